@@ -59,6 +59,13 @@ pub enum DeltaSendError {
         /// Name of the delta's channel.
         channel: String,
     },
+    /// The program has ended the stream: there is no further round.
+    Over {
+        /// Name of the node that receives.
+        peer: String,
+        /// Name of the delta's channel.
+        channel: String,
+    },
     /// The receiver's side could not use what was sent.
     Refused {
         /// Name of the node that receives.
@@ -97,6 +104,9 @@ impl fmt::Display for DeltaSendError {
             Self::Gone { peer, channel } => {
                 write!(f, "the receiver of delta {channel:?} at {peer:?} is gone")
             }
+            Self::Over { peer, channel } => {
+                write!(f, "delta {channel:?} to {peer:?} has ended, no round follows")
+            }
             Self::Refused { peer, channel, cause } => {
                 write!(f, "delta {channel:?} was refused by {peer:?}: {cause}")
             }
@@ -122,6 +132,7 @@ impl std::error::Error for DeltaSendError {
             Self::Mismatch(_)
             | Self::Unfinished { .. }
             | Self::Gone { .. }
+            | Self::Over { .. }
             | Self::Refused { .. }
             | Self::Stopped { .. } => None,
         }

@@ -109,16 +109,34 @@ struct Lander<T: Pod> {
 impl<T: Pod> Lander<T> {
     /// Returns the place for what follows a complete header.
     fn begin(&self, header: &[u8; HEADER_BYTES]) -> Result<At<T>, FrameFault> {
-        let (round, offset, bytes) = match Header::decode(header)? {
-            Header::Broken { bytes } => {
-                return Ok(At::Cause { bytes: vec![0; bytes], filled: 0 });
-            }
-            Header::Increment { round, offset, bytes } => (round, offset, bytes),
-        };
+        let header = Header::decode(header)?;
         let ours = self.share.state().round;
-        if round != ours {
-            return Err(FrameFault::Round { theirs: round, ours });
+        match header {
+            Header::Increment { round, .. } | Header::End { round, .. } if round != ours => {
+                Err(FrameFault::Round { theirs: round, ours })
+            }
+            Header::Increment { offset, bytes, .. } => self.place(offset, bytes),
+            Header::End { bytes, .. } => self.cut(bytes),
+            Header::Broken { bytes } => Ok(At::Cause { bytes: vec![0; bytes], filled: 0 }),
         }
+    }
+
+    /// Ends the last round behind `bytes` bytes, which must have landed.
+    fn cut(&self, bytes: u64) -> Result<At<T>, FrameFault> {
+        let (landed, round) = {
+            let state = self.share.state();
+            (state.ledger().done_bytes(), state.round)
+        };
+        let is_end = landed as u64 == bytes && landed % size_of::<T>() == 0;
+        if !is_end || !self.share.cut() {
+            return Err(FrameFault::End { end: bytes, landed });
+        }
+        self.back.say_round(true, round);
+        Ok(At::header())
+    }
+
+    /// Returns the place for an increment.
+    fn place(&self, offset: u64, bytes: u64) -> Result<At<T>, FrameFault> {
         let outside = FrameFault::Outside { offset, bytes };
         let start = usize::try_from(offset).map_err(|_| outside)?;
         let count = usize::try_from(bytes).map_err(|_| outside)?;
@@ -290,6 +308,7 @@ mod tests {
     #[test]
     fn an_increment_that_does_not_fit_is_an_error_by_name() {
         let outside = |offset, bytes| FrameFault::Outside { offset, bytes };
+        let end = |round, bytes| Header::End { round, bytes }.encode();
         let kind = [[9; 4].to_vec(), vec![0; 20]].concat().try_into().unwrap();
         for (bytes, expected) in [
             (header(1, 6, 4), outside(6, 4)),
@@ -301,6 +320,10 @@ mod tests {
             (header(1, 0, 8), FrameFault::Twice { start: 2, end: 4 }),
             (header(2, 4, 2), FrameFault::Round { theirs: 2, ours: 1 }),
             (kind, FrameFault::Kind { kind: 0x0909_0909 }),
+            // There is a gap before the bytes that have landed.
+            (end(1, 2), FrameFault::End { end: 2, landed: 2 }),
+            (end(1, 0), FrameFault::End { end: 0, landed: 2 }),
+            (end(2, 2), FrameFault::Round { theirs: 2, ours: 1 }),
             (Header::Broken { bytes: 0 }.encode(), FrameFault::Cause),
         ] {
             let (mut lander, ends) = lander(4);

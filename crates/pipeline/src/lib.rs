@@ -47,7 +47,8 @@
 //! [`DeltaSender::parts`] hands out disjoint [`Part`]s to as many threads. Each increment carries its
 //! place, so that the receiver can [wait](DeltaReceiver::wait) for a range, or take elements as
 //! they land. Both ends [`start`](DeltaSender::start) a further round on the same channel and in the
-//! same memory: that opens nothing and allocates nothing.
+//! same memory: that opens nothing and allocates nothing. A stream whose length is not known is a row
+//! of rounds, of which [`DeltaSender::end`] ends the last one early.
 //!
 //! # Layers
 //!

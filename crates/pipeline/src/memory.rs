@@ -214,7 +214,7 @@ impl<T: Pod> Owner<T> {
         self.share
             .until(|state| {
                 state.quiet_wanted = true;
-                let ready = state.is_quiet() && state.ledger.is_whole();
+                let ready = state.is_quiet() && state.ledger.is_whole() && !state.ledger.is_cut();
                 ready.then(|| {
                     // No view is left, nothing is out, and the owner is borrowed mutably (2).
                     state.ledger.reset();
@@ -296,6 +296,15 @@ impl<T: Pod> Share<T> {
         let mut state = self.state();
         change(&mut state);
         self.region.ring(state);
+    }
+
+    /// Lets the round end behind what is done, and no round follow; false, and nothing, when bytes
+    /// before that are missing, or some are out.
+    pub(crate) fn cut(&self) -> bool {
+        let mut state = self.state();
+        let cut = state.ledger.cut();
+        self.region.ring(state);
+        cut
     }
 
     /// Waits until `look` returns something.

@@ -263,18 +263,33 @@ impl<T: Pod> Pump<T> {
         for round in 1.. {
             let of_buffer = self.first + round - 1;
             self.until(|pump, state| {
-                pump.ready >= round || (pump.is_last(state) && state.ledger().done_bytes() == 0)
+                let ledger = state.ledger();
+                let is_given_up = pump.is_last(state) && !ledger.is_cut();
+                pump.ready >= round || (is_given_up && ledger.done_bytes() == 0)
             })
             .await?;
             if self.ready >= round {
                 self.carry(round, of_buffer, fate).await?;
             }
-            if !self.sending.is_done() {
-                return Err(Stop::Error(self.break_off().await?));
+            let cut = {
+                let state = self.carrier.share().state();
+                let ledger = state.ledger();
+                ledger.is_cut().then(|| ledger.len())
+            };
+            match cut {
+                Some(bytes) => {
+                    let header = Header::End { round, bytes: bytes as u64 };
+                    self.channel.send_slice_now(&header.encode()).await?;
+                }
+                None if self.sending.is_done() => {}
+                None => return Err(Stop::Error(self.break_off().await?)),
             }
             self.until(|pump, _| pump.landed >= round).await?;
             self.carrier.rest();
             fate.send_modify(|fate| fate.landed = of_buffer);
+            if cut.is_some() {
+                return Ok(());
+            }
             self.until(|_, state| state.round > of_buffer || state.closing).await?;
             if self.carrier.share().state().round == of_buffer {
                 return Ok(());
@@ -286,10 +301,11 @@ impl<T: Pod> Pump<T> {
 
     /// Whether nothing more will be done in this round.
     fn is_last(&self, state: &State) -> bool {
-        match self.source {
+        let is_over = match self.source {
             Source::Commits => state.closing,
             Source::Landing => state.end.is_some(),
-        }
+        };
+        is_over || state.ledger().is_cut()
     }
 
     /// Hands everything that is and will be done in a round to the channel.

@@ -130,8 +130,7 @@ impl<T: Pod> DeltaReceiver<T> {
     /// # Cancel safety
     /// Nothing is lost when the future is dropped.
     pub async fn wait(&self, range: impl RangeBounds<usize>) -> Result<&[T], DeltaRecvError> {
-        let range = self.resolve(&range)?;
-        self.owner.share().until(|state| outcome(state, bytes_done::<T>(&range))).await?;
+        let range = self.owner.share().until(|state| self.landed_range(state, &range)).await?;
         Ok(self.known(range))
     }
 
@@ -145,12 +144,12 @@ impl<T: Pod> DeltaReceiver<T> {
         range: impl RangeBounds<usize>,
         within: Option<Duration>,
     ) -> Result<&[T], DeltaRecvError> {
-        let range = self.resolve(&range)?;
-        let look = |state: &mut State| outcome(state, bytes_done::<T>(&range));
+        let look = |state: &mut State| self.landed_range(state, &range);
         match self.owner.share().until_blocking(within, look) {
-            Some(landed) => landed.map(|()| self.known(range)),
+            Some(landed) => landed.map(|range| self.known(range)),
             None => {
-                let (channel, Range { start, end }) = (self.channel.clone(), range);
+                let (channel, Range { start, end }) =
+                    (self.channel.clone(), indices(&range, self.len()));
                 Err(DeltaRecvError::Late { channel, start, end })
             }
         }
@@ -164,9 +163,8 @@ impl<T: Pod> DeltaReceiver<T> {
         &self,
         range: impl RangeBounds<usize>,
     ) -> Result<Option<&[T]>, DeltaRecvError> {
-        let range = self.resolve(&range)?;
-        let landed = outcome(&self.owner.share().state(), bytes_done::<T>(&range)).transpose()?;
-        Ok(landed.map(|()| self.known(range)))
+        let landed = self.landed_range(&self.owner.share().state(), &range).transpose()?;
+        Ok(landed.map(|range| self.known(range)))
     }
 
     /// Returns the elements that landed behind those of the last call, in the order of their indices,
@@ -178,17 +176,15 @@ impl<T: Pod> DeltaReceiver<T> {
     /// # Cancel safety
     /// Nothing is lost when the future is dropped.
     pub async fn next(&mut self) -> Result<Option<&[T]>, DeltaRecvError> {
-        if self.shown == self.len() {
-            return Ok(None);
-        }
         // A program whose only thread computes takes in here what has arrived meanwhile.
         tokio::task::yield_now().await;
         let start = self.shown;
-        let beyond = |state: &State| state.ledger().prefix() / size_of::<T>() > start;
-        self.owner.share().until(|state| outcome(state, beyond)).await?;
-        let landed = self.owner.prefix();
-        self.shown = landed.len();
-        Ok(Some(&landed[start..]))
+        let end = |state: &State| {
+            let (ledger, end) = (state.ledger(), state.ledger().prefix() / size_of::<T>());
+            (end > start || ledger.is_whole()).then_some(end)
+        };
+        self.shown = self.owner.share().until(|state| outcome(state, end(state))).await?;
+        Ok(Some(self.known(start..self.shown)).filter(|landed| !landed.is_empty()))
     }
 
     /// Returns the next elements as they land, in whatever order, with their indices; `None` when all
@@ -250,13 +246,16 @@ impl<T: Pod> DeltaReceiver<T> {
     /// # Cancel safety
     /// When the future is dropped, so is the receiver; the forwards go on.
     pub async fn into_buffer(self) -> Result<Vec<T>, DeltaRecvError> {
-        self.wait(..).await?;
+        let length = self.wait(..).await?.len();
         let Self { owner, .. } = self;
-        Ok(owner.into_vec().await)
+        let mut buffer = owner.into_vec().await;
+        buffer.truncate(length);
+        Ok(buffer)
     }
 
     /// Waits until this round has landed here and at the forwards, and begins the next one in the same
-    /// memory: what had landed is no longer shown.
+    /// memory: what had landed is no longer shown. Returns false when the sender has
+    /// [ended](crate::DeltaSender::end) the stream: there is no further round.
     ///
     /// Opens nothing and allocates nothing. The sender sends nothing of a round before this: a receiver
     /// that pauses stops the sender, and nothing ends. Forwards go on with the next round.
@@ -266,15 +265,18 @@ impl<T: Pod> DeltaReceiver<T> {
     ///
     /// # Cancel safety
     /// When the future is dropped, the round has not begun; call it again.
-    pub async fn start(&mut self) -> Result<(), DeltaRecvError> {
+    pub async fn start(&mut self) -> Result<bool, DeltaRecvError> {
         self.finish().await?;
+        if self.owner.share().state().ledger().is_cut() {
+            return Ok(false);
+        }
         self.owner.reset().await;
         (self.round, self.shown, self.cursor) = (self.round + 1, 0, Cursor::default());
         self.interest.0.say_round(false, self.round);
         if self.is_empty() {
             self.interest.0.say_round(true, self.round);
         }
-        Ok(())
+        Ok(true)
     }
 
     /// Returns the number of the round, from 1.
@@ -340,14 +342,20 @@ impl<T: Pod> DeltaReceiver<T> {
         &self.peer
     }
 
-    fn resolve(&self, range: &impl RangeBounds<usize>) -> Result<Range<usize>, DeltaRecvError> {
-        let length = self.len();
+    /// Returns the indices of `range` once its elements have landed.
+    fn landed_range(
+        &self,
+        state: &State,
+        range: &impl RangeBounds<usize>,
+    ) -> Option<Result<Range<usize>, DeltaRecvError>> {
+        let length = state.ledger().len() / size_of::<T>();
         let Range { start, end } = indices(range, length);
         if start > end || end > length {
             let channel = self.channel.clone();
-            return Err(DeltaRecvError::Range { channel, start, end, length });
+            return Some(Err(DeltaRecvError::Range { channel, start, end, length }));
         }
-        Ok(start..end)
+        let bytes = start * size_of::<T>()..end * size_of::<T>();
+        outcome(state, state.ledger().is_done(&bytes).then_some(start..end))
     }
 
     /// Returns elements that have landed.
@@ -369,15 +377,9 @@ fn fresh<T>(
     }
 }
 
-/// Returns the test whether all bytes of `range`, in elements, are done.
-fn bytes_done<T>(range: &Range<usize>) -> impl Fn(&State) -> bool {
-    let bytes = range.start * size_of::<T>()..range.end * size_of::<T>();
-    move |state| state.ledger().is_done(&bytes)
-}
-
 /// Returns the outcome of a wait, or `None` while it goes on.
-fn outcome(state: &State, enough: impl Fn(&State) -> bool) -> Option<Result<(), DeltaRecvError>> {
-    if enough(state) { Some(Ok(())) } else { state.end.clone().map(Err) }
+fn outcome<R>(state: &State, found: Option<R>) -> Option<Result<R, DeltaRecvError>> {
+    found.map(Ok).or_else(|| state.end.clone().map(Err))
 }
 
 impl<T: Pod> fmt::Debug for DeltaReceiver<T> {

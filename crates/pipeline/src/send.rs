@@ -61,8 +61,8 @@ pub struct DeltaSender<T: Pod> {
     owner: Owner<T>,
     /// Index of the first element that `next` looks at.
     position: usize,
-    /// Bytes committed since [`commit`](Self::commit) has yielded.
-    unyielded_bytes: usize,
+    /// Bytes of the round that were committed when [`commit`](Self::commit) yielded.
+    yielded_bytes: usize,
     round: u32,
     fate: Fate,
     peer: Peer,
@@ -105,7 +105,7 @@ impl<T: Pod> DeltaSender<T> {
             handed: Vec::new(),
             owner,
             position: 0,
-            unyielded_bytes: 0,
+            yielded_bytes: 0,
             round: 1,
             fate,
             peer: peer.clone(),
@@ -203,8 +203,8 @@ impl<T: Pod> DeltaSender<T> {
         Ok(parts)
     }
 
-    /// Releases everything that [`next`](Self::next) handed out, and after each increment lets the
-    /// runtime send. Does not wait for the network.
+    /// Releases everything that [`next`](Self::next) handed out, and after each increment, those of
+    /// parts counted, lets the runtime send. Does not wait for the network.
     ///
     /// So a program overlaps although its only thread computes. Less than an increment leaves when the
     /// link is idle, or, with [`Increment::Fixed`], stays until the increment is whole or the buffer
@@ -217,9 +217,12 @@ impl<T: Pod> DeltaSender<T> {
     /// The first poll has committed; dropping the rest loses nothing.
     pub async fn commit(&mut self) -> Result<(), DeltaSendError> {
         self.publish();
-        let increment_bytes = self.increment_bytes();
-        if self.unyielded_bytes >= increment_bytes || self.position == self.len() {
-            self.unyielded_bytes %= increment_bytes;
+        let (bytes, is_whole) = {
+            let state = self.owner.share().state();
+            (state.ledger().done_bytes(), state.ledger().is_whole())
+        };
+        if bytes - self.yielded_bytes >= self.increment_bytes() || is_whole {
+            self.yielded_bytes = bytes;
             // Once for the pump, and once for a link that first looks whether more is coming.
             tokio::task::yield_now().await;
             tokio::task::yield_now().await;
@@ -237,10 +240,7 @@ impl<T: Pod> DeltaSender<T> {
     }
 
     fn publish(&mut self) {
-        for lease in self.handed.drain(..) {
-            self.unyielded_bytes += lease.range().len();
-            lease.commit();
-        }
+        self.handed.drain(..).for_each(Lease::commit);
     }
 
     /// Returns the elements that were committed from the start without a gap, to read: filters look
@@ -296,16 +296,71 @@ impl<T: Pod> DeltaSender<T> {
     pub async fn finish(&mut self) -> Result<(), DeltaSendError> {
         self.publish();
         self.check()?;
-        let bytes = self.owner.share().state().ledger().done_bytes();
-        if bytes < self.len() * size_of::<T>() {
-            return Err(DeltaSendError::Unfinished {
-                peer: self.peer.name().to_owned(),
-                channel: self.channel.clone(),
-                committed: bytes / size_of::<T>(),
-                length: self.len(),
-            });
+        if !self.owner.share().state().ledger().is_whole() {
+            return Err(self.unfinished());
         }
         pump::landed(&mut self.fate, self.round, &self.peer, &self.channel).await
+    }
+
+    /// Ends a stream whose length was not known: the last round has the elements that are committed, from
+    /// the first one without a gap, perhaps none. Waits until they have landed.
+    ///
+    /// A stream is a row of rounds over the same window of memory. In the last one `next` of the
+    /// receiver shows fewer elements, and its `start` returns false.
+    ///
+    /// ```no_run
+    /// # use std::io::Read;
+    /// # async fn example(sender: &mut chunkcomm_pipeline::DeltaSender<u8>, mut file: std::fs::File)
+    /// # -> Result<(), Box<dyn std::error::Error>> {
+    /// let mut start = 0;
+    /// loop {
+    ///     if start == sender.len() {
+    ///         sender.start().await?; // the window is full
+    ///         start = 0;
+    ///     }
+    ///     let mut rest = sender.part(start..)?;
+    ///     let count = file.read(&mut rest)?;
+    ///     rest.commit_first(count);
+    ///     if count == 0 {
+    ///         break;
+    ///     }
+    ///     start += count;
+    ///     sender.commit().await?; // lets the runtime send
+    /// }
+    /// sender.end().await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`DeltaSendError::Unfinished`] when elements are missing before the last committed one, or a
+    /// [`part`](Self::part) is out; the transfer goes on. Others end the transfer.
+    ///
+    /// # Cancel safety
+    /// When the future is dropped, the stream may have ended; call it again.
+    pub async fn end(&mut self) -> Result<(), DeltaSendError> {
+        self.publish();
+        self.check()?;
+        let (is_full, is_cut) = {
+            let state = self.owner.share().state();
+            (state.ledger().is_whole(), state.ledger().is_cut())
+        };
+        if is_full && !is_cut {
+            self.start().await?;
+        }
+        if !self.owner.share().cut() {
+            return Err(self.unfinished());
+        }
+        self.finish().await
+    }
+
+    fn unfinished(&self) -> DeltaSendError {
+        DeltaSendError::Unfinished {
+            peer: self.peer.name().to_owned(),
+            channel: self.channel.clone(),
+            committed: self.owner.share().state().ledger().done_bytes() / size_of::<T>(),
+            length: self.len(),
+        }
     }
 
     /// Finishes this round and begins the next one on the same channel and in the same memory: all
@@ -316,14 +371,20 @@ impl<T: Pod> DeltaSender<T> {
     /// nothing ends.
     ///
     /// # Errors
-    /// As [`finish`](Self::finish).
+    /// As [`finish`](Self::finish), and [`DeltaSendError::Over`] behind [`end`](Self::end).
     ///
     /// # Cancel safety
     /// When the future is dropped, the round has not begun; call it again.
     pub async fn start(&mut self) -> Result<(), DeltaSendError> {
         self.finish().await?;
+        if self.owner.share().state().ledger().is_cut() {
+            return Err(DeltaSendError::Over {
+                peer: self.peer.name().to_owned(),
+                channel: self.channel.clone(),
+            });
+        }
         self.owner.reset().await;
-        (self.round, self.position, self.unyielded_bytes) = (self.round + 1, 0, 0);
+        (self.round, self.position, self.yielded_bytes) = (self.round + 1, 0, 0);
         Ok(())
     }
 

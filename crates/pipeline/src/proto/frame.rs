@@ -11,6 +11,7 @@
 //! | kind | payload | meaning |
 //! |---|---|---|
 //! | increment | the buffer's bytes from `offset` on | they are committed |
+//! | end | none | the round ends behind `length` bytes, and no round follows |
 //! | broken | the cause, UTF-8 | nothing more comes |
 //!
 //! The receiver's direction is a row of [`Reply`] messages. All numbers are little-endian.
@@ -27,6 +28,7 @@ pub(crate) const CAUSE_BYTES_MAX: usize = 512;
 
 const INCREMENT: u32 = 1;
 const BROKEN: u32 = 2;
+const END: u32 = 3;
 
 const REFUSED: u8 = 1;
 const LANDED: u8 = 2;
@@ -38,6 +40,8 @@ const FAULT: u8 = 4;
 pub(crate) enum Header {
     /// Bytes of the buffer in round `round`, from byte `offset` on.
     Increment { round: u32, offset: u64, bytes: u64 },
+    /// Round `round` ends behind `bytes` bytes, which were sent; no round follows.
+    End { round: u32, bytes: u64 },
     /// The cause of the sender's end, of this length.
     Broken { bytes: usize },
 }
@@ -72,6 +76,13 @@ pub enum FrameFault {
         /// Byte behind the last such one.
         end: usize,
     },
+    /// The last round is said to end elsewhere than behind what has landed.
+    End {
+        /// Byte behind the end.
+        end: u64,
+        /// Number of bytes that have landed.
+        landed: usize,
+    },
     /// The cause of the end is too long.
     Cause,
 }
@@ -85,6 +96,9 @@ impl fmt::Display for FrameFault {
                 write!(f, "{bytes} bytes at byte {offset} are no elements of the buffer")
             }
             Self::Twice { start, end } => write!(f, "bytes {start}..{end} have landed before"),
+            Self::End { end, landed } => {
+                write!(f, "the last round ends at byte {end}, and {landed} bytes have landed")
+            }
             Self::Cause => write!(f, "the cause of the end is not readable"),
         }
     }
@@ -97,6 +111,7 @@ impl Header {
     pub(crate) fn encode(self) -> [u8; HEADER_BYTES] {
         let (kind, round, offset, bytes) = match self {
             Self::Increment { round, offset, bytes } => (INCREMENT, round, offset, bytes),
+            Self::End { round, bytes } => (END, round, 0, bytes),
             Self::Broken { bytes } => (BROKEN, 0, 0, bytes as u64),
         };
         let mut header = [0; HEADER_BYTES];
@@ -115,6 +130,7 @@ impl Header {
         let (bytes, _) = wide_number(rest);
         match kind {
             INCREMENT => Ok(Self::Increment { round, offset, bytes }),
+            END => Ok(Self::End { round, bytes }),
             BROKEN => match usize::try_from(bytes) {
                 Ok(bytes) if bytes <= CAUSE_BYTES_MAX => Ok(Self::Broken { bytes }),
                 _ => Err(FrameFault::Cause),
@@ -243,9 +259,11 @@ mod tests {
         fn headers_go_there_and_back(
             round: u32, offset: u64, bytes: u64, cause in 0..=CAUSE_BYTES_MAX,
         ) {
-            for header in
-                [Header::Increment { round, offset, bytes }, Header::Broken { bytes: cause }]
-            {
+            for header in [
+                Header::Increment { round, offset, bytes },
+                Header::End { round, bytes },
+                Header::Broken { bytes: cause },
+            ] {
                 prop_assert_eq!(Header::decode(&header.encode()), Ok(header));
             }
         }
@@ -257,7 +275,8 @@ mod tests {
             match Header::decode(&bytes) {
                 Ok(Header::Increment { .. }) => prop_assert_eq!(kind, 1),
                 Ok(Header::Broken { .. }) | Err(FrameFault::Cause) => prop_assert_eq!(kind, 2),
-                Err(_) => prop_assert!(kind != 1 && kind != 2),
+                Ok(Header::End { .. }) => prop_assert_eq!(kind, 3),
+                Err(_) => prop_assert!(!(1..=3).contains(&kind)),
             }
         }
     }

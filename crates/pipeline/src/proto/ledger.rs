@@ -33,6 +33,8 @@ pub(crate) enum Taken {
 #[derive(Debug)]
 pub(crate) struct Ledger {
     len: usize,
+    /// The round is the last one, and its length was not known before.
+    cut: bool,
     done: Ranges,
     out: Ranges,
     /// Ranges in the order in which they became done; one that continues the last is part of it.
@@ -42,7 +44,13 @@ pub(crate) struct Ledger {
 impl Ledger {
     /// Begins a buffer of `len` bytes, all of them free.
     pub(crate) fn new(len: usize) -> Self {
-        Self { len, done: Ranges::default(), out: Ranges::default(), journal: Vec::new() }
+        Self {
+            len,
+            cut: false,
+            done: Ranges::default(),
+            out: Ranges::default(),
+            journal: Vec::new(),
+        }
     }
 
     /// Takes all bytes of `range` for one writer.
@@ -100,14 +108,29 @@ impl Ledger {
     /// Begins the next round: all bytes are free.
     ///
     /// # Panics
-    /// When bytes are out.
+    /// When bytes are out, or the last round was cut.
     pub(crate) fn reset(&mut self) {
-        assert!(self.out.is_empty(), "bytes are out with a writer");
+        assert!(self.out.is_empty() && !self.cut, "bytes are out, or the last round is over");
         self.done.clear();
         self.journal.clear();
     }
 
-    /// Returns the number of bytes.
+    /// Lets the round end behind the bytes that are done; no round follows. Returns whether they are
+    /// those from the start without a gap and no byte is out; else nothing changes.
+    pub(crate) fn cut(&mut self) -> bool {
+        let in_order = self.out.is_empty() && self.prefix() == self.done.bytes();
+        if in_order {
+            (self.len, self.cut) = (self.done.bytes(), true);
+        }
+        in_order
+    }
+
+    /// Whether the round was cut.
+    pub(crate) fn is_cut(&self) -> bool {
+        self.cut
+    }
+
+    /// Returns the number of bytes of the round.
     pub(crate) fn len(&self) -> usize {
         self.len
     }
@@ -245,6 +268,23 @@ mod tests {
         assert_eq!(cursor.next(&ledger, 4), Some(24..28));
         assert_eq!(cursor.next(&ledger, 4), Some(0..8));
         assert_eq!(cursor.next(&ledger, 4), None);
+    }
+
+    #[test]
+    fn a_round_is_cut_behind_what_is_done_from_the_start() {
+        let mut ledger = Ledger::new(10);
+        ledger.take(&(0..8)).unwrap();
+        ledger.commit(4..6);
+        assert!(!ledger.cut(), "bytes are out");
+        ledger.release(&(0..4));
+        ledger.release(&(6..8));
+        assert!(!ledger.cut(), "there is a gap");
+        ledger.take(&(0..4)).unwrap();
+        ledger.commit(0..4);
+        assert!(!ledger.is_whole() && ledger.cut() && ledger.is_cut() && ledger.is_whole());
+        assert_eq!((ledger.len(), ledger.free_from(0, 1)), (6, None));
+        assert_eq!(ledger.take(&(6..7)), Err(Taken::Outside));
+        assert!(ledger.cut(), "once more changes nothing");
     }
 
     #[test]

@@ -5,6 +5,7 @@ mod ends;
 mod overlap;
 mod parts;
 mod rounds;
+mod streams;
 
 use std::error::Error;
 use std::ops::Range;

@@ -1,0 +1,112 @@
+//! Streams whose length is not known before they end: rounds over one window, the last of them short.
+
+use chunkcomm_pipeline::{DeltaReceiver, DeltaRecvError, DeltaSendError, DeltaSender, Increment};
+use chunkcomm_testkit::limited;
+
+use super::{Outcome, Pair, compute, link, node, values};
+
+const WINDOW: usize = 1000;
+
+/// Sends `length` elements and ends the stream.
+async fn send(sender: &mut DeltaSender<u32>, length: usize) -> Result<(), DeltaSendError> {
+    let mut sent = 0;
+    while sent < length {
+        let start = sender.position();
+        let Some(elements) = sender.next(300.min(length - sent)) else {
+            assert_eq!(start, WINDOW);
+            sender.start().await?;
+            continue;
+        };
+        compute(1, sent, elements);
+        sent += elements.len();
+        sender.commit().await?;
+    }
+    sender.end().await
+}
+
+/// Takes all elements of a stream.
+async fn take(receiver: &mut DeltaReceiver<u32>) -> Result<Vec<u32>, DeltaRecvError> {
+    let mut all = Vec::new();
+    loop {
+        while let Some(elements) = receiver.next().await? {
+            all.extend_from_slice(elements);
+        }
+        let round = receiver.finish().await?.len();
+        assert!(all.ends_with(&receiver.landed()[..round]));
+        if !receiver.start().await? {
+            assert!(!receiver.start().await?, "it stays over");
+            return Ok(all);
+        }
+        assert_eq!(round, WINDOW, "only the last round is short");
+    }
+}
+
+#[tokio::test]
+async fn any_length_arrives_and_is_forwarded() -> Outcome {
+    for length in [0, 1, WINDOW - 1, WINDOW, WINDOW + 1, 2 * WINDOW + 500, 3 * WINDOW] {
+        for increment in [Increment::default(), Increment::Fixed(1600)] {
+            let pair = Pair::new().await;
+            let (mut sender, mut middle) = pair.delta(WINDOW, increment).await;
+            let end = node("end").await;
+            let mut forward =
+                middle.forward(&pair.right, &link(&pair.right, &end).await, "on").await?;
+            let mut last = limited(DeltaReceiver::accept(&end, "on", vec![9; WINDOW])).await?;
+            let (sent, there, further) = limited(async {
+                tokio::join!(send(&mut sender, length), take(&mut middle), take(&mut last))
+            })
+            .await;
+            sent?;
+            assert!(there? == values(1, 0..length), "{length}");
+            assert!(further? == values(1, 0..length), "{length}");
+            limited(forward.finish()).await?;
+            assert_eq!(limited(last.into_buffer()).await?.len(), length % WINDOW, "{length}");
+        }
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn behind_the_end_nothing_is_waited_for() -> Outcome {
+    let pair = Pair::new().await;
+    let (mut sender, mut receiver) = pair.delta(WINDOW, Increment::default()).await;
+    let mut part = sender.part(100..300)?;
+    compute(1, 100, &mut part);
+    assert!(matches!(limited(sender.end()).await, Err(DeltaSendError::Unfinished { .. })), "out");
+    part.commit();
+    let gap = limited(sender.end()).await.unwrap_err();
+    assert!(gap.to_string().contains("200 of 1000 elements"), "{gap}");
+    compute(1, 0, sender.next(100).expect("it is free"));
+    let (ended, beyond) =
+        limited(async { tokio::join!(sender.end(), receiver.wait(250..301)) }).await;
+    ended?;
+    let beyond = beyond.unwrap_err();
+    assert!(matches!(beyond, DeltaRecvError::Range { end: 301, length: 300, .. }), "{beyond}");
+    assert!(limited(receiver.wait(..)).await? == values(1, 0..300));
+    assert_eq!(receiver.try_range(300..)?, Some(&[][..]));
+    let mut shown = 0;
+    while let Some((range, _)) = limited(receiver.next_any()).await? {
+        shown += range.len();
+    }
+    assert_eq!(shown, 300);
+    // The end stays.
+    assert!(sender.next(1).is_none());
+    limited(sender.end()).await?;
+    let over = limited(sender.start()).await.unwrap_err();
+    assert!(over.to_string().contains("has ended"), "{over}");
+    drop(sender);
+    assert!(!limited(receiver.start()).await?);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_sender_that_is_dropped_has_not_ended_the_stream() -> Outcome {
+    let pair = Pair::new().await;
+    let (mut sender, mut receiver) = pair.delta(WINDOW, Increment::default()).await;
+    compute(1, 0, sender.next(WINDOW).expect("it is free"));
+    limited(sender.finish()).await?;
+    drop(sender);
+    assert!(limited(receiver.start()).await?);
+    let error = limited(receiver.next()).await.unwrap_err();
+    assert!(matches!(error, DeltaRecvError::Ended { landed_bytes: 0, .. }), "{error}");
+    Ok(())
+}
