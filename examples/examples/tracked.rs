@@ -61,11 +61,11 @@ async fn main() -> Result<(), Box<dyn Error>> {
         let transform = |spectra: &mut [Complex32]| {
             fft.process_outofplace_with_scratch(&mut signal, spectra, &mut scratch);
         };
-        let run = block_in_place(|| sender.tracked_send(&mut output, transform))?;
+        let ((), sent) = block_in_place(|| sender.tracked_send(&mut output, transform))?;
         sender.finish().await?;
         println!(
             "{} of {} elements had left before the transform returned (engine {})",
-            run.sent.before_return,
+            sent.before_return,
             sender.len(),
             output.engine()
         );

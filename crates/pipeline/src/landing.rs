@@ -12,7 +12,9 @@ use chunkcomm::{BytesReceiver, BytesSender, RecvError, host, with_causes};
 
 use crate::error::DeltaRecvError;
 use crate::memory::{Lease, Share};
-use crate::proto::frame::{FrameFault, HEADER_BYTES, Header, Reply, encode_round};
+use crate::proto::frame::{
+    CORRECTION_BYTES_MAX, FrameFault, HEADER_BYTES, Header, Reply, encode_round,
+};
 use crate::proto::ledger::Taken;
 
 /// The receiver's direction of a delta's channel: a few bytes a round.
@@ -87,6 +89,7 @@ pub(crate) fn land<T: Pod>(
 enum At<T: Pod> {
     Header { bytes: [u8; HEADER_BYTES], filled: usize },
     Increment(Lease<T>),
+    Correction { offset: usize, bytes: Vec<u8>, filled: usize },
     Cause { bytes: Vec<u8>, filled: usize },
     Over,
 }
@@ -112,10 +115,15 @@ impl<T: Pod> Lander<T> {
         let header = Header::decode(header)?;
         let ours = self.share.state().round;
         match header {
-            Header::Increment { round, .. } | Header::End { round, .. } if round != ours => {
+            Header::Increment { round, .. }
+            | Header::Correction { round, .. }
+            | Header::End { round, .. }
+                if round != ours =>
+            {
                 Err(FrameFault::Round { theirs: round, ours })
             }
             Header::Increment { offset, bytes, .. } => self.place(offset, bytes),
+            Header::Correction { offset, bytes, .. } => self.place_apart(offset, bytes),
             Header::End { bytes, .. } => self.cut(bytes),
             Header::Broken { bytes } => Ok(At::Cause { bytes: vec![0; bytes], filled: 0 }),
         }
@@ -153,6 +161,23 @@ impl<T: Pod> Lander<T> {
         }
     }
 
+    /// Returns the place for a correction: each byte has one a round, before all have landed.
+    fn place_apart(&self, offset: u64, bytes: u64) -> Result<At<T>, FrameFault> {
+        let outside = FrameFault::Outside { offset, bytes };
+        let start = usize::try_from(offset).map_err(|_| outside)?;
+        let count = usize::try_from(bytes).map_err(|_| outside)?;
+        let end = start.checked_add(count).ok_or(outside)?;
+        let state = self.share.state();
+        let fits = (1..=CORRECTION_BYTES_MAX).contains(&count) && end <= state.ledger().len();
+        if !fits || state.ledger().is_whole() {
+            return Err(outside);
+        }
+        match state.corrections.overlap(&(start..end)) {
+            Some(part) => Err(FrameFault::Twice { start: part.start, end: part.end }),
+            None => Ok(At::Correction { offset: start, bytes: vec![0; count], filled: 0 }),
+        }
+    }
+
     /// Goes on when the current place is full.
     fn turn(&mut self) {
         self.at = match mem::replace(&mut self.at, At::Over) {
@@ -167,6 +192,10 @@ impl<T: Pod> Lander<T> {
                 }
             },
             At::Increment(lease) if lease.range().is_empty() => At::header(),
+            At::Correction { offset, bytes, filled } if filled == bytes.len() => {
+                self.share.state().corrections.note(offset, bytes.into());
+                At::header()
+            }
             at => at,
         };
         match &self.at {
@@ -204,14 +233,18 @@ impl<T: Pod> Landing for Lander<T> {
         match &mut self.at {
             At::Header { bytes, filled } => &mut bytes[*filled..],
             At::Increment(lease) => lease.bytes_mut(),
-            At::Cause { bytes, filled } => &mut bytes[*filled..],
+            At::Correction { bytes, filled, .. } | At::Cause { bytes, filled } => {
+                &mut bytes[*filled..]
+            }
             At::Over => &mut [],
         }
     }
 
     fn advance(&mut self, bytes: usize) {
         match &mut self.at {
-            At::Header { filled, .. } | At::Cause { filled, .. } => *filled += bytes,
+            At::Header { filled, .. }
+            | At::Correction { filled, .. }
+            | At::Cause { filled, .. } => *filled += bytes,
             At::Increment(lease) => {
                 let state = self.share.state();
                 let ledger = state.ledger();
@@ -341,6 +374,51 @@ mod tests {
                 other => panic!("{other}"),
             }
             assert_eq!(ends.owner.elements(1..2), Some(&[0x0505][..]), "what landed stays");
+        }
+    }
+
+    fn correction(round: u32, offset: u64, bytes: u64) -> [u8; HEADER_BYTES] {
+        Header::Correction { round, offset, bytes }.encode()
+    }
+
+    #[tokio::test]
+    async fn corrections_wait_until_the_owner_asks_for_them() {
+        for step in [1, 5, 1000] {
+            let (mut lander, mut ends) = lander(4);
+            let first = [&header(1, 0, 4)[..], &[1, 1, 2, 2], &correction(1, 2, 2)].concat();
+            assert_eq!(put(&mut lander, &first, step), first.len());
+            let last = [&[9, 9][..], &header(1, 4, 4), &[3, 3, 4, 4]].concat();
+            assert_eq!(put(&mut lander, &last, step), last.len());
+            assert_eq!(ends.owner.prefix(), [0x0101, 0x0202, 0x0303, 0x0404]);
+            ends.owner.correct().await;
+            assert_eq!(ends.owner.prefix(), [0x0101, 0x0909, 0x0303, 0x0404]);
+        }
+    }
+
+    #[test]
+    fn a_correction_that_does_not_fit_is_an_error_by_name() {
+        let outside = |offset, bytes| FrameFault::Outside { offset, bytes };
+        let large = CORRECTION_BYTES_MAX as u64 + 2;
+        let good = [&header(1, 2, 2)[..], &[5, 5], &correction(1, 2, 2), &[6, 6]].concat();
+        let whole = [&good[..], &header(1, 0, 2), &[1, 1], &header(1, 4, large), &[0; 65_538]];
+        for (before, bytes, expected) in [
+            (&good, correction(1, large + 2, 4), outside(large + 2, 4)),
+            (&good, correction(1, u64::MAX - 1, 2), outside(u64::MAX - 1, 2)),
+            (&good, correction(1, 0, large), outside(0, large)),
+            (&good, correction(1, 4, 0), outside(4, 0)),
+            (&good, correction(1, 0, 3), FrameFault::Twice { start: 2, end: 3 }),
+            (&good, correction(2, 4, 2), FrameFault::Round { theirs: 2, ours: 1 }),
+            (&whole.concat(), correction(1, 4, 2), outside(4, 2)),
+        ] {
+            let (mut lander, ends) = lander(2 + large as usize / 2);
+            assert_eq!(put(&mut lander, before, 1000), before.len());
+            put(&mut lander, &bytes, 100);
+            assert!(lander.room().is_empty(), "{expected:?}");
+            let end = ends.owner.share().state().end.clone();
+            match end {
+                Some(DeltaRecvError::Frame { fault, .. }) => assert_eq!(fault, expected),
+                other => panic!("{other:?}, not {expected:?}"),
+            }
         }
     }
 

@@ -22,9 +22,10 @@
 //!      gives bytes up (`commit`, `advance`, `drop`) by value or through `&mut self`, so that no
 //!      reference to them is left.
 //!    - A shared reference covers bytes that are done. Bytes leave that state only in
-//!      [`Owner::reset`] and [`Owner::into_vec`]. References of [`Owner::elements`] borrow the owner,
-//!      of which there is one and which both take by `&mut` or by value. Each [`View`] is counted
-//!      under the lock, and both wait until the count is zero.
+//!      [`Owner::reset`] and [`Owner::into_vec`], and change in [`Owner::correct`] and `into_vec` alone.
+//!      References of [`Owner::elements`] borrow the owner, of which there is one and which all three
+//!      take by `&mut` or by value. Each [`View`] is counted under the lock, and all three wait until
+//!      the count is zero.
 //! 3. *No data race.* A byte becomes done under the lock, after it was written by the thread that
 //!    has the lease. A shared reference is made after the lock was taken and the byte found done. A
 //!    byte becomes free again under the lock, too, before a lease takes it. Moving a lease to another
@@ -41,7 +42,7 @@
 
 use std::marker::PhantomData;
 use std::ops::Range;
-use std::ptr::NonNull;
+use std::ptr::{self, NonNull};
 use std::slice;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -52,6 +53,7 @@ use chunkcomm::host::Instant;
 use tokio::sync::watch;
 
 use crate::error::DeltaRecvError;
+use crate::proto::corrections::Corrections;
 use crate::proto::ledger::{Cursor, Ledger, Taken};
 
 /// State of a region, under its lock.
@@ -65,6 +67,10 @@ pub(crate) struct State {
     pub(crate) closing: bool,
     /// The vector was taken back.
     taken: bool,
+    /// Later values of bytes that are done.
+    pub(crate) corrections: Corrections,
+    /// Corrections may follow: the last element does not leave before them.
+    pub(crate) withheld: bool,
     /// Reason why nothing more lands.
     pub(crate) end: Option<DeltaRecvError>,
     /// Number of tasks that send from the memory, and of those that are done with this round.
@@ -86,7 +92,18 @@ impl State {
 
     /// Whether nobody writes, and nobody sends or will send from what is done.
     fn is_quiet(&self) -> bool {
-        self.views == 0 && self.ledger.none_out() && self.rested == self.carriers
+        self.is_still() && self.rested == self.carriers
+    }
+
+    /// Returns the number of done bytes that do not leave yet: those of the last element.
+    fn kept<T>(&self) -> usize {
+        let kept = self.withheld && self.ledger.is_whole();
+        if kept { self.ledger.len().min(size_of::<T>()) } else { 0 }
+    }
+
+    /// Whether nobody writes and nobody reads, the owner's references apart.
+    fn is_still(&self) -> bool {
+        self.views == 0 && self.ledger.none_out()
     }
 
     /// Whether somebody waits for as many bytes as are done.
@@ -115,6 +132,25 @@ unsafe impl<T: Pod> Sync for Region<T> {}
 impl<T: Pod> Region<T> {
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().expect("no holder of the lock panics")
+    }
+
+    /// Puts the corrections into the memory, whose state the caller has locked.
+    ///
+    /// # Safety
+    /// Nobody writes or reads the memory, and no reference of the owner exists.
+    unsafe fn apply(&self, state: &mut State) {
+        assert!(state.is_still());
+        let len = self.len * size_of::<T>();
+        for (offset, bytes) in state.corrections.apply() {
+            assert!(offset + bytes.len() <= len, "corrections are within the memory");
+            // SAFETY: within the allocation (1), whose bytes no reference covers: no lease and no view
+            // exists (2), and the caller says the same of the owner's. The lock orders this with
+            // all that was before and will be (3).
+            unsafe {
+                let first = self.base.as_ptr().cast::<u8>().add(*offset);
+                ptr::copy_nonoverlapping(bytes.as_ptr(), first, bytes.len());
+            }
+        }
     }
 
     /// Tells all who wait that the state has changed.
@@ -152,6 +188,8 @@ pub(crate) fn share<T: Pod>(buffer: Vec<T>) -> Owner<T> {
         round: 1,
         closing: false,
         taken: false,
+        corrections: Corrections::default(),
+        withheld: false,
         end: None,
         carriers: 0,
         rested: 0,
@@ -209,6 +247,20 @@ impl<T: Pod> Owner<T> {
         self.elements(0..whole).expect("they are done")
     }
 
+    /// Waits until nobody reads the memory, and puts the corrections there, if there are any.
+    pub(crate) async fn correct(&mut self) {
+        self.share
+            .until(|state| {
+                if !state.corrections.is_pending() {
+                    return Some(());
+                }
+                state.quiet_wanted = true;
+                // SAFETY: the owner is borrowed mutably.
+                state.is_still().then(|| unsafe { self.share.region.apply(state) })
+            })
+            .await;
+    }
+
     /// Waits until nobody sends from the memory, and begins the next round, if all is done.
     pub(crate) async fn reset(&mut self) {
         self.share
@@ -218,6 +270,7 @@ impl<T: Pod> Owner<T> {
                 ready.then(|| {
                     // No view is left, nothing is out, and the owner is borrowed mutably (2).
                     state.ledger.reset();
+                    state.corrections.reset();
                     state.round += 1;
                     state.rested = 0;
                     state.quiet_wanted = false;
@@ -236,6 +289,8 @@ impl<T: Pod> Owner<T> {
                 state.quiet_wanted = true;
                 let alone = state.is_quiet() && state.carriers == 0;
                 alone.then(|| {
+                    // SAFETY: nobody writes or reads, and the owner is ours.
+                    unsafe { self.share.region.apply(state) };
                     // No view is left and nothing is out; from now on nothing is given out (4).
                     state.ledger = Ledger::new(0);
                     state.taken = true;
@@ -284,11 +339,11 @@ impl<T: Pod> Share<T> {
         self.region.bell.subscribe()
     }
 
-    /// Lets the bell ring once this many bytes are done; returns whether they are now.
+    /// Lets the bell ring once this many bytes may be sent; returns whether they may now.
     pub(crate) fn ring_from(&self, bytes: usize) -> bool {
         let mut state = self.state();
         state.ring_from = state.ring_from.min(bytes);
-        state.ledger.done_bytes() >= bytes
+        state.ledger.done_bytes() - state.kept::<T>() >= bytes
     }
 
     /// Changes the state and tells all who wait.
@@ -302,7 +357,7 @@ impl<T: Pod> Share<T> {
     /// before that are missing, or some are out.
     pub(crate) fn cut(&self) -> bool {
         let mut state = self.state();
-        let cut = state.ledger.cut();
+        let cut = !state.withheld && state.ledger.cut();
         self.region.ring(state);
         cut
     }
@@ -368,10 +423,18 @@ impl<T: Pod> Share<T> {
         Some(Lease { share: self.clone(), range })
     }
 
-    /// Returns the next bytes behind `cursor` that became done in round `round`, in whole elements.
+    /// Returns the next bytes behind `cursor` that became done in round `round`, in whole elements. The
+    /// last element comes behind the corrections.
     pub(crate) fn next_done(&self, cursor: &mut Cursor, round: u32) -> Option<Range<usize>> {
         let state = self.state();
-        (state.round == round).then(|| cursor.next(&state.ledger, size_of::<T>()))?
+        let kept = state.kept::<T>();
+        (state.round == round).then(|| cursor.next_before(&state.ledger, size_of::<T>(), kept))?
+    }
+
+    /// Returns the correction of round `round` with this number.
+    pub(crate) fn correction(&self, index: usize, round: u32) -> Option<(usize, Bytes)> {
+        let state = self.state();
+        (state.round == round).then(|| state.corrections.get(index))?
     }
 
     /// Returns the bytes of `range` as a handle that shares the memory; `None` when one is not done.

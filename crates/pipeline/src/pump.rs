@@ -318,6 +318,7 @@ impl<T: Pod> Pump<T> {
         let share = self.carrier.share().clone();
         let (mut bell, mut cursor) = (share.bell(), Cursor::default());
         let (mut link, mut production) = (Link::default(), Production::default());
+        let mut corrected = 0;
         loop {
             bell.mark_unchanged();
             // The end is read before the bytes, since all are done before the end is.
@@ -326,6 +327,14 @@ impl<T: Pod> Pump<T> {
                 production.handle_committed(range.len());
                 self.sending.handle_committed(range);
             }
+            // All of them are known before the last bytes are.
+            while let Some((offset, bytes)) = share.correction(corrected, of_buffer) {
+                let offset = offset as u64;
+                let header = Header::Correction { round, offset, bytes: bytes.len() as u64 };
+                link.handle_send(bytes.len());
+                self.send(header, bytes).await?;
+                corrected += 1;
+            }
             let now = Now { last, idle: link.idle, since_sent_ns: ns_since(link.sent_at) };
             let step = self.sending.poll_send(now);
             let waits_idle = match step {
@@ -333,7 +342,8 @@ impl<T: Pod> Pump<T> {
                     let (offset, bytes) = (range.start as u64, range.len());
                     let view = share.view(range).expect("it is done in this round");
                     link.handle_send(bytes);
-                    self.send(round, offset, view).await?;
+                    let header = Header::Increment { round, offset, bytes: bytes as u64 };
+                    self.send(header, view).await?;
                     link.sent_at = Some(Instant::now());
                     continue;
                 }
@@ -408,9 +418,8 @@ impl<T: Pod> Pump<T> {
         });
     }
 
-    /// Sends an increment, its bytes in parts where the peer takes only smaller messages.
-    async fn send(&mut self, round: u32, offset: u64, mut bytes: Bytes) -> Result<(), SendError> {
-        let header = Header::Increment { round, offset, bytes: bytes.len() as u64 };
+    /// Sends a frame, its bytes in parts where the peer takes only smaller messages.
+    async fn send(&mut self, header: Header, mut bytes: Bytes) -> Result<(), SendError> {
         self.channel.send_slice(&header.encode()).await?;
         let mut part_bytes = bytes.len();
         while !bytes.is_empty() {

@@ -226,7 +226,10 @@ impl<T: Pod> DeltaReceiver<T> {
         }
     }
 
-    /// Waits until all elements have landed and returns the whole buffer.
+    /// Waits until all elements have landed and returns the whole buffer, with the last value of each.
+    ///
+    /// Puts [corrections](Self::corrected) in their places, if there are any, once the forwards have
+    /// released the memory.
     ///
     /// # Errors
     /// When the sender ended or died before that.
@@ -234,7 +237,29 @@ impl<T: Pod> DeltaReceiver<T> {
     /// # Cancel safety
     /// Nothing is lost when the future is dropped.
     pub async fn finish(&mut self) -> Result<&[T], DeltaRecvError> {
-        self.wait(..).await
+        let length = self.wait(..).await?.len();
+        self.owner.correct().await;
+        Ok(self.known(0..length))
+    }
+
+    /// Returns the ranges of elements that the sender wrote again in this round after it had sent them, in
+    /// the order of their indices. All are known when all elements have landed.
+    ///
+    /// None, unless the sender takes them from ordinary code with
+    /// [`Rewrites::Resend`](crate::tracked::Rewrites::Resend). Their later values wait apart until
+    /// [`finish`](Self::finish), [`start`](Self::start) or [`into_buffer`](Self::into_buffer), since
+    /// references may exist. Before that, [`next`](Self::next) and the others show earlier values: code
+    /// that used them does its work on these ranges again.
+    #[must_use]
+    pub fn corrected(&self) -> Vec<Range<usize>> {
+        let state = self.owner.share().state();
+        let size = size_of::<T>();
+        state.corrections.ranges().map(|it| it.start / size..it.end.div_ceil(size)).collect()
+    }
+
+    /// Whether corrections wait apart.
+    pub(crate) fn is_stale(&self) -> bool {
+        self.owner.share().state().corrections.is_pending()
     }
 
     /// Returns the owned buffer, once all of it has landed and the forwards have released it: to keep,

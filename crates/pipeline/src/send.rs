@@ -7,7 +7,7 @@ use bytemuck::Pod;
 use chunkcomm::{Node, Peer};
 
 use crate::error::{DeltaSendError, PartError};
-use crate::memory::{Lease, Owner, share};
+use crate::memory::{Lease, Owner, Share, share};
 use crate::part::{Part, indices};
 use crate::proto::increment::Increment;
 use crate::proto::ledger::Taken;
@@ -250,6 +250,11 @@ impl<T: Pod> DeltaSender<T> {
         self.owner.prefix()
     }
 
+    /// Returns the memory.
+    pub(crate) fn share(&self) -> &Share<T> {
+        self.owner.share()
+    }
+
     /// Returns the number of elements of the buffer.
     #[must_use]
     pub fn len(&self) -> usize {
@@ -288,18 +293,25 @@ impl<T: Pod> DeltaSender<T> {
     /// element it costs the time of a message back.
     ///
     /// # Errors
-    /// [`DeltaSendError::Unfinished`] when elements are not committed: commit them and call again. [`DeltaSendError::Mismatch`] when the receiver expects something else. Others end
-    /// the transfer.
+    /// [`DeltaSendError::Unfinished`] when elements are not committed: commit them and call again.
+    /// After [`tracked_send`](Self::tracked_send) has failed or panicked it is always that.
+    /// [`DeltaSendError::Mismatch`] when the receiver expects something else. Others end the transfer.
     ///
     /// # Cancel safety
     /// When the future is dropped, the transfer goes on; call it again.
     pub async fn finish(&mut self) -> Result<(), DeltaSendError> {
         self.publish();
         self.check()?;
-        if !self.owner.share().state().ledger().is_whole() {
+        let is_whole = {
+            let state = self.owner.share().state();
+            state.ledger().is_whole() && !state.withheld
+        };
+        if !is_whole {
             return Err(self.unfinished());
         }
-        pump::landed(&mut self.fate, self.round, &self.peer, &self.channel).await
+        pump::landed(&mut self.fate, self.round, &self.peer, &self.channel).await?;
+        self.owner.correct().await;
+        Ok(())
     }
 
     /// Ends a stream whose length was not known: the last round has the elements that are committed, from

@@ -164,3 +164,21 @@ fn threads_read_while_others_write() {
     });
     assert_eq!(owner.prefix().len(), owner.len());
 }
+
+#[tokio::test]
+async fn corrections_wait_until_no_view_is_left() {
+    let mut owner = share(vec![0_u32; 4]);
+    fill(owner.share(), 0..4);
+    let later = Bytes::copy_from_slice(&[7; 5]);
+    owner.share().state().corrections.note(4, later);
+    let view = owner.share().view(4..8).expect("it is done");
+    assert!(is_pending(owner.correct()));
+    assert_eq!(view, 1_u32.to_ne_bytes()[..]);
+    drop(view);
+    owner.correct().await;
+    assert_eq!(owner.prefix()[1], 0x0707_0707);
+    assert_eq!(owner.prefix()[3], 3);
+    // Once: a later owner of the vector keeps what it writes.
+    owner.share().state().corrections.note(0, Bytes::from_static(&[1; 4]));
+    assert_eq!(owner.into_vec().await[..2], [0x0101_0101, 0x0707_0707]);
+}

@@ -12,6 +12,7 @@
 //! |---|---|---|
 //! | increment | the buffer's bytes from `offset` on | they are committed |
 //! | end | none | the round ends behind `length` bytes, and no round follows |
+//! | correction | later bytes from `offset` on | they take the place of committed ones at the end of the round |
 //! | broken | the cause, UTF-8 | nothing more comes |
 //!
 //! The receiver's direction is a row of [`Reply`] messages. All numbers are little-endian.
@@ -23,12 +24,16 @@ use super::opening::{Opening, OpeningFault};
 /// Number of bytes of a frame's header.
 pub(crate) const HEADER_BYTES: usize = 24;
 
+/// Most bytes of a correction: 64 KiB, for which the receiver has memory apart.
+pub(crate) const CORRECTION_BYTES_MAX: usize = 64 * 1024;
+
 /// Most bytes of a cause that are sent.
 pub(crate) const CAUSE_BYTES_MAX: usize = 512;
 
 const INCREMENT: u32 = 1;
 const BROKEN: u32 = 2;
 const END: u32 = 3;
+const CORRECTION: u32 = 4;
 
 const REFUSED: u8 = 1;
 const LANDED: u8 = 2;
@@ -42,6 +47,8 @@ pub(crate) enum Header {
     Increment { round: u32, offset: u64, bytes: u64 },
     /// Round `round` ends behind `bytes` bytes, which were sent; no round follows.
     End { round: u32, bytes: u64 },
+    /// Later bytes of the buffer in round `round`, from byte `offset` on.
+    Correction { round: u32, offset: u64, bytes: u64 },
     /// The cause of the sender's end, of this length.
     Broken { bytes: usize },
 }
@@ -69,7 +76,7 @@ pub enum FrameFault {
         /// Number of its bytes.
         bytes: u64,
     },
-    /// Bytes of the increment have landed before.
+    /// Bytes of the increment have landed before, or were corrected before.
     Twice {
         /// First byte that is there already.
         start: usize,
@@ -112,6 +119,7 @@ impl Header {
         let (kind, round, offset, bytes) = match self {
             Self::Increment { round, offset, bytes } => (INCREMENT, round, offset, bytes),
             Self::End { round, bytes } => (END, round, 0, bytes),
+            Self::Correction { round, offset, bytes } => (CORRECTION, round, offset, bytes),
             Self::Broken { bytes } => (BROKEN, 0, 0, bytes as u64),
         };
         let mut header = [0; HEADER_BYTES];
@@ -131,6 +139,7 @@ impl Header {
         match kind {
             INCREMENT => Ok(Self::Increment { round, offset, bytes }),
             END => Ok(Self::End { round, bytes }),
+            CORRECTION => Ok(Self::Correction { round, offset, bytes }),
             BROKEN => match usize::try_from(bytes) {
                 Ok(bytes) if bytes <= CAUSE_BYTES_MAX => Ok(Self::Broken { bytes }),
                 _ => Err(FrameFault::Cause),
@@ -262,6 +271,7 @@ mod tests {
             for header in [
                 Header::Increment { round, offset, bytes },
                 Header::End { round, bytes },
+                Header::Correction { round, offset, bytes },
                 Header::Broken { bytes: cause },
             ] {
                 prop_assert_eq!(Header::decode(&header.encode()), Ok(header));
@@ -269,14 +279,15 @@ mod tests {
         }
 
         #[test]
-        fn any_bytes_are_a_header_or_a_fault(header: [u8; HEADER_BYTES], kind in 0_u8..5) {
+        fn any_bytes_are_a_header_or_a_fault(header: [u8; HEADER_BYTES], kind in 0_u8..6) {
             let mut bytes = header;
             bytes[..4].copy_from_slice(&[kind, 0, 0, 0]);
             match Header::decode(&bytes) {
                 Ok(Header::Increment { .. }) => prop_assert_eq!(kind, 1),
                 Ok(Header::Broken { .. }) | Err(FrameFault::Cause) => prop_assert_eq!(kind, 2),
                 Ok(Header::End { .. }) => prop_assert_eq!(kind, 3),
-                Err(_) => prop_assert!(!(1..=3).contains(&kind)),
+                Ok(Header::Correction { .. }) => prop_assert_eq!(kind, 4),
+                Err(_) => prop_assert!(!(1..=4).contains(&kind)),
             }
         }
     }

@@ -177,15 +177,27 @@ impl Cursor {
     /// Returns the next bytes that became done, and goes on behind them. The range is a multiple of
     /// `unit` bytes, counted from the start of its entry.
     pub(crate) fn next(&mut self, ledger: &Ledger, unit: usize) -> Option<Range<usize>> {
+        self.next_before(ledger, unit, 0)
+    }
+
+    /// Returns the next bytes as [`next`](Self::next) does, without the last `kept` bytes of the journal.
+    pub(crate) fn next_before(
+        &mut self,
+        ledger: &Ledger,
+        unit: usize,
+        kept: usize,
+    ) -> Option<Range<usize>> {
         loop {
             let entry = ledger.journal.get(self.entry)?;
-            let whole = entry.len() - entry.len() % unit;
+            let is_last = self.entry + 1 == ledger.journal.len();
+            let known = entry.len().saturating_sub(if is_last { kept } else { 0 });
+            let whole = known - known % unit;
             if self.read < whole {
                 let range = entry.start + self.read..entry.start + whole;
                 self.read = whole;
                 return Some(range);
             }
-            if self.entry + 1 == ledger.journal.len() {
+            if is_last {
                 return None;
             }
             *self = Self { entry: self.entry + 1, read: 0 };
@@ -265,8 +277,10 @@ mod tests {
         assert_eq!(cursor.next(&ledger, 4), None);
         ledger.commit(26..28);
         ledger.commit(0..8);
-        assert_eq!(cursor.next(&ledger, 4), Some(24..28));
-        assert_eq!(cursor.next(&ledger, 4), Some(0..8));
+        assert_eq!(cursor.next_before(&ledger, 4, 4), Some(24..28));
+        assert_eq!(cursor.next_before(&ledger, 4, 4), Some(0..4));
+        assert_eq!(cursor.next_before(&ledger, 4, 4), None);
+        assert_eq!(cursor.next(&ledger, 4), Some(4..8));
         assert_eq!(cursor.next(&ledger, 4), None);
     }
 

@@ -4,6 +4,7 @@
 //! Nothing here uses a socket, a task, a lock or a clock: lengths and costs come in as arguments,
 //! ranges and bytes come out as values. A test of the workspace checks this.
 
+pub(crate) mod corrections;
 pub(crate) mod frame;
 pub(crate) mod increment;
 pub(crate) mod ledger;

@@ -26,7 +26,6 @@ impl Ranges {
     }
 
     /// Returns the runs in the order of their starts.
-    #[cfg(test)]
     pub(crate) fn runs(&self) -> impl Iterator<Item = Range<usize>> {
         self.runs.iter().map(|(start, end)| *start..*end)
     }
@@ -81,6 +80,15 @@ impl Ranges {
             }
         }
         run
+    }
+
+    /// Adds `range`, parts of which may be in the set.
+    pub(crate) fn cover(&mut self, mut range: Range<usize>) {
+        while let Some(part) = self.overlap(&range) {
+            self.insert(range.start..part.start);
+            range.start = part.end;
+        }
+        self.insert(range);
     }
 
     /// Removes `range`, all of which is in the set.
@@ -163,6 +171,9 @@ mod tests {
                 } else if !add && set_bytes == range.len() {
                     part.fill(false);
                     set.remove(&range);
+                } else if add {
+                    part.fill(true);
+                    set.cover(range);
                 }
                 agree(&set, &bits)?;
             }

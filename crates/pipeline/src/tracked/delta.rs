@@ -4,26 +4,16 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use bytemuck::Pod;
+use bytes::Bytes;
 
-use super::corrections::Corrections;
 use super::error::{TrackedRecvError, TrackedSendError};
 use super::runs::{Finished, Received, Sent};
 use super::{Arrivals, Filler, TrackedInput, TrackedOutput};
 use crate::error::{DeltaSendError, PartError};
+use crate::proto::frame::CORRECTION_BYTES_MAX;
+use crate::proto::ranges::Ranges;
 use crate::recv::DeltaReceiver;
 use crate::send::DeltaSender;
-
-/// A run of code whose buffer was sent meanwhile.
-#[derive(Clone, Debug)]
-#[non_exhaustive]
-pub struct Tracked<R, T> {
-    /// Value that the code returned.
-    pub value: R,
-    /// Numbers of the run.
-    pub sent: Sent,
-    /// Elements that were written again after they had left; none with strict settings.
-    pub corrections: Corrections<T>,
-}
 
 impl<T: Pod> DeltaSender<T> {
     /// Runs `write`, ordinary code, with `output` as a plain slice, and commits the elements of this delta as
@@ -42,9 +32,11 @@ impl<T: Pod> DeltaSender<T> {
     /// Costs a page fault and a copy an increment, on top of an explicit
     /// [`part`](Self::part): use that in code of your own. `costs::send_costs` measures it.
     ///
-    /// Committed elements do not change. With [`Rewrites::Resend`](super::Rewrites::Resend), later values
-    /// are in [`corrections`](Tracked::corrections): send them on a channel and apply them to the
-    /// receiver's buffer when it is whole. Until then the receiver has earlier values.
+    /// With [`Rewrites::Resend`](super::Rewrites::Resend), the last values of elements that were written again
+    /// after they had left follow when `write` has returned, each once. Both ends keep them apart until
+    /// `finish`, [`start`](Self::start) or `into_buffer`, so that no reference sees a change: `finish` of the
+    /// receiver returns the last values. Elements that it showed before may have earlier ones;
+    /// [`DeltaReceiver::corrected`] names them.
     ///
     /// ```no_run
     /// # fn example(sender: &mut chunkcomm_pipeline::DeltaSender<f64>)
@@ -58,8 +50,8 @@ impl<T: Pod> DeltaSender<T> {
     /// }
     ///
     /// let mut output = TrackedOutput::new(sender.len(), Tracking::default())?;
-    /// let tracked = sender.tracked_send(&mut output, ordinary)?;
-    /// println!("{} elements had left before the end", tracked.sent.before_return);
+    /// let ((), sent) = sender.tracked_send(&mut output, ordinary)?;
+    /// println!("{} elements had left before the end", sent.before_return);
     /// # Ok(())
     /// # }
     /// ```
@@ -68,7 +60,7 @@ impl<T: Pod> DeltaSender<T> {
     /// [`TrackedSendError::Length`] when the lengths differ, [`TrackedSendError::Part`] when elements of
     /// this round are out or committed already; then `write` did not run. [`start`](Self::start) begins
     /// another round. Else `write` has run to its end, and this delta is to be dropped: its receiver
-    /// gets an error. [`TrackedSendError::Rewritten`] with strict settings when elements were written again
+    /// gets an error, also when it has each element. [`TrackedSendError::Rewritten`] with strict settings when elements were written again
     /// after they were committed. [`TrackedSendError::Part`] when a part was taken meanwhile.
     /// [`TrackedSendError::Delta`] when the transfer failed.
     ///
@@ -78,27 +70,43 @@ impl<T: Pod> DeltaSender<T> {
         &mut self,
         output: &mut TrackedOutput<T>,
         write: impl FnOnce(&mut [T]) -> R,
-    ) -> Result<Tracked<R, T>, TrackedSendError> {
+    ) -> Result<(R, Sent), TrackedSendError> {
         let (tracked, delta) = (output.len(), self.len());
         if tracked != delta {
             return Err(TrackedSendError::Length { tracked, delta });
         }
         // Each element must be free: one that is committed would keep its value of an earlier run.
         drop(self.part(..).map_err(TrackedSendError::Part)?);
-        let mut corrections = Corrections::new();
-        let (value, sent) = output.track(write, |finished| {
-            self.put(&finished, &mut corrections)?;
+        let mut rewritten = Ranges::default();
+        self.share().change(|state| state.withheld = true);
+        let ran = output.track(write, |finished| {
+            self.put(&finished, &mut rewritten)?;
             self.check().map_err(|error| TrackedSendError::Delta(Arc::new(error)))
         })?;
-        Ok(Tracked { value, sent, corrections })
+        self.correct(&rewritten, output.elements());
+        Ok(ran)
     }
 
-    /// Commits those of the elements that are not committed. Notes the others as corrections, if this run
-    /// committed them.
+    /// Lets the receiver have the last values of the `rewritten` elements, and then the last of all bytes.
+    fn correct(&self, rewritten: &Ranges, elements: &[T]) {
+        let size = size_of::<T>();
+        self.share().change(|state| {
+            for range in rewritten.runs() {
+                let bytes: &[u8] = bytemuck::cast_slice(&elements[range.clone()]);
+                for (index, part) in bytes.chunks(CORRECTION_BYTES_MAX).enumerate() {
+                    let offset = range.start * size + index * CORRECTION_BYTES_MAX;
+                    state.corrections.note(offset, Bytes::copy_from_slice(part));
+                }
+            }
+            state.withheld = false;
+        });
+    }
+
+    /// Commits those of the elements that are not committed. Notes the others, if this run committed them.
     fn put(
         &self,
         finished: &Finished<'_, T>,
-        corrections: &mut Corrections<T>,
+        rewritten: &mut Ranges,
     ) -> Result<(), TrackedSendError> {
         let (range, again) = (finished.range(), finished.again);
         match self.part(range.clone()) {
@@ -114,12 +122,12 @@ impl<T: Pod> DeltaSender<T> {
                     let elements = &finished.elements[within][..range.len()];
                     Finished { start, elements, again }
                 };
-                corrections.note(taken.start, at(taken.clone()).elements);
+                rewritten.cover(taken.clone());
                 if taken.start > range.start {
-                    self.put(&at(range.start..taken.start), corrections)?;
+                    self.put(&at(range.start..taken.start), rewritten)?;
                 }
                 if taken.end < range.end {
-                    self.put(&at(taken.end..range.end), corrections)?;
+                    self.put(&at(taken.end..range.end), rewritten)?;
                 }
                 Ok(())
             }
@@ -197,7 +205,9 @@ impl<T: Pod> DeltaReceiver<T> {
     /// # Errors
     /// [`TrackedRecvError::Length`] when the lengths differ; then `read` did not run. Else `read` has run to
     /// its end, and its value is dropped: [`TrackedRecvError::Delta`] when the transfer failed,
-    /// [`TrackedRecvError::Late`] when an element did not come within the deadline of a load or a wait.
+    /// [`TrackedRecvError::Late`] when an element did not come within the deadline of a load or a wait,
+    /// [`TrackedRecvError::Corrected`] when the sender wrote elements again that `read` may have used. Then
+    /// [`finish`](Self::finish) returns the last values.
     ///
     /// # Panics
     /// When `read` panics, or no thread can be started.
@@ -210,12 +220,16 @@ impl<T: Pod> DeltaReceiver<T> {
         if tracked != delta {
             return Err(TrackedRecvError::Length { tracked, delta });
         }
-        input.track(read, |filler| {
+        let ran = input.track(read, |filler| {
             // The waits need a waker, and neither a clock nor sockets.
             let runtime = tokio::runtime::Builder::new_current_thread().build();
             let runtime = runtime.expect("a runtime without drivers needs nothing of the system");
             runtime.block_on(self.fill(filler))
-        })
+        })?;
+        match self.corrected().into_iter().next() {
+            Some(elements) if self.is_stale() => Err(TrackedRecvError::Corrected { elements }),
+            _ => Ok(ran),
+        }
     }
 
     async fn fill(&mut self, filler: &mut Filler<'_, T>) -> Result<(), TrackedRecvError> {

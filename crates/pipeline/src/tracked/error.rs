@@ -147,6 +147,11 @@ pub enum TrackedRecvError {
         /// Number of elements of the buffer.
         length: usize,
     },
+    /// The sender wrote elements again that the code may have read before.
+    Corrected {
+        /// Indices of the first of them that follow each other.
+        elements: Range<usize>,
+    },
     /// The transfer failed.
     Delta(Arc<DeltaRecvError>),
 }
@@ -163,6 +168,11 @@ impl fmt::Display for TrackedRecvError {
             Self::Range { start, end, length } => {
                 write!(f, "elements {start}..{end} are not within the buffer's {length}")
             }
+            Self::Corrected { elements } => write!(
+                f,
+                "elements {}..{} were written again by the sender after they had come",
+                elements.start, elements.end
+            ),
             Self::Delta(error) => error.fmt(f),
         }
     }

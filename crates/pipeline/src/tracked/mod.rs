@@ -21,7 +21,6 @@
 //! finished; `watch` and `fill`, the engines; [`TrackedOutput`], [`TrackedInput`]; and `delta`,
 //! which joins them to [`DeltaSender`](crate::DeltaSender) and [`DeltaReceiver`](crate::DeltaReceiver).
 
-mod corrections;
 mod delta;
 mod error;
 mod runs;
@@ -55,8 +54,6 @@ pub use receiving::{Arrivals, Filler, TrackedInput};
 #[cfg(target_os = "linux")]
 pub use sending::TrackedOutput;
 
-pub use corrections::{Corrections, CorrectionsFault};
-pub use delta::Tracked;
 pub use error::{SetupError, TrackedRecvError, TrackedSendError};
 pub use runs::{Finished, Received, Sent};
 pub use settings::{

@@ -28,7 +28,7 @@ impl<T> Finished<'_, T> {
 pub struct Sent {
     /// Elements that were handed on before the code returned.
     pub before_return: usize,
-    /// Increments that were handed on, corrections included.
+    /// Increments that were handed on, those included that were handed on again.
     pub increments: usize,
     /// Increments that were written again after they had been handed on.
     pub rewritten: usize,

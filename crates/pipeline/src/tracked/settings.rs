@@ -109,8 +109,8 @@ pub enum Rewrites {
     /// it goes on.
     #[default]
     Strict,
-    /// Hands the elements on again when they are finished again. For code that writes with several threads,
-    /// or comes back to elements.
+    /// Hands the elements on again when they are finished again. A delta sends their last values once more
+    /// when the code has returned. For code that writes with several threads, or comes back to elements.
     Resend,
 }
 

@@ -1,9 +1,10 @@
 //! Tracked buffers at both ends of a delta between two nodes.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc;
 
 use chunkcomm::Node;
-use chunkcomm_testkit::memory;
+use chunkcomm_testkit::{limited, memory};
 use tokio::runtime::{Builder, Runtime};
 
 use super::*;
@@ -71,9 +72,8 @@ fn elements_are_at_the_receiver_before_the_code_returns() {
             assert!(first.iter().copied().eq(0..100), "{engine}");
         };
         let write = |elements: &mut [u64]| count_up(elements, pause);
-        let tracked = sender.tracked_send(&mut output, write).expect("written once");
-        assert!(tracked.sent.before_return >= 100, "{engine}: {:?}", tracked.sent);
-        assert!(tracked.corrections.is_empty());
+        let (_, sent) = sender.tracked_send(&mut output, write).expect("written once");
+        assert!(sent.before_return >= 100, "{engine}: {sent:?}");
         ends.runtime.block_on(sender.finish()).expect("all has landed");
         let all = ends.runtime.block_on(receiving).expect("no panic");
         assert!(all.into_iter().eq(0..LEN as u64), "{engine}");
@@ -173,31 +173,144 @@ fn a_store_to_what_was_sent_is_an_error_at_both_ends() {
     });
 }
 
+/// Elements of an increment.
+const STEP: usize = INCREMENT_PAGES * 4096 / 8;
+
 #[test]
-fn corrections_make_the_receivers_copy_right() {
+fn what_is_written_again_arrives_in_the_end_and_no_reference_sees_it_change() {
+    let ends = Ends::new();
+    let settings = Tracking::default().with_rewrites(Rewrites::Resend).with_open_increments(1);
+    each_output::<u64>(LEN, &settings, |mut output| {
+        let engine = output.engine();
+        let (mut sender, mut receiver) = ends.open();
+        let (came, comes) = mpsc::channel();
+        let receiving = ends.runtime.spawn(async move {
+            receiver.wait(..100).await.expect("it comes");
+            came.send(()).expect("the code waits");
+            receiver.wait(..LEN - STEP).await.expect("it comes");
+            came.send(()).expect("the code waits");
+            let shown = receiver.wait(..).await.expect("all comes");
+            assert_eq!((shown[3], shown[4]), (3, 4), "it left before it was written again");
+            assert_eq!(receiver.landed()[3], 3);
+            let (corrected, all) = (receiver.corrected(), receiver.finish().await);
+            (corrected, all.expect("all comes").to_vec())
+        });
+        let write = |elements: &mut [u64]| {
+            let landed = || comes.recv_timeout(SOON).expect("it has landed");
+            count_up(elements, landed);
+            // With a younger one, the last increment is finished, too, before the code ends.
+            elements[3] = 8;
+            landed();
+            std::thread::sleep(Duration::from_millis(20));
+            elements[3] = 9;
+        };
+        let (_, sent) = sender.tracked_send(&mut output, write).expect("sent again");
+        assert!(sent.rewritten >= 1, "{engine}: {sent:?}");
+        ends.runtime.block_on(sender.finish()).expect("all has landed");
+        let (corrected, all) = ends.runtime.block_on(receiving).expect("no panic");
+        assert!(matches!(&corrected[..], [run] if *run == (0..STEP)), "{engine}: {corrected:?}");
+        assert!(all[3] == 9 && all == output.elements(), "{engine}");
+        let sent = ends.runtime.block_on(sender.into_buffer());
+        assert!(sent == output.elements(), "{engine}: the sender's own copy");
+    });
+}
+
+#[test]
+fn any_order_of_writes_arrives_through_a_forward_round_after_round() {
+    let ends = Ends::new();
+    let last = ends.runtime.block_on(async {
+        Node::builder().name("last").listen(memory()).build().await.expect("a node")
+    });
+    let to_last = ends.runtime.block_on(ends.far.connect(&last.addresses()[0])).expect("a link");
+    let settings = Tracking::default().with_rewrites(Rewrites::Resend);
+    for seed in 0..3 {
+        each_output::<u64>(LEN, &settings, |mut output| {
+            let engine = output.engine();
+            let mut random = seeded(seed);
+            let (mut sender, mut middle) = ends.open();
+            let (_forward, mut end) = ends.runtime.block_on(async {
+                let forward = middle.forward(&ends.far, &to_last, "on").await.expect("it opens");
+                let end = DeltaReceiver::accept(&last, "on", vec![0_u64; LEN]).await;
+                (forward, end.expect("it opens"))
+            });
+            for round in 0..3 {
+                let write = |elements: &mut [u64]| {
+                    for turn in 1..400 {
+                        let start = random.below(LEN as u64) as usize;
+                        let end = (start + random.below(3_000) as usize).min(LEN);
+                        elements[start..end].fill(round * 1_000 + turn);
+                    }
+                };
+                sender.tracked_send(&mut output, write).expect("sent again as often as it needs");
+                ends.runtime.block_on(async {
+                    let (middle, end) = (middle.finish().await, end.finish().await);
+                    let expected = output.elements();
+                    let note = format!("seed {seed}, {engine}, round {round}");
+                    assert!(middle.expect("all comes") == expected, "{note}");
+                    assert!(end.expect("all comes") == expected, "{note}, forwarded");
+                });
+                let started = ends
+                    .runtime
+                    .block_on(async { tokio::join!(sender.start(), middle.start(), end.start()) });
+                assert!(matches!(started, (Ok(()), Ok(true), Ok(true))), "{started:?}");
+                assert!(middle.corrected().is_empty());
+            }
+        });
+    }
+}
+
+#[test]
+fn ordinary_code_that_read_what_was_written_again_is_told() {
     let ends = Ends::new();
     let settings = Tracking::default().with_rewrites(Rewrites::Resend);
     each_output::<u64>(LEN, &settings, |mut output| {
         let engine = output.engine();
-        let (mut sender, receiver) = ends.open();
-        let (came, comes) = mpsc::channel();
-        let receiving = ends.runtime.spawn(async move {
-            receiver.wait(..1).await.expect("it comes");
-            came.send(()).expect("the code waits");
-            receiver.into_buffer().await.expect("all comes")
+        let (mut sender, mut receiver) = ends.open();
+        let (read, reads) = mpsc::channel();
+        std::thread::scope(|scope| {
+            let (ends, sender, output) = (&ends, &mut sender, &mut output);
+            scope.spawn(move || {
+                let write = |elements: &mut [u64]| {
+                    count_up(elements, || assert_eq!(reads.recv_timeout(SOON), Ok(3)));
+                    elements[3] = 9;
+                };
+                sender.tracked_send(output, write).expect("sent again");
+                ends.runtime.block_on(sender.finish()).expect("all has landed");
+            });
+            let mut input = TrackedInput::new(LEN, Awaiting::default()).expect("an engine works");
+            let code = |elements: &[u64], _: &Arrivals<'_>| read.send(elements[3]);
+            let error = receiver.tracked_recv(&mut input, code).map(drop).expect_err("stale");
+            let words = "were written again by the sender after they had come";
+            assert!(error.to_string().contains(words), "{engine}: {error}");
+            let all = ends.runtime.block_on(receiver.finish()).expect("all comes").to_vec();
+            assert_eq!(all[3], 9, "{engine}");
+            let (last, _) = receiver
+                .tracked_recv(&mut input, |elements, _| elements[3])
+                .expect("the last values are there");
+            assert_eq!(last, 9, "{engine}");
         });
-        let write = |elements: &mut [u64]| {
-            count_up(elements, || comes.recv_timeout(SOON).expect("it has landed"));
-            elements[3] = 9;
-        };
-        let tracked = sender.tracked_send(&mut output, write).expect("noted");
-        ends.runtime.block_on(sender.finish()).expect("all has landed");
-        let mut copy = ends.runtime.block_on(receiving).expect("no panic");
-        assert_eq!(copy[3], 3, "{engine}: it left before it was written again");
-        let corrections = Corrections::from_bytes(&tracked.corrections.to_bytes());
-        corrections.expect("whole").apply(&mut copy).expect("within");
-        assert!(copy == output.elements(), "{engine}");
     });
+}
+
+#[test]
+fn a_delta_whose_code_panicked_never_lands() {
+    let ends = Ends::new();
+    let (mut sender, mut receiver) = ends.open();
+    let mut output = TrackedOutput::new(LEN, Tracking::default()).expect("an engine works");
+    let write = |elements: &mut [u64]| {
+        elements[..LEN / 2].fill(1);
+        panic!("in the middle");
+    };
+    let run = AssertUnwindSafe(|| sender.tracked_send(&mut output, write).map(drop));
+    assert!(catch_unwind(run).is_err());
+    while let Some(elements) = sender.next(LEN) {
+        elements.fill(2);
+    }
+    let finished = ends.runtime.block_on(limited(sender.finish()));
+    let error = finished.expect_err("what came is half written");
+    assert!(matches!(error, crate::DeltaSendError::Unfinished { .. }), "{error}");
+    drop(sender);
+    ends.runtime.block_on(receiver.finish()).expect_err("the sender ended");
 }
 
 #[test]
