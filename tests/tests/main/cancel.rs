@@ -309,6 +309,71 @@ fn forwards() {
     });
 }
 
+/// A round is begun by the call that returns, never by one that was dropped.
+#[test]
+fn the_rounds_of_a_delta_and_its_forward() {
+    const ROUNDS: u32 = 3;
+    let of_round = |round: u32| values().into_iter().map(move |value| value ^ round);
+    async fn take(receiver: &mut DeltaReceiver<u32>) -> Vec<u32> {
+        let mut all = vec![0; LEN];
+        loop {
+            let next = at_last!(async {
+                let next = receiver.next_any().await.unwrap();
+                next.map(|(range, elements)| (range.start, elements.to_vec()))
+            });
+            let Some((start, elements)) = next else { return all };
+            all[start..start + elements.len()].copy_from_slice(&elements);
+        }
+    }
+    on_both(move || async move {
+        let nodes = [node("n0").await, node("n1").await, node("n2").await];
+        let (to_1, to_2) = (link(&nodes[0], &nodes[1]).await, link(&nodes[1], &nodes[2]).await);
+        let mut sender = open(&nodes[0], &to_1, "r").await;
+        let mut middle = DeltaReceiver::accept(&nodes[1], "r", vec![0_u32; LEN]).await.unwrap();
+        let mut forward = middle.forward(&nodes[1], &to_2, "r").await.unwrap();
+        let mut end = DeltaReceiver::accept(&nodes[2], "r", vec![0_u32; LEN]).await.unwrap();
+        let sending = tokio::spawn(async move {
+            for round in 1..=ROUNDS {
+                assert_eq!(sender.round(), round);
+                for mut part in sender.parts(7).unwrap().into_iter().rev() {
+                    let range = part.range();
+                    let elements: Vec<u32> = of_round(round).collect();
+                    part.copy_from_slice(&elements[range]);
+                    part.commit();
+                    tokio::task::yield_now().await;
+                }
+                if round < ROUNDS {
+                    at_last!(sender.start()).unwrap();
+                }
+            }
+            at_last!(sender.finish()).unwrap();
+        });
+        let passing = tokio::spawn(async move {
+            for round in 1..=ROUNDS {
+                assert_eq!(middle.round(), round);
+                assert!(take(&mut middle).await.into_iter().eq(of_round(round)), "round {round}");
+                at_last!(forward.finish()).unwrap();
+                if round < ROUNDS {
+                    at_last!(middle.start()).unwrap();
+                }
+            }
+        });
+        for round in 1..=ROUNDS {
+            assert_eq!(end.round(), round);
+            assert!(take(&mut end).await.into_iter().eq(of_round(round)), "round {round}");
+            assert!(at_last!(async {
+                end.finish().await.unwrap().iter().copied().eq(of_round(round))
+            }));
+            if round < ROUNDS {
+                at_last!(end.start()).unwrap();
+            }
+        }
+        limited(sending).await.unwrap();
+        limited(passing).await.unwrap();
+        works(&nodes[1], &to_2, &nodes[2]).await;
+    });
+}
+
 fn run(number: u64) -> Run {
     Run { number, elements: 3000, compute: Compute::Trig, delta_bytes: Some(1024), verify: true }
 }

@@ -40,6 +40,7 @@ mod stages;
 #[cfg(unix)]
 mod telemetry;
 mod types;
+mod virtual_deltas;
 mod virtual_examples;
 mod virtual_faults;
 mod virtual_time;
