@@ -92,7 +92,10 @@ fn every_engine_works_for_an_unprivileged_user() {
     let folder = env::temp_dir().join(format!("chunkcomm-tracked-{}", std::process::id()));
     std::fs::create_dir(&folder).expect("a folder");
     let copy = folder.join("tests");
-    std::fs::copy(env::current_exe().expect("this program"), &copy).expect("a copy");
+    // By a process: a file that another test's child has open for writing is no program yet.
+    let this = env::current_exe().expect("this program");
+    let copied = std::process::Command::new("cp").args([&this, &copy]).status();
+    assert!(copied.expect("a copy").success());
     let mut program = std::process::Command::new(copy);
     program.args(["--exact", "--nocapture"]).env(CHILD, "all").current_dir("/");
     program.arg("tracked::tests::processes::every_engine_works_for_an_unprivileged_user");
