@@ -12,8 +12,8 @@ pub enum SendEngine {
     /// protects them again. A fault costs the least. Linux 6.7.
     ///
     /// A scan shows no order of writes. It is taken from what was written before: the code goes on up or
-    /// down from there, and begins at the first element or at the last one. Code that
-    /// begins in between and goes down, or that jumps, may have an increment sent that it still
+    /// down from there, and begins anywhere. Code that jumps to and fro, or that goes down with
+    /// a single [open increment](Tracking::open_increments), may have an increment sent that it still
     /// writes: take [`Wp`](Self::Wp) for it with strict settings.
     WpAsync,
     /// `wp`: a write to a protected page stops its thread until the tracker has allowed it

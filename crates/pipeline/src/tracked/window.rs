@@ -68,25 +68,23 @@ impl Window {
     /// Puts the increments that a scan found, in ascending order, into the likely order of their touches:
     /// each run goes away from what was touched before it.
     ///
-    /// A run without touched neighbours goes down from the end of the buffer, else up. One of the whole
-    /// buffer may have gone either way, so both its ends are its newest.
+    /// A run without touched neighbours goes up from the start of the buffer. Others, and one of the whole
+    /// buffer, may have gone either way, so both ends are the newest.
     pub(crate) fn order(&self, found: &mut [usize]) {
         if !self.rests {
             return;
         }
-        let count = self.states.len();
         let touched =
             |index: usize| self.states.get(index).is_some_and(|state| *state != State::Untouched);
         for run in found.chunk_by_mut(|one, next| one + 1 == *next) {
             let (first, last) = (run[0], run[run.len() - 1]);
             let up = touched(first) || first > 0 && touched(first - 1);
             let down = touched(last) || touched(last + 1);
-            let at_end = last + 1 == count;
-            if !up && !down && at_end && first == 0 {
+            if !up && down {
+                run.reverse();
+            } else if !up && (first > 0 || last + 1 == self.states.len()) {
                 let but_last = run.len() - 1;
                 run[..but_last].rotate_left(usize::from(but_last > 0));
-            } else if !up && (down || at_end) {
-                run.reverse();
             }
         }
     }
@@ -177,11 +175,13 @@ mod tests {
             found
         }
         let mut window = Window::new(20, 2, true);
-        assert_eq!(order(&mut window, &[5, 6, 17, 18, 19]), [5, 6, 19, 18, 17]);
+        assert_eq!(order(&mut window, &[5, 6, 17, 18, 19]), [5, 6, 18, 17, 19]);
         assert_eq!(order(&mut window, &[6, 7, 8, 15, 16, 17]), [6, 7, 8, 17, 16, 15]);
         assert_eq!(order(&mut window, &[9, 10, 13, 14]), [9, 10, 14, 13]);
         assert_eq!(order(&mut window, &[3, 4]), [4, 3]);
         assert_eq!(order(&mut window, &[7, 8, 9]), [7, 8, 9], "no way is known");
+        assert_eq!(order(&mut Window::new(5, 2, true), &[0, 1, 2]), [0, 1, 2]);
+        assert_eq!(order(&mut Window::new(5, 2, true), &[1, 2, 3]), [2, 1, 3]);
         let all: Vec<usize> = (0..5).collect();
         assert_eq!(order(&mut Window::new(5, 2, true), &all), [1, 2, 3, 0, 4]);
         assert_eq!(order(&mut Window::new(1, 2, true), &[0]), [0]);

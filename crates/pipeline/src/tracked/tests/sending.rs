@@ -115,6 +115,35 @@ fn code_may_write_once_from_the_last_element_to_the_first() {
 }
 
 #[test]
+fn code_may_begin_amid_the_buffer_and_go_down() {
+    const COUNT: usize = 20;
+    each_output::<u64>(COUNT * STEP, &Tracking::default(), |mut output| {
+        let engine = output.engine();
+        for round in 0..10 {
+            // Several increments are written before the first look, and the last of them is not finished.
+            let write = |elements: &mut [u64]| {
+                for (index, part) in elements.chunks_mut(STEP).enumerate().take(12).rev() {
+                    let (low, high) = part.split_at_mut(STEP / 2);
+                    high.fill(round);
+                    if index == 5 {
+                        std::thread::sleep(Duration::from_millis(3));
+                    }
+                    low.fill(round);
+                }
+            };
+            let mut copy = vec![0; output.len()];
+            output
+                .track(write, |finished| {
+                    copy[finished.range()].copy_from_slice(finished.elements);
+                    Ok(())
+                })
+                .unwrap_or_else(|error| panic!("{engine}, round {round}: {error}"));
+            assert!(copy == output.elements(), "{engine}");
+        }
+    });
+}
+
+#[test]
 fn any_order_of_writes_arrives_in_the_end() {
     const LEN: usize = 30_011;
     for seed in 0..4 {
