@@ -126,7 +126,13 @@ impl Region {
             return Err(io::Error::last_os_error());
         }
         let base = NonNull::new(base.cast()).expect("the kernel maps nothing at zero");
-        Ok(Self { base, map_bytes, file })
+        let region = Self { base, map_bytes, file };
+        // A forked process would write where nobody notices. Now its access is a fault.
+        // SAFETY: our new mapping; nothing changes in this process.
+        let result =
+            unsafe { libc::madvise(region.base.as_ptr().cast(), map_bytes, libc::MADV_DONTFORK) };
+        checked(result)?;
+        Ok(region)
     }
 
     /// Returns the addresses of the face.
@@ -157,12 +163,13 @@ impl Region {
     /// Must be called while no reference to the face exists, which `face` shows.
     pub(crate) fn forget_pages<T: Pod>(&self, face: &mut Face<T>) -> io::Result<()> {
         assert!(ptr::eq(self, &raw const *face.region), "the face is of this region");
-        // SAFETY: within our mapping; the mutable borrow of the face shows that there is no
-        // reference, so private pages that become zeros are seen by none (1, 2).
-        let result = unsafe {
-            libc::madvise(self.base.as_ptr().cast(), self.map_bytes, libc::MADV_DONTNEED)
+        let forget = |advice| {
+            // SAFETY: within our mapping; the mutable borrow of the face shows that there is no
+            // reference, so private pages that become zeros are seen by none (1, 2).
+            checked(unsafe { libc::madvise(self.base.as_ptr().cast(), self.map_bytes, advice) })
         };
-        checked(result).map(drop)
+        // The second is for pages that the program has locked in memory (`mlockall`), from Linux 5.18 on.
+        forget(libc::MADV_DONTNEED).or_else(|_| forget(libc::MADV_DONTNEED_LOCKED)).map(drop)
     }
 
     /// Copies the bytes from `offset` on into `into`, by system call.

@@ -93,3 +93,69 @@ fn a_page_that_came_can_be_read_again_when_the_kernel_has_dropped_its_entry() {
         assert_eq!(sum, 6, "{engine}");
     }
 }
+
+/// A write of it would be noticed by nobody.
+#[test]
+fn a_forked_process_has_no_part_in_the_buffer() {
+    let touch = |first: *mut u8| {
+        // SAFETY: between `fork` and its end the child reads and writes one byte and calls `_exit`, all safe
+        // in the child of a process with threads. The parent waits for its own child.
+        unsafe {
+            let child = checked(libc::fork()).expect("a child");
+            if child == 0 {
+                ptr::write_volatile(first, 1 + ptr::read_volatile(first));
+                libc::_exit(0);
+            }
+            let mut status = 0;
+            checked(libc::waitpid(child, &raw mut status, 0)).expect("a child");
+            (libc::WIFSIGNALED(status)).then(|| libc::WTERMSIG(status))
+        }
+    };
+    for engine in SendEngine::ALL {
+        let settings = Tracking::default().with_engine(*engine);
+        let Ok(mut output) = TrackedOutput::<u8>::new(10_000, settings) else {
+            eprintln!("skipped {engine}");
+            continue;
+        };
+        let write = |bytes: &mut [u8]| {
+            bytes.fill(5);
+            touch(bytes.as_mut_ptr())
+        };
+        let (ended, _) = output.track(write, |_| Ok(())).expect("written once");
+        assert_eq!(ended, Some(libc::SIGSEGV), "{engine}");
+        assert_eq!(output.elements()[0], 5, "{engine}");
+    }
+}
+
+#[test]
+fn a_program_may_lock_its_memory() {
+    let Some(output) = child("a_program_may_lock_its_memory") else {
+        // SAFETY: takes a number; what is mapped from now on is locked.
+        if unsafe { libc::mlockall(libc::MCL_FUTURE) } < 0 {
+            println!("skipped: no right to lock memory");
+            return;
+        }
+        for engine in RecvEngine::ALL {
+            let settings = Awaiting::default().with_engine(*engine);
+            let Ok(mut input) = TrackedInput::<u64>::new(5_000, settings) else {
+                println!("skipped {engine}");
+                continue;
+            };
+            for round in 1..3 {
+                let read = |elements: &[u64], _: &Arrivals<'_>| elements.iter().sum::<u64>();
+                let run = input.track(read, |filler| {
+                    // It waits for its elements, and does not read those of the round before.
+                    while filler.stalls() == 0 {
+                        std::thread::yield_now();
+                    }
+                    filler.put(0, &[round; 5_000])
+                });
+                assert_eq!(run.expect("it works").0, 5_000 * round, "{engine}");
+            }
+        }
+        return;
+    };
+    let words = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{words} {}", String::from_utf8_lossy(&output.stderr));
+    words.lines().filter(|line| line.starts_with("skipped")).for_each(|line| eprintln!("{line}"));
+}
