@@ -58,6 +58,9 @@ enum Command {
     /// The farms of a paper in virtual time, its numbers beside ours.
     #[cfg(feature = "virtual")]
     LanStudy(commands::lan_study::LanStudyArgs),
+    /// The deltas of a paper in virtual time, its numbers beside ours.
+    #[cfg(feature = "virtual")]
+    DeltaStudy(commands::delta_study::DeltaStudyArgs),
     /// Times in which a cluster of processes on this machine starts and ends.
     Cluster(commands::cluster::ClusterArgs),
     /// A buffer sent while it is computed, against the whole buffer.
@@ -274,6 +277,8 @@ fn run(command: Command) -> Result<Verdict, Failure> {
         Command::FarmSweep(args) => commands::farm_sweep::run(&args),
         #[cfg(feature = "virtual")]
         Command::LanStudy(args) => commands::lan_study::run(&args),
+        #[cfg(feature = "virtual")]
+        Command::DeltaStudy(args) => commands::delta_study::run(&args),
         Command::Cluster(args) => commands::cluster::run(&args),
         Command::Delta(args) => commands::delta::run(&args),
         Command::Tracked(args) => commands::tracked::run(&args),

@@ -5,6 +5,8 @@ pub mod budgets;
 pub mod calls;
 pub mod cluster;
 pub mod delta;
+#[cfg(feature = "virtual")]
+pub mod delta_study;
 pub mod farm;
 pub mod farm_queue;
 pub mod farm_sweep;

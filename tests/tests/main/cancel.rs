@@ -9,7 +9,8 @@ use std::time::Duration;
 use chunkcomm::{Address, Node, Peer};
 use chunkcomm_farm::{Farm, FarmBuilder, Model, Prefetch, RunError, WorkersAs};
 use chunkcomm_pipeline::patterns::{
-    Arrays, Chain, Compute, PatternError, Run, run_head, run_middle, run_tail, sequential, serve,
+    Arrays, Chain, Compute, Pattern, PatternError, Run, Transfer, run_head, run_middle, run_tail,
+    sequential, serve,
 };
 use chunkcomm_pipeline::{
     DeltaReceiver, DeltaRecvError, DeltaSendError, DeltaSender, Increment, OpeningFault,
@@ -375,7 +376,8 @@ fn the_rounds_of_a_delta_and_its_forward() {
 }
 
 fn run(number: u64) -> Run {
-    Run { number, elements: 3000, compute: Compute::Trig, delta_bytes: Some(1024), verify: true }
+    let transfer = Transfer::Delta(1024);
+    Run { number, transfer, ..Run::new(Pattern::Cascade, Compute::Trig, 3000) }
 }
 
 /// Three nodes, each linked to the next.
@@ -398,9 +400,9 @@ impl Three {
         let run = run(number);
         let mut arrays = [Arrays::default(), Arrays::default(), Arrays::default()];
         let [first, middle, last] = &mut arrays;
-        first.prepare_head(&run);
-        middle.prepare(&run);
-        last.prepare(&run);
+        first.prepare(&run, 0, 3);
+        middle.prepare(&run, 1, 3);
+        last.prepare(&run, 2, 3);
         let [n0, n1, n2] = &self.nodes;
         let waits = |index| if index == victim { waits } else { u32::MAX };
         let (a, b, c) = limited(async {

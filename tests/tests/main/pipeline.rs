@@ -7,9 +7,6 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use chunkcomm::{Address, Node, Peer};
-use chunkcomm_pipeline::patterns::{
-    Arrays, Chain, Compute, Run, compare, run_head, run_middle, run_tail, sequential, serve,
-};
 use chunkcomm_pipeline::{
     DeltaReceiver, DeltaRecvError, DeltaSendError, DeltaSender, Increment, OpeningFault,
 };
@@ -450,88 +447,5 @@ async fn the_end_of_a_chain_learns_who_died_at_its_start() -> Outcome {
     let error = limited(forward.finish()).await.expect_err("the rest never comes");
     assert!(matches!(error, DeltaSendError::Source { .. }), "{error}");
     assert!(error.source().is_some_and(|source| source.to_string().contains("n0")));
-    Ok(())
-}
-
-fn run(number: u64, compute: Compute, delta_bytes: Option<usize>) -> Run {
-    Run { number, elements: 30_001, compute, delta_bytes, verify: true }
-}
-
-#[tokio::test]
-async fn a_chain_computes_what_one_node_would() -> Outcome {
-    let nodes = [node("n0").await?, node("n1").await?, node("n2").await?];
-    let to_1 = link(&nodes[0], &nodes[1]).await?;
-    let to_2 = link(&nodes[1], &nodes[2]).await?;
-    let mut arrays = [Arrays::default(), Arrays::default(), Arrays::default()];
-    let deltas = [None, Some(4096), Some(100), Some(1 << 20)];
-    let kinds = Compute::ALL.into_iter().flat_map(|compute| deltas.map(|delta| (compute, delta)));
-    for (number, (compute, delta)) in (0..).zip(kinds) {
-        let run = run(number, compute, delta);
-        let [first, middle, last] = &mut arrays;
-        first.prepare_head(&run);
-        middle.prepare(&run);
-        last.prepare(&run);
-        let (a, b, c) = limited(async {
-            tokio::join!(
-                run_head(&nodes[0], &to_1, &run, first),
-                run_middle(&nodes[1], &to_2, &run, middle),
-                run_tail(&nodes[2], &run, last),
-            )
-        })
-        .await;
-        a.and(b).and(c)?;
-        let expected = sequential(compute, 3, run.elements);
-        assert_eq!(compare(last.result(compute), &expected), None, "{run:?}");
-        assert!(last.result(compute) == expected, "one machine: equal to the last bit");
-    }
-    Ok(())
-}
-
-#[tokio::test]
-async fn a_chain_is_led_by_its_head() -> Outcome {
-    let nodes = [node("n0").await?, node("n1").await?, node("n2").await?, node("n3").await?];
-    let follow = |index: usize| {
-        let (node, head) = (nodes[index].clone(), nodes[0].addresses()[0].clone());
-        async move {
-            let head = node.connect(&head).await?;
-            serve(&node, &head, index).await?;
-            Outcome::Ok(())
-        }
-    };
-    let lead = async {
-        let mut chain = Chain::gather(&nodes[0], 4).await?;
-        assert_eq!(chain.nodes(), 4);
-        for (number, delta) in (0..).zip([None, Some(8192), Some(4096)]) {
-            let outcome = chain.run(&run(number, Compute::Trig, delta)).await?;
-            assert_eq!(outcome.difference, None);
-        }
-        chain.end().await?;
-        Outcome::Ok(())
-    };
-    let followers = async { tokio::join!(follow(1), follow(2), follow(3)) };
-    let (led, (a, b, c)) = limited(async { tokio::join!(lead, followers) }).await;
-    led.and(a).and(b).and(c)
-}
-
-#[tokio::test]
-async fn a_follower_that_leaves_fails_the_run_by_name() -> Outcome {
-    let nodes = [node("n0").await?, node("n1").await?, node("n2").await?];
-    let follow = |index: usize| {
-        let (node, head) = (nodes[index].clone(), nodes[0].addresses()[0].clone());
-        async move {
-            let head = node.connect(&head).await.expect("the head listens");
-            serve(&node, &head, index).await.map_err(|error| error.to_string())
-        }
-    };
-    let (stays, leaves) = (tokio::spawn(follow(1)), tokio::spawn(follow(2)));
-    let mut chain = limited(Chain::gather(&nodes[0], 3)).await?;
-    // Bytes on their way must be lost with the node: that is the point.
-    let _ = nodes[2].close(Duration::ZERO).await;
-    let error = limited(chain.run(&run(0, Compute::Random, Some(4096)))).await;
-    let error = error.expect_err("a node is missing");
-    assert!(error.to_string().contains("n2"), "{error}");
-    drop(chain);
-    // Both end; whether with an error depends on the event that each saw first.
-    let _ = (limited(leaves).await?, limited(stays).await?);
     Ok(())
 }

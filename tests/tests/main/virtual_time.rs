@@ -4,7 +4,7 @@ use chunkcomm::{BytesDuplex, Node, host};
 use chunkcomm_cluster::prelude::*;
 use chunkcomm_cluster::{Cluster, ClusterConfig, Function, ReceivingPort, Registry, ValueWriter};
 use chunkcomm_farm::{Farm, Grain, Prefetch, serve_in};
-use chunkcomm_pipeline::patterns::{self, Chain, Compute, Run};
+use chunkcomm_pipeline::patterns::{self, Chain, Compute, Pattern, Run, Transfer};
 use chunkcomm_simulation::{HostId, HostSpec, LinkSpec, Network, Simulation, run};
 use std::time::Duration;
 
@@ -239,8 +239,8 @@ fn cascade_of(nodes: usize, delta_bytes: Option<usize>, elements: usize) -> Dura
             let mut elapsed = Duration::ZERO;
             if rank == 0 {
                 let mut chain = Chain::gather(cluster.node(), nodes).await.unwrap();
-                let run =
-                    Run { number: 1, elements, compute: Compute::Trig, delta_bytes, verify: true };
+                let transfer = delta_bytes.map_or(Transfer::Whole, Transfer::Delta);
+                let run = Run { transfer, ..Run::new(Pattern::Cascade, Compute::Trig, elements) };
                 let outcome = chain.run(&run).await.unwrap();
                 assert_eq!(outcome.difference, None);
                 elapsed = outcome.elapsed;

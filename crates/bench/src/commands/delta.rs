@@ -1,29 +1,30 @@
 //! `chunkperf delta`: a buffer sent while it is computed, against the whole buffer.
 
-use std::time::Duration;
+mod runs;
+#[cfg(feature = "virtual")]
+pub(super) mod world;
 
-#[cfg(feature = "virtual")]
-use chunkcomm_cluster::Cluster;
-#[cfg(feature = "virtual")]
-use chunkcomm_pipeline::patterns::{Chain, serve_in};
-use chunkcomm_pipeline::patterns::{Compute, Run, auto_delta_bytes};
+use chunkcomm_pipeline::patterns::{self, Compute, Run, Transfer, auto_delta_bytes};
 use clap::{Args, ValueEnum};
 
+use self::runs::{Opposite, Runs};
 use super::{Verdict, set_ratio};
 use crate::cli::Common;
 use crate::cli::values::{self, Auto};
 use crate::failure::{Doing, Failure};
 use crate::harness::near::Bench;
 use crate::harness::protocol::PolicyKind;
-use crate::harness::slices::{Contender, Outcome, Plan, Side, Slice, alternate, name_of};
+use crate::harness::slices::{Outcome, Plan, Side, Slice, alternate, name_of};
 use crate::lan::LanArgs;
-use crate::ours::bandwidth::{BandwidthKind, Near};
 use crate::ours::chain::Head;
 use crate::stats::median;
 use crate::table::Row;
 
 /// Most nodes: more on one machine would measure its scheduler.
 const NODES_MAX: usize = 256;
+
+/// Most arrays of independent computing: more are a typing error.
+const INDEPENDENT_MAX: u64 = 1000;
 
 /// Bytes of an element of the array.
 const ELEMENT_BYTES: usize = size_of::<f32>();
@@ -33,10 +34,11 @@ const ELEMENT_BYTES: usize = size_of::<f32>();
 pub struct DeltaArgs {
     #[command(flatten)]
     common: Common,
-    /// Two nodes, or a chain of them
+    /// Two nodes, a chain of them, or a ring, in which each computes on an array of its own and on
+    /// the result of the one before
     #[arg(long, value_enum, default_value_t = Pattern::Pair)]
     pattern: Pattern,
-    /// Nodes, the first counted [default: 2 for pair, 3 for cascade]
+    /// Nodes, the first counted [default: 2 for pair, else 3]
     #[arg(long, value_name = "N", value_parser = values::count)]
     nodes: Option<u64>,
     /// Bytes of the array, whole elements of 4
@@ -45,9 +47,14 @@ pub struct DeltaArgs {
     /// Bytes of an increment; auto computes them from measured costs
     #[arg(long, value_name = "B|auto", default_value = "auto", value_parser = values::auto_bytes)]
     delta: Auto<usize>,
-    /// Computation of every node on every element
-    #[arg(long, value_enum, default_value_t = ComputeKind::Trig)]
-    compute: ComputeKind,
+    /// Computation of every node on every element: empty, random (a filter and a pseudo-random
+    /// number), trig (a filter, a sine and a cosine), or wait:DUR, which sleeps for that time an array
+    #[arg(long, value_name = "NAME", default_value = "trig")]
+    compute: Compute,
+    /// Arrays on which every node that sends computes besides, for itself. A third way is measured
+    /// then: whole buffers, sent while that computes
+    #[arg(long, value_name = "N", value_parser = values::count)]
+    independent: Option<u64>,
     #[command(flatten)]
     lan: LanArgs,
     /// Runs of each kind, whole and in deltas [default: as many as take some seconds]
@@ -64,22 +71,37 @@ enum Pattern {
     Pair,
     /// A chain of nodes.
     Cascade,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum ComputeKind {
-    /// No computation.
-    Empty,
-    /// A filter and a pseudo-random number an element.
-    Random,
-    /// A filter, a sine and a cosine an element.
-    Trig,
+    /// A ring of nodes.
+    Ring,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Against {
-    /// Ours: as many bytes as one large message, without a computation.
+    /// Ours: as many bytes as one large message, without a computation; the ratio is that of rates.
     Bandwidth,
+    /// Ours: the same deltas from one node to the next; the ratio is that of times.
+    Hop,
+}
+
+/// What the runs have shown.
+struct Measured {
+    delta_bytes: usize,
+    whole_seconds: f64,
+    /// Of the non-blocking way, with its speed-up over the whole buffer.
+    overlap: Option<(f64, f64)>,
+    delta_seconds: f64,
+    speedup: f64,
+    processors: Option<Processors>,
+}
+
+/// Processor time of all nodes.
+struct Processors {
+    /// Seconds of a run with the whole buffer.
+    whole_seconds: f64,
+    /// Seconds of a run in deltas.
+    delta_seconds: f64,
+    /// Microseconds of an increment at each of its two sides: what the deltas take more.
+    increment_us: f64,
 }
 
 /// Runs the command.
@@ -96,165 +118,115 @@ pub fn run(args: &DeltaArgs) -> Result<Verdict, Failure> {
     let plan = Plan::new(args.repeat, 1, args.against.is_some())?;
     let mut bench = Bench::start_many(&setting, nodes - 1)?;
     let node = setting.node(PolicyKind::Chunked);
-    let mut runs = Runs::new(args, Head::open(&mut bench, nodes, node)?, nodes);
-    let mut bandwidth = match args.against {
-        Some(Against::Bandwidth) => {
-            let kind = BandwidthKind { bytes: args.bytes, fresh: false, node };
-            Some(Near::open(&mut bench, kind)?)
-        }
+    let (run, delta_bytes) = (args.kind(), args.delta_bytes(nodes));
+    let mut runs = Runs::new(Head::open(&mut bench, nodes, node)?, run.clone());
+    let mut opposite = match args.against {
+        Some(Against::Bandwidth) => Some(Opposite::bandwidth(&mut bench, args.bytes, node)?),
+        Some(Against::Hop) => Some(Opposite::Hop(Runs::new(Head::open(&mut bench, 2, node)?, run))),
         None => None,
     };
-    runs.verify(&bench)?;
-    let both = Side::against(true);
-    let pairs = alternate(&plan, both, |side, count| match side {
-        Side::Baseline => runs.slice(&bench, Transfer::Whole, count.messages),
-        _ => runs.slice(&bench, Transfer::Delta, count.messages),
-    })?;
-    let against = match &mut bandwidth {
-        Some(bandwidth) => Some(alternate(&plan, both, |side, count| match side {
-            Side::Baseline => bandwidth.slice(&mut bench, count.messages),
-            _ => runs.slice(&bench, Transfer::Delta, count.messages),
+    let delta = Transfer::Delta(delta_bytes);
+    let overlapped = args.independent.map(|_| Transfer::Overlapped);
+    for transfer in [Transfer::Whole, delta].into_iter().chain(overlapped) {
+        runs.verify(&bench, transfer)?;
+    }
+    let mut against_whole = |ours| {
+        alternate(&plan, Side::against(true), |side, count| match side {
+            Side::Baseline => runs.slice(&mut bench, Transfer::Whole, count.messages),
+            _ => runs.slice(&mut bench, ours, count.messages),
+        })
+    };
+    let pairs = against_whole(delta)?;
+    let overlap = overlapped.map(against_whole).transpose()?;
+    let against = match &mut opposite {
+        Some(opposite) => Some(alternate(&plan, Side::against(true), |side, count| match side {
+            Side::Baseline => opposite.slice(&mut bench, delta, count.messages),
+            _ => runs.slice(&mut bench, delta, count.messages),
         })?),
         None => None,
     };
-    let delta_bytes = runs.delta_bytes;
     bench.runtime.block_on(runs.head.chain.end()).doing("ending the chain")?;
-    args.row(nodes, delta_bytes, &pairs, against.as_ref()).print(args.common.json);
+    let measured = args.measured(nodes, delta_bytes, &pairs, overlap.as_ref());
+    let mut row = args.row(nodes, &measured);
+    if let (Some(baseline), Some(outcome)) = (args.against, &against) {
+        let ratio = match baseline {
+            Against::Bandwidth => outcome.ratio(Slice::rate),
+            Against::Hop => outcome.ratio(|slice| 1.0 / slice.rate()),
+        };
+        set_ratio(&mut row, &name_of(baseline), ratio);
+        row.set("baseline_bytes_per_second", outcome.baseline_rate() * args.bytes as f64);
+    }
+    row.print(args.common.json);
     Ok(Verdict::Fine)
 }
 
-/// Transfer of the array.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Transfer {
-    /// As a whole, computed before it is sent.
-    Whole,
-    /// Increment by increment, while it is computed.
-    Delta,
-}
-
-/// The runs of one chain.
-struct Runs {
-    head: Head,
-    elements: usize,
-    compute: Compute,
-    delta_bytes: usize,
-    number: u64,
-}
-
-impl Runs {
-    fn new(args: &DeltaArgs, head: Head, nodes: usize) -> Self {
-        let (compute, delta_bytes) = (args.compute.compute(), args.delta_bytes(nodes));
-        Self { head, elements: args.bytes / ELEMENT_BYTES, compute, delta_bytes, number: 0 }
-    }
-
-    fn once(
-        &mut self,
-        bench: &Bench,
-        transfer: Transfer,
-        verify: bool,
-    ) -> Result<Duration, Failure> {
-        self.number += 1;
-        let run = Run {
-            number: self.number,
-            elements: self.elements,
-            compute: self.compute,
-            delta_bytes: (transfer == Transfer::Delta).then_some(self.delta_bytes),
-            verify,
-        };
-        let outcome = bench.runtime.block_on(self.head.chain.run(&run)).doing("running a chain")?;
-        match outcome.difference {
-            None => Ok(outcome.elapsed),
-            Some(difference) => Err(Failure::broken("verifying the array", difference)),
-        }
-    }
-
-    /// Runs both transfers once and compares the results with an array computed in one piece; not
-    /// counted.
-    fn verify(&mut self, bench: &Bench) -> Result<(), Failure> {
-        self.once(bench, Transfer::Whole, true)?;
-        self.once(bench, Transfer::Delta, true)?;
-        Ok(())
-    }
-
-    fn slice(&mut self, bench: &Bench, transfer: Transfer, count: u64) -> Result<Slice, Failure> {
-        let mut seconds = 0.0;
-        for _ in 0..count {
-            seconds += self.once(bench, transfer, false)?.as_secs_f64();
-        }
-        Ok(Slice { messages: count, seconds, cpu_ns: 0, samples_ns: Vec::new() })
-    }
-}
-
-impl ComputeKind {
-    fn compute(self) -> Compute {
-        match self {
-            ComputeKind::Empty => Compute::Empty,
-            ComputeKind::Random => Compute::Random,
-            ComputeKind::Trig => Compute::Trig,
-        }
-    }
-}
-
 impl DeltaArgs {
+    /// Returns the run that the options describe, with the whole buffer.
+    fn kind(&self) -> Run {
+        let pattern = match self.pattern {
+            Pattern::Pair | Pattern::Cascade => patterns::Pattern::Cascade,
+            Pattern::Ring => patterns::Pattern::Ring,
+        };
+        let independent = self.independent.unwrap_or(0) as u32;
+        Run { independent, ..Run::new(pattern, self.compute, self.bytes / ELEMENT_BYTES) }
+    }
+
     /// Returns the bytes of an increment.
     fn delta_bytes(&self, nodes: usize) -> usize {
         match self.delta {
-            Auto::Auto => auto_delta_bytes(self.compute.compute(), nodes, self.bytes),
+            Auto::Auto => auto_delta_bytes(self.compute, nodes, self.bytes),
             Auto::Fixed(bytes) => bytes,
         }
     }
 
-    /// Runs whole and in deltas on a virtual LAN, each once: a second run takes as long.
+    /// Runs each way on a virtual LAN once: a second run takes as long.
     #[cfg(feature = "virtual")]
     fn run_virtually(&self, spec: &str, nodes: usize) -> Result<Verdict, Failure> {
-        if self.against.is_some() {
-            return Err(Failure::Refused("--against: allowed with --lan real".to_owned()));
+        use self::world::{Way, timed};
+
+        if self.against == Some(Against::Bandwidth) {
+            return Err(Failure::Refused(
+                "--against bandwidth: allowed with --lan real".to_owned(),
+            ));
         }
-        let run = Run {
-            number: 0,
-            elements: self.bytes / ELEMENT_BYTES,
-            compute: self.compute.compute(),
-            delta_bytes: None,
-            verify: true,
+        let mut ways = vec![Way::Whole, Way::Delta(self.delta)];
+        ways.extend(self.independent.map(|_| Way::Overlapped));
+        let ran = timed(&self.lan, spec, nodes, &self.kind(), &ways)?;
+        let (whole, delta) = (ran.results[0][0].seconds, ran.results[0][1].seconds);
+        let delta_bytes = ran.results[0][1].delta_bytes;
+        let overlap = ran.results[0].get(2).map(|timed| timed.seconds);
+        let measured = Measured {
+            delta_bytes,
+            whole_seconds: whole,
+            overlap: overlap.map(|seconds| (seconds, whole / seconds)),
+            delta_seconds: delta,
+            speedup: whole / delta,
+            processors: None,
         };
-        let args = (self.delta, self.bytes, run.compute);
-        let ran = crate::lan::run(&self.lan, spec, nodes, move |cluster| {
-            let run = run.clone();
-            async move {
-                let delta_bytes = match args {
-                    (Auto::Auto, bytes, compute) => auto_delta_bytes(compute, nodes, bytes),
-                    (Auto::Fixed(bytes), ..) => bytes,
-                };
-                both(&cluster, nodes, run, delta_bytes).await
-            }
-        })?;
-        let (whole, delta, delta_bytes) = ran.results[0];
-        ran.print(
-            self.row_of(nodes, delta_bytes, whole, delta, whole / delta),
-            &self.lan,
-            self.common.json,
-        );
+        let mut row = self.row(nodes, &measured);
+        if self.against == Some(Against::Hop) {
+            let way = [Way::Delta(Auto::Fixed(delta_bytes))];
+            let hop = timed(&self.lan, spec, 2, &self.kind(), &way)?.results[0][0].seconds;
+            row.set("baseline", name_of(Against::Hop))
+                .set("ratio", delta / hop)
+                .set("baseline_bytes_per_second", self.bytes as f64 / hop);
+        }
+        ran.print(row, &self.lan, self.common.json);
         Ok(Verdict::Fine)
     }
 
     fn nodes(&self) -> Result<usize, Failure> {
         self.common.needs_this_host("delta")?;
         self.lan.check(&self.common)?;
-        let usual = match self.pattern {
-            Pattern::Pair => 2,
-            Pattern::Cascade => 3,
+        let (usual, most) = match self.pattern {
+            Pattern::Pair => (2, 2),
+            Pattern::Cascade | Pattern::Ring => (3, NODES_MAX as u64),
         };
         let nodes = self.nodes.unwrap_or(usual);
-        let allowed = match self.pattern {
-            Pattern::Pair => 2..=2,
-            Pattern::Cascade => 2..=NODES_MAX as u64,
-        };
-        if !allowed.contains(&nodes) {
+        if !(2..=most).contains(&nodes) {
             return Err(Failure::Refused(format!(
-                "--nodes {nodes}: a {} has {} to {} nodes",
-                name_of(self.pattern),
-                allowed.start(),
-                allowed.end()
+                "--nodes {nodes}: a {} has 2 to {most} nodes",
+                name_of(self.pattern)
             )));
         }
         if self.bytes == 0 || !self.bytes.is_multiple_of(ELEMENT_BYTES) {
@@ -263,12 +235,19 @@ impl DeltaArgs {
                 self.bytes
             )));
         }
-        if self.against.is_some() && nodes != 2 {
+        if self.independent.is_some_and(|count| count > INDEPENDENT_MAX) {
+            return Err(Failure::Refused(format!(
+                "--independent: allowed are 1 to {INDEPENDENT_MAX}"
+            )));
+        }
+        if self.against == Some(Against::Bandwidth) && nodes != 2 {
             return Err(Failure::Refused(
                 "--against bandwidth compares one hop: allowed with 2 nodes".to_owned(),
             ));
         }
-        if self.against.is_some() && self.bytes < crate::message::MESSAGE_BYTES_MIN {
+        if self.against == Some(Against::Bandwidth)
+            && self.bytes < crate::message::MESSAGE_BYTES_MIN
+        {
             return Err(Failure::Refused(format!(
                 "--against bandwidth sends messages of at least {} bytes",
                 crate::message::MESSAGE_BYTES_MIN
@@ -277,77 +256,83 @@ impl DeltaArgs {
         Ok(nodes as usize)
     }
 
-    fn row(
+    fn measured(
         &self,
         nodes: usize,
         delta_bytes: usize,
         pairs: &Outcome,
-        against: Option<&Outcome>,
-    ) -> Row {
-        let (whole, delta) = (median_seconds(&pairs.baseline), median_seconds(&pairs.ours));
-        let speedup = pairs.ratio(Slice::rate).median;
-        let mut row = self.row_of(nodes, delta_bytes, whole, delta, speedup);
-        if let (Some(baseline), Some(outcome)) = (self.against, against) {
-            set_ratio(&mut row, &name_of(baseline), outcome.ratio(Slice::rate));
-            row.set("baseline_bytes_per_second", outcome.baseline_rate() * self.bytes as f64);
+        overlap: Option<&Outcome>,
+    ) -> Measured {
+        let cpu_us = |slices: &[Slice]| median_of(slices, Slice::cpu_us_per_message);
+        let (whole_us, delta_us) = (cpu_us(&pairs.baseline), cpu_us(&pairs.ours));
+        let more = pairs.ours.iter().zip(&pairs.baseline);
+        let more: Vec<f64> = more
+            .map(|(ours, whole)| ours.cpu_us_per_message() - whole.cpu_us_per_message())
+            .collect();
+        let hops = if self.pattern == Pattern::Ring { nodes } else { nodes - 1 };
+        let increments = self.bytes.div_ceil(delta_bytes) - 1;
+        let processors = Processors {
+            whole_seconds: whole_us / 1e6,
+            delta_seconds: delta_us / 1e6,
+            increment_us: median(&more) / (2 * hops * increments) as f64,
+        };
+        Measured {
+            delta_bytes,
+            whole_seconds: median_seconds(&pairs.baseline),
+            overlap: overlap
+                .map(|outcome| (median_seconds(&outcome.ours), outcome.ratio(Slice::rate).median)),
+            delta_seconds: median_seconds(&pairs.ours),
+            speedup: pairs.ratio(Slice::rate).median,
+            processors: Some(processors),
         }
-        row
     }
 
-    fn row_of(
-        &self,
-        nodes: usize,
-        delta_bytes: usize,
-        whole_seconds: f64,
-        delta_seconds: f64,
-        speedup: f64,
-    ) -> Row {
+    /// Returns the time that waits alone take in deltas: `c m + (p-1) c d` for `p` nodes, `m` bytes,
+    /// increments of `d` bytes, and `c` seconds a byte; in a ring twice `c m`.
+    fn ideal_seconds(&self, nodes: usize, delta_bytes: usize) -> Option<f64> {
+        let Compute::Wait(time) = self.compute else { return None };
+        let share = delta_bytes.min(self.bytes) as f64 / self.bytes as f64;
+        let times = match self.pattern {
+            Pattern::Pair | Pattern::Cascade => 1.0 + (nodes - 1) as f64 * share,
+            Pattern::Ring => 2.0,
+        };
+        // What a node computes besides may come last at any of them.
+        self.independent.is_none().then_some(time.as_secs_f64() * times)
+    }
+
+    fn row(&self, nodes: usize, measured: &Measured) -> Row {
+        let Measured { delta_bytes, whole_seconds, overlap, delta_seconds, .. } = *measured;
+        let ideal_seconds = self.ideal_seconds(nodes, delta_bytes);
+        let processors = measured.processors.as_ref();
         let mut row = self.common.row("delta");
         row.set("pattern", name_of(self.pattern))
             .set("nodes", nodes)
             .set("bytes", self.bytes)
             .set("delta_bytes", delta_bytes)
             .set("whole_seconds", whole_seconds)
+            .set("overlap_seconds", overlap.map(|(seconds, _)| seconds))
             .set("delta_seconds", delta_seconds)
-            .set("speedup", speedup)
+            .set("speedup", measured.speedup)
+            .set("overlap_speedup", overlap.map(|(_, speedup)| speedup))
             .set("bytes_per_second", self.bytes as f64 / delta_seconds)
-            .set("compute", name_of(self.compute))
+            .set("ideal_seconds", ideal_seconds)
+            .set("ideal_ratio", ideal_seconds.map(|ideal| delta_seconds / ideal))
+            .set("whole_cpu_seconds", processors.map(|it| it.whole_seconds))
+            .set("delta_cpu_seconds", processors.map(|it| it.delta_seconds))
+            .set("increment_cpu_us", processors.map(|it| it.increment_us))
+            .set("compute", self.compute.to_string())
+            .set("independent", self.independent)
             .set("lan", self.lan.lan.as_str())
             .set("session", name_of(self.common.session));
         row
     }
 }
 
-/// Runs both transfers through a chain of the cluster's nodes, and verifies the results. Returns the
-/// seconds of the whole buffer, those in deltas, and the bytes of an increment; zeros at all nodes
-/// but the first.
-#[cfg(feature = "virtual")]
-async fn both(
-    cluster: &Cluster,
-    nodes: usize,
-    run: Run,
-    delta_bytes: usize,
-) -> Result<(f64, f64, usize), Failure> {
-    if cluster.rank() > 0 {
-        serve_in(cluster).await.doing("serving the chain")?;
-        return Ok((0.0, 0.0, 0));
-    }
-    let mut chain = Chain::gather(cluster.node(), nodes).await.doing("gathering the chain")?;
-    let mut seconds = [0.0; 2];
-    for (number, delta_bytes) in [None, Some(delta_bytes)].into_iter().enumerate() {
-        let run = Run { number: number as u64, delta_bytes, ..run.clone() };
-        let outcome = chain.run(&run).await.doing("running a chain")?;
-        if let Some(difference) = outcome.difference {
-            return Err(Failure::broken("verifying the array", difference));
-        }
-        seconds[number] = outcome.elapsed.as_secs_f64();
-    }
-    chain.end().await.doing("ending the chain")?;
-    Ok((seconds[0], seconds[1], delta_bytes))
-}
-
 /// Returns the median time of one run, in seconds.
 fn median_seconds(slices: &[Slice]) -> f64 {
-    let each: Vec<f64> = slices.iter().map(|slice| 1.0 / slice.rate()).collect();
-    median(&each)
+    median_of(slices, |slice| 1.0 / slice.rate())
+}
+
+fn median_of(slices: &[Slice], figure: impl Fn(&Slice) -> f64) -> f64 {
+    median(&slices.iter().map(figure).collect::<Vec<_>>())
 }

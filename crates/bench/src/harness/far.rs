@@ -91,9 +91,13 @@ pub fn serve(
     Ok(())
 }
 
-/// Returns the memory and switches of this process.
+/// Returns the memory, switches and processor time of this process.
 pub fn usage() -> Usage {
-    Usage { resident_bytes: machine::resident_bytes(), switches: machine::switches() }
+    Usage {
+        resident_bytes: machine::resident_bytes(),
+        switches: machine::switches(),
+        cpu_ns: machine::cpu_ns(),
+    }
 }
 
 fn greet(control: &mut Control) -> Result<Place, Failure> {

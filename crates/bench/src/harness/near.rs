@@ -254,6 +254,7 @@ impl Bench {
                 Reply::Usage(far) => {
                     sum.resident_bytes = add(sum.resident_bytes, far.resident_bytes);
                     sum.switches = add(sum.switches, far.switches);
+                    sum.cpu_ns += far.cpu_ns;
                 }
                 other => return Err(unexpected(&other)),
             }

@@ -272,11 +272,13 @@ pub struct Report {
     pub marks_ns: Vec<u64>,
 }
 
-/// Memory and switches of a process.
+/// Memory, switches and processor time of a process.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub struct Usage {
     /// Resident bytes, if the system reports them.
     pub resident_bytes: Option<u64>,
     /// Switches of all threads since the process began, if the system reports them.
     pub switches: Option<u64>,
+    /// Processor time of all threads since the process began, in nanoseconds.
+    pub cpu_ns: u64,
 }

@@ -292,11 +292,46 @@ fn delta_rows() {
         &["--pattern", "pair", "--compute", "empty", "--against", "bandwidth"],
         &["--pattern", "cascade", "--compute", "trig", "--delta", "8KiB"],
         &["--pattern", "cascade", "--nodes", "4", "--compute", "random", "--lan", "real"],
+        &["--pattern", "ring", "--compute", "random", "--delta", "12KiB"],
     ];
+    let delta = |options: &[&str]| {
+        row(&[&["delta", "--bytes", "256KiB", "--repeat", "10"], options].concat())
+    };
     for options in many {
-        let row = row(&[&["delta", "--bytes", "256KiB", "--repeat", "10"], *options].concat());
+        let row = delta(options);
         assert_keys(&row, &keys);
+        assert!(row["overlap_seconds"].is_null() && row["ideal_seconds"].is_null(), "{row}");
+        assert!(row["delta_cpu_seconds"].is_number(), "{row}");
     }
+    let row = delta(&["--compute", "random", "--independent", "2"]);
+    assert!(row["overlap_seconds"].is_number() && row["overlap_speedup"].is_number(), "{row}");
+    let waits = ["--pattern", "cascade", "--compute", "wait:1ms", "--delta", "64KiB"];
+    let row = delta(&[&waits[..], &["--against", "hop"]].concat());
+    // Three nodes and four increments: two more quarters of the wait.
+    assert_eq!(row["ideal_seconds"].as_f64(), Some(0.0015));
+    assert!(row["delta_seconds"].as_f64() >= Some(0.0015), "{row}");
+    assert!(row["ideal_ratio"].is_number(), "{row}");
+    assert_eq!(row["baseline"], "hop");
+    assert_keys(&row, &["ratio", "ratio_low", "ratio_high", "baseline_bytes_per_second"]);
+}
+
+#[cfg(feature = "virtual")]
+#[test]
+fn the_delta_study_has_points_and_claims() {
+    let small = ["delta-study", "--bytes", "64KiB", "--nodes-max", "4"];
+    let all = rows(&[&small[..], &["--only", "figure2e"]].concat());
+    let (claims, points): (Vec<_>, Vec<_>) = all.iter().partition(|row| row["claim"].is_string());
+    assert_eq!((claims.len(), points.len()), (2, 6));
+    for point in points {
+        assert!(point["speedup"].is_number(), "{point}");
+        assert_eq!(point["paper_speedup"].is_number(), point["compute"] == "empty", "{point}");
+    }
+    let row = row(&[&small[..], &["--only", "increments"]].concat());
+    assert!(row["auto_ratio"].as_f64() >= Some(1.0), "{row}");
+    let hop = ["delta", "--pattern", "cascade", "--compute", "empty", "--bytes", "1MiB"];
+    let virtually = ["--against", "hop", "--lan", "virtual:lan-1g"];
+    let row = self::row(&[&hop[..], &virtually].concat());
+    assert!(row["ratio"].as_f64() > Some(1.0), "{row}");
 }
 
 #[test]
@@ -307,7 +342,7 @@ fn budgets_run_all_at_tiny_sizes() {
     let out = String::from_utf8(output.stdout).unwrap();
     assert_eq!(
         out.lines().count(),
-        45 + usize::from(cfg!(feature = "peers")) + 6 * usize::from(cfg!(feature = "virtual"))
+        48 + usize::from(cfg!(feature = "peers")) + 9 * usize::from(cfg!(feature = "virtual"))
     );
     for line in out.lines() {
         let row: Value = serde_json::from_str(line).unwrap();
@@ -377,7 +412,8 @@ fn what_cannot_be_is_refused_with_what_is_allowed() {
         (&["farm-queue", "--transport", "memory"], "tcp, tls and unix are allowed"),
         (&["farm-sweep", "--works", "mix:"], "mix:DUR for a mix of lengths"),
         (&["farm-sweep", "--transport", "memory"], "tcp, tls and unix are allowed"),
-        (&["delta", "--pattern", "ring"], "[possible values: pair, cascade]"),
+        (&["delta", "--pattern", "reduce"], "[possible values: pair, cascade, ring]"),
+        (&["delta", "--compute", "cosine"], "allowed are empty, random, trig and a wait"),
         (&["delta", "--lan", "virtual"], "allowed are real, virtual:NAME and virtual:FILE"),
         (&["delta", "--lan", "virtual:x"], no_lan),
         (&["farm", "--check"], "allowed with --lan virtual:NAME"),

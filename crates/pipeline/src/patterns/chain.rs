@@ -2,7 +2,7 @@
 //! serve it.
 //!
 //! ```text
-//!   head ──data──▶ 1 ──data──▶ 2 ──data──▶ ..  tail
+//!   head ──data──▶ 1 ──data──▶ 2 ──data──▶ ..  tail ──▶ head, in a ring
 //!     ◀──── words ──┴─── words ─┴──── words ────┘
 //!     ───── orders to each ──▶
 //! ```
@@ -23,9 +23,9 @@ use chunkcomm::{Address, Node, Peer, Receiver, Sender};
 use chunkcomm_cluster::Cluster;
 use serde::{Deserialize, Serialize};
 
-use super::compute::{Compute, Difference, compare, sequential};
-use super::roles::{Arrays, run_head, run_middle, run_tail};
-use super::{PatternError, Run};
+use super::roles::{Arrays, run_head, run_middle, run_ring, run_tail};
+use super::verify::{Difference, Verifier};
+use super::{Pattern, PatternError, Run};
 
 const WORDS: &str = "chain.words";
 const ORDERS: &str = "chain.orders";
@@ -38,7 +38,8 @@ fn orders_channel(membership: u64) -> String {
 /// Message from the head to a node.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 enum Order {
-    /// The node's successor; `None` for the last node. Also the length of the chain.
+    /// The node's successor; `None` for the last node, whose successor in a ring is the head. Also the
+    /// length of the chain.
     Place { next: Option<Whereabouts>, nodes: usize },
     /// Get ready for this run, answer [`Word::Ready`], and take part.
     Run(Run),
@@ -53,7 +54,8 @@ enum Word {
     Placed,
     /// The arrays are prepared.
     Ready,
-    /// The run is done here; from the last node, with the first wrong element.
+    /// The run is done here. From a node that has verified its result follows a second one, with the
+    /// first wrong element.
     Done(Option<Difference>),
     /// This node cannot go on.
     Failed(String),
@@ -72,11 +74,11 @@ enum Whereabouts {
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Outcome {
-    /// Time from the head's first element until the head learns that the last node has computed its
-    /// last element.
+    /// Time from the head's first element until the head learns that all nodes have computed their last
+    /// element.
     pub elapsed: Duration,
-    /// The last node's first element that differs from the sequential result; always `None` unless the
-    /// run asked to verify.
+    /// The first element that differs from the sequential result, of the last node or in a ring of any
+    /// node; always `None` unless the run asked to verify.
     pub difference: Option<Difference>,
 }
 
@@ -88,6 +90,7 @@ pub struct Chain {
     /// Channels to the followers; each ends when its follower leaves.
     orders: Vec<Sender<Order>>,
     arrays: Arrays,
+    verifier: Verifier,
 }
 
 #[derive(Debug)]
@@ -128,6 +131,7 @@ impl Chain {
             followers: Vec::new(),
             orders: Vec::new(),
             arrays: Arrays::default(),
+            verifier: Verifier::default(),
         };
         let mut whereabouts = Vec::new();
         for (follower, orders, at) in joined.into_iter().flatten() {
@@ -162,7 +166,8 @@ impl Chain {
         for orders in &mut self.orders {
             orders.send_now(&Order::Run(run.clone())).await?;
         }
-        let led = lead(&self.node, &mut self.followers, &mut self.arrays, run);
+        let Self { node, followers, arrays, verifier, .. } = self;
+        let led = lead(node, followers, arrays, verifier, run);
         let gone = tokio::select! {
             // A failure shows in a broken transfer, or in a node that leaves because of it.
             biased;
@@ -202,6 +207,14 @@ impl Follower {
         }
     }
 
+    /// Waits for the next end that this node reports.
+    async fn done(&mut self) -> Result<Option<Difference>, PatternError> {
+        match self.expect(|word| matches!(word, Word::Done(_))).await? {
+            Word::Done(difference) => Ok(difference),
+            _ => Ok(None),
+        }
+    }
+
     /// Returns the failure that this node reports, if it does so within a second.
     async fn failure(&mut self) -> Option<PatternError> {
         let failed = async {
@@ -222,33 +235,37 @@ async fn lead(
     node: &Node,
     followers: &mut [Follower],
     arrays: &mut Arrays,
+    verifier: &mut Verifier,
     run: &Run,
 ) -> Result<Outcome, PatternError> {
-    arrays.prepare_head(run);
+    let nodes = followers.len() + 1;
+    arrays.prepare(run, 0, nodes);
     for follower in &mut *followers {
         follower.expect(|word| matches!(word, Word::Ready)).await?;
     }
     let start = Instant::now();
-    let sent = run_head(node, &followers[0].peer, run, arrays).await;
-    let (tail, others) = followers.split_last_mut().expect("at least two nodes");
+    let next = &followers[0].peer;
+    let sent = match run.pattern {
+        Pattern::Cascade => run_head(node, next, run, arrays).await,
+        Pattern::Ring => run_ring(node, next, run, arrays).await,
+    };
     if let Err(error) = sent {
         // A follower's own word explains more than a broken channel.
+        let tail = followers.last_mut().expect("at least two nodes");
         return Err(tail.failure().await.unwrap_or(error));
     }
-    let done = |word: &Word| matches!(word, Word::Done(_));
-    let last = tail.expect(done).await?;
-    let elapsed = start.elapsed();
-    for follower in others {
-        follower.expect(done).await?;
+    for follower in &mut *followers {
+        follower.done().await?;
     }
-    // The difference follows the end of the run, so that the comparison takes none of its time.
-    let difference = match last {
-        Word::Done(None) if run.verify => match tail.expect(done).await? {
-            Word::Done(difference) => difference,
-            _ => None,
-        },
-        _ => None,
-    };
+    let elapsed = start.elapsed();
+    // Differences follow the end of the run, so that the comparison takes none of its time.
+    let mut difference = verifier.verdict(run, 0, nodes, arrays);
+    for (index, follower) in (1..).zip(followers) {
+        if Verifier::applies(run, index, nodes) {
+            let found = follower.done().await?;
+            difference = difference.or(found);
+        }
+    }
     Ok(Outcome { elapsed, difference })
 }
 
@@ -347,7 +364,7 @@ async fn join_chain(
         // The head ended before it gave an order.
         error = words.closed() => return Err(PatternError::Send(error)),
     };
-    let served = follow(place, head, &mut words, &mut orders).await;
+    let served = follow(place, head, index, &mut words, &mut orders).await;
     if let Err(error) = &served {
         // A failed send is no matter: the head itself may have failed.
         let _ = words.send_now(&Word::Failed(chunkcomm::with_causes(error))).await;
@@ -358,6 +375,7 @@ async fn join_chain(
 async fn follow(
     place: Place<'_>,
     head: &Peer,
+    index: usize,
     words: &mut Sender<Word>,
     orders: &mut Receiver<Order>,
 ) -> Result<(), PatternError> {
@@ -370,14 +388,14 @@ async fn follow(
     };
     words.send_now(&Word::Placed).await?;
     let mut arrays = Arrays::default();
-    let mut expected = Expected::default();
+    let mut verifier = Verifier::default();
     while let Some(order) = orders.recv().await? {
         let Order::Run(run) = order else {
             return Err(PatternError::OutOfStep { peer: head.name().to_owned() });
         };
-        arrays.prepare(&run);
+        arrays.prepare(&run, index, nodes);
         words.send_now(&Word::Ready).await?;
-        let part = take_part(place.node(), next.as_ref(), &run, &mut arrays);
+        let part = take_part(place.node(), head, next.as_ref(), &run, &mut arrays);
         tokio::select! {
             biased;
             done = part => done?,
@@ -391,8 +409,8 @@ async fn follow(
             }
         }
         words.send_now(&Word::Done(None)).await?;
-        if next.is_none() && run.verify {
-            let difference = compare(arrays.result(run.compute), expected.of(&run, nodes));
+        if Verifier::applies(&run, index, nodes) {
+            let difference = verifier.verdict(&run, index, nodes, &arrays);
             words.send_now(&Word::Done(difference)).await?;
         }
     }
@@ -401,13 +419,15 @@ async fn follow(
 
 async fn take_part(
     node: &Node,
+    head: &Peer,
     next: Option<&Peer>,
     run: &Run,
     arrays: &mut Arrays,
 ) -> Result<(), PatternError> {
-    match next {
-        Some(next) => run_middle(node, next, run, arrays).await,
-        None => run_tail(node, run, arrays).await,
+    match (run.pattern, next) {
+        (Pattern::Ring, next) => run_ring(node, next.unwrap_or(head), run, arrays).await,
+        (Pattern::Cascade, Some(next)) => run_middle(node, next, run, arrays).await,
+        (Pattern::Cascade, None) => run_tail(node, run, arrays).await,
     }
 }
 
@@ -415,21 +435,4 @@ async fn connect(node: &Node, address: &str) -> Result<Peer, PatternError> {
     let parsed = address.parse::<Address>();
     let parsed = parsed.map_err(|_| PatternError::Address { address: address.to_owned() })?;
     Ok(node.connect(&parsed).await?)
-}
-
-/// The sequential result, computed once for runs of the same kind.
-#[derive(Default)]
-struct Expected {
-    of: Option<(Compute, usize)>,
-    elements: Vec<f32>,
-}
-
-impl Expected {
-    fn of(&mut self, run: &Run, nodes: usize) -> &[f32] {
-        if self.of != Some((run.compute, run.elements)) {
-            self.elements = sequential(run.compute, nodes, run.elements);
-            self.of = Some((run.compute, run.elements));
-        }
-        &self.elements
-    }
 }

@@ -1,4 +1,4 @@
-//! The filters that the nodes of a pattern apply, and the expected result of a whole chain.
+//! The computations that the nodes of a pattern apply, and their input.
 
 use std::fmt;
 use std::ops::Range;
@@ -8,8 +8,11 @@ use std::time::Duration;
 use chunkcomm::host::{self, Instant};
 use serde::{Deserialize, Serialize};
 
-/// The work of every node on every element: a causal filter of three taps, followed by nothing,
-/// by noise or by sine and cosine.
+use super::Run;
+use super::machine::block_until;
+
+/// The work of every node on every element: a causal filter of three taps, followed by noise or by
+/// sine and cosine; or no work.
 ///
 /// Element `i` of the result depends on the elements `i-2..=i` of the input, so that a node can
 /// compute on the elements that have landed. The result for one input is the same, element by
@@ -22,23 +25,25 @@ pub enum Compute {
     Random,
     /// The filter and a sine and a cosine in double precision; some 20 ns an element.
     Trig,
+    /// A wait of this time for the whole array, written `wait:21ms`: a computation that leaves the
+    /// processor to others, so that many nodes of one machine compute at once.
+    ///
+    /// The thread sleeps until a part's share of the time has passed since the node began to compute.
+    /// So the errors of short waits do not add up. A run that is verified copies the elements as well;
+    /// in others the output stays as it was.
+    Wait(Duration),
 }
 
 impl Compute {
-    /// All variants, by growing cost.
+    /// The computations that take processor time, by growing cost.
     pub const ALL: [Self; 3] = [Self::Empty, Self::Random, Self::Trig];
 
-    /// Returns the name on a command line: `empty`, `random` or `trig`.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Empty => "empty",
-            Self::Random => "random",
-            Self::Trig => "trig",
-        }
+    /// Whether the result differs from the input's memory: [`Compute::Empty`] passes that on.
+    pub(super) fn has_result(self) -> bool {
+        self != Self::Empty
     }
 
-    /// Computes the elements of `range` from `input` into `output`.
+    /// Computes the elements of `range` from `input` into `output`; waits for nothing.
     ///
     /// # Panics
     /// When `input` ends before `range`, or `output` is not as long as `range`.
@@ -46,7 +51,7 @@ impl Compute {
         assert_eq!(range.len(), output.len(), "one output element for each of the range");
         host::spend(Duration::from_nanos(self.virtual_ns_per_element() * range.len() as u64));
         match self {
-            Self::Empty => output.copy_from_slice(&input[range]),
+            Self::Empty | Self::Wait(_) => output.copy_from_slice(&input[range]),
             Self::Random => {
                 each(input, range, output, |index, tap| 0.75 * tap + 0.25 * noise(index));
             }
@@ -63,20 +68,22 @@ impl Compute {
     /// measured, rounded.
     fn virtual_ns_per_element(self) -> u64 {
         match self {
-            Self::Empty => 0,
+            Self::Empty | Self::Wait(_) => 0,
             Self::Random => 2,
             Self::Trig => 20,
         }
     }
 
-    /// Measures the cost of a byte on this machine, in nanoseconds: the fastest of a few short runs
-    /// (some milliseconds in all). 0 for [`Compute::Empty`], which touches nothing. A simulation
-    /// has fixed costs, and measures nothing.
+    /// Measures the cost of a byte of an array of `bytes` on this machine, in nanoseconds: the fastest
+    /// of a few short runs (some milliseconds in all). 0 for [`Compute::Empty`], which touches nothing.
+    /// A simulation has fixed costs, and measures nothing.
     #[must_use]
-    pub fn measure_ns_per_byte(self) -> f64 {
+    pub fn measure_ns_per_byte(self, bytes: usize) -> f64 {
         const SAMPLE: usize = 16 * 1024;
-        if self == Self::Empty {
-            return 0.0;
+        match self {
+            Self::Empty => return 0.0,
+            Self::Wait(time) => return time.as_nanos() as f64 / bytes as f64,
+            Self::Random | Self::Trig => {}
         }
         if host::is_virtual() {
             return self.virtual_ns_per_element() as f64 / size_of::<f32>() as f64;
@@ -95,7 +102,12 @@ impl Compute {
 
 impl fmt::Display for Compute {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
+        match self {
+            Self::Empty => f.write_str("empty"),
+            Self::Random => f.write_str("random"),
+            Self::Trig => f.write_str("trig"),
+            Self::Wait(time) => write!(f, "wait:{}us", time.as_micros()),
+        }
     }
 }
 
@@ -105,12 +117,8 @@ pub struct UnknownCompute(String);
 
 impl fmt::Display for UnknownCompute {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "{:?} is none: allowed are {}",
-            self.0,
-            Compute::ALL.map(Compute::name).join(", ")
-        )
+        let all = Compute::ALL.map(|compute| compute.to_string()).join(", ");
+        write!(f, "{:?} is none: allowed are {all} and a wait such as wait:21ms", self.0)
     }
 }
 
@@ -122,8 +130,64 @@ impl FromStr for Compute {
     type Err = UnknownCompute;
 
     fn from_str(name: &str) -> Result<Self, UnknownCompute> {
-        let found = Self::ALL.into_iter().find(|compute| compute.name() == name);
-        found.ok_or_else(|| UnknownCompute(name.to_owned()))
+        let found = Self::ALL.into_iter().find(|compute| compute.to_string() == name);
+        let wait = || name.strip_prefix("wait:").and_then(parse_time).map(Self::Wait);
+        found.or_else(wait).ok_or_else(|| UnknownCompute(name.to_owned()))
+    }
+}
+
+/// Parses a time of whole `us`, `ms` or `s`, at most a day.
+fn parse_time(text: &str) -> Option<Duration> {
+    let digits = text.find(|letter: char| !letter.is_ascii_digit())?;
+    let unit_us = match &text[digits..] {
+        "us" => 1,
+        "ms" => 1_000,
+        "s" => 1_000_000,
+        _ => return None,
+    };
+    let time = Duration::from_micros(text[..digits].parse::<u64>().ok()?.checked_mul(unit_us)?);
+    (time <= Duration::from_secs(24 * 3600)).then_some(time)
+}
+
+/// One node's computing of one array, part by part.
+pub(super) struct Pass {
+    compute: Compute,
+    elements: usize,
+    /// Whether the output is written.
+    writes: bool,
+    /// Elements that were computed.
+    done: usize,
+    began: Option<Instant>,
+}
+
+impl Pass {
+    pub(super) fn new(run: &Run) -> Self {
+        let writes = run.verify || !matches!(run.compute, Compute::Wait(_));
+        Self { compute: run.compute, elements: run.elements, writes, done: 0, began: None }
+    }
+
+    /// Computes as [`Compute::apply`] does, and waits where the computation is a wait.
+    pub(super) async fn apply(&mut self, input: &[f32], range: Range<usize>, output: &mut [f32]) {
+        let began = *self.began.get_or_insert_with(Instant::now);
+        let before = self.share();
+        self.done += range.len();
+        let share = self.share();
+        let ((), work) = host::working(|| {
+            host::spend(share - before);
+            if self.writes {
+                self.compute.apply(input, range, output);
+            }
+        });
+        work.done().await;
+        block_until(began + share);
+    }
+
+    /// Returns the part of the wait that belongs to the elements that are done.
+    fn share(&self) -> Duration {
+        match self.compute {
+            Compute::Wait(time) => time.mul_f64(self.done as f64 / self.elements.max(1) as f64),
+            _ => Duration::ZERO,
+        }
     }
 }
 
@@ -155,56 +219,14 @@ fn noise(index: usize) -> f32 {
 /// Returns the input of the first node: `elements` numbers in -1..1.
 #[must_use]
 pub fn source(elements: usize) -> Vec<f32> {
-    (0..elements).map(|index| noise(index.wrapping_mul(3))).collect()
+    source_of(0, elements)
 }
 
-/// Computes the expected result of the last of `nodes` nodes, one node's work after the other's.
+/// Returns the input of the node with `index` in a ring; that of the first one is [`source`].
 #[must_use]
-pub fn sequential(compute: Compute, nodes: usize, elements: usize) -> Vec<f32> {
-    let mut input = source(elements);
-    if compute != Compute::Empty {
-        let mut output = vec![0.0; elements];
-        for _ in 0..nodes {
-            compute.apply(&input, 0..elements, &mut output);
-            std::mem::swap(&mut input, &mut output);
-        }
-    }
-    input
-}
-
-/// An element that differs from the expected one.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-#[non_exhaustive]
-pub struct Difference {
-    /// Index of the first differing element.
-    pub index: usize,
-    /// Value found.
-    pub found: f32,
-    /// Value expected.
-    pub expected: f32,
-}
-
-impl fmt::Display for Difference {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "element {} is {}, not {}", self.index, self.found, self.expected)
-    }
-}
-
-/// Returns the first element of `found` that differs from that of `expected`.
-///
-/// Elements may differ by a millionth: another machine's sine may round the last bit differently.
-/// On one machine they are equal.
-#[must_use]
-pub fn compare(found: &[f32], expected: &[f32]) -> Option<Difference> {
-    const TOLERANCE: f32 = 1e-6;
-    assert_eq!(found.len(), expected.len(), "results of the same problem");
-    let differs = |(found, expected): (&f32, &f32)| {
-        // Written with `<=` and negated, since a NaN is never within the tolerance.
-        let close = (found - expected).abs() <= TOLERANCE;
-        !close
-    };
-    let index = found.iter().zip(expected).position(differs)?;
-    Some(Difference { index, found: found[index], expected: expected[index] })
+pub fn source_of(index: usize, elements: usize) -> Vec<f32> {
+    let first = index.wrapping_mul(0x0123_4567_89ab);
+    (0..elements).map(|at| noise(at.wrapping_mul(3).wrapping_add(first))).collect()
 }
 
 #[cfg(test)]
@@ -233,27 +255,31 @@ mod tests {
         let mut output = [0.0; 4];
         each(&[1.0, 2.0, 4.0, 8.0], 0..4, &mut output, |_, tap| tap);
         assert_eq!(output, [0.5, 1.3, 2.8, 5.6].map(|x: f32| x));
-        assert_ne!(sequential(Compute::Random, 1, 50), sequential(Compute::Random, 2, 50));
-        assert_eq!(sequential(Compute::Empty, 5, 50), source(50));
-    }
-
-    #[test]
-    fn differences_are_found() {
-        let right = sequential(Compute::Trig, 3, 100);
-        assert_eq!(compare(&right, &right), None);
-        let mut wrong = right.clone();
-        wrong[40] += 0.001;
-        assert_eq!(compare(&wrong, &right).map(|difference| difference.index), Some(40));
-        wrong[7] = f32::NAN;
-        assert_eq!(compare(&wrong, &right).map(|difference| difference.index), Some(7));
     }
 
     #[test]
     fn names_go_there_and_back() {
-        for compute in Compute::ALL {
-            assert_eq!(compute.name().parse(), Ok(compute));
+        let waits = [1, 100, 21_000].map(|us| Compute::Wait(Duration::from_micros(us)));
+        for compute in Compute::ALL.into_iter().chain(waits) {
+            assert_eq!(compute.to_string().parse(), Ok(compute));
         }
-        let error = "cosine".parse::<Compute>().expect_err("no such compute");
-        assert_eq!(error.to_string(), "\"cosine\" is none: allowed are empty, random, trig");
+        assert_eq!("wait:21ms".parse(), Ok(Compute::Wait(Duration::from_millis(21))));
+        for wrong in ["cosine", "wait:", "wait:1", "wait:ms", "wait:-1ms", "wait:99999999s"] {
+            let error = wrong.parse::<Compute>().expect_err("no such compute").to_string();
+            assert!(error.contains("allowed are empty, random, trig and a wait"), "{error}");
+        }
+    }
+
+    #[tokio::test]
+    async fn parts_of_a_wait_take_their_share_of_it() {
+        let compute = Compute::Wait(Duration::from_millis(20));
+        let mut pass = Pass { compute, elements: 4, writes: true, done: 0, began: None };
+        let (input, mut output, began) = (source(4), vec![0.0; 4], Instant::now());
+        for (at, share_ms) in [(0, 5), (1, 10), (2, 15), (3, 20)] {
+            pass.apply(&input, at..at + 1, &mut output[at..=at]).await;
+            assert!(began.elapsed() >= Duration::from_millis(share_ms));
+            assert_eq!(pass.share(), Duration::from_millis(share_ms));
+        }
+        assert_eq!(output, input);
     }
 }

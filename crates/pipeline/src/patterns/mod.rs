@@ -1,18 +1,19 @@
-//! Whole programs over deltas: a pair and a cascade of nodes that each compute on every element,
-//! with whole buffers or with deltas, the results verified.
+//! Whole programs over deltas: nodes that each compute on every element of an array, with whole
+//! buffers or with deltas, the results verified.
 //!
-//! These are the tests *pair* and *cascade* of the delta paper (section 3). The examples and the
-//! measurements run the same code: [`Chain`] at the first node, [`serve`] (in a cluster
-//! [`serve_in`]) at the others. A program that wants only a node's part of one run calls
-//! [`run_head`], [`run_middle`] and [`run_tail`].
+//! These are the tests *pair*, *cascade* and *ring* of the delta paper (section 3), see [`Pattern`].
+//! The examples and the measurements run the same code: [`Chain`] at the first node, [`serve`] (in a
+//! cluster [`serve_in`]) at the others. A program that wants only a node's part of one run calls
+//! [`run_head`], [`run_middle`], [`run_tail`] or [`run_ring`].
 //!
 //! Whole and delta use the same transfer, the same buffers and the same filter. They differ only
 //! in when bytes may leave and be used.
 
 mod chain;
 mod compute;
-mod pin;
+mod machine;
 mod roles;
+mod verify;
 
 use std::fmt;
 
@@ -21,30 +22,71 @@ use chunkcomm_cluster::cluster::PeerError;
 use serde::{Deserialize, Serialize};
 
 pub use chain::{Chain, Outcome, serve, serve_in};
-pub use compute::{Compute, Difference, UnknownCompute, compare, sequential, source};
-pub use pin::pin;
-pub use roles::{Arrays, run_head, run_middle, run_tail};
+pub use compute::{Compute, UnknownCompute, source, source_of};
+pub use machine::pin;
+pub use roles::{Arrays, run_head, run_middle, run_ring, run_tail};
+pub use verify::{Difference, compare, sequential};
 
 use crate::{Costs, DeltaRecvError, DeltaSendError, Increment};
 
-/// One run through a chain.
+/// The nodes' ways to each other, and what they compute on.
+///
+/// ```text
+/// cascade   source ▶ compute ──▶ compute ──▶ compute ▶ result     each waits for the one before
+///
+/// ring   ┌──▶ compute ▶ result    compute ▶ result    compute ▶ result
+///        │       source ▶ compute ──▲ source ▶ compute ──▲ source ▶ compute ─┐
+///        └───────────────────────────────────────────────────────────────────┘
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Pattern {
+    /// Each node computes on the result of the one before it. Two nodes are the paper's *pair*.
+    Cascade,
+    /// Each node computes on an array of its own and sends the result to the next node, the last to the
+    /// first. Then it computes on what came from the node before it. No node waits for a chain of others.
+    Ring,
+}
+
+/// When the bytes of an array may leave and be used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Transfer {
+    /// A node waits for the whole array, computes, sends the whole result, and waits until it is there.
+    Whole,
+    /// As `Whole`, but the independent computing of the run overlaps with the sending (non-blocking send,
+    /// figure 1 (a) of the paper).
+    Overlapped,
+    /// Increments of this many bytes leave while the next ones are computed (figure 1 (b)).
+    Delta(usize),
+}
+
+/// One run through the nodes of a chain.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Run {
     /// A number that no other run of the chain has.
     pub number: u64,
+    /// The ways of the array.
+    pub pattern: Pattern,
     /// Number of elements of the array, 4 bytes each.
     pub elements: usize,
     /// The work of every node on every element.
     pub compute: Compute,
-    /// Bytes of an increment. With `None` every node waits for the whole array, computes, and sends
-    /// the whole result.
-    pub delta_bytes: Option<usize>,
-    /// Whether the last node compares its result with the sequential one, after the time is
-    /// taken.
+    /// When bytes may leave.
+    pub transfer: Transfer,
+    /// Number of arrays on which every node that sends computes besides, for itself: after its result is
+    /// sent, or on its way.
+    pub independent: u32,
+    /// Whether the nodes with a result compare it with the sequential one, after the time is taken.
     pub verify: bool,
 }
 
 impl Run {
+    /// Makes a verified run with number 0, of whole buffers and nothing independent.
+    #[must_use]
+    pub fn new(pattern: Pattern, compute: Compute, elements: usize) -> Self {
+        let transfer = Transfer::Whole;
+        Self { number: 0, pattern, elements, compute, transfer, independent: 0, verify: true }
+    }
+
     /// Returns the size of the array in bytes.
     #[must_use]
     pub fn bytes(&self) -> usize {
@@ -56,9 +98,22 @@ impl Run {
         format!("chain.data.{}", self.number)
     }
 
+    /// Whether a node waits for the whole array before it computes.
+    fn is_whole(&self) -> bool {
+        !matches!(self.transfer, Transfer::Delta(_))
+    }
+
+    /// Returns the bytes that leave together.
+    fn increment_bytes(&self) -> usize {
+        match self.transfer {
+            Transfer::Delta(bytes) => bytes,
+            Transfer::Whole | Transfer::Overlapped => self.bytes(),
+        }
+    }
+
     /// Returns the elements computed before the runtime may send: an increment, at least one.
     fn grain(&self) -> usize {
-        (self.delta_bytes.unwrap_or(self.bytes()) / size_of::<f32>()).max(1)
+        (self.increment_bytes() / size_of::<f32>()).max(1)
     }
 }
 
@@ -67,7 +122,7 @@ impl Run {
 #[must_use]
 pub fn auto_delta_bytes(compute: Compute, nodes: usize, bytes: usize) -> usize {
     let costs = Costs {
-        compute_ns_per_byte: compute.measure_ns_per_byte(),
+        compute_ns_per_byte: compute.measure_ns_per_byte(bytes),
         ..Costs::default().with_nodes(nodes)
     };
     Increment::Auto(costs).bytes_for(bytes, size_of::<f32>())

@@ -1,9 +1,11 @@
-//! Deltas in any order, in rounds and to their ends, over loopback TCP; the nodes in one process.
+//! Deltas in any order, in rounds and to their ends, and whole patterns of nodes, over loopback TCP;
+//! the nodes in one process.
 #![allow(clippy::unwrap_used)]
 
 mod ends;
 mod overlap;
 mod parts;
+mod patterns;
 mod rounds;
 mod streams;
 

@@ -346,8 +346,32 @@ pub(super) static BUDGETS: &[Budget] = &[
             --compute trig --lan real",
         quick: ONE_EACH,
         key: "speedup",
-        bound: Bound::AtLeast(1.5),
+        bound: Bound::AtLeast(1.7),
         aim: 1.9,
+    },
+    Budget {
+        name: "delta-empty",
+        command: "delta --pattern pair --compute empty",
+        quick: ONE_EACH,
+        key: "speedup",
+        bound: Bound::AtLeast(0.97),
+        aim: 1.0,
+    },
+    Budget {
+        name: "delta-cascade-29",
+        command: "delta --pattern cascade --nodes 29 --compute wait:21ms --delta 20KiB --repeat 10",
+        quick: "--nodes 3 --compute wait:1ms --bytes 64KiB",
+        key: "ideal_ratio",
+        bound: Bound::AtMost(2.0),
+        aim: 1.4,
+    },
+    Budget {
+        name: "delta-increment",
+        command: "delta --pattern pair --compute trig --delta 4KiB --repeat 100",
+        quick: ONE_EACH,
+        key: "increment_cpu_us",
+        bound: Bound::AtMost(3.0),
+        aim: 1.5,
     },
     Budget {
         name: "delta-bandwidth",
@@ -506,6 +530,34 @@ pub(super) static BUDGETS: &[Budget] = &[
         key: "speedup",
         bound: Bound::AtLeast(23.0),
         aim: 25.0,
+    },
+    #[cfg(feature = "virtual")]
+    Budget {
+        name: "virtual-delta-auto",
+        command: "delta-study --only increments",
+        quick: "--nodes-max 3 --bytes 64KiB",
+        key: "auto_ratio",
+        bound: Bound::AtMost(1.03),
+        aim: 1.0,
+    },
+    #[cfg(feature = "virtual")]
+    Budget {
+        name: "virtual-delta-shapes",
+        command: "delta-study --summary",
+        quick: "--nodes-max 4 --bytes 64KiB",
+        key: "share_held",
+        bound: Bound::AtLeast(1.0),
+        aim: 1.0,
+    },
+    #[cfg(feature = "virtual")]
+    Budget {
+        name: "virtual-cut-through",
+        command: "delta --pattern cascade --nodes 4 --bytes 64MiB --compute empty --against hop \
+            --lan virtual:lan-1g",
+        quick: "--bytes 256KiB",
+        key: "ratio",
+        bound: Bound::AtMost(1.15),
+        aim: 1.05,
     },
 ];
 

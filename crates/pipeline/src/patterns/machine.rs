@@ -1,7 +1,8 @@
-//! Processors for the nodes of a chain that share a machine.
+//! Processors and waits of nodes that share a machine.
 
+use chunkcomm::host::{self, Instant};
 #[cfg(target_os = "linux")]
-use chunkcomm::{host, portable_only};
+use chunkcomm::portable_only;
 
 /// Pins this thread, and those that it starts from now on, to the processor for the node with
 /// `index` in a chain on this machine. Processors are given in turn, one to each node. Returns the
@@ -35,6 +36,18 @@ pub fn pin(index: usize) -> Option<usize> {
 #[cfg(not(target_os = "linux"))]
 pub fn pin(_index: usize) -> Option<usize> {
     None
+}
+
+/// Blocks the thread until `deadline`, as a computation does. Returns at once in a simulation, where
+/// computations declare their time.
+///
+/// A thread sleeps some 50 us too long (the system's slack): an error of each wait, but not of a sum of
+/// waits whose deadlines are absolute.
+pub(super) fn block_until(deadline: Instant) {
+    let left = deadline - Instant::now();
+    if !left.is_zero() && !host::is_virtual() {
+        std::thread::sleep(left);
+    }
 }
 
 #[cfg(all(test, target_os = "linux"))]
