@@ -17,7 +17,9 @@ use chunkcomm_cluster::cluster::End;
 use chunkcomm_examples::cluster_options::{end_led, end_served, first_death};
 use chunkcomm_examples::command_line::{parse_with, write_out};
 use chunkcomm_examples::program::{run_program, timed_on_a_thread};
-use chunkcomm_pipeline::patterns::{Chain, Run, auto_delta_bytes, pin, sequential, serve_in};
+use chunkcomm_pipeline::patterns::{
+    Chain, Pattern, Run, Transfer, auto_delta_bytes, pin, sequential, serve_in,
+};
 
 use options::{Delta, Options};
 use report::Measured;
@@ -89,9 +91,10 @@ async fn measure(node: &Node, nodes: usize, options: &Options) -> Result<Measure
     let mut measured = Measured { delta_bytes, sequential, whole: Vec::new(), delta: Vec::new() };
     let mut chain = Chain::gather(node, nodes).await?;
     for repeat in 0..=options.repeats {
-        for (kind, delta_bytes) in [(0, None), (1, Some(delta_bytes))] {
+        for (kind, transfer) in [(0, Transfer::Whole), (1, Transfer::Delta(delta_bytes))] {
             let number = 2 * repeat + kind;
-            let run = Run { number, elements, compute: options.compute, delta_bytes, verify: true };
+            let run = Run::new(Pattern::Cascade, options.compute, elements);
+            let run = Run { number, transfer, ..run };
             let outcome = chain.run(&run).await?;
             if let Some(difference) = outcome.difference {
                 return Err(format!("run {number} gave a wrong result: {difference}").into());

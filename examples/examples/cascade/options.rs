@@ -24,7 +24,7 @@ pub(crate) struct Options {
     /// Bytes of an increment, or auto: computed from measured costs
     #[arg(long, value_name = "BYTES|auto", default_value = "auto", value_parser = parse_delta)]
     pub(crate) delta: Delta,
-    /// Work of every node on every element: empty, random or trig
+    /// Work of every node on every element: empty, random, trig, or a wait such as wait:21ms
     #[arg(long, default_value = "trig")]
     pub(crate) compute: Compute,
     /// Timed runs of each kind, after an untimed one of each

@@ -83,7 +83,7 @@ enum Against {
     Hop,
 }
 
-/// What the runs have shown.
+/// Figures of the runs.
 struct Measured {
     delta_bytes: usize,
     whole_seconds: f64,
@@ -296,7 +296,7 @@ impl DeltaArgs {
             Pattern::Pair | Pattern::Cascade => 1.0 + (nodes - 1) as f64 * share,
             Pattern::Ring => 2.0,
         };
-        // What a node computes besides may come last at any of them.
+        // With independent computing any node may be the last.
         self.independent.is_none().then_some(time.as_secs_f64() * times)
     }
 

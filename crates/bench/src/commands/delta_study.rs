@@ -1,7 +1,7 @@
 //! `chunkperf delta-study`: the patterns of the delta paper in virtual time, its numbers beside ours.
 //!
 //! The paper's text has few numbers of its figure 2: the best speed-up of the cascade, the tasks at
-//! which it saturates, and the gain of the ring. What it says of the curves are *claims*, which hold
+//! which it saturates, and the gain of the ring. Its statements about the curves are *claims*, which hold
 //! for ours or not. The machines are the worlds `regatta` and `pc-cluster-100m`, whose assumed numbers
 //! were fixed before the first run.
 
@@ -43,22 +43,22 @@ pub struct DeltaStudyArgs {
     /// Most nodes of a run
     #[arg(long, value_name = "N", default_value = "32", value_parser = values::count)]
     nodes_max: u64,
-    /// Print one row alone: how many of the claims hold
+    /// Print one row alone: how many claims hold of those that the assumed numbers allow
     #[arg(long)]
     summary: bool,
 }
 
-/// A part of figure 2 of the paper, or what it says of increments.
+/// A part of figure 2 of the paper, or its statement about increments.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Figure {
-    /// Cascade on the Regatta.
-    Figure2a,
-    /// Ring on the Regatta.
-    Figure2b,
-    /// Cascade on the cluster.
-    Figure2d,
-    /// Ring on the cluster.
-    Figure2e,
+    /// Cascade on the Regatta, figure 2 (a).
+    CascadeRegatta,
+    /// Ring on the Regatta, figure 2 (b).
+    RingRegatta,
+    /// Cascade on the cluster, figure 2 (d).
+    CascadeCluster,
+    /// Ring on the cluster, figure 2 (e).
+    RingCluster,
     /// Increments of all sizes through 29 nodes of the Regatta, and the computed one.
     Increments,
 }
@@ -96,6 +96,7 @@ pub fn run(args: &DeltaStudyArgs) -> Result<Verdict, Failure> {
         all.extend(claims);
     }
     if args.summary {
+        let all: Vec<_> = all.iter().filter(|claim| claim.note.is_none()).collect();
         let held = all.iter().filter(|claim| claim.holds).count();
         let mut row = new_row();
         row.set("claims", all.len())
@@ -163,10 +164,12 @@ impl DeltaStudyArgs {
         let nodes = NODES.min(self.nodes_max as usize);
         let pages = [1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 16, 24, 32];
         let fixed = pages.map(|pages| Way::Delta(Auto::Fixed(pages * PAGE_BYTES)));
-        let ways = [&[Way::Delta(Auto::Auto)], &fixed[..]].concat();
+        // The first run opens the windows of the connections, and is not counted.
+        let ways = [&[Way::Delta(Auto::Auto); 2], &fixed[..]].concat();
         let world = Figure::Increments.world();
         let mut timed = self.timed(world, Pattern::Cascade, Compute::Trig, nodes, &ways)?;
-        let auto = timed.remove(0);
+        let auto = timed.remove(1);
+        timed.remove(0);
         let best = timed.iter().min_by(|one, other| one.seconds.total_cmp(&other.seconds));
         let best = *best.unwrap_or(&auto);
         let auto_ratio = auto.seconds / best.seconds;
@@ -202,24 +205,26 @@ impl DeltaStudyArgs {
 impl Figure {
     fn world(self) -> &'static str {
         match self {
-            Self::Figure2a | Self::Figure2b | Self::Increments => "regatta",
-            Self::Figure2d | Self::Figure2e => "pc-cluster-100m",
+            Self::CascadeRegatta | Self::RingRegatta | Self::Increments => "regatta",
+            Self::CascadeCluster | Self::RingCluster => "pc-cluster-100m",
         }
     }
 
     fn pattern(self) -> Pattern {
         match self {
-            Self::Figure2a | Self::Figure2d | Self::Increments => Pattern::Cascade,
-            Self::Figure2b | Self::Figure2e => Pattern::Ring,
+            Self::CascadeRegatta | Self::CascadeCluster | Self::Increments => Pattern::Cascade,
+            Self::RingRegatta | Self::RingCluster => Pattern::Ring,
         }
     }
 
     /// Returns the numbers of tasks: close together where the paper's curves bend.
     fn tasks(self) -> &'static [usize] {
         match self {
-            Self::Figure2a | Self::Increments => &[2, 8, 16, 24, 25, 26, 27, 28, 29, 30, 31, 32],
-            Self::Figure2d => &[2, 4, 8, 12, 14, 15, 16, 17, 18, 20, 24],
-            Self::Figure2b | Self::Figure2e => &[2, 4, 8, 16, 24, 32],
+            Self::CascadeRegatta | Self::Increments => {
+                &[2, 8, 16, 24, 25, 26, 27, 28, 29, 30, 31, 32]
+            }
+            Self::CascadeCluster => &[2, 4, 8, 12, 14, 15, 16, 17, 18, 20, 24],
+            Self::RingRegatta | Self::RingCluster => &[4, 8, 16, 24, 32],
         }
     }
 
@@ -228,11 +233,11 @@ impl Figure {
         match (self, compute) {
             // "Up to 23 times faster running time on 29 MPI tasks" (section 4): the largest gain is that
             // of the largest computation (section 3).
-            (Self::Figure2a, Compute::Trig) if nodes == 29 => Some(23.0),
+            (Self::CascadeRegatta, Compute::Trig) if nodes == 29 => Some(23.0),
             // "Around 50% in all three computation types" (section 3).
-            (Self::Figure2b, _) if nodes == 32 => Some(1.5),
+            (Self::RingRegatta, _) if nodes == 32 => Some(1.5),
             // "The empty computation shows no improvement" (section 3).
-            (Self::Figure2e, Compute::Empty) => Some(1.0),
+            (Self::RingCluster, Compute::Empty) => Some(1.0),
             _ => None,
         }
     }

@@ -318,10 +318,10 @@ fn delta_rows() {
 #[cfg(feature = "virtual")]
 #[test]
 fn the_delta_study_has_points_and_claims() {
-    let small = ["delta-study", "--bytes", "64KiB", "--nodes-max", "4"];
-    let all = rows(&[&small[..], &["--only", "figure2e"]].concat());
+    let small = ["delta-study", "--bytes", "64KiB", "--nodes-max", "8"];
+    let all = rows(&[&small[..], &["--only", "ring-cluster"]].concat());
     let (claims, points): (Vec<_>, Vec<_>) = all.iter().partition(|row| row["claim"].is_string());
-    assert_eq!((claims.len(), points.len()), (2, 6));
+    assert_eq!((claims.len(), points.len()), (4, 6));
     for point in points {
         assert!(point["speedup"].is_number(), "{point}");
         assert_eq!(point["paper_speedup"].is_number(), point["compute"] == "empty", "{point}");

@@ -544,7 +544,7 @@ pub(super) static BUDGETS: &[Budget] = &[
     Budget {
         name: "virtual-delta-shapes",
         command: "delta-study --summary",
-        quick: "--nodes-max 4 --bytes 64KiB",
+        quick: "--nodes-max 8 --bytes 64KiB",
         key: "share_held",
         bound: Bound::AtLeast(1.0),
         aim: 1.0,

@@ -60,7 +60,7 @@ impl Runs {
     }
 }
 
-/// What a chain is compared with.
+/// The baseline of a chain.
 pub(super) enum Opposite {
     /// One large message.
     Bandwidth(Near),
