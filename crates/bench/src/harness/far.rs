@@ -84,6 +84,7 @@ pub fn serve(
             }
             Request::Slice { end, order } => slice(&mut ends, end, &order, &runtime, &mut control),
             Request::Usage => Ok(Reply::Usage(usage())),
+            Request::Cpu => Ok(Reply::Cpu(machine::cpu_ns())),
         };
         let reply = outcome.unwrap_or_else(|failure| Reply::Failed(failure.to_string()));
         control.send(&reply)?;
@@ -91,13 +92,9 @@ pub fn serve(
     Ok(())
 }
 
-/// Returns the memory, switches and processor time of this process.
+/// Returns the memory and switches of this process.
 pub fn usage() -> Usage {
-    Usage {
-        resident_bytes: machine::resident_bytes(),
-        switches: machine::switches(),
-        cpu_ns: machine::cpu_ns(),
-    }
+    Usage { resident_bytes: machine::resident_bytes(), switches: machine::switches() }
 }
 
 fn greet(control: &mut Control) -> Result<Place, Failure> {

@@ -254,8 +254,27 @@ impl Bench {
                 Reply::Usage(far) => {
                     sum.resident_bytes = add(sum.resident_bytes, far.resident_bytes);
                     sum.switches = add(sum.switches, far.switches);
-                    sum.cpu_ns += far.cpu_ns;
                 }
+                other => return Err(unexpected(&other)),
+            }
+        }
+        Ok(sum)
+    }
+
+    /// Returns the processor time of all processes since they began, in nanoseconds; a process that holds
+    /// both ends counts once.
+    ///
+    /// # Errors
+    /// If a far end is gone.
+    pub fn cpu_ns(&mut self) -> Result<u64, Failure> {
+        let mut sum = machine::cpu_ns();
+        if self.place.transport == Transport::Memory {
+            return Ok(sum);
+        }
+        for far in 0..self.fars.len() {
+            self.fars[far].control.send(&Request::Cpu)?;
+            match self.reply(far)? {
+                Reply::Cpu(cpu_ns) => sum += cpu_ns,
                 other => return Err(unexpected(&other)),
             }
         }

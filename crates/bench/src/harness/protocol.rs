@@ -234,6 +234,8 @@ pub enum Request {
     },
     /// Report the usage of the process; answered by `Usage`.
     Usage,
+    /// Report the processor time of the process; answered by `Cpu`. Costs little itself.
+    Cpu,
 }
 
 /// Reply of the far end.
@@ -257,6 +259,8 @@ pub enum Reply {
     Finished(Report),
     /// Usage of the process.
     Usage(Usage),
+    /// Processor time of all threads since the process began, in nanoseconds.
+    Cpu(u64),
     /// The request failed, with this reason.
     Failed(String),
 }
@@ -272,13 +276,11 @@ pub struct Report {
     pub marks_ns: Vec<u64>,
 }
 
-/// Memory, switches and processor time of a process.
+/// Memory and switches of a process.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub struct Usage {
     /// Resident bytes, if the system reports them.
     pub resident_bytes: Option<u64>,
     /// Switches of all threads since the process began, if the system reports them.
     pub switches: Option<u64>,
-    /// Processor time of all threads since the process began, in nanoseconds.
-    pub cpu_ns: u64,
 }

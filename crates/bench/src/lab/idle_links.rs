@@ -123,7 +123,7 @@ impl Couple {
 
 /// Returns the usage of all processes together.
 async fn usage(couples: &mut [Couple]) -> Result<Usage, Failure> {
-    let mut sum = Usage { resident_bytes: Some(0), switches: Some(0), cpu_ns: 0 };
+    let mut sum = Usage { resident_bytes: Some(0), switches: Some(0) };
     for couple in couples {
         for process in [&mut couple.dialler, &mut couple.acceptor] {
             let (usage, _) = process.usage().await?;

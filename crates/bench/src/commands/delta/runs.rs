@@ -50,12 +50,12 @@ impl Runs {
         transfer: Transfer,
         count: u64,
     ) -> Result<Slice, Failure> {
-        let before = bench.usage()?;
+        let before_ns = bench.cpu_ns()?;
         let mut seconds = 0.0;
         for _ in 0..count {
             seconds += self.once(bench, transfer, false)?.as_secs_f64();
         }
-        let cpu_ns = bench.usage()?.cpu_ns - before.cpu_ns;
+        let cpu_ns = bench.cpu_ns()? - before_ns;
         Ok(Slice { messages: count, seconds, cpu_ns, samples_ns: Vec::new() })
     }
 }
