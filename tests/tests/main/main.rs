@@ -37,6 +37,7 @@ mod raytracer;
 #[cfg(unix)]
 mod service;
 mod stages;
+mod streamstats;
 #[cfg(unix)]
 mod telemetry;
 mod types;
