@@ -2,9 +2,11 @@
 
 use std::env;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::Output;
 
 use chunkcomm_testkit::itself;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use super::*;
 
@@ -20,6 +22,30 @@ fn child(test: &str, engine: impl std::fmt::Display) -> Output {
     let mut program = itself(&format!("tracked::tests::processes::{test}"));
     program.arg("--nocapture").env(CHILD, engine.to_string());
     program.output().expect("it runs")
+}
+
+/// Runs `test` of this file again, as a child of a user without rights.
+fn child_of_nobody(test: &str) -> Output {
+    const NOBODY: u32 = 65_534;
+    // As another user, the program must lie where that user may run it.
+    let folder = format!("chunkcomm-tracked-{}-{test}", std::process::id());
+    let folder = env::temp_dir().join(folder);
+    std::fs::create_dir(&folder).expect("a folder");
+    let copy = folder.join("tests");
+    // By a process: a file that another test's child has open for writing is no program yet.
+    let this = env::current_exe().expect("this program");
+    let copied = std::process::Command::new("cp").args([&this, &copy]).status();
+    assert!(copied.expect("a copy").success());
+    let mut program = std::process::Command::new(copy);
+    program.args(["--exact", "--nocapture"]).env(CHILD, "all").current_dir("/");
+    program.arg(format!("tracked::tests::processes::{test}"));
+    // Only a privileged test can become another user; else it is unprivileged itself.
+    if rustix::process::geteuid().is_root() {
+        program.uid(NOBODY).gid(NOBODY);
+    }
+    let output = program.output().expect("it runs");
+    std::fs::remove_dir_all(folder).expect("the folder is ours");
+    output
 }
 
 fn child_engine<E: std::str::FromStr>() -> E {
@@ -68,7 +94,6 @@ fn a_read_that_an_error_ends_aborts_with_the_error() {
 
 #[test]
 fn every_engine_works_for_an_unprivileged_user() {
-    const NOBODY: u32 = 65_534;
     if is_child() {
         each_output::<u64>(5_000, &Tracking::default(), |mut output| {
             let mut sum = 0;
@@ -88,23 +113,7 @@ fn every_engine_works_for_an_unprivileged_user() {
         });
         return;
     }
-    // As another user, the program must lie where that user may run it.
-    let folder = env::temp_dir().join(format!("chunkcomm-tracked-{}", std::process::id()));
-    std::fs::create_dir(&folder).expect("a folder");
-    let copy = folder.join("tests");
-    // By a process: a file that another test's child has open for writing is no program yet.
-    let this = env::current_exe().expect("this program");
-    let copied = std::process::Command::new("cp").args([&this, &copy]).status();
-    assert!(copied.expect("a copy").success());
-    let mut program = std::process::Command::new(copy);
-    program.args(["--exact", "--nocapture"]).env(CHILD, "all").current_dir("/");
-    program.arg("tracked::tests::processes::every_engine_works_for_an_unprivileged_user");
-    // Only a privileged test can become another user; else it is unprivileged itself.
-    if rustix::process::geteuid().is_root() {
-        program.uid(NOBODY).gid(NOBODY);
-    }
-    let output = program.output().expect("it runs");
-    std::fs::remove_dir_all(folder).expect("the folder is ours");
+    let output = child_of_nobody("every_engine_works_for_an_unprivileged_user");
     assert!(output.status.success(), "{output:?}");
     let words = String::from_utf8_lossy(&output.stdout);
     // The kernel gives both users the same engines.
@@ -113,5 +122,128 @@ fn every_engine_works_for_an_unprivileged_user() {
     });
     each_input::<u8>(1, &Awaiting::default(), |input| {
         assert!(words.contains(&format!("received by {}\n", input.engine())), "{words}");
+    });
+}
+
+/// Ends the process when a test hangs, since the parent waits for it.
+fn end_when_it_hangs() {
+    std::thread::spawn(|| {
+        std::thread::sleep(SOON);
+        eprintln!("it hangs");
+        std::process::abort();
+    });
+}
+
+/// Sets the soft limit while `run` runs.
+fn with_limit<R>(resource: Resource, most: u64, run: impl FnOnce() -> R) -> R {
+    let before = getrlimit(resource);
+    let limit = Rlimit { current: Some(most), ..before };
+    setrlimit(resource, limit).expect("a lower limit");
+    let result = run();
+    setrlimit(resource, before).expect("the limit of before");
+    result
+}
+
+/// A buffer that stayed protected would let the next access wait for ever.
+#[test]
+fn a_run_whose_thread_cannot_be_started_leaves_the_buffer_usable() {
+    if is_child() {
+        end_when_it_hangs();
+        let no_threads = |run: &mut dyn FnMut()| {
+            with_limit(Resource::Nproc, 0, || catch_unwind(AssertUnwindSafe(run)))
+        };
+        each_output::<u64>(5_000, &Tracking::default(), |mut output| {
+            let engine = output.engine();
+            no_threads(&mut || drop(output.track(|elements| elements.fill(1), |_| Ok(()))))
+                .expect_err("there is no thread");
+            output.elements_mut().fill(2);
+            let (_, sent) = output.track(|elements| elements.fill(3), |_| Ok(())).expect("a run");
+            assert!(sent.increments > 0, "{engine}");
+        });
+        each_input::<u64>(5_000, &Awaiting::default(), |mut input| {
+            let read = |elements: &[u64], _: &Arrivals<'_>| elements[4_999];
+            no_threads(&mut || drop(input.track(read, |filler| filler.put(0, &[1; 5_000]))))
+                .expect_err("there is no thread");
+            assert_eq!(input.elements()[4_999], 0, "{}", input.engine());
+            let (last, _) = input.track(read, |filler| filler.put(0, &[2; 5_000])).expect("a run");
+            assert_eq!(last, 2, "{}", input.engine());
+        });
+        println!("all were usable");
+        return;
+    }
+    let test = "a_run_whose_thread_cannot_be_started_leaves_the_buffer_usable";
+    let output = child_of_nobody(test);
+    let words = String::from_utf8_lossy(&output.stdout);
+    assert!(words.contains("all were usable"), "{output:?}");
+}
+
+/// The wait for faults fails when it has more descriptors than the process may have.
+fn read_while_nobody_can_wait(
+    input: &mut TrackedInput<u64>,
+) -> (bool, Result<u64, TrackedRecvError>) {
+    let (set, is_set) = std::sync::mpsc::channel();
+    let mut read_ended = false;
+    let run = input.track(
+        |elements, _| {
+            is_set.recv_timeout(SOON).expect("the limit is set");
+            let last = elements[4_999];
+            read_ended = true;
+            last
+        },
+        |filler| {
+            let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
+            let stopped = with_limit(Resource::Nofile, 1, || {
+                set.send(()).expect("the reader waits");
+                runtime.block_on(filler.stopped());
+                filler.put(0, &[1; 5_000])
+            });
+            assert!(matches!(stopped, Err(TrackedRecvError::Ended)), "{stopped:?}");
+            stopped
+        },
+    );
+    (read_ended, run.map(|(last, _)| last))
+}
+
+#[test]
+fn reads_go_on_when_they_can_no_longer_be_looked_after() {
+    let test = "reads_go_on_when_they_can_no_longer_be_looked_after";
+    if is_child() {
+        end_when_it_hangs();
+        let settings = Awaiting::default().with_engine(child_engine());
+        let settings = settings.with_missing(Missing::Unfilled);
+        let mut input = TrackedInput::<u64>::new(5_000, settings).expect("the parent made one");
+        let (read_ended, error) = read_while_nobody_can_wait(&mut input);
+        assert!(read_ended && matches!(error, Err(TrackedRecvError::System { .. })), "{error:?}");
+        let read = |elements: &[u64], _: &Arrivals<'_>| elements[4_999];
+        let (last, _) = input.track(read, |filler| filler.put(0, &[2; 5_000])).expect("a run");
+        assert_eq!(last, 2);
+        return;
+    }
+    each_input::<u8>(1, &Awaiting::default(), |input| {
+        // The engine of signals waits without descriptors.
+        if input.engine() != RecvEngine::Mprotect {
+            let output = child(test, input.engine());
+            assert!(output.status.success(), "{}: {output:?}", input.engine());
+        }
+    });
+}
+
+#[test]
+fn reads_that_can_no_longer_be_looked_after_end_the_process_with_the_reason() {
+    let test = "reads_that_can_no_longer_be_looked_after_end_the_process_with_the_reason";
+    if is_child() {
+        end_when_it_hangs();
+        let settings = Awaiting::default().with_engine(child_engine());
+        let mut input = TrackedInput::<u64>::new(5_000, settings).expect("the parent made one");
+        let _ = read_while_nobody_can_wait(&mut input);
+        return;
+    }
+    each_input::<u8>(1, &Awaiting::default(), |input| {
+        if input.engine() != RecvEngine::Mprotect {
+            let output = child(test, input.engine());
+            let words = String::from_utf8_lossy(&output.stderr);
+            assert_eq!(output.status.signal(), Some(libc::SIGABRT), "{words}");
+            assert!(words.contains("can no longer be answered"), "{}: {words}", input.engine());
+        }
     });
 }
