@@ -188,3 +188,18 @@ impl<T: Pod> Filler<'_, T> {
         match self.0 {}
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_is_tracked_elsewhere() {
+        let error = TrackedOutput::<u8>::new(1, Tracking::default()).expect_err("not here");
+        assert!(matches!(error, SetupError::NotSupportedHere));
+        let error = TrackedInput::<u8>::new(1, Awaiting::default()).expect_err("not here");
+        assert!(matches!(error, SetupError::NotSupportedHere));
+        assert!(costs::send_costs(SendEngine::Mprotect, 1, 1).is_err());
+        assert!(costs::recv_costs(RecvEngine::Mprotect, 1, 1).is_err());
+    }
+}

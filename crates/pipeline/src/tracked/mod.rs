@@ -28,7 +28,9 @@ mod settings;
 
 #[cfg(target_os = "linux")]
 pub mod costs;
-#[cfg(not(target_os = "linux"))]
+// In tests, so that it is compiled here, too.
+#[cfg(any(test, not(target_os = "linux")))]
+#[cfg_attr(target_os = "linux", allow(dead_code, unreachable_pub))]
 mod elsewhere;
 #[cfg(target_os = "linux")]
 mod fill;
