@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use chunkcomm::host;
 use chunkcomm_farm::{
-    Durability, FarmBuilder, Grain, Model, Prefetch, WORKER_COUNT_MAX, WorkersAs,
+    Durability, FarmBuilder, Grain, Model, Prefetch, Tree, WORKER_COUNT_MAX, WorkersAs,
 };
 use clap::{Args, ValueEnum};
 
@@ -33,6 +33,11 @@ pub struct FarmOptions {
     /// Tasks in an assignment, or auto
     #[arg(long, value_name = "G", value_parser = parse_grain, default_value = "auto")]
     pub grain: GrainOption,
+
+    /// Sub-farmers between the farmer and the nodes of a cluster: auto (with more than 100 nodes), off,
+    /// hosts (one for each host), or the number of nodes that have one
+    #[arg(long, value_name = "N", default_value_t)]
+    pub tree: Tree,
 
     /// File that keeps accepted results: started again with it, the program goes on where it was
     #[arg(long, value_name = "FILE")]
@@ -139,6 +144,7 @@ impl FarmOptions {
             })
             .prefetch(self.prefetch.0)
             .grain(self.grain.0)
+            .tree(self.tree)
     }
 
     /// Returns a line for a report of `count` workers; `are_nodes`: they are nodes of a cluster.

@@ -19,7 +19,7 @@ use chunkcomm_bench::harness::slices::Contender;
 use chunkcomm_bench::harness::work::Work;
 use chunkcomm_bench::ours::farm::{self, FarmKind, start};
 use chunkcomm_bench::ours::{calls, latency, stream};
-use chunkcomm_farm::{Grain, Model, Prefetch, Runtime as FarmRuntime, WorkersAs};
+use chunkcomm_farm::{Grain, Model, Prefetch, Runtime as FarmRuntime, Tree, WorkersAs};
 use criterion::{BenchmarkGroup, Criterion, Throughput};
 
 /// Channels that are open and idle beside a stream.
@@ -172,6 +172,7 @@ fn farms(c: &mut Criterion) -> Result<(), Failure> {
         model: Model::B,
         prefetch: Prefetch::Fixed(64),
         grain: Grain::Fixed(1),
+        tree: Tree::Off,
         runtime: FarmRuntime::Ambient,
         listen: "127.0.0.1:0".parse().expect("an address"),
         journal: None,

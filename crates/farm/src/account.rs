@@ -2,9 +2,7 @@
 
 use std::time::Duration;
 
-use chunkcomm::codec::decode;
 use chunkcomm::host::Instant;
-use serde::de::DeserializeOwned;
 
 use crate::error::{Loss, RunError, TaskError};
 use crate::journal::Journal;
@@ -15,7 +13,7 @@ use crate::proto::pace::{Growth, Pace};
 use crate::proto::wire::{self, Answer, Item};
 use crate::settings::{Order, Ways};
 use crate::stats::WorkerStats;
-use crate::tasks::Sink;
+use crate::tasks::{Output, Sink};
 
 /// Most results that wait for that of an earlier task.
 const REORDERED_MAX: usize = 1 << 20;
@@ -42,6 +40,8 @@ pub(crate) struct Account<'a, O, S> {
     order: InOrder<Result<O, TaskError>>,
     pub(crate) ledger: Ledger,
     paces: Vec<Pace>,
+    /// Number of threads of each worker.
+    threads: Vec<u32>,
     growth: Growth,
     pub(crate) stats: Vec<WorkerStats>,
     /// Tasks a second of each worker, measured, and their sum.
@@ -80,7 +80,7 @@ impl From<NotAsked> for Refused {
 
 impl<'a, O, S> Account<'a, O, S>
 where
-    O: DeserializeOwned,
+    O: Output,
     S: Sink<O>,
 {
     pub(crate) fn new(
@@ -97,6 +97,7 @@ where
             order: InOrder::new(),
             ledger: Ledger::new(plan.ways.deaths_max),
             paces: Vec::new(),
+            threads: Vec::new(),
             growth: Growth::new(),
             stats: Vec::new(),
             speeds: Vec::new(),
@@ -115,7 +116,11 @@ where
     }
 
     pub(crate) fn join(&mut self, link: &Link) {
-        let Ways { prefetch, grain, .. } = self.plan.ways;
+        // A sub-farmer keeps to the settings; what it holds itself is measured.
+        let Ways { prefetch, grain, .. } = match link.farms {
+            true => Ways { prefetch: None, grain: None, ..self.plan.ways },
+            false => self.plan.ways,
+        };
         let pace = Pace::new(prefetch, grain, link.round_trip_ns, link.threads);
         let worker = self.ledger.handle_joined(pace.share(self.growth, None, 1), link.threads);
         if link.is_stalled() {
@@ -126,9 +131,19 @@ where
             self.ledger.handle_lost(worker, false);
         }
         self.paces.push(pace);
+        self.threads.push(link.threads);
         self.speeds.push(0.0);
         self.stats
             .push(WorkerStats { lost: link.lost.clone(), ..WorkerStats::new(link.name.clone()) });
+    }
+
+    /// Whether the number of tasks in this worker's assignments is measured.
+    pub(crate) fn is_measured(&self, worker: usize) -> bool {
+        self.paces[worker].is_measured()
+    }
+
+    pub(crate) fn threads(&self, worker: usize) -> u32 {
+        self.threads[worker]
     }
 
     pub(crate) fn has_room(&self) -> bool {
@@ -145,6 +160,16 @@ where
             Answer::Late { run, index } => {
                 self.late.push((worker, index));
                 if run == self.plan.run { self.take_late(worker, index) } else { Ok(()) }
+            }
+            Answer::Aside { run, .. } if run != self.plan.run => Ok(()),
+            Answer::Aside { index, deaths, text, .. } => {
+                self.take_aside(worker, index, deaths, text)
+            }
+            Answer::Threads(threads) => {
+                self.threads[worker] = threads;
+                self.paces[worker].set_threads(threads);
+                self.ledger.set_threads(worker, threads);
+                Ok(())
             }
             Answer::Returned { first, count, .. } => {
                 Ok(self.ledger.handle_returned(worker, first, count, self.now_ns)?)
@@ -221,11 +246,9 @@ where
     fn read(&self, worker: usize, index: u64, item: Item<'_>) -> Result<O, TaskError> {
         let name = || self.stats[worker].worker.clone();
         match item {
-            Item::Value(bytes) => decode::<O>(bytes).map_err(|source| TaskError::Result {
-                index,
-                worker: name(),
-                source,
-            }),
+            Item::Value(bytes) => {
+                O::read(bytes).map_err(|source| TaskError::Result { index, worker: name(), source })
+            }
             Item::Failure(text) => Err(TaskError::Failed {
                 index,
                 function: self.function.clone(),
@@ -259,6 +282,18 @@ where
         let after = Duration::from_nanos(after_ns);
         let error = TaskError::TimedOut { index, function, worker, after };
         self.hand_on(index, Err(error)).map_err(Refused::Run)
+    }
+
+    /// Takes the word of a sub-farmer that workers below it died of a task.
+    fn take_aside(
+        &mut self,
+        worker: usize,
+        task: u64,
+        deaths: u32,
+        text: &str,
+    ) -> Result<(), Refused> {
+        let Some(aside) = self.ledger.handle_aside(worker, task, deaths)? else { return Ok(()) };
+        self.set_aside(aside, worker, Loss::Below(text.to_owned())).map_err(Refused::Run)
     }
 
     /// Notes the loss of a worker: opens its tasks for others, which are not to `blame` or may be.
@@ -318,7 +353,7 @@ mod tests {
         (0..5u64).for_each(|task| wire::put_value(&mut message, &task).unwrap());
         wire::number_assignment(&mut message, 0, 5);
         assert_eq!(account.ledger.poll_free(), Some(0));
-        account.ledger.assign(5, message, 0);
+        account.ledger.assign(0, 5, 0, message, 0);
 
         let mut answer = Vec::new();
         wire::begin_answer(&mut answer, 1, 0);
@@ -353,6 +388,7 @@ mod tests {
             account.ledger.handle_joined(Share { pieces: 1, grain: 2 }, 1);
             let name = WorkerName::thread(0);
             account.paces.push(Pace::new(None, None, 0, 1));
+            account.threads.push(1);
             account.speeds.push(0.0);
             account.stats.push(WorkerStats::new(name));
             let mut message = Vec::new();
@@ -360,7 +396,7 @@ mod tests {
             (0..2u8).for_each(|task| wire::put_value(&mut message, &task).unwrap());
             wire::number_assignment(&mut message, 0, 2);
             assert_eq!(account.ledger.poll_free(), Some(0));
-            account.ledger.assign(2, message, 0);
+            account.ledger.assign(0, 2, 0, message, 0);
             let mut answer = Vec::new();
             wire::begin_answer(&mut answer, 1, 0);
             // No truth value is 7.

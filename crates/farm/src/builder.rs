@@ -17,7 +17,7 @@ use crate::journal::{Durability, Journal};
 use crate::proto::wire::Limit;
 use crate::serving::FARMER;
 use crate::settings::{
-    Grain, Model, NodeSettings, Prefetch, Runtime, WORKER_COUNT_MAX, Ways, WorkersAs,
+    Grain, Model, NodeSettings, Prefetch, Runtime, Tree, WORKER_COUNT_MAX, Ways, WorkersAs,
 };
 use crate::worker::Farmer;
 
@@ -53,6 +53,7 @@ pub struct FarmBuilder {
     model: Model,
     prefetch: Prefetch,
     grain: Grain,
+    tree: Tree,
     deaths_max: u32,
     timeout: Option<Duration>,
     grace: Duration,
@@ -85,6 +86,7 @@ impl FarmBuilder {
             model: Model::default(),
             prefetch: Prefetch::default(),
             grain: Grain::default(),
+            tree: Tree::default(),
             deaths_max: DEATHS_MAX,
             timeout: None,
             grace: GRACE,
@@ -128,6 +130,14 @@ impl FarmBuilder {
     /// number costs less a task and balances less well.
     pub fn grain(mut self, tasks: impl Into<Grain>) -> FarmBuilder {
         self.grain = tasks.into();
+        self
+    }
+
+    /// Sets whether sub-farmers stand between the farmer and the nodes of a cluster
+    /// ([`start_in`](FarmBuilder::start_in)); with more than 100 nodes by default. [`Tree`] says when
+    /// that pays. Workers that the farm starts have none.
+    pub fn tree(mut self, tree: Tree) -> FarmBuilder {
+        self.tree = tree;
         self
     }
 
@@ -298,9 +308,9 @@ impl FarmBuilder {
         let registry = Arc::new(self.registry);
         let mut crew = Crew::new()?;
         for _ in 0..own {
-            crew.hire_thread(Farmer::Here(node.clone()), self.node, &registry)?;
+            crew.hire_thread(Farmer::Here(node.clone()), self.node, &registry, 1)?;
         }
-        crew.hire_members(cluster);
+        crew.hire_members(cluster, self.tree.rule(count - own));
         Farm::open(node, registry, crew, ways, journal, self.start_deadline).await
     }
 
@@ -327,14 +337,14 @@ impl FarmBuilder {
         let registry = Arc::new(self.registry);
         let mut crew = Crew::new()?;
         for _ in 0..sizes.own {
-            crew.hire_thread(Farmer::At(own_address.clone()), self.node, &registry)?;
+            crew.hire_thread(Farmer::At(own_address.clone()), self.node, &registry, 1)?;
         }
         if sizes.threads + sizes.processes > 0 {
             // The bound address, which has its port.
             let bound = node.addresses().into_iter().find(|address| address != own_address);
             let bound = bound.expect("the node listens where it was told to");
             for _ in 0..sizes.threads {
-                crew.hire_thread(Farmer::At(bound.clone()), self.node, &registry)?;
+                crew.hire_thread(Farmer::At(bound.clone()), self.node, &registry, 1)?;
             }
             if sizes.processes > 0 {
                 let adjust = self.launcher.unwrap_or_else(|| Box::new(|launcher| launcher));
@@ -349,6 +359,8 @@ impl FarmBuilder {
         allowed("prefetch", depth.unwrap_or(1).into(), "1 or more", depth != Some(0))?;
         allowed("grain", grain.unwrap_or(1).into(), "1 or more", grain != Some(0))?;
         let no_time = self.timeout == Some(Duration::ZERO);
+        let size = if let Tree::FanOut(size) = self.tree { size } else { 2 };
+        allowed("tree", size.into(), "2 or more", size >= 2)?;
         allowed("task_timeout", 0, "more than 0 s", !no_time)?;
         allowed("deaths_max", self.deaths_max.into(), "1 or more", self.deaths_max > 0)
     }

@@ -16,17 +16,18 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::Duration;
 
-use bytes::Bytes;
 use chunkcomm::host::{self, Instant};
 use chunkcomm::with_causes;
 use chunkcomm_cluster::registry::Entry;
 use tokio::sync::Notify;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
-use self::queue::{Next, Piece, Queue, Slice};
+use self::queue::{Next, Queue, Slice};
+pub(crate) use self::report::ANSWER_BYTES;
 use self::report::Report;
 use crate::context::{Common, Long, Tasks, Work, run_each};
 use crate::machine::start_thread;
+use crate::pieces::Piece;
 use crate::proto::placement::Place;
 use crate::proto::wire::{self, Assignment, Limit};
 use crate::shared::Values;
@@ -237,23 +238,18 @@ impl Bench {
     /// Whether compute threads are at work.
     pub(crate) fn is_at_work(&self) -> bool {
         let queue = self.shared.queue();
-        queue.tasks > 0 || queue.waiting < queue.threads
+        queue.pieces.tasks() > 0 || queue.waiting < queue.threads
     }
 
     /// Takes an assignment; `false` if it names no function.
     pub(crate) fn put(&mut self, assignment: &Assignment<'_>) -> bool {
-        let Assignment { run, function, first, count, attempt, items } = *assignment;
+        let Assignment { run, function, .. } = *assignment;
         let mut queue = self.shared.queue();
         if function as usize >= self.shared.entries.len() {
             return false;
         }
-        if queue.enter(run) {
+        if queue.pieces.put(assignment) {
             self.common.run.store(run, Ordering::Relaxed);
-        }
-        if count > 0 {
-            let items = Bytes::copy_from_slice(items);
-            queue.pieces.push_back(Piece { run, function, first, count, attempt, items });
-            queue.tasks += u64::from(count);
         }
         let placed = queue.loops && queue.placements[function as usize].place() == Place::Loop;
         drop(queue);
@@ -266,10 +262,10 @@ impl Bench {
     /// Removes up to `count` tasks of this run that are not begun, and returns their ranges.
     pub(crate) fn give_back(&mut self, run: u32, count: u64) -> Vec<(u64, u32)> {
         let mut queue = self.shared.queue();
-        if count > 0 && queue.enter(run) {
+        if count > 0 && queue.pieces.enter(run) {
             self.common.run.store(run, Ordering::Relaxed);
         }
-        queue.give_back(count)
+        queue.pieces.give_back(count)
     }
 
     /// Runs the next tasks here, for about this time, if they are tiny; returns whether it did, and
@@ -308,7 +304,7 @@ impl Drop for Bench {
     fn drop(&mut self) {
         let mut queue = self.shared.queue();
         queue.closed = true;
-        queue.clear();
+        queue.pieces.clear();
         drop(queue);
         self.common.closed.store(true, Ordering::Relaxed);
         self.shared.wake();
@@ -642,6 +638,7 @@ mod tests {
                         Answer::Done { first, count, .. } => (first, count),
                         Answer::Returned { first, count, .. } => (first, count),
                         Answer::Late { index, .. } => (index, 1),
+                        other => panic!("{other:?}"),
                     };
                     told[first as usize..first as usize + count as usize].fill(true);
                 }
@@ -680,7 +677,7 @@ mod tests {
         put(&mut bench, 1, 0, &[1; 5]);
         put(&mut bench, 1, 5, &[1; 3]);
         assert_eq!(bench.give_back(1, 5), [(5, 3), (3, 2)]);
-        assert_eq!(bench.shared.queue().pieces[0].items.len(), 3 * 8);
+        assert_eq!(bench.shared.queue().pieces.front().unwrap().items.len(), 3 * 8);
         assert_eq!(bench.give_back(1, u64::MAX), [(0, 3)]);
         assert_eq!(bench.give_back(1, 1), []);
     }

@@ -16,8 +16,9 @@ use crate::error::{Loss, StartError};
 use crate::link::Link;
 use crate::machine::{FIRST_INDEX, start_thread, work_blocking};
 use crate::name::WorkerName;
-use crate::proto::wire::Hello;
-use crate::settings::NodeSettings;
+use crate::proto::tree::{Place, Rule, Tree};
+use crate::proto::wire::{Hello, Role};
+use crate::settings::{NodeSettings, Ways};
 use crate::worker::{Farmer, Post, Stopped, work};
 
 /// Number of processes in a row that are replaced although they were never ready. A program that no
@@ -46,6 +47,10 @@ pub(crate) struct Crew {
     /// The task that reports the deaths of nodes, and the workers of a simulation.
     watch: JoinSet<()>,
     cluster: Option<Cluster>,
+    /// The places of the nodes, where there are sub-farmers.
+    tree: Option<Tree>,
+    /// Whether all that were there at the start are ready.
+    has_started: bool,
 }
 
 enum Gone {
@@ -74,19 +79,23 @@ impl Crew {
             ended: BTreeMap::new(),
             watch: JoinSet::new(),
             cluster: None,
+            tree: None,
+            has_started: false,
         })
     }
 
-    /// Starts a worker thread; in a simulation, a task of the farmer's host.
+    /// Starts a worker thread that computes on this number of threads; in a simulation, a task of the
+    /// farmer's host.
     pub(crate) fn hire_thread(
         &mut self,
         farmer: Farmer,
         settings: NodeSettings,
         registry: &Arc<Registry>,
+        threads: u32,
     ) -> Result<(), StartError> {
         let index = self.names.len();
         let worker = WorkerName::thread(index);
-        let (token, threads) = (self.token, 1);
+        let token = self.token;
         let post = Post { farmer, index, token, settings, threads, explains: false };
         let (registry, end) = (Arc::clone(registry), self.tells.clone());
         let ended = move |worked: Result<(), Stopped>| {
@@ -162,7 +171,7 @@ impl Crew {
                 let index = usize::try_from(index).ok()?;
                 (self.tokens.get(index)? == &Some(token)).then(|| self.names[index].clone())
             }
-            Hello::Member => self.known_member(peer),
+            Hello::Member | Hello::Orphan => self.known_member(peer),
         }
     }
 
@@ -179,20 +188,72 @@ impl Crew {
         self.names.last().cloned()
     }
 
+    /// Returns what the worker that sent this hello is to do.
+    pub(crate) fn role(&mut self, worker: &WorkerName, hello: &Hello, ways: &Ways) -> Role {
+        let (Some(tree), Some(member)) = (&mut self.tree, &worker.member) else {
+            return Role::Work;
+        };
+        let place = match tree.place_of(worker.index) {
+            // At the start all have their places. An orphan of an earlier farm is none of this one.
+            Some(place) if !self.has_started || *hello != Hello::Orphan => place,
+            _ => tree.place_again(worker.index, &member.host),
+        };
+        match place {
+            Place::Head => {
+                let below = if self.has_started { 0 } else { tree.below(worker.index) as u32 };
+                let Ways { prefetch, grain, deaths_max, .. } = *ways;
+                Role::Farm { below, prefetch, grain, deaths_max }
+            }
+            Place::Below(head) => {
+                let head = self.names[head].member.as_ref().expect("a node is at the head");
+                Role::Below(head.id.rank)
+            }
+        }
+    }
+
+    /// Whether a sub-farmer has this worker, or had it at its end.
+    pub(crate) fn is_below(&self, worker: &WorkerName) -> bool {
+        let is_head = |tree: &Tree| tree.place_of(worker.index) == Some(Place::Head);
+        worker.member.is_some() && self.tree.as_ref().is_some_and(|tree| !is_head(tree))
+    }
+
+    /// Notes that all workers are ready which were there at the start.
+    pub(crate) fn has_started(&mut self) {
+        self.has_started = true;
+    }
+
+    /// Notes that a worker is lost: nobody is placed below it.
+    pub(crate) fn note_lost(&mut self, index: usize) {
+        if let Some(tree) = &mut self.tree {
+            tree.handle_lost(index);
+        }
+    }
+
     fn hire_member(&mut self, member: Member) {
         self.names.push(WorkerName::member(self.names.len(), member));
         self.tokens.push(None);
     }
 
-    /// Takes the other present nodes of a cluster as workers, and those that join later.
-    pub(crate) fn hire_members(&mut self, cluster: &Cluster) {
+    /// Takes the other present nodes of a cluster as workers, and those that join later; with
+    /// sub-farmers by this rule.
+    pub(crate) fn hire_members(&mut self, cluster: &Cluster, rule: Option<Rule>) {
         // Subscribed before the members are read, so that no death falls between the two.
-        let mut changes = cluster.changes();
+        self.watch(cluster);
+        let mut tree = rule.map(Tree::new);
         for member in cluster.members() {
             if member.id != cluster.id() {
+                if let Some(tree) = &mut tree {
+                    tree.place(self.names.len(), &member.host);
+                }
                 self.hire_member(member);
             }
         }
+        self.tree = tree;
+    }
+
+    /// Hears of the deaths of nodes, and knows those that say hello.
+    pub(crate) fn watch(&mut self, cluster: &Cluster) {
+        let mut changes = cluster.changes();
         let tells = self.tells.clone();
         self.watch.spawn(host::here(async move {
             while let Some(change) = changes.next().await {
@@ -246,6 +307,7 @@ impl Crew {
     /// Records how a worker ended.
     pub(crate) fn note(&mut self, index: usize, loss: Loss) -> (WorkerName, Loss) {
         self.ended.insert(index, loss.clone());
+        self.note_lost(index);
         (self.names[index].clone(), loss)
     }
 

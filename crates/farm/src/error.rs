@@ -13,6 +13,10 @@ use chunkcomm_cluster::registry::Difference;
 use crate::journal::JournalError;
 use crate::name::WorkerName;
 
+pub use serve::ServeError;
+
+mod serve;
+
 /// Cause of the loss of a worker.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
@@ -23,6 +27,8 @@ pub enum Loss {
     Ended(String),
     /// The worker was a node of the cluster, which is gone.
     Died(Death),
+    /// The worker was below a sub-farmer, which reported its loss in these words.
+    Below(String),
     /// The link to the worker broke.
     Link(RecvError),
     /// Nothing more can be sent to the worker.
@@ -52,6 +58,7 @@ impl fmt::Display for Loss {
             Loss::Ended(why) if why.is_empty() => f.write_str("its thread ended"),
             Loss::Ended(why) => write!(f, "its thread ended: {why}"),
             Loss::Died(death) => death.fmt(f),
+            Loss::Below(told) => write!(f, "below it {told}"),
             Loss::Link(error) => error.fmt(f),
             Loss::Send(error) => error.fmt(f),
             Loss::Closed => f.write_str("it closed its channel"),

@@ -79,7 +79,7 @@ impl Farm {
         journal: Option<Journal>,
         deadline: Duration,
     ) -> Result<Farm, StartError> {
-        let mut reception = Reception::open(node.clone(), Arc::clone(&registry), ways.limit);
+        let mut reception = Reception::open(node.clone(), registry.fingerprints(), ways);
         let links = reception.meet_all(&mut crew, deadline).await?;
         Ok(Farm {
             links,
@@ -417,6 +417,7 @@ impl Farm {
                             link.end_tasks();
                             links.push(link);
                         }
+                        Met::Placed(_) => {}
                         Met::Not(error, _) => crew.note_refused(&error),
                     }
                 }
@@ -450,7 +451,8 @@ impl Farm {
             let how = self.crew.how_ended(name).cloned().unwrap_or(Loss::Late(deadline));
             (!how.is_orderly()).then(|| (name.clone(), how))
         };
-        let names = self.crew.names().iter().filter(|name| !reported(name));
+        let seen = |name: &&WorkerName| !reported(name) && !self.crew.is_below(name);
+        let names = self.crew.names().iter().filter(seen);
         let workers: Vec<_> = names.filter_map(how).collect();
         if workers.is_empty() { Ok(()) } else { Err(FinishError { workers }) }
     }

@@ -3,7 +3,6 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::future::poll_fn;
-use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -11,8 +10,7 @@ use bytes::Bytes;
 use chunkcomm::codec::{decode, encode_into_vec};
 use chunkcomm::host::{Instant, here, timeout};
 use chunkcomm::{AcceptError, BytesDuplex, Node, Peer};
-use chunkcomm_cluster::Registry;
-use chunkcomm_cluster::registry::Difference;
+use chunkcomm_cluster::registry::{Difference, FunctionFingerprint};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::{AbortHandle, JoinSet};
 
@@ -20,8 +18,8 @@ use crate::crew::Crew;
 use crate::error::{Loss, StartError};
 use crate::link::Link;
 use crate::name::WorkerName;
-use crate::proto::wire::{self, Hello, HelloError, Limit, Reply, Setup, VERSIONS};
-use crate::settings::WORKER_COUNT_MAX;
+use crate::proto::wire::{self, Hello, HelloError, Reply, Role, Setup, VERSIONS};
+use crate::settings::{WORKER_COUNT_MAX, Ways};
 
 /// Number of duplexes whose hello is awaited; one more closes the oldest. A worker sends its hello
 /// as it opens its duplex, so the oldest are silent strangers. With far fewer, a burst of strangers
@@ -41,6 +39,8 @@ enum Greeted {
     Versions((u16, u16), Peer),
     /// The worker is ready.
     Ready(Link),
+    /// The worker has the same functions, and now turns to its sub-farmer.
+    Placed(WorkerName),
     Failed(StartError),
     /// The worker has other functions. It ends only when this duplex is closed; otherwise the
     /// farmer would hear of its end before its reply.
@@ -49,8 +49,8 @@ enum Greeted {
 
 /// Meets the workers, those that come later too.
 pub(crate) struct Reception {
-    registry: Arc<Registry>,
-    limit: Option<Limit>,
+    functions: Vec<FunctionFingerprint>,
+    ways: Ways,
     greetings: UnboundedReceiver<Greeted>,
     greets: UnboundedSender<Greeted>,
     /// Accepts duplexes and speaks with who opened them.
@@ -62,16 +62,19 @@ pub(crate) struct Reception {
 /// Outcome of a worker's arrival.
 pub(crate) enum Met {
     Ready(Link),
+    /// A sub-farmer has it.
+    Placed(WorkerName),
     /// The farm does not have it; its duplex is closed when this is dropped.
     Not(StartError, Option<BytesDuplex>),
 }
 
 impl Reception {
-    pub(crate) fn open(node: Node, registry: Arc<Registry>, limit: Option<Limit>) -> Reception {
+    /// Takes workers that have these functions.
+    pub(crate) fn open(node: Node, functions: Vec<FunctionFingerprint>, ways: Ways) -> Reception {
         let (greets, greetings) = unbounded_channel();
         let mut tasks = JoinSet::new();
         tasks.spawn(here(accept(node, greets.clone())));
-        Reception { registry, limit, greetings, greets, tasks, arrived: BTreeSet::new() }
+        Reception { functions, ways, greetings, greets, tasks, arrived: BTreeSet::new() }
     }
 
     /// Takes no more workers: those that come wait for the next farm.
@@ -88,8 +91,9 @@ impl Reception {
                     let Some(name) = crew.known(&hello, duplex.peer()) else { continue };
                     // A node may come again, when it had left.
                     if self.arrived.insert(name.index) || name.member.is_some() {
-                        let (functions, limit) = (self.registry.fingerprints(), self.limit);
-                        let setup = Setup { version, functions, limit };
+                        let role = crew.role(&name, &hello, &self.ways);
+                        let (functions, limit) = (self.functions.clone(), self.ways.limit);
+                        let setup = Setup { version, functions, limit, role };
                         let greets = self.greets.clone();
                         self.tasks.spawn(here(async move {
                             // A failed send means that the farm is gone, which is no matter.
@@ -105,6 +109,7 @@ impl Reception {
                     }
                 }
                 Greeted::Ready(link) => return Poll::Ready(Met::Ready(link)),
+                Greeted::Placed(name) => return Poll::Ready(Met::Placed(name)),
                 Greeted::Failed(error) => return Poll::Ready(Met::Not(error, None)),
                 Greeted::Differs(error, duplex) => {
                     return Poll::Ready(Met::Not(error, Some(duplex)));
@@ -121,9 +126,9 @@ impl Reception {
         crew: &mut Crew,
         deadline: Duration,
     ) -> Result<Vec<Link>, StartError> {
-        let mut links: BTreeMap<usize, Link> = BTreeMap::new();
+        let (mut links, mut placed) = (BTreeMap::<usize, Link>::new(), BTreeSet::new());
         let meeting = async {
-            while links.len() < crew.names().len() {
+            while links.len() + placed.len() < crew.names().len() {
                 let event = poll_fn(|context| {
                     if let Poll::Ready(met) = self.poll_met(crew, context) {
                         return Poll::Ready(Ok(met));
@@ -132,6 +137,7 @@ impl Reception {
                 });
                 match event.await {
                     Ok(Met::Ready(link)) => drop(links.insert(link.name.index, link)),
+                    Ok(Met::Placed(name)) => drop(placed.insert(name.index)),
                     Ok(Met::Not(error, duplex)) => {
                         if let Some(duplex) = duplex {
                             // The worker may be gone by then, which is no matter.
@@ -146,9 +152,13 @@ impl Reception {
         };
         if let Ok(met) = timeout(deadline, meeting).await {
             met?;
+            crew.has_started();
             return Ok(links.into_values().collect());
         }
-        let absent = crew.names().iter().filter(|name| !links.contains_key(&name.index));
+        let absent = crew
+            .names()
+            .iter()
+            .filter(|name| !links.contains_key(&name.index) && !placed.contains(&name.index));
         Err(StartError::Late { waited: deadline, missing: absent.cloned().collect() })
     }
 }
@@ -197,8 +207,10 @@ async fn hear_hello(mut duplex: BytesDuplex) -> Option<Greeted> {
 
 async fn make_ready(name: WorkerName, mut duplex: BytesDuplex, setup: Setup) -> Greeted {
     match try_make_ready(&mut duplex, &setup).await {
-        Ok((round_trip_ns, threads)) => {
-            Greeted::Ready(Link::new(name, duplex, round_trip_ns, threads))
+        Ok(None) => Greeted::Placed(name),
+        Ok(Some((round_trip_ns, threads))) => {
+            let farms = matches!(setup.role, Role::Farm { .. });
+            Greeted::Ready(Link::new(name, duplex, round_trip_ns, threads, farms))
         }
         Err(Failure::Differs(difference)) => {
             Greeted::Differs(StartError::Differs { worker: name, difference }, duplex)
@@ -212,8 +224,12 @@ enum Failure {
     Lost(Loss),
 }
 
-/// Returns the time of a round trip in nanoseconds, and the number of the worker's threads.
-async fn try_make_ready(duplex: &mut BytesDuplex, setup: &Setup) -> Result<(u64, u32), Failure> {
+/// Returns the time of a round trip in nanoseconds, and the number of the worker's threads; `None` for
+/// one that works for another node.
+async fn try_make_ready(
+    duplex: &mut BytesDuplex,
+    setup: &Setup,
+) -> Result<Option<(u64, u32)>, Failure> {
     let mut said = Vec::new();
     encode_into_vec(setup, &mut said).expect("names and numbers can be encoded");
     let threads = match decode::<Reply>(&ask(duplex, &said).await?) {
@@ -221,13 +237,16 @@ async fn try_make_ready(duplex: &mut BytesDuplex, setup: &Setup) -> Result<(u64,
         Ok(Reply::Differs(difference)) => return Err(Failure::Differs(Box::new(difference))),
         Err(_) => return Err(Failure::Lost(Loss::Malformed)),
     };
+    if matches!(setup.role, Role::Below(_)) {
+        return Ok(None);
+    }
     let mut shortest = Duration::MAX;
     for _ in 0..PINGS {
         let sent = Instant::now();
         ask(duplex, &wire::take_back(0, 0)).await?;
         shortest = shortest.min(sent.elapsed());
     }
-    Ok((u64::try_from(shortest.as_nanos()).unwrap_or(u64::MAX), threads))
+    Ok(Some((u64::try_from(shortest.as_nanos()).unwrap_or(u64::MAX), threads)))
 }
 
 /// Sends a message and returns the next one of the worker.

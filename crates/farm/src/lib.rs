@@ -54,6 +54,9 @@
 //! # }
 //! ```
 //!
+//! With more than 100 nodes some of them are sub-farmers, each of which farms for a group
+//! ([`FarmBuilder::tree`]).
+//!
 //! # When a worker dies
 //!
 //! Its tasks go to the other workers, and the run goes on. The farmer keeps the encoded input
@@ -85,7 +88,7 @@
 //! # What it does not do
 //!
 //! - Try a task again that panicked.
-//! - Share the farmer's work with sub-farmers: one farmer speaks with all workers.
+//! - Start with more than 1024 workers.
 //!
 //! # Where tasks run
 //!
@@ -118,13 +121,15 @@
 //!   on. `tasks` has the two ends, a source and a sink; `results` is a run as a stream, `pool` one
 //!   of tasks that create tasks.
 //! - `journal`: the accepted results in a file, for a farmer that is started again.
-//! - `serving`, `machine`: a node of a cluster, or a process, as a worker.
+//! - `serving`, `machine`: a node of a cluster, or a process, as a worker; `subfarm` a node that is both
+//!   worker and farmer.
 //! - `functions`: functions that see their task, map and reduce, divide and conquer; `problem` is one
 //!   that is divided.
 //! - `shared`: values that many tasks read.
-//! - `worker`, `compute`: the worker's I/O loop, and its threads. `context` is the task that a thread
+//! - `worker`, `compute`: the worker's I/O loop, and its threads; `pieces` is what waits for them. `context` is the task that a thread
 //!   runs, as its function sees it.
-//! - `proto`: the decisions. `ledger` knows who holds which tasks.
+//! - `proto`: the decisions. `ledger` knows who holds which tasks, `tree` who works
+//!   below whom.
 
 mod account;
 mod builder;
@@ -139,6 +144,7 @@ mod journal;
 mod link;
 mod machine;
 mod name;
+mod pieces;
 mod pool;
 mod problem;
 mod proto;
@@ -148,19 +154,22 @@ mod serving;
 mod settings;
 mod shared;
 mod stats;
+mod subfarm;
 mod tasks;
 mod worker;
 
 pub use builder::FarmBuilder;
 pub use context::TaskContext;
-pub use error::{FinishError, Loss, RunError, StartError, TaskError};
+pub use error::{FinishError, Loss, RunError, ServeError, StartError, TaskError};
 pub use farm::Farm;
 pub use functions::{DivideAndConquer, Divided, MapReduce, RegistryExt};
 pub use journal::{Durability, JournalCause, JournalError};
 pub use machine::serve_if_started;
 pub use name::WorkerName;
 pub use results::Results;
-pub use serving::{ServeError, serve_in, serve_threads_in};
-pub use settings::{Grain, Model, Order, Prefetch, Runtime, WORKER_COUNT_MAX, WorkersAs};
+pub use serving::{serve_in, serve_threads_in};
+pub use settings::{
+    Grain, Model, NoTree, Order, Prefetch, Runtime, Tree, WORKER_COUNT_MAX, WorkersAs,
+};
 pub use shared::Shared;
 pub use stats::{Mishaps, Outcome, Progress, Reduced, RunStats, Traffic, WorkerStats};

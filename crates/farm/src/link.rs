@@ -15,14 +15,17 @@ use chunkcomm::{BytesDuplex, BytesReceiver, BytesSender, Peer, SendError, TryRec
 
 use crate::error::Loss;
 use crate::name::WorkerName;
+use crate::proto::wire;
 use crate::shared::Sharing;
 
 /// The duplex to a worker that is ready.
 pub(crate) struct Link {
     pub(crate) name: WorkerName,
     pub(crate) round_trip_ns: u64,
-    /// Number of threads on which the worker computes.
+    /// Number of threads on which the worker computes, with those below it.
     pub(crate) threads: u32,
+    /// Whether it is a sub-farmer.
+    pub(crate) farms: bool,
     /// Why the worker is lost, if it is.
     pub(crate) lost: Option<Loss>,
     /// `None` after their end.
@@ -40,12 +43,14 @@ impl Link {
         duplex: BytesDuplex,
         round_trip_ns: u64,
         threads: u32,
+        farms: bool,
     ) -> Link {
         let (tasks, answers, _) = duplex.split();
         Link {
             name,
             round_trip_ns,
             threads,
+            farms,
             lost: None,
             tasks: Some(tasks),
             waiting: VecDeque::new(),
@@ -144,6 +149,14 @@ impl Link {
             Ok(None) => Err(Loss::Closed),
             Err(error) => Err(Loss::Link(error)),
         })
+    }
+
+    /// Says that the farm is done, and ends the tasks. If the word does not fit, a node asks rank 0.
+    pub(crate) fn finish(&mut self, context: &mut Context<'_>) {
+        if let Some(tasks) = self.tasks.as_mut().filter(|_| self.waiting.is_empty()) {
+            let _ = pin!(tasks.send_slice(&wire::THE_END)).poll(context);
+        }
+        self.end_tasks();
     }
 
     /// Ends the tasks, which makes the worker end.

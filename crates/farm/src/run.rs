@@ -10,10 +10,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use chunkcomm::SendError;
-use chunkcomm::codec::decode;
 use chunkcomm::host;
-use serde::Serialize;
-use serde::de::DeserializeOwned;
 
 use crate::account::{Account, Plan, Refused};
 use crate::crew::Crew;
@@ -21,10 +18,11 @@ use crate::error::{Loss, RunError};
 use crate::handshake::{Met, Reception};
 use crate::journal::Journal;
 use crate::link::Link;
-use crate::proto::wire;
+use crate::proto::ledger::Ledger;
+use crate::proto::wire::{self, Part};
 use crate::shared::Sharing;
 use crate::stats::{Progress, RunStats, Traffic};
-use crate::tasks::{Sink, Source};
+use crate::tasks::{Input, Output, Sink, Source};
 
 /// Bytes from which an assignment of measured grain takes no further task.
 const ASSIGNMENT_BYTES: usize = 128 << 10;
@@ -47,7 +45,7 @@ pub(crate) struct Workers<'a> {
     pub(crate) links: &'a mut Vec<Link>,
     pub(crate) crew: &'a mut Crew,
     pub(crate) reception: &'a mut Reception,
-    pub(crate) sharing: &'a Sharing,
+    pub(crate) sharing: &'a mut Sharing,
     /// Why the farm can run nothing more.
     pub(crate) lost: &'a mut Option<RunError>,
 }
@@ -65,6 +63,8 @@ pub(crate) struct Run<'a, I, O, T: Source<Task = I>, S> {
     tasks: T,
     /// An encoded input, after its length, that did not fit in the last assignment.
     carried: Vec<u8>,
+    /// Its index and attempt, where a farmer above has numbered it.
+    carried_numbers: Option<(u64, u32)>,
     /// The result of the task after those of the last assignment, from the journal.
     recalled: Option<O>,
     account: Account<'a, O, S>,
@@ -82,8 +82,8 @@ type Timer = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 impl<'a, I, O, T, S> Run<'a, I, O, T, S>
 where
-    I: Serialize,
-    O: DeserializeOwned,
+    I: Input,
+    O: Output,
     T: Source<Task = I>,
     S: Sink<O>,
 {
@@ -107,6 +107,7 @@ where
             workers,
             tasks,
             carried: Vec::new(),
+            carried_numbers: None,
             recalled: None,
             account,
             look: None,
@@ -146,6 +147,38 @@ where
 
     pub(crate) fn sink(&mut self) -> &mut S {
         &mut self.account.sink
+    }
+
+    pub(crate) fn source(&mut self) -> &mut T {
+        &mut self.tasks
+    }
+
+    /// Returns the ledger and the tasks that are not in it.
+    pub(crate) fn held(&self) -> (&Ledger, u64) {
+        (&self.account.ledger, u64::from(!self.carried.is_empty()))
+    }
+
+    /// Returns the time spent in the tasks, and their number.
+    pub(crate) fn busy(&self) -> (Duration, u64) {
+        let stats = &self.account.stats;
+        (stats.iter().map(|it| it.busy).sum(), stats.iter().map(|it| it.tasks).sum())
+    }
+
+    /// Number of threads of all workers that are there.
+    pub(crate) fn threads(&self) -> u32 {
+        let there = self.workers.links.iter().filter(|link| link.is_open());
+        there.map(|link| link.threads).sum()
+    }
+
+    /// Takes a part of a shared value from the farmer above.
+    pub(crate) fn relay(&mut self, part: &Part<'_>) {
+        self.workers.sharing.relay(part);
+    }
+
+    /// Lets the workers forget a shared value, as the farmer above does.
+    pub(crate) fn forget(&mut self, digest: u128) {
+        let message = [self.workers.sharing.forget(digest)];
+        self.workers.links.iter_mut().for_each(|link| link.forget(&message));
     }
 
     /// Runs one turn. Every link and the crew were polled until they were pending, so
@@ -207,6 +240,7 @@ where
                     self.account.join(&link);
                     self.workers.links.push(link);
                 }
+                Met::Placed(_) => {}
                 Met::Not(error, _) => self.workers.crew.note_refused(&error),
             }
         }
@@ -233,7 +267,10 @@ where
                 Poll::Ready(Ok(Err(Refused::Run(error)))) => return Err(error),
                 Poll::Ready(Ok(Err(Refused::Worker))) => break Loss::Malformed,
                 Poll::Ready(Err(loss)) => break loss,
-                Poll::Pending => return Ok(()),
+                Poll::Pending => {
+                    link.threads = account.threads(worker);
+                    return Ok(());
+                }
             }
         };
         self.lose(worker, loss)
@@ -301,6 +338,7 @@ where
         if !matches!(loss, Loss::Exited(_)) {
             self.workers.crew.kill(&self.workers.links[worker].name);
         }
+        self.workers.crew.note_lost(self.workers.links[worker].name.index);
         // A worker that left, or was ended, did not die of its tasks.
         let blame = !matches!(loss, Loss::Closed | Loss::Stuck { .. });
         self.account.lose(worker, loss, blame)
@@ -317,13 +355,14 @@ where
                     (first, count, link.send(message, self.workers.sharing, context))
                 }
                 None => {
-                    let first = self.account.ledger.assigned();
-                    let (count, message) = self.write_assignment(worker, context)?;
+                    let ((first, attempt), count, message) =
+                        self.write_assignment(worker, context)?;
                     if count == 0 {
                         continue;
                     }
                     let link = &mut self.workers.links[worker];
-                    let message = self.account.ledger.assign(count, message, now_ns);
+                    let ledger = &mut self.account.ledger;
+                    let message = ledger.assign(first, count, attempt, message, now_ns);
                     (first, count, link.send(message, self.workers.sharing, context))
                 }
             };
@@ -351,26 +390,33 @@ where
         }
     }
 
-    /// Writes the next tasks, as many as the grain or as there are; returns their number.
+    /// Writes the next tasks, as many as the grain or as there are; returns the index and the attempt
+    /// of the first, and their number.
     fn write_assignment(
         &mut self,
         worker: usize,
         context: &mut Context<'_>,
-    ) -> Result<(u32, Vec<u8>), RunError> {
+    ) -> Result<((u64, u32), u32, Vec<u8>), RunError> {
         let account = &mut self.account;
         if let Some(result) = self.recalled.take() {
             account.recall(result)?;
         }
         let mut recalls_left = RECALLS;
         let grain = account.ledger.grain(worker);
-        let is_measured = account.plan.ways.grain.is_none();
+        let is_measured = account.is_measured(worker);
         let taken = self.workers.links[worker].peer().message_bytes_max();
         let bytes_max = ASSIGNMENT_BYTES.min(usize::try_from(taken).unwrap_or(usize::MAX));
         let mut message = account.ledger.buffer();
         wire::begin_assignment(&mut message, account.plan.run, account.plan.function);
+        let numbered = self.carried_numbers.take().or_else(|| self.tasks.numbered());
+        let (mut first, attempt) = numbered.unwrap_or_else(|| (account.ledger.assigned(), 0));
         let mut count = u32::from(!self.carried.is_empty());
         message.append(&mut self.carried);
         while count < grain {
+            let next = (first + u64::from(count), attempt);
+            if count > 0 && self.tasks.numbered().is_some_and(|numbers| numbers != next) {
+                break;
+            }
             if count == 0 && (recalls_left == 0 || !account.has_room()) {
                 if recalls_left == 0 {
                     context.waker().wake_by_ref();
@@ -390,12 +436,10 @@ where
                 }
             };
             let at = message.len();
-            wire::put_value(&mut message, &task).map_err(|source| {
-                let index = account.ledger.assigned() + u64::from(count);
-                RunError::Input { index, source }
-            })?;
+            let put = task.put(&mut message);
+            put.map_err(|source| RunError::Input { index: next.0, source })?;
             if let Some(journal) = &mut account.journal {
-                let read = |bytes: &[u8]| decode::<O>(bytes).ok();
+                let read = |bytes: &[u8]| O::read(bytes).ok();
                 if let Some(result) = journal.meet(&message[at + wire::LENGTH_BYTES..], read)? {
                     message.truncate(at);
                     if count > 0 {
@@ -403,19 +447,22 @@ where
                         break;
                     }
                     account.recall(result)?;
+                    first = account.ledger.assigned();
                     recalls_left -= 1;
                     continue;
                 }
             }
             if is_measured && message.len() > bytes_max && count > 0 {
                 self.carried = message.split_off(at);
+                self.carried_numbers = numbered.map(|_| next);
                 break;
             }
             count += 1;
         }
         account.left = self.tasks.left();
-        wire::number_assignment(&mut message, account.ledger.assigned(), count);
-        Ok((count, message))
+        wire::number_assignment(&mut message, first, count);
+        wire::set_attempt(&mut message, attempt);
+        Ok(((first, attempt), count, message))
     }
 
     /// Lets workers without tasks have some of those that others hold.

@@ -1,20 +1,21 @@
 //! A node of a cluster as a worker.
 
-use std::fmt;
-use std::io;
+use std::time::Duration;
 
-use chunkcomm::codec::EncodeError;
 use chunkcomm::host;
-use chunkcomm::{OpenError, RecvError, SendError};
-use chunkcomm_cluster::cluster::{End, PeerError};
-use chunkcomm_cluster::registry::Difference;
+use chunkcomm_cluster::cluster::End;
 use chunkcomm_cluster::{Cluster, Registry};
 
+use crate::error::ServeError;
 use crate::proto::wire::Hello;
+use crate::subfarm::Subfarm;
 use crate::worker::{Served, serve};
 
 /// The rank that [`FarmBuilder::start_in`](crate::FarmBuilder::start_in) is called on.
 pub(crate) const FARMER: u32 = 0;
+
+/// Time in which a sub-farmer takes a node that the farmer has sent to it.
+const WELCOME: Duration = Duration::from_secs(10);
 
 /// Most threads of a worker.
 const THREADS_MAX: usize = 1024;
@@ -55,16 +56,7 @@ pub async fn serve_threads_in(
     threads: usize,
 ) -> Result<(), ServeError> {
     let threads = u32::try_from(threads.clamp(1, THREADS_MAX)).unwrap_or(1);
-    let serving = async {
-        let farmer = cluster.peer(FARMER).await.map_err(ServeError::Farmer)?;
-        loop {
-            let served = serve(cluster.node(), &farmer, &Hello::Member, registry, threads);
-            // The next farm may take it.
-            if let Served::Done = served.await? {
-                return Ok(());
-            }
-        }
-    };
+    let serving = serve_whom_told(cluster, registry, threads);
     let served = tokio::select! {
         biased;
         served = serving => served,
@@ -81,84 +73,33 @@ pub async fn serve_threads_in(
     }
 }
 
-/// Error of a node that could not serve a farm to its end.
-#[non_exhaustive]
-pub enum ServeError {
-    /// The farmer cannot be reached.
-    Farmer(PeerError),
-    /// The duplex to the farmer could not be opened.
-    Open(OpenError),
-    /// A message could not be encoded.
-    Encode(EncodeError),
-    /// An answer could not be sent: the farmer is gone, or has closed or refused the duplex.
-    Send(SendError),
-    /// The duplex broke: the farmer is gone.
-    Recv(RecvError),
-    /// This program does not have a function of the farm, or has it with other types.
-    Differs(Box<Difference>),
-    /// The farmer sent bytes that are no assignment: another version of this program?
-    Malformed,
-    /// The thread for the tasks could not be started.
-    Thread(io::Error),
-    /// 64 tasks were given up after their time, and did not end: each has a thread of this process.
-    Stuck,
-    /// The cluster has ended otherwise than by being finished.
-    Ended(End),
-}
-
-impl fmt::Display for ServeError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            ServeError::Farmer(error) => error.fmt(f),
-            ServeError::Open(error) => error.fmt(f),
-            ServeError::Encode(error) => error.fmt(f),
-            ServeError::Send(error) => error.fmt(f),
-            ServeError::Recv(error) => error.fmt(f),
-            ServeError::Differs(found) => match &found.ours {
-                Some(ours) => {
-                    write!(f, "the farmer registered {}, this program {ours}", found.theirs)
-                }
-                None => write!(
-                    f,
-                    "the farmer registered {}, this program no function of that name",
-                    found.theirs
-                ),
-            },
-            ServeError::Malformed => f.write_str("the farmer sent bytes that are no assignment"),
-            ServeError::Thread(_) => f.write_str("the thread for the tasks could not be started"),
-            ServeError::Stuck => f.write_str("64 tasks do not end although their time is over"),
-            ServeError::Ended(end) => end.fmt(f),
-        }
-    }
-}
-
-chunkcomm::debug_with_causes!(ServeError);
-
-impl std::error::Error for ServeError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            ServeError::Farmer(error) => error.source(),
-            ServeError::Open(error) => error.source(),
-            ServeError::Encode(error) => error.source(),
-            ServeError::Send(error) => error.source(),
-            ServeError::Recv(error) => error.source(),
-            ServeError::Thread(error) => Some(error),
-            ServeError::Differs(_)
-            | ServeError::Malformed
-            | ServeError::Stuck
-            | ServeError::Ended(_) => None,
-        }
-    }
-}
-
-macro_rules! from {
-    ($($variant:ident($error:ty)),+ $(,)?) => {$(
-        impl From<$error> for ServeError {
-            fn from(error: $error) -> ServeError {
-                ServeError::$variant(error)
+/// Serves the farmer, or the sub-farmer that it names, until the farm is done.
+async fn serve_whom_told(
+    cluster: &Cluster,
+    registry: &Registry,
+    threads: u32,
+) -> Result<(), ServeError> {
+    let (mut rank, mut hello) = (FARMER, Hello::Member);
+    loop {
+        let is_below = rank != FARMER;
+        let welcome = is_below.then_some(WELCOME);
+        let served = async {
+            let farmer = cluster.peer(rank).await.map_err(ServeError::Farmer)?;
+            serve(cluster.node(), &farmer, &hello, registry, threads, welcome).await
+        };
+        (rank, hello) = match served.await {
+            Ok(Served::Below(rank)) => (rank, Hello::Member),
+            Ok(Served::Farmer(upper)) => {
+                return Subfarm::open(cluster, registry, threads, *upper).await?.serve().await;
             }
-        }
-    )+};
+            Ok(Served::Done) => return Ok(()),
+            Err(error @ (ServeError::Thread(_) | ServeError::Stuck)) => return Err(error),
+            // The farmer has another sub-farmer.
+            _ if is_below => (FARMER, Hello::Orphan),
+            Ok(Served::Cut) => return Ok(()),
+            // The next farm may take it.
+            Ok(Served::NotTaken) => (FARMER, Hello::Member),
+            Err(error) => return Err(error),
+        };
+    }
 }
-
-from!(Open(OpenError), Encode(EncodeError), Send(SendError), Recv(RecvError),);

@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use chunkcomm::{Node, NodeBuilder, Policy};
 
+use crate::proto::pace::NODES_OF_A_FARMER;
+use crate::proto::tree::Rule;
 use crate::proto::wire::Limit;
 
 /// Most workers that one farmer starts.
@@ -74,6 +76,90 @@ impl Grain {
             Grain::Fixed(tasks) => Some(tasks),
             Grain::Auto => None,
         }
+    }
+}
+
+/// Whether sub-farmers stand between the farmer of a cluster and its workers.
+///
+/// A farmer is woken for each answer, which costs it some 0.1 ms with the next assignment. With more
+/// workers than
+///
+/// ```text
+/// time of an assignment / farmer's cost of one        grain x time of a task / 0.1 ms
+/// ```
+///
+/// they wait for it. A measured grain makes assignments of 10 ms, which 100 workers fill. Beyond, one
+/// farmer must give longer ones: each worker then has more that others miss at the end, and a run of a
+/// few assignments a worker is over before all have their share. With groups of `n` the farmer speaks
+/// with `workers / n` sub-farmers, and each of them with `n` workers. Together these are fewest for `n`
+/// the square root of the number of workers.
+///
+/// A sub-farmer is a node that works as well. Inputs and results pass it as they are. When it dies, the
+/// nodes below it get another, and no task is lost. Nodes that join later get a place in a group that
+/// has room, or form a new one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Tree {
+    /// Groups of the square root of the number of nodes if more than 100 are there when the farm starts.
+    /// The times of tasks are not known then; those of assignments are, if the grain is measured.
+    #[default]
+    Auto,
+    /// One farmer speaks with all workers.
+    Off,
+    /// Groups of up to this many nodes, the sub-farmer among them: 2 or more.
+    FanOut(u32),
+    /// A group for each host: only one of its nodes speaks with the farmer over the network.
+    Hosts,
+}
+
+/// A text that is no [`Tree`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NoTree;
+
+impl fmt::Display for NoTree {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("allowed are auto, off, hosts, and a number from 2 on")
+    }
+}
+
+impl std::error::Error for NoTree {}
+
+impl FromStr for Tree {
+    type Err = NoTree;
+
+    /// Parses `auto`, `off`, `hosts`, or the number of nodes of a group.
+    fn from_str(text: &str) -> Result<Tree, NoTree> {
+        match (text, text.parse::<u32>()) {
+            ("auto", _) => Ok(Tree::Auto),
+            ("off", _) => Ok(Tree::Off),
+            ("hosts", _) => Ok(Tree::Hosts),
+            (_, Ok(size)) if size >= 2 => Ok(Tree::FanOut(size)),
+            _ => Err(NoTree),
+        }
+    }
+}
+
+impl fmt::Display for Tree {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Tree::Auto => f.write_str("auto"),
+            Tree::Off => f.write_str("off"),
+            Tree::Hosts => f.write_str("hosts"),
+            Tree::FanOut(size) => size.fmt(f),
+        }
+    }
+}
+
+impl Tree {
+    /// Returns the rule by which this many nodes are placed; `None` without sub-farmers.
+    pub(crate) fn rule(self, nodes: usize) -> Option<Rule> {
+        let size = match self {
+            Tree::Auto if nodes > NODES_OF_A_FARMER => nodes.isqrt(),
+            Tree::Auto | Tree::Off => return None,
+            Tree::FanOut(size) => size as usize,
+            Tree::Hosts => return Some(Rule::Host),
+        };
+        // Groups of about equal size.
+        Some(Rule::Size(nodes.div_ceil(nodes.div_ceil(size).max(1))))
     }
 }
 
@@ -214,6 +300,26 @@ impl FromStr for NodeSettings {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn trees_survive_their_text() {
+        for tree in [Tree::Auto, Tree::Off, Tree::Hosts, Tree::FanOut(2), Tree::FanOut(33)] {
+            assert_eq!(tree.to_string().parse(), Ok(tree));
+        }
+        for text in ["", "1", "-3", "on", "Auto"] {
+            assert!(text.parse::<Tree>().is_err(), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn groups_have_about_equal_sizes() {
+        assert_eq!((Tree::Auto.rule(100), Tree::Off.rule(1000)), (None, None));
+        assert_eq!(Tree::Auto.rule(101), Some(Rule::Size(10)));
+        assert_eq!(Tree::Auto.rule(1000), Some(Rule::Size(31)));
+        assert_eq!(Tree::FanOut(6).rule(7), Some(Rule::Size(4)));
+        assert_eq!(Tree::FanOut(6).rule(3), Some(Rule::Size(3)));
+        assert_eq!(Tree::FanOut(2).rule(0), Some(Rule::Size(0)));
+    }
 
     #[test]
     fn settings_survive_their_text() {

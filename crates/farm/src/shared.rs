@@ -83,6 +83,8 @@ impl<'de, T> Deserialize<'de> for Shared<T> {
 pub(crate) struct Sharing {
     values: BTreeMap<u64, Held>,
     next: u64,
+    /// The parts of a value that comes from the farmer above.
+    coming: Vec<Bytes>,
 }
 
 struct Held {
@@ -130,6 +132,26 @@ impl Sharing {
         });
         gone.retain(|digest| !self.values.values().any(|held| held.digest == *digest));
         gone.into_iter().map(|digest| Bytes::copy_from_slice(&wire::forget(digest))).collect()
+    }
+
+    /// Takes a part of a value from the farmer above; it goes on when it is whole.
+    pub(crate) fn relay(&mut self, part: &Part<'_>) {
+        if part.offset == 0 {
+            self.coming.clear();
+        }
+        self.coming.push(Bytes::from(wire::value_part(part)));
+        if part.offset.saturating_add(part.bytes.len() as u64) == part.total {
+            let (messages, handle) = (std::mem::take(&mut self.coming), Weak::<()>::new());
+            let digest = part.digest;
+            self.values.insert(self.next, Held { digest, handle, messages });
+            self.next += 1;
+        }
+    }
+
+    /// Forgets a value of the farmer above; returns the message that says so.
+    pub(crate) fn forget(&mut self, digest: u128) -> Bytes {
+        self.values.retain(|_, held| held.digest != digest);
+        Bytes::copy_from_slice(&wire::forget(digest))
     }
 
     /// Returns the messages with the values from number `known` on, and sets it to the next.

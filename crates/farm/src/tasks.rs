@@ -3,7 +3,54 @@
 use std::iter::Fuse;
 use std::task::{Context, Poll};
 
+use bytes::Bytes;
+use chunkcomm::codec::{DecodeError, EncodeError, decode};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
 use crate::error::TaskError;
+use crate::proto::wire;
+
+/// An input, as a run writes it.
+pub(crate) trait Input {
+    /// Appends its length and its encoded bytes.
+    fn put(&self, message: &mut Vec<u8>) -> Result<(), EncodeError>;
+}
+
+/// A result, as a run reads it.
+pub(crate) trait Output: Sized {
+    fn read(bytes: &[u8]) -> Result<Self, DecodeError>;
+}
+
+impl<T: Serialize> Input for T {
+    #[inline]
+    fn put(&self, message: &mut Vec<u8>) -> Result<(), EncodeError> {
+        wire::put_value(message, self)
+    }
+}
+
+impl<T: DeserializeOwned> Output for T {
+    #[inline]
+    fn read(bytes: &[u8]) -> Result<Self, DecodeError> {
+        decode(bytes)
+    }
+}
+
+/// An input with its length, or a result, which passes through a sub-farmer as it is.
+pub(crate) struct Encoded(pub(crate) Bytes);
+
+impl Input for Encoded {
+    fn put(&self, message: &mut Vec<u8>) -> Result<(), EncodeError> {
+        message.extend_from_slice(&self.0);
+        Ok(())
+    }
+}
+
+impl Output for Encoded {
+    fn read(bytes: &[u8]) -> Result<Self, DecodeError> {
+        Ok(Encoded(Bytes::copy_from_slice(bytes)))
+    }
+}
 
 /// Where the tasks of a run come from.
 pub(crate) trait Source {
@@ -14,6 +61,13 @@ pub(crate) trait Source {
 
     /// Returns the number of tasks that are left, where it is known.
     fn left(&self) -> Option<u64>;
+
+    /// Returns the index of the next task, and how often it was given out before, where the farmer
+    /// above has numbered it.
+    #[inline]
+    fn numbered(&self) -> Option<(u64, u32)> {
+        None
+    }
 }
 
 /// The tasks of an iterator.

@@ -11,7 +11,7 @@ use std::fmt;
 use std::time::Duration;
 
 use chunkcomm::codec::{decode, encode_into_vec};
-use chunkcomm::host::{self, Instant};
+use chunkcomm::host::{self, Instant, timeout};
 use chunkcomm::{
     Address, BytesReceiver, BytesSender, Node, Peer, SendError, TryRecvError, with_causes,
 };
@@ -20,8 +20,9 @@ use chunkcomm_cluster::launch::Token;
 use chunkcomm_cluster::registry::Entry;
 
 use crate::compute::Bench;
-use crate::proto::wire::{self, Answer, Hello, Item, Order, Reply, Setup};
-use crate::serving::ServeError;
+use crate::error::ServeError;
+use crate::proto::split;
+use crate::proto::wire::{self, Hello, Order, Reply, Role, Setup};
 use crate::settings::NodeSettings;
 
 /// Time that tasks run in the I/O loop before it looks after packets again.
@@ -80,7 +81,7 @@ pub(crate) async fn work(post: &Post, registry: &Registry) -> Result<(), Stopped
         node.explain_on_sigusr1()?;
     }
     let hello = Hello::Started { token: post.token, index: post.index as u64 };
-    match serve(&node, &farmer, &hello, registry, post.threads).await {
+    match serve(&node, &farmer, &hello, registry, post.threads, None).await {
         // The farmer reports the difference.
         Ok(_) | Err(ServeError::Differs(_)) => Ok(()),
         Err(error) => Err(error.into()),
@@ -93,15 +94,30 @@ pub(crate) enum Served {
     Done,
     /// The farm ended, or was about to, before it knew the worker.
     NotTaken,
+    /// The node of this rank is the worker's farmer.
+    Below(u32),
+    /// The worker is to be a sub-farmer.
+    Farmer(Box<Upper>),
+    /// The tasks ended, and nobody said that the farm is done.
+    Cut,
 }
 
-/// Serves the farmer at the other end of this link, until its farm is done.
+/// A sub-farmer's duplex to its farmer.
+pub(crate) struct Upper {
+    pub(crate) answers: BytesSender,
+    pub(crate) tasks: BytesReceiver,
+    pub(crate) setup: Setup,
+}
+
+/// Serves the farmer at the other end of this link, until its farm is done. It takes the worker in this
+/// time, if there is one.
 pub(crate) async fn serve(
     node: &Node,
     farmer: &Peer,
     hello: &Hello,
     registry: &Registry,
     threads: u32,
+    welcome: Option<Duration>,
 ) -> Result<Served, ServeError> {
     let duplex = node.open_duplex_bytes(farmer, wire::DUPLEX).await?;
     let (mut answers, mut tasks, _) = duplex.split();
@@ -111,7 +127,14 @@ pub(crate) async fn serve(
     {
         return Err(error.into());
     }
-    let Ok(Some(setup)) = tasks.recv().await else {
+    let heard = match welcome {
+        Some(limit) => match timeout(limit, tasks.recv()).await {
+            Ok(heard) => heard,
+            Err(_) => return Ok(Served::NotTaken),
+        },
+        None => tasks.recv().await,
+    };
+    let Ok(Some(setup)) = heard else {
         return match answers.closed().await {
             SendError::Terminated(_) => Ok(Served::NotTaken),
             error => Err(error.into()),
@@ -128,15 +151,30 @@ pub(crate) async fn serve(
         while matches!(tasks.recv().await, Ok(Some(_))) {}
         return Err(ServeError::Differs(Box::new(difference)));
     }
+    match setup.role {
+        Role::Work => {}
+        Role::Farm { .. } => {
+            return Ok(Served::Farmer(Box::new(Upper { answers, tasks, setup })));
+        }
+        Role::Below(rank) => {
+            say(&mut answers, &Reply::Ready { threads }).await?;
+            // As above.
+            while matches!(tasks.recv().await, Ok(Some(_))) {}
+            return Ok(Served::Below(rank));
+        }
+    }
     let entry = |name: &str| registry.lookup(name).expect("there is no difference").clone();
     let entries: Vec<Entry> = setup.functions.iter().map(|print| entry(&print.name)).collect();
     let bench = Bench::start(entries, threads, setup.limit).map_err(ServeError::Thread)?;
     say(&mut answers, &Reply::Ready { threads: bench.threads() }).await?;
-    Desk { answers, bench }.serve(tasks).await?;
-    Ok(Served::Done)
+    let is_done = Desk { answers, bench, is_done: false }.serve(tasks).await?;
+    Ok(if is_done { Served::Done } else { Served::Cut })
 }
 
-async fn say<T: serde::Serialize>(to: &mut BytesSender, word: &T) -> Result<(), ServeError> {
+pub(crate) async fn say<T: serde::Serialize>(
+    to: &mut BytesSender,
+    word: &T,
+) -> Result<(), ServeError> {
     let mut bytes = Vec::new();
     encode_into_vec(word, &mut bytes)?;
     to.send_slice_now(&bytes).await?;
@@ -147,18 +185,20 @@ async fn say<T: serde::Serialize>(to: &mut BytesSender, word: &T) -> Result<(), 
 struct Desk {
     answers: BytesSender,
     bench: Bench,
+    /// Whether the farmer has said that the farm is done.
+    is_done: bool,
 }
 
 impl Desk {
-    /// Works until the farmer ends the tasks.
-    async fn serve(mut self, mut tasks: BytesReceiver) -> Result<(), ServeError> {
+    /// Works until the farmer ends the tasks; returns whether it has said that the farm is done.
+    async fn serve(mut self, mut tasks: BytesReceiver) -> Result<bool, ServeError> {
         let mut look = Instant::now() + self.bench.look_after();
         loop {
             loop {
                 match tasks.try_recv_with(|order| self.take(order)) {
                     Ok(given) => self.give_back(given?).await?,
                     Err(TryRecvError::Empty) => break,
-                    Err(TryRecvError::Ended) => return Ok(()),
+                    Err(TryRecvError::Ended) => return Ok(self.is_done),
                     Err(TryRecvError::Failed(error)) => return Err(error.into()),
                     Err(_) => return Err(ServeError::Malformed),
                 }
@@ -177,7 +217,7 @@ impl Desk {
                         let given = self.take(&order)?;
                         self.give_back(given).await?;
                     }
-                    None => return Ok(()),
+                    None => return Ok(self.is_done),
                 },
                 answer = self.bench.answered() => self.send(answer).await?,
                 () = host::sleep_until(look), if self.bench.is_at_work() => {
@@ -226,6 +266,10 @@ impl Desk {
                 }
                 Ok(None)
             }
+            Order::End => {
+                self.is_done = true;
+                Ok(None)
+            }
             Order::Forget { digest } => {
                 self.bench.values().forget(digest);
                 Ok(None)
@@ -252,37 +296,13 @@ impl Desk {
             Err(SendError::TooLarge { .. }) => {}
             Err(error) => return Err(error.into()),
         }
-        let Ok(Answer::Done { run, first, count, busy_ns, mut results }) =
-            wire::read_answer(&answer)
-        else {
-            return Err(ServeError::Malformed);
-        };
-        let mut one = Vec::new();
-        for task in first..first + u64::from(count) {
-            wire::begin_answer(&mut one, run, task);
-            match results.next_result().map_err(|_| ServeError::Malformed)? {
-                Some(Item::Value(value)) => {
-                    let written = wire::put_item(&mut one, |out| {
-                        out.extend_from_slice(value);
-                        Ok::<_, std::convert::Infallible>(())
-                    });
-                    let Ok(()) = written;
-                }
-                Some(Item::Failure(text)) => wire::put_failure(&mut one, text),
-                None => return Err(ServeError::Malformed),
-            }
-            let busy_ns = busy_ns / u64::from(count);
-            wire::finish_answer(&mut one, 1, busy_ns);
+        for one in split::one_by_one(&answer).map_err(|_| ServeError::Malformed)? {
             let error = match self.answers.send_slice(&one).await {
                 Ok(()) => continue,
                 Err(error @ SendError::TooLarge { .. }) => error,
                 Err(error) => return Err(error.into()),
             };
-            let text = format!("its result could not be sent: {}", Stopped::from(error));
-            wire::begin_answer(&mut one, run, task);
-            wire::put_failure(&mut one, &text);
-            wire::finish_answer(&mut one, 1, busy_ns);
-            self.answers.send_slice(&one).await?;
+            self.answers.send_slice(&split::in_its_place(&one, &error)).await?;
         }
         Ok(())
     }

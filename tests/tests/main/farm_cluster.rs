@@ -17,18 +17,18 @@ use chunkcomm_tests::farm_tasks::{
 use rustix::process::Signal;
 
 /// Longest time that a step may take; none takes longer on a machine that is alive.
-const DEADLINE: Duration = Duration::from_secs(60);
+pub(super) const DEADLINE: Duration = Duration::from_secs(60);
 
 /// The nodes other than rank 0, in the order of their ranks.
-struct Others(Vec<proc::Program>);
+pub(super) struct Others(pub(super) Vec<proc::Program>);
 
 impl Others {
-    fn pids(&self) -> Vec<u32> {
+    pub(super) fn pids(&self) -> Vec<u32> {
         self.0.iter().map(|other| other.0.id()).collect()
     }
 
     /// Waits until all end by themselves, with this status and `told` in their standard error.
-    fn end(&mut self, status: i32, told: &str) {
+    pub(super) fn end(&mut self, status: i32, told: &str) {
         for other in &mut self.0 {
             let ended = blocking::until_some("a node does not end", || other.0.try_wait().unwrap());
             let mut said = String::new();
@@ -41,7 +41,7 @@ impl Others {
 }
 
 /// Starts a cluster of `size` nodes; the others also get these variables.
-async fn cluster(size: u32, variables: &[(&str, &str)]) -> (Cluster, Others) {
+pub(super) async fn cluster(size: u32, variables: &[(&str, &str)]) -> (Cluster, Others) {
     let manager = free_address();
     let place = |rank: u32| {
         let (rank, size) = (rank.to_string(), size.to_string());
@@ -58,7 +58,7 @@ async fn cluster(size: u32, variables: &[(&str, &str)]) -> (Cluster, Others) {
     (Cluster::join(config).await.unwrap(), others)
 }
 
-fn builder() -> (FarmBuilder, Functions) {
+pub(super) fn builder() -> (FarmBuilder, Functions) {
     let (registry, functions) = registry();
     (Farm::builder(registry), functions)
 }

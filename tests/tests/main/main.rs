@@ -17,6 +17,8 @@ mod farm_shared;
 mod farm_skeletons;
 mod farm_streams;
 mod farm_timeouts;
+#[cfg(target_os = "linux")]
+mod farm_tree;
 mod floors;
 mod guide_of_simulation;
 mod mandelbrot;

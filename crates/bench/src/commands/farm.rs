@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use chunkcomm_farm::{Durability, Grain, Model, Prefetch, WORKER_COUNT_MAX, WorkersAs};
+use chunkcomm_farm::{Durability, Grain, Model, Prefetch, Tree, WORKER_COUNT_MAX, WorkersAs};
 use clap::{Args, ValueEnum};
 
 use super::{Verdict, set_ratio};
@@ -62,6 +62,9 @@ pub struct FarmArgs {
     /// Tasks an assignment; auto measures
     #[arg(long, value_name = "G|auto", default_value = "auto", value_parser = values::grain)]
     grain: Auto<u32>,
+    /// Sub-farmers on a virtual LAN: auto, off, hosts, or the number of nodes that have one
+    #[arg(long, value_name = "N", default_value_t)]
+    tree: Tree,
     /// Whether the farmer keeps a journal, and when its results are permanent
     #[arg(long, value_enum, default_value_t = JournalKind::Off)]
     journal: JournalKind,
@@ -326,6 +329,7 @@ impl FarmArgs {
                 Auto::Auto => Grain::Auto,
                 Auto::Fixed(grain) => Grain::Fixed(grain),
             },
+            tree: self.tree,
             runtime: runtime_of(self.common.runtime),
             listen: farmer_address(self.common.transport)?,
             journal: match self.journal {
@@ -427,6 +431,7 @@ impl FarmArgs {
             .set("model", name_of(self.model))
             .set("prefetch", prefetch)
             .set("grain", grain)
+            .set("tree", self.tree.to_string())
             .set("journal", name_of(self.journal))
             .set("lan", self.lan.lan.as_str());
         row

@@ -1,6 +1,6 @@
 //! `chunkperf farm-queue`: memory of a farmer in which many tasks wait.
 
-use chunkcomm_farm::{Grain, Model, Prefetch, WorkersAs};
+use chunkcomm_farm::{Grain, Model, Prefetch, Tree, WorkersAs};
 use clap::{Args, ValueEnum};
 
 use super::Verdict;
@@ -112,6 +112,7 @@ impl FarmQueueArgs {
             model: Model::B,
             prefetch,
             grain,
+            tree: Tree::Off,
             runtime: runtime_of(self.common.runtime),
             listen: farmer_address(self.common.transport)?,
             journal: None,

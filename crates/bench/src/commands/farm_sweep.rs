@@ -15,7 +15,7 @@ mod heats;
 use std::fmt;
 use std::time::{Duration, Instant};
 
-use chunkcomm_farm::{Grain, Model, Prefetch, WorkersAs};
+use chunkcomm_farm::{Grain, Model, Prefetch, Tree, WorkersAs};
 use clap::Args;
 
 use self::heats::{Fixed, Lengths, final_of, heats};
@@ -187,6 +187,7 @@ impl FarmSweepArgs {
             model: Model::B,
             prefetch: Prefetch::Auto,
             grain: Grain::Auto,
+            tree: Tree::Off,
             runtime: runtime_of(self.common.runtime),
             listen: farmer_address(self.common.transport)?,
             journal: None,

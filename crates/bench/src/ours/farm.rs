@@ -10,8 +10,8 @@ use chunkcomm::{Address, host};
 use chunkcomm_cluster::registry::Function;
 use chunkcomm_cluster::{Cluster, Registry};
 use chunkcomm_farm::{
-    Durability, Farm, Grain, Model, Prefetch, Runtime as FarmRuntime, WorkersAs, serve_if_started,
-    serve_threads_in,
+    Durability, Farm, Grain, Model, Prefetch, Runtime as FarmRuntime, Tree, WorkersAs,
+    serve_if_started, serve_threads_in,
 };
 use tokio::runtime::Runtime;
 
@@ -51,6 +51,8 @@ pub struct FarmKind {
     pub prefetch: Prefetch,
     /// Number of tasks an assignment.
     pub grain: Grain,
+    /// Sub-farmers of a farm in a cluster.
+    pub tree: Tree,
     /// Runtime that drives the nodes.
     pub runtime: FarmRuntime,
     /// Address on which the farmer listens.
@@ -270,7 +272,8 @@ pub async fn farm_in(cluster: &Cluster, kind: &FarmKind, tasks: u64) -> Result<f
     let builder = Farm::builder(functions.registry.clone())
         .model(kind.model)
         .prefetch(kind.prefetch)
-        .grain(kind.grain);
+        .grain(kind.grain)
+        .tree(kind.tree);
     let mut farm = builder.start_in(cluster).await.doing("starting the farm")?;
     let bytes = kind.task_bytes;
     let seconds = with_message_of!(bytes, M => {

@@ -4,12 +4,13 @@ use std::time::Duration;
 
 use chunkcomm::host::Instant;
 
-use super::queue::{Piece, Slice};
+use super::queue::Slice;
 use super::{HOLD, nanos};
+use crate::pieces::Piece;
 use crate::proto::wire;
 
 /// Bytes of results from which an answer leaves.
-const ANSWER_BYTES: usize = 256 << 10;
+pub(crate) const ANSWER_BYTES: usize = 256 << 10;
 
 /// Results that a runner has and that are not sent yet.
 #[derive(Default)]

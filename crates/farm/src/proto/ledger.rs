@@ -244,6 +244,26 @@ impl Ledger {
         aside
     }
 
+    /// Takes the word of a sub-farmer that this many workers below it died of a task; `None` if it does
+    /// not hold the task.
+    pub(crate) fn handle_aside(
+        &mut self,
+        worker: usize,
+        task: u64,
+        deaths: u32,
+    ) -> Result<Option<SetAside>, NotAsked> {
+        let tasks = task..task + 1;
+        self.teller(worker, &tasks)?;
+        if self.held_of(worker, &tasks).is_empty() {
+            return Ok(None);
+        }
+        let key = self.carve(worker, &tasks);
+        self.pieces[key].deaths = deaths;
+        let aside = self.set_aside(key);
+        self.stand_in_line(worker);
+        Ok(Some(aside))
+    }
+
     /// Notes whether the source has a task now, and whether it has ended.
     pub(crate) fn handle_source(&mut self, dry: bool, ended: bool) {
         self.dry = dry;
@@ -265,6 +285,11 @@ impl Ledger {
     pub(crate) fn handle_sent(&mut self, worker: usize) {
         self.workers[worker].stalled = false;
         self.stand_in_line(worker);
+    }
+
+    /// Sets the number of threads on which the worker computes.
+    pub(crate) fn set_threads(&mut self, worker: usize, threads: u32) {
+        self.workers[worker].threads = threads.max(1);
     }
 
     /// Sets what the worker may hold, and the mean time of its tasks.
@@ -320,12 +345,19 @@ impl Ledger {
         self.free.last().map_or_else(Vec::new, |&key| std::mem::take(&mut self.pieces[key].message))
     }
 
-    /// Assigns the next `count` tasks, whose assignment is `message`, to the worker whose turn it
-    /// is. Returns the message.
-    pub(crate) fn assign(&mut self, count: u32, message: Vec<u8>, now_ns: u64) -> &[u8] {
+    /// Assigns these new tasks, whose assignment is `message`, to the worker whose turn it is. Returns
+    /// the message. They are the next ones, unless a farmer above numbers them.
+    pub(crate) fn assign(
+        &mut self,
+        first: u64,
+        count: u32,
+        attempt: u32,
+        message: Vec<u8>,
+        now_ns: u64,
+    ) -> &[u8] {
         let worker = self.next_in_line();
-        let piece = Piece { first: self.next, count, message, ..Piece::default() };
-        self.next += u64::from(count);
+        let piece = Piece { first, count, attempt, message, ..Piece::default() };
+        self.next = self.next.max(first + u64::from(count));
         self.unanswered += u64::from(count);
         let key = self.insert(piece);
         self.hold(worker, key, now_ns);
@@ -396,6 +428,11 @@ impl Ledger {
         Some((idle, piece.first, piece.count, &piece.message))
     }
 
+    /// Whether a worker has nothing to do.
+    pub(crate) fn any_idle(&self) -> bool {
+        self.workers.iter().any(Worker::is_idle)
+    }
+
     /// Returns the number of tasks assigned so far, which are those with lower indices.
     pub(crate) fn assigned(&self) -> u64 {
         self.next
@@ -422,10 +459,6 @@ impl Ledger {
 
     fn has_open(&self) -> bool {
         !self.open.is_empty() || !self.suspects.is_empty()
-    }
-
-    fn any_idle(&self) -> bool {
-        self.workers.iter().any(Worker::is_idle)
     }
 
     /// Returns the worker that tells something of these tasks.

@@ -4,11 +4,14 @@
 //!
 //! Reading order: [`ledger`] (who holds which tasks), [`order`] (results in the order of their
 //! tasks), [`wire`] (messages of farmer and worker), [`pace`] (how much work a worker holds),
-//! [`placement`] (where a worker runs a task), [`record`] (a journal's bytes).
+//! [`placement`] (where a worker runs a task), [`record`] (a journal's bytes), [`tree`] (who works
+//! below whom), [`split`] (answers that are too large).
 
 pub(crate) mod ledger;
 pub(crate) mod order;
 pub(crate) mod pace;
 pub(crate) mod placement;
 pub(crate) mod record;
+pub(crate) mod split;
+pub(crate) mod tree;
 pub(crate) mod wire;

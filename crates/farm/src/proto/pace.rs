@@ -17,6 +17,8 @@ use super::ledger::Share;
 const TARGET_NS: f64 = 10e6;
 /// The farmer's time for an assignment and its answer, in nanoseconds.
 const FARMER_NS: f64 = 100e3;
+/// Number of workers to whom a farmer gives assignments as short as they should be.
+pub(crate) const NODES_OF_A_FARMER: usize = (TARGET_NS / FARMER_NS) as usize;
 /// Smallest depth, double buffering: with less a worker waits for every assignment.
 const DEPTH_MIN: f64 = 2.0;
 /// Largest depth: beyond it packets are full already and only memory is taken.
@@ -73,6 +75,15 @@ impl Pace {
         Pace { depth, grain, round_trip_ns: round_trip_ns as f64, threads, task_ns: None }
     }
 
+    /// Whether the number of tasks in an assignment is measured.
+    pub(crate) fn is_measured(&self) -> bool {
+        self.grain.is_none()
+    }
+
+    pub(crate) fn set_threads(&mut self, threads: u32) {
+        self.threads = f64::from(threads.max(1));
+    }
+
     /// Takes the time `busy_ns` of this number of tasks.
     #[inline]
     pub(crate) fn handle_answer(&mut self, tasks: u32, busy_ns: u64) {
@@ -115,7 +126,8 @@ impl Pace {
     }
 
     fn measured_depth(&self, grain: u32) -> u32 {
-        let smallest = DEPTH_MIN.max(self.threads + 1.0);
+        // One at work for each thread, where they have a task each, and one that waits.
+        let smallest = DEPTH_MIN.max((self.threads / f64::from(grain)).ceil() + 1.0);
         let Some(task_ns) = self.task_ns else { return smallest as u32 };
         // Several threads work off an assignment together, or several assignments.
         let piece_ns = task_ns * f64::from(grain) / self.threads;
@@ -192,5 +204,9 @@ mod tests {
     fn more_threads_hold_more() {
         let pace = Pace::new(None, None, 100_000, 4);
         assert_eq!(pace.share(Growth::new(), None, 1), Share { pieces: 5, grain: 1 });
+        // They share large assignments.
+        let mut pace = Pace::new(None, Some(100), 100_000, 4);
+        pace.handle_answer(100, 100_000_000);
+        assert_eq!(pace.share(Growth::new(), None, 1).pieces, 2);
     }
 }

@@ -4,6 +4,9 @@
 //!   worker ──▶ Hello                      who I am
 //!   farmer ──▶ Setup                      the functions, with their types
 //!   worker ──▶ Reply                      ready, or what differs
+//!
+//!   where Setup names a sub-farmer, the worker says hello there in the same way
+//!
 //!   farmer ──▶ assignment, take-back ..
 //!   worker ──▶ answer, return ..
 //!
@@ -11,9 +14,12 @@
 //!   take-back   kind u8 1 | run u32 | count u64
 //!   value       kind u8 2 | 0 u32 | digest u128 | total u64 | offset u64 | bytes
 //!   forget      kind u8 3 | 0 u32 | digest u128
+//!   end         kind u8 4 | 0 u32
 //!   answer      kind u8 0 | run u32 | first u64 | count u32 | busy_ns u64 | count x item
 //!   return      kind u8 1 | run u32 | first u64 | count u32
 //!   late        kind u8 2 | run u32 | index u64 | 1 u32
+//!   aside       kind u8 3 | run u32 | index u64 | 1 u32 | deaths u32 | text of the last death
+//!   threads     kind u8 4 | 0 u32 | 0 u64 | threads u32
 //!   item        bytes u32 | encoded value; in an answer the highest bit of `bytes` marks
 //!               the text of a failure
 //! ```
@@ -23,6 +29,10 @@
 //! `count` tasks that are not begun: the worker returns them, and then an empty range. One for no
 //! task measures the round trip. The parts of a shared value come in their order, before the tasks
 //! that name it by its digest. A task is late that has not ended in its time and its grace.
+//!
+//! A sub-farmer is a worker to its farmer, in the same words, and a farmer to those below it. It also
+//! says which tasks it has set aside, and how many threads there are below it when that has changed. Its
+//! own workers turn to the farmer when its messages end without the word *end*.
 //!
 //! Integers are little-endian. The number of the run tells the rest of a cancelled run from the
 //! next run. Hello, Setup and Reply go through the codec. The others are written and read by hand,
@@ -41,7 +51,7 @@ use serde::{Deserialize, Serialize};
 /// Name of the duplex. Workers before version 4 open a channel of this name and are refused.
 pub(crate) const DUPLEX: &str = "farm.results";
 /// The versions that this code speaks, from the oldest to the newest.
-pub(crate) const VERSIONS: (u16, u16) = (6, 6);
+pub(crate) const VERSIONS: (u16, u16) = (7, 7);
 
 const _: () = assert!(VERSIONS.0 <= VERSIONS.1);
 
@@ -52,6 +62,8 @@ pub(crate) enum Hello {
     Started { token: Token, index: u64 },
     /// A node of the farmer's cluster; its link tells which one.
     Member,
+    /// The same, whose sub-farmer is gone.
+    Orphan,
 }
 
 /// Bytes that are no hello.
@@ -94,6 +106,22 @@ pub(crate) struct Setup {
     pub(crate) version: u16,
     pub(crate) functions: Vec<FunctionFingerprint>,
     pub(crate) limit: Option<Limit>,
+    pub(crate) role: Role,
+}
+
+/// The part of a node in the farm.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Role {
+    Work,
+    /// Work, and farm to those that come; ready when `below` of them are.
+    Farm {
+        below: u32,
+        prefetch: Option<u32>,
+        grain: Option<u32>,
+        deaths_max: u32,
+    },
+    /// Work for the node of this rank.
+    Below(u32),
 }
 
 /// Time of a task, in nanoseconds.
@@ -268,6 +296,8 @@ pub(crate) enum Order<'a> {
     Forget {
         digest: u128,
     },
+    /// The farm is done, and the messages end.
+    End,
     /// Return up to this number of tasks that are not begun, those with the highest indices first.
     TakeBack {
         run: u32,
@@ -299,6 +329,10 @@ const ASSIGN: u8 = 0;
 const TAKE_BACK: u8 = 1;
 const VALUE: u8 = 2;
 const FORGET: u8 = 3;
+const END: u8 = 4;
+
+/// The word that the farm is done.
+pub(crate) const THE_END: [u8; 5] = [END, 0, 0, 0, 0];
 
 const COUNT_AT: usize = 17;
 const ATTEMPT_AT: usize = COUNT_AT + 4;
@@ -381,6 +415,7 @@ pub(crate) fn read_order(bytes: &[u8]) -> Result<Order<'_>, Malformed> {
             let digest = reader.array().map(u128::from_le_bytes)?;
             if reader.0.is_empty() { Ok(Order::Forget { digest }) } else { Err(Malformed) }
         }
+        END if reader.0.is_empty() => Ok(Order::End),
         _ => Err(Malformed),
     }
 }
@@ -392,6 +427,10 @@ pub(crate) enum Answer<'a> {
     Done { run: u32, first: u64, count: u32, busy_ns: u64, results: Items<'a> },
     /// The task has not ended in time, and its result is not waited for.
     Late { run: u32, index: u64 },
+    /// This many workers died of the task, the last one as the text says.
+    Aside { run: u32, index: u64, deaths: u32, text: &'a str },
+    /// Number of threads that now compute here and below.
+    Threads(u32),
     /// The tasks were not begun and are given back. An empty range ends what a take-back asked for.
     Returned { run: u32, first: u64, count: u32 },
 }
@@ -399,6 +438,8 @@ pub(crate) enum Answer<'a> {
 const DONE: u8 = 0;
 const RETURNED: u8 = 1;
 const LATE: u8 = 2;
+const ASIDE: u8 = 3;
+const THREADS: u8 = 4;
 const ANSWER_COUNT_AT: usize = 13;
 const BUSY_AT: usize = 17;
 
@@ -433,6 +474,19 @@ pub(crate) fn late(run: u32, index: u64) -> [u8; 17] {
     about(LATE, run, index, 1)
 }
 
+/// Encodes that a task is set aside.
+pub(crate) fn aside(run: u32, index: u64, deaths: u32, text: &str) -> Vec<u8> {
+    let mut bytes = about(ASIDE, run, index, 1).to_vec();
+    bytes.extend_from_slice(&deaths.to_le_bytes());
+    bytes.extend_from_slice(text.as_bytes());
+    bytes
+}
+
+/// Encodes the number of threads that compute.
+pub(crate) fn threads(count: u32) -> [u8; 17] {
+    about(THREADS, 0, 0, count)
+}
+
 fn about(kind: u8, run: u32, first: u64, count: u32) -> [u8; 17] {
     let mut bytes = [kind; 17];
     bytes[1..5].copy_from_slice(&run.to_le_bytes());
@@ -456,6 +510,12 @@ pub(crate) fn read_answer(bytes: &[u8]) -> Result<Answer<'_>, Malformed> {
         }
         LATE if reader.0.is_empty() && count == 1 => Ok(Answer::Late { run, index: first }),
         RETURNED if reader.0.is_empty() => Ok(Answer::Returned { run, first, count }),
+        ASIDE if count == 1 => {
+            let deaths = reader.u32()?;
+            let text = std::str::from_utf8(reader.0).map_err(|_| Malformed)?;
+            Ok(Answer::Aside { run, index: first, deaths, text })
+        }
+        THREADS if reader.0.is_empty() => Ok(Answer::Threads(count)),
         _ => Err(Malformed),
     }
 }
@@ -541,7 +601,7 @@ mod tests {
 
         #[test]
         fn random_bytes_are_read_or_refused(mut bytes in prop::collection::vec(any::<u8>(), 0..64)) {
-            bytes.iter_mut().take(1).for_each(|kind| *kind %= 5);
+            bytes.iter_mut().take(1).for_each(|kind| *kind %= 6);
             if let Ok(assignment) = assigned(&bytes) {
                 let _ = inputs(assignment.inputs());
                 let _ = items_bytes(assignment.items, assignment.count.min(100));
@@ -564,6 +624,14 @@ mod tests {
             other => panic!("{other:?}"),
         }
         assert!(matches!(read_answer(&late(7, 9)), Ok(Answer::Late { run: 7, index: 9 })));
+        match read_answer(&aside(7, 9, 3, "gone")).unwrap() {
+            Answer::Aside { run: 7, index: 9, deaths: 3, text } => assert_eq!(text, "gone"),
+            other => panic!("{other:?}"),
+        }
+        assert!(read_answer(&aside(7, 9, 3, "")[..19]).is_err());
+        assert!(matches!(read_answer(&threads(33)), Ok(Answer::Threads(33))));
+        assert!(matches!(read_order(&THE_END), Ok(Order::End)));
+        assert!(read_order(&[&THE_END[..], &[0]].concat()).is_err());
         assert!(read_answer(&given[..16]).is_err());
         assert!(read_answer(&[&given[..], &[0]].concat()).is_err());
     }

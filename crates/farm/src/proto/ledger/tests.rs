@@ -42,7 +42,7 @@ fn give(ledger: &mut Ledger, end: u64) -> Option<(usize, Range<u64>)> {
     if count == 0 {
         return None;
     }
-    Some((worker, tasks(ledger.assign(count, message(first, count), 0))))
+    Some((worker, tasks(ledger.assign(first, count, 0, message(first, count), 0))))
 }
 
 fn give_all(ledger: &mut Ledger, end: u64) -> Vec<(usize, Range<u64>)> {

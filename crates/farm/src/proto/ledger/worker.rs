@@ -53,7 +53,14 @@ impl Worker {
             && self.joined
             && !self.stalled
             && !self.owes
-            && self.pieces.len() < self.share.pieces as usize
+            && (self.pieces.len() < self.share.pieces as usize || self.holds_little())
+    }
+
+    /// Whether several threads hold no more tasks than all pieces of their share but one. The rest of a
+    /// piece may wait for one thread, while the others have none.
+    fn holds_little(&self) -> bool {
+        let others = u64::from(self.share.pieces - 1) * u64::from(self.share.grain);
+        self.threads > 1 && self.tasks <= others
     }
 
     pub(super) fn is_idle(&self) -> bool {

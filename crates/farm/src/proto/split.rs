@@ -1,0 +1,44 @@
+//! Answers that are too large to be sent: their results one by one.
+
+use std::convert::Infallible;
+use std::error::Error;
+
+use super::wire::{self, Answer, Item, Malformed};
+
+/// Returns an answer for each task of this one.
+pub(crate) fn one_by_one(answer: &[u8]) -> Result<Vec<Vec<u8>>, Malformed> {
+    let Answer::Done { run, first, count, busy_ns, mut results } = wire::read_answer(answer)?
+    else {
+        return Err(Malformed);
+    };
+    let mut all = Vec::new();
+    for task in first..first + u64::from(count) {
+        let mut one = Vec::new();
+        wire::begin_answer(&mut one, run, task);
+        match results.next_result()?.ok_or(Malformed)? {
+            Item::Value(value) => {
+                let Ok(()) = wire::put_item(&mut one, |out| {
+                    out.extend_from_slice(value);
+                    Ok::<_, Infallible>(())
+                });
+            }
+            Item::Failure(text) => wire::put_failure(&mut one, text),
+        }
+        wire::finish_answer(&mut one, 1, busy_ns / u64::from(count));
+        all.push(one);
+    }
+    Ok(all)
+}
+
+/// Returns the answer of a failure in the place of one for a single task, which is too large by itself.
+pub(crate) fn in_its_place(answer: &[u8], error: &dyn Error) -> Vec<u8> {
+    let Ok(Answer::Done { run, first, busy_ns, .. }) = wire::read_answer(answer) else {
+        unreachable!("it was written as an answer");
+    };
+    let mut one = Vec::new();
+    wire::begin_answer(&mut one, run, first);
+    let text = chunkcomm::with_causes(error);
+    wire::put_failure(&mut one, &format!("its result could not be sent: {text}"));
+    wire::finish_answer(&mut one, 1, busy_ns);
+    one
+}

@@ -1,0 +1,135 @@
+//! A sub-farmer: a worker to its farmer, and a farmer to those below it.
+//!
+//! ```text
+//!              orders                      source ──▶ run, ledger ──▶ workers, one of its own
+//!   farmer ─────────────▶ pieces that wait ──┘            │
+//!          ◀───────────── gathered results ◀── sink ◀─────┘
+//!              answers
+//! ```
+//!
+//! It drives a run as a farmer does. The source of the tasks is what the farmer has assigned, and the
+//! sink gathers the results. Inputs and results pass as they are, and keep their indices. So all that
+//! holds for a farm holds here: a worker that dies, one that is slow, a task that kills.
+//!
+//! Results go up when there are as many as tasks are left, as those of a worker do: new ones then come
+//! before those are done. Neighbours become one answer.
+
+use std::collections::VecDeque;
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::task::Poll;
+
+use bytes::Bytes;
+use chunkcomm_cluster::{Cluster, Registry};
+
+use self::relay::{Relay, Turn};
+use crate::crew::Crew;
+use crate::error::{RunError, ServeError, StartError};
+use crate::handshake::{Met, Reception};
+use crate::link::Link;
+use crate::proto::wire::{Reply, Role};
+use crate::settings::{NodeSettings, Ways};
+use crate::shared::Sharing;
+use crate::worker::{Farmer, Upper, say};
+
+mod gather;
+mod relay;
+
+/// A sub-farmer and its workers.
+pub(crate) struct Subfarm {
+    upper: Upper,
+    ways: Ways,
+    crew: Crew,
+    reception: Reception,
+    links: Vec<Link>,
+    sharing: Sharing,
+    lost: Option<RunError>,
+    /// Messages to the farmer that wait for room.
+    waiting: VecDeque<Bytes>,
+    /// Number of threads that the farmer knows of.
+    threads: u32,
+}
+
+impl Subfarm {
+    /// Waits until the workers are there that the farmer has told of, and tells it.
+    pub(crate) async fn open(
+        cluster: &Cluster,
+        registry: &Registry,
+        threads: u32,
+        upper: Upper,
+    ) -> Result<Subfarm, ServeError> {
+        let Role::Farm { below, prefetch, grain, deaths_max } = upper.setup.role else {
+            unreachable!("another role is no sub-farmer");
+        };
+        let ways = Ways { prefetch, grain, deaths_max, limit: upper.setup.limit };
+        let node = cluster.node();
+        let mut crew = Crew::new().map_err(thread_error)?;
+        crew.watch(cluster);
+        let (own, registry) = (Farmer::Here(node.clone()), Arc::new(registry.clone()));
+        let hired = crew.hire_thread(own, NodeSettings::default(), &registry, threads);
+        hired.map_err(thread_error)?;
+        let reception = Reception::open(node.clone(), upper.setup.functions.clone(), ways);
+        let mut farm = Subfarm {
+            upper,
+            ways,
+            crew,
+            reception,
+            links: Vec::new(),
+            sharing: Sharing::default(),
+            lost: None,
+            waiting: VecDeque::new(),
+            threads: 0,
+        };
+        while farm.links.len() <= below as usize {
+            let Subfarm { upper, crew, reception, .. } = &mut farm;
+            tokio::select! {
+                met = poll_fn(|context| reception.poll_met(crew, context)) => {
+                    if let Met::Ready(link) = met {
+                        farm.links.push(link);
+                    }
+                }
+                // The farmer has ended.
+                _ = upper.tasks.recv() => break,
+            }
+        }
+        farm.threads = farm.links.iter().map(|link| link.threads).sum();
+        say(&mut farm.upper.answers, &Reply::Ready { threads: farm.threads }).await?;
+        Ok(farm)
+    }
+
+    /// Serves the farmer until its farm is done.
+    pub(crate) async fn serve(mut self) -> Result<(), ServeError> {
+        let (mut number, mut first) = (0, None);
+        loop {
+            let mut relay = Relay::new(&mut self, number, first.as_deref());
+            match poll_fn(|context| relay.poll(context)).await? {
+                Turn::Run(run, order) => (number, first) = (run, Some(order)),
+                Turn::Done => break,
+            }
+        }
+        self.finish().await;
+        Ok(())
+    }
+
+    /// Tells the workers that the farm is done, and waits for their end.
+    async fn finish(mut self) {
+        let links = &mut self.links;
+        poll_fn(|context| {
+            links.iter_mut().for_each(|link| link.finish(context));
+            Poll::Ready(())
+        })
+        .await;
+        self.reception.close();
+        for link in self.links.iter_mut().filter(|link| link.lost.is_none()) {
+            // One that is lost now has ended, too.
+            let _ = link.answers_end().await;
+        }
+    }
+}
+
+fn thread_error(error: StartError) -> ServeError {
+    match error {
+        StartError::Thread { source, .. } => ServeError::Thread(source),
+        error => ServeError::Thread(std::io::Error::other(error)),
+    }
+}

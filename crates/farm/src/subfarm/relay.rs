@@ -1,0 +1,194 @@
+//! A run of a sub-farmer.
+
+use std::collections::VecDeque;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use chunkcomm::{BytesReceiver, BytesSender, SendError, host};
+
+use super::Subfarm;
+use super::gather::Gathered;
+use crate::account::Plan;
+use crate::compute::{ANSWER_BYTES, HOLD};
+use crate::error::ServeError;
+use crate::pieces::Pieces;
+use crate::proto::split;
+use crate::proto::wire;
+use crate::run::{Run, Workers};
+use crate::settings::Order;
+use crate::tasks::{Encoded, Source};
+
+/// Longest time that results wait while a worker has no task. Each sub-farmer may cost the farmer
+/// 0.1 ms in this time.
+const HOLD_WHILE_IDLE: Duration = Duration::from_millis(2);
+
+/// The end of a run.
+pub(super) enum Turn {
+    /// This run begins with this assignment.
+    Run(u32, Bytes),
+    /// The farm is done.
+    Done,
+}
+
+/// The tasks of the farmer's assignments that are not given out.
+impl Source for Pieces {
+    type Task = Encoded;
+
+    fn poll_next(&mut self, _: &mut Context<'_>) -> Poll<Option<Encoded>> {
+        // The run asks again when there are more.
+        self.take(1).map_or(Poll::Pending, |task| Poll::Ready(Some(Encoded(task.items))))
+    }
+
+    fn left(&self) -> Option<u64> {
+        Some(self.tasks())
+    }
+
+    fn numbered(&self) -> Option<(u64, u32)> {
+        self.front().map(|piece| (piece.first, piece.attempt))
+    }
+}
+
+/// A run in progress, between the farmer and the workers.
+pub(super) struct Relay<'a> {
+    tasks: &'a mut BytesReceiver,
+    answers: &'a mut BytesSender,
+    waiting: &'a mut VecDeque<Bytes>,
+    threads: &'a mut u32,
+    number: u32,
+    run: Run<'a, Encoded, Encoded, Pieces, Gathered>,
+    /// Time in the tasks, and their number, of all results that went up.
+    told: (Duration, u64),
+    wait: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
+}
+
+impl<'a> Relay<'a> {
+    /// Begins the run of this number, with its first assignment.
+    pub(super) fn new(farm: &'a mut Subfarm, number: u32, first: Option<&[u8]>) -> Relay<'a> {
+        let Subfarm { upper, ways, crew, reception, links, sharing, lost, waiting, threads } = farm;
+        let workers = Workers { links, crew, reception, sharing, lost };
+        let mut pieces = Pieces::default();
+        let mut function = 0;
+        if let Some(Ok(wire::Order::Assign(assignment))) = first.map(wire::read_order) {
+            function = assignment.function;
+            pieces.put(&assignment);
+        }
+        let (ways, order) = (*ways, Order::Completed);
+        let plan = Plan { run: number, function, ways, order, stops: false };
+        Relay {
+            tasks: &mut upper.tasks,
+            answers: &mut upper.answers,
+            waiting,
+            threads,
+            number,
+            run: Run::new(workers, plan, "", pieces, Gathered::new(number), None),
+            told: (Duration::ZERO, 0),
+            wait: None,
+        }
+    }
+
+    /// Runs one turn.
+    pub(super) fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<Turn, ServeError>> {
+        while let Poll::Ready(order) = self.tasks.poll_recv(context)? {
+            let Some(order) = order else { return Poll::Ready(Ok(Turn::Done)) };
+            if let Some(run) = self.take(&order)? {
+                return Poll::Ready(Ok(Turn::Run(run, order)));
+            }
+        }
+        match self.run.poll(context) {
+            Poll::Ready(Err(error)) => {
+                return Poll::Ready(Err(ServeError::Farm(Box::new(error))));
+            }
+            Poll::Ready(Ok(())) => unreachable!("the source of the tasks never ends"),
+            Poll::Pending => {}
+        }
+        let threads = self.run.threads();
+        if std::mem::replace(self.threads, threads) != threads {
+            self.waiting.push_back(Bytes::copy_from_slice(&wire::threads(threads)));
+        }
+        self.send_up(context);
+        match self.poll_sent(context) {
+            Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
+            _ => Poll::Pending,
+        }
+    }
+
+    /// Takes an order of the farmer; returns the run that it begins, if it does.
+    fn take(&mut self, order: &[u8]) -> Result<Option<u32>, ServeError> {
+        match wire::read_order(order).map_err(|_| ServeError::Malformed)? {
+            wire::Order::Assign(assignment) if assignment.run != self.number => {
+                return Ok(Some(assignment.run));
+            }
+            wire::Order::Assign(assignment) => drop(self.run.source().put(&assignment)),
+            wire::Order::Value(part) => self.run.relay(&part),
+            wire::Order::Forget { digest } => self.run.forget(digest),
+            wire::Order::End => {}
+            wire::Order::TakeBack { run, count } => {
+                let given = match run == self.number {
+                    true => self.run.source().give_back(count),
+                    false => Vec::new(),
+                };
+                let ranges = given.into_iter().chain([(0, 0)]);
+                let returned = |(first, count)| wire::returned(run, first, count);
+                self.waiting.extend(ranges.map(|range| Bytes::copy_from_slice(&returned(range))));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Lets the gathered results go up when they are due.
+    fn send_up(&mut self, context: &mut Context<'_>) {
+        self.waiting.extend(self.run.sink().words());
+        while let Some(age) = self.run.sink().age() {
+            let waits = self.run.source().tasks();
+            let (ledger, carried) = self.run.held();
+            let left = ledger.unanswered() + carried + waits;
+            let lacks = waits == 0 && ledger.any_idle();
+            let gathered = self.run.sink();
+            let is_due = gathered.count() >= left
+                || gathered.bytes() >= ANSWER_BYTES
+                || age >= if lacks { HOLD_WHILE_IDLE } else { HOLD };
+            if is_due {
+                let busy_ns = self.busy_ns();
+                self.waiting.extend(self.run.sink().answers(busy_ns));
+                break;
+            }
+            let wait = self.wait.get_or_insert_with(|| Box::pin(host::sleep(HOLD_WHILE_IDLE)));
+            if wait.as_mut().poll(context).is_pending() {
+                return;
+            }
+            self.wait = None;
+        }
+        self.wait = None;
+    }
+
+    /// Returns the mean time in a task since the last results went up, in nanoseconds.
+    fn busy_ns(&mut self) -> f64 {
+        let now = self.run.busy();
+        let before = std::mem::replace(&mut self.told, now);
+        let (busy, tasks) = (now.0.saturating_sub(before.0), now.1.saturating_sub(before.1));
+        busy.as_nanos() as f64 / tasks.max(1) as f64
+    }
+
+    /// Sends what waits, as far as there is room.
+    fn poll_sent(&mut self, context: &mut Context<'_>) -> Poll<Result<(), ServeError>> {
+        while let Some(message) = self.waiting.front() {
+            let ready = std::task::ready!(self.answers.poll_ready(context));
+            match ready.and_then(|()| self.answers.start_send(message.clone())) {
+                Ok(()) => drop(self.waiting.pop_front()),
+                Err(error @ SendError::TooLarge { .. }) => {
+                    let answer = self.waiting.pop_front().unwrap_or_default();
+                    let parts = split::one_by_one(&answer).map_err(|_| ServeError::Malformed)?;
+                    let alone = parts.len() == 1;
+                    for part in parts.into_iter().rev() {
+                        let part = if alone { split::in_its_place(&part, &error) } else { part };
+                        self.waiting.push_front(Bytes::from(part));
+                    }
+                }
+                Err(error) => return Poll::Ready(Err(error.into())),
+            }
+        }
+        Poll::Ready(Ok(()))
+    }
+}
