@@ -30,9 +30,9 @@ pub struct FarmOptions {
     #[arg(long, value_name = "K", value_parser = parse_prefetch, default_value = "auto")]
     pub prefetch: PrefetchOption,
 
-    /// Tasks in an assignment, or auto
-    #[arg(long, value_name = "G", value_parser = parse_grain, default_value = "auto")]
-    pub grain: GrainOption,
+    /// Tasks in an assignment, or auto; guided, factoring and trapezoid divide what is left
+    #[arg(long, value_name = "G", default_value_t)]
+    pub grain: Grain,
 
     /// Sub-farmers between the farmer and the nodes of a cluster: auto (with more than 100 nodes), off,
     /// hosts (one for each host), or the number of nodes that have one
@@ -74,21 +74,6 @@ pub struct PrefetchOption(
     /// The setting.
     pub Prefetch,
 );
-
-/// See [`Grain`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct GrainOption(
-    /// The setting.
-    pub Grain,
-);
-
-fn parse_grain(text: &str) -> Result<GrainOption, String> {
-    match text.parse::<NonZeroU32>() {
-        Ok(count) => Ok(GrainOption(Grain::Fixed(count.get()))),
-        Err(_) if text == "auto" => Ok(GrainOption(Grain::Auto)),
-        Err(_) => Err("allowed are a number from 1 on, and auto".into()),
-    }
-}
 
 fn parse_timeout(text: &str) -> Result<Duration, String> {
     let seconds = text.parse::<f64>().ok().filter(|seconds| *seconds > 0.0);
@@ -143,7 +128,7 @@ impl FarmOptions {
                 ModelOption::B => Model::B,
             })
             .prefetch(self.prefetch.0)
-            .grain(self.grain.0)
+            .grain(self.grain)
             .tree(self.tree)
     }
 
@@ -162,10 +147,7 @@ impl FarmOptions {
             Prefetch::Fixed(count) => count.to_string(),
             Prefetch::Auto => "auto".into(),
         };
-        let grain = match self.grain.0 {
-            Grain::Fixed(tasks) => tasks.to_string(),
-            Grain::Auto => "auto".to_owned(),
-        };
+        let grain = self.grain;
         format!("{count} x {kind}, prefetch {prefetch}, grain {grain}, model {model}")
     }
 }

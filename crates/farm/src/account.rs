@@ -9,7 +9,7 @@ use crate::journal::Journal;
 use crate::link::Link;
 use crate::proto::ledger::{Accepted, Ledger, NotAsked, SetAside};
 use crate::proto::order::InOrder;
-use crate::proto::pace::{Growth, Pace};
+use crate::proto::pace::{Grain, Growth, Pace};
 use crate::proto::wire::{self, Answer, Item};
 use crate::settings::{Order, Ways};
 use crate::stats::WorkerStats;
@@ -118,10 +118,10 @@ where
     pub(crate) fn join(&mut self, link: &Link) {
         // A sub-farmer keeps to the settings; what it holds itself is measured.
         let Ways { prefetch, grain, .. } = match link.farms {
-            true => Ways { prefetch: None, grain: None, ..self.plan.ways },
+            true => Ways { prefetch: None, grain: Grain::Auto, ..self.plan.ways },
             false => self.plan.ways,
         };
-        let pace = Pace::new(prefetch, grain, link.round_trip_ns, link.threads);
+        let mut pace = Pace::new(prefetch, grain, link.round_trip_ns, link.threads);
         let worker = self.ledger.handle_joined(pace.share(self.growth, None, 1), link.threads);
         if link.is_stalled() {
             // An assignment of a cancelled run still waits.
@@ -343,7 +343,7 @@ mod tests {
     /// Of an answer that ends too early nothing is accepted: its tasks stay in the ledger.
     #[test]
     fn an_answer_that_is_not_whole_loses_no_task() {
-        let ways = Ways { prefetch: None, grain: None, deaths_max: 3, limit: None };
+        let ways = Ways { prefetch: None, grain: Grain::Auto, deaths_max: 3, limit: None };
         let plan = Plan { run: 1, function: 0, ways, order: Order::Tasks, stops: false };
         let sink = |_: u64, _: Result<u64, TaskError>| panic!("nothing is accepted");
         let mut account = Account::new(plan, "f", sink, None, None);
@@ -380,14 +380,14 @@ mod tests {
             if round == 1 {
                 break;
             }
-            let ways = Ways { prefetch: None, grain: None, deaths_max: 3, limit: None };
+            let ways = Ways { prefetch: None, grain: Grain::Auto, deaths_max: 3, limit: None };
             let plan = Plan { run: 1, function: 0, ways, order: Order::Tasks, stops: false };
             let mut taken = Vec::new();
             let sink = |_: u64, result: Result<bool, TaskError>| taken.push(result.ok());
             let mut account = Account::new(plan, "f", sink, None, Some(&mut journal));
             account.ledger.handle_joined(Share { pieces: 1, grain: 2 }, 1);
             let name = WorkerName::thread(0);
-            account.paces.push(Pace::new(None, None, 0, 1));
+            account.paces.push(Pace::new(None, Grain::Auto, 0, 1));
             account.threads.push(1);
             account.speeds.push(0.0);
             account.stats.push(WorkerStats::new(name));

@@ -355,9 +355,10 @@ impl FarmBuilder {
     }
 
     fn check(&self) -> Result<(), StartError> {
-        let (depth, grain) = (self.prefetch.fixed(), self.grain.fixed());
+        let depth = self.prefetch.fixed();
+        let grain = self.grain.fixed();
         allowed("prefetch", depth.unwrap_or(1).into(), "1 or more", depth != Some(0))?;
-        allowed("grain", grain.unwrap_or(1).into(), "1 or more", grain != Some(0))?;
+        allowed("grain", grain.into(), "1 or more", grain != 0)?;
         let no_time = self.timeout == Some(Duration::ZERO);
         let size = if let Tree::FanOut(size) = self.tree { size } else { 2 };
         allowed("tree", size.into(), "2 or more", size >= 2)?;
@@ -371,7 +372,7 @@ impl FarmBuilder {
     }
 
     fn ways(&self) -> Ways {
-        let (prefetch, grain) = (self.prefetch.fixed(), self.grain.fixed());
+        let (prefetch, grain) = (self.prefetch.fixed(), self.grain);
         let nanos = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
         let grace_ns = nanos(self.grace);
         let limit = self.timeout.map(|timeout| Limit { timeout_ns: nanos(timeout), grace_ns });

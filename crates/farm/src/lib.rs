@@ -169,7 +169,7 @@ pub use name::WorkerName;
 pub use results::Results;
 pub use serving::{serve_in, serve_threads_in};
 pub use settings::{
-    Grain, Model, NoTree, Order, Prefetch, Runtime, Tree, WORKER_COUNT_MAX, WorkersAs,
+    Grain, Model, NoGrain, NoTree, Order, Prefetch, Runtime, Tree, WORKER_COUNT_MAX, WorkersAs,
 };
 pub use shared::Shared;
 pub use stats::{Mishaps, Outcome, Progress, Reduced, RunStats, Traffic, WorkerStats};

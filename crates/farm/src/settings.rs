@@ -7,6 +7,7 @@ use std::time::Duration;
 use chunkcomm::{Node, NodeBuilder, Policy};
 
 use crate::proto::pace::NODES_OF_A_FARMER;
+pub use crate::proto::pace::{Grain, NoGrain};
 use crate::proto::tree::Rule;
 use crate::proto::wire::Limit;
 
@@ -49,32 +50,11 @@ pub enum Prefetch {
     Auto,
 }
 
-/// Number of tasks in an assignment.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub enum Grain {
-    /// This number, at least 1.
-    Fixed(u32),
-    /// As many as take 10 ms, or 0.1 ms for each worker of the farm if that is more, by the time
-    /// that tasks take on that worker. Near the end of a known number of tasks half of what is left
-    /// for it (factoring), but 25 us for each worker or more. One task while nothing is known.
-    #[default]
-    Auto,
-}
-
 impl Prefetch {
     pub(crate) fn fixed(self) -> Option<u32> {
         match self {
             Prefetch::Fixed(depth) => Some(depth),
             Prefetch::Auto => None,
-        }
-    }
-}
-
-impl Grain {
-    pub(crate) fn fixed(self) -> Option<u32> {
-        match self {
-            Grain::Fixed(tasks) => Some(tasks),
-            Grain::Auto => None,
         }
     }
 }
@@ -163,11 +143,11 @@ impl Tree {
     }
 }
 
-/// How a farm shares its tasks out; prefetch and grain are measured where they are `None`.
+/// How a farm shares its tasks out; the prefetch is measured where it is `None`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ways {
     pub(crate) prefetch: Option<u32>,
-    pub(crate) grain: Option<u32>,
+    pub(crate) grain: Grain,
     /// Number of workers that die of a task before it is set aside.
     pub(crate) deaths_max: u32,
     /// Time of a task.

@@ -214,18 +214,6 @@ pub fn limit(text: &str) -> Result<f64, String> {
     number.ok_or_else(|| "allowed are numbers such as 0.95 or 32768".to_owned())
 }
 
-/// Parses the number of tasks of an assignment.
-///
-/// # Errors
-/// A text that says what is allowed.
-pub fn grain(text: &str) -> Result<Auto<u32>, String> {
-    match text.parse() {
-        Ok(grain) if grain >= 1 => Ok(Auto::Fixed(grain)),
-        _ if text == "auto" => Ok(Auto::Auto),
-        _ => Err("allowed are auto and whole numbers from 1".to_owned()),
-    }
-}
-
 /// Parses the number of links of a process.
 ///
 /// # Errors

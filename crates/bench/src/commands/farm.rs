@@ -59,9 +59,9 @@ pub struct FarmArgs {
     /// Assignments that a worker holds, including the one at work; auto measures
     #[arg(long, value_name = "K|auto", default_value = "auto", value_parser = values::auto_count)]
     prefetch: Auto<u64>,
-    /// Tasks an assignment; auto measures
-    #[arg(long, value_name = "G|auto", default_value = "auto", value_parser = values::grain)]
-    grain: Auto<u32>,
+    /// Tasks an assignment; auto measures, guided, factoring and trapezoid divide what is left
+    #[arg(long, value_name = "G|auto", default_value_t)]
+    grain: Grain,
     /// Sub-farmers on a virtual LAN: auto, off, hosts, or the number of nodes that have one
     #[arg(long, value_name = "N", default_value_t)]
     tree: Tree,
@@ -225,10 +225,7 @@ impl FarmArgs {
             return refuse(&format!("--workers: allowed are 1 to {WORKER_COUNT_MAX}"));
         }
         let task_bytes = (self.task_bytes as u64).saturating_add(HEADER_BYTES);
-        let grain = match self.grain {
-            Auto::Auto => 1,
-            Auto::Fixed(grain) => grain,
-        };
+        let grain = if let Grain::Fixed(tasks) = self.grain { tasks } else { 1 };
         let assignment_bytes = task_bytes.saturating_mul(grain.into());
         if assignment_bytes.saturating_add(HEADER_BYTES) > ASSIGNMENT_BYTES_MAX {
             let each = ASSIGNMENT_BYTES_MAX / u64::from(grain);
@@ -325,10 +322,7 @@ impl FarmArgs {
                 Auto::Auto => Prefetch::Auto,
                 Auto::Fixed(depth) => Prefetch::Fixed(u32::try_from(depth).unwrap_or(u32::MAX)),
             },
-            grain: match self.grain {
-                Auto::Auto => Grain::Auto,
-                Auto::Fixed(grain) => Grain::Fixed(grain),
-            },
+            grain: self.grain,
             tree: self.tree,
             runtime: runtime_of(self.common.runtime),
             listen: farmer_address(self.common.transport)?,
@@ -412,10 +406,6 @@ impl FarmArgs {
             Auto::Auto => "auto".to_owned(),
             Auto::Fixed(depth) => depth.to_string(),
         };
-        let grain = match self.grain {
-            Auto::Auto => "auto".to_owned(),
-            Auto::Fixed(grain) => grain.to_string(),
-        };
         let mut row = self.common.row("farm");
         row.set("tasks", tasks)
             .set("seconds", seconds)
@@ -430,7 +420,7 @@ impl FarmArgs {
             .set("workers_as", name_of(self.workers_as))
             .set("model", name_of(self.model))
             .set("prefetch", prefetch)
-            .set("grain", grain)
+            .set("grain", self.grain.to_string())
             .set("tree", self.tree.to_string())
             .set("journal", name_of(self.journal))
             .set("lan", self.lan.lan.as_str());

@@ -11,7 +11,84 @@
 //! Near a known end assignments shrink: each has a half of what remains for its worker
 //! (factoring), so that all end at nearly the same time; but not more than the farmer can give out.
 
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
 use super::ledger::Share;
+
+/// Number of tasks in an assignment.
+///
+/// While nothing is known of a worker's tasks it gets one. `Guided`, `Factoring` and `Trapezoid` are the
+/// schedules of the literature, to compare with. They divide a worker's share, by its speed, of the tasks
+/// that are left, and ask neither how long a task takes nor what an assignment costs. Where the number of
+/// tasks is not known they are `Auto`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub enum Grain {
+    /// This number, at least 1.
+    Fixed(u32),
+    /// As many as take 10 ms, or 0.1 ms for each worker of the farm if that is more, by the time
+    /// that tasks take on that worker. Near the end of a known number of tasks half of what is left
+    /// for it (factoring), but 25 us for each worker or more.
+    #[default]
+    Auto,
+    /// All that is left for the worker (guided self-scheduling of Polychronopoulos and Kuck).
+    Guided,
+    /// Half of what is left for the worker (factoring of Hummel, Schonberg and Flynn).
+    Factoring,
+    /// At first half of what is left for the worker, then linearly less from one assignment to the next
+    /// (trapezoid self-scheduling of Tzen and Ni).
+    Trapezoid,
+}
+
+/// A text that is no [`Grain`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NoGrain;
+
+impl fmt::Display for NoGrain {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("allowed are auto, guided, factoring, trapezoid, and whole numbers from 1")
+    }
+}
+
+impl std::error::Error for NoGrain {}
+
+const GRAINS: [(&str, Grain); 4] = [
+    ("auto", Grain::Auto),
+    ("guided", Grain::Guided),
+    ("factoring", Grain::Factoring),
+    ("trapezoid", Grain::Trapezoid),
+];
+
+impl FromStr for Grain {
+    type Err = NoGrain;
+
+    /// Parses a number of tasks, or a name in lower case.
+    fn from_str(text: &str) -> Result<Grain, NoGrain> {
+        if let Ok(tasks) = text.parse() {
+            return if tasks > 0 { Ok(Grain::Fixed(tasks)) } else { Err(NoGrain) };
+        }
+        let named = GRAINS.into_iter().find(|(name, _)| *name == text);
+        named.map(|(_, grain)| grain).ok_or(NoGrain)
+    }
+}
+
+impl fmt::Display for Grain {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match GRAINS.into_iter().find(|(_, grain)| grain == self) {
+            Some((name, _)) => f.write_str(name),
+            None => self.fixed().fmt(f),
+        }
+    }
+}
+
+impl Grain {
+    /// Returns the number that was set; 1 where none was.
+    pub(crate) fn fixed(self) -> u32 {
+        if let Grain::Fixed(tasks) = self { tasks } else { 1 }
+    }
+}
 
 /// Time that an assignment should take, in nanoseconds.
 const TARGET_NS: f64 = 10e6;
@@ -38,9 +115,11 @@ const MEAN_SHARE: f64 = 1.0 / 8.0;
 /// Follows the time of a worker's tasks.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pace {
-    /// Set numbers; `None` is measured.
+    /// A set number; `None` is measured.
     depth: Option<u32>,
-    grain: Option<u32>,
+    grain: Grain,
+    /// The most tasks that were left for the worker.
+    left_max: f64,
     round_trip_ns: f64,
     threads: f64,
     task_ns: Option<f64>,
@@ -65,19 +144,15 @@ impl Growth {
 impl Pace {
     /// Begins with the round trip to the worker, measured when it joined, and its threads.
     /// Depth and grain are measured where they are not set.
-    pub(crate) fn new(
-        depth: Option<u32>,
-        grain: Option<u32>,
-        round_trip_ns: u64,
-        threads: u32,
-    ) -> Pace {
+    pub(crate) fn new(depth: Option<u32>, grain: Grain, round_trip_ns: u64, threads: u32) -> Pace {
         let threads = f64::from(threads.max(1));
-        Pace { depth, grain, round_trip_ns: round_trip_ns as f64, threads, task_ns: None }
+        let round_trip_ns = round_trip_ns as f64;
+        Pace { depth, grain, left_max: 0.0, round_trip_ns, threads, task_ns: None }
     }
 
     /// Whether the number of tasks in an assignment is measured.
     pub(crate) fn is_measured(&self) -> bool {
-        self.grain.is_none()
+        !matches!(self.grain, Grain::Fixed(_))
     }
 
     pub(crate) fn set_threads(&mut self, threads: u32) {
@@ -105,10 +180,15 @@ impl Pace {
     /// Returns what the worker may hold, one of `workers`; `left` is the number of tasks, where it
     /// is known, that remain for it.
     #[inline]
-    pub(crate) fn share(&self, growth: Growth, left: Option<u64>, workers: usize) -> Share {
-        let grain = match self.grain {
-            Some(grain) => grain,
-            None => {
+    pub(crate) fn share(&mut self, growth: Growth, left: Option<u64>, workers: usize) -> Share {
+        let grain = match (self.grain, left) {
+            (Grain::Fixed(grain), _) => grain,
+            (Grain::Guided | Grain::Factoring | Grain::Trapezoid, Some(left))
+                if self.task_ns.is_some() =>
+            {
+                self.divided(left as f64)
+            }
+            _ => {
                 let task_ns = self.task_ns.unwrap_or(f64::MAX);
                 let farmer_ns = FARMER_NS * workers as f64 * self.threads;
                 let target = farmer_ns.max(TARGET_NS * self.threads);
@@ -123,6 +203,17 @@ impl Pace {
             None => self.measured_depth(grain),
         };
         Share { pieces: depth.max(1), grain: grain.max(1) }
+    }
+
+    /// Returns the part of what is left that a schedule gives out next.
+    fn divided(&mut self, left: f64) -> u32 {
+        self.left_max = self.left_max.max(left);
+        let tasks = match self.grain {
+            Grain::Guided => left,
+            Grain::Trapezoid => (left * self.left_max).sqrt() / 2.0,
+            _ => left / 2.0,
+        };
+        (tasks.ceil() as u32).clamp(1, GRAIN_MAX)
     }
 
     fn measured_depth(&self, grain: u32) -> u32 {
@@ -141,7 +232,7 @@ impl Pace {
 mod tests {
     use super::*;
 
-    fn settled(depth: Option<u32>, grain: Option<u32>, round_trip_ns: u64, task_ns: u64) -> Share {
+    fn settled(depth: Option<u32>, grain: Grain, round_trip_ns: u64, task_ns: u64) -> Share {
         let (mut pace, mut growth) = (Pace::new(depth, grain, round_trip_ns, 1), Growth::new());
         for _ in 0..50 {
             let tasks = pace.share(growth, None, 1).grain;
@@ -151,7 +242,7 @@ mod tests {
         pace.share(growth, None, 1)
     }
 
-    const ONE: Option<u32> = Some(1);
+    const ONE: Grain = Grain::Fixed(1);
 
     #[test]
     fn with_one_task_an_assignment_the_depth_covers_two_round_trips() {
@@ -167,15 +258,15 @@ mod tests {
 
     #[test]
     fn assignments_grow_to_their_target() {
-        let share = |task_ns| settled(None, None, 100_000, task_ns);
+        let share = |task_ns| settled(None, Grain::Auto, 100_000, task_ns);
         assert_eq!(share(10_000), Share { pieces: 2, grain: 1_000 });
         assert_eq!(share(20_000_000), Share { pieces: 2, grain: 1 });
         assert_eq!(share(1).grain, GRAIN_MAX);
-        let mut pace = Pace::new(None, None, 100_000, 1);
+        let mut pace = Pace::new(None, Grain::Auto, 100_000, 1);
         pace.handle_answer(1_000, 1_000_000_000);
-        let grain = |workers| pace.share(Growth(GRAIN_MAX), None, workers).grain;
+        let mut grain = |workers| pace.share(Growth(GRAIN_MAX), None, workers).grain;
         assert_eq!((grain(100), grain(1_000)), (10, 100));
-        let mut pace = Pace::new(None, None, 100_000, 1);
+        let mut pace = Pace::new(None, Grain::Auto, 100_000, 1);
         let mut growth = Growth::new();
         assert_eq!(pace.share(growth, None, 1).grain, 1);
         pace.handle_answer(1, 1_000);
@@ -185,9 +276,9 @@ mod tests {
 
     #[test]
     fn assignments_shrink_near_the_end() {
-        let mut pace = Pace::new(None, None, 100_000, 1);
+        let mut pace = Pace::new(None, Grain::Auto, 100_000, 1);
         pace.handle_answer(1_000, 10_000_000);
-        let grain = |left| pace.share(Growth(GRAIN_MAX), Some(left), 1).grain;
+        let mut grain = |left| pace.share(Growth(GRAIN_MAX), Some(left), 1).grain;
         assert_eq!((grain(1_000_000), grain(100), grain(1), grain(0)), (1_000, 50, 2, 2));
     }
 
@@ -202,11 +293,37 @@ mod tests {
 
     #[test]
     fn more_threads_hold_more() {
-        let pace = Pace::new(None, None, 100_000, 4);
+        let mut pace = Pace::new(None, Grain::Auto, 100_000, 4);
         assert_eq!(pace.share(Growth::new(), None, 1), Share { pieces: 5, grain: 1 });
         // They share large assignments.
-        let mut pace = Pace::new(None, Some(100), 100_000, 4);
+        let mut pace = Pace::new(None, Grain::Fixed(100), 100_000, 4);
         pace.handle_answer(100, 100_000_000);
         assert_eq!(pace.share(Growth::new(), None, 1).pieces, 2);
+    }
+    #[test]
+    fn schedules_divide_what_is_left() {
+        let grains = |grain| {
+            let mut pace = Pace::new(None, grain, 100_000, 1);
+            assert_eq!(pace.share(Growth::new(), Some(800), 1).grain, 1, "nothing is known");
+            pace.handle_answer(1, 1_000);
+            [800, 200, 2, 0].map(|left| pace.share(Growth::new(), Some(left), 4).grain)
+        };
+        assert_eq!(grains(Grain::Guided), [800, 200, 2, 1]);
+        assert_eq!(grains(Grain::Factoring), [400, 100, 1, 1]);
+        // A quarter is left when the assignments are half as large.
+        assert_eq!(grains(Grain::Trapezoid), [400, 200, 20, 1]);
+        let mut unknown = Pace::new(None, Grain::Guided, 100_000, 1);
+        unknown.handle_answer(1_000, 10_000_000);
+        assert_eq!(unknown.share(Growth(GRAIN_MAX), None, 1).grain, 1_000);
+    }
+
+    #[test]
+    fn grains_survive_their_text() {
+        for grain in [1, 77].map(Grain::Fixed).into_iter().chain(GRAINS.map(|(_, grain)| grain)) {
+            assert_eq!(grain.to_string().parse(), Ok(grain));
+        }
+        for text in ["", "0", "-1", "Auto", "guided self-scheduling"] {
+            assert_eq!(text.parse::<Grain>(), Err(NoGrain), "{text:?}");
+        }
     }
 }

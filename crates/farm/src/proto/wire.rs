@@ -48,6 +48,8 @@ use chunkcomm_cluster::launch::Token;
 use chunkcomm_cluster::registry::{Difference, FunctionFingerprint};
 use serde::{Deserialize, Serialize};
 
+use super::pace::Grain;
+
 /// Name of the duplex. Workers before version 4 open a channel of this name and are refused.
 pub(crate) const DUPLEX: &str = "farm.results";
 /// The versions that this code speaks, from the oldest to the newest.
@@ -117,7 +119,7 @@ pub(crate) enum Role {
     Farm {
         below: u32,
         prefetch: Option<u32>,
-        grain: Option<u32>,
+        grain: Grain,
         deaths_max: u32,
     },
     /// Work for the node of this rank.
