@@ -176,8 +176,12 @@ fn cascade(curves: &[Curve; 3], at: RangeInclusive<usize>) -> Vec<Claim> {
     }
     let found = curves.each_ref().map(|curve| curve.saturation(before));
     let text = found.map(|tasks| tasks.map_or_else(|| "none".to_owned(), |it| it.to_string()));
+    let place = match (at.start(), at.end()) {
+        (start, end) if start == end => start.to_string(),
+        (start, end) => format!("{start} to {end}"),
+    };
     claims.push(Claim::new(
-        format!("it saturates at {} to {} tasks", at.start(), at.end()),
+        format!("it saturates at {place} tasks"),
         found.iter().all(|tasks| tasks.is_some_and(|tasks| at.contains(&tasks))),
         format!("empty, random, trig: {}", text.join(", ")),
     ));
