@@ -131,15 +131,19 @@ impl<T: Pod> Lander<T> {
 
     /// Ends the last round behind `bytes` bytes, which must have landed.
     fn cut(&self, bytes: u64) -> Result<At<T>, FrameFault> {
-        let (landed, round) = {
+        let (landed, round, is_end) = {
             let state = self.share.state();
-            (state.ledger().done_bytes(), state.round)
+            let (ledger, landed) = (state.ledger(), state.ledger().done_bytes());
+            let is_open = !ledger.is_whole() && ledger.prefix() == landed;
+            let corrected = state.corrections.ranges().last().map_or(0, |range| range.end);
+            (landed, state.round, is_open && landed as u64 == bytes && corrected <= landed)
         };
-        let is_end = landed as u64 == bytes && landed % size_of::<T>() == 0;
-        if !is_end || !self.share.cut() {
+        if !is_end {
             return Err(FrameFault::End { end: bytes, landed });
         }
+        // Whoever sees the end may leave, and then nothing more is said.
         self.back.say_round(true, round);
+        assert!(self.share.cut(), "nothing else lands");
         Ok(At::header())
     }
 
@@ -374,6 +378,34 @@ mod tests {
                 other => panic!("{other}"),
             }
             assert_eq!(ends.owner.elements(1..2), Some(&[0x0505][..]), "what landed stays");
+        }
+    }
+
+    #[test]
+    fn a_round_ends_once_before_it_is_whole_and_behind_its_corrections() {
+        let end = |round, bytes| Header::End { round, bytes }.encode();
+        let two = [&header(1, 0, 4)[..], &[1, 1, 2, 2]].concat();
+        let four = [&header(1, 0, 8)[..], &[5; 8]].concat();
+        let corrected = [&correction(1, 4, 2)[..], &[3, 3], &two].concat();
+        let ended = [&two[..], &end(1, 4)].concat();
+        let outside = FrameFault::Outside { offset: 4, bytes: 2 };
+        for (before, bytes, expected) in [
+            (&ended, end(1, 4), FrameFault::End { end: 4, landed: 4 }),
+            (&ended, header(1, 4, 2), outside),
+            (&ended, header(1, 0, 2), FrameFault::Twice { start: 0, end: 2 }),
+            (&ended, correction(1, 0, 2), FrameFault::Outside { offset: 0, bytes: 2 }),
+            (&four, end(1, 8), FrameFault::End { end: 8, landed: 8 }),
+            (&corrected, end(1, 4), FrameFault::End { end: 4, landed: 4 }),
+        ] {
+            let (mut lander, ends) = lander(4);
+            assert_eq!(put(&mut lander, before, 1000), before.len());
+            assert!(ends.owner.share().state().end.is_none());
+            put(&mut lander, &bytes, 100);
+            let end = ends.owner.share().state().end.clone();
+            match end {
+                Some(DeltaRecvError::Frame { fault, .. }) => assert_eq!(fault, expected),
+                other => panic!("{other:?}, not {expected:?}"),
+            }
         }
     }
 

@@ -83,7 +83,8 @@ pub enum FrameFault {
         /// Byte behind the last such one.
         end: usize,
     },
-    /// The last round is said to end elsewhere than behind what has landed.
+    /// The last round is said to end elsewhere than behind what has landed, before bytes that have
+    /// landed or were corrected, or after it is whole.
     End {
         /// Byte behind the end.
         end: u64,
@@ -104,7 +105,7 @@ impl fmt::Display for FrameFault {
             }
             Self::Twice { start, end } => write!(f, "bytes {start}..{end} have landed before"),
             Self::End { end, landed } => {
-                write!(f, "the last round ends at byte {end}, and {landed} bytes have landed")
+                write!(f, "the last round cannot end at byte {end}, {landed} bytes have landed")
             }
             Self::Cause => write!(f, "the cause of the end is not readable"),
         }

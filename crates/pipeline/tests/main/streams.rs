@@ -110,3 +110,21 @@ async fn a_sender_that_is_dropped_has_not_ended_the_stream() -> Outcome {
     assert!(matches!(error, DeltaRecvError::Ended { landed_bytes: 0, .. }), "{error}");
     Ok(())
 }
+
+/// The receiver is dropped as soon as a thread sees the end.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_sender_hears_of_the_end_from_a_receiver_that_leaves_at_once() -> Outcome {
+    let pair = Pair::new().await;
+    for length in 1..300 {
+        let (mut sender, receiver) = pair.delta(WINDOW, Increment::default()).await;
+        let reading = std::thread::spawn(move || {
+            while receiver.try_range(..).unwrap().is_none() {
+                std::hint::spin_loop();
+            }
+        });
+        compute(1, 0, sender.next(length).unwrap());
+        limited(sender.end()).await?;
+        reading.join().unwrap();
+    }
+    Ok(())
+}
