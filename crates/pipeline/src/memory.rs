@@ -206,13 +206,12 @@ pub(crate) fn share<T: Pod>(buffer: Vec<T>) -> Owner<T> {
         bell: watch::Sender::new(()),
         owns: PhantomData,
     };
-    Owner { share: Share { region: Arc::new(region) }, len: buffer.len() }
+    Owner { share: Share { region: Arc::new(region) } }
 }
 
 /// The only holder that reads elements, begins rounds, and takes the buffer back.
 pub(crate) struct Owner<T: Pod> {
     share: Share<T>,
-    len: usize,
 }
 
 impl<T: Pod> Owner<T> {
@@ -223,12 +222,12 @@ impl<T: Pod> Owner<T> {
 
     /// Returns the number of elements.
     pub(crate) fn len(&self) -> usize {
-        self.len
+        self.share.len()
     }
 
     /// Returns the elements of `range`, if all of them are done.
     pub(crate) fn elements(&self, range: Range<usize>) -> Option<&[T]> {
-        if range.start > range.end || range.end > self.len {
+        if range.start > range.end || range.end > self.len() {
             return None;
         }
         let bytes = range.start * size_of::<T>()..range.end * size_of::<T>();
@@ -328,6 +327,11 @@ impl<T: Pod> Clone for Share<T> {
 }
 
 impl<T: Pod> Share<T> {
+    /// Returns the number of elements, those behind the end of a round that was cut included.
+    pub(crate) fn len(&self) -> usize {
+        self.region.len
+    }
+
     /// Locks the state. Nothing that waits or calls back runs while it is held.
     pub(crate) fn state(&self) -> MutexGuard<'_, State> {
         self.region.state()

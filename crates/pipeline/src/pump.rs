@@ -89,11 +89,8 @@ pub(crate) async fn start<T: Pod, K: Send + 'static>(
     let (peer, name) = (target.peer, target.channel);
     let channel = target.node.open_duplex_bytes(peer, name).await.map_err(DeltaSendError::Open)?;
     let (mut channel, replies, _) = channel.split();
-    let (len, round) = {
-        let state = share.state();
-        (state.ledger().len(), state.round)
-    };
-    let shape = Shape::of::<T>(len / size_of::<T>());
+    let (len, round) = (share.len() * size_of::<T>(), share.state().round);
+    let shape = Shape::of::<T>(share.len());
     let increment_bytes = manner.increment_bytes as u64;
     let opening = Opening { shape: shape.clone(), increment_bytes };
     channel.send_slice(&opening.encode()).await.map_err(DeltaSendError::Channel)?;

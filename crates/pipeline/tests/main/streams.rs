@@ -111,6 +111,23 @@ async fn a_sender_that_is_dropped_has_not_ended_the_stream() -> Outcome {
     Ok(())
 }
 
+#[tokio::test]
+async fn a_forward_that_begins_behind_the_end_has_the_shape_of_the_window() -> Outcome {
+    for length in [0, 300] {
+        let pair = Pair::new().await;
+        let (mut sender, middle) = pair.delta(WINDOW, Increment::default()).await;
+        limited(send(&mut sender, length)).await?;
+        assert_eq!(limited(middle.wait(..)).await?.len(), length, "it has ended");
+        let end = node("end").await;
+        let to_end = link(&pair.right, &end).await;
+        let mut forward = middle.forward(&pair.right, &to_end, "on").await?;
+        let mut last = limited(DeltaReceiver::accept(&end, "on", vec![9; WINDOW])).await?;
+        assert!(limited(take(&mut last)).await? == values(1, 0..length), "{length}");
+        limited(forward.finish()).await?;
+    }
+    Ok(())
+}
+
 /// The receiver is dropped as soon as a thread sees the end.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_sender_hears_of_the_end_from_a_receiver_that_leaves_at_once() -> Outcome {
