@@ -166,18 +166,20 @@ impl<T: Pod> DeltaSender<T> {
     /// ```
     ///
     /// # Errors
-    /// [`PartError`] when the range is not within the buffer, or when elements of it are out or
-    /// committed. Nothing is handed out.
+    /// [`PartError`] when the range is not within the buffer, or behind [`end`](Self::end) not within
+    /// what was committed, and when elements of it are out or committed. Nothing is handed out.
     pub fn part(&self, range: impl RangeBounds<usize>) -> Result<Part<T>, PartError> {
+        // Fewer than `len` behind the end of a stream.
+        let length = self.owner.share().state().ledger().len() / size_of::<T>();
         let asked = indices(&range, self.len());
-        if asked.start > asked.end || asked.end > self.len() {
-            return Err(PartError::Range { asked, length: self.len() });
+        if asked.start > asked.end || asked.end > length {
+            return Err(PartError::Range { asked, length });
         }
         let elements =
             |bytes: Range<usize>| bytes.start / size_of::<T>()..bytes.end.div_ceil(size_of::<T>());
         let bytes = asked.start * size_of::<T>()..asked.end * size_of::<T>();
         self.owner.share().lease(bytes).map(Part::new).map_err(|taken| match taken {
-            Taken::Outside => PartError::Range { asked, length: self.len() },
+            Taken::Outside => PartError::Range { asked, length },
             Taken::Out(bytes) => PartError::Out { asked, taken: elements(bytes) },
             Taken::Done(bytes) => PartError::Committed { asked, taken: elements(bytes) },
         })
@@ -317,6 +319,9 @@ impl<T: Pod> DeltaSender<T> {
     /// Ends a stream whose length was not known: the last round has the elements that are committed, from
     /// the first one without a gap, perhaps none. Waits until they have landed.
     ///
+    /// When the window is just full, a further round without elements follows. It waits for the receiver to
+    /// start it, or to be dropped: then the receiver has everything, and this is no error.
+    ///
     /// A stream is a row of rounds over the same window of memory. In the last one `next` of the
     /// receiver shows fewer elements, and its `start` returns false.
     ///
@@ -351,6 +356,16 @@ impl<T: Pod> DeltaSender<T> {
     /// # Cancel safety
     /// When the future is dropped, the stream may have ended; call it again.
     pub async fn end(&mut self) -> Result<(), DeltaSendError> {
+        let ended = self.end_round().await;
+        let is_empty = self.owner.share().state().ledger().done_bytes() == 0;
+        match ended {
+            // It left with the full round before, and so with everything.
+            Err(DeltaSendError::Gone { .. }) if is_empty && self.round > 1 => Ok(()),
+            ended => ended,
+        }
+    }
+
+    async fn end_round(&mut self) -> Result<(), DeltaSendError> {
         self.publish();
         self.check()?;
         let (is_full, is_cut) = {

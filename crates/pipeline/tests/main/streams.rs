@@ -1,6 +1,8 @@
 //! Streams whose length is not known before they end: rounds over one window, the last of them short.
 
-use chunkcomm_pipeline::{DeltaReceiver, DeltaRecvError, DeltaSendError, DeltaSender, Increment};
+use chunkcomm_pipeline::{
+    DeltaReceiver, DeltaRecvError, DeltaSendError, DeltaSender, Increment, PartError,
+};
 use chunkcomm_testkit::limited;
 
 use super::{Outcome, Pair, compute, link, node, values};
@@ -143,5 +145,47 @@ async fn the_sender_hears_of_the_end_from_a_receiver_that_leaves_at_once() -> Ou
         limited(sender.end()).await?;
         reading.join().unwrap();
     }
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_receiver_that_leaves_with_a_full_window_has_the_whole_stream() -> Outcome {
+    let pair = Pair::new().await;
+    for length in [WINDOW - 1, WINDOW] {
+        let (mut sender, receiver) = pair.delta(WINDOW, Increment::default()).await;
+        let (sent, taken) =
+            limited(async { tokio::join!(send(&mut sender, length), receiver.into_buffer()) })
+                .await;
+        assert!(taken? == values(1, 0..length));
+        sent?;
+        limited(sender.end()).await?;
+        assert_eq!(limited(sender.into_buffer()).await.len(), WINDOW);
+    }
+    // The sender has begun the next round before it finds that nothing is left.
+    let (mut sender, receiver) = pair.delta(WINDOW, Increment::default()).await;
+    compute(1, 0, sender.next(WINDOW).unwrap());
+    limited(sender.start()).await?;
+    drop(limited(receiver.into_buffer()).await?);
+    while limited(sender.commit()).await.is_ok() {
+        tokio::task::yield_now().await;
+    }
+    limited(sender.end()).await?;
+    // With elements that did not land it is an error.
+    sender.next(1).unwrap();
+    let gone = limited(sender.end()).await.unwrap_err();
+    assert!(matches!(gone, DeltaSendError::Gone { .. }), "{gone}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn behind_the_end_no_part_is_handed_out() -> Outcome {
+    let pair = Pair::new().await;
+    let (mut sender, receiver) = pair.delta(WINDOW, Increment::default()).await;
+    limited(send(&mut sender, 300)).await?;
+    for range in [0..WINDOW, 300..301] {
+        let error = sender.part(range.clone()).unwrap_err();
+        assert_eq!(error, PartError::Range { asked: range, length: 300 });
+    }
+    drop(receiver);
     Ok(())
 }
