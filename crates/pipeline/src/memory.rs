@@ -16,7 +16,8 @@
 //!    mutability and nothing to drop, so a `&[T]`, a `&mut [T]`, a `&[u8]` and a `&mut [u8]` over any
 //!    part of it are valid whatever bytes were written, elements that were written half included.
 //! 2. *No aliasing.* [`Region`] keeps a raw pointer and never makes a reference to the whole. The
-//!    [`Ledger`] under its lock says of each byte that it is free, out or done, one of the three.
+//!    [`Ledger`] under its lock says of each byte that it is free, out or done, one of the three. Bytes
+//!    behind the end of a round that was cut are none of them: nobody gets them before `into_vec`.
 //!    - A mutable reference comes from a [`Lease`] only, borrows it mutably, and covers bytes that the
 //!      ledger has out for this lease alone: `Ledger::take` refuses bytes that are out or done. A lease
 //!      gives bytes up (`commit`, `advance`, `drop`) by value or through `&mut self`, so that no

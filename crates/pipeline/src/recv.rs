@@ -124,8 +124,9 @@ impl<T: Pod> DeltaReceiver<T> {
     /// order, and several at a time.
     ///
     /// # Errors
-    /// [`DeltaRecvError::Range`] when the range is not within the buffer. Others when the sender
-    /// ended or died before the range had landed; elements that landed stay readable.
+    /// [`DeltaRecvError::Range`] when the range is not within the buffer, or reaches behind the
+    /// [end](crate::DeltaSender::end) of a stream. Others when the sender was dropped or died before the
+    /// range had landed; elements that landed stay readable.
     ///
     /// # Cancel safety
     /// Nothing is lost when the future is dropped.
@@ -270,6 +271,9 @@ impl<T: Pod> DeltaReceiver<T> {
     ///
     /// # Cancel safety
     /// When the future is dropped, so is the receiver; the forwards go on.
+    ///
+    /// Of a stream's last round it has the elements of that round alone, so it may be shorter than the
+    /// buffer that was accepted.
     pub async fn into_buffer(self) -> Result<Vec<T>, DeltaRecvError> {
         let length = self.wait(..).await?.len();
         let Self { owner, .. } = self;
@@ -280,7 +284,8 @@ impl<T: Pod> DeltaReceiver<T> {
 
     /// Waits until this round has landed here and at the forwards, and begins the next one in the same
     /// memory: what had landed is no longer shown. Returns false when the sender has
-    /// [ended](crate::DeltaSender::end) the stream: there is no further round.
+    /// [ended](crate::DeltaSender::end) the stream: there is no further round, the last one stays, and
+    /// forwards may still be sending it.
     ///
     /// Opens nothing and allocates nothing. The sender sends nothing of a round before this: a receiver
     /// that pauses stops the sender, and nothing ends. Forwards go on with the next round.
@@ -314,8 +319,8 @@ impl<T: Pod> DeltaReceiver<T> {
     /// order. Any number of forwards may run beside each other and beside the waits.
     ///
     /// Each increment leaves when it has landed (cut-through), from the same memory, in the background.
-    /// If the sender dies, the next node gets an error with the reason. The forward goes on when this
-    /// receiver is dropped.
+    /// If the sender dies, the next node gets an error with the reason. When this receiver is dropped, the
+    /// forward goes on to the end of the round.
     ///
     /// # Errors
     /// When the channel to `peer` cannot be opened; the elements still land here.

@@ -62,9 +62,9 @@ pub enum FrameFault {
         /// Number of the kind that came.
         kind: u32,
     },
-    /// The increment belongs to a round that has not been begun, or that is over.
+    /// The increment, correction or end belongs to a round that has not been begun, or that is over.
     Round {
-        /// Round of the increment, counted from 1.
+        /// Round of the frame, counted from 1.
         theirs: u32,
         /// Round of the receiver.
         ours: u32,

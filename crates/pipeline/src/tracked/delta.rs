@@ -189,7 +189,8 @@ impl<T: Pod> DeltaReceiver<T> {
     /// A load cannot return an error. When its element does not come, **the process is aborted**, unless
     /// the settings of `input` say otherwise ([`Missing`](super::Missing)): after the deadline, or
     /// at once when the sender has ended or the transfer failed. [`Arrivals::wait`] in `read` returns an
-    /// error instead.
+    /// error instead. The same holds in a stream's [last round](DeltaSender::end) when that is shorter than the
+    /// buffer: take streams by [`next`](Self::next).
     ///
     /// ```no_run
     /// # fn example(receiver: &mut chunkcomm_pipeline::DeltaReceiver<f64>)
