@@ -323,7 +323,8 @@ impl<T: Pod> DeltaSender<T> {
     /// start it, or to be dropped: then the receiver has everything, and this is no error.
     ///
     /// A stream is a row of rounds over the same window of memory. In the last one `next` of the
-    /// receiver shows fewer elements, and its `start` returns false.
+    /// receiver shows fewer elements, and its `start` returns false. The window needs an element: rounds of
+    /// none never end for the receiver.
     ///
     /// ```no_run
     /// # use std::io::Read;
