@@ -135,11 +135,11 @@ async fn three_parts_make_a_chain() -> Outcome {
 async fn a_follower_that_leaves_fails_the_run_by_name() -> Outcome {
     for pattern in [Pattern::Cascade, Pattern::Ring] {
         let nodes = [node("n0").await, node("n1").await, node("n2").await];
-        let follow = async |index: usize| {
-            let (node, head) = (nodes[index].clone(), link(&nodes[index], &nodes[0]).await);
-            tokio::spawn(async move { serve(&node, &head, index).await })
+        let follow = |index: usize| {
+            let (node, first) = (nodes[index].clone(), nodes[0].clone());
+            tokio::spawn(async move { serve(&node, &link(&node, &first).await, index).await })
         };
-        let (stays, leaves) = (follow(1).await, follow(2).await);
+        let (stays, leaves) = (follow(1), follow(2));
         let mut chain = limited(Chain::gather(&nodes[0], 3)).await?;
         // Bytes on their way must be lost with the node: that is the point.
         let _ = nodes[2].close(Duration::ZERO).await;
