@@ -37,6 +37,8 @@ pub(crate) struct Fated {
     pub(crate) landed: u32,
     /// Number of bytes that leave together.
     pub(crate) increment_bytes: usize,
+    /// The stream has ended: no further one will.
+    pub(crate) is_over: bool,
     /// Reason why no further one will.
     pub(crate) error: Option<DeltaSendError>,
 }
@@ -105,7 +107,12 @@ pub(crate) async fn start<T: Pod, K: Send + 'static>(
             meter = Some(measured);
         }
     }
-    let fated = Fated { landed: round - 1, increment_bytes: manner.increment_bytes, error: None };
+    let fated = Fated {
+        landed: round - 1,
+        increment_bytes: manner.increment_bytes,
+        is_over: false,
+        error: None,
+    };
     let (fate_sender, fate) = watch::channel(fated);
     let pump = Pump {
         carrier: share.carrier(),
@@ -139,14 +146,18 @@ pub(crate) async fn landed(
     channel: &str,
 ) -> Result<(), DeltaSendError> {
     let over = |fate: &Fated| fate.landed >= round || fate.error.is_some();
-    let fated = fate.wait_for(over).await;
-    let error = match fated {
-        Ok(fated) if fated.landed >= round => return Ok(()),
-        Ok(fated) => fated.error.clone(),
-        Err(_) => None,
-    };
+    // An error says that the pump has ended, and what it said last holds.
+    let _ = fate.wait_for(over).await;
+    let fated = fate.borrow();
+    if fated.landed >= round {
+        return Ok(());
+    }
     let (peer, channel) = (peer.name().to_owned(), channel.to_owned());
-    Err(error.unwrap_or(DeltaSendError::Stopped { peer, channel }))
+    Err(match &fated.error {
+        Some(error) => error.clone(),
+        None if fated.is_over => DeltaSendError::Over { peer, channel },
+        None => DeltaSendError::Stopped { peer, channel },
+    })
 }
 
 struct Pump<T: Pod> {
@@ -283,7 +294,7 @@ impl<T: Pod> Pump<T> {
             }
             self.until(|pump, _| pump.landed >= round).await?;
             self.carrier.rest();
-            fate.send_modify(|fate| fate.landed = of_buffer);
+            fate.send_modify(|fate| (fate.landed, fate.is_over) = (of_buffer, cut.is_some()));
             if cut.is_some() {
                 return Ok(());
             }

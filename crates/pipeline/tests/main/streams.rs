@@ -61,6 +61,12 @@ async fn any_length_arrives_and_is_forwarded() -> Outcome {
             assert!(there? == values(1, 0..length), "{length}");
             assert!(further? == values(1, 0..length), "{length}");
             limited(forward.finish()).await?;
+            let over = limited(async {
+                while forward.finish().await.is_ok() {}
+                forward.finish().await
+            })
+            .await;
+            assert!(matches!(over, Err(DeltaSendError::Over { .. })), "{over:?}");
             assert_eq!(limited(last.into_buffer()).await?.len(), length % WINDOW, "{length}");
         }
     }
