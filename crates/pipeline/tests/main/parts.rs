@@ -1,8 +1,9 @@
 //! Parts of a buffer, committed in any order and shown as they land.
 
+use std::ops::Range;
 use std::time::Duration;
 
-use chunkcomm_pipeline::{DeltaRecvError, Increment, PartError};
+use chunkcomm_pipeline::{DeltaReceiver, DeltaRecvError, DeltaSender, Increment, PartError};
 use chunkcomm_testkit::limited;
 use chunkcomm_testkit::random::seeded;
 
@@ -171,5 +172,86 @@ async fn a_plain_thread_takes_elements_as_they_land() -> Outcome {
         tokio::task::yield_now().await;
     }
     assert_eq!(taking.join().unwrap(), 1000);
+    Ok(())
+}
+
+/// Few pages of the 3 GiB are touched: a zeroed vector has memory where it is written.
+#[cfg(target_pointer_width = "64")]
+#[tokio::test]
+async fn parts_of_a_sparse_buffer_of_3_gib_arrive_at_their_places() -> Outcome {
+    const LEN: usize = (3 << 30) + 1;
+    let pair = Pair::new().await;
+    let buffer = vec![0_u8; LEN];
+    let sender = DeltaSender::open(&pair.left, &pair.peer, "g", buffer, Increment::default());
+    let sender = limited(sender).await?;
+    let receiver = DeltaReceiver::accept(&pair.right, "g", vec![0_u8; LEN]);
+    let mut receiver = limited(receiver).await?;
+    let middle = 1 << 31;
+    let places = [LEN - 3..LEN, middle - 5..middle + 70_000, 0..10, (1 << 30)..(1 << 30) + 1];
+    for (place, value) in places.clone().into_iter().zip(1..) {
+        let mut part = sender.part(place)?;
+        part.fill(value);
+        part.commit();
+    }
+    for (place, value) in places.clone().into_iter().zip(1..) {
+        let landed = limited(receiver.wait(place)).await?;
+        assert!(landed.iter().all(|element| *element == value));
+    }
+    assert_eq!(receiver.try_range(middle - 6..middle)?, None);
+    assert_eq!(receiver.landed().len(), 10);
+    let mut shown = 0;
+    let expected = places.iter().map(Range::len).sum();
+    while shown < expected {
+        let (range, _) = limited(receiver.next_any()).await?.ok_or("there are more")?;
+        assert!(
+            places.iter().any(|it| it.start <= range.start && range.end <= it.end),
+            "{range:?}"
+        );
+        shown += range.len();
+    }
+    assert_eq!(limited(sender.into_buffer()).await.len(), LEN);
+    let error = limited(receiver.finish()).await.unwrap_err();
+    assert!(matches!(error, DeltaRecvError::Ended { length_bytes: LEN, .. }), "{error}");
+    Ok(())
+}
+
+/// Sends `len` elements in parts from the last to the first, and compares each.
+async fn exact<T: bytemuck::Pod + PartialEq + Send>(
+    pair: &Pair,
+    len: usize,
+    increment: Increment,
+    value: impl Fn(usize) -> T,
+) -> Outcome {
+    let buffer = vec![T::zeroed(); len];
+    let sender = DeltaSender::open(&pair.left, &pair.peer, "e", buffer.clone(), increment);
+    let mut sender = limited(sender).await?;
+    let receiver = limited(DeltaReceiver::accept(&pair.right, "e", buffer)).await?;
+    for mut part in sender.parts(7)?.into_iter().rev() {
+        let range = part.range();
+        for (index, element) in range.zip(&mut *part) {
+            *element = value(index);
+        }
+        part.commit();
+    }
+    limited(sender.finish()).await?;
+    let all = limited(receiver.into_buffer()).await?;
+    assert!(all.len() == len && all.into_iter().enumerate().all(|(at, it)| it == value(at)));
+    Ok(())
+}
+
+#[tokio::test]
+async fn lengths_around_a_page_arrive_element_by_element() -> Outcome {
+    let pair = Pair::new().await;
+    for len in [0, 1, 7, 4095, 4096, 4097, 12_289] {
+        for increment in [Increment::Fixed(1), Increment::Fixed(4096), Increment::default()] {
+            let exact = async {
+                exact(&pair, len, increment, |index| index as u8 ^ 0x5A).await?;
+                exact(&pair, len, increment, |index| [index as u8, (index >> 8) as u8, 9]).await?;
+                exact(&pair, len / 9, increment, |index| [index as u64; 13]).await
+            };
+            let what = format!("{len}, {increment:?}");
+            exact.await.map_err(|error| format!("{what}: {error}"))?;
+        }
+    }
     Ok(())
 }
