@@ -3,16 +3,18 @@
 
 use chunkcomm_pipeline::tracked::costs::{recv_costs, send_costs};
 use chunkcomm_pipeline::tracked::{
-    INCREMENT_PAGES, INCREMENT_PAGES_MAX, RecvEngine, SendEngine, SetupError,
+    Awaiting, INCREMENT_PAGES, INCREMENT_PAGES_MAX, RecvEngine, SendEngine, SetupError,
+    TrackedInput, TrackedOutput, Tracking,
 };
-use clap::Args;
+use clap::{Args, ValueEnum};
 
 use super::Verdict;
-use crate::cli::values;
+use crate::cli::{Common, values};
 use crate::failure::Failure;
+use crate::harness::protocol::{OnOff, RuntimeKind, Transport};
 use crate::harness::slices::name_of;
 use crate::ours::tracked::{Pair, Way, Work};
-use crate::stats::median;
+use crate::stats::{Ratio, median};
 use crate::table::Row;
 
 /// Sizes of the comparison, in pages of 4 KiB; from about the paper's break-even of ten pages on.
@@ -24,6 +26,9 @@ const PAGE_BYTES: usize = 4096;
 /// Options of `chunkperf tracked`.
 #[derive(Debug, Args)]
 pub struct TrackedArgs {
+    /// Options of every measurement; only JSON is a choice here: two nodes over TCP, two threads
+    #[command(flatten)]
+    common: Common,
     /// Bytes of the buffer whose faults, scans and protections are measured
     #[arg(long, value_name = "B", default_value = "4MiB", value_parser = values::bytes)]
     bytes: usize,
@@ -36,9 +41,16 @@ pub struct TrackedArgs {
     /// Rounds of each size and way, of which the median counts
     #[arg(long, value_name = "N", default_value = "15", value_parser = values::times)]
     rounds: usize,
-    /// One JSON object a row on stdout, and nothing else
-    #[arg(long)]
-    json: bool,
+    /// One row alone: a buffer of --bytes, with the first engines that work here, against this
+    #[arg(long, value_enum)]
+    against: Option<Baseline>,
+}
+
+/// Baseline of ordinary code.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Baseline {
+    /// A loop over parts.
+    Explicit,
 }
 
 /// Runs the command.
@@ -46,8 +58,19 @@ pub struct TrackedArgs {
 /// # Errors
 /// If the measurement fails. An engine that does not work here gets a row with its reason.
 pub fn run(args: &TrackedArgs) -> Result<Verdict, Failure> {
+    let Common { transport, runtime, session, .. } = args.common;
+    args.common.needs_this_host("tracked")?;
+    if (transport, runtime, session) != (Transport::Tcp, RuntimeKind::Ambient, OnOff::On) {
+        let words = "tracked is measured with --transport tcp --runtime ambient --session on";
+        return Err(Failure::Refused(words.to_owned()));
+    }
+    args.common.switch_off()?;
     let (mut senders, mut receivers) = (Vec::new(), Vec::new());
     let pages = usize::try_from(args.pages).unwrap_or(usize::MAX).min(INCREMENT_PAGES_MAX);
+    if args.against == Some(Baseline::Explicit) {
+        args.against_explicit(pages)?;
+        return Ok(Verdict::Fine);
+    }
     for engine in SendEngine::ALL {
         let mut row = args.row("send", &engine.to_string());
         match send_costs(*engine, args.bytes.max(1), pages) {
@@ -60,7 +83,7 @@ pub fn run(args: &TrackedArgs) -> Result<Verdict, Failure> {
             }
             Err(error) => skip(&mut row, &error),
         }
-        row.print(args.json);
+        row.print(args.common.json);
     }
     for engine in RecvEngine::ALL {
         let mut row = args.row("recv", &engine.to_string());
@@ -73,7 +96,7 @@ pub fn run(args: &TrackedArgs) -> Result<Verdict, Failure> {
             }
             Err(error) => skip(&mut row, &error),
         }
-        row.print(args.json);
+        row.print(args.common.json);
     }
     // The fastest of each side together, and so on.
     let engines: Vec<_> = senders.into_iter().zip(receivers).collect();
@@ -109,8 +132,55 @@ impl TrackedArgs {
     ) -> Result<(), Failure> {
         let tracked = engines.iter().map(|(send, recv)| Way::Tracked(*send, *recv));
         let ways: Vec<Way> = [Way::Whole, Way::Explicit].into_iter().chain(tracked).collect();
+        let times = self.times(&ways, bytes, pages)?;
+        let of = |index: usize| median(&times[index]) * 1e6;
+        for (index, way) in ways.iter().enumerate() {
+            let Way::Tracked(send, recv) = way else { continue };
+            let mut row = self.row("pair", &format!("{send}, {recv}"));
+            row.set("buffer_bytes", bytes)
+                .set("compute", name_of(self.compute))
+                .set("whole_us", of(0))
+                .set("explicit_us", of(1))
+                .set("tracked_us", of(index))
+                .set("speed_up", of(0) / of(index))
+                .set("against_explicit", of(index) / of(1));
+            row.print(self.common.json);
+        }
+        Ok(())
+    }
+
+    /// Prints the row of ordinary code against a loop over parts.
+    fn against_explicit(&self, pages: usize) -> Result<(), Failure> {
+        let output = TrackedOutput::<u8>::new(1, Tracking::default());
+        let input = TrackedInput::<u8>::new(1, Awaiting::default());
+        let engines = output.and_then(|output| Ok((output.engine(), input?.engine())));
+        let mut row = self.row("pair", "none");
+        match engines {
+            Ok((send, recv)) => {
+                let ways = [Way::Explicit, Way::Tracked(send, recv)];
+                let times = self.times(&ways, self.bytes.max(1), pages)?;
+                let ratio = Ratio::of_pairs(&times[1], &times[0]);
+                row.set("engine", format!("{send}, {recv}"))
+                    .set("compute", name_of(self.compute))
+                    .set("seconds", median(&times[1]))
+                    .set("baseline", "explicit")
+                    .set("baseline_seconds", median(&times[0]))
+                    .set("ratio", ratio.median)
+                    .set("ratio_low", ratio.low)
+                    .set("ratio_high", ratio.high);
+            }
+            Err(error) => {
+                row.set("reason", chunkcomm::with_causes(&error));
+            }
+        }
+        row.print(self.common.json);
+        Ok(())
+    }
+
+    /// Returns the seconds of each round by way; the ways run in turn.
+    fn times(&self, ways: &[Way], bytes: usize, pages: usize) -> Result<Vec<Vec<f64>>, Failure> {
         let mut pairs = Vec::new();
-        for way in &ways {
+        for way in ways {
             pairs.push(Pair::start(*way, self.compute, bytes, pages)?);
         }
         let mut times = vec![Vec::new(); ways.len()];
@@ -123,19 +193,6 @@ impl TrackedArgs {
                 }
             }
         }
-        let of = |index: usize| median(&times[index]) * 1e6;
-        for (index, way) in ways.iter().enumerate() {
-            let Way::Tracked(send, recv) = way else { continue };
-            let mut row = self.row("pair", &format!("{send}, {recv}"));
-            row.set("buffer_bytes", bytes)
-                .set("compute", name_of(self.compute))
-                .set("whole_us", of(0))
-                .set("explicit_us", of(1))
-                .set("tracked_us", of(index))
-                .set("speed_up", of(0) / of(index))
-                .set("against_explicit", of(index) / of(1));
-            row.print(self.json);
-        }
-        Ok(())
+        Ok(times)
     }
 }

@@ -129,6 +129,8 @@ fn tracked_rows() {
     }
     let sides = |side: &str| rows.iter().filter(|row| row["side"] == side).count();
     assert_eq!((sides("send"), sides("recv")), (3, 3));
+    let row = row(&["tracked", "--bytes", "100KiB", "--rounds", "1", "--against", "explicit"]);
+    assert!(row["reason"].is_string() || row["ratio"].as_f64() > Some(0.0), "{row}");
 }
 
 #[test]
@@ -342,7 +344,7 @@ fn budgets_run_all_at_tiny_sizes() {
     let out = String::from_utf8(output.stdout).unwrap();
     assert_eq!(
         out.lines().count(),
-        48 + usize::from(cfg!(feature = "peers")) + 9 * usize::from(cfg!(feature = "virtual"))
+        49 + usize::from(cfg!(feature = "peers")) + 9 * usize::from(cfg!(feature = "virtual"))
     );
     for line in out.lines() {
         let row: Value = serde_json::from_str(line).unwrap();

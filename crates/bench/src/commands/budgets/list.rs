@@ -382,6 +382,14 @@ pub(super) static BUDGETS: &[Budget] = &[
         aim: 0.95,
     },
     Budget {
+        name: "tracked",
+        command: "tracked --compute trig --bytes 4MiB --rounds 31 --against explicit",
+        quick: "--bytes 100KiB --rounds 1",
+        key: "ratio",
+        bound: Bound::AtMost(1.3),
+        aim: 1.1,
+    },
+    Budget {
         name: "idle",
         command: "idle --links 1000",
         quick: "--links 20",
