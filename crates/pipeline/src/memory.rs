@@ -30,7 +30,8 @@
 //! 3. *No data race.* A byte becomes done under the lock, after it was written by the thread that
 //!    has the lease. A shared reference is made after the lock was taken and the byte found done. A
 //!    byte becomes free again under the lock, too, before a lease takes it. Moving a lease to another
-//!    thread synchronises by itself.
+//!    thread synchronises by itself. No state is outside the lock, so a checker of memory orders would try
+//!    the orders of critical sections alone, which the tests of the ledger try with random steps.
 //! 4. *Lifetime.* Every reference borrows a holder, or is a `Bytes` that owns one, and a holder
 //!    has a count in the `Arc`. The `Vec` is made again when the last is dropped, or once by
 //!    `Owner::into_vec`: then nothing is out, no view is left, the owner is gone, and the ledger has

@@ -16,6 +16,9 @@
 //! page k+1 as a sign that page k is done. No language promises that, so page k is protected again before
 //! it is read, and a later store is found.
 //!
+//! - A process that is forked has no part in a buffer: its access is a fault, which ends it.
+//! - A program may lock its memory (`mlockall`): with `minor` and `missing` from Linux 5.18 on.
+//!
 //! The layers, in reading order: `settings`, `runs` and `error`; `sys`, the only `unsafe`; `guard` and `pages`,
 //! the states that a signal handler shares; `window`, pure: the order in which increments are
 //! finished; `watch` and `fill`, the engines; [`TrackedOutput`], [`TrackedInput`]; and `delta`,
