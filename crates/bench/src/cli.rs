@@ -55,6 +55,9 @@ enum Command {
     FarmQueue(commands::farm_queue::FarmQueueArgs),
     /// A farm without a setting against fixed prefetch and grain, over lengths of tasks.
     FarmSweep(commands::farm_sweep::FarmSweepArgs),
+    /// The number of workers from which sub-farmers pay, in virtual time.
+    #[cfg(feature = "virtual")]
+    FarmTree(commands::farm_tree::FarmTreeArgs),
     /// The farms of a paper in virtual time, its numbers beside ours.
     #[cfg(feature = "virtual")]
     LanStudy(commands::lan_study::LanStudyArgs),
@@ -76,6 +79,9 @@ enum Command {
     /// A node process of the lab, started by it.
     #[command(name = crate::lab::node::NODE_COMMAND, hide = true)]
     LabNode,
+    /// A node of the lab's farm, started by it.
+    #[command(name = crate::lab::subfarmers::NODE_COMMAND, hide = true)]
+    LabFarmNode,
     /// A farmer of the lab, started by it.
     #[command(name = crate::lab::farmer::FARMER_COMMAND, hide = true)]
     LabFarmer {
@@ -276,6 +282,8 @@ fn run(command: Command) -> Result<Verdict, Failure> {
         Command::FarmQueue(args) => commands::farm_queue::run(&args),
         Command::FarmSweep(args) => commands::farm_sweep::run(&args),
         #[cfg(feature = "virtual")]
+        Command::FarmTree(args) => commands::farm_tree::run_all(&args),
+        #[cfg(feature = "virtual")]
         Command::LanStudy(args) => commands::lan_study::run(&args),
         #[cfg(feature = "virtual")]
         Command::DeltaStudy(args) => commands::delta_study::run(&args),
@@ -286,6 +294,7 @@ fn run(command: Command) -> Result<Verdict, Failure> {
         Command::Sweep(args) => commands::sweep::run(&args),
         Command::Lab(args) => commands::lab::run(&args),
         Command::LabNode => crate::lab::node::serve(),
+        Command::LabFarmNode => crate::lab::subfarmers::serve().map(|()| Verdict::Fine),
         Command::LabFarmer { journal, tasks } => {
             crate::lab::farmer::farm_out(&journal, tasks).map(|()| Verdict::Fine)
         }

@@ -10,6 +10,8 @@ pub mod delta_study;
 pub mod farm;
 pub mod farm_queue;
 pub mod farm_sweep;
+#[cfg(feature = "virtual")]
+pub mod farm_tree;
 pub mod idle;
 pub mod lab;
 #[cfg(feature = "virtual")]

@@ -8,7 +8,7 @@
 //! Reading order: [`chunkcomm_testkit::proxy`] (faults of connections), [`node`] and [`processes`] (both sides of a
 //! node process), [`checks`] (a receiver's checks), then the scenarios: [`cuts`], [`stop`],
 //! [`resumes`], [`idle_links`], [`slow`], [`corrupt`], [`namespaces`], [`farm`],
-//! [`farmer`].
+//! [`farmer`], [`subfarmers`].
 
 pub mod checks;
 pub mod corrupt;
@@ -23,6 +23,7 @@ pub mod protocol;
 pub mod resumes;
 pub mod slow;
 pub mod stop;
+pub mod subfarmers;
 
 use std::time::Duration;
 

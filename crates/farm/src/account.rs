@@ -29,6 +29,8 @@ pub(crate) struct Plan {
     pub(crate) order: Order,
     /// Whether the first task that fails ends the run.
     pub(crate) stops: bool,
+    /// Whether a sub-farmer drives the run.
+    pub(crate) is_below: bool,
 }
 
 /// Tasks and results of a run, and the statistics of its workers.
@@ -122,6 +124,9 @@ where
             false => self.plan.ways,
         };
         let mut pace = Pace::new(prefetch, grain, link.round_trip_ns, link.threads);
+        if link.farms || self.plan.is_below {
+            pace = pace.in_tree();
+        }
         let worker = self.ledger.handle_joined(pace.share(self.growth, None, 1), link.threads);
         if link.is_stalled() {
             // An assignment of a cancelled run still waits.
@@ -344,7 +349,8 @@ mod tests {
     #[test]
     fn an_answer_that_is_not_whole_loses_no_task() {
         let ways = Ways { prefetch: None, grain: Grain::Auto, deaths_max: 3, limit: None };
-        let plan = Plan { run: 1, function: 0, ways, order: Order::Tasks, stops: false };
+        let plan =
+            Plan { run: 1, function: 0, ways, order: Order::Tasks, stops: false, is_below: false };
         let sink = |_: u64, _: Result<u64, TaskError>| panic!("nothing is accepted");
         let mut account = Account::new(plan, "f", sink, None, None);
         account.ledger.handle_joined(Share { pieces: 1, grain: 5 }, 1);
@@ -381,7 +387,14 @@ mod tests {
                 break;
             }
             let ways = Ways { prefetch: None, grain: Grain::Auto, deaths_max: 3, limit: None };
-            let plan = Plan { run: 1, function: 0, ways, order: Order::Tasks, stops: false };
+            let plan = Plan {
+                run: 1,
+                function: 0,
+                ways,
+                order: Order::Tasks,
+                stops: false,
+                is_below: false,
+            };
             let mut taken = Vec::new();
             let sink = |_: u64, result: Result<bool, TaskError>| taken.push(result.ok());
             let mut account = Account::new(plan, "f", sink, None, Some(&mut journal));

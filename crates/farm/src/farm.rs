@@ -373,7 +373,8 @@ impl Farm {
             let name = function.name().to_owned();
             journal.begin(&RunHead { run: self.run, types, function: name })?;
         }
-        let plan = Plan { run: self.run, function: function_id, ways: self.ways, order, stops };
+        let (run, ways) = (self.run, self.ways);
+        let plan = Plan { run, function: function_id, ways, order, stops, is_below: false };
         let forgotten = self.sharing.sweep();
         self.links.iter_mut().for_each(|link| link.forget(&forgotten));
         let Farm { links, crew, reception, lost, journal, sharing, .. } = self;

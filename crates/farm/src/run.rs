@@ -68,6 +68,8 @@ pub(crate) struct Run<'a, I, O, T: Source<Task = I>, S> {
     /// The result of the task after those of the last assignment, from the journal.
     recalled: Option<O>,
     account: Account<'a, O, S>,
+    /// Number of tasks that the farmer above wants back, and workers were asked for.
+    wanted: u64,
     /// Set while workers without tasks wait for others.
     look: Option<Timer>,
     /// Workers whose link broke, with what that looked like, until the cause is known.
@@ -76,6 +78,16 @@ pub(crate) struct Run<'a, I, O, T: Source<Task = I>, S> {
     sync_wait: Option<Timer>,
     /// Traffic before the run.
     before: Traffic,
+}
+
+/// New tasks for a worker.
+struct Written {
+    first: u64,
+    count: u32,
+    /// How often the farmer above has given them out before.
+    attempt: u32,
+    /// The assignment.
+    message: Vec<u8>,
 }
 
 type Timer = Pin<Box<dyn Future<Output = ()> + Send>>;
@@ -110,6 +122,7 @@ where
             carried_numbers: None,
             recalled: None,
             account,
+            wanted: 0,
             look: None,
             broken,
             cause_wait: None,
@@ -178,7 +191,12 @@ where
     /// Lets the workers forget a shared value, as the farmer above does.
     pub(crate) fn forget(&mut self, digest: u128) {
         let message = [self.workers.sharing.forget(digest)];
-        self.workers.links.iter_mut().for_each(|link| link.forget(&message));
+        for (worker, link) in self.workers.links.iter_mut().enumerate() {
+            link.forget(&message);
+            if link.is_stalled() {
+                self.account.ledger.handle_stalled(worker);
+            }
+        }
     }
 
     /// Runs one turn. Every link and the crew were polled until they were pending, so
@@ -344,7 +362,37 @@ where
         self.account.lose(worker, loss, blame)
     }
 
+    /// Takes up to `count` tasks back from the workers; they go to the sink as they come.
+    pub(crate) fn take_back(
+        &mut self,
+        mut count: u64,
+        context: &mut Context<'_>,
+    ) -> Result<(), RunError> {
+        self.wanted = 0;
+        while let Some((worker, asked)) = self.account.ledger.poll_spare(count) {
+            self.ask_back(worker, asked, context)?;
+            self.wanted += asked;
+            count -= asked;
+        }
+        Ok(())
+    }
+
+    fn ask_back(
+        &mut self,
+        worker: usize,
+        count: u64,
+        context: &mut Context<'_>,
+    ) -> Result<(), RunError> {
+        let order = wire::take_back(self.account.plan.run, count);
+        let sent = self.workers.links[worker].send(&order, self.workers.sharing, context);
+        self.note_sent(worker, (0, 0, sent))
+    }
+
     fn give_out(&mut self, context: &mut Context<'_>) -> Result<(), RunError> {
+        for (first, count) in self.account.ledger.give_up(self.wanted) {
+            self.wanted = self.wanted.saturating_sub(count.into());
+            self.account.sink.give_back(first, count);
+        }
         let ended = self.account.ledger.has_ended();
         self.account.ledger.handle_source(false, ended);
         while let Some(worker) = self.account.ledger.poll_free() {
@@ -355,7 +403,7 @@ where
                     (first, count, link.send(message, self.workers.sharing, context))
                 }
                 None => {
-                    let ((first, attempt), count, message) =
+                    let Written { first, count, attempt, message } =
                         self.write_assignment(worker, context)?;
                     if count == 0 {
                         continue;
@@ -390,13 +438,12 @@ where
         }
     }
 
-    /// Writes the next tasks, as many as the grain or as there are; returns the index and the attempt
-    /// of the first, and their number.
+    /// Writes the next tasks, as many as the grain or as there are.
     fn write_assignment(
         &mut self,
         worker: usize,
         context: &mut Context<'_>,
-    ) -> Result<((u64, u32), u32, Vec<u8>), RunError> {
+    ) -> Result<Written, RunError> {
         let account = &mut self.account;
         if let Some(result) = self.recalled.take() {
             account.recall(result)?;
@@ -462,15 +509,13 @@ where
         account.left = self.tasks.left();
         wire::number_assignment(&mut message, first, count);
         wire::set_attempt(&mut message, attempt);
-        Ok(((first, attempt), count, message))
+        Ok(Written { first, count, attempt, message })
     }
 
     /// Lets workers without tasks have some of those that others hold.
     fn even_out(&mut self, context: &mut Context<'_>) -> Result<(), RunError> {
         while let Some((victim, count)) = self.account.ledger.poll_victim() {
-            let order = wire::take_back(self.account.plan.run, count);
-            let sent = self.workers.links[victim].send(&order, self.workers.sharing, context);
-            self.note_sent(victim, (0, 0, sent))?;
+            self.ask_back(victim, count, context)?;
         }
         if !self.account.ledger.is_in_tail() {
             self.look = None;

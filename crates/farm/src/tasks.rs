@@ -140,6 +140,9 @@ impl<T: Iterator> Source for Groups<T> {
 pub(crate) trait Sink<O> {
     fn take(&mut self, index: u64, result: Result<O, TaskError>);
 
+    /// Takes tasks that go back to the farmer above, which alone asks for some.
+    fn give_back(&mut self, _first: u64, _count: u32) {}
+
     /// Whether it takes results of further tasks.
     fn has_room(&self) -> bool {
         true

@@ -12,7 +12,7 @@ use crate::harness::slices::name_of;
 use crate::harness::{far, machine};
 use crate::lab::stop::{self, Whom};
 use crate::lab::{
-    Lab, Promises, corrupt, cuts, farm, farmer, idle_links, namespaces, resumes, slow,
+    Lab, Promises, corrupt, cuts, farm, farmer, idle_links, namespaces, resumes, slow, subfarmers,
 };
 use crate::table::Row;
 
@@ -43,6 +43,8 @@ enum Scenario {
     Farm(FarmArgs),
     /// A farmer that is killed, and started again with its journal
     Farmer(FarmerArgs),
+    /// A farm of a cluster whose sub-farmers are killed
+    Subfarmers(SubfarmersArgs),
     /// Any other word: refused with the names that are allowed.
     #[command(external_subcommand)]
     Other(Vec<String>),
@@ -218,6 +220,18 @@ struct FarmerArgs {
     tasks: u64,
 }
 
+#[derive(Debug, Args)]
+struct SubfarmersArgs {
+    #[command(flatten)]
+    lab: LabCommon,
+    /// Number of sub-farmers that are killed, one a run
+    #[arg(long, value_name = "N", default_value = "10", value_parser = values::times)]
+    kills: usize,
+    /// Tasks of a run, of 50 us to 5 ms each
+    #[arg(long, value_name = "N", default_value = "2000", value_parser = values::count)]
+    tasks: u64,
+}
+
 /// Runs the command.
 ///
 /// # Errors
@@ -284,9 +298,16 @@ pub fn run(args: &LabArgs) -> Result<Verdict, Failure> {
                 farmer::run(lab, plan, promises, row).await
             })
         }
+        Scenario::Subfarmers(args) => {
+            let &SubfarmersArgs { kills, tasks, .. } = args;
+            let plan = subfarmers::Plan { kills, tasks };
+            args.lab.scenario("subfarmers", async |lab, promises, row| {
+                subfarmers::run(lab, plan, promises, row).await
+            })
+        }
         Scenario::Other(words) => Err(Failure::Refused(format!(
             "the lab has no scenario '{}'; allowed are cuts, stop, idle-links, resumes, slow, \
-             corrupt, namespaces, farm and farmer",
+             corrupt, namespaces, farm, farmer and subfarmers",
             words.first().map_or("", String::as_str)
         ))),
     }

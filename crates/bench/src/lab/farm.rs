@@ -27,7 +27,7 @@ const WORKERS: usize = 3;
 const SHORTEST: u64 = 10;
 
 /// Deaths of which a task is set aside: more than there are, since no task is to blame.
-const DEATHS_MAX: u32 = 1_000_000;
+pub(super) const DEATHS_MAX: u32 = 1_000_000;
 
 /// Shortest and longest time of a stop: up to many times the silence after which tasks are copied.
 const STOP_MS: (u64, u64) = (20, 1000);

@@ -376,18 +376,48 @@ impl Ledger {
         if self.has_open() || !(self.ended || self.dry) || !self.any_idle() {
             return None;
         }
+        let victim = self.victim()?;
+        Some((victim, self.ask(victim, self.workers[victim].spare().div_ceil(2))))
+    }
+
+    /// Returns a worker to ask for tasks that it has not begun, and their number: up to `count`, which
+    /// the farmer above wants.
+    pub(crate) fn poll_spare(&mut self, count: u64) -> Option<(usize, u64)> {
+        let victim = self.victim().filter(|_| count > 0)?;
+        Some((victim, self.ask(victim, self.workers[victim].spare().min(count))))
+    }
+
+    /// Gives about `count` tasks that nobody holds back to the farmer above; returns their ranges.
+    pub(crate) fn give_up(&mut self, count: u64) -> Vec<(u64, u32)> {
+        let (mut given, mut left) = (Vec::new(), count);
+        while left > 0 {
+            let Some(key) = self.open.pop_back() else { break };
+            let piece = &self.pieces[key];
+            given.push((piece.first, piece.count));
+            left = left.saturating_sub(piece.count.into());
+            self.unanswered -= u64::from(piece.count);
+            self.remove(key);
+        }
+        given
+    }
+
+    /// Returns the worker with most work that it cannot have begun, if that is worth its way.
+    fn victim(&self) -> Option<usize> {
         let worth = |worker: &Worker| worker.spare() as f64 * worker.task_ns.unwrap_or(f64::MAX);
         let may = |worker: &Worker| {
             let hears = worker.joined && !worker.stalled && !worker.asked && !worker.barren;
             hears && worker.spare() > 0 && worth(worker) > WORTH_NS
         };
         let able = (0..self.workers.len()).filter(|&at| may(&self.workers[at]));
-        let victim =
-            able.max_by(|&a, &b| worth(&self.workers[a]).total_cmp(&worth(&self.workers[b])))?;
-        let worker = &mut self.workers[victim];
-        // Until it gives something or gets a piece, it has nothing to give.
-        (worker.asked, worker.barren) = (true, true);
-        Some((victim, worker.spare().div_ceil(2)))
+        able.max_by(|&a, &b| worth(&self.workers[a]).total_cmp(&worth(&self.workers[b])))
+    }
+
+    /// Notes that a worker is asked for tasks. Until it gives something or gets a piece, it has nothing
+    /// to give.
+    fn ask(&mut self, worker: usize, count: u64) -> u64 {
+        let slot = &mut self.workers[worker];
+        (slot.asked, slot.barren) = (true, true);
+        count
     }
 
     /// Whether somebody has nothing to do while others hold tasks.

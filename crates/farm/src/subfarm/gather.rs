@@ -34,7 +34,7 @@ pub(super) struct Gathered {
     count: u64,
     bytes: usize,
     begun: Option<Instant>,
-    /// Words about tasks without a result.
+    /// Words about tasks that are late, set aside or given back.
     words: Vec<Bytes>,
 }
 
@@ -55,7 +55,7 @@ impl Gathered {
 
     /// Returns how long the first result has waited; `None` if there is none.
     pub(super) fn age(&self) -> Option<Duration> {
-        self.begun.map(|begun| begun.elapsed())
+        self.begun.map(Instant::elapsed)
     }
 
     /// Takes the words.
@@ -104,6 +104,10 @@ impl Gathered {
 }
 
 impl Sink<Encoded> for Gathered {
+    fn give_back(&mut self, first: u64, count: u32) {
+        self.words.push(Bytes::copy_from_slice(&wire::returned(self.run, first, count)));
+    }
+
     fn take(&mut self, index: u64, result: Result<Encoded, TaskError>) {
         let word = match result {
             Ok(Encoded(value)) => {

@@ -6,7 +6,8 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
-use chunkcomm::{BytesReceiver, BytesSender, SendError, host};
+use chunkcomm::host::{self, Instant};
+use chunkcomm::{BytesReceiver, BytesSender, SendError};
 
 use super::Subfarm;
 use super::gather::Gathered;
@@ -18,11 +19,15 @@ use crate::proto::split;
 use crate::proto::wire;
 use crate::run::{Run, Workers};
 use crate::settings::Order;
-use crate::tasks::{Encoded, Source};
+use crate::tasks::{Encoded, Sink, Source};
 
 /// Longest time that results wait while a worker has no task. Each sub-farmer may cost the farmer
 /// 0.1 ms in this time.
 const HOLD_WHILE_IDLE: Duration = Duration::from_millis(2);
+
+/// Shortest time between results that go up before all are there: a half, and then a half of the rest,
+/// and so on, would wake the farmer many times.
+const APART: Duration = Duration::from_millis(2);
 
 /// The end of a run.
 pub(super) enum Turn {
@@ -60,6 +65,8 @@ pub(super) struct Relay<'a> {
     run: Run<'a, Encoded, Encoded, Pieces, Gathered>,
     /// Time in the tasks, and their number, of all results that went up.
     told: (Duration, u64),
+    /// When results went up last.
+    sent: Instant,
     wait: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
 }
 
@@ -75,7 +82,7 @@ impl<'a> Relay<'a> {
             pieces.put(&assignment);
         }
         let (ways, order) = (*ways, Order::Completed);
-        let plan = Plan { run: number, function, ways, order, stops: false };
+        let plan = Plan { run: number, function, ways, order, stops: false, is_below: true };
         Relay {
             tasks: &mut upper.tasks,
             answers: &mut upper.answers,
@@ -84,6 +91,7 @@ impl<'a> Relay<'a> {
             number,
             run: Run::new(workers, plan, "", pieces, Gathered::new(number), None),
             told: (Duration::ZERO, 0),
+            sent: Instant::now(),
             wait: None,
         }
     }
@@ -92,7 +100,7 @@ impl<'a> Relay<'a> {
     pub(super) fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<Turn, ServeError>> {
         while let Poll::Ready(order) = self.tasks.poll_recv(context)? {
             let Some(order) = order else { return Poll::Ready(Ok(Turn::Done)) };
-            if let Some(run) = self.take(&order)? {
+            if let Some(run) = self.take(&order, context)? {
                 return Poll::Ready(Ok(Turn::Run(run, order)));
             }
         }
@@ -115,7 +123,7 @@ impl<'a> Relay<'a> {
     }
 
     /// Takes an order of the farmer; returns the run that it begins, if it does.
-    fn take(&mut self, order: &[u8]) -> Result<Option<u32>, ServeError> {
+    fn take(&mut self, order: &[u8], context: &mut Context<'_>) -> Result<Option<u32>, ServeError> {
         match wire::read_order(order).map_err(|_| ServeError::Malformed)? {
             wire::Order::Assign(assignment) if assignment.run != self.number => {
                 return Ok(Some(assignment.run));
@@ -124,17 +132,30 @@ impl<'a> Relay<'a> {
             wire::Order::Value(part) => self.run.relay(&part),
             wire::Order::Forget { digest } => self.run.forget(digest),
             wire::Order::End => {}
-            wire::Order::TakeBack { run, count } => {
-                let given = match run == self.number {
-                    true => self.run.source().give_back(count),
-                    false => Vec::new(),
-                };
-                let ranges = given.into_iter().chain([(0, 0)]);
-                let returned = |(first, count)| wire::returned(run, first, count);
-                self.waiting.extend(ranges.map(|range| Bytes::copy_from_slice(&returned(range))));
-            }
+            wire::Order::TakeBack { run, count } => self.give_back(run, count, context)?,
         }
         Ok(None)
+    }
+
+    /// Gives back the tasks that are not given out. Those that workers give back follow later.
+    fn give_back(
+        &mut self,
+        run: u32,
+        count: u64,
+        context: &mut Context<'_>,
+    ) -> Result<(), ServeError> {
+        let mut left = count;
+        if run == self.number {
+            for (first, count) in self.run.source().give_back(count) {
+                left -= u64::from(count);
+                self.run.sink().give_back(first, count);
+            }
+            let asked = self.run.take_back(left, context);
+            asked.map_err(|error| ServeError::Farm(Box::new(error)))?;
+        }
+        self.waiting.extend(self.run.sink().words());
+        self.waiting.push_back(Bytes::copy_from_slice(&wire::returned(run, 0, 0)));
+        Ok(())
     }
 
     /// Lets the gathered results go up when they are due.
@@ -146,12 +167,15 @@ impl<'a> Relay<'a> {
             let left = ledger.unanswered() + carried + waits;
             let lacks = waits == 0 && ledger.any_idle();
             let gathered = self.run.sink();
-            let is_due = gathered.count() >= left
+            let is_half = gathered.count() >= left && self.sent.elapsed() >= APART;
+            let is_due = left == 0
+                || is_half
                 || gathered.bytes() >= ANSWER_BYTES
                 || age >= if lacks { HOLD_WHILE_IDLE } else { HOLD };
             if is_due {
                 let busy_ns = self.busy_ns();
                 self.waiting.extend(self.run.sink().answers(busy_ns));
+                self.sent = Instant::now();
                 break;
             }
             let wait = self.wait.get_or_insert_with(|| Box::pin(host::sleep(HOLD_WHILE_IDLE)));

@@ -506,7 +506,7 @@ pub(super) static BUDGETS: &[Budget] = &[
     #[cfg(feature = "virtual")]
     Budget {
         name: "virtual-farm-1000-short",
-        command: "farm --tasks 10000000 --work 500us --workers 1000 --lan virtual:lan-1g",
+        command: "farm --tasks 300000 --work 500us --workers 1000 --lan virtual:lan-1g",
         quick: "--tasks 2000 --workers 20",
         key: "efficiency",
         bound: Bound::AtLeast(0.90),

@@ -169,6 +169,43 @@ fn who_has_nothing_gets_half_of_what_another_has_not_begun() {
 }
 
 #[test]
+fn what_workers_gave_back_goes_up_and_may_come_again() {
+    let mut ledger = ledger(1);
+    ledger.set_share(0, Share { pieces: 1, grain: 9 }, Some(1e9));
+    // The farmer above numbers its tasks.
+    assert_eq!(ledger.poll_free(), Some(0));
+    ledger.assign(40, 9, 2, message(40, 9), 0);
+    ledger.handle_source(true, false);
+    assert_eq!(ledger.poll_spare(0), None);
+    assert_eq!(ledger.poll_spare(5), Some((0, 5)));
+    assert_eq!(ledger.poll_spare(5), None, "it was asked");
+    ledger.handle_returned(0, 44, 5, 0).unwrap();
+    ledger.handle_returned(0, 0, 0, 0).unwrap();
+    assert_eq!((ledger.give_up(5), ledger.give_up(5)), (vec![(44, 5)], vec![]));
+    assert_eq!(ledger.unanswered(), 4);
+    assert_eq!(ledger.handle_answer(0, 40, 4, 0, 0), Ok(Accepted::All));
+    assert_eq!(ledger.poll_free(), None);
+    ledger.handle_source(false, false);
+    assert_eq!(ledger.poll_free(), Some(0));
+    ledger.assign(44, 5, 3, message(44, 5), 0);
+    assert_eq!(ledger.handle_answer(0, 44, 5, 0, 0), Ok(Accepted::All));
+    assert_eq!(ledger.unanswered(), 0);
+}
+
+#[test]
+fn a_task_may_be_set_aside_below_a_sub_farmer() {
+    let mut ledger = ledger(2);
+    give_all(&mut ledger, 6);
+    let aside = ledger.handle_aside(0, 1, 3).unwrap().unwrap();
+    assert_eq!((aside.task, aside.deaths), (1, 3));
+    assert_eq!(chunkcomm::codec::decode::<u64>(&aside.input).unwrap(), 1);
+    assert_eq!(ledger.handle_aside(0, 1, 3), Ok(None), "it is set aside");
+    assert_eq!(ledger.handle_aside(0, 4, 3), Ok(None), "another worker has it");
+    assert_eq!(ledger.handle_aside(0, 6, 3), Err(NotAsked));
+    assert_eq!(ledger.unanswered(), 5);
+}
+
+#[test]
 fn what_is_soon_done_is_not_moved() {
     let mut ledger = ledger(2);
     ledger.set_share(0, Share { pieces: 1, grain: 9 }, Some(1e3));

@@ -1,0 +1,117 @@
+//! `chunkperf farm-tree`: the number of workers from which sub-farmers pay, beside the formula.
+//!
+//! The formula: one farmer feeds `time of a task / farmer's cost of a task` workers, with one task an
+//! assignment. The cost is measured with four times as many workers, where only the farmer counts.
+
+use std::time::Duration;
+
+use chunkcomm_farm::{Grain, Model, Prefetch, Tree, WorkersAs};
+use clap::Args;
+
+use super::Verdict;
+use crate::cli::Common;
+use crate::cli::values;
+use crate::failure::Failure;
+use crate::harness::protocol::Transport;
+use crate::harness::work::Work;
+use crate::lan::{LanArgs, run};
+use crate::ours::farm::{FarmKind, farm_in, farmer_address, runtime_of};
+use crate::table::Row;
+
+/// Tasks of each worker in a run.
+const TASKS: u64 = 200;
+
+/// Workers of the runs in shares of the formula's, in hundredths: from below the first crossing that is
+/// plausible to above the last.
+const FROM: u64 = 60;
+const TO: u64 = 180;
+const STEP: u64 = 5;
+
+/// Loss of one farmer against the tree from which the tree is better: below, the two take turns.
+const BETTER: f64 = 1.02;
+
+/// Options of `chunkperf farm-tree`.
+#[derive(Debug, Args)]
+pub struct FarmTreeArgs {
+    #[command(flatten)]
+    common: Common,
+    /// World of the hosts: a preset's name or a file's path
+    #[arg(long, value_name = "NAME|FILE", default_value = "lan-1g")]
+    world: String,
+    /// Time of a task; may be given several times
+    #[arg(long, value_name = "DUR", default_values = ["500us", "1ms"], value_parser = values::some_time)]
+    work: Vec<Duration>,
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// If a farm fails.
+pub fn run_all(args: &FarmTreeArgs) -> Result<Verdict, Failure> {
+    args.common.check_virtual()?;
+    for &work in &args.work {
+        args.row(work)?.print(args.common.json);
+    }
+    Ok(Verdict::Fine)
+}
+
+impl FarmTreeArgs {
+    fn row(&self, work: Duration) -> Result<Row, Failure> {
+        // Twice, since the first number of workers is a guess.
+        let mut farmer = Duration::from_micros(50);
+        for _ in 0..2 {
+            let workers = 4 * formula(work, farmer);
+            let seconds = self.seconds(work, workers, Tree::Off)?;
+            farmer = Duration::from_secs_f64(seconds / (workers * TASKS) as f64);
+        }
+        let formula = formula(work, farmer);
+        let mut found = None;
+        for share in (FROM..=TO).step_by(STEP as usize) {
+            let workers = (formula * share / 100).max(2);
+            let size = u32::try_from(workers.isqrt()).unwrap_or(u32::MAX).max(2);
+            let one = self.seconds(work, workers, Tree::Off)?;
+            let tree = self.seconds(work, workers, Tree::FanOut(size))?;
+            if one > BETTER * tree {
+                found = Some((workers, one / tree));
+                break;
+            }
+        }
+        let mut row = self.common.row("farm-tree");
+        row.set("world", self.world.as_str())
+            .set("work_us", work.as_secs_f64() * 1e6)
+            .set("farmer_us", farmer.as_secs_f64() * 1e6)
+            .set("formula_workers", formula)
+            .set("workers", found.map(|(workers, _)| workers))
+            .set("gain", found.map(|(_, gain)| gain))
+            .set("ratio", found.map(|(workers, _)| workers as f64 / formula as f64));
+        Ok(row)
+    }
+
+    fn seconds(&self, work: Duration, workers: u64, tree: Tree) -> Result<f64, Failure> {
+        let kind = FarmKind {
+            task_bytes: 16,
+            work: Work::Virtual(work),
+            workers: workers as usize,
+            workers_as: WorkersAs::Process,
+            model: Model::B,
+            prefetch: Prefetch::Fixed(2),
+            grain: Grain::Fixed(1),
+            tree,
+            runtime: runtime_of(self.common.runtime),
+            listen: farmer_address(Transport::Tcp)?,
+            journal: None,
+        };
+        let lan = LanArgs { lan: String::new(), trace: None, check: false };
+        let tasks = workers * TASKS;
+        let ran = run(&lan, &self.world, workers as usize + 1, move |cluster| {
+            let kind = kind.clone();
+            async move { farm_in(&cluster, &kind, tasks).await }
+        })?;
+        Ok(ran.results[0])
+    }
+}
+
+/// Returns the number of workers that one farmer feeds.
+fn formula(work: Duration, farmer: Duration) -> u64 {
+    (work.as_secs_f64() / farmer.as_secs_f64()).round() as u64
+}

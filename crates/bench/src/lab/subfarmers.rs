@@ -1,0 +1,163 @@
+//! A farm in a cluster of processes whose sub-farmers are killed.
+//!
+//! Another process joins the cluster for each that was killed. Every result comes once and is right.
+
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use chunkcomm_cluster::{Cluster, ClusterConfig, Registry};
+use chunkcomm_farm::{Farm, Tree, WorkerStats, serve_threads_in};
+use chunkcomm_proto::random::mix;
+
+use super::farm::{DEATHS_MAX, compute, register};
+use super::{Lab, Promises};
+use crate::failure::{Doing, Failure};
+use crate::harness::far::runtime;
+use crate::harness::machine;
+use crate::table::Row;
+
+/// Name of the hidden command of a node.
+pub const NODE_COMMAND: &str = "lab-farm-node";
+
+/// Number of nodes beside the farmer's: two groups of three.
+const NODES: u32 = 6;
+
+/// Nodes of a group.
+const GROUP: u32 = 3;
+
+/// Number and times of the kills.
+#[derive(Debug, Clone, Copy)]
+pub struct Plan {
+    /// Number of sub-farmers that are killed.
+    pub kills: usize,
+    /// Tasks of a run; one sub-farmer is killed in each.
+    pub tasks: u64,
+}
+
+/// Works for the farms of the cluster that the environment names.
+///
+/// # Errors
+/// If the cluster or a farm fails.
+pub fn serve() -> Result<(), Failure> {
+    let runtime = runtime(1)?;
+    runtime.block_on(async {
+        let mut registry = Registry::new();
+        register(&mut registry);
+        let cluster = Cluster::join(ClusterConfig::new()).await.doing("joining the cluster")?;
+        while cluster.ended().is_none() {
+            serve_threads_in(&cluster, &registry, 1).await.doing("serving the farm")?;
+        }
+        Ok(())
+    })
+}
+
+/// The nodes' processes, killed and reaped at the end.
+struct Nodes {
+    manager: String,
+    children: Vec<Child>,
+}
+
+impl Nodes {
+    /// Starts a node of this rank, or one that joins later.
+    fn start(&mut self, rank: Option<u32>) -> Result<(), Failure> {
+        let program = std::env::current_exe().doing("finding this program's file")?;
+        let mut command = Command::new(program);
+        command.arg(NODE_COMMAND).env("CHUNKCOMM_MANAGER", &self.manager);
+        if let Some(rank) = rank {
+            let size = (NODES + 1).to_string();
+            command.env("CHUNKCOMM_RANK", rank.to_string()).env("CHUNKCOMM_SIZE", size);
+        }
+        // A node whose sub-farmer was killed names the messages that this one did not get.
+        command.stderr(Stdio::null());
+        self.children.push(command.spawn().doing("starting a node")?);
+        Ok(())
+    }
+}
+
+impl Drop for Nodes {
+    fn drop(&mut self) {
+        for child in &mut self.children {
+            // It may have ended.
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+/// Kills a sub-farmer in each run, and starts another node.
+///
+/// # Errors
+/// If the cluster or the farm does not start.
+pub async fn run(
+    lab: &mut Lab,
+    plan: Plan,
+    promises: &mut Promises,
+    row: &mut Row,
+) -> Result<(), Failure> {
+    let due: Vec<u64> = (0..plan.tasks).map(compute).collect();
+    let mut nodes = Nodes { manager: free_address()?, children: Vec::new() };
+    (1..=NODES).try_for_each(|rank| nodes.start(Some(rank)))?;
+    let mut registry = Registry::new();
+    let function = register(&mut registry);
+    let place = [("RANK", "0".to_owned()), ("SIZE", (NODES + 1).to_string())];
+    let place = place.map(|(name, value)| (format!("CHUNKCOMM_{name}"), value));
+    let manager = ("CHUNKCOMM_MANAGER".to_owned(), nodes.manager.clone());
+    let environment = place.into_iter().chain([manager]).collect();
+    let config = ClusterConfig::new().environment(environment);
+    let cluster = Cluster::join(config).await.doing("joining the cluster")?;
+    let builder = Farm::builder(registry).tree(Tree::FanOut(GROUP)).deaths_max(DEATHS_MAX);
+    let mut farm = builder.start_in(&cluster).await.doing("starting the farm")?;
+    let (mut kills, mut runs, mut wrong, mut reissued, mut below) = (0, 0_u64, 0_u64, 0, 0);
+    let mut heads: Vec<u32> = Vec::new();
+    while kills < plan.kills {
+        let (mut taken, mut digest, mut done) = (vec![0_u32; due.len()], 0_u64, 0);
+        let (at, victim) = (lab.random.below(plan.tasks), lab.random.next_u64());
+        let victim = (!heads.is_empty()).then(|| heads[victim as usize % heads.len()]);
+        let each = |index: u64, (value, pid): (u64, u32)| {
+            taken[index as usize] += 1;
+            digest ^= mix(value ^ index);
+            below += u64::from(!heads.contains(&pid));
+            if let Some(victim) = victim.filter(|_| done == at) {
+                machine::kill(victim);
+            }
+            done += 1;
+        };
+        let run = farm.run_as_completed(&function, 0..plan.tasks, each);
+        let ended = tokio::time::timeout(lab.ended(), run).await;
+        let Ok(ended) = ended else {
+            promises.hold(false, || "a run has not ended in time".to_owned());
+            break;
+        };
+        let stats = ended.doing("farming")?;
+        runs += 1;
+        let right = (0..).zip(&due).fold(0, |all, (index, value)| all ^ mix(value ^ index));
+        wrong += u64::from(digest != right || taken.iter().any(|&times| times != 1));
+        reissued += stats.mishaps.reissued;
+        if victim.is_some() {
+            kills += 1;
+            nodes.start(None)?;
+        }
+        let pid = |it: &WorkerStats| it.worker.member.as_ref().map(|member| member.pid);
+        let there = stats.workers.iter().filter(|it| it.lost.is_none());
+        heads = there.filter_map(pid).filter(|&pid| Some(pid) != victim).collect();
+    }
+    promises.hold(wrong == 0, || format!("{wrong} of {runs} runs have other results"));
+    promises.hold(below > 0, || "no node worked below a sub-farmer".to_owned());
+    drop(farm);
+    cluster.finish();
+    // An error names the messages that dead nodes did not get.
+    let _ = cluster.end(Duration::from_secs(5)).await;
+    row.set("kills", kills)
+        .set("runs", runs)
+        .set("tasks", plan.tasks * runs)
+        .set("tasks_below", below)
+        .set("reissued", reissued)
+        .set("wrong", wrong);
+    Ok(())
+}
+
+/// Returns an address of this host at which nobody listens.
+fn free_address() -> Result<String, Failure> {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").doing("finding a port")?;
+    Ok(listener.local_addr().doing("finding a port")?.to_string())
+}
