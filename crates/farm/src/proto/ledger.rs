@@ -254,14 +254,15 @@ impl Ledger {
     ) -> Result<Option<SetAside>, NotAsked> {
         let tasks = task..task + 1;
         self.teller(worker, &tasks)?;
-        if self.held_of(worker, &tasks).is_empty() {
-            return Ok(None);
-        }
-        let key = self.carve(worker, &tasks);
-        self.pieces[key].deaths = deaths;
-        let aside = self.set_aside(key);
+        let aside = (!self.held_of(worker, &tasks).is_empty()).then(|| {
+            let key = self.carve(worker, &tasks);
+            self.pieces[key].deaths = deaths;
+            self.set_aside(key)
+        });
+        // The word is its answer, also where another was quicker.
+        self.workers[worker].owes = false;
         self.stand_in_line(worker);
-        Ok(Some(aside))
+        Ok(aside)
     }
 
     /// Notes whether the source has a task now, and whether it has ended.

@@ -213,6 +213,28 @@ fn what_is_soon_done_is_not_moved() {
     assert_eq!(ledger.poll_victim(), None);
 }
 
+/// A sub-farmer that sets a task aside has answered, as one that has run it.
+#[test]
+fn who_sets_a_copied_task_aside_gets_more() {
+    let mut ledger = ledger(2);
+    ledger.set_share(0, Share { pieces: 1, grain: 1 }, None);
+    assert_eq!(give_all(&mut ledger, 1), [(0, 0..1)]);
+    let late = SILENCE_NS_AT_FIRST as u64 + 1;
+    assert_eq!(
+        ledger.poll_straggler(late).map(|(worker, first, ..)| (worker, first)),
+        Some((1, 0))
+    );
+    let aside = ledger.handle_aside(0, 0, 3).unwrap().unwrap();
+    assert_eq!((aside.task, aside.deaths), (0, 3));
+    assert_eq!(ledger.handle_aside(1, 0, 3), Ok(None), "the other was quicker");
+    assert!(ledger.is_done());
+    ledger.handle_source(false, false);
+    let mut got: Vec<usize> =
+        give_all(&mut ledger, 20).into_iter().map(|(worker, _)| worker).collect();
+    got.sort_unstable();
+    assert_eq!(got, [0, 1, 1]);
+}
+
 #[test]
 fn a_silent_workers_piece_is_copied_and_the_first_result_mishaps() {
     let mut ledger = ledger(2);
