@@ -138,8 +138,11 @@ impl Tree {
             Tree::FanOut(size) => size as usize,
             Tree::Hosts => return Some(Rule::Host),
         };
-        // Groups of about equal size.
-        Some(Rule::Size(nodes.div_ceil(nodes.div_ceil(size).max(1))))
+        // Groups of about equal size; a single one has room for those that join later.
+        Some(Rule::Size(match nodes.div_ceil(size) {
+            0 | 1 => size,
+            groups => nodes.div_ceil(groups),
+        }))
     }
 }
 
@@ -297,8 +300,8 @@ mod tests {
         assert_eq!(Tree::Auto.rule(101), Some(Rule::Size(10)));
         assert_eq!(Tree::Auto.rule(1000), Some(Rule::Size(31)));
         assert_eq!(Tree::FanOut(6).rule(7), Some(Rule::Size(4)));
-        assert_eq!(Tree::FanOut(6).rule(3), Some(Rule::Size(3)));
-        assert_eq!(Tree::FanOut(2).rule(0), Some(Rule::Size(0)));
+        assert_eq!(Tree::FanOut(6).rule(3), Some(Rule::Size(6)));
+        assert_eq!(Tree::FanOut(2).rule(0), Some(Rule::Size(2)));
     }
 
     #[test]
