@@ -83,6 +83,7 @@ impl Subfarm {
         while farm.links.len() <= below as usize {
             let Subfarm { upper, crew, reception, .. } = &mut farm;
             tokio::select! {
+                biased;
                 met = poll_fn(|context| reception.poll_met(crew, context)) => {
                     if let Met::Ready(link) = met {
                         farm.links.push(link);
