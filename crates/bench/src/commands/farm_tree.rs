@@ -60,14 +60,14 @@ impl FarmTreeArgs {
         // Twice, since the first number of workers is a guess.
         let mut farmer = Duration::from_micros(50);
         for _ in 0..2 {
-            let workers = 4 * formula(work, farmer);
+            let workers = (4.0 * formula(work, farmer)) as u64;
             let seconds = self.seconds(work, workers, Tree::Off)?;
             farmer = Duration::from_secs_f64(seconds / (workers * TASKS) as f64);
         }
         let formula = formula(work, farmer);
         let mut found = None;
         for share in (FROM..=TO).step_by(STEP as usize) {
-            let workers = (formula * share / 100).max(2);
+            let workers = ((formula * share as f64 / 100.0).round() as u64).max(2);
             let size = u32::try_from(workers.isqrt()).unwrap_or(u32::MAX).max(2);
             let one = self.seconds(work, workers, Tree::Off)?;
             let tree = self.seconds(work, workers, Tree::FanOut(size))?;
@@ -83,7 +83,7 @@ impl FarmTreeArgs {
             .set("formula_workers", formula)
             .set("workers", found.map(|(workers, _)| workers))
             .set("gain", found.map(|(_, gain)| gain))
-            .set("ratio", found.map(|(workers, _)| workers as f64 / formula as f64));
+            .set("ratio", found.map(|(workers, _)| workers as f64 / formula));
         Ok(row)
     }
 
@@ -112,6 +112,6 @@ impl FarmTreeArgs {
 }
 
 /// Returns the number of workers that one farmer feeds.
-fn formula(work: Duration, farmer: Duration) -> u64 {
-    (work.as_secs_f64() / farmer.as_secs_f64()).round() as u64
+fn formula(work: Duration, farmer: Duration) -> f64 {
+    work.as_secs_f64() / farmer.as_secs_f64()
 }
