@@ -180,7 +180,7 @@ where
     /// Number of threads of all workers that are there.
     pub(crate) fn threads(&self) -> u32 {
         let there = self.workers.links.iter().filter(|link| link.is_open());
-        there.map(|link| link.threads).sum()
+        there.fold(0, |sum, link| sum.saturating_add(link.threads))
     }
 
     /// Takes a part of a shared value from the farmer above.
@@ -194,6 +194,7 @@ where
         for (worker, link) in self.workers.links.iter_mut().enumerate() {
             link.forget(&message);
             if link.is_stalled() {
+                // Nothing is assigned while the word waits for room.
                 self.account.ledger.handle_stalled(worker);
             }
         }
@@ -450,9 +451,14 @@ where
         }
         let mut recalls_left = RECALLS;
         let grain = account.ledger.grain(worker);
-        let is_measured = account.is_measured(worker);
         let taken = self.workers.links[worker].peer().message_bytes_max();
-        let bytes_max = ASSIGNMENT_BYTES.min(usize::try_from(taken).unwrap_or(usize::MAX));
+        let taken = usize::try_from(taken).unwrap_or(usize::MAX);
+        let bytes_max = match account.is_measured(worker) {
+            true => taken.min(ASSIGNMENT_BYTES),
+            // A sub-farmer's tasks fit one by one: so its farmer sent them.
+            false if self.tasks.numbered().is_some() => taken,
+            false => usize::MAX,
+        };
         let mut message = account.ledger.buffer();
         wire::begin_assignment(&mut message, account.plan.run, account.plan.function);
         let numbered = self.carried_numbers.take().or_else(|| self.tasks.numbered());
@@ -499,7 +505,7 @@ where
                     continue;
                 }
             }
-            if is_measured && message.len() > bytes_max && count > 0 {
+            if message.len() > bytes_max && count > 0 {
                 self.carried = message.split_off(at);
                 self.carried_numbers = numbered.map(|_| next);
                 break;
