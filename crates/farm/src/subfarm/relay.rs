@@ -16,7 +16,7 @@ use crate::compute::{ANSWER_BYTES, HOLD};
 use crate::error::ServeError;
 use crate::pieces::Pieces;
 use crate::proto::split;
-use crate::proto::wire;
+use crate::proto::wire::{self, Assignment};
 use crate::run::{Run, Workers};
 use crate::settings::Order;
 use crate::tasks::{Encoded, Sink, Source};
@@ -28,6 +28,14 @@ const HOLD_WHILE_IDLE: Duration = Duration::from_millis(2);
 /// Shortest time between results that go up before all are there: a half, and then a half of the rest,
 /// and so on, would wake the farmer many times.
 const APART: Duration = Duration::from_millis(2);
+
+/// Returns an assignment that has all its inputs: the ledger takes them apart.
+fn whole(assignment: Assignment<'_>) -> Result<Assignment<'_>, ServeError> {
+    match wire::items_bytes(assignment.items, assignment.count) {
+        Some(bytes) if bytes == assignment.items.len() => Ok(assignment),
+        _ => Err(ServeError::Malformed),
+    }
+}
 
 /// The end of a run.
 pub(super) enum Turn {
@@ -126,9 +134,9 @@ impl<'a> Relay<'a> {
     fn take(&mut self, order: &[u8], context: &mut Context<'_>) -> Result<Option<u32>, ServeError> {
         match wire::read_order(order).map_err(|_| ServeError::Malformed)? {
             wire::Order::Assign(assignment) if assignment.run != self.number => {
-                return Ok(Some(assignment.run));
+                return Ok(Some(whole(assignment)?.run));
             }
-            wire::Order::Assign(assignment) => drop(self.run.source().put(&assignment)),
+            wire::Order::Assign(assignment) => drop(self.run.source().put(&whole(assignment)?)),
             wire::Order::Value(part) => self.run.relay(&part),
             wire::Order::Forget { digest } => self.run.forget(digest),
             wire::Order::End => {}
@@ -214,5 +222,23 @@ impl<'a> Relay<'a> {
             }
         }
         Poll::Ready(Ok(()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Else the ledger would panic, when it takes apart what it was not given.
+    #[test]
+    fn an_assignment_without_all_its_inputs_is_refused() {
+        let mut message = Vec::new();
+        wire::begin_assignment(&mut message, 1, 0);
+        (0..2u64).for_each(|task| wire::put_value(&mut message, &task).unwrap());
+        for (count, is_whole) in [(1, false), (2, true), (3, false)] {
+            wire::number_assignment(&mut message, 0, count);
+            let Ok(wire::Order::Assign(assignment)) = wire::read_order(&message) else { panic!() };
+            assert_eq!(whole(assignment).is_ok(), is_whole, "{count}");
+        }
     }
 }
