@@ -151,12 +151,19 @@ impl Link {
         })
     }
 
-    /// Says that the farm is done, and ends the tasks. If the word does not fit, a node asks rank 0.
-    pub(crate) fn finish(&mut self, context: &mut Context<'_>) {
-        if let Some(tasks) = self.tasks.as_mut().filter(|_| self.waiting.is_empty()) {
-            let _ = pin!(tasks.send_slice(&wire::THE_END)).poll(context);
+    /// Says that the farm is done, in the place of what waits, and ends the tasks. Ready when the worker
+    /// has ended its answers, which are dropped.
+    pub(crate) fn poll_finish(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        if self.is_open() {
+            if self.waiting.front().is_none_or(|word| word[..] != wire::THE_END) {
+                self.waiting = VecDeque::from([Bytes::from_static(&wire::THE_END)]);
+            }
+            if self.poll_stalled(context).is_ready() {
+                self.end_tasks();
+            }
         }
-        self.end_tasks();
+        while ready!(self.poll_answer(context, |_| ())).is_ok() {}
+        Poll::Ready(())
     }
 
     /// Ends the tasks, which makes the worker end.

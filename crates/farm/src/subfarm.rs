@@ -20,6 +20,7 @@ use std::sync::Arc;
 use std::task::Poll;
 
 use bytes::Bytes;
+use chunkcomm::SendError;
 use chunkcomm_cluster::{Cluster, Registry};
 
 use self::relay::{Relay, Turn};
@@ -93,9 +94,12 @@ impl Subfarm {
                 _ = upper.tasks.recv() => break,
             }
         }
-        farm.threads = farm.links.iter().map(|link| link.threads).sum();
-        say(&mut farm.upper.answers, &Reply::Ready { threads: farm.threads }).await?;
-        Ok(farm)
+        farm.threads = farm.links.iter().fold(0, |sum, link| sum.saturating_add(link.threads));
+        match say(&mut farm.upper.answers, &Reply::Ready { threads: farm.threads }).await {
+            // It is told to those below.
+            Ok(()) | Err(ServeError::Send(SendError::Terminated(_))) => Ok(farm),
+            Err(error) => Err(error),
+        }
     }
 
     /// Serves the farmer until its farm is done.
@@ -114,17 +118,16 @@ impl Subfarm {
 
     /// Tells the workers that the farm is done, and waits for their end.
     async fn finish(mut self) {
+        self.reception.close();
         let links = &mut self.links;
         poll_fn(|context| {
-            links.iter_mut().for_each(|link| link.finish(context));
-            Poll::Ready(())
+            let there = links.iter_mut().filter(|link| link.lost.is_none());
+            // Each is to be polled.
+            let waits =
+                there.fold(false, |waits, link| waits | link.poll_finish(context).is_pending());
+            if waits { Poll::Pending } else { Poll::Ready(()) }
         })
         .await;
-        self.reception.close();
-        for link in self.links.iter_mut().filter(|link| link.lost.is_none()) {
-            // One that is lost now has ended, too.
-            let _ = link.answers_end().await;
-        }
     }
 }
 
