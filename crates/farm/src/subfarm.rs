@@ -20,7 +20,6 @@ use std::sync::Arc;
 use std::task::Poll;
 
 use bytes::Bytes;
-use chunkcomm::SendError;
 use chunkcomm_cluster::{Cluster, Registry};
 
 use self::relay::{Relay, Turn};
@@ -28,10 +27,10 @@ use crate::crew::Crew;
 use crate::error::{RunError, ServeError, StartError};
 use crate::handshake::{Met, Reception};
 use crate::link::Link;
-use crate::proto::wire::{Reply, Role};
+use crate::proto::wire::Role;
 use crate::settings::{NodeSettings, Ways};
 use crate::shared::Sharing;
-use crate::worker::{Farmer, Upper, say};
+use crate::worker::{Farmer, Upper, say_ready};
 
 mod gather;
 mod relay;
@@ -95,11 +94,9 @@ impl Subfarm {
             }
         }
         farm.threads = farm.links.iter().fold(0, |sum, link| sum.saturating_add(link.threads));
-        match say(&mut farm.upper.answers, &Reply::Ready { threads: farm.threads }).await {
-            // It is told to those below.
-            Ok(()) | Err(ServeError::Send(SendError::Terminated(_))) => Ok(farm),
-            Err(error) => Err(error),
-        }
+        // If the farmer has ended, those below hear of it.
+        say_ready(&mut farm.upper.answers, farm.threads).await?;
+        Ok(farm)
     }
 
     /// Serves the farmer until its farm is done.

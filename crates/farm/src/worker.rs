@@ -157,7 +157,9 @@ pub(crate) async fn serve(
             return Ok(Served::Farmer(Box::new(Upper { answers, tasks, setup })));
         }
         Role::Below(rank) => {
-            say(&mut answers, &Reply::Ready { threads }).await?;
+            if !say_ready(&mut answers, threads).await? {
+                return Ok(Served::NotTaken);
+            }
             // As above.
             while matches!(tasks.recv().await, Ok(Some(_))) {}
             return Ok(Served::Below(rank));
@@ -166,15 +168,23 @@ pub(crate) async fn serve(
     let entry = |name: &str| registry.lookup(name).expect("there is no difference").clone();
     let entries: Vec<Entry> = setup.functions.iter().map(|print| entry(&print.name)).collect();
     let bench = Bench::start(entries, threads, setup.limit).map_err(ServeError::Thread)?;
-    say(&mut answers, &Reply::Ready { threads: bench.threads() }).await?;
+    if !say_ready(&mut answers, bench.threads()).await? {
+        return Ok(Served::NotTaken);
+    }
     let is_done = Desk { answers, bench, is_done: false }.serve(tasks).await?;
     Ok(if is_done { Served::Done } else { Served::Cut })
 }
 
-pub(crate) async fn say<T: serde::Serialize>(
-    to: &mut BytesSender,
-    word: &T,
-) -> Result<(), ServeError> {
+/// Says that the worker is ready; `false` if the farm has ended.
+pub(crate) async fn say_ready(to: &mut BytesSender, threads: u32) -> Result<bool, ServeError> {
+    match say(to, &Reply::Ready { threads }).await {
+        Ok(()) => Ok(true),
+        Err(ServeError::Send(SendError::Terminated(_))) => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+async fn say(to: &mut BytesSender, word: &Reply) -> Result<(), ServeError> {
     let mut bytes = Vec::new();
     encode_into_vec(word, &mut bytes)?;
     to.send_slice_now(&bytes).await?;

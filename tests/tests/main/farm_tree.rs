@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::farm_cluster::{DEADLINE, Others, builder, cluster};
 use chunkcomm_cluster::Cluster;
-use chunkcomm_farm::{Farm, Loss, RunError, TaskError, Tree};
+use chunkcomm_farm::{Farm, Loss, RunError, StartError, TaskError, Tree};
 use chunkcomm_testkit::{blocking, proc};
 use chunkcomm_tests::farm_tasks::Functions;
 use rustix::process::Signal;
@@ -169,6 +169,26 @@ async fn a_task_that_does_not_end_fails_alone_below_a_sub_farmer() {
             }
         }
     }
+    farm.finish(DEADLINE).await.unwrap();
+    cluster.finish();
+    cluster.end(DEADLINE).await.unwrap();
+    others.end(0, "");
+}
+
+#[tokio::test]
+async fn a_start_that_fails_leaves_the_nodes_for_the_next_farm() {
+    let (cluster, mut others) = cluster(6, &[]).await;
+    // Sub-farmers are at different points of their start then.
+    for ms in [0, 1, 2, 4, 8, 16, 32] {
+        let (builder, _) = builder();
+        let builder = builder.tree(Tree::FanOut(3)).start_deadline(Duration::from_millis(ms));
+        if let Err(error) = builder.start_in(&cluster).await {
+            assert!(matches!(error, StartError::Late { .. }), "{error}");
+        }
+    }
+    let (builder, functions) = builder();
+    let mut farm = builder.tree(Tree::FanOut(3)).start_in(&cluster).await.unwrap();
+    assert_eq!(farm.run(&functions.double, [4]).await.unwrap().results, [8]);
     farm.finish(DEADLINE).await.unwrap();
     cluster.finish();
     cluster.end(DEADLINE).await.unwrap();
