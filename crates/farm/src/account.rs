@@ -44,6 +44,8 @@ pub(crate) struct Account<'a, O, S> {
     paces: Vec<Pace>,
     /// Number of threads of each worker.
     threads: Vec<u32>,
+    /// Whether each worker is a sub-farmer.
+    farms: Vec<bool>,
     growth: Growth,
     pub(crate) stats: Vec<WorkerStats>,
     /// Tasks a second of each worker, measured, and their sum.
@@ -100,6 +102,7 @@ where
             ledger: Ledger::new(plan.ways.deaths_max),
             paces: Vec::new(),
             threads: Vec::new(),
+            farms: Vec::new(),
             growth: Growth::new(),
             stats: Vec::new(),
             speeds: Vec::new(),
@@ -137,6 +140,7 @@ where
         }
         self.paces.push(pace);
         self.threads.push(link.threads);
+        self.farms.push(link.farms);
         self.speeds.push(0.0);
         self.stats
             .push(WorkerStats { lost: link.lost.clone(), ..WorkerStats::new(link.name.clone()) });
@@ -165,6 +169,10 @@ where
             Answer::Late { run, index } => {
                 self.late.push((worker, index));
                 if run == self.plan.run { self.take_late(worker, index) } else { Ok(()) }
+            }
+            // Only a sub-farmer has workers whose number changes, and who may die.
+            Answer::Aside { .. } | Answer::Threads(_) if !self.farms[worker] => {
+                Err(Refused::Worker)
             }
             Answer::Aside { run, .. } if run != self.plan.run => Ok(()),
             Answer::Aside { index, deaths, text, .. } => {
@@ -366,6 +374,12 @@ mod tests {
         (0..3u64).for_each(|result| wire::put_value(&mut answer, &result).unwrap());
         wire::finish_answer(&mut answer, 5, 1000);
         assert!(matches!(account.take_answer(0, &answer), Err(Refused::Worker)));
+        assert_eq!(account.ledger.unanswered(), 5);
+        // A worker that is no sub-farmer has no number of threads to tell, and nobody who died.
+        account.farms.push(false);
+        for answer in [wire::threads(u32::MAX).to_vec(), wire::aside(1, 2, 3, "gone")] {
+            assert!(matches!(account.take_answer(0, &answer), Err(Refused::Worker)));
+        }
         assert_eq!(account.ledger.unanswered(), 5);
     }
 

@@ -148,6 +148,9 @@ impl FarmBuilder {
     /// worker that holds nothing else, and parted. With a smaller number than 3, a task that
     /// shared its assignment may still cost up to 3 workers. Deaths of another cause count too:
     /// choose a larger number where workers are often killed in the middle of long tasks.
+    ///
+    /// Under a [`tree`](FarmBuilder::tree) each sub-farmer counts the deaths of its workers, and the farmer
+    /// those of sub-farmers. A task that kills both may cost up to the square of this number.
     pub fn deaths_max(mut self, workers: u32) -> FarmBuilder {
         self.deaths_max = workers;
         self

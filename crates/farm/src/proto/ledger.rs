@@ -537,7 +537,8 @@ impl Ledger {
         for part in &parts {
             let key = self.carve(worker, part);
             self.accept_front(key, self.pieces[key].count);
-            dropped -= part.end - part.start;
+            // A sub-farmer may have a task twice, when its farmer has given it out again.
+            dropped = dropped.saturating_sub(part.end - part.start);
         }
         self.mishaps.dropped += dropped;
         if dropped == 0 {
