@@ -11,7 +11,7 @@ pub use crate::proto::pace::{Grain, NoGrain};
 use crate::proto::tree::Rule;
 use crate::proto::wire::Limit;
 
-/// Most workers that one farmer starts.
+/// Most workers of a farm when it starts, those below sub-farmers included.
 pub const WORKER_COUNT_MAX: usize = 1024;
 
 /// Whether the farmer's node works too (LAN farm study, section 2).

@@ -168,8 +168,8 @@ impl<T: Pod> DeltaReceiver<T> {
         Ok(landed.map(|range| self.known(range)))
     }
 
-    /// Returns the elements that landed behind those of the last call, in the order of their indices,
-    /// waiting for at least one; `None` when all were shown.
+    /// Waits for the next elements in the order of their indices. Returns all that have landed behind those
+    /// of the last call, at least one, and `None` at the end of the round.
     ///
     /// # Errors
     /// When the sender ended or died; elements that landed before are shown first.
@@ -227,7 +227,8 @@ impl<T: Pod> DeltaReceiver<T> {
         }
     }
 
-    /// Waits until all elements have landed and returns the whole buffer, with the last value of each.
+    /// Waits until all elements have landed and returns the whole buffer, with the last value of each; in
+    /// the last round of a stream the elements of that round.
     ///
     /// Puts [corrections](Self::corrected) in their places, if there are any, once the forwards have
     /// released the memory.
@@ -264,16 +265,14 @@ impl<T: Pod> DeltaReceiver<T> {
     }
 
     /// Returns the owned buffer, once all of it has landed and the forwards have released it: to keep,
-    /// to change, or to give to the next transfer.
+    /// to change, or to give to the next transfer. After the last round of a stream it is cut to the
+    /// elements of that round, which may be none.
     ///
     /// # Errors
     /// As [`finish`](Self::finish); the buffer is dropped.
     ///
     /// # Cancel safety
     /// When the future is dropped, so is the receiver; the forwards go on.
-    ///
-    /// Of a stream's last round it has the elements of that round alone, so it may be shorter than the
-    /// buffer that was accepted.
     pub async fn into_buffer(self) -> Result<Vec<T>, DeltaRecvError> {
         let length = self.wait(..).await?.len();
         let Self { owner, .. } = self;

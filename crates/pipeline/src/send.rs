@@ -205,15 +205,15 @@ impl<T: Pod> DeltaSender<T> {
         Ok(parts)
     }
 
-    /// Releases everything that [`next`](Self::next) handed out, and after each increment, those of
-    /// parts counted, lets the runtime send. Does not wait for the network.
+    /// Commits all elements that [`next`](Self::next) handed out. Yields to the runtime each time a
+    /// further increment is committed, that of parts included, so that a program overlaps whose only
+    /// thread computes. Does not wait for the network.
     ///
-    /// So a program overlaps although its only thread computes. Less than an increment leaves when the
-    /// link is idle, or, with [`Increment::Fixed`], stays until the increment is whole or the buffer
-    /// ends. A [`Part`] is committed without a runtime.
+    /// Less than an increment leaves when the link is idle, or, with [`Increment::Fixed`], stays until
+    /// the increment is whole or the buffer ends. [`Part::commit`] needs no runtime.
     ///
     /// # Errors
-    /// The error of the transfer, if it failed; committing more then has no effect.
+    /// That of the transfer, if it failed: drop the sender.
     ///
     /// # Cancel safety
     /// The first poll has committed; dropping the rest loses nothing.
@@ -296,7 +296,7 @@ impl<T: Pod> DeltaSender<T> {
     ///
     /// # Errors
     /// [`DeltaSendError::Unfinished`] when elements are not committed: commit them and call again.
-    /// After [`tracked_send`](Self::tracked_send) has failed or panicked it is always that.
+    /// After a failed [`tracked_send`](Self::tracked_send) it is always that: drop the sender.
     /// [`DeltaSendError::Mismatch`] when the receiver expects something else. Others end the transfer.
     ///
     /// # Cancel safety
@@ -316,15 +316,15 @@ impl<T: Pod> DeltaSender<T> {
         Ok(())
     }
 
-    /// Ends a stream whose length was not known: the last round has the elements that are committed, from
-    /// the first one without a gap, perhaps none. Waits until they have landed.
+    /// Ends a stream with the elements committed so far, and waits until they have landed.
     ///
-    /// When the window is just full, a further round without elements follows. It waits for the receiver to
-    /// start it, or to be dropped: then the receiver has everything, and this is no error.
+    /// A stream is a series of rounds over one buffer, the window. The last one may be shorter, and even
+    /// empty: `next` of the receiver shows what there is, and its `start` returns false. Its elements are
+    /// those from the first one on, without a gap.
     ///
-    /// A stream is a row of rounds over the same window of memory. In the last one `next` of the
-    /// receiver shows fewer elements, and its `start` returns false. The window needs an element: rounds of
-    /// none never end for the receiver.
+    /// If the window is full, an empty round follows. `end` then waits, without a time-out, until the
+    /// receiver starts it or is dropped; it has everything, so neither is an error. Do not stream over an
+    /// empty buffer: the receiver never sees its end.
     ///
     /// ```no_run
     /// # use std::io::Read;
@@ -422,7 +422,7 @@ impl<T: Pod> DeltaSender<T> {
         self.round
     }
 
-    /// Returns the buffer as soon as the link has released it: at once after
+    /// Returns the buffer as soon as the link has released it and all parts are dropped: at once after
     /// [`finish`](Self::finish). Before that, the transfer ends with the committed elements.
     ///
     /// # Cancel safety

@@ -5,8 +5,8 @@
 //! for all of them. A worker holds k assignments of t seconds each. It stays busy while
 //! the answer to the first travels to the farmer and a new one back, when
 //! k >= 1 + (round trip + farmer's delay) / t. The farmer's delay is not measured, so the round
-//! trip counts twice. A worker holds at most about 10 ms of work: the others would miss more at the
-//! end of the run. (LAN farm study, section 4: double buffering is k = 2.)
+//! trip counts twice. A worker holds at least two assignments, and more only up to 10 ms of work: the
+//! others would miss more at the end of the run. (LAN farm study, section 4: double buffering is k = 2.)
 //!
 //! Near a known end assignments shrink: each has a half of what remains for its worker
 //! (factoring), so that all end at nearly the same time; but not more than the farmer can give out.
@@ -30,14 +30,15 @@ pub enum Grain {
     Fixed(u32),
     /// As many as take 10 ms, or 0.1 ms for each worker of the farm if that is more, by the time
     /// that tasks take on that worker. Near the end of a known number of tasks half of what is left
-    /// for it (factoring), but 25 us for each worker or more.
+    /// for it (factoring), but 25 us for each worker or more, 0.1 ms in a tree. At most 16 times the
+    /// largest assignment that was answered, and 65,536 tasks.
     #[default]
     Auto,
-    /// All that is left for the worker (guided self-scheduling of Polychronopoulos and Kuck).
+    /// The worker's whole share of what is left (guided self-scheduling of Polychronopoulos and Kuck).
     Guided,
-    /// Half of what is left for the worker (factoring of Hummel, Schonberg and Flynn).
+    /// Half of the worker's share (factoring of Hummel, Schonberg and Flynn).
     Factoring,
-    /// At first half of what is left for the worker, then linearly less from one assignment to the next
+    /// At first half of the worker's share, then linearly less from one assignment to the next
     /// (trapezoid self-scheduling of Tzen and Ni).
     Trapezoid,
 }

@@ -73,7 +73,7 @@ pub enum TrackedSendError {
     Length {
         /// Length of the tracked buffer.
         tracked: usize,
-        /// Length of what is left of the delta.
+        /// Length of the delta.
         delta: usize,
     },
     /// Elements of the delta cannot be written.
@@ -91,10 +91,9 @@ impl fmt::Display for TrackedSendError {
                 elements.start, elements.end
             ),
             Self::System { engine, .. } => write!(f, "the engine {engine} failed"),
-            Self::Length { tracked, delta } => write!(
-                f,
-                "the tracked buffer has {tracked} elements, the delta has room for {delta}"
-            ),
+            Self::Length { tracked, delta } => {
+                write!(f, "the tracked buffer has {tracked} elements, the delta {delta}")
+            }
             Self::Part(error) => error.fmt(f),
             Self::Delta(error) => error.fmt(f),
         }
