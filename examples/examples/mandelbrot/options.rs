@@ -137,9 +137,9 @@ mod tests {
             (["--model", "c"], "a, b"),
             (["--prefetch", "0"], "a number from 1 on, and auto"),
             (["--prefetch", "-2"], "a number from 1 on, and auto"),
-            (["--grain", "0"], "a number from 1 on, and auto"),
-            (["--grain", "-1"], "a number from 1 on, and auto"),
-            (["--grain", "few"], "a number from 1 on, and auto"),
+            (["--grain", "0"], "trapezoid, and whole numbers from 1"),
+            (["--grain", "-1"], "trapezoid, and whole numbers from 1"),
+            (["--grain", "few"], "trapezoid, and whole numbers from 1"),
             (["--output", "/nowhere/at/all.png"], "folder that exists"),
         ] {
             let parsed = try_parse::<Options>(["mandelbrot"].iter().chain(&arguments));
