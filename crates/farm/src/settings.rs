@@ -92,7 +92,7 @@ pub enum Tree {
 }
 
 /// A text that is no [`Tree`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub struct NoTree;
 
 impl fmt::Display for NoTree {
@@ -102,6 +102,10 @@ impl fmt::Display for NoTree {
 }
 
 impl std::error::Error for NoTree {}
+
+chunkcomm::debug_with_causes!(NoTree);
+// The machines of `proto` use nothing of `chunkcomm`, so this stands here.
+chunkcomm::debug_with_causes!(NoGrain);
 
 impl FromStr for Tree {
     type Err = NoTree;

@@ -44,7 +44,7 @@ pub enum Grain {
 }
 
 /// A text that is no [`Grain`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub struct NoGrain;
 
 impl fmt::Display for NoGrain {
