@@ -2,6 +2,7 @@
 //! channel becomes an end with a reason.
 
 use std::mem;
+use std::ops::Range;
 use std::pin::pin;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::task::{Context, Waker};
@@ -100,6 +101,15 @@ impl<T: Pod> At<T> {
     }
 }
 
+/// Returns the range that a header names, which may be outside the buffer.
+fn range_of(offset: u64, bytes: u64) -> Result<Range<usize>, FrameFault> {
+    let range = || {
+        let start = usize::try_from(offset).ok()?;
+        Some(start..start.checked_add(usize::try_from(bytes).ok()?)?)
+    };
+    range().ok_or(FrameFault::Outside { offset, bytes })
+}
+
 /// The driver's way to put bytes into the buffer.
 struct Lander<T: Pod> {
     share: Share<T>,
@@ -149,14 +159,12 @@ impl<T: Pod> Lander<T> {
 
     /// Returns the place for an increment.
     fn place(&self, offset: u64, bytes: u64) -> Result<At<T>, FrameFault> {
-        let outside = FrameFault::Outside { offset, bytes };
-        let start = usize::try_from(offset).map_err(|_| outside)?;
-        let count = usize::try_from(bytes).map_err(|_| outside)?;
-        let end = start.checked_add(count).ok_or(outside)?;
-        if count == 0 || start % size_of::<T>() != 0 || count % size_of::<T>() != 0 {
+        let (range, outside) = (range_of(offset, bytes)?, FrameFault::Outside { offset, bytes });
+        let parts = [range.start, range.len()].map(|bytes| bytes % size_of::<T>());
+        if range.is_empty() || parts != [0, 0] {
             return Err(outside);
         }
-        match self.share.lease(start..end) {
+        match self.share.lease(range) {
             Ok(lease) => Ok(At::Increment(lease)),
             Err(Taken::Outside) => Err(outside),
             Err(Taken::Done(part) | Taken::Out(part)) => {
@@ -167,18 +175,18 @@ impl<T: Pod> Lander<T> {
 
     /// Returns the place for a correction: each byte has one a round, before all have landed.
     fn place_apart(&self, offset: u64, bytes: u64) -> Result<At<T>, FrameFault> {
-        let outside = FrameFault::Outside { offset, bytes };
-        let start = usize::try_from(offset).map_err(|_| outside)?;
-        let count = usize::try_from(bytes).map_err(|_| outside)?;
-        let end = start.checked_add(count).ok_or(outside)?;
+        let range = range_of(offset, bytes)?;
         let state = self.share.state();
-        let fits = (1..=CORRECTION_BYTES_MAX).contains(&count) && end <= state.ledger().len();
+        let fits =
+            (1..=CORRECTION_BYTES_MAX).contains(&range.len()) && range.end <= state.ledger().len();
         if !fits || state.ledger().is_whole() {
-            return Err(outside);
+            return Err(FrameFault::Outside { offset, bytes });
         }
-        match state.corrections.overlap(&(start..end)) {
+        match state.corrections.overlap(&range) {
             Some(part) => Err(FrameFault::Twice { start: part.start, end: part.end }),
-            None => Ok(At::Correction { offset: start, bytes: vec![0; count], filled: 0 }),
+            None => {
+                Ok(At::Correction { offset: range.start, bytes: vec![0; range.len()], filled: 0 })
+            }
         }
     }
 

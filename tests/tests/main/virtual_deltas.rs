@@ -6,6 +6,8 @@ use chunkcomm_simulation::{HostId, LinkSpec, Network, Random, Simulation, each_s
 use std::ops::Range;
 use std::time::Duration;
 
+use super::virtual_faults::cut_or_part;
+
 /// Time in which a node gets its last messages to peers, of which one may be dead.
 const END: Duration = Duration::from_secs(60);
 
@@ -170,21 +172,9 @@ fn chain<D: AsyncFnOnce(&Simulation, &[HostId])>(
 
 /// Faults that no session dies of.
 async fn cut_and_part(simulation: &Simulation, hosts: &[HostId], random: &mut Random) {
-    let pick = |random: &mut Random| hosts[random.below(hosts.len() as u64) as usize];
     for _ in 0..random.below(8) {
         simulation.sleep(Duration::from_micros(random.below(5_000))).await;
-        let (from, to) = (pick(random), pick(random));
-        if random.one_in(2) {
-            simulation.with(|network, now| {
-                for end in network.ends_of(from) {
-                    network.cut(now, end, Duration::ZERO, Duration::from_millis(3));
-                }
-            });
-        } else if from != to {
-            simulation.with(|network, now| network.partition(now, from, to));
-            simulation.sleep(Duration::from_millis(random.below(800))).await;
-            simulation.with(|network, now| network.heal(now, from, to));
-        }
+        cut_or_part(simulation, hosts, random).await;
     }
 }
 

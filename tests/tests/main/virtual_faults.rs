@@ -150,23 +150,28 @@ fn messages_and_calls_survive_cuts_and_partitions() {
             // Faults that no session dies of: each lasts less than its silence.
             for _ in 0..8 {
                 simulation.sleep(Duration::from_micros(random.below(40_000))).await;
-                let pick = |random: &mut Random| hosts[random.below(size as u64) as usize];
-                let (from, to) = (pick(&mut random), pick(&mut random));
-                if random.one_in(2) {
-                    simulation.with(|network, now| {
-                        for end in network.ends_of(from) {
-                            network.cut(now, end, Duration::ZERO, Duration::from_millis(3));
-                        }
-                    });
-                } else if from != to {
-                    simulation.with(|network, now| network.partition(now, from, to));
-                    simulation.sleep(Duration::from_millis(random.below(800))).await;
-                    simulation.with(|network, now| network.heal(now, from, to));
-                }
+                cut_or_part(&simulation, &hosts, &mut random).await;
             }
             for member in members {
                 member.await.unwrap();
             }
         });
     });
+}
+
+/// Cuts the connections of a host, or parts two hosts for less than their silence.
+pub(super) async fn cut_or_part(simulation: &Simulation, hosts: &[HostId], random: &mut Random) {
+    let pick = |random: &mut Random| hosts[random.below(hosts.len() as u64) as usize];
+    let (from, to) = (pick(random), pick(random));
+    if random.one_in(2) {
+        simulation.with(|network, now| {
+            for end in network.ends_of(from) {
+                network.cut(now, end, Duration::ZERO, Duration::from_millis(3));
+            }
+        });
+    } else if from != to {
+        simulation.with(|network, now| network.partition(now, from, to));
+        simulation.sleep(Duration::from_millis(random.below(800))).await;
+        simulation.with(|network, now| network.heal(now, from, to));
+    }
 }

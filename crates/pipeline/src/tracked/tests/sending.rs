@@ -95,30 +95,33 @@ fn a_store_to_what_was_sent_is_sent_again_where_that_is_asked_for() {
 #[test]
 fn code_may_write_once_from_the_last_element_to_the_first() {
     each_output::<u64>(256 * 1024, &Tracking::default(), |mut output| {
-        let engine = output.engine();
         for round in 0..20 {
             let write = |elements: &mut [u64]| {
                 for (index, element) in elements.iter_mut().enumerate().rev() {
                     *element = std::hint::black_box(index as u64 + round);
                 }
             };
-            let mut copy = vec![0; output.len()];
-            output
-                .track(write, |finished| {
-                    copy[finished.range()].copy_from_slice(finished.elements);
-                    Ok(())
-                })
-                .unwrap_or_else(|error| panic!("{engine}, round {round}: {error}"));
-            assert!(copy == output.elements(), "{engine}");
+            assert_copied(&mut output, write, round);
         }
     });
+}
+
+/// Checks that what is handed on is what the code wrote.
+fn assert_copied(output: &mut TrackedOutput<u64>, write: impl FnOnce(&mut [u64]), round: u64) {
+    let (engine, mut copy) = (output.engine(), vec![0; output.len()]);
+    output
+        .track(write, |finished| {
+            copy[finished.range()].copy_from_slice(finished.elements);
+            Ok(())
+        })
+        .unwrap_or_else(|error| panic!("{engine}, round {round}: {error}"));
+    assert!(copy == output.elements(), "{engine}");
 }
 
 #[test]
 fn code_may_begin_amid_the_buffer_and_go_down() {
     const COUNT: usize = 20;
     each_output::<u64>(COUNT * STEP, &Tracking::default(), |mut output| {
-        let engine = output.engine();
         for round in 0..10 {
             // Several increments are written before the first look, and the last of them is not finished.
             let write = |elements: &mut [u64]| {
@@ -131,14 +134,7 @@ fn code_may_begin_amid_the_buffer_and_go_down() {
                     low.fill(round);
                 }
             };
-            let mut copy = vec![0; output.len()];
-            output
-                .track(write, |finished| {
-                    copy[finished.range()].copy_from_slice(finished.elements);
-                    Ok(())
-                })
-                .unwrap_or_else(|error| panic!("{engine}, round {round}: {error}"));
-            assert!(copy == output.elements(), "{engine}");
+            assert_copied(&mut output, write, round);
         }
     });
 }
