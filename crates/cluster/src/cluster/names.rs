@@ -69,6 +69,25 @@ impl Cluster {
         self.shared.state.change(|it| it.withdraw(name));
     }
 
+    /// Whether this node provides something under `name`, or is about to.
+    #[must_use]
+    pub fn provides(&self, name: &str) -> bool {
+        self.shared.state.look(|it| it.provides(name))
+    }
+
+    /// Waits until this node no longer provides something under `name`, or the cluster has ended.
+    ///
+    /// # Cancel safety
+    ///
+    /// Safe.
+    pub async fn withdrawn(&self, name: &str, provider: NodeId) {
+        let over = self.shared.state.until(|it| {
+            let provides = it.providers(name).any(|id| id == provider);
+            (!provides || it.end().is_some()).then_some(())
+        });
+        over.await;
+    }
+
     /// The nodes that provide something under `name` now, by rank.
     #[must_use]
     pub fn providers(&self, name: &str) -> Vec<NodeId> {
