@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use chunkcomm::host;
 use chunkcomm_cluster::{Cluster, Registry};
-use chunkcomm_farm::{Farm, Grain, Model, Prefetch, serve_threads_in};
+use chunkcomm_farm::{Farm, Grain, Model, Prefetch, serve_in};
 use chunkcomm_simulation::WorldSpec;
 
 pub use machines::{Machine, Tool};
@@ -97,7 +97,7 @@ impl Setup {
             vec![0_u8; ((end - first) * bytes_each) as usize]
         });
         if cluster.rank() > 0 {
-            serve_threads_in(cluster, &registry, 1).await.doing("serving the farm")?;
+            serve_in(cluster, &registry).threads(1).await.doing("serving the farm")?;
             return Ok(0.0);
         }
         let builder = Farm::builder(registry)

@@ -1,5 +1,6 @@
 //! Sets a farm up and starts it.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -15,9 +16,9 @@ use crate::error::StartError;
 use crate::farm::Farm;
 use crate::journal::{Durability, Journal};
 use crate::proto::wire::Limit;
-use crate::serving::FARMER;
 use crate::settings::{
-    Grain, Model, NodeSettings, Prefetch, Runtime, Tree, WORKER_COUNT_MAX, Ways, WorkersAs,
+    FARM_NAME, Grain, Model, NodeSettings, Prefetch, Runtime, Tree, WORKER_COUNT_MAX, Ways,
+    WorkersAs,
 };
 use crate::worker::Farmer;
 
@@ -63,6 +64,8 @@ pub struct FarmBuilder {
     start_deadline: Duration,
     launcher: Option<Adjust>,
     journal: Option<(PathBuf, Durability)>,
+    name: String,
+    nodes: Option<BTreeSet<u32>>,
 }
 
 impl fmt::Debug for FarmBuilder {
@@ -96,6 +99,8 @@ impl FarmBuilder {
             start_deadline: START_DEADLINE,
             launcher: None,
             journal: None,
+            name: FARM_NAME.to_owned(),
+            nodes: None,
         }
     }
 
@@ -279,28 +284,55 @@ impl FarmBuilder {
         Farm::open(node, registry, crew, ways, journal, deadline).await
     }
 
-    /// Starts a farm on rank 0 of a cluster; the cluster's other present nodes are its
+    /// Names the farm, in a cluster that has several at a time: nodes become workers of the one that
+    /// [`Serving::farm`](crate::Serving::farm) names.
+    pub fn name(mut self, name: impl Into<String>) -> FarmBuilder {
+        self.name = name.into();
+        self
+    }
+
+    /// Sets the ranks of the nodes that the farm waits for when it [starts in](FarmBuilder::start_in)
+    /// a cluster; by default all other present nodes. Others that come later are taken, too.
+    pub fn nodes(mut self, ranks: impl IntoIterator<Item = u32>) -> FarmBuilder {
+        self.nodes = Some(ranks.into_iter().collect());
+        self
+    }
+
+    /// Starts a farm on this node of a cluster; the cluster's other present nodes are its
     /// workers. Each of them must call [`serve_in`](crate::serve_in). Nodes that join the cluster
     /// later, and call it, become workers too. In model A the farmer's own worker comes first.
     ///
-    /// A cluster has one farm at a time; the next one may be started when the first is done.
+    /// A cluster may have several farms at a time, on one node or several, if each has a
+    /// [name](FarmBuilder::name).
     ///
     /// The cluster determines the number and kind of the workers, where they meet, and how
     /// the nodes send. Settings of this builder for these have no effect.
     ///
     /// # Errors
-    /// See [`StartError`]: this is not rank 0, there is no worker, one of them has other
-    /// functions, or does not call [`serve_in`](crate::serve_in) in time. Workers that had
+    /// See [`StartError`]: there is no worker, one of them has other functions, or does not call
+    /// [`serve_in`](crate::serve_in) in time, or another farm has the name. Workers that had
     /// arrived return from that call; the others wait for the next farm.
     ///
     /// # Cancel safety
     /// When the future is dropped, workers that had arrived return; the others wait.
     pub async fn start_in(self, cluster: &Cluster) -> Result<Farm, StartError> {
         self.check()?;
-        let rank = cluster.rank();
-        allowed("rank", rank.into(), "0", rank == FARMER)?;
         let own = usize::from(self.model == Model::A);
-        let count = cluster.members().len().saturating_sub(1) + own;
+        let mut crew = Crew::new(&self.name)?;
+        // Before the members are read, so that no death falls between the two.
+        crew.watch(cluster);
+        let mut members = cluster.members();
+        members.retain(|member| member.id != cluster.id());
+        if let Some(ranks) = &self.nodes {
+            members.retain(|member| ranks.contains(&member.id.rank));
+            allowed(
+                "nodes",
+                members.len() as u64,
+                "ranks of other present nodes",
+                members.len() == ranks.len(),
+            )?;
+        }
+        let count = members.len() + own;
         allowed("workers", count as u64, WORKERS, (1..=WORKER_COUNT_MAX).contains(&count))?;
         let journal = self.open_journal()?;
         let (node, ways) = (cluster.node().clone(), self.ways());
@@ -309,11 +341,12 @@ impl FarmBuilder {
             node.explain_on_sigusr1().map_err(StartError::Signal)?;
         }
         let registry = Arc::new(self.registry);
-        let mut crew = Crew::new()?;
+        crew.announce(cluster).await?;
         for _ in 0..own {
             crew.hire_thread(Farmer::Here(node.clone()), self.node, &registry, 1)?;
         }
-        crew.hire_members(cluster, self.tree.rule(count - own));
+        let rule = self.tree.rule(members.len());
+        crew.hire_members(members, rule);
         Farm::open(node, registry, crew, ways, journal, self.start_deadline).await
     }
 
@@ -338,7 +371,7 @@ impl FarmBuilder {
         own_address: &Address,
     ) -> Result<(Crew, Arc<Registry>), StartError> {
         let registry = Arc::new(self.registry);
-        let mut crew = Crew::new()?;
+        let mut crew = Crew::new(FARM_NAME)?;
         for _ in 0..sizes.own {
             crew.hire_thread(Farmer::At(own_address.clone()), self.node, &registry, 1)?;
         }

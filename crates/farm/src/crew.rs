@@ -17,7 +17,7 @@ use crate::link::Link;
 use crate::machine::{FIRST_INDEX, start_thread, work_blocking};
 use crate::name::WorkerName;
 use crate::proto::tree::{Place, Rule, Tree};
-use crate::proto::wire::{Hello, Role};
+use crate::proto::wire::{self, Hello, Role};
 use crate::settings::{NodeSettings, Ways};
 use crate::worker::{Farmer, Post, Stopped, work};
 
@@ -29,6 +29,8 @@ const UNREADY_MAX: u32 = 16;
 /// reaps the processes. A thread, and a node's service, ends after its current task, once the
 /// farmer's channels are closed.
 pub(crate) struct Crew {
+    /// The farm's name.
+    farm: String,
     names: Vec<WorkerName>,
     /// The token by which a started worker is known; `None` for a node of a cluster.
     tokens: Vec<Option<Token>>,
@@ -47,10 +49,24 @@ pub(crate) struct Crew {
     /// The task that reports the deaths of nodes, and the workers of a simulation.
     watch: JoinSet<()>,
     cluster: Option<Cluster>,
+    /// The announcement of the farm to its nodes.
+    announced: Option<Announced>,
     /// The places of the nodes, where there are sub-farmers.
     tree: Option<Tree>,
     /// Whether all that were there at the start are ready.
     has_started: bool,
+}
+
+/// A farm that a cluster's nodes find by its name; no longer when this is dropped.
+struct Announced {
+    cluster: Cluster,
+    name: String,
+}
+
+impl Drop for Announced {
+    fn drop(&mut self) {
+        self.cluster.withdraw(&self.name);
+    }
 }
 
 enum Gone {
@@ -60,7 +76,7 @@ enum Gone {
 
 impl Crew {
     /// Returns a crew without workers.
-    pub(crate) fn new() -> Result<Crew, StartError> {
+    pub(crate) fn new(farm: &str) -> Result<Crew, StartError> {
         let (tells, ends) = unbounded_channel();
         // Without random numbers no token is safe, so nothing is started.
         let token = Token::random().map_err(|source| StartError::Thread {
@@ -68,6 +84,7 @@ impl Crew {
             source: std::io::Error::other(source),
         })?;
         Ok(Crew {
+            farm: farm.to_owned(),
             names: Vec::new(),
             tokens: Vec::new(),
             token,
@@ -79,6 +96,7 @@ impl Crew {
             ended: BTreeMap::new(),
             watch: JoinSet::new(),
             cluster: None,
+            announced: None,
             tree: None,
             has_started: false,
         })
@@ -96,7 +114,8 @@ impl Crew {
         let index = self.names.len();
         let worker = WorkerName::thread(index);
         let token = self.token;
-        let post = Post { farmer, index, token, settings, threads, explains: false };
+        let farm = self.farm.clone();
+        let post = Post { farmer, index, token, farm, settings, threads, explains: false };
         let (registry, end) = (Arc::clone(registry), self.tells.clone());
         let ended = move |worked: Result<(), Stopped>| {
             let told = worked.err().map_or_else(String::new, |stopped| stopped.to_string());
@@ -156,6 +175,11 @@ impl Crew {
         if let Some(pid) = worker.pid.filter(|_| self.how_ended(worker).is_none()) {
             self.processes.iter_mut().for_each(|children| children.kill_one(pid));
         }
+    }
+
+    /// Returns the farm's name.
+    pub(crate) fn farm(&self) -> &str {
+        &self.farm
     }
 
     /// Returns the names of the workers, by index.
@@ -234,19 +258,32 @@ impl Crew {
         self.tokens.push(None);
     }
 
-    /// Takes the other present nodes of a cluster as workers, and those that join later; with
-    /// sub-farmers by this rule.
-    pub(crate) fn hire_members(&mut self, cluster: &Cluster, rule: Option<Rule>) {
-        // Subscribed before the members are read, so that no death falls between the two.
-        self.watch(cluster);
+    /// Lets the nodes of the cluster find the farm.
+    pub(crate) async fn announce(&mut self, cluster: &Cluster) -> Result<(), StartError> {
+        let name = wire::duplex(&self.farm);
+        let taken = |id: NodeId| StartError::Taken { farm: self.farm.clone(), rank: id.rank };
+        if cluster.provides(&name) {
+            return Err(taken(cluster.id()));
+        }
+        let announced = Announced { cluster: cluster.clone(), name };
+        cluster.provide(&announced.name).await.map_err(StartError::Name)?;
+        let others = cluster.providers(&announced.name);
+        if let Some(&other) = others.iter().find(|&&id| id != cluster.id()) {
+            return Err(taken(other));
+        }
+        self.announced = Some(announced);
+        Ok(())
+    }
+
+    /// Takes these nodes of a cluster as workers, and those that come later; with sub-farmers by this
+    /// rule.
+    pub(crate) fn hire_members(&mut self, members: Vec<Member>, rule: Option<Rule>) {
         let mut tree = rule.map(Tree::new);
-        for member in cluster.members() {
-            if member.id != cluster.id() {
-                if let Some(tree) = &mut tree {
-                    tree.place(self.names.len(), &member.host);
-                }
-                self.hire_member(member);
+        for member in members {
+            if let Some(tree) = &mut tree {
+                tree.place(self.names.len(), &member.host);
             }
+            self.hire_member(member);
         }
         self.tree = tree;
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use chunkcomm::codec::{DecodeError, EncodeError};
 use chunkcomm::{AcceptError, NodeError, RecvError, SendError, with_causes};
-use chunkcomm_cluster::cluster::Death;
+use chunkcomm_cluster::cluster::{Death, NameError};
 use chunkcomm_cluster::launch::{ChildExit, LaunchError};
 use chunkcomm_cluster::registry::Difference;
 
@@ -113,6 +113,15 @@ pub enum StartError {
     },
     /// The journal cannot be used.
     Journal(JournalError),
+    /// The farm cannot be announced to the nodes of the cluster.
+    Name(NameError),
+    /// Another farm of the cluster has the name.
+    Taken {
+        /// The name.
+        farm: String,
+        /// Rank of the other farm's farmer.
+        rank: u32,
+    },
     /// Workers could not be waited for.
     Accept(AcceptError),
     /// A worker ended before it was ready.
@@ -161,6 +170,10 @@ impl fmt::Display for StartError {
             StartError::Launch(_) => f.write_str("the worker processes could not be started"),
             StartError::Thread { worker, .. } => write!(f, "{worker} could not be started"),
             StartError::Journal(error) => error.fmt(f),
+            StartError::Name(error) => error.fmt(f),
+            StartError::Taken { farm, rank } => {
+                write!(f, "rank {rank} has a farm named {farm:?}, a second one needs another name")
+            }
             StartError::Accept(_) => f.write_str("the farmer could not wait for its workers"),
             StartError::Lost { worker, loss } => {
                 write!(f, "{worker} was lost before it was ready: {loss}")?;
@@ -206,6 +219,7 @@ impl Error for StartError {
             StartError::Launch(source) => Some(source),
             StartError::Thread { source, .. } => Some(source),
             StartError::Journal(error) => error.source(),
+            StartError::Name(error) => error.source(),
             StartError::Accept(source) => Some(source),
             StartError::Lost { loss, .. } => loss.source(),
             _ => None,

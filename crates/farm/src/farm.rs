@@ -79,7 +79,8 @@ impl Farm {
         journal: Option<Journal>,
         deadline: Duration,
     ) -> Result<Farm, StartError> {
-        let mut reception = Reception::open(node.clone(), registry.fingerprints(), ways);
+        let mut reception =
+            Reception::open(node.clone(), crew.farm(), registry.fingerprints(), ways);
         let links = reception.meet_all(&mut crew, deadline).await?;
         Ok(Farm {
             links,

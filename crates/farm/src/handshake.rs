@@ -70,10 +70,15 @@ pub(crate) enum Met {
 
 impl Reception {
     /// Takes workers that have these functions.
-    pub(crate) fn open(node: Node, functions: Vec<FunctionFingerprint>, ways: Ways) -> Reception {
+    pub(crate) fn open(
+        node: Node,
+        farm: &str,
+        functions: Vec<FunctionFingerprint>,
+        ways: Ways,
+    ) -> Reception {
         let (greets, greetings) = unbounded_channel();
         let mut tasks = JoinSet::new();
-        tasks.spawn(here(accept(node, greets.clone())));
+        tasks.spawn(here(accept(node, wire::duplex(farm), greets.clone())));
         Reception { functions, ways, greetings, greets, tasks, arrived: BTreeSet::new() }
     }
 
@@ -138,6 +143,9 @@ impl Reception {
                 match event.await {
                     Ok(Met::Ready(link)) => drop(links.insert(link.name.index, link)),
                     Ok(Met::Placed(name)) => drop(placed.insert(name.index)),
+                    // Left by an earlier call; the node may come again.
+                    Ok(Met::Not(StartError::Lost { worker, loss }, _))
+                        if worker.member.is_some() && !loss.is_a_cause() => {}
                     Ok(Met::Not(error, duplex)) => {
                         if let Some(duplex) = duplex {
                             // The worker may be gone by then, which is no matter.
@@ -164,14 +172,14 @@ impl Reception {
 }
 
 /// Accepts duplexes and hears who opened each.
-async fn accept(node: Node, greets: UnboundedSender<Greeted>) {
+async fn accept(node: Node, name: String, greets: UnboundedSender<Greeted>) {
     let mut hearing = JoinSet::new();
     let mut unheard: VecDeque<AbortHandle> = VecDeque::new();
     loop {
         tokio::select! {
             biased;
             Some(_) = hearing.join_next() => {}
-            accepted = node.accept_duplex_bytes(wire::DUPLEX) => match accepted {
+            accepted = node.accept_duplex_bytes(&name) => match accepted {
                 Ok((_, duplex)) => {
                     unheard.retain(|greeting| !greeting.is_finished());
                     if unheard.len() >= UNHEARD_MAX {

@@ -29,7 +29,7 @@
 //!
 //! # On many machines
 //!
-//! Rank 0 of a cluster farms with [`FarmBuilder::start_in`]; the other ranks work for it
+//! One node of a cluster farms with [`FarmBuilder::start_in`]; the others work for it
 //! with [`serve_in`]:
 //!
 //! ```no_run
@@ -95,7 +95,7 @@
 //! A worker reads and writes packets in one thread and computes in others, so that a long
 //! task does not keep it from taking new work. A worker that is a process or a thread has one
 //! thread that computes. A node of a cluster has one for each core that is its share of the
-//! host's ([`serve_in`], [`serve_threads_in`]).
+//! host's ([`serve_in`], [`Serving::threads`]).
 //!
 //! For tasks of a few microseconds the way to the other thread would cost more than the task.
 //! So a worker with one such thread runs functions whose tasks take less than 20 us on average
@@ -167,7 +167,7 @@ pub use journal::{Durability, JournalCause, JournalError};
 pub use machine::serve_if_started;
 pub use name::WorkerName;
 pub use results::Results;
-pub use serving::{serve_in, serve_threads_in};
+pub use serving::{Serving, serve_in};
 pub use settings::{
     Grain, Model, NoGrain, NoTree, Order, Prefetch, Runtime, Tree, WORKER_COUNT_MAX, WorkersAs,
 };

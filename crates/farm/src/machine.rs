@@ -10,7 +10,7 @@ use chunkcomm_cluster::launch;
 use tokio::runtime::Builder;
 
 use crate::name::WorkerName;
-use crate::settings::NodeSettings;
+use crate::settings::{FARM_NAME, NodeSettings};
 use crate::worker::{Farmer, Post, Stopped, work};
 
 /// The exit status of a worker process that could not go on.
@@ -41,7 +41,8 @@ pub fn serve_if_started(registry: &Registry) {
     let stopped = match settings.to_string_lossy().parse::<NodeSettings>() {
         Ok(settings) => {
             let (farmer, token) = (Farmer::At(place.parent), place.token);
-            let post = Post { farmer, index, token, settings, threads: 1, explains: true };
+            let farm = FARM_NAME.to_owned();
+            let post = Post { farmer, index, token, farm, settings, threads: 1, explains: true };
             serve_on_own_thread(&post, registry)
         }
         Err(error) => Err(Stopped(error.to_string())),

@@ -1,18 +1,17 @@
 //! A node of a cluster as a worker.
 
+use std::pin::Pin;
 use std::time::Duration;
 
 use chunkcomm::host;
-use chunkcomm_cluster::cluster::End;
+use chunkcomm_cluster::cluster::{End, NodeId};
 use chunkcomm_cluster::{Cluster, Registry};
 
 use crate::error::ServeError;
-use crate::proto::wire::Hello;
+use crate::proto::wire::{self, Hello};
+use crate::settings::FARM_NAME;
 use crate::subfarm::Subfarm;
-use crate::worker::{Served, serve};
-
-/// The rank that [`FarmBuilder::start_in`](crate::FarmBuilder::start_in) is called on.
-pub(crate) const FARMER: u32 = 0;
+use crate::worker::{Served, Service, serve};
 
 /// Time in which a sub-farmer takes a node that the farmer has sent to it.
 const WELCOME: Duration = Duration::from_secs(10);
@@ -20,86 +19,125 @@ const WELCOME: Duration = Duration::from_secs(10);
 /// Most threads of a worker.
 const THREADS_MAX: usize = 1024;
 
-/// Makes this node a worker of the farm that rank 0 starts, or has started, with
-/// [`FarmBuilder::start_in`](crate::FarmBuilder::start_in). Returns when that farm is done,
-/// dropped or lost, or when the cluster is finished before.
+/// Makes this node a worker of the farm that another node starts, or has started, with
+/// [`FarmBuilder::start_in`](crate::FarmBuilder::start_in). Awaiting it returns when that farm is
+/// done, dropped or lost, or when the cluster is finished before.
 ///
-/// Call it on every rank but 0, with the registry that the farmer uses. The node computes on one
-/// thread for each core that is its share of the host's: cores over nodes of the cluster on that
-/// host, rounded down, at least 1. The crate's *Where tasks run* has more. After it has returned it
-/// may be called again, for the next farm.
+/// Call it on every node but the farmer's, with the registry that the farmer uses. After it has
+/// returned it may be called again, for the next farm.
 ///
 /// # Errors
 /// See [`ServeError`].
 ///
 /// # Cancel safety
 /// When the future is dropped early, the farm has lost this worker, and gives its tasks to others.
-/// The node may call again. A farm that starts later fails when it finds the remains of this call.
-pub async fn serve_in(cluster: &Cluster, registry: &Registry) -> Result<(), ServeError> {
-    let members = cluster.members();
-    let me = members.iter().find(|member| member.id == cluster.id());
-    let here = members.iter().filter(|member| me.is_some_and(|me| me.host == member.host));
-    let threads = host::cores() / here.count().max(1);
-    serve_threads_in(cluster, registry, threads.max(1)).await
+/// The node may call again.
+pub fn serve_in<'a>(cluster: &'a Cluster, registry: &'a Registry) -> Serving<'a> {
+    Serving { cluster, registry, threads: None, farm: FARM_NAME.to_owned() }
 }
 
-/// Serves as [`serve_in`] does, with this number of threads that compute: 1 to 1024.
-///
-/// # Errors
-/// See [`ServeError`].
-///
-/// # Cancel safety
-/// As [`serve_in`].
-pub async fn serve_threads_in(
-    cluster: &Cluster,
-    registry: &Registry,
-    threads: usize,
-) -> Result<(), ServeError> {
-    let threads = u32::try_from(threads.clamp(1, THREADS_MAX)).unwrap_or(1);
-    let serving = serve_whom_told(cluster, registry, threads);
-    let served = tokio::select! {
-        biased;
-        served = serving => served,
-        _ = cluster.finished() => Ok(()),
-    };
-    match (served, cluster.ended()) {
-        // The end of the cluster is the cause of any other error.
-        (_, Some(end)) if !matches!(end, End::Finished { .. }) => Err(ServeError::Ended(end)),
-        (Err(error), None) => Err(error),
-        (Err(error @ (ServeError::Differs(_) | ServeError::Thread(_) | ServeError::Stuck)), _) => {
-            Err(error)
+/// Service of a node as a worker, made by [`serve_in`]. It begins when it is awaited.
+#[derive(Debug)]
+#[must_use = "a node serves when this is awaited"]
+pub struct Serving<'a> {
+    cluster: &'a Cluster,
+    registry: &'a Registry,
+    threads: Option<usize>,
+    farm: String,
+}
+
+impl Serving<'_> {
+    /// Sets the number of threads that compute: 1 to 1024.
+    ///
+    /// By default one for each core that is the node's share of the host's: cores over nodes of the
+    /// cluster on that host, rounded down, at least 1. The crate's *Where tasks run* has more.
+    pub fn threads(mut self, threads: usize) -> Self {
+        self.threads = Some(threads);
+        self
+    }
+
+    /// Serves the farm of this [name](crate::FarmBuilder::name) instead of the one without. A node may
+    /// serve several farms at a time; each has its own threads.
+    pub fn farm(mut self, name: impl Into<String>) -> Self {
+        self.farm = name.into();
+        self
+    }
+
+    async fn serve(self) -> Result<(), ServeError> {
+        let Serving { cluster, registry, threads, farm } = self;
+        let threads =
+            threads.unwrap_or_else(|| share_of_cores(cluster)).clamp(1, THREADS_MAX) as u32;
+        let service = Service { node: cluster.node(), farm: &farm, registry, threads };
+        let served = tokio::select! {
+            biased;
+            served = serve_whom_told(cluster, &service) => served,
+            _ = cluster.finished() => Ok(()),
+        };
+        match (served, cluster.ended()) {
+            // The end of the cluster is the cause of any other error.
+            (_, Some(end)) if !matches!(end, End::Finished { .. }) => Err(ServeError::Ended(end)),
+            (Err(error), None) => Err(error),
+            (
+                Err(error @ (ServeError::Differs(_) | ServeError::Thread(_) | ServeError::Stuck)),
+                _,
+            ) => Err(error),
+            _ => Ok(()),
         }
-        _ => Ok(()),
     }
 }
 
+impl<'a> IntoFuture for Serving<'a> {
+    type Output = Result<(), ServeError>;
+    type IntoFuture = Pin<Box<dyn Future<Output = Result<(), ServeError>> + Send + 'a>>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        Box::pin(self.serve())
+    }
+}
+
+/// Returns the number of cores that are this node's share of the host's.
+fn share_of_cores(cluster: &Cluster) -> usize {
+    let members = cluster.members();
+    let me = members.iter().find(|member| member.id == cluster.id());
+    let here = members.iter().filter(|member| me.is_some_and(|me| me.host == member.host));
+    host::cores() / here.count().max(1)
+}
+
 /// Serves the farmer, or the sub-farmer that it names, until the farm is done.
-async fn serve_whom_told(
-    cluster: &Cluster,
-    registry: &Registry,
-    threads: u32,
-) -> Result<(), ServeError> {
-    let (mut rank, mut hello) = (FARMER, Hello::Member);
+async fn serve_whom_told(cluster: &Cluster, service: &Service<'_>) -> Result<(), ServeError> {
+    let name = wire::duplex(service.farm);
+    let (mut below, mut hello) = (None, Hello::Member);
     loop {
-        let is_below = rank != FARMER;
-        let welcome = is_below.then_some(WELCOME);
+        let farmer = cluster.provider(&name).await.map_err(ServeError::Name)?;
+        let is_below = below.is_some();
+        let rank = below.take().unwrap_or(farmer.rank);
         let served = async {
-            let farmer = cluster.peer(rank).await.map_err(ServeError::Farmer)?;
-            serve(cluster.node(), &farmer, &hello, registry, threads, welcome).await
+            let farmer_peer = cluster.peer(rank).await.map_err(ServeError::Farmer)?;
+            serve(service, &farmer_peer, &hello, unwanted(cluster, &name, farmer, is_below)).await
         };
-        (rank, hello) = match served.await {
-            Ok(Served::Below(rank)) => (rank, Hello::Member),
+        (below, hello) = match served.await {
+            Ok(Served::Below(rank)) => (Some(rank), Hello::Member),
             Ok(Served::Farmer(upper)) => {
-                return Subfarm::open(cluster, registry, threads, *upper).await?.serve().await;
+                return Subfarm::open(cluster, service, *upper).await?.serve().await;
             }
             Ok(Served::Done) => return Ok(()),
             Err(error @ (ServeError::Thread(_) | ServeError::Stuck)) => return Err(error),
             // The farmer has another sub-farmer.
-            _ if is_below => (FARMER, Hello::Orphan),
+            _ if is_below => (None, Hello::Orphan),
             Ok(Served::Cut) => return Ok(()),
             // The next farm may take it.
-            Ok(Served::NotTaken) => (FARMER, Hello::Member),
+            Ok(Served::NotTaken) => (None, Hello::Member),
             Err(error) => return Err(error),
         };
+    }
+}
+
+/// Waits until a node must no longer wait to be taken: by a sub-farmer a while, by a farmer as long as
+/// it has the farm.
+async fn unwanted(cluster: &Cluster, name: &str, farmer: NodeId, is_below: bool) {
+    if is_below {
+        host::sleep(WELCOME).await;
+    } else {
+        cluster.withdrawn(name, farmer).await;
     }
 }

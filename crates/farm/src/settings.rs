@@ -150,6 +150,9 @@ impl Tree {
     }
 }
 
+/// Name of a farm that is given none.
+pub(crate) const FARM_NAME: &str = "default";
+
 /// How a farm shares its tasks out; the prefetch is measured where it is `None`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ways {

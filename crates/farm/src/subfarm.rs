@@ -20,7 +20,7 @@ use std::sync::Arc;
 use std::task::Poll;
 
 use bytes::Bytes;
-use chunkcomm_cluster::{Cluster, Registry};
+use chunkcomm_cluster::Cluster;
 
 use self::relay::{Relay, Turn};
 use crate::crew::Crew;
@@ -30,7 +30,7 @@ use crate::link::Link;
 use crate::proto::wire::Role;
 use crate::settings::{NodeSettings, Ways};
 use crate::shared::Sharing;
-use crate::worker::{Farmer, Upper, say_ready};
+use crate::worker::{Farmer, Service, Upper, say_ready};
 
 mod gather;
 mod relay;
@@ -54,21 +54,21 @@ impl Subfarm {
     /// Waits until the workers are there that the farmer has told of, and tells it.
     pub(crate) async fn open(
         cluster: &Cluster,
-        registry: &Registry,
-        threads: u32,
+        service: &Service<'_>,
         upper: Upper,
     ) -> Result<Subfarm, ServeError> {
         let Role::Farm { below, prefetch, grain, deaths_max } = upper.setup.role else {
             unreachable!("another role is no sub-farmer");
         };
-        let ways = Ways { prefetch, grain, deaths_max, limit: upper.setup.limit };
-        let node = cluster.node();
-        let mut crew = Crew::new().map_err(thread_error)?;
+        let limit = upper.setup.limit;
+        let ways = Ways { prefetch, grain, deaths_max, limit };
+        let &Service { node, farm, registry, threads } = service;
+        let mut crew = Crew::new(farm).map_err(thread_error)?;
         crew.watch(cluster);
         let (own, registry) = (Farmer::Here(node.clone()), Arc::new(registry.clone()));
         let hired = crew.hire_thread(own, NodeSettings::default(), &registry, threads);
         hired.map_err(thread_error)?;
-        let reception = Reception::open(node.clone(), upper.setup.functions.clone(), ways);
+        let reception = Reception::open(node.clone(), farm, upper.setup.functions.clone(), ways);
         let mut farm = Subfarm {
             upper,
             ways,

@@ -8,10 +8,11 @@
 
 use std::error::Error;
 use std::fmt;
+use std::future::pending;
 use std::time::Duration;
 
 use chunkcomm::codec::{decode, encode_into_vec};
-use chunkcomm::host::{self, Instant, timeout};
+use chunkcomm::host::{self, Instant};
 use chunkcomm::{
     Address, BytesReceiver, BytesSender, Node, Peer, SendError, TryRecvError, with_causes,
 };
@@ -59,6 +60,8 @@ pub(crate) struct Post {
     pub(crate) farmer: Farmer,
     pub(crate) index: usize,
     pub(crate) token: Token,
+    /// The farm's name.
+    pub(crate) farm: String,
     pub(crate) settings: NodeSettings,
     /// Number of threads that compute.
     pub(crate) threads: u32,
@@ -81,11 +84,22 @@ pub(crate) async fn work(post: &Post, registry: &Registry) -> Result<(), Stopped
         node.explain_on_sigusr1()?;
     }
     let hello = Hello::Started { token: post.token, index: post.index as u64 };
-    match serve(&node, &farmer, &hello, registry, post.threads, None).await {
+    let service = Service { node: &node, farm: &post.farm, registry, threads: post.threads };
+    match serve(&service, &farmer, &hello, pending()).await {
         // The farmer reports the difference.
         Ok(_) | Err(ServeError::Differs(_)) => Ok(()),
         Err(error) => Err(error.into()),
     }
+}
+
+/// A worker as a farm sees it.
+pub(crate) struct Service<'a> {
+    pub(crate) node: &'a Node,
+    /// The farm's name.
+    pub(crate) farm: &'a str,
+    pub(crate) registry: &'a Registry,
+    /// Number of threads that compute.
+    pub(crate) threads: u32,
 }
 
 /// Outcome of a worker's service.
@@ -109,17 +123,16 @@ pub(crate) struct Upper {
     pub(crate) setup: Setup,
 }
 
-/// Serves the farmer at the other end of this link, until its farm is done. It takes the worker in this
-/// time, if there is one.
+/// Serves the farmer at the other end of this link, until its farm is done. It takes the worker before
+/// `unwanted` is over, or not at all.
 pub(crate) async fn serve(
-    node: &Node,
+    service: &Service<'_>,
     farmer: &Peer,
     hello: &Hello,
-    registry: &Registry,
-    threads: u32,
-    welcome: Option<Duration>,
+    unwanted: impl Future<Output = ()>,
 ) -> Result<Served, ServeError> {
-    let duplex = node.open_duplex_bytes(farmer, wire::DUPLEX).await?;
+    let &Service { node, farm, registry, threads } = service;
+    let duplex = node.open_duplex_bytes(farmer, &wire::duplex(farm)).await?;
     let (mut answers, mut tasks, _) = duplex.split();
     let said = answers.send_slice_now(&wire::hello(hello)?).await;
     if let Err(error) = said
@@ -127,12 +140,10 @@ pub(crate) async fn serve(
     {
         return Err(error.into());
     }
-    let heard = match welcome {
-        Some(limit) => match timeout(limit, tasks.recv()).await {
-            Ok(heard) => heard,
-            Err(_) => return Ok(Served::NotTaken),
-        },
-        None => tasks.recv().await,
+    let heard = tokio::select! {
+        biased;
+        heard = tasks.recv() => heard,
+        () = unwanted => return Ok(Served::NotTaken),
     };
     let Ok(Some(setup)) = heard else {
         return match answers.closed().await {

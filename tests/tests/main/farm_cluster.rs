@@ -119,7 +119,7 @@ async fn a_task_that_panics_names_the_node_and_the_farm_goes_on() {
 async fn tasks_to(peer: &str, node: &Node) -> (u64, u64) {
     let links = node.explain().await.links;
     let link = links.into_iter().find(|link| link.peer == peer).unwrap();
-    let tasks = link.sending.into_iter().find(|it| it.channel == "farm.results").unwrap();
+    let tasks = link.sending.into_iter().find(|it| it.channel == "farm.default").unwrap();
     (tasks.staged + tasks.sent, tasks.acknowledged)
 }
 
@@ -223,7 +223,7 @@ async fn nodes_that_do_not_serve_or_speak_otherwise_are_named() {
 }
 
 #[tokio::test]
-async fn a_farm_needs_a_node_to_work_and_rank_0() {
+async fn a_farm_needs_a_node_to_work() {
     let (alone, _) = cluster(1, &[]).await;
     let error = builder().0.start_in(&alone).await.unwrap_err();
     assert_eq!(error.to_string(), "a farm with workers 0: allowed is 1 to 1024");

@@ -45,6 +45,7 @@ mod telemetry;
 mod types;
 mod virtual_deltas;
 mod virtual_examples;
+mod virtual_farms;
 mod virtual_faults;
 mod virtual_time;
 mod wordcount;

@@ -6,7 +6,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use chunkcomm_cluster::{Cluster, ClusterConfig, Registry};
-use chunkcomm_farm::{Farm, Tree, WorkerStats, serve_threads_in};
+use chunkcomm_farm::{Farm, Tree, WorkerStats, serve_in};
 use chunkcomm_proto::random::mix;
 
 use super::farm::{DEATHS_MAX, compute, register};
@@ -45,7 +45,7 @@ pub fn serve() -> Result<(), Failure> {
         register(&mut registry);
         let cluster = Cluster::join(ClusterConfig::new()).await.doing("joining the cluster")?;
         while cluster.ended().is_none() {
-            serve_threads_in(&cluster, &registry, 1).await.doing("serving the farm")?;
+            serve_in(&cluster, &registry).threads(1).await.doing("serving the farm")?;
         }
         Ok(())
     })

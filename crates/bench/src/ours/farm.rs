@@ -11,7 +11,7 @@ use chunkcomm_cluster::registry::Function;
 use chunkcomm_cluster::{Cluster, Registry};
 use chunkcomm_farm::{
     Durability, Farm, Grain, Model, Prefetch, Runtime as FarmRuntime, Tree, WorkersAs,
-    serve_if_started, serve_threads_in,
+    serve_if_started, serve_in,
 };
 use tokio::runtime::Runtime;
 
@@ -266,7 +266,7 @@ async fn farm_out<M: Message>(
 pub async fn farm_in(cluster: &Cluster, kind: &FarmKind, tasks: u64) -> Result<f64, Failure> {
     let functions = Functions::new(kind.work);
     if cluster.rank() > 0 {
-        serve_threads_in(cluster, &functions.registry, 1).await.doing("serving the farm")?;
+        serve_in(cluster, &functions.registry).threads(1).await.doing("serving the farm")?;
         return Ok(0.0);
     }
     let builder = Farm::builder(functions.registry.clone())

@@ -5,7 +5,7 @@ use std::io;
 
 use chunkcomm::codec::EncodeError;
 use chunkcomm::{OpenError, RecvError, SendError};
-use chunkcomm_cluster::cluster::{End, PeerError};
+use chunkcomm_cluster::cluster::{End, NameError, PeerError};
 use chunkcomm_cluster::registry::Difference;
 
 use super::RunError;
@@ -13,6 +13,8 @@ use super::RunError;
 /// Error of a node that could not serve a farm to its end.
 #[non_exhaustive]
 pub enum ServeError {
+    /// The farmer cannot be found.
+    Name(NameError),
     /// The farmer cannot be reached.
     Farmer(PeerError),
     /// The duplex to the farmer could not be opened.
@@ -40,6 +42,7 @@ pub enum ServeError {
 impl fmt::Display for ServeError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            ServeError::Name(error) => error.fmt(f),
             ServeError::Farmer(error) => error.fmt(f),
             ServeError::Open(error) => error.fmt(f),
             ServeError::Encode(error) => error.fmt(f),
@@ -69,6 +72,7 @@ chunkcomm::debug_with_causes!(ServeError);
 impl std::error::Error for ServeError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
+            ServeError::Name(error) => error.source(),
             ServeError::Farmer(error) => error.source(),
             ServeError::Open(error) => error.source(),
             ServeError::Encode(error) => error.source(),

@@ -50,8 +50,12 @@ use serde::{Deserialize, Serialize};
 
 use super::pace::Grain;
 
-/// Name of the duplex. Workers before version 4 open a channel of this name and are refused.
-pub(crate) const DUPLEX: &str = "farm.results";
+/// Returns the name of the duplexes between the workers of this farm and its farmer, or a
+/// sub-farmer. A cluster's farmer provides something under it.
+pub(crate) fn duplex(farm: &str) -> String {
+    format!("farm.{farm}")
+}
+
 /// The versions that this code speaks, from the oldest to the newest.
 pub(crate) const VERSIONS: (u16, u16) = (7, 7);
 
