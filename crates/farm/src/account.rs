@@ -356,7 +356,13 @@ mod tests {
     /// Of an answer that ends too early nothing is accepted: its tasks stay in the ledger.
     #[test]
     fn an_answer_that_is_not_whole_loses_no_task() {
-        let ways = Ways { prefetch: None, grain: Grain::Auto, deaths_max: 3, limit: None };
+        let ways = Ways {
+            prefetch: None,
+            grain: Grain::Auto,
+            deaths_max: 3,
+            limit: None,
+            start: Duration::MAX,
+        };
         let plan =
             Plan { run: 1, function: 0, ways, order: Order::Tasks, stops: false, is_below: false };
         let sink = |_: u64, _: Result<u64, TaskError>| panic!("nothing is accepted");
@@ -400,7 +406,13 @@ mod tests {
             if round == 1 {
                 break;
             }
-            let ways = Ways { prefetch: None, grain: Grain::Auto, deaths_max: 3, limit: None };
+            let ways = Ways {
+                prefetch: None,
+                grain: Grain::Auto,
+                deaths_max: 3,
+                limit: None,
+                start: Duration::MAX,
+            };
             let plan = Plan {
                 run: 1,
                 function: 0,

@@ -17,16 +17,13 @@ use crate::farm::Farm;
 use crate::journal::{Durability, Journal};
 use crate::proto::wire::Limit;
 use crate::settings::{
-    FARM_NAME, Grain, Model, NodeSettings, Prefetch, Runtime, Tree, WORKER_COUNT_MAX, Ways,
-    WorkersAs,
+    FARM_NAME, Grain, Model, NodeSettings, Prefetch, Runtime, START_DEADLINE, Tree,
+    WORKER_COUNT_MAX, Ways, WorkersAs,
 };
 use crate::worker::Farmer;
 
 /// The allowed numbers of workers, as an error's text names them.
 const WORKERS: &str = "1 to 1024";
-
-/// Default time in which the workers must report; one that does not is a mistake of the program.
-const START_DEADLINE: Duration = Duration::from_secs(30);
 
 /// Default number of workers that die of a task before it is set aside.
 const DEATHS_MAX: u32 = 3;
@@ -229,7 +226,9 @@ impl FarmBuilder {
         self
     }
 
-    /// Sets the time that the workers have to report; 30 s by default.
+    /// Sets the time that the workers have to report; 30 s by default. A run that has lost all its
+    /// workers waits as long for those that are to come: processes in the place of dead ones, nodes
+    /// that have lost their sub-farmer.
     pub fn start_deadline(mut self, deadline: Duration) -> FarmBuilder {
         self.start_deadline = deadline;
         self
@@ -412,7 +411,7 @@ impl FarmBuilder {
         let nanos = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
         let grace_ns = nanos(self.grace);
         let limit = self.timeout.map(|timeout| Limit { timeout_ns: nanos(timeout), grace_ns });
-        Ways { prefetch, grain, deaths_max: self.deaths_max, limit }
+        Ways { prefetch, grain, deaths_max: self.deaths_max, limit, start: self.start_deadline }
     }
 
     fn sizes(&self) -> Result<Sizes, StartError> {

@@ -75,6 +75,8 @@ pub(crate) struct Run<'a, I, O, T: Source<Task = I>, S> {
     /// Workers whose link broke, with what that looked like, until the cause is known.
     broken: Vec<(usize, Loss)>,
     cause_wait: Option<Timer>,
+    /// Set while nobody works, and somebody is to come.
+    alone: Option<Timer>,
     sync_wait: Option<Timer>,
     /// Traffic before the run.
     before: Traffic,
@@ -126,6 +128,7 @@ where
             look: None,
             broken,
             cause_wait: None,
+            alone: None,
             sync_wait: None,
         }
     }
@@ -233,7 +236,7 @@ where
             // Some may have broken in this turn.
             self.note_ends(context)?;
         }
-        self.check_for_workers()?;
+        self.check_for_workers(context)?;
         Poll::Pending
     }
 
@@ -543,10 +546,18 @@ where
         }
     }
 
-    /// Ends the run when nobody is left to work, and nobody is to come.
-    fn check_for_workers(&mut self) -> Result<(), RunError> {
-        if self.account.ledger.present() > 0 || self.workers.crew.expects(self.workers.links) {
+    /// Ends the run when nobody is left to work, and nobody is to come or has come in the time to start.
+    fn check_for_workers(&mut self, context: &mut Context<'_>) -> Result<(), RunError> {
+        if self.account.ledger.present() > 0 {
+            self.alone = None;
             return Ok(());
+        }
+        if self.workers.crew.expects(self.workers.links) {
+            let start = self.account.plan.ways.start;
+            let wait = self.alone.get_or_insert_with(|| Box::pin(host::sleep(start)));
+            if wait.as_mut().poll(context).is_pending() {
+                return Ok(());
+            }
         }
         let lost = self
             .workers

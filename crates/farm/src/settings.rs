@@ -14,6 +14,9 @@ use crate::proto::wire::Limit;
 /// Most workers of a farm when it starts, those below sub-farmers included.
 pub const WORKER_COUNT_MAX: usize = 1024;
 
+/// Default time in which the workers must report; one that does not is a mistake of the program.
+pub(crate) const START_DEADLINE: Duration = Duration::from_secs(30);
+
 /// Whether the farmer's node works too (LAN farm study, section 2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Model {
@@ -162,6 +165,8 @@ pub(crate) struct Ways {
     pub(crate) deaths_max: u32,
     /// Time of a task.
     pub(crate) limit: Option<Limit>,
+    /// Time that workers have to report.
+    pub(crate) start: Duration,
 }
 
 /// Order of the results of a run.

@@ -28,7 +28,7 @@ use crate::error::{RunError, ServeError, StartError};
 use crate::handshake::{Met, Reception};
 use crate::link::Link;
 use crate::proto::wire::Role;
-use crate::settings::{NodeSettings, Ways};
+use crate::settings::{NodeSettings, START_DEADLINE, Ways};
 use crate::shared::Sharing;
 use crate::worker::{Farmer, Service, Upper, say_ready};
 
@@ -61,7 +61,7 @@ impl Subfarm {
             unreachable!("another role is no sub-farmer");
         };
         let limit = upper.setup.limit;
-        let ways = Ways { prefetch, grain, deaths_max, limit };
+        let ways = Ways { prefetch, grain, deaths_max, limit, start: START_DEADLINE };
         let &Service { node, farm, registry, threads } = service;
         let mut crew = Crew::new(farm).map_err(thread_error)?;
         crew.watch(cluster);

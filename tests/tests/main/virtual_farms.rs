@@ -1,8 +1,8 @@
-//! Several farms in a cluster, in virtual time.
+//! Several farms in a cluster, and farms that are left alone, in virtual time.
 
 use chunkcomm::host;
 use chunkcomm_cluster::{Cluster, ClusterConfig, Registry};
-use chunkcomm_farm::{Farm, StartError, Tree, serve_in};
+use chunkcomm_farm::{Farm, RunError, StartError, Tree, serve_in};
 use chunkcomm_simulation::{HostId, LinkSpec, Network, each_seed, run};
 use std::time::Duration;
 
@@ -118,6 +118,40 @@ fn a_name_has_one_farm() {
             }
             cluster.end(DEADLINE).await.unwrap();
         });
+        for member in members {
+            member.await.unwrap();
+        }
+    });
+}
+
+/// A node below a sub-farmer stops to serve, which only the sub-farmer knows, and this one dies.
+#[test]
+fn a_run_does_not_wait_for_ever_for_a_node_that_left() {
+    let (network, hosts) = switched(1, 3);
+    run(network, async |simulation| {
+        let mut members = simulation.launch(&hosts, |rank| async move {
+            let cluster = join().await;
+            let (registry, add) = adding(1);
+            match rank {
+                0 => {
+                    let builder = Farm::builder(registry).tree(Tree::FanOut(2)).deaths_max(1000);
+                    let mut farm = builder.start_in(&cluster).await.unwrap();
+                    let error = farm.run(&add, 0..60_000).await.unwrap_err();
+                    assert!(matches!(error, RunError::Lost { .. }), "{error}");
+                }
+                2 => {
+                    let served =
+                        host::timeout(300 * MS, serve_in(&cluster, &registry).into_future()).await;
+                    assert!(served.is_err(), "{served:?}");
+                    cluster.finished().await;
+                }
+                _ => serve_in(&cluster, &registry).await.unwrap(),
+            }
+            cluster.end(DEADLINE).await.unwrap_or_default();
+        });
+        simulation.sleep(600 * MS).await;
+        simulation.crash(hosts[1]);
+        drop(members.remove(1));
         for member in members {
             member.await.unwrap();
         }
