@@ -44,8 +44,13 @@ pub struct FarmOptions {
     pub journal: Option<PathBuf>,
 
     /// Longest time of a task in seconds; one that takes longer fails [default: none]
-    #[arg(long, value_name = "SECONDS", value_parser = parse_timeout)]
+    #[arg(long, value_name = "SECONDS", value_parser = parse_seconds)]
     pub task_timeout: Option<Duration>,
+
+    /// Seconds after which the program must be over; it ends before, with what was begun [default: that
+    /// of Slurm's job less 30 s, or none]
+    #[arg(long, value_name = "SECONDS", value_parser = parse_seconds)]
+    pub walltime: Option<Duration>,
 }
 
 /// See [`WorkersAs`].
@@ -75,7 +80,7 @@ pub struct PrefetchOption(
     pub Prefetch,
 );
 
-fn parse_timeout(text: &str) -> Result<Duration, String> {
+fn parse_seconds(text: &str) -> Result<Duration, String> {
     let seconds = text.parse::<f64>().ok().filter(|seconds| *seconds > 0.0);
     let time = seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
     time.ok_or_else(|| "allowed are numbers of seconds above 0".into())
@@ -116,6 +121,10 @@ impl FarmOptions {
         };
         let farm = match self.task_timeout {
             Some(timeout) => farm.task_timeout(timeout),
+            None => farm,
+        };
+        let farm = match self.walltime {
+            Some(walltime) => farm.walltime(walltime),
             None => farm,
         };
         farm.workers(self.worker_count())

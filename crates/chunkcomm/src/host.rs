@@ -7,6 +7,7 @@
 //! | in the place of | use |
 //! |---|---|
 //! | `std::time::Instant` | [`Instant`] |
+//! | `std::time::SystemTime` | [`unix_time`] |
 //! | `tokio::time::{sleep, timeout, interval}` | [`sleep`], [`timeout`], [`interval`] |
 //! | `tokio::spawn` | [`spawn`] |
 //! | `tokio::task::spawn_blocking`, a thread that computes | [`compute`] |
@@ -105,6 +106,17 @@ impl fmt::Display for Elapsed {
 crate::debug_with_causes!(Elapsed);
 
 impl std::error::Error for Elapsed {}
+
+/// Returns the time since 1970 by the clock on the wall, which may be set; in a simulation the time of
+/// the model, which begins with 0.
+#[must_use]
+pub fn unix_time() -> Duration {
+    #[cfg(feature = "simulation")]
+    if world::of_this_thread().is_some() {
+        return Duration::from_nanos(clock::now().0);
+    }
+    std::time::SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default()
+}
 
 /// Waits for `duration`.
 ///

@@ -362,6 +362,7 @@ mod tests {
             deaths_max: 3,
             limit: None,
             start: Duration::MAX,
+            end: None,
         };
         let plan =
             Plan { run: 1, function: 0, ways, order: Order::Tasks, stops: false, is_below: false };
@@ -412,6 +413,7 @@ mod tests {
                 deaths_max: 3,
                 limit: None,
                 start: Duration::MAX,
+                end: None,
             };
             let plan = Plan {
                 run: 1,

@@ -7,7 +7,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use chunkcomm::host::Instant;
 use chunkcomm::{Address, Node, Policy, host};
+use chunkcomm_cluster::cluster::launch::Environment;
 use chunkcomm_cluster::launch::Launcher;
 use chunkcomm_cluster::{Cluster, Registry};
 
@@ -27,6 +29,9 @@ const WORKERS: &str = "1 to 1024";
 
 /// Default number of workers that die of a task before it is set aside.
 const DEATHS_MAX: u32 = 3;
+
+/// Time before the end of a job in which a program is to end by itself.
+const JOB_RESERVE: Duration = Duration::from_secs(30);
 
 /// Default time from a task's time-out until it is given up.
 const GRACE: Duration = Duration::from_secs(1);
@@ -63,6 +68,7 @@ pub struct FarmBuilder {
     journal: Option<(PathBuf, Durability)>,
     name: String,
     nodes: Option<BTreeSet<u32>>,
+    walltime: Option<Duration>,
 }
 
 impl fmt::Debug for FarmBuilder {
@@ -98,6 +104,7 @@ impl FarmBuilder {
             journal: None,
             name: FARM_NAME.to_owned(),
             nodes: None,
+            walltime: None,
         }
     }
 
@@ -283,6 +290,21 @@ impl FarmBuilder {
         Farm::open(node, registry, crew, ways, journal, deadline).await
     }
 
+    /// Sets the time from now on after which the farm's processes may be ended: by a batch system, or
+    /// by a host that is needed otherwise. Runs end before, with [`RunError::OutOfTime`]: the farmer
+    /// gives out nothing when the time left is 1.25 times the longest that a worker has held a task
+    /// plus 0.1 s, and takes the results of what is at work. With a [journal](FarmBuilder::journal) the next farm
+    /// goes on from there.
+    ///
+    /// By default the end of Slurm's job, less 30 s, where Slurm says it (`SLURM_JOB_END_TIME`); else
+    /// there is none. The time that this program needs afterwards is not counted: leave some.
+    ///
+    /// [`RunError::OutOfTime`]: crate::RunError::OutOfTime
+    pub fn walltime(mut self, walltime: Duration) -> FarmBuilder {
+        self.walltime = Some(walltime);
+        self
+    }
+
     /// Names the farm, in a cluster that has several at a time: nodes become workers of the one that
     /// [`Serving::farm`](crate::Serving::farm) names.
     pub fn name(mut self, name: impl Into<String>) -> FarmBuilder {
@@ -411,7 +433,23 @@ impl FarmBuilder {
         let nanos = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
         let grace_ns = nanos(self.grace);
         let limit = self.timeout.map(|timeout| Limit { timeout_ns: nanos(timeout), grace_ns });
-        Ways { prefetch, grain, deaths_max: self.deaths_max, limit, start: self.start_deadline }
+        Ways {
+            prefetch,
+            grain,
+            deaths_max: self.deaths_max,
+            limit,
+            start: self.start_deadline,
+            end: self.end(),
+        }
+    }
+
+    /// Returns when the farm's time is over.
+    fn end(&self) -> Option<Instant> {
+        let of_job = || {
+            let left = Environment::of_this_process().job_time_left()?;
+            Some(left.saturating_sub(JOB_RESERVE))
+        };
+        self.walltime.or_else(of_job).map(|time| Instant::now() + time)
     }
 
     fn sizes(&self) -> Result<Sizes, StartError> {

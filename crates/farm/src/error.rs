@@ -364,6 +364,14 @@ pub enum RunError {
         /// Most bytes that the worker takes: the setting `message_bytes_max` of its node.
         bytes_max: u64,
     },
+    /// The farm's [time](crate::FarmBuilder::walltime) is nearly over. The tasks that workers held were
+    /// waited for while there was time. Further runs give the same error.
+    OutOfTime {
+        /// Number of tasks that were given out.
+        given: u64,
+        /// Number of those that have no result.
+        unanswered: u64,
+    },
     /// The last worker was lost, and with it the farm: further runs give the same error.
     Lost {
         /// The worker that was lost last.
@@ -393,6 +401,14 @@ impl fmt::Display for RunError {
                     f,
                     " for {worker}: {bytes} bytes, allowed are {bytes_max} (message_bytes_max)"
                 )
+            }
+            RunError::OutOfTime { given, unanswered } => {
+                let done = given - unanswered;
+                write!(f, "the time of the farm was over after {done} tasks")?;
+                match unanswered {
+                    0 => Ok(()),
+                    _ => write!(f, ", {unanswered} more had begun"),
+                }
             }
             RunError::Lost { worker, unanswered, loss } => {
                 let plural = if *unanswered == 1 { "" } else { "s" };

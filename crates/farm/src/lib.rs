@@ -70,6 +70,7 @@
 //! | a task does not end in time ([`FarmBuilder::task_timeout`]) | the task has failed with [`TaskError::TimedOut`]; a process that the farm started is replaced |
 //! | three workers die of one task | the task has failed with [`TaskError::SetAside`], which has its input ([`FarmBuilder::deaths_max`]) |
 //! | a worker is silent at the end of a run | a worker without tasks gets a copy of what the silent one holds |
+//! | the time that the farm has is nearly over ([`FarmBuilder::walltime`]) | ends with [`RunError::OutOfTime`] when what was begun is done |
 //! | no worker is left, and none is to come | ends with [`RunError::Lost`], and so does each later run |
 //! | the farmer dies | goes on when the program is started again with its journal ([`FarmBuilder::journal`]); else it is lost. No worker process is left |
 //!

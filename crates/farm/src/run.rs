@@ -31,6 +31,10 @@ const ASSIGNMENT_BYTES: usize = 128 << 10;
 /// process that caused it.
 const CAUSE_WAIT: Duration = Duration::from_secs(2);
 
+/// Time before the end of the farm's time from which on nothing is given out, besides 1.25 times the
+/// longest time that an answer took.
+const DRAIN_NS_MIN: u64 = 100_000_000;
+
 /// Time between two looks for silent workers at the end of a run.
 const LOOK: Duration = Duration::from_millis(50);
 
@@ -78,6 +82,8 @@ pub(crate) struct Run<'a, I, O, T: Source<Task = I>, S> {
     /// Set while nobody works, and somebody is to come.
     alone: Option<Timer>,
     sync_wait: Option<Timer>,
+    /// Wakes the run when it has to give nothing more out, or to end; set for this time.
+    drain: Option<(u64, Timer)>,
     /// Traffic before the run.
     before: Traffic,
 }
@@ -130,6 +136,7 @@ where
             cause_wait: None,
             alone: None,
             sync_wait: None,
+            drain: None,
         }
     }
 
@@ -223,7 +230,10 @@ where
         }
         self.retire_late()?;
         self.note_ends(context)?;
-        self.give_out(context)?;
+        let drains = self.drains(context)?;
+        if !drains {
+            self.give_out(context)?;
+        }
         if self.account.ledger.is_done() {
             if let Some(journal) = &mut self.account.journal {
                 journal.end_run()?;
@@ -231,13 +241,55 @@ where
             return Poll::Ready(Ok(()));
         }
         self.keep_journal(context)?;
-        self.even_out(context)?;
+        if !drains {
+            self.even_out(context)?;
+        }
         if !self.broken.is_empty() {
             // Some may have broken in this turn.
             self.note_ends(context)?;
         }
         self.check_for_workers(context)?;
         Poll::Pending
+    }
+
+    /// Whether the farm's time is nearly over, so that nothing new is given out.
+    fn drains(&mut self, context: &mut Context<'_>) -> Result<bool, RunError> {
+        let Some(end) = self.account.plan.ways.end else { return Ok(false) };
+        let nanos = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+        let end_ns = nanos(end - self.account.started);
+        loop {
+            let ledger = &self.account.ledger;
+            let longest_ns = ledger.longest_ns();
+            let held_ns = longest_ns.saturating_add(longest_ns / 4).saturating_add(DRAIN_NS_MIN);
+            let begin_ns = end_ns.saturating_sub(held_ns);
+            let drains = self.account.now_ns >= begin_ns;
+            if drains && (ledger.is_at_rest() || self.account.now_ns >= end_ns) {
+                if ledger.unanswered() == 0 && self.has_no_more() {
+                    self.account.ledger.handle_source(false, true);
+                    return Ok(true);
+                }
+                let (given, unanswered) = (ledger.assigned(), ledger.unanswered());
+                let error = RunError::OutOfTime { given, unanswered };
+                *self.workers.lost = Some(error.clone());
+                return Err(error);
+            }
+            let next_ns = if drains { end_ns } else { begin_ns };
+            if self.drain.as_ref().is_none_or(|&(at_ns, _)| at_ns != next_ns) {
+                let at = self.account.started + Duration::from_nanos(next_ns);
+                self.drain = Some((next_ns, Box::pin(host::sleep_until(at))));
+            }
+            let is_over = |(_, timer): &mut (u64, Timer)| timer.as_mut().poll(context).is_ready();
+            if !self.drain.as_mut().is_some_and(is_over) {
+                return Ok(drains);
+            }
+            self.drain = None;
+            self.account.look_at_clock();
+        }
+    }
+
+    /// Whether the source is known to have no further task.
+    fn has_no_more(&self) -> bool {
+        self.carried.is_empty() && self.recalled.is_none() && self.tasks.left() == Some(0)
     }
 
     /// Writes what was accepted in this turn, and makes it permanent in time.

@@ -4,6 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
+use chunkcomm::host::Instant;
 use chunkcomm::{Node, NodeBuilder, Policy};
 
 use crate::proto::pace::NODES_OF_A_FARMER;
@@ -167,6 +168,8 @@ pub(crate) struct Ways {
     pub(crate) limit: Option<Limit>,
     /// Time that workers have to report.
     pub(crate) start: Duration,
+    /// When the farm's time is over, if that is known.
+    pub(crate) end: Option<Instant>,
 }
 
 /// Order of the results of a run.

@@ -61,7 +61,7 @@ impl Subfarm {
             unreachable!("another role is no sub-farmer");
         };
         let limit = upper.setup.limit;
-        let ways = Ways { prefetch, grain, deaths_max, limit, start: START_DEADLINE };
+        let ways = Ways { prefetch, grain, deaths_max, limit, start: START_DEADLINE, end: None };
         let &Service { node, farm, registry, threads } = service;
         let mut crew = Crew::new(farm).map_err(thread_error)?;
         crew.watch(cluster);

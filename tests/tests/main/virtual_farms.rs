@@ -1,8 +1,10 @@
-//! Several farms in a cluster, and farms that are left alone, in virtual time.
+//! Several farms in a cluster, farms that are left alone, and those whose time is over, in virtual time.
 
 use chunkcomm::host;
 use chunkcomm_cluster::{Cluster, ClusterConfig, Registry};
-use chunkcomm_farm::{Farm, RunError, StartError, Tree, serve_in};
+use chunkcomm_farm::{
+    Durability, Farm, FarmBuilder, RunError, RunStats, StartError, Tree, serve_in,
+};
 use chunkcomm_simulation::{HostId, LinkSpec, Network, each_seed, run};
 use std::time::Duration;
 
@@ -156,4 +158,110 @@ fn a_run_does_not_wait_for_ever_for_a_node_that_left() {
             member.await.unwrap();
         }
     });
+}
+
+/// Runs 3000 tasks that take this long on a farm of three nodes with these settings, whose job ends at
+/// this time, if any. Returns the outcome, when it came, and the number of results that were passed on.
+fn within_time(
+    task: Duration,
+    job_ends: Option<u64>,
+    set: impl FnOnce(FarmBuilder) -> FarmBuilder + Send + 'static,
+) -> (Result<RunStats, RunError>, Duration, u64) {
+    let (network, hosts) = switched(1, 4);
+    let mut set = Some(set);
+    run(network, async move |simulation| {
+        let mut members = simulation.launch(&hosts, |rank| {
+            let set = (rank == 0).then(|| set.take().unwrap());
+            async move {
+                let cluster = join().await;
+                let mut registry = Registry::new();
+                let wait = registry.register("wait", move |to: u64| {
+                    host::spend(task);
+                    to
+                });
+                let Some(set) = set else {
+                    serve_in(&cluster, &registry).await.unwrap();
+                    return None;
+                };
+                let builder = set(Farm::builder(registry).tree(Tree::Off));
+                let mut farm = builder.start_in(&cluster).await.unwrap();
+                let mut count = 0;
+                let ended = farm.run_in_order(&wait, 0..3000, |_, _| count += 1).await;
+                let (at, again) = (host::unix_time(), farm.run(&wait, 0..1).await);
+                assert_eq!(again.is_ok(), ended.is_ok());
+                Some((ended, at, count))
+            }
+        });
+        let manager = simulation.address(hosts[0], 17700).to_string();
+        let mut variables = vec![
+            ("CHUNKCOMM_RANK", "0".to_owned()),
+            ("CHUNKCOMM_SIZE", hosts.len().to_string()),
+            ("CHUNKCOMM_MANAGER", manager),
+        ];
+        variables.extend(job_ends.map(|end| ("SLURM_JOB_END_TIME", end.to_string())));
+        simulation.set_variables(hosts[0], variables);
+        members.swap_remove(0).await.unwrap().unwrap()
+    })
+}
+
+#[test]
+fn a_run_ends_before_the_time_is_over_with_all_that_was_begun() {
+    let second = Duration::from_secs(1);
+    let (ended, at, count) = within_time(20 * MS, None, move |farm| farm.walltime(second));
+    let RunError::OutOfTime { given, unanswered } = ended.unwrap_err() else { panic!() };
+    assert_eq!((given, unanswered), (count, 0));
+    // Three workers with one thread each; the last 0.2 s are for what they hold.
+    assert!((100..150).contains(&given), "{given}");
+    assert!(at < second, "{at:?}");
+    // A task that takes longer than the time is not waited for.
+    let (ended, at, count) = within_time(second, None, move |farm| farm.walltime(second));
+    let told = ended.unwrap_err().to_string();
+    assert_eq!(told, "the time of the farm was over after 0 tasks, 6 more had begun");
+    assert_eq!(count, 0);
+    assert!(at > 9 * second / 10 && at < 11 * second / 10, "{at:?}");
+    // The last task may be done just then.
+    let (ended, ..) = within_time(MS, None, move |farm| farm.walltime(2 * second));
+    assert_eq!(ended.unwrap().tasks, 3000);
+}
+
+#[test]
+fn a_run_ends_before_its_job_does() {
+    let ended_at = |ends| {
+        let (ended, at, _) = within_time(100 * MS, Some(ends), |farm| farm);
+        assert!(matches!(ended, Err(RunError::OutOfTime { .. })), "{ended:?}");
+        at
+    };
+    let in_time = ended_at(60);
+    assert!(in_time > Duration::from_secs(28) && in_time < Duration::from_secs(30), "{in_time:?}");
+    // There is no time left from the beginning.
+    assert!(ended_at(20) < Duration::from_secs(1));
+    // A time that is set comes before that of the job.
+    let (ended, ..) = within_time(MS, Some(20), |farm| farm.walltime(Duration::MAX));
+    assert_eq!(ended.unwrap().tasks, 3000);
+}
+
+/// The next farm goes on from the journal of the one whose time was over.
+#[test]
+fn the_next_farm_does_what_is_left() {
+    let journal = std::env::temp_dir().join(format!("chunkcomm-walltime-{}", std::process::id()));
+    let mut done = 0;
+    for turn in 0.. {
+        let file = journal.clone();
+        let (ended, ..) = within_time(10 * MS, None, move |farm| {
+            farm.walltime(Duration::from_secs(4)).journal(file, Durability::default())
+        });
+        match ended {
+            Ok(stats) => {
+                assert_eq!((stats.recalled, stats.tasks), (done, 3000 - done));
+                assert!(turn > 1);
+                break;
+            }
+            Err(RunError::OutOfTime { given, unanswered: 0 }) => {
+                assert!(given > done + 500, "{given}");
+                done = given;
+            }
+            Err(error) => panic!("{error}"),
+        }
+    }
+    std::fs::remove_file(journal).unwrap();
 }

@@ -120,6 +120,8 @@ pub(crate) struct Ledger {
     deaths_max: u32,
     busy_ns: f64,
     answered: u64,
+    /// Longest time from an assignment to an answer for it.
+    longest_ns: u64,
     mishaps: Mishaps,
 }
 
@@ -141,6 +143,7 @@ impl Ledger {
             deaths_max: deaths_max.max(1),
             busy_ns: 0.0,
             answered: 0,
+            longest_ns: 0,
             mishaps: Mishaps::default(),
         }
     }
@@ -169,6 +172,10 @@ impl Ledger {
         teller.heard_ns = now_ns;
         self.busy_ns += busy_ns as f64;
         self.answered += u64::from(count);
+        if let Some(&key) = self.workers[worker].pieces.front() {
+            let held_ns = now_ns.saturating_sub(self.pieces[key].given_ns);
+            self.longest_ns = self.longest_ns.max(held_ns);
+        }
         let accepted = self.accept(worker, &tasks);
         self.workers[worker].owes = false;
         self.stand_in_line(worker);
@@ -474,6 +481,16 @@ impl Ledger {
         self.unanswered
     }
 
+    /// Longest time from an assignment to an answer for it, so far.
+    pub(crate) fn longest_ns(&self) -> u64 {
+        self.longest_ns
+    }
+
+    /// Whether no worker holds a task.
+    pub(crate) fn is_at_rest(&self) -> bool {
+        self.workers.iter().all(|worker| !worker.joined || worker.pieces.is_empty())
+    }
+
     /// Number of workers that have joined and are not lost.
     pub(crate) fn present(&self) -> usize {
         self.present
@@ -629,6 +646,7 @@ impl Ledger {
         let piece = &mut self.pieces[key];
         let free = piece.holders.iter_mut().find(|holder| holder.is_none());
         *free.expect("a piece has at most two holders") = Some(worker as u32);
+        piece.given_ns = now_ns;
         let slot = &mut self.workers[worker];
         if slot.pieces.is_empty() {
             slot.heard_ns = now_ns;

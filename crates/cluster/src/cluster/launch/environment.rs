@@ -2,6 +2,9 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::time::Duration;
+
+use chunkcomm::host;
 
 /// The variables of a process, by name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -11,7 +14,15 @@ impl Environment {
     /// The variables of this process. Bytes that are not UTF-8 are replaced.
     #[must_use]
     pub fn of_this_process() -> Environment {
-        Environment(chunkcomm::host::variables().into_iter().collect())
+        Environment(host::variables().into_iter().collect())
+    }
+
+    /// Returns the time until the batch system ends the job of this process, zero when that should have
+    /// been; `None` without a known end. Slurm says it: `SLURM_JOB_END_TIME`, in seconds since 1970.
+    #[must_use]
+    pub fn job_time_left(&self) -> Option<Duration> {
+        let end = self.get("SLURM_JOB_END_TIME")?.trim().parse().ok()?;
+        Some(Duration::from_secs(end).saturating_sub(host::unix_time()))
     }
 
     /// The value of this variable.

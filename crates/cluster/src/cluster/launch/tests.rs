@@ -454,3 +454,14 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn the_end_of_a_job_is_that_of_slurm() {
+    let left = |end: &str| Environment::from_iter([("SLURM_JOB_END_TIME", end)]).job_time_left();
+    let now = chunkcomm::host::unix_time().as_secs();
+    let hour = left(&(now + 3600).to_string()).unwrap().as_secs();
+    assert!((3590..=3600).contains(&hour), "{hour}");
+    assert_eq!(left("1"), Some(std::time::Duration::ZERO));
+    assert_eq!(left("soon"), None);
+    assert_eq!(Environment::default().job_time_left(), None);
+}

@@ -17,6 +17,8 @@ pub(super) struct Piece {
     pub(super) attempt: u32,
     /// Number of workers that died while they held it.
     pub(super) deaths: u32,
+    /// When it was given out last.
+    pub(super) given_ns: u64,
     /// The workers that hold it: none while it is open, two when it was copied.
     pub(super) holders: [Option<u32>; 2],
     /// The assignment as it was sent.
