@@ -189,8 +189,8 @@ impl<T: Pod> DeltaReceiver<T> {
     /// A load cannot return an error. When its element does not come, **the process is aborted**, unless
     /// the settings of `input` say otherwise ([`Missing`](super::Missing)): after the deadline, or
     /// at once when the sender has ended or the transfer failed. [`Arrivals::wait`] in `read` returns an
-    /// error instead. The same holds in a stream's [last round](DeltaSender::end) when that is shorter than the
-    /// buffer: take streams by [`next`](Self::next).
+    /// error instead. In a stream the [last round](DeltaSender::end) may be shorter than the buffer, and loads behind
+    /// its end never come: take streams by [`next`](Self::next), or with [`Missing::Unfilled`](super::Missing::Unfilled).
     ///
     /// ```no_run
     /// # fn example(receiver: &mut chunkcomm_pipeline::DeltaReceiver<f64>)
@@ -207,7 +207,8 @@ impl<T: Pod> DeltaReceiver<T> {
     /// [`TrackedRecvError::Length`] when the lengths differ; then `read` did not run. Else `read` has run to
     /// its end, and its value is dropped: [`TrackedRecvError::Delta`] when the transfer failed,
     /// [`TrackedRecvError::Late`] when an element did not come within the deadline of a load or a wait,
-    /// [`TrackedRecvError::Corrected`] when the sender wrote elements again that `read` may have used. Then
+    /// [`TrackedRecvError::Short`] when the stream ended before the buffer was full; then
+    /// [`finish`](Self::finish) returns the elements of the round. [`TrackedRecvError::Corrected`] when the sender wrote elements again that `read` may have used. Then
     /// [`finish`](Self::finish) returns the last values.
     ///
     /// # Panics
@@ -243,8 +244,10 @@ impl<T: Pod> DeltaReceiver<T> {
                 landed = self.next_any() => landed.map_err(failed)?,
                 () = filler.stopped() => return Err(TrackedRecvError::Ended),
             };
-            let Some((range, elements)) = landed else { return Ok(()) };
+            let Some((range, elements)) = landed else { break };
             filler.put(range.start, elements)?;
         }
+        let (landed, length) = (self.landed().len(), self.len());
+        if landed < length { Err(TrackedRecvError::Short { landed, length }) } else { Ok(()) }
     }
 }

@@ -151,6 +151,13 @@ pub enum TrackedRecvError {
         /// Indices of the first of them that follow each other.
         elements: Range<usize>,
     },
+    /// The sender ended a stream before the buffer was full: this round is the last one.
+    Short {
+        /// Number of elements of the round, which all have come, from the first one on.
+        landed: usize,
+        /// Number of elements of the buffer.
+        length: usize,
+    },
     /// The transfer failed.
     Delta(Arc<DeltaRecvError>),
 }
@@ -172,6 +179,9 @@ impl fmt::Display for TrackedRecvError {
                 "elements {}..{} were written again by the sender after they had come",
                 elements.start, elements.end
             ),
+            Self::Short { landed, length } => {
+                write!(f, "the sender ended the stream after {landed} of {length} elements")
+            }
             Self::Delta(error) => error.fmt(f),
         }
     }

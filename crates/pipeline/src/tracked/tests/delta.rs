@@ -151,6 +151,31 @@ fn what_was_shown_before_can_be_read_before_the_rest_lands() {
 }
 
 #[test]
+fn a_round_that_ends_early_is_an_error_with_its_length() {
+    let ends = Ends::new();
+    let settings = Awaiting::default().with_missing(Missing::Unfilled);
+    each_input::<u64>(LEN, &settings, |mut input| {
+        let engine = input.engine();
+        let (mut sender, mut receiver) = ends.open();
+        sender.next(50_000).expect("there are more").fill(1);
+        let ending = ends.runtime.spawn(async move { sender.end().await });
+        let read = |elements: &[u64], arrivals: &Arrivals<'_>| {
+            let error = arrivals.wait(49_000..50_001).expect_err("the last one never comes");
+            assert!(matches!(error, TrackedRecvError::Ended), "{engine}: {error}");
+            assert_eq!(elements[LEN - 1], 0, "{engine}: unfilled");
+        };
+        let error = receiver.tracked_recv(&mut input, read).map(drop).expect_err("it ended");
+        let words = "the sender ended the stream after 50000 of 100003 elements";
+        assert_eq!(error.to_string(), words, "{engine}");
+        assert!(matches!(error, TrackedRecvError::Short { landed: 50_000, length: LEN }));
+        ends.runtime.block_on(ending).expect("no panic").expect("all has landed");
+        let all = ends.runtime.block_on(receiver.finish()).expect("the round has landed");
+        assert_eq!(all, [1; 50_000], "{engine}");
+        assert_eq!(ends.runtime.block_on(receiver.start()).ok(), Some(false), "{engine}");
+    });
+}
+
+#[test]
 fn a_store_to_what_was_sent_is_an_error_at_both_ends() {
     let ends = Ends::new();
     each_output::<u64>(LEN, &Tracking::default(), |mut output| {
