@@ -78,9 +78,7 @@ pub(crate) fn land<T: Pod>(
     interest: &Arc<Interest>,
     origin: Origin,
 ) {
-    if share.state().ledger().is_whole() {
-        interest.0.say_round(true, 1);
-    }
+    share.land();
     let (back, interest) = (interest.0.clone(), Arc::downgrade(interest));
     let at = At::header();
     channel.land(Box::new(Lander { share, interest, back, origin, at }));
@@ -160,6 +158,15 @@ impl<T: Pod> Lander<T> {
     /// Returns the place for an increment.
     fn place(&self, offset: u64, bytes: u64) -> Result<At<T>, FrameFault> {
         let (range, outside) = (range_of(offset, bytes)?, FrameFault::Outside { offset, bytes });
+        let (is_open, round) = {
+            let state = self.share.state();
+            (state.ledger().is_open(), state.round)
+        };
+        if is_open && range == (0..0) {
+            self.back.say_round(true, round);
+            self.share.end_empty();
+            return Ok(At::header());
+        }
         let parts = [range.start, range.len()].map(|bytes| bytes % size_of::<T>());
         if range.is_empty() || parts != [0, 0] {
             return Err(outside);
@@ -300,6 +307,7 @@ mod tests {
 
     fn lander(len: usize) -> (Box<Lander<u16>>, Ends) {
         let owner = share(vec![0; len]);
+        owner.share().land();
         let back = Arc::new(WayBack(Mutex::new(None)));
         let interest = Arc::new(Interest(back.clone()));
         let origin = Origin { peer: "far".to_owned(), channel: "data".to_owned() };
@@ -387,6 +395,27 @@ mod tests {
             }
             assert_eq!(ends.owner.elements(1..2), Some(&[0x0505][..]), "what landed stays");
         }
+    }
+
+    #[test]
+    fn an_empty_round_lands_with_its_header_and_once() {
+        let outside = |offset| FrameFault::Outside { offset, bytes: 0 };
+        for (bytes, fault) in [
+            (header(1, 0, 0), outside(0)),
+            (Header::End { round: 1, bytes: 0 }.encode(), FrameFault::End { end: 0, landed: 0 }),
+        ] {
+            let (mut lander, ends) = lander(0);
+            assert!(!ends.owner.share().state().ledger().is_whole(), "nothing has come");
+            put(&mut lander, &header(1, 0, 0), 5);
+            assert!(ends.owner.share().state().ledger().is_whole());
+            put(&mut lander, &bytes, 100);
+            let end = ends.owner.share().state().end.clone();
+            assert!(matches!(&end, Some(DeltaRecvError::Frame { fault: it, .. }) if *it == fault));
+        }
+        let (mut lander, ends) = lander(0);
+        put(&mut lander, &header(1, 2, 0), 100);
+        let end = ends.owner.share().state().end.clone();
+        assert!(matches!(&end, Some(DeltaRecvError::Frame { fault, .. }) if *fault == outside(2)));
     }
 
     #[test]

@@ -262,8 +262,9 @@ impl<T: Pod> Owner<T> {
             .await;
     }
 
-    /// Waits until nobody sends from the memory, and begins the next round, if all is done.
-    pub(crate) async fn reset(&mut self) {
+    /// Waits until nobody sends from the memory, and begins the next round, if all is done: with `ends`
+    /// the last one, without bytes.
+    pub(crate) async fn reset(&mut self, ends: bool) {
         self.share
             .until(|state| {
                 state.quiet_wanted = true;
@@ -271,6 +272,9 @@ impl<T: Pod> Owner<T> {
                 ready.then(|| {
                     // No view is left, nothing is out, and the owner is borrowed mutably (2).
                     state.ledger.reset();
+                    if ends {
+                        assert!(state.ledger.cut(), "nothing is out, and nothing done");
+                    }
                     state.corrections.reset();
                     state.round += 1;
                     state.rested = 0;
@@ -357,6 +361,16 @@ impl<T: Pod> Share<T> {
         let mut state = self.state();
         change(&mut state);
         self.region.ring(state);
+    }
+
+    /// Says that the bytes land: an empty round waits for its end.
+    pub(crate) fn land(&self) {
+        self.change(|state| state.ledger.land());
+    }
+
+    /// Ends an empty round that lands.
+    pub(crate) fn end_empty(&self) {
+        self.change(|state| assert!(state.ledger.end_empty(), "the round is open"));
     }
 
     /// Lets the round end behind what is done, and no round follow; false, and nothing, when bytes

@@ -272,30 +272,33 @@ impl<T: Pod> Pump<T> {
             let of_buffer = self.first + round - 1;
             self.until(|pump, state| {
                 let ledger = state.ledger();
-                let is_given_up = pump.is_last(state) && !ledger.is_cut();
+                let is_given_up = pump.is_last(state) && !ledger.is_cut() && !ledger.is_whole();
                 pump.ready >= round || (is_given_up && ledger.done_bytes() == 0)
             })
             .await?;
             if self.ready >= round {
                 self.carry(round, of_buffer, fate).await?;
+                // An empty round that is forwarded lasts until its end has come.
+                self.until(|pump, state| state.ledger().is_whole() || pump.is_last(state)).await?;
             }
-            let cut = {
+            let (is_cut, is_whole, bytes) = {
                 let state = self.carrier.share().state();
                 let ledger = state.ledger();
-                ledger.is_cut().then(|| ledger.len())
+                (ledger.is_cut(), ledger.is_whole(), ledger.len() as u64)
             };
-            match cut {
-                Some(bytes) => {
-                    let header = Header::End { round, bytes: bytes as u64 };
-                    self.channel.send_slice_now(&header.encode()).await?;
-                }
-                None if self.sending.is_done() => {}
-                None => return Err(Stop::Error(self.break_off().await?)),
+            if is_cut {
+                let header = Header::End { round, bytes };
+                self.channel.send_slice_now(&header.encode()).await?;
+            } else if !is_whole || !self.sending.is_done() {
+                return Err(Stop::Error(self.break_off().await?));
+            } else if bytes == 0 {
+                let header = Header::Increment { round, offset: 0, bytes };
+                self.channel.send_slice_now(&header.encode()).await?;
             }
             self.until(|pump, _| pump.landed >= round).await?;
             self.carrier.rest();
-            fate.send_modify(|fate| (fate.landed, fate.is_over) = (of_buffer, cut.is_some()));
-            if cut.is_some() {
+            fate.send_modify(|fate| (fate.landed, fate.is_over) = (of_buffer, is_cut));
+            if is_cut {
                 return Ok(());
             }
             self.until(|_, state| state.round > of_buffer || state.closing).await?;

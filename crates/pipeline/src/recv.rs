@@ -239,9 +239,18 @@ impl<T: Pod> DeltaReceiver<T> {
     /// # Cancel safety
     /// Nothing is lost when the future is dropped.
     pub async fn finish(&mut self) -> Result<&[T], DeltaRecvError> {
-        let length = self.wait(..).await?.len();
+        let length = self.whole().await?;
         self.owner.correct().await;
         Ok(self.known(0..length))
+    }
+
+    /// Waits until the round has landed and returns the number of its elements.
+    async fn whole(&self) -> Result<usize, DeltaRecvError> {
+        let length = |state: &State| {
+            let ledger = state.ledger();
+            ledger.is_whole().then(|| ledger.len() / size_of::<T>())
+        };
+        self.owner.share().until(|state| outcome(state, length(state))).await
     }
 
     /// Returns the ranges of elements that the sender wrote again in this round after it had sent them, in
@@ -274,7 +283,7 @@ impl<T: Pod> DeltaReceiver<T> {
     /// # Cancel safety
     /// When the future is dropped, so is the receiver; the forwards go on.
     pub async fn into_buffer(self) -> Result<Vec<T>, DeltaRecvError> {
-        let length = self.wait(..).await?.len();
+        let length = self.whole().await?;
         let Self { owner, .. } = self;
         let mut buffer = owner.into_vec().await;
         buffer.truncate(length);
@@ -299,12 +308,9 @@ impl<T: Pod> DeltaReceiver<T> {
         if self.owner.share().state().ledger().is_cut() {
             return Ok(false);
         }
-        self.owner.reset().await;
+        self.owner.reset(false).await;
         (self.round, self.shown, self.cursor) = (self.round + 1, 0, Cursor::default());
         self.interest.0.say_round(false, self.round);
-        if self.is_empty() {
-            self.interest.0.say_round(true, self.round);
-        }
         Ok(true)
     }
 

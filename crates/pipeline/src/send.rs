@@ -323,8 +323,8 @@ impl<T: Pod> DeltaSender<T> {
     /// those from the first one on, without a gap.
     ///
     /// If the window is full, an empty round follows. `end` then waits, without a time-out, until the
-    /// receiver starts it or is dropped; it has everything, so neither is an error. Do not stream over an
-    /// empty buffer: the receiver never sees its end.
+    /// receiver starts it or is dropped; it has everything, so neither is an error. A buffer without
+    /// elements is full in each round.
     ///
     /// ```no_run
     /// # use std::io::Read;
@@ -374,7 +374,7 @@ impl<T: Pod> DeltaSender<T> {
             (state.ledger().is_whole(), state.ledger().is_cut())
         };
         if is_full && !is_cut {
-            self.start().await?;
+            self.begin(true).await?;
         }
         if !self.owner.share().cut() {
             return Err(self.unfinished());
@@ -404,6 +404,11 @@ impl<T: Pod> DeltaSender<T> {
     /// # Cancel safety
     /// When the future is dropped, the round has not begun; call it again.
     pub async fn start(&mut self) -> Result<(), DeltaSendError> {
+        self.begin(false).await
+    }
+
+    /// Finishes this round and begins the next one: with `ends` the last one, which is empty.
+    async fn begin(&mut self, ends: bool) -> Result<(), DeltaSendError> {
         self.finish().await?;
         if self.owner.share().state().ledger().is_cut() {
             return Err(DeltaSendError::Over {
@@ -411,7 +416,7 @@ impl<T: Pod> DeltaSender<T> {
                 channel: self.channel.clone(),
             });
         }
-        self.owner.reset().await;
+        self.owner.reset(ends).await;
         (self.round, self.position, self.yielded_bytes) = (self.round + 1, 0, 0);
         Ok(())
     }

@@ -66,19 +66,19 @@ fn bytes_outlive_the_owner() {
 fn a_round_begins_when_nobody_reads_the_last() {
     let mut owner = share(vec![0_u32; 4]);
     fill(owner.share(), 0..3);
-    assert!(is_pending(owner.reset()), "one element is missing");
+    assert!(is_pending(owner.reset(false)), "one element is missing");
     fill(owner.share(), 3..4);
     let mut carrier = owner.share().carrier();
     let view = owner.share().view(0..4).expect("it is done").slice(1..2);
-    assert!(is_pending(owner.reset()));
+    assert!(is_pending(owner.reset(false)));
     carrier.rest();
-    assert!(is_pending(owner.reset()), "a view is left");
+    assert!(is_pending(owner.reset(false)), "a view is left");
     drop(view);
-    assert!(!is_pending(owner.reset()));
+    assert!(!is_pending(owner.reset(false)));
     assert_eq!(owner.share().state().round, 2);
     assert!(owner.prefix().is_empty());
     fill(owner.share(), 0..4);
-    assert!(is_pending(owner.reset()), "the carrier has not seen the second round");
+    assert!(is_pending(owner.reset(false)), "the carrier has not seen the second round");
 }
 
 #[test]

@@ -10,7 +10,7 @@
 //!
 //! | kind | payload | meaning |
 //! |---|---|---|
-//! | increment | the buffer's bytes from `offset` on | they are committed |
+//! | increment | the buffer's bytes from `offset` on | they are committed; none in each round of an empty buffer |
 //! | end | none | the round ends behind `length` bytes, and no round follows |
 //! | correction | later bytes from `offset` on | they take the place of committed ones at the end of the round |
 //! | broken | the cause, UTF-8 | nothing more comes |

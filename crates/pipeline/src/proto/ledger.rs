@@ -35,6 +35,10 @@ pub(crate) struct Ledger {
     len: usize,
     /// The round is the last one, and its length was not known before.
     cut: bool,
+    /// The bytes land: an empty round is over when its end has come, and not before.
+    lands: bool,
+    /// An empty round whose end has not come.
+    open: bool,
     done: Ranges,
     out: Ranges,
     /// Ranges in the order in which they became done; one that continues the last is part of it.
@@ -47,10 +51,27 @@ impl Ledger {
         Self {
             len,
             cut: false,
+            lands: false,
+            open: false,
             done: Ranges::default(),
             out: Ranges::default(),
             journal: Vec::new(),
         }
+    }
+
+    /// Says that the bytes land. At a sender an empty round is whole at once; here it waits for its end.
+    pub(crate) fn land(&mut self) {
+        (self.lands, self.open) = (true, self.len == 0);
+    }
+
+    /// Ends an empty round; returns whether it was open.
+    pub(crate) fn end_empty(&mut self) -> bool {
+        std::mem::take(&mut self.open)
+    }
+
+    /// Whether this is an empty round whose end has not come.
+    pub(crate) fn is_open(&self) -> bool {
+        self.open
     }
 
     /// Takes all bytes of `range` for one writer.
@@ -113,6 +134,7 @@ impl Ledger {
         assert!(self.out.is_empty() && !self.cut, "bytes are out, or the last round is over");
         self.done.clear();
         self.journal.clear();
+        self.open = self.lands && self.len == 0;
     }
 
     /// Lets the round end behind the bytes that are done; no round follows. Returns whether they are
@@ -120,7 +142,7 @@ impl Ledger {
     pub(crate) fn cut(&mut self) -> bool {
         let in_order = self.out.is_empty() && self.prefix() == self.done.bytes();
         if in_order {
-            (self.len, self.cut) = (self.done.bytes(), true);
+            (self.len, self.cut, self.open) = (self.done.bytes(), true, false);
         }
         in_order
     }
@@ -145,9 +167,9 @@ impl Ledger {
         self.out.is_empty()
     }
 
-    /// Whether all bytes are done.
+    /// Whether all bytes are done, and an empty round has ended.
     pub(crate) fn is_whole(&self) -> bool {
-        self.done.bytes() == self.len
+        self.done.bytes() == self.len && !self.open
     }
 
     /// Whether all bytes of `range` are done.
@@ -299,6 +321,23 @@ mod tests {
         assert_eq!((ledger.len(), ledger.free_from(0, 1)), (6, None));
         assert_eq!(ledger.take(&(6..7)), Err(Taken::Outside));
         assert!(ledger.cut(), "once more changes nothing");
+    }
+
+    #[test]
+    fn an_empty_round_that_lands_waits_for_its_end() {
+        let mut ledger = Ledger::new(0);
+        assert!(ledger.is_whole(), "at a sender");
+        ledger.land();
+        for _ in 0..2 {
+            assert!(ledger.is_open() && !ledger.is_whole());
+            assert!(ledger.end_empty() && ledger.is_whole());
+            assert!(!ledger.end_empty(), "it ends once");
+            ledger.reset();
+        }
+        assert!(ledger.cut() && ledger.is_whole());
+        let mut longer = Ledger::new(1);
+        longer.land();
+        assert!(!longer.end_empty());
     }
 
     #[test]

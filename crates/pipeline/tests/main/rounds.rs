@@ -5,7 +5,7 @@ use std::pin::pin;
 use std::task::{Context, Waker};
 use std::time::Duration;
 
-use chunkcomm_pipeline::{DeltaReceiver, DeltaSender, Increment};
+use chunkcomm_pipeline::{DeltaReceiver, DeltaRecvError, DeltaSender, Increment};
 use chunkcomm_testkit::limited;
 
 use super::{Outcome, Pair, compute, link, node, values};
@@ -64,6 +64,41 @@ async fn rounds_follow_each_other_in_the_same_memory() -> Outcome {
     Ok(())
 }
 
+/// Starts rounds until the stream is over; returns the number of the last one.
+async fn until_over(mut receiver: DeltaReceiver<u32>) -> Result<u32, DeltaRecvError> {
+    while receiver.start().await? {}
+    Ok(receiver.round())
+}
+
+/// Without an element to wait for, neither side goes ahead of the other.
+#[tokio::test]
+async fn each_round_of_an_empty_buffer_begins_and_ends_at_both_ends() -> Outcome {
+    let pair = Pair::new().await;
+    let (mut sender, mut receiver) = pair.delta(0, Increment::default()).await;
+    let last = node("last").await;
+    let to_last = link(&pair.right, &last).await;
+    let _forward = receiver.forward(&pair.right, &to_last, "f").await?;
+    let mut end = limited(DeltaReceiver::accept(&last, "f", Vec::<u32>::new())).await?;
+    for round in 1..20 {
+        assert_eq!((sender.round(), receiver.round(), end.round()), (round, round, round));
+        limited(sender.finish()).await?;
+        assert_eq!(limited(receiver.next()).await?, None);
+        assert_eq!(limited(end.next_any()).await?, None);
+        let started = async { tokio::join!(receiver.start(), end.start()) };
+        assert!(matches!(limited(started).await, (Ok(true), Ok(true))));
+        tokio::time::sleep(Duration::from_millis(1)).await;
+        assert!(is_pending(receiver.finish()), "the sender has not begun round {round}");
+        assert!(is_pending(receiver.next()) && is_pending(end.start()));
+        limited(sender.start()).await?;
+    }
+    // The round is whole, so that the stream ends with one more.
+    let started = async { tokio::join!(sender.end(), until_over(receiver), until_over(end)) };
+    let (ended, middle, last) = limited(started).await;
+    ended?;
+    assert_eq!((sender.round(), middle?, last?), (21, 21, 21));
+    Ok(())
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_receiver_that_pauses_stops_the_sender_and_ends_nothing() -> Outcome {
     let pair = Pair::new().await;
@@ -78,8 +113,9 @@ async fn a_receiver_that_pauses_stops_the_sender_and_ends_nothing() -> Outcome {
     let other =
         DeltaSender::<u8>::open(&pair.left, &pair.peer, "2", Vec::new(), Increment::default());
     let mut other = other.await?;
-    drop(limited(DeltaReceiver::accept(&pair.right, "2", Vec::<u8>::new())).await?);
+    let empty = limited(DeltaReceiver::accept(&pair.right, "2", Vec::<u8>::new())).await?;
     limited(other.finish()).await?;
+    limited(empty.into_buffer()).await?;
     assert!(is_pending(sender.finish()));
     assert_eq!(limited(receiver.finish()).await?, values(1, 0..10_000));
     limited(receiver.start()).await?;
