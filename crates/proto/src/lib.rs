@@ -13,7 +13,7 @@
 //! [`liveness`] (is the peer there), [`link`] (what is sent and received), [`endpoint`] (the whole
 //! machine of one end of a session: the link and its connections), [`cycle`] (waits across links).
 //! Before all of them come [`hello`], [`credential`] and [`resume`]. Beside them stand [`codec`],
-//! [`describe`] and [`causes`] (how errors show).
+//! [`describe`], [`causes`] (how errors show) and [`trace`] (how spans of time show).
 //!
 //! # Features
 //!
@@ -46,6 +46,7 @@ pub mod random;
 pub mod resume;
 pub mod session;
 pub mod spares;
+pub mod trace;
 pub mod tuning;
 
 /// A point in time in nanoseconds since an epoch that the driver chose.

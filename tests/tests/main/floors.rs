@@ -17,7 +17,7 @@ const CRATES: &[Floors] = &[
     Floors {
         krate: "proto",
         floors: &[
-            &["causes", "limits", "random", "ids", "fair", "message", "tuning"],
+            &["causes", "limits", "random", "ids", "fair", "message", "trace", "tuning"],
             &["codec", "backoff", "spares", "credit", "liveness", "describe"],
             &["hello", "resume", "packet", "cycle"],
             &["credential", "session"],

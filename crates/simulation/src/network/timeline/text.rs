@@ -1,10 +1,11 @@
 //! A timeline as text: trace events for a viewer, and a table.
 
 use super::{Activity, Busy, Lane, Station, Timeline};
-use crate::network::{EndId, HostId};
+use crate::network::HostId;
 use chunkcomm_proto::Time;
+use chunkcomm_proto::trace::{Micros, TraceEvents};
 use std::collections::BTreeMap;
-use std::fmt::{self, Write};
+use std::fmt::{Display, Write};
 use std::time::Duration;
 
 /// The process of the viewer under which all wires stand; a host has its number plus 1.
@@ -19,48 +20,48 @@ impl Timeline {
     /// beginning of the model.
     #[must_use]
     pub fn to_trace_json(&self) -> String {
-        let mut text = String::new();
-        self.write_trace(&mut text).expect("a string takes everything");
-        text
-    }
-
-    fn write_trace(&self, to: &mut String) -> fmt::Result {
-        to.push_str("{\"displayTimeUnit\":\"ns\",\"traceEvents\":[\n");
         let threads = self.threads();
-        let mut events = Events { to, first: true };
-        events.name("process_name", WIRES, 0, "wires")?;
+        let mut events = TraceEvents::new();
+        events.name_process(WIRES, "wires");
         for (number, (name, _)) in (1..).zip(&self.hosts) {
-            events.name("process_name", number, 0, name)?;
+            events.name_process(number, name);
         }
         for (lane, (process, thread)) in &threads {
-            events.name("thread_name", *process, *thread, &self.short_name(*lane))?;
+            events.name_thread(*process, *thread, &self.short_name(*lane));
         }
         // A core that has computed waits until it computes again.
         let mut computed: BTreeMap<Lane, Time> = BTreeMap::new();
         for span in &self.spans {
-            let (process, thread) = threads[&span.lane];
+            let at = threads[&span.lane];
+            let (begin, end) = (span.begin.0, span.end.0);
             if let Lane::Core { .. } = span.lane {
                 let since = computed.insert(span.lane, span.end).unwrap_or(self.begin);
                 if since < span.begin {
-                    let (begin, lasts) = (Micros(since.0), Micros(span.begin.0 - since.0));
-                    let start = events.begin()?;
-                    write!(start, "\"ph\":\"X\",\"pid\":{process},\"tid\":{thread},")?;
-                    write!(start, "\"ts\":{begin},\"dur\":{lasts},\"name\":\"waiting\"}}")?;
+                    events.span(at, since.0, begin - since.0, "waiting", &[]);
                 }
             }
-            let (begin, lasts) = (Micros(span.begin.0), Micros(span.end.0 - span.begin.0));
-            let start = events.begin()?;
-            write!(start, "\"ph\":\"X\",\"pid\":{process},\"tid\":{thread},")?;
-            write!(start, "\"ts\":{begin},\"dur\":{lasts},{}}}", Event(&span.activity, span.busy))?;
+            let (name, packet) = match span.activity {
+                Activity::Computing(job) => {
+                    let (job, busy) = (job.number(), Micros(span.busy.as_nanos() as u64));
+                    let details: [(_, &dyn Display); 2] = [("job", &job), ("core_us", &busy)];
+                    events.span(at, begin, end - begin, "computing", &details);
+                    continue;
+                }
+                Activity::Sending { end, bytes } => ("sending", Some((end, bytes))),
+                Activity::Receiving { end, bytes } => ("receiving", Some((end, bytes))),
+                Activity::Frame { to, bytes } => ("wire", Some((to, bytes))),
+                Activity::Contention => ("contention", None),
+            };
+            let (connection, bytes) = packet.map_or((0, 0), |(to, bytes)| (to.connection(), bytes));
+            let details: [(_, &dyn Display); 2] = [("connection", &connection), ("bytes", &bytes)];
+            let details = if packet.is_some() { &details[..] } else { &[] };
+            events.span(at, begin, end - begin, name, details);
         }
         if self.spans_dropped > 0 {
             let missing = format!("{} spans are missing: there is no room", self.spans_dropped);
-            let start = events.begin()?;
-            write!(start, "\"ph\":\"i\",\"s\":\"g\",\"pid\":{WIRES},\"tid\":0,")?;
-            write!(start, "\"ts\":{},\"name\":{}}}", Micros(self.end.0), Quoted(&missing))?;
+            events.note(WIRES, self.end.0, &missing);
         }
-        to.push_str("\n]}\n");
-        Ok(())
+        events.finish()
     }
 
     /// Returns the process and the number of each lane that was ever busy.
@@ -113,76 +114,6 @@ impl Timeline {
 
     fn name(&self, host: HostId) -> &str {
         &self.hosts[host.index()].0
-    }
-}
-
-/// The list of events.
-struct Events<'a> {
-    to: &'a mut String,
-    first: bool,
-}
-
-impl Events<'_> {
-    /// Begins one more event.
-    fn begin(&mut self) -> Result<&mut String, fmt::Error> {
-        self.to.push_str(if std::mem::take(&mut self.first) { "{" } else { ",\n{" });
-        Ok(self.to)
-    }
-
-    fn name(&mut self, kind: &str, process: u32, thread: usize, name: &str) -> fmt::Result {
-        let start = self.begin()?;
-        write!(start, "\"ph\":\"M\",\"pid\":{process},\"tid\":{thread},\"name\":\"{kind}\",")?;
-        write!(start, "\"args\":{{\"name\":{}}}}}", Quoted(name))
-    }
-}
-
-/// Nanoseconds, written as microseconds.
-struct Micros(u64);
-
-impl fmt::Display for Micros {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}.{:03}", self.0 / 1_000, self.0 % 1_000)
-    }
-}
-
-/// A string of JSON.
-struct Quoted<'a>(&'a str);
-
-impl fmt::Display for Quoted<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_char('"')?;
-        for c in self.0.chars() {
-            match c {
-                '"' | '\\' => write!(f, "\\{c}")?,
-                c if c < ' ' => write!(f, "\\u{:04x}", u32::from(c))?,
-                c => f.write_char(c)?,
-            }
-        }
-        f.write_char('"')
-    }
-}
-
-/// The name and the details of an activity.
-struct Event<'a>(&'a Activity, Duration);
-
-impl fmt::Display for Event<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let bytes = |f: &mut fmt::Formatter<'_>, name: &str, end: &EndId, bytes: usize| {
-            let connection = end.connection();
-            let args = format_args!("{{\"connection\":{connection},\"bytes\":{bytes}}}");
-            write!(f, "\"name\":\"{name}\",\"args\":{args}")
-        };
-        match self.0 {
-            Activity::Computing(job) => {
-                let (job, busy) = (job.number(), Micros(self.1.as_nanos() as u64));
-                let args = format_args!("{{\"job\":{job},\"core_us\":{busy}}}");
-                write!(f, "\"name\":\"computing\",\"args\":{args}")
-            }
-            Activity::Sending { end, bytes: count } => bytes(f, "sending", end, *count),
-            Activity::Receiving { end, bytes: count } => bytes(f, "receiving", end, *count),
-            Activity::Frame { to, bytes: count } => bytes(f, "wire", to, *count),
-            Activity::Contention => f.write_str("\"name\":\"contention\""),
-        }
     }
 }
 
