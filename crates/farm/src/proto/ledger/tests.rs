@@ -1,38 +1,51 @@
 use super::*;
 use crate::proto::wire;
-use proptest::prelude::*;
-use std::collections::BTreeMap;
+
+mod oracle;
+mod seeds;
+mod workers;
+mod world;
 
 const SHARE: Share = Share { pieces: 2, grain: 3 };
 
 /// Writes the assignment of tasks whose inputs are their own numbers.
 fn message(first: u64, count: u32) -> Vec<u8> {
-    let mut message = Vec::new();
+    message_of(Vec::new(), first..first + u64::from(count), 0, 0)
+}
+
+/// Writes it into a buffer, with this number of bytes more in each input.
+fn message_of(mut message: Vec<u8>, tasks: Range<u64>, attempt: u32, bytes: usize) -> Vec<u8> {
     wire::begin_assignment(&mut message, 1, 0);
-    (first..first + u64::from(count))
-        .for_each(|task| wire::put_value(&mut message, &task).unwrap());
-    wire::number_assignment(&mut message, first, count);
+    for task in tasks.clone() {
+        let Ok(()) = wire::put_item(&mut message, |out| {
+            out.extend_from_slice(&task.to_le_bytes());
+            out.resize(out.len() + bytes, 0);
+            Ok::<_, std::convert::Infallible>(())
+        });
+    }
+    wire::number_assignment(&mut message, tasks.start, (tasks.end - tasks.start) as u32);
+    wire::set_attempt(&mut message, attempt);
     message
 }
 
-/// Returns the tasks of an assignment, after a look at its inputs.
-fn tasks(message: &[u8]) -> Range<u64> {
+/// Returns the tasks of an assignment and its attempt, after a look at its inputs.
+fn tasks(message: &[u8]) -> (Range<u64>, u32) {
     let Ok(wire::Order::Assign(assignment)) = wire::read_order(message) else { panic!() };
     let mut inputs = assignment.inputs();
     let range = assignment.first..assignment.first + u64::from(assignment.count);
     for task in range.clone() {
         let input = inputs.next().unwrap().unwrap();
-        assert_eq!(chunkcomm::codec::decode::<u64>(input).unwrap(), task);
+        assert_eq!(input.first_chunk(), Some(&task.to_le_bytes()));
     }
     assert_eq!(inputs.next(), Ok(None));
-    range
+    (range, assignment.attempt)
 }
 
 /// Gives out one piece: an open one, or the next tasks below `end`.
 fn give(ledger: &mut Ledger, end: u64) -> Option<(usize, Range<u64>)> {
     let worker = ledger.poll_free()?;
     if let Some((_, _, message)) = ledger.reissue(0) {
-        return Some((worker, tasks(message)));
+        return Some((worker, tasks(message).0));
     }
     let first = ledger.assigned();
     let count = u64::from(ledger.grain(worker)).min(end - first) as u32;
@@ -42,7 +55,7 @@ fn give(ledger: &mut Ledger, end: u64) -> Option<(usize, Range<u64>)> {
     if count == 0 {
         return None;
     }
-    Some((worker, tasks(ledger.assign(first, count, 0, message(first, count), 0))))
+    Some((worker, tasks(ledger.assign(first, count, 0, message(first, count), 0)).0))
 }
 
 fn give_all(ledger: &mut Ledger, end: u64) -> Vec<(usize, Range<u64>)> {
@@ -242,7 +255,7 @@ fn a_silent_workers_piece_is_copied_and_the_first_result_mishaps() {
     ledger.handle_answer(1, 3, 3, 3_000_000, 1_000_000).unwrap();
     assert_eq!(ledger.poll_straggler(2_000_000), None);
     let (worker, first, count, message) = ledger.poll_straggler(300_000_000).unwrap();
-    assert_eq!((worker, first, count, tasks(message)), (1, 0, 3, 0..3));
+    assert_eq!((worker, first, count, tasks(message)), (1, 0, 3, (0..3, 1)));
     assert_eq!(ledger.poll_straggler(310_000_000), None, "once");
     assert_eq!(ledger.handle_answer(1, 0, 2, 9, 0), Ok(Accepted::All));
     assert_eq!(ledger.handle_answer(0, 0, 3, 9, 0), Ok(some(2..3)));
@@ -273,243 +286,4 @@ fn a_copy_is_made_before_any_task_was_answered_and_copied_again() {
     let (third, ..) = ledger.poll_straggler(12_000_000_000).unwrap();
     assert_eq!(ledger.handle_answer(third, 0, 3, 9, 0), Ok(Accepted::All));
     assert!(ledger.is_done());
-}
-
-/// One thing that happens to a farm; the numbers choose among what there is.
-#[derive(Clone, Copy, Debug)]
-enum Event {
-    Join {
-        pieces: u32,
-        grain: u32,
-        threads: u32,
-    },
-    Give,
-    /// A worker answers some of the tasks that it got.
-    Answer {
-        worker: usize,
-        piece: usize,
-        from: u32,
-        count: u32,
-    },
-    /// A worker gives back what it was asked for.
-    Return {
-        worker: usize,
-        count: u64,
-    },
-    Skip,
-    Lose {
-        blame: bool,
-        worker: usize,
-    },
-    Stall {
-        worker: usize,
-    },
-    Sent {
-        worker: usize,
-    },
-    Ask,
-    Copy {
-        later: u64,
-    },
-}
-
-fn event() -> impl Strategy<Value = Event> {
-    let worker = 0..64usize;
-    prop_oneof![
-        2 => (1..5u32, 1..9u32, 1..4u32)
-            .prop_map(|(pieces, grain, threads)| Event::Join { pieces, grain, threads }),
-        20 => Just(Event::Give),
-        20 => (worker.clone(), 0..8usize, 0..9u32, 1..9u32)
-            .prop_map(|(worker, piece, from, count)| Event::Answer { worker, piece, from, count }),
-        3 => (worker.clone(), 0..20u64).prop_map(|(worker, count)| Event::Return { worker, count }),
-        2 => (worker.clone(), any::<bool>()).prop_map(|(worker, blame)| Event::Lose { worker, blame }),
-        1 => Just(Event::Skip),
-        1 => worker.clone().prop_map(|worker| Event::Stall { worker }),
-        2 => worker.prop_map(|worker| Event::Sent { worker }),
-        3 => Just(Event::Ask),
-        3 => (0..1u64 << 40).prop_map(|later| Event::Copy { later }),
-    ]
-}
-
-/// A farm around the ledger: what each living worker got and has not answered or given back.
-struct World {
-    ledger: Ledger,
-    end: u64,
-    /// Ranges that the worker still has; it may have answered parts of them.
-    got: BTreeMap<usize, Vec<Range<u64>>>,
-    accepted: Vec<u32>,
-    aside: Vec<u64>,
-    now_ns: u64,
-}
-
-impl World {
-    fn alive(&self, at: usize) -> Option<usize> {
-        let count = self.got.len();
-        (count > 0).then(|| *self.got.keys().nth(at % count).unwrap())
-    }
-
-    fn answer(&mut self, worker: usize, range: Range<u64>) {
-        let count = (range.end - range.start) as u32;
-        let busy_ns = u64::from(count) * 1000;
-        let accepted =
-            self.ledger.handle_answer(worker, range.start, count, busy_ns, self.now_ns).unwrap();
-        let parts = match accepted {
-            Accepted::All => vec![range],
-            Accepted::Some(parts) => parts,
-        };
-        parts.into_iter().flatten().for_each(|task| self.accepted[task as usize] += 1);
-    }
-
-    fn happen(&mut self, event: Event) {
-        self.now_ns += 1_000_000;
-        match event {
-            Event::Join { pieces, grain, threads } => {
-                let worker = self.ledger.handle_joined(Share { pieces, grain }, threads);
-                self.got.insert(worker, Vec::new());
-            }
-            Event::Give => {
-                if let Some((worker, range)) = give(&mut self.ledger, self.end) {
-                    self.got.get_mut(&worker).expect("only the living get tasks").push(range);
-                }
-            }
-            Event::Answer { worker, piece, from, count } => {
-                let Some(worker) = self.alive(worker) else { return };
-                let held = self.got.get_mut(&worker).unwrap();
-                if held.is_empty() {
-                    return;
-                }
-                let at = piece % held.len();
-                let start = held[at].start + u64::from(from).min(held[at].end - held[at].start - 1);
-                let range = start..held[at].end.min(start + u64::from(count));
-                if range == held[at] {
-                    held.remove(at);
-                }
-                self.answer(worker, range);
-            }
-            Event::Return { worker, count } => {
-                let Some(worker) = self.alive(worker) else { return };
-                let mut left = count;
-                while let Some(range) = self.got.get_mut(&worker).unwrap().last_mut() {
-                    let taken = left.min(range.end - range.start);
-                    if taken == 0 {
-                        break;
-                    }
-                    range.end -= taken;
-                    left -= taken;
-                    let (first, empty) = (range.end, range.is_empty());
-                    if empty {
-                        self.got.get_mut(&worker).unwrap().pop();
-                    }
-                    let now_ns = self.now_ns;
-                    self.ledger.handle_returned(worker, first, taken as u32, now_ns).unwrap();
-                }
-                self.ledger.handle_returned(worker, 0, 0, self.now_ns).unwrap();
-            }
-            Event::Skip => {
-                let next = self.ledger.assigned();
-                if next < self.end && !self.ledger.has_ended() {
-                    assert_eq!(self.ledger.skip(), next);
-                    self.accepted[next as usize] += 1;
-                }
-            }
-            Event::Lose { worker, blame } => {
-                let Some(worker) = self.alive(worker) else { return };
-                self.got.remove(&worker);
-                self.aside
-                    .extend(self.ledger.handle_lost(worker, blame).iter().map(|aside| aside.task));
-            }
-            Event::Stall { worker } => {
-                let Some(worker) = self.alive(worker) else { return };
-                self.ledger.handle_stalled(worker);
-            }
-            Event::Sent { worker } => {
-                let Some(worker) = self.alive(worker) else { return };
-                self.ledger.handle_sent(worker);
-            }
-            Event::Ask => {
-                if let Some((worker, count)) = self.ledger.poll_victim() {
-                    assert!(count > 0 && self.got.contains_key(&worker));
-                }
-            }
-            Event::Copy { later } => {
-                if let Some((worker, _, _, message)) =
-                    self.ledger.poll_straggler(self.now_ns + later)
-                {
-                    let range = tasks(message);
-                    self.got.get_mut(&worker).unwrap().push(range);
-                }
-            }
-        }
-        self.check();
-    }
-
-    /// Workers and pieces agree on who holds each task, and no piece is lost.
-    fn check(&self) {
-        let ledger = &self.ledger;
-        let mut held = vec![0; ledger.pieces.len()];
-        for (at, worker) in ledger.workers.iter().enumerate() {
-            let counts = worker.pieces.iter().map(|&key| u64::from(ledger.pieces[key].count));
-            assert_eq!(worker.tasks, counts.sum::<u64>());
-            for &key in &worker.pieces {
-                assert!(ledger.pieces[key].holders.contains(&Some(at as u32)));
-                held[key] += 1;
-            }
-        }
-        let mut unanswered = 0;
-        for (key, piece) in ledger.pieces.iter().enumerate() {
-            assert_eq!(piece.holders.iter().flatten().count(), held[key]);
-            let open = ledger.open.contains(&key) || ledger.suspects.contains(&key);
-            let free = ledger.free.contains(&key);
-            assert_eq!(u32::from(held[key] > 0) + u32::from(open) + u32::from(free), 1);
-            unanswered += u64::from(piece.count);
-        }
-        assert_eq!(unanswered, ledger.unanswered());
-        let done = self.accepted.iter().filter(|&&times| times == 1).count() + self.aside.len();
-        assert_eq!(done as u64 + unanswered, ledger.assigned());
-    }
-
-    /// A good worker does all that is left.
-    fn finish(&mut self) {
-        for worker in self.got.keys().copied().collect::<Vec<_>>() {
-            self.got.remove(&worker);
-            self.aside.extend(self.ledger.handle_lost(worker, true).iter().map(|aside| aside.task));
-        }
-        let share = Share { pieces: 4, grain: 7 };
-        let worker = self.ledger.handle_joined(share, 1);
-        loop {
-            let given = give_all(&mut self.ledger, self.end);
-            if given.is_empty() {
-                break;
-            }
-            for (to, range) in given {
-                assert_eq!(to, worker);
-                self.answer(worker, range);
-            }
-        }
-    }
-}
-
-proptest! {
-    #[test]
-    fn every_task_is_accepted_once_whatever_happens(
-        events in prop::collection::vec(event(), 1..300),
-        end in 0..200u64,
-        deaths_max in 1..4u32,
-    ) {
-        let mut world = World {
-            ledger: Ledger::new(deaths_max),
-            end,
-            got: BTreeMap::new(),
-            accepted: vec![0; end as usize],
-            aside: Vec::new(),
-            now_ns: 0,
-        };
-        events.into_iter().for_each(|event| world.happen(event));
-        world.finish();
-        prop_assert!(world.ledger.is_done());
-        for (task, &times) in world.accepted.iter().enumerate() {
-            let aside = world.aside.iter().filter(|&&aside| aside == task as u64).count();
-            prop_assert_eq!(times as usize + aside, 1, "task {}", task);
-        }
-    }
 }
