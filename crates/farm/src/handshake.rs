@@ -18,7 +18,8 @@ use crate::crew::Crew;
 use crate::error::{Loss, StartError};
 use crate::link::Link;
 use crate::name::WorkerName;
-use crate::proto::wire::{self, Hello, HelloError, Reply, Role, Setup, VERSIONS};
+use crate::proto::record::{Finished, RunHead};
+use crate::proto::wire::{self, Handed, Hello, HelloError, Reply, Role, Setup, VERSIONS};
 use crate::settings::{WORKER_COUNT_MAX, Ways};
 
 /// Number of duplexes whose hello is awaited; one more closes the oldest. A worker sends its hello
@@ -29,6 +30,9 @@ const UNHEARD_MAX: usize = WORKER_COUNT_MAX + 256;
 /// Time in which an unwanted worker must hear that it is not wanted.
 const PARTING: Duration = Duration::from_secs(1);
 
+/// Most bytes of results that a worker may hand over; further ones are dropped, and their tasks run again.
+const HANDED_BYTES_MAX: usize = 256 << 20;
+
 /// Number of round trips measured with a new worker; the shortest counts.
 const PINGS: usize = 5;
 
@@ -37,6 +41,8 @@ enum Greeted {
     Hello(Hello, u16, BytesDuplex),
     /// The peer speaks other versions.
     Versions((u16, u16), Peer),
+    /// The worker has results for an earlier farmer.
+    Results(Handed),
     /// The worker is ready.
     Ready(Link),
     /// The worker has the same functions, and now turns to its sub-farmer.
@@ -57,6 +63,8 @@ pub(crate) struct Reception {
     tasks: JoinSet<()>,
     /// Indices of the workers that have said hello.
     arrived: BTreeSet<usize>,
+    /// Results for an earlier farmer, which workers have handed over.
+    handed: Vec<Finished>,
 }
 
 /// Outcome of a worker's arrival.
@@ -79,7 +87,20 @@ impl Reception {
         let (greets, greetings) = unbounded_channel();
         let mut tasks = JoinSet::new();
         tasks.spawn(here(accept(node, wire::duplex(farm), greets.clone())));
-        Reception { functions, ways, greetings, greets, tasks, arrived: BTreeSet::new() }
+        Reception {
+            functions,
+            ways,
+            greetings,
+            greets,
+            tasks,
+            arrived: BTreeSet::new(),
+            handed: Vec::new(),
+        }
+    }
+
+    /// Returns results for an earlier farmer that have come since the last call.
+    pub(crate) fn handed(&mut self) -> Vec<Finished> {
+        std::mem::take(&mut self.handed)
     }
 
     /// Takes no more workers: those that come wait for the next farm.
@@ -101,8 +122,9 @@ impl Reception {
                         let setup = Setup { version, functions, limit, role };
                         let greets = self.greets.clone();
                         self.tasks.spawn(here(async move {
+                            let met = make_ready(name, duplex, setup, &greets).await;
                             // A failed send means that the farm is gone, which is no matter.
-                            let _ = greets.send(make_ready(name, duplex, setup).await);
+                            let _ = greets.send(met);
                         }));
                     }
                 }
@@ -112,6 +134,12 @@ impl Reception {
                         let error = StartError::Versions { worker, ours: VERSIONS, theirs };
                         return Poll::Ready(Met::Not(error, None));
                     }
+                }
+                Greeted::Results(Handed { run, function, results }) => {
+                    let of = &self.functions[function as usize];
+                    let (types, function) = ((of.input.hash, of.output.hash), of.name.clone());
+                    let head = RunHead { run, types, function };
+                    self.handed.push(Finished { head, results });
                 }
                 Greeted::Ready(link) => return Poll::Ready(Met::Ready(link)),
                 Greeted::Placed(name) => return Poll::Ready(Met::Placed(name)),
@@ -213,8 +241,13 @@ async fn hear_hello(mut duplex: BytesDuplex) -> Option<Greeted> {
     }
 }
 
-async fn make_ready(name: WorkerName, mut duplex: BytesDuplex, setup: Setup) -> Greeted {
-    match try_make_ready(&mut duplex, &setup).await {
+async fn make_ready(
+    name: WorkerName,
+    mut duplex: BytesDuplex,
+    setup: Setup,
+    greets: &UnboundedSender<Greeted>,
+) -> Greeted {
+    match try_make_ready(&mut duplex, &setup, greets).await {
         Ok(None) => Greeted::Placed(name),
         Ok(Some((round_trip_ns, threads))) => {
             let farms = matches!(setup.role, Role::Farm { .. });
@@ -237,13 +270,24 @@ enum Failure {
 async fn try_make_ready(
     duplex: &mut BytesDuplex,
     setup: &Setup,
+    greets: &UnboundedSender<Greeted>,
 ) -> Result<Option<(u64, u32)>, Failure> {
     let mut said = Vec::new();
     encode_into_vec(setup, &mut said).expect("names and numbers can be encoded");
-    let threads = match decode::<Reply>(&ask(duplex, &said).await?) {
-        Ok(Reply::Ready { threads }) => threads,
-        Ok(Reply::Differs(difference)) => return Err(Failure::Differs(Box::new(difference))),
-        Err(_) => return Err(Failure::Lost(Loss::Malformed)),
+    let (mut reply, mut bytes) = (ask(duplex, &said).await?, 0);
+    let threads = loop {
+        match decode::<Reply>(&reply) {
+            Ok(Reply::Ready { threads }) => break threads,
+            Ok(Reply::Differs(difference)) => return Err(Failure::Differs(Box::new(difference))),
+            Ok(Reply::Results(results)) if (results.function as usize) < setup.functions.len() => {
+                bytes += reply.len();
+                if bytes <= HANDED_BYTES_MAX {
+                    let _ = greets.send(Greeted::Results(results));
+                }
+            }
+            _ => return Err(Failure::Lost(Loss::Malformed)),
+        }
+        reply = hear(duplex).await?;
     };
     if matches!(setup.role, Role::Below(_)) {
         return Ok(None);
@@ -261,6 +305,10 @@ async fn try_make_ready(
 async fn ask(duplex: &mut BytesDuplex, message: &[u8]) -> Result<Bytes, Failure> {
     let sent = duplex.sender().send_slice_now(message).await;
     sent.map_err(|error| Failure::Lost(Loss::Send(error)))?;
+    hear(duplex).await
+}
+
+async fn hear(duplex: &mut BytesDuplex) -> Result<Bytes, Failure> {
     match duplex.recv().await {
         Ok(Some(bytes)) => Ok(bytes),
         Ok(None) => Err(Failure::Lost(Loss::Closed)),

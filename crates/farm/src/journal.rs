@@ -12,7 +12,7 @@ use std::io::{self, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::proto::record::{self, Record, RunHead};
+use crate::proto::record::{self, Finished, Record, RunHead};
 
 /// Bytes from which results are written within a turn.
 const BUFFER_BYTES: usize = 256 << 10;
@@ -165,8 +165,8 @@ pub(crate) struct Journal {
     file: File,
     /// The runs that are in the file, with their results.
     runs: BTreeMap<u32, (RunHead, Known)>,
-    /// Number of the run that goes on, and its tasks.
-    run: u32,
+    /// The run that goes on, and its tasks.
+    head: Option<RunHead>,
     inputs: Inputs,
     /// Records that are not written yet.
     buffer: Vec<u8>,
@@ -213,7 +213,7 @@ impl Journal {
             durability,
             file,
             runs,
-            run: 0,
+            head: None,
             inputs: Inputs::default(),
             buffer: Vec::new(),
             open: None,
@@ -240,7 +240,7 @@ impl Journal {
         }
         // A dropped run did not.
         self.end_run()?;
-        (self.run, self.inputs) = (head.run, Inputs::default());
+        (self.head, self.inputs) = (Some(head.clone()), Inputs::default());
         if let Some((known, _)) = self.runs.get(&head.run)
             && known != head
         {
@@ -251,6 +251,35 @@ impl Journal {
         Ok(())
     }
 
+    /// Adds results that workers have for runs of an earlier farmer. Those of another program are dropped.
+    pub(crate) fn take_over(&mut self, handed: Vec<Finished>) -> Result<(), JournalError> {
+        for Finished { head, results } in handed {
+            self.write()?;
+            let at = self.file.metadata().map_err(|error| self.io(error))?.len();
+            let is_other = |now: &RunHead| now.run == head.run && *now != head;
+            if self.head.as_ref().is_some_and(is_other) {
+                continue;
+            }
+            let entry = self.runs.entry(head.run);
+            let (known_head, known) = entry.or_insert_with(|| (head.clone(), Known::default()));
+            if *known_head != head {
+                continue;
+            }
+            record::put_run(&mut self.buffer, &head);
+            let begin = record::begin_results(&mut self.buffer);
+            for (digest, value) in results {
+                let place = at + (self.buffer.len() + record::RESULT_HEAD) as u64;
+                record::put_result(&mut self.buffer, digest, &value);
+                known.put(digest, place, value.len() as u32);
+            }
+            record::finish(&mut self.buffer, begin);
+        }
+        if let Some(head) = &self.head {
+            record::put_run(&mut self.buffer, head);
+        }
+        self.write()
+    }
+
     /// Takes the encoded input of the run's next task; returns the task's result, if it is known and
     /// `decode` reads it.
     pub(crate) fn meet<O>(
@@ -259,7 +288,9 @@ impl Journal {
         decode: impl FnOnce(&[u8]) -> Option<O>,
     ) -> Result<Option<O>, JournalError> {
         let digest = record::digest(input);
-        let known = self.runs.get_mut(&self.run).and_then(|(_, known)| known.take(digest));
+        let head = self.head.as_ref();
+        let runs = head.and_then(|head| self.runs.get_mut(&head.run));
+        let known = runs.and_then(|(_, known)| known.take(digest));
         let mut result = None;
         if let Some((at, bytes)) = known {
             let mut value = vec![0; bytes as usize];

@@ -126,6 +126,7 @@
 //!   worker and farmer.
 //! - `functions`: functions that see their task, map and reduce, divide and conquer; `problem` is one
 //!   that is divided.
+//! - `remains`: what a worker holds when its farmer is gone.
 //! - `shared`: values that many tasks read.
 //! - `worker`, `compute`: the worker's I/O loop, and its threads; `pieces` is what waits for them. `context` is the task that a thread
 //!   runs, as its function sees it.
@@ -149,6 +150,7 @@ mod pieces;
 mod pool;
 mod problem;
 mod proto;
+mod remains;
 mod results;
 mod run;
 mod serving;

@@ -223,7 +223,7 @@ where
 
     fn poll_turn(&mut self, context: &mut Context<'_>) -> Poll<Result<(), RunError>> {
         self.account.look_at_clock();
-        self.meet(context);
+        self.meet(context)?;
         for worker in 0..self.workers.links.len() {
             self.take_answers(worker, context)?;
             self.send_stalled(worker, context)?;
@@ -307,7 +307,7 @@ where
     }
 
     /// Takes workers that have become ready.
-    fn meet(&mut self, context: &mut Context<'_>) {
+    fn meet(&mut self, context: &mut Context<'_>) -> Result<(), RunError> {
         while let Poll::Ready(met) = self.workers.reception.poll_met(self.workers.crew, context) {
             match met {
                 Met::Ready(link) => {
@@ -317,6 +317,11 @@ where
                 Met::Placed(_) => {}
                 Met::Not(error, _) => self.workers.crew.note_refused(&error),
             }
+        }
+        let handed = self.workers.reception.handed();
+        match &mut self.account.journal {
+            Some(journal) if !handed.is_empty() => Ok(journal.take_over(handed)?),
+            _ => Ok(()),
         }
     }
 

@@ -3,18 +3,22 @@
 use std::pin::Pin;
 use std::time::Duration;
 
-use chunkcomm::host;
-use chunkcomm_cluster::cluster::{End, NodeId};
+use chunkcomm::host::{self, Instant};
+use chunkcomm_cluster::cluster::{End, NameError, NodeId};
 use chunkcomm_cluster::{Cluster, Registry};
 
 use crate::error::ServeError;
 use crate::proto::wire::{self, Hello};
+use crate::remains::Remains;
 use crate::settings::FARM_NAME;
 use crate::subfarm::Subfarm;
 use crate::worker::{Served, Service, serve};
 
 /// Time in which a sub-farmer takes a node that the farmer has sent to it.
 const WELCOME: Duration = Duration::from_secs(10);
+
+/// Time from the loss of a farmer to another attempt, where the cluster does not say that it is gone.
+const RETRY: Duration = Duration::from_secs(1);
 
 /// Most threads of a worker.
 const THREADS_MAX: usize = 1024;
@@ -25,6 +29,10 @@ const THREADS_MAX: usize = 1024;
 ///
 /// Call it on every node but the farmer's, with the registry that the farmer uses. After it has
 /// returned it may be called again, for the next farm.
+///
+/// In a cluster with a [`rejoin_window`](chunkcomm_cluster::ClusterConfig::rejoin_window) it does not return when the
+/// farmer is lost: it finishes what it holds, and serves the next farmer that comes within that time. One with a
+/// [journal](crate::FarmBuilder::journal) takes the results, and does not run those tasks again.
 ///
 /// # Errors
 /// See [`ServeError`].
@@ -67,7 +75,8 @@ impl Serving<'_> {
         let Serving { cluster, registry, threads, farm } = self;
         let threads =
             threads.unwrap_or_else(|| share_of_cores(cluster)).clamp(1, THREADS_MAX) as u32;
-        let service = Service { node: cluster.node(), farm: &farm, registry, threads };
+        let outlives = !cluster.rejoin_window().is_zero();
+        let service = Service { node: cluster.node(), farm: &farm, registry, threads, outlives };
         let served = tokio::select! {
             biased;
             served = serve_whom_told(cluster, &service) => served,
@@ -106,30 +115,80 @@ fn share_of_cores(cluster: &Cluster) -> usize {
 /// Serves the farmer, or the sub-farmer that it names, until the farm is done.
 async fn serve_whom_told(cluster: &Cluster, service: &Service<'_>) -> Result<(), ServeError> {
     let name = wire::duplex(service.farm);
+    let window = cluster.rejoin_window();
     let (mut below, mut hello) = (None, Hello::Member);
+    // A farmer that is gone: which one, why, and until when another may come.
+    let mut lost = None;
+    let mut remains = None;
     loop {
-        let farmer = cluster.provider(&name).await.map_err(ServeError::Name)?;
+        let farmer = match &lost {
+            None => Some(cluster.provider(&name).await),
+            &Some((last, until, _)) => next_farmer(cluster, &name, last, until, &mut remains).await,
+        };
+        let Some(farmer) = farmer else {
+            return Err(lost.expect("it was waited for").2);
+        };
+        let farmer = farmer.map_err(ServeError::Name)?;
         let is_below = below.is_some();
         let rank = below.take().unwrap_or(farmer.rank);
         let served = async {
             let farmer_peer = cluster.peer(rank).await.map_err(ServeError::Farmer)?;
-            serve(service, &farmer_peer, &hello, unwanted(cluster, &name, farmer, is_below)).await
+            let unwanted = unwanted(cluster, &name, farmer, is_below);
+            serve(service, &farmer_peer, &hello, &mut remains, unwanted).await
         };
-        (below, hello) = match served.await {
+        let mut served = served.await;
+        if served.is_ok() {
+            lost = None;
+        }
+        if let Ok(Served::Farmer(upper)) = served {
+            let farm = Subfarm::open(cluster, service, *upper).await;
+            served = match farm {
+                Ok(farm) => farm.serve().await.map(|()| Served::Done),
+                Err(error) => Err(error),
+            };
+        }
+        (below, hello) = match served {
             Ok(Served::Below(rank)) => (Some(rank), Hello::Member),
-            Ok(Served::Farmer(upper)) => {
-                return Subfarm::open(cluster, service, *upper).await?.serve().await;
-            }
-            Ok(Served::Done) => return Ok(()),
+            Ok(Served::Done | Served::Farmer(_)) => return Ok(()),
             Err(error @ (ServeError::Thread(_) | ServeError::Stuck)) => return Err(error),
             // The farmer has another sub-farmer.
             _ if is_below => (None, Hello::Orphan),
             Ok(Served::Cut) => return Ok(()),
             // The next farm may take it.
             Ok(Served::NotTaken) => (None, Hello::Member),
+            Ok(Served::Lost(error, left)) => {
+                remains = Some(left);
+                lost = Some((farmer, Instant::now() + window, error));
+                (None, Hello::Member)
+            }
+            Err(error) if service.outlives && error.is_loss() => {
+                lost.get_or_insert_with(|| (farmer, Instant::now() + window, error)).0 = farmer;
+                (None, Hello::Member)
+            }
             Err(error) => return Err(error),
         };
     }
+}
+
+/// Waits for another farmer, or the same one again, until this time. Meanwhile goes on with the tasks that
+/// the last one had given out.
+async fn next_farmer(
+    cluster: &Cluster,
+    name: &str,
+    last: NodeId,
+    until: Instant,
+    remains: &mut Option<Box<Remains>>,
+) -> Option<Result<NodeId, NameError>> {
+    let next = host::timeout_at(until, async {
+        // Where the last one is not known to be gone, its link may have been cut alone.
+        let _ = host::timeout(RETRY, cluster.withdrawn(name, last)).await;
+        cluster.provider(name).await
+    });
+    let next = match remains {
+        Some(remains) => remains.work_until(next).await,
+        None => next.await,
+    };
+    next.ok()
 }
 
 /// Waits until a node must no longer wait to be taken: by a sub-farmer a while, by a farmer as long as

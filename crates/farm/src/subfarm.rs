@@ -62,7 +62,7 @@ impl Subfarm {
         };
         let limit = upper.setup.limit;
         let ways = Ways { prefetch, grain, deaths_max, limit, start: START_DEADLINE, end: None };
-        let &Service { node, farm, registry, threads } = service;
+        let &Service { node, farm, registry, threads, .. } = service;
         let mut crew = Crew::new(farm).map_err(thread_error)?;
         crew.watch(cluster);
         let (own, registry) = (Farmer::Here(node.clone()), Arc::new(registry.clone()));

@@ -22,12 +22,14 @@ use chunkcomm_cluster::registry::Entry;
 
 use crate::compute::Bench;
 use crate::error::ServeError;
+use crate::proto::handover::Holding;
 use crate::proto::split;
 use crate::proto::wire::{self, Hello, Order, Reply, Role, Setup};
+use crate::remains::Remains;
 use crate::settings::NodeSettings;
 
 /// Time that tasks run in the I/O loop before it looks after packets again.
-const SLICE: Duration = Duration::from_micros(50);
+pub(crate) const SLICE: Duration = Duration::from_micros(50);
 
 /// Why a worker stopped: one line, with all sources.
 #[derive(Debug)]
@@ -84,8 +86,9 @@ pub(crate) async fn work(post: &Post, registry: &Registry) -> Result<(), Stopped
         node.explain_on_sigusr1()?;
     }
     let hello = Hello::Started { token: post.token, index: post.index as u64 };
-    let service = Service { node: &node, farm: &post.farm, registry, threads: post.threads };
-    match serve(&service, &farmer, &hello, pending()).await {
+    let (farm, threads) = (&post.farm, post.threads);
+    let service = Service { node: &node, farm, registry, threads, outlives: false };
+    match serve(&service, &farmer, &hello, &mut None, pending()).await {
         // The farmer reports the difference.
         Ok(_) | Err(ServeError::Differs(_)) => Ok(()),
         Err(error) => Err(error.into()),
@@ -100,6 +103,8 @@ pub(crate) struct Service<'a> {
     pub(crate) registry: &'a Registry,
     /// Number of threads that compute.
     pub(crate) threads: u32,
+    /// Whether what it holds outlives its farmer.
+    pub(crate) outlives: bool,
 }
 
 /// Outcome of a worker's service.
@@ -114,6 +119,8 @@ pub(crate) enum Served {
     Farmer(Box<Upper>),
     /// The tasks ended, and nobody said that the farm is done.
     Cut,
+    /// The farmer is gone, and what it had given out outlives it.
+    Lost(ServeError, Box<Remains>),
 }
 
 /// A sub-farmer's duplex to its farmer.
@@ -124,14 +131,15 @@ pub(crate) struct Upper {
 }
 
 /// Serves the farmer at the other end of this link, until its farm is done. It takes the worker before
-/// `unwanted` is over, or not at all.
+/// `unwanted` is over, or not at all. It gets the results of the `remains`.
 pub(crate) async fn serve(
     service: &Service<'_>,
     farmer: &Peer,
     hello: &Hello,
+    remains: &mut Option<Box<Remains>>,
     unwanted: impl Future<Output = ()>,
 ) -> Result<Served, ServeError> {
-    let &Service { node, farm, registry, threads } = service;
+    let &Service { node, farm, registry, threads, .. } = service;
     let duplex = node.open_duplex_bytes(farmer, &wire::duplex(farm)).await?;
     let (mut answers, mut tasks, _) = duplex.split();
     let said = answers.send_slice_now(&wire::hello(hello)?).await;
@@ -162,6 +170,15 @@ pub(crate) async fn serve(
         while matches!(tasks.recv().await, Ok(Some(_))) {}
         return Err(ServeError::Differs(Box::new(difference)));
     }
+    if let Some(old) = remains.take() {
+        for results in old.handed(&setup.functions) {
+            match say(&mut answers, &Reply::Results(results)).await {
+                // A result that does not fit fails its task, when that is run again.
+                Ok(()) | Err(ServeError::Send(SendError::TooLarge { .. })) => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
     match setup.role {
         Role::Work => {}
         Role::Farm { .. } => {
@@ -182,8 +199,20 @@ pub(crate) async fn serve(
     if !say_ready(&mut answers, bench.threads()).await? {
         return Ok(Served::NotTaken);
     }
-    let is_done = Desk { answers, bench, is_done: false }.serve(tasks).await?;
-    Ok(if is_done { Served::Done } else { Served::Cut })
+    let holding = service.outlives.then(Holding::default);
+    let mut desk = Desk { answers, bench, holding, is_done: false };
+    match desk.serve(tasks).await {
+        Ok(()) if desk.is_done => Ok(Served::Done),
+        Ok(()) => Ok(Served::Cut),
+        Err(error) => match desk.holding {
+            Some(holding) if error.is_loss() => {
+                let acknowledged = desk.answers.stats().acknowledged;
+                let remains = Remains::new(desk.bench, holding, setup.functions, acknowledged);
+                Ok(Served::Lost(error, Box::new(remains)))
+            }
+            _ => Err(error),
+        },
+    }
 }
 
 /// Says that the worker is ready; `false` if the farm has ended.
@@ -206,20 +235,22 @@ async fn say(to: &mut BytesSender, word: &Reply) -> Result<(), ServeError> {
 struct Desk {
     answers: BytesSender,
     bench: Bench,
+    /// The tasks that it holds, if they are to outlive the farmer.
+    holding: Option<Holding>,
     /// Whether the farmer has said that the farm is done.
     is_done: bool,
 }
 
 impl Desk {
-    /// Works until the farmer ends the tasks; returns whether it has said that the farm is done.
-    async fn serve(mut self, mut tasks: BytesReceiver) -> Result<bool, ServeError> {
+    /// Works until the farmer ends the tasks.
+    async fn serve(&mut self, mut tasks: BytesReceiver) -> Result<(), ServeError> {
         let mut look = Instant::now() + self.bench.look_after();
         loop {
             loop {
                 match tasks.try_recv_with(|order| self.take(order)) {
                     Ok(given) => self.give_back(given?).await?,
                     Err(TryRecvError::Empty) => break,
-                    Err(TryRecvError::Ended) => return Ok(self.is_done),
+                    Err(TryRecvError::Ended) => return Ok(()),
                     Err(TryRecvError::Failed(error)) => return Err(error.into()),
                     Err(_) => return Err(ServeError::Malformed),
                 }
@@ -238,7 +269,7 @@ impl Desk {
                         let given = self.take(&order)?;
                         self.give_back(given).await?;
                     }
-                    None => return Ok(self.is_done),
+                    None => return Ok(()),
                 },
                 answer = self.bench.answered() => self.send(answer).await?,
                 () = host::sleep_until(look), if self.bench.is_at_work() => {
@@ -279,6 +310,9 @@ impl Desk {
                 if !self.bench.put(&assignment) {
                     return Err(ServeError::Malformed);
                 }
+                if let Some(holding) = &mut self.holding {
+                    holding.put(&assignment);
+                }
                 Ok(None)
             }
             Order::Value(part) => {
@@ -304,6 +338,9 @@ impl Desk {
     async fn give_back(&mut self, given: Option<Given>) -> Result<(), ServeError> {
         let Some(Given { run, tasks }) = given else { return Ok(()) };
         for (first, count) in tasks {
+            if let Some(holding) = &mut self.holding {
+                holding.give_back(first, count);
+            }
             self.answers.send_slice(&wire::returned(run, first, count)).await?;
         }
         Ok(self.answers.send_slice(&wire::returned(run, 0, 0)).await?)
@@ -312,12 +349,23 @@ impl Desk {
     /// Sends an answer. Results too large to be sent together go one by one; one that is too large
     /// by itself is its task's failure.
     async fn send(&mut self, answer: Vec<u8>) -> Result<(), ServeError> {
-        match self.answers.send_slice(&answer).await {
+        let sent = self.try_send(&answer).await;
+        if let Some(holding) = &mut self.holding {
+            let stats = self.answers.stats();
+            let number = stats.accepted + u64::from(sent.is_err());
+            let noted = holding.sent(number, answer, stats.acknowledged);
+            noted.map_err(|_| ServeError::Malformed)?;
+        }
+        sent
+    }
+
+    async fn try_send(&mut self, answer: &[u8]) -> Result<(), ServeError> {
+        match self.answers.send_slice(answer).await {
             Ok(()) => return Ok(()),
             Err(SendError::TooLarge { .. }) => {}
             Err(error) => return Err(error.into()),
         }
-        for one in split::one_by_one(&answer).map_err(|_| ServeError::Malformed)? {
+        for one in split::one_by_one(answer).map_err(|_| ServeError::Malformed)? {
             let error = match self.answers.send_slice(&one).await {
                 Ok(()) => continue,
                 Err(error @ SendError::TooLarge { .. }) => error,

@@ -85,6 +85,7 @@ const CRATES: &[Floors] = &[
                 "functions",
                 "journal",
                 "pieces",
+                "remains",
                 "stats",
                 "worker",
                 "machine",

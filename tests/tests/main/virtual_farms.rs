@@ -6,6 +6,7 @@ use chunkcomm_farm::{
     Durability, Farm, FarmBuilder, RunError, RunStats, StartError, Tree, serve_in,
 };
 use chunkcomm_simulation::{HostId, LinkSpec, Network, each_seed, run};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 const MS: Duration = Duration::from_millis(1);
@@ -264,4 +265,108 @@ fn the_next_farm_does_what_is_left() {
         }
     }
     std::fs::remove_file(journal).unwrap();
+}
+
+/// Counts the calls of each task of a run of 40 tasks, each of which takes a second. The farmer is rank
+/// `FARMER`, and is killed after `killed`; another one starts in its place at the time of `back`.
+fn with_farmers(
+    seed: u64,
+    farmer: usize,
+    (killed, back): (Duration, Duration),
+) -> (RunStats, Vec<u64>, Vec<u32>) {
+    const TASKS: u64 = 40;
+    let (network, hosts) = switched(seed, 4);
+    let journal = std::env::temp_dir()
+        .join(format!("chunkcomm-handover-{}-{seed}-{farmer}", std::process::id()));
+    let calls = Arc::new(Mutex::new(vec![0; TASKS as usize]));
+    let done = run(network, async |simulation| {
+        let program = |rank| {
+            let (journal, calls) = (journal.clone(), calls.clone());
+            async move {
+                let config = ClusterConfig::new().rejoin_window(Duration::from_secs(60));
+                let cluster = Cluster::join(config).await.unwrap();
+                let mut registry = Registry::new();
+                let square = registry.register("square", move |number: u64| {
+                    host::spend(1000 * MS);
+                    calls.lock().unwrap()[number as usize] += 1;
+                    number * number
+                });
+                if rank == farmer {
+                    let builder = Farm::builder(registry).tree(Tree::Off);
+                    let builder = builder.nodes((0..4).filter(|&at| at != rank as u32));
+                    let builder = builder.journal(journal, Durability::Batched).grain(2);
+                    let mut farm = builder.start_in(&cluster).await.unwrap();
+                    let outcome = farm.run(&square, 0..TASKS).await.unwrap();
+                    farm.finish(DEADLINE).await.unwrap();
+                    let _ = cluster.end(DEADLINE).await;
+                    return Some(outcome);
+                }
+                serve_in(&cluster, &registry).threads(1).await.unwrap();
+                // Whether all answers came to the killed farmer is unknown.
+                let _ = cluster.end(DEADLINE).await;
+                None
+            }
+        };
+        let members = simulation.launch(&hosts, program);
+        host::sleep(killed).await;
+        simulation.kill(hosts[farmer]);
+        host::sleep(back - killed).await;
+        let outcome = simulation.spawn_on(hosts[farmer], program(farmer)).await.unwrap().unwrap();
+        for (rank, member) in members.into_iter().enumerate() {
+            assert_eq!(member.await.is_ok(), rank != farmer, "{rank}");
+        }
+        outcome
+    });
+    std::fs::remove_file(journal).unwrap();
+    let calls = calls.lock().unwrap().clone();
+    (done.stats, done.results, calls)
+}
+
+/// Workers that have lost their farmer finish what they hold, and hand it to the next one.
+#[test]
+fn workers_hand_over_what_they_finished_without_a_farmer() {
+    let second = Duration::from_secs(1);
+    let squares: Vec<u64> = (0..40).map(|number| number * number).collect();
+    for farmer in [1, 0] {
+        // No task is at work when the next farmer comes.
+        let (stats, results, calls) =
+            with_farmers(1, farmer, (4 * second + second / 2, 30 * second));
+        assert_eq!(results, squares);
+        assert_eq!(calls, [1; 40], "a task was run again");
+        assert!(stats.recalled > 12, "{}", stats.recalled);
+    }
+    each_seed(0..10, |seed| {
+        let killed = Duration::from_millis(1500 + 700 * seed);
+        let back = killed + Duration::from_millis(12_000 + 100 * seed);
+        let (_, results, _) = with_farmers(seed, 1, (killed, back));
+        assert_eq!(results, squares);
+    });
+}
+
+#[test]
+fn a_worker_whose_farmer_does_not_come_back_names_it() {
+    let (network, hosts) = switched(1, 3);
+    run(network, async |simulation| {
+        let members = simulation.launch(&hosts, |rank| async move {
+            let config = ClusterConfig::new().rejoin_window(20_000 * MS);
+            let cluster = Cluster::join(config).await.unwrap();
+            let (registry, add) = adding(1);
+            if rank == 1 {
+                let mut farm = Farm::builder(registry).start_in(&cluster).await.unwrap();
+                let _ = farm.run(&add, 0..1_000_000).await;
+                unreachable!("it is killed");
+            }
+            let error = serve_in(&cluster, &registry).await.unwrap_err();
+            (error.to_string(), host::unix_time())
+        });
+        host::sleep(1000 * MS).await;
+        simulation.kill(hosts[1]);
+        for (rank, member) in members.into_iter().enumerate().filter(|(rank, _)| *rank != 1) {
+            let (error, at) = member.await.unwrap();
+            assert!(error.contains("rank-1"), "{rank}: {error}");
+            // The loss is told 10 s after the last word; then comes the window.
+            let window = 30_000 * MS..33_000 * MS;
+            assert!(window.contains(&at), "{at:?}");
+        }
+    });
 }

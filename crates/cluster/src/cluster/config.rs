@@ -98,6 +98,8 @@ impl ClusterConfig {
     /// address comes from our own variables (`CHUNKCOMM_MANAGER`), also under a launcher, whose own
     /// address is valid for that job alone.
     ///
+    /// Workers of a farm (`chunkcomm-farm`) wait as long for another farmer, whatever its rank.
+    ///
     /// A rank 0 of size 1 then begins up to 3 s later: it may be the successor of another one in a
     /// cluster that grew, and waits for members that say so.
     pub fn rejoin_window(mut self, window: Duration) -> ClusterConfig {

@@ -198,6 +198,13 @@ impl Cluster {
         })
     }
 
+    /// Time that this node waits for another rank 0 ([`ClusterConfig::rejoin_window`]); zero if it does
+    /// not.
+    #[must_use]
+    pub fn rejoin_window(&self) -> Duration {
+        self.shared.state.look(Membership::rejoin_window)
+    }
+
     /// Members that died, in the order in which this node learnt of it; the last 4096.
     #[must_use]
     pub fn deaths(&self) -> Vec<Death> {

@@ -69,6 +69,14 @@ impl fmt::Display for ServeError {
 
 chunkcomm::debug_with_causes!(ServeError);
 
+impl ServeError {
+    /// Whether the farmer may be gone, so that another one may come.
+    pub(crate) fn is_loss(&self) -> bool {
+        use ServeError::{Farmer, Open, Recv, Send};
+        matches!(self, Farmer(_) | Open(_) | Recv(_) | Send(_))
+    }
+}
+
 impl std::error::Error for ServeError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {

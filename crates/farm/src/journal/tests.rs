@@ -189,3 +189,34 @@ fn nothing_is_written_behind_a_torn_record() {
     assert!(matches!(error.cause, JournalCause::Io(_)), "{error}");
     assert!(journal.end_run().is_ok() && journal.buffer.is_empty(), "there is nothing to write");
 }
+
+#[test]
+fn results_that_workers_hand_over_are_found_and_kept() {
+    let scratch = Scratch::new("handed");
+    let of = |run: u32, results: &[(&[u8], &[u8])]| {
+        let digested = results.iter().map(|(input, value)| (record::digest(input), value.to_vec()));
+        Finished { head: head(run), results: digested.collect() }
+    };
+    let some = |value: &[u8]| Some(value.to_vec());
+    let mut journal = scratch.open();
+    journal.take_over(vec![of(1, &[(b"a", b"early")]), of(2, &[(b"c", b"of run 2")])]).unwrap();
+    journal.begin(&head(1)).unwrap();
+    assert_eq!(meet(&mut journal, &[b"a", b"b"]), [some(b"early"), None]);
+    // In the middle of the run, also of another one; the rest of the run is still found.
+    let other = Finished {
+        head: RunHead { function: "triple".into(), ..head(1) },
+        results: vec![(record::digest(b"f"), b"of another program".to_vec())],
+    };
+    let rest = vec![of(1, &[(b"d", b"late")]), other, of(2, &[(b"e", b"")])];
+    journal.take_over(rest).unwrap();
+    assert_eq!(meet(&mut journal, &[b"d", b"f"]), [some(b"late"), None]);
+    journal.add(1, b"own");
+    drop(journal);
+
+    let mut journal = scratch.open();
+    journal.begin(&head(1)).unwrap();
+    let found = meet(&mut journal, &[b"a", b"b", b"c", b"d"]);
+    assert_eq!(found, [some(b"early"), some(b"own"), None, some(b"late")]);
+    journal.begin(&head(2)).unwrap();
+    assert_eq!(meet(&mut journal, &[b"c", b"e"]), [some(b"of run 2"), some(b"")]);
+}

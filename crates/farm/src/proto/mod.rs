@@ -5,8 +5,9 @@
 //! Reading order: [`ledger`] (who holds which tasks), [`order`] (results in the order of their
 //! tasks), [`wire`] (messages of farmer and worker), [`pace`] (how much work a worker holds),
 //! [`placement`] (where a worker runs a task), [`record`] (a journal's bytes), [`tree`] (who works
-//! below whom), [`split`] (answers that are too large).
+//! below whom), [`split`] (answers that are too large), [`handover`] (results for the next farmer).
 
+pub(crate) mod handover;
 pub(crate) mod ledger;
 pub(crate) mod order;
 pub(crate) mod pace;

@@ -34,6 +34,14 @@ pub(crate) struct RunHead {
     pub(crate) function: String,
 }
 
+/// Results of a run that workers have finished without a farmer: the digest of each task's encoded input,
+/// and its encoded result.
+#[derive(Clone, Debug)]
+pub(crate) struct Finished {
+    pub(crate) head: RunHead,
+    pub(crate) results: Vec<(u128, Vec<u8>)>,
+}
+
 /// A payload.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Record<'a> {

@@ -3,7 +3,7 @@
 //! ```text
 //!   worker ──▶ Hello                      who I am
 //!   farmer ──▶ Setup                      the functions, with their types
-//!   worker ──▶ Reply                      ready, or what differs
+//!   worker ──▶ Reply ..                   results of an earlier farmer's tasks; ready, or what differs
 //!
 //!   where Setup names a sub-farmer, the worker says hello there in the same way
 //!
@@ -57,7 +57,7 @@ pub(crate) fn duplex(farm: &str) -> String {
 }
 
 /// The versions that this code speaks, from the oldest to the newest.
-pub(crate) const VERSIONS: (u16, u16) = (7, 7);
+pub(crate) const VERSIONS: (u16, u16) = (8, 8);
 
 const _: () = assert!(VERSIONS.0 <= VERSIONS.1);
 
@@ -147,6 +147,18 @@ pub(crate) enum Reply {
         threads: u32,
     },
     Differs(Difference),
+    /// Results for a farmer in the place of one that is gone. Another reply follows.
+    Results(Handed),
+}
+
+/// Results of a run that a worker has finished without a farmer.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Handed {
+    pub(crate) run: u32,
+    /// Index of the function in the farmer's Setup.
+    pub(crate) function: u32,
+    /// Digest of each task's encoded input, and its encoded result.
+    pub(crate) results: Vec<(u128, Vec<u8>)>,
 }
 
 /// Bytes that are no assignment or no answer.

@@ -55,6 +55,12 @@ pub struct Membership {
 }
 
 impl Membership {
+    /// Time that this node waits for another rank 0.
+    #[must_use]
+    pub fn rejoin_window(&self) -> Duration {
+        self.rejoin_window
+    }
+
     /// A node that is about to announce itself with `ready`.
     #[must_use]
     pub fn new(ready: Ready, rejoin_window: Duration) -> Membership {

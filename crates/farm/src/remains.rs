@@ -1,0 +1,92 @@
+//! A worker that has lost its farmer: it goes on with the tasks that it holds, and keeps their results
+//! for the next farmer.
+
+use std::pin::pin;
+
+use chunkcomm::host;
+use chunkcomm_cluster::registry::FunctionFingerprint;
+
+use crate::compute::Bench;
+use crate::proto::handover::{Holding, Orphan};
+use crate::proto::wire::Handed;
+use crate::worker::SLICE;
+
+/// Bytes of results from which they go in another message.
+const HANDED_BYTES: usize = 64 << 10;
+
+/// The tasks of a worker whose farmer is gone, and their results.
+pub(crate) struct Remains {
+    bench: Bench,
+    holding: Holding,
+    /// The functions of the farmer that is gone.
+    functions: Vec<FunctionFingerprint>,
+    orphans: Vec<Orphan>,
+}
+
+impl Remains {
+    /// A farmer that is gone has acknowledged this many messages.
+    pub(crate) fn new(
+        bench: Bench,
+        holding: Holding,
+        functions: Vec<FunctionFingerprint>,
+        acknowledged: u64,
+    ) -> Remains {
+        let mut remains = Remains { bench, holding, functions, orphans: Vec::new() };
+        remains.orphans = remains.holding.finish_sent(acknowledged).unwrap_or_default();
+        remains
+    }
+
+    /// Goes on with the tasks until this event.
+    pub(crate) async fn work_until<T>(&mut self, event: impl Future<Output = T>) -> T {
+        let mut event = pin!(event);
+        loop {
+            let (ran, answers) = self.bench.run_here(SLICE).await;
+            answers.into_iter().flatten().for_each(|answer| self.keep(&answer));
+            let look_after = self.bench.look_after();
+            tokio::select! {
+                biased;
+                told = &mut event => return told,
+                () = host::yield_now(), if ran => {}
+                answer = self.bench.answered() => self.keep(&answer),
+                () = host::sleep(look_after) => {
+                    // A thread that cannot be replaced is missing from then on.
+                    let words = self.bench.look().unwrap_or_default();
+                    words.iter().for_each(|word| self.keep(word));
+                }
+            }
+        }
+    }
+
+    /// Keeps the results of an answer that nobody has taken.
+    fn keep(&mut self, answer: &[u8]) {
+        // The bench writes whole answers.
+        self.orphans.extend(self.holding.finish(answer).unwrap_or_default());
+    }
+
+    /// Returns the results for a farmer with these functions, in messages of about 64 KiB.
+    pub(crate) fn handed(&self, functions: &[FunctionFingerprint]) -> Vec<Handed> {
+        let mut parts = Vec::<Handed>::new();
+        let mut bytes = 0;
+        for orphan in &self.orphans {
+            let ours = self.functions.get(orphan.function as usize);
+            let Some(at) = functions.iter().position(|theirs| Some(theirs) == ours) else {
+                continue;
+            };
+            let (run, function) = (orphan.run, at as u32);
+            let result = (orphan.digest, orphan.value.clone());
+            match parts.last_mut() {
+                Some(part)
+                    if (part.run, part.function) == (run, function) && bytes < HANDED_BYTES =>
+                {
+                    part.results.push(result);
+                }
+                _ => {
+                    parts.push(Handed { run, function, results: vec![result] });
+                    bytes = 0;
+                }
+            }
+            bytes += orphan.value.len();
+        }
+        parts
+    }
+}
