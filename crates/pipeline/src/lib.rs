@@ -76,6 +76,7 @@ mod pump;
 mod recv;
 mod send;
 pub mod tracked;
+mod turns;
 
 pub use error::{DeltaRecvError, DeltaSendError, Mismatch, PartError};
 pub use part::Part;

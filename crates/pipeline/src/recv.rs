@@ -19,6 +19,7 @@ use crate::proto::increment::Increment;
 use crate::proto::ledger::Cursor;
 use crate::proto::opening::{Opening, OpeningFault, Shape};
 use crate::pump::{self, Fate, Manner, Pace, Source, Target};
+use crate::turns::Turns;
 
 /// Time in which a sender must state its shape, in its first message. A peer that opens the channel
 /// and does not is no sender and must not keep others waiting.
@@ -56,6 +57,8 @@ pub struct DeltaReceiver<T: Pod> {
     shown: usize,
     /// The place of [`next_any`](Self::next_any) in the order of landing.
     cursor: Cursor,
+    /// For a program whose only thread computes: it takes in what has arrived meanwhile.
+    turns: Turns,
     interest: Arc<Interest>,
     round: u32,
     peer: Peer,
@@ -106,6 +109,7 @@ impl<T: Pod> DeltaReceiver<T> {
             owner,
             shown: 0,
             cursor: Cursor::default(),
+            turns: Turns::default(),
             interest,
             round: 1,
             peer,
@@ -177,8 +181,7 @@ impl<T: Pod> DeltaReceiver<T> {
     /// # Cancel safety
     /// Nothing is lost when the future is dropped.
     pub async fn next(&mut self) -> Result<Option<&[T]>, DeltaRecvError> {
-        // A program whose only thread computes takes in here what has arrived meanwhile.
-        tokio::task::yield_now().await;
+        self.turns.take().await;
         let start = self.shown;
         let end = |state: &State| {
             let (ledger, end) = (state.ledger(), state.ledger().prefix() / size_of::<T>());
@@ -197,7 +200,7 @@ impl<T: Pod> DeltaReceiver<T> {
     /// # Cancel safety
     /// Nothing is lost when the future is dropped.
     pub async fn next_any(&mut self) -> Result<Option<Landed<'_, T>>, DeltaRecvError> {
-        tokio::task::yield_now().await;
+        self.turns.take().await;
         let cursor = &mut self.cursor;
         let next = self.owner.share().until(|state| fresh::<T>(state, cursor)).await?;
         Ok(next.map(|range| (range.clone(), self.known(range))))

@@ -12,6 +12,7 @@ use crate::part::{Part, indices};
 use crate::proto::increment::Increment;
 use crate::proto::ledger::Taken;
 use crate::pump::{self, Fate, Manner, Pace, Source, Target};
+use crate::turns::Turns;
 
 /// Sends the elements of one buffer, increment by increment, while they are computed.
 ///
@@ -61,8 +62,9 @@ pub struct DeltaSender<T: Pod> {
     owner: Owner<T>,
     /// Index of the first element that `next` looks at.
     position: usize,
-    /// Bytes of the round that were committed when [`commit`](Self::commit) yielded.
-    yielded_bytes: usize,
+    /// Bytes of the round that were committed when [`commit`](Self::commit) last had an increment.
+    seen_bytes: usize,
+    turns: Turns,
     round: u32,
     fate: Fate,
     peer: Peer,
@@ -105,7 +107,8 @@ impl<T: Pod> DeltaSender<T> {
             handed: Vec::new(),
             owner,
             position: 0,
-            yielded_bytes: 0,
+            seen_bytes: 0,
+            turns: Turns::default(),
             round: 1,
             fate,
             peer: peer.clone(),
@@ -205,9 +208,9 @@ impl<T: Pod> DeltaSender<T> {
         Ok(parts)
     }
 
-    /// Commits all elements that [`next`](Self::next) handed out. Yields to the runtime each time a
-    /// further increment is committed, that of parts included, so that a program overlaps whose only
-    /// thread computes. Does not wait for the network.
+    /// Commits all elements that [`next`](Self::next) handed out. Yields to the runtime when a further
+    /// increment is committed, that of parts included, so that a program overlaps whose only thread
+    /// computes; every 50 us at most, and at the end of the buffer. Does not wait for the network.
     ///
     /// Less than an increment leaves when the link is idle, or, with [`Increment::Fixed`], stays until
     /// the increment is whole or the buffer ends. [`Part::commit`] needs no runtime.
@@ -223,11 +226,12 @@ impl<T: Pod> DeltaSender<T> {
             let state = self.owner.share().state();
             (state.ledger().done_bytes(), state.ledger().is_whole())
         };
-        if bytes - self.yielded_bytes >= self.increment_bytes() || is_whole {
-            self.yielded_bytes = bytes;
-            // Once for the pump, and once for a link that first looks whether more is coming.
-            tokio::task::yield_now().await;
-            tokio::task::yield_now().await;
+        if bytes - self.seen_bytes >= self.increment_bytes() || is_whole {
+            self.seen_bytes = bytes;
+            if is_whole {
+                self.turns.reset();
+            }
+            self.turns.take().await;
         }
         self.check()
     }
@@ -417,7 +421,8 @@ impl<T: Pod> DeltaSender<T> {
             });
         }
         self.owner.reset(ends).await;
-        (self.round, self.position, self.yielded_bytes) = (self.round + 1, 0, 0);
+        (self.round, self.position, self.seen_bytes) = (self.round + 1, 0, 0);
+        self.turns.reset();
         Ok(())
     }
 

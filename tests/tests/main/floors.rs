@@ -67,7 +67,7 @@ const CRATES: &[Floors] = &[
             &["proto"],
             &["error"],
             &["memory"],
-            &["landing", "part", "pump"],
+            &["landing", "part", "pump", "turns"],
             &["send", "recv"],
             &["tracked"],
             &["patterns"],

@@ -4,6 +4,7 @@ use chunkcomm::{Node, Peer};
 
 use super::compute::{Compute, Pass, source, source_of};
 use super::{Pattern, PatternError, Run, Transfer};
+use crate::turns::Turns;
 use crate::{DeltaReceiver, DeltaSender, Increment};
 
 /// Elements that are computed independently before the runtime may send: 64 KiB.
@@ -203,7 +204,7 @@ async fn consume(
         receiver.finish().await?;
     }
     if run.compute.has_result() {
-        let (mut pass, mut start, mut end) = (Pass::new(run), 0, 0);
+        let (mut pass, mut turns, mut start, mut end) = (Pass::new(run), Turns::default(), 0, 0);
         while let Some(part) = receiver.next().await? {
             end += part.len();
             while start < end {
@@ -211,8 +212,8 @@ async fn consume(
                 start = range.end;
                 let chunk = &mut arrays.result[range.clone()];
                 pass.apply(receiver.landed(), range, chunk).await;
-                // Between two increments the runtime may take bytes that have arrived.
-                tokio::task::yield_now().await;
+                // The runtime may take bytes that have arrived.
+                turns.take().await;
             }
         }
     }
