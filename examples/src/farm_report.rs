@@ -37,10 +37,7 @@ impl Report {
         if options.journal.is_some() {
             self.row("journal", format_args!("had the results of {} tasks", stats.recalled));
         }
-        for worker in &stats.workers {
-            let busy = worker.busy.as_secs_f64();
-            self.row("", format_args!("{}: {}, busy {busy:.4} s", worker.worker, worker.tasks));
-        }
+        self.workers(stats);
         self.traffic(stats);
     }
 
@@ -55,6 +52,22 @@ impl Report {
         self.row("speed-up", ratio(speed_up, 2));
         let efficiency = ratio(speed_up / workers as f64, 2);
         self.row("efficiency", format_args!("{efficiency} (speed-up / workers)"));
+    }
+
+    /// Adds a table of the workers: their tasks, and the times of their threads in seconds.
+    fn workers(&mut self, stats: &RunStats) {
+        let seconds = |time: Duration| format!("{:.4}", time.as_secs_f64());
+        let mut rows = vec![["", "tasks", "busy", "for farmer", "for wire"].map(String::from)];
+        for worker in &stats.workers {
+            let times = [worker.busy, worker.waited_for_farmer, worker.waited_for_wire];
+            let [busy, farmer, wire] = times.map(seconds);
+            rows.push([worker.worker.to_string(), worker.tasks.to_string(), busy, farmer, wire]);
+        }
+        let width = rows.iter().map(|row| row[0].len()).max().unwrap_or_default();
+        for [name, tasks, busy, farmer, wire] in rows {
+            let times = format_args!("{busy:>10} {farmer:>11} {wire:>11}");
+            self.row("", format_args!("{name:<width$} {tasks:>8} {times}"));
+        }
     }
 
     fn traffic(&mut self, stats: &RunStats) {

@@ -10,6 +10,7 @@ use crate::link::Link;
 use crate::proto::ledger::{Accepted, Ledger, NotAsked, SetAside};
 use crate::proto::order::InOrder;
 use crate::proto::pace::{Grain, Growth, Pace};
+use crate::proto::waiting::Waiting;
 use crate::proto::wire::{self, Answer, Item};
 use crate::settings::{Order, Ways};
 use crate::stats::WorkerStats;
@@ -48,6 +49,7 @@ pub(crate) struct Account<'a, O, S> {
     farms: Vec<bool>,
     growth: Growth,
     pub(crate) stats: Vec<WorkerStats>,
+    waiting: Vec<Waiting>,
     /// Tasks a second of each worker, measured, and their sum.
     speeds: Vec<f64>,
     speed: f64,
@@ -61,6 +63,10 @@ pub(crate) struct Account<'a, O, S> {
     pub(crate) recalled: u64,
     /// Workers that are at a task that has not ended in time, and that task.
     pub(crate) late: Vec<(usize, u64)>,
+}
+
+fn nanos(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
 /// Why an answer was not taken.
@@ -105,6 +111,7 @@ where
             farms: Vec::new(),
             growth: Growth::new(),
             stats: Vec::new(),
+            waiting: Vec::new(),
             speeds: Vec::new(),
             speed: 0.0,
             started: Instant::now(),
@@ -117,7 +124,7 @@ where
     }
 
     pub(crate) fn look_at_clock(&mut self) {
-        self.now_ns = u64::try_from(self.started.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        self.now_ns = nanos(self.started.elapsed());
     }
 
     pub(crate) fn join(&mut self, link: &Link) {
@@ -135,15 +142,41 @@ where
             // An assignment of a cancelled run still waits.
             self.ledger.handle_stalled(worker);
         }
+        let mut waiting = Waiting::new(link.threads, self.now_ns);
         if link.lost.is_some() {
             self.ledger.handle_lost(worker, false);
+            waiting.note(0, 0, self.now_ns);
         }
+        self.waiting.push(waiting);
         self.paces.push(pace);
         self.threads.push(link.threads);
         self.farms.push(link.farms);
         self.speeds.push(0.0);
         self.stats
             .push(WorkerStats { lost: link.lost.clone(), ..WorkerStats::new(link.name.clone()) });
+    }
+
+    /// Notes how many tasks each worker holds, at the end of a turn.
+    #[inline]
+    pub(crate) fn note_held(&mut self) {
+        for (worker, waiting) in self.waiting.iter_mut().enumerate() {
+            if self.stats[worker].lost.is_none() {
+                waiting.note(self.threads[worker], self.ledger.held(worker), self.now_ns);
+            }
+        }
+    }
+
+    /// Returns the statistics of the workers until now.
+    pub(crate) fn stats(&self) -> Vec<WorkerStats> {
+        let now_ns = nanos(self.started.elapsed());
+        let workers = self.stats.iter().zip(&self.waiting).zip(&self.threads);
+        let until_now = |((stats, waiting), &threads): ((&WorkerStats, &Waiting), &u32)| {
+            let waited = waiting.waited(nanos(stats.busy), now_ns);
+            let waited_for_farmer = Duration::from_nanos(waited.for_farmer_ns);
+            let waited_for_wire = Duration::from_nanos(waited.for_wire_ns);
+            WorkerStats { threads, waited_for_farmer, waited_for_wire, ..stats.clone() }
+        };
+        workers.map(until_now).collect()
     }
 
     /// Whether the number of tasks in this worker's assignments is measured.
@@ -285,6 +318,7 @@ where
         let accepted = self.ledger.handle_answer(worker, index, 1, after_ns, self.now_ns)?;
         self.stats[worker].tasks += 1;
         self.stats[worker].timed_out += 1;
+        self.stats[worker].busy += Duration::from_nanos(after_ns);
         if accepted != Accepted::All {
             return Ok(());
         }
@@ -312,6 +346,7 @@ where
     /// Notes the loss of a worker: opens its tasks for others, which are not to `blame` or may be.
     pub(crate) fn lose(&mut self, worker: usize, loss: &Loss, blame: bool) -> Result<(), RunError> {
         self.speed -= std::mem::take(&mut self.speeds[worker]);
+        self.waiting[worker].note(0, 0, self.now_ns);
         for aside in self.ledger.handle_lost(worker, blame) {
             self.set_aside(aside, worker, loss.clone())?;
         }

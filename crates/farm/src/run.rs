@@ -148,7 +148,7 @@ where
 
     pub(crate) fn report(&self) -> RunStats {
         let mishaps = self.account.ledger.mishaps();
-        let workers = self.account.stats.clone();
+        let workers = self.account.stats();
         RunStats {
             tasks: workers.iter().map(|worker| worker.tasks).sum::<u64>() - mishaps.dropped,
             elapsed: self.account.started.elapsed(),
@@ -234,6 +234,7 @@ where
         if !drains {
             self.give_out(context)?;
         }
+        self.account.note_held();
         if self.account.ledger.is_done() {
             if let Some(journal) = &mut self.account.journal {
                 journal.end_run()?;

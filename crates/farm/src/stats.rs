@@ -19,8 +19,17 @@ pub struct WorkerStats {
     pub tasks: u64,
     /// Number of messages that brought these results.
     pub answers: u64,
+    /// Number of threads on which the worker computes, those below a sub-farmer among them.
+    pub threads: u32,
     /// Time spent in the tasks themselves, summed over the worker's threads.
     pub busy: Duration,
+    /// Time without a task, summed over the threads: the farmer had given the worker fewer tasks than
+    /// it has threads. The source had none, others had the last ones, or the grain is too large.
+    pub waited_for_farmer: Duration,
+    /// Rest of the threads' time in the run. Assignments and answers were under way, too large to leave
+    /// at once, or not yet read at a farmer that is busy. The worker's own time for them is in it, and
+    /// the time of tasks whose results did not come before the end of the run.
+    pub waited_for_wire: Duration,
     /// Number of its tasks that did not end in time. Each still has a thread, if the worker is there.
     pub timed_out: u64,
     /// Cause of the worker's loss; `None` while it is there.
@@ -29,8 +38,17 @@ pub struct WorkerStats {
 
 impl WorkerStats {
     pub(crate) fn new(worker: WorkerName) -> WorkerStats {
-        let busy = Duration::ZERO;
-        WorkerStats { worker, tasks: 0, answers: 0, busy, timed_out: 0, lost: None }
+        WorkerStats {
+            worker,
+            tasks: 0,
+            answers: 0,
+            threads: 0,
+            busy: Duration::ZERO,
+            waited_for_farmer: Duration::ZERO,
+            waited_for_wire: Duration::ZERO,
+            timed_out: 0,
+            lost: None,
+        }
     }
 }
 

@@ -3,7 +3,8 @@
 use chunkcomm::host;
 use chunkcomm_cluster::{Cluster, ClusterConfig, Registry};
 use chunkcomm_farm::{
-    Durability, Farm, FarmBuilder, RunError, RunStats, StartError, Tree, serve_in,
+    Durability, Farm, FarmBuilder, Grain, Prefetch, RunError, RunStats, StartError, Tree,
+    WorkerStats, serve_in,
 };
 use chunkcomm_simulation::{HostId, LinkSpec, Network, each_seed, run};
 use std::sync::{Arc, Mutex};
@@ -369,4 +370,57 @@ fn a_worker_whose_farmer_does_not_come_back_names_it() {
             assert!(window.contains(&at), "{at:?}");
         }
     });
+}
+
+/// Runs tasks of these numbers of milliseconds on workers 10 ms away, which hold one each; returns
+/// the statistics of the workers and the time of the run.
+fn run_far_away(tasks: &'static [u64], workers: usize, threads: usize) -> RunStats {
+    let mut network = Network::new(1);
+    let hosts: Vec<HostId> =
+        (0..=workers).map(|at| network.add_host(&format!("host-{at}"))).collect();
+    let far = LinkSpec { latency: 10 * MS, bytes_per_second: u64::MAX, ..LinkSpec::default() };
+    hosts[1..].iter().for_each(|&host| network.link(hosts[0], host, far));
+    run(network, async |simulation| {
+        let members = simulation.launch(&hosts, move |rank| async move {
+            let cluster = join().await;
+            let mut registry = Registry::new();
+            let spend = registry.register("spend", |ms: u64| host::spend(ms as u32 * MS));
+            let mut stats = None;
+            if rank == 0 {
+                let builder = Farm::builder(registry).grain(Grain::Fixed(1));
+                let builder = builder.prefetch(Prefetch::Fixed(1));
+                let mut farm = builder.start_in(&cluster).await.unwrap();
+                stats = Some(farm.run(&spend, tasks.iter().copied()).await.unwrap().stats);
+                farm.finish(DEADLINE).await.unwrap();
+            } else {
+                serve_in(&cluster, &registry).threads(threads).await.unwrap();
+            }
+            cluster.end(DEADLINE).await.unwrap();
+            stats
+        });
+        let mut stats = None;
+        for member in members {
+            stats = stats.or(member.await.unwrap());
+        }
+        stats.unwrap()
+    })
+}
+
+/// A message takes 5 us of each host.
+#[test]
+fn waits_are_told_by_their_cause() {
+    let round_trip = 20 * MS + 10 * Duration::from_micros(1);
+    let waits = |tasks, workers, threads| -> Vec<[Duration; 3]> {
+        let stats = run_far_away(tasks, workers, threads);
+        let of = |it: &WorkerStats| [it.busy, it.waited_for_farmer, it.waited_for_wire];
+        stats.workers.iter().map(of).collect()
+    };
+    // Without prefetch every task waits for its messages.
+    let none = Duration::ZERO;
+    assert_eq!(waits(&[100; 5], 1, 1), [[500 * MS, none, 5 * round_trip]]);
+    // At the end the farmer has nothing for the first worker, as for a second thread.
+    let expected = [[100 * MS, 200 * MS, round_trip], [300 * MS, none, round_trip]];
+    assert_eq!(waits(&[100, 300], 2, 1), expected);
+    let (second, wire) = (2 * round_trip + 400 * MS, 2 * round_trip);
+    assert_eq!(waits(&[100, 300], 1, 2), [[400 * MS, second, wire]]);
 }

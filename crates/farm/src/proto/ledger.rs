@@ -491,6 +491,11 @@ impl Ledger {
         self.workers.iter().all(|worker| !worker.joined || worker.pieces.is_empty())
     }
 
+    /// Number of tasks that a worker holds.
+    pub(crate) fn held(&self, worker: usize) -> u64 {
+        self.workers[worker].tasks
+    }
+
     /// Number of workers that have joined and are not lost.
     pub(crate) fn present(&self) -> usize {
         self.present

@@ -5,7 +5,8 @@
 //! Reading order: [`ledger`] (who holds which tasks), [`order`] (results in the order of their
 //! tasks), [`wire`] (messages of farmer and worker), [`pace`] (how much work a worker holds),
 //! [`placement`] (where a worker runs a task), [`record`] (a journal's bytes), [`tree`] (who works
-//! below whom), [`split`] (answers that are too large), [`handover`] (results for the next farmer).
+//! below whom), [`split`] (answers that are too large), [`handover`] (results for the next farmer),
+//! [`waiting`] (what a worker's threads wait for).
 
 pub(crate) mod handover;
 pub(crate) mod ledger;
@@ -15,4 +16,5 @@ pub(crate) mod placement;
 pub(crate) mod record;
 pub(crate) mod split;
 pub(crate) mod tree;
+pub(crate) mod waiting;
 pub(crate) mod wire;
