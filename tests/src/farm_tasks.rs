@@ -5,6 +5,7 @@ use std::io::Read as _;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use chunkcomm::host;
 use chunkcomm_cluster::Registry;
 use chunkcomm_cluster::registry::Function;
 use chunkcomm_farm::{DivideAndConquer, Divided, MapReduce, RegistryExt as _, Shared};
@@ -65,6 +66,9 @@ pub struct Functions {
     pub patient: Function<(), (u64, u32)>,
     /// Waits until it is cancelled if it is told to.
     pub waits: Function<bool, ()>,
+    /// Waits for this number of milliseconds, or for ever, while its thread runs others; returns the
+    /// process id.
+    pub rest: Function<Option<u64>, u32>,
     /// Ends its process with this status.
     pub exit: Function<i32, ()>,
     /// Reads standard input to its end; returns the bytes.
@@ -120,6 +124,13 @@ pub fn registry() -> (Registry, Functions) {
             while waits && !task.is_cancelled() {
                 thread::sleep(Duration::from_millis(1));
             }
+        }),
+        rest: registry.register_async("rest", |ms: Option<u64>| async move {
+            match ms {
+                Some(ms) => host::sleep(Duration::from_millis(ms)).await,
+                None => std::future::pending().await,
+            }
+            std::process::id()
         }),
         exit: registry.register("exit", |status: i32| std::process::exit(status)),
         input: registry.register("input", |()| {

@@ -124,7 +124,22 @@ pub fn unix_time() -> Duration {
 ///
 /// Safe.
 pub async fn sleep(duration: Duration) {
+    after_work().await;
     clock::pause(duration).await;
+}
+
+/// Lets the work pass that the computation around it has declared, which is awaited only after its
+/// poll: a wait begins after it.
+async fn after_work() {
+    #[cfg(feature = "simulation")]
+    std::future::poll_fn(|context| {
+        if world::has_spent() {
+            context.waker().wake_by_ref();
+            return Poll::Pending;
+        }
+        Poll::Ready(())
+    })
+    .await;
 }
 
 /// Waits until `deadline`; returns at once if it has passed.

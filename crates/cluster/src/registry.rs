@@ -23,9 +23,11 @@
 
 mod error;
 mod fingerprints;
+mod started;
 
 pub use error::CallError;
 pub use fingerprints::{Difference, FunctionFingerprint, TypeFingerprint};
+pub use started::Started;
 
 use std::any::Any;
 use std::collections::BTreeMap;
@@ -72,6 +74,13 @@ impl<I, O> fmt::Debug for Function<I, O> {
 }
 
 type Call = dyn Fn(&[u8], &mut Vec<u8>) -> Result<(), CallError> + Send + Sync;
+type Start = dyn Fn(&[u8]) -> Started + Send + Sync;
+
+#[derive(Clone)]
+enum Body {
+    Sync(Arc<Call>),
+    Async(Arc<Start>),
+}
 
 /// A function of a [`Registry`] without its types: bytes in, bytes out.
 #[derive(Clone)]
@@ -79,7 +88,7 @@ pub struct Entry {
     name: Arc<str>,
     input: Arc<Description>,
     output: Arc<Description>,
-    call: Arc<Call>,
+    body: Body,
 }
 
 impl Entry {
@@ -108,9 +117,30 @@ impl Entry {
     /// # Errors
     /// Bytes that are no input, a result that cannot be encoded, and a panic of the function
     /// (caught, with its message; the panic hook runs before, so it also shows on stderr). `output`
-    /// is then as it was before the call.
+    /// is then as it was before the call. [`CallError::Waits`]: an async function that did not end at
+    /// its first poll, and was dropped; [`start`](Entry::start) runs it.
+    #[inline]
     pub fn call(&self, input: &[u8], output: &mut Vec<u8>) -> Result<(), CallError> {
-        (self.call)(input, output)
+        match &self.body {
+            Body::Sync(call) => call(input, output),
+            Body::Async(start) => started::at_once(start(input), output),
+        }
+    }
+
+    /// Whether the function was registered with [`Registry::register_async`].
+    #[must_use]
+    pub fn is_async(&self) -> bool {
+        matches!(self.body, Body::Async(_))
+    }
+
+    /// Starts an async function on an encoded input; `None` for a plain function. It runs as far as
+    /// the result is polled.
+    #[must_use]
+    pub fn start(&self, input: &[u8]) -> Option<Started> {
+        match &self.body {
+            Body::Sync(_) => None,
+            Body::Async(start) => Some(start(input)),
+        }
     }
 
     /// Whether the handle names this function and has its types.
@@ -168,13 +198,54 @@ impl Registry {
         O: Serialize + DeserializeOwned + 'static,
     {
         let name: Arc<str> = name.into();
+        let call = erased(Arc::clone(&name), function);
+        self.add(name, Body::Sync(Arc::new(call)))
+    }
+
+    /// Registers an async function as [`register`](Registry::register) does. While a call of it waits,
+    /// its thread may run others.
+    ///
+    /// ```
+    /// use chunkcomm::host;
+    /// use chunkcomm_cluster::Registry;
+    /// use std::time::Duration;
+    ///
+    /// let mut registry = Registry::new();
+    /// registry.register_async("patient", |ms: u64| async move {
+    ///     host::sleep(Duration::from_millis(ms)).await;
+    ///     ms
+    /// });
+    /// ```
+    ///
+    /// # Panics
+    /// As [`register`](Registry::register).
+    pub fn register_async<I, O, F>(
+        &mut self,
+        name: &str,
+        function: impl Fn(I) -> F + Send + Sync + 'static,
+    ) -> Function<I, O>
+    where
+        I: Serialize + DeserializeOwned + 'static,
+        O: Serialize + DeserializeOwned + 'static,
+        F: Future<Output = O> + Send + 'static,
+    {
+        let name: Arc<str> = name.into();
+        let start = started::erased(Arc::clone(&name), function);
+        self.add(name, Body::Async(Arc::new(start)))
+    }
+
+    fn add<I, O>(&mut self, name: Arc<str>, body: Body) -> Function<I, O>
+    where
+        I: DeserializeOwned + 'static,
+        O: DeserializeOwned + 'static,
+    {
         let before = self.by_name.insert(Arc::clone(&name), self.entries.len());
         assert!(before.is_none(), "function {name:?} is registered twice");
         self.entries.push(Entry {
             name: Arc::clone(&name),
             input: describe_for::<I>(&name, "input"),
             output: describe_for::<O>(&name, "result"),
-            call: Arc::new(erased(Arc::clone(&name), function)),
+            body,
         });
         Function { name, types: PhantomData }
     }

@@ -199,8 +199,10 @@ where
             Answer::Done { run, .. } | Answer::Returned { run, .. } if run != self.plan.run => {
                 Ok(())
             }
-            Answer::Late { run, index } => {
-                self.late.push((worker, index));
+            Answer::Late { run, index, is_stuck } => {
+                if is_stuck {
+                    self.late.push((worker, index));
+                }
                 if run == self.plan.run { self.take_late(worker, index) } else { Ok(()) }
             }
             // Only a sub-farmer has workers whose number changes, and who may die.
@@ -212,11 +214,11 @@ where
                 self.take_aside(worker, index, deaths, text)
             }
             Answer::Threads(threads) => {
-                self.threads[worker] = threads;
-                self.paces[worker].set_threads(threads);
-                self.ledger.set_threads(worker, threads);
+                self.set_threads(worker, threads);
                 Ok(())
             }
+            Answer::Virtual { run, .. } if run != self.plan.run => Ok(()),
+            Answer::Virtual { workers, .. } => self.take_virtual(worker, workers),
             Answer::Returned { first, count, .. } => {
                 Ok(self.ledger.handle_returned(worker, first, count, self.now_ns)?)
             }
@@ -244,6 +246,30 @@ where
         let speed = pace.speed();
         self.speed += speed - self.speeds[worker];
         self.speeds[worker] = speed;
+        self.set_share(worker);
+    }
+
+    /// Takes the number of tasks that a worker now has begun at a time. To the ledger and the pace each
+    /// virtual worker is a thread: the time of a task has its waits in it.
+    fn take_virtual(&mut self, worker: usize, workers: u32) -> Result<(), Refused> {
+        if self.farms[worker] || !(1..=wire::VIRTUAL_MAX).contains(&workers) {
+            return Err(Refused::Worker);
+        }
+        let stats = &mut self.stats[worker];
+        stats.virtual_workers = stats.virtual_workers.max(workers);
+        self.set_threads(worker, workers);
+        self.set_share(worker);
+        Ok(())
+    }
+
+    fn set_threads(&mut self, worker: usize, threads: u32) {
+        self.threads[worker] = threads;
+        self.paces[worker].set_threads(threads);
+        self.ledger.set_threads(worker, threads);
+    }
+
+    fn set_share(&mut self, worker: usize) {
+        let (pace, speed) = (&mut self.paces[worker], self.speeds[worker]);
         let left = self.left.map(|left| (left as f64 * speed / self.speed) as u64);
         let (share, task_ns) =
             (pace.share(self.growth, left, self.ledger.present()), pace.task_ns());
@@ -396,6 +422,7 @@ mod tests {
             grain: Grain::Auto,
             deaths_max: 3,
             limit: None,
+            virtual_workers: None,
             start: Duration::MAX,
             end: None,
         };
@@ -447,6 +474,7 @@ mod tests {
                 grain: Grain::Auto,
                 deaths_max: 3,
                 limit: None,
+                virtual_workers: None,
                 start: Duration::MAX,
                 end: None,
             };

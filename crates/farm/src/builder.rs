@@ -20,12 +20,15 @@ use crate::journal::{Durability, Journal};
 use crate::proto::wire::Limit;
 use crate::settings::{
     FARM_NAME, Grain, Model, NodeSettings, Prefetch, Runtime, START_DEADLINE, Tree,
-    WORKER_COUNT_MAX, Ways, WorkersAs,
+    VIRTUAL_WORKERS_MAX, VirtualWorkers, WORKER_COUNT_MAX, Ways, WorkersAs,
 };
 use crate::worker::Farmer;
 
 /// The allowed numbers of workers, as an error's text names them.
 const WORKERS: &str = "1 to 1024";
+
+/// The same for virtual workers.
+const VIRTUAL_WORKERS: &str = "1 to 1024";
 
 /// Default number of workers that die of a task before it is set aside.
 const DEATHS_MAX: u32 = 3;
@@ -57,6 +60,7 @@ pub struct FarmBuilder {
     prefetch: Prefetch,
     grain: Grain,
     tree: Tree,
+    virtual_workers: VirtualWorkers,
     deaths_max: u32,
     timeout: Option<Duration>,
     grace: Duration,
@@ -93,6 +97,7 @@ impl FarmBuilder {
             prefetch: Prefetch::default(),
             grain: Grain::default(),
             tree: Tree::default(),
+            virtual_workers: VirtualWorkers::default(),
             deaths_max: DEATHS_MAX,
             timeout: None,
             grace: GRACE,
@@ -147,6 +152,15 @@ impl FarmBuilder {
     /// that pays. Workers that the farm starts have none.
     pub fn tree(mut self, tree: Tree) -> FarmBuilder {
         self.tree = tree;
+        self
+    }
+
+    /// Sets the number of tasks that a thread of a worker has begun at a time, where their function is
+    /// [async](crate::RegistryExt::register_async_task); as many as keep it busy by default. Tasks that
+    /// were begun stay at their worker, and are lost with it. Functions that are not async have no use
+    /// for it.
+    pub fn virtual_workers(mut self, virtual_workers: VirtualWorkers) -> FarmBuilder {
+        self.virtual_workers = virtual_workers;
         self
     }
 
@@ -419,6 +433,9 @@ impl FarmBuilder {
         let no_time = self.timeout == Some(Duration::ZERO);
         let size = if let Tree::FanOut(size) = self.tree { size } else { 2 };
         allowed("tree", size.into(), "2 or more", size >= 2)?;
+        let each = self.virtual_workers.fixed().unwrap_or(1);
+        let is_allowed = (1..=VIRTUAL_WORKERS_MAX).contains(&each);
+        allowed("virtual_workers", each.into(), VIRTUAL_WORKERS, is_allowed)?;
         allowed("task_timeout", 0, "more than 0 s", !no_time)?;
         allowed("deaths_max", self.deaths_max.into(), "1 or more", self.deaths_max > 0)
     }
@@ -438,6 +455,7 @@ impl FarmBuilder {
             grain,
             deaths_max: self.deaths_max,
             limit,
+            virtual_workers: self.virtual_workers.fixed(),
             start: self.start_deadline,
             end: self.end(),
         }

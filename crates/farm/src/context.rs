@@ -9,7 +9,8 @@ use crate::shared::Values;
 
 /// The task that runs: its index, its attempt, and whether it should end.
 ///
-/// Functions registered with [`RegistryExt::register_task`](crate::RegistryExt::register_task) get it.
+/// Functions registered with [`RegistryExt::register_task`](crate::RegistryExt::register_task) and
+/// [`RegistryExt::register_async_task`](crate::RegistryExt::register_async_task) get it.
 #[derive(Clone)]
 pub struct TaskContext {
     run: u32,
@@ -53,6 +54,44 @@ impl TaskContext {
             || abandoned.load(Ordering::Relaxed)
             || common.closed.load(Ordering::Relaxed)
             || common.run.load(Ordering::Relaxed) != self.run
+    }
+
+    /// Begins a task that may wait. It has a state of its own, since others of its thread run meanwhile.
+    pub(crate) fn begin(common: &Arc<Common>, tasks: &Tasks, now_ns: u64) -> TaskContext {
+        let &Tasks { run, first: index, attempt, .. } = tasks;
+        let work = Arc::new(Work::new(common.clone()));
+        let serial = work.begin(index, now_ns);
+        TaskContext { run, index, attempt, serial, work }
+    }
+
+    pub(crate) fn run(&self) -> u32 {
+        self.run
+    }
+
+    /// Returns the time since which the task has been there.
+    pub(crate) fn begun_ns(&self) -> u64 {
+        self.work.begun_ns.load(Ordering::Relaxed)
+    }
+
+    /// Asks the task to end; returns whether it was not asked before.
+    pub(crate) fn cancel(&self) -> bool {
+        self.work.cancelled.swap(self.serial, Ordering::Relaxed) != self.serial
+    }
+
+    /// Runs a part of the task on this thread.
+    pub(crate) fn within<R>(&self, run: impl FnOnce() -> R) -> R {
+        CURRENT.with(|current| {
+            current.work.replace(Some(self.work.clone()));
+            current.run.set(self.run);
+            current.attempt.set(self.attempt);
+            current.index.set(self.index);
+            current.serial.set(self.serial);
+            let result = run();
+            current.work.replace(None);
+            current.run.set(0);
+            current.is_seen.set(false);
+            result
+        })
     }
 }
 

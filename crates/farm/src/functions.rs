@@ -46,6 +46,40 @@ pub trait RegistryExt {
         I: Serialize + DeserializeOwned + 'static,
         O: Serialize + DeserializeOwned + 'static;
 
+    /// Registers an async function as
+    /// [`Registry::register_async`] does, which sees its
+    /// task. While a task waits, its thread runs others
+    /// ([`FarmBuilder::virtual_workers`](crate::FarmBuilder::virtual_workers)).
+    ///
+    /// A task of which nothing is wanted any more, since its time is over or its run was dropped, is
+    /// dropped where it waits.
+    ///
+    /// ```
+    /// use chunkcomm::host;
+    /// use chunkcomm_cluster::Registry;
+    /// use chunkcomm_farm::RegistryExt;
+    /// use std::time::Duration;
+    ///
+    /// let mut registry = Registry::new();
+    /// let ask = registry.register_async_task("ask", |task, address: String| async move {
+    ///     // In the place of a question to another machine.
+    ///     host::sleep(Duration::from_millis(10)).await;
+    ///     format!("{address} at attempt {}", task.attempt())
+    /// });
+    /// ```
+    ///
+    /// # Panics
+    /// As [`Registry::register`].
+    fn register_async_task<I, O, F>(
+        &mut self,
+        name: &str,
+        function: impl Fn(TaskContext, I) -> F + Send + Sync + 'static,
+    ) -> Function<I, O>
+    where
+        I: Serialize + DeserializeOwned + 'static,
+        O: Serialize + DeserializeOwned + 'static,
+        F: Future<Output = O> + Send + 'static;
+
     /// Registers a function for [`Farm::map_reduce`](crate::Farm::map_reduce), and how two of its
     /// results become one. `reduce` must be associative: the results of neighbours are reduced at the
     /// worker, and those of the workers at the farmer, always in the order of the inputs.
@@ -112,6 +146,19 @@ impl RegistryExt for Registry {
         O: Serialize + DeserializeOwned + 'static,
     {
         self.register(name, move |input| function(&current(), input))
+    }
+
+    fn register_async_task<I, O, F>(
+        &mut self,
+        name: &str,
+        function: impl Fn(TaskContext, I) -> F + Send + Sync + 'static,
+    ) -> Function<I, O>
+    where
+        I: Serialize + DeserializeOwned + 'static,
+        O: Serialize + DeserializeOwned + 'static,
+        F: Future<Output = O> + Send + 'static,
+    {
+        self.register_async(name, move |input| function(current(), input))
     }
 
     fn register_map_reduce<I, O>(

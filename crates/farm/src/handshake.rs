@@ -118,8 +118,9 @@ impl Reception {
                     // A node may come again, when it had left.
                     if self.arrived.insert(name.index) || name.member.is_some() {
                         let role = crew.role(&name, &hello, &self.ways);
-                        let (functions, limit) = (self.functions.clone(), self.ways.limit);
-                        let setup = Setup { version, functions, limit, role };
+                        let Ways { limit, virtual_workers, .. } = self.ways;
+                        let functions = self.functions.clone();
+                        let setup = Setup { version, functions, limit, virtual_workers, role };
                         let greets = self.greets.clone();
                         self.tasks.spawn(here(async move {
                             let met = make_ready(name, duplex, setup, &greets).await;

@@ -107,6 +107,12 @@
 //! of silence, so there such a task must be shorter than that. Workers that the farm
 //! started may take longer.
 //!
+//! # Tasks that wait
+//!
+//! While a task of an async function waits ([`RegistryExt::register_async_task`]) its thread runs
+//! others. A thread has as many tasks begun at a time as keep it busy, its *virtual workers*, up to
+//! 16 ([`FarmBuilder::virtual_workers`]). A function that blocks its thread has none.
+//!
 //! # When not to use it
 //!
 //! Threads of one process that share memory are better served by a work-stealing
@@ -172,7 +178,8 @@ pub use name::WorkerName;
 pub use results::Results;
 pub use serving::{Serving, serve_in};
 pub use settings::{
-    Grain, Model, NoGrain, NoTree, Order, Prefetch, Runtime, Tree, WORKER_COUNT_MAX, WorkersAs,
+    Grain, Model, NoGrain, NoTree, Order, Prefetch, Runtime, Tree, VIRTUAL_WORKERS_MAX,
+    VirtualWorkers, WORKER_COUNT_MAX, WorkersAs,
 };
 pub use shared::Shared;
 pub use stats::{Mishaps, Outcome, Progress, Reduced, RunStats, Traffic, WorkerStats};

@@ -18,6 +18,14 @@ pub(crate) struct Piece {
     pub(crate) items: Bytes,
 }
 
+impl Piece {
+    /// Returns the inputs one by one.
+    pub(crate) fn inputs(&self) -> wire::Items<'_> {
+        let &Piece { run, function, first, count, attempt, ref items } = self;
+        Assignment { run, function, first, count, attempt, items }.inputs()
+    }
+}
+
 /// Pieces of one run, the oldest first.
 #[derive(Default)]
 pub(crate) struct Pieces {
@@ -44,6 +52,11 @@ impl Pieces {
     /// Number of tasks.
     pub(crate) fn tasks(&self) -> u64 {
         self.tasks
+    }
+
+    /// Number of the newest run.
+    pub(crate) fn run(&self) -> u32 {
+        self.run
     }
 
     pub(crate) fn front(&self) -> Option<&Piece> {

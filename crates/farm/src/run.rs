@@ -187,10 +187,11 @@ where
         (stats.iter().map(|it| it.busy).sum(), stats.iter().map(|it| it.tasks).sum())
     }
 
-    /// Number of threads of all workers that are there.
+    /// Number of threads, or of virtual workers, of all workers that are there.
     pub(crate) fn threads(&self) -> u32 {
-        let there = self.workers.links.iter().filter(|link| link.is_open());
-        there.fold(0, |sum, link| sum.saturating_add(link.threads))
+        let links = self.workers.links.iter().enumerate();
+        let there = links.filter(|(_, link)| link.is_open());
+        there.fold(0, |sum, (worker, _)| sum.saturating_add(self.account.threads(worker)))
     }
 
     /// Takes a part of a shared value from the farmer above.
@@ -348,7 +349,9 @@ where
                 Poll::Ready(Ok(Err(Refused::Worker))) => break Loss::Malformed,
                 Poll::Ready(Err(loss)) => break loss,
                 Poll::Pending => {
-                    link.threads = account.threads(worker);
+                    if link.farms {
+                        link.threads = account.threads(worker);
+                    }
                     return Ok(());
                 }
             }

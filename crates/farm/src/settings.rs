@@ -63,6 +63,30 @@ impl Prefetch {
     }
 }
 
+/// Number of virtual workers: tasks that a thread of a worker has begun at a time, where their function
+/// is async. One of them computes, the others wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum VirtualWorkers {
+    /// This number a thread: 1 to [`VIRTUAL_WORKERS_MAX`]. With 1 a thread waits when its task waits.
+    Fixed(u32),
+    /// As many as keep the threads busy, up to 16 a thread. A thread goes on with a task that has
+    /// waited before it begins another.
+    #[default]
+    Auto,
+}
+
+/// Most virtual workers of a thread.
+pub const VIRTUAL_WORKERS_MAX: u32 = 1024;
+
+impl VirtualWorkers {
+    pub(crate) fn fixed(self) -> Option<u32> {
+        match self {
+            VirtualWorkers::Fixed(count) => Some(count),
+            VirtualWorkers::Auto => None,
+        }
+    }
+}
+
 /// Whether sub-farmers stand between the farmer of a cluster and its workers.
 ///
 /// A farmer is woken for each answer, which costs it some 0.1 ms with the next assignment. With more
@@ -166,6 +190,8 @@ pub(crate) struct Ways {
     pub(crate) deaths_max: u32,
     /// Time of a task.
     pub(crate) limit: Option<Limit>,
+    /// Virtual workers of a thread, where they are not measured.
+    pub(crate) virtual_workers: Option<u32>,
     /// Time that workers have to report.
     pub(crate) start: Duration,
     /// When the farm's time is over, if that is known.

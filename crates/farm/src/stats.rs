@@ -19,10 +19,14 @@ pub struct WorkerStats {
     pub tasks: u64,
     /// Number of messages that brought these results.
     pub answers: u64,
-    /// Number of threads on which the worker computes, those below a sub-farmer among them.
+    /// Number of threads on which the worker computes, those below a sub-farmer among them; of virtual
+    /// workers where tasks wait.
     pub threads: u32,
-    /// Time spent in the tasks themselves, summed over the worker's threads.
+    /// Time spent in the tasks themselves, summed over the worker's threads. Where an async function
+    /// waits the time of its waits is in it, so that it is summed over the virtual workers.
     pub busy: Duration,
+    /// Largest number of virtual workers that the worker had; 0 if its tasks did not wait.
+    pub virtual_workers: u32,
     /// Time without a task, summed over the threads: the farmer had given the worker fewer tasks than
     /// it has threads. The source had none, others had the last ones, or the grain is too large.
     pub waited_for_farmer: Duration,
@@ -30,7 +34,8 @@ pub struct WorkerStats {
     /// at once, or not yet read at a farmer that is busy. The worker's own time for them is in it, and
     /// the time of tasks whose results did not come before the end of the run.
     pub waited_for_wire: Duration,
-    /// Number of its tasks that did not end in time. Each still has a thread, if the worker is there.
+    /// Number of its tasks that did not end in time. Each still has a thread, if the worker is there
+    /// and the task was not waiting.
     pub timed_out: u64,
     /// Cause of the worker's loss; `None` while it is there.
     pub lost: Option<Loss>,
@@ -46,6 +51,7 @@ impl WorkerStats {
             busy: Duration::ZERO,
             waited_for_farmer: Duration::ZERO,
             waited_for_wire: Duration::ZERO,
+            virtual_workers: 0,
             timed_out: 0,
             lost: None,
         }

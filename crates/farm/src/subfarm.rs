@@ -27,7 +27,7 @@ use crate::crew::Crew;
 use crate::error::{RunError, ServeError, StartError};
 use crate::handshake::{Met, Reception};
 use crate::link::Link;
-use crate::proto::wire::Role;
+use crate::proto::wire::{Role, Setup};
 use crate::settings::{NodeSettings, START_DEADLINE, Ways};
 use crate::shared::Sharing;
 use crate::worker::{Farmer, Service, Upper, say_ready};
@@ -60,8 +60,9 @@ impl Subfarm {
         let Role::Farm { below, prefetch, grain, deaths_max } = upper.setup.role else {
             unreachable!("another role is no sub-farmer");
         };
-        let limit = upper.setup.limit;
-        let ways = Ways { prefetch, grain, deaths_max, limit, start: START_DEADLINE, end: None };
+        let Setup { limit, virtual_workers, .. } = upper.setup;
+        let start = START_DEADLINE;
+        let ways = Ways { prefetch, grain, deaths_max, limit, virtual_workers, start, end: None };
         let &Service { node, farm, registry, threads, .. } = service;
         let mut crew = Crew::new(farm).map_err(thread_error)?;
         crew.watch(cluster);

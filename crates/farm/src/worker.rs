@@ -195,7 +195,9 @@ pub(crate) async fn serve(
     }
     let entry = |name: &str| registry.lookup(name).expect("there is no difference").clone();
     let entries: Vec<Entry> = setup.functions.iter().map(|print| entry(&print.name)).collect();
-    let bench = Bench::start(entries, threads, setup.limit).map_err(ServeError::Thread)?;
+    let Setup { limit, virtual_workers, .. } = setup;
+    let bench = Bench::start(entries, threads, limit, virtual_workers);
+    let bench = bench.map_err(ServeError::Thread)?;
     if !say_ready(&mut answers, bench.threads()).await? {
         return Ok(Served::NotTaken);
     }

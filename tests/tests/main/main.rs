@@ -19,6 +19,7 @@ mod farm_streams;
 mod farm_timeouts;
 #[cfg(target_os = "linux")]
 mod farm_tree;
+mod farm_waits;
 mod floors;
 mod guide_of_simulation;
 mod mandelbrot;

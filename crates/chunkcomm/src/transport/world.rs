@@ -110,6 +110,11 @@ pub(crate) fn spend(work: Duration) {
     SPENT.set(SPENT.get().map(|spent| spent.saturating_add(work)));
 }
 
+/// Whether the computation that runs on this thread has declared work.
+pub(crate) fn has_spent() -> bool {
+    SPENT.get().is_some_and(|spent| !spent.is_zero())
+}
+
 /// Runs a computation; returns the work that it declared as well.
 pub(crate) fn working<R>(function: impl FnOnce() -> R) -> (R, Duration) {
     let outer = Outer(SPENT.replace(Some(Duration::ZERO)));

@@ -29,6 +29,11 @@ pub enum CallError {
         /// The panic's message.
         message: Box<str>,
     },
+    /// The function waits, and its caller does not.
+    Waits {
+        /// The function's name.
+        function: Arc<str>,
+    },
 }
 
 impl fmt::Display for CallError {
@@ -43,6 +48,9 @@ impl fmt::Display for CallError {
             CallError::Panicked { function, message } => {
                 write!(f, "function {function:?} panicked: {message}")
             }
+            CallError::Waits { function } => {
+                write!(f, "function {function:?} waits, and its caller does not")
+            }
         }
     }
 }
@@ -54,7 +62,7 @@ impl std::error::Error for CallError {
         match self {
             CallError::Input { source, .. } => Some(source),
             CallError::Output { source, .. } => Some(source),
-            CallError::Panicked { .. } => None,
+            CallError::Panicked { .. } | CallError::Waits { .. } => None,
         }
     }
 }

@@ -1,17 +1,36 @@
 //! The assignments of a worker, in slices.
 
+use super::waits::{Begun, Key, Waits};
 use crate::pieces::{Piece, Pieces};
 use crate::proto::placement::{Place, Placement};
+use crate::proto::width::Width;
+use crate::proto::wire;
 
 /// Time of a slice on a compute thread, in nanoseconds: what is in a slice cannot be given back.
 const SLICE_NS: f64 = 250e3;
 
 /// The next step of a compute thread.
 pub(super) enum Next {
-    Run(Slice),
-    Wait,
+    Go(Step),
+    /// Wait for tasks, or for one that was begun: `is_full` if no other may be begun.
+    Wait {
+        is_full: bool,
+    },
     End,
 }
+
+/// Work of a compute thread.
+pub(super) enum Step {
+    Run(Slice),
+    /// Begin a task of an async function.
+    Begin(Piece, Key),
+    /// Go on with a task that has waited.
+    GoOn(Begun),
+}
+
+/// Number of tasks gone on with in a row before another is begun. Tasks that wake themselves, and wait
+/// for those that were not begun, would otherwise do so for ever.
+const IN_A_ROW_MAX: u32 = 64;
 
 /// Tasks that are run one after the other.
 pub(super) struct Slice {
@@ -26,6 +45,14 @@ pub(super) struct Queue {
     /// Where the tasks of each function run.
     pub(super) placements: Vec<Placement>,
     pub(super) threads: u32,
+    /// Whether each function is async.
+    pub(super) is_async: Vec<bool>,
+    /// Tasks of async functions that were begun.
+    pub(super) waits: Waits,
+    pub(super) width: Width,
+    /// Whether the time of tasks is limited.
+    pub(super) is_limited: bool,
+    in_a_row: u32,
     /// Whether tiny tasks run in the I/O loop.
     pub(super) loops: bool,
     /// Number of compute threads that wait for tasks.
@@ -34,15 +61,43 @@ pub(super) struct Queue {
 }
 
 impl Queue {
-    pub(super) fn new(functions: usize, threads: u32, loops: bool) -> Queue {
+    pub(super) fn new(is_async: Vec<bool>, width: Width, threads: u32, is_limited: bool) -> Queue {
+        let placement = |&waits: &bool| {
+            let mut placement = Placement::new();
+            if waits {
+                placement.keep_on_thread();
+            }
+            placement
+        };
         Queue {
             pieces: Pieces::default(),
-            placements: vec![Placement::new(); functions],
+            placements: is_async.iter().map(placement).collect(),
             threads,
-            loops,
+            is_async,
+            waits: Waits::default(),
+            width,
+            is_limited,
+            in_a_row: 0,
+            // Several threads are not helped by the loop, and a loop that runs a task sees no time-out.
+            loops: threads == 1 && !is_limited,
             waiting: 0,
             closed: false,
         }
+    }
+
+    /// Begins a run, if it is another one: tasks of the one before are dropped, and those returned that
+    /// were begun. Returns whether it is another.
+    pub(super) fn enter(&mut self, run: u32) -> (bool, Vec<Begun>) {
+        if !self.pieces.enter(run) {
+            return (false, Vec::new());
+        }
+        self.width.handle_run();
+        (true, self.waits.clear())
+    }
+
+    /// Number of tasks that have no result.
+    pub(super) fn left(&self) -> u64 {
+        self.pieces.tasks() + u64::from(self.waits.begun())
     }
 
     /// Takes tasks of about this time in nanoseconds, if the next ones run at this place.
@@ -63,9 +118,92 @@ impl Queue {
         if self.closed {
             return Next::End;
         }
-        match self.take(Place::Thread, SLICE_NS) {
-            Some(slice) => Next::Run(slice),
-            None => Next::Wait,
+        let is_async = |piece: &Piece| self.is_async[piece.function as usize];
+        let more = self.pieces.front().is_some_and(is_async);
+        if more || self.waits.begun() > 0 {
+            return self.next_async(more);
         }
+        match self.take(Place::Thread, SLICE_NS) {
+            Some(slice) => Next::Go(Step::Run(slice)),
+            None => Next::Wait { is_full: false },
+        }
+    }
+
+    /// Goes on with a task that was woken, or else begins one if there are `more`.
+    fn next_async(&mut self, more: bool) -> Next {
+        let begun = self.waits.begun();
+        let is_full = begun >= self.width.bound();
+        let begins = more && !is_full && self.in_a_row >= IN_A_ROW_MAX;
+        if !begins && let Some(task) = self.waits.next_woken(self.is_limited) {
+            self.in_a_row += 1;
+            return Next::Go(Step::GoOn(task));
+        }
+        self.in_a_row = 0;
+        self.width.handle_idle(begun);
+        if is_full {
+            return Next::Wait { is_full: more };
+        }
+        match self.pieces.take(u32::from(more)).filter(|_| more) {
+            Some(piece) => Next::Go(Step::Begin(piece, self.waits.reserve())),
+            None => Next::Wait { is_full: false },
+        }
+    }
+
+    /// Returns the word about the number of virtual workers, if the farmer goes by another.
+    pub(super) fn told(&mut self) -> Option<Vec<u8>> {
+        if self.waits.begun() == 0 {
+            return None;
+        }
+        let run = self.pieces.run();
+        self.width.poll_told().map(|workers| wire::virtual_workers(run, workers).to_vec())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::proto::wire::{Assignment, Order};
+
+    fn queue(each: Option<u32>, tasks: u32) -> Queue {
+        let mut queue = Queue::new(vec![true], Width::new(1, each), 1, false);
+        let mut bytes = Vec::new();
+        wire::begin_assignment(&mut bytes, 1, 0);
+        (0..tasks).for_each(|task| wire::put_value(&mut bytes, &task).unwrap());
+        wire::number_assignment(&mut bytes, 0, tasks);
+        let Ok(Order::Assign(assignment)) = wire::read_order(&bytes) else { panic!() };
+        let Assignment { run, .. } = assignment;
+        assert!(queue.enter(run).0);
+        queue.pieces.put(&assignment);
+        queue
+    }
+
+    /// Begins the next task, whose index is returned; `None` if there is none to begin.
+    fn begin(queue: &mut Queue) -> Option<(u64, Key)> {
+        match queue.next() {
+            Next::Go(Step::Begin(piece, key)) => Some((piece.first, key)),
+            _ => None,
+        }
+    }
+
+    #[test]
+    fn no_more_are_begun_than_there_are_virtual_workers() {
+        let mut queue = queue(Some(2), 3);
+        assert_eq!(begin(&mut queue).unwrap().0, 0);
+        assert!(queue.told().is_some_and(|told| told == wire::virtual_workers(1, 2)));
+        let (index, second) = begin(&mut queue).unwrap();
+        assert_eq!((index, queue.told()), (1, None));
+        assert!(matches!(queue.next(), Next::Wait { is_full: true }));
+        assert_eq!((queue.left(), queue.waits.end(second)), (3, true));
+        assert_eq!(begin(&mut queue).unwrap().0, 2);
+        // No more are here: what is done may leave.
+        assert!(matches!(queue.next(), Next::Wait { is_full: false }));
+    }
+
+    #[test]
+    fn another_run_drops_what_was_begun() {
+        let mut queue = queue(None, 2);
+        assert!(begin(&mut queue).is_some());
+        assert!(!queue.enter(1).0 && queue.enter(2).0);
+        assert_eq!((queue.left(), queue.told()), (0, None));
     }
 }

@@ -1,12 +1,15 @@
-//! The answer that a runner gathers.
+//! The answers that runners gather.
 
 use std::time::Duration;
 
 use chunkcomm::host::Instant;
+use chunkcomm::with_causes;
+use chunkcomm_cluster::registry::CallError;
 
 use super::queue::Slice;
 use super::{HOLD, nanos};
 use crate::pieces::Piece;
+use crate::proto::parts::Parts;
 use crate::proto::wire;
 
 /// Bytes of results from which an answer leaves.
@@ -54,5 +57,51 @@ impl Report {
         wire::finish_answer(&mut self.bytes, self.count, nanos(self.busy));
         (self.count, self.busy) = (0, Duration::ZERO);
         Some(std::mem::take(&mut self.bytes))
+    }
+}
+
+/// Results of async tasks, which end in any order, of all threads of a worker.
+#[derive(Default)]
+pub(super) struct Done {
+    run: u32,
+    parts: Parts,
+    busy: Duration,
+    begun: Option<Instant>,
+}
+
+impl Done {
+    /// Adds the result of a task that took this time.
+    pub(super) fn add(
+        &mut self,
+        (run, index): (u32, u64),
+        result: &Result<Vec<u8>, CallError>,
+        busy: Duration,
+        now: Instant,
+    ) {
+        if self.run != run {
+            *self = Done { run, ..Done::default() };
+        }
+        self.begun.get_or_insert(now);
+        self.busy += busy;
+        self.parts.add(index, |items| match result {
+            Ok(value) => wire::put_bytes(items, value),
+            Err(error) => wire::put_failure(items, &with_causes(error)),
+        });
+    }
+
+    /// Whether the results must leave, of which this number of tasks have none yet.
+    pub(super) fn is_due(&self, left: u64, now: Instant) -> bool {
+        self.parts.count() >= left || self.parts.bytes() >= ANSWER_BYTES || self.is_old(now)
+    }
+
+    pub(super) fn is_old(&self, now: Instant) -> bool {
+        self.begun.is_some_and(|begun| now - begun >= HOLD)
+    }
+
+    /// Takes the answers.
+    pub(super) fn take(&mut self) -> Vec<Vec<u8>> {
+        self.begun = None;
+        let busy = nanos(std::mem::take(&mut self.busy)) as f64;
+        self.parts.take(self.run, busy / self.parts.count().max(1) as f64, ANSWER_BYTES)
     }
 }

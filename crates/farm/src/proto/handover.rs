@@ -99,7 +99,7 @@ impl Holding {
             {
                 self.give_back(first, count);
             }
-            Answer::Late { run, index } if run == self.run => self.give_back(index, 1),
+            Answer::Late { run, index, .. } if run == self.run => self.give_back(index, 1),
             _ => {}
         }
         Ok(())
@@ -209,7 +209,7 @@ mod tests {
         let mut holding = Holding::default();
         assigned(&mut holding, 1, 0, &["a"; 5]);
         holding.give_back(3, 2);
-        holding.answered(&wire::late(1, 0)).unwrap();
+        holding.answered(&wire::late(1, 0, true)).unwrap();
         holding.answered(&wire::returned(1, 2, 1)).unwrap();
         assert_eq!(holding.held[&0].left, 1);
         assigned(&mut holding, 2, 9, &["b"]);

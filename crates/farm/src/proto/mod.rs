@@ -5,16 +5,19 @@
 //! Reading order: [`ledger`] (who holds which tasks), [`order`] (results in the order of their
 //! tasks), [`wire`] (messages of farmer and worker), [`pace`] (how much work a worker holds),
 //! [`placement`] (where a worker runs a task), [`record`] (a journal's bytes), [`tree`] (who works
-//! below whom), [`split`] (answers that are too large), [`handover`] (results for the next farmer),
-//! [`waiting`] (what a worker's threads wait for).
+//! below whom), [`split`] (answers that are too large), [`parts`] (results in any order), [`width`] (tasks
+//! that a worker has begun), [`handover`] (results for the next farmer), [`waiting`] (what a worker's
+//! threads wait for).
 
 pub(crate) mod handover;
 pub(crate) mod ledger;
 pub(crate) mod order;
 pub(crate) mod pace;
+pub(crate) mod parts;
 pub(crate) mod placement;
 pub(crate) mod record;
 pub(crate) mod split;
 pub(crate) mod tree;
 pub(crate) mod waiting;
+pub(crate) mod width;
 pub(crate) mod wire;

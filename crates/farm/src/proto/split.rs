@@ -1,6 +1,5 @@
 //! Answers that are too large to be sent: their results one by one.
 
-use std::convert::Infallible;
 use std::error::Error;
 
 use super::wire::{self, Answer, Item, Malformed};
@@ -16,12 +15,7 @@ pub(crate) fn one_by_one(answer: &[u8]) -> Result<Vec<Vec<u8>>, Malformed> {
         let mut one = Vec::new();
         wire::begin_answer(&mut one, run, task);
         match results.next_result()?.ok_or(Malformed)? {
-            Item::Value(value) => {
-                let Ok(()) = wire::put_item(&mut one, |out| {
-                    out.extend_from_slice(value);
-                    Ok::<_, Infallible>(())
-                });
-            }
+            Item::Value(value) => wire::put_bytes(&mut one, value),
             Item::Failure(text) => wire::put_failure(&mut one, text),
         }
         wire::finish_answer(&mut one, 1, busy_ns / u64::from(count));

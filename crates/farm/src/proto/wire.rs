@@ -17,9 +17,10 @@
 //!   end         kind u8 4 | 0 u32
 //!   answer      kind u8 0 | run u32 | first u64 | count u32 | busy_ns u64 | count x item
 //!   return      kind u8 1 | run u32 | first u64 | count u32
-//!   late        kind u8 2 | run u32 | index u64 | 1 u32
+//!   late        kind u8 2 | run u32 | index u64 | stuck u32
 //!   aside       kind u8 3 | run u32 | index u64 | 1 u32 | deaths u32 | text of the last death
 //!   threads     kind u8 4 | 0 u32 | 0 u64 | threads u32
+//!   virtual     kind u8 5 | run u32 | 0 u64 | virtual workers u32
 //!   item        bytes u32 | encoded value; in an answer the highest bit of `bytes` marks
 //!               the text of a failure
 //! ```
@@ -28,7 +29,9 @@
 //! results of small assignments and need not keep those of a large one. A take-back asks for up to
 //! `count` tasks that are not begun: the worker returns them, and then an empty range. One for no
 //! task measures the round trip. The parts of a shared value come in their order, before the tasks
-//! that name it by its digest. A task is late that has not ended in its time and its grace.
+//! that name it by its digest. A task is late that has not ended in its time and its grace: `stuck` is 1
+//! where its thread is at it, and 0 where it waited and was dropped. The number of virtual workers takes
+//! the place of that of the threads until the run ends, or another is told.
 //!
 //! A sub-farmer is a worker to its farmer, in the same words, and a farmer to those below it. It also
 //! says which tasks it has set aside, and how many threads there are below it when that has changed. Its
@@ -42,6 +45,8 @@
 //! protocol that it speaks. These bytes and the form of Hello never change, so that two sides
 //! without a common version get an error that says so. The first 2 bytes of Setup are the version
 //! that both use: the newest that both speak.
+
+use std::convert::Infallible;
 
 use chunkcomm::codec::{EncodeError, decode, encode_into_vec};
 use chunkcomm_cluster::launch::Token;
@@ -112,6 +117,8 @@ pub(crate) struct Setup {
     pub(crate) version: u16,
     pub(crate) functions: Vec<FunctionFingerprint>,
     pub(crate) limit: Option<Limit>,
+    /// Virtual workers of a thread, where they are not measured.
+    pub(crate) virtual_workers: Option<u32>,
     pub(crate) role: Role,
 }
 
@@ -194,6 +201,9 @@ impl<'a> Reader<'a> {
         self.array().map(u64::from_le_bytes)
     }
 }
+
+/// Most virtual workers of a worker.
+pub(crate) const VIRTUAL_MAX: u32 = 1 << 20;
 
 /// Bytes before a value: its length.
 pub(crate) const LENGTH_BYTES: usize = 4;
@@ -279,6 +289,14 @@ pub(crate) fn put_item<E>(
 #[inline]
 pub(crate) fn put_value<T: Serialize>(out: &mut Vec<u8>, value: &T) -> Result<(), EncodeError> {
     put_item(out, |out| encode_into_vec(value, out).map(drop))
+}
+
+/// Appends a length and these bytes; see [`put_item`].
+pub(crate) fn put_bytes(out: &mut Vec<u8>, value: &[u8]) {
+    let Ok(()) = put_item(out, |out| {
+        out.extend_from_slice(value);
+        Ok::<_, Infallible>(())
+    });
 }
 
 /// Bytes of the longest text of a failure: it must always fit in a message.
@@ -443,12 +461,15 @@ pub(crate) fn read_order(bytes: &[u8]) -> Result<Order<'_>, Malformed> {
 pub(crate) enum Answer<'a> {
     /// The tasks were run; each has a result or failed.
     Done { run: u32, first: u64, count: u32, busy_ns: u64, results: Items<'a> },
-    /// The task has not ended in time, and its result is not waited for.
-    Late { run: u32, index: u64 },
+    /// The task has not ended in time, and its result is not waited for. Where it is not stuck it has
+    /// no thread any more.
+    Late { run: u32, index: u64, is_stuck: bool },
     /// This many workers died of the task, the last one as the text says.
     Aside { run: u32, index: u64, deaths: u32, text: &'a str },
     /// Number of threads that now compute here and below.
     Threads(u32),
+    /// Number of virtual workers in the run.
+    Virtual { run: u32, workers: u32 },
     /// The tasks were not begun and are given back. An empty range ends what a take-back asked for.
     Returned { run: u32, first: u64, count: u32 },
 }
@@ -458,6 +479,7 @@ const RETURNED: u8 = 1;
 const LATE: u8 = 2;
 const ASIDE: u8 = 3;
 const THREADS: u8 = 4;
+const VIRTUAL: u8 = 5;
 const ANSWER_COUNT_AT: usize = 13;
 const BUSY_AT: usize = 17;
 
@@ -488,8 +510,8 @@ pub(crate) fn returned(run: u32, first: u64, count: u32) -> [u8; 17] {
 }
 
 /// Encodes that a task has not ended in time.
-pub(crate) fn late(run: u32, index: u64) -> [u8; 17] {
-    about(LATE, run, index, 1)
+pub(crate) fn late(run: u32, index: u64, is_stuck: bool) -> [u8; 17] {
+    about(LATE, run, index, is_stuck.into())
 }
 
 /// Encodes that a task is set aside.
@@ -503,6 +525,11 @@ pub(crate) fn aside(run: u32, index: u64, deaths: u32, text: &str) -> Vec<u8> {
 /// Encodes the number of threads that compute.
 pub(crate) fn threads(count: u32) -> [u8; 17] {
     about(THREADS, 0, 0, count)
+}
+
+/// Encodes the number of virtual workers in a run.
+pub(crate) fn virtual_workers(run: u32, count: u32) -> [u8; 17] {
+    about(VIRTUAL, run, 0, count)
 }
 
 fn about(kind: u8, run: u32, first: u64, count: u32) -> [u8; 17] {
@@ -526,7 +553,9 @@ pub(crate) fn read_answer(bytes: &[u8]) -> Result<Answer<'_>, Malformed> {
             let results = Items { rest: reader, left: count };
             Ok(Answer::Done { run, first, count, busy_ns, results })
         }
-        LATE if reader.0.is_empty() && count == 1 => Ok(Answer::Late { run, index: first }),
+        LATE if reader.0.is_empty() && count <= 1 && first < u64::MAX => {
+            Ok(Answer::Late { run, index: first, is_stuck: count == 1 })
+        }
         RETURNED if reader.0.is_empty() => Ok(Answer::Returned { run, first, count }),
         ASIDE if count == 1 => {
             let deaths = reader.u32()?;
@@ -534,6 +563,7 @@ pub(crate) fn read_answer(bytes: &[u8]) -> Result<Answer<'_>, Malformed> {
             Ok(Answer::Aside { run, index: first, deaths, text })
         }
         THREADS if reader.0.is_empty() => Ok(Answer::Threads(count)),
+        VIRTUAL if reader.0.is_empty() => Ok(Answer::Virtual { run, workers: count }),
         _ => Err(Malformed),
     }
 }
@@ -619,7 +649,7 @@ mod tests {
 
         #[test]
         fn random_bytes_are_read_or_refused(mut bytes in prop::collection::vec(any::<u8>(), 0..64)) {
-            bytes.iter_mut().take(1).for_each(|kind| *kind %= 6);
+            bytes.iter_mut().take(1).for_each(|kind| *kind %= 7);
             if let Ok(assignment) = assigned(&bytes) {
                 let _ = inputs(assignment.inputs());
                 let _ = items_bytes(assignment.items, assignment.count.min(100));
@@ -641,7 +671,16 @@ mod tests {
             Answer::Returned { run: 7, first, count: 3 } => assert_eq!(first, 1 << 40),
             other => panic!("{other:?}"),
         }
-        assert!(matches!(read_answer(&late(7, 9)), Ok(Answer::Late { run: 7, index: 9 })));
+        for stuck in [false, true] {
+            let Ok(Answer::Late { run: 7, index: 9, is_stuck }) = read_answer(&late(7, 9, stuck))
+            else {
+                panic!("{stuck}")
+            };
+            assert_eq!(is_stuck, stuck);
+        }
+        assert!(read_answer(&late(7, u64::MAX, false)).is_err());
+        let told = virtual_workers(7, 33);
+        assert!(matches!(read_answer(&told), Ok(Answer::Virtual { run: 7, workers: 33 })));
         match read_answer(&aside(7, 9, 3, "gone")).unwrap() {
             Answer::Aside { run: 7, index: 9, deaths: 3, text } => assert_eq!(text, "gone"),
             other => panic!("{other:?}"),

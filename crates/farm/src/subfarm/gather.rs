@@ -1,6 +1,5 @@
 //! The results that a sub-farmer has, and its farmer has not.
 
-use std::convert::Infallible;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -8,31 +7,14 @@ use chunkcomm::host::Instant;
 
 use crate::compute::ANSWER_BYTES;
 use crate::error::TaskError;
+use crate::proto::parts::Parts;
 use crate::proto::wire;
 use crate::tasks::{Encoded, Sink};
-
-/// Results of neighbours.
-#[derive(Default)]
-struct Part {
-    first: u64,
-    count: u32,
-    /// Each after its length, as in an answer.
-    items: Vec<u8>,
-}
-
-impl Part {
-    fn end(&self) -> u64 {
-        self.first + u64::from(self.count)
-    }
-}
 
 /// Results of a run, until they are sent together.
 pub(super) struct Gathered {
     run: u32,
-    /// In the order in which they came.
-    parts: Vec<Part>,
-    count: u64,
-    bytes: usize,
+    parts: Parts,
     begun: Option<Instant>,
     /// Words about tasks that are late, set aside or given back.
     words: Vec<Bytes>,
@@ -40,17 +22,17 @@ pub(super) struct Gathered {
 
 impl Gathered {
     pub(super) fn new(run: u32) -> Gathered {
-        Gathered { run, parts: Vec::new(), count: 0, bytes: 0, begun: None, words: Vec::new() }
+        Gathered { run, parts: Parts::default(), begun: None, words: Vec::new() }
     }
 
     /// Number of results.
     pub(super) fn count(&self) -> u64 {
-        self.count
+        self.parts.count()
     }
 
     /// Bytes of the results.
     pub(super) fn bytes(&self) -> usize {
-        self.bytes
+        self.parts.bytes()
     }
 
     /// Returns how long the first result has waited; `None` if there is none.
@@ -65,41 +47,15 @@ impl Gathered {
 
     /// Takes the results, as answers; `busy_ns` is the mean time of a task.
     pub(super) fn answers(&mut self, busy_ns: f64) -> Vec<Bytes> {
-        (self.count, self.bytes, self.begun) = (0, 0, None);
-        self.parts.sort_by_key(|part| part.first);
-        let mut merged: Vec<Part> = Vec::new();
-        for part in self.parts.drain(..) {
-            let follows = |last: &Part| last.end() == part.first && last.items.len() < ANSWER_BYTES;
-            match merged.last_mut().filter(|last| follows(last)) {
-                Some(last) => {
-                    last.count += part.count;
-                    last.items.extend_from_slice(&part.items);
-                }
-                None => merged.push(part),
-            }
-        }
-        let answer = |Part { first, count, items }: Part| {
-            let mut bytes = Vec::with_capacity(wire::ANSWER_HEAD + items.len());
-            wire::begin_answer(&mut bytes, self.run, first);
-            bytes.extend_from_slice(&items);
-            wire::finish_answer(&mut bytes, count, (busy_ns * f64::from(count)) as u64);
-            Bytes::from(bytes)
-        };
-        merged.into_iter().map(answer).collect()
+        self.begun = None;
+        let answers = self.parts.take(self.run, busy_ns, ANSWER_BYTES);
+        answers.into_iter().map(Bytes::from).collect()
     }
 
     /// Adds a result, which `put` writes.
     fn add(&mut self, index: u64, put: impl FnOnce(&mut Vec<u8>)) {
         self.begun.get_or_insert_with(Instant::now);
-        if self.parts.last().is_none_or(|last| last.end() != index) {
-            self.parts.push(Part { first: index, ..Part::default() });
-        }
-        let part = self.parts.last_mut().expect("there is one now");
-        let before = part.items.len();
-        put(&mut part.items);
-        part.count += 1;
-        self.bytes += part.items.len() - before;
-        self.count += 1;
+        self.parts.add(index, put);
     }
 }
 
@@ -111,14 +67,9 @@ impl Sink<Encoded> for Gathered {
     fn take(&mut self, index: u64, result: Result<Encoded, TaskError>) {
         let word = match result {
             Ok(Encoded(value)) => {
-                return self.add(index, |items| {
-                    let Ok(()) = wire::put_item(items, |items| {
-                        items.extend_from_slice(&value);
-                        Ok::<_, Infallible>(())
-                    });
-                });
+                return self.add(index, |items| wire::put_bytes(items, &value));
             }
-            Err(TaskError::TimedOut { .. }) => wire::late(self.run, index).to_vec(),
+            Err(TaskError::TimedOut { .. }) => wire::late(self.run, index, true).to_vec(),
             Err(TaskError::SetAside { deaths, worker, loss, .. }) => {
                 wire::aside(self.run, index, deaths, &format!("{worker} was lost: {loss}"))
             }

@@ -1,0 +1,274 @@
+//! The threads that run tasks.
+
+use std::pin::Pin;
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use chunkcomm::host::{self, Instant};
+use chunkcomm_cluster::registry::CallError;
+use tokio::runtime::Handle;
+use tokio::sync::mpsc::UnboundedSender;
+
+use super::queue::{Next, Slice, Step};
+use super::report::Report;
+use super::waits::{Alarm, Begun, Key};
+use super::{Shared, discard, locked};
+use crate::context::{Common, TaskContext, Tasks, Work};
+use crate::pieces::Piece;
+
+type Polled = Poll<Result<Vec<u8>, CallError>>;
+
+/// A compute thread; in a simulation, a task that occupies a core.
+pub(super) struct Runner {
+    pub(super) shared: Arc<Shared>,
+    pub(super) answers: UnboundedSender<Vec<u8>>,
+    pub(super) report: Arc<Mutex<Report>>,
+    pub(super) work: Arc<Work>,
+    pub(super) slice: Arc<Mutex<(u32, u64, u32)>>,
+    pub(super) common: Arc<Common>,
+    /// The runtime of the I/O loop, which has the timers that async tasks wait for.
+    pub(super) runtime: Handle,
+}
+
+impl Runner {
+    pub(super) fn compute(&self) {
+        let mut results = Vec::new();
+        while let Some(step) = self.wait_for_step() {
+            let (begun, goes_on) = match step {
+                Step::Run(slice) => {
+                    let started = Instant::now();
+                    self.note(&slice.tasks);
+                    let is_seen = self.shared.run(&slice.tasks, &mut results, &self.work);
+                    (None, self.report(&slice, &mut results, started, is_seen))
+                }
+                Step::Begin(piece, key) => (Some(self.begin(&piece, key)), true),
+                Step::GoOn(task) => (Some(task), true),
+            };
+            let goes_on = match begun {
+                None => goes_on,
+                Some(mut task) => {
+                    self.take_up(&task);
+                    let within = self.runtime.enter();
+                    let polled = self.poll(&mut task);
+                    drop(within);
+                    self.settle(task, polled)
+                }
+            };
+            if !goes_on {
+                return;
+            }
+        }
+    }
+
+    fn note(&self, tasks: &Piece) {
+        let &Piece { run, first, count, .. } = tasks;
+        *locked(&self.slice) = (run, first, count);
+    }
+
+    /// Waits for tasks; `None` when the worker ends.
+    fn wait_for_step(&self) -> Option<Step> {
+        let mut queue = self.shared.queue();
+        loop {
+            let next = queue.next();
+            let told = queue.told();
+            let is_full = match next {
+                Next::Go(step) => {
+                    drop(queue);
+                    return self.send(told).then_some(step);
+                }
+                Next::End => return None,
+                Next::Wait { is_full } => is_full,
+            };
+            // Results are sent when there is nothing else to do. The queue stays locked until the
+            // wait, so that no wake-up falls between the two.
+            let Some(answers) = self.gathered(is_full, told) else {
+                queue.waiting += 1;
+                queue = self.shared.work.wait(queue).expect("nothing panics with the queue locked");
+                queue.waiting -= 1;
+                continue;
+            };
+            drop(queue);
+            if !self.send(answers) {
+                return None;
+            }
+            queue = self.shared.queue();
+        }
+    }
+
+    pub(super) async fn compute_virtually(self) {
+        let mut results = Vec::new();
+        loop {
+            // Created before the queue is looked at, so that no wake-up falls between the two.
+            let woken = self.shared.virtual_work.notified();
+            let (next, told) = {
+                let mut queue = self.shared.queue();
+                (queue.next(), queue.told())
+            };
+            let step = match next {
+                Next::Go(step) => {
+                    if !self.send(told) {
+                        return;
+                    }
+                    step
+                }
+                Next::Wait { is_full } => {
+                    let answers = self.gathered(is_full, told);
+                    if !self.send(answers.into_iter().flatten()) {
+                        return;
+                    }
+                    self.shared.queue().waiting += 1;
+                    woken.await;
+                    self.shared.queue().waiting -= 1;
+                    continue;
+                }
+                Next::End => return,
+            };
+            let goes_on = match step {
+                Step::Run(slice) => {
+                    let started = Instant::now();
+                    self.note(&slice.tasks);
+                    let (shared, tasks) = (&self.shared, &slice.tasks);
+                    let run = || shared.run(tasks, &mut results, &self.work);
+                    let (is_seen, work) = host::working(run);
+                    // Their time passes now, and is that of the first.
+                    self.work.begin(tasks.first, shared.clock());
+                    work.done().await;
+                    self.work.end();
+                    self.report(&slice, &mut results, started, is_seen)
+                }
+                Step::Begin(piece, key) => self.go_on_virtually(|| self.begin(&piece, key)).await,
+                Step::GoOn(task) => self.go_on_virtually(|| task).await,
+            };
+            if !goes_on {
+                return;
+            }
+        }
+    }
+
+    /// Polls a task, and lets the work pass that it declares. A task that waits only for that goes on at
+    /// once: its own waits begin when the work is done.
+    async fn go_on_virtually(&self, task: impl FnOnce() -> Begun) -> bool {
+        let (mut task, begun) = host::working(task);
+        begun.done().await;
+        loop {
+            let started = Instant::now();
+            self.take_up(&task);
+            let (polled, work) = host::working(|| self.poll(&mut task));
+            work.done().await;
+            let has_worked = started.elapsed() > Duration::ZERO;
+            if !has_worked || polled.is_ready() || !self.shared.queue().waits.go_on(task.key) {
+                return self.settle(task, polled);
+            }
+        }
+    }
+
+    /// Takes all results that are to leave before the runner waits; `None` if there are none.
+    fn gathered(&self, is_full: bool, told: Option<Vec<u8>>) -> Option<Vec<Vec<u8>>> {
+        let mut answers: Vec<_> = told.into_iter().chain(locked(&self.report).take()).collect();
+        // Of those that wait, some will soon have a result as well.
+        if !is_full {
+            answers.append(&mut locked(&self.shared.done).take());
+        }
+        (!answers.is_empty()).then_some(answers)
+    }
+
+    /// Begins a task of an async function, up to its first poll.
+    fn begin(&self, piece: &Piece, key: Key) -> Begun {
+        let &Piece { run, first, count, attempt, .. } = piece;
+        let tasks = Tasks { run, first, count, attempt };
+        let context = TaskContext::begin(&self.common, &tasks, self.shared.clock());
+        if self.shared.limit.is_some() {
+            self.shared.queue().waits.note(key, context.clone());
+        }
+        let started = Instant::now();
+        let entry = &self.shared.entries[piece.function as usize];
+        let within = (!host::is_virtual()).then(|| self.runtime.enter());
+        // Bytes that are not whole are no input, which is the task's failure.
+        let input = piece.inputs().next().ok().flatten().unwrap_or_default();
+        let call = context.within(|| entry.start(input)).expect("the function is async");
+        drop(within);
+        let waker = Waker::from(Arc::new(Alarm { shared: Arc::clone(&self.shared), key }));
+        Begun { key, context, started, call, waker }
+    }
+
+    /// Shows that this runner is at a task.
+    fn take_up(&self, task: &Begun) {
+        *locked(&self.slice) = (task.context.run(), task.context.index(), 1);
+        self.work.begin(task.context.index(), task.context.begun_ns());
+    }
+
+    fn poll(&self, task: &mut Begun) -> Polled {
+        let Begun { context, call, waker, .. } = task;
+        context.within(|| Pin::new(call).poll(&mut Context::from_waker(waker)))
+    }
+
+    /// Keeps a task that was polled, or gathers its result; `false` if the worker has ended, or has
+    /// given this runner up.
+    fn settle(&self, task: Begun, polled: Polled) -> bool {
+        self.work.end();
+        if !self.put_down() {
+            discard([task]);
+            return false;
+        }
+        let mut queue = self.shared.queue();
+        let Poll::Ready(result) = polled else {
+            let unwanted = if queue.closed { Some(task) } else { queue.waits.put_back(task) };
+            drop(queue);
+            discard(unwanted);
+            return true;
+        };
+        let is_wanted = queue.waits.end(task.key);
+        queue.width.handle_ended();
+        let left = queue.left();
+        drop(queue);
+        let (run, index) = (task.context.run(), task.context.index());
+        let started = task.started;
+        discard([task]);
+        if !is_wanted {
+            return true;
+        }
+        let now = Instant::now();
+        let mut done = locked(&self.shared.done);
+        done.add((run, index), &result, now - started, now);
+        let answers = if done.is_due(left, now) { done.take() } else { Vec::new() };
+        drop(done);
+        self.send(answers)
+    }
+
+    /// Notes that the tasks of the slice have results, so that nobody gives them up; `false` if
+    /// somebody has.
+    fn put_down(&self) -> bool {
+        let mut noted = locked(&self.slice);
+        noted.2 = 0;
+        !self.work.is_abandoned()
+    }
+
+    /// Reports the results of a slice; `false` if the worker has ended, or has given this runner up.
+    fn report(
+        &self,
+        slice: &Slice,
+        results: &mut Vec<u8>,
+        started: Instant,
+        is_seen: bool,
+    ) -> bool {
+        if !self.put_down() {
+            return false;
+        }
+        let ended = self.shared.measure(&slice.tasks, started, is_seen);
+        let mut report = locked(&self.report);
+        let before = report.begin(&slice.tasks, ended);
+        report.bytes.extend_from_slice(results);
+        report.count += slice.tasks.count;
+        report.busy += ended - started;
+        let answer = if report.is_due(slice, ended) { report.take() } else { None };
+        drop(report);
+        results.clear();
+        self.send(before.into_iter().chain(answer))
+    }
+
+    /// Sends answers; `false` if the worker has ended.
+    fn send(&self, answers: impl IntoIterator<Item = Vec<u8>>) -> bool {
+        answers.into_iter().all(|answer| self.answers.send(answer).is_ok())
+    }
+}

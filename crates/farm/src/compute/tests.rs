@@ -1,0 +1,359 @@
+use super::*;
+use crate::RegistryExt;
+use crate::proto::wire::{Answer, Item, Order};
+use chunkcomm_cluster::Registry;
+
+/// Longest time that a step may take; none takes longer on a machine that is alive.
+const DEADLINE: Duration = Duration::from_secs(30);
+
+fn entries() -> Vec<Entry> {
+    let mut registry = Registry::new();
+    registry.register("inverse", |number: u32| {
+        assert!(number != 0, "no inverse of zero");
+        1.0 / f64::from(number)
+    });
+    registry.entries().cloned().collect()
+}
+
+fn put(bench: &mut Bench, run: u32, first: u64, numbers: &[u32]) {
+    let mut bytes = Vec::new();
+    wire::begin_assignment(&mut bytes, run, 0);
+    numbers.iter().for_each(|number| wire::put_value(&mut bytes, number).unwrap());
+    wire::number_assignment(&mut bytes, first, numbers.len() as u32);
+    let Ok(Order::Assign(assignment)) = wire::read_order(&bytes) else { panic!() };
+    assert!(bench.put(&assignment));
+}
+
+type Results = Vec<Result<f64, String>>;
+
+fn read(answer: &[u8]) -> (u32, u64, Results) {
+    let Ok(Answer::Done { run, first, mut results, .. }) = wire::read_answer(answer) else {
+        panic!("{answer:?}")
+    };
+    let mut read = Vec::new();
+    while let Some(item) = results.next_result().unwrap() {
+        read.push(match item {
+            Item::Value(bytes) => Ok(f64::from_le_bytes(bytes.try_into().unwrap())),
+            Item::Failure(text) => Err(text.to_owned()),
+        });
+    }
+    (run, first, read)
+}
+
+/// Takes answers until they have this number of results.
+async fn results(bench: &mut Bench, count: usize) -> Results {
+    let mut all = Vec::new();
+    while all.len() < count {
+        all.extend(read(&bench.answered().await).2);
+    }
+    all
+}
+
+#[tokio::test]
+async fn the_threads_answer_and_a_panic_fails_its_task_alone() {
+    let mut bench = Bench::start(entries(), 1, None, None).unwrap();
+    put(&mut bench, 1, 5, &[2, 0, 4]);
+    let answers = results(&mut bench, 3).await;
+    let panicked = "function \"inverse\" panicked: no inverse of zero".to_owned();
+    assert_eq!(answers, [Ok(0.5), Err(panicked), Ok(0.25)]);
+}
+
+/// Tasks come as the thread starts, and as it is about to wait.
+#[tokio::test]
+async fn no_wake_up_is_missed() {
+    for round in 0..1_000 {
+        let mut bench = Bench::start(entries(), 1, None, None).unwrap();
+        for first in 0..10 {
+            (0..(round + first) % 50).for_each(|_| std::hint::spin_loop());
+            put(&mut bench, 1, first, &[4]);
+            let put_at = Instant::now();
+            while bench.try_answered().is_none() {
+                assert!(put_at.elapsed() < DEADLINE, "{round}: the thread is not awake");
+                std::hint::spin_loop();
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_long_task_does_not_keep_back_the_results_before_it() {
+    let mut registry = Registry::new();
+    registry.register("sleep", |ms: u32| {
+        std::thread::sleep(Duration::from_millis(ms.into()));
+        f64::from(ms)
+    });
+    let mut bench = Bench::start(registry.entries().cloned().collect(), 1, None, None).unwrap();
+    put(&mut bench, 1, 0, &[0, 60_000]);
+    assert!(bench.is_at_work());
+    let put_at = Instant::now();
+    let old = loop {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+        if let Some(old) = bench.look().unwrap().pop() {
+            break old;
+        }
+        assert!(put_at.elapsed() < DEADLINE, "the first result is kept back");
+    };
+    assert_eq!(read(&old), (1, 0, vec![Ok(0.0)]));
+    assert!(bench.is_at_work() && bench.look().unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn a_task_that_does_not_end_loses_its_thread_and_no_other_task() {
+    let mut registry = Registry::new();
+    registry.register("sleep", |ms: u32| {
+        std::thread::sleep(Duration::from_millis(ms.into()));
+        f64::from(ms)
+    });
+    let limit = Limit { timeout_ns: 1_000_000_000, grace_ns: 1_000_000 };
+    let entries = registry.entries().cloned().collect();
+    let mut bench = Bench::start(entries, 1, Some(limit), None).unwrap();
+    // Tasks known as short share a slice.
+    (0..99).for_each(|_| bench.shared.queue().placements[0].handle_done(1, 1_000));
+    put(&mut bench, 1, 5, &[0, 0, 3_600_000, 0]);
+    let put_at = Instant::now();
+    let messages = loop {
+        tokio::time::sleep(bench.look_after()).await;
+        let messages = bench.look().unwrap();
+        if !messages.is_empty() {
+            break messages;
+        }
+        assert!(put_at.elapsed() < DEADLINE, "the task goes on");
+    };
+    let expected = [wire::late(1, 7, true), wire::returned(1, 5, 2), wire::returned(1, 8, 1)];
+    assert_eq!(messages, expected);
+    put(&mut bench, 1, 5, &[0, 0]);
+    assert_eq!(results(&mut bench, 2).await, [Ok(0.0), Ok(0.0)]);
+    assert_eq!((bench.stuck.len(), bench.look().unwrap().len()), (1, 0));
+}
+
+/// Tasks end at about the time at which they are given up.
+#[tokio::test]
+async fn no_task_is_lost_when_it_ends_as_its_thread_is_given_up() {
+    let mut registry = Registry::new();
+    registry.register("spin", |us: u64| {
+        let begun = std::time::Instant::now();
+        while begun.elapsed() < Duration::from_micros(us) {}
+    });
+    let entries: Vec<Entry> = registry.entries().cloned().collect();
+    let limit = Limit { timeout_ns: 1_000_000, grace_ns: 1_000_000 };
+    let mut ended = 0;
+    for round in 0..60_u64 {
+        let mut bench = Bench::start(entries.clone(), 2, Some(limit), None).unwrap();
+        (0..99).for_each(|_| bench.shared.queue().placements[0].handle_done(1, 100_000));
+        let mut bytes = Vec::new();
+        for first in [0, 50] {
+            wire::begin_assignment(&mut bytes, 1, 0);
+            for at in 0..50 {
+                let long = at % 10 == 2;
+                let us = if long { 1_900 + (round * 37 + at * 11) % 200 } else { 5 };
+                wire::put_value(&mut bytes, &us).unwrap();
+            }
+            wire::number_assignment(&mut bytes, first, 50);
+            let Ok(Order::Assign(assignment)) = wire::read_order(&bytes) else { panic!() };
+            assert!(bench.put(&assignment));
+        }
+        let (mut told, begun) = ([false; 100], Instant::now());
+        while told.contains(&false) {
+            assert!(begun.elapsed() < DEADLINE, "round {round}: {told:?}");
+            let mut messages = bench.look().unwrap();
+            messages.extend(std::iter::from_fn(|| bench.try_answered()));
+            for message in messages {
+                let (first, count) = match wire::read_answer(&message).unwrap() {
+                    Answer::Done { first, count, .. } => (first, count),
+                    Answer::Returned { first, count, .. } => (first, count),
+                    Answer::Late { index, .. } => (index, 1),
+                    other => panic!("{other:?}"),
+                };
+                told[first as usize..first as usize + count as usize].fill(true);
+            }
+            tokio::task::yield_now().await;
+        }
+        ended += bench.stuck.len();
+    }
+    assert!(ended > 0, "no task was late");
+}
+
+#[tokio::test]
+async fn several_threads_share_an_assignment_and_the_loop_takes_none() {
+    let mut bench = Bench::start(entries(), 3, None, None).unwrap();
+    (0..20).for_each(|_| bench.shared.queue().placements[0].handle_done(1, 100));
+    for first in 0..10 {
+        put(&mut bench, 1, first * 100, &[4; 100]);
+        assert!(!bench.run_here(Duration::from_micros(50)).await.0);
+    }
+    assert_eq!(results(&mut bench, 1000).await, vec![Ok(0.25); 1000]);
+}
+
+/// A bench without threads, whose queue stays as it is.
+fn bench_without_threads() -> Bench {
+    let mut bench = Bench::start(entries(), 1, None, None).unwrap();
+    let mut queue = bench.shared.queue();
+    queue.closed = true;
+    drop(queue);
+    bench.shared.wake();
+    bench.report = Report::default();
+    bench
+}
+
+#[tokio::test]
+async fn what_is_given_back_is_the_end_of_the_queue() {
+    let mut bench = bench_without_threads();
+    put(&mut bench, 1, 0, &[1; 5]);
+    put(&mut bench, 1, 5, &[1; 3]);
+    assert_eq!(bench.give_back(1, 5), [(5, 3), (3, 2)]);
+    assert_eq!(bench.shared.queue().pieces.front().unwrap().items.len(), 3 * 8);
+    assert_eq!(bench.give_back(1, u64::MAX), [(0, 3)]);
+    assert_eq!(bench.give_back(1, 1), []);
+}
+
+#[tokio::test]
+async fn a_new_run_drops_what_an_earlier_one_left() {
+    let mut bench = bench_without_threads();
+    put(&mut bench, 1, 0, &[1; 5]);
+    assert_eq!(bench.give_back(0, 0), [], "a question about the round trip is of no run");
+    put(&mut bench, 2, 9, &[1]);
+    assert_eq!(bench.give_back(2, 100), [(9, 1)]);
+}
+
+#[tokio::test]
+async fn tiny_tasks_run_in_the_loop_and_gather_in_an_answer() {
+    let mut bench = bench_without_threads();
+    (0..20).for_each(|_| bench.shared.queue().placements[0].handle_done(1, 100));
+    put(&mut bench, 1, 0, &[2; 50]);
+    let mut answers = Vec::new();
+    loop {
+        let (ran, sent) = bench.run_here(Duration::from_micros(1)).await;
+        answers.extend(sent.into_iter().flatten());
+        if !ran {
+            break;
+        }
+    }
+    let (run, first, results) = read(&answers[0]);
+    assert_eq!((run, first, results, answers.len()), (1, 0, vec![Ok(0.5); 50], 1));
+}
+
+/// A bench whose function waits until as many others have begun as its input says, and is woken by
+/// the last of them.
+fn meeting(threads: u32, each: Option<u32>) -> Bench {
+    let mut registry = Registry::new();
+    let (begun, met) = (Arc::new(Mutex::new(0)), Arc::new(Notify::new()));
+    registry.register_async("meet", move |others: u32| {
+        let (begun, met) = (begun.clone(), met.clone());
+        async move {
+            let woken = met.notified();
+            *begun.lock().unwrap() += 1;
+            if *begun.lock().unwrap() < others {
+                woken.await;
+            } else {
+                met.notify_waiters();
+            }
+            f64::from(others)
+        }
+    });
+    Bench::start(registry.entries().cloned().collect(), threads, None, each).unwrap()
+}
+
+#[tokio::test]
+async fn a_thread_runs_others_while_a_task_waits() {
+    for (threads, each, count) in [(1, None, 16), (3, None, 48), (1, Some(100), 100)] {
+        let mut bench = meeting(threads, each);
+        put(&mut bench, 1, 0, &vec![count; count as usize]);
+        let (mut all, mut told) = (0, 0);
+        while all < count as usize {
+            let answer = bench.answered().await;
+            match wire::read_answer(&answer).unwrap() {
+                Answer::Virtual { run: 1, workers } => told = workers,
+                _ => all += read(&answer).2.len(),
+            }
+        }
+        assert_eq!((told, bench.shared.queue().left()), (count, 0), "{threads} threads");
+    }
+}
+
+#[tokio::test]
+async fn no_more_tasks_are_begun_than_virtual_workers() {
+    let mut bench = meeting(1, Some(2));
+    put(&mut bench, 1, 0, &[3; 5]);
+    while bench.shared.queue().waits.begun() < 2 || bench.shared.queue().waiting < 1 {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(bench.give_back(1, 100), [(2, 3)]);
+    // Those that were begun end with another run.
+    put(&mut bench, 2, 0, &[0]);
+    loop {
+        let answer = bench.answered().await;
+        if matches!(wire::read_answer(&answer), Ok(Answer::Done { run: 2, .. })) {
+            break;
+        }
+    }
+    assert_eq!(bench.shared.queue().left(), 0);
+}
+
+/// A bench whose function sleeps for its input in milliseconds, with the largest for ever; without time
+/// it wakes itself some times.
+fn sleeping(limit: Option<Limit>) -> Bench {
+    let mut registry = Registry::new();
+    registry.register_async_task("sleep", |task, ms: u32| async move {
+        for _ in 0..if ms == 0 { 100 } else { 0 } {
+            tokio::task::yield_now().await;
+        }
+        if ms == u32::MAX {
+            while !task.is_cancelled() {
+                tokio::task::yield_now().await;
+            }
+            std::future::pending::<()>().await;
+        }
+        tokio::time::sleep(Duration::from_millis(ms.into())).await;
+        assert!(ms != 3, "no luck");
+        f64::from(ms)
+    });
+    Bench::start(registry.entries().cloned().collect(), 1, limit, Some(50)).unwrap()
+}
+
+#[tokio::test]
+async fn tasks_that_wake_themselves_wait_or_panic_end_in_any_order() {
+    let mut bench = sleeping(None);
+    put(&mut bench, 1, 0, &[20, 0, 3, 1, 0]);
+    let mut all = vec![None; 5];
+    while all.contains(&None) {
+        let answer = tokio::select! {
+            biased;
+            answer = bench.answered() => answer,
+            () = tokio::time::sleep(Duration::from_millis(1)) => continue,
+        };
+        if let Ok(Answer::Done { first, .. }) = wire::read_answer(&answer) {
+            for (at, result) in read(&answer).2.into_iter().enumerate() {
+                assert_eq!(all[first as usize + at].replace(result), None);
+            }
+        }
+    }
+    let panicked = Err("function \"sleep\" panicked: no luck".to_owned());
+    let all: Vec<_> = all.into_iter().flatten().collect();
+    assert_eq!(all, [Ok(20.0), Ok(0.0), panicked, Ok(1.0), Ok(0.0)]);
+}
+
+#[tokio::test]
+async fn a_task_that_waits_too_long_is_dropped_and_its_thread_goes_on() {
+    let limit = Limit { timeout_ns: 1_000_000_000, grace_ns: 100_000_000 };
+    let mut bench = sleeping(Some(limit));
+    put(&mut bench, 1, 5, &[1, u32::MAX, 1]);
+    let (mut late, mut ended, put_at) = (Vec::new(), 0, Instant::now());
+    while late.is_empty() || ended < 2 {
+        tokio::time::sleep(bench.look_after()).await;
+        let mut messages = bench.look().unwrap();
+        messages.extend(std::iter::from_fn(|| bench.try_answered()));
+        for message in messages {
+            match wire::read_answer(&message).unwrap() {
+                Answer::Done { count, .. } => ended += count,
+                Answer::Late { run: 1, index, is_stuck } => late.push((index, is_stuck)),
+                Answer::Virtual { .. } => {}
+                other => panic!("{other:?}"),
+            }
+        }
+        assert!(put_at.elapsed() < DEADLINE, "{late:?}, {ended}");
+    }
+    assert_eq!((late, bench.stuck.len()), (vec![(6, false)], 0));
+    put(&mut bench, 1, 6, &[1]);
+    while !matches!(wire::read_answer(&bench.answered().await), Ok(Answer::Done { first: 6, .. })) {
+    }
+}

@@ -1,0 +1,209 @@
+//! Farms whose tasks wait: in virtual time, and with processes.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use chunkcomm::host::{self, Instant};
+use chunkcomm_cluster::{Cluster, ClusterConfig, Function, Registry};
+use chunkcomm_farm::{
+    Farm, FarmBuilder, Outcome, RegistryExt as _, TaskError, Tree, VirtualWorkers, WorkersAs,
+    serve_in,
+};
+use chunkcomm_simulation::{LinkSpec, Network, each_seed, run};
+
+use crate::farm::{DEADLINE, builder};
+
+const MS: Duration = Duration::from_millis(1);
+
+/// Time that a task computes and waits, in milliseconds, some times.
+type Times = (u64, u64, u32);
+
+/// A function that computes and waits in turns; returns the index of its task and the milliseconds
+/// that passed.
+fn resting() -> (Registry, Function<Times, (u64, u64)>) {
+    let mut registry = Registry::new();
+    let rest = |task: chunkcomm_farm::TaskContext, (computes, waits, turns): Times| async move {
+        let begun = Instant::now();
+        for _ in 0..turns {
+            host::spend(Duration::from_millis(computes));
+            if waits > 0 {
+                host::sleep(Duration::from_millis(waits)).await;
+            }
+        }
+        (task.index(), begun.elapsed().as_millis() as u64)
+    };
+    let function = registry.register_async_task("rest", rest);
+    (registry, function)
+}
+
+/// Runs a program on rank 0 of a virtual cluster whose other nodes work, each on one thread.
+fn farm_on<F, P>(seed: u64, nodes: usize, program: P)
+where
+    F: Future<Output = ()> + Send + 'static,
+    P: Fn(Cluster) -> F + Clone + Send + 'static,
+{
+    let mut network = Network::new(seed);
+    let hosts: Vec<_> = (0..nodes).map(|at| network.add_host(&format!("host-{at}"))).collect();
+    network.switch(&hosts, LinkSpec::default());
+    run(network, async |simulation| {
+        let members = simulation.launch(&hosts, |rank| {
+            let program = program.clone();
+            async move {
+                let cluster = Cluster::join(ClusterConfig::new()).await.unwrap();
+                if rank == 0 {
+                    program(cluster.clone()).await;
+                    cluster.provide("done").await.unwrap();
+                } else {
+                    let (registry, _) = resting();
+                    while cluster.providers("done").is_empty() {
+                        tokio::select! {
+                            biased;
+                            served = serve_in(&cluster, &registry).threads(1) => served.unwrap(),
+                            done = cluster.provider("done") => drop(done.unwrap()),
+                        }
+                    }
+                }
+                cluster.end(DEADLINE).await.unwrap();
+            }
+        });
+        for member in members {
+            member.await.unwrap();
+        }
+    });
+}
+
+async fn outcome(
+    cluster: &Cluster,
+    set: impl FnOnce(FarmBuilder) -> FarmBuilder,
+    tasks: Vec<Times>,
+) -> Outcome<(u64, u64)> {
+    let (registry, rest) = resting();
+    let mut farm = set(Farm::builder(registry)).start_in(cluster).await.unwrap();
+    let count = tasks.len() as u64;
+    let outcome = farm.run(&rest, tasks).await.unwrap();
+    let indices = outcome.results.iter().map(|&(index, _)| index);
+    assert_eq!(indices.collect::<Vec<_>>(), (0..count).collect::<Vec<_>>());
+    assert_eq!(outcome.stats.tasks, count);
+    farm.finish(DEADLINE).await.unwrap();
+    outcome
+}
+
+/// Tasks of 1 ms that wait for 9 ms: 10 of them at a time keep a thread busy.
+#[test]
+fn waits_of_tasks_overlap_as_far_as_there_are_virtual_workers() {
+    farm_on(1, 2, async |cluster| {
+        let elapsed = async |virtual_workers| {
+            let set = |builder: FarmBuilder| builder.virtual_workers(virtual_workers);
+            let stats = outcome(&cluster, set, vec![(1, 9, 1); 400]).await.stats;
+            (stats.elapsed, stats.workers[0].virtual_workers)
+        };
+        for (each, least) in [(1, 4000), (2, 2000), (5, 800), (20, 400)] {
+            let (elapsed, told) = elapsed(VirtualWorkers::Fixed(each)).await;
+            let (least, most) = (least * MS, (least + least / 4) * MS);
+            assert!((least..most).contains(&elapsed), "{each}: {elapsed:?}");
+            assert_eq!(told, if each > 1 { each } else { 0 });
+        }
+        let (elapsed, told) = elapsed(VirtualWorkers::Auto).await;
+        assert!((400 * MS..500 * MS).contains(&elapsed), "{elapsed:?}");
+        assert!((8..=16).contains(&told), "{told}");
+    });
+}
+
+#[test]
+fn tasks_that_do_not_wait_have_no_virtual_workers() {
+    farm_on(2, 3, async |cluster| {
+        let stats = outcome(&cluster, |builder| builder, vec![(5, 0, 1); 100]).await.stats;
+        assert!(stats.workers.iter().all(|worker| worker.virtual_workers == 0), "{stats:?}");
+        assert!((250 * MS..270 * MS).contains(&stats.elapsed), "{:?}", stats.elapsed);
+    });
+}
+
+/// A wait begins after the work before it, and each turn goes on where it stood.
+#[test]
+fn a_task_computes_and_waits_in_turns() {
+    farm_on(3, 2, async |cluster| {
+        let alone = outcome(&cluster, |builder| builder, vec![(10, 5, 4)]).await;
+        assert_eq!(alone.results, [(0, 60)]);
+        // While one waits the other computes.
+        let stats = outcome(&cluster, |builder| builder, vec![(10, 5, 4); 2]).await.stats;
+        assert!((80 * MS..100 * MS).contains(&stats.elapsed), "{:?}", stats.elapsed);
+    });
+}
+
+/// Some tasks are long: what others have not begun goes to the workers that have nothing.
+#[test]
+fn unequal_tasks_are_evened_out_among_workers_and_sub_farmers() {
+    each_seed(0..6, |seed| {
+        farm_on(seed, 5, move |cluster| async move {
+            let tree = if seed % 2 == 0 { Tree::FanOut(2) } else { Tree::Off };
+            let tasks = (0..300).map(|at| (1 + at % 7, 10 + at * seed % 50, 1 + (at % 3) as u32));
+            let tasks: Vec<Times> = tasks.collect();
+            let work: u64 = tasks.iter().map(|&(work, _, turns)| work * u64::from(turns)).sum();
+            let stats = outcome(&cluster, |builder| builder.tree(tree), tasks).await.stats;
+            let most = work as u32 * MS / 4 * 3 / 2 + 150 * MS;
+            assert!(stats.elapsed < most, "{:?} of {most:?}", stats.elapsed);
+        });
+    });
+}
+
+#[test]
+fn a_task_that_waits_too_long_fails_alone() {
+    farm_on(4, 3, async |cluster| {
+        let (registry, rest) = resting();
+        let builder = Farm::builder(registry).task_timeout(500 * MS).task_grace(100 * MS);
+        let mut farm = builder.start_in(&cluster).await.unwrap();
+        let hour = (0, 3_600_000, 1);
+        let tasks: Vec<Times> =
+            (0..60).map(|at| if at % 20 == 7 { hour } else { (1, 5, 1) }).collect();
+        let outcome = farm.run_to_end(&rest, tasks).await.unwrap();
+        let failed = outcome.results.iter().enumerate().filter_map(|(at, result)| {
+            let error = result.as_ref().err()?;
+            assert!(matches!(error, TaskError::TimedOut { .. }), "{error}");
+            Some(at)
+        });
+        assert_eq!(failed.collect::<Vec<_>>(), [7, 27, 47]);
+        assert!(outcome.stats.elapsed < 2000 * MS, "{:?}", outcome.stats.elapsed);
+        assert_eq!(outcome.stats.workers.iter().map(|it| it.timed_out).sum::<u64>(), 3);
+        farm.finish(DEADLINE).await.unwrap();
+    });
+}
+
+#[test]
+fn tasks_of_a_dropped_run_make_room_for_the_next() {
+    farm_on(5, 2, async |cluster| {
+        let (registry, rest) = resting();
+        let builder = Farm::builder(registry).virtual_workers(VirtualWorkers::Fixed(4));
+        let mut farm = builder.start_in(&cluster).await.unwrap();
+        for _ in 0..3 {
+            let dropped = farm.run(&rest, vec![(0, 3_600_000, 1); 10]);
+            assert!(host::timeout(50 * MS, dropped).await.is_err());
+        }
+        let outcome = farm.run(&rest, vec![(0, 10, 1); 40]).await.unwrap();
+        assert!(outcome.stats.elapsed < 150 * MS, "{:?}", outcome.stats.elapsed);
+        farm.finish(DEADLINE).await.unwrap();
+    });
+}
+
+#[tokio::test]
+async fn tasks_wait_in_processes_and_threads_too() {
+    for workers_as in [WorkersAs::Process, WorkersAs::Thread] {
+        let (builder, functions) = builder();
+        let builder = builder.workers_as(workers_as).task_timeout(Duration::from_secs(2));
+        let mut farm = builder.task_grace(10 * MS).start().await.unwrap();
+        let mut tasks = vec![Some(20); 100];
+        tasks[30] = None;
+        let outcome = farm.run_to_end(&functions.rest, tasks).await.unwrap();
+        for (index, result) in outcome.results.iter().enumerate() {
+            assert_eq!(result.is_err(), index == 30, "{index}: {result:?}");
+        }
+        let ids: BTreeSet<_> = outcome.results.into_iter().filter_map(Result::ok).collect();
+        assert_eq!(ids.len(), if workers_as == WorkersAs::Process { 2 } else { 1 });
+        // The task was waiting, so that its process has no thread to be rid of.
+        assert!(outcome.stats.workers.iter().all(|it| it.lost.is_none()), "{:?}", outcome.stats);
+        assert!(outcome.stats.workers.iter().any(|it| it.virtual_workers > 1));
+        // The next function does not wait.
+        let stats = farm.run(&functions.double, 0..1000).await.unwrap().stats;
+        assert!(stats.workers.iter().all(|it| it.virtual_workers == 0));
+        farm.finish(DEADLINE).await.unwrap();
+    }
+}
