@@ -128,12 +128,19 @@ pub async fn sleep(duration: Duration) {
     clock::pause(duration).await;
 }
 
-/// Lets the work pass that the computation around it has declared, which is awaited only after its
-/// poll: a wait begins after it.
-async fn after_work() {
+/// Waits until the work is done that the async task around it has declared by [`spend`]: what follows
+/// happens after it. Returns at once on a real machine, and where nothing was declared.
+///
+/// [`sleep`] does so itself.
+///
+/// # Cancel safety
+///
+/// Safe.
+pub async fn after_work() {
     #[cfg(feature = "simulation")]
     std::future::poll_fn(|context| {
         if world::has_spent() {
+            // The work passes when this poll has ended.
             context.waker().wake_by_ref();
             return Poll::Pending;
         }

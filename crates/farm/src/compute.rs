@@ -311,7 +311,7 @@ impl Bench {
         }
         let (is_other, dropped) = queue.enter(run);
         if is_other {
-            self.common.run.store(run, Ordering::Relaxed);
+            self.common.enter(run);
         }
         queue.pieces.put(assignment);
         let placed = queue.loops && queue.placements[function as usize].place() == Place::Loop;
@@ -329,7 +329,7 @@ impl Bench {
         // A question about the round trip is of no run.
         let (is_other, dropped) = if count > 0 { queue.enter(run) } else { (false, Vec::new()) };
         if is_other {
-            self.common.run.store(run, Ordering::Relaxed);
+            self.common.enter(run);
         }
         let given = queue.pieces.give_back(count);
         drop(queue);

@@ -5,6 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence};
 
+use crate::once::Once;
 use crate::shared::Values;
 
 /// The task that runs: its index, its attempt, and whether it should end.
@@ -54,6 +55,11 @@ impl TaskContext {
             || abandoned.load(Ordering::Relaxed)
             || common.closed.load(Ordering::Relaxed)
             || common.run.load(Ordering::Relaxed) != self.run
+    }
+
+    /// Returns the values that tasks of its worker compute for each other.
+    pub(crate) fn values(&self) -> &Once {
+        &self.work.common.once
     }
 
     /// Begins a task that may wait. It has a state of its own, since others of its thread run meanwhile.
@@ -190,10 +196,20 @@ pub(crate) struct Long {
 #[derive(Debug, Default)]
 pub(crate) struct Common {
     pub(crate) values: Values,
+    /// Values of the newest run.
+    pub(crate) once: Once,
     /// Number of the newest run.
     pub(crate) run: AtomicU32,
     /// Whether the worker has ended.
     pub(crate) closed: AtomicBool,
+}
+
+impl Common {
+    /// Begins a run.
+    pub(crate) fn enter(&self, run: u32) {
+        self.run.store(run, Ordering::Relaxed);
+        self.once.clear();
+    }
 }
 
 /// The state of a runner, for the eyes of others.

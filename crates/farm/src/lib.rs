@@ -133,7 +133,7 @@
 //! - `functions`: functions that see their task, map and reduce, divide and conquer; `problem` is one
 //!   that is divided.
 //! - `remains`: what a worker holds when its farmer is gone.
-//! - `shared`: values that many tasks read.
+//! - `shared`: values that many tasks read; `once`: those that a task computes for others.
 //! - `worker`, `compute`: the worker's I/O loop, and its threads; `pieces` is what waits for them. `context` is the task that a thread
 //!   runs, as its function sees it.
 //! - `proto`: the decisions. `ledger` knows who holds which tasks, `tree` who works
@@ -152,6 +152,7 @@ mod journal;
 mod link;
 mod machine;
 mod name;
+mod once;
 mod pieces;
 mod pool;
 mod problem;

@@ -1,8 +1,10 @@
 //! Workers as processes and threads of a real machine. All that a simulation does without is here.
 
 use std::io;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::process;
+use std::sync::Arc;
+use std::task::{Context, Poll, Wake, Waker};
 use std::thread;
 
 use chunkcomm_cluster::Registry;
@@ -19,6 +21,27 @@ const STATUS_FAILED: i32 = 1;
 /// Starts a thread with this name. Nobody waits for its end.
 pub(crate) fn start_thread(name: String, run: impl FnOnce() + Send + 'static) -> io::Result<()> {
     thread::Builder::new().name(name).spawn(run).map(drop)
+}
+
+/// Waits for a future on this thread, which is blocked meanwhile.
+pub(crate) fn wait_blocking<F: Future>(future: F) -> F::Output {
+    let mut future = pin!(future);
+    let waker = Waker::from(Arc::new(Unparks(thread::current())));
+    let mut context = Context::from_waker(&waker);
+    loop {
+        if let Poll::Ready(output) = future.as_mut().poll(&mut context) {
+            return output;
+        }
+        thread::park();
+    }
+}
+
+struct Unparks(thread::Thread);
+
+impl Wake for Unparks {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
+    }
 }
 
 /// Serves the farm that started this process, and ends the process when the farm is

@@ -1,6 +1,7 @@
 //! Farms whose tasks wait: in virtual time, and with processes.
 
 use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use chunkcomm::host::{self, Instant};
@@ -18,9 +19,20 @@ const MS: Duration = Duration::from_millis(1);
 /// Time that a task computes and waits, in milliseconds, some times.
 type Times = (u64, u64, u32);
 
+type Resting = Function<Times, (u64, u64)>;
+
 /// A function that computes and waits in turns; returns the index of its task and the milliseconds
 /// that passed.
-fn resting() -> (Registry, Function<Times, (u64, u64)>) {
+fn resting() -> (Registry, Resting) {
+    let (registry, rest, _) = functions();
+    (registry, rest)
+}
+
+/// Number of values that [`functions`] computed.
+static COMPUTED: AtomicU32 = AtomicU32::new(0);
+
+/// The function of [`resting`], and one whose tasks need a value that takes 100 ms.
+fn functions() -> (Registry, Resting, Function<u64, u64>) {
     let mut registry = Registry::new();
     let rest = |task: chunkcomm_farm::TaskContext, (computes, waits, turns): Times| async move {
         let begun = Instant::now();
@@ -32,8 +44,18 @@ fn resting() -> (Registry, Function<Times, (u64, u64)>) {
         }
         (task.index(), begun.elapsed().as_millis() as u64)
     };
-    let function = registry.register_async_task("rest", rest);
-    (registry, function)
+    let rest = registry.register_async_task("rest", rest);
+    let need = registry.register_async_task("need", |task, number: u64| async move {
+        let compute = async || {
+            COMPUTED.fetch_add(1, Ordering::Relaxed);
+            host::spend(100 * MS);
+            number / 2 % 2
+        };
+        let value = task.once(&(number / 2 % 2), compute).await;
+        host::spend(MS);
+        number * 10 + *value
+    });
+    (registry, rest, need)
 }
 
 /// Runs a program on rank 0 of a virtual cluster whose other nodes work, each on one thread.
@@ -180,6 +202,24 @@ fn tasks_of_a_dropped_run_make_room_for_the_next() {
         }
         let outcome = farm.run(&rest, vec![(0, 10, 1); 40]).await.unwrap();
         assert!(outcome.stats.elapsed < 150 * MS, "{:?}", outcome.stats.elapsed);
+        farm.finish(DEADLINE).await.unwrap();
+    });
+}
+
+/// Each worker computes a value once in a run, and has other tasks meanwhile.
+#[test]
+fn tasks_wait_for_a_value_that_another_computes() {
+    farm_on(6, 3, async |cluster| {
+        let (registry, _, need) = functions();
+        let mut farm = Farm::builder(registry).start_in(&cluster).await.unwrap();
+        for round in 1..=2 {
+            let outcome = farm.run(&need, 0..40).await.unwrap();
+            let expected: Vec<u64> = (0..40).map(|number| number * 10 + number / 2 % 2).collect();
+            assert_eq!(outcome.results, expected);
+            assert_eq!(COMPUTED.load(Ordering::Relaxed), round * 4);
+            let elapsed = outcome.stats.elapsed;
+            assert!((200 * MS..250 * MS).contains(&elapsed), "{elapsed:?}");
+        }
         farm.finish(DEADLINE).await.unwrap();
     });
 }

@@ -357,3 +357,26 @@ async fn a_task_that_waits_too_long_is_dropped_and_its_thread_goes_on() {
     while !matches!(wire::read_answer(&bench.answered().await), Ok(Answer::Done { first: 6, .. })) {
     }
 }
+
+/// Calls that block go to the runtime's threads for them.
+#[tokio::test]
+async fn calls_that_block_overlap_on_one_thread() {
+    let mut registry = Registry::new();
+    let all = Arc::new(std::sync::Barrier::new(8));
+    registry.register_async("meet", move |number: u32| {
+        let all = all.clone();
+        async move {
+            let met = tokio::task::spawn_blocking(move || all.wait());
+            met.await.map(|_| f64::from(number)).unwrap()
+        }
+    });
+    let entries = registry.entries().cloned().collect();
+    let mut bench = Bench::start(entries, 1, None, None).unwrap();
+    put(&mut bench, 1, 0, &[4; 8]);
+    let mut ended = 0;
+    while ended < 8 {
+        if let Answer::Done { count, .. } = wire::read_answer(&bench.answered().await).unwrap() {
+            ended += count;
+        }
+    }
+}

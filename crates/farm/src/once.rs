@@ -1,0 +1,182 @@
+//! Values that the first task that needs them computes for all tasks of its worker.
+
+use std::any::{Any, TypeId};
+use std::collections::BTreeMap;
+use std::fmt;
+use std::future::ready;
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use chunkcomm::codec::encode_into_vec;
+use chunkcomm::host;
+use serde::Serialize;
+use tokio::sync::OnceCell;
+
+use crate::context::TaskContext;
+use crate::machine::wait_blocking;
+
+type Cell = OnceCell<Arc<dyn Any + Send + Sync>>;
+
+/// Values by their type and encoded key.
+type Cells = BTreeMap<(TypeId, Vec<u8>), Arc<Cell>>;
+
+/// The values of a worker in a run.
+#[derive(Default)]
+pub(crate) struct Once(Mutex<Cells>);
+
+impl fmt::Debug for Once {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Once").field("values", &self.cells().len()).finish()
+    }
+}
+
+impl Once {
+    /// Forgets all values. Tasks that have one keep it.
+    pub(crate) fn clear(&self) {
+        // Values are dropped without the lock: they may be large.
+        let cells = std::mem::take(&mut *self.cells());
+        drop(cells);
+    }
+
+    fn cell<T: 'static>(&self, key: &impl Serialize) -> Arc<Cell> {
+        let mut bytes = Vec::new();
+        encode_into_vec(key, &mut bytes).expect("the key of a value can be encoded");
+        Arc::clone(self.cells().entry((TypeId::of::<T>(), bytes)).or_default())
+    }
+
+    fn cells(&self) -> MutexGuard<'_, Cells> {
+        self.0.lock().expect("nothing panics with the values locked")
+    }
+}
+
+impl TaskContext {
+    /// Returns the value of this key, which the first task of the worker that needs it computes. Others
+    /// wait meanwhile, and their threads run others.
+    ///
+    /// Each worker computes a value for itself: a process, a node of a cluster, or a thread of the
+    /// farmer's process, with all its threads. Values of different types have different keys. They are
+    /// kept until another run begins, so that a run of many keys needs memory for all of them.
+    ///
+    /// A task that waits for a value whose task waits for it waits for ever: the keys must have an
+    /// order in which they need each other.
+    ///
+    /// ```
+    /// use chunkcomm_cluster::Registry;
+    /// use chunkcomm_farm::RegistryExt;
+    ///
+    /// let mut registry = Registry::new();
+    /// let sum = registry.register_async_task("sum", |task, to: u64| async move {
+    ///     let squares = task.once(&"squares", async || (0..1000).map(|n| n * n).collect()).await;
+    ///     let squares: &Vec<u64> = &squares;
+    ///     squares[..to as usize].iter().sum::<u64>()
+    /// });
+    /// ```
+    ///
+    /// # Cancel safety
+    /// When the future is dropped while it computes, another task that waits computes the value.
+    ///
+    /// # Panics
+    /// When `compute` does; another task that waits then computes the value. When the codec refuses the
+    /// key.
+    pub async fn once<T, F>(
+        &self,
+        key: &(impl Serialize + Sync),
+        compute: impl FnOnce() -> F,
+    ) -> Arc<T>
+    where
+        T: Send + Sync + 'static,
+        F: Future<Output = T>,
+    {
+        let cell = self.values().cell::<T>(key);
+        let value = cell.get_or_init(async || {
+            let value: Arc<dyn Any + Send + Sync> = Arc::new(compute().await);
+            // Others have it when its work is done.
+            host::after_work().await;
+            value
+        });
+        typed(value.await)
+    }
+
+    /// Returns the value of a key as [`once`](TaskContext::once) does, for functions that are not async:
+    /// the thread of a task that waits is blocked.
+    ///
+    /// # Panics
+    /// As [`once`](TaskContext::once).
+    pub fn once_blocking<T: Send + Sync + 'static>(
+        &self,
+        key: &impl Serialize,
+        compute: impl FnOnce() -> T,
+    ) -> Arc<T> {
+        let cell = self.values().cell::<T>(key);
+        let value = cell.get_or_init(|| ready(Arc::new(compute()) as _));
+        typed(wait_blocking(value))
+    }
+}
+
+fn typed<T: Send + Sync + 'static>(value: &Arc<dyn Any + Send + Sync>) -> Arc<T> {
+    Arc::clone(value).downcast().expect("the type is a part of the key")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::context::{Common, Tasks};
+    use std::sync::Barrier;
+    use std::sync::atomic::{AtomicU32, Ordering};
+    use std::task::Poll;
+    use std::thread;
+
+    fn task(common: &Arc<Common>) -> TaskContext {
+        let tasks = Tasks { run: 0, first: 0, count: 1, attempt: 0 };
+        TaskContext::begin(common, &tasks, 0)
+    }
+
+    #[test]
+    fn threads_compute_a_value_once() {
+        let (common, computed) = (Arc::<Common>::default(), AtomicU32::new(0));
+        let all = Barrier::new(4);
+        thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    all.wait();
+                    for key in 0..100 {
+                        let value = task(&common).once_blocking(&key, || {
+                            computed.fetch_add(1, Ordering::Relaxed);
+                            key * 2
+                        });
+                        assert_eq!(*value, key * 2);
+                    }
+                });
+            }
+        });
+        assert_eq!(computed.load(Ordering::Relaxed), 100);
+        // Another type is another value, and another run computes it again.
+        assert_eq!(*task(&common).once_blocking(&7, || 1_u8), 1);
+        common.enter(0);
+        assert_eq!(*task(&common).once_blocking(&7, || 3), 3);
+    }
+
+    /// The first task that computes is dropped, the second panics.
+    #[tokio::test]
+    async fn a_value_whose_task_ends_is_computed_by_another() {
+        let task = task(&Arc::default());
+        let first = task.once(&"key", std::future::pending::<u32>);
+        let second = task.once(&"key", async || panic!("no luck"));
+        let third = task.once(&"key", async || 3);
+        let mut futures: Vec<std::pin::Pin<Box<dyn Future<Output = Arc<u32>>>>> =
+            vec![Box::pin(first), Box::pin(second), Box::pin(third)];
+        let poll = |future: &mut std::pin::Pin<Box<dyn Future<Output = Arc<u32>>>>| {
+            let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+            std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+                future.as_mut().poll(&mut context)
+            }))
+        };
+        for future in &mut futures {
+            assert!(poll(future).unwrap().is_pending());
+        }
+        drop(futures.remove(0));
+        assert!(poll(&mut futures[1]).unwrap().is_pending(), "the second is in its place");
+        assert!(poll(&mut futures[0]).is_err());
+        drop(futures.remove(0));
+        assert!(matches!(poll(&mut futures[0]), Ok(Poll::Ready(value)) if *value == 3));
+    }
+}
