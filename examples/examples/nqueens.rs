@@ -124,6 +124,7 @@ async fn farm_out(
     let mut found = 0;
     let stats = farm.run_pool(solve, [empty], |count| found += count).await?;
     farm.finish(FINISH_DEADLINE).await?;
+    options.farm.write_timeline(&stats)?;
 
     let known = KNOWN[queens as usize - 1];
     let mut report = Report::default();

@@ -89,6 +89,7 @@ async fn farm_out(
     let ranges = firsts.map(|first| (first, up_to.min(first + range - 1)));
     let counted = farm.map_reduce(count, ranges).await?;
     farm.finish(FINISH_DEADLINE).await?;
+    options.farm.write_timeline(&counted.stats)?;
 
     let (primes, expected) = (counted.value.unwrap_or(0), sieved(up_to));
     let mut report = Report::default();

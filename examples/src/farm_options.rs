@@ -1,14 +1,18 @@
 //! The command line options of programs with a farm.
 
+use std::fs;
 use std::num::{NonZeroU32, NonZeroUsize};
 use std::path::PathBuf;
 use std::time::Duration;
 
 use chunkcomm::host;
 use chunkcomm_farm::{
-    Durability, FarmBuilder, Grain, Model, Prefetch, Tree, WORKER_COUNT_MAX, WorkersAs,
+    Durability, FarmBuilder, Grain, Model, Prefetch, RunStats, Tree, WORKER_COUNT_MAX, WorkersAs,
 };
 use clap::{Args, ValueEnum};
+
+/// Most spans of a timeline: 64 MB.
+const SPANS_MAX: usize = 1_000_000;
 
 /// Options that set up the farm.
 #[derive(Args, Clone, Debug)]
@@ -42,6 +46,10 @@ pub struct FarmOptions {
     /// File that keeps accepted results: started again with it, the program goes on where it was
     #[arg(long, value_name = "FILE")]
     pub journal: Option<PathBuf>,
+
+    /// Write to this file when each worker had which tasks, for Perfetto or Chrome
+    #[arg(long, value_name = "FILE")]
+    pub timeline: Option<PathBuf>,
 
     /// Longest time of a task in seconds; one that takes longer fails [default: none]
     #[arg(long, value_name = "SECONDS", value_parser = parse_seconds)]
@@ -127,6 +135,7 @@ impl FarmOptions {
             Some(walltime) => farm.walltime(walltime),
             None => farm,
         };
+        let farm = farm.keep_timeline(if self.timeline.is_some() { SPANS_MAX } else { 0 });
         farm.workers(self.worker_count())
             .workers_as(match self.workers_as.unwrap_or_default() {
                 WorkersAsOption::Process => WorkersAs::Process,
@@ -139,6 +148,19 @@ impl FarmOptions {
             .prefetch(self.prefetch.0)
             .grain(self.grain)
             .tree(self.tree)
+    }
+
+    /// Writes the timeline of a run, if it is asked for.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub fn write_timeline(&self, stats: &RunStats) -> Result<(), String> {
+        match self.timeline.as_ref().zip(stats.to_trace_json()) {
+            Some((path, json)) => {
+                fs::write(path, json).map_err(|it| format!("{}: {it}", path.display()))
+            }
+            None => Ok(()),
+        }
     }
 
     /// Returns a line for a report of `count` workers; `are_nodes`: they are nodes of a cluster.

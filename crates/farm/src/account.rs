@@ -10,6 +10,7 @@ use crate::link::Link;
 use crate::proto::ledger::{Accepted, Ledger, NotAsked, SetAside};
 use crate::proto::order::InOrder;
 use crate::proto::pace::{Grain, Growth, Pace};
+use crate::proto::timeline::Recorder;
 use crate::proto::waiting::Waiting;
 use crate::proto::wire::{self, Answer, Item};
 use crate::settings::{Order, Ways};
@@ -50,6 +51,8 @@ pub(crate) struct Account<'a, O, S> {
     growth: Growth,
     pub(crate) stats: Vec<WorkerStats>,
     waiting: Vec<Waiting>,
+    /// The run's timeline, if it is kept.
+    pub(crate) recorder: Option<Box<Recorder>>,
     /// Tasks a second of each worker, measured, and their sum.
     speeds: Vec<f64>,
     speed: f64,
@@ -100,6 +103,7 @@ where
         left: Option<u64>,
         journal: Option<&'a mut Journal>,
     ) -> Account<'a, O, S> {
+        let spans_max = plan.ways.spans_max;
         Account {
             plan,
             function: function.to_owned(),
@@ -112,6 +116,7 @@ where
             growth: Growth::new(),
             stats: Vec::new(),
             waiting: Vec::new(),
+            recorder: (spans_max > 0).then(|| Box::new(Recorder::new(spans_max))),
             speeds: Vec::new(),
             speed: 0.0,
             started: Instant::now(),
@@ -228,9 +233,19 @@ where
                 while whole.next_result()?.is_some() {}
                 let now_ns = self.now_ns;
                 let accepted = self.ledger.handle_answer(worker, first, count, busy_ns, now_ns)?;
+                self.record(worker, (first, count), busy_ns);
                 self.measure(worker, count, busy_ns);
                 self.accept(worker, first, results, &accepted)
             }
+        }
+    }
+
+    /// Adds an answer to the timeline, if one is kept.
+    #[inline]
+    fn record(&mut self, worker: usize, tasks: (u64, u32), busy_ns: u64) {
+        if let Some(recorder) = &mut self.recorder {
+            let now_ns = nanos(self.started.elapsed());
+            recorder.add((worker, self.threads[worker]), tasks, busy_ns, now_ns);
         }
     }
 
@@ -344,6 +359,7 @@ where
         let accepted = self.ledger.handle_answer(worker, index, 1, after_ns, self.now_ns)?;
         self.stats[worker].tasks += 1;
         self.stats[worker].timed_out += 1;
+        self.record(worker, (index, 1), after_ns);
         self.stats[worker].busy += Duration::from_nanos(after_ns);
         if accepted != Accepted::All {
             return Ok(());
@@ -425,6 +441,7 @@ mod tests {
             virtual_workers: None,
             start: Duration::MAX,
             end: None,
+            spans_max: 0,
         };
         let plan =
             Plan { run: 1, function: 0, ways, order: Order::Tasks, stops: false, is_below: false };
@@ -477,6 +494,7 @@ mod tests {
                 virtual_workers: None,
                 start: Duration::MAX,
                 end: None,
+                spans_max: 0,
             };
             let plan = Plan {
                 run: 1,

@@ -73,6 +73,7 @@ pub struct FarmBuilder {
     name: String,
     nodes: Option<BTreeSet<u32>>,
     walltime: Option<Duration>,
+    spans_max: usize,
 }
 
 impl fmt::Debug for FarmBuilder {
@@ -110,6 +111,7 @@ impl FarmBuilder {
             name: FARM_NAME.to_owned(),
             nodes: None,
             walltime: None,
+            spans_max: 0,
         }
     }
 
@@ -217,6 +219,14 @@ impl FarmBuilder {
     /// The start reads the whole file. Records at its end that are not whole are cut off.
     pub fn journal(mut self, path: impl Into<PathBuf>, durability: Durability) -> FarmBuilder {
         self.journal = Some((path.into(), durability));
+        self
+    }
+
+    /// Keeps a timeline of each run, which its report has ([`RunStats::timeline`](crate::RunStats::timeline)):
+    /// a span for each answer of a worker, at most `spans_max` of them. None is kept by default. A span
+    /// takes 64 bytes. The workers do nothing for it.
+    pub fn keep_timeline(mut self, spans_max: usize) -> FarmBuilder {
+        self.spans_max = spans_max;
         self
     }
 
@@ -458,6 +468,7 @@ impl FarmBuilder {
             virtual_workers: self.virtual_workers.fixed(),
             start: self.start_deadline,
             end: self.end(),
+            spans_max: self.spans_max,
         }
     }
 

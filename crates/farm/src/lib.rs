@@ -183,4 +183,6 @@ pub use settings::{
     VirtualWorkers, WORKER_COUNT_MAX, WorkersAs,
 };
 pub use shared::Shared;
-pub use stats::{Mishaps, Outcome, Progress, Reduced, RunStats, Traffic, WorkerStats};
+pub use stats::{
+    Mishaps, Outcome, Progress, Reduced, RunStats, TaskSpan, Timeline, Traffic, WorkerStats,
+};

@@ -155,6 +155,7 @@ where
             workers,
             recalled: self.account.recalled,
             mishaps,
+            timeline: self.account.recorder.as_ref().map(|recorder| recorder.timeline.clone()),
             traffic: self.workers.traffic().with(&self.before, u64::saturating_sub),
         }
     }

@@ -196,6 +196,8 @@ pub(crate) struct Ways {
     pub(crate) start: Duration,
     /// When the farm's time is over, if that is known.
     pub(crate) end: Option<Instant>,
+    /// Most spans of a run's timeline; 0 for none.
+    pub(crate) spans_max: usize,
 }
 
 /// Order of the results of a run.

@@ -3,11 +3,13 @@
 use std::time::Duration;
 
 use chunkcomm::FlushReason;
+use chunkcomm::proto::trace::TraceEvents;
 use chunkcomm::stats::PeerStats;
 
 use crate::error::Loss;
 use crate::name::WorkerName;
 pub use crate::proto::ledger::Mishaps;
+pub use crate::proto::timeline::{TaskSpan, Timeline};
 
 /// Statistics of one worker in a run.
 #[derive(Clone, Debug)]
@@ -161,6 +163,9 @@ pub struct RunStats {
     pub mishaps: Mishaps,
     /// Messages and packets between the farmer and all its workers.
     pub traffic: Traffic,
+    /// The tasks of each worker in time, where the farm
+    /// [keeps it](crate::FarmBuilder::keep_timeline).
+    pub timeline: Option<Timeline>,
 }
 
 impl RunStats {
@@ -168,6 +173,38 @@ impl RunStats {
     #[must_use]
     pub fn tasks_per_second(&self) -> f64 {
         if self.tasks == 0 { 0.0 } else { self.tasks as f64 / self.elapsed.as_secs_f64() }
+    }
+
+    /// Returns the timeline as JSON in the Trace Event Format of Chrome, which Perfetto
+    /// (<https://ui.perfetto.dev>) and `chrome://tracing` show; `None` where none was kept. Each worker is a
+    /// process with its threads. A span is an answer: the time of its tasks, until the farmer took it.
+    #[must_use]
+    pub fn to_trace_json(&self) -> Option<String> {
+        let timeline = self.timeline.as_ref()?;
+        let mut events = TraceEvents::new();
+        for (number, worker) in (0..).zip(&self.workers) {
+            let lost = worker.lost.as_ref().map(|loss| format!(", lost: {loss}"));
+            let name = format!("{}{}", worker.worker, lost.unwrap_or_default());
+            events.name_process(number, &name);
+            for thread in 0..worker.threads as usize {
+                events.name_thread(number, thread, &format!("thread {thread}"));
+            }
+        }
+        for span in &timeline.spans {
+            let [begin, end] = [span.begin, span.end].map(|it| it.as_nanos() as u64);
+            let at = (span.worker as u32, span.thread as usize);
+            let last = span.first + u64::from(span.tasks).saturating_sub(1);
+            let name = match span.tasks {
+                1 => format!("task {}", span.first),
+                _ => format!("tasks {} to {last}", span.first),
+            };
+            events.span(at, begin, end - begin, &name, &[("tasks", &span.tasks)]);
+        }
+        if timeline.spans_dropped > 0 {
+            let text = format!("{} answers are missing: there is no room", timeline.spans_dropped);
+            events.note(0, self.elapsed.as_nanos() as u64, &text);
+        }
+        Some(events.finish())
     }
 
     /// Returns the time spent in tasks, summed over the workers.

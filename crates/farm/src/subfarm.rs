@@ -61,8 +61,16 @@ impl Subfarm {
             unreachable!("another role is no sub-farmer");
         };
         let Setup { limit, virtual_workers, .. } = upper.setup;
-        let start = START_DEADLINE;
-        let ways = Ways { prefetch, grain, deaths_max, limit, virtual_workers, start, end: None };
+        let ways = Ways {
+            prefetch,
+            grain,
+            deaths_max,
+            limit,
+            virtual_workers,
+            start: START_DEADLINE,
+            end: None,
+            spans_max: 0,
+        };
         let &Service { node, farm, registry, threads, .. } = service;
         let mut crew = Crew::new(farm).map_err(thread_error)?;
         crew.watch(cluster);

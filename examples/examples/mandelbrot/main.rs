@@ -69,6 +69,7 @@ impl Program {
         let mut farm = start(&options.farm, self.registry.clone(), cluster).await?;
         let (steps, stats) = self.render_with(&mut farm).await?;
         farm.finish(FINISH_DEADLINE).await?;
+        options.farm.write_timeline(&stats)?;
         let output = options.output.clone();
         let save = move || (colours::save(&view, &steps, &output), steps);
         let (saved, steps) = on_a_thread(save).await?;

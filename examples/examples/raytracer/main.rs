@@ -84,6 +84,7 @@ impl Program {
         let mut farm = start(&options.farm, self.registry.clone(), cluster).await?;
         let (pixels, stats) = self.render_with(&mut farm, scene.clone()).await?;
         farm.finish(FINISH_DEADLINE).await?;
+        options.farm.write_timeline(&stats)?;
         let save = move || (save(sides, &pixels, &options.output), pixels);
         let (saved, pixels) = on_a_thread(save).await?;
         saved?;

@@ -83,7 +83,8 @@ fn each_program_starts_on_the_hosts_of_a_file() {
 }
 
 /// Options whose value may be any text.
-const FREE: [&str; 6] = ["--hosts", "--file", "--events", "--journal", "--output", "--trace"];
+const FREE: [&str; 7] =
+    ["--hosts", "--file", "--events", "--journal", "--output", "--timeline", "--trace"];
 
 /// Returns the options of a program that take a value, by its help.
 fn valued_options(program: &Example) -> Vec<String> {

@@ -139,6 +139,22 @@ fn queens_are_counted() {
 }
 
 #[test]
+fn a_timeline_has_every_task_once() {
+    let file = path("queens.json");
+    let options = ["--queens", "8", "--rows", "2", "--workers", "2", "--timeline"];
+    NQUEENS.prints(&[&options[..], &[file.to_str().unwrap()]].concat());
+    let json = std::fs::read_to_string(file).unwrap();
+    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+    let events = json["traceEvents"].as_array().unwrap();
+    let of = |phase: &'static str| events.iter().filter(move |event| event["ph"] == phase);
+    let tasks = of("X").map(|span| span["args"]["tasks"].as_u64().unwrap());
+    assert_eq!(tasks.sum::<u64>(), 51, "{json}");
+    let names = of("M").filter(|name| name["name"] == "process_name");
+    let names: Vec<_> = names.map(|name| name["args"]["name"].as_str().unwrap()).collect();
+    assert!(names[0].starts_with("worker 0 (process ") && names.len() == 2, "{names:?}");
+}
+
+#[test]
 fn a_journal_has_the_results_of_the_program_before() {
     let journal = path("programs.journal");
     let file = journal.to_str().unwrap().to_owned();

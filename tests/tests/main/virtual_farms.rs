@@ -372,6 +372,11 @@ fn a_worker_whose_farmer_does_not_come_back_names_it() {
     });
 }
 
+/// Time of an assignment and its answer to a worker 10 ms away. A message takes 5 us of each host.
+const FAR: Duration = Duration::from_micros(20_010);
+
+const SPANS_MAX: usize = 3;
+
 /// Runs tasks of these numbers of milliseconds on workers 10 ms away, which hold one each; returns
 /// the statistics of the workers and the time of the run.
 fn run_far_away(tasks: &'static [u64], workers: usize, threads: usize) -> RunStats {
@@ -388,7 +393,7 @@ fn run_far_away(tasks: &'static [u64], workers: usize, threads: usize) -> RunSta
             let mut stats = None;
             if rank == 0 {
                 let builder = Farm::builder(registry).grain(Grain::Fixed(1));
-                let builder = builder.prefetch(Prefetch::Fixed(1));
+                let builder = builder.prefetch(Prefetch::Fixed(1)).keep_timeline(SPANS_MAX);
                 let mut farm = builder.start_in(&cluster).await.unwrap();
                 stats = Some(farm.run(&spend, tasks.iter().copied()).await.unwrap().stats);
                 farm.finish(DEADLINE).await.unwrap();
@@ -406,10 +411,30 @@ fn run_far_away(tasks: &'static [u64], workers: usize, threads: usize) -> RunSta
     })
 }
 
-/// A message takes 5 us of each host.
+/// A span ends when its answer has come; the spans beyond the most are counted.
+#[test]
+fn a_timeline_has_the_time_of_each_task() {
+    let stats = run_far_away(&[100, 300, 50, 1, 1], 1, 1);
+    let timeline = stats.timeline.as_ref().unwrap();
+    let spans: Vec<_> = timeline
+        .spans
+        .iter()
+        .map(|it| (it.first, it.thread, it.begin, it.end - it.begin))
+        .collect();
+    let begin = |task: u32, before: Duration| before + (task + 1) * FAR;
+    let expected = [
+        (0, 0, begin(0, Duration::ZERO), 100 * MS),
+        (1, 0, begin(1, 100 * MS), 300 * MS),
+        (2, 0, begin(2, 400 * MS), 50 * MS),
+    ];
+    assert_eq!((&spans[..], timeline.spans_dropped), (&expected[..], 2));
+    let json = stats.to_trace_json().unwrap();
+    assert!(json.contains("\"name\":\"task 1\",\"args\":{\"tasks\":1}"), "{json}");
+    assert!(json.contains("2 answers are missing"), "{json}");
+}
+
 #[test]
 fn waits_are_told_by_their_cause() {
-    let round_trip = 20 * MS + 10 * Duration::from_micros(1);
     let waits = |tasks, workers, threads| -> Vec<[Duration; 3]> {
         let stats = run_far_away(tasks, workers, threads);
         let of = |it: &WorkerStats| [it.busy, it.waited_for_farmer, it.waited_for_wire];
@@ -417,10 +442,10 @@ fn waits_are_told_by_their_cause() {
     };
     // Without prefetch every task waits for its messages.
     let none = Duration::ZERO;
-    assert_eq!(waits(&[100; 5], 1, 1), [[500 * MS, none, 5 * round_trip]]);
+    assert_eq!(waits(&[100; 5], 1, 1), [[500 * MS, none, 5 * FAR]]);
     // At the end the farmer has nothing for the first worker, as for a second thread.
-    let expected = [[100 * MS, 200 * MS, round_trip], [300 * MS, none, round_trip]];
+    let expected = [[100 * MS, 200 * MS, FAR], [300 * MS, none, FAR]];
     assert_eq!(waits(&[100, 300], 2, 1), expected);
-    let (second, wire) = (2 * round_trip + 400 * MS, 2 * round_trip);
+    let (second, wire) = (2 * FAR + 400 * MS, 2 * FAR);
     assert_eq!(waits(&[100, 300], 1, 2), [[400 * MS, second, wire]]);
 }

@@ -1,0 +1,124 @@
+//! A timeline of a run: which worker had which tasks, and when.
+//!
+//! The farmer keeps it alone, from the answers. An answer tells how long its tasks took, and not when: so its
+//! span ends when the answer came. Spans of a worker that overlap stand in different threads.
+
+use std::time::Duration;
+
+/// Tasks whose results came in one answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct TaskSpan {
+    /// Index of the worker in [`RunStats::workers`](crate::RunStats::workers).
+    pub worker: usize,
+    /// Thread of the worker, from 0: the first one that was free, as far as the farmer knows.
+    pub thread: u32,
+    /// Begin, since the begin of the run: `end` less the time of the tasks, and not before the end of the
+    /// thread's span before.
+    pub begin: Duration,
+    /// Time at which the farmer took the answer, since the begin of the run. A result may wait up to
+    /// 100 ms at its worker for others to be sent with it.
+    pub end: Duration,
+    /// Index of the first task.
+    pub first: u64,
+    /// Number of tasks.
+    pub tasks: u32,
+}
+
+/// Record of a run, kept with [`FarmBuilder::keep_timeline`](crate::FarmBuilder::keep_timeline).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Timeline {
+    /// The spans in the order in which the answers came.
+    pub spans: Vec<TaskSpan>,
+    /// Number of spans beyond the most that are kept.
+    pub spans_dropped: u64,
+}
+
+/// A timeline in the making.
+#[derive(Clone, Debug)]
+pub(crate) struct Recorder {
+    pub(crate) timeline: Timeline,
+    spans_max: usize,
+    /// Until when each thread of each worker is taken.
+    taken_ns: Vec<Vec<u64>>,
+}
+
+impl Recorder {
+    pub(crate) fn new(spans_max: usize) -> Recorder {
+        Recorder { timeline: Timeline::default(), spans_max, taken_ns: Vec::new() }
+    }
+
+    /// Adds an answer of a worker that has this number of threads.
+    pub(crate) fn add(
+        &mut self,
+        (worker, threads): (usize, u32),
+        (first, tasks): (u64, u32),
+        busy_ns: u64,
+        now_ns: u64,
+    ) {
+        if self.timeline.spans.len() >= self.spans_max {
+            self.timeline.spans_dropped += 1;
+            return;
+        }
+        if self.taken_ns.len() <= worker {
+            self.taken_ns.resize(worker + 1, Vec::new());
+        }
+        let taken_ns = &mut self.taken_ns[worker];
+        let begin_ns = now_ns.saturating_sub(busy_ns);
+        let free = taken_ns.iter().position(|&until_ns| until_ns <= begin_ns);
+        let thread = match free {
+            Some(thread) => thread,
+            None if taken_ns.len() < threads as usize => {
+                taken_ns.push(0);
+                taken_ns.len() - 1
+            }
+            // The clocks of two hosts, or a word that took longer than the one before.
+            None => (0..taken_ns.len()).min_by_key(|&at| taken_ns[at]).unwrap_or_default(),
+        };
+        let Some(until_ns) = taken_ns.get_mut(thread) else { return };
+        let begin_ns = begin_ns.max(*until_ns).min(now_ns);
+        *until_ns = now_ns;
+        let [begin, end] = [begin_ns, now_ns].map(Duration::from_nanos);
+        let thread = thread as u32;
+        self.timeline.spans.push(TaskSpan { worker, thread, begin, end, first, tasks });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn spans(recorder: &Recorder) -> Vec<(usize, u32, u128, u128)> {
+        let of = |it: &TaskSpan| (it.worker, it.thread, it.begin.as_nanos(), it.end.as_nanos());
+        recorder.timeline.spans.iter().map(of).collect()
+    }
+
+    #[test]
+    fn spans_that_overlap_stand_in_different_threads() {
+        let mut recorder = Recorder::new(9);
+        recorder.add((1, 2), (0, 5), 100, 100);
+        recorder.add((1, 2), (5, 1), 60, 110);
+        recorder.add((1, 2), (6, 1), 10, 110);
+        recorder.add((0, 1), (7, 1), 500, 120);
+        let expected = [(1, 0, 0, 100), (1, 1, 50, 110), (1, 0, 100, 110), (0, 0, 0, 120)];
+        assert_eq!(spans(&recorder), expected);
+        assert_eq!((recorder.timeline.spans[0].first, recorder.timeline.spans[0].tasks), (0, 5));
+    }
+
+    #[test]
+    fn a_thread_has_one_span_at_a_time() {
+        let mut recorder = Recorder::new(9);
+        recorder.add((0, 1), (0, 1), 40, 50);
+        recorder.add((0, 1), (1, 1), 40, 60);
+        recorder.add((0, 1), (2, 1), 40, 60);
+        assert_eq!(spans(&recorder), [(0, 0, 10, 50), (0, 0, 50, 60), (0, 0, 60, 60)]);
+    }
+
+    #[test]
+    fn what_has_no_room_is_counted() {
+        let mut recorder = Recorder::new(1);
+        (0..3).for_each(|at| recorder.add((0, 1), (at, 1), 1, at));
+        assert_eq!((recorder.timeline.spans.len(), recorder.timeline.spans_dropped), (1, 2));
+    }
+}
