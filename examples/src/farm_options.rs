@@ -26,7 +26,7 @@ pub struct FarmOptions {
     #[arg(long, value_enum)]
     pub workers_as: Option<WorkersAsOption>,
 
-    /// Whether the farmer works too (a) or only farms (b)
+    /// Whether the farmer works too (a), only farms (b), or works where nobody else does (auto)
     #[arg(long, value_enum, ignore_case = true, default_value_t)]
     pub model: ModelOption,
 
@@ -77,8 +77,10 @@ pub enum ModelOption {
     /// One of the workers is the farmer's own
     A,
     /// The farmer only farms
-    #[default]
     B,
+    /// B; in a cluster without another node A
+    #[default]
+    Auto,
 }
 
 /// See [`Prefetch`].
@@ -144,6 +146,7 @@ impl FarmOptions {
             .model(match self.model {
                 ModelOption::A => Model::A,
                 ModelOption::B => Model::B,
+                ModelOption::Auto => Model::Auto,
             })
             .prefetch(self.prefetch.0)
             .grain(self.grain)
@@ -173,6 +176,7 @@ impl FarmOptions {
         let model = match self.model {
             ModelOption::A => "a (the first worker is a thread of the farmer's process)",
             ModelOption::B => "b",
+            ModelOption::Auto => "auto",
         };
         let prefetch = match self.prefetch.0 {
             Prefetch::Fixed(count) => count.to_string(),

@@ -9,7 +9,7 @@ use std::time::Duration;
 use chunkcomm::host;
 use chunkcomm_cluster::cluster::Death;
 use chunkcomm_cluster::{Cluster, Registry};
-use chunkcomm_farm::{Farm, Model, StartError, serve_in};
+use chunkcomm_farm::{Farm, StartError, serve_in};
 use clap::CommandFactory;
 use clap::error::ErrorKind;
 
@@ -97,8 +97,6 @@ pub async fn start(
     let farm = farm.explain_on_sigusr1();
     match cluster {
         None => farm.start().await,
-        // Without other nodes only the farmer can work.
-        Some(cluster) if cluster.size() == 1 => farm.model(Model::A).start_in(cluster).await,
         Some(cluster) => farm.start_in(cluster).await,
     }
 }

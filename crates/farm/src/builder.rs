@@ -18,6 +18,7 @@ use crate::error::StartError;
 use crate::farm::Farm;
 use crate::journal::{Durability, Journal};
 use crate::proto::wire::Limit;
+use crate::serving::{THREADS_MAX, share_of_cores};
 use crate::settings::{
     FARM_NAME, Grain, Model, NodeSettings, Prefetch, Runtime, START_DEADLINE, Tree,
     VIRTUAL_WORKERS_MAX, VirtualWorkers, WORKER_COUNT_MAX, Ways, WorkersAs,
@@ -128,7 +129,7 @@ impl FarmBuilder {
         self
     }
 
-    /// Sets whether the farmer's node works too; by default it does not (model B).
+    /// Sets whether the farmer's node works too; by default it does not where there are others.
     pub fn model(mut self, model: Model) -> FarmBuilder {
         self.model = model;
         self
@@ -362,7 +363,6 @@ impl FarmBuilder {
     /// When the future is dropped, workers that had arrived return; the others wait.
     pub async fn start_in(self, cluster: &Cluster) -> Result<Farm, StartError> {
         self.check()?;
-        let own = usize::from(self.model == Model::A);
         let mut crew = Crew::new(&self.name)?;
         // Before the members are read, so that no death falls between the two.
         crew.watch(cluster);
@@ -377,7 +377,8 @@ impl FarmBuilder {
                 members.len() == ranks.len(),
             )?;
         }
-        let count = members.len() + own;
+        let own = self.model.works(members.is_empty());
+        let count = members.len() + usize::from(own);
         allowed("workers", count as u64, WORKERS, (1..=WORKER_COUNT_MAX).contains(&count))?;
         let journal = self.open_journal()?;
         let (node, ways) = (cluster.node().clone(), self.ways());
@@ -387,8 +388,9 @@ impl FarmBuilder {
         }
         let registry = Arc::new(self.registry);
         crew.announce(cluster).await?;
-        for _ in 0..own {
-            crew.hire_thread(Farmer::Here(node.clone()), self.node, &registry, 1)?;
+        if own {
+            let threads = share_of_cores(cluster).clamp(1, THREADS_MAX) as u32;
+            crew.hire_thread(Farmer::Here(node.clone()), self.node, &registry, threads)?;
         }
         let rule = self.tree.rule(members.len());
         crew.hire_members(members, rule);
@@ -484,7 +486,7 @@ impl FarmBuilder {
     fn sizes(&self) -> Result<Sizes, StartError> {
         let count = self.workers.unwrap_or_else(|| host::cores().min(WORKER_COUNT_MAX));
         allowed("workers", count as u64, WORKERS, (1..=WORKER_COUNT_MAX).contains(&count))?;
-        let own = usize::from(self.model == Model::A);
+        let own = usize::from(self.model.works(false));
         Ok(match self.kind() {
             WorkersAs::Thread => Sizes { own, threads: count - own, processes: 0 },
             WorkersAs::Process => Sizes { own, threads: 0, processes: count - own },

@@ -21,7 +21,7 @@ const WELCOME: Duration = Duration::from_secs(10);
 const RETRY: Duration = Duration::from_secs(1);
 
 /// Most threads of a worker.
-const THREADS_MAX: usize = 1024;
+pub(crate) const THREADS_MAX: usize = 1024;
 
 /// Makes this node a worker of the farm that another node starts, or has started, with
 /// [`FarmBuilder::start_in`](crate::FarmBuilder::start_in). Awaiting it returns when that farm is
@@ -105,7 +105,7 @@ impl<'a> IntoFuture for Serving<'a> {
 }
 
 /// Returns the number of cores that are this node's share of the host's.
-fn share_of_cores(cluster: &Cluster) -> usize {
+pub(crate) fn share_of_cores(cluster: &Cluster) -> usize {
     let members = cluster.members();
     let me = members.iter().find(|member| member.id == cluster.id());
     let here = members.iter().filter(|member| me.is_some_and(|me| me.host == member.host));

@@ -21,13 +21,24 @@ pub(crate) const START_DEADLINE: Duration = Duration::from_secs(30);
 /// Whether the farmer's node works too (LAN farm study, section 2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Model {
-    /// The first worker is the farmer's own, a thread of its process that is reached
-    /// through memory. Every processor works; the farmer's answers compete with its
-    /// own tasks.
+    /// The first worker is the farmer's own, in its process and reached through memory. Every processor
+    /// works; the farmer's answers compete with its own tasks. A task that ends its process ends the
+    /// farmer.
+    ///
+    /// In a cluster it has a thread for each core that is the node's share of the host's, else one.
     A,
     /// The farmer only farms.
-    #[default]
     B,
+    /// B; in a cluster without another node A.
+    #[default]
+    Auto,
+}
+
+impl Model {
+    /// Whether the farmer has a worker of its own, `alone` or beside others.
+    pub(crate) fn works(self, alone: bool) -> bool {
+        self == Model::A || self == Model::Auto && alone
+    }
 }
 
 /// Kind of a worker.

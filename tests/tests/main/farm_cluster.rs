@@ -225,7 +225,7 @@ async fn nodes_that_do_not_serve_or_speak_otherwise_are_named() {
 #[tokio::test]
 async fn a_farm_needs_a_node_to_work() {
     let (alone, _) = cluster(1, &[]).await;
-    let error = builder().0.start_in(&alone).await.unwrap_err();
+    let error = builder().0.model(Model::B).start_in(&alone).await.unwrap_err();
     assert_eq!(error.to_string(), "a farm with workers 0: allowed is 1 to 1024");
     let (builder, functions) = builder();
     let mut farm = builder.model(Model::A).start_in(&alone).await.unwrap();

@@ -55,7 +55,7 @@ fn the_picture_is_that_of_its_definition() {
 fn the_nodes_of_a_cluster_render_the_same_picture() {
     let expected = by_definition((120, 90), WHOLE, 256);
     for (nodes, model, workers) in
-        [("1", "b", "1"), ("2", "b", "1"), ("4", "b", "3"), ("3", "a", "3")]
+        [("1", "auto", "1"), ("2", "b", "1"), ("4", "b", "3"), ("3", "a", "3")]
     {
         let name = format!("nodes-{nodes}-{model}.png");
         let options = ["--size", "120x90", "--nodes", nodes, "--model", model, "--grain", "2"];

@@ -3,10 +3,10 @@
 use chunkcomm::host;
 use chunkcomm_cluster::{Cluster, ClusterConfig, Registry};
 use chunkcomm_farm::{
-    Durability, Farm, FarmBuilder, Grain, Prefetch, RunError, RunStats, StartError, Tree,
+    Durability, Farm, FarmBuilder, Grain, Model, Prefetch, RunError, RunStats, StartError, Tree,
     WorkerStats, serve_in,
 };
-use chunkcomm_simulation::{HostId, LinkSpec, Network, each_seed, run};
+use chunkcomm_simulation::{HostId, HostSpec, LinkSpec, Network, each_seed, run};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -448,4 +448,43 @@ fn waits_are_told_by_their_cause() {
     assert_eq!(waits(&[100, 300], 2, 1), expected);
     let (second, wire) = (2 * FAR + 400 * MS, 2 * FAR);
     assert_eq!(waits(&[100, 300], 1, 2), [[400 * MS, second, wire]]);
+}
+
+/// Runs 300 tasks of 10 ms on this number of hosts with four cores; returns the numbers of threads of the
+/// workers, and the time.
+fn on_hosts_of_four_cores(count: usize, model: Model) -> (Vec<u32>, Duration) {
+    let mut network = Network::new(1);
+    let spec = HostSpec { cores: 4, ..HostSpec::default() };
+    let add = |index| network.add_host_of(&format!("host-{index}"), spec);
+    let hosts: Vec<HostId> = (0..count).map(add).collect();
+    network.switch(&hosts, LinkSpec::default());
+    run(network, async |simulation| {
+        let mut members = simulation.launch(&hosts, |rank| async move {
+            let cluster = join().await;
+            let mut registry = Registry::new();
+            let spend = registry.register("spend", |()| host::spend(10 * MS));
+            if rank > 0 {
+                serve_in(&cluster, &registry).await.unwrap();
+                return None;
+            }
+            let builder = Farm::builder(registry).model(model);
+            let mut farm = builder.start_in(&cluster).await.unwrap();
+            Some(farm.run(&spend, [(); 300]).await.unwrap().stats)
+        });
+        let stats = members.swap_remove(0).await.unwrap().unwrap();
+        (stats.workers.iter().map(|it| it.threads).collect(), stats.elapsed)
+    })
+}
+
+#[test]
+fn a_farmer_that_works_does_so_on_all_its_cores() {
+    let (threads, elapsed) = on_hosts_of_four_cores(3, Model::Auto);
+    assert_eq!(threads, [4, 4]);
+    assert!(elapsed < 400 * MS, "{elapsed:?}");
+    let (threads, elapsed) = on_hosts_of_four_cores(3, Model::A);
+    assert_eq!(threads, [4, 4, 4]);
+    assert!(elapsed < 270 * MS, "{elapsed:?}");
+    let (threads, elapsed) = on_hosts_of_four_cores(1, Model::Auto);
+    assert_eq!(threads, [4]);
+    assert!(elapsed < 770 * MS, "{elapsed:?}");
 }
