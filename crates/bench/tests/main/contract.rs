@@ -264,6 +264,26 @@ fn lan_study_rows() {
     assert!(claims.iter().all(|claim| claim["holds"] == true), "{claims:?}");
 }
 
+/// One row for each time of a task: the number of workers from which a tree is better, or none.
+#[cfg(feature = "virtual")]
+#[test]
+fn farm_tree_rows() {
+    let all = rows(&["farm-tree", "--work", "50us", "--work", "100us"]);
+    assert_eq!(
+        all.iter().map(|row| row["work_us"].as_f64()).collect::<Vec<_>>(),
+        [Some(50.0), Some(100.0)]
+    );
+    for row in all {
+        assert_keys(&row, &["world", "farmer_us", "formula_workers"]);
+        let [formula, farmer] = ["formula_workers", "farmer_us"].map(|key| row[key].as_f64());
+        let work = formula.zip(farmer).map(|(formula, farmer)| (formula * farmer).round());
+        assert_eq!(work, row["work_us"].as_f64(), "{row}");
+        for key in ["workers", "gain", "ratio"] {
+            assert_eq!(row[key].is_number(), row["workers"].is_number(), "{key} in {row}");
+        }
+    }
+}
+
 /// The ratio is there, or the reason why not.
 #[test]
 fn farm_against_mpich() {

@@ -166,6 +166,16 @@ fn a_farm_survives_dead_and_stopped_workers() {
 }
 
 #[test]
+fn a_farm_survives_dead_sub_farmers() {
+    let row = &held("subfarmers", &["--kills", "2", "--tasks", "400"])[0];
+    assert_eq!((row["kills"].as_u64(), row["wrong"].as_u64()), (Some(2), Some(0)), "{row}");
+    for key in ["runs", "tasks", "tasks_below"] {
+        assert!(row[key].as_u64().is_some_and(|count| count > 0), "{key} in {row}");
+    }
+    assert!(row["reissued"].is_number(), "{row}");
+}
+
+#[test]
 fn a_farmer_goes_on_from_its_journal() {
     let options = ["--kills", "4", "--every", "800ms", "--tasks", "400"];
     let row = &held("farmer", &options)[0];
