@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use chunkcomm::host;
 use chunkcomm_farm::{
-    Durability, FarmBuilder, Grain, Model, Prefetch, RunStats, Tree, WORKER_COUNT_MAX, WorkersAs,
+    Durability, FarmBuilder, Grain, Model, Prefetch, RunStats, Tree, VirtualWorkers,
+    WORKER_COUNT_MAX, WorkersAs,
 };
 use clap::{Args, ValueEnum};
 
@@ -42,6 +43,10 @@ pub struct FarmOptions {
     /// hosts (one for each host), or the number of nodes that have one
     #[arg(long, value_name = "N", default_value_t)]
     pub tree: Tree,
+
+    /// Tasks that a thread of a worker has begun at a time, if they wait, or auto
+    #[arg(long, value_name = "N", default_value_t)]
+    pub virtual_workers: VirtualWorkers,
 
     /// File that keeps accepted results: started again with it, the program goes on where it was
     #[arg(long, value_name = "FILE")]
@@ -151,6 +156,7 @@ impl FarmOptions {
             .prefetch(self.prefetch.0)
             .grain(self.grain)
             .tree(self.tree)
+            .virtual_workers(self.virtual_workers)
     }
 
     /// Writes the timeline of a run, if it is asked for.

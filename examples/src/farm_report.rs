@@ -61,7 +61,11 @@ impl Report {
         for worker in &stats.workers {
             let times = [worker.busy, worker.waited_for_farmer, worker.waited_for_wire];
             let [busy, farmer, wire] = times.map(seconds);
-            rows.push([worker.worker.to_string(), worker.tasks.to_string(), busy, farmer, wire]);
+            let name = match worker.virtual_workers {
+                0 => worker.worker.to_string(),
+                count => format!("{}, {count} virtual", worker.worker),
+            };
+            rows.push([name, worker.tasks.to_string(), busy, farmer, wire]);
         }
         let width = rows.iter().map(|row| row[0].len()).max().unwrap_or_default();
         for [name, tasks, busy, farmer, wire] in rows {

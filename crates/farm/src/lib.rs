@@ -179,8 +179,8 @@ pub use name::WorkerName;
 pub use results::Results;
 pub use serving::{Serving, serve_in};
 pub use settings::{
-    Grain, Model, NoGrain, NoTree, Order, Prefetch, Runtime, Tree, VIRTUAL_WORKERS_MAX,
-    VirtualWorkers, WORKER_COUNT_MAX, WorkersAs,
+    Grain, Model, NoGrain, NoTree, NoVirtualWorkers, Order, Prefetch, Runtime, Tree,
+    VIRTUAL_WORKERS_MAX, VirtualWorkers, WORKER_COUNT_MAX, WorkersAs,
 };
 pub use shared::Shared;
 pub use stats::{

@@ -89,6 +89,44 @@ pub enum VirtualWorkers {
 /// Most virtual workers of a thread.
 pub const VIRTUAL_WORKERS_MAX: u32 = 1024;
 
+/// A text that is no number of [`VirtualWorkers`].
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct NoVirtualWorkers;
+
+impl fmt::Display for NoVirtualWorkers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "allowed are auto, and numbers from 1 to {VIRTUAL_WORKERS_MAX}")
+    }
+}
+
+impl std::error::Error for NoVirtualWorkers {}
+
+chunkcomm::debug_with_causes!(NoVirtualWorkers);
+
+impl FromStr for VirtualWorkers {
+    type Err = NoVirtualWorkers;
+
+    /// Parses `auto`, or a number a thread.
+    fn from_str(text: &str) -> Result<VirtualWorkers, NoVirtualWorkers> {
+        match text.parse() {
+            Ok(each) if (1..=VIRTUAL_WORKERS_MAX).contains(&each) => {
+                Ok(VirtualWorkers::Fixed(each))
+            }
+            Err(_) if text == "auto" => Ok(VirtualWorkers::Auto),
+            _ => Err(NoVirtualWorkers),
+        }
+    }
+}
+
+impl fmt::Display for VirtualWorkers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            VirtualWorkers::Auto => f.write_str("auto"),
+            VirtualWorkers::Fixed(each) => each.fmt(f),
+        }
+    }
+}
+
 impl VirtualWorkers {
     pub(crate) fn fixed(self) -> Option<u32> {
         match self {
@@ -356,6 +394,17 @@ mod tests {
         assert_eq!(Tree::FanOut(6).rule(7), Some(Rule::Size(4)));
         assert_eq!(Tree::FanOut(6).rule(3), Some(Rule::Size(6)));
         assert_eq!(Tree::FanOut(2).rule(0), Some(Rule::Size(2)));
+    }
+
+    #[test]
+    fn numbers_of_virtual_workers_survive_their_text() {
+        for workers in [VirtualWorkers::Auto, VirtualWorkers::Fixed(1), VirtualWorkers::Fixed(1024)]
+        {
+            assert_eq!(workers.to_string().parse(), Ok(workers));
+        }
+        for text in ["", "0", "1025", "-1", "Auto"] {
+            assert_eq!(text.parse::<VirtualWorkers>(), Err(NoVirtualWorkers), "{text:?}");
+        }
     }
 
     #[test]

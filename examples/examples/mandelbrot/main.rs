@@ -14,7 +14,9 @@ mod view;
 
 use std::error::Error;
 use std::process::ExitCode;
+use std::time::Duration;
 
+use chunkcomm::host;
 use chunkcomm_cluster::{Cluster, Function, Registry};
 use chunkcomm_examples::command_line::{parse, write_out};
 use chunkcomm_examples::farm_report::Report;
@@ -25,7 +27,7 @@ use chunkcomm_examples::progress::Progress;
 use chunkcomm_farm::{Farm, RunError, RunStats, serve_if_started};
 
 use options::Options;
-use view::{Steps, Tile, render};
+use view::{Steps, Tile};
 
 type Failure = Box<dyn Error>;
 
@@ -34,11 +36,17 @@ struct Program {
     options: &'static Options,
     registry: Registry,
     render: Function<Tile, Steps>,
+    /// Waits for some milliseconds before that.
+    render_after: Function<(u32, Tile), Steps>,
 }
 
 fn main() -> ExitCode {
     let mut registry = Registry::new();
-    let render = registry.register("render", render);
+    let render = registry.register("render", view::render);
+    let render_after = registry.register_async("render-after", |(wait, tile)| async move {
+        host::sleep(Duration::from_millis(u64::from(wait))).await;
+        view::render(tile)
+    });
     serve_if_started(&registry); // a worker process that the farm started goes no further
 
     let options = parse::<Options>();
@@ -47,7 +55,7 @@ fn main() -> ExitCode {
         Err(error) => return failed("mandelbrot", &error),
     };
     options.check(in_a_cluster).unwrap_or_else(|error| error.exit());
-    let program = Program { options, registry, render };
+    let program = Program { options, registry, render, render_after };
     run_program("mandelbrot", &options.cluster, || program.clone().work(in_a_cluster))
 }
 
@@ -97,7 +105,13 @@ impl Program {
             steps[at..at + tile.len()].copy_from_slice(&tile);
             progress.advance();
         };
-        let stats = farm.run_as_completed(&self.render, tiles, place).await?;
+        let stats = match self.options.wait {
+            0 => farm.run_as_completed(&self.render, tiles, place).await?,
+            wait => {
+                let tiles = tiles.map(|tile| (wait, tile));
+                farm.run_as_completed(&self.render_after, tiles, place).await?
+            }
+        };
         Ok((steps, stats))
     }
 }

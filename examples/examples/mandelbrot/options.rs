@@ -14,6 +14,9 @@ use super::view::{Region, View};
 /// Most steps of a pixel, which has 16 bits for them.
 const ITERATIONS_MAX: u64 = u16::MAX as u64;
 
+/// Longest wait of a task: a minute.
+const WAIT_MS_MAX: u64 = 60_000;
+
 /// Renders the Mandelbrot set with a farm. Its workers are processes or threads of this machine; with
 /// an option of a cluster, or started by a launcher, they are the cluster's other nodes.
 #[derive(Parser, Clone, Debug)]
@@ -39,6 +42,10 @@ pub(crate) struct Options {
     /// Rows of the picture in a task
     #[arg(long, value_name = "N", value_parser = numbers::<u32>(1..=SIDE_MAX.into()), default_value_t = 1)]
     pub(crate) rows: u32,
+
+    /// Milliseconds that a task waits before it computes, as for data from elsewhere
+    #[arg(long, value_name = "MS", value_parser = numbers::<u32>(0..=WAIT_MS_MAX), default_value_t)]
+    pub(crate) wait: u32,
 
     /// File to write the picture to, as PNG
     #[arg(long, value_name = "PATH", default_value = "mandelbrot.png")]
@@ -137,6 +144,8 @@ mod tests {
             (["--model", "c"], "a, b"),
             (["--prefetch", "0"], "a number from 1 on, and auto"),
             (["--prefetch", "-2"], "a number from 1 on, and auto"),
+            (["--virtual-workers", "0"], "auto, and numbers from 1 to 1024"),
+            (["--virtual-workers", "1025"], "auto, and numbers from 1 to 1024"),
             (["--grain", "0"], "trapezoid, and whole numbers from 1"),
             (["--grain", "-1"], "trapezoid, and whole numbers from 1"),
             (["--grain", "few"], "trapezoid, and whole numbers from 1"),

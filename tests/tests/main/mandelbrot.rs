@@ -45,6 +45,7 @@ fn the_picture_is_that_of_its_definition() {
         ("process-a.png", vec!["--model", "a", "--prefetch", "1"]),
         ("thread-b.png", vec!["--workers-as", "thread", "--grain", "4", "--prefetch", "auto"]),
         ("thread-a.png", vec!["--workers-as", "thread", "--model", "a", "--rows", "7"]),
+        ("waits.png", vec!["--wait", "2", "--virtual-workers", "8"]),
     ] {
         let (picture, _) = rendered(name, &[&common[..], &options].concat());
         assert!(picture == expected, "{name} differs");
@@ -110,6 +111,7 @@ fn bad_options_say_what_is_allowed_and_exit_with_2() {
         (["--workers-as", "fibre"], "process, thread"),
         (["--model", "c"], "a, b"),
         (["--prefetch", "0"], "auto"),
+        (["--virtual-workers", "0"], "auto, and numbers from 1 to 1024"),
         (["--rows", "all"], "whole numbers from 1 to 16384"),
         (["--iterations", "many"], "whole numbers from 1 to 65535"),
         (["--grain", "-1"], "trapezoid, and whole numbers from 1"),
