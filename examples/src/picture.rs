@@ -1,10 +1,11 @@
 //! Pictures as PNG files.
 
+use std::fmt::Display;
 use std::fs::File;
-use std::io::BufWriter;
+use std::io::{BufReader, BufWriter};
 use std::path::Path;
 
-use png::{BitDepth, ColorType, Encoder, EncodingError};
+use png::{BitDepth, ColorType, Decoder, Encoder, EncodingError, Transformations};
 
 /// Longest side of a picture, in pixels.
 pub const SIDE_MAX: u32 = 16_384;
@@ -26,6 +27,31 @@ pub fn save((width, height): (u32, u32), pixels: &[Pixel], path: &Path) -> Resul
         image.finish()
     };
     write().map_err(|error| format!("{}: {error}", path.display()))
+}
+
+/// Reads a PNG file: its sides, and its pixels row by row from the top. Shades of grey become pixels of
+/// three equal values; what is transparent is not.
+///
+/// # Errors
+/// The file cannot be read, or has more than [`SIDE_MAX`] pixels a side; the text begins with its name.
+pub fn load(path: &Path) -> Result<((u32, u32), Vec<Pixel>), String> {
+    let named = |error: &dyn Display| format!("{}: {error}", path.display());
+    let file = File::open(path).map_err(|error| named(&error))?;
+    let mut decoder = Decoder::new(BufReader::new(file));
+    decoder.set_transformations(Transformations::normalize_to_color8());
+    let mut reader = decoder.read_info().map_err(|error| named(&error))?;
+    let size = reader.info().size();
+    let bytes = reader.output_buffer_size().filter(|_| size.0.max(size.1) <= SIDE_MAX);
+    let mut bytes = vec![0; bytes.ok_or_else(|| named(&"the picture is too large"))?];
+    let frame = reader.next_frame(&mut bytes).map_err(|error| named(&error))?;
+    bytes.truncate(frame.buffer_size());
+    let pixels = bytes.chunks_exact(frame.color_type.samples());
+    let pixel = |samples: &[u8]| match *samples {
+        [red, green, blue, ..] => [red, green, blue],
+        [grey, ..] => [grey; 3],
+        [] => [0; 3],
+    };
+    Ok((size, pixels.map(pixel).collect()))
 }
 
 /// Checks the place of the picture's file, before anything is computed.

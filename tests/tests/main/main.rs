@@ -20,6 +20,7 @@ mod farm_timeouts;
 #[cfg(target_os = "linux")]
 mod farm_tree;
 mod farm_waits;
+mod filters;
 mod floors;
 mod guide_of_simulation;
 mod mandelbrot;
