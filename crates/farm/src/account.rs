@@ -46,6 +46,8 @@ pub(crate) struct Account<'a, O, S> {
     paces: Vec<Pace>,
     /// Number of threads of each worker.
     threads: Vec<u32>,
+    /// Number of workers that each sub-farmer has lost since it began.
+    below: Vec<u64>,
     /// Whether each worker is a sub-farmer.
     farms: Vec<bool>,
     growth: Growth,
@@ -112,6 +114,7 @@ where
             ledger: Ledger::new(plan.ways.deaths_max),
             paces: Vec::new(),
             threads: Vec::new(),
+            below: Vec::new(),
             farms: Vec::new(),
             growth: Growth::new(),
             stats: Vec::new(),
@@ -155,6 +158,7 @@ where
         self.waiting.push(waiting);
         self.paces.push(pace);
         self.threads.push(link.threads);
+        self.below.push(link.lost_below);
         self.farms.push(link.farms);
         self.speeds.push(0.0);
         self.stats
@@ -193,6 +197,11 @@ where
         self.threads[worker]
     }
 
+    /// Number of workers that a sub-farmer has lost since it began.
+    pub(crate) fn below(&self, worker: usize) -> u64 {
+        self.below[worker]
+    }
+
     pub(crate) fn has_room(&self) -> bool {
         self.order.window() < REORDERED_MAX && self.sink.has_room()
     }
@@ -211,15 +220,17 @@ where
                 if run == self.plan.run { self.take_late(worker, index) } else { Ok(()) }
             }
             // Only a sub-farmer has workers whose number changes, and who may die.
-            Answer::Aside { .. } | Answer::Threads(_) if !self.farms[worker] => {
+            Answer::Aside { .. } | Answer::Threads { .. } if !self.farms[worker] => {
                 Err(Refused::Worker)
             }
             Answer::Aside { run, .. } if run != self.plan.run => Ok(()),
             Answer::Aside { index, deaths, text, .. } => {
                 self.take_aside(worker, index, deaths, text)
             }
-            Answer::Threads(threads) => {
-                self.set_threads(worker, threads);
+            Answer::Threads { count, lost } => {
+                let before = std::mem::replace(&mut self.below[worker], lost);
+                self.stats[worker].lost_below += lost.saturating_sub(before);
+                self.set_threads(worker, count);
                 Ok(())
             }
             Answer::Virtual { run, .. } if run != self.plan.run => Ok(()),
@@ -463,7 +474,7 @@ mod tests {
         assert_eq!(account.ledger.unanswered(), 5);
         // A worker that is no sub-farmer has no number of threads to tell, and nobody who died.
         account.farms.push(false);
-        for answer in [wire::threads(u32::MAX).to_vec(), wire::aside(1, 2, 3, "gone")] {
+        for answer in [wire::threads(u32::MAX, 0).to_vec(), wire::aside(1, 2, 3, "gone")] {
             assert!(matches!(account.take_answer(0, &answer), Err(Refused::Worker)));
         }
         assert_eq!(account.ledger.unanswered(), 5);

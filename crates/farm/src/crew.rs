@@ -53,6 +53,8 @@ pub(crate) struct Crew {
     announced: Option<Announced>,
     /// The places of the nodes, where there are sub-farmers.
     tree: Option<Tree>,
+    /// How often each node has been told its place.
+    arrivals: BTreeMap<usize, u32>,
     /// Whether all that were there at the start are ready.
     has_started: bool,
 }
@@ -98,6 +100,7 @@ impl Crew {
             cluster: None,
             announced: None,
             tree: None,
+            arrivals: BTreeMap::new(),
             has_started: false,
         })
     }
@@ -217,6 +220,7 @@ impl Crew {
         let (Some(tree), Some(member)) = (&mut self.tree, &worker.member) else {
             return Role::Work;
         };
+        *self.arrivals.entry(worker.index).or_default() += 1;
         let place = match tree.place_of(worker.index) {
             // At the start all have their places. An orphan of an earlier farm is none of this one.
             Some(place) if !self.has_started || *hello != Hello::Orphan => place,
@@ -246,8 +250,20 @@ impl Crew {
         self.has_started = true;
     }
 
-    /// Notes that a worker is lost: nobody is placed below it.
-    pub(crate) fn note_lost(&mut self, index: usize) {
+    /// Returns how often a node has been told its place.
+    pub(crate) fn arrival(&self, index: usize) -> u32 {
+        self.arrivals.get(&index).copied().unwrap_or_default()
+    }
+
+    /// Notes that the link of this arrival of a worker is lost: nobody is placed below it, unless it has
+    /// come again before its farmer saw that.
+    pub(crate) fn note_lost(&mut self, index: usize, arrival: u32) {
+        if self.arrival(index) == arrival {
+            self.note_gone(index);
+        }
+    }
+
+    fn note_gone(&mut self, index: usize) {
         if let Some(tree) = &mut self.tree {
             tree.handle_lost(index);
         }
@@ -344,7 +360,7 @@ impl Crew {
     /// Records how a worker ended.
     pub(crate) fn note(&mut self, index: usize, loss: Loss) -> (WorkerName, Loss) {
         self.ended.insert(index, loss.clone());
-        self.note_lost(index);
+        self.note_gone(index);
         (self.names[index].clone(), loss)
     }
 

@@ -121,9 +121,12 @@ impl Reception {
                         let Ways { limit, virtual_workers, .. } = self.ways;
                         let functions = self.functions.clone();
                         let setup = Setup { version, functions, limit, virtual_workers, role };
-                        let greets = self.greets.clone();
+                        let (greets, arrival) = (self.greets.clone(), crew.arrival(name.index));
                         self.tasks.spawn(here(async move {
-                            let met = make_ready(name, duplex, setup, &greets).await;
+                            let mut met = make_ready(name, duplex, setup, &greets).await;
+                            if let Greeted::Ready(link) = &mut met {
+                                link.arrival = arrival;
+                            }
                             // A failed send means that the farm is gone, which is no matter.
                             let _ = greets.send(met);
                         }));

@@ -26,6 +26,10 @@ pub(crate) struct Link {
     pub(crate) threads: u32,
     /// Whether it is a sub-farmer.
     pub(crate) farms: bool,
+    /// How often the worker had been told its place, with this time.
+    pub(crate) arrival: u32,
+    /// Number of workers that it has lost since it began, as far as it has told.
+    pub(crate) lost_below: u64,
     /// Why the worker is lost, if it is.
     pub(crate) lost: Option<Loss>,
     /// `None` after their end.
@@ -51,6 +55,8 @@ impl Link {
             round_trip_ns,
             threads,
             farms,
+            arrival: 0,
+            lost_below: 0,
             lost: None,
             tasks: Some(tasks),
             waiting: VecDeque::new(),

@@ -195,6 +195,11 @@ where
         there.fold(0, |sum, (worker, _)| sum.saturating_add(self.account.threads(worker)))
     }
 
+    /// Number of workers that were lost so far, in earlier runs too.
+    pub(crate) fn lost(&self) -> u64 {
+        self.workers.links.iter().filter(|link| link.lost.is_some()).count() as u64
+    }
+
     /// Takes a part of a shared value from the farmer above.
     pub(crate) fn relay(&mut self, part: &Part<'_>) {
         self.workers.sharing.relay(part);
@@ -352,6 +357,7 @@ where
                 Poll::Pending => {
                     if link.farms {
                         link.threads = account.threads(worker);
+                        link.lost_below = account.below(worker);
                     }
                     return Ok(());
                 }
@@ -422,7 +428,8 @@ where
         if !matches!(loss, Loss::Exited(_)) {
             self.workers.crew.kill(&self.workers.links[worker].name);
         }
-        self.workers.crew.note_lost(self.workers.links[worker].name.index);
+        let link = &self.workers.links[worker];
+        self.workers.crew.note_lost(link.name.index, link.arrival);
         // A worker that left, or was ended, did not die of its tasks.
         let blame = !matches!(loss, Loss::Closed | Loss::Stuck { .. });
         self.account.lose(worker, loss, blame)

@@ -39,6 +39,8 @@ pub struct WorkerStats {
     /// Number of its tasks that did not end in time. Each still has a thread, if the worker is there
     /// and the task was not waiting.
     pub timed_out: u64,
+    /// Number of workers that a sub-farmer has lost since the end of the run before.
+    pub lost_below: u64,
     /// Cause of the worker's loss; `None` while it is there.
     pub lost: Option<Loss>,
 }
@@ -55,6 +57,7 @@ impl WorkerStats {
             waited_for_wire: Duration::ZERO,
             virtual_workers: 0,
             timed_out: 0,
+            lost_below: 0,
             lost: None,
         }
     }

@@ -46,8 +46,8 @@ pub(crate) struct Subfarm {
     lost: Option<RunError>,
     /// Messages to the farmer that wait for room.
     waiting: VecDeque<Bytes>,
-    /// Number of threads that the farmer knows of.
-    threads: u32,
+    /// Numbers of threads and of lost workers that the farmer knows of.
+    told: (u32, u64),
 }
 
 impl Subfarm {
@@ -87,7 +87,7 @@ impl Subfarm {
             sharing: Sharing::default(),
             lost: None,
             waiting: VecDeque::new(),
-            threads: 0,
+            told: (0, 0),
         };
         while farm.links.len() <= below as usize {
             let Subfarm { upper, crew, reception, .. } = &mut farm;
@@ -102,9 +102,9 @@ impl Subfarm {
                 _ = upper.tasks.recv() => break,
             }
         }
-        farm.threads = farm.links.iter().fold(0, |sum, link| sum.saturating_add(link.threads));
+        farm.told.0 = farm.links.iter().fold(0, |sum, link| sum.saturating_add(link.threads));
         // If the farmer has ended, those below hear of it.
-        say_ready(&mut farm.upper.answers, farm.threads).await?;
+        say_ready(&mut farm.upper.answers, farm.told.0).await?;
         Ok(farm)
     }
 

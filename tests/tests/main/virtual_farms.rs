@@ -372,6 +372,53 @@ fn a_worker_whose_farmer_does_not_come_back_names_it() {
     });
 }
 
+/// A sub-farmer that leaves and comes again between two runs, before the farmer has seen that it left,
+/// has its place: the nodes that come later are below it. The farmer knows of the workers that a
+/// sub-farmer has lost.
+#[test]
+fn a_sub_farmer_that_comes_again_has_its_place() {
+    let (network, hosts) = switched(1, 6);
+    run(network, async |simulation| {
+        let mut members = simulation.launch(&hosts, |rank| async move {
+            let cluster = join().await;
+            let mut registry = Registry::new();
+            let wait = registry.register("wait", |_: u64| host::spend(5 * MS));
+            match rank {
+                0 => {
+                    let builder = Farm::builder(registry).tree(Tree::FanOut(3)).nodes(1..4);
+                    let mut farm = builder.start_in(&cluster).await.unwrap();
+                    farm.run(&wait, 0..300).await.unwrap();
+                    host::sleep(1_000 * MS).await;
+                    let stats = farm.run(&wait, 0..20_000).await.unwrap().stats;
+                    let there = stats.workers.iter().filter(|it| it.lost.is_none());
+                    let there: Vec<(usize, u64)> =
+                        there.map(|it| (it.worker.index, it.lost_below)).collect();
+                    assert_eq!(there, [(0, 0), (1, 1)], "{:?}", stats.workers);
+                    farm.finish(DEADLINE).await.unwrap();
+                }
+                1 => {
+                    let serve = || serve_in(&cluster, &registry).threads(1).into_future();
+                    assert!(host::timeout(800 * MS, serve()).await.is_err());
+                    serve().await.unwrap();
+                }
+                _ => {
+                    if rank > 3 {
+                        host::sleep(2_000 * MS).await;
+                    }
+                    serve_in(&cluster, &registry).threads(1).await.unwrap();
+                }
+            }
+            cluster.end(DEADLINE).await.unwrap_or_default();
+        });
+        simulation.sleep(4_000 * MS).await;
+        simulation.crash(hosts[3]);
+        drop(members.remove(3));
+        for member in members {
+            member.await.unwrap();
+        }
+    });
+}
+
 /// Time of an assignment and its answer to a worker 10 ms away. A message takes 5 us of each host.
 const FAR: Duration = Duration::from_micros(20_010);
 

@@ -19,7 +19,7 @@
 //!   return      kind u8 1 | run u32 | first u64 | count u32
 //!   late        kind u8 2 | run u32 | index u64 | stuck u32
 //!   aside       kind u8 3 | run u32 | index u64 | 1 u32 | deaths u32 | text of the last death
-//!   threads     kind u8 4 | 0 u32 | 0 u64 | threads u32
+//!   threads     kind u8 4 | 0 u32 | lost u64 | threads u32
 //!   virtual     kind u8 5 | run u32 | 0 u64 | virtual workers u32
 //!   item        bytes u32 | encoded value; in an answer the highest bit of `bytes` marks
 //!               the text of a failure
@@ -34,7 +34,8 @@
 //! the place of that of the threads until the run ends, or another is told.
 //!
 //! A sub-farmer is a worker to its farmer, in the same words, and a farmer to those below it. It also
-//! says which tasks it has set aside, and how many threads there are below it when that has changed. Its
+//! says which tasks it has set aside, and how many threads there are below it and how many workers it has
+//! lost so far, when that has changed. Its
 //! own workers turn to the farmer when its messages end without the word *end*.
 //!
 //! Integers are little-endian. The number of the run tells the rest of a cancelled run from the
@@ -466,8 +467,8 @@ pub(crate) enum Answer<'a> {
     Late { run: u32, index: u64, is_stuck: bool },
     /// This many workers died of the task, the last one as the text says.
     Aside { run: u32, index: u64, deaths: u32, text: &'a str },
-    /// Number of threads that now compute here and below.
-    Threads(u32),
+    /// Number of threads that now compute here and below, and of workers that were lost below.
+    Threads { count: u32, lost: u64 },
     /// Number of virtual workers in the run.
     Virtual { run: u32, workers: u32 },
     /// The tasks were not begun and are given back. An empty range ends what a take-back asked for.
@@ -522,9 +523,9 @@ pub(crate) fn aside(run: u32, index: u64, deaths: u32, text: &str) -> Vec<u8> {
     bytes
 }
 
-/// Encodes the number of threads that compute.
-pub(crate) fn threads(count: u32) -> [u8; 17] {
-    about(THREADS, 0, 0, count)
+/// Encodes the number of threads that compute, and of workers that were lost.
+pub(crate) fn threads(count: u32, lost: u64) -> [u8; 17] {
+    about(THREADS, 0, lost, count)
 }
 
 /// Encodes the number of virtual workers in a run.
@@ -562,7 +563,7 @@ pub(crate) fn read_answer(bytes: &[u8]) -> Result<Answer<'_>, Malformed> {
             let text = std::str::from_utf8(reader.0).map_err(|_| Malformed)?;
             Ok(Answer::Aside { run, index: first, deaths, text })
         }
-        THREADS if reader.0.is_empty() => Ok(Answer::Threads(count)),
+        THREADS if reader.0.is_empty() => Ok(Answer::Threads { count, lost: first }),
         VIRTUAL if reader.0.is_empty() => Ok(Answer::Virtual { run, workers: count }),
         _ => Err(Malformed),
     }
@@ -686,7 +687,8 @@ mod tests {
             other => panic!("{other:?}"),
         }
         assert!(read_answer(&aside(7, 9, 3, "")[..19]).is_err());
-        assert!(matches!(read_answer(&threads(33)), Ok(Answer::Threads(33))));
+        let told = threads(33, 2);
+        assert!(matches!(read_answer(&told), Ok(Answer::Threads { count: 33, lost: 2 })));
         assert!(matches!(read_order(&THE_END), Ok(Order::End)));
         assert!(read_order(&[&THE_END[..], &[0]].concat()).is_err());
         assert!(read_answer(&given[..16]).is_err());

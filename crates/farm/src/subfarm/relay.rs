@@ -68,7 +68,8 @@ pub(super) struct Relay<'a> {
     tasks: &'a mut BytesReceiver,
     answers: &'a mut BytesSender,
     waiting: &'a mut VecDeque<Bytes>,
-    threads: &'a mut u32,
+    /// Numbers of threads and of lost workers that the farmer knows of.
+    known: &'a mut (u32, u64),
     number: u32,
     run: Run<'a, Encoded, Encoded, Pieces, Gathered>,
     /// Time in the tasks, and their number, of all results that went up.
@@ -81,7 +82,7 @@ pub(super) struct Relay<'a> {
 impl<'a> Relay<'a> {
     /// Begins the run of this number, with its first assignment.
     pub(super) fn new(farm: &'a mut Subfarm, number: u32, first: Option<&[u8]>) -> Relay<'a> {
-        let Subfarm { upper, ways, crew, reception, links, sharing, lost, waiting, threads } = farm;
+        let Subfarm { upper, ways, crew, reception, links, sharing, lost, waiting, told } = farm;
         let workers = Workers { links, crew, reception, sharing, lost };
         let mut pieces = Pieces::default();
         let mut function = 0;
@@ -95,7 +96,7 @@ impl<'a> Relay<'a> {
             tasks: &mut upper.tasks,
             answers: &mut upper.answers,
             waiting,
-            threads,
+            known: told,
             number,
             run: Run::new(workers, plan, "", pieces, Gathered::new(number), None),
             told: (Duration::ZERO, 0),
@@ -119,9 +120,9 @@ impl<'a> Relay<'a> {
             Poll::Ready(Ok(())) => unreachable!("the source of the tasks never ends"),
             Poll::Pending => {}
         }
-        let threads = self.run.threads();
-        if std::mem::replace(self.threads, threads) != threads {
-            self.waiting.push_back(Bytes::copy_from_slice(&wire::threads(threads)));
+        let now = (self.run.threads(), self.run.lost());
+        if std::mem::replace(self.known, now) != now {
+            self.waiting.push_back(Bytes::copy_from_slice(&wire::threads(now.0, now.1)));
         }
         self.send_up(context);
         match self.poll_sent(context) {
