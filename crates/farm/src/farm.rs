@@ -53,6 +53,8 @@ pub struct Farm {
     registry: Arc<Registry>,
     journal: Option<Journal>,
     sharing: Sharing,
+    /// Whether the last run has left tasks at the workers.
+    unfinished: bool,
     /// The farmer's node; last, so that the channels are dropped before it.
     _node: Node,
 }
@@ -92,6 +94,7 @@ impl Farm {
             registry,
             journal,
             sharing: Sharing::default(),
+            unfinished: false,
             _node: node,
         })
     }
@@ -145,7 +148,7 @@ impl Farm {
     /// # Cancel safety
     /// When the future is dropped, no further task is handed out. Tasks that workers
     /// hold already (at most prefetch times grain a worker) may still be run. The next
-    /// run, which may begin at once, drops their results.
+    /// run, which may begin at once, drops those that are not begun, and the results of the others.
     pub async fn run<I, O>(
         &mut self,
         function: &Function<I, O>,
@@ -381,9 +384,9 @@ impl Farm {
         let (run, ways) = (self.run, self.ways);
         let plan = Plan { run, function: function_id, ways, order, stops, is_below: false };
         let forgotten = self.sharing.sweep();
-        self.links.iter_mut().for_each(|link| link.forget(&forgotten));
-        let Farm { links, crew, reception, lost, journal, sharing, .. } = self;
-        let workers = Workers { links, crew, reception, sharing, lost };
+        self.links.iter_mut().for_each(|link| link.tell(&forgotten));
+        let Farm { links, crew, reception, lost, journal, sharing, unfinished, .. } = self;
+        let workers = Workers { links, crew, reception, sharing, lost, unfinished };
         Ok(Run::new(workers, plan, function.name(), tasks, sink, journal.as_mut()))
     }
 

@@ -99,8 +99,8 @@ impl Link {
         self.poll_stalled(context)
     }
 
-    /// Lets the worker forget shared values, as soon as there is room.
-    pub(crate) fn forget(&mut self, messages: &[Bytes]) {
+    /// Sends short words that are no assignments, as soon as there is room.
+    pub(crate) fn tell(&mut self, messages: &[Bytes]) {
         if self.is_open() {
             self.waiting.extend(messages.iter().cloned());
         }

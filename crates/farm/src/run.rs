@@ -9,6 +9,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use bytes::Bytes;
 use chunkcomm::SendError;
 use chunkcomm::host;
 
@@ -52,6 +53,8 @@ pub(crate) struct Workers<'a> {
     pub(crate) sharing: &'a mut Sharing,
     /// Why the farm can run nothing more.
     pub(crate) lost: &'a mut Option<RunError>,
+    /// Whether the last run has left tasks at the workers.
+    pub(crate) unfinished: &'a mut bool,
 }
 
 impl Workers<'_> {
@@ -115,6 +118,11 @@ where
         sink: S,
         journal: Option<&'a mut Journal>,
     ) -> Self {
+        if std::mem::replace(workers.unfinished, true) {
+            // A worker drops what it has of another run.
+            let word = [Bytes::copy_from_slice(&wire::take_back(plan.run, 1))];
+            workers.links.iter_mut().for_each(|link| link.tell(&word));
+        }
         let mut account = Account::new(plan, function, sink, tasks.left(), journal);
         workers.links.iter().for_each(|link| account.join(link));
         // The cause of their end was not known when the run before ended.
@@ -188,6 +196,16 @@ where
         (stats.iter().map(|it| it.busy).sum(), stats.iter().map(|it| it.tasks).sum())
     }
 
+    /// Notes, as another run begins, whether this one has left tasks at the workers.
+    pub(crate) fn note_left(&mut self) {
+        *self.workers.unfinished = self.account.ledger.unanswered() > 0;
+    }
+
+    /// Sets the function, by its index, of the tasks that follow.
+    pub(crate) fn set_function(&mut self, function: u32) {
+        self.account.plan.function = function;
+    }
+
     /// Number of threads, or of virtual workers, of all workers that are there.
     pub(crate) fn threads(&self) -> u32 {
         let links = self.workers.links.iter().enumerate();
@@ -209,7 +227,7 @@ where
     pub(crate) fn forget(&mut self, digest: u128) {
         let message = [self.workers.sharing.forget(digest)];
         for (worker, link) in self.workers.links.iter_mut().enumerate() {
-            link.forget(&message);
+            link.tell(&message);
             if link.is_stalled() {
                 // Nothing is assigned while the word waits for room.
                 self.account.ledger.handle_stalled(worker);
@@ -246,6 +264,7 @@ where
             if let Some(journal) = &mut self.account.journal {
                 journal.end_run()?;
             }
+            *self.workers.unfinished = false;
             return Poll::Ready(Ok(()));
         }
         self.keep_journal(context)?;

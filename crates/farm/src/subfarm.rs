@@ -44,6 +44,8 @@ pub(crate) struct Subfarm {
     links: Vec<Link>,
     sharing: Sharing,
     lost: Option<RunError>,
+    /// Whether the last run has left tasks at the workers.
+    unfinished: bool,
     /// Messages to the farmer that wait for room.
     waiting: VecDeque<Bytes>,
     /// Numbers of threads and of lost workers that the farmer knows of.
@@ -86,6 +88,7 @@ impl Subfarm {
             links: Vec::new(),
             sharing: Sharing::default(),
             lost: None,
+            unfinished: false,
             waiting: VecDeque::new(),
             told: (0, 0),
         };

@@ -7,6 +7,7 @@ use chunkcomm_farm::{
     WorkerStats, serve_in,
 };
 use chunkcomm_simulation::{HostId, HostSpec, LinkSpec, Network, each_seed, run};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -417,6 +418,46 @@ fn a_sub_farmer_that_comes_again_has_its_place() {
             member.await.unwrap();
         }
     });
+}
+
+/// Tasks of a cancelled run that wait at workers are not begun when the next run has begun, though it
+/// has nothing for these workers.
+#[test]
+fn waiting_tasks_of_a_cancelled_run_are_dropped() {
+    for tree in [Tree::Off, Tree::FanOut(3)] {
+        let begun = Arc::new(AtomicU32::new(0));
+        let count = begun.clone();
+        let (network, hosts) = switched(1, 4);
+        run(network, async |simulation| {
+            let members = simulation.launch(&hosts, move |rank| {
+                let count = count.clone();
+                async move {
+                    let cluster = join().await;
+                    let mut registry = Registry::new();
+                    let wait = registry.register("wait", move |ms: u32| {
+                        count.fetch_add(1, Ordering::Relaxed);
+                        host::spend(ms * MS);
+                    });
+                    if rank == 0 {
+                        let builder = Farm::builder(registry).tree(tree);
+                        let mut farm = builder.start_in(&cluster).await.unwrap();
+                        let cancelled = farm.run(&wait, vec![1_000; 100]);
+                        assert!(host::timeout(500 * MS, cancelled).await.is_err());
+                        farm.run(&wait, [3_000]).await.unwrap();
+                        farm.finish(DEADLINE).await.unwrap();
+                    } else {
+                        serve_in(&cluster, &registry).threads(1).await.unwrap();
+                    }
+                    cluster.end(DEADLINE).await.unwrap();
+                }
+            });
+            for member in members {
+                member.await.unwrap();
+            }
+        });
+        // Those that ran at the three workers, and that of the second run.
+        assert_eq!(begun.load(Ordering::Relaxed), 3 + 1, "{tree:?}");
+    }
 }
 
 /// Time of an assignment and its answer to a worker 10 ms away. A message takes 5 us of each host.

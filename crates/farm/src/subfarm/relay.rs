@@ -39,7 +39,7 @@ fn whole(assignment: Assignment<'_>) -> Result<Assignment<'_>, ServeError> {
 
 /// The end of a run.
 pub(super) enum Turn {
-    /// This run begins with this assignment.
+    /// This run begins with this order.
     Run(u32, Bytes),
     /// The farm is done.
     Done,
@@ -80,10 +80,11 @@ pub(super) struct Relay<'a> {
 }
 
 impl<'a> Relay<'a> {
-    /// Begins the run of this number, with its first assignment.
+    /// Begins the run of this number, with its first order.
     pub(super) fn new(farm: &'a mut Subfarm, number: u32, first: Option<&[u8]>) -> Relay<'a> {
-        let Subfarm { upper, ways, crew, reception, links, sharing, lost, waiting, told } = farm;
-        let workers = Workers { links, crew, reception, sharing, lost };
+        let Subfarm { upper, ways, crew, reception, links, sharing, lost, .. } = farm;
+        let Subfarm { unfinished, waiting, told, .. } = farm;
+        let workers = Workers { links, crew, reception, sharing, lost, unfinished };
         let mut pieces = Pieces::default();
         let mut function = 0;
         if let Some(Ok(wire::Order::Assign(assignment))) = first.map(wire::read_order) {
@@ -110,6 +111,7 @@ impl<'a> Relay<'a> {
         while let Poll::Ready(order) = self.tasks.poll_recv(context)? {
             let Some(order) = order else { return Poll::Ready(Ok(Turn::Done)) };
             if let Some(run) = self.take(&order, context)? {
+                self.run.note_left();
                 return Poll::Ready(Ok(Turn::Run(run, order)));
             }
         }
@@ -137,10 +139,19 @@ impl<'a> Relay<'a> {
             wire::Order::Assign(assignment) if assignment.run != self.number => {
                 return Ok(Some(whole(assignment)?.run));
             }
-            wire::Order::Assign(assignment) => drop(self.run.source().put(&whole(assignment)?)),
+            wire::Order::Assign(assignment) => {
+                // That of a run that began with a take-back is not known before.
+                self.run.set_function(assignment.function);
+                self.run.source().put(&whole(assignment)?);
+            }
             wire::Order::Value(part) => self.run.relay(&part),
             wire::Order::Forget { digest } => self.run.forget(digest),
             wire::Order::End => {}
+            // One for no task measures the round trip.
+            wire::Order::TakeBack { run, count } if run != self.number && count > 0 => {
+                self.waiting.push_back(Bytes::copy_from_slice(&wire::returned(run, 0, 0)));
+                return Ok(Some(run));
+            }
             wire::Order::TakeBack { run, count } => self.give_back(run, count, context)?,
         }
         Ok(None)
