@@ -135,6 +135,11 @@ fn queens_are_counted() {
         assert_eq!(line(&report, "solutions"), format!("{solutions} with {queens} queens"));
         assert_eq!(line(&report, "check"), format!("{solutions} are known"));
         assert!(line(&report, "tasks").starts_with(tasks), "{report}");
+        let (_, table) = report.split_once("tasks       busy  for farmer    for wire\n").unwrap();
+        let rows = table.lines().take_while(|line| line.contains("worker "));
+        let of = |row: &str| row.split_whitespace().rev().nth(3).unwrap().parse::<u64>().unwrap();
+        let first = tasks.split(',').next().unwrap().parse::<u64>().unwrap();
+        assert_eq!(rows.map(of).sum::<u64>(), first, "{report}");
     }
 }
 
