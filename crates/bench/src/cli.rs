@@ -61,6 +61,9 @@ enum Command {
     /// The farms of a paper in virtual time, its numbers beside ours.
     #[cfg(feature = "virtual")]
     LanStudy(commands::lan_study::LanStudyArgs),
+    /// Tasks that wait, with several begun at a time, as in a paper.
+    #[cfg(feature = "virtual")]
+    GdhStudy(commands::gdh_study::GdhStudyArgs),
     /// The deltas of a paper in virtual time, its numbers beside ours.
     #[cfg(feature = "virtual")]
     DeltaStudy(commands::delta_study::DeltaStudyArgs),
@@ -285,6 +288,8 @@ fn run(command: Command) -> Result<Verdict, Failure> {
         Command::FarmTree(args) => commands::farm_tree::run_all(&args),
         #[cfg(feature = "virtual")]
         Command::LanStudy(args) => commands::lan_study::run(&args),
+        #[cfg(feature = "virtual")]
+        Command::GdhStudy(args) => commands::gdh_study::run(&args),
         #[cfg(feature = "virtual")]
         Command::DeltaStudy(args) => commands::delta_study::run(&args),
         Command::Cluster(args) => commands::cluster::run(&args),

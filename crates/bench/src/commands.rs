@@ -12,6 +12,8 @@ pub mod farm_queue;
 pub mod farm_sweep;
 #[cfg(feature = "virtual")]
 pub mod farm_tree;
+#[cfg(feature = "virtual")]
+pub mod gdh_study;
 pub mod idle;
 pub mod lab;
 #[cfg(feature = "virtual")]

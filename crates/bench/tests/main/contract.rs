@@ -284,6 +284,19 @@ fn farm_tree_rows() {
     }
 }
 
+/// With more than one task a processor the farm of the paper is faster, also where nothing is set.
+#[cfg(feature = "virtual")]
+#[test]
+fn gdh_study_rows() {
+    let all = rows(&["gdh-study", "--tasks", "300"]);
+    let (claims, farms): (Vec<_>, Vec<_>) = all.iter().partition(|row| row["claim"].is_string());
+    assert_eq!((claims.len(), farms.len()), (3, 14));
+    farms.iter().for_each(|row| assert_keys(row, &["begun_as", "most_told", "seconds"]));
+    assert_eq!(claims[0]["holds"], true, "{farms:?}");
+    let auto = farms.iter().find(|row| row["each"].is_null()).unwrap();
+    assert!(auto["share_of_one"].as_f64() < Some(0.95), "{auto}");
+}
+
 /// The ratio is there, or the reason why not.
 #[test]
 fn farm_against_mpich() {
