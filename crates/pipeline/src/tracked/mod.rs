@@ -40,6 +40,8 @@ mod fill;
 #[cfg(target_os = "linux")]
 mod guard;
 #[cfg(target_os = "linux")]
+mod increments;
+#[cfg(target_os = "linux")]
 mod pages;
 #[cfg(target_os = "linux")]
 mod receiving;
@@ -65,6 +67,12 @@ pub use settings::{
     Awaiting, INCREMENT_PAGES, INCREMENT_PAGES_MAX, Missing, RecvEngine, Rewrites, SendEngine,
     Tracking, UnknownEngine,
 };
+
+/// The atomics of `increments`, in whose place a checker of orders has its own.
+#[cfg(target_os = "linux")]
+mod atomics {
+    pub(crate) use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
+}
 
 #[cfg(all(test, target_os = "linux"))]
 mod tests;
