@@ -13,7 +13,7 @@ use crate::proto::pace::{Grain, Growth, Pace};
 use crate::proto::timeline::Recorder;
 use crate::proto::waiting::Waiting;
 use crate::proto::wire::{self, Answer, Item};
-use crate::settings::{Order, Ways};
+use crate::settings::{Order, Ways, nanos};
 use crate::stats::WorkerStats;
 use crate::tasks::{Output, Sink};
 
@@ -68,10 +68,6 @@ pub(crate) struct Account<'a, O, S> {
     pub(crate) recalled: u64,
     /// Workers that are at a task that has not ended in time, and that task.
     pub(crate) late: Vec<(usize, u64)>,
-}
-
-fn nanos(duration: Duration) -> u64 {
-    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
 /// Why an answer was not taken.
@@ -441,10 +437,8 @@ mod tests {
     use crate::proto::ledger::Share;
     use crate::proto::record::RunHead;
 
-    /// Of an answer that ends too early nothing is accepted: its tasks stay in the ledger.
-    #[test]
-    fn an_answer_that_is_not_whole_loses_no_task() {
-        let ways = Ways {
+    fn ways() -> Ways {
+        Ways {
             prefetch: None,
             grain: Grain::Auto,
             deaths_max: 3,
@@ -453,7 +447,13 @@ mod tests {
             start: Duration::MAX,
             end: None,
             spans_max: 0,
-        };
+        }
+    }
+
+    /// Of an answer that ends too early nothing is accepted: its tasks stay in the ledger.
+    #[test]
+    fn an_answer_that_is_not_whole_loses_no_task() {
+        let ways = ways();
         let plan =
             Plan { run: 1, function: 0, ways, order: Order::Tasks, stops: false, is_below: false };
         let sink = |_: u64, _: Result<u64, TaskError>| panic!("nothing is accepted");
@@ -497,16 +497,7 @@ mod tests {
             if round == 1 {
                 break;
             }
-            let ways = Ways {
-                prefetch: None,
-                grain: Grain::Auto,
-                deaths_max: 3,
-                limit: None,
-                virtual_workers: None,
-                start: Duration::MAX,
-                end: None,
-                spans_max: 0,
-            };
+            let ways = ways();
             let plan = Plan {
                 run: 1,
                 function: 0,

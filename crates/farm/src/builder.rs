@@ -21,7 +21,7 @@ use crate::proto::wire::Limit;
 use crate::serving::{THREADS_MAX, share_of_cores};
 use crate::settings::{
     FARM_NAME, Grain, Model, NodeSettings, Prefetch, Runtime, START_DEADLINE, Tree,
-    VIRTUAL_WORKERS_MAX, VirtualWorkers, WORKER_COUNT_MAX, Ways, WorkersAs,
+    VIRTUAL_WORKERS_MAX, VirtualWorkers, WORKER_COUNT_MAX, Ways, WorkersAs, nanos,
 };
 use crate::worker::Farmer;
 
@@ -459,7 +459,6 @@ impl FarmBuilder {
 
     fn ways(&self) -> Ways {
         let (prefetch, grain) = (self.prefetch.fixed(), self.grain);
-        let nanos = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
         let grace_ns = nanos(self.grace);
         let limit = self.timeout.map(|timeout| Limit { timeout_ns: nanos(timeout), grace_ns });
         Ways {

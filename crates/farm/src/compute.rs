@@ -38,6 +38,7 @@ use crate::pieces::Piece;
 use crate::proto::placement::Place;
 use crate::proto::width::Width;
 use crate::proto::wire::{self, Assignment, Limit};
+use crate::settings::nanos;
 use crate::shared::Values;
 
 mod queue;
@@ -101,10 +102,6 @@ fn discard(tasks: impl IntoIterator<Item = Begun>) {
     for task in tasks {
         let _ = catch_unwind(AssertUnwindSafe(|| drop(task)));
     }
-}
-
-fn nanos(duration: Duration) -> u64 {
-    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
 /// A runner, seen from the I/O loop.

@@ -72,7 +72,7 @@
 //! | a worker is silent at the end of a run | a worker without tasks gets a copy of what the silent one holds |
 //! | the time that the farm has is nearly over ([`FarmBuilder::walltime`]) | ends with [`RunError::OutOfTime`] when what was begun is done |
 //! | no worker is left, and none is to come | ends with [`RunError::Lost`], and so does each later run |
-//! | the farmer dies | goes on when the program is started again with its journal ([`FarmBuilder::journal`]); else it is lost. No worker process is left |
+//! | the farmer dies | goes on when the program is started again with its journal ([`FarmBuilder::journal`]); else it is lost. No worker process is left; nodes of a cluster with a rejoin window wait for the next farmer ([`serve_in`]) |
 //!
 //! A task may therefore run more than once, even if nobody dies. One of its results is taken.
 //! So a function may change files or databases only in ways that bear repetition. [`Mishaps`]

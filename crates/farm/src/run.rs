@@ -21,6 +21,7 @@ use crate::journal::Journal;
 use crate::link::Link;
 use crate::proto::ledger::Ledger;
 use crate::proto::wire::{self, Part};
+use crate::settings::nanos;
 use crate::shared::Sharing;
 use crate::stats::{Progress, RunStats, Traffic};
 use crate::tasks::{Input, Output, Sink, Source};
@@ -282,7 +283,6 @@ where
     /// Whether the farm's time is nearly over, so that nothing new is given out.
     fn drains(&mut self, context: &mut Context<'_>) -> Result<bool, RunError> {
         let Some(end) = self.account.plan.ways.end else { return Ok(false) };
-        let nanos = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
         let end_ns = nanos(end - self.account.started);
         loop {
             let ledger = &self.account.ledger;

@@ -18,6 +18,11 @@ pub const WORKER_COUNT_MAX: usize = 1024;
 /// Default time in which the workers must report; one that does not is a mistake of the program.
 pub(crate) const START_DEADLINE: Duration = Duration::from_secs(30);
 
+/// Returns a time in nanoseconds, at most what 64 bits hold.
+pub(crate) fn nanos(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}
+
 /// Whether the farmer's node works too (LAN farm study, section 2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Model {
