@@ -2,8 +2,7 @@
 //!
 //! The task asks [`Sending`] for the bytes that may leave, hands them to the channel, and sleeps until
 //! more is done. While the channel takes a message the writers go on, so the slower the link, the
-//! larger the next message. Increments that come too fast are gathered without a timer: the task lets
-//! others run and looks again.
+//! larger the next message.
 //!
 //! ```text
 //!   wait for Ready ──▶ increments ──▶ wait for Landed ──▶ wait for the next round

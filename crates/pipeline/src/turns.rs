@@ -7,8 +7,8 @@ use chunkcomm::host::Instant;
 /// Time that a task computes before it lets the others run: 50 us.
 ///
 /// A turn costs about 1 us, since the runtime asks the system for events. After each increment of 4 KiB
-/// that was half the cost of the increment. Longer times keep bytes back that could leave: 50 us are
-/// the time in which the pump gathers increments anyway.
+/// that was half the cost of the increment. The increments of one such time leave as one message, and
+/// longer times keep bytes back that could leave.
 const TURN_EVERY: Duration = Duration::from_micros(50);
 
 /// Says when a task that computes lets others run.

@@ -18,16 +18,9 @@ use super::ranges::Ranges;
 /// link admits it under the default bounds and releases its memory early.
 pub(crate) const MESSAGE_BYTES_MAX: usize = 1024 * 1024;
 
-/// Bytes until which whole increments wait for more: 256 KiB, from which on a link over loopback
-/// TCP is at its fastest. They wait no longer than [`GATHER_NS_MAX`].
-pub(crate) const GATHER_BYTES: usize = 256 * 1024;
-
-/// Time after a message, in nanoseconds, in which a whole increment may wait for further ones: 50 us,
-/// a few times the cost of a message. Increments that come slower leave at once. Those that come
-/// faster keep the link busy, and their overhead below a fifth.
+/// Longest time, in nanoseconds, that less than an increment waits by looking again and again: 50 us, a
+/// few times the cost of a message. Timers are too coarse for less.
 pub(crate) const GATHER_NS_MAX: u64 = 50_000;
-
-const _: () = assert!(GATHER_BYTES <= MESSAGE_BYTES_MAX);
 
 /// Next action of the pump.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -140,11 +133,6 @@ impl Sending {
                 self.rest(now)
             };
         };
-        let complete = self.sent.bytes() + self.unsent.bytes() == self.len;
-        let fast = now.since_sent_ns < GATHER_NS_MAX;
-        if leaving < GATHER_BYTES && fast && !now.last && !complete {
-            return Step::Gather;
-        }
         let range = run.start..run.start + leaving.min(self.message_bytes_max());
         self.unsent.remove(&range);
         self.sent.insert(range.clone());
@@ -234,21 +222,15 @@ mod tests {
     const LAST: Now = Now { last: true, ..SOON };
 
     #[test]
-    fn increments_that_come_fast_are_gathered_for_a_moment() {
-        let mut sending = Sending::new(10 * GATHER_BYTES, 1, 10);
+    fn all_increments_that_are_whole_leave_together() {
+        let mut sending = Sending::new(100, 1, 10);
         sending.handle_committed(0..9);
         assert_eq!(sending.poll_send(SOON), Step::Wait);
-        sending.handle_committed(9..10);
-        assert_eq!(sending.poll_send(SOON), Step::Gather);
-        sending.handle_committed(10..25);
-        assert_eq!(sending.poll_send(LATER), Step::Send(0..20));
-        assert_eq!(sending.poll_send(SOON), Step::Wait);
-        let full = 20 + GATHER_BYTES + 13;
-        sending.handle_committed(25..full);
-        let rest = (full - 20) % 10;
-        assert_eq!(sending.poll_send(SOON), Step::Send(20..full - rest));
+        sending.handle_committed(9..25);
+        assert_eq!(sending.poll_send(SOON), Step::Send(0..20));
         assert_eq!(sending.poll_send(IDLE), Step::Wait);
-        assert_eq!(sending.poll_send(LAST), Step::Send(full - rest..full));
+        sending.handle_committed(25..29);
+        assert_eq!(sending.poll_send(LAST), Step::Send(20..29));
         assert_eq!(sending.poll_send(LAST), Step::Done);
     }
 
