@@ -26,22 +26,12 @@ use crate::shared::Sharing;
 use crate::stats::{Progress, RunStats, Traffic};
 use crate::tasks::{Input, Output, Sink, Source};
 
-/// Bytes from which an assignment of measured grain takes no further task.
-const ASSIGNMENT_BYTES: usize = 128 << 10;
-
-/// Time to wait for the cause of a broken link. The farmer sees the break before the end of the
-/// process that caused it.
-const CAUSE_WAIT: Duration = Duration::from_secs(2);
-
 /// Time before the end of the farm's time from which on nothing is given out, besides 1.25 times the
 /// longest time that an answer took.
 const DRAIN_NS_MIN: u64 = 100_000_000;
 
 /// Time between two looks for silent workers at the end of a run.
 const LOOK: Duration = Duration::from_millis(50);
-
-/// Number of results from the journal in a turn: the nodes of the farmer are to be heard meanwhile.
-const RECALLS: u32 = 256;
 
 /// Longest time that accepted results are in the journal and not permanent.
 const SYNC_WAIT: Duration = Duration::from_secs(1);
@@ -90,16 +80,6 @@ pub(crate) struct Run<'a, I, O, T: Source<Task = I>, S> {
     drain: Option<(u64, Timer)>,
     /// Traffic before the run.
     before: Traffic,
-}
-
-/// New tasks for a worker.
-struct Written {
-    first: u64,
-    count: u32,
-    /// How often the farmer above has given them out before.
-    attempt: u32,
-    /// The assignment.
-    message: Vec<u8>,
 }
 
 type Timer = Pin<Box<dyn Future<Output = ()> + Send>>;
@@ -352,16 +332,6 @@ where
         }
     }
 
-    /// Ends worker processes that are at a task that has not ended in time.
-    fn retire_late(&mut self) -> Result<(), RunError> {
-        while let Some((worker, task)) = self.account.late.pop() {
-            if self.workers.links[worker].name.pid.is_some() {
-                self.bury(worker, &Loss::Stuck { task })?;
-            }
-        }
-        Ok(())
-    }
-
     fn take_answers(&mut self, worker: usize, context: &mut Context<'_>) -> Result<(), RunError> {
         let (link, account) = (&mut self.workers.links[worker], &mut self.account);
         if !link.is_open() {
@@ -395,65 +365,6 @@ where
         Ok(())
     }
 
-    /// Takes the ends of workers.
-    fn note_ends(&mut self, context: &mut Context<'_>) -> Result<(), RunError> {
-        while let Poll::Ready((name, loss)) = self.workers.crew.poll_ended(context) {
-            let was_ready = self.workers.links.iter().any(|link| link.name == name);
-            self.workers.crew.replace(&name, was_ready);
-            let is_it = |link: &Link| link.name == name && link.lost.is_none();
-            if let Some(worker) = self.workers.links.iter().position(is_it) {
-                self.bury(worker, &loss)?;
-            }
-        }
-        if self.broken.is_empty() {
-            self.cause_wait = None;
-            return Ok(());
-        }
-        let wait = self.cause_wait.get_or_insert_with(|| Box::pin(host::sleep(CAUSE_WAIT)));
-        if wait.as_mut().poll(context).is_ready() {
-            self.cause_wait = None;
-            for (worker, loss) in std::mem::take(&mut self.broken) {
-                self.bury(worker, &loss)?;
-            }
-        }
-        Ok(())
-    }
-
-    /// Notes that a worker is lost. Where its link broke the cause is still waited for: it comes
-    /// soon, and is the better report.
-    fn lose(&mut self, worker: usize, loss: Loss) -> Result<(), RunError> {
-        let link = &mut self.workers.links[worker];
-        let closed = matches!(loss, Loss::Closed | Loss::Send(SendError::Terminated(_)));
-        let left = closed && link.name.member.is_some();
-        if loss.is_a_cause() || left {
-            return self.bury(worker, &loss);
-        }
-        link.end_tasks();
-        self.account.ledger.handle_stalled(worker);
-        self.broken.push((worker, loss));
-        Ok(())
-    }
-
-    /// Opens what a lost worker held for others. A process that has not ended is killed: it may not
-    /// see that its tasks have ended, while its answers wait.
-    fn bury(&mut self, worker: usize, loss: &Loss) -> Result<(), RunError> {
-        self.broken.retain(|&(broken, _)| broken != worker);
-        let link = &mut self.workers.links[worker];
-        link.end_tasks();
-        self.account.stats[worker].lost = Some(loss.clone());
-        if link.lost.replace(loss.clone()).is_some() {
-            return Ok(());
-        }
-        if !matches!(loss, Loss::Exited(_)) {
-            self.workers.crew.kill(&self.workers.links[worker].name);
-        }
-        let link = &self.workers.links[worker];
-        self.workers.crew.note_lost(link.name.index, link.arrival);
-        // A worker that left, or was ended, did not die of its tasks.
-        let blame = !matches!(loss, Loss::Closed | Loss::Stuck { .. });
-        self.account.lose(worker, loss, blame)
-    }
-
     /// Takes up to `count` tasks back from the workers; they go to the sink as they come.
     pub(crate) fn take_back(
         &mut self,
@@ -480,37 +391,6 @@ where
         self.note_sent(worker, (0, 0, sent))
     }
 
-    fn give_out(&mut self, context: &mut Context<'_>) -> Result<(), RunError> {
-        for (first, count) in self.account.ledger.give_up(self.wanted) {
-            self.wanted = self.wanted.saturating_sub(count.into());
-            self.account.sink.give_back(first, count);
-        }
-        let ended = self.account.ledger.has_ended();
-        self.account.ledger.handle_source(false, ended);
-        while let Some(worker) = self.account.ledger.poll_free() {
-            let link = &mut self.workers.links[worker];
-            let now_ns = self.account.now_ns;
-            let sent = match self.account.ledger.reissue(now_ns) {
-                Some((first, count, message)) => {
-                    (first, count, link.send(message, self.workers.sharing, context))
-                }
-                None => {
-                    let Written { first, count, attempt, message } =
-                        self.write_assignment(worker, context)?;
-                    if count == 0 {
-                        continue;
-                    }
-                    let link = &mut self.workers.links[worker];
-                    let ledger = &mut self.account.ledger;
-                    let message = ledger.assign(first, count, attempt, message, now_ns);
-                    (first, count, link.send(message, self.workers.sharing, context))
-                }
-            };
-            self.note_sent(worker, sent)?;
-        }
-        Ok(())
-    }
-
     fn note_sent(
         &mut self,
         worker: usize,
@@ -528,85 +408,6 @@ where
             }
             Poll::Ready(Err(error)) => self.lose(worker, Loss::Send(error)),
         }
-    }
-
-    /// Writes the next tasks, as many as the grain or as there are.
-    fn write_assignment(
-        &mut self,
-        worker: usize,
-        context: &mut Context<'_>,
-    ) -> Result<Written, RunError> {
-        let account = &mut self.account;
-        if let Some(result) = self.recalled.take() {
-            account.recall(result)?;
-        }
-        let mut recalls_left = RECALLS;
-        let grain = account.ledger.grain(worker);
-        let taken = self.workers.links[worker].peer().message_bytes_max();
-        let taken = usize::try_from(taken).unwrap_or(usize::MAX);
-        let bytes_max = match account.is_measured(worker) {
-            true => taken.min(ASSIGNMENT_BYTES),
-            // A sub-farmer's tasks fit one by one: so its farmer sent them.
-            false if self.tasks.numbered().is_some() => taken,
-            false => usize::MAX,
-        };
-        let mut message = account.ledger.buffer();
-        wire::begin_assignment(&mut message, account.plan.run, account.plan.function);
-        let numbered = self.carried_numbers.take().or_else(|| self.tasks.numbered());
-        let (mut first, attempt) = numbered.unwrap_or_else(|| (account.ledger.assigned(), 0));
-        let mut count = u32::from(!self.carried.is_empty());
-        message.append(&mut self.carried);
-        while count < grain {
-            let next = (first + u64::from(count), attempt);
-            if count > 0 && self.tasks.numbered().is_some_and(|numbers| numbers != next) {
-                break;
-            }
-            if count == 0 && (recalls_left == 0 || !account.has_room()) {
-                if recalls_left == 0 {
-                    context.waker().wake_by_ref();
-                }
-                account.ledger.handle_source(true, false);
-                break;
-            }
-            let task = match self.tasks.poll_next(context) {
-                Poll::Ready(Some(task)) => task,
-                Poll::Ready(None) => {
-                    account.ledger.handle_source(false, true);
-                    break;
-                }
-                Poll::Pending => {
-                    account.ledger.handle_source(true, false);
-                    break;
-                }
-            };
-            let at = message.len();
-            let put = task.put(&mut message);
-            put.map_err(|source| RunError::Input { index: next.0, source })?;
-            if let Some(journal) = &mut account.journal {
-                let read = |bytes: &[u8]| O::read(bytes).ok();
-                if let Some(result) = journal.meet(&message[at + wire::LENGTH_BYTES..], read)? {
-                    message.truncate(at);
-                    if count > 0 {
-                        self.recalled = Some(result);
-                        break;
-                    }
-                    account.recall(result)?;
-                    first = account.ledger.assigned();
-                    recalls_left -= 1;
-                    continue;
-                }
-            }
-            if message.len() > bytes_max && count > 0 {
-                self.carried = message.split_off(at);
-                self.carried_numbers = numbered.map(|_| next);
-                break;
-            }
-            count += 1;
-        }
-        account.left = self.tasks.left();
-        wire::number_assignment(&mut message, first, count);
-        wire::set_attempt(&mut message, attempt);
-        Ok(Written { first, count, attempt, message })
     }
 
     /// Lets workers without tasks have some of those that others hold.
@@ -633,31 +434,7 @@ where
             }
         }
     }
-
-    /// Ends the run when nobody is left to work, and nobody is to come or has come in the time to start.
-    fn check_for_workers(&mut self, context: &mut Context<'_>) -> Result<(), RunError> {
-        if self.account.ledger.present() > 0 {
-            self.alone = None;
-            return Ok(());
-        }
-        if self.workers.crew.expects(self.workers.links) {
-            let start = self.account.plan.ways.start;
-            let wait = self.alone.get_or_insert_with(|| Box::pin(host::sleep(start)));
-            if wait.as_mut().poll(context).is_pending() {
-                return Ok(());
-            }
-        }
-        let lost = self
-            .workers
-            .links
-            .iter()
-            .rev()
-            .find_map(|link| link.lost.clone().map(|loss| (link.name.clone(), loss)));
-        let (worker, loss) = lost.expect("a farm begins with a worker");
-        let unanswered = self.account.ledger.unanswered();
-        let error = RunError::Lost { worker, unanswered, loss };
-        self.workers.crew.dismiss();
-        *self.workers.lost = Some(error.clone());
-        Err(error)
-    }
 }
+
+mod ends;
+mod giving;

@@ -38,20 +38,6 @@ use worker::Worker;
 /// The first death splits a piece at work into this many parts, to find the task to blame.
 const PARTS: u32 = 64;
 
-/// A worker is silent when it has not answered for this many times the mean time of a task, and
-/// [`SILENCE_NS_MIN`] (Spark duplicates at 1.5 times the median).
-const SILENCE: f64 = 1.5;
-const SILENCE_NS_MIN: f64 = 250e6;
-
-/// The time until a worker is silent while no task was answered yet.
-const SILENCE_NS_AT_FIRST: f64 = 5e9;
-
-/// Estimated work that is worth a way to another worker and back, in nanoseconds.
-const WORTH_NS: f64 = 500e3;
-
-/// Bytes of the largest buffer that is kept for the next assignment.
-const KEPT_BYTES_MAX: usize = 64 << 10;
-
 /// An answer for tasks that were never assigned, or from a worker that has not joined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct NotAsked;
@@ -378,23 +364,6 @@ impl Ledger {
         self.next - 1
     }
 
-    /// Returns a worker to ask for tasks that it has not begun, and their number, when another has
-    /// nothing to do.
-    pub(crate) fn poll_victim(&mut self) -> Option<(usize, u64)> {
-        if self.has_open() || !(self.ended || self.dry) || !self.any_idle() {
-            return None;
-        }
-        let victim = self.victim()?;
-        Some((victim, self.ask(victim, self.workers[victim].spare().div_ceil(2))))
-    }
-
-    /// Returns a worker to ask for tasks that it has not begun, and their number: up to `count`, which
-    /// the farmer above wants.
-    pub(crate) fn poll_spare(&mut self, count: u64) -> Option<(usize, u64)> {
-        let victim = self.victim().filter(|_| count > 0)?;
-        Some((victim, self.ask(victim, self.workers[victim].spare().min(count))))
-    }
-
     /// Gives about `count` tasks that nobody holds back to the farmer above; returns their ranges.
     pub(crate) fn give_up(&mut self, count: u64) -> Vec<(u64, u32)> {
         let (mut given, mut left) = (Vec::new(), count);
@@ -407,63 +376,6 @@ impl Ledger {
             self.remove(key);
         }
         given
-    }
-
-    /// Returns the worker with most work that it cannot have begun, if that is worth its way.
-    fn victim(&self) -> Option<usize> {
-        let worth = |worker: &Worker| worker.spare() as f64 * worker.task_ns.unwrap_or(f64::MAX);
-        let may = |worker: &Worker| {
-            let hears = worker.joined && !worker.stalled && !worker.asked && !worker.barren;
-            hears && worker.spare() > 0 && worth(worker) > WORTH_NS
-        };
-        let able = (0..self.workers.len()).filter(|&at| may(&self.workers[at]));
-        able.max_by(|&a, &b| worth(&self.workers[a]).total_cmp(&worth(&self.workers[b])))
-    }
-
-    /// Notes that a worker is asked for tasks. Until it gives something or gets a piece, it has nothing
-    /// to give.
-    fn ask(&mut self, worker: usize, count: u64) -> u64 {
-        let slot = &mut self.workers[worker];
-        (slot.asked, slot.barren) = (true, true);
-        count
-    }
-
-    /// Whether somebody has nothing to do while others hold tasks.
-    pub(crate) fn is_in_tail(&self) -> bool {
-        (self.ended || self.dry) && self.unanswered > 0 && self.any_idle()
-    }
-
-    /// Gives a copy of a silent worker's piece to a worker without tasks; returns that worker, the
-    /// piece's first task and number, and its message.
-    pub(crate) fn poll_straggler(&mut self, now_ns: u64) -> Option<(usize, u64, u32, &[u8])> {
-        if !self.is_in_tail() || self.has_open() {
-            return None;
-        }
-        let patience = match self.answered {
-            0 => SILENCE_NS_AT_FIRST,
-            answered => (SILENCE * self.busy_ns / answered as f64).max(SILENCE_NS_MIN),
-        };
-        let silent = |at: usize| {
-            let worker = &self.workers[at];
-            !worker.joined || now_ns.saturating_sub(worker.heard_ns) as f64 > patience
-        };
-        // The one that was heard last.
-        let able = (0..self.workers.len()).filter(|&at| self.workers[at].is_idle());
-        let idle = able.max_by_key(|&at| self.workers[at].heard_ns)?;
-        let all_silent = |key: &Key| {
-            self.pieces[*key].holders.iter().flatten().all(|&holder| silent(holder as usize))
-        };
-        let held = self.workers.iter().filter(|worker| worker.joined).flat_map(|it| &it.pieces);
-        let key = held.copied().find(all_silent)?;
-        if let [_, Some(second)] = self.pieces[key].holders {
-            self.let_go(key, second as usize);
-            self.workers[second as usize].owes = true;
-        }
-        self.mishaps.copied += u64::from(self.pieces[key].count);
-        self.pieces[key].rewrite();
-        self.hold(idle, key, now_ns);
-        let piece = &self.pieces[key];
-        Some((idle, piece.first, piece.count, &piece.message))
     }
 
     /// Whether a worker has nothing to do.
@@ -572,134 +484,6 @@ impl Ledger {
         Accepted::Some(parts)
     }
 
-    /// Returns those of these tasks that the worker holds, in ascending order.
-    fn held_of(&self, worker: usize, tasks: &Range<u64>) -> Vec<Range<u64>> {
-        let common = |&key: &Key| {
-            let held = self.pieces[key].tasks();
-            held.start.max(tasks.start)..held.end.min(tasks.end)
-        };
-        let held = self.workers[worker].pieces.iter().map(common);
-        let mut parts: Vec<_> = held.filter(|part| !part.is_empty()).collect();
-        parts.sort_by_key(|part| part.start);
-        parts
-    }
-
-    /// Makes these tasks, which lie in one piece that the worker holds, a piece of their own.
-    fn carve(&mut self, worker: usize, tasks: &Range<u64>) -> Key {
-        let has = |key: &&Key| self.pieces[**key].tasks().contains(&tasks.start);
-        let key = *self.workers[worker].pieces.iter().find(has).expect("the worker holds it");
-        let key = match (tasks.start - self.pieces[key].first) as u32 {
-            0 => key,
-            before => self.split_off(key, before),
-        };
-        let count = (tasks.end - tasks.start) as u32;
-        if count < self.pieces[key].count {
-            self.split_off(key, count);
-        }
-        key
-    }
-
-    /// Splits a piece after its first `at` tasks; returns the second part.
-    fn split_off(&mut self, key: Key, at: u32) -> Key {
-        let piece = &mut self.pieces[key];
-        let (rest, holders) = (piece.split_off(at), piece.holders);
-        let rest = self.insert(rest);
-        for holder in holders.into_iter().flatten() {
-            let pieces = &mut self.workers[holder as usize].pieces;
-            let after = pieces.iter().position(|&held| held == key).map_or(0, |at| at + 1);
-            pieces.insert(after, rest);
-        }
-        rest
-    }
-
-    /// Splits a suspect into about `parts`.
-    fn split(&mut self, key: Key, parts: u32) {
-        let each = self.pieces[key].count.div_ceil(parts).max(1);
-        for part in self.pieces[key].split(each) {
-            let key = self.insert(part);
-            self.suspects.push_back(key);
-        }
-    }
-
-    /// Ends a worker's hold of a piece; returns whether nobody holds it now.
-    fn let_go(&mut self, key: Key, worker: usize) -> bool {
-        let piece = &mut self.pieces[key];
-        let slot = &mut self.workers[worker];
-        slot.pieces.retain(|&held| held != key);
-        slot.tasks -= u64::from(piece.count);
-        let others = piece.holders.into_iter().flatten().find(|&held| held as usize != worker);
-        piece.holders = [others, None];
-        others.is_none()
-    }
-
-    fn open_again(&mut self, key: Key) {
-        let suspect = self.pieces[key].deaths > 0;
-        let waiting = if suspect { &mut self.suspects } else { &mut self.open };
-        waiting.push_back(key);
-    }
-
-    fn set_aside(&mut self, key: Key) -> SetAside {
-        let piece = &self.pieces[key];
-        let aside = SetAside { task: piece.first, deaths: piece.deaths, input: piece.input() };
-        self.unanswered -= 1;
-        self.remove(key);
-        aside
-    }
-
-    #[inline]
-    fn hold(&mut self, worker: usize, key: Key, now_ns: u64) {
-        let piece = &mut self.pieces[key];
-        let free = piece.holders.iter_mut().find(|holder| holder.is_none());
-        *free.expect("a piece has at most two holders") = Some(worker as u32);
-        piece.given_ns = now_ns;
-        let slot = &mut self.workers[worker];
-        if slot.pieces.is_empty() {
-            slot.heard_ns = now_ns;
-            slot.alone = piece.deaths > 0;
-        }
-        slot.tasks += u64::from(piece.count);
-        slot.pieces.push_back(key);
-        slot.barren = false;
-        self.stand_in_line(worker);
-    }
-
-    #[inline]
-    fn insert(&mut self, piece: Piece) -> Key {
-        match self.free.pop() {
-            Some(key) => {
-                self.pieces[key] = piece;
-                key
-            }
-            None => {
-                self.pieces.push(piece);
-                self.pieces.len() - 1
-            }
-        }
-    }
-
-    /// Removes a piece that is done with, from its holders too. Its buffer is kept.
-    #[inline]
-    fn remove(&mut self, key: Key) {
-        let piece = &mut self.pieces[key];
-        let copied = piece.holders[1].is_some();
-        for holder in std::mem::take(&mut piece.holders).into_iter().flatten() {
-            let slot = &mut self.workers[holder as usize];
-            slot.tasks -= u64::from(piece.count);
-            // The one that answers just now owes nothing then.
-            slot.owes |= copied;
-            match slot.pieces.front() {
-                Some(&front) if front == key => drop(slot.pieces.pop_front()),
-                _ => slot.pieces.retain(|&held| held != key),
-            }
-        }
-        piece.count = 0;
-        piece.skip = 0;
-        if piece.message.capacity() > KEPT_BYTES_MAX {
-            piece.message = Vec::new();
-        }
-        self.free.push(key);
-    }
-
     fn next_in_line(&mut self) -> usize {
         let worker = self.line.pop_front().expect("poll_free named a worker");
         self.workers[worker].in_line = false;
@@ -715,6 +499,8 @@ impl Ledger {
     }
 }
 
+mod balance;
+mod holds;
 mod piece;
 #[cfg(test)]
 mod tests;

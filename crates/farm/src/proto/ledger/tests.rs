@@ -1,3 +1,4 @@
+use super::balance::SILENCE_NS_AT_FIRST;
 use super::*;
 use crate::proto::wire;
 

@@ -3,8 +3,10 @@
 use std::collections::BTreeSet;
 use std::ops::Range;
 
+use super::super::balance::SILENCE_NS_MIN;
+use super::super::holds::KEPT_BYTES_MAX;
 use super::super::piece::Piece;
-use super::super::{Accepted, KEPT_BYTES_MAX, Ledger, Mishaps, NotAsked, SILENCE_NS_MIN, Share};
+use super::super::{Accepted, Ledger, Mishaps, NotAsked, Share};
 use super::tasks;
 
 /// State of a task.

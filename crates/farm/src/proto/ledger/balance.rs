@@ -1,0 +1,93 @@
+//! Tasks that go from one worker to another: those that it has not begun, and copies of what a silent
+//! one holds.
+
+use super::Ledger;
+use super::piece::Key;
+use super::worker::Worker;
+
+/// A worker is silent when it has not answered for this many times the mean time of a task, and
+/// [`SILENCE_NS_MIN`] (Spark duplicates at 1.5 times the median).
+const SILENCE: f64 = 1.5;
+pub(super) const SILENCE_NS_MIN: f64 = 250e6;
+
+/// The time until a worker is silent while no task was answered yet.
+pub(super) const SILENCE_NS_AT_FIRST: f64 = 5e9;
+
+/// Estimated work that is worth a way to another worker and back, in nanoseconds.
+const WORTH_NS: f64 = 500e3;
+
+impl Ledger {
+    /// Returns a worker to ask for tasks that it has not begun, and their number, when another has
+    /// nothing to do.
+    pub(crate) fn poll_victim(&mut self) -> Option<(usize, u64)> {
+        if self.has_open() || !(self.ended || self.dry) || !self.any_idle() {
+            return None;
+        }
+        let victim = self.victim()?;
+        Some((victim, self.ask(victim, self.workers[victim].spare().div_ceil(2))))
+    }
+
+    /// Returns a worker to ask for tasks that it has not begun, and their number: up to `count`, which
+    /// the farmer above wants.
+    pub(crate) fn poll_spare(&mut self, count: u64) -> Option<(usize, u64)> {
+        let victim = self.victim().filter(|_| count > 0)?;
+        Some((victim, self.ask(victim, self.workers[victim].spare().min(count))))
+    }
+
+    /// Returns the worker with most work that it cannot have begun, if that is worth its way.
+    fn victim(&self) -> Option<usize> {
+        let worth = |worker: &Worker| worker.spare() as f64 * worker.task_ns.unwrap_or(f64::MAX);
+        let may = |worker: &Worker| {
+            let hears = worker.joined && !worker.stalled && !worker.asked && !worker.barren;
+            hears && worker.spare() > 0 && worth(worker) > WORTH_NS
+        };
+        let able = (0..self.workers.len()).filter(|&at| may(&self.workers[at]));
+        able.max_by(|&a, &b| worth(&self.workers[a]).total_cmp(&worth(&self.workers[b])))
+    }
+
+    /// Notes that a worker is asked for tasks. Until it gives something or gets a piece, it has nothing
+    /// to give.
+    fn ask(&mut self, worker: usize, count: u64) -> u64 {
+        let slot = &mut self.workers[worker];
+        (slot.asked, slot.barren) = (true, true);
+        count
+    }
+
+    /// Whether somebody has nothing to do while others hold tasks.
+    pub(crate) fn is_in_tail(&self) -> bool {
+        (self.ended || self.dry) && self.unanswered > 0 && self.any_idle()
+    }
+
+    /// Gives a copy of a silent worker's piece to a worker without tasks; returns that worker, the
+    /// piece's first task and number, and its message.
+    pub(crate) fn poll_straggler(&mut self, now_ns: u64) -> Option<(usize, u64, u32, &[u8])> {
+        if !self.is_in_tail() || self.has_open() {
+            return None;
+        }
+        let patience = match self.answered {
+            0 => SILENCE_NS_AT_FIRST,
+            answered => (SILENCE * self.busy_ns / answered as f64).max(SILENCE_NS_MIN),
+        };
+        let silent = |at: usize| {
+            let worker = &self.workers[at];
+            !worker.joined || now_ns.saturating_sub(worker.heard_ns) as f64 > patience
+        };
+        // The one that was heard last.
+        let able = (0..self.workers.len()).filter(|&at| self.workers[at].is_idle());
+        let idle = able.max_by_key(|&at| self.workers[at].heard_ns)?;
+        let all_silent = |key: &Key| {
+            self.pieces[*key].holders.iter().flatten().all(|&holder| silent(holder as usize))
+        };
+        let held = self.workers.iter().filter(|worker| worker.joined).flat_map(|it| &it.pieces);
+        let key = held.copied().find(all_silent)?;
+        if let [_, Some(second)] = self.pieces[key].holders {
+            self.let_go(key, second as usize);
+            self.workers[second as usize].owes = true;
+        }
+        self.mishaps.copied += u64::from(self.pieces[key].count);
+        self.pieces[key].rewrite();
+        self.hold(idle, key, now_ns);
+        let piece = &self.pieces[key];
+        Some((idle, piece.first, piece.count, &piece.message))
+    }
+}

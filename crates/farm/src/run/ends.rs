@@ -1,0 +1,121 @@
+//! Workers that end: what they held, and the end of a run without any.
+
+use std::task::Context;
+use std::task::Poll;
+use std::time::Duration;
+
+use chunkcomm::SendError;
+use chunkcomm::host;
+
+use super::Run;
+use crate::error::{Loss, RunError};
+use crate::link::Link;
+use crate::tasks::{Input, Output, Sink, Source};
+
+/// Time to wait for the cause of a broken link. The farmer sees the break before the end of the
+/// process that caused it.
+const CAUSE_WAIT: Duration = Duration::from_secs(2);
+
+impl<I, O, T, S> Run<'_, I, O, T, S>
+where
+    I: Input,
+    O: Output,
+    T: Source<Task = I>,
+    S: Sink<O>,
+{
+    /// Ends worker processes that are at a task that has not ended in time.
+    pub(super) fn retire_late(&mut self) -> Result<(), RunError> {
+        while let Some((worker, task)) = self.account.late.pop() {
+            if self.workers.links[worker].name.pid.is_some() {
+                self.bury(worker, &Loss::Stuck { task })?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes the ends of workers.
+    pub(super) fn note_ends(&mut self, context: &mut Context<'_>) -> Result<(), RunError> {
+        while let Poll::Ready((name, loss)) = self.workers.crew.poll_ended(context) {
+            let was_ready = self.workers.links.iter().any(|link| link.name == name);
+            self.workers.crew.replace(&name, was_ready);
+            let is_it = |link: &Link| link.name == name && link.lost.is_none();
+            if let Some(worker) = self.workers.links.iter().position(is_it) {
+                self.bury(worker, &loss)?;
+            }
+        }
+        if self.broken.is_empty() {
+            self.cause_wait = None;
+            return Ok(());
+        }
+        let wait = self.cause_wait.get_or_insert_with(|| Box::pin(host::sleep(CAUSE_WAIT)));
+        if wait.as_mut().poll(context).is_ready() {
+            self.cause_wait = None;
+            for (worker, loss) in std::mem::take(&mut self.broken) {
+                self.bury(worker, &loss)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Notes that a worker is lost. Where its link broke the cause is still waited for: it comes
+    /// soon, and is the better report.
+    pub(super) fn lose(&mut self, worker: usize, loss: Loss) -> Result<(), RunError> {
+        let link = &mut self.workers.links[worker];
+        let closed = matches!(loss, Loss::Closed | Loss::Send(SendError::Terminated(_)));
+        let left = closed && link.name.member.is_some();
+        if loss.is_a_cause() || left {
+            return self.bury(worker, &loss);
+        }
+        link.end_tasks();
+        self.account.ledger.handle_stalled(worker);
+        self.broken.push((worker, loss));
+        Ok(())
+    }
+
+    /// Opens what a lost worker held for others. A process that has not ended is killed: it may not
+    /// see that its tasks have ended, while its answers wait.
+    pub(super) fn bury(&mut self, worker: usize, loss: &Loss) -> Result<(), RunError> {
+        self.broken.retain(|&(broken, _)| broken != worker);
+        let link = &mut self.workers.links[worker];
+        link.end_tasks();
+        self.account.stats[worker].lost = Some(loss.clone());
+        if link.lost.replace(loss.clone()).is_some() {
+            return Ok(());
+        }
+        if !matches!(loss, Loss::Exited(_)) {
+            self.workers.crew.kill(&self.workers.links[worker].name);
+        }
+        let link = &self.workers.links[worker];
+        self.workers.crew.note_lost(link.name.index, link.arrival);
+        // A worker that left, or was ended, did not die of its tasks.
+        let blame = !matches!(loss, Loss::Closed | Loss::Stuck { .. });
+        self.account.lose(worker, loss, blame)
+    }
+
+    /// Ends the run when nobody is left to work, and nobody is to come or has come in the time to start.
+    pub(super) fn check_for_workers(&mut self, context: &mut Context<'_>) -> Result<(), RunError> {
+        if self.account.ledger.present() > 0 {
+            self.alone = None;
+            return Ok(());
+        }
+        if self.workers.crew.expects(self.workers.links) {
+            let start = self.account.plan.ways.start;
+            let wait = self.alone.get_or_insert_with(|| Box::pin(host::sleep(start)));
+            if wait.as_mut().poll(context).is_pending() {
+                return Ok(());
+            }
+        }
+        let lost = self
+            .workers
+            .links
+            .iter()
+            .rev()
+            .find_map(|link| link.lost.clone().map(|loss| (link.name.clone(), loss)));
+        let (worker, loss) = lost.expect("a farm begins with a worker");
+        let unanswered = self.account.ledger.unanswered();
+        let error = RunError::Lost { worker, unanswered, loss };
+        self.workers.crew.dismiss();
+        *self.workers.lost = Some(error.clone());
+        Err(error)
+    }
+}
