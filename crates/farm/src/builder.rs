@@ -170,9 +170,9 @@ impl FarmBuilder {
     /// Sets the number of workers that may die while they run the same task; 3 by default, at least
     /// 1. The task is then set aside as [`TaskError::SetAside`](crate::TaskError::SetAside).
     ///
-    /// A dead worker does not tell which task it ran. So each of its assignments is tried by a
-    /// worker that holds nothing else, and parted. With a smaller number than 3, a task that
-    /// shared its assignment may still cost up to 3 workers. Deaths of another cause count too:
+    /// A dead worker does not tell which task it ran. So tasks that were at two deaths are tried one by
+    /// one, each by a worker that holds nothing else. With a smaller number than 3, a task that
+    /// was held with others may still cost up to 3 workers. Deaths of another cause count too:
     /// choose a larger number where workers are often killed in the middle of long tasks.
     ///
     /// Under a [`tree`](FarmBuilder::tree) each sub-farmer counts the deaths of its workers, and the farmer

@@ -13,9 +13,9 @@
 //!                                          set aside
 //! ```
 //!
-//! When a worker dies, any of its pieces may be the cause. So each becomes a *suspect*, which goes
-//! to a worker that holds nothing else: if that one dies too, the cause is in this piece. It is
-//! then split into its tasks.
+//! When a worker dies, any of its pieces may be the cause, or none. They are given out again as
+//! others are. A piece that was at two deaths is a *suspect*: it is split into its tasks, and each
+//! goes to a worker that holds nothing else. If that one dies too, this task is the cause.
 //!
 //! A worker holds at most its [`Share`]. Workers with room stand in a line and get one piece a
 //! turn, so that the first tasks are spread evenly. Open pieces go before new tasks. Nothing is
@@ -37,6 +37,10 @@ use worker::Worker;
 
 /// The first death splits a piece at work into this many parts, to find the task to blame.
 const PARTS: u32 = 64;
+
+/// Deaths from which on a piece is a suspect. One is no reason: a worker of many threads holds many
+/// pieces, which would be tried one after the other, while all others wait.
+const SUSPECTED: u32 = 2;
 
 /// An answer for tasks that were never assigned, or from a worker that has not joined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -91,7 +95,7 @@ pub(crate) struct Ledger {
     free: Vec<Key>,
     /// Pieces that wait for a worker.
     open: VecDeque<Key>,
-    /// Pieces that a worker held as it died, and that wait for one without any other.
+    /// Suspects, which wait for a worker without any other piece.
     suspects: VecDeque<Key>,
     line: VecDeque<usize>,
     /// Number of workers that have joined and are not lost.
@@ -225,9 +229,10 @@ impl Ledger {
                 aside.push(self.set_aside(key));
                 continue;
             }
+            let deaths = piece.deaths;
             self.mishaps.reissued += u64::from(piece.count);
-            self.suspects.push_back(key);
-            if piece.deaths > 1 {
+            self.open_again(key);
+            if deaths >= SUSPECTED {
                 self.split(key, u32::MAX);
             } else if at < threads {
                 // Workers begin the oldest piece first.
@@ -368,7 +373,10 @@ impl Ledger {
     pub(crate) fn give_up(&mut self, count: u64) -> Vec<(u64, u32)> {
         let (mut given, mut left) = (Vec::new(), count);
         while left > 0 {
-            let Some(key) = self.open.pop_back() else { break };
+            // The farmer above does not know of deaths here.
+            let blameless = |key: &Key| self.pieces[*key].deaths == 0;
+            let Some(at) = self.open.iter().rposition(blameless) else { break };
+            let key = self.open.remove(at).expect("it was found there");
             let piece = &self.pieces[key];
             given.push((piece.first, piece.count));
             left = left.saturating_sub(piece.count.into());

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::piece::{Key, Piece};
-use super::{Ledger, SetAside};
+use super::{Ledger, SUSPECTED, SetAside};
 
 /// Bytes of the largest buffer that is kept for the next assignment.
 pub(super) const KEPT_BYTES_MAX: usize = 64 << 10;
@@ -49,12 +49,12 @@ impl Ledger {
         rest
     }
 
-    /// Splits a suspect into about `parts`.
+    /// Splits an open piece into about `parts`.
     pub(super) fn split(&mut self, key: Key, parts: u32) {
         let each = self.pieces[key].count.div_ceil(parts).max(1);
         for part in self.pieces[key].split(each) {
             let key = self.insert(part);
-            self.suspects.push_back(key);
+            self.open_again(key);
         }
     }
 
@@ -70,9 +70,15 @@ impl Ledger {
     }
 
     pub(super) fn open_again(&mut self, key: Key) {
-        let suspect = self.pieces[key].deaths > 0;
-        let waiting = if suspect { &mut self.suspects } else { &mut self.open };
+        let is_suspect = self.is_suspect(key);
+        let waiting = if is_suspect { &mut self.suspects } else { &mut self.open };
         waiting.push_back(key);
+    }
+
+    /// Whether a worker is to have this piece alone: the next death is to tell the cause.
+    fn is_suspect(&self, key: Key) -> bool {
+        let deaths = self.pieces[key].deaths;
+        deaths >= SUSPECTED || deaths > 0 && deaths + 1 >= self.deaths_max
     }
 
     pub(super) fn set_aside(&mut self, key: Key) -> SetAside {
@@ -85,6 +91,7 @@ impl Ledger {
 
     #[inline]
     pub(super) fn hold(&mut self, worker: usize, key: Key, now_ns: u64) {
+        let is_suspect = self.is_suspect(key);
         let piece = &mut self.pieces[key];
         let free = piece.holders.iter_mut().find(|holder| holder.is_none());
         *free.expect("a piece has at most two holders") = Some(worker as u32);
@@ -92,7 +99,7 @@ impl Ledger {
         let slot = &mut self.workers[worker];
         if slot.pieces.is_empty() {
             slot.heard_ns = now_ns;
-            slot.alone = piece.deaths > 0;
+            slot.alone = is_suspect;
         }
         slot.tasks += u64::from(piece.count);
         slot.pieces.push_back(key);

@@ -124,11 +124,14 @@ fn the_tasks_of_a_lost_worker_go_to_others() {
     assert_eq!(give(&mut ledger, 6), None);
     assert_eq!((ledger.present(), ledger.mishaps().reissued), (0, 5));
     assert_eq!(ledger.handle_joined(Share { pieces: 9, grain: 3 }, 1), 1);
-    // The piece that was at work comes task by task, and each piece alone.
-    for range in [1..2, 2..3, 3..6] {
-        assert_eq!(give_all(&mut ledger, 6), [(1, range.clone())]);
-        let count = (range.end - range.start) as u32;
-        ledger.handle_answer(1, range.start, count, 9, 0).unwrap();
+    // The piece that was at work comes in parts.
+    assert_eq!(give_all(&mut ledger, 6), [(1, 1..2), (1, 2..3), (1, 3..6)]);
+    assert_eq!(ledger.handle_lost(1, true), []);
+    ledger.handle_joined(Share { pieces: 9, grain: 3 }, 1);
+    // After a second death each task comes alone.
+    for task in 1..6 {
+        assert_eq!(give_all(&mut ledger, 6), [(2, task..task + 1)]);
+        ledger.handle_answer(2, task, 1, 9, 0).unwrap();
     }
     assert!(ledger.is_done());
 }

@@ -54,6 +54,8 @@ impl Worker {
 pub(super) struct Checked {
     ledger: Ledger,
     deaths_max: u32,
+    /// Deaths from which on a task is tried alone: two, or one if the second may be its last.
+    suspected: u32,
     tasks: Vec<Task>,
     workers: Vec<Worker>,
     mishaps: Mishaps,
@@ -67,6 +69,7 @@ impl Checked {
         Checked {
             ledger: Ledger::new(deaths_max),
             deaths_max,
+            suspected: if deaths_max > 2 { 2 } else { 1 },
             tasks: vec![task; tasks],
             workers: Vec::new(),
             mishaps: Mishaps::default(),
@@ -327,7 +330,8 @@ impl Checked {
         assert!(!slot.robbed || !slot.tasks.is_empty(), "{worker} owes an answer");
         assert!(slot.tasks.is_empty() || !slot.alone, "{worker} is to have the suspect alone");
         slot.barren = false;
-        let suspect = self.tasks[given.start as usize].deaths > 0;
+        let suspected = self.suspected;
+        let suspect = self.tasks[given.start as usize].deaths >= suspected;
         assert!(!suspect || slot.tasks.is_empty(), "a suspect goes to who has nothing");
         if slot.tasks.is_empty() {
             (slot.alone, slot.heard_ns) = (suspect, now_ns);
@@ -335,7 +339,7 @@ impl Checked {
         for task in given.clone() {
             slot.tasks.insert(task);
             let task = &mut self.tasks[task as usize];
-            assert_eq!((task.attempt, task.deaths > 0), (Some(attempt), suspect));
+            assert_eq!((task.attempt, task.deaths >= suspected), (Some(attempt), suspect));
             task.state = State::Held;
             task.holders.push(worker);
         }
@@ -372,7 +376,7 @@ impl Checked {
             holders.iter().for_each(|&holder| held[holder] += piece.tasks().count());
             unanswered += u64::from(piece.count);
             let waits = [&ledger.open, &ledger.suspects].map(|keys| keys.contains(&key));
-            let waits_with = [piece.deaths == 0, piece.deaths > 0];
+            let waits_with = [false, true].map(|it| (piece.deaths >= self.suspected) == it);
             let is_open = piece.count > 0 && holders.is_empty();
             assert_eq!(waits, waits_with.map(|queue| is_open && queue));
             if piece.count == 0 {
