@@ -69,6 +69,8 @@ pub struct Functions {
     /// Waits for this number of milliseconds, or for ever, while its thread runs others; returns the
     /// process id.
     pub rest: Function<Option<u64>, u32>,
+    /// Waits for 20 ms while its thread runs others; returns the square of the number.
+    pub square_later: Function<u64, u64>,
     /// Ends its process with this status.
     pub exit: Function<i32, ()>,
     /// Reads standard input to its end; returns the bytes.
@@ -131,6 +133,10 @@ pub fn registry() -> (Registry, Functions) {
                 None => std::future::pending().await,
             }
             std::process::id()
+        }),
+        square_later: registry.register_async("square_later", |number: u64| async move {
+            host::sleep(Duration::from_millis(20)).await;
+            number * number
         }),
         exit: registry.register("exit", |status: i32| std::process::exit(status)),
         input: registry.register("input", |()| {

@@ -34,7 +34,7 @@ pub(crate) fn pids(farm: &Farm) -> Vec<u32> {
     farm.workers().iter().filter_map(|worker| worker.pid).collect()
 }
 
-fn kill(pid: u32) {
+pub(crate) fn kill(pid: u32) {
     proc::signal(pid, rustix::process::Signal::KILL);
 }
 

@@ -12,7 +12,7 @@ use chunkcomm_farm::{
 };
 use chunkcomm_simulation::{LinkSpec, Network, each_seed, run};
 
-use crate::farm::{DEADLINE, builder};
+use crate::farm::{DEADLINE, builder, kill, pids};
 
 const MS: Duration = Duration::from_millis(1);
 
@@ -64,6 +64,15 @@ where
     F: Future<Output = ()> + Send + 'static,
     P: Fn(Cluster) -> F + Clone + Send + 'static,
 {
+    farm_with_deaths(seed, nodes, &[], program);
+}
+
+/// As [`farm_on`]. The program of each host of `deaths` is killed at its time.
+fn farm_with_deaths<F, P>(seed: u64, nodes: usize, deaths: &[(usize, Duration)], program: P)
+where
+    F: Future<Output = ()> + Send + 'static,
+    P: Fn(Cluster) -> F + Clone + Send + 'static,
+{
     let mut network = Network::new(seed);
     let hosts: Vec<_> = (0..nodes).map(|at| network.add_host(&format!("host-{at}"))).collect();
     network.switch(&hosts, LinkSpec::default());
@@ -85,11 +94,17 @@ where
                         }
                     }
                 }
-                cluster.end(DEADLINE).await.unwrap();
+                // An error names the nodes that died.
+                let _ = cluster.end(DEADLINE).await;
             }
         });
-        for member in members {
-            member.await.unwrap();
+        for &(rank, at) in deaths {
+            host::sleep(at.saturating_sub(host::unix_time())).await;
+            simulation.kill(hosts[rank]);
+        }
+        for (rank, member) in members.into_iter().enumerate() {
+            let is_dead = deaths.iter().any(|&(dead, _)| dead == rank);
+            assert_eq!(member.await.is_err(), is_dead, "{rank}");
         }
     });
 }
@@ -206,6 +221,25 @@ fn tasks_of_a_dropped_run_make_room_for_the_next() {
     });
 }
 
+/// Each node that is killed has begun 10 tasks, which wait. Its death is told 10 s later.
+#[test]
+fn tasks_that_a_killed_node_has_begun_are_run_by_others() {
+    each_seed(0..10, |seed| {
+        let at = Duration::from_millis(2_500 + 130 * seed);
+        farm_with_deaths(seed, 5, &[(1, at), (3, 2 * at)], |cluster| async move {
+            let set = |builder: FarmBuilder| {
+                builder.virtual_workers(VirtualWorkers::Fixed(10)).tree(Tree::Off)
+            };
+            let stats = outcome(&cluster, set, vec![(1, 999, 1); 600]).await.stats;
+            assert_eq!(stats.workers.iter().filter(|it| it.lost.is_some()).count(), 2);
+            assert!(stats.mishaps.reissued >= 20, "{:?}", stats.mishaps);
+            // Four nodes do 40 tasks a second. One after the other, the 22 would take 10 s more.
+            let elapsed = stats.elapsed;
+            assert!(elapsed < Duration::from_secs(30), "{elapsed:?}");
+        });
+    });
+}
+
 /// Each worker computes a value once in a run, and has other tasks meanwhile.
 #[test]
 fn tasks_wait_for_a_value_that_another_computes() {
@@ -246,4 +280,29 @@ async fn tasks_wait_in_processes_and_threads_too() {
         assert!(stats.workers.iter().all(|it| it.virtual_workers == 0));
         farm.finish(DEADLINE).await.unwrap();
     }
+}
+
+/// Each process that is killed has begun 8 tasks, which wait.
+#[tokio::test]
+async fn tasks_that_a_killed_process_has_begun_are_run_by_others() {
+    const TASKS: usize = 600;
+    let (builder, functions) = builder();
+    let builder = builder.workers(3).virtual_workers(VirtualWorkers::Fixed(8));
+    let mut farm = builder.start().await.unwrap();
+    let mut victims = pids(&farm).into_iter().take(2);
+    let mut results = vec![Vec::new(); TASKS];
+    let mut done = 0;
+    let run = farm.run_as_completed(&functions.square_later, 0..TASKS as u64, |index, square| {
+        results[index as usize].push(square);
+        done += 1;
+        if done % 200 == 0 {
+            victims.next().into_iter().for_each(kill);
+        }
+    });
+    let stats = tokio::time::timeout(DEADLINE, run).await.expect("a death is noticed").unwrap();
+    assert!((0..TASKS as u64).zip(&results).all(|(number, got)| *got == [number * number]));
+    assert_eq!(stats.tasks, TASKS as u64);
+    assert_eq!(stats.workers.iter().filter(|it| it.lost.is_some()).count(), 2, "{stats:?}");
+    assert!(stats.mishaps.reissued >= 8, "{:?}", stats.mishaps);
+    farm.finish(DEADLINE).await.unwrap();
 }
