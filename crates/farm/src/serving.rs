@@ -120,7 +120,12 @@ async fn serve_whom_told(cluster: &Cluster, service: &Service<'_>) -> Result<(),
     // A farmer that is gone: which one, why, and until when another may come.
     let mut lost = None;
     let mut remains = None;
+    // The farmer of the farm in which its sub-farmer was lost.
+    let mut orphan_of = None;
     loop {
+        if orphan_of.is_some_and(|farmer| has_finished(cluster, &name, farmer)) {
+            return Ok(());
+        }
         let farmer = match &lost {
             None => Some(cluster.provider(&name).await),
             &Some((last, until, _)) => next_farmer(cluster, &name, last, until, &mut remains).await,
@@ -151,8 +156,12 @@ async fn serve_whom_told(cluster: &Cluster, service: &Service<'_>) -> Result<(),
             Ok(Served::Below(rank)) => (Some(rank), Hello::Member),
             Ok(Served::Done | Served::Farmer(_)) => return Ok(()),
             Err(error @ (ServeError::Thread(_) | ServeError::Stuck)) => return Err(error),
-            // The farmer has another sub-farmer.
-            _ if is_below => (None, Hello::Orphan),
+            Ok(Served::NotTaken) if is_below => (None, Hello::Orphan),
+            // The farmer has another sub-farmer, or is done.
+            _ if is_below => {
+                orphan_of = Some(farmer);
+                (None, Hello::Orphan)
+            }
             Ok(Served::Cut) => return Ok(()),
             // The next farm may take it.
             Ok(Served::NotTaken) => (None, Hello::Member),
@@ -168,6 +177,12 @@ async fn serve_whom_told(cluster: &Cluster, service: &Service<'_>) -> Result<(),
             Err(error) => return Err(error),
         };
     }
+}
+
+/// Whether this farmer is there and has ended its farm.
+fn has_finished(cluster: &Cluster, name: &str, farmer: NodeId) -> bool {
+    let is_there = cluster.members().iter().any(|member| member.id == farmer);
+    is_there && !cluster.providers(name).contains(&farmer)
 }
 
 /// Waits for another farmer, or the same one again, until this time. Meanwhile goes on with the tasks that

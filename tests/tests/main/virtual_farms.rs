@@ -576,3 +576,34 @@ fn a_farmer_that_works_does_so_on_all_its_cores() {
     assert_eq!(threads, [4]);
     assert!(elapsed < 770 * MS, "{elapsed:?}");
 }
+
+/// A sub-farmer dies as the farm ends. Those below it hear of the death when there is no farm any more.
+#[test]
+fn nodes_without_their_sub_farmer_hear_that_the_farm_has_ended() {
+    let (network, hosts) = switched(1, 7);
+    run(network, async |simulation| {
+        let mut members = simulation.launch(&hosts, |rank| async move {
+            let cluster = join().await;
+            let (registry, add) = adding(1);
+            if rank == 0 {
+                let builder = Farm::builder(registry).tree(Tree::FanOut(3));
+                let mut farm = builder.start_in(&cluster).await.unwrap();
+                farm.run(&add, 0..100).await.unwrap();
+                host::sleep(1_000 * MS - host::unix_time()).await;
+                farm.finish(DEADLINE).await.unwrap();
+            } else {
+                serve_in(&cluster, &registry).threads(1).await.unwrap();
+            }
+            let _ = cluster.end(DEADLINE).await;
+            host::unix_time()
+        });
+        simulation.sleep(999 * MS).await;
+        simulation.crash(hosts[1]);
+        drop(members.remove(1));
+        for member in members {
+            // 10 s until the death is told, and as much for the channels to the dead.
+            let ended = member.await.unwrap();
+            assert!(ended < 25_000 * MS, "{ended:?}");
+        }
+    });
+}
