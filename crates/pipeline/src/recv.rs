@@ -341,9 +341,20 @@ impl<T: Pod> DeltaReceiver<T> {
         peer: &Peer,
         name: &str,
     ) -> Result<Forward, DeltaSendError> {
+        self.forward_at(Pace::Eager, node, peer, name).await
+    }
+
+    /// Forwards at another pace: with [`Pace::Whole`], increments of the sender's size once they are whole.
+    pub(crate) async fn forward_at(
+        &self,
+        pace: Pace,
+        node: &Node,
+        peer: &Peer,
+        name: &str,
+    ) -> Result<Forward, DeltaSendError> {
         let target = Target { node, peer, channel: name };
         let increment_bytes = self.increment_bytes;
-        let manner = Manner { source: Source::Landing, increment_bytes, pace: Pace::Eager };
+        let manner = Manner { source: Source::Landing, increment_bytes, pace };
         let keep = self.interest.clone();
         let fate = pump::start(target, self.owner.share(), manner, keep).await?;
         let (peer, channel) = (peer.clone(), name.to_owned());

@@ -4,70 +4,87 @@ use chunkcomm::{Node, Peer};
 
 use super::compute::{Compute, Pass, source, source_of};
 use super::{Pattern, PatternError, Run, Transfer};
+use crate::pump::Pace;
 use crate::turns::Turns;
-use crate::{DeltaReceiver, DeltaSender, Increment};
+use crate::{DeltaReceiver, DeltaSender, Forward, Increment};
 
 /// Elements that are computed independently before the runtime may send: 64 KiB.
 const INDEPENDENT_GRAIN: usize = 16 * 1024;
 
-/// The arrays of one node, kept from run to run so that their pages are mapped.
+/// Most kinds of runs whose requests stand at a time: whole, overlapped and in deltas, as one program
+/// measures them. Each holds up to two buffers of the size of the array.
+const STANDING_MAX: usize = 3;
+
+/// The arrays of one node, and the standing requests that carry them: the first run of a kind sets its
+/// requests up, each further one starts their next round.
 ///
 /// ```text
 /// source ▶ compute ▶ output ──▶        the first node, and each of a ring
 /// ──▶ input ▶ compute ▶ output ──▶     a node between two
 /// ──▶ input ▶ compute ▶ result         the last node, and each of a ring
 /// ```
+///
+/// Runs are of one kind if they differ in number, independent computing and verification only. The
+/// requests of the last three kinds stand. All nodes of a chain have to take part in the same runs, each
+/// with one `Arrays` of its own and the same neighbours.
 #[derive(Debug, Default)]
 pub struct Arrays {
+    /// Index of the node, and number of nodes.
+    place: Option<(usize, usize)>,
     source: Vec<f32>,
-    /// Index of the node whose source `source` holds.
-    source_of: Option<usize>,
-    input: Vec<f32>,
-    output: Vec<f32>,
     result: Vec<f32>,
+    /// That of the latest run is the last.
+    standing: Vec<Standing>,
+}
+
+/// The requests of one kind of run, with the buffers `input` and `output`.
+#[derive(Debug)]
+struct Standing {
+    kind: Run,
+    input: Option<DeltaReceiver<f32>>,
+    output: Option<DeltaSender<f32>>,
+    /// In place of an output, where nothing is computed between two nodes.
+    forward: Option<Forward>,
 }
 
 impl Arrays {
-    /// Makes the arrays of the node with `index` of `nodes` as long as `run` needs, before its time is
-    /// taken. With `run.verify` old elements are overwritten by NaN, so that none passes for a new one.
+    /// Makes source and result of the node with `index` of `nodes` as long as `run` needs, before its time
+    /// is taken. With `run.verify` old results are overwritten by NaN, so that none passes for a new one.
+    ///
+    /// At another place than before, the requests of that place end.
     pub fn prepare(&mut self, run: &Run, index: usize, nodes: usize) {
+        let place = Some((index, nodes));
+        if self.place != place {
+            *self = Self { place, ..Self::default() };
+        }
         let in_ring = run.pattern == Pattern::Ring;
-        if index > 0 || in_ring {
-            renew(&mut self.input, run);
-        }
-        if index + 1 < nodes || in_ring {
-            renew(&mut self.output, run);
-        }
-        if index + 1 == nodes || in_ring {
-            renew(&mut self.result, run);
-        }
-        let of = Some(index);
-        if (index == 0 || in_ring) && (self.source_of != of || self.source.len() != run.elements) {
+        if (index == 0 || in_ring) && self.source.len() != run.elements {
             self.source = source_of(index, run.elements);
-            self.source_of = of;
         }
-    }
-
-    /// Returns the array that the first node sends: its result or, without compute, its source.
-    fn sent(&mut self, run: &Run) -> &mut Vec<f32> {
-        if run.compute.has_result() { &mut self.output } else { &mut self.source }
-    }
-
-    /// Waits until the result has landed and takes its array back.
-    async fn take_back(
-        &mut self,
-        run: &Run,
-        mut sender: DeltaSender<f32>,
-    ) -> Result<(), PatternError> {
-        sender.finish().await?;
-        *self.sent(run) = sender.into_buffer().await;
-        Ok(())
+        if (index + 1 == nodes || in_ring) && (run.verify || self.result.len() != run.elements) {
+            self.result.clear();
+            self.result.resize(run.elements, f32::NAN);
+        }
     }
 
     /// Returns the elements that the last node, or a node of a ring, computed.
     #[must_use]
     pub fn result(&self, compute: Compute) -> &[f32] {
-        if compute.has_result() { &self.result } else { &self.input }
+        let input = self.standing.last().and_then(|standing| standing.input.as_ref());
+        if compute.has_result() { &self.result } else { input.map_or(&[], DeltaReceiver::landed) }
+    }
+
+    /// Takes out the requests of such runs, none of them set up if this is the first. They are lost with
+    /// a run that fails.
+    fn take(&mut self, run: &Run) -> Standing {
+        let kind = Run { number: 0, independent: 0, verify: false, ..run.clone() };
+        if let Some(found) = self.standing.iter().position(|standing| standing.kind == kind) {
+            return self.standing.remove(found);
+        }
+        if self.standing.len() == STANDING_MAX {
+            self.standing.remove(0);
+        }
+        Standing { kind, input: None, output: None, forward: None }
     }
 }
 
@@ -76,7 +93,7 @@ impl Arrays {
 /// Returns when `next` has the whole result.
 ///
 /// # Errors
-/// When the transfer fails; the arrays are then lost.
+/// When the transfer fails; the requests are then lost.
 ///
 /// # Cancel safety
 /// When the future is dropped, the run is broken off and the next node gets a notice.
@@ -86,8 +103,11 @@ pub async fn run_head(
     run: &Run,
     arrays: &mut Arrays,
 ) -> Result<(), PatternError> {
-    let sender = produce(node, next, run, arrays).await?;
-    arrays.take_back(run, sender).await
+    let mut standing = arrays.take(run);
+    let source = &arrays.source;
+    produce(&mut standing.output, node, next, run, source).await?.finish().await?;
+    arrays.standing.push(standing);
+    Ok(())
 }
 
 /// Runs a node between two: receives, computes, and sends the result to `next`.
@@ -105,15 +125,24 @@ pub async fn run_middle(
     run: &Run,
     arrays: &mut Arrays,
 ) -> Result<(), PatternError> {
-    let input = std::mem::take(&mut arrays.input);
-    let mut receiver = DeltaReceiver::accept(node, &run.channel(), input).await?;
-    if run.is_whole() {
-        receiver.finish().await?;
-    }
+    let mut standing = arrays.take(run);
+    let receiver = receive(&mut standing.input, node, run).await?;
     if !run.compute.has_result() {
-        receiver.forward(node, next, &run.channel()).await?.finish().await?;
+        let forward = match &mut standing.forward {
+            Some(forward) => forward,
+            empty => {
+                let pace = if run.is_whole() { Pace::Whole } else { Pace::Eager };
+                empty.insert(receiver.forward_at(pace, node, next, &run.channel()).await?)
+            }
+        };
+        receiver.finish().await?;
+        forward.finish().await?;
     } else {
-        let mut sender = open(node, next, run, std::mem::take(&mut arrays.output)).await?;
+        if run.is_whole() {
+            receiver.finish().await?;
+        }
+        let buffer = || vec![f32::NAN; run.elements];
+        let sender = send(&mut standing.output, node, next, run, buffer).await?;
         let (mut pass, mut end) = (Pass::new(run), 0);
         while let Some(part) = receiver.next().await? {
             end += part.len();
@@ -125,10 +154,10 @@ pub async fn run_middle(
                 sender.commit().await?;
             }
         }
-        leave(&mut sender, run).await?;
-        arrays.take_back(run, sender).await?;
+        leave(sender, run).await?;
+        sender.finish().await?;
     }
-    arrays.input = receiver.into_buffer().await?;
+    arrays.standing.push(standing);
     Ok(())
 }
 
@@ -140,9 +169,11 @@ pub async fn run_middle(
 /// # Cancel safety
 /// When the future is dropped, the run is broken off and the node before sees its end.
 pub async fn run_tail(node: &Node, run: &Run, arrays: &mut Arrays) -> Result<(), PatternError> {
-    let input = std::mem::take(&mut arrays.input);
-    let receiver = DeltaReceiver::accept(node, &run.channel(), input).await?;
-    consume(receiver, run, arrays).await
+    let mut standing = arrays.take(run);
+    let receiver = receive(&mut standing.input, node, run).await?;
+    consume(receiver, run, &mut arrays.result).await?;
+    arrays.standing.push(standing);
+    Ok(())
 }
 
 /// Runs a node of a ring: computes on its source and sends the result to `next`, then computes on what
@@ -159,46 +190,51 @@ pub async fn run_ring(
     run: &Run,
     arrays: &mut Arrays,
 ) -> Result<(), PatternError> {
-    let (channel, input) = (run.channel(), std::mem::take(&mut arrays.input));
+    let mut standing = arrays.take(run);
     // The input lands while the source is computed.
     let (receiver, sender) = tokio::try_join!(
         biased;
-        async { Ok(DeltaReceiver::accept(node, &channel, input).await?) },
-        produce(node, next, run, arrays),
+        receive(&mut standing.input, node, run),
+        produce(&mut standing.output, node, next, run, &arrays.source),
     )?;
-    consume(receiver, run, arrays).await?;
-    arrays.take_back(run, sender).await
+    consume(receiver, run, &mut arrays.result).await?;
+    sender.finish().await?;
+    arrays.standing.push(standing);
+    Ok(())
 }
 
 /// Computes on the source and commits all of the result. Then computes independently: of whole buffers,
 /// once the result has landed.
-async fn produce(
+async fn produce<'a>(
+    output: &'a mut Option<DeltaSender<f32>>,
     node: &Node,
     next: &Peer,
     run: &Run,
-    arrays: &mut Arrays,
-) -> Result<DeltaSender<f32>, PatternError> {
-    let buffer = std::mem::take(arrays.sent(run));
-    let mut sender = open(node, next, run, buffer).await?;
+    source: &[f32],
+) -> Result<&'a mut DeltaSender<f32>, PatternError> {
+    // Without compute the source itself is sent, which each round leaves as it was.
+    let has_result = run.compute.has_result();
+    let buffer = || if has_result { vec![f32::NAN; run.elements] } else { source.to_vec() };
+    let sender = send(output, node, next, run, buffer).await?;
     let mut pass = Pass::new(run);
     while sender.position() < run.elements {
         let start = sender.position();
         let chunk = sender.next(run.grain()).expect("not at the end");
-        if run.compute.has_result() {
+        if has_result {
             let range = start..start + chunk.len();
-            pass.apply(&arrays.source, range, chunk).await;
+            pass.apply(source, range, chunk).await;
         }
         sender.commit().await?;
     }
-    leave(&mut sender, run).await?;
+    leave(sender, run).await?;
     Ok(sender)
 }
 
 /// Computes the result from the input.
 async fn consume(
-    mut receiver: DeltaReceiver<f32>,
+    receiver: &mut DeltaReceiver<f32>,
     run: &Run,
-    arrays: &mut Arrays,
+    result: &mut [f32],
 ) -> Result<(), PatternError> {
     if run.is_whole() {
         receiver.finish().await?;
@@ -210,25 +246,53 @@ async fn consume(
             while start < end {
                 let range = start..end.min(start + run.grain());
                 start = range.end;
-                let chunk = &mut arrays.result[range.clone()];
+                let chunk = &mut result[range.clone()];
                 pass.apply(receiver.landed(), range, chunk).await;
                 // The runtime may take bytes that have arrived.
                 turns.take().await;
             }
         }
     }
-    arrays.input = receiver.into_buffer().await?;
+    receiver.finish().await?;
     Ok(())
 }
 
-async fn open(
+/// Begins to receive: sets the request up, or starts its next round.
+async fn receive<'a>(
+    input: &'a mut Option<DeltaReceiver<f32>>,
+    node: &Node,
+    run: &Run,
+) -> Result<&'a mut DeltaReceiver<f32>, PatternError> {
+    match input {
+        Some(receiver) => {
+            receiver.start().await?;
+            Ok(receiver)
+        }
+        empty => {
+            let buffer = vec![f32::NAN; run.elements];
+            Ok(empty.insert(DeltaReceiver::accept(node, &run.channel(), buffer).await?))
+        }
+    }
+}
+
+/// Begins to send: sets the request up with `buffer`, or starts its next round.
+async fn send<'a>(
+    output: &'a mut Option<DeltaSender<f32>>,
     node: &Node,
     next: &Peer,
     run: &Run,
-    buffer: Vec<f32>,
-) -> Result<DeltaSender<f32>, PatternError> {
-    let increment = Increment::Fixed(run.increment_bytes());
-    Ok(DeltaSender::open(node, next, &run.channel(), buffer, increment).await?)
+    buffer: impl FnOnce() -> Vec<f32>,
+) -> Result<&'a mut DeltaSender<f32>, PatternError> {
+    match output {
+        Some(sender) => {
+            sender.start().await?;
+            Ok(sender)
+        }
+        empty => {
+            let (channel, increment) = (run.channel(), Increment::Fixed(run.increment_bytes()));
+            Ok(empty.insert(DeltaSender::open(node, next, &channel, buffer(), increment).await?))
+        }
+    }
 }
 
 /// Computes independently, while the result is on its way or, of whole buffers, when it has landed.
@@ -256,13 +320,4 @@ async fn compute_independently(run: &Run) {
         }
     }
     std::hint::black_box(output);
-}
-
-fn renew(array: &mut Vec<f32>, run: &Run) {
-    let stale = if run.verify { f32::NAN } else { 0.0 };
-    if array.len() != run.elements {
-        *array = vec![stale; run.elements];
-    } else if run.verify {
-        array.fill(stale);
-    }
 }

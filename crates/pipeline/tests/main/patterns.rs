@@ -104,6 +104,60 @@ async fn a_wait_takes_its_time_at_each_node_that_is_whole() -> Outcome {
     Ok(())
 }
 
+/// Runs of a kind in turns with those of others, and of more kinds than stand.
+#[tokio::test]
+async fn further_runs_of_a_kind_are_verified_too() -> Outcome {
+    for pattern in [Pattern::Cascade, Pattern::Ring] {
+        let mut repeated = Vec::new();
+        for compute in [Compute::Empty, Compute::Random] {
+            for round in 0..4 {
+                for transfer in &TRANSFERS[..if round == 3 { 4 } else { 3 }] {
+                    let number = repeated.len() as u64;
+                    let run = Run::new(pattern, compute, 10_001);
+                    repeated.push(Run { number, transfer: *transfer, ..run });
+                }
+            }
+        }
+        all_verified(3, &repeated).await?;
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_further_run_of_a_kind_opens_no_channel() -> Outcome {
+    let nodes = [node("n0").await, node("n1").await, node("n2").await];
+    let to_1 = link(&nodes[0], &nodes[1]).await;
+    let to_2 = link(&nodes[1], &nodes[2]).await;
+    let mut arrays = [Arrays::default(), Arrays::default(), Arrays::default()];
+    for (number, compute) in [Compute::Empty, Compute::Random].repeat(3).into_iter().enumerate() {
+        let run = Run { number: number as u64, ..Run::new(Pattern::Cascade, compute, 5000) };
+        let [first, middle, last] = &mut arrays;
+        for (index, arrays) in [&mut *first, &mut *middle, &mut *last].into_iter().enumerate() {
+            arrays.prepare(&run, index, 3);
+        }
+        let parts = limited(async {
+            tokio::try_join!(
+                run_head(&nodes[0], &to_1, &run, first),
+                run_middle(&nodes[1], &to_2, &run, middle),
+                run_tail(&nodes[2], &run, last),
+            )
+        });
+        let name = format!("chain.data.{number}");
+        if number < 2 {
+            parts.await?;
+        } else {
+            tokio::select! {
+                biased;
+                _ = nodes[1].accept_duplex_bytes(&name) => panic!("{run:?} opens a channel"),
+                _ = nodes[2].accept_duplex_bytes(&name) => panic!("{run:?} opens a channel"),
+                done = parts => drop(done?),
+            }
+        }
+        assert_eq!(compare(last.result(compute), &sequential(compute, 3, 5000)), None);
+    }
+    Ok(())
+}
+
 /// The parts of the nodes without a head that orders them.
 #[tokio::test]
 async fn three_parts_make_a_chain() -> Outcome {
