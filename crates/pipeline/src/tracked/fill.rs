@@ -34,7 +34,7 @@ enum Means {
 pub(crate) fn backing(engine: RecvEngine) -> Backing {
     match engine {
         RecvEngine::Missing => Backing::Private,
-        RecvEngine::Minor | RecvEngine::Mprotect => Backing::File,
+        RecvEngine::Minor | RecvEngine::Mprotect => Backing::Twice,
     }
 }
 
@@ -96,11 +96,11 @@ impl Fill {
         match &self.means {
             Means::Missing(uffd) => uffd.fill(&self.region, span.start, bytes)?,
             Means::Minor(uffd) => {
-                self.region.write_at(span.start, bytes)?;
+                self.region.write_at(span.start, bytes);
                 uffd.map(&self.region, span)?;
             }
             Means::Mprotect { .. } => {
-                self.region.write_at(span.start, bytes)?;
+                self.region.write_at(span.start, bytes);
                 self.region.protect(span, Access::Read)?;
             }
         }

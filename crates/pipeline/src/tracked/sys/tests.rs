@@ -69,6 +69,18 @@ fn a_read_of_a_region_gives_the_bytes_written_at_its_face() {
 }
 
 #[test]
+fn bytes_put_at_the_second_address_are_read_at_the_face() {
+    let face = Face::<u16>::new(5_000, Backing::Twice).expect("memory");
+    face.region().protect(0..3 * page_bytes(), Access::None).expect("ours");
+    let bytes = 0x0102_u16.to_ne_bytes();
+    face.region().write_at(9_998, &bytes);
+    face.region().protect(0..3 * page_bytes(), Access::Read).expect("ours");
+    assert_eq!((face.elements()[4_998], face.elements()[4_999]), (0, 0x0102));
+    let behind = std::panic::catch_unwind(|| face.region().write_at(3 * page_bytes() - 1, &bytes));
+    assert!(behind.is_err(), "behind the end");
+}
+
+#[test]
 fn a_page_that_came_can_be_read_again_when_the_kernel_has_dropped_its_entry() {
     for engine in [RecvEngine::Minor, RecvEngine::Mprotect] {
         let Ok(mut input) =
