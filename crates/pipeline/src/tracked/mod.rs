@@ -68,10 +68,11 @@ pub use settings::{
     Tracking, UnknownEngine,
 };
 
-/// The atomics of `increments`, in whose place a checker of orders has its own.
+/// The atomics of `increments` and `pages`, in whose place a checker of orders has its own.
 #[cfg(target_os = "linux")]
 mod atomics {
-    pub(crate) use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
+    pub(crate) use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
+    pub(crate) use std::thread::yield_now;
 }
 
 #[cfg(all(test, target_os = "linux"))]

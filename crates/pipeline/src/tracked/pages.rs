@@ -9,13 +9,15 @@
 //!
 //! A page leaves `Away` once. So the bytes of a page that a reader was given without data are not
 //! written afterwards, and no reader sees a byte change.
+//!
+//! `orders/` tries the orders in which filler, readers and their guard may meet.
 
 use std::io;
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
+use super::atomics::{AtomicBool, AtomicU8, AtomicU32, Ordering, yield_now};
 use super::settings::Missing;
 use super::sys::bell::Bell;
 use super::sys::signal::abort;
@@ -147,8 +149,9 @@ impl Pages {
 
     /// Returns the reason of a page that was given without its data, if there is one.
     pub(crate) fn gave(&self) -> Option<Never> {
-        let late = self.late.load(Ordering::SeqCst);
+        // The reason is known before the page is given.
         let gave = self.gave.load(Ordering::SeqCst);
+        let late = self.late.load(Ordering::SeqCst);
         gave.then_some(if late { Never::Late } else { Never::Ended })
     }
 
@@ -189,7 +192,7 @@ impl Pages {
         };
         for state in &self.states {
             while give(state) == Err(FILLING) {
-                std::thread::yield_now();
+                yield_now();
             }
         }
         self.end();
