@@ -126,8 +126,8 @@ impl<T: Pod> TrackedOutput<T> {
         self.face.elements_mut()
     }
 
-    /// Runs `write` on the calling thread with the whole buffer, and `done` on another thread with each
-    /// increment that is finished. Returns when both have ended.
+    /// Runs `write` on the calling thread with the whole buffer, and `done` on another thread with the
+    /// increments that are finished, neighbours together. Returns when both have ended.
     ///
     /// An increment is finished when [`open_increments`](Tracking::open_increments) others were
     /// begun after it, or when `write` has returned. At the end `done` has had each element, those that

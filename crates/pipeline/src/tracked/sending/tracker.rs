@@ -11,6 +11,13 @@ use crate::tracked::runs::{Finished, Sent};
 use crate::tracked::watch::{Parts, Watch};
 use crate::tracked::window::{Touch, Window};
 
+/// Most bytes that are handed on together, but for an increment that is larger: 256 KiB.
+///
+/// A look finds several increments. One commit for all of them is one message; a commit each was two, of
+/// which the second waited for the rest in turns of the runtime. More bytes are no faster on the link, and
+/// leave later.
+const TOGETHER_BYTES_MAX: usize = 256 * 1024;
+
 /// Failure of a run.
 pub(super) enum Failed {
     System(io::Error),
@@ -69,50 +76,88 @@ where
                     self.late(*index)?;
                 }
             }
+            let mut sealed = Vec::new();
             while let Some(index) = self.window.next_finished() {
-                self.hand_on_sealed(index)?;
+                if self.watch.seal(index)? {
+                    sealed.push(index);
+                } else {
+                    self.window.touch(index);
+                }
             }
+            sealed.sort_unstable();
+            self.hand_on(&sealed, true)?;
             if ended {
                 break;
             }
         }
         // Nobody writes any more.
-        for index in 0..self.parts.count() {
-            if !self.window.is_sent(index) {
-                let range = self.whole_elements(index);
-                self.read(range.clone())?;
-                self.hand_on(index, range)?;
-            }
-        }
+        let rest: Vec<usize> =
+            (0..self.parts.count()).filter(|index| !self.window.is_sent(*index)).collect();
+        self.hand_on(&rest, false)?;
         Ok(self.sent)
     }
 
     fn late(&mut self, index: usize) -> Result<(), Failed> {
         self.sent.rewritten += 1;
         if self.strict {
-            let elements = self.whole_elements(index);
+            let elements = self.whole_elements(&(index..index + 1));
             return Err(Failed::Other(TrackedSendError::Rewritten { elements }));
         }
         Ok(())
     }
 
-    fn hand_on_sealed(&mut self, index: usize) -> Result<(), Failed> {
-        if !self.watch.seal(index)? {
-            self.window.touch(index);
-            return Ok(());
+    /// Reads increments, in ascending order, and hands them on, neighbours together.
+    fn hand_on(&mut self, indices: &[usize], sealed: bool) -> Result<(), Failed> {
+        let most = (TOGETHER_BYTES_MAX / self.parts.increment_bytes).max(1);
+        let together = |one: &usize, next: &usize| {
+            let is_next = one + 1 == *next && one / most == next / most;
+            is_next && self.handed[*one] == self.handed[*next]
+        };
+        let runs = indices.chunk_by(together).map(|run| run[0]..run[0] + run.len());
+        for run in runs.collect::<Vec<_>>() {
+            let (mut first, end) = (run.start, run.end);
+            let read = self.whole_elements(&(first..end));
+            self.read(read.clone())?;
+            for index in run.filter(|_| sealed) {
+                // Touched while it was read: it is named again, and nothing of it leaves.
+                if !self.watch.sent(index)? {
+                    self.hand_on_run(first..index, read.start)?;
+                    first = index + 1;
+                }
+            }
+            self.hand_on_run(first..end, read.start)?;
         }
-        let range = self.whole_elements(index);
-        self.read(range.clone())?;
-        // Touched while it was read: it is named again, and nothing of it has left.
-        if self.watch.sent(index)? { self.hand_on(index, range) } else { Ok(()) }
+        Ok(())
     }
 
-    /// Returns the elements of an increment, with those that lie partly in a neighbour that was sent.
-    fn whole_elements(&self, index: usize) -> Range<usize> {
-        let (bytes, size) = (self.parts.bytes(index), size_of::<T>());
+    /// Hands on increments that are in the scratch memory, which begins with the element of index `start`.
+    fn hand_on_run(&mut self, run: Range<usize>, start: usize) -> Result<(), Failed> {
+        if run.is_empty() {
+            return Ok(());
+        }
+        let (range, again) = (self.whole_elements(&run), self.handed[run.start]);
+        for index in run {
+            self.window.sent(index);
+            self.handed[index] = true;
+            self.sent.increments += 1;
+        }
+        if !self.parts.bell.has_ended() {
+            self.sent.before_return += range.len();
+        }
+        if range.is_empty() {
+            return Ok(());
+        }
+        let elements = &self.scratch[range.start - start..][..range.len()];
+        (self.done)(Finished { start: range.start, elements, again }).map_err(Failed::Other)
+    }
+
+    /// Returns the elements of increments, with those that lie partly in a neighbour that was sent.
+    fn whole_elements(&self, run: &Range<usize>) -> Range<usize> {
+        let (first, last) = (self.parts.bytes(run.start), self.parts.bytes(run.end - 1));
+        let (bytes, size) = (first.start..last.end, size_of::<T>());
         let is_sent = |index: usize| self.window.is_sent(index);
-        let with_first = index == 0 || is_sent(index - 1);
-        let with_last = index + 1 == self.parts.count() || is_sent(index + 1);
+        let with_first = run.start == 0 || is_sent(run.start - 1);
+        let with_last = run.end == self.parts.count() || is_sent(run.end);
         let start = if with_first { bytes.start / size } else { bytes.start.div_ceil(size) };
         let end = if with_last { bytes.end.div_ceil(size) } else { bytes.end / size };
         let end = end.min(self.len);
@@ -124,20 +169,6 @@ where
         self.scratch.resize(range.len(), T::zeroed());
         let into = bytemuck::cast_slice_mut(&mut self.scratch);
         self.parts.region.read_at(range.start * size_of::<T>(), into)
-    }
-
-    fn hand_on(&mut self, index: usize, range: Range<usize>) -> Result<(), Failed> {
-        self.window.sent(index);
-        let again = std::mem::replace(&mut self.handed[index], true);
-        self.sent.increments += 1;
-        if !self.parts.bell.has_ended() {
-            self.sent.before_return += range.len();
-        }
-        let finished = Finished { start: range.start, elements: &self.scratch, again };
-        if range.is_empty() {
-            return Ok(());
-        }
-        (self.done)(finished).map_err(Failed::Other)
     }
 }
 

@@ -199,6 +199,26 @@ fn each_element_comes_once_whatever_its_size_and_number() {
 }
 
 #[test]
+fn neighbours_are_handed_on_together_up_to_256_kib() {
+    // Nothing is finished before the code returns.
+    let settings = Tracking::default().with_open_increments(usize::MAX);
+    each_output::<u64>(26 * STEP, &settings, |mut output| {
+        let mut came = Vec::new();
+        let (_, sent) = output
+            .track(
+                |elements| elements.fill(1),
+                |finished| {
+                    came.push(finished.range());
+                    Ok(())
+                },
+            )
+            .expect("written once");
+        assert_eq!(came, [0..12 * STEP, 12 * STEP..24 * STEP, 24 * STEP..26 * STEP]);
+        assert_eq!(sent.increments, 26, "{}", output.engine());
+    });
+}
+
+#[test]
 fn a_panic_of_the_code_ends_the_run_and_the_buffer_stays_usable() {
     each_output::<u64>(64 * 1024, &Tracking::default(), |mut output| {
         let engine = output.engine();
