@@ -4,62 +4,52 @@ use std::io::{IsTerminal as _, Write as _, stderr};
 use std::time::Duration;
 
 use chunkcomm::host::Instant;
+use chunkcomm_farm::Farm;
 
 const BAR_WIDTH: usize = 40;
 
-/// Least time between two drawings: a terminal that draws each task would slow the farmer.
-const DRAWN_EVERY: Duration = Duration::from_millis(50);
-
-/// Line with the number of tasks done; gone when this is dropped.
-#[derive(Debug)]
-pub struct Progress {
-    tasks: usize,
-    done: usize,
-    begun: Instant,
-    /// `None` when nothing is shown.
-    draw_at: Option<Instant>,
-}
-
-impl Progress {
-    /// Begins to count the `tasks`; shows nothing when `hidden`, or when standard error is no terminal.
-    #[must_use]
-    pub fn new(tasks: usize, hidden: bool) -> Progress {
-        let begun = Instant::now();
-        let draw_at = (!hidden && stderr().is_terminal()).then_some(begun);
-        Progress { tasks, done: 0, begun, draw_at }
+/// Shows a bar with the progress of the farm's run, until the farm ends; none when `hidden`, or when
+/// standard error is no terminal.
+pub fn show_progress(farm: &mut Farm, hidden: bool) {
+    if hidden || !stderr().is_terminal() {
+        return;
     }
-
-    /// Counts a task as done.
-    pub fn advance(&mut self) {
-        self.done += 1;
-        let now = Instant::now();
-        if self.draw_at.is_some_and(|at| at <= now) {
-            self.draw_at = Some(now + DRAWN_EVERY);
-            draw(&self.line(now - self.begun));
+    let (bar, begun) = (Bar, Instant::now());
+    farm.on_progress(move |progress| {
+        if let Some(tasks) = progress.total() {
+            let ended = progress.given - progress.unanswered;
+            bar.draw(&line(ended, progress.done(), tasks, begun.elapsed()));
         }
-    }
+    });
+}
 
-    fn line(&self, elapsed: Duration) -> String {
-        let Progress { tasks, done, .. } = *self;
-        let full = "█".repeat(BAR_WIDTH * done / tasks);
-        let rate = done as f64 / elapsed.as_secs_f64();
-        let left = (tasks - done) as f64 / rate;
-        format!("{full:░<BAR_WIDTH$} {done}/{tasks} tasks, {rate:.0}/s, {left:.0}s left")
+/// A line of the terminal; gone when this is dropped.
+struct Bar;
+
+impl Bar {
+    /// Replaces the line of the terminal.
+    fn draw(&self, line: &str) {
+        // A terminal that is gone does not matter to the picture.
+        let _ = write!(stderr().lock(), "\r\x1b[2K{line}");
     }
 }
 
-impl Drop for Progress {
+impl Drop for Bar {
     fn drop(&mut self) {
-        if self.draw_at.is_some() {
-            draw("");
-        }
+        self.draw("");
     }
 }
 
-/// Replaces the line of the terminal.
-fn draw(line: &str) {
-    // A terminal that is gone does not matter to the picture.
-    let _ = write!(stderr().lock(), "\r\x1b[2K{line}");
+/// Returns the line for a number of tasks that have ended, and for the work that is done of all tasks.
+fn line(ended: u64, done: f64, tasks: u64, elapsed: Duration) -> String {
+    let full = "█".repeat((BAR_WIDTH as f64 * done / tasks as f64) as usize);
+    let rate = done / elapsed.as_secs_f64();
+    let bar = format!("{full:░<BAR_WIDTH$} {ended}/{tasks} tasks");
+    if done == 0.0 {
+        return bar;
+    }
+    let left = (tasks as f64 - done) / rate;
+    format!("{bar}, {rate:.1}/s, {left:.0}s left")
 }
 
 #[cfg(test)]
@@ -67,14 +57,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_bar_fills_with_the_tasks() {
-        let begun = Instant::now();
-        let progress = Progress { tasks: 600, done: 150, begun, draw_at: None };
-        let expected = format!(
-            "{}{} 150/600 tasks, 75/s, 6s left",
-            "█".repeat(BAR_WIDTH / 4),
-            "░".repeat(3 * BAR_WIDTH / 4)
-        );
-        assert_eq!(progress.line(Duration::from_secs(2)), expected);
+    fn the_bar_fills_with_the_work_that_is_done() {
+        let bar = |full| format!("{}{}", "█".repeat(full), "░".repeat(BAR_WIDTH - full));
+        let two_seconds = Duration::from_secs(2);
+        assert_eq!(line(0, 0.0, 600, two_seconds), format!("{} 0/600 tasks", bar(0)));
+        // Of 2 running tasks 5 quarters are done, together.
+        let expected = format!("{} 3/16 tasks, 2.1/s, 6s left", bar(BAR_WIDTH / 4));
+        assert_eq!(line(3, 4.25, 16, two_seconds), expected);
     }
 }

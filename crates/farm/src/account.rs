@@ -10,9 +10,10 @@ use crate::link::Link;
 use crate::proto::ledger::{Accepted, Ledger, NotAsked, SetAside};
 use crate::proto::order::InOrder;
 use crate::proto::pace::{Grain, Growth, Pace};
+use crate::proto::progress::Underway;
 use crate::proto::timeline::Recorder;
 use crate::proto::waiting::Waiting;
-use crate::proto::wire::{self, Answer, Item};
+use crate::proto::wire::{self, Answer, Fractions, Item};
 use crate::settings::{Order, Ways, nanos};
 use crate::stats::WorkerStats;
 use crate::tasks::{Output, Sink};
@@ -53,6 +54,8 @@ pub(crate) struct Account<'a, O, S> {
     growth: Growth,
     pub(crate) stats: Vec<WorkerStats>,
     waiting: Vec<Waiting>,
+    /// Fractions of running tasks that are done.
+    pub(crate) underway: Underway,
     /// The run's timeline, if it is kept.
     pub(crate) recorder: Option<Box<Recorder>>,
     /// Tasks a second of each worker, measured, and their sum.
@@ -115,6 +118,7 @@ where
             growth: Growth::new(),
             stats: Vec::new(),
             waiting: Vec::new(),
+            underway: Underway::default(),
             recorder: (spans_max > 0).then(|| Box::new(Recorder::new(spans_max))),
             speeds: Vec::new(),
             speed: 0.0,
@@ -231,7 +235,13 @@ where
             }
             Answer::Virtual { run, .. } if run != self.plan.run => Ok(()),
             Answer::Virtual { workers, .. } => self.take_virtual(worker, workers),
+            Answer::Progress { run, .. } if run != self.plan.run => Ok(()),
+            Answer::Progress { fractions, .. } => {
+                self.take_progress(worker, fractions);
+                Ok(())
+            }
             Answer::Returned { first, count, .. } => {
+                self.underway.handle_ended(first..first + u64::from(count));
                 Ok(self.ledger.handle_returned(worker, first, count, self.now_ns)?)
             }
             Answer::Done { first, count, busy_ns, results, .. } => {
@@ -240,9 +250,20 @@ where
                 while whole.next_result()?.is_some() {}
                 let now_ns = self.now_ns;
                 let accepted = self.ledger.handle_answer(worker, first, count, busy_ns, now_ns)?;
+                self.underway.handle_ended(first..first + u64::from(count));
                 self.record(worker, (first, count), busy_ns);
                 self.measure(worker, count, busy_ns);
                 self.accept(worker, first, results, &accepted)
+            }
+        }
+    }
+
+    /// Takes the fractions of the tasks that the worker holds; others have a result by now.
+    fn take_progress(&mut self, worker: usize, fractions: Fractions<'_>) {
+        for (task, thousandths) in fractions {
+            if self.ledger.holds(worker, task) {
+                self.underway.handle_report(worker, task, thousandths);
+                self.sink.note_progress(task, thousandths);
             }
         }
     }
@@ -364,6 +385,7 @@ where
         let limit = self.plan.ways.limit.ok_or(Refused::Worker)?;
         let after_ns = limit.timeout_ns.saturating_add(limit.grace_ns);
         let accepted = self.ledger.handle_answer(worker, index, 1, after_ns, self.now_ns)?;
+        self.underway.handle_ended(index..index + 1);
         self.stats[worker].tasks += 1;
         self.stats[worker].timed_out += 1;
         self.record(worker, (index, 1), after_ns);
@@ -396,6 +418,7 @@ where
     pub(crate) fn lose(&mut self, worker: usize, loss: &Loss, blame: bool) -> Result<(), RunError> {
         self.speed -= std::mem::take(&mut self.speeds[worker]);
         self.waiting[worker].note(0, 0, self.now_ns);
+        self.underway.handle_lost(worker);
         for aside in self.ledger.handle_lost(worker, blame) {
             self.set_aside(aside, worker, loss.clone())?;
         }
@@ -404,6 +427,7 @@ where
 
     fn set_aside(&mut self, aside: SetAside, worker: usize, loss: Loss) -> Result<(), RunError> {
         let SetAside { task: index, deaths, input } = aside;
+        self.underway.handle_ended(index..index + 1);
         if let Some(journal) = &mut self.journal {
             journal.skip(index);
         }

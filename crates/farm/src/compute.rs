@@ -207,7 +207,7 @@ impl Bench {
     }
 
     /// Looks after the compute threads. Returns the answers that have waited for long, whose runners
-    /// are at a task that takes long, and words about tasks that are late.
+    /// are at a task that takes long, and words about the progress of tasks and those that are late.
     ///
     /// # Errors
     /// When a thread cannot be replaced.
@@ -219,6 +219,8 @@ impl Bench {
             messages.extend(done.take());
         }
         drop(done);
+        let now_ns = nanos(now - self.shared.started);
+        messages.extend(self.common.reports().poll_word(now_ns));
         self.look_at_waits(&mut messages);
         for at in 0..self.seats.len() {
             let mut report = locked(&self.seats[at].report);

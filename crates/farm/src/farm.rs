@@ -27,10 +27,10 @@ use crate::name::WorkerName;
 use crate::pool::pool;
 use crate::proto::record::RunHead;
 use crate::results::{Results, Streamed, Waiting};
-use crate::run::{Run, Workers};
+use crate::run::{Run, Watch, Workers};
 use crate::settings::{Order, Ways};
 use crate::shared::{Shared, Sharing};
-use crate::stats::{Outcome, Reduced, RunStats};
+use crate::stats::{Outcome, Progress, Reduced, RunStats};
 use crate::tasks::{Groups, Listed, Sink, Source};
 
 /// A year: stands in for a deadline that the clock cannot represent.
@@ -55,6 +55,8 @@ pub struct Farm {
     sharing: Sharing,
     /// Whether the last run has left tasks at the workers.
     unfinished: bool,
+    /// Called with the progress of runs.
+    watch: Option<Watch>,
     /// The farmer's node; last, so that the channels are dropped before it.
     _node: Node,
 }
@@ -95,6 +97,7 @@ impl Farm {
             journal,
             sharing: Sharing::default(),
             unfinished: false,
+            watch: None,
             _node: node,
         })
     }
@@ -135,6 +138,25 @@ impl Farm {
         T: Serialize + DeserializeOwned + Send + Sync + 'static,
     {
         self.sharing.share(value)
+    }
+
+    /// Calls a closure with the progress of the runs that follow: when a run begins, every 100 ms, and when
+    /// it has all its results. Another call replaces the closure.
+    ///
+    /// It is called by the task that drives the run, which does nothing else meanwhile: the closure should
+    /// return at once.
+    ///
+    /// ```no_run
+    /// # async fn example(farm: &mut chunkcomm_farm::Farm) {
+    /// farm.on_progress(|progress| {
+    ///     if let Some(total) = progress.total() {
+    ///         eprint!("\r{:.1} of {total} tasks", progress.done());
+    ///     }
+    /// });
+    /// # }
+    /// ```
+    pub fn on_progress(&mut self, watch: impl FnMut(&Progress) + Send + Sync + 'static) {
+        self.watch = Some(Box::new(watch));
     }
 
     /// Runs a function on every task and returns the results in the order of the tasks.
@@ -385,8 +407,9 @@ impl Farm {
         let plan = Plan { run, function: function_id, ways, order, stops, is_below: false };
         let forgotten = self.sharing.sweep();
         self.links.iter_mut().for_each(|link| link.tell(&forgotten));
-        let Farm { links, crew, reception, lost, journal, sharing, unfinished, .. } = self;
-        let workers = Workers { links, crew, reception, sharing, lost, unfinished };
+        let Farm { links, crew, reception, lost, journal, sharing, unfinished, watch, .. } = self;
+        let watch = watch.as_mut();
+        let workers = Workers { links, crew, reception, sharing, lost, unfinished, watch };
         Ok(Run::new(workers, plan, function.name(), tasks, sink, journal.as_mut()))
     }
 

@@ -36,6 +36,12 @@ const LOOK: Duration = Duration::from_millis(50);
 /// Longest time that accepted results are in the journal and not permanent.
 const SYNC_WAIT: Duration = Duration::from_secs(1);
 
+/// Time between two calls with the progress of a run.
+const SHOWN_EVERY: Duration = Duration::from_millis(100);
+
+/// A closure that is told how far a run is.
+pub(crate) type Watch = Box<dyn FnMut(&Progress) + Send + Sync>;
+
 /// The farm's side of a run: its workers, and how others come.
 pub(crate) struct Workers<'a> {
     pub(crate) links: &'a mut Vec<Link>,
@@ -46,6 +52,8 @@ pub(crate) struct Workers<'a> {
     pub(crate) lost: &'a mut Option<RunError>,
     /// Whether the last run has left tasks at the workers.
     pub(crate) unfinished: &'a mut bool,
+    /// Called with the progress of the run.
+    pub(crate) watch: Option<&'a mut Watch>,
 }
 
 impl Workers<'_> {
@@ -76,6 +84,8 @@ pub(crate) struct Run<'a, I, O, T: Source<Task = I>, S> {
     /// Set while nobody works, and somebody is to come.
     alone: Option<Timer>,
     sync_wait: Option<Timer>,
+    /// Set until the progress is shown again.
+    show_wait: Option<Timer>,
     /// Wakes the run when it has to give nothing more out, or to end; set for this time.
     drain: Option<(u64, Timer)>,
     /// Traffic before the run.
@@ -125,6 +135,7 @@ where
             cause_wait: None,
             alone: None,
             sync_wait: None,
+            show_wait: None,
             drain: None,
         }
     }
@@ -154,7 +165,32 @@ where
         Progress {
             given: ledger.assigned(),
             unanswered: ledger.unanswered(),
-            left: self.tasks.left(),
+            left: self.tasks.left().map(|left| left + self.apart()),
+            underway: self.account.underway.sum(),
+        }
+    }
+
+    /// Number of tasks that left the source, and are not in the ledger.
+    fn apart(&self) -> u64 {
+        u64::from(!self.carried.is_empty()) + u64::from(self.recalled.is_some())
+    }
+
+    /// Calls the closure that watches the run, if there is one and its time has come.
+    fn show(&mut self, context: &mut Context<'_>) {
+        if self.workers.watch.is_none() {
+            return;
+        }
+        let mut is_over = |wait: &mut Timer| wait.as_mut().poll(context).is_ready();
+        while self.show_wait.as_mut().is_none_or(&mut is_over) {
+            self.show_now();
+            self.show_wait = Some(Box::pin(host::sleep(SHOWN_EVERY)));
+        }
+    }
+
+    fn show_now(&mut self) {
+        let progress = self.progress();
+        if let Some(watch) = &mut self.workers.watch {
+            watch(&progress);
         }
     }
 
@@ -246,6 +282,7 @@ where
                 journal.end_run()?;
             }
             *self.workers.unfinished = false;
+            self.show_now();
             return Poll::Ready(Ok(()));
         }
         self.keep_journal(context)?;
@@ -257,6 +294,7 @@ where
             self.note_ends(context)?;
         }
         self.check_for_workers(context)?;
+        self.show(context);
         Poll::Pending
     }
 

@@ -137,15 +137,33 @@ fn ratio(above: u64, below: u64) -> f64 {
 }
 
 /// How far a run is, in numbers of tasks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Progress {
     /// Given to workers, or found in the journal.
     pub given: u64,
     /// Of those, without a result yet.
     pub unanswered: u64,
-    /// Still in the stream, where it tells its length exactly.
+    /// Still in the stream or the iterator, where it tells its length exactly.
     pub left: Option<u64>,
+    /// Sum of the fractions of running tasks that are done, as far as these report one
+    /// ([`TaskContext::progress`](crate::TaskContext::progress)); at most `unanswered`.
+    pub underway: f64,
+}
+
+impl Progress {
+    /// Returns the work that is done, in tasks: those that have a result, failed ones among them, and the
+    /// reported fractions of others.
+    #[must_use]
+    pub fn done(&self) -> f64 {
+        (self.given - self.unanswered) as f64 + self.underway
+    }
+
+    /// Returns the number of all tasks, where it is known.
+    #[must_use]
+    pub fn total(&self) -> Option<u64> {
+        self.left.map(|left| self.given + left)
+    }
 }
 
 /// Report of a run: tasks, time, workers, packets.

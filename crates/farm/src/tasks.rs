@@ -143,6 +143,9 @@ pub(crate) trait Sink<O> {
     /// Takes tasks that go back to the farmer above, which alone asks for some.
     fn give_back(&mut self, _first: u64, _count: u32) {}
 
+    /// Takes the thousandths of a running task that are done, which a sub-farmer passes on.
+    fn note_progress(&mut self, _task: u64, _thousandths: u32) {}
+
     /// Whether it takes results of further tasks.
     fn has_room(&self) -> bool {
         true

@@ -23,8 +23,8 @@ use chunkcomm_examples::farm_report::Report;
 use chunkcomm_examples::farming::{FINISH_DEADLINE, alone, start, work};
 use chunkcomm_examples::picture::check_output;
 use chunkcomm_examples::program::{failed, on_a_thread, run_program};
-use chunkcomm_examples::progress::Progress;
-use chunkcomm_farm::{Farm, RunError, RunStats, serve_if_started};
+use chunkcomm_examples::progress::show_progress;
+use chunkcomm_farm::{Farm, RegistryExt as _, RunError, RunStats, serve_if_started};
 
 use options::Options;
 use view::{Steps, Tile};
@@ -42,11 +42,14 @@ struct Program {
 
 fn main() -> ExitCode {
     let mut registry = Registry::new();
-    let render = registry.register("render", view::render);
-    let render_after = registry.register_async("render-after", |(wait, tile)| async move {
-        host::sleep(Duration::from_millis(u64::from(wait))).await;
-        view::render(tile)
+    let render = registry.register_task("render", |task, tile| {
+        view::render(tile, |fraction| task.progress(fraction))
     });
+    let render_after =
+        registry.register_async_task("render-after", |task, (wait, tile)| async move {
+            host::sleep(Duration::from_millis(u64::from(wait))).await;
+            view::render(tile, |fraction| task.progress(fraction))
+        });
     serve_if_started(&registry); // a worker process that the farm started goes no further
 
     let options = parse::<Options>();
@@ -99,11 +102,10 @@ impl Program {
         let mut steps = vec![0; view.pixels()];
         let tile_pixels = view.width as usize * rows as usize;
         let tiles = view.tiles(rows);
-        let mut progress = Progress::new(tiles.len(), self.options.no_progress);
+        show_progress(farm, self.options.no_progress);
         let place = |index, tile: Steps| {
             let at = index as usize * tile_pixels;
             steps[at..at + tile.len()].copy_from_slice(&tile);
-            progress.advance();
         };
         let stats = match self.options.wait {
             0 => farm.run_as_completed(&self.render, tiles, place).await?,

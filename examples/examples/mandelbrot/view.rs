@@ -63,7 +63,7 @@ impl View {
 
     /// Renders the picture without a farm.
     pub(crate) fn render(self) -> Steps {
-        render(Tile { view: self, first_row: 0, rows: self.height })
+        render(Tile { view: self, first_row: 0, rows: self.height }, |_| ())
     }
 }
 
@@ -72,8 +72,9 @@ impl View {
 /// (`mandelbrot --region=10,11,10,11`).
 const STEP_NANOS: u64 = 3;
 
-/// Computes the pixels of a tile: the function that the farm runs.
-pub(crate) fn render(tile: Tile) -> Steps {
+/// Computes the pixels of a tile: the function that the farm runs. Reports the fraction that is done after
+/// each row.
+pub(crate) fn render(tile: Tile, report: impl Fn(f64)) -> Steps {
     let Tile { view, first_row, rows } = tile;
     let Region { left, right, bottom, top } = view.region;
     let (across, down) =
@@ -86,6 +87,7 @@ pub(crate) fn render(tile: Tile) -> Steps {
             let x = left + (f64::from(column) + 0.5) * across;
             escape_steps(x, y, view.iterations)
         }));
+        report(f64::from(row + 1 - first_row) / f64::from(rows));
     }
     if host::is_virtual() {
         let all: u64 = steps.iter().map(|&steps| u64::from(steps)).sum();
@@ -124,7 +126,11 @@ mod tests {
         for rows in [1, 2, 7, 30, 31, 100] {
             let tiles = view().tiles(rows);
             assert_eq!(tiles.len() as u32, 31u32.div_ceil(rows));
-            assert_eq!(tiles.flat_map(render).collect::<Vec<_>>(), whole, "{rows} rows a tile");
+            assert_eq!(
+                tiles.flat_map(|tile| render(tile, |_| ())).collect::<Vec<_>>(),
+                whole,
+                "{rows} rows a tile"
+            );
         }
     }
 

@@ -29,8 +29,8 @@ use chunkcomm_examples::farm_report::Report;
 use chunkcomm_examples::farming::{self, FINISH_DEADLINE, alone, start, work};
 use chunkcomm_examples::picture::{check_output, save};
 use chunkcomm_examples::program::{failed, on_a_thread, run_program};
-use chunkcomm_examples::progress::Progress;
-use chunkcomm_farm::{Farm, RunStats, serve_if_started};
+use chunkcomm_examples::progress::show_progress;
+use chunkcomm_farm::{Farm, RegistryExt as _, RunStats, serve_if_started};
 
 use options::Options;
 use scene::Scene;
@@ -47,8 +47,9 @@ struct Program {
 
 fn main() -> ExitCode {
     let mut registry = Registry::new();
-    let render =
-        registry.register("render", |(scene, sides, area): Task| render(&scene.get(), sides, area));
+    let render = registry.register_task("render", |task, (scene, sides, area): Task| {
+        render(&scene.get(), sides, area, |fraction| task.progress(fraction))
+    });
     serve_if_started(&registry); // a worker process that the farm started goes no further
 
     let options = parse::<Options>();
@@ -112,15 +113,13 @@ impl Program {
         let (width, height) = self.options.sides();
         let areas = areas((width, height), self.options.area_sides());
         let mut pixels = vec![[0; 3]; width as usize * height as usize];
-        let mut progress = Progress::new(areas.len(), self.options.no_progress);
+        show_progress(farm, self.options.no_progress);
         let place = |index, part: Pixels| {
             areas[index as usize].place(&part, &mut pixels, width);
-            progress.advance();
         };
         let scene = farm.share(scene)?;
         let tasks = areas.iter().map(|area| (scene.clone(), (width, height), *area));
         let stats = farm.run_as_completed(&self.render, tasks, place).await?;
-        drop(progress);
         Ok((pixels, stats))
     }
 }
@@ -131,5 +130,5 @@ async fn render_alone(
     sides: (u32, u32),
 ) -> Result<(Pixels, Duration), Failure> {
     let whole = Area { left: 0, top: 0, width: sides.0, height: sides.1 };
-    alone(cluster, move || render(&scene, sides, whole)).await
+    alone(cluster, move || render(&scene, sides, whole, |_| ())).await
 }

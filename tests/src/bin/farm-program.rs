@@ -107,7 +107,7 @@ async fn serve() -> Result<(), Box<dyn Error>> {
     if told(OTHER_VERSION) {
         let farmer = cluster.peer(0).await?;
         let mut duplex = cluster.node().open_duplex_bytes(&farmer, "farm.default").await?;
-        duplex.sender().send_slice_now(&[9, 0, 11, 0, 7]).await?;
+        duplex.sender().send_slice_now(&[9, 1, 11, 1, 7]).await?;
         duplex.sender().closed().await;
     } else if told(FORGETS) {
         cluster.finished().await;

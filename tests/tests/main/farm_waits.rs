@@ -64,12 +64,26 @@ where
     F: Future<Output = ()> + Send + 'static,
     P: Fn(Cluster) -> F + Clone + Send + 'static,
 {
-    farm_with_deaths(seed, nodes, &[], program);
+    farm_of(seed, nodes, || resting().0, program);
 }
 
-/// As [`farm_on`]. The program of each host of `deaths` is killed at its time.
-fn farm_with_deaths<F, P>(seed: u64, nodes: usize, deaths: &[(usize, Duration)], program: P)
+/// As [`farm_on`], with functions of another registry.
+pub(crate) fn farm_of<F, P>(seed: u64, nodes: usize, registry: fn() -> Registry, program: P)
 where
+    F: Future<Output = ()> + Send + 'static,
+    P: Fn(Cluster) -> F + Clone + Send + 'static,
+{
+    farm_with_deaths(seed, nodes, &[], registry, program);
+}
+
+/// As [`farm_of`]. The program of each host of `deaths` is killed at its time.
+fn farm_with_deaths<F, P>(
+    seed: u64,
+    nodes: usize,
+    deaths: &[(usize, Duration)],
+    registry: fn() -> Registry,
+    program: P,
+) where
     F: Future<Output = ()> + Send + 'static,
     P: Fn(Cluster) -> F + Clone + Send + 'static,
 {
@@ -85,7 +99,7 @@ where
                     program(cluster.clone()).await;
                     cluster.provide("done").await.unwrap();
                 } else {
-                    let (registry, _) = resting();
+                    let registry = registry();
                     while cluster.providers("done").is_empty() {
                         tokio::select! {
                             biased;
@@ -226,17 +240,24 @@ fn tasks_of_a_dropped_run_make_room_for_the_next() {
 fn tasks_that_a_killed_node_has_begun_are_run_by_others() {
     each_seed(0..10, |seed| {
         let at = Duration::from_millis(2_500 + 130 * seed);
-        farm_with_deaths(seed, 5, &[(1, at), (3, 2 * at)], |cluster| async move {
-            let set = |builder: FarmBuilder| {
-                builder.virtual_workers(VirtualWorkers::Fixed(10)).tree(Tree::Off)
-            };
-            let stats = outcome(&cluster, set, vec![(1, 999, 1); 600]).await.stats;
-            assert_eq!(stats.workers.iter().filter(|it| it.lost.is_some()).count(), 2);
-            assert!(stats.mishaps.reissued >= 20, "{:?}", stats.mishaps);
-            // Four nodes do 40 tasks a second. One after the other, the 22 would take 10 s more.
-            let elapsed = stats.elapsed;
-            assert!(elapsed < Duration::from_secs(30), "{elapsed:?}");
-        });
+        let deaths = [(1, at), (3, 2 * at)];
+        farm_with_deaths(
+            seed,
+            5,
+            &deaths,
+            || resting().0,
+            |cluster| async move {
+                let set = |builder: FarmBuilder| {
+                    builder.virtual_workers(VirtualWorkers::Fixed(10)).tree(Tree::Off)
+                };
+                let stats = outcome(&cluster, set, vec![(1, 999, 1); 600]).await.stats;
+                assert_eq!(stats.workers.iter().filter(|it| it.lost.is_some()).count(), 2);
+                assert!(stats.mishaps.reissued >= 20, "{:?}", stats.mishaps);
+                // Four nodes do 40 tasks a second. One after the other, the 22 would take 10 s more.
+                let elapsed = stats.elapsed;
+                assert!(elapsed < Duration::from_secs(30), "{elapsed:?}");
+            },
+        );
     });
 }
 

@@ -13,6 +13,7 @@ mod farm_cluster;
 #[cfg(target_os = "linux")]
 mod farm_enemies;
 mod farm_journal;
+mod farm_progress;
 mod farm_shared;
 mod farm_skeletons;
 mod farm_streams;

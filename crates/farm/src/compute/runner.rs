@@ -224,6 +224,7 @@ impl Runner {
         drop(queue);
         let (run, index) = (task.context.run(), task.context.index());
         let started = task.started;
+        task.context.end_reports();
         discard([task]);
         if !is_wanted {
             return true;

@@ -416,6 +416,11 @@ impl Ledger {
         self.workers[worker].tasks
     }
 
+    /// Whether a worker holds this task.
+    pub(crate) fn holds(&self, worker: usize, task: u64) -> bool {
+        self.workers[worker].pieces.iter().any(|&key| self.pieces[key].tasks().contains(&task))
+    }
+
     /// Number of workers that have joined and are not lost.
     pub(crate) fn present(&self) -> usize {
         self.present

@@ -7,7 +7,7 @@
 //! [`placement`] (where a worker runs a task), [`record`] (a journal's bytes), [`tree`] (who works
 //! below whom), [`split`] (answers that are too large), [`parts`] (results in any order), [`width`] (tasks
 //! that a worker has begun), [`handover`] (results for the next farmer), [`waiting`] (what a worker's
-//! threads wait for), [`timeline`] (who had which tasks when).
+//! threads wait for), [`timeline`] (who had which tasks when), [`progress`] (fractions of tasks that are done).
 
 pub(crate) mod handover;
 pub(crate) mod ledger;
@@ -15,6 +15,7 @@ pub(crate) mod order;
 pub(crate) mod pace;
 pub(crate) mod parts;
 pub(crate) mod placement;
+pub(crate) mod progress;
 pub(crate) mod record;
 pub(crate) mod split;
 pub(crate) mod timeline;

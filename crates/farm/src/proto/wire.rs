@@ -21,6 +21,7 @@
 //!   aside       kind u8 3 | run u32 | index u64 | 1 u32 | deaths u32 | text of the last death
 //!   threads     kind u8 4 | 0 u32 | lost u64 | threads u32
 //!   virtual     kind u8 5 | run u32 | 0 u64 | virtual workers u32
+//!   progress    kind u8 6 | run u32 | 0 u64 | count u32 | count x (index u64 | thousandths u32)
 //!   item        bytes u32 | encoded value; in an answer the highest bit of `bytes` marks
 //!               the text of a failure
 //! ```
@@ -31,7 +32,8 @@
 //! task measures the round trip. The parts of a shared value come in their order, before the tasks
 //! that name it by its digest. A task is late that has not ended in its time and its grace: `stuck` is 1
 //! where its thread is at it, and 0 where it waited and was dropped. The number of virtual workers takes
-//! the place of that of the threads until the run ends, or another is told.
+//! the place of that of the threads until the run ends, or another is told. Progress has the fractions
+//! that running tasks have reported since the word before (`progress.rs`).
 //!
 //! A sub-farmer is a worker to its farmer, in the same words, and a farmer to those below it. It also
 //! says which tasks it has set aside, and how many threads there are below it and how many workers it has
@@ -42,6 +44,7 @@
 //! next run. Hello, Setup and Reply go through the codec (`wire/hello.rs`). The others are written and read by hand,
 //! since each task has them.
 
+use std::collections::BTreeMap;
 use std::convert::Infallible;
 
 use chunkcomm::codec::{EncodeError, encode_into_vec};
@@ -50,6 +53,7 @@ use serde::Serialize;
 pub(crate) use self::hello::{
     Handed, Hello, HelloError, Limit, Reply, Role, Setup, VERSIONS, duplex, hello, read_hello,
 };
+use super::progress::WHOLE;
 
 /// Bytes that are no assignment or no answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -340,7 +344,7 @@ pub(crate) fn read_order(bytes: &[u8]) -> Result<Order<'_>, Malformed> {
 }
 
 /// A message of a worker about the tasks of the range from `first` on.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) enum Answer<'a> {
     /// The tasks were run; each has a result or failed.
     Done { run: u32, first: u64, count: u32, busy_ns: u64, results: Items<'a> },
@@ -353,8 +357,26 @@ pub(crate) enum Answer<'a> {
     Threads { count: u32, lost: u64 },
     /// Number of virtual workers in the run.
     Virtual { run: u32, workers: u32 },
+    /// Tasks, each with the thousandths of it that are done.
+    Progress { run: u32, fractions: Fractions<'a> },
     /// The tasks were not begun and are given back. An empty range ends what a take-back asked for.
     Returned { run: u32, first: u64, count: u32 },
+}
+
+/// Bytes of a task's index and its thousandths.
+const FRACTION_BYTES: usize = 12;
+
+/// Tasks, each with the thousandths of it that are done.
+#[derive(Clone, Debug)]
+pub(crate) struct Fractions<'a>(std::slice::Iter<'a, [u8; FRACTION_BYTES]>);
+
+impl Iterator for Fractions<'_> {
+    type Item = (u64, u32);
+
+    fn next(&mut self) -> Option<(u64, u32)> {
+        let &[a, b, c, d, e, f, g, h, i, j, k, l] = self.0.next()?;
+        Some((u64::from_le_bytes([a, b, c, d, e, f, g, h]), u32::from_le_bytes([i, j, k, l])))
+    }
 }
 
 const DONE: u8 = 0;
@@ -363,6 +385,7 @@ const LATE: u8 = 2;
 const ASIDE: u8 = 3;
 const THREADS: u8 = 4;
 const VIRTUAL: u8 = 5;
+const PROGRESS: u8 = 6;
 const ANSWER_COUNT_AT: usize = 13;
 const BUSY_AT: usize = 17;
 
@@ -415,6 +438,16 @@ pub(crate) fn virtual_workers(run: u32, count: u32) -> [u8; 17] {
     about(VIRTUAL, run, 0, count)
 }
 
+/// Encodes the thousandths of tasks that are done.
+pub(crate) fn progress(run: u32, tasks: &BTreeMap<u64, u32>) -> Vec<u8> {
+    let mut bytes = about(PROGRESS, run, 0, tasks.len() as u32).to_vec();
+    for (task, thousandths) in tasks {
+        bytes.extend_from_slice(&task.to_le_bytes());
+        bytes.extend_from_slice(&thousandths.to_le_bytes());
+    }
+    bytes
+}
+
 fn about(kind: u8, run: u32, first: u64, count: u32) -> [u8; 17] {
     let mut bytes = [kind; 17];
     bytes[1..5].copy_from_slice(&run.to_le_bytes());
@@ -446,6 +479,13 @@ pub(crate) fn read_answer(bytes: &[u8]) -> Result<Answer<'_>, Malformed> {
             Ok(Answer::Aside { run, index: first, deaths, text })
         }
         THREADS if reader.0.is_empty() => Ok(Answer::Threads { count, lost: first }),
+        PROGRESS if first == 0 => {
+            let (each, rest) = reader.0.as_chunks::<FRACTION_BYTES>();
+            let fractions = Fractions(each.iter());
+            let is_whole = rest.is_empty() && each.len() == count as usize;
+            let fits = fractions.clone().all(|(_, thousandths)| thousandths <= WHOLE);
+            if is_whole && fits { Ok(Answer::Progress { run, fractions }) } else { Err(Malformed) }
+        }
         VIRTUAL if reader.0.is_empty() => Ok(Answer::Virtual { run, workers: count }),
         _ => Err(Malformed),
     }

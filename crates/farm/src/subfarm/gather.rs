@@ -8,6 +8,7 @@ use chunkcomm::host::Instant;
 use crate::compute::ANSWER_BYTES;
 use crate::error::TaskError;
 use crate::proto::parts::Parts;
+use crate::proto::progress::Reports;
 use crate::proto::wire;
 use crate::tasks::{Encoded, Sink};
 
@@ -16,13 +17,17 @@ pub(super) struct Gathered {
     run: u32,
     parts: Parts,
     begun: Option<Instant>,
+    /// Fractions of running tasks that are done.
+    pub(super) reports: Reports,
     /// Words about tasks that are late, set aside or given back.
     words: Vec<Bytes>,
 }
 
 impl Gathered {
     pub(super) fn new(run: u32) -> Gathered {
-        Gathered { run, parts: Parts::default(), begun: None, words: Vec::new() }
+        let mut reports = Reports::default();
+        reports.enter(run);
+        Gathered { run, parts: Parts::default(), begun: None, reports, words: Vec::new() }
     }
 
     /// Number of results.
@@ -64,7 +69,12 @@ impl Sink<Encoded> for Gathered {
         self.words.push(Bytes::copy_from_slice(&wire::returned(self.run, first, count)));
     }
 
+    fn note_progress(&mut self, task: u64, thousandths: u32) {
+        self.reports.report(self.run, task, thousandths);
+    }
+
     fn take(&mut self, index: u64, result: Result<Encoded, TaskError>) {
+        self.reports.end(self.run, index..index + 1);
         let word = match result {
             Ok(Encoded(value)) => {
                 return self.add(index, |items| wire::put_bytes(items, &value));

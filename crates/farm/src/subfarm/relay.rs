@@ -18,7 +18,7 @@ use crate::pieces::Pieces;
 use crate::proto::split;
 use crate::proto::wire::{self, Assignment};
 use crate::run::{Run, Workers};
-use crate::settings::Order;
+use crate::settings::{Order, nanos};
 use crate::tasks::{Encoded, Sink, Source};
 
 /// Longest time that results wait while a worker has no task. Each sub-farmer may cost the farmer
@@ -63,6 +63,8 @@ impl Source for Pieces {
     }
 }
 
+type Timer = Pin<Box<dyn Future<Output = ()> + Send>>;
+
 /// A run in progress, between the farmer and the workers.
 pub(super) struct Relay<'a> {
     tasks: &'a mut BytesReceiver,
@@ -76,7 +78,10 @@ pub(super) struct Relay<'a> {
     told: (Duration, u64),
     /// When results went up last.
     sent: Instant,
-    wait: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
+    wait: Option<Timer>,
+    begun: Instant,
+    /// Set while fractions of tasks wait, to this time after `begun`.
+    progress_wait: Option<(u64, Timer)>,
 }
 
 impl<'a> Relay<'a> {
@@ -84,7 +89,7 @@ impl<'a> Relay<'a> {
     pub(super) fn new(farm: &'a mut Subfarm, number: u32, first: Option<&[u8]>) -> Relay<'a> {
         let Subfarm { upper, ways, crew, reception, links, sharing, lost, .. } = farm;
         let Subfarm { unfinished, waiting, told, .. } = farm;
-        let workers = Workers { links, crew, reception, sharing, lost, unfinished };
+        let workers = Workers { links, crew, reception, sharing, lost, unfinished, watch: None };
         let mut pieces = Pieces::default();
         let mut function = 0;
         if let Some(Ok(wire::Order::Assign(assignment))) = first.map(wire::read_order) {
@@ -103,6 +108,8 @@ impl<'a> Relay<'a> {
             told: (Duration::ZERO, 0),
             sent: Instant::now(),
             wait: None,
+            begun: Instant::now(),
+            progress_wait: None,
         }
     }
 
@@ -127,6 +134,7 @@ impl<'a> Relay<'a> {
             self.waiting.push_back(Bytes::copy_from_slice(&wire::threads(now.0, now.1)));
         }
         self.send_up(context);
+        self.send_progress(context);
         match self.poll_sent(context) {
             Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
             _ => Poll::Pending,
@@ -205,6 +213,27 @@ impl<'a> Relay<'a> {
             self.wait = None;
         }
         self.wait = None;
+    }
+
+    /// Lets the fractions of running tasks go up when they are due.
+    fn send_progress(&mut self, context: &mut Context<'_>) {
+        while let Some(due_ns) = self.run.sink().reports.due_ns() {
+            let now_ns = nanos(self.begun.elapsed());
+            if let Some(word) = self.run.sink().reports.poll_word(now_ns) {
+                self.waiting.push_back(Bytes::from(word));
+                continue;
+            }
+            if self.progress_wait.as_ref().is_none_or(|&(at_ns, _)| at_ns != due_ns) {
+                let at = self.begun + Duration::from_nanos(due_ns);
+                self.progress_wait = Some((due_ns, Box::pin(host::sleep_until(at))));
+            }
+            let (_, timer) = self.progress_wait.as_mut().expect("it is set");
+            if timer.as_mut().poll(context).is_pending() {
+                return;
+            }
+            self.progress_wait = None;
+        }
+        self.progress_wait = None;
     }
 
     /// Returns the mean time in a task since the last results went up, in nanoseconds.

@@ -19,7 +19,7 @@ pub(crate) fn duplex(farm: &str) -> String {
 }
 
 /// The versions that this code speaks, from the oldest to the newest.
-pub(crate) const VERSIONS: (u16, u16) = (8, 8);
+pub(crate) const VERSIONS: (u16, u16) = (9, 9);
 
 const _: () = assert!(VERSIONS.0 <= VERSIONS.1);
 

@@ -79,7 +79,7 @@ proptest! {
 
     #[test]
     fn random_bytes_are_read_or_refused(mut bytes in prop::collection::vec(any::<u8>(), 0..64)) {
-        bytes.iter_mut().take(1).for_each(|kind| *kind %= 7);
+        bytes.iter_mut().take(1).for_each(|kind| *kind %= 8);
         if let Ok(assignment) = assigned(&bytes) {
             let _ = inputs(assignment.inputs());
             let _ = items_bytes(assignment.items, assignment.count.min(100));
@@ -116,6 +116,17 @@ fn take_backs_and_returns_survive_their_bytes() {
         other => panic!("{other:?}"),
     }
     assert!(read_answer(&aside(7, 9, 3, "")[..19]).is_err());
+    let tasks = BTreeMap::from([(3, 250), (u64::MAX, 1000)]);
+    let told = progress(7, &tasks);
+    match read_answer(&told).unwrap() {
+        Answer::Progress { run: 7, fractions } => {
+            assert_eq!(fractions.collect::<BTreeMap<_, _>>(), tasks);
+        }
+        other => panic!("{other:?}"),
+    }
+    assert!(read_answer(&told[..told.len() - 1]).is_err());
+    assert!(read_answer(&told[..told.len() - FRACTION_BYTES]).is_err());
+    assert!(read_answer(&progress(7, &BTreeMap::from([(3, 1001)]))).is_err());
     let told = threads(33, 2);
     assert!(matches!(read_answer(&told), Ok(Answer::Threads { count: 33, lost: 2 })));
     assert!(matches!(read_order(&THE_END), Ok(Order::End)));

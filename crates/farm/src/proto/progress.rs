@@ -1,0 +1,170 @@
+//! Fractions of running tasks that are done, as the tasks report them.
+//!
+//! ```text
+//!   task ──▶ Reports ── a word at most every 200 ms ──▶ Reports of a sub-farmer ──▶ Underway
+//! ```
+//!
+//! A fraction is a number of thousandths. A word has the newest one of each task that reported one since
+//! the word before, so that a farmer hears from a worker at a bounded rate whatever its tasks do.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use super::wire;
+
+/// The fraction of a task that is done.
+pub(crate) const WHOLE: u32 = 1000;
+
+/// Shortest time between two words. A farmer of 1000 workers then takes 5000 words a second; a shorter
+/// time is not seen on a progress bar.
+pub(crate) const EVERY_NS: u64 = 200_000_000;
+
+/// Most tasks of a word; others come with the next one.
+const TASKS_MAX: usize = 4096;
+
+/// Reports that are not told yet.
+#[derive(Debug, Default)]
+pub(crate) struct Reports {
+    run: u32,
+    tasks: BTreeMap<u64, u32>,
+    /// When the last word left.
+    told_ns: Option<u64>,
+}
+
+impl Reports {
+    /// Begins a run: reports of the one before are dropped.
+    pub(crate) fn enter(&mut self, run: u32) {
+        self.run = run;
+        self.tasks.clear();
+    }
+
+    /// Takes the report of a task of this run.
+    pub(crate) fn report(&mut self, run: u32, task: u64, thousandths: u32) {
+        if run == self.run {
+            self.tasks.insert(task, thousandths);
+        }
+    }
+
+    /// Drops the reports of tasks that have ended.
+    pub(crate) fn end(&mut self, run: u32, tasks: Range<u64>) {
+        if run == self.run {
+            remove(&mut self.tasks, tasks);
+        }
+    }
+
+    /// Returns the time from which a word may leave; `None` if there is no report.
+    pub(crate) fn due_ns(&self) -> Option<u64> {
+        let after = self.told_ns.map_or(0, |told_ns| told_ns.saturating_add(EVERY_NS));
+        (!self.tasks.is_empty()).then_some(after)
+    }
+
+    /// Returns the next word, if one is due.
+    pub(crate) fn poll_word(&mut self, now_ns: u64) -> Option<Vec<u8>> {
+        self.due_ns().filter(|&due_ns| due_ns <= now_ns)?;
+        self.told_ns = Some(now_ns);
+        let left = match self.tasks.keys().nth(TASKS_MAX) {
+            Some(&next) => self.tasks.split_off(&next),
+            None => BTreeMap::new(),
+        };
+        let told = std::mem::replace(&mut self.tasks, left);
+        Some(wire::progress(self.run, &told))
+    }
+}
+
+/// The fractions of the tasks that workers hold.
+#[derive(Debug, Default)]
+pub(crate) struct Underway {
+    /// Each with the worker that reported it.
+    tasks: BTreeMap<u64, (usize, u32)>,
+}
+
+impl Underway {
+    /// Takes the report about a task that the worker holds. Of several reports the largest counts.
+    pub(crate) fn handle_report(&mut self, worker: usize, task: u64, thousandths: u32) {
+        let known = self.tasks.entry(task).or_insert((worker, thousandths));
+        if thousandths > known.1 {
+            *known = (worker, thousandths);
+        }
+    }
+
+    /// Drops the fractions of tasks that no worker runs any more.
+    #[inline]
+    pub(crate) fn handle_ended(&mut self, tasks: Range<u64>) {
+        if !self.tasks.is_empty() {
+            remove(&mut self.tasks, tasks);
+        }
+    }
+
+    /// Drops the fractions that a lost worker has reported.
+    pub(crate) fn handle_lost(&mut self, worker: usize) {
+        self.tasks.retain(|_, &mut (of, _)| of != worker);
+    }
+
+    /// Sum of the fractions, in tasks.
+    pub(crate) fn sum(&self) -> f64 {
+        let thousandths: u64 = self.tasks.values().map(|&(_, it)| u64::from(it)).sum();
+        thousandths as f64 / f64::from(WHOLE)
+    }
+}
+
+fn remove<T>(tasks: &mut BTreeMap<u64, T>, ended: Range<u64>) {
+    while let Some((&task, _)) = tasks.range(ended.clone()).next() {
+        tasks.remove(&task);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::proto::wire::Answer;
+
+    fn read(word: &[u8]) -> Vec<(u64, u32)> {
+        let Ok(Answer::Progress { fractions, .. }) = wire::read_answer(word) else { panic!() };
+        fractions.collect()
+    }
+
+    #[test]
+    fn a_word_has_the_newest_report_of_each_running_task() {
+        let mut reports = Reports::default();
+        reports.enter(3);
+        assert_eq!((reports.due_ns(), reports.poll_word(7)), (None, None));
+        for (task, thousandths) in [(5, 100), (2, 300), (5, 200), (9, 400)] {
+            reports.report(3, task, thousandths);
+        }
+        reports.report(2, 8, 900);
+        reports.end(3, 9..12);
+        reports.end(2, 0..100);
+        assert_eq!(read(&reports.poll_word(7).unwrap()), [(2, 300), (5, 200)]);
+        assert_eq!(reports.due_ns(), None);
+        // The next word has to wait.
+        reports.report(3, 5, 201);
+        assert_eq!(reports.due_ns(), Some(7 + EVERY_NS));
+        assert_eq!(reports.poll_word(6 + EVERY_NS), None);
+        assert_eq!(read(&reports.poll_word(7 + EVERY_NS).unwrap()), [(5, 201)]);
+        reports.report(3, 5, 202);
+        reports.enter(4);
+        assert_eq!(reports.due_ns(), None);
+    }
+
+    #[test]
+    fn a_word_is_bounded() {
+        let mut reports = Reports::default();
+        (0..TASKS_MAX as u64 + 10).for_each(|task| reports.report(0, task, 1));
+        assert_eq!(read(&reports.poll_word(0).unwrap()).len(), TASKS_MAX);
+        let rest = read(&reports.poll_word(EVERY_NS).unwrap());
+        assert_eq!((rest.len(), rest[0]), (10, (TASKS_MAX as u64, 1)));
+    }
+
+    #[test]
+    fn fractions_count_while_their_worker_has_the_task() {
+        let mut underway = Underway::default();
+        for (worker, task, thousandths) in [(0, 4, 500), (1, 5, 250), (1, 4, 100), (0, 6, 1)] {
+            underway.handle_report(worker, task, thousandths);
+        }
+        assert!((underway.sum() - 0.751).abs() < 1e-9);
+        underway.handle_ended(6..9);
+        assert!((underway.sum() - 0.75).abs() < 1e-9);
+        underway.handle_lost(0);
+        assert!((underway.sum() - 0.25).abs() < 1e-9);
+    }
+}
