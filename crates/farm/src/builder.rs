@@ -50,8 +50,22 @@ struct Sizes {
     processes: usize,
 }
 
-/// Settings of a farm; each call returns the builder, and
-/// [`start`](FarmBuilder::start) ends the chain.
+/// Settings of a farm. [`start`](FarmBuilder::start) ends the chain with workers on this machine,
+/// [`start_in`](FarmBuilder::start_in) with the nodes of a cluster.
+///
+/// None need be set: grain and prefetch are measured. A value that is not allowed is an error of the
+/// start.
+///
+/// ```no_run
+/// # async fn example(registry: chunkcomm_cluster::Registry) -> Result<(), Box<dyn std::error::Error>> {
+/// use chunkcomm_farm::Farm;
+/// use std::time::Duration;
+///
+/// let builder = Farm::builder(registry).workers(8).task_timeout(Duration::from_secs(60));
+/// let farm = builder.start().await?;
+/// # Ok(())
+/// # }
+/// ```
 #[must_use]
 pub struct FarmBuilder {
     registry: Registry,
@@ -244,7 +258,7 @@ impl FarmBuilder {
     }
 
     /// Sets the bytes of the largest message, and so of the largest assignment and
-    /// answer. The default is chunkcomm's.
+    /// answer; 32 MiB by default.
     pub fn message_bytes_max(mut self, bytes: usize) -> FarmBuilder {
         self.node.message_bytes_max = Some(bytes);
         self
@@ -285,6 +299,35 @@ impl FarmBuilder {
         self
     }
 
+    /// Sets the time, from now on, after which the farm's processes may be ended: by a batch system, or
+    /// by a host that is needed otherwise. By default the end of Slurm's job, less 30 s, where Slurm says
+    /// it (`SLURM_JOB_END_TIME`); else there is none.
+    ///
+    /// Runs end before, with [`RunError::OutOfTime`]. The farmer gives out nothing more when the time
+    /// left is 1.25 times the longest that a worker has held a task, plus 0.1 s. It takes the results of
+    /// what is at work. With a [journal](FarmBuilder::journal) the next farm goes on from there. Leave
+    /// time for what the program does afterwards.
+    ///
+    /// [`RunError::OutOfTime`]: crate::RunError::OutOfTime
+    pub fn walltime(mut self, walltime: Duration) -> FarmBuilder {
+        self.walltime = Some(walltime);
+        self
+    }
+
+    /// Names the farm, in a cluster that has several at a time: nodes become workers of the one that
+    /// [`Serving::farm`](crate::Serving::farm) names.
+    pub fn name(mut self, name: impl Into<String>) -> FarmBuilder {
+        self.name = name.into();
+        self
+    }
+
+    /// Sets the ranks of the nodes that the farm waits for when it [starts in](FarmBuilder::start_in)
+    /// a cluster; by default all other present nodes. Others that come later are taken, too.
+    pub fn nodes(mut self, ranks: impl IntoIterator<Item = u32>) -> FarmBuilder {
+        self.nodes = Some(ranks.into_iter().collect());
+        self
+    }
+
     /// Starts the workers and returns when all of them are connected and have the
     /// same functions as the farmer. In a simulation all of them are tasks of the farmer's host.
     ///
@@ -313,35 +356,6 @@ impl FarmBuilder {
         let (ways, deadline) = (self.ways(), self.start_deadline);
         let (crew, registry) = self.hire(&sizes, &node, &own_address)?;
         Farm::open(node, registry, crew, ways, journal, deadline).await
-    }
-
-    /// Sets the time from now on after which the farm's processes may be ended: by a batch system, or
-    /// by a host that is needed otherwise. Runs end before, with [`RunError::OutOfTime`]: the farmer
-    /// gives out nothing when the time left is 1.25 times the longest that a worker has held a task
-    /// plus 0.1 s, and takes the results of what is at work. With a [journal](FarmBuilder::journal) the next farm
-    /// goes on from there.
-    ///
-    /// By default the end of Slurm's job, less 30 s, where Slurm says it (`SLURM_JOB_END_TIME`); else
-    /// there is none. The time that this program needs afterwards is not counted: leave some.
-    ///
-    /// [`RunError::OutOfTime`]: crate::RunError::OutOfTime
-    pub fn walltime(mut self, walltime: Duration) -> FarmBuilder {
-        self.walltime = Some(walltime);
-        self
-    }
-
-    /// Names the farm, in a cluster that has several at a time: nodes become workers of the one that
-    /// [`Serving::farm`](crate::Serving::farm) names.
-    pub fn name(mut self, name: impl Into<String>) -> FarmBuilder {
-        self.name = name.into();
-        self
-    }
-
-    /// Sets the ranks of the nodes that the farm waits for when it [starts in](FarmBuilder::start_in)
-    /// a cluster; by default all other present nodes. Others that come later are taken, too.
-    pub fn nodes(mut self, ranks: impl IntoIterator<Item = u32>) -> FarmBuilder {
-        self.nodes = Some(ranks.into_iter().collect());
-        self
     }
 
     /// Starts a farm on this node of a cluster; the cluster's other present nodes are its

@@ -78,9 +78,9 @@
 //! So a function may change files or databases only in ways that bear repetition. [`Mishaps`]
 //! has the numbers of tasks that were given out again, moved and copied.
 //!
-//! A dead worker does not tell which task it ran. So each assignment that it held is given to a
-//! worker that holds nothing else. If that one dies too, the tasks go one by one. The neighbours
-//! of a task that kills are thus done.
+//! A dead worker does not tell which task it ran. Its tasks go to others. Those that were at two
+//! deaths are tried one by one, each by a worker that holds nothing else. The neighbours of a task
+//! that kills are thus done.
 //!
 //! A silent worker process does not count as dead: it may compute. Without another worker the
 //! farm waits for a stopped one (`SIGSTOP`) until it goes on. In a cluster a node counts as dead
@@ -88,8 +88,8 @@
 //!
 //! # What it does not do
 //!
-//! - Try a task again that panicked.
-//! - Start with more than 1024 workers.
+//! - It does not try a task again that panicked.
+//! - It does not start with more than 1024 workers.
 //!
 //! # Where tasks run
 //!
@@ -115,9 +115,9 @@
 //!
 //! # When not to use it
 //!
-//! Threads of one process that share memory are better served by a work-stealing
-//! pool. Tasks may create tasks ([`Farm::run_pool`], [`Farm::divide_and_conquer`]). Tasks that wait for several other tasks of
-//! the same run need a scheduler with dependencies.
+//! Threads of one process that share memory are better served by a work-stealing pool. Tasks that
+//! wait for several other tasks of the same run need a scheduler with dependencies; here tasks may only
+//! create tasks ([`Farm::run_pool`], [`Farm::divide_and_conquer`]).
 //!
 //! # Reading order
 //!
@@ -134,8 +134,8 @@
 //!   that is divided.
 //! - `remains`: what a worker holds when its farmer is gone.
 //! - `shared`: values that many tasks read; `once`: those that a task computes for others.
-//! - `worker`, `compute`: the worker's I/O loop, and its threads; `pieces` is what waits for them. `context` is the task that a thread
-//!   runs, as its function sees it.
+//! - `worker`, `compute`: the worker's I/O loop, and its threads; `pieces` is what waits for them.
+//!   `context` is the task that a thread runs, as its function sees it.
 //! - `proto`: the decisions. `ledger` knows who holds which tasks, `tree` who works
 //!   below whom.
 

@@ -26,11 +26,11 @@ pub(crate) fn nanos(time: Duration) -> u64 {
 /// Whether the farmer's node works too (LAN farm study, section 2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Model {
-    /// The first worker is the farmer's own, in its process and reached through memory. Every processor
-    /// works; the farmer's answers compete with its own tasks. A task that ends its process ends the
-    /// farmer.
+    /// The farmer has a worker of its own, the first, in its process. So every processor works, and
+    /// tasks take time from the farmer. A task that ends its process ends the farmer.
     ///
-    /// In a cluster it has a thread for each core that is the node's share of the host's, else one.
+    /// In a cluster that worker has a thread for each core that is the node's share of the host's, else
+    /// one.
     A,
     /// The farmer only farms.
     B,
@@ -63,9 +63,8 @@ pub enum Prefetch {
     /// This number, at least 1. With 1 no assignment waits while one is at work; 2 is
     /// double buffering.
     Fixed(u32),
-    /// A number that covers two round trips, from the round trip measured when the worker came
-    /// and the time that tasks take: at least one more than the worker has threads, and beyond
-    /// that no more than 10 ms of work.
+    /// As many as cover two round trips, by the measured round trip and times of tasks. At least one
+    /// more than the worker has threads; further ones hold no more than 10 ms of work.
     #[default]
     Auto,
 }
@@ -143,18 +142,16 @@ impl VirtualWorkers {
 
 /// Whether sub-farmers stand between the farmer of a cluster and its workers.
 ///
-/// A farmer is woken for each answer, which costs it some 0.1 ms with the next assignment. With more
-/// workers than
+/// An answer and the next assignment cost a farmer up to 0.1 ms. So it keeps this many workers busy:
 ///
 /// ```text
-/// time of an assignment / farmer's cost of one        grain x time of a task / 0.1 ms
+/// time of an assignment / 0.1 ms  =  grain x time of a task / 0.1 ms
 /// ```
 ///
-/// they wait for it. A measured grain makes assignments of 10 ms, which 100 workers fill. Beyond, one
-/// farmer must give longer ones: each worker then has more that others miss at the end, and a run of a
-/// few assignments a worker is over before all have their share. With groups of `n` the farmer speaks
-/// with `workers / n` sub-farmers, and each of them with `n` workers. Together these are fewest for `n`
-/// the square root of the number of workers.
+/// A measured grain makes assignments of 10 ms: 100 workers. For more workers one farmer must give
+/// longer assignments. Then some workers still compute at the end while others wait, and in a short
+/// run some get none. In groups of `n` the farmer speaks with `workers / n` sub-farmers, and each of
+/// these with `n` workers. The sum is smallest if `n` is the square root of the number of workers.
 ///
 /// A sub-farmer is a node that works as well. Inputs and results pass it as they are. When it dies, the
 /// nodes below it get another, and no task is lost. Nodes that join later get a place in a group that
@@ -257,10 +254,10 @@ pub(crate) struct Ways {
 /// Order of the results of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
-    /// That of the tasks. Results that are ahead of a slow task are held until then, at most a
+    /// The order of the tasks. Results that are ahead of a slow task are held until then, at most a
     /// million of them.
     Tasks,
-    /// That in which they come.
+    /// The order in which the results come.
     Completed,
 }
 
