@@ -15,7 +15,7 @@ use crate::proto::timeline::Recorder;
 use crate::proto::waiting::Waiting;
 use crate::proto::wire::{self, Answer, Fractions, Item};
 use crate::settings::{Order, Ways, nanos};
-use crate::stats::WorkerStats;
+use crate::stats::{Mishaps, WorkerStats};
 use crate::tasks::{Output, Sink};
 
 /// Most results that wait for that of an earlier task.
@@ -220,10 +220,19 @@ where
                 if run == self.plan.run { self.take_late(worker, index) } else { Ok(()) }
             }
             // Only a sub-farmer has workers whose number changes, and who may die.
-            Answer::Aside { .. } | Answer::Threads { .. } if !self.farms[worker] => {
+            Answer::Aside { .. } | Answer::Threads { .. } | Answer::Mishaps { .. }
+                if !self.farms[worker] =>
+            {
                 Err(Refused::Worker)
             }
-            Answer::Aside { run, .. } if run != self.plan.run => Ok(()),
+            Answer::Aside { run, .. } | Answer::Mishaps { run, .. } if run != self.plan.run => {
+                Ok(())
+            }
+            Answer::Mishaps { numbers: [reissued, returned, copied, dropped], .. } => {
+                let below = Mishaps { reissued, returned, copied, dropped };
+                self.stats[worker].mishaps_below = below;
+                Ok(())
+            }
             Answer::Aside { index, deaths, text, .. } => {
                 self.take_aside(worker, index, deaths, text)
             }

@@ -41,6 +41,9 @@ pub struct WorkerStats {
     pub timed_out: u64,
     /// Number of workers that a sub-farmer has lost since the end of the run before.
     pub lost_below: u64,
+    /// Tasks of the run that a sub-farmer has given out again, moved or got twice, as far as it has
+    /// told before the end of the run. They are not in [`RunStats::mishaps`].
+    pub mishaps_below: Mishaps,
     /// Cause of the worker's loss; `None` while it is there.
     pub lost: Option<Loss>,
 }
@@ -58,6 +61,7 @@ impl WorkerStats {
             virtual_workers: 0,
             timed_out: 0,
             lost_below: 0,
+            mishaps_below: Mishaps::default(),
             lost: None,
         }
     }
@@ -180,7 +184,8 @@ pub struct RunStats {
     pub elapsed: Duration,
     /// Statistics of each worker, in the order in which they came, lost ones among them.
     pub workers: Vec<WorkerStats>,
-    /// Numbers of tasks that were lost, moved or done twice.
+    /// Numbers of tasks that were lost, moved or done twice; those below a sub-farmer are in
+    /// [`WorkerStats::mishaps_below`].
     pub mishaps: Mishaps,
     /// Messages and packets between the farmer and all its workers.
     pub traffic: Traffic,

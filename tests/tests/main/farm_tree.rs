@@ -109,6 +109,8 @@ async fn the_death_of_a_node_below_is_its_sub_farmers_matter() {
     let stats = squares_while_dying(&mut farm, &functions, &[pids[1], pids[5]]).await;
     assert!(stats.workers.iter().all(|worker| worker.lost.is_none()));
     assert_eq!(stats.mishaps.reissued, 0, "the farmer does not see it");
+    let reissued = stats.workers.iter().map(|worker| worker.mishaps_below.reissued);
+    assert!(reissued.sum::<u64>() > 0, "{:?}", stats.workers);
     end(cluster, others, farm).await;
 }
 

@@ -22,6 +22,7 @@
 //!   threads     kind u8 4 | 0 u32 | lost u64 | threads u32
 //!   virtual     kind u8 5 | run u32 | 0 u64 | virtual workers u32
 //!   progress    kind u8 6 | run u32 | 0 u64 | count u32 | count x (index u64 | thousandths u32)
+//!   mishaps     kind u8 7 | run u32 | 0 u64 | 4 u32 | 4 x number u64
 //!   item        bytes u32 | encoded value; in an answer the highest bit of `bytes` marks
 //!               the text of a failure
 //! ```
@@ -36,9 +37,10 @@
 //! that running tasks have reported since the word before (`progress.rs`).
 //!
 //! A sub-farmer is a worker to its farmer, in the same words, and a farmer to those below it. It also
-//! says which tasks it has set aside, and how many threads there are below it and how many workers it has
-//! lost so far, when that has changed. Its
-//! own workers turn to the farmer when its messages end without the word *end*.
+//! says which tasks it has set aside. When they have changed it says how many threads there are below it
+//! and how many workers it has lost so far, and how many tasks of the run it has given out again, got
+//! back, copied and dropped. Its own workers turn to the farmer when its messages end without the
+//! word *end*.
 //!
 //! Integers are little-endian. The number of the run tells the rest of a cancelled run from the
 //! next run. Hello, Setup and Reply go through the codec (`wire/hello.rs`). The others are written and read by hand,
@@ -353,6 +355,8 @@ pub(crate) enum Answer<'a> {
     Late { run: u32, index: u64, is_stuck: bool },
     /// This many workers died of the task, the last one as the text says.
     Aside { run: u32, index: u64, deaths: u32, text: &'a str },
+    /// Numbers of tasks that were given out again, returned, copied and dropped below so far.
+    Mishaps { run: u32, numbers: [u64; 4] },
     /// Number of threads that now compute here and below, and of workers that were lost below.
     Threads { count: u32, lost: u64 },
     /// Number of virtual workers in the run.
@@ -386,6 +390,7 @@ const ASIDE: u8 = 3;
 const THREADS: u8 = 4;
 const VIRTUAL: u8 = 5;
 const PROGRESS: u8 = 6;
+const MISHAPS: u8 = 7;
 const ANSWER_COUNT_AT: usize = 13;
 const BUSY_AT: usize = 17;
 
@@ -425,6 +430,13 @@ pub(crate) fn aside(run: u32, index: u64, deaths: u32, text: &str) -> Vec<u8> {
     let mut bytes = about(ASIDE, run, index, 1).to_vec();
     bytes.extend_from_slice(&deaths.to_le_bytes());
     bytes.extend_from_slice(text.as_bytes());
+    bytes
+}
+
+/// Encodes the numbers of tasks that were given out again, returned, copied and dropped.
+pub(crate) fn mishaps(run: u32, numbers: [u64; 4]) -> Vec<u8> {
+    let mut bytes = about(MISHAPS, run, 0, 4).to_vec();
+    numbers.iter().for_each(|number| bytes.extend_from_slice(&number.to_le_bytes()));
     bytes
 }
 
@@ -477,6 +489,10 @@ pub(crate) fn read_answer(bytes: &[u8]) -> Result<Answer<'_>, Malformed> {
             let deaths = reader.u32()?;
             let text = std::str::from_utf8(reader.0).map_err(|_| Malformed)?;
             Ok(Answer::Aside { run, index: first, deaths, text })
+        }
+        MISHAPS if count == 4 => {
+            let numbers = [reader.u64()?, reader.u64()?, reader.u64()?, reader.u64()?];
+            if reader.0.is_empty() { Ok(Answer::Mishaps { run, numbers }) } else { Err(Malformed) }
         }
         THREADS if reader.0.is_empty() => Ok(Answer::Threads { count, lost: first }),
         PROGRESS if first == 0 => {

@@ -19,6 +19,7 @@ use crate::proto::split;
 use crate::proto::wire::{self, Assignment};
 use crate::run::{Run, Workers};
 use crate::settings::{Order, nanos};
+use crate::stats::Mishaps;
 use crate::tasks::{Encoded, Sink, Source};
 
 /// Longest time that results wait while a worker has no task. Each sub-farmer may cost the farmer
@@ -72,6 +73,8 @@ pub(super) struct Relay<'a> {
     waiting: &'a mut VecDeque<Bytes>,
     /// Numbers of threads and of lost workers that the farmer knows of.
     known: &'a mut (u32, u64),
+    /// Mishaps of the run that the farmer knows of.
+    mishaps: Mishaps,
     number: u32,
     run: Run<'a, Encoded, Encoded, Pieces, Gathered>,
     /// Time in the tasks, and their number, of all results that went up.
@@ -103,6 +106,7 @@ impl<'a> Relay<'a> {
             answers: &mut upper.answers,
             waiting,
             known: told,
+            mishaps: Mishaps::default(),
             number,
             run: Run::new(workers, plan, "", pieces, Gathered::new(number), None),
             told: (Duration::ZERO, 0),
@@ -132,6 +136,12 @@ impl<'a> Relay<'a> {
         let now = (self.run.threads(), self.run.lost());
         if std::mem::replace(self.known, now) != now {
             self.waiting.push_back(Bytes::copy_from_slice(&wire::threads(now.0, now.1)));
+        }
+        let now = self.run.held().0.mishaps();
+        if std::mem::replace(&mut self.mishaps, now) != now {
+            let Mishaps { reissued, returned, copied, dropped } = now;
+            let word = wire::mishaps(self.number, [reissued, returned, copied, dropped]);
+            self.waiting.push_back(Bytes::from(word));
         }
         self.send_up(context);
         self.send_progress(context);

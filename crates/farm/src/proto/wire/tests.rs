@@ -127,6 +127,13 @@ fn take_backs_and_returns_survive_their_bytes() {
     assert!(read_answer(&told[..told.len() - 1]).is_err());
     assert!(read_answer(&told[..told.len() - FRACTION_BYTES]).is_err());
     assert!(read_answer(&progress(7, &BTreeMap::from([(3, 1001)]))).is_err());
+    let told = mishaps(7, [1, 2, 3, 4]);
+    match read_answer(&told).unwrap() {
+        Answer::Mishaps { run: 7, numbers } => assert_eq!(numbers, [1, 2, 3, 4]),
+        other => panic!("{other:?}"),
+    }
+    assert!(read_answer(&told[..told.len() - 1]).is_err());
+    assert!(read_answer(&[&told[..], &[0]].concat()).is_err());
     let told = threads(33, 2);
     assert!(matches!(read_answer(&told), Ok(Answer::Threads { count: 33, lost: 2 })));
     assert!(matches!(read_order(&THE_END), Ok(Order::End)));
