@@ -135,7 +135,8 @@ where
         self.now_ns = nanos(self.started.elapsed());
     }
 
-    pub(crate) fn join(&mut self, link: &Link) {
+    /// Adds a worker; it gets tasks of the run only if it is chosen.
+    pub(crate) fn join(&mut self, link: &Link, is_chosen: bool) {
         // A sub-farmer keeps to the settings; what it holds itself is measured.
         let Ways { prefetch, grain, .. } = match link.farms {
             true => Ways { prefetch: None, grain: Grain::Auto, ..self.plan.ways },
@@ -151,8 +152,13 @@ where
             self.ledger.handle_stalled(worker);
         }
         let mut waiting = Waiting::new(link.threads, self.now_ns);
+        if !is_chosen {
+            self.ledger.keep_off(worker);
+        }
         if link.lost.is_some() {
             self.ledger.handle_lost(worker, false);
+        }
+        if link.lost.is_some() || !is_chosen {
             waiting.note(0, 0, self.now_ns);
         }
         self.waiting.push(waiting);
@@ -169,7 +175,7 @@ where
     #[inline]
     pub(crate) fn note_held(&mut self) {
         for (worker, waiting) in self.waiting.iter_mut().enumerate() {
-            if self.stats[worker].lost.is_none() {
+            if self.stats[worker].lost.is_none() && !self.ledger.is_kept_off(worker) {
                 waiting.note(self.threads[worker], self.ledger.held(worker), self.now_ns);
             }
         }

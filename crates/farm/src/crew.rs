@@ -390,14 +390,15 @@ impl Crew {
         self.names.iter().any(running)
     }
 
-    /// Whether a worker may become ready that has no link yet: one that was started, or the one that
+    /// Whether a wanted worker may become ready that has no link yet: one that was started, or the one that
     /// takes the place of a process which is about to end.
-    pub(crate) fn expects(&self, links: &[Link]) -> bool {
+    pub(crate) fn expects(&self, links: &[Link], is_wanted: impl Fn(&WorkerName) -> bool) -> bool {
         let is_to_come = |name: &WorkerName| {
             let link = links.iter().find(|link| link.name.index == name.index);
             link.is_none_or(|link| name.pid.is_some() && link.lost.is_some())
         };
-        self.names.iter().any(|name| self.how_ended(name).is_none() && is_to_come(name))
+        let mut wanted = self.names.iter().filter(|name| is_wanted(name));
+        wanted.any(|name| self.how_ended(name).is_none() && is_to_come(name))
     }
 
     /// Returns how this worker ended, if it has.

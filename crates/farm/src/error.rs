@@ -372,6 +372,14 @@ pub enum RunError {
         /// Number of those that have no result.
         unanswered: u64,
     },
+    /// None of the workers that are there is [chosen](crate::Farm::only_on) for the run, or those that were
+    /// are gone. The farm can go on.
+    NotChosen {
+        /// Number of workers that are there.
+        there: usize,
+        /// Number of tasks that were given out and have no result.
+        unanswered: u64,
+    },
     /// The last worker was lost, and with it the farm: further runs give the same error.
     Lost {
         /// The worker that was lost last.
@@ -409,6 +417,15 @@ impl fmt::Display for RunError {
                     0 => Ok(()),
                     _ => write!(f, ", {unanswered} more had begun"),
                 }
+            }
+            RunError::NotChosen { there, unanswered } => {
+                let plural = |count: u64| if count == 1 { "" } else { "s" };
+                let (workers, tasks) = (plural(*there as u64), plural(*unanswered));
+                write!(
+                    f,
+                    "of {there} worker{workers} none is chosen for the run, and {unanswered} \
+                     task{tasks} without a result"
+                )
             }
             RunError::Lost { worker, unanswered, loss } => {
                 let plural = if *unanswered == 1 { "" } else { "s" };
@@ -499,6 +516,11 @@ mod tests {
             lost.to_string(),
             "no worker is left and 1 task without a result: worker 3 (process 4242) was lost: it \
              closed its channel"
+        );
+        let alone = RunError::NotChosen { there: 3, unanswered: 1 };
+        assert_eq!(
+            alone.to_string(),
+            "of 3 workers none is chosen for the run, and 1 task without a result"
         );
         let worker = WorkerName::thread(0);
         let failed = RunError::Task(TaskError::Failed {

@@ -27,7 +27,7 @@ use crate::name::WorkerName;
 use crate::pool::pool;
 use crate::proto::record::RunHead;
 use crate::results::{Results, Streamed, Waiting};
-use crate::run::{Run, Watch, Workers};
+use crate::run::{Choice, Run, Watch, Workers};
 use crate::settings::{Order, Ways};
 use crate::shared::{Shared, Sharing};
 use crate::stats::{Outcome, Progress, Reduced, RunStats};
@@ -55,6 +55,8 @@ pub struct Farm {
     sharing: Sharing,
     /// Whether the last run has left tasks at the workers.
     unfinished: bool,
+    /// Chooses the workers of the next run.
+    choice: Option<Choice>,
     /// Called with the progress of runs.
     watch: Option<Watch>,
     /// The farmer's node; last, so that the channels are dropped before it.
@@ -97,6 +99,7 @@ impl Farm {
             journal,
             sharing: Sharing::default(),
             unfinished: false,
+            choice: None,
             watch: None,
             _node: node,
         })
@@ -138,6 +141,38 @@ impl Farm {
         T: Serialize + DeserializeOwned + Send + Sync + 'static,
     {
         self.sharing.share(value)
+    }
+
+    /// Gives the tasks of the next run only to the workers that `choose` takes; others get none of them. To
+    /// keep a run off a worker, take all others.
+    ///
+    /// The closure is called once for each worker that is there when the run begins, or becomes ready during
+    /// it. A process in the place of a dead one is another worker. Where the farm has
+    /// [sub-farmers](crate::FarmBuilder::tree) it is called for these only: each is taken with all nodes
+    /// below it. [`Tree::Hosts`](crate::Tree::Hosts) makes the nodes of a host such a group.
+    ///
+    /// A run whose chosen workers are gone waits for those that are to come, as long as a farm without a
+    /// worker does, and ends with [`RunError::NotChosen`].
+    ///
+    /// ```no_run
+    /// # async fn example(farm: &mut chunkcomm_farm::Farm, encode: &chunkcomm_cluster::Function<u32, u32>)
+    /// # -> Result<(), chunkcomm_farm::RunError> {
+    /// use chunkcomm_farm::WorkerName;
+    ///
+    /// let has_a_gpu = |worker: &WorkerName| {
+    ///     worker.member.as_ref().is_some_and(|node| &*node.host == "gpu.lab")
+    /// };
+    /// let encoded = farm.only_on(has_a_gpu).run(encode, 0..100).await?;
+    /// let others = farm.only_on(move |worker| !has_a_gpu(worker)).run(encode, 0..100).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn only_on(
+        &mut self,
+        choose: impl Fn(&WorkerName) -> bool + Send + Sync + 'static,
+    ) -> &mut Farm {
+        self.choice = Some(Box::new(choose));
+        self
     }
 
     /// Calls a closure with the progress of the runs that follow: when a run begins, every 100 ms, and when
@@ -388,6 +423,7 @@ impl Farm {
         I: Serialize + DeserializeOwned + 'static,
         O: Serialize + DeserializeOwned + 'static,
     {
+        let choice = self.choice.take();
         if let Some(lost) = &self.lost {
             return Err(lost.clone());
         }
@@ -409,7 +445,7 @@ impl Farm {
         self.links.iter_mut().for_each(|link| link.tell(&forgotten));
         let Farm { links, crew, reception, lost, journal, sharing, unfinished, watch, .. } = self;
         let watch = watch.as_mut();
-        let workers = Workers { links, crew, reception, sharing, lost, unfinished, watch };
+        let workers = Workers { links, crew, reception, sharing, lost, unfinished, choice, watch };
         Ok(Run::new(workers, plan, function.name(), tasks, sink, journal.as_mut()))
     }
 

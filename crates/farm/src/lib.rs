@@ -71,6 +71,7 @@
 //! | three workers die of one task | the task has failed with [`TaskError::SetAside`], which has its input ([`FarmBuilder::deaths_max`]) |
 //! | a worker is silent at the end of a run | a worker without tasks gets a copy of what the silent one holds |
 //! | the time that the farm has is nearly over ([`FarmBuilder::walltime`]) | ends with [`RunError::OutOfTime`] when what was begun is done |
+//! | no [chosen](Farm::only_on) worker is left, and none is to come | ends with [`RunError::NotChosen`] |
 //! | no worker is left, and none is to come | ends with [`RunError::Lost`], and so does each later run |
 //! | the farmer dies | goes on when the program is started again with its journal ([`FarmBuilder::journal`]); else it is lost. No worker process is left; nodes of a cluster with a rejoin window wait for the next farmer ([`serve_in`]) |
 //!

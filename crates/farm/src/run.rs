@@ -19,6 +19,7 @@ use crate::error::{Loss, RunError};
 use crate::handshake::{Met, Reception};
 use crate::journal::Journal;
 use crate::link::Link;
+use crate::name::WorkerName;
 use crate::proto::ledger::Ledger;
 use crate::proto::wire::{self, Part};
 use crate::settings::nanos;
@@ -39,6 +40,9 @@ const SYNC_WAIT: Duration = Duration::from_secs(1);
 /// Time between two calls with the progress of a run.
 const SHOWN_EVERY: Duration = Duration::from_millis(100);
 
+/// A closure that says whether a worker gets tasks of a run.
+pub(crate) type Choice = Box<dyn Fn(&WorkerName) -> bool + Send + Sync>;
+
 /// A closure that is told how far a run is.
 pub(crate) type Watch = Box<dyn FnMut(&Progress) + Send + Sync>;
 
@@ -52,11 +56,18 @@ pub(crate) struct Workers<'a> {
     pub(crate) lost: &'a mut Option<RunError>,
     /// Whether the last run has left tasks at the workers.
     pub(crate) unfinished: &'a mut bool,
+    /// Chooses the workers of the run; all without it.
+    pub(crate) choice: Option<Choice>,
     /// Called with the progress of the run.
     pub(crate) watch: Option<&'a mut Watch>,
 }
 
 impl Workers<'_> {
+    /// Whether this worker gets tasks of the run.
+    fn choose(&self, worker: &WorkerName) -> bool {
+        self.choice.as_ref().is_none_or(|choice| choice(worker))
+    }
+
     fn traffic(&self) -> Traffic {
         let each = self.links.iter().map(|link| Traffic::of(&link.peer().stats()));
         each.fold(Traffic::default(), |sum, one| sum.with(&one, u64::saturating_add))
@@ -115,7 +126,7 @@ where
             workers.links.iter_mut().for_each(|link| link.tell(&word));
         }
         let mut account = Account::new(plan, function, sink, tasks.left(), journal);
-        workers.links.iter().for_each(|link| account.join(link));
+        workers.links.iter().for_each(|link| account.join(link, workers.choose(&link.name)));
         // The cause of their end was not known when the run before ended.
         let is_broken = |link: &Link| !link.is_open() && link.lost.is_none();
         let broken = workers.links.iter().enumerate().filter(|(_, link)| is_broken(link));
@@ -356,7 +367,7 @@ where
         while let Poll::Ready(met) = self.workers.reception.poll_met(self.workers.crew, context) {
             match met {
                 Met::Ready(link) => {
-                    self.account.join(&link);
+                    self.account.join(&link, self.workers.choose(&link.name));
                     self.workers.links.push(link);
                 }
                 Met::Placed(_) => {}

@@ -17,13 +17,13 @@ use crate::farm::{DEADLINE, builder, kill, pids};
 const MS: Duration = Duration::from_millis(1);
 
 /// Time that a task computes and waits, in milliseconds, some times.
-type Times = (u64, u64, u32);
+pub(crate) type Times = (u64, u64, u32);
 
-type Resting = Function<Times, (u64, u64)>;
+pub(crate) type Resting = Function<Times, (u64, u64)>;
 
 /// A function that computes and waits in turns; returns the index of its task and the milliseconds
 /// that passed.
-fn resting() -> (Registry, Resting) {
+pub(crate) fn resting() -> (Registry, Resting) {
     let (registry, rest, _) = functions();
     (registry, rest)
 }

@@ -9,6 +9,7 @@ mod errors;
 mod example;
 mod farm;
 #[cfg(target_os = "linux")]
+mod farm_choice;
 mod farm_cluster;
 #[cfg(target_os = "linux")]
 mod farm_enemies;

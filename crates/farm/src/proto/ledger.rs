@@ -98,7 +98,7 @@ pub(crate) struct Ledger {
     /// Suspects, which wait for a worker without any other piece.
     suspects: VecDeque<Key>,
     line: VecDeque<usize>,
-    /// Number of workers that have joined and are not lost.
+    /// Number of workers that have joined, are not lost, and get tasks.
     present: usize,
     /// Number of tasks assigned so far.
     next: u64,
@@ -145,6 +145,12 @@ impl Ledger {
         self.present += 1;
         self.stand_in_line(worker);
         worker
+    }
+
+    /// Gives no task to this worker, which has just joined. It may still tell things.
+    pub(crate) fn keep_off(&mut self, worker: usize) {
+        self.workers[worker].kept_off = true;
+        self.present -= 1;
     }
 
     /// Takes an answer for `count` tasks from `first` on, which took `busy_ns` in all.
@@ -209,7 +215,7 @@ impl Ledger {
         if !std::mem::take(&mut lost.joined) {
             return Vec::new();
         }
-        self.present -= 1;
+        self.present -= usize::from(!lost.kept_off);
         let (held, threads) = (lost.pieces.clone(), lost.threads as usize);
         let is_certain = held.len() == 1;
         let mut aside = Vec::new();
@@ -421,7 +427,12 @@ impl Ledger {
         self.workers[worker].pieces.iter().any(|&key| self.pieces[key].tasks().contains(&task))
     }
 
-    /// Number of workers that have joined and are not lost.
+    /// Whether a worker gets no task of this run.
+    pub(crate) fn is_kept_off(&self, worker: usize) -> bool {
+        self.workers[worker].kept_off
+    }
+
+    /// Number of workers that have joined, are not lost, and get tasks.
     pub(crate) fn present(&self) -> usize {
         self.present
     }

@@ -92,18 +92,23 @@ where
         self.account.lose(worker, loss, blame)
     }
 
-    /// Ends the run when nobody is left to work, and nobody is to come or has come in the time to start.
+    /// Ends the run when nobody is left to work for it, and nobody is to come or has come in the time to start.
     pub(super) fn check_for_workers(&mut self, context: &mut Context<'_>) -> Result<(), RunError> {
         if self.account.ledger.present() > 0 {
             self.alone = None;
             return Ok(());
         }
-        if self.workers.crew.expects(self.workers.links) {
+        if self.workers.crew.expects(self.workers.links, |name| self.workers.choose(name)) {
             let start = self.account.plan.ways.start;
             let wait = self.alone.get_or_insert_with(|| Box::pin(host::sleep(start)));
             if wait.as_mut().poll(context).is_pending() {
                 return Ok(());
             }
+        }
+        let unanswered = self.account.ledger.unanswered();
+        let there = self.workers.links.iter().filter(|link| link.lost.is_none()).count();
+        if there > 0 {
+            return Err(RunError::NotChosen { there, unanswered });
         }
         let lost = self
             .workers
@@ -112,7 +117,6 @@ where
             .rev()
             .find_map(|link| link.lost.clone().map(|loss| (link.name.clone(), loss)));
         let (worker, loss) = lost.expect("a farm begins with a worker");
-        let unanswered = self.account.ledger.unanswered();
         let error = RunError::Lost { worker, unanswered, loss };
         self.workers.crew.dismiss();
         *self.workers.lost = Some(error.clone());

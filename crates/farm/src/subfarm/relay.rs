@@ -92,7 +92,8 @@ impl<'a> Relay<'a> {
     pub(super) fn new(farm: &'a mut Subfarm, number: u32, first: Option<&[u8]>) -> Relay<'a> {
         let Subfarm { upper, ways, crew, reception, links, sharing, lost, .. } = farm;
         let Subfarm { unfinished, waiting, told, .. } = farm;
-        let workers = Workers { links, crew, reception, sharing, lost, unfinished, watch: None };
+        let (choice, watch) = (None, None);
+        let workers = Workers { links, crew, reception, sharing, lost, unfinished, choice, watch };
         let mut pieces = Pieces::default();
         let mut function = 0;
         if let Some(Ok(wire::Order::Assign(assignment))) = first.map(wire::read_order) {

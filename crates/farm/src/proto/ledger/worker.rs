@@ -8,6 +8,8 @@ use super::piece::Key;
 #[derive(Clone, Debug)]
 pub(super) struct Worker {
     pub(super) joined: bool,
+    /// Whether it gets no task of this run.
+    pub(super) kept_off: bool,
     pub(super) in_line: bool,
     /// Whether the last piece is not on its way yet; no other is given before.
     pub(super) stalled: bool,
@@ -32,6 +34,7 @@ impl Worker {
     pub(super) fn new(share: Share, threads: u32) -> Worker {
         Worker {
             joined: true,
+            kept_off: false,
             in_line: false,
             stalled: false,
             alone: false,
@@ -51,6 +54,7 @@ impl Worker {
         let has_place = self.pieces.is_empty() || !self.alone;
         has_place
             && self.joined
+            && !self.kept_off
             && !self.stalled
             && !self.owes
             && (self.pieces.len() < self.share.pieces as usize || self.holds_little())
@@ -64,7 +68,8 @@ impl Worker {
     }
 
     pub(super) fn is_idle(&self) -> bool {
-        self.joined && !self.stalled && !self.owes && self.pieces.is_empty()
+        let is_free = self.joined && !self.kept_off && !self.stalled && !self.owes;
+        is_free && self.pieces.is_empty()
     }
 
     /// Number of tasks that it cannot have begun.

@@ -33,6 +33,8 @@ struct Task {
 #[derive(Clone, Debug, Default)]
 struct Worker {
     present: bool,
+    /// Whether it gets no tasks.
+    kept_off: bool,
     stalled: bool,
     /// Whether another did a task that it held, and it has said nothing since.
     robbed: bool,
@@ -47,7 +49,8 @@ struct Worker {
 
 impl Worker {
     fn is_idle(&self) -> bool {
-        self.present && !self.stalled && !self.robbed && self.tasks.is_empty()
+        let is_free = self.present && !self.kept_off && !self.stalled && !self.robbed;
+        is_free && self.tasks.is_empty()
     }
 }
 
@@ -85,9 +88,13 @@ impl Checked {
         &self.ledger
     }
 
-    pub(super) fn join(&mut self, share: Share, threads: u32) {
-        assert_eq!(self.ledger.handle_joined(share, threads), self.workers.len());
-        self.workers.push(Worker { present: true, ..Worker::default() });
+    pub(super) fn join(&mut self, share: Share, threads: u32, kept_off: bool) {
+        let worker = self.ledger.handle_joined(share, threads);
+        assert_eq!(worker, self.workers.len());
+        if kept_off {
+            self.ledger.keep_off(worker);
+        }
+        self.workers.push(Worker { present: true, kept_off, ..Worker::default() });
     }
 
     pub(super) fn set(&mut self, worker: usize, share: Share, task_ns: u64, threads: u32) {
@@ -326,7 +333,7 @@ impl Checked {
 
     fn hold(&mut self, worker: usize, given: &Range<u64>, attempt: u32, now_ns: u64) {
         let slot = &mut self.workers[worker];
-        assert!(slot.present && !slot.stalled, "{worker} cannot get tasks");
+        assert!(slot.present && !slot.kept_off && !slot.stalled, "{worker} cannot get tasks");
         assert!(!slot.robbed || !slot.tasks.is_empty(), "{worker} owes an answer");
         assert!(slot.tasks.is_empty() || !slot.alone, "{worker} is to have the suspect alone");
         slot.barren = false;
@@ -397,7 +404,8 @@ impl Checked {
             let places = ledger.line.iter().filter(|&&in_line| in_line == at).count();
             assert_eq!(places, usize::from(slot.in_line));
         }
-        let present = self.workers.iter().filter(|worker| worker.present).count();
+        let present =
+            self.workers.iter().filter(|worker| worker.present && !worker.kept_off).count();
         assert_eq!((ledger.present(), ledger.mishaps()), (present, self.mishaps));
         // An answer from the middle of a piece has two more for a moment.
         assert!(ledger.pieces.len() <= self.pieces_max + 2, "pieces are not used again");

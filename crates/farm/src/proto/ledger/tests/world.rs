@@ -224,7 +224,7 @@ impl World {
                 self.later(10 * self.plan.delay_ns, Event::Join);
             }
             Event::Fault(fault) => self.fault(fault),
-            Event::Join => self.join(),
+            Event::Join => self.join(false),
             Event::More => {
                 self.shown += 1 + self.random.below(self.plan.tasks);
                 if self.shown < self.plan.tasks {
@@ -252,9 +252,9 @@ impl World {
         }
     }
 
-    fn join(&mut self) {
+    fn join(&mut self, kept_off: bool) {
         let (share, threads) = (self.share(), self.random.range(1, 4) as u32);
-        self.farm.join(share, threads);
+        self.farm.join(share, threads, kept_off);
         let farms = self.random.one_in(5);
         self.workers.push(Worker { alive: true, farms, slowness: 1, ..Worker::default() });
     }
@@ -371,7 +371,10 @@ impl World {
                     self.send(at, Event::Word(at, Word::Returned(range)));
                 }
             }
-            Fault::Join => self.join(),
+            Fault::Join => {
+                let kept_off = self.random.one_in(2);
+                self.join(kept_off);
+            }
             Fault::Want => {
                 let mut count = self.random.below(self.plan.tasks);
                 self.wanted = 0;
