@@ -7,6 +7,7 @@ use chunkcomm::host::Instant;
 use crate::error::{Loss, RunError, TaskError};
 use crate::journal::Journal;
 use crate::link::Link;
+use crate::proto::home::Spent;
 use crate::proto::ledger::{Accepted, Ledger, NotAsked, SetAside};
 use crate::proto::order::InOrder;
 use crate::proto::pace::{Grain, Growth, Pace};
@@ -153,7 +154,7 @@ where
         }
         let mut waiting = Waiting::new(link.threads, self.now_ns);
         if !is_chosen {
-            self.ledger.keep_off(worker);
+            self.ledger.keep_off(worker, true);
         }
         if link.lost.is_some() {
             self.ledger.handle_lost(worker, false);
@@ -179,6 +180,32 @@ where
                 waiting.note(self.threads[worker], self.ledger.held(worker), self.now_ns);
             }
         }
+    }
+
+    /// Gives a worker no further task of the run, or tasks again.
+    pub(crate) fn keep_off(&mut self, worker: usize, kept_off: bool) {
+        self.ledger.keep_off(worker, kept_off);
+        if kept_off {
+            self.waiting[worker].note(0, 0, self.now_ns);
+        }
+    }
+
+    /// Returns the times of all workers until now.
+    pub(crate) fn spent(&self) -> Spent {
+        let mut sum = Spent { now_ns: self.now_ns, ..Spent::default() };
+        for (worker, (stats, waiting)) in self.stats.iter().zip(&self.waiting).enumerate() {
+            let busy_ns = nanos(stats.busy);
+            let waited = waiting.waited(busy_ns, self.now_ns);
+            sum.tasks += stats.tasks;
+            sum.answers += stats.answers;
+            sum.busy_ns += busy_ns;
+            sum.for_wire_ns += waited.for_wire_ns;
+            sum.for_farmer_ns += waited.for_farmer_ns;
+            if stats.lost.is_none() && !self.ledger.is_kept_off(worker) {
+                sum.threads += u64::from(self.threads[worker]);
+            }
+        }
+        sum
     }
 
     /// Returns the statistics of the workers until now.

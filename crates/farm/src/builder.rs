@@ -402,9 +402,11 @@ impl FarmBuilder {
         }
         let registry = Arc::new(self.registry);
         crew.announce(cluster).await?;
+        let threads = share_of_cores(cluster).clamp(1, THREADS_MAX) as u32;
         if own {
-            let threads = share_of_cores(cluster).clamp(1, THREADS_MAX) as u32;
             crew.hire_thread(Farmer::Here(node.clone()), self.node, &registry, threads)?;
+        } else if self.model == Model::Auto {
+            crew.keep_in_reserve(node.clone(), self.node, &registry, threads);
         }
         let rule = self.tree.rule(members.len());
         crew.hire_members(members, rule);

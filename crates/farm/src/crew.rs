@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use chunkcomm::{Peer, host};
+use chunkcomm::{Node, Peer, host};
 use chunkcomm_cluster::cluster::{Change, Member, NodeId};
 use chunkcomm_cluster::launch::{ChildExit, Children, LaunchError, Launcher, Token};
 use chunkcomm_cluster::{Cluster, Registry};
@@ -49,6 +49,7 @@ pub(crate) struct Crew {
     /// The task that reports the deaths of nodes, and the workers of a simulation.
     watch: JoinSet<()>,
     cluster: Option<Cluster>,
+    reserve: Option<Reserve>,
     /// The announcement of the farm to its nodes.
     announced: Option<Announced>,
     /// The places of the nodes, where there are sub-farmers.
@@ -57,6 +58,16 @@ pub(crate) struct Crew {
     arrivals: BTreeMap<usize, u32>,
     /// Whether all that were there at the start are ready.
     has_started: bool,
+}
+
+/// The farmer's own worker, where the others do not need it at the start.
+struct Reserve {
+    node: Node,
+    settings: NodeSettings,
+    registry: Arc<Registry>,
+    threads: u32,
+    /// Its index, once it is hired.
+    index: Option<usize>,
 }
 
 /// A farm that a cluster's nodes find by its name; no longer when this is dropped.
@@ -98,6 +109,7 @@ impl Crew {
             ended: BTreeMap::new(),
             watch: JoinSet::new(),
             cluster: None,
+            reserve: None,
             announced: None,
             tree: None,
             arrivals: BTreeMap::new(),
@@ -135,6 +147,41 @@ impl Crew {
         self.names.push(worker);
         self.tokens.push(Some(token));
         Ok(())
+    }
+
+    /// Keeps a worker thread of the farmer's in reserve.
+    pub(crate) fn keep_in_reserve(
+        &mut self,
+        node: Node,
+        settings: NodeSettings,
+        registry: &Arc<Registry>,
+        threads: u32,
+    ) {
+        let registry = Arc::clone(registry);
+        self.reserve = Some(Reserve { node, settings, registry, threads, index: None });
+    }
+
+    pub(crate) fn has_reserve(&self) -> bool {
+        self.reserve.is_some()
+    }
+
+    /// Whether this is the worker that was kept in reserve.
+    pub(crate) fn is_reserve(&self, worker: &WorkerName) -> bool {
+        self.reserve.as_ref().is_some_and(|reserve| reserve.index == Some(worker.index))
+    }
+
+    /// Starts the worker that was kept in reserve, if it has not been.
+    pub(crate) fn hire_reserve(&mut self) {
+        let Some(Reserve { node, settings, registry, threads, index: None }) =
+            self.reserve.take_if(|reserve| reserve.index.is_none())
+        else {
+            return;
+        };
+        let index = self.names.len();
+        // Where no thread can be started, the others go on.
+        if self.hire_thread(Farmer::Here(node.clone()), settings, &registry, threads).is_ok() {
+            self.reserve = Some(Reserve { node, settings, registry, threads, index: Some(index) });
+        }
     }
 
     /// Starts worker processes. The launcher also starts those that replace dead ones.

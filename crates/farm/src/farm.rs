@@ -147,7 +147,7 @@ impl Farm {
     /// keep a run off a worker, take all others.
     ///
     /// The closure is called once for each worker that is there when the run begins, or becomes ready during
-    /// it. A process in the place of a dead one is another worker. Where the farm has
+    /// it, also for [the farmer's own](crate::Model). A process in the place of a dead one is another worker. Where the farm has
     /// [sub-farmers](crate::FarmBuilder::tree) it is called for these only: each is taken with all nodes
     /// below it. [`Tree::Hosts`](crate::Tree::Hosts) makes the nodes of a host such a group.
     ///

@@ -20,6 +20,7 @@ use crate::handshake::{Met, Reception};
 use crate::journal::Journal;
 use crate::link::Link;
 use crate::name::WorkerName;
+use crate::proto::home::Home;
 use crate::proto::ledger::Ledger;
 use crate::proto::wire::{self, Part};
 use crate::settings::nanos;
@@ -64,8 +65,14 @@ pub(crate) struct Workers<'a> {
 
 impl Workers<'_> {
     /// Whether this worker gets tasks of the run.
-    fn choose(&self, worker: &WorkerName) -> bool {
-        self.choice.as_ref().is_none_or(|choice| choice(worker))
+    fn choose(&self, worker: &WorkerName, home: &Home) -> bool {
+        (home.works() || !self.crew.is_reserve(worker))
+            && self.choice.as_ref().is_none_or(|choice| choice(worker))
+    }
+
+    /// Whether somebody is to come who gets tasks of the run.
+    fn expects(&self, home: &Home) -> bool {
+        self.crew.expects(self.links, |name| self.choose(name, home))
     }
 
     fn traffic(&self) -> Traffic {
@@ -87,6 +94,8 @@ pub(crate) struct Run<'a, I, O, T: Source<Task = I>, S> {
     account: Account<'a, O, S>,
     /// Number of tasks that the farmer above wants back, and workers were asked for.
     wanted: u64,
+    /// Says whether the farmer's own worker, if it has one in reserve, takes part.
+    home: Home,
     /// Set while workers without tasks wait for others.
     look: Option<Timer>,
     /// Workers whose link broke, with what that looked like, until the cause is known.
@@ -126,7 +135,8 @@ where
             workers.links.iter_mut().for_each(|link| link.tell(&word));
         }
         let mut account = Account::new(plan, function, sink, tasks.left(), journal);
-        workers.links.iter().for_each(|link| account.join(link, workers.choose(&link.name)));
+        let home = Home::new(workers.crew.has_reserve());
+        workers.links.iter().for_each(|link| account.join(link, workers.choose(&link.name, &home)));
         // The cause of their end was not known when the run before ended.
         let is_broken = |link: &Link| !link.is_open() && link.lost.is_none();
         let broken = workers.links.iter().enumerate().filter(|(_, link)| is_broken(link));
@@ -141,6 +151,7 @@ where
             recalled: None,
             account,
             wanted: 0,
+            home,
             look: None,
             broken,
             cause_wait: None,
@@ -281,6 +292,7 @@ where
             self.take_answers(worker, context)?;
             self.send_stalled(worker, context)?;
         }
+        self.look_home();
         self.retire_late()?;
         self.note_ends(context)?;
         let drains = self.drains(context)?;
@@ -307,6 +319,24 @@ where
         self.check_for_workers(context)?;
         self.show(context);
         Poll::Pending
+    }
+
+    /// Lets the farmer's own worker take part from the time on at which tasks do not pay to be sent.
+    fn look_home(&mut self) {
+        if self.home.is_due(self.account.now_ns) && self.home.handle_look(self.account.spent()) {
+            self.workers.crew.hire_reserve();
+            self.keep_home_off(false);
+        }
+    }
+
+    /// Gives the farmer's own worker no further task, or tasks again, if it is there.
+    fn keep_home_off(&mut self, kept_off: bool) {
+        for (worker, link) in self.workers.links.iter().enumerate() {
+            if self.workers.crew.is_reserve(&link.name) {
+                let kept_off = kept_off || !self.workers.choose(&link.name, &self.home);
+                self.account.keep_off(worker, kept_off);
+            }
+        }
     }
 
     /// Whether the farm's time is nearly over, so that nothing new is given out.
@@ -367,7 +397,7 @@ where
         while let Poll::Ready(met) = self.workers.reception.poll_met(self.workers.crew, context) {
             match met {
                 Met::Ready(link) => {
-                    self.account.join(&link, self.workers.choose(&link.name));
+                    self.account.join(&link, self.workers.choose(&link.name, &self.home));
                     self.workers.links.push(link);
                 }
                 Met::Placed(_) => {}

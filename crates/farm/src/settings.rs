@@ -35,6 +35,11 @@ pub enum Model {
     /// The farmer only farms.
     B,
     /// B; in a cluster without another node A.
+    ///
+    /// In a cluster the farmer's own worker also takes part in a run whose tasks do not pay to be sent: those
+    /// of 10 us and more of which all workers together compute less than half a core could, since they wait
+    /// for messages. A run is looked at every 100 ms, and when each thread has answered four times. The own
+    /// worker gets no further task of a run in which a worker has died at its tasks.
     #[default]
     Auto,
 }

@@ -73,13 +73,14 @@ where
     F: Future<Output = ()> + Send + 'static,
     P: Fn(Cluster) -> F + Clone + Send + 'static,
 {
-    farm_with_deaths(seed, nodes, &[], registry, program);
+    farm_with_deaths(seed, nodes, LinkSpec::default(), &[], registry, program);
 }
 
-/// As [`farm_of`]. The program of each host of `deaths` is killed at its time.
-fn farm_with_deaths<F, P>(
+/// As [`farm_of`], on a network of such links. The program of each host of `deaths` is killed at its time.
+pub(crate) fn farm_with_deaths<F, P>(
     seed: u64,
     nodes: usize,
+    links: LinkSpec,
     deaths: &[(usize, Duration)],
     registry: fn() -> Registry,
     program: P,
@@ -89,7 +90,7 @@ fn farm_with_deaths<F, P>(
 {
     let mut network = Network::new(seed);
     let hosts: Vec<_> = (0..nodes).map(|at| network.add_host(&format!("host-{at}"))).collect();
-    network.switch(&hosts, LinkSpec::default());
+    network.switch(&hosts, links);
     run(network, async |simulation| {
         let members = simulation.launch(&hosts, |rank| {
             let program = program.clone();
@@ -244,6 +245,7 @@ fn tasks_that_a_killed_node_has_begun_are_run_by_others() {
         farm_with_deaths(
             seed,
             5,
+            LinkSpec::default(),
             &deaths,
             || resting().0,
             |cluster| async move {

@@ -13,6 +13,7 @@ mod farm_choice;
 mod farm_cluster;
 #[cfg(target_os = "linux")]
 mod farm_enemies;
+mod farm_home;
 mod farm_journal;
 mod farm_progress;
 mod farm_shared;

@@ -147,10 +147,16 @@ impl Ledger {
         worker
     }
 
-    /// Gives no task to this worker, which has just joined. It may still tell things.
-    pub(crate) fn keep_off(&mut self, worker: usize) {
-        self.workers[worker].kept_off = true;
-        self.present -= 1;
+    /// Gives this worker no further task, or tasks again. It may tell things all the same.
+    pub(crate) fn keep_off(&mut self, worker: usize, kept_off: bool) {
+        let slot = &mut self.workers[worker];
+        if std::mem::replace(&mut slot.kept_off, kept_off) == kept_off {
+            return;
+        }
+        if slot.joined {
+            self.present = if kept_off { self.present - 1 } else { self.present + 1 };
+        }
+        self.stand_in_line(worker);
     }
 
     /// Takes an answer for `count` tasks from `first` on, which took `busy_ns` in all.

@@ -10,6 +10,7 @@
 //! threads wait for), [`timeline`] (who had which tasks when), [`progress`] (fractions of tasks that are done).
 
 pub(crate) mod handover;
+pub(crate) mod home;
 pub(crate) mod ledger;
 pub(crate) mod order;
 pub(crate) mod pace;

@@ -89,6 +89,11 @@ where
         self.workers.crew.note_lost(link.name.index, link.arrival);
         // A worker that left, or was ended, did not die of its tasks.
         let blame = !matches!(loss, Loss::Closed | Loss::Stuck { .. });
+        if blame {
+            // A task that ends its process would end the farmer.
+            self.home.handle_death();
+            self.keep_home_off(true);
+        }
         self.account.lose(worker, loss, blame)
     }
 
@@ -98,7 +103,7 @@ where
             self.alone = None;
             return Ok(());
         }
-        if self.workers.crew.expects(self.workers.links, |name| self.workers.choose(name)) {
+        if self.workers.expects(&self.home) {
             let start = self.account.plan.ways.start;
             let wait = self.alone.get_or_insert_with(|| Box::pin(host::sleep(start)));
             if wait.as_mut().poll(context).is_pending() {
@@ -106,7 +111,9 @@ where
             }
         }
         let unanswered = self.account.ledger.unanswered();
-        let there = self.workers.links.iter().filter(|link| link.lost.is_none()).count();
+        let is_there =
+            |link: &&Link| link.lost.is_none() && !self.workers.crew.is_reserve(&link.name);
+        let there = self.workers.links.iter().filter(is_there).count();
         if there > 0 {
             return Err(RunError::NotChosen { there, unanswered });
         }

@@ -91,10 +91,17 @@ impl Checked {
     pub(super) fn join(&mut self, share: Share, threads: u32, kept_off: bool) {
         let worker = self.ledger.handle_joined(share, threads);
         assert_eq!(worker, self.workers.len());
-        if kept_off {
-            self.ledger.keep_off(worker);
-        }
-        self.workers.push(Worker { present: true, kept_off, ..Worker::default() });
+        self.workers.push(Worker { present: true, ..Worker::default() });
+        self.keep_off(worker, kept_off);
+    }
+
+    pub(super) fn keep_off(&mut self, worker: usize, kept_off: bool) {
+        self.workers[worker].kept_off = kept_off;
+        self.ledger.keep_off(worker, kept_off);
+    }
+
+    pub(super) fn is_kept_off(&self, worker: usize) -> bool {
+        self.workers[worker].kept_off
     }
 
     pub(super) fn set(&mut self, worker: usize, share: Share, task_ns: u64, threads: u32) {

@@ -19,6 +19,7 @@ fn faults(random: &mut Random, is_below: bool) -> Vec<Fault> {
         Fault::Stray,
         Fault::GiveBack,
         Fault::Join,
+        Fault::Keep,
     ];
     if is_below {
         all.extend([Fault::Want; 4]);

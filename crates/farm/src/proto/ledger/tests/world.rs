@@ -60,6 +60,8 @@ pub(super) enum Fault {
     /// Tasks come back that nobody asked for: those beside a task that does not end.
     GiveBack,
     Join,
+    /// A worker gets no more tasks, or some again.
+    Keep,
     /// The farmer above wants tasks back.
     Want,
 }
@@ -374,6 +376,10 @@ impl World {
             Fault::Join => {
                 let kept_off = self.random.one_in(2);
                 self.join(kept_off);
+            }
+            Fault::Keep => {
+                let kept_off = !self.farm.is_kept_off(at);
+                self.farm.keep_off(at, kept_off);
             }
             Fault::Want => {
                 let mut count = self.random.below(self.plan.tasks);
