@@ -9,6 +9,9 @@
 //!   Owner: &     Lease: &mut          Lease: &mut  View: &
 //! ```
 //!
+//! The region, its state and what every holder may do are here; the owner is in `owner`, leases, views and the
+//! marks of sending tasks are in `holders`.
+//!
 //! # Soundness
 //!
 //! 1. *Validity.* The memory is that of a `Vec<T>`: allocated for `T`, aligned for `T`, all `len`
@@ -45,7 +48,6 @@
 use std::marker::PhantomData;
 use std::ops::Range;
 use std::ptr::{self, NonNull};
-use std::slice;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -57,6 +59,13 @@ use tokio::sync::watch;
 use crate::error::DeltaRecvError;
 use crate::proto::corrections::Corrections;
 use crate::proto::ledger::{Cursor, Ledger, Taken};
+use holders::View;
+
+mod holders;
+mod owner;
+
+pub(crate) use holders::{Carrier, Lease};
+pub(crate) use owner::Owner;
 
 /// State of a region, under its lock.
 pub(crate) struct State {
@@ -136,6 +145,11 @@ impl<T: Pod> Region<T> {
         self.state.lock().expect("no holder of the lock panics")
     }
 
+    /// Returns the address of the byte at `offset`, aligned for an element that begins there.
+    fn first(&self, offset: usize) -> *mut u8 {
+        self.base.as_ptr().cast::<u8>().wrapping_add(offset)
+    }
+
     /// Puts the corrections into the memory, whose state the caller has locked.
     ///
     /// # Safety
@@ -148,10 +162,7 @@ impl<T: Pod> Region<T> {
             // SAFETY: within the allocation (1), whose bytes no reference covers: no lease and no view
             // exists (2), and the caller says the same of the owner's. The lock orders this with
             // all that was before and will be (3).
-            unsafe {
-                let first = self.base.as_ptr().cast::<u8>().add(*offset);
-                ptr::copy_nonoverlapping(bytes.as_ptr(), first, bytes.len());
-            }
+            unsafe { ptr::copy_nonoverlapping(bytes.as_ptr(), self.first(*offset), bytes.len()) };
         }
     }
 
@@ -209,116 +220,6 @@ pub(crate) fn share<T: Pod>(buffer: Vec<T>) -> Owner<T> {
         owns: PhantomData,
     };
     Owner { share: Share { region: Arc::new(region) } }
-}
-
-/// The only holder that reads elements, begins rounds, and takes the buffer back.
-pub(crate) struct Owner<T: Pod> {
-    share: Share<T>,
-}
-
-impl<T: Pod> Owner<T> {
-    /// Returns a handle that sends from the memory or lands in it.
-    pub(crate) fn share(&self) -> &Share<T> {
-        &self.share
-    }
-
-    /// Returns the number of elements.
-    pub(crate) fn len(&self) -> usize {
-        self.share.len()
-    }
-
-    /// Returns the elements of `range`, if all of them are done.
-    pub(crate) fn elements(&self, range: Range<usize>) -> Option<&[T]> {
-        if range.start > range.end || range.end > self.len() {
-            return None;
-        }
-        let bytes = range.start * size_of::<T>()..range.end * size_of::<T>();
-        if !self.share.state().ledger.is_done(&bytes) {
-            return None;
-        }
-        let base = self.share.region.base.as_ptr();
-        // SAFETY: within the allocation, aligned and initialised (1). The bytes are done, and stay so
-        // while the owner is borrowed (2); they were found so under the lock (3).
-        Some(unsafe { slice::from_raw_parts(base.add(range.start), range.len()) })
-    }
-
-    /// Returns the whole elements from the start that are done without a gap.
-    pub(crate) fn prefix(&self) -> &[T] {
-        let whole = self.share.state().ledger.prefix() / size_of::<T>();
-        self.elements(0..whole).expect("they are done")
-    }
-
-    /// Waits until nobody reads the memory, and puts the corrections there, if there are any.
-    pub(crate) async fn correct(&mut self) {
-        self.share
-            .until(|state| {
-                if !state.corrections.is_pending() {
-                    return Some(());
-                }
-                state.quiet_wanted = true;
-                // SAFETY: the owner is borrowed mutably.
-                state.is_still().then(|| unsafe { self.share.region.apply(state) })
-            })
-            .await;
-    }
-
-    /// Waits until nobody sends from the memory, and begins the next round, if all is done: with `ends`
-    /// the last one, without bytes.
-    pub(crate) async fn reset(&mut self, ends: bool) {
-        self.share
-            .until(|state| {
-                state.quiet_wanted = true;
-                let ready = state.is_quiet() && state.ledger.is_whole() && !state.ledger.is_cut();
-                ready.then(|| {
-                    // No view is left, nothing is out, and the owner is borrowed mutably (2).
-                    state.ledger.reset();
-                    if ends {
-                        assert!(state.ledger.cut(), "nothing is out, and nothing done");
-                    }
-                    state.corrections.reset();
-                    state.round += 1;
-                    state.rested = 0;
-                    state.quiet_wanted = false;
-                })
-            })
-            .await;
-        self.share.region.ring(self.share.state());
-    }
-
-    /// Waits until this is the only user of the memory and returns the buffer. Cancelled, it releases
-    /// the memory.
-    pub(crate) async fn into_vec(mut self) -> Vec<T> {
-        self.close();
-        self.share
-            .until(|state| {
-                state.quiet_wanted = true;
-                let alone = state.is_quiet() && state.carriers == 0;
-                alone.then(|| {
-                    // SAFETY: nobody writes or reads, and the owner is ours.
-                    unsafe { self.share.region.apply(state) };
-                    // No view is left and nothing is out; from now on nothing is given out (4).
-                    state.ledger = Ledger::new(0);
-                    state.taken = true;
-                })
-            })
-            .await;
-        let region = &self.share.region;
-        // SAFETY: the parts are those of the vector that `share` took. `taken` was set under the lock
-        // together with the state of point 4, and keeps `drop` from making it a second time.
-        unsafe { Vec::from_raw_parts(region.base.as_ptr(), region.len, region.capacity) }
-    }
-
-    fn close(&mut self) {
-        let mut state = self.share.state();
-        state.closing = true;
-        self.share.region.ring(state);
-    }
-}
-
-impl<T: Pod> Drop for Owner<T> {
-    fn drop(&mut self) {
-        self.close();
-    }
 }
 
 /// A holder that takes leases and makes views.
@@ -472,178 +373,6 @@ impl<T: Pod> Share<T> {
     pub(crate) fn carrier(&self) -> Carrier<T> {
         self.state().carriers += 1;
         Carrier { share: self.clone(), rested_in: 0 }
-    }
-}
-
-/// The mark of a task that sends from the memory: no round begins before it is done with the last.
-pub(crate) struct Carrier<T: Pod> {
-    share: Share<T>,
-    /// The last round that it is done with; 0 for none.
-    rested_in: u32,
-}
-
-impl<T: Pod> Carrier<T> {
-    /// Returns the memory.
-    pub(crate) fn share(&self) -> &Share<T> {
-        &self.share
-    }
-
-    /// Says that this task is done with the round.
-    pub(crate) fn rest(&mut self) {
-        let rested_in = &mut self.rested_in;
-        self.share.change(|state| {
-            if *rested_in != state.round {
-                *rested_in = state.round;
-                state.rested += 1;
-            }
-        });
-    }
-}
-
-impl<T: Pod> Drop for Carrier<T> {
-    fn drop(&mut self) {
-        let rested_in = self.rested_in;
-        self.share.change(|state| {
-            state.carriers -= 1;
-            state.rested -= usize::from(rested_in == state.round);
-        });
-    }
-}
-
-/// Bytes that this holder alone writes. Dropped, those not committed are free again.
-pub(crate) struct Lease<T: Pod> {
-    share: Share<T>,
-    range: Range<usize>,
-}
-
-impl<T: Pod> Lease<T> {
-    /// Returns the range of the bytes.
-    pub(crate) fn range(&self) -> Range<usize> {
-        self.range.clone()
-    }
-
-    /// Returns the elements, the range being one of whole elements.
-    ///
-    /// # Panics
-    /// When it is not.
-    pub(crate) fn elements(&self) -> &[T] {
-        // An empty slice of bytes need not be aligned.
-        if self.range.is_empty() { &[] } else { bytemuck::cast_slice(self.bytes()) }
-    }
-
-    /// Returns the elements to write them, the range being one of whole elements.
-    ///
-    /// # Panics
-    /// When it is not.
-    pub(crate) fn elements_mut(&mut self) -> &mut [T] {
-        if self.range.is_empty() { &mut [] } else { bytemuck::cast_slice_mut(self.bytes_mut()) }
-    }
-
-    /// Adds up to `bytes` bytes behind this lease, those that are free; returns their number.
-    pub(crate) fn extend(&mut self, bytes: usize) -> usize {
-        let end = self.range.end;
-        let mut state = self.share.state();
-        let fresh = state.ledger.free_from(end, bytes).filter(|fresh| fresh.start == end);
-        let Some(fresh) = fresh else { return 0 };
-        state.ledger.take(&fresh).expect("it is free");
-        self.range.end = fresh.end;
-        fresh.len()
-    }
-
-    /// Returns the bytes.
-    pub(crate) fn bytes(&self) -> &[u8] {
-        if self.range.is_empty() {
-            return &[];
-        }
-        // SAFETY: within the allocation and initialised (1); out for this lease (2).
-        unsafe { slice::from_raw_parts(self.first(), self.range.len()) }
-    }
-
-    /// Returns the bytes to write them.
-    pub(crate) fn bytes_mut(&mut self) -> &mut [u8] {
-        if self.range.is_empty() {
-            return &mut [];
-        }
-        // SAFETY: within the allocation and initialised (1); out for this lease, which is borrowed
-        // mutably (2).
-        unsafe { slice::from_raw_parts_mut(self.first(), self.range.len()) }
-    }
-
-    fn first(&self) -> *mut u8 {
-        // SAFETY: the range is not empty and within the allocation, since the ledger has it out.
-        unsafe { self.share.region.base.as_ptr().cast::<u8>().add(self.range.start) }
-    }
-
-    /// Makes the bytes done.
-    pub(crate) fn commit(mut self) {
-        let bytes = self.range.len();
-        self.advance(bytes);
-    }
-
-    /// Makes the first `bytes` bytes done; the lease goes on with the rest.
-    ///
-    /// # Panics
-    /// When the lease has fewer.
-    pub(crate) fn advance(&mut self, bytes: usize) {
-        assert!(bytes <= self.range.len(), "{bytes} of {:?} are committed", self.range);
-        let done = self.range.start..self.range.start + bytes;
-        self.range.start = done.end;
-        let mut state = self.share.state();
-        state.ledger.commit(done);
-        if state.is_awaited() {
-            self.share.region.ring(state);
-        }
-    }
-
-    /// Parts the lease in two, the second of which begins behind `bytes` bytes.
-    ///
-    /// # Panics
-    /// When the lease has fewer.
-    pub(crate) fn split_off(&mut self, bytes: usize) -> Self {
-        assert!(bytes <= self.range.len(), "{:?} is parted behind {bytes}", self.range);
-        let middle = self.range.start + bytes;
-        let rest = middle..self.range.end;
-        self.range.end = middle;
-        Self { share: self.share.clone(), range: rest }
-    }
-}
-
-impl<T: Pod> Drop for Lease<T> {
-    fn drop(&mut self) {
-        if !self.range.is_empty() {
-            let range = self.range.clone();
-            self.share.change(|state| state.ledger.release(&range));
-        }
-    }
-}
-
-/// Owner behind a `Bytes`: a share in the memory and a range of it that is done.
-struct View<T: Pod> {
-    share: Share<T>,
-    range: Range<usize>,
-}
-
-impl<T: Pod> AsRef<[u8]> for View<T> {
-    fn as_ref(&self) -> &[u8] {
-        if self.range.is_empty() {
-            return &[];
-        }
-        // SAFETY: the range was found done under the lock, which counted this view (2, 3); within the
-        // allocation and initialised (1).
-        unsafe {
-            let first = self.share.region.base.as_ptr().cast::<u8>().add(self.range.start);
-            slice::from_raw_parts(first, self.range.len())
-        }
-    }
-}
-
-impl<T: Pod> Drop for View<T> {
-    fn drop(&mut self) {
-        let mut state = self.share.state();
-        state.views -= 1;
-        if state.views == 0 && state.quiet_wanted {
-            self.share.region.ring(state);
-        }
     }
 }
 
