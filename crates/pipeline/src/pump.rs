@@ -28,21 +28,13 @@ use crate::proto::ledger::Cursor;
 use crate::proto::meter::Meter;
 use crate::proto::opening::{Opening, Shape};
 use crate::proto::sending::{GATHER_NS_MAX, Now, Sending, Step};
+use link::{Link, Production, ns_since};
+use transfer::Fated;
 
-/// Outcome of a transfer so far. Closed means that the task has ended.
-#[derive(Debug, Default)]
-pub(crate) struct Fated {
-    /// Number of rounds that have landed.
-    pub(crate) landed: u32,
-    /// Number of bytes that leave together.
-    pub(crate) increment_bytes: usize,
-    /// The stream has ended: no further one will.
-    pub(crate) is_over: bool,
-    /// Reason why no further one will.
-    pub(crate) error: Option<DeltaSendError>,
-}
+mod link;
+mod transfer;
 
-pub(crate) type Fate = watch::Receiver<Fated>;
+pub(crate) use transfer::Transfer;
 
 /// Destination of a pump.
 pub(crate) struct Target<'a> {
@@ -86,7 +78,7 @@ pub(crate) async fn start<T: Pod, K: Send + 'static>(
     share: &Share<T>,
     manner: Manner,
     keep: K,
-) -> Result<Fate, DeltaSendError> {
+) -> Result<Transfer, DeltaSendError> {
     let (peer, name) = (target.peer, target.channel);
     let channel = target.node.open_duplex_bytes(peer, name).await.map_err(DeltaSendError::Open)?;
     let (mut channel, replies, _) = channel.split();
@@ -106,13 +98,7 @@ pub(crate) async fn start<T: Pod, K: Send + 'static>(
             meter = Some(measured);
         }
     }
-    let fated = Fated {
-        landed: round - 1,
-        increment_bytes: manner.increment_bytes,
-        is_over: false,
-        error: None,
-    };
-    let (fate_sender, fate) = watch::channel(fated);
+    let (fate, transfer) = Transfer::new(peer, name, round, manner.increment_bytes);
     let pump = Pump {
         carrier: share.carrier(),
         channel,
@@ -128,35 +114,13 @@ pub(crate) async fn start<T: Pod, K: Send + 'static>(
         ready: 1,
     };
     host::spawn_on(layer::runtime(target.node), async move {
-        let outcome = pump.run(&fate_sender).await;
+        let outcome = pump.run(&fate).await;
         drop(keep);
         if let Err(error) = outcome {
-            fate_sender.send_modify(|fate| fate.error = Some(error));
+            fate.send_modify(|fate| fate.error = Some(error));
         }
     });
-    Ok(fate)
-}
-
-/// Waits until `round` has landed.
-pub(crate) async fn landed(
-    fate: &mut Fate,
-    round: u32,
-    peer: &Peer,
-    channel: &str,
-) -> Result<(), DeltaSendError> {
-    let over = |fate: &Fated| fate.landed >= round || fate.error.is_some();
-    // An error says that the pump has ended, and what it said last holds.
-    let _ = fate.wait_for(over).await;
-    let fated = fate.borrow();
-    if fated.landed >= round {
-        return Ok(());
-    }
-    let (peer, channel) = (peer.name().to_owned(), channel.to_owned());
-    Err(match &fated.error {
-        Some(error) => error.clone(),
-        None if fated.is_over => DeltaSendError::Over { peer, channel },
-        None => DeltaSendError::Stopped { peer, channel },
-    })
+    Ok(transfer)
 }
 
 struct Pump<T: Pod> {
@@ -190,70 +154,6 @@ impl From<SendError> for Stop {
     fn from(error: SendError) -> Self {
         Self::Failed(error)
     }
-}
-
-/// The link as the pump sees it.
-#[derive(Default)]
-struct Link {
-    /// It has written all that it was given.
-    idle: bool,
-    /// Time at which the channel took the last message.
-    sent_at: Option<Instant>,
-    /// Since the link was idle: the start of the first message, the number of messages and of bytes.
-    busy: Option<(Instant, u32, usize)>,
-    /// Number of messages that were measured.
-    measured: u32,
-}
-
-/// Number of messages of a round whose times are measured: the costs are known after some, and each
-/// costs a wake-up.
-const MEASURED_MAX: u32 = 32;
-
-impl Link {
-    fn handle_send(&mut self, bytes: usize) {
-        match &mut self.busy {
-            Some((_, messages, all)) => (*messages, *all) = (*messages + 1, *all + bytes),
-            None if self.idle => self.busy = Some((Instant::now(), 1, bytes)),
-            None => {}
-        }
-        self.idle = false;
-    }
-
-    /// Whether the next time at which the link is idle is worth a wake-up.
-    fn is_measured(&self) -> bool {
-        !self.idle && self.sent_at.is_some() && self.measured < MEASURED_MAX
-    }
-
-    /// Notes that the link is idle; returns the bytes and the time of the message since it was idle
-    /// before, if it was a single one.
-    fn handle_idle(&mut self) -> Option<(usize, u64)> {
-        self.idle = true;
-        let (since, messages, bytes) = self.busy.take()?;
-        self.measured += 1;
-        (messages == 1).then(|| (bytes, ns_since(Some(since))))
-    }
-}
-
-/// Bytes that were committed in a round after the first.
-#[derive(Default)]
-struct Production {
-    since: Option<Instant>,
-    bytes: usize,
-}
-
-impl Production {
-    fn handle_committed(&mut self, bytes: usize) {
-        match self.since {
-            Some(_) => self.bytes += bytes,
-            None => self.since = Some(Instant::now()),
-        }
-    }
-}
-
-/// Returns the time since `then` in nanoseconds, as long as can be when there was none.
-fn ns_since(then: Option<Instant>) -> u64 {
-    let since = then.map_or(Duration::MAX, Instant::elapsed);
-    u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
 }
 
 impl<T: Pod> Pump<T> {

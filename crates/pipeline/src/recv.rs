@@ -6,9 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytemuck::Pod;
-use chunkcomm::channel::UnansweredDuplex;
-use chunkcomm::host::timeout;
-use chunkcomm::{BytesDuplex, BytesReceiver, Node, Peer};
+use chunkcomm::{Node, Peer};
 
 use crate::error::{DeltaRecvError, DeltaSendError, Mismatch};
 use crate::landing::{Interest, Origin, WayBack, land};
@@ -17,13 +15,12 @@ use crate::part::indices;
 use crate::proto::frame::Reply;
 use crate::proto::increment::Increment;
 use crate::proto::ledger::Cursor;
-use crate::proto::opening::{Opening, OpeningFault, Shape};
-use crate::pump::{self, Fate, Manner, Pace, Source, Target};
+use crate::proto::opening::{Opening, Shape};
+use crate::pump::{self, Manner, Pace, Source, Target, Transfer};
 use crate::turns::Turns;
+use opening::read_opening;
 
-/// Time in which a sender must state its shape, in its first message. A peer that opens the channel
-/// and does not is no sender and must not keep others waiting.
-const OPENING_WAIT: Duration = Duration::from_secs(10);
+mod opening;
 
 /// Elements that have landed, with their indices.
 pub type Landed<'a, T> = (Range<usize>, &'a [T]);
@@ -86,9 +83,8 @@ impl<T: Pod> DeltaReceiver<T> {
     pub async fn accept(node: &Node, name: &str, buffer: Vec<T>) -> Result<Self, DeltaRecvError> {
         let accepted = node.accept_unanswered_bytes(name).await;
         let (peer, duplex) = accepted.map_err(DeltaRecvError::Accept)?;
-        let mut unread = Unread(Some(duplex));
-        let opening = read_opening(unread.channel(), &peer, name).await;
-        let (back, channel, _) = unread.answer().split();
+        let (duplex, opening) = read_opening(duplex, &peer, name).await;
+        let (back, channel, _) = duplex.split();
         let back = Arc::new(WayBack::new(back));
         let opening = opening?;
         let ours = Shape::of::<T>(buffer.len());
@@ -356,9 +352,7 @@ impl<T: Pod> DeltaReceiver<T> {
         let increment_bytes = self.increment_bytes;
         let manner = Manner { source: Source::Landing, increment_bytes, pace };
         let keep = self.interest.clone();
-        let fate = pump::start(target, self.owner.share(), manner, keep).await?;
-        let (peer, channel) = (peer.clone(), name.to_owned());
-        Ok(Forward { fate, round: self.round, peer, channel })
+        pump::start(target, self.owner.share(), manner, keep).await.map(Forward)
     }
 
     /// Returns the elements that have landed from the start without a gap.
@@ -444,13 +438,7 @@ impl<T: Pod> fmt::Debug for DeltaReceiver<T> {
 
 /// A buffer on its way to a further node; dropping this does not stop the forward.
 #[derive(Debug)]
-pub struct Forward {
-    fate: Fate,
-    /// The receiver's round that [`finish`](Self::finish) waits for.
-    round: u32,
-    peer: Peer,
-    channel: String,
-}
+pub struct Forward(Transfer);
 
 impl Forward {
     /// Waits until every element is in the further node's buffer: those of the round in which the
@@ -462,71 +450,14 @@ impl Forward {
     /// # Cancel safety
     /// When the future is dropped, the forward goes on; call it again.
     pub async fn finish(&mut self) -> Result<(), DeltaSendError> {
-        pump::landed(&mut self.fate, self.round, &self.peer, &self.channel).await?;
-        self.round += 1;
+        self.0.landed().await?;
+        self.0.round += 1;
         Ok(())
     }
 
     /// Returns the node that receives.
     #[must_use]
     pub fn peer(&self) -> &Peer {
-        &self.peer
-    }
-}
-
-/// A channel whose opening was not read. Dropping it gives the channel back to the node, for the next
-/// call that accepts its name.
-struct Unread(Option<UnansweredDuplex>);
-
-impl Unread {
-    fn channel(&mut self) -> &mut BytesReceiver {
-        self.0.as_mut().expect("it is answered once, at the end").receiver()
-    }
-
-    fn answer(mut self) -> BytesDuplex {
-        self.0.take().expect("it is answered once, at the end").answer()
-    }
-}
-
-impl Drop for Unread {
-    fn drop(&mut self) {
-        if let Some(duplex) = self.0.take() {
-            duplex.give_back();
-        }
-    }
-}
-
-async fn read_opening(
-    channel: &mut BytesReceiver,
-    peer: &Peer,
-    name: &str,
-) -> Result<Opening, DeltaRecvError> {
-    let opening = match timeout(OPENING_WAIT, channel.recv()).await {
-        Ok(first) => Opening::decode(&first.map_err(DeltaRecvError::Channel)?.unwrap_or_default()),
-        Err(_) => Err(OpeningFault::Late),
-    };
-    opening.map_err(|fault| DeltaRecvError::Opening {
-        peer: peer.name().to_owned(),
-        channel: name.to_owned(),
-        fault,
-    })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[tokio::test(start_paused = true)]
-    async fn a_sender_that_states_nothing_is_given_up() {
-        let address = "memory:recv-late".parse().expect("an address");
-        let near = Node::builder().name("near").listen(address).build().await.expect("a node");
-        let far = Node::builder().name("far").build().await.expect("a node");
-        let peer = far.connect(&near.addresses()[0]).await.expect("a link");
-        let silent = far.open_duplex_bytes(&peer, "numbers").await.expect("a channel");
-        let error = DeltaReceiver::accept(&near, "numbers", vec![0_u8; 9]).await;
-        let error = error.expect_err("nothing was stated");
-        assert!(matches!(error, DeltaRecvError::Opening { fault: OpeningFault::Late, .. }));
-        assert!(error.to_string().contains("far"), "{error}");
-        drop(silent);
+        &self.0.peer
     }
 }

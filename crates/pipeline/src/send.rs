@@ -11,7 +11,7 @@ use crate::memory::{Lease, Owner, Share, share};
 use crate::part::{Part, indices};
 use crate::proto::increment::Increment;
 use crate::proto::ledger::Taken;
-use crate::pump::{self, Fate, Manner, Pace, Source, Target};
+use crate::pump::{self, Manner, Pace, Source, Target, Transfer};
 use crate::turns::Turns;
 
 /// Sends the elements of one buffer, increment by increment, while they are computed.
@@ -65,10 +65,7 @@ pub struct DeltaSender<T: Pod> {
     /// Bytes of the round that were committed when [`commit`](Self::commit) last had an increment.
     seen_bytes: usize,
     turns: Turns,
-    round: u32,
-    fate: Fate,
-    peer: Peer,
-    channel: String,
+    transfer: Transfer,
 }
 
 impl<T: Pod> DeltaSender<T> {
@@ -102,17 +99,14 @@ impl<T: Pod> DeltaSender<T> {
             Increment::Auto(costs) => Pace::Measured(costs),
         };
         let manner = Manner { source: Source::Commits, increment_bytes, pace };
-        let fate = pump::start(target, owner.share(), manner, ()).await?;
+        let transfer = pump::start(target, owner.share(), manner, ()).await?;
         Ok(Self {
             handed: Vec::new(),
             owner,
             position: 0,
             seen_bytes: 0,
             turns: Turns::default(),
-            round: 1,
-            fate,
-            peer: peer.clone(),
-            channel: name.to_owned(),
+            transfer,
         })
     }
 
@@ -238,11 +232,7 @@ impl<T: Pod> DeltaSender<T> {
 
     /// Returns the error of this round, if it has failed.
     pub(crate) fn check(&self) -> Result<(), DeltaSendError> {
-        let fate = self.fate.borrow();
-        match &fate.error {
-            Some(error) if fate.landed < self.round => Err(error.clone()),
-            _ => Ok(()),
-        }
+        self.transfer.check()
     }
 
     fn publish(&mut self) {
@@ -283,13 +273,13 @@ impl<T: Pod> DeltaSender<T> {
     /// costs that are measured.
     #[must_use]
     pub fn increment_bytes(&self) -> usize {
-        self.fate.borrow().increment_bytes
+        self.transfer.increment_bytes()
     }
 
     /// Returns the node that receives.
     #[must_use]
     pub fn peer(&self) -> &Peer {
-        &self.peer
+        &self.transfer.peer
     }
 
     /// Commits the elements that `next` handed out and waits until every element is in the receiver's
@@ -315,7 +305,7 @@ impl<T: Pod> DeltaSender<T> {
         if !is_whole {
             return Err(self.unfinished());
         }
-        pump::landed(&mut self.fate, self.round, &self.peer, &self.channel).await?;
+        self.transfer.landed().await?;
         self.owner.correct().await;
         Ok(())
     }
@@ -365,7 +355,7 @@ impl<T: Pod> DeltaSender<T> {
         let is_empty = self.owner.share().state().ledger().done_bytes() == 0;
         match ended {
             // It left with the full round before, and so with everything.
-            Err(DeltaSendError::Gone { .. }) if is_empty && self.round > 1 => Ok(()),
+            Err(DeltaSendError::Gone { .. }) if is_empty && self.transfer.round > 1 => Ok(()),
             ended => ended,
         }
     }
@@ -388,8 +378,8 @@ impl<T: Pod> DeltaSender<T> {
 
     fn unfinished(&self) -> DeltaSendError {
         DeltaSendError::Unfinished {
-            peer: self.peer.name().to_owned(),
-            channel: self.channel.clone(),
+            peer: self.transfer.peer.name().to_owned(),
+            channel: self.transfer.channel.clone(),
             committed: self.owner.share().state().ledger().done_bytes() / size_of::<T>(),
             length: self.len(),
         }
@@ -415,13 +405,11 @@ impl<T: Pod> DeltaSender<T> {
     async fn begin(&mut self, ends: bool) -> Result<(), DeltaSendError> {
         self.finish().await?;
         if self.owner.share().state().ledger().is_cut() {
-            return Err(DeltaSendError::Over {
-                peer: self.peer.name().to_owned(),
-                channel: self.channel.clone(),
-            });
+            return Err(self.transfer.over());
         }
         self.owner.reset(ends).await;
-        (self.round, self.position, self.seen_bytes) = (self.round + 1, 0, 0);
+        self.transfer.round += 1;
+        (self.position, self.seen_bytes) = (0, 0);
         self.turns.reset();
         Ok(())
     }
@@ -429,7 +417,7 @@ impl<T: Pod> DeltaSender<T> {
     /// Returns the number of the round, from 1.
     #[must_use]
     pub fn round(&self) -> u32 {
-        self.round
+        self.transfer.round
     }
 
     /// Returns the buffer as soon as the link has released it and all parts are dropped: at once after
@@ -448,9 +436,9 @@ impl<T: Pod> DeltaSender<T> {
 impl<T: Pod> fmt::Debug for DeltaSender<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("DeltaSender")
-            .field("channel", &self.channel)
-            .field("peer", &self.peer.name())
-            .field("round", &self.round)
+            .field("channel", &self.transfer.channel)
+            .field("peer", &self.transfer.peer.name())
+            .field("round", &self.transfer.round)
             .field("position", &self.position)
             .field("len", &self.len())
             .field("increment_bytes", &self.increment_bytes())
