@@ -29,7 +29,7 @@ impl<T: Pod> DeltaSender<T> {
     /// more mappings than the system allows **aborts the process**
     /// ([`SendEngine::Mprotect`](super::SendEngine::Mprotect)).
     ///
-    /// Costs a page fault and a copy an increment, on top of an explicit
+    /// Costs a page fault an increment, with `wp-async` one a page, and two copies, on top of an explicit
     /// [`part`](Self::part): use that in code of your own. `costs::send_costs` measures it.
     ///
     /// With [`Rewrites::Resend`](super::Rewrites::Resend), the last values of elements that were written again
