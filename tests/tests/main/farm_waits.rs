@@ -5,14 +5,15 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use chunkcomm::host::{self, Instant};
-use chunkcomm_cluster::{Cluster, ClusterConfig, Function, Registry};
+use chunkcomm_cluster::{Cluster, Function, Registry};
 use chunkcomm_farm::{
     Farm, FarmBuilder, Outcome, RegistryExt as _, TaskError, Tree, VirtualWorkers, WorkersAs,
     serve_in,
 };
-use chunkcomm_simulation::{LinkSpec, Network, each_seed, run};
+use chunkcomm_simulation::{LinkSpec, each_seed};
 
 use crate::farm::{DEADLINE, builder, kill, pids};
+use crate::virtual_cluster::{on_each_of, switched};
 
 const MS: Duration = Duration::from_millis(1);
 
@@ -88,38 +89,22 @@ pub(crate) fn farm_with_deaths<F, P>(
     F: Future<Output = ()> + Send + 'static,
     P: Fn(Cluster) -> F + Clone + Send + 'static,
 {
-    let mut network = Network::new(seed);
-    let hosts: Vec<_> = (0..nodes).map(|at| network.add_host(&format!("host-{at}"))).collect();
-    network.switch(&hosts, links);
-    run(network, async |simulation| {
-        let members = simulation.launch(&hosts, |rank| {
-            let program = program.clone();
-            async move {
-                let cluster = Cluster::join(ClusterConfig::new()).await.unwrap();
-                if rank == 0 {
-                    program(cluster.clone()).await;
-                    cluster.provide("done").await.unwrap();
-                } else {
-                    let registry = registry();
-                    while cluster.providers("done").is_empty() {
-                        tokio::select! {
-                            biased;
-                            served = serve_in(&cluster, &registry).threads(1) => served.unwrap(),
-                            done = cluster.provider("done") => drop(done.unwrap()),
-                        }
+    on_each_of(switched(seed, nodes, links), deaths, move |rank, cluster| {
+        let program = program.clone();
+        async move {
+            if rank == 0 {
+                program(cluster.clone()).await;
+                cluster.provide("done").await.unwrap();
+            } else {
+                let registry = registry();
+                while cluster.providers("done").is_empty() {
+                    tokio::select! {
+                        biased;
+                        served = serve_in(&cluster, &registry).threads(1) => served.unwrap(),
+                        done = cluster.provider("done") => drop(done.unwrap()),
                     }
                 }
-                // An error names the nodes that died.
-                let _ = cluster.end(DEADLINE).await;
             }
-        });
-        for &(rank, at) in deaths {
-            host::sleep(at.saturating_sub(host::unix_time())).await;
-            simulation.kill(hosts[rank]);
-        }
-        for (rank, member) in members.into_iter().enumerate() {
-            let is_dead = deaths.iter().any(|&(dead, _)| dead == rank);
-            assert_eq!(member.await.is_err(), is_dead, "{rank}");
         }
     });
 }

@@ -48,6 +48,7 @@ mod streamstats;
 #[cfg(unix)]
 mod telemetry;
 mod types;
+mod virtual_cluster;
 mod virtual_deltas;
 mod virtual_examples;
 mod virtual_farms;

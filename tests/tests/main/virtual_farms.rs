@@ -11,20 +11,10 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use super::virtual_cluster::{join, on_each, switched};
+
 const MS: Duration = Duration::from_millis(1);
 const DEADLINE: Duration = Duration::from_secs(60);
-
-fn switched(seed: u64, count: usize) -> (Network, Vec<HostId>) {
-    let mut network = Network::new(seed);
-    let add = |index| network.add_host(&format!("host-{index}"));
-    let hosts: Vec<HostId> = (0..count).map(add).collect();
-    network.switch(&hosts, LinkSpec::default());
-    (network, hosts)
-}
-
-async fn join() -> Cluster {
-    Cluster::join(ClusterConfig::new()).await.unwrap()
-}
 
 /// A registry with a function that takes a millisecond and adds this number.
 fn adding(number: u64) -> (Registry, chunkcomm_cluster::Function<u64, u64>) {
@@ -50,37 +40,29 @@ fn several_farms_share_the_nodes_of_a_cluster() {
         farm.finish(DEADLINE).await.unwrap();
     }
     each_seed(0..10, |seed| {
-        let (network, hosts) = switched(seed, 6);
-        run(network, async |simulation| {
-            let members = simulation.launch(&hosts, |rank| async move {
-                let cluster = join().await;
-                match rank {
-                    0 => {
-                        let first = farm(&cluster, "a", 1, Tree::FanOut(2));
-                        let second = farm(&cluster, "b", 2, Tree::FanOut(2));
-                        tokio::join!(first, second);
-                        cluster.provide("done").await.unwrap();
-                    }
-                    1 => {
-                        farm(&cluster, "c", 3, Tree::Off).await;
-                        cluster.provider("done").await.unwrap();
-                        farm(&cluster, "a", 1, Tree::Off).await;
-                    }
-                    _ => {
-                        let (registries, rounds) = ([1, 2, 3].map(|it| adding(it).0), [2, 1, 1]);
-                        let serve = async |at: usize| {
-                            for _ in 0..rounds[at] {
-                                let serving = serve_in(&cluster, &registries[at]);
-                                serving.farm(["a", "b", "c"][at]).threads(1).await.unwrap();
-                            }
-                        };
-                        tokio::join!(serve(0), serve(1), serve(2));
-                    }
+        on_each(seed, 6, &[], |rank, cluster| async move {
+            match rank {
+                0 => {
+                    let first = farm(&cluster, "a", 1, Tree::FanOut(2));
+                    let second = farm(&cluster, "b", 2, Tree::FanOut(2));
+                    tokio::join!(first, second);
+                    cluster.provide("done").await.unwrap();
                 }
-                cluster.end(DEADLINE).await.unwrap();
-            });
-            for member in members {
-                member.await.unwrap();
+                1 => {
+                    farm(&cluster, "c", 3, Tree::Off).await;
+                    cluster.provider("done").await.unwrap();
+                    farm(&cluster, "a", 1, Tree::Off).await;
+                }
+                _ => {
+                    let (registries, rounds) = ([1, 2, 3].map(|it| adding(it).0), [2, 1, 1]);
+                    let serve = async |at: usize| {
+                        for _ in 0..rounds[at] {
+                            let serving = serve_in(&cluster, &registries[at]);
+                            serving.farm(["a", "b", "c"][at]).threads(1).await.unwrap();
+                        }
+                    };
+                    tokio::join!(serve(0), serve(1), serve(2));
+                }
             }
         });
     });
@@ -88,43 +70,34 @@ fn several_farms_share_the_nodes_of_a_cluster() {
 
 #[test]
 fn a_name_has_one_farm() {
-    let (network, hosts) = switched(1, 3);
-    run(network, async |simulation| {
-        let members = simulation.launch(&hosts, |rank| async move {
-            let cluster = join().await;
-            let (registry, _) = adding(rank as u64);
-            if rank == 2 {
-                let barriers = async {
-                    cluster.barrier().await.unwrap();
-                    cluster.barrier().await.unwrap();
-                };
-                let (served, ()) = tokio::join!(serve_in(&cluster, &registry), barriers);
-                served.unwrap();
-            } else if rank == 0 {
-                let farm = Farm::builder(registry.clone()).nodes([2]).start_in(&cluster).await;
+    on_each(1, 3, &[], |rank, cluster| async move {
+        let (registry, _) = adding(rank as u64);
+        if rank == 2 {
+            let barriers = async {
                 cluster.barrier().await.unwrap();
-                let same = Farm::builder(registry).nodes([2]).start_in(&cluster).await;
-                let told = same.unwrap_err().to_string();
-                assert_eq!(
-                    told,
-                    "rank 0 has a farm named \"default\", a second one needs another name"
-                );
                 cluster.barrier().await.unwrap();
-                drop(farm.unwrap());
-            } else {
-                cluster.barrier().await.unwrap();
-                let absent = Farm::builder(registry.clone()).nodes([7]).start_in(&cluster).await;
-                let told = absent.unwrap_err().to_string();
-                assert_eq!(told, "a farm with nodes 0: allowed is ranks of other present nodes");
-                let error =
-                    Farm::builder(registry).nodes([2]).start_in(&cluster).await.unwrap_err();
-                assert!(matches!(error, StartError::Taken { rank: 0, .. }), "{error}");
-                cluster.barrier().await.unwrap();
-            }
-            cluster.end(DEADLINE).await.unwrap();
-        });
-        for member in members {
-            member.await.unwrap();
+            };
+            let (served, ()) = tokio::join!(serve_in(&cluster, &registry), barriers);
+            served.unwrap();
+        } else if rank == 0 {
+            let farm = Farm::builder(registry.clone()).nodes([2]).start_in(&cluster).await;
+            cluster.barrier().await.unwrap();
+            let same = Farm::builder(registry).nodes([2]).start_in(&cluster).await;
+            let told = same.unwrap_err().to_string();
+            assert_eq!(
+                told,
+                "rank 0 has a farm named \"default\", a second one needs another name"
+            );
+            cluster.barrier().await.unwrap();
+            drop(farm.unwrap());
+        } else {
+            cluster.barrier().await.unwrap();
+            let absent = Farm::builder(registry.clone()).nodes([7]).start_in(&cluster).await;
+            let told = absent.unwrap_err().to_string();
+            assert_eq!(told, "a farm with nodes 0: allowed is ranks of other present nodes");
+            let error = Farm::builder(registry).nodes([2]).start_in(&cluster).await.unwrap_err();
+            assert!(matches!(error, StartError::Taken { rank: 0, .. }), "{error}");
+            cluster.barrier().await.unwrap();
         }
     });
 }
@@ -132,33 +105,22 @@ fn a_name_has_one_farm() {
 /// A node below a sub-farmer stops to serve, which only the sub-farmer knows, and this one dies.
 #[test]
 fn a_run_does_not_wait_for_ever_for_a_node_that_left() {
-    let (network, hosts) = switched(1, 3);
-    run(network, async |simulation| {
-        let mut members = simulation.launch(&hosts, |rank| async move {
-            let cluster = join().await;
-            let (registry, add) = adding(1);
-            match rank {
-                0 => {
-                    let builder = Farm::builder(registry).tree(Tree::FanOut(2)).deaths_max(1000);
-                    let mut farm = builder.start_in(&cluster).await.unwrap();
-                    let error = farm.run(&add, 0..60_000).await.unwrap_err();
-                    assert!(matches!(error, RunError::Lost { .. }), "{error}");
-                }
-                2 => {
-                    let served =
-                        host::timeout(300 * MS, serve_in(&cluster, &registry).into_future()).await;
-                    assert!(served.is_err(), "{served:?}");
-                    cluster.finished().await;
-                }
-                _ => serve_in(&cluster, &registry).await.unwrap(),
+    on_each(1, 3, &[(1, 600 * MS)], |rank, cluster| async move {
+        let (registry, add) = adding(1);
+        match rank {
+            0 => {
+                let builder = Farm::builder(registry).tree(Tree::FanOut(2)).deaths_max(1000);
+                let mut farm = builder.start_in(&cluster).await.unwrap();
+                let error = farm.run(&add, 0..60_000).await.unwrap_err();
+                assert!(matches!(error, RunError::Lost { .. }), "{error}");
             }
-            cluster.end(DEADLINE).await.unwrap_or_default();
-        });
-        simulation.sleep(600 * MS).await;
-        simulation.crash(hosts[1]);
-        drop(members.remove(1));
-        for member in members {
-            member.await.unwrap();
+            2 => {
+                let served =
+                    host::timeout(300 * MS, serve_in(&cluster, &registry).into_future()).await;
+                assert!(served.is_err(), "{served:?}");
+                cluster.finished().await;
+            }
+            _ => serve_in(&cluster, &registry).await.unwrap(),
         }
     });
 }
@@ -170,7 +132,7 @@ fn within_time(
     job_ends: Option<u64>,
     set: impl FnOnce(FarmBuilder) -> FarmBuilder + Send + 'static,
 ) -> (Result<RunStats, RunError>, Duration, u64) {
-    let (network, hosts) = switched(1, 4);
+    let (network, hosts) = switched(1, 4, LinkSpec::default());
     let mut set = Some(set);
     run(network, async move |simulation| {
         let mut members = simulation.launch(&hosts, |rank| {
@@ -277,7 +239,7 @@ fn with_farmers(
     (killed, back): (Duration, Duration),
 ) -> (RunStats, Vec<u64>, Vec<u32>) {
     const TASKS: u64 = 40;
-    let (network, hosts) = switched(seed, 4);
+    let (network, hosts) = switched(seed, 4, LinkSpec::default());
     let journal = std::env::temp_dir()
         .join(format!("chunkcomm-handover-{}-{seed}-{farmer}", std::process::id()));
     let calls = Arc::new(Mutex::new(vec![0; TASKS as usize]));
@@ -347,7 +309,7 @@ fn workers_hand_over_what_they_finished_without_a_farmer() {
 
 #[test]
 fn a_worker_whose_farmer_does_not_come_back_names_it() {
-    let (network, hosts) = switched(1, 3);
+    let (network, hosts) = switched(1, 3, LinkSpec::default());
     run(network, async |simulation| {
         let members = simulation.launch(&hosts, |rank| async move {
             let config = ClusterConfig::new().rejoin_window(20_000 * MS);
@@ -378,44 +340,33 @@ fn a_worker_whose_farmer_does_not_come_back_names_it() {
 /// sub-farmer has lost.
 #[test]
 fn a_sub_farmer_that_comes_again_has_its_place() {
-    let (network, hosts) = switched(1, 6);
-    run(network, async |simulation| {
-        let mut members = simulation.launch(&hosts, |rank| async move {
-            let cluster = join().await;
-            let mut registry = Registry::new();
-            let wait = registry.register("wait", |_: u64| host::spend(5 * MS));
-            match rank {
-                0 => {
-                    let builder = Farm::builder(registry).tree(Tree::FanOut(3)).nodes(1..4);
-                    let mut farm = builder.start_in(&cluster).await.unwrap();
-                    farm.run(&wait, 0..300).await.unwrap();
-                    host::sleep(1_000 * MS).await;
-                    let stats = farm.run(&wait, 0..20_000).await.unwrap().stats;
-                    let there = stats.workers.iter().filter(|it| it.lost.is_none());
-                    let there: Vec<(usize, u64)> =
-                        there.map(|it| (it.worker.index, it.lost_below)).collect();
-                    assert_eq!(there, [(0, 0), (1, 1)], "{:?}", stats.workers);
-                    farm.finish(DEADLINE).await.unwrap();
-                }
-                1 => {
-                    let serve = || serve_in(&cluster, &registry).threads(1).into_future();
-                    assert!(host::timeout(800 * MS, serve()).await.is_err());
-                    serve().await.unwrap();
-                }
-                _ => {
-                    if rank > 3 {
-                        host::sleep(2_000 * MS).await;
-                    }
-                    serve_in(&cluster, &registry).threads(1).await.unwrap();
-                }
+    on_each(1, 6, &[(3, 4_000 * MS)], |rank, cluster| async move {
+        let mut registry = Registry::new();
+        let wait = registry.register("wait", |_: u64| host::spend(5 * MS));
+        match rank {
+            0 => {
+                let builder = Farm::builder(registry).tree(Tree::FanOut(3)).nodes(1..4);
+                let mut farm = builder.start_in(&cluster).await.unwrap();
+                farm.run(&wait, 0..300).await.unwrap();
+                host::sleep(1_000 * MS).await;
+                let stats = farm.run(&wait, 0..20_000).await.unwrap().stats;
+                let there = stats.workers.iter().filter(|it| it.lost.is_none());
+                let there: Vec<(usize, u64)> =
+                    there.map(|it| (it.worker.index, it.lost_below)).collect();
+                assert_eq!(there, [(0, 0), (1, 1)], "{:?}", stats.workers);
+                farm.finish(DEADLINE).await.unwrap();
             }
-            cluster.end(DEADLINE).await.unwrap_or_default();
-        });
-        simulation.sleep(4_000 * MS).await;
-        simulation.crash(hosts[3]);
-        drop(members.remove(3));
-        for member in members {
-            member.await.unwrap();
+            1 => {
+                let serve = || serve_in(&cluster, &registry).threads(1).into_future();
+                assert!(host::timeout(800 * MS, serve()).await.is_err());
+                serve().await.unwrap();
+            }
+            _ => {
+                if rank > 3 {
+                    host::sleep(2_000 * MS).await;
+                }
+                serve_in(&cluster, &registry).threads(1).await.unwrap();
+            }
         }
     });
 }
@@ -427,32 +378,24 @@ fn waiting_tasks_of_a_cancelled_run_are_dropped() {
     for tree in [Tree::Off, Tree::FanOut(3)] {
         let begun = Arc::new(AtomicU32::new(0));
         let count = begun.clone();
-        let (network, hosts) = switched(1, 4);
-        run(network, async |simulation| {
-            let members = simulation.launch(&hosts, move |rank| {
-                let count = count.clone();
-                async move {
-                    let cluster = join().await;
-                    let mut registry = Registry::new();
-                    let wait = registry.register("wait", move |ms: u32| {
-                        count.fetch_add(1, Ordering::Relaxed);
-                        host::spend(ms * MS);
-                    });
-                    if rank == 0 {
-                        let builder = Farm::builder(registry).tree(tree);
-                        let mut farm = builder.start_in(&cluster).await.unwrap();
-                        let cancelled = farm.run(&wait, vec![1_000; 100]);
-                        assert!(host::timeout(500 * MS, cancelled).await.is_err());
-                        farm.run(&wait, [3_000]).await.unwrap();
-                        farm.finish(DEADLINE).await.unwrap();
-                    } else {
-                        serve_in(&cluster, &registry).threads(1).await.unwrap();
-                    }
-                    cluster.end(DEADLINE).await.unwrap();
+        on_each(1, 4, &[], move |rank, cluster| {
+            let count = count.clone();
+            async move {
+                let mut registry = Registry::new();
+                let wait = registry.register("wait", move |ms: u32| {
+                    count.fetch_add(1, Ordering::Relaxed);
+                    host::spend(ms * MS);
+                });
+                if rank == 0 {
+                    let builder = Farm::builder(registry).tree(tree);
+                    let mut farm = builder.start_in(&cluster).await.unwrap();
+                    let cancelled = farm.run(&wait, vec![1_000; 100]);
+                    assert!(host::timeout(500 * MS, cancelled).await.is_err());
+                    farm.run(&wait, [3_000]).await.unwrap();
+                    farm.finish(DEADLINE).await.unwrap();
+                } else {
+                    serve_in(&cluster, &registry).threads(1).await.unwrap();
                 }
-            });
-            for member in members {
-                member.await.unwrap();
             }
         });
         // Those that ran at the three workers, and that of the second run.
@@ -580,30 +523,18 @@ fn a_farmer_that_works_does_so_on_all_its_cores() {
 /// A sub-farmer dies as the farm ends. Those below it hear of the death when there is no farm any more.
 #[test]
 fn nodes_without_their_sub_farmer_hear_that_the_farm_has_ended() {
-    let (network, hosts) = switched(1, 7);
-    run(network, async |simulation| {
-        let mut members = simulation.launch(&hosts, |rank| async move {
-            let cluster = join().await;
-            let (registry, add) = adding(1);
-            if rank == 0 {
-                let builder = Farm::builder(registry).tree(Tree::FanOut(3));
-                let mut farm = builder.start_in(&cluster).await.unwrap();
-                farm.run(&add, 0..100).await.unwrap();
-                host::sleep(1_000 * MS - host::unix_time()).await;
-                farm.finish(DEADLINE).await.unwrap();
-            } else {
-                serve_in(&cluster, &registry).threads(1).await.unwrap();
-            }
-            let _ = cluster.end(DEADLINE).await;
-            host::unix_time()
-        });
-        simulation.sleep(999 * MS).await;
-        simulation.crash(hosts[1]);
-        drop(members.remove(1));
-        for member in members {
-            // 10 s until the death is told, and as much for the channels to the dead.
-            let ended = member.await.unwrap();
-            assert!(ended < 25_000 * MS, "{ended:?}");
+    on_each(1, 7, &[(1, 999 * MS)], |rank, cluster| async move {
+        let (registry, add) = adding(1);
+        if rank == 0 {
+            let builder = Farm::builder(registry).tree(Tree::FanOut(3));
+            let mut farm = builder.start_in(&cluster).await.unwrap();
+            farm.run(&add, 0..100).await.unwrap();
+            host::sleep(1_000 * MS - host::unix_time()).await;
+            farm.finish(DEADLINE).await.unwrap();
+        } else {
+            serve_in(&cluster, &registry).threads(1).await.unwrap();
+            // The death is told after 10 s.
+            assert!(host::unix_time() < 12_000 * MS, "{rank}: {:?}", host::unix_time());
         }
     });
 }

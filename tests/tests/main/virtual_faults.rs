@@ -1,12 +1,14 @@
 //! Clusters, calls and farms in virtual time while hosts die, links are cut and networks part.
 
 use chunkcomm::host;
+use chunkcomm_cluster::Registry;
 use chunkcomm_cluster::cluster::Change;
 use chunkcomm_cluster::prelude::*;
-use chunkcomm_cluster::{Cluster, ClusterConfig, Registry};
 use chunkcomm_farm::{Farm, serve_in};
-use chunkcomm_simulation::{HostId, LinkSpec, Network, Random, Simulation, each_seed, run};
+use chunkcomm_simulation::{HostId, LinkSpec, Random, Simulation, each_seed, run};
 use std::time::Duration;
+
+use super::virtual_cluster::{join, switched};
 
 const MS: Duration = Duration::from_millis(1);
 
@@ -15,18 +17,6 @@ const DEATH: Duration = Duration::from_secs(11);
 
 /// The same for a host that is off, when nothing waits for it: it is asked every 30 s.
 const SILENT_DEATH: Duration = Duration::from_secs(41);
-
-fn switched(seed: u64, count: usize) -> (Network, Vec<HostId>) {
-    let mut network = Network::new(seed);
-    let hosts: Vec<HostId> =
-        (0..count).map(|index| network.add_host(&format!("host-{index}"))).collect();
-    network.switch(&hosts, LinkSpec::default());
-    (network, hosts)
-}
-
-async fn join() -> Cluster {
-    Cluster::join(ClusterConfig::new()).await.unwrap()
-}
 
 /// The way in which a host ends.
 fn end(simulation: &Simulation, host: HostId, crashes: bool) {
@@ -44,7 +34,7 @@ fn a_dead_member_is_reported_by_all_others() {
         let size = 3 + random.below(6) as usize;
         let victim = 1 + random.below(size as u64 - 1) as usize;
         let (crashes, after) = (random.one_in(2), Duration::from_micros(random.below(50_000)));
-        let (network, hosts) = switched(seed, size);
+        let (network, hosts) = switched(seed, size, LinkSpec::default());
         run(network, async |simulation| {
             let mut members = simulation.launch(&hosts, |rank| async move {
                 let cluster = join().await;
@@ -86,7 +76,7 @@ fn a_farm_loses_no_task_when_workers_die() {
         let mut random = Random::new(seed);
         let workers = 2 + random.below(5) as usize;
         let (tasks, longest) = (random.below(400), 1 + random.below(20));
-        let (network, hosts) = switched(seed, workers + 1);
+        let (network, hosts) = switched(seed, workers + 1, LinkSpec::default());
         run(network, async |simulation| {
             let mut members = simulation.launch(&hosts, |rank| async move {
                 let mut registry = Registry::new();
@@ -131,7 +121,7 @@ fn messages_and_calls_survive_cuts_and_partitions() {
     each_seed(0..30, |seed| {
         let mut random = Random::new(seed);
         let size = 2 + random.below(4) as usize;
-        let (network, hosts) = switched(seed, size);
+        let (network, hosts) = switched(seed, size, LinkSpec::default());
         run(network, async |simulation| {
             let members = simulation.launch(&hosts, |rank| async move {
                 let cluster = join().await;

@@ -8,16 +8,9 @@ use chunkcomm_pipeline::patterns::{self, Chain, Compute, Pattern, Run, Transfer}
 use chunkcomm_simulation::{HostId, HostSpec, LinkSpec, Network, Simulation, run};
 use std::time::Duration;
 
-const MS: Duration = Duration::from_millis(1);
+use super::virtual_cluster::{join, switched};
 
-/// A network of this many hosts at a switch.
-fn switched(seed: u64, count: usize, spec: LinkSpec) -> (Network, Vec<HostId>) {
-    let mut network = Network::new(seed);
-    let add = |index| network.add_host_of(&format!("host-{index}"), HostSpec::default());
-    let hosts: Vec<HostId> = (0..count).map(add).collect();
-    network.switch(&hosts, spec);
-    (network, hosts)
-}
+const MS: Duration = Duration::from_millis(1);
 
 /// A way that costs next to nothing.
 fn fast() -> LinkSpec {
@@ -26,10 +19,6 @@ fn fast() -> LinkSpec {
         cost_per_packet: Duration::ZERO,
         ..LinkSpec::default()
     }
-}
-
-async fn join() -> Cluster {
-    Cluster::join(ClusterConfig::new()).await.unwrap()
 }
 
 /// Runs `program` on each host; returns its results by rank, and the digest of the run.
