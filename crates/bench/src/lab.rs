@@ -56,13 +56,7 @@ pub struct Lab {
 impl Lab {
     /// Makes the lab that the options ask for.
     pub fn new(setting: &Setting, seed: u64, dead: Duration, late_max: Duration) -> Self {
-        let place = Place {
-            transport: setting.transport,
-            runtime: setting.runtime,
-            threads: setting.threads,
-            host: "127.0.0.1".to_owned(),
-            core: 0,
-        };
+        let place = setting.place("127.0.0.1");
         Self { place, dead, late_max, seed, random: Random::new(seed) }
     }
 

@@ -13,7 +13,7 @@
 mod heats;
 
 use std::fmt;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use chunkcomm_farm::{Grain, Model, Prefetch, Tree, WorkersAs};
 use clap::Args;
@@ -27,7 +27,7 @@ use crate::harness::protocol::{OnOff, Transport};
 use crate::harness::slices::{Outcome, Slice};
 use crate::harness::work::{Work, iterations_of};
 use crate::ours::farm::{FarmKind, farmer_address, runtime_of};
-use crate::table::{Row, aligned, significant, write_out};
+use crate::table::{Cells, Row, significant};
 
 /// Least rate, as a part of the best fixed setting's.
 const RATIO_MIN: f64 = 0.95;
@@ -86,28 +86,15 @@ pub fn run(args: &FarmSweepArgs) -> Result<Verdict, Failure> {
     let lengths = if args.quick { Lengths::QUICK } else { Lengths::USUAL };
     let mut bench = Bench::start_many(&setting, 0)?;
     let mut verdict = Verdict::Fine;
-    let mut lines = vec![heading()];
-    let started = Instant::now();
-    for (index, &work) in args.works.iter().enumerate() {
+    let mut cells = Cells::new(heading(), args.works.len(), args.common.json);
+    for &work in &args.works {
         let duel = args.duel(&mut bench, work, &lengths)?;
         if !duel.is_met() && !args.quick {
             verdict = Verdict::Missed;
         }
-        let line = duel.line();
-        let (done, seconds) = (index + 1, started.elapsed().as_secs());
-        let told = line.join("  ");
-        eprintln!("chunkperf: {done} of {}, {seconds} s: {told}", args.works.len());
-        if args.common.json {
-            args.row(&duel).print(true);
-        }
-        lines.push(line);
+        cells.add(duel.line(), || args.row(&duel));
     }
-    if !args.common.json {
-        if args.quick {
-            write_out("tiny runs: the figures mean nothing\n");
-        }
-        write_out(&aligned(&lines));
-    }
+    cells.write(args.quick);
     Ok(verdict)
 }
 

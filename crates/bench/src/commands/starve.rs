@@ -9,7 +9,7 @@ use crate::baseline::eventfd;
 use crate::cli::{Common, values};
 use crate::failure::Failure;
 use crate::harness::machine::now_ns;
-use crate::harness::protocol::{Place, PolicyKind, RuntimeKind};
+use crate::harness::protocol::{PolicyKind, RuntimeKind};
 use crate::harness::slices::{self, Outcome, Plan, Side, Slice, name_of};
 use crate::ours::starve::{StarveKind, start};
 use crate::stats::percentile_us;
@@ -58,14 +58,7 @@ pub fn run(args: &StarveArgs) -> Result<Verdict, Failure> {
         work: args.work,
         node: setting.node(PolicyKind::Chunked),
     };
-    let place = Place {
-        transport: setting.transport,
-        runtime: setting.runtime,
-        threads: setting.threads,
-        host: "127.0.0.1".to_owned(),
-        core: 0,
-    };
-    let mut ours = start(kind, &place)?;
+    let mut ours = start(kind, &setting.place("127.0.0.1"))?;
     let sides = Side::against(args.against.is_some());
     let outcome = slices::alternate(&plan, sides, |side, count| {
         let started_ns = now_ns();

@@ -18,8 +18,6 @@
 mod duel;
 mod grid;
 
-use std::time::Instant;
-
 use clap::Args;
 use serde_json::Value;
 
@@ -33,7 +31,7 @@ use crate::harness::near::Bench;
 use crate::harness::protocol::PolicyKind;
 use crate::harness::slices::name_of;
 use crate::stats::percentile_us;
-use crate::table::{Row, aligned, significant, write_out};
+use crate::table::{Cells, Row, significant};
 
 /// Largest rate of a size, as a part of its saturation: 0.7. Nearer to it queues grow with every
 /// hiccup of the machine, and p99 would measure these.
@@ -65,9 +63,9 @@ pub fn run(args: &SweepArgs) -> Result<Verdict, Failure> {
     args.common.needs_this_host("sweep")?;
     let setting = args.common.setting()?;
     let lengths = if args.quick { Lengths::QUICK } else { Lengths::USUAL };
-    let mut lines = vec![heading()];
+    let count = args.sizes.len() * args.rates.len();
+    let mut cells = Cells::new(heading(), count, args.common.json);
     let mut verdict = Verdict::Fine;
-    let mut progress = Progress::new(args);
     for &bytes in &args.sizes {
         // A size has processes of its own, so that the nodes of the size before are gone.
         let mut bench = Bench::start(&setting)?;
@@ -83,42 +81,12 @@ pub fn run(args: &SweepArgs) -> Result<Verdict, Failure> {
             if duel.as_ref().is_some_and(|duel| !duel.is_met(rate)) && !args.quick {
                 verdict = Verdict::Missed;
             }
-            let line = line(cell, most, duel.as_ref());
-            progress.tell(&line);
-            if args.common.json {
-                args.row(cell, most, duel.as_ref()).print(true);
-            }
-            lines.push(line);
+            let duel = duel.as_ref();
+            cells.add(line(cell, most, duel), || args.row(cell, most, duel));
         }
     }
-    if !args.common.json {
-        if args.quick {
-            write_out("tiny runs: the figures mean nothing\n");
-        }
-        write_out(&aligned(&lines));
-    }
+    cells.write(args.quick);
     Ok(verdict)
-}
-
-/// Progress of a sweep, printed on standard error: a sweep takes minutes.
-struct Progress {
-    started: Instant,
-    done: usize,
-    cells: usize,
-}
-
-impl Progress {
-    fn new(args: &SweepArgs) -> Self {
-        let cells = args.sizes.len() * args.rates.len();
-        Self { started: Instant::now(), done: 0, cells }
-    }
-
-    /// Prints that one more cell is done.
-    fn tell(&mut self, line: &[String]) {
-        self.done += 1;
-        let seconds = self.started.elapsed().as_secs();
-        eprintln!("chunkperf: {} of {}, {seconds} s: {}", self.done, self.cells, line.join("  "));
-    }
 }
 
 impl SweepArgs {

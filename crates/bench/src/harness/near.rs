@@ -48,6 +48,12 @@ impl Setting {
     pub fn node(&self, policy: PolicyKind) -> NodeKind {
         NodeKind { session: self.session, policy, packet_bytes: None, channels: None }
     }
+
+    /// Returns the place of ends on the first core, with the far one on this host.
+    pub fn place(&self, host: &str) -> Place {
+        let &Self { transport, runtime, threads, .. } = self;
+        Place { transport, runtime, threads, host: host.to_owned(), core: 0 }
+    }
 }
 
 /// The near end with its runtime and its far ends.
@@ -96,13 +102,7 @@ impl Bench {
         let started: Result<Vec<_>, _> = (0..count).map(|_| Far::start(setting)).collect();
         let (fars, hosts): (Vec<_>, Vec<_>) = started?.into_iter().unzip();
         machine::pin(0);
-        let place = Place {
-            transport: setting.transport,
-            runtime: setting.runtime,
-            threads: setting.threads,
-            host: hosts.into_iter().next().unwrap_or_default(),
-            core: 0,
-        };
+        let place = setting.place(hosts.first().map_or("", String::as_str));
         let mut bench = Self { runtime: far::runtime(setting.threads)?, place, fars };
         for far in 0..count {
             bench.greet(far)?;
