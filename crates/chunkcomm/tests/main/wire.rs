@@ -35,6 +35,15 @@ impl Scene {
         Scene { pair, raw, peer, receiver }
     }
 
+    /// Sends a run that is said to have this number of messages.
+    async fn send_run(&mut self, run: &[u8], messages: u32) {
+        let body = |body: &mut Vec<u8>| {
+            body.run(1, run.len() as u32, messages);
+            body.extend_from_slice(run);
+        };
+        self.raw.packet(body).await;
+    }
+
     /// Checks that the session ended, that everybody who can act knows why, and that all else
     /// works.
     async fn ended(mut self) -> LinkError {
@@ -350,13 +359,7 @@ fn runs_whose_messages_lie_end_the_session_when_they_are_taken() {
     on_both(|| async {
         for (run, messages, good) in lies() {
             let mut scene = Scene::new().await;
-            scene
-                .raw
-                .packet(|body| {
-                    body.run(1, run.len() as u32, messages);
-                    body.extend_from_slice(&run);
-                })
-                .await;
+            scene.send_run(&run, messages).await;
             for _ in 0..good {
                 let message = limited(scene.receiver.recv()).await.unwrap().unwrap();
                 assert_eq!(message.len(), 1);
@@ -374,13 +377,7 @@ fn runs_with_no_or_impossibly_many_messages_end_the_session_at_once() {
     on_both(|| async {
         for (run, messages) in [(vec![1, 7], 0), (vec![1, 7], 3), (vec![], 0), (vec![], u32::MAX)] {
             let mut scene = Scene::new().await;
-            scene
-                .raw
-                .packet(|body| {
-                    body.run(1, run.len() as u32, messages);
-                    body.extend_from_slice(&run);
-                })
-                .await;
+            scene.send_run(&run, messages).await;
             let error = scene.ended().await;
             assert!(matches!(error.cause(), LinkCause::Protocol(_)), "{error}");
         }
@@ -393,13 +390,7 @@ fn runs_that_lie_end_every_way_of_receiving() {
         for way in 0..4 {
             let mut scene = Scene::new().await;
             let (run, messages, _) = lies().swap_remove(5);
-            scene
-                .raw
-                .packet(|body| {
-                    body.run(1, run.len() as u32, messages);
-                    body.extend_from_slice(&run);
-                })
-                .await;
+            scene.send_run(&run, messages).await;
             let receiver = &mut scene.receiver;
             let error = limited(async {
                 loop {
