@@ -70,6 +70,12 @@ fn gated(node: &Node, options: ServiceOptions) -> (Service, Arc<Semaphore>, Coun
     (service.unwrap(), gate, count)
 }
 
+/// Calls in a task of its own.
+fn calling(client: &CallClient<u64, u64>, number: u64) -> JoinHandle<Result<u64, CallError>> {
+    let client = client.clone();
+    tokio::spawn(async move { client.call(&number).await })
+}
+
 #[test]
 fn every_caller_gets_its_own_answer_whatever_their_order_and_size() {
     on_both(|| async {
@@ -302,8 +308,7 @@ fn a_call_that_is_dropped_drops_its_handler() {
         // Two calls are handled, one waits; each is dropped where it stands.
         let mut calls = Vec::new();
         for number in 0..3 {
-            let client = client.clone();
-            calls.push(tokio::spawn(async move { client.call(&number).await }));
+            calls.push(calling(&client, number));
             until(|| count.now() + service.stats().waiting == number as usize + 1).await;
         }
         assert_eq!((count.now(), service.stats().waiting), (2, 1));
@@ -403,12 +408,7 @@ fn a_service_that_closes_answers_what_it_has_and_refuses_what_comes() {
         let pair = pair().await;
         let (service, gate, count) = gated(&pair.a, ServiceOptions::default().at_once(1));
         let client = client::<u64, u64>(&pair, "gated");
-        let calls: Vec<_> = (0..3)
-            .map(|number| {
-                let client = client.clone();
-                tokio::spawn(async move { client.call(&number).await })
-            })
-            .collect();
+        let calls: Vec<_> = (0..3).map(|number| calling(&client, number)).collect();
         until(|| count.now() == 1 && service.stats().waiting == 2).await;
         let closing = waiting(service.close(LONG)).await;
         let error = limited(client.call(&9)).await.unwrap_err();
@@ -432,12 +432,7 @@ fn a_service_that_does_not_close_in_time_or_is_dropped_says_so_to_its_callers() 
             let pair = pair().await;
             let (service, _gate, count) = gated(&pair.a, ServiceOptions::default().at_once(1));
             let client = client::<u64, u64>(&pair, "gated");
-            let calls: Vec<_> = (0..2)
-                .map(|number| {
-                    let client = client.clone();
-                    tokio::spawn(async move { client.call(&number).await })
-                })
-                .collect();
+            let calls: Vec<_> = (0..2).map(|number| calling(&client, number)).collect();
             until(|| count.now() == 1 && service.stats().waiting == 1).await;
             if in_order {
                 let error = service.close(Duration::from_millis(10)).await.unwrap_err();
@@ -465,12 +460,7 @@ fn calls_in_flight_learn_that_the_server_is_gone_and_later_ones_find_it_again() 
         let node = quick().name("client").build().await.unwrap();
         let peer = node.connect(&proxy.address).await.unwrap();
         let client = node.call_client::<u64, u64>(&peer, "gated").unwrap();
-        let calls: Vec<_> = (0..20)
-            .map(|number| {
-                let client = client.clone();
-                tokio::spawn(async move { client.call(&number).await })
-            })
-            .collect();
+        let calls: Vec<_> = (0..20).map(|number| calling(&client, number)).collect();
         until(|| count.now() == 20).await;
         // The arrival of the calls is known here, too.
         let is_known = |it: &LinkReport| it.acknowledged == it.sent;
@@ -521,8 +511,7 @@ fn a_client_that_is_gone_leaves_no_handler_behind() {
         let (service, _gate, count) = gated(&pair.a, ServiceOptions::default().at_once(5));
         let client = client::<u64, u64>(&pair, "gated");
         for number in 0..8 {
-            let client = client.clone();
-            tokio::spawn(async move { client.call(&number).await });
+            drop(calling(&client, number));
         }
         drop(client);
         until(|| count.now() == 5 && service.stats().waiting == 3).await;
