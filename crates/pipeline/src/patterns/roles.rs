@@ -146,13 +146,7 @@ pub async fn run_middle(
         let (mut pass, mut end) = (Pass::new(run), 0);
         while let Some(part) = receiver.next().await? {
             end += part.len();
-            while sender.position() < end {
-                let start = sender.position();
-                let chunk = sender.next(run.grain().min(end - start)).expect("not at the end");
-                let range = start..start + chunk.len();
-                pass.apply(receiver.landed(), range, chunk).await;
-                sender.commit().await?;
-            }
+            compute(sender, receiver.landed(), end, &mut pass, run).await?;
         }
         leave(sender, run).await?;
         sender.finish().await?;
@@ -216,18 +210,29 @@ async fn produce<'a>(
     let has_result = run.compute.has_result();
     let buffer = || if has_result { vec![f32::NAN; run.elements] } else { source.to_vec() };
     let sender = send(output, node, next, run, buffer).await?;
-    let mut pass = Pass::new(run);
-    while sender.position() < run.elements {
+    compute(sender, source, run.elements, &mut Pass::new(run), run).await?;
+    leave(sender, run).await?;
+    Ok(sender)
+}
+
+/// Computes the elements before `end` that are not computed yet, and commits each increment of them.
+async fn compute(
+    sender: &mut DeltaSender<f32>,
+    input: &[f32],
+    end: usize,
+    pass: &mut Pass,
+    run: &Run,
+) -> Result<(), PatternError> {
+    while sender.position() < end {
         let start = sender.position();
-        let chunk = sender.next(run.grain()).expect("not at the end");
-        if has_result {
+        let chunk = sender.next(run.grain().min(end - start)).expect("not at the end");
+        if run.compute.has_result() {
             let range = start..start + chunk.len();
-            pass.apply(source, range, chunk).await;
+            pass.apply(input, range, chunk).await;
         }
         sender.commit().await?;
     }
-    leave(sender, run).await?;
-    Ok(sender)
+    Ok(())
 }
 
 /// Computes the result from the input.
