@@ -396,10 +396,9 @@ impl Three {
 
     /// Runs once and drops the node with index `victim` at its `waits`-th wait; returns whether the
     /// run was done before. The others end, whatever happens.
-    async fn run(&self, number: u64, victim: usize, waits: u32) -> bool {
+    async fn run(&self, number: u64, victim: usize, waits: u32, arrays: &mut [Arrays; 3]) -> bool {
         let run = run(number);
-        let mut arrays = [Arrays::default(), Arrays::default(), Arrays::default()];
-        let [first, middle, last] = &mut arrays;
+        let [first, middle, last] = &mut *arrays;
         first.prepare(&run, 0, 3);
         middle.prepare(&run, 1, 3);
         last.prepare(&run, 2, 3);
@@ -444,11 +443,17 @@ fn the_roles_of_a_run() {
     on_both(|| async {
         let three = Three::new().await;
         let mut number = 0;
-        for victim in 0..3 {
+        // In the run that opens the channels, and in one that goes on with them.
+        for (victim, is_first) in [0, 1, 2].into_iter().flat_map(|it| [(it, true), (it, false)]) {
             let mut waits = 0;
             loop {
                 number += 1;
-                if three.run(number, victim, waits).await {
+                let mut arrays = [Arrays::default(), Arrays::default(), Arrays::default()];
+                if !is_first {
+                    assert!(three.run(number, victim, u32::MAX, &mut arrays).await, "run {number}");
+                    number += 1;
+                }
+                if three.run(number, victim, waits, &mut arrays).await {
                     break;
                 }
                 waits += 1;
