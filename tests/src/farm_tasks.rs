@@ -71,6 +71,9 @@ pub struct Functions {
     pub rest: Function<Option<u64>, u32>,
     /// Waits for 20 ms while its thread runs others; returns the square of the number.
     pub square_later: Function<u64, u64>,
+    /// Needs a value that is computed for all workers, the id of the process that does it. The first ends
+    /// its process: it makes this file.
+    pub common: Function<String, u32>,
     /// Ends its process with this status.
     pub exit: Function<i32, ()>,
     /// Reads standard input to its end; returns the bytes.
@@ -137,6 +140,15 @@ pub fn registry() -> (Registry, Functions) {
         square_later: registry.register_async("square_later", |number: u64| async move {
             host::sleep(Duration::from_millis(20)).await;
             number * number
+        }),
+        common: registry.register_async_task("common", |task, file: String| async move {
+            let compute = async || {
+                if std::fs::File::create_new(&file).is_ok() {
+                    std::process::exit(3);
+                }
+                std::process::id()
+            };
+            *task.once_for_all(&file, compute).await
         }),
         exit: registry.register("exit", |status: i32| std::process::exit(status)),
         input: registry.register("input", |()| {

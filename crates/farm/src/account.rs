@@ -9,6 +9,7 @@ use crate::journal::Journal;
 use crate::link::Link;
 use crate::proto::home::Spent;
 use crate::proto::ledger::{Accepted, Ledger, NotAsked, SetAside};
+use crate::proto::once::Table;
 use crate::proto::order::InOrder;
 use crate::proto::pace::{Grain, Growth, Pace};
 use crate::proto::progress::Underway;
@@ -57,6 +58,8 @@ pub(crate) struct Account<'a, O, S> {
     waiting: Vec<Waiting>,
     /// Fractions of running tasks that are done.
     pub(crate) underway: Underway,
+    /// Values that a worker computes for all.
+    pub(crate) once: Table,
     /// The run's timeline, if it is kept.
     pub(crate) recorder: Option<Box<Recorder>>,
     /// Tasks a second of each worker, measured, and their sum.
@@ -120,6 +123,7 @@ where
             stats: Vec::new(),
             waiting: Vec::new(),
             underway: Underway::default(),
+            once: Table::new(plan.is_below),
             recorder: (spans_max > 0).then(|| Box::new(Recorder::new(spans_max))),
             speeds: Vec::new(),
             speed: 0.0,
@@ -277,6 +281,12 @@ where
             }
             Answer::Virtual { run, .. } if run != self.plan.run => Ok(()),
             Answer::Virtual { workers, .. } => self.take_virtual(worker, workers),
+            Answer::Once { run, key, ask } => {
+                if run == self.plan.run {
+                    self.once.handle_ask(worker, key, ask);
+                }
+                Ok(())
+            }
             Answer::Progress { run, .. } if run != self.plan.run => Ok(()),
             Answer::Progress { fractions, .. } => {
                 self.take_progress(worker, fractions);
@@ -461,6 +471,7 @@ where
         self.speed -= std::mem::take(&mut self.speeds[worker]);
         self.waiting[worker].note(0, 0, self.now_ns);
         self.underway.handle_lost(worker);
+        self.once.handle_lost(worker);
         for aside in self.ledger.handle_lost(worker, blame) {
             self.set_aside(aside, worker, loss.clone())?;
         }

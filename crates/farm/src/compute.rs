@@ -34,6 +34,7 @@ use self::runner::Runner;
 use self::waits::Begun;
 use crate::context::{Common, Long, Tasks, Work, run_each};
 use crate::machine::start_thread;
+use crate::needs::Needs;
 use crate::pieces::Piece;
 use crate::proto::placement::Place;
 use crate::proto::width::Width;
@@ -188,6 +189,16 @@ impl Bench {
             start_thread("farm-compute".to_owned(), move || runner.compute())?;
         }
         Ok(Seat { report, work, slice })
+    }
+
+    /// Lets tasks ask the farmer for values, in messages of at most this size.
+    pub(crate) fn connect(&self, bytes_max: u64) {
+        self.common.needs.connect(self.answers.clone(), bytes_max);
+    }
+
+    /// The values that tasks have asked the farmer for.
+    pub(crate) fn needs(&self) -> &Needs {
+        &self.common.needs
     }
 
     /// The shared values.
@@ -376,6 +387,7 @@ impl Drop for Bench {
         let dropped = queue.waits.clear();
         drop(queue);
         self.common.closed.store(true, Ordering::Relaxed);
+        self.common.needs.close();
         self.shared.wake();
         discard(dropped);
     }

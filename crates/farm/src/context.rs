@@ -5,6 +5,7 @@ use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence};
 use std::sync::{Arc, Mutex, MutexGuard};
 
+use crate::needs::Needs;
 use crate::once::Once;
 use crate::proto::progress::{Reports, WHOLE};
 use crate::shared::Values;
@@ -98,6 +99,11 @@ impl TaskContext {
     /// Returns the values that tasks of its worker compute for each other.
     pub(crate) fn values(&self) -> &Once {
         &self.work.common.once
+    }
+
+    /// Returns the values that other workers may have.
+    pub(crate) fn needs(&self) -> &Needs {
+        &self.work.common.needs
     }
 
     /// Begins a task that may wait. It has a state of its own, since others of its thread run meanwhile.
@@ -248,6 +254,8 @@ pub(crate) struct Common {
     pub(crate) once: Once,
     /// Fractions of its tasks that are done.
     reports: Mutex<Reports>,
+    /// Values that other workers may have.
+    pub(crate) needs: Needs,
     /// Number of the newest run.
     pub(crate) run: AtomicU32,
     /// Whether the worker has ended.
@@ -260,6 +268,7 @@ impl Common {
         self.run.store(run, Ordering::Relaxed);
         self.once.clear();
         self.reports().enter(run);
+        self.needs.enter(run);
     }
 
     /// Returns the reports of the newest run.

@@ -134,7 +134,8 @@
 //! - `functions`: functions that see their task, map and reduce, divide and conquer; `problem` is one
 //!   that is divided.
 //! - `remains`: what a worker holds when its farmer is gone.
-//! - `shared`: values that many tasks read; `once`: those that a task computes for others.
+//! - `shared`: values that many tasks read; `once`: those that a task computes for others;
+//!   `needs`: the worker's side of those that another worker may have.
 //! - `worker`, `compute`: the worker's I/O loop, and its threads; `pieces` is what waits for them.
 //!   `context` is the task that a thread runs, as its function sees it.
 //! - `proto`: the decisions. `ledger` knows who holds which tasks, `tree` who works
@@ -153,6 +154,7 @@ mod journal;
 mod link;
 mod machine;
 mod name;
+mod needs;
 mod once;
 mod pieces;
 mod pool;

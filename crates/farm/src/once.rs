@@ -4,15 +4,19 @@ use std::any::{Any, TypeId};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::future::ready;
+use std::marker::PhantomData;
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use chunkcomm::codec::encode_into_vec;
+use chunkcomm::codec::{decode, encode_into_vec};
 use chunkcomm::host;
 use serde::Serialize;
+use serde::de::DeserializeOwned;
 use tokio::sync::OnceCell;
 
 use crate::context::TaskContext;
 use crate::machine::wait_blocking;
+use crate::needs::Found;
+use crate::proto::record::digest;
 
 type Cell = OnceCell<Arc<dyn Any + Send + Sync>>;
 
@@ -96,6 +100,68 @@ impl TaskContext {
         typed(value.await)
     }
 
+    /// Returns the value of this key, which the first task of the farm that needs it computes, for the tasks
+    /// of all workers. Others wait meanwhile, and their threads run others.
+    ///
+    /// The value goes to the farmer, and from there once to each worker that needs it. It pays where that
+    /// takes less time than to compute it again at each worker, as [`once`](TaskContext::once) does. If the
+    /// worker that computes is lost, or its task ends before, another one that waits computes. The farmer
+    /// and the workers that have it keep the encoded and the decoded value until another run begins.
+    ///
+    /// The keys of values of different types, and those of [`once`](TaskContext::once), are different. They
+    /// must have an order in which they need each other, in all tasks. A task without a farmer computes
+    /// the value for its worker: outside of a farm, or when its farmer is gone.
+    ///
+    /// ```
+    /// use chunkcomm_cluster::Registry;
+    /// use chunkcomm_farm::RegistryExt;
+    ///
+    /// let mut registry = Registry::new();
+    /// let sum = registry.register_async_task("sum", |task, to: u64| async move {
+    ///     let primes = async || (2..10_000).filter(|n| (2..*n).all(|d| n % d > 0)).collect();
+    ///     let primes = task.once_for_all::<Vec<u64>, _>(&"primes", primes).await;
+    ///     primes.iter().take_while(|&&prime| prime < to).sum::<u64>()
+    /// });
+    /// ```
+    ///
+    /// # Cancel safety
+    /// As for [`once`](TaskContext::once): another task that waits computes the value, at this worker or
+    /// another.
+    ///
+    /// # Panics
+    /// When `compute` does, when the codec refuses the key or the value, and when the encoded value is
+    /// larger than a message (`message_bytes_max`). Another task that waits then computes the value.
+    pub async fn once_for_all<T, F>(
+        &self,
+        key: &(impl Serialize + Sync),
+        compute: impl FnOnce() -> F,
+    ) -> Arc<T>
+    where
+        T: Serialize + DeserializeOwned + Send + Sync + 'static,
+        F: Future<Output = T>,
+    {
+        let cell = self.values().cell::<ForAll<T>>(key);
+        let value = cell.get_or_init(async || {
+            let value = match self.needs().ask(self.run(), digest_of::<T>(key)).await {
+                Some(Found::Value(bytes)) => {
+                    decode(&bytes).expect("the value was encoded by the same program")
+                }
+                found => {
+                    let value = compute().await;
+                    host::after_work().await;
+                    if let Some(Found::Compute(duty)) = found {
+                        let mut bytes = Vec::new();
+                        encode_into_vec(&value, &mut bytes).expect("the value can be encoded");
+                        duty.finish(bytes);
+                    }
+                    value
+                }
+            };
+            Arc::<T>::new(value) as Arc<dyn Any + Send + Sync>
+        });
+        typed(value.await)
+    }
+
     /// Returns the value of a key as [`once`](TaskContext::once) does, for functions that are not async:
     /// the thread of a task that waits is blocked.
     ///
@@ -110,6 +176,17 @@ impl TaskContext {
         let value = cell.get_or_init(|| ready(Arc::new(compute()) as _));
         typed(wait_blocking(value))
     }
+}
+
+/// The type of values for all workers, whose keys are not those of others.
+struct ForAll<T>(PhantomData<T>);
+
+/// Returns the name of a value for all workers.
+fn digest_of<T>(key: &impl Serialize) -> u128 {
+    let mut bytes = Vec::new();
+    encode_into_vec(key, &mut bytes).expect("the key of a value can be encoded");
+    bytes.extend_from_slice(std::any::type_name::<T>().as_bytes());
+    digest(&bytes)
 }
 
 fn typed<T: Send + Sync + 'static>(value: &Arc<dyn Any + Send + Sync>) -> Arc<T> {

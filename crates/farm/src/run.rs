@@ -22,6 +22,7 @@ use crate::link::Link;
 use crate::name::WorkerName;
 use crate::proto::home::Home;
 use crate::proto::ledger::Ledger;
+use crate::proto::once::{Table, Told};
 use crate::proto::wire::{self, Part};
 use crate::settings::nanos;
 use crate::shared::Sharing;
@@ -216,6 +217,29 @@ where
         }
     }
 
+    /// Returns the values that a worker computes for all.
+    pub(crate) fn once(&mut self) -> &mut Table {
+        &mut self.account.once
+    }
+
+    /// Tells workers who computes a value, and those that are computed.
+    fn reply(&mut self, context: &mut Context<'_>) -> Result<(), RunError> {
+        while let Some((worker, key, reply)) = self.account.once.poll_reply() {
+            let link = &mut self.workers.links[worker];
+            let mut message = wire::once_order(self.account.plan.run, key, &reply);
+            if message.len() as u64 > link.peer().message_bytes_max() {
+                // It computes the value for itself, and what it says of it is not asked for.
+                message = wire::once_order(self.account.plan.run, key, &Told::Compute);
+            }
+            link.tell(&[message]);
+            if link.is_stalled() {
+                self.account.ledger.handle_stalled(worker);
+            }
+            self.send_stalled(worker, context)?;
+        }
+        Ok(())
+    }
+
     pub(crate) fn sink(&mut self) -> &mut S {
         &mut self.account.sink
     }
@@ -316,6 +340,7 @@ where
             // Some may have broken in this turn.
             self.note_ends(context)?;
         }
+        self.reply(context)?;
         self.check_for_workers(context)?;
         self.show(context);
         Poll::Pending

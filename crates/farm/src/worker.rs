@@ -198,6 +198,7 @@ pub(crate) async fn serve(
     let Setup { limit, virtual_workers, .. } = setup;
     let bench = Bench::start(entries, threads, limit, virtual_workers);
     let bench = bench.map_err(ServeError::Thread)?;
+    bench.connect(farmer.message_bytes_max());
     if !say_ready(&mut answers, bench.threads()).await? {
         return Ok(Served::NotTaken);
     }
@@ -329,6 +330,10 @@ impl Desk {
             }
             Order::Forget { digest } => {
                 self.bench.values().forget(digest);
+                Ok(None)
+            }
+            Order::Once { run, key, reply } => {
+                self.bench.needs().handle_reply(run, key, reply);
                 Ok(None)
             }
             Order::TakeBack { run, count } => {

@@ -84,6 +84,7 @@ const CRATES: &[Floors] = &[
                 "error",
                 "functions",
                 "journal",
+                "needs",
                 "once",
                 "pieces",
                 "remains",

@@ -15,6 +15,7 @@ mod farm_cluster;
 mod farm_enemies;
 mod farm_home;
 mod farm_journal;
+mod farm_once;
 mod farm_progress;
 mod farm_shared;
 mod farm_skeletons;

@@ -7,11 +7,13 @@
 //! [`placement`] (where a worker runs a task), [`record`] (a journal's bytes), [`tree`] (who works
 //! below whom), [`split`] (answers that are too large), [`parts`] (results in any order), [`width`] (tasks
 //! that a worker has begun), [`handover`] (results for the next farmer), [`waiting`] (what a worker's
-//! threads wait for), [`timeline`] (who had which tasks when), [`progress`] (fractions of tasks that are done).
+//! threads wait for), [`timeline`] (who had which tasks when), [`progress`] (fractions of tasks that are done),
+//! [`once`] (values that a worker computes for all).
 
 pub(crate) mod handover;
 pub(crate) mod home;
 pub(crate) mod ledger;
+pub(crate) mod once;
 pub(crate) mod order;
 pub(crate) mod pace;
 pub(crate) mod parts;

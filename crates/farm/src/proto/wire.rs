@@ -15,6 +15,7 @@
 //!   value       kind u8 2 | 0 u32 | digest u128 | total u64 | offset u64 | bytes
 //!   forget      kind u8 3 | 0 u32 | digest u128
 //!   end         kind u8 4 | 0 u32
+//!   once        kind u8 5 | run u32 | key u128 | 0 u8: compute; 1 u8 | value
 //!   answer      kind u8 0 | run u32 | first u64 | count u32 | busy_ns u64 | count x item
 //!   return      kind u8 1 | run u32 | first u64 | count u32
 //!   late        kind u8 2 | run u32 | index u64 | stuck u32
@@ -23,6 +24,7 @@
 //!   virtual     kind u8 5 | run u32 | 0 u64 | virtual workers u32
 //!   progress    kind u8 6 | run u32 | 0 u64 | count u32 | count x (index u64 | thousandths u32)
 //!   mishaps     kind u8 7 | run u32 | 0 u64 | 4 u32 | 4 x number u64
+//!   once        kind u8 8 | run u32 | 0 u64 | 0 u32: need; 1: computed; 2: given up | key u128 | value
 //!   item        bytes u32 | encoded value; in an answer the highest bit of `bytes` marks
 //!               the text of a failure
 //! ```
@@ -34,7 +36,8 @@
 //! that name it by its digest. A task is late that has not ended in its time and its grace: `stuck` is 1
 //! where its thread is at it, and 0 where it waited and was dropped. The number of virtual workers takes
 //! the place of that of the threads until the run ends, or another is told. Progress has the fractions
-//! that running tasks have reported since the word before (`progress.rs`).
+//! that running tasks have reported since the word before (`progress.rs`). The words
+//! *once* are about values that a worker computes for all (`once.rs`).
 //!
 //! A sub-farmer is a worker to its farmer, in the same words, and a farmer to those below it. It also
 //! says which tasks it has set aside. When they have changed it says how many threads there are below it
@@ -55,6 +58,8 @@ use serde::Serialize;
 pub(crate) use self::hello::{
     Handed, Hello, HelloError, Limit, Reply, Role, Setup, VERSIONS, duplex, hello, read_hello,
 };
+pub(crate) use self::once::{ONCE_HEAD_MAX, once_answer, once_order};
+use super::once::{Ask, Key, Told};
 use super::progress::WHOLE;
 
 /// Bytes that are no assignment or no answer.
@@ -213,7 +218,7 @@ pub(crate) struct Part<'a> {
 }
 
 /// A message of the farmer.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) enum Order<'a> {
     Assign(Assignment<'a>),
     Value(Part<'a>),
@@ -223,6 +228,12 @@ pub(crate) enum Order<'a> {
     },
     /// The farm is done, and the messages end.
     End,
+    /// The reply to a worker that needs a value which one of them computes for all.
+    Once {
+        run: u32,
+        key: Key,
+        reply: Told,
+    },
     /// Return up to this number of tasks that are not begun, those with the highest indices first.
     TakeBack {
         run: u32,
@@ -255,6 +266,7 @@ const TAKE_BACK: u8 = 1;
 const VALUE: u8 = 2;
 const FORGET: u8 = 3;
 const END: u8 = 4;
+const ONCE_ORDER: u8 = 5;
 
 /// The word that the farm is done.
 pub(crate) const THE_END: [u8; 5] = [END, 0, 0, 0, 0];
@@ -341,6 +353,7 @@ pub(crate) fn read_order(bytes: &[u8]) -> Result<Order<'_>, Malformed> {
             if reader.0.is_empty() { Ok(Order::Forget { digest }) } else { Err(Malformed) }
         }
         END if reader.0.is_empty() => Ok(Order::End),
+        ONCE_ORDER => once::read_once_order(run, reader),
         _ => Err(Malformed),
     }
 }
@@ -363,6 +376,8 @@ pub(crate) enum Answer<'a> {
     Virtual { run: u32, workers: u32 },
     /// Tasks, each with the thousandths of it that are done.
     Progress { run: u32, fractions: Fractions<'a> },
+    /// A word about a value that one worker computes for all.
+    Once { run: u32, key: Key, ask: Ask },
     /// The tasks were not begun and are given back. An empty range ends what a take-back asked for.
     Returned { run: u32, first: u64, count: u32 },
 }
@@ -391,6 +406,7 @@ const THREADS: u8 = 4;
 const VIRTUAL: u8 = 5;
 const PROGRESS: u8 = 6;
 const MISHAPS: u8 = 7;
+const ONCE: u8 = 8;
 const ANSWER_COUNT_AT: usize = 13;
 const BUSY_AT: usize = 17;
 
@@ -495,6 +511,10 @@ pub(crate) fn read_answer(bytes: &[u8]) -> Result<Answer<'_>, Malformed> {
             if reader.0.is_empty() { Ok(Answer::Mishaps { run, numbers }) } else { Err(Malformed) }
         }
         THREADS if reader.0.is_empty() => Ok(Answer::Threads { count, lost: first }),
+        ONCE if first == 0 => {
+            let (key, ask) = once::read_once_answer(count, reader)?;
+            Ok(Answer::Once { run, key, ask })
+        }
         PROGRESS if first == 0 => {
             let (each, rest) = reader.0.as_chunks::<FRACTION_BYTES>();
             let fractions = Fractions(each.iter());
@@ -508,5 +528,6 @@ pub(crate) fn read_answer(bytes: &[u8]) -> Result<Answer<'_>, Malformed> {
 }
 
 mod hello;
+mod once;
 #[cfg(test)]
 mod tests;

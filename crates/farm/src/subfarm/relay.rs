@@ -144,6 +144,9 @@ impl<'a> Relay<'a> {
             let word = wire::mishaps(self.number, [reissued, returned, copied, dropped]);
             self.waiting.push_back(Bytes::from(word));
         }
+        while let Some((key, ask)) = self.run.once().poll_ask() {
+            self.waiting.push_back(Bytes::from(wire::once_answer(self.number, key, &ask)));
+        }
         self.send_up(context);
         self.send_progress(context);
         match self.poll_sent(context) {
@@ -165,7 +168,10 @@ impl<'a> Relay<'a> {
             }
             wire::Order::Value(part) => self.run.relay(&part),
             wire::Order::Forget { digest } => self.run.forget(digest),
-            wire::Order::End => {}
+            wire::Order::Once { run, key, reply } if run == self.number => {
+                self.run.once().handle_reply(key, reply);
+            }
+            wire::Order::End | wire::Order::Once { .. } => {}
             // One for no task measures the round trip.
             wire::Order::TakeBack { run, count } if run != self.number && count > 0 => {
                 self.waiting.push_back(Bytes::copy_from_slice(&wire::returned(run, 0, 0)));

@@ -1,0 +1,224 @@
+//! Values that a worker's tasks need and that another worker may have: the worker's side of
+//! `proto/once.rs`.
+//!
+//! ```text
+//!            ask                 value
+//!   nothing ─────▶ asked ─────────────────▶ nothing: the task has it
+//!      ▲             │ compute
+//!      │             ▼
+//!      └────────── computing: the value, or given up
+//! ```
+//!
+//! A task that no longer waits leaves its question: the next one that needs the value takes the reply.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use bytes::Bytes;
+use tokio::sync::mpsc::UnboundedSender;
+use tokio::sync::oneshot;
+
+use crate::proto::once::{Ask, Key, Told};
+use crate::proto::wire;
+
+/// The values that the tasks of a worker have asked for. Those without a way to a farmer have none.
+#[derive(Clone, Default)]
+pub(crate) struct Needs(Arc<Mutex<State>>);
+
+#[derive(Default)]
+struct State {
+    run: u32,
+    keys: BTreeMap<Key, Need>,
+    /// Takes words to the farmer.
+    answers: Option<UnboundedSender<Vec<u8>>>,
+    /// Most bytes of a message to the farmer.
+    bytes_max: u64,
+}
+
+enum Need {
+    Asked(oneshot::Sender<Found>),
+    Computing,
+}
+
+/// The farmer's reply to a task.
+pub(crate) enum Found {
+    Compute(Computing),
+    /// The encoded value.
+    Value(Bytes),
+}
+
+/// The duty to compute a value. When it is dropped before [`finish`](Computing::finish) the farmer hears
+/// that, and another worker computes.
+pub(crate) struct Computing {
+    needs: Needs,
+    run: u32,
+    key: Key,
+}
+
+impl fmt::Debug for Needs {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Needs").field("values", &self.state().keys.len()).finish()
+    }
+}
+
+impl Needs {
+    /// Sets the way to the farmer.
+    pub(crate) fn connect(&self, answers: UnboundedSender<Vec<u8>>, bytes_max: u64) {
+        let mut state = self.state();
+        (state.answers, state.bytes_max) = (Some(answers), bytes_max);
+    }
+
+    /// Begins a run. Tasks of the one before that wait get no reply.
+    pub(crate) fn enter(&self, run: u32) {
+        let mut state = self.state();
+        state.run = run;
+        let dropped = std::mem::take(&mut state.keys);
+        drop(state);
+        drop(dropped);
+    }
+
+    /// Ends the way to the farmer. Tasks that wait get no reply.
+    pub(crate) fn close(&self) {
+        let mut state = self.state();
+        state.answers = None;
+        let dropped = std::mem::take(&mut state.keys);
+        drop(state);
+        drop(dropped);
+    }
+
+    /// Asks the farmer for a value. Waits for the reply; `None` if there is no farmer to reply.
+    ///
+    /// # Cancel safety
+    /// The next call for this key takes the reply.
+    pub(crate) async fn ask(&self, run: u32, key: Key) -> Option<Found> {
+        let (sender, receiver) = oneshot::channel();
+        {
+            let mut state = self.state();
+            let answers = state.answers.clone().filter(|_| state.run == run)?;
+            if state.keys.insert(key, Need::Asked(sender)).is_none() {
+                // A failed send means that the worker has ended, and the reply never comes.
+                let _ = answers.send(wire::once_answer(run, key, &Ask::Need));
+            }
+        }
+        receiver.await.ok()
+    }
+
+    /// Takes the farmer's reply.
+    pub(crate) fn handle_reply(&self, run: u32, key: Key, reply: Told) {
+        let mut state = self.state();
+        if state.run != run || !matches!(state.keys.get(&key), Some(Need::Asked(_))) {
+            return;
+        }
+        let Some(Need::Asked(sender)) = state.keys.remove(&key) else { return };
+        let found = match reply {
+            Told::Compute => {
+                state.keys.insert(key, Need::Computing);
+                Found::Compute(Computing { needs: self.clone(), run, key })
+            }
+            Told::Value(value) => Found::Value(value),
+        };
+        drop(state);
+        // If nobody waits any more, dropping the duty gives it up.
+        let _ = sender.send(found);
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().expect("nothing panics with the needs locked")
+    }
+
+    /// Ends a duty with this word.
+    fn end(&self, run: u32, key: Key, ask: &Ask) {
+        let mut state = self.state();
+        let is_due = state.run == run && matches!(state.keys.get(&key), Some(Need::Computing));
+        if is_due {
+            state.keys.remove(&key);
+            if let Some(answers) = &state.answers {
+                let _ = answers.send(wire::once_answer(run, key, ask));
+            }
+        }
+    }
+}
+
+impl Computing {
+    /// Sends the encoded value to the farmer.
+    ///
+    /// # Panics
+    /// When it is larger than a message.
+    pub(crate) fn finish(self, value: Vec<u8>) {
+        let bytes_max = self.needs.state().bytes_max.saturating_sub(wire::ONCE_HEAD_MAX);
+        let bytes = value.len() as u64;
+        assert!(
+            bytes <= bytes_max,
+            "a value for all workers has {bytes} bytes, allowed are {bytes_max} (message_bytes_max)"
+        );
+        self.needs.end(self.run, self.key, &Ask::Value(Bytes::from(value)));
+    }
+}
+
+impl Drop for Computing {
+    fn drop(&mut self) {
+        self.needs.end(self.run, self.key, &Ask::GivenUp);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::pin::pin;
+    use tokio::sync::mpsc::unbounded_channel;
+
+    fn poll<T>(future: std::pin::Pin<&mut impl Future<Output = T>>) -> std::task::Poll<T> {
+        future.poll(&mut std::task::Context::from_waker(std::task::Waker::noop()))
+    }
+
+    #[test]
+    fn a_task_that_no_longer_waits_leaves_its_question_or_gives_up() {
+        let (sender, mut words) = unbounded_channel();
+        let needs = Needs::default();
+        needs.connect(sender, 1000);
+        needs.enter(3);
+        let said = |ask| wire::once_answer(3, 7, &ask);
+        {
+            let mut first = pin!(needs.ask(3, 7));
+            assert!(poll(first.as_mut()).is_pending());
+            assert_eq!(words.try_recv(), Ok(said(Ask::Need)));
+        }
+        let mut second = Box::pin(needs.ask(3, 7));
+        assert!(poll(second.as_mut()).is_pending());
+        assert!(words.try_recv().is_err(), "it was asked already");
+        // The reply has come, and is dropped with the task before that has seen it.
+        needs.handle_reply(3, 7, Told::Compute);
+        drop(second);
+        assert_eq!(words.try_recv(), Ok(said(Ask::GivenUp)));
+
+        let mut third = pin!(needs.ask(3, 7));
+        assert!(poll(third.as_mut()).is_pending());
+        assert_eq!(words.try_recv(), Ok(said(Ask::Need)));
+        needs.handle_reply(3, 7, Told::Compute);
+        let std::task::Poll::Ready(Some(Found::Compute(duty))) = poll(third.as_mut()) else {
+            panic!()
+        };
+        duty.finish(vec![5]);
+        assert_eq!(words.try_recv(), Ok(said(Ask::Value(Bytes::from_static(&[5])))));
+        assert!(words.try_recv().is_err(), "it is not given up as well");
+
+        // Another run has begun, and then the worker ends.
+        let mut fourth = pin!(needs.ask(3, 8));
+        assert!(poll(fourth.as_mut()).is_pending());
+        needs.enter(4);
+        assert!(matches!(poll(fourth.as_mut()), std::task::Poll::Ready(None)));
+        assert!(matches!(poll(pin!(needs.ask(3, 8))), std::task::Poll::Ready(None)));
+        needs.close();
+        assert!(matches!(poll(pin!(needs.ask(4, 8))), std::task::Poll::Ready(None)));
+    }
+
+    #[test]
+    #[should_panic(expected = "has 1000 bytes, allowed are 936 (message_bytes_max)")]
+    fn a_value_larger_than_a_message_fails_its_task() {
+        let (sender, _words) = unbounded_channel();
+        let needs = Needs::default();
+        needs.connect(sender, 1000);
+        Computing { needs, run: 0, key: 7 }.finish(vec![0; 1000]);
+    }
+}

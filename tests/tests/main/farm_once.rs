@@ -1,0 +1,100 @@
+//! Values that one worker computes for all.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use chunkcomm::host::{self, timeout};
+use chunkcomm_cluster::{Function, Registry};
+use chunkcomm_farm::{Farm, Loss, RegistryExt as _, TaskContext, TaskError, Tree};
+
+use crate::farm::{DEADLINE, builder};
+use crate::farm_waits::farm_of;
+
+const MS: Duration = Duration::from_millis(1);
+
+/// A task of 1 ms that needs one of two values, each of which takes 100 ms; `computed` counts these. The
+/// first one fails if it is told to.
+fn needing(computed: &'static AtomicU32, fails: bool) -> (Registry, Function<u64, u64>) {
+    let mut registry = Registry::new();
+    let need = move |task: TaskContext, number: u64| async move {
+        let compute = async || {
+            host::spend(100 * MS);
+            let before = computed.fetch_add(1, Ordering::Relaxed);
+            assert!(!fails || before > 0, "the first one fails");
+            vec![number % 2; 1000]
+        };
+        let value = task.once_for_all(&(number % 2), compute).await;
+        host::spend(MS);
+        number * 10 + value[999]
+    };
+    let need = registry.register_async_task("need", need);
+    (registry, need)
+}
+
+#[test]
+fn a_value_is_computed_once_for_all_workers() {
+    static COMPUTED: AtomicU32 = AtomicU32::new(0);
+    for (nodes, tree) in [(4, Tree::Off), (7, Tree::FanOut(3))] {
+        farm_of(
+            3,
+            nodes,
+            || needing(&COMPUTED, false).0,
+            move |cluster| async move {
+                let (registry, need) = needing(&COMPUTED, false);
+                let mut farm = Farm::builder(registry).tree(tree).start_in(&cluster).await.unwrap();
+                for _ in 0..2 {
+                    COMPUTED.store(0, Ordering::Relaxed);
+                    let outcome = farm.run(&need, 0..200).await.unwrap();
+                    let expected: Vec<u64> = (0..200).map(|it| it * 10 + it % 2).collect();
+                    assert_eq!(outcome.results, expected);
+                    assert_eq!(COMPUTED.load(Ordering::Relaxed), 2);
+                    // Two workers compute at a time, or one both values.
+                    let elapsed = outcome.stats.elapsed;
+                    assert!((100 * MS..400 * MS).contains(&elapsed), "{elapsed:?}");
+                }
+                farm.finish(DEADLINE).await.unwrap();
+            },
+        );
+    }
+}
+
+#[test]
+fn another_computes_when_a_task_fails() {
+    static COMPUTED: AtomicU32 = AtomicU32::new(0);
+    farm_of(
+        4,
+        4,
+        || needing(&COMPUTED, true).0,
+        async |cluster| {
+            let (registry, need) = needing(&COMPUTED, true);
+            let mut farm = Farm::builder(registry).start_in(&cluster).await.unwrap();
+            let outcome = farm.run_to_end(&need, 0..60).await.unwrap();
+            let failed: Vec<_> =
+                outcome.results.iter().filter_map(|it| it.as_ref().err()).collect();
+            assert!(matches!(failed[..], [TaskError::Failed { .. }]), "{failed:?}");
+            assert!(failed[0].to_string().contains("the first one fails"));
+            assert_eq!(COMPUTED.load(Ordering::Relaxed), 3);
+            farm.finish(DEADLINE).await.unwrap();
+        },
+    );
+}
+
+/// The process that computes first ends.
+#[tokio::test]
+async fn another_computes_when_a_worker_dies() {
+    let file = std::env::temp_dir().join(format!("chunkcomm-once-{}", std::process::id()));
+    // An earlier process of this number may have left one.
+    let _ = std::fs::remove_file(&file);
+    let (builder, functions) = builder();
+    let mut farm = builder.start().await.unwrap();
+    let tasks = vec![file.to_str().unwrap().to_owned(); 30];
+    let run = timeout(DEADLINE, farm.run(&functions.common, tasks));
+    let outcome = run.await.expect("another one computes").unwrap();
+    std::fs::remove_file(&file).unwrap();
+    // One process has computed it for all.
+    let first = outcome.results[0];
+    assert!(outcome.results.iter().all(|&pid| pid == first && pid > 0), "{:?}", outcome.results);
+    let lost = |it: &chunkcomm_farm::WorkerStats| matches!(it.lost, Some(Loss::Exited(_)));
+    assert_eq!(outcome.stats.workers.iter().filter(|it| lost(it)).count(), 1);
+    farm.finish(DEADLINE).await.unwrap();
+}
