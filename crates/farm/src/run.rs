@@ -22,7 +22,7 @@ use crate::link::Link;
 use crate::name::WorkerName;
 use crate::proto::home::Home;
 use crate::proto::ledger::Ledger;
-use crate::proto::once::{Table, Told};
+use crate::proto::once::Table;
 use crate::proto::wire::{self, Part};
 use crate::settings::nanos;
 use crate::shared::Sharing;
@@ -38,9 +38,6 @@ const LOOK: Duration = Duration::from_millis(50);
 
 /// Longest time that accepted results are in the journal and not permanent.
 const SYNC_WAIT: Duration = Duration::from_secs(1);
-
-/// Time between two calls with the progress of a run.
-const SHOWN_EVERY: Duration = Duration::from_millis(100);
 
 /// A closure that says whether a worker gets tasks of a run.
 pub(crate) type Choice = Box<dyn Fn(&WorkerName) -> bool + Send + Sync>;
@@ -198,46 +195,9 @@ where
         u64::from(!self.carried.is_empty()) + u64::from(self.recalled.is_some())
     }
 
-    /// Calls the closure that watches the run, if there is one and its time has come.
-    fn show(&mut self, context: &mut Context<'_>) {
-        if self.workers.watch.is_none() {
-            return;
-        }
-        let mut is_over = |wait: &mut Timer| wait.as_mut().poll(context).is_ready();
-        while self.show_wait.as_mut().is_none_or(&mut is_over) {
-            self.show_now();
-            self.show_wait = Some(Box::pin(host::sleep(SHOWN_EVERY)));
-        }
-    }
-
-    fn show_now(&mut self) {
-        let progress = self.progress();
-        if let Some(watch) = &mut self.workers.watch {
-            watch(&progress);
-        }
-    }
-
     /// Returns the values that a worker computes for all.
     pub(crate) fn once(&mut self) -> &mut Table {
         &mut self.account.once
-    }
-
-    /// Tells workers who computes a value, and those that are computed.
-    fn reply(&mut self, context: &mut Context<'_>) -> Result<(), RunError> {
-        while let Some((worker, key, reply)) = self.account.once.poll_reply() {
-            let link = &mut self.workers.links[worker];
-            let mut message = wire::once_order(self.account.plan.run, key, &reply);
-            if message.len() as u64 > link.peer().message_bytes_max() {
-                // It computes the value for itself, and what it says of it is not asked for.
-                message = wire::once_order(self.account.plan.run, key, &Told::Compute);
-            }
-            link.tell(&[message]);
-            if link.is_stalled() {
-                self.account.ledger.handle_stalled(worker);
-            }
-            self.send_stalled(worker, context)?;
-        }
-        Ok(())
     }
 
     pub(crate) fn sink(&mut self) -> &mut S {
@@ -542,3 +502,4 @@ where
 
 mod ends;
 mod giving;
+mod telling;

@@ -49,7 +49,6 @@
 //! next run. Hello, Setup and Reply go through the codec (`wire/hello.rs`). The others are written and read by hand,
 //! since each task has them.
 
-use std::collections::BTreeMap;
 use std::convert::Infallible;
 
 use chunkcomm::codec::{EncodeError, encode_into_vec};
@@ -59,8 +58,8 @@ pub(crate) use self::hello::{
     Handed, Hello, HelloError, Limit, Reply, Role, Setup, VERSIONS, duplex, hello, read_hello,
 };
 pub(crate) use self::once::{ONCE_HEAD_MAX, once_answer, once_order};
+pub(crate) use self::progress::{Fractions, progress};
 use super::once::{Ask, Key, Told};
-use super::progress::WHOLE;
 
 /// Bytes that are no assignment or no answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -382,22 +381,6 @@ pub(crate) enum Answer<'a> {
     Returned { run: u32, first: u64, count: u32 },
 }
 
-/// Bytes of a task's index and its thousandths.
-const FRACTION_BYTES: usize = 12;
-
-/// Tasks, each with the thousandths of it that are done.
-#[derive(Clone, Debug)]
-pub(crate) struct Fractions<'a>(std::slice::Iter<'a, [u8; FRACTION_BYTES]>);
-
-impl Iterator for Fractions<'_> {
-    type Item = (u64, u32);
-
-    fn next(&mut self) -> Option<(u64, u32)> {
-        let &[a, b, c, d, e, f, g, h, i, j, k, l] = self.0.next()?;
-        Some((u64::from_le_bytes([a, b, c, d, e, f, g, h]), u32::from_le_bytes([i, j, k, l])))
-    }
-}
-
 const DONE: u8 = 0;
 const RETURNED: u8 = 1;
 const LATE: u8 = 2;
@@ -466,16 +449,6 @@ pub(crate) fn virtual_workers(run: u32, count: u32) -> [u8; 17] {
     about(VIRTUAL, run, 0, count)
 }
 
-/// Encodes the thousandths of tasks that are done.
-pub(crate) fn progress(run: u32, tasks: &BTreeMap<u64, u32>) -> Vec<u8> {
-    let mut bytes = about(PROGRESS, run, 0, tasks.len() as u32).to_vec();
-    for (task, thousandths) in tasks {
-        bytes.extend_from_slice(&task.to_le_bytes());
-        bytes.extend_from_slice(&thousandths.to_le_bytes());
-    }
-    bytes
-}
-
 fn about(kind: u8, run: u32, first: u64, count: u32) -> [u8; 17] {
     let mut bytes = [kind; 17];
     bytes[1..5].copy_from_slice(&run.to_le_bytes());
@@ -516,11 +489,7 @@ pub(crate) fn read_answer(bytes: &[u8]) -> Result<Answer<'_>, Malformed> {
             Ok(Answer::Once { run, key, ask })
         }
         PROGRESS if first == 0 => {
-            let (each, rest) = reader.0.as_chunks::<FRACTION_BYTES>();
-            let fractions = Fractions(each.iter());
-            let is_whole = rest.is_empty() && each.len() == count as usize;
-            let fits = fractions.clone().all(|(_, thousandths)| thousandths <= WHOLE);
-            if is_whole && fits { Ok(Answer::Progress { run, fractions }) } else { Err(Malformed) }
+            Ok(Answer::Progress { run, fractions: Fractions::read(count, reader)? })
         }
         VIRTUAL if reader.0.is_empty() => Ok(Answer::Virtual { run, workers: count }),
         _ => Err(Malformed),
@@ -529,5 +498,6 @@ pub(crate) fn read_answer(bytes: &[u8]) -> Result<Answer<'_>, Malformed> {
 
 mod hello;
 mod once;
+mod progress;
 #[cfg(test)]
 mod tests;

@@ -1,0 +1,60 @@
+//! Words of a run: its progress to the user, and values that a worker has computed to the others.
+
+use std::task::Context;
+use std::time::Duration;
+
+use chunkcomm::host;
+
+use super::{Run, Timer};
+use crate::error::RunError;
+use crate::proto::once::Told;
+use crate::proto::wire;
+use crate::tasks::{Input, Output, Sink, Source};
+
+/// Time between two calls with the progress of a run.
+const SHOWN_EVERY: Duration = Duration::from_millis(100);
+
+impl<I, O, T, S> Run<'_, I, O, T, S>
+where
+    I: Input,
+    O: Output,
+    T: Source<Task = I>,
+    S: Sink<O>,
+{
+    /// Calls the closure that watches the run, if there is one and its time has come.
+    pub(super) fn show(&mut self, context: &mut Context<'_>) {
+        if self.workers.watch.is_none() {
+            return;
+        }
+        let mut is_over = |wait: &mut Timer| wait.as_mut().poll(context).is_ready();
+        while self.show_wait.as_mut().is_none_or(&mut is_over) {
+            self.show_now();
+            self.show_wait = Some(Box::pin(host::sleep(SHOWN_EVERY)));
+        }
+    }
+
+    pub(super) fn show_now(&mut self) {
+        let progress = self.progress();
+        if let Some(watch) = &mut self.workers.watch {
+            watch(&progress);
+        }
+    }
+
+    /// Tells workers who computes a value, and those that are computed.
+    pub(super) fn reply(&mut self, context: &mut Context<'_>) -> Result<(), RunError> {
+        while let Some((worker, key, reply)) = self.account.once.poll_reply() {
+            let link = &mut self.workers.links[worker];
+            let mut message = wire::once_order(self.account.plan.run, key, &reply);
+            if message.len() as u64 > link.peer().message_bytes_max() {
+                // It computes the value for itself, and what it says of it is not asked for.
+                message = wire::once_order(self.account.plan.run, key, &Told::Compute);
+            }
+            link.tell(&[message]);
+            if link.is_stalled() {
+                self.account.ledger.handle_stalled(worker);
+            }
+            self.send_stalled(worker, context)?;
+        }
+        Ok(())
+    }
+}
