@@ -38,6 +38,13 @@ impl Others {
             assert!(said.contains(told), "{told:?} is not in {said:?}");
         }
     }
+
+    /// Ends the cluster; all end well.
+    pub(super) async fn end_with(mut self, cluster: Cluster) {
+        cluster.finish();
+        cluster.end(DEADLINE).await.unwrap();
+        self.end(0, "");
+    }
 }
 
 /// Starts a cluster of `size` nodes; the others also get these variables.
@@ -65,7 +72,7 @@ pub(super) fn builder() -> (FarmBuilder, Functions) {
 
 #[tokio::test]
 async fn results_are_those_of_the_tasks_and_every_node_works() {
-    let (cluster, mut others) = cluster(3, &[]).await;
+    let (cluster, others) = cluster(3, &[]).await;
     // The same nodes serve one farm after the other.
     for (model, workers) in [(Model::B, 2), (Model::A, 3)] {
         for (prefetch, grain) in [(Prefetch::Fixed(1), 1), (Prefetch::Auto, 7)] {
@@ -92,14 +99,12 @@ async fn results_are_those_of_the_tasks_and_every_node_works() {
             farm.finish(DEADLINE).await.unwrap();
         }
     }
-    cluster.finish();
-    cluster.end(DEADLINE).await.unwrap();
-    others.end(0, "");
+    others.end_with(cluster).await;
 }
 
 #[tokio::test]
 async fn a_task_that_panics_names_the_node_and_the_farm_goes_on() {
-    let (cluster, mut others) = cluster(2, &[]).await;
+    let (cluster, others) = cluster(2, &[]).await;
     let (builder, functions) = builder();
     let mut farm = builder.grain(4).start_in(&cluster).await.unwrap();
     let error = farm.run(&functions.unlucky, 0..1_000).await.unwrap_err();
@@ -109,9 +114,7 @@ async fn a_task_that_panics_names_the_node_and_the_farm_goes_on() {
     assert_eq!(farm.run(&functions.double, 0..50).await.unwrap().results[49], 98);
     // Dropping the farm ends the nodes' service as finishing it does.
     drop(farm);
-    cluster.finish();
-    cluster.end(DEADLINE).await.unwrap();
-    others.end(0, "");
+    others.end_with(cluster).await;
 }
 
 /// Returns the numbers of accepted and acknowledged messages of the farmer's way of the duplex to a
@@ -146,10 +149,8 @@ async fn the_tasks_of_a_killed_node_are_run_by_others() {
     assert_eq!(death.id.rank, 2);
     assert!(outcome.stats.mishaps.reissued > 0);
     farm.finish(DEADLINE).await.unwrap();
-    cluster.finish();
-    cluster.end(DEADLINE).await.unwrap();
     others.0.remove(1);
-    others.end(0, "");
+    others.end_with(cluster).await;
 }
 
 #[tokio::test]
@@ -204,13 +205,11 @@ async fn registries_that_differ_are_refused_by_both_sides() {
 
 #[tokio::test]
 async fn nodes_that_do_not_serve_or_speak_otherwise_are_named() {
-    let (one, mut others) = cluster(2, &[(FORGETS, "1")]).await;
+    let (one, others) = cluster(2, &[(FORGETS, "1")]).await;
     let late = builder().0.start_deadline(Duration::from_millis(300)).start_in(&one).await;
     let text = late.unwrap_err().to_string();
     assert!(text.starts_with("not ready after 0.3 s: worker 0 (rank 1, process "), "{text}");
-    one.finish();
-    one.end(DEADLINE).await.unwrap();
-    others.end(0, "");
+    others.end_with(one).await;
 
     let (two, others) = cluster(2, &[(OTHER_VERSION, "1")]).await;
     let error = builder().0.start_in(&two).await.unwrap_err();

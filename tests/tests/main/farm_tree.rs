@@ -12,7 +12,7 @@ use rustix::process::Signal;
 
 #[tokio::test]
 async fn results_pass_through_sub_farmers() {
-    let (cluster, mut others) = cluster(6, &[]).await;
+    let (cluster, others) = cluster(6, &[]).await;
     let (builder, functions) = builder();
     let mut farm = builder.tree(Tree::FanOut(3)).start_in(&cluster).await.unwrap();
     let outcome = farm.run(&functions.double, 0..1000).await.unwrap();
@@ -29,9 +29,7 @@ async fn results_pass_through_sub_farmers() {
     assert_eq!(worked.stats.workers.len(), 2);
     assert_eq!(worked.stats.tasks, 60);
     farm.finish(DEADLINE).await.unwrap();
-    cluster.finish();
-    cluster.end(DEADLINE).await.unwrap();
-    others.end(0, "");
+    others.end_with(cluster).await;
 }
 
 /// Ranks 1 and 4 are sub-farmers; 2 and 3, and 5 and 6, are below them.
@@ -153,7 +151,7 @@ async fn a_task_that_kills_is_set_aside_below_a_sub_farmer() {
 
 #[tokio::test]
 async fn a_task_that_does_not_end_fails_alone_below_a_sub_farmer() {
-    let (cluster, mut others) = cluster(5, &[]).await;
+    let (cluster, others) = cluster(5, &[]).await;
     let (builder, functions) = builder();
     let builder = builder.tree(Tree::FanOut(4));
     let builder = builder.task_timeout(Duration::from_millis(100)).grain(1);
@@ -172,14 +170,12 @@ async fn a_task_that_does_not_end_fails_alone_below_a_sub_farmer() {
         }
     }
     farm.finish(DEADLINE).await.unwrap();
-    cluster.finish();
-    cluster.end(DEADLINE).await.unwrap();
-    others.end(0, "");
+    others.end_with(cluster).await;
 }
 
 #[tokio::test]
 async fn a_start_that_fails_leaves_the_nodes_for_the_next_farm() {
-    let (cluster, mut others) = cluster(6, &[]).await;
+    let (cluster, others) = cluster(6, &[]).await;
     // Sub-farmers are at different points of their start then.
     for ms in [0, 1, 2, 4, 8, 16, 32] {
         let (builder, _) = builder();
@@ -192,7 +188,5 @@ async fn a_start_that_fails_leaves_the_nodes_for_the_next_farm() {
     let mut farm = builder.tree(Tree::FanOut(3)).start_in(&cluster).await.unwrap();
     assert_eq!(farm.run(&functions.double, [4]).await.unwrap().results, [8]);
     farm.finish(DEADLINE).await.unwrap();
-    cluster.finish();
-    cluster.end(DEADLINE).await.unwrap();
-    others.end(0, "");
+    others.end_with(cluster).await;
 }
