@@ -538,3 +538,26 @@ fn nodes_without_their_sub_farmer_hear_that_the_farm_has_ended() {
         }
     });
 }
+
+/// The tasks of a dead sub-farmer are given out as others are, not one by one.
+#[test]
+fn the_death_of_a_sub_farmer_does_not_hold_up_the_farm() {
+    each_seed(0..5, |seed| {
+        let death = [(1, Duration::from_millis(5_000 + 70 * seed))];
+        on_each(seed, 7, &death, |rank, cluster| async move {
+            let mut registry = Registry::new();
+            let wait = registry.register("wait", |_: u64| host::spend(2_000 * MS));
+            if rank > 0 {
+                return serve_in(&cluster, &registry).threads(4).await.unwrap();
+            }
+            let mut farm =
+                Farm::builder(registry).tree(Tree::FanOut(3)).start_in(&cluster).await.unwrap();
+            let stats = farm.run(&wait, 0..300).await.unwrap().stats;
+            assert!(stats.mishaps.reissued > 10, "{:?}", stats.mishaps);
+            // 600 s of work on 6 nodes, of which 3 are missed for 10 s and one from then on. One by one
+            // the tasks took 8 s more.
+            assert!(stats.elapsed < 132_000 * MS, "{:?}", stats.elapsed);
+            farm.finish(DEADLINE).await.unwrap();
+        });
+    });
+}
