@@ -320,12 +320,11 @@ impl Bench {
             return false;
         }
         let (is_other, dropped) = queue.enter(run);
-        if is_other {
-            self.common.enter(run);
-        }
+        let unanswered = is_other.then(|| self.common.enter(run));
         queue.pieces.put(assignment);
         let placed = queue.loops && queue.placements[function as usize].place() == Place::Loop;
         drop(queue);
+        drop(unanswered);
         if !placed {
             self.shared.wake();
         }
@@ -338,11 +337,10 @@ impl Bench {
         let mut queue = self.shared.queue();
         // A question about the round trip is of no run.
         let (is_other, dropped) = if count > 0 { queue.enter(run) } else { (false, Vec::new()) };
-        if is_other {
-            self.common.enter(run);
-        }
+        let unanswered = is_other.then(|| self.common.enter(run));
         let given = queue.pieces.give_back(count);
         drop(queue);
+        drop(unanswered);
         discard(dropped);
         given
     }
@@ -387,7 +385,7 @@ impl Drop for Bench {
         let dropped = queue.waits.clear();
         drop(queue);
         self.common.closed.store(true, Ordering::Relaxed);
-        self.common.needs.close();
+        drop(self.common.needs.close());
         self.shared.wake();
         discard(dropped);
     }

@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use crate::needs::Needs;
+use crate::needs::{Needs, Unanswered};
 use crate::once::Once;
 use crate::proto::progress::{Reports, WHOLE};
 use crate::shared::Values;
@@ -263,12 +263,12 @@ pub(crate) struct Common {
 }
 
 impl Common {
-    /// Begins a run.
-    pub(crate) fn enter(&self, run: u32) {
+    /// Begins a run. Returns the questions of the one before.
+    pub(crate) fn enter(&self, run: u32) -> Unanswered {
         self.run.store(run, Ordering::Relaxed);
         self.once.clear();
         self.reports().enter(run);
-        self.needs.enter(run);
+        self.needs.enter(run)
     }
 
     /// Returns the reports of the newest run.

@@ -41,6 +41,12 @@ enum Need {
     Computing,
 }
 
+/// Questions that get no reply. To drop them wakes the tasks that wait, which locks their queue.
+#[must_use = "it is dropped while no queue is locked"]
+pub(crate) struct Unanswered(
+    #[expect(dead_code, reason = "it is held to be dropped")] BTreeMap<Key, Need>,
+);
+
 /// The farmer's reply to a task.
 pub(crate) enum Found {
     Compute(Computing),
@@ -69,22 +75,18 @@ impl Needs {
         (state.answers, state.bytes_max) = (Some(answers), bytes_max);
     }
 
-    /// Begins a run. Tasks of the one before that wait get no reply.
-    pub(crate) fn enter(&self, run: u32) {
+    /// Begins a run. Tasks of the one before get no reply.
+    pub(crate) fn enter(&self, run: u32) -> Unanswered {
         let mut state = self.state();
         state.run = run;
-        let dropped = std::mem::take(&mut state.keys);
-        drop(state);
-        drop(dropped);
+        Unanswered(std::mem::take(&mut state.keys))
     }
 
-    /// Ends the way to the farmer. Tasks that wait get no reply.
-    pub(crate) fn close(&self) {
+    /// Ends the way to the farmer. Tasks get no reply.
+    pub(crate) fn close(&self) -> Unanswered {
         let mut state = self.state();
         state.answers = None;
-        let dropped = std::mem::take(&mut state.keys);
-        drop(state);
-        drop(dropped);
+        Unanswered(std::mem::take(&mut state.keys))
     }
 
     /// Asks the farmer for a value. Waits for the reply; `None` if there is no farmer to reply.
@@ -177,7 +179,7 @@ mod tests {
         let (sender, mut words) = unbounded_channel();
         let needs = Needs::default();
         needs.connect(sender, 1000);
-        needs.enter(3);
+        drop(needs.enter(3));
         let said = |ask| wire::once_answer(3, 7, &ask);
         {
             let mut first = pin!(needs.ask(3, 7));
@@ -206,10 +208,10 @@ mod tests {
         // Another run has begun, and then the worker ends.
         let mut fourth = pin!(needs.ask(3, 8));
         assert!(poll(fourth.as_mut()).is_pending());
-        needs.enter(4);
+        drop(needs.enter(4));
         assert!(matches!(poll(fourth.as_mut()), std::task::Poll::Ready(None)));
         assert!(matches!(poll(pin!(needs.ask(3, 8))), std::task::Poll::Ready(None)));
-        needs.close();
+        drop(needs.close());
         assert!(matches!(poll(pin!(needs.ask(4, 8))), std::task::Poll::Ready(None)));
     }
 

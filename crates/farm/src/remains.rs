@@ -32,7 +32,7 @@ impl Remains {
         acknowledged: u64,
     ) -> Remains {
         // Nobody replies to its tasks.
-        bench.needs().close();
+        drop(bench.needs().close());
         let mut remains = Remains { bench, holding, functions, orphans: Vec::new() };
         remains.orphans = remains.holding.finish_sent(acknowledged).unwrap_or_default();
         remains

@@ -98,3 +98,35 @@ async fn another_computes_when_a_worker_dies() {
     assert_eq!(outcome.stats.workers.iter().filter(|it| lost(it)).count(), 1);
     farm.finish(DEADLINE).await.unwrap();
 }
+
+/// A task that needs a value, which takes this number of seconds.
+fn waiting() -> (Registry, Function<u64, u64>) {
+    let mut registry = Registry::new();
+    let wait = |task: TaskContext, seconds: u64| async move {
+        let compute = async || {
+            host::sleep(Duration::from_secs(seconds)).await;
+            seconds
+        };
+        *task.once_for_all(&"value", compute).await
+    };
+    let wait = registry.register_async_task("wait", wait);
+    (registry, wait)
+}
+
+/// All tasks of the first run wait for its value, when the run is dropped.
+#[test]
+fn tasks_of_a_dropped_run_wait_no_longer() {
+    farm_of(
+        5,
+        3,
+        || waiting().0,
+        async |cluster| {
+            let (registry, wait) = waiting();
+            let mut farm = Farm::builder(registry).start_in(&cluster).await.unwrap();
+            let dropped = farm.run(&wait, vec![3600; 20]);
+            assert!(timeout(500 * MS, dropped).await.is_err());
+            assert_eq!(farm.run(&wait, vec![1; 20]).await.unwrap().results, [1; 20]);
+            farm.finish(DEADLINE).await.unwrap();
+        },
+    );
+}
