@@ -27,8 +27,8 @@ const _: () = assert!(AUTO_INCREMENT_BYTES_MIN < AUTO_INCREMENT_BYTES_MAX);
 
 /// Costs of an increment, of compute a byte and of link a byte, measured or declared.
 ///
-/// The default is a pair of nodes on one machine: 10 us an increment, 2 ns of compute and 0.2 ns
-/// of link a byte. A cost that is ten times off changes the increment by a factor of three and the
+/// The default is a pair of nodes on one machine: 4 us an increment, 2 us a side, 2 ns of compute and
+/// 0.2 ns of link a byte. A cost that is ten times off changes the increment by a factor of three and the
 /// run time by some percent, since the optimum is flat.
 ///
 /// ```
@@ -53,7 +53,7 @@ pub struct Costs {
 
 impl Default for Costs {
     fn default() -> Self {
-        Self { nodes: 2, overhead_ns: 10_000.0, compute_ns_per_byte: 2.0, link_ns_per_byte: 0.2 }
+        Self { nodes: 2, overhead_ns: 4_000.0, compute_ns_per_byte: 2.0, link_ns_per_byte: 0.2 }
     }
 }
 
@@ -164,7 +164,7 @@ mod tests {
         // sqrt(4 MiB * 10 us / (1 * (5 + 0.25) ns)) = 89.4 KB
         let costs = Costs {
             nodes: 2,
-            overhead_ns: 10_000.0,
+            overhead_ns: 4_000.0,
             compute_ns_per_byte: 5.0,
             link_ns_per_byte: 0.25,
         };
