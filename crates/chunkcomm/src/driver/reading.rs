@@ -239,7 +239,7 @@ impl Reader {
             last = fragment_bytes(&item).unwrap_or(last);
             inbound.item(item, None)?;
         }
-        self.in_bulk |= last >= BULK_BYTES_MIN;
+        self.in_bulk |= last >= BULK_BYTES_MIN && self.decoder.fragment_left().is_none();
         self.keep_from(at);
         Ok(())
     }
@@ -275,7 +275,7 @@ impl Reader {
                 Err(error) => break Err(error),
             }
         };
-        self.in_bulk |= last >= BULK_BYTES_MIN;
+        self.in_bulk |= last >= BULK_BYTES_MIN && self.decoder.fragment_left().is_none();
         if buffer.is_unique() {
             // No slice of the buffer stays, as when it holds only a part of a large run.
             self.buffer = Vec::from(buffer);
