@@ -146,9 +146,10 @@ impl Farm {
     /// Gives the tasks of the next run only to the workers that `choose` takes; others get none of them. To
     /// keep a run off a worker, take all others.
     ///
-    /// The closure is called once for each worker that is there when the run begins, or becomes ready during
-    /// it, also for [the farmer's own](crate::Model). A process in the place of a dead one is another worker. Where the farm has
-    /// [sub-farmers](crate::FarmBuilder::tree) it is called for these only: each is taken with all nodes
+    /// The closure is asked about each worker that is there when the run begins, or becomes ready during it,
+    /// [the farmer's own](crate::Model), too. It may be asked again, and should answer the same. A process in
+    /// the place of a dead one is another worker. Where the farm has
+    /// [sub-farmers](crate::FarmBuilder::tree) it is asked about these only: each is taken with all nodes
     /// below it. [`Tree::Hosts`](crate::Tree::Hosts) makes the nodes of a host such a group.
     ///
     /// A run whose chosen workers are gone waits for those that are to come, as long as a farm without a

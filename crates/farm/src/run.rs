@@ -68,6 +68,13 @@ impl Workers<'_> {
             && self.choice.as_ref().is_none_or(|choice| choice(worker))
     }
 
+    /// The farmer's own worker, which has just joined, gets no copies: what makes others silent may end it.
+    fn note_reserve(&self, link: &Link, ledger: &mut Ledger) {
+        if self.crew.is_reserve(&link.name) {
+            ledger.give_no_copies();
+        }
+    }
+
     /// Whether somebody is to come who gets tasks of the run.
     fn expects(&self, home: &Home) -> bool {
         self.crew.expects(self.links, |name| self.choose(name, home))
@@ -134,7 +141,10 @@ where
         }
         let mut account = Account::new(plan, function, sink, tasks.left(), journal);
         let home = Home::new(workers.crew.has_reserve());
-        workers.links.iter().for_each(|link| account.join(link, workers.choose(&link.name, &home)));
+        for link in workers.links.iter() {
+            account.join(link, workers.choose(&link.name, &home));
+            workers.note_reserve(link, &mut account.ledger);
+        }
         // The cause of their end was not known when the run before ended.
         let is_broken = |link: &Link| !link.is_open() && link.lost.is_none();
         let broken = workers.links.iter().enumerate().filter(|(_, link)| is_broken(link));
@@ -314,6 +324,26 @@ where
         }
     }
 
+    /// Gives the farmer's own worker no further task of this run, and takes back what it has not begun: a
+    /// worker died, perhaps of a task.
+    fn work_no_more(&mut self) {
+        let worked = self.home.works();
+        self.home.handle_death();
+        if !worked {
+            return;
+        }
+        self.keep_home_off(true);
+        for (worker, link) in self.workers.links.iter_mut().enumerate() {
+            let held = self.account.ledger.held(worker);
+            if self.workers.crew.is_reserve(&link.name) && held > 0 {
+                link.tell(&[Bytes::copy_from_slice(&wire::take_back(self.account.plan.run, held))]);
+                if link.is_stalled() {
+                    self.account.ledger.handle_stalled(worker);
+                }
+            }
+        }
+    }
+
     /// Gives the farmer's own worker no further task, or tasks again, if it is there.
     fn keep_home_off(&mut self, kept_off: bool) {
         for (worker, link) in self.workers.links.iter().enumerate() {
@@ -383,6 +413,7 @@ where
             match met {
                 Met::Ready(link) => {
                     self.account.join(&link, self.workers.choose(&link.name, &self.home));
+                    self.workers.note_reserve(&link, &mut self.account.ledger);
                     self.workers.links.push(link);
                 }
                 Met::Placed(_) => {}
@@ -410,7 +441,10 @@ where
                 Poll::Pending => {
                     if link.farms {
                         link.threads = account.threads(worker);
-                        link.lost_below = account.below(worker);
+                        let below = account.below(worker);
+                        if std::mem::replace(&mut link.lost_below, below) < below {
+                            self.work_no_more();
+                        }
                     }
                     return Ok(());
                 }

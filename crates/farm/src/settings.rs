@@ -29,17 +29,21 @@ pub enum Model {
     /// The farmer has a worker of its own, the first, in its process. So every processor works, and
     /// tasks take time from the farmer. A task that ends its process ends the farmer.
     ///
-    /// In a cluster that worker has a thread for each core that is the node's share of the host's, else
-    /// one.
+    /// In a cluster that worker has a thread for each core that is the node's share of the host's cores.
+    /// Outside of a cluster it has one.
     A,
     /// The farmer only farms.
     B,
-    /// B; in a cluster without another node A.
+    /// B. A in a cluster that has no other node.
     ///
-    /// In a cluster the farmer's own worker also takes part in a run whose tasks do not pay to be sent: those
-    /// of 10 us and more of which all workers together compute less than half a core could, since they wait
-    /// for messages. A run is looked at every 100 ms, and when each thread has answered four times. The own
-    /// worker gets no further task of a run in which a worker has died at its tasks.
+    /// In a cluster the farmer's node also works for a run whose tasks do not pay to be sent. That is the case
+    /// when the workers wait for messages most of the time, and all of them together compute less than half a
+    /// core does. Tasks of less than 10 us do not count: the farmer's time for them is the same at home. A run
+    /// is looked at every 100 ms at most, with four answers a thread between two looks. Once the farmer's node
+    /// takes part, it does so until the run ends.
+    ///
+    /// It gets no copy of what a silent worker holds. When a worker dies, it gives back what it has not begun
+    /// and gets no further task of the run: the one to blame would end the farmer.
     #[default]
     Auto,
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use chunkcomm::host::{self, Instant};
 use chunkcomm_cluster::{Cluster, Function, Registry};
-use chunkcomm_farm::{Farm, Model, RunStats};
+use chunkcomm_farm::{Farm, Model, RunStats, Tree, WorkerStats};
 use chunkcomm_simulation::LinkSpec;
 
 use crate::farm::DEADLINE;
@@ -91,16 +91,27 @@ fn tasks_that_pay_stay_away_from_the_farmer() {
 /// The task may be to blame for the death, and would end the farmer.
 #[test]
 fn after_a_death_the_farmer_works_no_more() {
+    without_the_farmer_after_a_death(4, 2, Tree::Off);
+}
+
+#[test]
+fn after_a_death_below_a_sub_farmer_the_farmer_works_no_more() {
+    without_the_farmer_after_a_death(7, 6, Tree::FanOut(3));
+}
+
+fn without_the_farmer_after_a_death(nodes: usize, dead: usize, tree: Tree) {
     const DEATH: Duration = Duration::from_secs(5);
-    farm_on(4, &[(2, DEATH)], async |cluster| {
+    farm_on(nodes, &[(dead, DEATH)], move |cluster| async move {
         let begun = Instant::now();
         let (registry, work) = functions_at(true);
-        let mut farm = Farm::builder(registry).start_in(&cluster).await.unwrap();
-        let tasks = (0..2_000).map(large).chain((0..800).map(small(100_000)));
+        let mut farm = Farm::builder(registry).tree(tree).start_in(&cluster).await.unwrap();
+        let long = (0..250 * nodes as u64).map(small(100_000));
+        let tasks = (0..2_000).map(large).chain(long);
         let mut seen = Vec::new();
         let each = |_, home| seen.push((begun.elapsed(), home));
         let stats = farm.run_as_completed(&work, tasks, each).await.unwrap();
-        assert_eq!(stats.workers.iter().filter(|worker| worker.lost.is_some()).count(), 1);
+        let lost = |worker: &WorkerStats| u64::from(worker.lost.is_some()) + worker.lost_below;
+        assert_eq!(stats.workers.iter().map(lost).sum::<u64>(), 1);
         let told = DEATH + Duration::from_secs(12);
         let late: Vec<bool> = seen.iter().filter(|seen| seen.0 > told).map(|seen| seen.1).collect();
         assert!(late.len() > 50 && !late.contains(&true), "{late:?}");

@@ -147,6 +147,13 @@ impl Ledger {
         worker
     }
 
+    /// Gives the worker that joined last no copy of what another holds.
+    pub(crate) fn give_no_copies(&mut self) {
+        if let Some(worker) = self.workers.last_mut() {
+            worker.gets_copies = false;
+        }
+    }
+
     /// Gives this worker no further task, or tasks again. It may tell things all the same.
     pub(crate) fn keep_off(&mut self, worker: usize, kept_off: bool) {
         let slot = &mut self.workers[worker];

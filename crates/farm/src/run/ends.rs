@@ -90,9 +90,7 @@ where
         // A worker that left, or was ended, did not die of its tasks.
         let blame = !matches!(loss, Loss::Closed | Loss::Stuck { .. });
         if blame {
-            // A task that ends its process would end the farmer.
-            self.home.handle_death();
-            self.keep_home_off(true);
+            self.work_no_more();
         }
         self.account.lose(worker, loss, blame)
     }

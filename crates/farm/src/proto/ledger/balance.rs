@@ -73,7 +73,8 @@ impl Ledger {
             !worker.joined || now_ns.saturating_sub(worker.heard_ns) as f64 > patience
         };
         // The one that was heard last.
-        let able = (0..self.workers.len()).filter(|&at| self.workers[at].is_idle());
+        let able = |worker: &Worker| worker.is_idle() && worker.gets_copies;
+        let able = (0..self.workers.len()).filter(|&at| able(&self.workers[at]));
         let idle = able.max_by_key(|&at| self.workers[at].heard_ns)?;
         let all_silent = |key: &Key| {
             self.pieces[*key].holders.iter().flatten().all(|&holder| silent(holder as usize))

@@ -281,6 +281,18 @@ fn a_copy_goes_to_a_worker_that_answers() {
 }
 
 #[test]
+fn a_worker_that_gets_no_copies_gets_all_else() {
+    let mut ledger = ledger(2);
+    ledger.give_no_copies();
+    assert_eq!(give_all(&mut ledger, 6), [(0, 0..3), (1, 3..6)]);
+    ledger.handle_answer(1, 3, 3, 3_000, 1_000_000).unwrap();
+    assert_eq!(ledger.poll_straggler(300_000_000), None);
+    assert!(ledger.handle_lost(0, false).is_empty());
+    assert_eq!(ledger.poll_free(), Some(1));
+    assert!(ledger.reissue(301_000_000).is_some());
+}
+
+#[test]
 fn a_copy_is_made_before_any_task_was_answered_and_copied_again() {
     let mut ledger = ledger(3);
     assert_eq!(give_all(&mut ledger, 3), [(0, 0..3)]);

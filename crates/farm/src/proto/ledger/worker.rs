@@ -10,6 +10,8 @@ pub(super) struct Worker {
     pub(super) joined: bool,
     /// Whether it gets no task of this run.
     pub(super) kept_off: bool,
+    /// Whether it gets copies of what a silent worker holds.
+    pub(super) gets_copies: bool,
     pub(super) in_line: bool,
     /// Whether the last piece is not on its way yet; no other is given before.
     pub(super) stalled: bool,
@@ -35,6 +37,7 @@ impl Worker {
         Worker {
             joined: true,
             kept_off: false,
+            gets_copies: true,
             in_line: false,
             stalled: false,
             alone: false,
