@@ -164,7 +164,7 @@ mod tests {
         // sqrt(4 MiB * 10 us / (1 * (5 + 0.25) ns)) = 89.4 KB
         let costs = Costs {
             nodes: 2,
-            overhead_ns: 4_000.0,
+            overhead_ns: 10_000.0,
             compute_ns_per_byte: 5.0,
             link_ns_per_byte: 0.25,
         };
