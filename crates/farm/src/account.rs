@@ -123,7 +123,7 @@ where
             stats: Vec::new(),
             waiting: Vec::new(),
             underway: Underway::default(),
-            once: Table::new(plan.is_below),
+            once: Table::new(plan.run, plan.is_below),
             recorder: (spans_max > 0).then(|| Box::new(Recorder::new(spans_max))),
             speeds: Vec::new(),
             speed: 0.0,

@@ -19,8 +19,7 @@ use bytes::Bytes;
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::oneshot;
 
-use crate::proto::once::{Ask, Key, Told};
-use crate::proto::wire;
+use crate::proto::wire::{self, Ask, Key, Told};
 
 /// The values that the tasks of a worker have asked for. Those without a way to a farmer have none.
 #[derive(Clone, Default)]

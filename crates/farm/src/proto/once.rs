@@ -16,27 +16,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use bytes::Bytes;
 
-/// Digest of a value's key and type.
-pub(crate) type Key = u128;
-
-/// The answer to a worker that needs a value.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Told {
-    /// It computes the value.
-    Compute,
-    /// The encoded value.
-    Value(Bytes),
-}
-
-/// The word of a worker about a value.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Ask {
-    Need,
-    /// The encoded value, which it has computed.
-    Value(Bytes),
-    /// It was to compute the value, and does not.
-    GivenUp,
-}
+use super::wire::{self, Ask, Key, Told};
 
 #[derive(Debug)]
 enum State {
@@ -44,23 +24,26 @@ enum State {
     Asked(VecDeque<usize>),
     /// A worker computes it, and others wait.
     Computing(usize, VecDeque<usize>),
+    /// The word that tells the value to any worker: the value lies in memory once.
     Known(Bytes),
 }
 
 /// The values of a run.
 #[derive(Debug)]
 pub(crate) struct Table {
+    run: u32,
     is_below: bool,
     values: BTreeMap<Key, State>,
-    replies: VecDeque<(usize, Key, Told)>,
+    /// Encoded words.
+    replies: VecDeque<(usize, Key, Bytes)>,
     asks: VecDeque<(Key, Ask)>,
 }
 
 impl Table {
-    /// Returns a table without values; of a sub-farmer, if it `is_below` another farmer.
-    pub(crate) fn new(is_below: bool) -> Table {
+    /// Returns the table of a run, without values; of a sub-farmer, if it `is_below` another farmer.
+    pub(crate) fn new(run: u32, is_below: bool) -> Table {
         let (replies, asks) = (VecDeque::new(), VecDeque::new());
-        Table { is_below, values: BTreeMap::new(), replies, asks }
+        Table { run, is_below, values: BTreeMap::new(), replies, asks }
     }
 
     /// Takes the word of a worker about a value. That of a worker which was not told to compute it is
@@ -72,7 +55,7 @@ impl Table {
             Ask::Need if is_its => {}
             Ask::Need => self.need(worker, key),
             Ask::Value(value) if is_its => {
-                self.tell_all(key, &value);
+                self.tell_all(key, value.clone());
                 if self.is_below {
                     self.asks.push_back((key, Ask::Value(value)));
                 }
@@ -104,13 +87,13 @@ impl Table {
     pub(crate) fn handle_reply(&mut self, key: Key, reply: Told) {
         match (reply, self.values.get(&key)) {
             (_, Some(State::Computing(..) | State::Known(_))) => {}
-            (Told::Value(value), _) => self.tell_all(key, &value),
+            (Told::Value(value), _) => self.tell_all(key, value),
             (Told::Compute, _) => self.pass_on(key),
         }
     }
 
-    /// Returns a worker to reply to.
-    pub(crate) fn poll_reply(&mut self) -> Option<(usize, Key, Told)> {
+    /// Returns a worker to reply to, and the encoded reply.
+    pub(crate) fn poll_reply(&mut self) -> Option<(usize, Key, Bytes)> {
         self.replies.pop_front()
     }
 
@@ -121,9 +104,8 @@ impl Table {
 
     fn need(&mut self, worker: usize, key: Key) {
         match self.values.get_mut(&key) {
-            Some(State::Known(value)) => {
-                let reply = Told::Value(value.clone());
-                self.replies.push_back((worker, key, reply));
+            Some(State::Known(word)) => {
+                self.replies.push_back((worker, key, word.clone()));
             }
             Some(State::Asked(waiting) | State::Computing(_, waiting)) => {
                 if !waiting.contains(&worker) {
@@ -140,7 +122,7 @@ impl Table {
 
     fn compute(&mut self, key: Key, worker: usize, waiting: VecDeque<usize>) {
         self.values.insert(key, State::Computing(worker, waiting));
-        self.replies.push_back((worker, key, Told::Compute));
+        self.replies.push_back((worker, key, wire::once_order(self.run, key, &Told::Compute)));
     }
 
     /// Lets the next worker that waits compute the value.
@@ -157,10 +139,11 @@ impl Table {
         }
     }
 
-    fn tell_all(&mut self, key: Key, value: &Bytes) {
-        let before = self.values.insert(key, State::Known(value.clone()));
+    fn tell_all(&mut self, key: Key, value: Bytes) {
+        let word = wire::once_order(self.run, key, &Told::Value(value));
+        let before = self.values.insert(key, State::Known(word.clone()));
         if let Some(State::Asked(waiting) | State::Computing(_, waiting)) = before {
-            let reply = |worker| (worker, key, Told::Value(value.clone()));
+            let reply = |worker| (worker, key, word.clone());
             self.replies.extend(waiting.into_iter().map(reply));
         }
     }
@@ -169,17 +152,25 @@ impl Table {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::proto::wire::Order;
     use chunkcomm_testkit::random::Random;
 
     fn value(key: Key) -> Bytes {
         Bytes::from(vec![key as u8; 3])
     }
 
+    const RUN: u32 = 9;
+
+    /// A reply about the value 7.
+    fn told(worker: usize, reply: &Told) -> Option<(usize, Key, Bytes)> {
+        Some((worker, 7, wire::once_order(RUN, 7, reply)))
+    }
+
     #[test]
     fn the_first_computes_and_all_get_the_value() {
-        let mut table = Table::new(false);
+        let mut table = Table::new(RUN, false);
         (0..3).for_each(|worker| table.handle_ask(worker, 7, Ask::Need));
-        assert_eq!(table.poll_reply(), Some((0, 7, Told::Compute)));
+        assert_eq!(table.poll_reply(), told(0, &Told::Compute));
         // Only the one that computes it may say what it is.
         table.handle_ask(1, 7, Ask::Value(value(1)));
         table.handle_ask(2, 7, Ask::GivenUp);
@@ -187,14 +178,26 @@ mod tests {
         table.handle_ask(0, 7, Ask::Value(value(7)));
         table.handle_ask(3, 7, Ask::Need);
         for worker in 1..=3 {
-            assert_eq!(table.poll_reply(), Some((worker, 7, Told::Value(value(7)))));
+            assert_eq!(table.poll_reply(), told(worker, &Told::Value(value(7))));
         }
         assert_eq!((table.poll_reply(), table.poll_ask()), (None, None));
     }
 
     #[test]
+    fn a_value_lies_in_memory_once() {
+        let mut table = Table::new(RUN, false);
+        (0..4).for_each(|worker| table.handle_ask(worker, 7, Ask::Need));
+        table.handle_ask(0, 7, Ask::Value(value(7)));
+        table.handle_ask(4, 7, Ask::Need);
+        assert_eq!(table.poll_reply(), told(0, &Told::Compute));
+        let words: Vec<_> = std::iter::from_fn(|| table.poll_reply()).collect();
+        let first = words[0].2.as_ptr();
+        assert!(words.len() == 4 && words.iter().all(|(.., word)| word.as_ptr() == first));
+    }
+
+    #[test]
     fn the_next_computes_when_one_is_lost_or_gives_up() {
-        let mut table = Table::new(false);
+        let mut table = Table::new(RUN, false);
         (0..4).for_each(|worker| table.handle_ask(worker, 7, Ask::Need));
         table.handle_lost(1);
         table.handle_lost(0);
@@ -202,14 +205,14 @@ mod tests {
         table.handle_ask(3, 7, Ask::GivenUp);
         table.handle_ask(4, 7, Ask::Need);
         for worker in [0, 2, 3, 4] {
-            assert_eq!(table.poll_reply(), Some((worker, 7, Told::Compute)));
+            assert_eq!(table.poll_reply(), told(worker, &Told::Compute));
         }
         assert_eq!(table.poll_reply(), None);
     }
 
     #[test]
     fn a_sub_farmer_gives_up_what_nobody_below_it_computes() {
-        let mut table = Table::new(true);
+        let mut table = Table::new(RUN, true);
         table.handle_ask(0, 7, Ask::Need);
         assert_eq!((table.poll_reply(), table.poll_ask()), (None, Some((7, Ask::Need))));
         table.handle_lost(0);
@@ -254,7 +257,7 @@ mod tests {
         fn new(seed: u64) -> World {
             World {
                 random: Random::new(seed),
-                tables: [Table::new(false), Table::new(true), Table::new(true)],
+                tables: [Table::new(RUN, false), Table::new(RUN, true), Table::new(RUN, true)],
                 workers: vec![BTreeMap::new(); WORKERS],
                 faults: 6,
                 computed: BTreeMap::new(),
@@ -318,8 +321,12 @@ mod tests {
                         any = true;
                         self.tables[0].handle_ask(table + 1, key, ask);
                     }
-                    while let Some((worker, key, reply)) = self.tables[table].poll_reply() {
+                    while let Some((worker, _, word)) = self.tables[table].poll_reply() {
                         any = true;
+                        let Ok(Order::Once { run: RUN, key, reply }) = wire::read_order(&word)
+                        else {
+                            panic!("another word")
+                        };
                         if table == 0 && worker >= 2 {
                             self.tables[worker - 1].handle_reply(key, reply);
                             continue;

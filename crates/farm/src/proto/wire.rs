@@ -57,9 +57,8 @@ use serde::Serialize;
 pub(crate) use self::hello::{
     Handed, Hello, HelloError, Limit, Reply, Role, Setup, VERSIONS, duplex, hello, read_hello,
 };
-pub(crate) use self::once::{ONCE_HEAD_MAX, once_answer, once_order};
+pub(crate) use self::once::{Ask, Key, ONCE_HEAD_MAX, Told, once_answer, once_order};
 pub(crate) use self::progress::{Fractions, progress};
-use super::once::{Ask, Key, Told};
 
 /// Bytes that are no assignment or no answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -7,8 +7,7 @@ use chunkcomm::host;
 
 use super::{Run, Timer};
 use crate::error::RunError;
-use crate::proto::once::Told;
-use crate::proto::wire;
+use crate::proto::wire::{self, Told};
 use crate::tasks::{Input, Output, Sink, Source};
 
 /// Time between two calls with the progress of a run.
@@ -42,9 +41,8 @@ where
 
     /// Tells workers who computes a value, and those that are computed.
     pub(super) fn reply(&mut self, context: &mut Context<'_>) -> Result<(), RunError> {
-        while let Some((worker, key, reply)) = self.account.once.poll_reply() {
+        while let Some((worker, key, mut message)) = self.account.once.poll_reply() {
             let link = &mut self.workers.links[worker];
-            let mut message = wire::once_order(self.account.plan.run, key, &reply);
             if message.len() as u64 > link.peer().message_bytes_max() {
                 // It computes the value for itself, and what it says of it is not asked for.
                 message = wire::once_order(self.account.plan.run, key, &Told::Compute);

@@ -3,7 +3,28 @@
 use bytes::Bytes;
 
 use super::{Malformed, ONCE, ONCE_ORDER, Order, Reader, about};
-use crate::proto::once::{Ask, Key, Told};
+
+/// Digest of a value's key and type.
+pub(crate) type Key = u128;
+
+/// The answer to a worker that needs a value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Told {
+    /// It computes the value.
+    Compute,
+    /// The encoded value.
+    Value(Bytes),
+}
+
+/// The word of a worker about a value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Ask {
+    Need,
+    /// The encoded value, which it has computed.
+    Value(Bytes),
+    /// It was to compute the value, and does not.
+    GivenUp,
+}
 
 /// Bytes of a word before its value, and more.
 pub(crate) const ONCE_HEAD_MAX: u64 = 64;
