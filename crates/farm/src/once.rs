@@ -20,8 +20,8 @@ use crate::proto::record::digest;
 
 type Cell = OnceCell<Arc<dyn Any + Send + Sync>>;
 
-/// Values by their type and encoded key.
-type Cells = BTreeMap<(TypeId, Vec<u8>), Arc<Cell>>;
+/// Values by their run, type and encoded key. A task of a dropped run may look here when another has begun.
+type Cells = BTreeMap<(u32, TypeId, Vec<u8>), Arc<Cell>>;
 
 /// The values of a worker in a run.
 #[derive(Default)]
@@ -41,10 +41,10 @@ impl Once {
         drop(cells);
     }
 
-    fn cell<T: 'static>(&self, key: &impl Serialize) -> Arc<Cell> {
+    fn cell<T: 'static>(&self, run: u32, key: &impl Serialize) -> Arc<Cell> {
         let mut bytes = Vec::new();
         encode_into_vec(key, &mut bytes).expect("the key of a value can be encoded");
-        Arc::clone(self.cells().entry((TypeId::of::<T>(), bytes)).or_default())
+        Arc::clone(self.cells().entry((run, TypeId::of::<T>(), bytes)).or_default())
     }
 
     fn cells(&self) -> MutexGuard<'_, Cells> {
@@ -90,7 +90,7 @@ impl TaskContext {
         T: Send + Sync + 'static,
         F: Future<Output = T>,
     {
-        let cell = self.values().cell::<T>(key);
+        let cell = self.values().cell::<T>(self.run(), key);
         let value = cell.get_or_init(async || {
             let value: Arc<dyn Any + Send + Sync> = Arc::new(compute().await);
             // Others have it when its work is done.
@@ -140,7 +140,7 @@ impl TaskContext {
         T: Serialize + DeserializeOwned + Send + Sync + 'static,
         F: Future<Output = T>,
     {
-        let cell = self.values().cell::<ForAll<T>>(key);
+        let cell = self.values().cell::<ForAll<T>>(self.run(), key);
         let value = cell.get_or_init(async || {
             let value = match self.needs().ask(self.run(), digest_of::<T>(key)).await {
                 Some(Found::Value(bytes)) => {
@@ -172,7 +172,7 @@ impl TaskContext {
         key: &impl Serialize,
         compute: impl FnOnce() -> T,
     ) -> Arc<T> {
-        let cell = self.values().cell::<T>(key);
+        let cell = self.values().cell::<T>(self.run(), key);
         let value = cell.get_or_init(|| ready(Arc::new(compute()) as _));
         typed(wait_blocking(value))
     }
@@ -203,7 +203,11 @@ mod tests {
     use std::thread;
 
     fn task(common: &Arc<Common>) -> TaskContext {
-        let tasks = Tasks { run: 0, first: 0, count: 1, attempt: 0 };
+        task_of(common, 0)
+    }
+
+    fn task_of(common: &Arc<Common>, run: u32) -> TaskContext {
+        let tasks = Tasks { run, first: 0, count: 1, attempt: 0 };
         TaskContext::begin(common, &tasks, 0)
     }
 
@@ -230,6 +234,16 @@ mod tests {
         assert_eq!(*task(&common).once_blocking(&7, || 1_u8), 1);
         drop(common.enter(0));
         assert_eq!(*task(&common).once_blocking(&7, || 3), 3);
+    }
+
+    #[test]
+    fn a_task_of_a_dropped_run_has_no_value_of_the_next() {
+        let common = Arc::<Common>::default();
+        let dropped = task_of(&common, 1);
+        drop(common.enter(2));
+        assert_eq!(*dropped.once_blocking(&7, || 1), 1);
+        assert_eq!(*task_of(&common, 2).once_blocking(&7, || 2), 2);
+        assert_eq!(*dropped.once_blocking(&7, || 3), 1);
     }
 
     /// The first task that computes is dropped, the second panics.
