@@ -19,7 +19,7 @@ pub(crate) const WHOLE: u32 = 1000;
 /// time is not seen on a progress bar.
 pub(crate) const EVERY_NS: u64 = 200_000_000;
 
-/// Most tasks of a word; others come with the next one.
+/// Most tasks of a word; the next one goes on behind them.
 const TASKS_MAX: usize = 4096;
 
 /// Reports that are not told yet.
@@ -27,6 +27,8 @@ const TASKS_MAX: usize = 4096;
 pub(crate) struct Reports {
     run: u32,
     tasks: BTreeMap<u64, u32>,
+    /// Index behind the last task that was told, where the next word begins.
+    next: u64,
     /// When the last word left.
     told_ns: Option<u64>,
 }
@@ -34,7 +36,7 @@ pub(crate) struct Reports {
 impl Reports {
     /// Begins a run: reports of the one before are dropped.
     pub(crate) fn enter(&mut self, run: u32) {
-        self.run = run;
+        (self.run, self.next) = (run, 0);
         self.tasks.clear();
     }
 
@@ -62,12 +64,14 @@ impl Reports {
     pub(crate) fn poll_word(&mut self, now_ns: u64) -> Option<Vec<u8>> {
         self.due_ns().filter(|&due_ns| due_ns <= now_ns)?;
         self.told_ns = Some(now_ns);
-        let left = match self.tasks.keys().nth(TASKS_MAX) {
-            Some(&next) => self.tasks.split_off(&next),
-            None => BTreeMap::new(),
-        };
-        let told = std::mem::replace(&mut self.tasks, left);
-        Some(wire::progress(self.run, &told))
+        // If each word began with the lowest index, those of more tasks would never be told.
+        let in_turn = self.tasks.range(self.next..).chain(self.tasks.range(..self.next));
+        let told: Vec<(u64, u32)> = in_turn.take(TASKS_MAX).map(|(&it, &of)| (it, of)).collect();
+        for &(task, _) in &told {
+            self.tasks.remove(&task);
+            self.next = task + 1;
+        }
+        Some(wire::progress(self.run, &told.into_iter().collect()))
     }
 }
 
@@ -146,13 +150,22 @@ mod tests {
         assert_eq!(reports.due_ns(), None);
     }
 
+    /// Twice the tasks of a word report again before each word: all are told in two words.
     #[test]
-    fn a_word_is_bounded() {
+    fn a_word_is_bounded_and_the_next_goes_on_behind_it() {
         let mut reports = Reports::default();
-        (0..TASKS_MAX as u64 + 10).for_each(|task| reports.report(0, task, 1));
-        assert_eq!(read(&reports.poll_word(0).unwrap()).len(), TASKS_MAX);
-        let rest = read(&reports.poll_word(EVERY_NS).unwrap());
-        assert_eq!((rest.len(), rest[0]), (10, (TASKS_MAX as u64, 1)));
+        let all = 2 * TASKS_MAX as u64 - 6;
+        let mut told = Vec::new();
+        for word in 0..2 {
+            (0..all).for_each(|task| reports.report(0, task, 1 + word));
+            let read = read(&reports.poll_word(u64::from(word) * EVERY_NS).unwrap());
+            assert_eq!(read.len(), TASKS_MAX);
+            told.extend(read.into_iter().map(|(task, _)| task));
+        }
+        assert_eq!(told[TASKS_MAX..][..6], [0, 1, 2, 3, 4, 5]);
+        told.sort_unstable();
+        told.dedup();
+        assert_eq!(told.len() as u64, all);
     }
 
     #[test]
