@@ -293,8 +293,9 @@ where
                 Ok(())
             }
             Answer::Returned { first, count, .. } => {
+                self.ledger.handle_returned(worker, first, count, self.now_ns)?;
                 self.underway.handle_ended(first..first + u64::from(count));
-                Ok(self.ledger.handle_returned(worker, first, count, self.now_ns)?)
+                Ok(())
             }
             Answer::Done { first, count, busy_ns, results, .. } => {
                 // Read once to its end: what is not whole is not accepted.
@@ -554,6 +555,12 @@ mod tests {
         for answer in [wire::threads(u32::MAX, 0).to_vec(), wire::aside(1, 2, 3, "gone")] {
             assert!(matches!(account.take_answer(0, &answer), Err(Refused::Worker)));
         }
+        // A return of tasks that were not given to it ends no fraction of those that were.
+        let fractions = [(4, 500)].into();
+        assert!(account.take_answer(0, &wire::progress(1, &fractions)).is_ok());
+        let returned = wire::returned(1, 0, 6);
+        assert!(matches!(account.take_answer(0, &returned), Err(Refused::Worker)));
+        assert!((account.underway.sum() - 0.5).abs() < 1e-9);
         assert_eq!(account.ledger.unanswered(), 5);
     }
 
