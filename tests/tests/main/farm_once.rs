@@ -3,12 +3,15 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
+use chunkcomm::Node;
 use chunkcomm::host::{self, timeout};
-use chunkcomm_cluster::{Function, Registry};
-use chunkcomm_farm::{Farm, Loss, RegistryExt as _, TaskContext, TaskError, Tree};
+use chunkcomm_cluster::{Cluster, ClusterConfig, Function, Registry};
+use chunkcomm_farm::{Farm, Loss, RegistryExt as _, TaskContext, TaskError, Tree, serve_in};
+use chunkcomm_simulation::{LinkSpec, run};
 
 use crate::farm::{DEADLINE, builder};
 use crate::farm_waits::farm_of;
+use crate::virtual_cluster::switched;
 
 const MS: Duration = Duration::from_millis(1);
 
@@ -21,11 +24,11 @@ fn needing(computed: &'static AtomicU32, fails: bool) -> (Registry, Function<u64
             host::spend(100 * MS);
             let before = computed.fetch_add(1, Ordering::Relaxed);
             assert!(!fails || before > 0, "the first one fails");
-            vec![number % 2; 1000]
+            vec![number % 2; 2000]
         };
         let value = task.once_for_all(&(number % 2), compute).await;
         host::spend(MS);
-        number * 10 + value[999]
+        number * 10 + value[1999]
     };
     let need = registry.register_async_task("need", need);
     (registry, need)
@@ -56,6 +59,37 @@ fn a_value_is_computed_once_for_all_workers() {
             },
         );
     }
+}
+
+/// A worker below each of the two sub-farmers computes both values, since the farmer does not take them.
+#[test]
+fn a_value_too_large_for_the_farmer_is_kept_by_each_sub_farmer() {
+    static COMPUTED: AtomicU32 = AtomicU32::new(0);
+    let (network, hosts) = switched(6, 7, LinkSpec::default());
+    run(network, async |simulation| {
+        let members = simulation.launch(&hosts, async |rank| {
+            let bytes_max = if rank == 0 { 10_000 } else { 32 << 20 };
+            let node = Node::builder().message_bytes_max(bytes_max);
+            let cluster = Cluster::join(ClusterConfig::new().node(node)).await.unwrap();
+            let (registry, need) = needing(&COMPUTED, false);
+            if rank == 0 {
+                let builder = Farm::builder(registry).tree(Tree::FanOut(3));
+                let mut farm = builder.start_in(&cluster).await.unwrap();
+                let outcome = farm.run(&need, 0..200).await.unwrap();
+                let expected: Vec<u64> = (0..200).map(|it| it * 10 + it % 2).collect();
+                assert_eq!(outcome.results, expected);
+                assert_eq!(outcome.stats.workers.len(), 2);
+                assert_eq!(COMPUTED.load(Ordering::Relaxed), 4);
+                farm.finish(DEADLINE).await.unwrap();
+            } else {
+                serve_in(&cluster, &registry).threads(1).await.unwrap();
+            }
+            cluster.end(DEADLINE).await.unwrap();
+        });
+        for member in members {
+            member.await.unwrap();
+        }
+    });
 }
 
 #[test]

@@ -2,7 +2,16 @@
 
 use std::error::Error;
 
-use super::wire::{self, Answer, Item, Malformed};
+use super::wire::{self, Answer, Ask, Item, Malformed};
+
+/// Returns the word that gives a value for all up, in the place of the one with the value; `None` for
+/// another answer.
+pub(crate) fn given_up(answer: &[u8]) -> Option<Vec<u8>> {
+    match wire::read_answer(answer) {
+        Ok(Answer::Once { run, key, .. }) => Some(wire::once_answer(run, key, &Ask::GivenUp)),
+        _ => None,
+    }
+}
 
 /// Returns an answer for each task of this one.
 pub(crate) fn one_by_one(answer: &[u8]) -> Result<Vec<Vec<u8>>, Malformed> {
