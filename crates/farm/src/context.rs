@@ -64,8 +64,8 @@ impl TaskContext {
     ///
     /// Call it as often as is handy: a fraction with the same thousandths costs a few nanoseconds, another
     /// one a lock. The farmer gets the newest fraction of each running task at most every 200 ms from a
-    /// worker. A task that ends before then is not reported, and of two runs of a task the larger fraction
-    /// counts. Values outside of 0 to 1 count as the nearest, one that is no number as 0.
+    /// worker. A task that ends before then is not reported, and of two attempts at a task the larger
+    /// fraction counts. Values outside of 0 to 1 count as the nearest, one that is no number as 0.
     ///
     /// ```
     /// use chunkcomm_cluster::Registry;

@@ -177,7 +177,7 @@ impl Farm {
     }
 
     /// Calls a closure with the progress of the runs that follow: when a run begins, every 100 ms, and when
-    /// it has all its results. Another call replaces the closure.
+    /// it has all its results; a run that fails makes no last call. Another call replaces the closure.
     ///
     /// It is called by the task that drives the run, which does nothing else meanwhile: the closure should
     /// return at once.

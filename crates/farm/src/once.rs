@@ -108,9 +108,14 @@ impl TaskContext {
     /// worker that computes is lost, or its task ends before, another one that waits computes. The farmer
     /// and the workers that have it keep the encoded and the decoded value until another run begins.
     ///
-    /// The keys of values of different types, and those of [`once`](TaskContext::once), are different. They
-    /// must have an order in which they need each other, in all tasks. A task without a farmer computes
-    /// the value for its worker: outside of a farm, or when its farmer is gone.
+    /// The wait for a value counts in the task's [time](crate::FarmBuilder::task_timeout). A slow worker that
+    /// computes holds up all tasks that need the value.
+    ///
+    /// The keys of values of different types, and those of [`once`](TaskContext::once), are different. Values
+    /// need each other in one direction only, in all tasks. If `a` is computed from `b` in one task, and `b`
+    /// from `a` in another, the two tasks wait for each other for ever.
+    ///
+    /// Outside of a farm, or when the farmer is gone, a task computes the value for its worker.
     ///
     /// ```
     /// use chunkcomm_cluster::Registry;

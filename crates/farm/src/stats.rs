@@ -41,7 +41,7 @@ pub struct WorkerStats {
     pub timed_out: u64,
     /// Number of workers that a sub-farmer has lost since the end of the run before.
     pub lost_below: u64,
-    /// Tasks of the run that a sub-farmer has given out again, moved or got twice, as far as it has
+    /// Tasks of the run that a sub-farmer has given out again, moved or given twice, as far as it has
     /// told before the end of the run. They are not in [`RunStats::mishaps`].
     pub mishaps_below: Mishaps,
     /// Cause of the worker's loss; `None` while it is there.
@@ -157,7 +157,7 @@ pub struct Progress {
 
 impl Progress {
     /// Returns the work that is done, in tasks: those that have a result, failed ones among them, and the
-    /// reported fractions of others.
+    /// reported fractions of others. It may fall: fractions that a lost worker has reported no longer count.
     #[must_use]
     pub fn done(&self) -> f64 {
         (self.given - self.unanswered) as f64 + self.underway
