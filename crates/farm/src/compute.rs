@@ -286,6 +286,7 @@ impl Bench {
         seat.work.abandon();
         drop(slice);
         self.shared.queue().waits.give_up(long.index);
+        self.common.needs.give_up(run, long.index);
         messages.extend(locked(&seat.report).take());
         messages.push(wire::late(run, long.index, true).to_vec());
         for (first, end) in [(first, long.index), (long.index + 1, end)] {

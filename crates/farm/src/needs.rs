@@ -36,8 +36,10 @@ struct State {
 }
 
 enum Need {
-    Asked(oneshot::Sender<Found>),
-    Computing,
+    /// The task of this index waits for the reply.
+    Asked(u64, oneshot::Sender<Found>),
+    /// By the task of this index.
+    Computing(u64),
 }
 
 /// Questions that get no reply. To drop them wakes the tasks that wait, which locks their queue.
@@ -88,16 +90,17 @@ impl Needs {
         Unanswered(std::mem::take(&mut state.keys))
     }
 
-    /// Asks the farmer for a value. Waits for the reply; `None` if there is no farmer to reply.
+    /// Asks the farmer for a value that a task of this run and index needs. Waits for the reply; `None` if
+    /// there is no farmer to reply.
     ///
     /// # Cancel safety
     /// The next call for this key takes the reply.
-    pub(crate) async fn ask(&self, run: u32, key: Key) -> Option<Found> {
+    pub(crate) async fn ask(&self, (run, task): (u32, u64), key: Key) -> Option<Found> {
         let (sender, receiver) = oneshot::channel();
         {
             let mut state = self.state();
             let answers = state.answers.clone().filter(|_| state.run == run)?;
-            if state.keys.insert(key, Need::Asked(sender)).is_none() {
+            if state.keys.insert(key, Need::Asked(task, sender)).is_none() {
                 // A failed send means that the worker has ended, and the reply never comes.
                 let _ = answers.send(wire::once_answer(run, key, &Ask::Need));
             }
@@ -108,13 +111,13 @@ impl Needs {
     /// Takes the farmer's reply.
     pub(crate) fn handle_reply(&self, run: u32, key: Key, reply: Told) {
         let mut state = self.state();
-        if state.run != run || !matches!(state.keys.get(&key), Some(Need::Asked(_))) {
+        if state.run != run || !matches!(state.keys.get(&key), Some(Need::Asked(..))) {
             return;
         }
-        let Some(Need::Asked(sender)) = state.keys.remove(&key) else { return };
+        let Some(Need::Asked(task, sender)) = state.keys.remove(&key) else { return };
         let found = match reply {
             Told::Compute => {
-                state.keys.insert(key, Need::Computing);
+                state.keys.insert(key, Need::Computing(task));
                 Found::Compute(Computing { needs: self.clone(), run, key })
             }
             Told::Value(value) => Found::Value(value),
@@ -124,6 +127,20 @@ impl Needs {
         let _ = sender.send(found);
     }
 
+    /// Gives up the values that a task was to compute, whose thread does not come back to it.
+    pub(crate) fn give_up(&self, run: u32, task: u64) {
+        let state = self.state();
+        let is_its = |need: &Need| matches!(need, Need::Computing(by) if *by == task);
+        let given_up: Vec<Key> = match state.run == run {
+            true => {
+                state.keys.iter().filter(|(_, need)| is_its(need)).map(|(&key, _)| key).collect()
+            }
+            false => Vec::new(),
+        };
+        drop(state);
+        given_up.into_iter().for_each(|key| self.end(run, key, &Ask::GivenUp));
+    }
+
     fn state(&self) -> MutexGuard<'_, State> {
         self.0.lock().expect("nothing panics with the needs locked")
     }
@@ -131,7 +148,7 @@ impl Needs {
     /// Ends a duty with this word.
     fn end(&self, run: u32, key: Key, ask: &Ask) {
         let mut state = self.state();
-        let is_due = state.run == run && matches!(state.keys.get(&key), Some(Need::Computing));
+        let is_due = state.run == run && matches!(state.keys.get(&key), Some(Need::Computing(_)));
         if is_due {
             state.keys.remove(&key);
             if let Some(answers) = &state.answers {
@@ -181,11 +198,11 @@ mod tests {
         drop(needs.enter(3));
         let said = |ask| wire::once_answer(3, 7, &ask);
         {
-            let mut first = pin!(needs.ask(3, 7));
+            let mut first = pin!(needs.ask((3, 0), 7));
             assert!(poll(first.as_mut()).is_pending());
             assert_eq!(words.try_recv(), Ok(said(Ask::Need)));
         }
-        let mut second = Box::pin(needs.ask(3, 7));
+        let mut second = Box::pin(needs.ask((3, 0), 7));
         assert!(poll(second.as_mut()).is_pending());
         assert!(words.try_recv().is_err(), "it was asked already");
         // The reply has come, and is dropped with the task before that has seen it.
@@ -193,7 +210,7 @@ mod tests {
         drop(second);
         assert_eq!(words.try_recv(), Ok(said(Ask::GivenUp)));
 
-        let mut third = pin!(needs.ask(3, 7));
+        let mut third = pin!(needs.ask((3, 0), 7));
         assert!(poll(third.as_mut()).is_pending());
         assert_eq!(words.try_recv(), Ok(said(Ask::Need)));
         needs.handle_reply(3, 7, Told::Compute);
@@ -205,13 +222,13 @@ mod tests {
         assert!(words.try_recv().is_err(), "it is not given up as well");
 
         // Another run has begun, and then the worker ends.
-        let mut fourth = pin!(needs.ask(3, 8));
+        let mut fourth = pin!(needs.ask((3, 0), 8));
         assert!(poll(fourth.as_mut()).is_pending());
         drop(needs.enter(4));
         assert!(matches!(poll(fourth.as_mut()), std::task::Poll::Ready(None)));
-        assert!(matches!(poll(pin!(needs.ask(3, 8))), std::task::Poll::Ready(None)));
+        assert!(matches!(poll(pin!(needs.ask((3, 0), 8))), std::task::Poll::Ready(None)));
         drop(needs.close());
-        assert!(matches!(poll(pin!(needs.ask(4, 8))), std::task::Poll::Ready(None)));
+        assert!(matches!(poll(pin!(needs.ask((4, 0), 8))), std::task::Poll::Ready(None)));
     }
 
     #[test]

@@ -105,8 +105,9 @@ impl TaskContext {
     ///
     /// The value goes to the farmer, and from there once to each worker that needs it. It pays where that
     /// takes less time than to compute it again at each worker, as [`once`](TaskContext::once) does. If the
-    /// worker that computes is lost, or its task ends before, another one that waits computes. The farmer
-    /// and the workers that have it keep the encoded and the decoded value until another run begins.
+    /// worker that computes is lost, or its task ends or is given up before, another one that waits computes.
+    /// The farmer and the workers that have it keep the encoded and the decoded value until another run
+    /// begins.
     ///
     /// The wait for a value counts in the task's [time](crate::FarmBuilder::task_timeout). A slow worker that
     /// computes holds up all tasks that need the value.
@@ -147,21 +148,22 @@ impl TaskContext {
     {
         let cell = self.values().cell::<ForAll<T>>(self.run(), key);
         let value = cell.get_or_init(async || {
-            let value = match self.needs().ask(self.run(), digest_of::<T>(key)).await {
-                Some(Found::Value(bytes)) => {
-                    decode(&bytes).expect("the value was encoded by the same program")
-                }
-                found => {
-                    let value = compute().await;
-                    host::after_work().await;
-                    if let Some(Found::Compute(duty)) = found {
-                        let mut bytes = Vec::new();
-                        encode_into_vec(&value, &mut bytes).expect("the value can be encoded");
-                        duty.finish(bytes);
+            let value =
+                match self.needs().ask((self.run(), self.index()), digest_of::<T>(key)).await {
+                    Some(Found::Value(bytes)) => {
+                        decode(&bytes).expect("the value was encoded by the same program")
                     }
-                    value
-                }
-            };
+                    found => {
+                        let value = compute().await;
+                        host::after_work().await;
+                        if let Some(Found::Compute(duty)) = found {
+                            let mut bytes = Vec::new();
+                            encode_into_vec(&value, &mut bytes).expect("the value can be encoded");
+                            duty.finish(bytes);
+                        }
+                        value
+                    }
+                };
             Arc::<T>::new(value) as Arc<dyn Any + Send + Sync>
         });
         typed(value.await)

@@ -1,6 +1,6 @@
 use super::*;
 use crate::RegistryExt;
-use crate::proto::wire::{Answer, Item, Order};
+use crate::proto::wire::{Answer, Ask, Item, Order, Told};
 use chunkcomm_cluster::Registry;
 
 /// Longest time that a step may take; none takes longer on a machine that is alive.
@@ -124,6 +124,39 @@ async fn a_task_that_does_not_end_loses_its_thread_and_no_other_task() {
     put(&mut bench, 1, 5, &[0, 0]);
     assert_eq!(results(&mut bench, 2).await, [Ok(0.0), Ok(0.0)]);
     assert_eq!((bench.stuck.len(), bench.look().unwrap().len()), (1, 0));
+}
+
+#[tokio::test]
+async fn a_thread_that_is_given_up_computes_no_value_for_others() {
+    let mut registry = Registry::new();
+    registry.register_async_task("value", |task, key: u32| async move {
+        let forever = async || std::thread::sleep(Duration::from_secs(3600));
+        task.once_for_all(&key, forever).await;
+    });
+    let limit = Limit { timeout_ns: 1_000_000_000, grace_ns: 1_000_000 };
+    let entries = registry.entries().cloned().collect();
+    let mut bench = Bench::start(entries, 1, Some(limit), None).unwrap();
+    bench.connect(1000);
+    put(&mut bench, 1, 5, &[7]);
+    let said = |word: Vec<u8>| match wire::read_answer(&word) {
+        Ok(Answer::Once { run: 1, key, ask }) => Some((key, ask)),
+        _ => None,
+    };
+    let (key, ask) = loop {
+        if let Some(said) = said(bench.answered().await) {
+            break said;
+        }
+    };
+    assert_eq!(ask, Ask::Need);
+    bench.needs().handle_reply(1, key, Told::Compute);
+    let begun = Instant::now();
+    while bench.stuck.is_empty() {
+        tokio::time::sleep(bench.look_after()).await;
+        bench.look().unwrap();
+        assert!(begun.elapsed() < DEADLINE, "the task goes on");
+    }
+    let words: Vec<_> = std::iter::from_fn(|| bench.try_answered()).filter_map(said).collect();
+    assert_eq!(words, [(key, Ask::GivenUp)]);
 }
 
 /// Tasks end at about the time at which they are given up.
