@@ -6,7 +6,7 @@ use std::time::Duration;
 use chunkcomm::Node;
 use chunkcomm::host::{self, timeout};
 use chunkcomm_cluster::{Cluster, ClusterConfig, Function, Registry};
-use chunkcomm_farm::{Farm, Loss, RegistryExt as _, TaskContext, TaskError, Tree, serve_in};
+use chunkcomm_farm::{Farm, Loss, Model, RegistryExt as _, TaskContext, TaskError, Tree, serve_in};
 use chunkcomm_simulation::{LinkSpec, run};
 
 use crate::farm::{DEADLINE, builder};
@@ -73,7 +73,7 @@ fn a_value_too_large_for_the_farmer_is_kept_by_each_sub_farmer() {
             let cluster = Cluster::join(ClusterConfig::new().node(node)).await.unwrap();
             let (registry, need) = needing(&COMPUTED, false);
             if rank == 0 {
-                let builder = Farm::builder(registry).tree(Tree::FanOut(3));
+                let builder = Farm::builder(registry).model(Model::B).tree(Tree::FanOut(3));
                 let mut farm = builder.start_in(&cluster).await.unwrap();
                 let outcome = farm.run(&need, 0..200).await.unwrap();
                 let expected: Vec<u64> = (0..200).map(|it| it * 10 + it % 2).collect();
