@@ -138,12 +138,6 @@ impl<'a> Relay<'a> {
         if std::mem::replace(self.known, now) != now {
             self.waiting.push_back(Bytes::copy_from_slice(&wire::threads(now.0, now.1)));
         }
-        let now = self.run.held().0.mishaps();
-        if std::mem::replace(&mut self.mishaps, now) != now {
-            let Mishaps { reissued, returned, copied, dropped } = now;
-            let word = wire::mishaps(self.number, [reissued, returned, copied, dropped]);
-            self.waiting.push_back(Bytes::from(word));
-        }
         while let Some((key, ask)) = self.run.once().poll_ask() {
             self.waiting.push_back(Bytes::from(wire::once_answer(self.number, key, &ask)));
         }
@@ -218,6 +212,7 @@ impl<'a> Relay<'a> {
                 || gathered.bytes() >= ANSWER_BYTES
                 || age >= if lacks { HOLD_WHILE_IDLE } else { HOLD };
             if is_due {
+                self.tell_mishaps();
                 let busy_ns = self.busy_ns();
                 self.waiting.extend(self.run.sink().answers(busy_ns));
                 self.sent = Instant::now();
@@ -230,6 +225,17 @@ impl<'a> Relay<'a> {
             self.wait = None;
         }
         self.wait = None;
+    }
+
+    /// Tells the farmer of mishaps since it was told, together with results. Messages of their own took a
+    /// quarter of the time of 1,000 workers with tasks of 0.5 ms.
+    fn tell_mishaps(&mut self) {
+        let now = self.run.held().0.mishaps();
+        if std::mem::replace(&mut self.mishaps, now) != now {
+            let Mishaps { reissued, returned, copied, dropped } = now;
+            let word = wire::mishaps(self.number, [reissued, returned, copied, dropped]);
+            self.waiting.push_back(Bytes::from(word));
+        }
     }
 
     /// Lets the fractions of running tasks go up when they are due.
