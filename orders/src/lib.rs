@@ -15,14 +15,12 @@ mod atomics {
 
 #[path = "../../crates/pipeline/src/tracked/increments.rs"]
 mod increments;
-#[allow(dead_code, reason = "only the states are tried")]
+#[expect(dead_code, reason = "only the states are tried")]
 #[path = "../../crates/pipeline/src/tracked/pages.rs"]
 mod pages;
-#[allow(dead_code, reason = "stands for that of the system")]
 mod sys;
 
 /// The setting that `pages` knows.
-#[allow(dead_code, reason = "only the states are tried")]
 mod settings {
     #[derive(PartialEq)]
     pub(crate) enum Missing {
