@@ -239,7 +239,7 @@ impl Reader {
             last = fragment_bytes(&item).unwrap_or(last);
             inbound.item(item, None)?;
         }
-        self.in_bulk |= last >= BULK_BYTES_MIN && self.decoder.fragment_left().is_none();
+        self.note_fragment(last);
         self.keep_from(at);
         Ok(())
     }
@@ -257,6 +257,12 @@ impl Reader {
     }
 
     /// As `handle`, for a buffer whose slices may stay in inboxes.
+    /// Notes the bytes of the last fragment in the buffer. If it goes on, its rest comes next, and no head.
+    #[inline(always)]
+    fn note_fragment(&mut self, bytes: usize) {
+        self.in_bulk |= bytes >= BULK_BYTES_MIN && self.decoder.fragment_left().is_none();
+    }
+
     #[inline(never)]
     fn handle_lent(&mut self, inbound: &mut Inbound<'_>) -> Result<(), ReadError> {
         let buffer = Bytes::from(std::mem::take(&mut self.buffer));
@@ -275,7 +281,7 @@ impl Reader {
                 Err(error) => break Err(error),
             }
         };
-        self.in_bulk |= last >= BULK_BYTES_MIN && self.decoder.fragment_left().is_none();
+        self.note_fragment(last);
         if buffer.is_unique() {
             // No slice of the buffer stays, as when it holds only a part of a large run.
             self.buffer = Vec::from(buffer);
