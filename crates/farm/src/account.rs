@@ -140,8 +140,8 @@ where
         self.now_ns = nanos(self.started.elapsed());
     }
 
-    /// Adds a worker; it gets tasks of the run only if it is chosen.
-    pub(crate) fn join(&mut self, link: &Link, is_chosen: bool) {
+    /// Adds a worker, and returns its index; it gets tasks of the run only if it is chosen.
+    pub(crate) fn join(&mut self, link: &Link, is_chosen: bool) -> usize {
         // A sub-farmer keeps to the settings; what it holds itself is measured.
         let Ways { prefetch, grain, .. } = match link.farms {
             true => Ways { prefetch: None, grain: Grain::Auto, ..self.plan.ways },
@@ -157,13 +157,8 @@ where
             self.ledger.handle_stalled(worker);
         }
         let mut waiting = Waiting::new(link.threads, self.now_ns);
-        if !is_chosen {
-            self.ledger.keep_off(worker, true);
-        }
         if link.lost.is_some() {
             self.ledger.handle_lost(worker, false);
-        }
-        if link.lost.is_some() || !is_chosen {
             waiting.note(0, 0, self.now_ns);
         }
         self.waiting.push(waiting);
@@ -174,6 +169,10 @@ where
         self.speeds.push(0.0);
         self.stats
             .push(WorkerStats { lost: link.lost.clone(), ..WorkerStats::new(link.name.clone()) });
+        if !is_chosen {
+            self.keep_off(worker, true);
+        }
+        worker
     }
 
     /// Notes how many tasks each worker holds, at the end of a turn.

@@ -172,15 +172,15 @@ impl Crew {
 
     /// Starts the worker that was kept in reserve, if it has not been.
     pub(crate) fn hire_reserve(&mut self) {
-        let Some(Reserve { node, settings, registry, threads, index: None }) =
-            self.reserve.take_if(|reserve| reserve.index.is_none())
-        else {
+        let Some(mut reserve) = self.reserve.take_if(|reserve| reserve.index.is_none()) else {
             return;
         };
+        let Reserve { node, settings, registry, threads, .. } = &reserve;
         let index = self.names.len();
         // Where no thread can be started, the others go on.
-        if self.hire_thread(Farmer::Here(node.clone()), settings, &registry, threads).is_ok() {
-            self.reserve = Some(Reserve { node, settings, registry, threads, index: Some(index) });
+        if self.hire_thread(Farmer::Here(node.clone()), *settings, registry, *threads).is_ok() {
+            reserve.index = Some(index);
+            self.reserve = Some(reserve);
         }
     }
 

@@ -68,10 +68,16 @@ impl Workers<'_> {
             && self.choice.as_ref().is_none_or(|choice| choice(worker))
     }
 
-    /// The farmer's own worker, which has just joined, gets no copies: what makes others silent may end it.
-    fn note_reserve(&self, link: &Link, ledger: &mut Ledger) {
+    /// Adds a worker to the account. The farmer's own gets no copies: what makes others silent may end it.
+    fn join<O: Output, S: Sink<O>>(
+        &self,
+        link: &Link,
+        account: &mut Account<'_, O, S>,
+        home: &Home,
+    ) {
+        let worker = account.join(link, self.choose(&link.name, home));
         if self.crew.is_reserve(&link.name) {
-            ledger.give_no_copies();
+            account.ledger.give_no_copies(worker);
         }
     }
 
@@ -142,8 +148,7 @@ where
         let mut account = Account::new(plan, function, sink, tasks.left(), journal);
         let home = Home::new(workers.crew.has_reserve());
         for link in workers.links.iter() {
-            account.join(link, workers.choose(&link.name, &home));
-            workers.note_reserve(link, &mut account.ledger);
+            workers.join(link, &mut account, &home);
         }
         // The cause of their end was not known when the run before ended.
         let is_broken = |link: &Link| !link.is_open() && link.lost.is_none();
@@ -316,44 +321,6 @@ where
         Poll::Pending
     }
 
-    /// Lets the farmer's own worker take part from the time on at which tasks do not pay to be sent.
-    fn look_home(&mut self) {
-        if self.home.is_due(self.account.now_ns) && self.home.handle_look(self.account.spent()) {
-            self.workers.crew.hire_reserve();
-            self.keep_home_off(false);
-        }
-    }
-
-    /// Gives the farmer's own worker no further task of this run, and takes back what it has not begun: a
-    /// worker died, perhaps of a task.
-    fn work_no_more(&mut self) {
-        let worked = self.home.works();
-        self.home.handle_death();
-        if !worked {
-            return;
-        }
-        self.keep_home_off(true);
-        for (worker, link) in self.workers.links.iter_mut().enumerate() {
-            let held = self.account.ledger.held(worker);
-            if self.workers.crew.is_reserve(&link.name) && held > 0 {
-                link.tell(&[Bytes::copy_from_slice(&wire::take_back(self.account.plan.run, held))]);
-                if link.is_stalled() {
-                    self.account.ledger.handle_stalled(worker);
-                }
-            }
-        }
-    }
-
-    /// Gives the farmer's own worker no further task, or tasks again, if it is there.
-    fn keep_home_off(&mut self, kept_off: bool) {
-        for (worker, link) in self.workers.links.iter().enumerate() {
-            if self.workers.crew.is_reserve(&link.name) {
-                let kept_off = kept_off || !self.workers.choose(&link.name, &self.home);
-                self.account.keep_off(worker, kept_off);
-            }
-        }
-    }
-
     /// Whether the farm's time is nearly over, so that nothing new is given out.
     fn drains(&mut self, context: &mut Context<'_>) -> Result<bool, RunError> {
         let Some(end) = self.account.plan.ways.end else { return Ok(false) };
@@ -412,8 +379,7 @@ where
         while let Poll::Ready(met) = self.workers.reception.poll_met(self.workers.crew, context) {
             match met {
                 Met::Ready(link) => {
-                    self.account.join(&link, self.workers.choose(&link.name, &self.home));
-                    self.workers.note_reserve(&link, &mut self.account.ledger);
+                    self.workers.join(&link, &mut self.account, &self.home);
                     self.workers.links.push(link);
                 }
                 Met::Placed(_) => {}
@@ -536,4 +502,5 @@ where
 
 mod ends;
 mod giving;
+mod home;
 mod telling;

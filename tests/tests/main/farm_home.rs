@@ -1,10 +1,11 @@
 //! Farms in virtual time, on Ethernet of 100 Mbit/s, whose tasks do not pay to be sent.
 
+use std::sync::Mutex;
 use std::time::Duration;
 
 use chunkcomm::host::{self, Instant};
 use chunkcomm_cluster::{Cluster, Function, Registry};
-use chunkcomm_farm::{Farm, Model, RunStats, Tree, WorkerStats};
+use chunkcomm_farm::{Farm, Model, RegistryExt as _, RunStats, Tree, WorkerStats};
 use chunkcomm_simulation::LinkSpec;
 
 use crate::farm::DEADLINE;
@@ -15,10 +16,17 @@ const US: Duration = Duration::from_micros(1);
 /// The time of a task in microseconds, and data for it.
 type Task = (u64, Vec<u8>);
 
+/// The long tasks of [`what_others_are_slow_to_answer_is_not_copied_home`] in the order in which they were
+/// begun, and whether at home.
+static BEGUN: Mutex<Vec<(u64, bool)>> = Mutex::new(Vec::new());
+
 /// A function that returns whether its task ran at home.
 fn functions_at(home: bool) -> (Registry, Function<Task, bool>) {
     let mut registry = Registry::new();
-    let work = registry.register("work", move |(us, _): Task| {
+    let work = registry.register_task("work", move |task, (us, _): Task| {
+        if us >= 3_000_000 {
+            BEGUN.lock().unwrap().push((task.index(), home));
+        }
         host::spend(us as u32 * US);
         home
     });
@@ -84,6 +92,23 @@ fn tasks_that_pay_stay_away_from_the_farmer() {
             assert!(!ran.results.contains(&true), "{us} us");
         }
         assert_eq!(farm.workers().len(), 2);
+        farm.finish(DEADLINE).await.unwrap();
+    });
+}
+
+/// They may be silent because of the task.
+#[test]
+fn what_others_are_slow_to_answer_is_not_copied_home() {
+    farm_on(3, &[], async |cluster| {
+        let (registry, work) = functions_at(true);
+        let mut farm = Farm::builder(registry).start_in(&cluster).await.unwrap();
+        let long = (0..9).map(|at| small(3_000_000 * (1 + at % 3))(at));
+        let ran = farm.run(&work, (0..2_000).map(large).chain(long)).await.unwrap();
+        assert!(at_home(&ran.stats) > 1_000 && ran.stats.mishaps.copied > 0, "{:?}", ran.stats);
+        let begun = BEGUN.lock().unwrap().clone();
+        let is_copy = |at: usize| begun[..at].iter().any(|&(task, _)| task == begun[at].0);
+        let copied = (0..begun.len()).filter(|&at| is_copy(at) && begun[at].1).count();
+        assert_eq!(copied, 0, "{begun:?}");
         farm.finish(DEADLINE).await.unwrap();
     });
 }

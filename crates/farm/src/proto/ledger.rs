@@ -147,11 +147,9 @@ impl Ledger {
         worker
     }
 
-    /// Gives the worker that joined last no copy of what another holds.
-    pub(crate) fn give_no_copies(&mut self) {
-        if let Some(worker) = self.workers.last_mut() {
-            worker.gets_copies = false;
-        }
+    /// Gives this worker no copy of what another holds.
+    pub(crate) fn give_no_copies(&mut self, worker: usize) {
+        self.workers[worker].gets_copies = false;
     }
 
     /// Gives this worker no further task, or tasks again. It may tell things all the same.

@@ -283,7 +283,7 @@ fn a_copy_goes_to_a_worker_that_answers() {
 #[test]
 fn a_worker_that_gets_no_copies_gets_all_else() {
     let mut ledger = ledger(2);
-    ledger.give_no_copies();
+    ledger.give_no_copies(1);
     assert_eq!(give_all(&mut ledger, 6), [(0, 0..3), (1, 3..6)]);
     ledger.handle_answer(1, 3, 3, 3_000, 1_000_000).unwrap();
     assert_eq!(ledger.poll_straggler(300_000_000), None);
