@@ -138,8 +138,8 @@
 //!   `needs`: the worker's side of those that another worker may have.
 //! - `worker`, `compute`: the worker's I/O loop, and its threads; `pieces` is what waits for them.
 //!   `context` is the task that a thread runs, as its function sees it.
-//! - `proto`: the decisions. `ledger` knows who holds which tasks, `tree` who works
-//!   below whom.
+//! - `proto`: the decisions. `ledger` knows who holds which tasks, `tree` who works below whom, `pace` how
+//!   much a worker holds, `home` whether the farmer's node works, too.
 
 mod account;
 mod builder;

@@ -256,13 +256,13 @@ impl Reader {
         self.make_room();
     }
 
-    /// As `handle`, for a buffer whose slices may stay in inboxes.
     /// Notes the bytes of the last fragment in the buffer. If it goes on, its rest comes next, and no head.
     #[inline(always)]
     fn note_fragment(&mut self, bytes: usize) {
         self.in_bulk |= bytes >= BULK_BYTES_MIN && self.decoder.fragment_left().is_none();
     }
 
+    /// As `handle`, for a buffer whose slices may stay in inboxes.
     #[inline(never)]
     fn handle_lent(&mut self, inbound: &mut Inbound<'_>) -> Result<(), ReadError> {
         let buffer = Bytes::from(std::mem::take(&mut self.buffer));
