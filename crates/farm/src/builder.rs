@@ -229,7 +229,7 @@ impl FarmBuilder {
     /// [`recalled`](crate::RunStats::recalled) counts the tasks that were not run.
     ///
     /// The farm appends to the file and never removes it: remove it when the results are safe
-    /// elsewhere. It needs 20 bytes a task more than the encoded results, and the farmer some 80
+    /// elsewhere. It needs 13 bytes a task more than the encoded results, and the farmer some 80
     /// bytes of memory a stored result, and 16 for each task from the first one without a result on.
     /// The start reads the whole file. Records at its end that are not whole are cut off.
     pub fn journal(mut self, path: impl Into<PathBuf>, durability: Durability) -> FarmBuilder {

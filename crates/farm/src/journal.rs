@@ -268,8 +268,7 @@ impl Journal {
             record::put_run(&mut self.buffer, &head);
             let begin = record::begin_results(&mut self.buffer);
             for (digest, value) in results {
-                let place = at + (self.buffer.len() + record::RESULT_HEAD) as u64;
-                record::put_result(&mut self.buffer, digest, &value);
+                let place = at + record::put_result(&mut self.buffer, digest, &value) as u64;
                 known.put(digest, place, value.len() as u32);
             }
             record::finish(&mut self.buffer, begin);
@@ -287,7 +286,7 @@ impl Journal {
         input: &[u8],
         decode: impl FnOnce(&[u8]) -> Option<O>,
     ) -> Result<Option<O>, JournalError> {
-        let digest = record::digest(input);
+        let digest = record::input_digest(input);
         let head = self.head.as_ref();
         let runs = head.and_then(|head| self.runs.get_mut(&head.run));
         let known = runs.and_then(|(_, known)| known.take(digest));

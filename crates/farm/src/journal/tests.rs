@@ -194,7 +194,7 @@ fn nothing_is_written_behind_a_torn_record() {
 fn results_that_workers_hand_over_are_found_and_kept() {
     let scratch = Scratch::new("handed");
     let of = |run: u32, results: &[(&[u8], &[u8])]| {
-        let digested = results.iter().map(|(input, value)| (record::digest(input), value.to_vec()));
+        let digested = results.iter().map(|(input, value)| (record::input_digest(input), value.to_vec()));
         Finished { head: head(run), results: digested.collect() }
     };
     let some = |value: &[u8]| Some(value.to_vec());
@@ -205,7 +205,7 @@ fn results_that_workers_hand_over_are_found_and_kept() {
     // In the middle of the run, also of another one; the rest of the run is still found.
     let other = Finished {
         head: RunHead { function: "triple".into(), ..head(1) },
-        results: vec![(record::digest(b"f"), b"of another program".to_vec())],
+        results: vec![(record::input_digest(b"f"), b"of another program".to_vec())],
     };
     let rest = vec![of(1, &[(b"d", b"late")]), other, of(2, &[(b"e", b"")])];
     journal.take_over(rest).unwrap();

@@ -115,7 +115,7 @@ impl Holding {
             let mut index = first;
             while let Some(item) = results.next_result()? {
                 if let (Item::Value(value), Some((function, input))) = (item, self.input(index)) {
-                    let (digest, value) = (record::digest(input), value.to_vec());
+                    let (digest, value) = (record::input_digest(input), value.to_vec());
                     orphans.push(Orphan { run, function, digest, value });
                 }
                 index += 1;
@@ -166,7 +166,7 @@ mod tests {
     fn digest_of(input: &str) -> u128 {
         let mut bytes = Vec::new();
         wire::put_value(&mut bytes, &input).unwrap();
-        record::digest(&bytes[wire::LENGTH_BYTES..])
+        record::input_digest(&bytes[wire::LENGTH_BYTES..])
     }
 
     #[test]

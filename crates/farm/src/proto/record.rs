@@ -5,7 +5,7 @@
 //!   record    bytes u32 | CRC-32 of the payload u32 | payload
 //!   payload   kind u8 0 | run u32 | input u64 | output u64 | function's name
 //!             kind u8 1 | result ..                          of the run begun last
-//!   result    digest of the input u128 | bytes u32 | encoded result
+//!   result    digest of the input 12 bytes | bytes u8, or 255 and u32 | encoded result
 //! ```
 //!
 //! Integers are little-endian. `input` and `output` are the hashes of the types.
@@ -13,13 +13,16 @@
 use siphasher::sip128::SipHasher13;
 
 /// The first bytes of a journal; the last one is the version.
-pub(crate) const MAGIC: [u8; 8] = *b"farmlog\x01";
+pub(crate) const MAGIC: [u8; 8] = *b"farmlog\x02";
 
 /// Bytes of a record before its payload.
 pub(crate) const HEAD: usize = 8;
 
-/// Bytes of a result before its value.
-pub(crate) const RESULT_HEAD: usize = 20;
+/// Bytes of a digest of an input. Of 10^9 tasks two have the same with a probability of 10^-11.
+const DIGEST_BYTES: usize = 12;
+
+/// Stands for a number of bytes that follows in four bytes.
+const LONG: u8 = u8::MAX;
 
 const RUN: u8 = 0;
 const RESULTS: u8 = 1;
@@ -49,10 +52,16 @@ pub(crate) enum Record<'a> {
     Results(Results<'a>),
 }
 
+/// Digest of a value.
+#[inline]
+pub(crate) fn digest(value: &[u8]) -> u128 {
+    SipHasher13::new().hash(value).as_u128()
+}
+
 /// Digest of an encoded input, by which its result is found again.
 #[inline]
-pub(crate) fn digest(input: &[u8]) -> u128 {
-    SipHasher13::new().hash(input).as_u128()
+pub(crate) fn input_digest(input: &[u8]) -> u128 {
+    digest(input) & (u128::MAX >> (128 - 8 * DIGEST_BYTES))
 }
 
 /// Appends a record that begins a run.
@@ -70,16 +79,22 @@ pub(crate) fn begin_results(out: &mut Vec<u8>) -> usize {
     begin(out, RESULTS)
 }
 
-/// Appends a result to the record that was begun.
+/// Appends a result to the record that was begun; returns the place of its value.
 #[inline]
-pub(crate) fn put_result(out: &mut Vec<u8>, digest: u128, value: &[u8]) {
-    let mut head = [0; RESULT_HEAD];
-    head[..16].copy_from_slice(&digest.to_le_bytes());
-    // A message has less than 2 GiB, and so has a value.
-    head[16..].copy_from_slice(&(value.len() as u32).to_le_bytes());
-    out.reserve(RESULT_HEAD + value.len());
-    out.extend_from_slice(&head);
+pub(crate) fn put_result(out: &mut Vec<u8>, digest: u128, value: &[u8]) -> usize {
+    out.reserve(DIGEST_BYTES + 5 + value.len());
+    out.extend_from_slice(&digest.to_le_bytes()[..DIGEST_BYTES]);
+    match u8::try_from(value.len()) {
+        Ok(bytes) if bytes < LONG => out.push(bytes),
+        _ => {
+            out.push(LONG);
+            // A message has less than 2 GiB, and so has a value.
+            out.extend_from_slice(&(value.len() as u32).to_le_bytes());
+        }
+    }
+    let at = out.len();
     out.extend_from_slice(value);
+    at
 }
 
 fn begin(out: &mut Vec<u8>, kind: u8) -> usize {
@@ -132,13 +147,21 @@ impl Iterator for Results<'_> {
     type Item = (u128, usize, u32);
 
     fn next(&mut self) -> Option<Self::Item> {
-        let (digest, rest) = self.rest.split_first_chunk()?;
-        let (bytes, rest) = rest.split_first_chunk()?;
-        let bytes = u32::from_le_bytes(*bytes);
+        let before = self.rest.len();
+        let (short, rest) = self.rest.split_first_chunk::<DIGEST_BYTES>()?;
+        let (bytes, rest) = match rest.split_first()? {
+            (&LONG, rest) => {
+                let (bytes, rest) = rest.split_first_chunk()?;
+                (u32::from_le_bytes(*bytes), rest)
+            }
+            (&bytes, rest) => (bytes.into(), rest),
+        };
         self.rest = rest.get(bytes as usize..)?;
-        let at = self.at + RESULT_HEAD;
+        let at = self.at + before - rest.len();
         self.at = at + bytes as usize;
-        Some((u128::from_le_bytes(*digest), at, bytes))
+        let mut digest = [0; 16];
+        digest[..DIGEST_BYTES].copy_from_slice(short);
+        Some((u128::from_le_bytes(digest), at, bytes))
     }
 }
 
@@ -154,12 +177,19 @@ mod tests {
         payload
     }
 
+    /// Short ones, and those of the lengths at which the head changes.
+    fn bytes() -> impl Strategy<Value = Vec<u8>> {
+        prop_oneof![4 => 0..9usize, 1 => 253..258usize]
+            .prop_flat_map(|bytes| prop::collection::vec(any::<u8>(), bytes))
+    }
+
     proptest! {
         #[test]
         fn records_go_there_and_back(
             run: u32, types: (u64, u64), function in "\\PC{0,20}",
-            values in prop::collection::vec((any::<u128>(), prop::collection::vec(any::<u8>(), 0..9)), 0..20),
+            values in prop::collection::vec((any::<u128>(), bytes()), 0..20),
         ) {
+            let values: Vec<_> = values.into_iter().map(|(digest, value)| (digest >> 32, value)).collect();
             let head = RunHead { run, types, function };
             let mut out = Vec::new();
             put_run(&mut out, &head);
@@ -167,7 +197,10 @@ mod tests {
 
             let mut out = Vec::new();
             let at = begin_results(&mut out);
-            values.iter().for_each(|(digest, value)| put_result(&mut out, *digest, value));
+            for (digest, value) in &values {
+                let at = put_result(&mut out, *digest, value);
+                prop_assert_eq!(&out[at..], &value[..]);
+            }
             finish(&mut out, at);
             let payload = payload(&out);
             let Some(Record::Results(results)) = read(payload) else { panic!() };
@@ -192,5 +225,6 @@ mod tests {
     fn the_digest_stays() {
         assert_eq!(digest(b"seventeen"), 294_698_329_304_231_172_154_499_464_071_285_934_637);
         assert_ne!(digest(b""), digest(b"\0"));
+        assert_eq!(input_digest(b"seventeen"), digest(b"seventeen") << 32 >> 32);
     }
 }
