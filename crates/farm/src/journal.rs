@@ -12,17 +12,23 @@ use std::io::{self, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use self::writer::Writer;
 use crate::proto::record::{self, Finished, Record, RunHead};
+
+mod writer;
 
 /// Bytes from which results are written within a turn.
 const BUFFER_BYTES: usize = 256 << 10;
+
+/// Bytes after which the disk is given work before a second is over: the end of the run waits for the rest.
+const SYNC_BYTES: usize = 2 << 20;
 
 /// Largest payload; a longer one is damage.
 const PAYLOAD_BYTES_MAX: u32 = 1 << 31;
 
 /// Moment from which accepted results survive a crash of the farmer's machine. They survive the end
-/// of its process, also by SIGKILL, once they are written: after each turn of the farmer, which
-/// takes what has come.
+/// of its process, also by SIGKILL, once they are written. A thread of the farmer writes them after
+/// each turn, which takes what has come; at most 4 MiB wait for it.
 ///
 /// Lost results are computed again.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -162,7 +168,8 @@ pub(crate) struct Journal {
     path: PathBuf,
     durability: Durability,
     /// Locked while the journal is open; appends.
-    file: File,
+    file: Arc<File>,
+    writer: Writer,
     /// The runs that are in the file, with their results.
     runs: BTreeMap<u32, (RunHead, Known)>,
     /// The run that goes on, and its tasks.
@@ -172,8 +179,8 @@ pub(crate) struct Journal {
     buffer: Vec<u8>,
     /// Place of the record of results in it that is not finished.
     open: Option<usize>,
-    /// Whether the system has bytes that may not be permanent.
-    unsynced: bool,
+    /// Bytes that were given to the thread that writes, and may not be permanent.
+    unsynced: usize,
     /// The first error of a write: what comes behind it would not be found again.
     broken: Option<JournalError>,
 }
@@ -208,9 +215,11 @@ impl Journal {
             let end = read_runs(&mut reader, length, &mut runs).map_err(io)?;
             file.set_len(end).map_err(io)?;
         }
+        let file = Arc::new(file);
         let mut journal = Journal {
             path: path.to_owned(),
             durability,
+            writer: Writer::start(file.clone()).map_err(io)?,
             file,
             runs,
             head: None,
@@ -218,10 +227,10 @@ impl Journal {
             buffer: Vec::new(),
             open: None,
             // An earlier farmer may have died before it was.
-            unsynced: true,
+            unsynced: record::MAGIC.len(),
             broken: None,
         };
-        journal.end_run()?;
+        journal.settle()?;
         Ok(journal)
     }
 
@@ -239,7 +248,7 @@ impl Journal {
             return Err(error.clone());
         }
         // A dropped run did not.
-        self.end_run()?;
+        self.settle()?;
         (self.head, self.inputs) = (Some(head.clone()), Inputs::default());
         if let Some((known, _)) = self.runs.get(&head.run)
             && known != head
@@ -254,7 +263,7 @@ impl Journal {
     /// Adds results that workers have for runs of an earlier farmer. Those of another program are dropped.
     pub(crate) fn take_over(&mut self, handed: Vec<Finished>) -> Result<(), JournalError> {
         for Finished { head, results } in handed {
-            self.write()?;
+            self.write_and_wait()?;
             let at = self.file.metadata().map_err(|error| self.io(error))?.len();
             let is_other = |now: &RunHead| now.run == head.run && *now != head;
             if self.head.as_ref().is_some_and(is_other) {
@@ -276,7 +285,7 @@ impl Journal {
         if let Some(head) = &self.head {
             record::put_run(&mut self.buffer, head);
         }
-        self.write()
+        self.write_and_wait()
     }
 
     /// Takes the encoded input of the run's next task; returns the task's result, if it is known and
@@ -324,8 +333,7 @@ impl Journal {
     #[inline]
     pub(crate) fn end_answer(&mut self) -> Result<(), JournalError> {
         if self.holds_back() {
-            self.write()?;
-            return self.sync();
+            return self.settle();
         }
         if self.buffer.len() >= BUFFER_BYTES { self.write() } else { Ok(()) }
     }
@@ -333,41 +341,46 @@ impl Journal {
     /// Ends a turn of the farmer; returns whether [`sync`](Journal::sync) is due within a second.
     pub(crate) fn end_turn(&mut self) -> Result<bool, JournalError> {
         self.write()?;
-        Ok(self.unsynced && self.durability != Durability::None)
+        Ok(self.unsynced > 0 && self.durability != Durability::None)
     }
 
-    /// Ends a run.
-    pub(crate) fn end_run(&mut self) -> Result<(), JournalError> {
-        if self.end_turn()? { self.sync() } else { Ok(()) }
-    }
-
-    fn close_record(&mut self) {
-        if let Some(at) = self.open.take() {
-            record::finish(&mut self.buffer, at);
+    /// Waits until all is written, and permanent if it is to be.
+    pub(crate) fn settle(&mut self) -> Result<(), JournalError> {
+        if self.end_turn()? {
+            self.sync()?;
         }
+        self.writer.wait().map_err(|error| self.broken_by(error))
     }
 
+    /// Gives what has come to the thread that writes.
     fn write(&mut self) -> Result<(), JournalError> {
-        if self.buffer.is_empty() {
-            return Ok(());
-        }
         if let Some(error) = &self.broken {
             return Err(error.clone());
         }
-        self.close_record();
-        let written = self.file.write_all(&self.buffer);
-        self.buffer.clear();
-        self.unsynced = true;
-        written.map_err(|error| self.broken_by(error))
-    }
-
-    /// Makes permanent what is written.
-    pub(crate) fn sync(&mut self) -> Result<(), JournalError> {
-        if self.unsynced {
-            self.file.sync_data().map_err(|error| self.broken_by(error))?;
-            self.unsynced = false;
+        if self.buffer.is_empty() {
+            return Ok(());
+        }
+        if let Some(at) = self.open.take() {
+            record::finish(&mut self.buffer, at);
+        }
+        self.unsynced += self.buffer.len();
+        let written = self.writer.write(std::mem::take(&mut self.buffer));
+        self.buffer = written.map_err(|error| self.broken_by(error))?;
+        if self.unsynced >= SYNC_BYTES && self.durability == Durability::Batched {
+            self.sync()?;
         }
         Ok(())
+    }
+
+    fn write_and_wait(&mut self) -> Result<(), JournalError> {
+        self.write()?;
+        self.writer.wait().map_err(|error| self.broken_by(error))
+    }
+
+    /// Makes permanent, soon, what is written.
+    pub(crate) fn sync(&mut self) -> Result<(), JournalError> {
+        self.unsynced = 0;
+        self.writer.sync().map_err(|error| self.broken_by(error))
     }
 
     fn broken_by(&mut self, error: io::Error) -> JournalError {
@@ -406,7 +419,9 @@ impl Drop for Journal {
     /// Writes what a cancelled run accepted last.
     fn drop(&mut self) {
         // Lost results are computed again.
-        let _ = self.end_run();
+        let _ = self.settle();
+        // The thread that writes has the file a little longer.
+        let _ = self.file.unlock();
     }
 }
 
