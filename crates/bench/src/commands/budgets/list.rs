@@ -270,7 +270,7 @@ pub(super) static BUDGETS: &[Budget] = &[
     },
     Budget {
         name: "farm-1ms",
-        command: "farm --tasks 2000 --work 1ms --workers 2",
+        command: "farm --tasks 10000 --work 1ms --workers 2",
         quick: "--tasks 20",
         key: "efficiency",
         bound: Bound::AtLeast(0.98),
