@@ -436,7 +436,8 @@ where
         context: &mut Context<'_>,
     ) -> Result<(), RunError> {
         self.wanted = 0;
-        while let Some((worker, asked)) = self.account.ledger.poll_spare(count) {
+        while let Some((worker, asked)) = self.account.ledger.poll_spare(count, self.account.now_ns)
+        {
             self.ask_back(worker, asked, context)?;
             self.wanted += asked;
             count -= asked;
@@ -476,7 +477,7 @@ where
 
     /// Lets workers without tasks have some of those that others hold.
     fn even_out(&mut self, context: &mut Context<'_>) -> Result<(), RunError> {
-        while let Some((victim, count)) = self.account.ledger.poll_victim() {
+        while let Some((victim, count)) = self.account.ledger.poll_victim(self.account.now_ns) {
             self.ask_back(victim, count, context)?;
         }
         if !self.account.ledger.is_in_tail() {

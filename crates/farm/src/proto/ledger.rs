@@ -203,7 +203,7 @@ impl Ledger {
         // It may have given back what another answered.
         teller.owes = false;
         if tasks.is_empty() {
-            teller.asked = false;
+            teller.asked_ns = None;
             self.stand_in_line(worker);
             return Ok(());
         }

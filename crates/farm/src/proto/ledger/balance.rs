@@ -18,39 +18,42 @@ const WORTH_NS: f64 = 500e3;
 
 impl Ledger {
     /// Returns a worker to ask for tasks that it has not begun, and their number, when another has
-    /// nothing to do.
-    pub(crate) fn poll_victim(&mut self) -> Option<(usize, u64)> {
-        if self.has_open() || !(self.ended || self.dry) || !self.any_idle() {
+    /// nothing to do. No more are asked at a time than have nothing to do.
+    pub(crate) fn poll_victim(&mut self, now_ns: u64) -> Option<(usize, u64)> {
+        if self.has_open() || !(self.ended || self.dry) {
             return None;
         }
-        let victim = self.victim()?;
-        Some((victim, self.ask(victim, self.workers[victim].spare().div_ceil(2))))
+        let idle = self.workers.iter().filter(|worker| worker.is_idle()).count();
+        let asked = self.workers.iter().filter(|worker| worker.is_to_give(now_ns)).count();
+        let victim = self.victim().filter(|_| idle > asked)?;
+        Some((victim, self.ask(victim, u64::MAX, now_ns)))
     }
 
     /// Returns a worker to ask for tasks that it has not begun, and their number: up to `count`, which
-    /// the farmer above wants.
-    pub(crate) fn poll_spare(&mut self, count: u64) -> Option<(usize, u64)> {
+    /// the farmer above wants. It keeps a half, so as not to be the next that has nothing to do.
+    pub(crate) fn poll_spare(&mut self, count: u64, now_ns: u64) -> Option<(usize, u64)> {
         let victim = self.victim().filter(|_| count > 0)?;
-        Some((victim, self.ask(victim, self.workers[victim].spare().min(count))))
+        Some((victim, self.ask(victim, count, now_ns)))
     }
 
     /// Returns the worker with most work that it cannot have begun, if that is worth its way.
     fn victim(&self) -> Option<usize> {
         let worth = |worker: &Worker| worker.spare() as f64 * worker.task_ns.unwrap_or(f64::MAX);
         let may = |worker: &Worker| {
-            let hears = worker.joined && !worker.stalled && !worker.asked && !worker.barren;
+            let hears =
+                worker.joined && !worker.stalled && worker.asked_ns.is_none() && !worker.barren;
             hears && worker.spare() > 0 && worth(worker) > WORTH_NS
         };
         let able = (0..self.workers.len()).filter(|&at| may(&self.workers[at]));
         able.max_by(|&a, &b| worth(&self.workers[a]).total_cmp(&worth(&self.workers[b])))
     }
 
-    /// Notes that a worker is asked for tasks. Until it gives something or gets a piece, it has nothing
-    /// to give.
-    fn ask(&mut self, worker: usize, count: u64) -> u64 {
+    /// Notes that a worker is asked for a half of its spare tasks, or `count`; returns their number.
+    /// Until it gives something or gets a piece, it has nothing to give.
+    fn ask(&mut self, worker: usize, count: u64, now_ns: u64) -> u64 {
         let slot = &mut self.workers[worker];
-        (slot.asked, slot.barren) = (true, true);
-        count
+        (slot.asked_ns, slot.barren) = (Some(now_ns), true);
+        slot.spare().div_ceil(2).min(count)
     }
 
     /// Whether somebody has nothing to do while others hold tasks.

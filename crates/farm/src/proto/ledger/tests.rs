@@ -1,4 +1,4 @@
-use super::balance::SILENCE_NS_AT_FIRST;
+use super::balance::{SILENCE_NS_AT_FIRST, SILENCE_NS_MIN};
 use super::*;
 use crate::proto::wire;
 
@@ -173,16 +173,51 @@ fn who_has_nothing_gets_half_of_what_another_has_not_begun() {
     let mut ledger = ledger(2);
     ledger.set_share(0, Share { pieces: 1, grain: 9 }, Some(1e9));
     assert_eq!(give_all(&mut ledger, 9), [(0, 0..9)]);
-    assert_eq!(ledger.poll_victim(), Some((0, 4)));
-    assert_eq!(ledger.poll_victim(), None, "it was asked");
+    assert_eq!(ledger.poll_victim(0), Some((0, 4)));
+    assert_eq!(ledger.poll_victim(0), None, "it was asked");
     ledger.handle_returned(0, 5, 4, 0).unwrap();
     ledger.handle_returned(0, 0, 0, 0).unwrap();
     assert_eq!(give_all(&mut ledger, 9), [(1, 5..9)]);
     ledger.handle_answer(1, 5, 4, 9, 0).unwrap();
-    assert_eq!(ledger.poll_victim(), Some((0, 2)));
+    assert_eq!(ledger.poll_victim(0), Some((0, 2)));
     ledger.handle_returned(0, 0, 0, 0).unwrap();
-    assert_eq!(ledger.poll_victim(), None, "it had nothing");
+    assert_eq!(ledger.poll_victim(0), None, "it had nothing");
     assert_eq!(ledger.mishaps().returned, 4);
+}
+
+/// A question and what is given back cost both sides messages: one worker without tasks is no reason to
+/// ask all others.
+#[test]
+fn no_more_are_asked_at_a_time_than_have_nothing_to_do() {
+    let mut ledger = ledger(5);
+    for worker in 0..4 {
+        ledger.set_share(worker, Share { pieces: 1, grain: 9 }, Some(1e9));
+    }
+    ledger.keep_off(4, true);
+    assert_eq!(give_all(&mut ledger, 36).len(), 4);
+    ledger.handle_answer(3, 27, 9, 9, 0).unwrap();
+    assert_eq!(ledger.poll_victim(0).map(|(_, count)| count), Some(4));
+    assert_eq!(ledger.poll_victim(0), None, "one is idle, and one was asked");
+    ledger.keep_off(4, false);
+    let (second, _) = ledger.poll_victim(0).unwrap();
+    assert_eq!(ledger.poll_victim(0), None, "two are");
+    // Of one that is silent nothing more is expected.
+    assert!(ledger.poll_victim(SILENCE_NS_MIN as u64).is_some());
+    assert_eq!(ledger.poll_victim(SILENCE_NS_MIN as u64), None, "all were asked");
+    ledger.handle_returned(second, 0, 0, 0).unwrap();
+    assert_eq!(ledger.poll_victim(0), None, "it had nothing");
+}
+
+/// The farmer above wants tasks of each of its workers: none is left with nothing.
+#[test]
+fn who_gives_to_the_farmer_above_keeps_a_half() {
+    let mut ledger = ledger(2);
+    for worker in 0..2 {
+        ledger.set_share(worker, Share { pieces: 1, grain: 9 }, Some(1e9));
+    }
+    assert_eq!(give_all(&mut ledger, 18).len(), 2);
+    let asked = [ledger.poll_spare(7, 0), ledger.poll_spare(3, 0)];
+    assert_eq!(asked.map(|it| it.map(|(_, count)| count)), [Some(4), Some(3)]);
 }
 
 #[test]
@@ -193,19 +228,19 @@ fn what_workers_gave_back_goes_up_and_may_come_again() {
     assert_eq!(ledger.poll_free(), Some(0));
     ledger.assign(40, 9, 2, message(40, 9), 0);
     ledger.handle_source(true, false);
-    assert_eq!(ledger.poll_spare(0), None);
-    assert_eq!(ledger.poll_spare(5), Some((0, 5)));
-    assert_eq!(ledger.poll_spare(5), None, "it was asked");
-    ledger.handle_returned(0, 44, 5, 0).unwrap();
+    assert_eq!(ledger.poll_spare(0, 0), None);
+    assert_eq!(ledger.poll_spare(5, 0), Some((0, 4)));
+    assert_eq!(ledger.poll_spare(5, 0), None, "it was asked");
+    ledger.handle_returned(0, 45, 4, 0).unwrap();
     ledger.handle_returned(0, 0, 0, 0).unwrap();
-    assert_eq!((ledger.give_up(5), ledger.give_up(5)), (vec![(44, 5)], vec![]));
-    assert_eq!(ledger.unanswered(), 4);
-    assert_eq!(ledger.handle_answer(0, 40, 4, 0, 0), Ok(Accepted::All));
+    assert_eq!((ledger.give_up(5), ledger.give_up(5)), (vec![(45, 4)], vec![]));
+    assert_eq!(ledger.unanswered(), 5);
+    assert_eq!(ledger.handle_answer(0, 40, 5, 0, 0), Ok(Accepted::All));
     assert_eq!(ledger.poll_free(), None);
     ledger.handle_source(false, false);
     assert_eq!(ledger.poll_free(), Some(0));
-    ledger.assign(44, 5, 3, message(44, 5), 0);
-    assert_eq!(ledger.handle_answer(0, 44, 5, 0, 0), Ok(Accepted::All));
+    ledger.assign(45, 4, 3, message(45, 4), 0);
+    assert_eq!(ledger.handle_answer(0, 45, 4, 0, 0), Ok(Accepted::All));
     assert_eq!(ledger.unanswered(), 0);
 }
 
@@ -227,7 +262,7 @@ fn what_is_soon_done_is_not_moved() {
     let mut ledger = ledger(2);
     ledger.set_share(0, Share { pieces: 1, grain: 9 }, Some(1e3));
     give_all(&mut ledger, 9);
-    assert_eq!(ledger.poll_victim(), None);
+    assert_eq!(ledger.poll_victim(0), None);
 }
 
 /// A sub-farmer that sets a task aside has answered, as one that has run it.

@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 
 use super::Share;
+use super::balance::SILENCE_NS_MIN;
 use super::piece::Key;
 
 #[derive(Clone, Debug)]
@@ -19,8 +20,8 @@ pub(super) struct Worker {
     pub(super) alone: bool,
     /// Whether another answered what it holds, so that its own answer is still to come.
     pub(super) owes: bool,
-    /// Whether it was asked for tasks that it has not begun.
-    pub(super) asked: bool,
+    /// When it was asked for tasks that it has not begun; `None` if it has said what it gives.
+    pub(super) asked_ns: Option<u64>,
     /// Whether it had none when it was asked, and got no piece since.
     pub(super) barren: bool,
     pub(super) threads: u32,
@@ -42,7 +43,7 @@ impl Worker {
             stalled: false,
             alone: false,
             owes: false,
-            asked: false,
+            asked_ns: None,
             barren: false,
             threads: threads.max(1),
             share,
@@ -73,6 +74,12 @@ impl Worker {
     pub(super) fn is_idle(&self) -> bool {
         let is_free = self.joined && !self.kept_off && !self.stalled && !self.owes;
         is_free && self.pieces.is_empty()
+    }
+
+    /// Whether it was asked for tasks, and has not been silent for long since.
+    pub(super) fn is_to_give(&self, now_ns: u64) -> bool {
+        let since = |asked_ns: u64| (now_ns.saturating_sub(asked_ns) as f64) < SILENCE_NS_MIN;
+        self.joined && self.asked_ns.is_some_and(since)
     }
 
     /// Number of tasks that it cannot have begun.

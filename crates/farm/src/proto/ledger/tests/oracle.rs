@@ -247,14 +247,14 @@ impl Checked {
         task
     }
 
-    pub(super) fn poll_victim(&mut self) -> Option<(usize, u64)> {
-        let asked = self.ledger.poll_victim()?;
+    pub(super) fn poll_victim(&mut self, now_ns: u64) -> Option<(usize, u64)> {
+        let asked = self.ledger.poll_victim(now_ns)?;
         assert!(self.workers.iter().any(Worker::is_idle), "nobody needs them");
         Some(self.ask(asked))
     }
 
-    pub(super) fn poll_spare(&mut self, count: u64) -> Option<(usize, u64)> {
-        let asked = self.ledger.poll_spare(count)?;
+    pub(super) fn poll_spare(&mut self, count: u64, now_ns: u64) -> Option<(usize, u64)> {
+        let asked = self.ledger.poll_spare(count, now_ns)?;
         assert!(asked.1 <= count);
         Some(self.ask(asked))
     }
@@ -406,7 +406,11 @@ impl Checked {
             assert_eq!(pieces.sum::<u64>(), slot.tasks);
             assert_eq!((held, slot.tasks), (worker.tasks.len(), worker.tasks.len() as u64));
             assert_eq!(slot.joined, worker.present);
-            assert_eq!((slot.asked, slot.barren), (worker.asked, worker.barren), "{at}");
+            assert_eq!(
+                (slot.asked_ns.is_some(), slot.barren),
+                (worker.asked, worker.barren),
+                "{at}"
+            );
             assert_eq!(slot.is_idle(), worker.is_idle(), "{at}");
             let places = ledger.line.iter().filter(|&&in_line| in_line == at).count();
             assert_eq!(places, usize::from(slot.in_line));

@@ -280,7 +280,7 @@ impl World {
         }
         self.farm.count_pieces();
         self.farm.check_none_waits(!self.farm.ledger().has_ended() && self.left() > 0);
-        while let Some((worker, count)) = self.farm.poll_victim() {
+        while let Some((worker, count)) = self.farm.poll_victim(self.now_ns) {
             self.send(worker, Event::Order(worker, Order::TakeBack(count)));
         }
         if self.farm.is_in_tail() && !self.looks {
@@ -384,7 +384,7 @@ impl World {
             Fault::Want => {
                 let mut count = self.random.below(self.plan.tasks);
                 self.wanted = 0;
-                while let Some((worker, asked)) = self.farm.poll_spare(count) {
+                while let Some((worker, asked)) = self.farm.poll_spare(count, self.now_ns) {
                     self.send(worker, Event::Order(worker, Order::TakeBack(asked)));
                     self.wanted += asked;
                     count -= asked;
