@@ -12,6 +12,7 @@ use chunkcomm::layer::{settings, started};
 use chunkcomm::{Lane, Node, NodeBuilder, OpenError, Peer, Sender};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use std::borrow::Borrow;
 use std::fmt;
 use std::future::Future;
 use std::sync::Arc;
@@ -25,7 +26,7 @@ mod sealed {
 }
 
 /// Calls, processes and channel ends that travel, as methods of a [`Node`].
-pub trait NodeExt: sealed::Sealed {
+pub trait NodeExt: sealed::Sealed + Borrow<Node> {
     /// Answers requests under `name` with `handler`: any peer of this node may call.
     ///
     /// `handler` gets a request and returns a future of its answer. The future is dropped when its
@@ -44,7 +45,10 @@ pub trait NodeExt: sealed::Sealed {
         Resp: Serialize + DeserializeOwned + Send + 'static,
         E: fmt::Display + 'static,
         F: Fn(Req) -> Fut + Send + Sync + 'static,
-        Fut: Future<Output = Result<Resp, E>> + Send + 'static;
+        Fut: Future<Output = Result<Resp, E>> + Send + 'static,
+    {
+        self.serve_with(name, ServiceOptions::default(), handler)
+    }
 
     /// As [`NodeExt::serve`], with options.
     ///
@@ -62,7 +66,10 @@ pub trait NodeExt: sealed::Sealed {
         Resp: Serialize + DeserializeOwned + Send + 'static,
         E: fmt::Display + 'static,
         F: Fn(Req) -> Fut + Send + Sync + 'static,
-        Fut: Future<Output = Result<Resp, E>> + Send + 'static;
+        Fut: Future<Output = Result<Resp, E>> + Send + 'static,
+    {
+        crate::call::serve_with(self.borrow(), name, options, handler)
+    }
 
     /// A client of the service `name` of `peer`. Nothing is sent before its first call.
     ///
@@ -77,7 +84,10 @@ pub trait NodeExt: sealed::Sealed {
     ) -> Result<CallClient<Req, Resp>, OpenError>
     where
         Req: Serialize + DeserializeOwned,
-        Resp: Serialize + DeserializeOwned + Send + 'static;
+        Resp: Serialize + DeserializeOwned + Send + 'static,
+    {
+        self.call_client_with(peer, name, CallOptions::default())
+    }
 
     /// As [`NodeExt::call_client`], with options.
     ///
@@ -92,7 +102,10 @@ pub trait NodeExt: sealed::Sealed {
     ) -> Result<CallClient<Req, Resp>, OpenError>
     where
         Req: Serialize + DeserializeOwned,
-        Resp: Serialize + DeserializeOwned + Send + 'static;
+        Resp: Serialize + DeserializeOwned + Send + 'static,
+    {
+        crate::call::call_client_with(self.borrow(), peer, name, options)
+    }
 
     /// Makes a sending end to hand over, and the end where its values arrive here. Costs no
     /// message.
@@ -102,7 +115,10 @@ pub trait NodeExt: sealed::Sealed {
     /// Values of the type cannot be sent, or the system gave no random numbers.
     fn sending_port<T>(&self) -> Result<(SendingPort<T>, Arriving<T>), PortError>
     where
-        T: Serialize + DeserializeOwned;
+        T: Serialize + DeserializeOwned,
+    {
+        ports::sending_port(self.borrow(), Lane::Bulk)
+    }
 
     /// Makes a receiving end to hand over, and the end that sends to it from here. Costs no
     /// message.
@@ -112,7 +128,10 @@ pub trait NodeExt: sealed::Sealed {
     /// Values of the type cannot be sent, or the system gave no random numbers.
     fn receiving_port<T>(&self) -> Result<(ReceivingPort<T>, Departing<T>), PortError>
     where
-        T: Serialize + DeserializeOwned;
+        T: Serialize + DeserializeOwned,
+    {
+        ports::receiving_port(self.borrow(), Lane::Bulk)
+    }
 
     /// Makes a value that is read here, and its writer to hand over. Costs no message.
     ///
@@ -121,7 +140,10 @@ pub trait NodeExt: sealed::Sealed {
     /// Values of the type cannot be sent, or the system gave no random numbers.
     fn value<T>(&self) -> Result<(ValueWriter<T>, Value<T>), PortError>
     where
-        T: Serialize + DeserializeOwned;
+        T: Serialize + DeserializeOwned,
+    {
+        value::value(self.borrow())
+    }
 
     /// Makes a value that is written here, and its reading side to hand over. Costs no message.
     ///
@@ -130,7 +152,10 @@ pub trait NodeExt: sealed::Sealed {
     /// As [`NodeExt::value`].
     fn value_port<T>(&self) -> Result<(ValuePort<T>, ValueSource<T>), PortError>
     where
-        T: Serialize + DeserializeOwned;
+        T: Serialize + DeserializeOwned,
+    {
+        value::value_port(self.borrow())
+    }
 
     /// Asks `peer` to run a process with this input, whose ends move there. Sends one message,
     /// which leaves at once; does not wait until the process has begun. Waits while inputs of 4
@@ -151,116 +176,23 @@ pub trait NodeExt: sealed::Sealed {
         input: I,
     ) -> impl Future<Output = Result<ProcessHandle, InstantiateError>>
     where
-        I: Serialize + DeserializeOwned;
-
-    /// Returns the calls that this node made and that have no answer yet.
-    fn calls_in_flight(&self) -> Vec<CallsReport>;
-
-    /// Returns how many channel ends and processes this node answers for or waits for.
-    fn moving_report(&self) -> MovingReport;
-}
-
-impl NodeExt for Node {
-    fn serve<Req, Resp, E, F, Fut>(&self, name: &str, handler: F) -> Result<Service, ServeError>
-    where
-        Req: Serialize + DeserializeOwned + Send + 'static,
-        Resp: Serialize + DeserializeOwned + Send + 'static,
-        E: fmt::Display + 'static,
-        F: Fn(Req) -> Fut + Send + Sync + 'static,
-        Fut: Future<Output = Result<Resp, E>> + Send + 'static,
-    {
-        self.serve_with(name, ServiceOptions::default(), handler)
-    }
-
-    fn serve_with<Req, Resp, E, F, Fut>(
-        &self,
-        name: &str,
-        options: ServiceOptions,
-        handler: F,
-    ) -> Result<Service, ServeError>
-    where
-        Req: Serialize + DeserializeOwned + Send + 'static,
-        Resp: Serialize + DeserializeOwned + Send + 'static,
-        E: fmt::Display + 'static,
-        F: Fn(Req) -> Fut + Send + Sync + 'static,
-        Fut: Future<Output = Result<Resp, E>> + Send + 'static,
-    {
-        crate::call::serve_with(self, name, options, handler)
-    }
-
-    fn call_client<Req, Resp>(
-        &self,
-        peer: &Peer,
-        name: &str,
-    ) -> Result<CallClient<Req, Resp>, OpenError>
-    where
-        Req: Serialize + DeserializeOwned,
-        Resp: Serialize + DeserializeOwned + Send + 'static,
-    {
-        self.call_client_with(peer, name, CallOptions::default())
-    }
-
-    fn call_client_with<Req, Resp>(
-        &self,
-        peer: &Peer,
-        name: &str,
-        options: CallOptions,
-    ) -> Result<CallClient<Req, Resp>, OpenError>
-    where
-        Req: Serialize + DeserializeOwned,
-        Resp: Serialize + DeserializeOwned + Send + 'static,
-    {
-        crate::call::call_client_with(self, peer, name, options)
-    }
-
-    fn sending_port<T>(&self) -> Result<(SendingPort<T>, Arriving<T>), PortError>
-    where
-        T: Serialize + DeserializeOwned,
-    {
-        ports::sending_port(self, Lane::Bulk)
-    }
-
-    fn receiving_port<T>(&self) -> Result<(ReceivingPort<T>, Departing<T>), PortError>
-    where
-        T: Serialize + DeserializeOwned,
-    {
-        ports::receiving_port(self, Lane::Bulk)
-    }
-
-    fn value<T>(&self) -> Result<(ValueWriter<T>, Value<T>), PortError>
-    where
-        T: Serialize + DeserializeOwned,
-    {
-        value::value(self)
-    }
-
-    fn value_port<T>(&self) -> Result<(ValuePort<T>, ValueSource<T>), PortError>
-    where
-        T: Serialize + DeserializeOwned,
-    {
-        value::value_port(self)
-    }
-
-    async fn instantiate<I>(
-        &self,
-        peer: &Peer,
-        process: &Process<I>,
-        input: I,
-    ) -> Result<ProcessHandle, InstantiateError>
-    where
         I: Serialize + DeserializeOwned,
     {
-        crate::process::instantiate(self, peer, process, input).await
+        crate::process::instantiate(self.borrow(), peer, process, input)
     }
 
+    /// Returns the calls that this node made and that have no answer yet.
     fn calls_in_flight(&self) -> Vec<CallsReport> {
-        started::<Callers>(self).map(|it| it.report()).unwrap_or_default()
+        started::<Callers>(self.borrow()).map(|it| it.report()).unwrap_or_default()
     }
 
+    /// Returns how many channel ends and processes this node answers for or waits for.
     fn moving_report(&self) -> MovingReport {
-        started::<MovingLayer>(self).map(|it| it.report()).unwrap_or_default()
+        started::<MovingLayer>(self.borrow()).map(|it| it.report()).unwrap_or_default()
     }
 }
+
+impl NodeExt for Node {}
 
 /// Processes, as a setting of a [`NodeBuilder`].
 pub trait NodeBuilderExt: sealed::Sealed {
