@@ -1,5 +1,6 @@
 //! Functions of a farm beyond plain ones: with a context, map and reduce, divide and conquer.
 
+use std::borrow::BorrowMut;
 use std::fmt;
 use std::sync::Arc;
 
@@ -14,7 +15,7 @@ type Combine<O> = dyn Fn(O, O) -> O + Send + Sync;
 pub(crate) type Conquer<O> = dyn Fn(Vec<O>) -> O + Send + Sync;
 
 /// Registration of functions for a farm.
-pub trait RegistryExt {
+pub trait RegistryExt: BorrowMut<Registry> {
     /// Registers a function as [`Registry::register`] does, which sees its task. Outside of a farm
     /// that is task 0, which is never cancelled.
     ///
@@ -44,7 +45,10 @@ pub trait RegistryExt {
     ) -> Function<I, O>
     where
         I: Serialize + DeserializeOwned + 'static,
-        O: Serialize + DeserializeOwned + 'static;
+        O: Serialize + DeserializeOwned + 'static,
+    {
+        self.borrow_mut().register(name, move |input| function(&current(), input))
+    }
 
     /// Registers an async function as
     /// [`Registry::register_async`] does, which sees its
@@ -78,7 +82,10 @@ pub trait RegistryExt {
     where
         I: Serialize + DeserializeOwned + 'static,
         O: Serialize + DeserializeOwned + 'static,
-        F: Future<Output = O> + Send + 'static;
+        F: Future<Output = O> + Send + 'static,
+    {
+        self.borrow_mut().register_async(name, move |input| function(current(), input))
+    }
 
     /// Registers a function for [`Farm::map_reduce`](crate::Farm::map_reduce), and how two of its
     /// results become one. `reduce` must be associative: the results of neighbours are reduced at the
@@ -94,7 +101,15 @@ pub trait RegistryExt {
     ) -> MapReduce<I, O>
     where
         I: Serialize + DeserializeOwned + 'static,
-        O: Serialize + DeserializeOwned + 'static;
+        O: Serialize + DeserializeOwned + 'static,
+    {
+        let reduce: Arc<Combine<O>> = Arc::new(reduce);
+        let at_worker = Arc::clone(&reduce);
+        let function = self.borrow_mut().register(name, move |inputs: Vec<I>| {
+            inputs.into_iter().map(&map).reduce(&*at_worker).expect("a group has an input")
+        });
+        MapReduce { function, reduce }
+    }
 
     /// Registers a function for [`Farm::divide_and_conquer`](crate::Farm::divide_and_conquer), and how
     /// the solutions of all parts of a problem become its solution, in the order of the parts.
@@ -132,67 +147,14 @@ pub trait RegistryExt {
     ) -> DivideAndConquer<I, O>
     where
         I: Serialize + DeserializeOwned + 'static,
-        O: Serialize + DeserializeOwned + 'static;
-}
-
-impl RegistryExt for Registry {
-    fn register_task<I, O>(
-        &mut self,
-        name: &str,
-        function: impl Fn(&TaskContext, I) -> O + Send + Sync + 'static,
-    ) -> Function<I, O>
-    where
-        I: Serialize + DeserializeOwned + 'static,
         O: Serialize + DeserializeOwned + 'static,
     {
-        self.register(name, move |input| function(&current(), input))
-    }
-
-    fn register_async_task<I, O, F>(
-        &mut self,
-        name: &str,
-        function: impl Fn(TaskContext, I) -> F + Send + Sync + 'static,
-    ) -> Function<I, O>
-    where
-        I: Serialize + DeserializeOwned + 'static,
-        O: Serialize + DeserializeOwned + 'static,
-        F: Future<Output = O> + Send + 'static,
-    {
-        self.register_async(name, move |input| function(current(), input))
-    }
-
-    fn register_map_reduce<I, O>(
-        &mut self,
-        name: &str,
-        map: impl Fn(I) -> O + Send + Sync + 'static,
-        reduce: impl Fn(O, O) -> O + Send + Sync + 'static,
-    ) -> MapReduce<I, O>
-    where
-        I: Serialize + DeserializeOwned + 'static,
-        O: Serialize + DeserializeOwned + 'static,
-    {
-        let reduce: Arc<Combine<O>> = Arc::new(reduce);
-        let at_worker = Arc::clone(&reduce);
-        let function = self.register(name, move |inputs: Vec<I>| {
-            inputs.into_iter().map(&map).reduce(&*at_worker).expect("a group has an input")
-        });
-        MapReduce { function, reduce }
-    }
-
-    fn register_divide_and_conquer<I, O>(
-        &mut self,
-        name: &str,
-        divide: impl Fn(I) -> Divided<I, O> + Send + Sync + 'static,
-        conquer: impl Fn(Vec<O>) -> O + Send + Sync + 'static,
-    ) -> DivideAndConquer<I, O>
-    where
-        I: Serialize + DeserializeOwned + 'static,
-        O: Serialize + DeserializeOwned + 'static,
-    {
-        let function = self.register(name, divide);
+        let function = self.borrow_mut().register(name, divide);
         DivideAndConquer { function, conquer: Arc::new(conquer) }
     }
 }
+
+impl RegistryExt for Registry {}
 
 /// A registered map and reduce.
 pub struct MapReduce<I, O> {
