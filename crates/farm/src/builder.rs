@@ -42,14 +42,6 @@ const GRACE: Duration = Duration::from_secs(1);
 
 type Adjust = Box<dyn FnOnce(Launcher) -> Launcher + Send>;
 
-/// Number of workers of each kind.
-struct Sizes {
-    /// The farmer's own worker: 0 or 1.
-    own: usize,
-    threads: usize,
-    processes: usize,
-}
-
 /// Settings of a farm. [`start`](FarmBuilder::start) ends the chain with workers on this machine,
 /// [`start_in`](FarmBuilder::start_in) with the nodes of a cluster.
 ///
@@ -338,14 +330,17 @@ impl FarmBuilder {
     /// When the future is dropped, the workers that it started end.
     pub async fn start(self) -> Result<Farm, StartError> {
         self.check()?;
-        let sizes = self.sizes()?;
+        let count = self.workers.unwrap_or_else(|| host::cores().min(WORKER_COUNT_MAX));
+        check_workers(count)?;
+        let own = self.model.works(false);
+        let others = count - usize::from(own);
         let journal = self.open_journal()?;
         let own_address = memory_address();
         let mut builder = self.node.node().name("farmer");
-        if sizes.threads + sizes.processes > 0 {
+        if others > 0 {
             builder = builder.listen(self.address());
         }
-        if sizes.own > 0 {
+        if own {
             builder = builder.listen(own_address.clone());
         }
         let node = builder.build().await.map_err(StartError::Node)?;
@@ -354,7 +349,7 @@ impl FarmBuilder {
             node.explain_on_sigusr1().map_err(StartError::Signal)?;
         }
         let (ways, deadline) = (self.ways(), self.start_deadline);
-        let (crew, registry) = self.hire(&sizes, &node, &own_address)?;
+        let (crew, registry) = self.hire((own, others), &node, &own_address)?;
         Farm::open(node, registry, crew, ways, journal, deadline).await
     }
 
@@ -393,7 +388,7 @@ impl FarmBuilder {
         }
         let own = self.model.works(members.is_empty());
         let count = members.len() + usize::from(own);
-        allowed("workers", count as u64, WORKERS, (1..=WORKER_COUNT_MAX).contains(&count))?;
+        check_workers(count)?;
         let journal = self.open_journal()?;
         let (node, ways) = (cluster.node().clone(), self.ways());
         #[cfg(unix)]
@@ -427,27 +422,30 @@ impl FarmBuilder {
         }
     }
 
+    /// Starts the farmer's own worker, if it has one, and the others.
     fn hire(
         self,
-        sizes: &Sizes,
+        (own, others): (bool, usize),
         node: &Node,
         own_address: &Address,
     ) -> Result<(Crew, Arc<Registry>), StartError> {
+        let kind = self.kind();
         let registry = Arc::new(self.registry);
         let mut crew = Crew::new(FARM_NAME)?;
-        for _ in 0..sizes.own {
+        if own {
             crew.hire_thread(Farmer::At(own_address.clone()), self.node, &registry, 1)?;
         }
-        if sizes.threads + sizes.processes > 0 {
+        if others > 0 {
             // The bound address, which has its port.
             let bound = node.addresses().into_iter().find(|address| address != own_address);
             let bound = bound.expect("the node listens where it was told to");
-            for _ in 0..sizes.threads {
-                crew.hire_thread(Farmer::At(bound.clone()), self.node, &registry, 1)?;
-            }
-            if sizes.processes > 0 {
+            if kind == WorkersAs::Process {
                 let adjust = self.launcher.unwrap_or_else(|| Box::new(|launcher| launcher));
-                crew.hire_processes(sizes.processes, self.node, adjust(Launcher::new(bound)))?;
+                crew.hire_processes(others, self.node, adjust(Launcher::new(bound)))?;
+            } else {
+                for _ in 0..others {
+                    crew.hire_thread(Farmer::At(bound.clone()), self.node, &registry, 1)?;
+                }
             }
         }
         Ok((crew, registry))
@@ -497,16 +495,10 @@ impl FarmBuilder {
         };
         self.walltime.or_else(of_job).map(|time| Instant::now() + time)
     }
+}
 
-    fn sizes(&self) -> Result<Sizes, StartError> {
-        let count = self.workers.unwrap_or_else(|| host::cores().min(WORKER_COUNT_MAX));
-        allowed("workers", count as u64, WORKERS, (1..=WORKER_COUNT_MAX).contains(&count))?;
-        let own = usize::from(self.model.works(false));
-        Ok(match self.kind() {
-            WorkersAs::Thread => Sizes { own, threads: count - own, processes: 0 },
-            WorkersAs::Process => Sizes { own, threads: 0, processes: count - own },
-        })
-    }
+fn check_workers(count: usize) -> Result<(), StartError> {
+    allowed("workers", count as u64, WORKERS, (1..=WORKER_COUNT_MAX).contains(&count))
 }
 
 fn allowed(
