@@ -72,6 +72,11 @@ impl fmt::Display for Loss {
     }
 }
 
+/// Returns a number of things of this name.
+fn counted(count: u64, name: &str) -> String {
+    format!("{count} {name}{}", if count == 1 { "" } else { "s" })
+}
+
 /// Hint for a program whose workers do not come: the calls that it may have forgotten.
 const SERVE_HINT: &str = "(a worker process must call serve_if_started first in main, a node of a \
                           cluster serve_in)";
@@ -300,11 +305,11 @@ impl fmt::Display for TaskError {
                 write!(f, "task {index} of {function:?} failed at {worker}: {text}")
             }
             TaskError::SetAside { index, function, deaths, worker, loss, .. } => {
-                let plural = if *deaths == 1 { "" } else { "s" };
+                let workers = counted((*deaths).into(), "worker");
                 write!(
                     f,
-                    "task {index} of {function:?} is set aside since {deaths} worker{plural} died \
-                     of it, {worker} last: {loss}"
+                    "task {index} of {function:?} is set aside since {workers} died of it, {worker} \
+                     last: {loss}"
                 )
             }
             TaskError::TimedOut { index, function, worker, after } => {
@@ -419,20 +424,15 @@ impl fmt::Display for RunError {
                 }
             }
             RunError::NotChosen { there, unanswered } => {
-                let plural = |count: u64| if count == 1 { "" } else { "s" };
-                let (workers, tasks) = (plural(*there as u64), plural(*unanswered));
-                write!(
-                    f,
-                    "of {there} worker{workers} none is chosen for the run, and {unanswered} \
-                     task{tasks} without a result"
-                )
+                let workers = counted(*there as u64, "worker");
+                let tasks = counted(*unanswered, "task");
+                write!(f, "of {workers} none is chosen for the run, and {tasks} without a result")
             }
             RunError::Lost { worker, unanswered, loss } => {
-                let plural = if *unanswered == 1 { "" } else { "s" };
+                let tasks = counted(*unanswered, "task");
                 write!(
                     f,
-                    "no worker is left and {unanswered} task{plural} without a result: {worker} \
-                     was lost: {loss}"
+                    "no worker is left and {tasks} without a result: {worker} was lost: {loss}"
                 )
             }
         }
