@@ -43,14 +43,8 @@ enum Greeted {
     Versions((u16, u16), Peer),
     /// The worker has results for an earlier farmer.
     Results(Handed),
-    /// The worker is ready.
-    Ready(Link),
-    /// The worker has the same functions, and now turns to its sub-farmer.
-    Placed(WorkerName),
-    Failed(StartError),
-    /// The worker has other functions. It ends only when this duplex is closed; otherwise the
-    /// farmer would hear of its end before its reply.
-    Differs(StartError, BytesDuplex),
+    /// Nothing more is to be said.
+    Met(Met),
 }
 
 /// Meets the workers, those that come later too.
@@ -70,9 +64,10 @@ pub(crate) struct Reception {
 /// Outcome of a worker's arrival.
 pub(crate) enum Met {
     Ready(Link),
-    /// A sub-farmer has it.
+    /// The worker has the same functions, and now turns to its sub-farmer.
     Placed(WorkerName),
-    /// The farm does not have it; its duplex is closed when this is dropped.
+    /// The farm does not have it. One with other functions ends only when its duplex is closed, by a drop
+    /// of this; otherwise the farmer would hear of its end before its reply.
     Not(StartError, Option<BytesDuplex>),
 }
 
@@ -124,11 +119,11 @@ impl Reception {
                         let (greets, arrival) = (self.greets.clone(), crew.arrival(name.index));
                         self.tasks.spawn(here(async move {
                             let mut met = make_ready(name, duplex, setup, &greets).await;
-                            if let Greeted::Ready(link) = &mut met {
+                            if let Met::Ready(link) = &mut met {
                                 link.arrival = arrival;
                             }
                             // A failed send means that the farm is gone, which is no matter.
-                            let _ = greets.send(met);
+                            let _ = greets.send(Greeted::Met(met));
                         }));
                     }
                 }
@@ -145,12 +140,7 @@ impl Reception {
                     let head = RunHead { run, types, function };
                     self.handed.push(Finished { head, results });
                 }
-                Greeted::Ready(link) => return Poll::Ready(Met::Ready(link)),
-                Greeted::Placed(name) => return Poll::Ready(Met::Placed(name)),
-                Greeted::Failed(error) => return Poll::Ready(Met::Not(error, None)),
-                Greeted::Differs(error, duplex) => {
-                    return Poll::Ready(Met::Not(error, Some(duplex)));
-                }
+                Greeted::Met(met) => return Poll::Ready(met),
             }
         }
         while let Poll::Ready(Some(_)) = self.tasks.poll_join_next(context) {}
@@ -227,7 +217,7 @@ async fn accept(node: Node, name: String, greets: UnboundedSender<Greeted>) {
                 // A stranger's channel of another kind.
                 Err(AcceptError::Mismatch { .. }) => {}
                 Err(error) => {
-                    let _ = greets.send(Greeted::Failed(StartError::Accept(error)));
+                    let _ = greets.send(Greeted::Met(Met::Not(StartError::Accept(error), None)));
                     return;
                 }
             },
@@ -250,17 +240,17 @@ async fn make_ready(
     mut duplex: BytesDuplex,
     setup: Setup,
     greets: &UnboundedSender<Greeted>,
-) -> Greeted {
+) -> Met {
     match try_make_ready(&mut duplex, &setup, greets).await {
-        Ok(None) => Greeted::Placed(name),
+        Ok(None) => Met::Placed(name),
         Ok(Some((round_trip_ns, threads))) => {
             let farms = matches!(setup.role, Role::Farm { .. });
-            Greeted::Ready(Link::new(name, duplex, round_trip_ns, threads, farms))
+            Met::Ready(Link::new(name, duplex, round_trip_ns, threads, farms))
         }
         Err(Failure::Differs(difference)) => {
-            Greeted::Differs(StartError::Differs { worker: name, difference }, duplex)
+            Met::Not(StartError::Differs { worker: name, difference }, Some(duplex))
         }
-        Err(Failure::Lost(loss)) => Greeted::Failed(StartError::Lost { worker: name, loss }),
+        Err(Failure::Lost(loss)) => Met::Not(StartError::Lost { worker: name, loss }, None),
     }
 }
 
