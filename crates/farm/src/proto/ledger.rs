@@ -237,21 +237,16 @@ impl Ledger {
             if !last {
                 continue;
             }
-            if !blame {
-                self.mishaps.reissued += u64::from(self.pieces[key].count);
-                self.open_again(key);
-                continue;
-            }
-            if is_certain && piece.count == 1 && piece.deaths >= self.deaths_max {
+            if blame && is_certain && piece.count == 1 && piece.deaths >= self.deaths_max {
                 aside.push(self.set_aside(key));
                 continue;
             }
             let deaths = piece.deaths;
             self.mishaps.reissued += u64::from(piece.count);
             self.open_again(key);
-            if deaths >= SUSPECTED {
+            if blame && deaths >= SUSPECTED {
                 self.split(key, u32::MAX);
-            } else if at < threads {
+            } else if blame && at < threads {
                 // Workers begin the oldest piece first.
                 self.split(key, PARTS);
             }
