@@ -131,12 +131,8 @@ impl Needs {
     pub(crate) fn give_up(&self, run: u32, task: u64) {
         let state = self.state();
         let is_its = |need: &Need| matches!(need, Need::Computing(by) if *by == task);
-        let given_up: Vec<Key> = match state.run == run {
-            true => {
-                state.keys.iter().filter(|(_, need)| is_its(need)).map(|(&key, _)| key).collect()
-            }
-            false => Vec::new(),
-        };
+        let given_up = state.keys.iter().filter(|(_, need)| is_its(need));
+        let given_up: Vec<Key> = given_up.map(|(&key, _)| key).collect();
         drop(state);
         given_up.into_iter().for_each(|key| self.end(run, key, &Ask::GivenUp));
     }
