@@ -5,13 +5,11 @@
 //! no allocation and no lock, beyond what the values themselves need.
 
 use std::future::poll_fn;
-use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
 use chunkcomm::SendError;
-use chunkcomm::host;
 
 use crate::account::{Account, Plan, Refused};
 use crate::crew::Crew;
@@ -28,6 +26,8 @@ use crate::settings::nanos;
 use crate::shared::Sharing;
 use crate::stats::{Progress, RunStats, Traffic};
 use crate::tasks::{Input, Output, Sink, Source};
+
+pub(crate) use self::timer::Timer;
 
 /// Time before the end of the farm's time from which on nothing is given out, besides 1.25 times the
 /// longest time that an answer took.
@@ -108,22 +108,20 @@ pub(crate) struct Run<'a, I, O, T: Source<Task = I>, S> {
     /// Says whether the farmer's own worker, if it has one in reserve, takes part.
     home: Home,
     /// Set while workers without tasks wait for others.
-    look: Option<Timer>,
+    look: Timer,
     /// Workers whose link broke, with what that looked like, until the cause is known.
     broken: Vec<(usize, Loss)>,
-    cause_wait: Option<Timer>,
+    cause_wait: Timer,
     /// Set while nobody works, and somebody is to come.
-    alone: Option<Timer>,
-    sync_wait: Option<Timer>,
+    alone: Timer,
+    sync_wait: Timer,
     /// Set until the progress is shown again.
     show_wait: Option<Timer>,
-    /// Wakes the run when it has to give nothing more out, or to end; set for this time.
-    drain: Option<(u64, Timer)>,
+    /// Wakes the run when it has to give nothing more out, or to end.
+    drain: Timer,
     /// Traffic before the run.
     before: Traffic,
 }
-
-type Timer = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 impl<'a, I, O, T, S> Run<'a, I, O, T, S>
 where
@@ -165,13 +163,13 @@ where
             account,
             wanted: 0,
             home,
-            look: None,
+            look: Timer::default(),
             broken,
-            cause_wait: None,
-            alone: None,
-            sync_wait: None,
+            cause_wait: Timer::default(),
+            alone: Timer::default(),
+            sync_wait: Timer::default(),
             show_wait: None,
-            drain: None,
+            drain: Timer::default(),
         }
     }
 
@@ -342,15 +340,10 @@ where
                 return Err(error);
             }
             let next_ns = if drains { end_ns } else { begin_ns };
-            if self.drain.as_ref().is_none_or(|&(at_ns, _)| at_ns != next_ns) {
-                let at = self.account.started + Duration::from_nanos(next_ns);
-                self.drain = Some((next_ns, Box::pin(host::sleep_until(at))));
-            }
-            let is_over = |(_, timer): &mut (u64, Timer)| timer.as_mut().poll(context).is_ready();
-            if !self.drain.as_mut().is_some_and(is_over) {
+            let at = self.account.started + Duration::from_nanos(next_ns);
+            if !self.drain.has_come(at, context) {
                 return Ok(drains);
             }
-            self.drain = None;
             self.account.look_at_clock();
         }
     }
@@ -363,12 +356,7 @@ where
     /// Writes what was accepted in this turn, and makes it permanent in time.
     fn keep_journal(&mut self, context: &mut Context<'_>) -> Result<(), RunError> {
         let Some(journal) = &mut self.account.journal else { return Ok(()) };
-        if !journal.end_turn()? {
-            return Ok(());
-        }
-        let wait = self.sync_wait.get_or_insert_with(|| Box::pin(host::sleep(SYNC_WAIT)));
-        if wait.as_mut().poll(context).is_ready() {
-            self.sync_wait = None;
+        if journal.end_turn()? && self.sync_wait.is_over(SYNC_WAIT, context) {
             journal.sync()?;
         }
         Ok(())
@@ -481,15 +469,10 @@ where
             self.ask_back(victim, count, context)?;
         }
         if !self.account.ledger.is_in_tail() {
-            self.look = None;
+            self.look = Timer::default();
             return Ok(());
         }
-        loop {
-            let look = self.look.get_or_insert_with(|| Box::pin(host::sleep(LOOK)));
-            if look.as_mut().poll(context).is_pending() {
-                return Ok(());
-            }
-            self.look = None;
+        while self.look.is_over(LOOK, context) {
             self.account.look_at_clock();
             let now_ns = self.account.now_ns;
             while let Some(found) = self.account.ledger.poll_straggler(now_ns) {
@@ -498,6 +481,7 @@ where
                 self.note_sent(worker, (first, count, sent))?;
             }
         }
+        Ok(())
     }
 }
 
@@ -505,3 +489,4 @@ mod ends;
 mod giving;
 mod home;
 mod telling;
+mod timer;

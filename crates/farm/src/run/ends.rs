@@ -5,9 +5,8 @@ use std::task::Poll;
 use std::time::Duration;
 
 use chunkcomm::SendError;
-use chunkcomm::host;
 
-use super::Run;
+use super::{Run, Timer};
 use crate::error::{Loss, RunError};
 use crate::link::Link;
 use crate::tasks::{Input, Output, Sink, Source};
@@ -44,12 +43,10 @@ where
             }
         }
         if self.broken.is_empty() {
-            self.cause_wait = None;
+            self.cause_wait = Timer::default();
             return Ok(());
         }
-        let wait = self.cause_wait.get_or_insert_with(|| Box::pin(host::sleep(CAUSE_WAIT)));
-        if wait.as_mut().poll(context).is_ready() {
-            self.cause_wait = None;
+        if self.cause_wait.is_over(CAUSE_WAIT, context) {
             for (worker, loss) in std::mem::take(&mut self.broken) {
                 self.bury(worker, &loss)?;
             }
@@ -98,15 +95,12 @@ where
     /// Ends the run when nobody is left to work for it, and nobody is to come or has come in the time to start.
     pub(super) fn check_for_workers(&mut self, context: &mut Context<'_>) -> Result<(), RunError> {
         if self.account.ledger.present() > 0 {
-            self.alone = None;
+            self.alone = Timer::default();
             return Ok(());
         }
-        if self.workers.expects(&self.home) {
-            let start = self.account.plan.ways.start;
-            let wait = self.alone.get_or_insert_with(|| Box::pin(host::sleep(start)));
-            if wait.as_mut().poll(context).is_pending() {
-                return Ok(());
-            }
+        let start = self.account.plan.ways.start;
+        if self.workers.expects(&self.home) && !self.alone.is_over(start, context) {
+            return Ok(());
         }
         let unanswered = self.account.ledger.unanswered();
         let is_there =

@@ -3,9 +3,7 @@
 use std::task::Context;
 use std::time::Duration;
 
-use chunkcomm::host;
-
-use super::{Run, Timer};
+use super::Run;
 use crate::error::RunError;
 use crate::proto::wire::{self, Told};
 use crate::tasks::{Input, Output, Sink, Source};
@@ -25,10 +23,9 @@ where
         if self.workers.watch.is_none() {
             return;
         }
-        let mut is_over = |wait: &mut Timer| wait.as_mut().poll(context).is_ready();
-        while self.show_wait.as_mut().is_none_or(&mut is_over) {
+        while self.show_wait.as_mut().is_none_or(|wait| wait.is_over(SHOWN_EVERY, context)) {
             self.show_now();
-            self.show_wait = Some(Box::pin(host::sleep(SHOWN_EVERY)));
+            self.show_wait.get_or_insert_default();
         }
     }
 

@@ -1,12 +1,11 @@
 //! A run of a sub-farmer.
 
 use std::collections::VecDeque;
-use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
-use chunkcomm::host::{self, Instant};
+use chunkcomm::host::Instant;
 use chunkcomm::{BytesReceiver, BytesSender, SendError};
 
 use super::Subfarm;
@@ -17,7 +16,7 @@ use crate::error::ServeError;
 use crate::pieces::Pieces;
 use crate::proto::split;
 use crate::proto::wire::{self, Assignment};
-use crate::run::{Run, Workers};
+use crate::run::{Run, Timer, Workers};
 use crate::settings::{Order, nanos};
 use crate::stats::Mishaps;
 use crate::tasks::{Encoded, Sink, Source};
@@ -64,8 +63,6 @@ impl Source for Pieces {
     }
 }
 
-type Timer = Pin<Box<dyn Future<Output = ()> + Send>>;
-
 /// A run in progress, between the farmer and the workers.
 pub(super) struct Relay<'a> {
     tasks: &'a mut BytesReceiver,
@@ -81,10 +78,10 @@ pub(super) struct Relay<'a> {
     told: (Duration, u64),
     /// When results went up last.
     sent: Instant,
-    wait: Option<Timer>,
+    wait: Timer,
     begun: Instant,
-    /// Set while fractions of tasks wait, to this time after `begun`.
-    progress_wait: Option<(u64, Timer)>,
+    /// Set while fractions of tasks wait.
+    progress_wait: Timer,
 }
 
 impl<'a> Relay<'a> {
@@ -112,9 +109,9 @@ impl<'a> Relay<'a> {
             run: Run::new(workers, plan, "", pieces, Gathered::new(number), None),
             told: (Duration::ZERO, 0),
             sent: Instant::now(),
-            wait: None,
+            wait: Timer::default(),
             begun: Instant::now(),
-            progress_wait: None,
+            progress_wait: Timer::default(),
         }
     }
 
@@ -218,13 +215,11 @@ impl<'a> Relay<'a> {
                 self.sent = Instant::now();
                 break;
             }
-            let wait = self.wait.get_or_insert_with(|| Box::pin(host::sleep(HOLD_WHILE_IDLE)));
-            if wait.as_mut().poll(context).is_pending() {
+            if !self.wait.is_over(HOLD_WHILE_IDLE, context) {
                 return;
             }
-            self.wait = None;
         }
-        self.wait = None;
+        self.wait = Timer::default();
     }
 
     /// Tells the farmer of mishaps since it was told, together with results. Messages of their own took a
@@ -246,17 +241,11 @@ impl<'a> Relay<'a> {
                 self.waiting.push_back(Bytes::from(word));
                 continue;
             }
-            if self.progress_wait.as_ref().is_none_or(|&(at_ns, _)| at_ns != due_ns) {
-                let at = self.begun + Duration::from_nanos(due_ns);
-                self.progress_wait = Some((due_ns, Box::pin(host::sleep_until(at))));
-            }
-            let (_, timer) = self.progress_wait.as_mut().expect("it is set");
-            if timer.as_mut().poll(context).is_pending() {
+            if !self.progress_wait.has_come(self.begun + Duration::from_nanos(due_ns), context) {
                 return;
             }
-            self.progress_wait = None;
         }
-        self.progress_wait = None;
+        self.progress_wait = Timer::default();
     }
 
     /// Returns the mean time in a task since the last results went up, in nanoseconds.
