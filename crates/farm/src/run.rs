@@ -261,13 +261,19 @@ where
 
     /// Lets the workers forget a shared value, as the farmer above does.
     pub(crate) fn forget(&mut self, digest: u128) {
-        let message = [self.workers.sharing.forget(digest)];
-        for (worker, link) in self.workers.links.iter_mut().enumerate() {
-            link.tell(&message);
-            if link.is_stalled() {
-                // Nothing is assigned while the word waits for room.
-                self.account.ledger.handle_stalled(worker);
-            }
+        let message = self.workers.sharing.forget(digest);
+        for worker in 0..self.workers.links.len() {
+            self.tell(worker, message.clone());
+        }
+    }
+
+    /// Sends a worker a short word, as soon as there is room.
+    fn tell(&mut self, worker: usize, word: Bytes) {
+        let link = &mut self.workers.links[worker];
+        link.tell(&[word]);
+        if link.is_stalled() {
+            // Nothing is assigned while the word waits for room.
+            self.account.ledger.handle_stalled(worker);
         }
     }
 

@@ -34,11 +34,8 @@ where
         self.account.keep_off(worker, true);
         let held = self.account.ledger.held(worker);
         if held > 0 {
-            let link = &mut self.workers.links[worker];
-            link.tell(&[Bytes::copy_from_slice(&wire::take_back(self.account.plan.run, held))]);
-            if link.is_stalled() {
-                self.account.ledger.handle_stalled(worker);
-            }
+            let word = wire::take_back(self.account.plan.run, held);
+            self.tell(worker, Bytes::copy_from_slice(&word));
         }
     }
 

@@ -39,15 +39,11 @@ where
     /// Tells workers who computes a value, and those that are computed.
     pub(super) fn reply(&mut self, context: &mut Context<'_>) -> Result<(), RunError> {
         while let Some((worker, key, mut message)) = self.account.once.poll_reply() {
-            let link = &mut self.workers.links[worker];
-            if message.len() as u64 > link.peer().message_bytes_max() {
+            if message.len() as u64 > self.workers.links[worker].peer().message_bytes_max() {
                 // It computes the value for itself, and what it says of it is not asked for.
                 message = wire::once_order(self.account.plan.run, key, &Told::Compute);
             }
-            link.tell(&[message]);
-            if link.is_stalled() {
-                self.account.ledger.handle_stalled(worker);
-            }
+            self.tell(worker, message);
             self.send_stalled(worker, context)?;
         }
         Ok(())
