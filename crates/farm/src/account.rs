@@ -245,10 +245,6 @@ where
     #[inline]
     pub(crate) fn take_answer(&mut self, worker: usize, bytes: &[u8]) -> Result<(), Refused> {
         match wire::read_answer(bytes)? {
-            // An answer of an earlier run, which was cancelled or failed.
-            Answer::Done { run, .. } | Answer::Returned { run, .. } if run != self.plan.run => {
-                Ok(())
-            }
             Answer::Late { run, index, is_stuck } => {
                 if is_stuck {
                     self.late.push((worker, index));
@@ -261,7 +257,16 @@ where
             {
                 Err(Refused::Worker)
             }
-            Answer::Aside { run, .. } | Answer::Mishaps { run, .. } if run != self.plan.run => {
+            // An answer of an earlier run, which was cancelled or failed.
+            Answer::Done { run, .. }
+            | Answer::Returned { run, .. }
+            | Answer::Progress { run, .. }
+            | Answer::Once { run, .. }
+            | Answer::Virtual { run, .. }
+            | Answer::Aside { run, .. }
+            | Answer::Mishaps { run, .. }
+                if run != self.plan.run =>
+            {
                 Ok(())
             }
             Answer::Mishaps { numbers: [reissued, returned, copied, dropped], .. } => {
@@ -278,15 +283,11 @@ where
                 self.set_threads(worker, count);
                 Ok(())
             }
-            Answer::Virtual { run, .. } if run != self.plan.run => Ok(()),
             Answer::Virtual { workers, .. } => self.take_virtual(worker, workers),
-            Answer::Once { run, key, ask } => {
-                if run == self.plan.run {
-                    self.once.handle_ask(worker, key, ask);
-                }
+            Answer::Once { key, ask, .. } => {
+                self.once.handle_ask(worker, key, ask);
                 Ok(())
             }
-            Answer::Progress { run, .. } if run != self.plan.run => Ok(()),
             Answer::Progress { fractions, .. } => {
                 self.take_progress(worker, fractions);
                 Ok(())
@@ -514,8 +515,8 @@ mod tests {
     use crate::proto::ledger::Share;
     use crate::proto::record::RunHead;
 
-    fn ways() -> Ways {
-        Ways {
+    fn plan() -> Plan {
+        let ways = Ways {
             prefetch: None,
             grain: Grain::Auto,
             deaths_max: 3,
@@ -524,17 +525,15 @@ mod tests {
             start: Duration::MAX,
             end: None,
             spans_max: 0,
-        }
+        };
+        Plan { run: 1, function: 0, ways, order: Order::Tasks, stops: false, is_below: false }
     }
 
     /// Of an answer that ends too early nothing is accepted: its tasks stay in the ledger.
     #[test]
     fn an_answer_that_is_not_whole_loses_no_task() {
-        let ways = ways();
-        let plan =
-            Plan { run: 1, function: 0, ways, order: Order::Tasks, stops: false, is_below: false };
         let sink = |_: u64, _: Result<u64, TaskError>| panic!("nothing is accepted");
-        let mut account = Account::new(plan, "f", sink, None, None);
+        let mut account = Account::new(plan(), "f", sink, None, None);
         account.ledger.handle_joined(Share { pieces: 1, grain: 5 }, 1);
         let mut message = Vec::new();
         wire::begin_assignment(&mut message, 1, 0);
@@ -580,18 +579,9 @@ mod tests {
             if round == 1 {
                 break;
             }
-            let ways = ways();
-            let plan = Plan {
-                run: 1,
-                function: 0,
-                ways,
-                order: Order::Tasks,
-                stops: false,
-                is_below: false,
-            };
             let mut taken = Vec::new();
             let sink = |_: u64, result: Result<bool, TaskError>| taken.push(result.ok());
-            let mut account = Account::new(plan, "f", sink, None, Some(&mut journal));
+            let mut account = Account::new(plan(), "f", sink, None, Some(&mut journal));
             account.ledger.handle_joined(Share { pieces: 1, grain: 2 }, 1);
             let name = WorkerName::thread(0);
             account.paces.push(Pace::new(None, Grain::Auto, 0, 1));
