@@ -46,24 +46,15 @@ pub(crate) struct Account<'a, O, S> {
     pub(crate) sink: S,
     order: InOrder<Result<O, TaskError>>,
     pub(crate) ledger: Ledger,
-    paces: Vec<Pace>,
-    /// Number of threads of each worker.
-    threads: Vec<u32>,
-    /// Number of workers that each sub-farmer has lost since it began.
-    below: Vec<u64>,
-    /// Whether each worker is a sub-farmer.
-    farms: Vec<bool>,
+    pub(crate) workers: Vec<Worker>,
     growth: Growth,
-    pub(crate) stats: Vec<WorkerStats>,
-    waiting: Vec<Waiting>,
     /// Fractions of running tasks that are done.
     pub(crate) underway: Underway,
     /// Values that a worker computes for all.
     pub(crate) once: Table,
     /// The run's timeline, if it is kept.
     pub(crate) recorder: Option<Box<Recorder>>,
-    /// Tasks a second of each worker, measured, and their sum.
-    speeds: Vec<f64>,
+    /// Tasks a second of all workers, measured.
     speed: f64,
     pub(crate) started: Instant,
     /// Time since then, read once a turn.
@@ -75,6 +66,20 @@ pub(crate) struct Account<'a, O, S> {
     pub(crate) recalled: u64,
     /// Workers that are at a task that has not ended in time, and that task.
     pub(crate) late: Vec<(usize, u64)>,
+}
+
+/// A worker of a run.
+pub(crate) struct Worker {
+    pace: Pace,
+    threads: u32,
+    /// Number of workers that it has lost since it began.
+    below: u64,
+    /// Whether it is a sub-farmer.
+    farms: bool,
+    pub(crate) stats: WorkerStats,
+    waiting: Waiting,
+    /// Tasks a second, measured.
+    speed: f64,
 }
 
 /// Why an answer was not taken.
@@ -115,17 +120,11 @@ where
             sink,
             order: InOrder::new(),
             ledger: Ledger::new(plan.ways.deaths_max),
-            paces: Vec::new(),
-            threads: Vec::new(),
-            below: Vec::new(),
-            farms: Vec::new(),
+            workers: Vec::new(),
             growth: Growth::new(),
-            stats: Vec::new(),
-            waiting: Vec::new(),
             underway: Underway::default(),
             once: Table::new(plan.run, plan.is_below),
             recorder: (spans_max > 0).then(|| Box::new(Recorder::new(spans_max))),
-            speeds: Vec::new(),
             speed: 0.0,
             started: Instant::now(),
             now_ns: 0,
@@ -161,14 +160,9 @@ where
             self.ledger.handle_lost(worker, false);
             waiting.note(0, 0, self.now_ns);
         }
-        self.waiting.push(waiting);
-        self.paces.push(pace);
-        self.threads.push(link.threads);
-        self.below.push(link.lost_below);
-        self.farms.push(link.farms);
-        self.speeds.push(0.0);
-        self.stats
-            .push(WorkerStats { lost: link.lost.clone(), ..WorkerStats::new(link.name.clone()) });
+        let stats = WorkerStats { lost: link.lost.clone(), ..WorkerStats::new(link.name.clone()) };
+        let &Link { threads, farms, lost_below: below, .. } = link;
+        self.workers.push(Worker { pace, threads, below, farms, stats, waiting, speed: 0.0 });
         if !is_chosen {
             self.keep_off(worker, true);
         }
@@ -178,9 +172,9 @@ where
     /// Notes how many tasks each worker holds, at the end of a turn.
     #[inline]
     pub(crate) fn note_held(&mut self) {
-        for (worker, waiting) in self.waiting.iter_mut().enumerate() {
-            if self.stats[worker].lost.is_none() && !self.ledger.is_kept_off(worker) {
-                waiting.note(self.threads[worker], self.ledger.held(worker), self.now_ns);
+        for (at, worker) in self.workers.iter_mut().enumerate() {
+            if worker.stats.lost.is_none() && !self.ledger.is_kept_off(at) {
+                worker.waiting.note(worker.threads, self.ledger.held(at), self.now_ns);
             }
         }
     }
@@ -189,14 +183,14 @@ where
     pub(crate) fn keep_off(&mut self, worker: usize, kept_off: bool) {
         self.ledger.keep_off(worker, kept_off);
         if kept_off {
-            self.waiting[worker].note(0, 0, self.now_ns);
+            self.workers[worker].waiting.note(0, 0, self.now_ns);
         }
     }
 
     /// Returns the times of all workers until now.
     pub(crate) fn spent(&self) -> Spent {
         let mut sum = Spent { now_ns: self.now_ns, ..Spent::default() };
-        for (worker, (stats, waiting)) in self.stats.iter().zip(&self.waiting).enumerate() {
+        for (at, Worker { stats, waiting, threads, .. }) in self.workers.iter().enumerate() {
             let busy_ns = nanos(stats.busy);
             let waited = waiting.waited(busy_ns, self.now_ns);
             sum.tasks += stats.tasks;
@@ -204,8 +198,8 @@ where
             sum.busy_ns += busy_ns;
             sum.for_wire_ns += waited.for_wire_ns;
             sum.for_farmer_ns += waited.for_farmer_ns;
-            if stats.lost.is_none() && !self.ledger.is_kept_off(worker) {
-                sum.threads += u64::from(self.threads[worker]);
+            if stats.lost.is_none() && !self.ledger.is_kept_off(at) {
+                sum.threads += u64::from(*threads);
             }
         }
         sum
@@ -214,28 +208,27 @@ where
     /// Returns the statistics of the workers until now.
     pub(crate) fn stats(&self) -> Vec<WorkerStats> {
         let now_ns = nanos(self.started.elapsed());
-        let workers = self.stats.iter().zip(&self.waiting).zip(&self.threads);
-        let until_now = |((stats, waiting), &threads): ((&WorkerStats, &Waiting), &u32)| {
+        let until_now = |&Worker { ref stats, ref waiting, threads, .. }: &Worker| {
             let waited = waiting.waited(nanos(stats.busy), now_ns);
             let waited_for_farmer = Duration::from_nanos(waited.for_farmer_ns);
             let waited_for_wire = Duration::from_nanos(waited.for_wire_ns);
             WorkerStats { threads, waited_for_farmer, waited_for_wire, ..stats.clone() }
         };
-        workers.map(until_now).collect()
+        self.workers.iter().map(until_now).collect()
     }
 
     /// Whether the number of tasks in this worker's assignments is measured.
     pub(crate) fn is_measured(&self, worker: usize) -> bool {
-        self.paces[worker].is_measured()
+        self.workers[worker].pace.is_measured()
     }
 
     pub(crate) fn threads(&self, worker: usize) -> u32 {
-        self.threads[worker]
+        self.workers[worker].threads
     }
 
     /// Number of workers that a sub-farmer has lost since it began.
     pub(crate) fn below(&self, worker: usize) -> u64 {
-        self.below[worker]
+        self.workers[worker].below
     }
 
     pub(crate) fn has_room(&self) -> bool {
@@ -253,7 +246,7 @@ where
             }
             // Only a sub-farmer has workers whose number changes, and who may die.
             Answer::Aside { .. } | Answer::Threads { .. } | Answer::Mishaps { .. }
-                if !self.farms[worker] =>
+                if !self.workers[worker].farms =>
             {
                 Err(Refused::Worker)
             }
@@ -271,15 +264,16 @@ where
             }
             Answer::Mishaps { numbers: [reissued, returned, copied, dropped], .. } => {
                 let below = Mishaps { reissued, returned, copied, dropped };
-                self.stats[worker].mishaps_below = below;
+                self.workers[worker].stats.mishaps_below = below;
                 Ok(())
             }
             Answer::Aside { index, deaths, text, .. } => {
                 self.take_aside(worker, index, deaths, text)
             }
             Answer::Threads { count, lost } => {
-                let before = std::mem::replace(&mut self.below[worker], lost);
-                self.stats[worker].lost_below += lost.saturating_sub(before);
+                let Worker { below, stats, .. } = &mut self.workers[worker];
+                let before = std::mem::replace(below, lost);
+                stats.lost_below += lost.saturating_sub(before);
                 self.set_threads(worker, count);
                 Ok(())
             }
@@ -326,32 +320,31 @@ where
     fn record(&mut self, worker: usize, tasks: (u64, u32), busy_ns: u64) {
         if let Some(recorder) = &mut self.recorder {
             let now_ns = nanos(self.started.elapsed());
-            recorder.add((worker, self.threads[worker]), tasks, busy_ns, now_ns);
+            let threads = self.workers[worker].threads;
+            recorder.add((worker, threads), tasks, busy_ns, now_ns);
         }
     }
 
     /// Counts the tasks of an answer, and sets what the worker may hold.
     fn measure(&mut self, worker: usize, count: u32, busy_ns: u64) {
-        let stats = &mut self.stats[worker];
+        let Worker { stats, pace, speed, .. } = &mut self.workers[worker];
         stats.tasks += u64::from(count);
         stats.answers += 1;
         stats.busy += Duration::from_nanos(busy_ns);
         self.growth.handle_answer(count);
-        let pace = &mut self.paces[worker];
         pace.handle_answer(count, busy_ns);
-        let speed = pace.speed();
-        self.speed += speed - self.speeds[worker];
-        self.speeds[worker] = speed;
+        self.speed += pace.speed() - *speed;
+        *speed = pace.speed();
         self.set_share(worker);
     }
 
     /// Takes the number of tasks that a worker now has begun at a time. To the ledger and the pace each
     /// virtual worker is a thread: the time of a task has its waits in it.
     fn take_virtual(&mut self, worker: usize, workers: u32) -> Result<(), Refused> {
-        if self.farms[worker] || !(1..=wire::VIRTUAL_MAX).contains(&workers) {
+        let Worker { farms, stats, .. } = &mut self.workers[worker];
+        if *farms || !(1..=wire::VIRTUAL_MAX).contains(&workers) {
             return Err(Refused::Worker);
         }
-        let stats = &mut self.stats[worker];
         stats.virtual_workers = stats.virtual_workers.max(workers);
         self.set_threads(worker, workers);
         self.set_share(worker);
@@ -359,14 +352,14 @@ where
     }
 
     fn set_threads(&mut self, worker: usize, threads: u32) {
-        self.threads[worker] = threads;
-        self.paces[worker].set_threads(threads);
+        self.workers[worker].threads = threads;
+        self.workers[worker].pace.set_threads(threads);
         self.ledger.set_threads(worker, threads);
     }
 
     fn set_share(&mut self, worker: usize) {
-        let (pace, speed) = (&mut self.paces[worker], self.speeds[worker]);
-        let left = self.left.map(|left| (left as f64 * speed / self.speed) as u64);
+        let Worker { pace, speed, .. } = &mut self.workers[worker];
+        let left = self.left.map(|left| (left as f64 * *speed / self.speed) as u64);
         let (share, task_ns) =
             (pace.share(self.growth, left, self.ledger.present()), pace.task_ns());
         self.ledger.set_share(worker, share, task_ns);
@@ -412,7 +405,7 @@ where
 
     #[inline]
     fn read(&self, worker: usize, index: u64, item: Item<'_>) -> Result<O, TaskError> {
-        let name = || self.stats[worker].worker.clone();
+        let name = || self.workers[worker].stats.worker.clone();
         match item {
             Item::Value(bytes) => {
                 O::read(bytes).map_err(|source| TaskError::Result { index, worker: name(), source })
@@ -439,17 +432,18 @@ where
         let after_ns = limit.timeout_ns.saturating_add(limit.grace_ns);
         let accepted = self.ledger.handle_answer(worker, index, 1, after_ns, self.now_ns)?;
         self.underway.handle_ended(index..index + 1);
-        self.stats[worker].tasks += 1;
-        self.stats[worker].timed_out += 1;
         self.record(worker, (index, 1), after_ns);
-        self.stats[worker].busy += Duration::from_nanos(after_ns);
+        let stats = &mut self.workers[worker].stats;
+        stats.tasks += 1;
+        stats.timed_out += 1;
+        stats.busy += Duration::from_nanos(after_ns);
         if accepted != Accepted::All {
             return Ok(());
         }
         if let Some(journal) = &mut self.journal {
             journal.skip(index);
         }
-        let (function, worker) = (self.function.clone(), self.stats[worker].worker.clone());
+        let (function, worker) = (self.function.clone(), self.workers[worker].stats.worker.clone());
         let after = Duration::from_nanos(after_ns);
         let error = TaskError::TimedOut { index, function, worker, after };
         self.hand_on(index, Err(error)).map_err(Refused::Run)
@@ -469,8 +463,8 @@ where
 
     /// Notes the loss of a worker: opens its tasks for others, which are not to `blame` or may be.
     pub(crate) fn lose(&mut self, worker: usize, loss: &Loss, blame: bool) -> Result<(), RunError> {
-        self.speed -= std::mem::take(&mut self.speeds[worker]);
-        self.waiting[worker].note(0, 0, self.now_ns);
+        self.speed -= std::mem::take(&mut self.workers[worker].speed);
+        self.workers[worker].waiting.note(0, 0, self.now_ns);
         self.underway.handle_lost(worker);
         self.once.handle_lost(worker);
         for aside in self.ledger.handle_lost(worker, blame) {
@@ -485,7 +479,7 @@ where
         if let Some(journal) = &mut self.journal {
             journal.skip(index);
         }
-        let (function, worker) = (self.function.clone(), self.stats[worker].worker.clone());
+        let (function, worker) = (self.function.clone(), self.workers[worker].stats.worker.clone());
         let loss = Box::new(loss);
         let error = TaskError::SetAside { index, function, deaths, worker, loss, input };
         self.hand_on(index, Err(error))
@@ -529,6 +523,18 @@ mod tests {
         Plan { run: 1, function: 0, ways, order: Order::Tasks, stops: false, is_below: false }
     }
 
+    fn worker() -> Worker {
+        Worker {
+            pace: Pace::new(None, Grain::Auto, 0, 1),
+            threads: 1,
+            below: 0,
+            farms: false,
+            stats: WorkerStats::new(WorkerName::thread(0)),
+            waiting: Waiting::new(1, 0),
+            speed: 0.0,
+        }
+    }
+
     /// Of an answer that ends too early nothing is accepted: its tasks stay in the ledger.
     #[test]
     fn an_answer_that_is_not_whole_loses_no_task() {
@@ -549,7 +555,7 @@ mod tests {
         assert!(matches!(account.take_answer(0, &answer), Err(Refused::Worker)));
         assert_eq!(account.ledger.unanswered(), 5);
         // A worker that is no sub-farmer has no number of threads to tell, and nobody who died.
-        account.farms.push(false);
+        account.workers.push(worker());
         for answer in [wire::threads(u32::MAX, 0).to_vec(), wire::aside(1, 2, 3, "gone")] {
             assert!(matches!(account.take_answer(0, &answer), Err(Refused::Worker)));
         }
@@ -583,11 +589,7 @@ mod tests {
             let sink = |_: u64, result: Result<bool, TaskError>| taken.push(result.ok());
             let mut account = Account::new(plan(), "f", sink, None, Some(&mut journal));
             account.ledger.handle_joined(Share { pieces: 1, grain: 2 }, 1);
-            let name = WorkerName::thread(0);
-            account.paces.push(Pace::new(None, Grain::Auto, 0, 1));
-            account.threads.push(1);
-            account.speeds.push(0.0);
-            account.stats.push(WorkerStats::new(name));
+            account.workers.push(worker());
             let mut message = Vec::new();
             wire::begin_assignment(&mut message, 1, 0);
             (0..2u8).for_each(|task| wire::put_value(&mut message, &task).unwrap());

@@ -228,8 +228,9 @@ where
 
     /// Returns the time spent in the tasks, and their number.
     pub(crate) fn busy(&self) -> (Duration, u64) {
-        let stats = &self.account.stats;
-        (stats.iter().map(|it| it.busy).sum(), stats.iter().map(|it| it.tasks).sum())
+        let workers = &self.account.workers;
+        let tasks = workers.iter().map(|it| it.stats.tasks).sum();
+        (workers.iter().map(|it| it.stats.busy).sum(), tasks)
     }
 
     /// Notes, as another run begins, whether this one has left tasks at the workers.

@@ -75,7 +75,7 @@ where
         self.broken.retain(|&(broken, _)| broken != worker);
         let link = &mut self.workers.links[worker];
         link.end_tasks();
-        self.account.stats[worker].lost = Some(loss.clone());
+        self.account.workers[worker].stats.lost = Some(loss.clone());
         if link.lost.replace(loss.clone()).is_some() {
             return Ok(());
         }
