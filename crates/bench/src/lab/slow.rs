@@ -2,8 +2,10 @@
 
 use std::time::{Duration, Instant};
 
-use super::protocol::{Collected, Work};
-use super::{Lab, Pair, Promises, Stream};
+use chunkcomm_testkit::proxy::Direction;
+
+use super::protocol::Work;
+use super::{Lab, Pair, Promises};
 use crate::failure::Failure;
 use crate::fit::{Line, Point};
 use crate::table::Row;
@@ -54,14 +56,9 @@ pub async fn run(
     let mut pair = lab.pair().await?;
     begin(&mut pair, plan).await?;
     let samples = watch(&mut pair, plan).await?;
-    pair.acceptor.stop().await?;
-    pair.dialler.stop().await?;
-    let limit = lab.ended();
-    let (sent, taken) = tokio::join!(pair.dialler.collect(limit), pair.acceptor.collect(limit));
-    promises.hold(matches!((&sent, &taken), (Ok(Some(_)), Ok(Some(_)))), || {
-        format!("a node still waits {} s later", limit.as_secs())
-    });
-    judge(sent?, taken?, promises);
+    let directions = vec![Direction::Forth; 1 + plan.channels];
+    let streams = pair.end(&directions, promises).await?.unwrap_or_default();
+    streams.iter().for_each(|stream| promises.exactly_once(stream));
     growth(plan, &samples, promises, row);
     progress(plan, &samples, promises, row);
     Ok(())
@@ -101,15 +98,6 @@ async fn watch(pair: &mut Pair, plan: &Plan) -> Result<Vec<Sample>, Failure> {
         samples.push(Sample { seconds, sender_bytes, receiver_bytes, taken });
     }
     Ok(samples)
-}
-
-fn judge(sent: Option<Collected>, taken: Option<Collected>, promises: &mut Promises) {
-    promises.no_panic(sent.as_ref());
-    promises.no_panic(taken.as_ref());
-    let (Some(sent), Some(taken)) = (sent, taken) else { return };
-    for (sent, taken) in sent.outcomes.into_iter().zip(taken.outcomes) {
-        promises.exactly_once(&Stream { sent, taken });
-    }
 }
 
 /// Checks the slope of memory over the time after the warm-up.
