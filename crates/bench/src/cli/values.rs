@@ -1,7 +1,9 @@
 //! Values of options: bytes, durations, counts. The error of a wrong value says what is allowed.
 
+use std::fmt::Display;
 use std::net::SocketAddr;
 use std::ops::RangeInclusive;
+use std::str::FromStr;
 use std::time::Duration;
 
 use crate::harness::protocol::PolicyKind;
@@ -43,10 +45,7 @@ const PACKET_BYTES: RangeInclusive<usize> = 1 << 10..=1 << 20;
 const BYTES_MAX: usize = 1 << 34;
 
 /// Parses a number of bytes: `16`, `64KiB`, `4MiB` or `1GiB`.
-///
-/// # Errors
-/// A text that says what is allowed.
-pub fn bytes(text: &str) -> Result<usize, String> {
+pub(crate) fn bytes(text: &str) -> Result<usize, String> {
     let (number, unit) = split(text);
     let factor = match unit {
         "" | "B" => 1,
@@ -64,10 +63,7 @@ pub fn bytes(text: &str) -> Result<usize, String> {
 }
 
 /// Parses the bytes of a message, which holds at least a sequence number.
-///
-/// # Errors
-/// A text that says what is allowed.
-pub fn message_bytes(text: &str) -> Result<usize, String> {
+pub(crate) fn message_bytes(text: &str) -> Result<usize, String> {
     let bytes = bytes(text)?;
     if bytes < MESSAGE_BYTES_MIN {
         return Err(format!("allowed are messages of at least {MESSAGE_BYTES_MIN} bytes"));
@@ -76,10 +72,7 @@ pub fn message_bytes(text: &str) -> Result<usize, String> {
 }
 
 /// Parses the bytes of a packet.
-///
-/// # Errors
-/// A text that says what is allowed.
-pub fn packet_bytes(text: &str) -> Result<usize, String> {
+pub(crate) fn packet_bytes(text: &str) -> Result<usize, String> {
     let bytes = bytes(text)?;
     if !PACKET_BYTES.contains(&bytes) {
         return Err("allowed are packets of 1 KiB to 1 MiB".to_owned());
@@ -88,10 +81,7 @@ pub fn packet_bytes(text: &str) -> Result<usize, String> {
 }
 
 /// Parses a duration: `10us`, `1ms` or `2s`.
-///
-/// # Errors
-/// A text that says what is allowed.
-pub fn duration(text: &str) -> Result<Duration, String> {
+pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     let (number, unit) = split(text);
     let seconds_per_unit = match unit {
         "ns" => 1e-9,
@@ -107,10 +97,7 @@ pub fn duration(text: &str) -> Result<Duration, String> {
 }
 
 /// Parses a duration above zero.
-///
-/// # Errors
-/// A text that says what is allowed.
-pub fn some_time(text: &str) -> Result<Duration, String> {
+pub(crate) fn some_time(text: &str) -> Result<Duration, String> {
     duration(text).and_then(|time| match time {
         Duration::ZERO => Err("allowed are durations above 0, such as 10us, 1ms, 2s".to_owned()),
         time => Ok(time),
@@ -119,10 +106,7 @@ pub fn some_time(text: &str) -> Result<Duration, String> {
 
 /// Parses the time after which a silent peer is dead. The peer is probed after a tenth of that
 /// time, which the library accepts from 10 ms on.
-///
-/// # Errors
-/// A text that says what is allowed.
-pub fn dead(text: &str) -> Result<Duration, String> {
+pub(crate) fn dead(text: &str) -> Result<Duration, String> {
     duration(text).and_then(|time| match time {
         time if time < DEAD_MIN => {
             Err(format!("allowed are durations from {} ms", DEAD_MIN.as_millis()))
@@ -132,146 +116,73 @@ pub fn dead(text: &str) -> Result<Duration, String> {
 }
 
 /// Parses a seed: any number of 64 bits.
-///
-/// # Errors
-/// A text that says what is allowed.
-pub fn seed(text: &str) -> Result<u64, String> {
-    text.parse().map_err(|_| format!("allowed are whole numbers from 0 to {}", u64::MAX))
+pub(crate) fn seed(text: &str) -> Result<u64, String> {
+    up_to(text, u64::MAX)
 }
 
 /// Parses the number of times that something is done: at least 1.
-///
-/// # Errors
-/// A text that says what is allowed.
-pub fn times(text: &str) -> Result<usize, String> {
-    match text.parse() {
-        Ok(times) if times >= 1 => Ok(times),
-        _ => Err("not a count; allowed are whole numbers from 1".to_owned()),
-    }
+pub(crate) fn times(text: &str) -> Result<usize, String> {
+    from_one(text)
 }
 
 /// Parses a count: at least 1.
-///
-/// # Errors
-/// A text that says what is allowed.
-pub fn count(text: &str) -> Result<u64, String> {
-    match text.parse() {
-        Ok(count) if count >= 1 => Ok(count),
-        _ => Err("not a count; allowed are whole numbers from 1".to_owned()),
-    }
+pub(crate) fn count(text: &str) -> Result<u64, String> {
+    from_one(text)
 }
 
 /// Parses the number of slices of a ratio.
-///
-/// # Errors
-/// A text that says what is allowed.
-pub fn slices(text: &str) -> Result<usize, String> {
-    match text.parse() {
-        Ok(slices) if (SLICES_MIN..=SLICES_MAX).contains(&slices) => Ok(slices),
-        _ => Err(format!("allowed are {SLICES_MIN} to {SLICES_MAX}")),
-    }
+pub(crate) fn slices(text: &str) -> Result<usize, String> {
+    within(text, SLICES_MIN..=SLICES_MAX)
 }
 
 /// Parses a rate: messages a second, at most one a nanosecond.
-///
-/// # Errors
-/// A text that says what is allowed.
-pub fn rate(text: &str) -> Result<u64, String> {
-    count(text)
-        .ok()
-        .filter(|&rate| rate <= RATE_MAX)
-        .ok_or_else(|| format!("not a rate; allowed are 1 to {RATE_MAX} messages a second"))
+pub(crate) fn rate(text: &str) -> Result<u64, String> {
+    within(text, 1..=RATE_MAX).map_err(|allowed| format!("not a rate; {allowed} messages a second"))
 }
 
 /// Parses the number of channels beside another one: 0 is none.
-///
-/// # Errors
-/// A text that says what is allowed.
-pub fn channels(text: &str) -> Result<usize, String> {
-    match text.parse() {
-        Ok(channels) if channels <= CHANNELS_MAX => Ok(channels),
-        _ => Err(format!("allowed are whole numbers from 0 to {CHANNELS_MAX}")),
-    }
+pub(crate) fn channels(text: &str) -> Result<usize, String> {
+    up_to(text, CHANNELS_MAX)
 }
 
 /// Parses the number of idle channels beside another one: 0 is none.
-///
-/// # Errors
-/// A text that says what is allowed.
-pub fn idle_channels(text: &str) -> Result<usize, String> {
-    match text.parse() {
-        Ok(channels) if channels <= IDLE_CHANNELS_MAX => Ok(channels),
-        _ => Err(format!("allowed are whole numbers from 0 to {IDLE_CHANNELS_MAX}")),
-    }
+pub(crate) fn idle_channels(text: &str) -> Result<usize, String> {
+    up_to(text, IDLE_CHANNELS_MAX)
 }
 
 /// Parses the limit of a figure.
-///
-/// # Errors
-/// A text that says what is allowed.
-pub fn limit(text: &str) -> Result<f64, String> {
+pub(crate) fn limit(text: &str) -> Result<f64, String> {
     let number = text.parse().ok().filter(|limit: &f64| limit.is_finite());
     number.ok_or_else(|| "allowed are numbers such as 0.95 or 32768".to_owned())
 }
 
 /// Parses the number of links of a process.
-///
-/// # Errors
-/// A text that says what is allowed.
-pub fn links(text: &str) -> Result<usize, String> {
-    match text.parse() {
-        Ok(links) if (1..=LINKS_MAX).contains(&links) => Ok(links),
-        _ => Err(format!("allowed are 1 to {LINKS_MAX}")),
-    }
+pub(crate) fn links(text: &str) -> Result<usize, String> {
+    within(text, 1..=LINKS_MAX)
 }
 
 /// Parses the number of processes of a cluster.
-///
-/// # Errors
-/// A text that says what is allowed.
-pub fn nodes(text: &str) -> Result<u32, String> {
-    let nodes = text.parse().ok().filter(|nodes| (1..=NODES_MAX).contains(nodes));
-    nodes.ok_or_else(|| format!("allowed are 1 to {NODES_MAX} processes"))
+pub(crate) fn nodes(text: &str) -> Result<u32, String> {
+    within(text, 1..=NODES_MAX).map_err(|allowed| format!("{allowed} processes"))
 }
 
 /// Parses the number of calls at a time, each by a task of its own.
-///
-/// # Errors
-/// A text that says what is allowed.
-pub fn in_flight(text: &str) -> Result<u64, String> {
-    match text.parse() {
-        Ok(calls) if (1..=IN_FLIGHT_MAX).contains(&calls) => Ok(calls),
-        _ => Err(format!("allowed are 1 to {IN_FLIGHT_MAX}")),
-    }
+pub(crate) fn in_flight(text: &str) -> Result<u64, String> {
+    within(text, 1..=IN_FLIGHT_MAX)
 }
 
 /// Parses the number of workers of a runtime.
-///
-/// # Errors
-/// A text that says what is allowed.
-pub fn threads(text: &str) -> Result<usize, String> {
-    match text.parse() {
-        Ok(threads) if (1..=THREADS_MAX).contains(&threads) => Ok(threads),
-        _ => Err(format!("allowed are 1 to {THREADS_MAX}")),
-    }
+pub(crate) fn threads(text: &str) -> Result<usize, String> {
+    within(text, 1..=THREADS_MAX)
 }
 
 /// Parses the number of tasks that compute.
-///
-/// # Errors
-/// A text that says what is allowed.
-pub fn computing(text: &str) -> Result<usize, String> {
-    match text.parse() {
-        Ok(tasks) if tasks < THREADS_MAX => Ok(tasks),
-        _ => Err(format!("allowed are 0 to {}", THREADS_MAX - 1)),
-    }
+pub(crate) fn computing(text: &str) -> Result<usize, String> {
+    within(text, 0..=THREADS_MAX - 1)
 }
 
 /// Parses the place of a server: a host by name or address, and a port.
-///
-/// # Errors
-/// A text that says what is allowed.
-pub fn host_port(text: &str) -> Result<String, String> {
+pub(crate) fn host_port(text: &str) -> Result<String, String> {
     match text.rsplit_once(':') {
         Some((host, port))
             if !host.is_empty()
@@ -285,10 +196,7 @@ pub fn host_port(text: &str) -> Result<String, String> {
 }
 
 /// Parses the place where a server listens: an address of this host, and a port.
-///
-/// # Errors
-/// A text that says what is allowed.
-pub fn listen_address(text: &str) -> Result<SocketAddr, String> {
+pub(crate) fn listen_address(text: &str) -> Result<SocketAddr, String> {
     text.parse().map_err(|_| {
         "allowed is HOST:PORT with the host's address in numbers, such as 127.0.0.1:7600 or \
          [::1]:7600"
@@ -297,10 +205,7 @@ pub fn listen_address(text: &str) -> Result<SocketAddr, String> {
 }
 
 /// Parses the policy by which packets leave.
-///
-/// # Errors
-/// A text that says what is allowed.
-pub fn policy(text: &str) -> Result<PolicyKind, String> {
+pub(crate) fn policy(text: &str) -> Result<PolicyKind, String> {
     match text.split_once(':') {
         None if text == "chunked" => Ok(PolicyKind::Chunked),
         None if text == "unbuffered" => Ok(PolicyKind::Unbuffered),
@@ -319,10 +224,7 @@ pub enum Auto<T> {
 }
 
 /// Parses a count, or `auto`.
-///
-/// # Errors
-/// A text that says what is allowed.
-pub fn auto_count(text: &str) -> Result<Auto<u64>, String> {
+pub(crate) fn auto_count(text: &str) -> Result<Auto<u64>, String> {
     match text {
         "auto" => Ok(Auto::Auto),
         _ => count(text)
@@ -332,10 +234,7 @@ pub fn auto_count(text: &str) -> Result<Auto<u64>, String> {
 }
 
 /// Parses a number of bytes, or `auto`.
-///
-/// # Errors
-/// A text that says what is allowed.
-pub fn auto_bytes(text: &str) -> Result<Auto<usize>, String> {
+pub(crate) fn auto_bytes(text: &str) -> Result<Auto<usize>, String> {
     match text {
         "auto" => Ok(Auto::Auto),
         _ => match bytes(text) {
@@ -343,6 +242,24 @@ pub fn auto_bytes(text: &str) -> Result<Auto<usize>, String> {
             other => other.map(Auto::Fixed),
         },
     }
+}
+
+fn within<N>(text: &str, allowed: RangeInclusive<N>) -> Result<N, String>
+where
+    N: FromStr + PartialOrd + Display,
+{
+    let number = text.parse().ok().filter(|number| allowed.contains(number));
+    number.ok_or_else(|| format!("allowed are {} to {}", allowed.start(), allowed.end()))
+}
+
+fn up_to<N: FromStr + PartialOrd + Display + Copy>(text: &str, max: N) -> Result<N, String> {
+    let number = text.parse().ok().filter(|number| *number <= max);
+    number.ok_or_else(|| format!("allowed are whole numbers from 0 to {max}"))
+}
+
+fn from_one<N: FromStr + PartialOrd + From<u8>>(text: &str) -> Result<N, String> {
+    let number = text.parse().ok().filter(|number| *number >= N::from(1));
+    number.ok_or_else(|| "not a count; allowed are whole numbers from 1".to_owned())
 }
 
 fn split(text: &str) -> (&str, &str) {
