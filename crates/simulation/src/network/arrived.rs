@@ -22,9 +22,9 @@ pub(super) struct Portion {
 }
 
 impl Arrived {
-    /// Takes more bytes in. Returns those that the thread is to receive now: a whole packet, or
-    /// `step` bytes of a large one, so that the window moves on. `is_last` is true at the end of a
-    /// packet, or where the rest is lost.
+    /// Takes more bytes in. Returns those that the thread is to receive now: a whole packet, or at
+    /// least `step` bytes of a large one. `is_last` is true at the end of a packet, or where the
+    /// rest is lost.
     pub(super) fn collect(&mut self, bytes: usize, step: u64, is_last: bool) -> Option<Portion> {
         self.collected += bytes;
         if !is_last && (self.collected as u64) < step {

@@ -35,6 +35,17 @@ pub(super) struct Frame {
     pub(super) ends_packet: bool,
 }
 
+impl Frame {
+    /// Splits off the first bytes, at most this many; returns them, and the rest if there is one.
+    pub(super) fn split(self, most: usize) -> (Frame, Option<Frame>) {
+        if self.bytes <= most {
+            return (self, None);
+        }
+        let part = Frame { bytes: most, ends_packet: false };
+        (part, Some(Frame { bytes: self.bytes - most, ..self }))
+    }
+}
+
 /// Whether an end is still in use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Life {

@@ -12,6 +12,12 @@ use super::trace::{Arrival, Delivery};
 use super::ways::Leg;
 use super::wires::{Cargo, Sending, Turn, after_nanos};
 use super::{EndId, Event, Network};
+use chunkcomm_proto::Time;
+
+/// Most bytes of a frame that arrive at once: 8 KiB. In the world `regatta`, whose frames have 64
+/// KiB, a chain of 24 tasks that only forward takes 10.0 ms in 100,000 steps with such parts, 10.7 ms in
+/// 63,000 with twice as large ones, and 12.3 ms in 38,000 without parts.
+const PART_BYTES: usize = 8 * 1024;
 
 /// Sending.
 impl Network {
@@ -94,11 +100,19 @@ impl Network {
         wire.busy = true;
         let lost = contention::lost_nanos(wire.waiting.len() + 1, wire.slot_nanos);
         let begins = after_nanos(self.now, lost);
+        if let Some(recorder) = &mut self.recorder {
+            recorder.add(wire.lane, Activity::Contention, self.now, begins);
+        }
+        self.carry(interface, cargo, begins, nanos);
+    }
+
+    /// Puts a frame, or a part of one, on the wire that its interface has.
+    fn carry(&mut self, interface: usize, cargo: Cargo, begins: Time, nanos: u64) {
         let sent = after_nanos(begins, nanos);
         if let Some(recorder) = &mut self.recorder {
             let (to, bytes) = cargo.receiver_and_bytes();
-            recorder.add(wire.lane, Activity::Contention, self.now, begins);
-            recorder.add(wire.lane, Activity::Frame { to, bytes }, begins, sent);
+            let lane = self.wires.wires[self.wires.interfaces[interface].wire].lane;
+            recorder.add(lane, Activity::Frame { to, bytes }, begins, sent);
         }
         self.wires.interfaces[interface].state = Sending::OnWire(cargo);
         self.scheduled.push(sent, Step::Sent(interface));
@@ -113,8 +127,7 @@ impl Network {
         };
         if let Some(this) = self.end_mut(end) {
             if let Some(frame) = this.take_frame(room.map_or(usize::MAX, |room| room.bytes())) {
-                let nanos = this.way.leg.spec.wire_nanos(frame.bytes);
-                return Some((Cargo::Own(end, frame, room), nanos));
+                return self.own_cargo(end, frame, room);
             }
             this.queued = false;
         }
@@ -122,10 +135,28 @@ impl Network {
         None
     }
 
+    /// Returns what is on the wire at once of a frame, or of the rest of one, with its nanoseconds. A
+    /// bridge takes in frames as a whole.
+    fn own_cargo(&self, end: EndId, frame: Frame, room: Option<Room>) -> Option<(Cargo, u64)> {
+        let (this, peer) = (self.end_ref(end)?, self.end_ref(end.peer())?);
+        let in_parts = room.is_none() && self.receives_in_parts(peer.host);
+        let (part, rest) = frame.split(if in_parts { PART_BYTES } else { frame.bytes });
+        let nanos = this.way.leg.spec.wire_nanos(part.bytes);
+        Some((Cargo::Own(end, part, rest, room), nanos))
+    }
+
     pub(super) fn handle_sent(&mut self, interface: usize) {
         let state = &mut self.wires.interfaces[interface].state;
         match std::mem::replace(state, Sending::Idle) {
-            Sending::OnWire(Cargo::Own(end, frame, room)) => self.frame_left(end, frame, room),
+            Sending::OnWire(Cargo::Own(end, part, Some(rest), room)) => {
+                self.part_left(end, part);
+                if let Some((cargo, nanos)) = self.own_cargo(end, rest, room) {
+                    return self.carry(interface, cargo, self.now, nanos);
+                }
+            }
+            Sending::OnWire(Cargo::Own(end, frame, None, room)) => {
+                self.frame_left(end, frame, room);
+            }
             Sending::OnWire(Cargo::Passing(traveller)) => self.depart(traveller),
             _ => {}
         }
@@ -147,6 +178,15 @@ impl Network {
                 self.put_on_wire(next, turn);
                 self.start(next);
             }
+        }
+    }
+
+    fn part_left(&mut self, end: EndId, part: Frame) {
+        let Some(this) = self.end_mut(end) else { return };
+        let tell = this.frame_left(part.bytes);
+        self.try_dispatch(end, Item::Bytes(part));
+        if tell {
+            self.tell(Event::Writable(end));
         }
     }
 
@@ -304,8 +344,9 @@ impl Network {
         if self.packets_are_free(host) {
             return self.make_readable(end, bytes);
         }
+        let in_parts = self.receives_in_parts(host);
         let Some(this) = self.end_mut(end) else { return };
-        let step = this.report_step();
+        let step = if in_parts { 1 } else { this.report_step() };
         let is_last = frame.ends_packet || bytes < frame.bytes;
         if let Some(Portion { bytes, begins }) = this.arrived.collect(bytes, step, is_last) {
             self.give_errand(host, Errand::Receive { end, bytes, begins });

@@ -86,6 +86,13 @@ impl Network {
         self.hosts[host.index()].costs.are_zero()
     }
 
+    /// Whether packets cost this host something, and received bytes nothing beside. Then it has the
+    /// bytes of a packet as they arrive; else they wait for the costs of the whole.
+    pub(super) fn receives_in_parts(&self, host: HostId) -> bool {
+        let costs = &self.hosts[host.index()].costs;
+        costs.receive_byte_picos == 0 && !costs.are_zero()
+    }
+
     /// Takes a packet that was just written at `end` to its interface.
     pub(super) fn handle_written(&mut self, end: EndId, bytes: usize) {
         let Some(host) = self.end_ref(end).map(|this| this.host) else { return };

@@ -78,7 +78,7 @@ pub enum Activity {
     Frame {
         /// The receiving end.
         to: EndId,
-        /// Bytes of the frame.
+        /// Bytes of the frame, or of a part of a large one.
         bytes: usize,
     },
     /// Senders contend for a medium.

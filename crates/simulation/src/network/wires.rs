@@ -56,7 +56,7 @@ pub(super) enum Sending {
     Preparing(Turn),
     /// The wire is taken by another interface.
     Waiting(Turn),
-    /// A frame is being put on the wire.
+    /// A frame is being put on the wire, part by part.
     OnWire(Cargo),
 }
 
@@ -72,14 +72,15 @@ pub(super) enum Turn {
 /// A frame on a wire.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Cargo {
-    Own(EndId, Frame, Option<Room>),
+    /// A frame of an end, or a part of one, and what follows of it.
+    Own(EndId, Frame, Option<Frame>, Option<Room>),
     Passing(Traveller),
 }
 
 impl Cargo {
     pub(super) fn receiver_and_bytes(&self) -> (EndId, usize) {
         match self {
-            Cargo::Own(end, frame, _) => (end.peer(), frame.bytes),
+            Cargo::Own(end, frame, ..) => (end.peer(), frame.bytes),
             Cargo::Passing(traveller) => (traveller.to, traveller.bytes()),
         }
     }

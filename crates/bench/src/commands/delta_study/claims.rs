@@ -11,7 +11,7 @@ use crate::table::write_out;
 const NEAR: f64 = 0.15;
 
 /// In `regatta` all pairs together have 26 times the rate of one. Deltas of trig use 0.4 of it a pair.
-const LIMIT_NOTE: &str = "our links are not full: a pair computes or packs longer than it sends";
+const LIMIT_NOTE: &str = "with trig our links are not full: a pair computes longer than it sends";
 
 /// A ring takes `2 c + beta` whole and `2 c` in deltas, with `c` and `beta` the time of a byte.
 const RING_NOTE: &str = "1.5 needs computing as long as sending: here random and trig compute 0.5 and \

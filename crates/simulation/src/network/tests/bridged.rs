@@ -1,6 +1,7 @@
 //! Segments that bridges join.
 
 use super::bridges::Relay;
+use super::costs::{LARGE, PACKETS_ALONE};
 use super::*;
 
 /// Twice as fast as [`SLOW`], and twice as near.
@@ -41,6 +42,23 @@ fn bridged(kinds: [Kind; 2], bridge: BridgeSpec) -> (Lab, [HostId; 4]) {
     let quick = segment(&mut network, kinds[1], &hosts[2..], QUICK);
     network.bridge(slow, quick, bridge);
     (Lab::new(network), hosts)
+}
+
+#[test]
+fn a_bridge_takes_in_a_large_frame_as_a_whole() {
+    let mut network = Network::new(7);
+    let hosts = ["left", "right"].map(|name| network.add_host_of(name, PACKETS_ALONE));
+    let segments = hosts.map(|host| network.switch(&[host], LARGE));
+    network.bridge(segments[0], segments[1], BridgeSpec { queue_bytes: 20_000, ..BRIDGE });
+    let mut lab = Lab::new(network);
+    let end = lab.connect(hosts[0], hosts[1]);
+    let start = lab.network.now();
+    lab.write(end, &[1; 20_000]);
+    let takes = 2 * (20_000 + 100) + 2_000 + 30 + 20;
+    lab.run_until(Time(start.0 + (takes - 1) * US));
+    assert_eq!(lab.got(end.peer(), start).0, 0);
+    lab.run();
+    assert_eq!(lab.got(end.peer(), start), (20_000, takes * US));
 }
 
 #[test]

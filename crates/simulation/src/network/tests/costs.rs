@@ -152,6 +152,81 @@ fn a_packet_beyond_the_window_is_received_in_parts_that_cost_once() {
     assert_eq!(lab.got(end.peer(), start), (3000, nanos));
 }
 
+/// A packet costs its receiver 20 us, however large it is.
+pub(super) const PACKETS_ALONE: HostSpec = HostSpec {
+    send_cost_per_packet: Duration::ZERO,
+    send_picos_per_byte: 0,
+    receive_picos_per_byte: 0,
+    ..COSTLY
+};
+
+#[test]
+fn bytes_that_cost_nothing_are_readable_as_they_arrive() {
+    let first = 20 * US + way(100);
+    for (right, readable) in [(PACKETS_ALONE, 100), (COSTLY, 0)] {
+        let (mut lab, end) = pair(FREE, right);
+        let start = lab.network.now();
+        lab.write(end, &[1; 450]);
+        lab.run_until(Time(start.0 + first));
+        assert_eq!(lab.network.readable(end.peer()) + lab.got(end.peer(), start).0, readable);
+        lab.run();
+        // The packet has its cost while the second frame arrives.
+        let last = if readable > 0 { way(450) } else { way(450) + receive_cost(450) };
+        assert_eq!(lab.got(end.peer(), start), (450, last));
+    }
+}
+
+/// As [`SLOW`], with one frame a packet, of more than two parts.
+pub(super) const LARGE: LinkSpec = LinkSpec {
+    cost_per_packet: Duration::ZERO,
+    frame_bytes: 20_000,
+    queue_bytes: 50_000,
+    window_bytes: 80_000,
+    ..SLOW
+};
+
+/// Two hosts that are joined by [`LARGE`], and a connection between them.
+fn large(spec: HostSpec) -> (Lab, EndId) {
+    let mut network = Network::new(7);
+    let hosts = ["left", "right"].map(|name| network.add_host_of(name, spec));
+    network.link(hosts[0], hosts[1], LARGE);
+    let mut lab = Lab::new(network);
+    let end = lab.connect(hosts[0], hosts[1]);
+    (lab, end)
+}
+
+#[test]
+fn a_large_frame_arrives_in_parts() {
+    let (mut lab, end) = large(PACKETS_ALONE);
+    let start = lab.network.now();
+    assert_eq!(lab.write(end, &[1; 20_000]), 20_000);
+    // The first part has the packet's cost.
+    for (bytes, arrived) in [(8211, 0), (8212, 8192), (16_383, 8192), (16_384, 16_384)] {
+        lab.run_until(Time(start.0 + (100 + bytes) * US));
+        assert_eq!(lab.got(end.peer(), start).0, arrived);
+    }
+    lab.run();
+    assert_eq!(lab.got(end.peer(), start), (20_000, 20_100 * US));
+}
+
+#[test]
+fn connections_take_turns_by_whole_frames() {
+    let (mut lab, end) = large(PACKETS_ALONE);
+    let hosts = [end, end.peer()].map(|end| lab.network.host_of(end).unwrap());
+    let other = lab.connect(hosts[0], hosts[1]);
+    let start = lab.network.now();
+    for end in [end, other] {
+        assert_eq!(lab.write(end, &[1; 40_000]), 40_000);
+    }
+    // The second connection's first part comes behind the first one's frame.
+    for (bytes, arrived) in [(28_211, [20_000, 0]), (28_212, [20_000, 8192])] {
+        lab.run_until(Time(start.0 + (100 + bytes) * US));
+        assert_eq!([end, other].map(|end| lab.got(end.peer(), start).0), arrived);
+    }
+    lab.run();
+    assert_eq!(lab.got(other.peer(), start), (40_000, 80_100 * US));
+}
+
 #[test]
 fn the_end_of_a_stream_comes_behind_its_bytes() {
     let (mut lab, end) = pair(COSTLY, COSTLY);

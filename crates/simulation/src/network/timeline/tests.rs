@@ -84,7 +84,8 @@ fn a_packet_holds_the_hosts_and_the_wire_one_after_another() {
             (Lane::Messages(left), Activity::Sending { end, bytes: 150 }, 0, 30),
             (wire, Activity::Frame { to, bytes: 100 }, 30, 130),
             (wire, Activity::Frame { to, bytes: 50 }, 130, 180),
-            (Lane::Messages(right), Activity::Receiving { end: to, bytes: 150 }, 280, 300),
+            // The second frame is readable as it arrives.
+            (Lane::Messages(right), Activity::Receiving { end: to, bytes: 100 }, 230, 250),
         ]
     );
 }
