@@ -303,11 +303,20 @@ impl<T: Pod> DeltaReceiver<T> {
     /// # Cancel safety
     /// When the future is dropped, the round has not begun; call it again.
     pub async fn start(&mut self) -> Result<bool, DeltaRecvError> {
+        self.start_over(None).await
+    }
+
+    /// Begins the next round as [`start`](Self::start) does, with `value` in the place of all elements: none
+    /// of the round before passes for one that has landed.
+    pub(crate) async fn start_over(&mut self, value: Option<T>) -> Result<bool, DeltaRecvError> {
         self.finish().await?;
         if self.owner.share().state().ledger().is_cut() {
             return Ok(false);
         }
         self.owner.reset(false).await;
+        if let Some(value) = value {
+            self.owner.overwrite(value);
+        }
         (self.round, self.shown, self.cursor) = (self.round + 1, 0, Cursor::default());
         self.interest.0.say_round(false, self.round);
         Ok(true)

@@ -399,9 +399,9 @@ impl Three {
     async fn run(&self, number: u64, victim: usize, waits: u32, arrays: &mut [Arrays; 3]) -> bool {
         let run = run(number);
         let [first, middle, last] = &mut *arrays;
-        first.prepare(&run, 0, 3);
-        middle.prepare(&run, 1, 3);
-        last.prepare(&run, 2, 3);
+        limited(first.prepare(&run, 0, 3)).await.expect("the run before was whole");
+        limited(middle.prepare(&run, 1, 3)).await.expect("the run before was whole");
+        limited(last.prepare(&run, 2, 3)).await.expect("the run before was whole");
         let [n0, n1, n2] = &self.nodes;
         let waits = |index| if index == victim { waits } else { u32::MAX };
         let (a, b, c) = limited(async {

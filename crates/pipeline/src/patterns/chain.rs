@@ -239,7 +239,7 @@ async fn lead(
     run: &Run,
 ) -> Result<Outcome, PatternError> {
     let nodes = followers.len() + 1;
-    arrays.prepare(run, 0, nodes);
+    arrays.prepare(run, 0, nodes).await?;
     for follower in &mut *followers {
         follower.expect(|word| matches!(word, Word::Ready)).await?;
     }
@@ -393,7 +393,7 @@ async fn follow(
         let Order::Run(run) = order else {
             return Err(PatternError::OutOfStep { peer: head.name().to_owned() });
         };
-        arrays.prepare(&run, index, nodes);
+        arrays.prepare(&run, index, nodes).await?;
         words.send_now(&Word::Ready).await?;
         let part = take_part(place.node(), head, next.as_ref(), &run, &mut arrays);
         tokio::select! {

@@ -42,6 +42,8 @@ pub struct Arrays {
 struct Standing {
     kind: Run,
     input: Option<DeltaReceiver<f32>>,
+    /// The next round of the input was started when the run was prepared.
+    is_started: bool,
     output: Option<DeltaSender<f32>>,
     /// In place of an output, where nothing is computed between two nodes.
     forward: Option<Forward>,
@@ -49,10 +51,22 @@ struct Standing {
 
 impl Arrays {
     /// Makes source and result of the node with `index` of `nodes` as long as `run` needs, before its time
-    /// is taken. With `run.verify` old results are overwritten by NaN, so that none passes for a new one.
+    /// is taken. With `run.verify` old results, and elements that landed in earlier runs, are overwritten by
+    /// NaN, so that none passes for a new one.
     ///
     /// At another place than before, the requests of that place end.
-    pub fn prepare(&mut self, run: &Run, index: usize, nodes: usize) {
+    ///
+    /// # Errors
+    /// When the transfer of an earlier run of this kind has failed.
+    ///
+    /// # Cancel safety
+    /// When the future is dropped, call it again.
+    pub async fn prepare(
+        &mut self,
+        run: &Run,
+        index: usize,
+        nodes: usize,
+    ) -> Result<(), PatternError> {
         let place = Some((index, nodes));
         if self.place != place {
             *self = Self { place, ..Self::default() };
@@ -65,6 +79,18 @@ impl Arrays {
             self.result.clear();
             self.result.resize(run.elements, f32::NAN);
         }
+        if run.verify
+            && let Some(found) = self.find(run)
+        {
+            let Standing { input, is_started, .. } = &mut self.standing[found];
+            if let Some(input) = input
+                && !*is_started
+            {
+                input.start_over(Some(f32::NAN)).await?;
+                *is_started = true;
+            }
+        }
+        Ok(())
     }
 
     /// Returns the elements that the last node, or a node of a ring, computed.
@@ -74,18 +100,28 @@ impl Arrays {
         if compute.has_result() { &self.result } else { input.map_or(&[], DeltaReceiver::landed) }
     }
 
+    /// Returns the index of the standing requests of such runs.
+    fn find(&self, run: &Run) -> Option<usize> {
+        let kind = kind_of(run);
+        self.standing.iter().position(|standing| standing.kind == kind)
+    }
+
     /// Takes out the requests of such runs, none of them set up if this is the first. They are lost with
     /// a run that fails.
     fn take(&mut self, run: &Run) -> Standing {
-        let kind = Run { number: 0, independent: 0, verify: false, ..run.clone() };
-        if let Some(found) = self.standing.iter().position(|standing| standing.kind == kind) {
+        if let Some(found) = self.find(run) {
             return self.standing.remove(found);
         }
         if self.standing.len() == STANDING_MAX {
             self.standing.remove(0);
         }
-        Standing { kind, input: None, output: None, forward: None }
+        Standing { kind: kind_of(run), input: None, is_started: false, output: None, forward: None }
     }
+}
+
+/// Returns what is the same in all runs of a kind.
+fn kind_of(run: &Run) -> Run {
+    Run { number: 0, independent: 0, verify: false, ..run.clone() }
 }
 
 /// Runs the first node: computes on its source and sends the result to `next`.
@@ -126,7 +162,7 @@ pub async fn run_middle(
     arrays: &mut Arrays,
 ) -> Result<(), PatternError> {
     let mut standing = arrays.take(run);
-    let receiver = receive(&mut standing.input, node, run).await?;
+    let receiver = receive(&mut standing.input, &mut standing.is_started, node, run).await?;
     if !run.compute.has_result() {
         let forward = match &mut standing.forward {
             Some(forward) => forward,
@@ -164,7 +200,7 @@ pub async fn run_middle(
 /// When the future is dropped, the run is broken off and the node before sees its end.
 pub async fn run_tail(node: &Node, run: &Run, arrays: &mut Arrays) -> Result<(), PatternError> {
     let mut standing = arrays.take(run);
-    let receiver = receive(&mut standing.input, node, run).await?;
+    let receiver = receive(&mut standing.input, &mut standing.is_started, node, run).await?;
     consume(receiver, run, &mut arrays.result).await?;
     arrays.standing.push(standing);
     Ok(())
@@ -188,7 +224,7 @@ pub async fn run_ring(
     // The input lands while the source is computed.
     let (receiver, sender) = tokio::try_join!(
         biased;
-        receive(&mut standing.input, node, run),
+        receive(&mut standing.input, &mut standing.is_started, node, run),
         produce(&mut standing.output, node, next, run, &arrays.source),
     )?;
     consume(receiver, run, &mut arrays.result).await?;
@@ -262,15 +298,18 @@ async fn consume(
     Ok(())
 }
 
-/// Begins to receive: sets the request up, or starts its next round.
+/// Begins to receive: sets the request up, or starts its next round unless that is done.
 async fn receive<'a>(
     input: &'a mut Option<DeltaReceiver<f32>>,
+    is_started: &mut bool,
     node: &Node,
     run: &Run,
 ) -> Result<&'a mut DeltaReceiver<f32>, PatternError> {
     match input {
         Some(receiver) => {
-            receiver.start().await?;
+            if !std::mem::take(is_started) {
+                receiver.start().await?;
+            }
             Ok(receiver)
         }
         empty => {
