@@ -74,6 +74,8 @@ pub struct Functions {
     /// Needs a value that is computed for all workers, the id of the process that does it. The first ends
     /// its process: it makes this file.
     pub common: Function<String, u32>,
+    /// As `common`, by a function that is not async.
+    pub common_blocking: Function<String, u32>,
     /// Ends its process with this status.
     pub exit: Function<i32, ()>,
     /// Reads standard input to its end; returns the bytes.
@@ -149,6 +151,15 @@ pub fn registry() -> (Registry, Functions) {
                 std::process::id()
             };
             *task.once_for_all(&file, compute).await
+        }),
+        common_blocking: registry.register_task("common_blocking", |task, file: String| {
+            let compute = || {
+                if std::fs::File::create_new(&file).is_ok() {
+                    std::process::exit(3);
+                }
+                std::process::id()
+            };
+            *task.once_for_all_blocking(&file, compute)
         }),
         exit: registry.register("exit", |status: i32| std::process::exit(status)),
         input: registry.register("input", |()| {

@@ -148,23 +148,14 @@ impl TaskContext {
     {
         let cell = self.values().cell::<ForAll<T>>(self.run(), key);
         let value = cell.get_or_init(async || {
-            let value =
-                match self.needs().ask((self.run(), self.index()), digest_of::<T>(key)).await {
-                    Some(Found::Value(bytes)) => {
-                        decode(&bytes).expect("the value was encoded by the same program")
-                    }
-                    found => {
-                        let value = compute().await;
-                        host::after_work().await;
-                        if let Some(Found::Compute(duty)) = found {
-                            let mut bytes = Vec::new();
-                            encode_into_vec(&value, &mut bytes).expect("the value can be encoded");
-                            duty.finish(bytes);
-                        }
-                        value
-                    }
-                };
-            Arc::<T>::new(value) as Arc<dyn Any + Send + Sync>
+            let found = self.needs().ask((self.run(), self.index()), digest_of::<T>(key)).await;
+            let compute = async || {
+                let value = compute().await;
+                // Others have it when its work is done.
+                host::after_work().await;
+                value
+            };
+            found_or(found, compute).await
         });
         typed(value.await)
     }
@@ -183,6 +174,74 @@ impl TaskContext {
         let value = cell.get_or_init(|| ready(Arc::new(compute()) as _));
         typed(wait_blocking(value))
     }
+
+    /// Returns the value of a key as [`once_for_all`](TaskContext::once_for_all) does, for functions that are
+    /// not async: the thread of a task that waits is blocked.
+    ///
+    /// A thread that waits runs no other task. So tasks that wait for long are better async ones. When the
+    /// run is dropped, or the farmer is gone, those that wait compute. In virtual time, where no thread can be
+    /// blocked, each worker computes the value for itself, as with
+    /// [`once_blocking`](TaskContext::once_blocking).
+    ///
+    /// ```
+    /// use chunkcomm_cluster::Registry;
+    /// use chunkcomm_farm::RegistryExt;
+    ///
+    /// let mut registry = Registry::new();
+    /// let sum = registry.register_task("sum", |task, to: u64| {
+    ///     let primes = || (2..10_000).filter(|n| (2..*n).all(|d| n % d > 0)).collect();
+    ///     let primes = task.once_for_all_blocking::<Vec<u64>>(&"primes", primes);
+    ///     primes.iter().take_while(|&&prime| prime < to).sum::<u64>()
+    /// });
+    /// ```
+    ///
+    /// # Panics
+    /// As [`once_for_all`](TaskContext::once_for_all).
+    pub fn once_for_all_blocking<T>(
+        &self,
+        key: &impl Serialize,
+        compute: impl FnOnce() -> T,
+    ) -> Arc<T>
+    where
+        T: Serialize + DeserializeOwned + Send + Sync + 'static,
+    {
+        let cell = self.values().cell::<ForAll<T>>(self.run(), key);
+        let value = cell.get_or_init(async || {
+            // The thread that would wait is the one that brings the reply.
+            let found = match host::is_virtual() {
+                true => None,
+                false => self.needs().ask((self.run(), self.index()), digest_of::<T>(key)).await,
+            };
+            found_or(found, || ready(compute())).await
+        });
+        typed(wait_blocking(value))
+    }
+}
+
+/// Returns the value that another worker has computed. Computes it if there is none, and tells the farmer.
+async fn found_or<T, F>(
+    found: Option<Found>,
+    compute: impl FnOnce() -> F,
+) -> Arc<dyn Any + Send + Sync>
+where
+    T: Serialize + DeserializeOwned + Send + Sync + 'static,
+    F: Future<Output = T>,
+{
+    let value: T = match found {
+        Some(Found::Value(bytes)) => {
+            decode(&bytes).expect("the value was encoded by the same program")
+        }
+        found => {
+            let value = compute().await;
+            if let Some(Found::Compute(duty)) = found {
+                let mut bytes = Vec::new();
+                encode_into_vec(&value, &mut bytes).expect("the value can be encoded");
+                duty.finish(bytes);
+            }
+            value
+        }
+    };
+    Arc::new(value)
 }
 
 /// The type of values for all workers, whose keys are not those of others.
@@ -204,10 +263,13 @@ fn typed<T: Send + Sync + 'static>(value: &Arc<dyn Any + Send + Sync>) -> Arc<T>
 mod tests {
     use super::*;
     use crate::context::{Common, Tasks};
+    use crate::proto::wire::{self, Answer, Ask, Told};
+    use bytes::Bytes;
     use std::sync::Barrier;
     use std::sync::atomic::{AtomicU32, Ordering};
     use std::task::Poll;
     use std::thread;
+    use tokio::sync::mpsc::unbounded_channel;
 
     fn task(common: &Arc<Common>) -> TaskContext {
         task_of(common, 0)
@@ -251,6 +313,50 @@ mod tests {
         assert_eq!(*dropped.once_blocking(&7, || 1), 1);
         assert_eq!(*task_of(&common, 2).once_blocking(&7, || 2), 2);
         assert_eq!(*dropped.once_blocking(&7, || 3), 1);
+    }
+
+    /// The first of two threads that wait fails at the value, the second computes it. A third has it from
+    /// another worker. The last one waits as the farmer leaves.
+    #[test]
+    fn blocked_threads_compute_for_all_or_have_the_value_of_another_worker() {
+        let (sender, mut words) = unbounded_channel();
+        let common = Arc::<Common>::default();
+        common.needs.connect(sender, 1000);
+        let computed = AtomicU32::new(0);
+        let value_of = |key: u32| {
+            task(&common).once_for_all_blocking(&key, || {
+                assert!(computed.fetch_add(1, Ordering::Relaxed) > 0, "the first one fails");
+                key * 2
+            })
+        };
+        thread::scope(|scope| {
+            // The question and its name.
+            let mut asked = || match wire::read_answer(&words.blocking_recv().unwrap()) {
+                Ok(Answer::Once { run: 0, key, ask }) => (key, ask),
+                _ => panic!("no word about a value"),
+            };
+            let both = [0, 1].map(|_| scope.spawn(|| value_of(7)));
+            let (key, ask) = asked();
+            assert_eq!(ask, Ask::Need);
+            common.needs.handle_reply(0, key, Told::Compute);
+            assert_eq!([asked(), asked()], [(key, Ask::GivenUp), (key, Ask::Need)]);
+            common.needs.handle_reply(0, key, Told::Compute);
+            assert_eq!(asked(), (key, Ask::Value(Bytes::copy_from_slice(&14u32.to_le_bytes()))));
+            let values = both.map(|thread| thread.join().ok());
+            assert_eq!(values.iter().flatten().map(|value| **value).collect::<Vec<_>>(), [14]);
+            assert_eq!(computed.load(Ordering::Relaxed), 2);
+
+            let third = scope.spawn(|| value_of(8));
+            let (key, _) = asked();
+            let told = Told::Value(Bytes::copy_from_slice(&5u32.to_le_bytes()));
+            common.needs.handle_reply(0, key, told);
+            assert_eq!(*third.join().unwrap(), 5, "it is the other worker's");
+
+            let last = scope.spawn(|| value_of(9));
+            assert_eq!(asked().1, Ask::Need);
+            drop(common.needs.close());
+            assert_eq!((*last.join().unwrap(), computed.load(Ordering::Relaxed)), (18, 3));
+        });
     }
 
     /// The first task that computes is dropped, the second panics.

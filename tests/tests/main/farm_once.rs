@@ -61,6 +61,38 @@ fn a_value_is_computed_once_for_all_workers() {
     }
 }
 
+/// No thread can be blocked in virtual time.
+#[test]
+fn in_virtual_time_each_worker_computes_the_values_of_tasks_that_are_not_async() {
+    static COMPUTED: AtomicU32 = AtomicU32::new(0);
+    fn registered() -> (Registry, Function<u64, u64>) {
+        let mut registry = Registry::new();
+        let need = registry.register_task("need", |task, number: u64| {
+            let compute = || {
+                COMPUTED.fetch_add(1, Ordering::Relaxed);
+                number % 2
+            };
+            host::spend(MS);
+            *task.once_for_all_blocking(&(number % 2), compute)
+        });
+        (registry, need)
+    }
+    farm_of(
+        3,
+        4,
+        || registered().0,
+        async |cluster| {
+            let (registry, need) = registered();
+            let builder = Farm::builder(registry).model(Model::B);
+            let mut farm = builder.start_in(&cluster).await.unwrap();
+            let outcome = farm.run(&need, 0..200).await.unwrap();
+            assert_eq!(outcome.results, (0..200).map(|it| it % 2).collect::<Vec<_>>());
+            assert_eq!(COMPUTED.load(Ordering::Relaxed), 2 * 3);
+            farm.finish(DEADLINE).await.unwrap();
+        },
+    );
+}
+
 /// A worker below each of the two sub-farmers computes both values, since the farmer does not take them.
 #[test]
 fn a_value_too_large_for_the_farmer_is_kept_by_each_sub_farmer() {
@@ -116,21 +148,29 @@ fn another_computes_when_a_task_fails() {
 /// The process that computes first ends.
 #[tokio::test]
 async fn another_computes_when_a_worker_dies() {
-    let file = std::env::temp_dir().join(format!("chunkcomm-once-{}", std::process::id()));
-    // An earlier process of this number may have left one.
-    let _ = std::fs::remove_file(&file);
-    let (builder, functions) = builder();
-    let mut farm = builder.start().await.unwrap();
-    let tasks = vec![file.to_str().unwrap().to_owned(); 30];
-    let run = timeout(DEADLINE, farm.run(&functions.common, tasks));
-    let outcome = run.await.expect("another one computes").unwrap();
-    std::fs::remove_file(&file).unwrap();
-    // One process has computed it for all.
-    let first = outcome.results[0];
-    assert!(outcome.results.iter().all(|&pid| pid == first && pid > 0), "{:?}", outcome.results);
-    let lost = |it: &chunkcomm_farm::WorkerStats| matches!(it.lost, Some(Loss::Exited(_)));
-    assert_eq!(outcome.stats.workers.iter().filter(|it| lost(it)).count(), 1);
-    farm.finish(DEADLINE).await.unwrap();
+    for is_async in [true, false] {
+        let (builder, functions) = builder();
+        let function = if is_async { functions.common } else { functions.common_blocking };
+        let file = format!("chunkcomm-once-{is_async}-{}", std::process::id());
+        let file = std::env::temp_dir().join(file);
+        // An earlier process of this number may have left one.
+        let _ = std::fs::remove_file(&file);
+        let mut farm = builder.start().await.unwrap();
+        let tasks = vec![file.to_str().unwrap().to_owned(); 30];
+        let run = timeout(DEADLINE, farm.run(&function, tasks));
+        let outcome = run.await.expect("another one computes").unwrap();
+        std::fs::remove_file(&file).unwrap();
+        // One process has computed it for all.
+        let first = outcome.results[0];
+        assert!(
+            outcome.results.iter().all(|&pid| pid == first && pid > 0),
+            "{:?}",
+            outcome.results
+        );
+        let lost = |it: &chunkcomm_farm::WorkerStats| matches!(it.lost, Some(Loss::Exited(_)));
+        assert_eq!(outcome.stats.workers.iter().filter(|it| lost(it)).count(), 1);
+        farm.finish(DEADLINE).await.unwrap();
+    }
 }
 
 /// A task that needs a value, which takes this number of seconds.

@@ -133,6 +133,17 @@ async fn a_thread_that_is_given_up_computes_no_value_for_others() {
         let forever = async || std::thread::sleep(Duration::from_secs(3600));
         task.once_for_all(&key, forever).await;
     });
+    computes_no_value_for_others(&registry).await;
+    let mut registry = Registry::new();
+    registry.register_task("value", |task, key: u32| {
+        let forever = || std::thread::sleep(Duration::from_secs(3600));
+        task.once_for_all_blocking(&key, forever);
+    });
+    computes_no_value_for_others(&registry).await;
+}
+
+/// Lets the only function of this registry compute a value, until its thread is given up.
+async fn computes_no_value_for_others(registry: &Registry) {
     let limit = Limit { timeout_ns: 1_000_000_000, grace_ns: 1_000_000 };
     let entries = registry.entries().cloned().collect();
     let mut bench = Bench::start(entries, 1, Some(limit), None).unwrap();
