@@ -34,6 +34,7 @@ pub(crate) struct Crew {
     names: Vec<WorkerName>,
     /// The token by which a started worker is known; `None` for a node of a cluster.
     tokens: Vec<Option<Token>>,
+    /// The token of the farm, and of its worker threads.
     token: Token,
     /// Ends of threads and deaths of nodes.
     ends: UnboundedReceiver<(Gone, Loss)>,
@@ -88,15 +89,20 @@ enum Gone {
 }
 
 impl Crew {
-    /// Returns a crew without workers.
+    /// Returns a farmer's crew without workers.
     pub(crate) fn new(farm: &str) -> Result<Crew, StartError> {
-        let (tells, ends) = unbounded_channel();
         // Without random numbers no token is safe, so nothing is started.
         let token = Token::random().map_err(|source| StartError::Thread {
             worker: WorkerName::thread(0),
             source: std::io::Error::other(source),
         })?;
-        Ok(Crew {
+        Ok(Crew::of(farm, token))
+    }
+
+    /// Returns the crew of a sub-farmer in the farm of this token, without workers.
+    pub(crate) fn of(farm: &str, token: Token) -> Crew {
+        let (tells, ends) = unbounded_channel();
+        Crew {
             farm: farm.to_owned(),
             names: Vec::new(),
             tokens: Vec::new(),
@@ -114,7 +120,7 @@ impl Crew {
             tree: None,
             arrivals: BTreeMap::new(),
             has_started: false,
-        })
+        }
     }
 
     /// Starts a worker thread that computes on this number of threads; in a simulation, a task of the
@@ -246,6 +252,9 @@ impl Crew {
                 (self.tokens.get(index)? == &Some(token)).then(|| self.names[index].clone())
             }
             Hello::Member | Hello::Orphan => self.known_member(peer),
+            // The farmer of an earlier farm has sent it, and this one waits for it.
+            Hello::Placed(token) if token != self.token => None,
+            Hello::Placed(_) => self.known_member(peer),
         }
     }
 
@@ -268,6 +277,7 @@ impl Crew {
             return Role::Work;
         };
         *self.arrivals.entry(worker.index).or_default() += 1;
+        let token = self.token;
         let place = match tree.place_of(worker.index) {
             // At the start all have their places. An orphan of an earlier farm is none of this one.
             Some(place) if !self.has_started || *hello != Hello::Orphan => place,
@@ -277,11 +287,11 @@ impl Crew {
             Place::Head => {
                 let below = if self.has_started { 0 } else { tree.below(worker.index) as u32 };
                 let Ways { prefetch, grain, deaths_max, .. } = *ways;
-                Role::Farm { below, prefetch, grain, deaths_max }
+                Role::Farm { token, below, prefetch, grain, deaths_max }
             }
             Place::Below(head) => {
                 let head = self.names[head].member.as_ref().expect("a node is at the head");
-                Role::Below(head.id.rank)
+                Role::Below { rank: head.id.rank, token }
             }
         }
     }

@@ -283,7 +283,7 @@ async fn try_make_ready(
         }
         reply = hear(duplex).await?;
     };
-    if matches!(setup.role, Role::Below(_)) {
+    if matches!(setup.role, Role::Below { .. }) {
         return Ok(None);
     }
     let mut shortest = Duration::MAX;

@@ -153,7 +153,7 @@ async fn serve_whom_told(cluster: &Cluster, service: &Service<'_>) -> Result<(),
             };
         }
         (below, hello) = match served {
-            Ok(Served::Below(rank)) => (Some(rank), Hello::Member),
+            Ok(Served::Below(rank, token)) => (Some(rank), Hello::Placed(token)),
             Ok(Served::Done | Served::Farmer(_)) => return Ok(()),
             Err(error @ (ServeError::Thread(_) | ServeError::Stuck)) => return Err(error),
             Ok(Served::NotTaken) if is_below => (None, Hello::Orphan),

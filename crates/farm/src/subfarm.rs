@@ -59,7 +59,7 @@ impl Subfarm {
         service: &Service<'_>,
         upper: Upper,
     ) -> Result<Subfarm, ServeError> {
-        let Role::Farm { below, prefetch, grain, deaths_max } = upper.setup.role else {
+        let Role::Farm { token, below, prefetch, grain, deaths_max } = upper.setup.role else {
             unreachable!("another role is no sub-farmer");
         };
         let Setup { limit, virtual_workers, .. } = upper.setup;
@@ -74,7 +74,7 @@ impl Subfarm {
             spans_max: 0,
         };
         let &Service { node, farm, registry, threads, .. } = service;
-        let mut crew = Crew::new(farm).map_err(thread_error)?;
+        let mut crew = Crew::of(farm, token);
         crew.watch(cluster);
         let (own, registry) = (Farmer::Here(node.clone()), Arc::new(registry.clone()));
         let hired = crew.hire_thread(own, NodeSettings::default(), &registry, threads);

@@ -113,8 +113,8 @@ pub(crate) enum Served {
     Done,
     /// The farm ended, or was about to, before it knew the worker.
     NotTaken,
-    /// The node of this rank is the worker's farmer.
-    Below(u32),
+    /// The node of this rank is the worker's farmer, in the farm of this token.
+    Below(u32, Token),
     /// The worker is to be a sub-farmer.
     Farmer(Box<Upper>),
     /// The tasks ended, and nobody said that the farm is done.
@@ -184,13 +184,13 @@ pub(crate) async fn serve(
         Role::Farm { .. } => {
             return Ok(Served::Farmer(Box::new(Upper { answers, tasks, setup })));
         }
-        Role::Below(rank) => {
+        Role::Below { rank, token } => {
             if !say_ready(&mut answers, threads).await? {
                 return Ok(Served::NotTaken);
             }
             // As above.
             while matches!(tasks.recv().await, Ok(Some(_))) {}
-            return Ok(Served::Below(rank));
+            return Ok(Served::Below(rank, token));
         }
     }
     let entry = |name: &str| registry.lookup(name).expect("there is no difference").clone();

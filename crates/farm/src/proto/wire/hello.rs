@@ -19,7 +19,7 @@ pub(crate) fn duplex(farm: &str) -> String {
 }
 
 /// The versions that this code speaks, from the oldest to the newest.
-pub(crate) const VERSIONS: (u16, u16) = (9, 9);
+pub(crate) const VERSIONS: (u16, u16) = (10, 10);
 
 const _: () = assert!(VERSIONS.0 <= VERSIONS.1);
 
@@ -32,6 +32,8 @@ pub(crate) enum Hello {
     Member,
     /// The same, whose sub-farmer is gone.
     Orphan,
+    /// The same, sent to a sub-farmer by the farm of this token.
+    Placed(Token),
 }
 
 /// Bytes that are no hello.
@@ -83,15 +85,19 @@ pub(crate) struct Setup {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Role {
     Work,
-    /// Work, and farm to those that come; ready when `below` of them are.
+    /// Work, and farm to those that come from the farm of this token; ready when `below` of them are.
     Farm {
+        token: Token,
         below: u32,
         prefetch: Option<u32>,
         grain: Grain,
         deaths_max: u32,
     },
-    /// Work for the node of this rank.
-    Below(u32),
+    /// Work for the node of this rank, in the farm of this token.
+    Below {
+        rank: u32,
+        token: Token,
+    },
 }
 
 /// Time of a task, in nanoseconds.
