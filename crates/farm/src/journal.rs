@@ -20,23 +20,23 @@ mod writer;
 /// Bytes from which results are written within a turn.
 const BUFFER_BYTES: usize = 256 << 10;
 
-/// Bytes after which the disk is given work before a second is over: the end of the run waits for the rest.
+/// Bytes that are made permanent before a second is over, so that the end of the run has few to wait for.
 const SYNC_BYTES: usize = 2 << 20;
 
 /// Largest payload; a longer one is damage.
 const PAYLOAD_BYTES_MAX: u32 = 1 << 31;
 
 /// Moment from which accepted results survive a crash of the farmer's machine. They survive the end
-/// of its process, also by SIGKILL, once they are written. A thread of the farmer writes them after
-/// each turn, which takes what has come; at most 4 MiB wait for it.
+/// of its process, also by SIGKILL, once a thread of the farmer has written them. It gets them after
+/// each turn. While 4 MiB of them are not written the farmer waits.
 ///
 /// Lost results are computed again.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Durability {
     /// When the system writes them to the disk.
     None,
-    /// At most a second later, and at the end of the run; for a run that was dropped, when the next
-    /// begins or the farm ends.
+    /// At most a second later, or as soon as the disk has done what it was given before, and at the end
+    /// of the run; for a run that was dropped, when the next begins or the farm ends.
     #[default]
     Batched,
     /// Before they are passed to the user. Each answer of a worker then waits for the disk.
@@ -349,7 +349,13 @@ impl Journal {
         if self.end_turn()? {
             self.sync()?;
         }
-        self.writer.wait().map_err(|error| self.broken_by(error))
+        self.wait()?;
+        if self.unsynced > 0 && self.durability != Durability::None {
+            // An earlier one was not done.
+            self.sync()?;
+            self.wait()?;
+        }
+        Ok(())
     }
 
     /// Gives what has come to the thread that writes.
@@ -374,13 +380,19 @@ impl Journal {
 
     fn write_and_wait(&mut self) -> Result<(), JournalError> {
         self.write()?;
+        self.wait()
+    }
+
+    fn wait(&mut self) -> Result<(), JournalError> {
         self.writer.wait().map_err(|error| self.broken_by(error))
     }
 
-    /// Makes permanent, soon, what is written.
+    /// Makes permanent, soon, what is written; later if the disk has not done this for what came before.
     pub(crate) fn sync(&mut self) -> Result<(), JournalError> {
-        self.unsynced = 0;
-        self.writer.sync().map_err(|error| self.broken_by(error))
+        if self.writer.try_sync().map_err(|error| self.broken_by(error))? {
+            self.unsynced = 0;
+        }
+        Ok(())
     }
 
     fn broken_by(&mut self, error: io::Error) -> JournalError {

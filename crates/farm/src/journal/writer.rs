@@ -7,7 +7,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 
 use crate::machine::start_thread;
 
-/// Most bytes on their way; the farmer waits until no more are.
+/// Most bytes on their way. The farmer waits while there are more.
 const UNDERWAY_MAX: usize = 4 << 20;
 
 enum Job {
@@ -18,12 +18,16 @@ enum Job {
 /// Appends to a file.
 pub(super) struct Writer {
     jobs: Sender<Job>,
-    /// For each job its bytes, or the error that ended the thread.
-    done: Receiver<io::Result<Vec<u8>>>,
+    /// For each job its bytes, none for a sync, or the error that ended the thread.
+    done: Receiver<io::Result<Option<Vec<u8>>>>,
     /// Number of jobs that are not known to be done.
     waiting: usize,
     /// Number of their bytes.
     underway: usize,
+    /// Whether a sync is one of them.
+    syncs: bool,
+    /// An empty buffer to use again.
+    spare: Vec<u8>,
 }
 
 impl Writer {
@@ -40,32 +44,35 @@ impl Writer {
                 }
             }
         })?;
-        Ok(Writer { jobs, done, waiting: 0, underway: 0 })
+        Ok(Writer { jobs, done, waiting: 0, underway: 0, syncs: false, spare: Vec::new() })
     }
 
     /// Appends bytes in the background; returns an empty buffer, or the error of an earlier job.
     pub(super) fn write(&mut self, bytes: Vec<u8>) -> io::Result<Vec<u8>> {
         self.underway += bytes.len();
         self.send(Job::Write(bytes))?;
-        let mut buffer = match self.done.try_recv() {
-            Ok(answer) => self.note_done(answer)?,
-            Err(_) => Vec::new(),
-        };
+        self.note_done()?;
         while self.underway > UNDERWAY_MAX {
-            buffer = self.take()?;
+            self.wait_for_one()?;
         }
-        Ok(buffer)
+        Ok(std::mem::take(&mut self.spare))
     }
 
-    /// Makes permanent, in the background, what was given to [`write`](Writer::write).
-    pub(super) fn sync(&mut self) -> io::Result<()> {
-        self.send(Job::Sync)
+    /// Makes permanent, in the background, what was given to [`write`](Writer::write); `false` while an
+    /// earlier call is not done: a slow disk would have more and more of them to do.
+    pub(super) fn try_sync(&mut self) -> io::Result<bool> {
+        self.note_done()?;
+        if self.syncs {
+            return Ok(false);
+        }
+        self.syncs = true;
+        self.send(Job::Sync).map(|()| true)
     }
 
     /// Waits until all is done.
     pub(super) fn wait(&mut self) -> io::Result<()> {
         while self.waiting > 0 {
-            self.take()?;
+            self.wait_for_one()?;
         }
         Ok(())
     }
@@ -79,24 +86,77 @@ impl Writer {
         }
     }
 
-    fn take(&mut self) -> io::Result<Vec<u8>> {
-        let gone = || io::Error::other("the thread that writes the file has ended");
-        let answer = self.done.recv().unwrap_or_else(|_| Err(gone()));
-        self.note_done(answer)
+    fn note_done(&mut self) -> io::Result<()> {
+        while let Ok(answer) = self.done.try_recv() {
+            self.take(answer)?;
+        }
+        Ok(())
     }
 
-    fn note_done(&mut self, answer: io::Result<Vec<u8>>) -> io::Result<Vec<u8>> {
+    fn wait_for_one(&mut self) -> io::Result<()> {
+        let gone = || io::Error::other("the thread that writes the file has ended");
+        let answer = self.done.recv().unwrap_or_else(|_| Err(gone()));
+        self.take(answer)
+    }
+
+    fn take(&mut self, answer: io::Result<Option<Vec<u8>>>) -> io::Result<()> {
         self.waiting -= 1;
-        let mut buffer = answer?;
+        let Some(mut buffer) = answer? else {
+            self.syncs = false;
+            return Ok(());
+        };
         self.underway -= buffer.len();
         buffer.clear();
-        Ok(buffer)
+        self.spare = buffer;
+        Ok(())
     }
 }
 
-fn handle(mut file: &File, job: Job) -> io::Result<Vec<u8>> {
+fn handle(mut file: &File, job: Job) -> io::Result<Option<Vec<u8>>> {
     match job {
-        Job::Write(bytes) => file.write_all(&bytes).map(|()| bytes),
-        Job::Sync => file.sync_data().map(|()| Vec::new()),
+        Job::Write(bytes) => file.write_all(&bytes).map(|()| Some(bytes)),
+        Job::Sync => file.sync_data().map(|()| None),
+    }
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use super::*;
+    use std::os::fd::OwnedFd;
+
+    /// A pipe that is not read is a disk that takes nothing: its few KiB are full at once.
+    #[test]
+    fn the_farmer_waits_while_too_many_bytes_are_on_their_way() {
+        let (mut reader, writer) = io::pipe().unwrap();
+        let file = Arc::new(File::from(OwnedFd::from(writer)));
+        let mut writer = Writer::start(file.clone()).unwrap();
+        drop(file);
+        for _ in 0..4 {
+            writer.write(vec![7; UNDERWAY_MAX / 4]).unwrap();
+        }
+        assert_eq!((writer.waiting, writer.underway), (4, UNDERWAY_MAX));
+        let reading = std::thread::spawn(move || io::copy(&mut reader, &mut io::sink()));
+        writer.write(vec![7; 1000]).unwrap();
+        assert!(writer.underway <= UNDERWAY_MAX);
+        writer.wait().unwrap();
+        assert_eq!((writer.waiting, writer.underway), (0, 0));
+        // No pipe can be synced, and nothing is written behind that error.
+        assert!(writer.try_sync().unwrap());
+        assert!(writer.wait().is_err());
+        drop(writer);
+        assert_eq!(reading.join().unwrap().unwrap(), (UNDERWAY_MAX + 1000) as u64);
+    }
+
+    #[test]
+    fn one_sync_is_on_its_way_at_a_time() {
+        let (reader, writer) = io::pipe().unwrap();
+        let file = Arc::new(File::from(OwnedFd::from(writer)));
+        let mut writer = Writer::start(file).unwrap();
+        // It waits behind bytes that nobody reads.
+        writer.write(vec![7; 1 << 20]).unwrap();
+        assert!(writer.try_sync().unwrap());
+        assert!(!writer.try_sync().unwrap());
+        drop(reader);
+        assert!(writer.wait().is_err());
     }
 }
