@@ -127,9 +127,20 @@ impl Needs {
         let _ = sender.send(found);
     }
 
-    /// Gives up the values that a task was to compute, whose thread does not come back to it.
+    /// Gives up the values that a task was to compute, whose thread does not come back to it. If it waits
+    /// for one, it waits no more, and a reply that it is to compute is given up.
     pub(crate) fn give_up(&self, run: u32, task: u64) {
-        let state = self.state();
+        let mut state = self.state();
+        if state.run != run {
+            return;
+        }
+        for need in state.keys.values_mut() {
+            if let Need::Asked(by, sender) = need
+                && *by == task
+            {
+                *sender = oneshot::channel().0;
+            }
+        }
         let is_its = |need: &Need| matches!(need, Need::Computing(by) if *by == task);
         let given_up = state.keys.iter().filter(|(_, need)| is_its(need));
         let given_up: Vec<Key> = given_up.map(|(&key, _)| key).collect();
@@ -225,6 +236,24 @@ mod tests {
         assert!(matches!(poll(pin!(needs.ask((3, 0), 8))), std::task::Poll::Ready(None)));
         drop(needs.close());
         assert!(matches!(poll(pin!(needs.ask((4, 0), 8))), std::task::Poll::Ready(None)));
+    }
+
+    #[test]
+    fn a_thread_that_is_given_up_while_it_waits_keeps_no_value() {
+        let (sender, mut words) = unbounded_channel();
+        let needs = Needs::default();
+        needs.connect(sender, 1000);
+        drop(needs.enter(3));
+        let mut waits = pin!(needs.ask((3, 5), 7));
+        assert!(poll(waits.as_mut()).is_pending());
+        assert_eq!(words.try_recv(), Ok(wire::once_answer(3, 7, &Ask::Need)));
+        // Of another run, or another task.
+        [(2, 5), (3, 4)].into_iter().for_each(|(run, task)| needs.give_up(run, task));
+        assert!(poll(waits.as_mut()).is_pending());
+        needs.give_up(3, 5);
+        assert!(matches!(poll(waits.as_mut()), std::task::Poll::Ready(None)));
+        needs.handle_reply(3, 7, Told::Compute);
+        assert_eq!(words.try_recv(), Ok(wire::once_answer(3, 7, &Ask::GivenUp)));
     }
 
     #[test]

@@ -179,7 +179,7 @@ impl TaskContext {
     /// not async: the thread of a task that waits is blocked.
     ///
     /// A thread that waits runs no other task. So tasks that wait for long are better async ones. When the
-    /// run is dropped, or the farmer is gone, those that wait compute. In virtual time, where no thread can be
+    /// run is dropped, the farmer is gone, or the time of the task is over, those that wait compute. In virtual time, where no thread can be
     /// blocked, each worker computes the value for itself, as with
     /// [`once_blocking`](TaskContext::once_blocking).
     ///
@@ -329,7 +329,15 @@ mod tests {
                 key * 2
             })
         };
+        /// Lets those that wait end, so that a failed test does.
+        struct Close<'a>(&'a Common);
+        impl Drop for Close<'_> {
+            fn drop(&mut self) {
+                drop(self.0.needs.close());
+            }
+        }
         thread::scope(|scope| {
+            let _close = Close(&common);
             // The question and its name.
             let mut asked = || match wire::read_answer(&words.blocking_recv().unwrap()) {
                 Ok(Answer::Once { run: 0, key, ask }) => (key, ask),
