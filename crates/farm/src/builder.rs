@@ -221,7 +221,7 @@ impl FarmBuilder {
     /// [`recalled`](crate::RunStats::recalled) counts the tasks that were not run.
     ///
     /// The farm appends to the file and never removes it: remove it when the results are safe
-    /// elsewhere. It needs 13 bytes a task more than the encoded results, and the farmer some 80
+    /// elsewhere. It needs 13 bytes a task (17 with a result of 255 bytes or more) more than the encoded results, and the farmer some 80
     /// bytes of memory a stored result, and 16 for each task from the first one without a result on.
     /// The start reads the whole file. Records at its end that are not whole are cut off.
     pub fn journal(mut self, path: impl Into<PathBuf>, durability: Durability) -> FarmBuilder {
@@ -372,7 +372,7 @@ impl FarmBuilder {
     /// When the future is dropped, workers that had arrived return; the others wait.
     pub async fn start_in(self, cluster: &Cluster) -> Result<Farm, StartError> {
         self.check()?;
-        let mut crew = Crew::new(&self.name)?;
+        let mut crew = Crew::new(&self.name, None)?;
         // Before the members are read, so that no death falls between the two.
         crew.watch(cluster);
         let mut members = cluster.members();
@@ -431,7 +431,7 @@ impl FarmBuilder {
     ) -> Result<(Crew, Arc<Registry>), StartError> {
         let kind = self.kind();
         let registry = Arc::new(self.registry);
-        let mut crew = Crew::new(FARM_NAME)?;
+        let mut crew = Crew::new(FARM_NAME, None)?;
         if own {
             crew.hire_thread(Farmer::At(own_address.clone()), self.node, &registry, 1)?;
         }

@@ -34,8 +34,10 @@ pub(crate) struct Crew {
     names: Vec<WorkerName>,
     /// The token by which a started worker is known; `None` for a node of a cluster.
     tokens: Vec<Option<Token>>,
-    /// The token of the farm, and of its worker threads.
+    /// The token of the worker threads.
     token: Token,
+    /// The token of the farm, by which a sub-farmer knows the nodes that its farmer has sent.
+    of_farm: Token,
     /// Ends of threads and deaths of nodes.
     ends: UnboundedReceiver<(Gone, Loss)>,
     /// A sender held so that the receiver stays pending when all other senders are gone.
@@ -89,24 +91,22 @@ enum Gone {
 }
 
 impl Crew {
-    /// Returns a farmer's crew without workers.
-    pub(crate) fn new(farm: &str) -> Result<Crew, StartError> {
-        // Without random numbers no token is safe, so nothing is started.
-        let token = Token::random().map_err(|source| StartError::Thread {
-            worker: WorkerName::thread(0),
-            source: std::io::Error::other(source),
-        })?;
-        Ok(Crew::of(farm, token))
-    }
-
-    /// Returns the crew of a sub-farmer in the farm of this token, without workers.
-    pub(crate) fn of(farm: &str, token: Token) -> Crew {
+    /// Returns a crew without workers; a sub-farmer's is told the token of the farm.
+    pub(crate) fn new(farm: &str, of_farm: Option<Token>) -> Result<Crew, StartError> {
         let (tells, ends) = unbounded_channel();
-        Crew {
+        // Without random numbers no token is safe, so nothing is started.
+        let random = || {
+            Token::random().map_err(|source| StartError::Thread {
+                worker: WorkerName::thread(0),
+                source: std::io::Error::other(source),
+            })
+        };
+        Ok(Crew {
             farm: farm.to_owned(),
             names: Vec::new(),
             tokens: Vec::new(),
-            token,
+            token: random()?,
+            of_farm: of_farm.map_or_else(random, Ok)?,
             ends,
             tells,
             launcher: None,
@@ -120,7 +120,7 @@ impl Crew {
             tree: None,
             arrivals: BTreeMap::new(),
             has_started: false,
-        }
+        })
     }
 
     /// Starts a worker thread that computes on this number of threads; in a simulation, a task of the
@@ -252,8 +252,8 @@ impl Crew {
                 (self.tokens.get(index)? == &Some(token)).then(|| self.names[index].clone())
             }
             Hello::Member | Hello::Orphan => self.known_member(peer),
-            // The farmer of an earlier farm has sent it, and this one waits for it.
-            Hello::Placed(token) if token != self.token => None,
+            // It was sent by an earlier farm. The farmer of this one waits for its hello.
+            Hello::Placed(token) if token != self.of_farm => None,
             Hello::Placed(_) => self.known_member(peer),
         }
     }
@@ -277,7 +277,7 @@ impl Crew {
             return Role::Work;
         };
         *self.arrivals.entry(worker.index).or_default() += 1;
-        let token = self.token;
+        let token = self.of_farm;
         let place = match tree.place_of(worker.index) {
             // At the start all have their places. An orphan of an earlier farm is none of this one.
             Some(place) if !self.has_started || *hello != Hello::Orphan => place,

@@ -20,6 +20,9 @@ const WELCOME: Duration = Duration::from_secs(10);
 /// Time from the loss of a farmer to another attempt, where the cluster does not say that it is gone.
 const RETRY: Duration = Duration::from_secs(1);
 
+/// Time after which a node that a sub-farmer has not taken says so to the farmer.
+const REFUSED: Duration = Duration::from_millis(10);
+
 /// Most threads of a worker.
 pub(crate) const THREADS_MAX: usize = 1024;
 
@@ -156,7 +159,11 @@ async fn serve_whom_told(cluster: &Cluster, service: &Service<'_>) -> Result<(),
             Ok(Served::Below(rank, token)) => (Some(rank), Hello::Placed(token)),
             Ok(Served::Done | Served::Farmer(_)) => return Ok(()),
             Err(error @ (ServeError::Thread(_) | ServeError::Stuck)) => return Err(error),
-            Ok(Served::NotTaken) if is_below => (None, Hello::Orphan),
+            Ok(Served::NotTaken) if is_below => {
+                // The sub-farmer may be about to leave an earlier farm.
+                host::sleep(REFUSED).await;
+                (None, Hello::Orphan)
+            }
             // The farmer has another sub-farmer, or is done.
             _ if is_below => {
                 orphan_of = Some(farmer);

@@ -74,7 +74,7 @@ impl Subfarm {
             spans_max: 0,
         };
         let &Service { node, farm, registry, threads, .. } = service;
-        let mut crew = Crew::of(farm, token);
+        let mut crew = Crew::new(farm, Some(token)).map_err(thread_error)?;
         crew.watch(cluster);
         let (own, registry) = (Farmer::Here(node.clone()), Arc::new(registry.clone()));
         let hired = crew.hire_thread(own, NodeSettings::default(), &registry, threads);

@@ -371,6 +371,37 @@ fn a_sub_farmer_that_comes_again_has_its_place() {
     });
 }
 
+/// A start that fails leaves nodes on their way to a sub-farmer. In the next farm that one has the same
+/// part: it must not have them before the farmer knows of them.
+#[test]
+fn a_start_that_fails_leaves_all_nodes_to_the_next_farm() {
+    on_each(1, 6, &[], |rank, cluster| async move {
+        let (registry, add) = adding(1);
+        if rank > 0 {
+            loop {
+                tokio::select! {
+                    biased;
+                    _ = cluster.finished() => return,
+                    served = serve_in(&cluster, &registry).threads(1).into_future() => served.unwrap(),
+                }
+            }
+        }
+        // Nodes are at different points of the start then.
+        for us in (0..2_000).step_by(20) {
+            let builder = Farm::builder(adding(1).0).tree(Tree::FanOut(3));
+            let builder = builder.start_deadline(Duration::from_micros(us));
+            if let Err(error) = builder.start_in(&cluster).await {
+                assert!(matches!(error, StartError::Late { .. }), "{error}");
+            }
+            let builder = Farm::builder(adding(1).0).tree(Tree::FanOut(3));
+            let mut farm = builder.start_in(&cluster).await.unwrap();
+            assert_eq!(farm.run(&add, [4]).await.unwrap().results, [5]);
+            farm.finish(DEADLINE).await.unwrap();
+        }
+        cluster.finish();
+    });
+}
+
 /// Tasks of a cancelled run that wait at workers are not begun when the next run has begun, though it
 /// has nothing for these workers.
 #[test]
