@@ -18,7 +18,7 @@ const WORTH_NS: f64 = 500e3;
 
 impl Ledger {
     /// Returns a worker to ask for tasks that it has not begun, and their number, when another has
-    /// nothing to do. No more are asked at a time than have nothing to do.
+    /// nothing to do. At most one is asked for each idle one.
     pub(crate) fn poll_victim(&mut self, now_ns: u64) -> Option<(usize, u64)> {
         if self.has_open() || !(self.ended || self.dry) {
             return None;

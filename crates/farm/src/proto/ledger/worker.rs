@@ -76,7 +76,7 @@ impl Worker {
         is_free && self.pieces.is_empty()
     }
 
-    /// Whether it was asked for tasks, and has not been silent for long since.
+    /// Whether it was asked for tasks a short time ago, and has not said what it gives.
     pub(super) fn is_to_give(&self, now_ns: u64) -> bool {
         let since = |asked_ns: u64| (now_ns.saturating_sub(asked_ns) as f64) < SILENCE_NS_MIN;
         self.joined && self.asked_ns.is_some_and(since)
