@@ -306,8 +306,8 @@ impl<T: Pod> DeltaReceiver<T> {
         self.start_over(None).await
     }
 
-    /// Begins the next round as [`start`](Self::start) does, with `value` in the place of all elements: none
-    /// of the round before passes for one that has landed.
+    /// Begins the next round as [`start`](Self::start) does, with `value` in the place of all elements, so
+    /// that those of the round before are gone.
     pub(crate) async fn start_over(&mut self, value: Option<T>) -> Result<bool, DeltaRecvError> {
         self.finish().await?;
         if self.owner.share().state().ledger().is_cut() {

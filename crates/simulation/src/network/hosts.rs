@@ -23,8 +23,8 @@ pub struct HostSpec {
     /// Time that the host spends on an arrived packet before its bytes are readable, 0 by default.
     pub receive_cost_per_packet: Duration,
     /// The same for each byte of the packet, in picoseconds; 0 by default. With 0 the bytes are
-    /// readable as they arrive, once the packet's cost is spent. Else the whole packet is at once, or
-    /// each quarter of the window.
+    /// readable as they arrive, once the packet's cost is spent. With more, a packet is readable as a
+    /// whole, or by quarters of the window.
     pub receive_picos_per_byte: u64,
     /// Foreign load that comes and goes, none by default.
     pub foreign: Option<ForeignLoad>,
