@@ -346,16 +346,12 @@ impl Journal {
 
     /// Waits until all is written, and permanent if it is to be.
     pub(crate) fn settle(&mut self) -> Result<(), JournalError> {
-        if self.end_turn()? {
-            self.sync()?;
-        }
-        self.wait()?;
-        if self.unsynced > 0 && self.durability != Durability::None {
-            // An earlier one was not done.
+        // While an earlier sync is not done there is no other.
+        while self.end_turn()? {
             self.sync()?;
             self.wait()?;
         }
-        Ok(())
+        self.wait()
     }
 
     /// Gives what has come to the thread that writes.

@@ -170,6 +170,24 @@ fn the_digests_of_tasks_with_results_are_dropped() {
     assert_eq!((journal.inputs.base, journal.inputs.window.len()), (1000, 0));
 }
 
+/// The end of the run has few bytes to wait for then.
+#[test]
+fn large_amounts_are_given_to_the_disk_before_a_second_is_over() {
+    for (durability, is_left) in [(Durability::Batched, false), (Durability::None, true)] {
+        let scratch = Scratch::new("amount");
+        let mut journal = Journal::open(&scratch.0, durability).unwrap();
+        journal.begin(&head(1)).unwrap();
+        journal.settle().unwrap();
+        meet(&mut journal, &[b"a", b"b"]);
+        journal.add(0, &vec![7; SYNC_BYTES]);
+        journal.end_answer().unwrap();
+        assert_eq!(journal.unsynced > 0, is_left, "{durability:?}");
+        journal.add(1, b"b");
+        journal.settle().unwrap();
+        assert_eq!(journal.unsynced > 0, is_left, "{durability:?}");
+    }
+}
+
 /// `/dev/full` takes no byte.
 #[cfg(target_os = "linux")]
 #[test]

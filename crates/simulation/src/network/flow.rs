@@ -14,9 +14,8 @@ use super::wires::{Cargo, Sending, Turn, after_nanos};
 use super::{EndId, Event, Network};
 use chunkcomm_proto::Time;
 
-/// Most bytes of a frame that arrive at once: 8 KiB. In the world `regatta`, whose frames have 64
-/// KiB, a chain of 24 tasks that only forward takes 10.0 ms in 100,000 steps with such parts, 10.7 ms in
-/// 63,000 with twice as large ones, and 12.3 ms in 38,000 without parts.
+/// Most bytes of a frame that arrive at once. With smaller parts a chain that forwards is a little faster, and
+/// a run has more steps. The delta paper's section of docs/measurements.md has what larger ones give.
 const PART_BYTES: usize = 8 * 1024;
 
 /// Sending.
