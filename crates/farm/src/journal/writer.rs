@@ -119,7 +119,8 @@ fn handle(mut file: &File, job: Job) -> io::Result<Option<Vec<u8>>> {
     }
 }
 
-#[cfg(all(test, unix))]
+#[cfg(unix)]
+#[cfg(test)]
 mod tests {
     use super::*;
     use std::os::fd::OwnedFd;
