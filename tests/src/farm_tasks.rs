@@ -71,6 +71,8 @@ pub struct Functions {
     pub rest: Function<Option<u64>, u32>,
     /// Waits for 20 ms while its thread runs others; returns the square of the number.
     pub square_later: Function<u64, u64>,
+    /// The same, whose thread is blocked for that time.
+    pub square_blocking: Function<u64, u64>,
     /// Needs a value that is computed for all workers, the id of the process that does it. The first ends
     /// its process: it makes this file.
     pub common: Function<String, u32>,
@@ -141,6 +143,10 @@ pub fn registry() -> (Registry, Functions) {
         }),
         square_later: registry.register_async("square_later", |number: u64| async move {
             host::sleep(Duration::from_millis(20)).await;
+            number * number
+        }),
+        square_blocking: registry.register_task("square_blocking", |task, number: u64| {
+            task.blocking(|| thread::sleep(Duration::from_millis(20)));
             number * number
         }),
         common: registry.register_async_task("common", |task, file: String| async move {

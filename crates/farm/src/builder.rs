@@ -164,10 +164,12 @@ impl FarmBuilder {
         self
     }
 
-    /// Sets the number of tasks that a thread of a worker has begun at a time, where their function is
-    /// [async](crate::RegistryExt::register_async_task); as many as keep it busy by default. Tasks that
-    /// were begun stay at their worker, and are lost with it. Functions that are not async have no use
-    /// for it.
+    /// Bounds the number of tasks that wait at a worker; as many as keep its threads busy by default, up to 16
+    /// a thread.
+    ///
+    /// A larger number makes up for longer waits. It costs memory, and a thread for each task that
+    /// [blocks](crate::TaskContext::blocking) its own. A task that was begun is not moved to a worker without
+    /// work. If its worker dies, another one begins it again.
     pub fn virtual_workers(mut self, virtual_workers: VirtualWorkers) -> FarmBuilder {
         self.virtual_workers = virtual_workers;
         self

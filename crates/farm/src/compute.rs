@@ -12,6 +12,8 @@
 //! as are left, so that new ones come before those are done; after [`HOLD`]; or when the runner has
 //! nothing to do. A farmer that is woken for each result would do little else.
 //!
+//! A runner whose task blocks its thread steps aside, and another takes its place: `aside.rs`.
+//!
 //! Tasks of an async function are begun one by one. While they wait they are in `waits.rs`, and any
 //! thread goes on with them. Their results gather in one place, since they end in any order.
 
@@ -27,6 +29,7 @@ use tokio::runtime::Handle;
 use tokio::sync::Notify;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
+pub(crate) use self::aside::while_aside;
 use self::queue::Queue;
 pub(crate) use self::report::ANSWER_BYTES;
 use self::report::{Done, Report};
@@ -42,6 +45,7 @@ use crate::proto::wire::{self, Assignment, Limit};
 use crate::settings::nanos;
 use crate::shared::Values;
 
+mod aside;
 mod queue;
 mod report;
 mod runner;
@@ -53,13 +57,21 @@ pub(crate) const HOLD: Duration = Duration::from_millis(100);
 /// Shortest time between two looks after the compute threads.
 const LOOK_MIN: Duration = Duration::from_millis(1);
 
-/// Most threads of a worker at tasks that were given up.
+/// Most threads of a worker at tasks that were given up; or twice as many as it has.
 const STUCK_MAX: usize = 64;
 
 struct Shared {
     queue: Mutex<Queue>,
+    /// Those of all runners, but for the runners that were given up.
+    seats: Mutex<Vec<Seat>>,
+    answers: UnboundedSender<Vec<u8>>,
+    common: Arc<Common>,
+    /// The runtime of the I/O loop, which has the timers that async tasks wait for.
+    runtime: Handle,
     /// Wakes the compute threads; in a simulation, their tasks.
     work: Condvar,
+    /// Wakes the threads whose tasks wait to go on.
+    places: Condvar,
     virtual_work: Notify,
     /// Results of async tasks. Not locked while the queue is being locked.
     done: Mutex<Done>,
@@ -106,6 +118,7 @@ fn discard(tasks: impl IntoIterator<Item = Begun>) {
 }
 
 /// A runner, seen from the I/O loop.
+#[derive(Clone)]
 struct Seat {
     /// Its results.
     report: Arc<Mutex<Report>>,
@@ -119,12 +132,10 @@ struct Seat {
 pub(crate) struct Bench {
     shared: Arc<Shared>,
     answered: UnboundedReceiver<Vec<u8>>,
-    answers: UnboundedSender<Vec<u8>>,
     /// Results of the tasks that the loop ran itself.
     report: Report,
     work: Arc<Work>,
-    common: Arc<Common>,
-    seats: Vec<Seat>,
+    threads: u32,
     /// Runners that were given up at a task that did not end.
     stuck: Vec<Arc<Work>>,
 }
@@ -141,73 +152,49 @@ impl Bench {
         let threads = threads.max(1);
         let is_async = entries.iter().map(Entry::is_async).collect();
         let width = Width::new(threads, virtual_workers);
-        let shared = Shared {
+        let (answers, answered) = unbounded_channel();
+        let common = Arc::<Common>::default();
+        let work = Arc::new(Work::new(common.clone()));
+        let shared = Arc::new(Shared {
             queue: Mutex::new(Queue::new(is_async, width, threads, limit.is_some())),
+            seats: Mutex::default(),
+            answers,
+            common,
+            runtime: Handle::current(),
             work: Condvar::new(),
+            places: Condvar::new(),
             virtual_work: Notify::new(),
             done: Mutex::default(),
             entries,
             limit,
             started: Instant::now(),
-        };
-        let (answers, answered) = unbounded_channel();
-        let common = Arc::<Common>::default();
+        });
+        let report = Report::default();
         // When a thread cannot be started, dropping this ends those before it.
-        let mut bench = Bench {
-            shared: Arc::new(shared),
-            answered,
-            answers,
-            report: Report::default(),
-            work: Arc::new(Work::new(common.clone())),
-            common,
-            seats: Vec::new(),
-            stuck: Vec::new(),
-        };
+        let bench = Bench { shared, answered, report, work, threads, stuck: Vec::new() };
         for _ in 0..threads {
-            let seat = bench.seat()?;
-            bench.seats.push(seat);
+            bench.shared.start_runner()?;
         }
         Ok(bench)
     }
 
-    /// Starts a runner.
-    fn seat(&self) -> std::io::Result<Seat> {
-        let work = Arc::new(Work::new(self.common.clone()));
-        let (report, slice) = (Arc::<Mutex<Report>>::default(), Arc::<Mutex<_>>::default());
-        let runner = Runner {
-            shared: self.shared.clone(),
-            answers: self.answers.clone(),
-            report: report.clone(),
-            work: work.clone(),
-            slice: slice.clone(),
-            common: self.common.clone(),
-            runtime: Handle::current(),
-        };
-        if host::is_virtual() {
-            host::spawn(runner.compute_virtually());
-        } else {
-            start_thread("farm-compute".to_owned(), move || runner.compute())?;
-        }
-        Ok(Seat { report, work, slice })
-    }
-
     /// Lets tasks ask the farmer for values, in messages of at most this size.
     pub(crate) fn connect(&self, bytes_max: u64) {
-        self.common.needs.connect(self.answers.clone(), bytes_max);
+        self.shared.common.needs.connect(self.shared.answers.clone(), bytes_max);
     }
 
     /// The values that tasks have asked the farmer for.
     pub(crate) fn needs(&self) -> &Needs {
-        &self.common.needs
+        &self.shared.common.needs
     }
 
     /// The shared values.
     pub(crate) fn values(&self) -> &Values {
-        &self.common.values
+        &self.shared.common.values
     }
 
     pub(crate) fn threads(&self) -> u32 {
-        self.seats.len() as u32
+        self.threads
     }
 
     /// Returns the time until [`look`](Bench::look) is due again.
@@ -231,24 +218,34 @@ impl Bench {
         }
         drop(done);
         let now_ns = nanos(now - self.shared.started);
-        messages.extend(self.common.reports().poll_word(now_ns));
+        messages.extend(self.shared.common.reports().poll_word(now_ns));
         self.look_at_waits(&mut messages);
-        for at in 0..self.seats.len() {
-            let mut report = locked(&self.seats[at].report);
-            let old = if report.is_old(now) { report.take() } else { None };
+        let shared = &self.shared;
+        let mut given_up = Vec::new();
+        locked(&shared.seats).retain(|seat| {
+            let mut report = locked(&seat.report);
+            messages.extend(if report.is_old(now) { report.take() } else { None });
             drop(report);
-            messages.extend(old);
-            let Some((limit, long)) = self.shared.limit.zip(self.seats[at].work.now()) else {
-                continue;
-            };
-            let for_ns = self.shared.clock().saturating_sub(long.begun_ns);
+            let Some((limit, long)) = shared.limit.zip(seat.work.now()) else { return true };
+            let for_ns = shared.clock().saturating_sub(long.begun_ns);
             if for_ns >= limit.timeout_ns.saturating_add(limit.grace_ns) {
-                self.give_up(at, long, &mut messages)?;
+                if shared.give_up(seat, long, &mut messages) {
+                    given_up.push(seat.work.clone());
+                    return false;
+                }
             } else if for_ns >= limit.timeout_ns {
-                self.seats[at].work.cancel(long.serial);
+                seat.work.cancel(long.serial);
             }
+            true
+        });
+        // An ended runner has dropped its part.
+        self.stuck.retain(|work| Arc::strong_count(work) > 1);
+        let mut started = Ok(());
+        for work in given_up {
+            self.stuck.push(work);
+            started = started.and(shared.start_runner());
         }
-        Ok(messages)
+        started.map(|()| messages)
     }
 
     /// Drops tasks that wait, and whose time and grace are over.
@@ -267,50 +264,16 @@ impl Bench {
         discard(over);
     }
 
-    /// Gives a runner up, if it is still at this task. Another one has its place; its other tasks
-    /// are given back.
-    fn give_up(
-        &mut self,
-        at: usize,
-        long: Long,
-        messages: &mut Vec<Vec<u8>>,
-    ) -> std::io::Result<()> {
-        let seat = &self.seats[at];
-        let slice = locked(&seat.slice);
-        let (run, first, count) = *slice;
-        let end = first + u64::from(count);
-        if seat.work.now() != Some(long) || !(first..end).contains(&long.index) {
-            return Ok(());
-        }
-        // It locks the slice before it reports, and then ends.
-        seat.work.abandon();
-        drop(slice);
-        self.shared.queue().waits.give_up(long.index);
-        self.common.needs.give_up(run, long.index);
-        messages.extend(locked(&seat.report).take());
-        messages.push(wire::late(run, long.index, true).to_vec());
-        for (first, end) in [(first, long.index), (long.index + 1, end)] {
-            if first < end {
-                messages.push(wire::returned(run, first, (end - first) as u32).to_vec());
-            }
-        }
-        let new = self.seat()?;
-        let given_up = std::mem::replace(&mut self.seats[at], new);
-        // An ended runner has dropped its part.
-        self.stuck.retain(|work| Arc::strong_count(work) > 1);
-        self.stuck.push(given_up.work);
-        Ok(())
-    }
-
     /// Whether too many tasks do not end.
     pub(crate) fn is_stuck(&self) -> bool {
-        self.stuck.len() >= STUCK_MAX
+        let runners = self.shared.queue().runners as usize;
+        self.stuck.len() >= STUCK_MAX.max(2 * runners)
     }
 
     /// Whether compute threads are at work.
     pub(crate) fn is_at_work(&self) -> bool {
         let queue = self.shared.queue();
-        queue.left() > 0 || queue.waiting < queue.threads
+        queue.left() > 0 || queue.waiting < queue.runners
     }
 
     /// Takes an assignment; `false` if it names no function.
@@ -321,13 +284,19 @@ impl Bench {
             return false;
         }
         let (is_other, dropped) = queue.enter(run);
-        let unanswered = is_other.then(|| self.common.enter(run));
+        let unanswered = is_other.then(|| self.shared.common.enter(run));
         queue.pieces.put(assignment);
         let placed = queue.loops && queue.placements[function as usize].place() == Place::Loop;
+        let waiting = queue.waiting;
         drop(queue);
         drop(unanswered);
-        if !placed {
-            self.shared.wake();
+        match placed {
+            true => {}
+            // Some only stand in for others.
+            false if waiting > self.threads => {
+                (0..self.threads).for_each(|_| self.shared.wake_one());
+            }
+            false => self.shared.wake(),
         }
         discard(dropped);
         true
@@ -338,7 +307,7 @@ impl Bench {
         let mut queue = self.shared.queue();
         // A question about the round trip is of no run.
         let (is_other, dropped) = if count > 0 { queue.enter(run) } else { (false, Vec::new()) };
-        let unanswered = is_other.then(|| self.common.enter(run));
+        let unanswered = is_other.then(|| self.shared.common.enter(run));
         let given = queue.pieces.give_back(count);
         drop(queue);
         drop(unanswered);
@@ -385,14 +354,56 @@ impl Drop for Bench {
         queue.pieces.clear();
         let dropped = queue.waits.clear();
         drop(queue);
-        self.common.closed.store(true, Ordering::Relaxed);
-        drop(self.common.needs.close());
+        self.shared.common.closed.store(true, Ordering::Relaxed);
+        drop(self.shared.common.needs.close());
         self.shared.wake();
         discard(dropped);
     }
 }
 
 impl Shared {
+    /// Starts a runner, which counts as one already.
+    fn start_runner(self: &Arc<Shared>) -> std::io::Result<()> {
+        let work = Arc::new(Work::new(self.common.clone()));
+        let (report, slice) = (Arc::<Mutex<Report>>::default(), Arc::<Mutex<_>>::default());
+        let (shared, seat) = (self.clone(), Seat { report, work, slice });
+        let runner = Runner { shared, seat: seat.clone() };
+        if host::is_virtual() {
+            host::spawn(runner.compute_virtually());
+        } else {
+            let started = start_thread("farm-compute".to_owned(), move || runner.compute());
+            started.inspect_err(|_| self.queue().runners -= 1)?;
+        }
+        locked(&self.seats).push(seat);
+        Ok(())
+    }
+
+    /// Gives a runner up, if it is still at this task; its other tasks are given back. Returns whether
+    /// it did: another is to have its place.
+    fn give_up(&self, seat: &Seat, long: Long, messages: &mut Vec<Vec<u8>>) -> bool {
+        let slice = locked(&seat.slice);
+        let (run, first, count) = *slice;
+        let end = first + u64::from(count);
+        if seat.work.now() != Some(long) || !(first..end).contains(&long.index) {
+            return false;
+        }
+        // It locks the slice before it reports, and then ends.
+        let mut queue = self.queue();
+        seat.work.abandon();
+        queue.aside -= u32::from(seat.work.is_aside());
+        queue.waits.give_up(run, long.index);
+        drop((queue, slice));
+        self.common.needs.give_up(run, long.index);
+        messages.extend(locked(&seat.report).take());
+        messages.push(wire::late(run, long.index, true).to_vec());
+        for (first, end) in [(first, long.index), (long.index + 1, end)] {
+            if first < end {
+                messages.push(wire::returned(run, first, (end - first) as u32).to_vec());
+            }
+        }
+        true
+    }
+
     /// Runs tasks and appends their results; returns whether the function looked at its context.
     fn run(&self, tasks: &Piece, results: &mut Vec<u8>, work: &Arc<Work>) -> bool {
         let entry = &self.entries[tasks.function as usize];
@@ -423,6 +434,7 @@ impl Shared {
         placement.handle_done(tasks.count, nanos(ended - started));
         let leaves_loop = place == Place::Loop && placement.place() == Place::Thread;
         let wakes = leaves_loop && queue.waiting > 0;
+        queue.width.handle_ended(tasks.count);
         drop(queue);
         if wakes {
             self.wake();

@@ -5,6 +5,7 @@ use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence};
 use std::sync::{Arc, Mutex, MutexGuard};
 
+use crate::compute::while_aside;
 use crate::needs::{Needs, Unanswered};
 use crate::once::Once;
 use crate::proto::progress::{Reports, WHOLE};
@@ -89,6 +90,42 @@ impl TaskContext {
         }
     }
 
+    /// Runs a function that blocks its thread, such as a read from a slow disk. The function runs on this
+    /// thread. Another thread of the worker runs other tasks meanwhile.
+    ///
+    /// When the function has returned, the task goes on before others begin. It waits at most 100 ms for
+    /// its turn, since it may hold a lock that another task waits for.
+    ///
+    /// A worker starts further threads when they are needed, and keeps them until the farm ends. At most
+    /// it has as many as [virtual workers](crate::FarmBuilder::virtual_workers): by default 16 for each
+    /// thread that computes. When all of them are blocked the worker begins no task. So a task must not wait
+    /// here for tasks that may not have begun. Short tasks are begun in groups of some 0.25 ms, and those
+    /// behind this one in its group wait with it.
+    ///
+    /// The wait counts in the task's [time](crate::FarmBuilder::task_timeout), and nothing interrupts the
+    /// function. When time and grace are over, the task has failed and its thread is given up.
+    ///
+    /// To wake another thread takes some 30 us. A shorter wait is better left alone. A call that also has an
+    /// async form is cheaper in an [async task](crate::RegistryExt::register_async_task), whose wait takes no
+    /// thread. In an async task, outside of a farm, and in virtual time, the function just runs.
+    ///
+    /// ```
+    /// use chunkcomm_cluster::Registry;
+    /// use chunkcomm_farm::RegistryExt;
+    ///
+    /// let mut registry = Registry::new();
+    /// let words = registry.register_task("words", |task, path: String| {
+    ///     let text = task.blocking(|| std::fs::read_to_string(&path)).unwrap_or_default();
+    ///     text.split_whitespace().count()
+    /// });
+    /// ```
+    ///
+    /// # Panics
+    /// When the function does.
+    pub fn blocking<R>(&self, function: impl FnOnce() -> R) -> R {
+        while_aside(function)
+    }
+
     /// Drops the report of the task, if it has made one: it has ended.
     pub(crate) fn end_reports(&self) {
         if self.work.reported.load(Ordering::Relaxed) != 0 {
@@ -148,6 +185,12 @@ impl TaskContext {
 /// Returns the worker whose task runs on this thread.
 pub(crate) fn current_worker() -> Option<Arc<Common>> {
     CURRENT.with(|current| current.work.borrow().as_ref().map(|work| work.common.clone()))
+}
+
+/// Whether this thread runs tasks of this runner one after the other.
+pub(crate) fn is_at_slice_of(runner: &Arc<Work>) -> bool {
+    let is_its = |work: &Arc<Work>| Arc::ptr_eq(work, runner);
+    CURRENT.with(|current| current.work.borrow().as_ref().is_some_and(is_its))
 }
 
 /// Returns the context of the task that runs on this thread.
@@ -290,6 +333,8 @@ pub(crate) struct Work {
     reported: AtomicU64,
     /// Whether nobody waits for the runner any more.
     abandoned: AtomicBool,
+    /// Whether its task blocks it. This and `abandoned` are set with the queue locked.
+    aside: AtomicBool,
     common: Arc<Common>,
 }
 
@@ -339,6 +384,14 @@ impl Work {
 
     pub(crate) fn is_abandoned(&self) -> bool {
         self.abandoned.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set_aside(&self, is_aside: bool) {
+        self.aside.store(is_aside, Ordering::Relaxed);
+    }
+
+    pub(crate) fn is_aside(&self) -> bool {
+        self.aside.load(Ordering::Relaxed)
     }
 }
 

@@ -111,8 +111,9 @@
 //! # Tasks that wait
 //!
 //! While a task of an async function waits ([`RegistryExt::register_async_task`]) its thread runs
-//! others. A thread has as many tasks begun at a time as keep it busy, its *virtual workers*, up to
-//! 16 ([`FarmBuilder::virtual_workers`]). A function that blocks its thread has none.
+//! others. A task may also say that it blocks its thread ([`TaskContext::blocking`]). Then another thread
+//! runs others. The places for tasks that were begun are a worker's *virtual workers*. It has as many
+//! as keep its threads busy, by default up to 16 a thread ([`FarmBuilder::virtual_workers`]).
 //!
 //! # When not to use it
 //!

@@ -11,6 +11,7 @@ use chunkcomm_cluster::Registry;
 use chunkcomm_cluster::launch;
 use tokio::runtime::Builder;
 
+use crate::compute::while_aside;
 use crate::name::WorkerName;
 use crate::settings::{FARM_NAME, NodeSettings};
 use crate::worker::{Farmer, Post, Stopped, work};
@@ -23,7 +24,7 @@ pub(crate) fn start_thread(name: String, run: impl FnOnce() + Send + 'static) ->
     thread::Builder::new().name(name).spawn(run).map(drop)
 }
 
-/// Waits for a future on this thread, which is blocked meanwhile.
+/// Waits for a future on this thread, which steps aside meanwhile.
 pub(crate) fn wait_blocking<F: Future>(future: F) -> F::Output {
     let mut future = pin!(future);
     let waker = Waker::from(Arc::new(Unparks(thread::current())));
@@ -32,7 +33,7 @@ pub(crate) fn wait_blocking<F: Future>(future: F) -> F::Output {
         if let Poll::Ready(output) = future.as_mut().poll(&mut context) {
             return output;
         }
-        thread::park();
+        while_aside(thread::park);
     }
 }
 

@@ -160,8 +160,11 @@ impl TaskContext {
         typed(value.await)
     }
 
-    /// Returns the value of a key as [`once`](TaskContext::once) does, for functions that are not async:
-    /// the thread of a task that waits is blocked.
+    /// Returns the value of this key, which the first task of the worker that needs it computes; for functions
+    /// that are not async.
+    ///
+    /// The values are those of [`once`](TaskContext::once). While a task waits for a value, another thread of
+    /// the worker runs other tasks, as with [`blocking`](TaskContext::blocking).
     ///
     /// # Panics
     /// As [`once`](TaskContext::once).
@@ -175,12 +178,14 @@ impl TaskContext {
         typed(wait_blocking(value))
     }
 
-    /// Returns the value of a key as [`once_for_all`](TaskContext::once_for_all) does, for functions that are
-    /// not async: the thread of a task that waits is blocked.
+    /// Returns the value of this key, which the first task of the farm that needs it computes; for functions that
+    /// are not async.
     ///
-    /// A thread that waits runs no other task. So tasks that wait for long are better async ones. When the
-    /// run is dropped, the farmer is gone, or the time of the task is over, those that wait compute. In virtual time, where no thread can be
-    /// blocked, each worker computes the value for itself, as with
+    /// The values are those of [`once_for_all`](TaskContext::once_for_all). While a task waits for a value,
+    /// another thread of the worker runs other tasks, as with [`blocking`](TaskContext::blocking). A task that
+    /// waits computes the value itself when its run is dropped, its time is over, or the farmer is gone.
+    ///
+    /// In virtual time, where no thread can be blocked, each worker computes the value for itself, as with
     /// [`once_blocking`](TaskContext::once_blocking).
     ///
     /// ```

@@ -87,14 +87,17 @@ impl Prefetch {
     }
 }
 
-/// Number of virtual workers: tasks that a thread of a worker has begun at a time, where their function
-/// is async. One of them computes, the others wait.
+/// Most tasks that a worker has begun and not finished, for each thread that computes.
+///
+/// It has more than one only of tasks that wait: those of an
+/// [async function](crate::RegistryExt::register_async_task), and those that say that they
+/// [block](crate::TaskContext::blocking) their thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum VirtualWorkers {
-    /// This number a thread: 1 to [`VIRTUAL_WORKERS_MAX`]. With 1 a thread waits when its task waits.
+    /// This number a thread: 1 to [`VIRTUAL_WORKERS_MAX`]. With 1 a thread has nothing to do
+    /// while its task waits.
     Fixed(u32),
-    /// As many as keep the threads busy, up to 16 a thread. A thread goes on with a task that has
-    /// waited before it begins another.
+    /// As many as keep the threads busy: 1 to 16 a thread.
     #[default]
     Auto,
 }

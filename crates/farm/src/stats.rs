@@ -24,8 +24,8 @@ pub struct WorkerStats {
     /// Number of threads on which the worker computes, those below a sub-farmer among them; of virtual
     /// workers where tasks wait.
     pub threads: u32,
-    /// Time spent in the tasks themselves, summed over the worker's threads. The waits of async
-    /// functions count: the sum is then that of the virtual workers.
+    /// Time spent in the tasks themselves, summed over the worker's threads. Waits count: the sum
+    /// is then that of the virtual workers.
     pub busy: Duration,
     /// Largest number of virtual workers that the worker had; 0 if its tasks did not wait.
     pub virtual_workers: u32,

@@ -146,6 +146,25 @@ fn waits_of_tasks_overlap_as_far_as_there_are_virtual_workers() {
     });
 }
 
+#[tokio::test]
+async fn processes_have_threads_for_tasks_that_block() {
+    for (virtual_workers, allowed) in [
+        (VirtualWorkers::Auto, 2..=16),
+        (VirtualWorkers::Fixed(3), 3..=3),
+        (VirtualWorkers::Fixed(1), 0..=0),
+    ] {
+        let (builder, functions) = builder();
+        let mut farm = builder.workers(2).virtual_workers(virtual_workers).start().await.unwrap();
+        let Outcome { results, stats, .. } =
+            farm.run(&functions.square_blocking, 0..100).await.unwrap();
+        assert_eq!(results, (0..100).map(|number| number * number).collect::<Vec<_>>());
+        for worker in &stats.workers {
+            assert!(allowed.contains(&worker.virtual_workers), "{virtual_workers:?}: {stats:?}");
+        }
+        farm.finish(DEADLINE).await.unwrap();
+    }
+}
+
 #[test]
 fn tasks_that_do_not_wait_have_no_virtual_workers() {
     farm_on(2, 3, async |cluster| {

@@ -1,5 +1,8 @@
 //! The assignments of a worker, in slices.
 
+use std::time::Duration;
+
+use super::aside::PATIENCE;
 use super::waits::{Begun, Key, Waits};
 use crate::pieces::{Piece, Pieces};
 use crate::proto::placement::{Place, Placement};
@@ -19,6 +22,16 @@ pub(super) enum Next {
     End,
 }
 
+/// The thread that takes the place of one whose task blocks it.
+pub(super) enum StandIn {
+    /// One whose task waits to go on.
+    Back,
+    /// One that waits for tasks.
+    Waiting,
+    /// A new one.
+    New,
+}
+
 /// Work of a compute thread.
 pub(super) enum Step {
     Run(Slice),
@@ -35,7 +48,7 @@ const IN_A_ROW_MAX: u32 = 64;
 /// Tasks that are run one after the other.
 pub(super) struct Slice {
     pub(super) tasks: Piece,
-    /// Number of tasks that are then left, if the assignment has no more; for one thread.
+    /// Number of tasks that are then left, for one thread; if the answer may leave for them.
     pub(super) left: Option<u64>,
 }
 
@@ -45,6 +58,14 @@ pub(super) struct Queue {
     /// Where the tasks of each function run.
     pub(super) placements: Vec<Placement>,
     pub(super) threads: u32,
+    /// Number of compute threads: more than `threads` once some have stepped aside.
+    pub(super) runners: u32,
+    /// Number of them whose task blocks them, or waits to go on.
+    pub(super) aside: u32,
+    /// Number of them whose task waits to go on.
+    pub(super) back: u32,
+    /// Longest time that one of them waits so.
+    pub(super) patience: Duration,
     /// Whether each function is async.
     pub(super) is_async: Vec<bool>,
     /// Tasks of async functions that were begun.
@@ -73,6 +94,10 @@ impl Queue {
             pieces: Pieces::default(),
             placements: is_async.iter().map(placement).collect(),
             threads,
+            runners: threads,
+            aside: 0,
+            back: 0,
+            patience: PATIENCE,
             is_async,
             waits: Waits::default(),
             width,
@@ -100,6 +125,36 @@ impl Queue {
         self.pieces.tasks() + u64::from(self.waits.begun())
     }
 
+    /// Number of tasks that were begun and may wait.
+    fn begun(&self) -> u32 {
+        self.waits.begun() + self.aside
+    }
+
+    /// Number of compute threads that have a task, or look for one.
+    fn active(&self) -> u32 {
+        self.runners - self.waiting - self.aside
+    }
+
+    /// Whether a task whose wait is over may go on.
+    pub(super) fn has_place(&self) -> bool {
+        self.active() < self.threads
+    }
+
+    /// Notes that the task of a compute thread blocks it. Returns who takes the thread's place.
+    pub(super) fn step_aside(&mut self) -> StandIn {
+        self.aside += 1;
+        if self.back > 0 {
+            return StandIn::Back;
+        }
+        self.width.handle_idle(self.begun());
+        let free = self.threads.saturating_sub(self.active());
+        if self.waiting < free && self.runners < self.width.bound() && !self.closed {
+            self.runners += 1;
+            return StandIn::New;
+        }
+        StandIn::Waiting
+    }
+
     /// Takes tasks of about this time in nanoseconds, if the next ones run at this place.
     pub(super) fn take(&mut self, place: Place, target_ns: f64) -> Option<Slice> {
         let piece = self.pieces.front()?;
@@ -108,15 +163,22 @@ impl Queue {
         if where_due != place {
             return None;
         }
-        let (held, fair) = (piece.count, piece.count.div_ceil(self.threads));
+        let threads = self.threads + self.aside;
+        let (held, fair) = (piece.count, piece.count.div_ceil(threads));
         let tasks = self.pieces.take(placement.tasks_in(target_ns).min(fair))?;
-        let left = (tasks.count == held).then(|| self.pieces.tasks() / u64::from(self.threads));
+        // Where tasks block threads, each thread has few of the results.
+        let is_due = tasks.count == held || self.aside > 0;
+        let left = is_due.then(|| self.pieces.tasks() / u64::from(threads));
         Some(Slice { tasks, left })
     }
 
     pub(super) fn next(&mut self) -> Next {
         if self.closed {
             return Next::End;
+        }
+        // Tasks that wait to go on come first.
+        if self.active() + self.back > self.threads {
+            return Next::Wait { is_full: false };
         }
         let is_async = |piece: &Piece| self.is_async[piece.function as usize];
         let more = self.pieces.front().is_some_and(is_async);
@@ -131,7 +193,7 @@ impl Queue {
 
     /// Goes on with a task that was woken, or else begins one if there are `more`.
     fn next_async(&mut self, more: bool) -> Next {
-        let begun = self.waits.begun();
+        let begun = self.begun();
         let is_full = begun >= self.width.bound();
         let begins = more && !is_full && self.in_a_row >= IN_A_ROW_MAX;
         if !begins && let Some(task) = self.waits.next_woken(self.is_limited) {
@@ -151,7 +213,7 @@ impl Queue {
 
     /// Returns the word about the number of virtual workers, if the farmer goes by another.
     pub(super) fn told(&mut self) -> Option<Vec<u8>> {
-        if self.waits.begun() == 0 {
+        if self.begun() == 0 && !self.width.is_told() {
             return None;
         }
         let run = self.pieces.run();

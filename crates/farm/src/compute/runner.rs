@@ -1,20 +1,17 @@
 //! The threads that run tasks.
 
 use std::pin::Pin;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use chunkcomm::host::{self, Instant};
 use chunkcomm_cluster::registry::CallError;
-use tokio::runtime::Handle;
-use tokio::sync::mpsc::UnboundedSender;
 
 use super::queue::{Next, Slice, Step};
-use super::report::Report;
 use super::waits::{Alarm, Begun, Key};
-use super::{Shared, discard, locked};
-use crate::context::{Common, TaskContext, Tasks, Work};
+use super::{Seat, Shared, aside, discard, locked};
+use crate::context::{TaskContext, Tasks};
 use crate::pieces::Piece;
 
 type Polled = Poll<Result<Vec<u8>, CallError>>;
@@ -22,24 +19,19 @@ type Polled = Poll<Result<Vec<u8>, CallError>>;
 /// A compute thread; in a simulation, a task that occupies a core.
 pub(super) struct Runner {
     pub(super) shared: Arc<Shared>,
-    pub(super) answers: UnboundedSender<Vec<u8>>,
-    pub(super) report: Arc<Mutex<Report>>,
-    pub(super) work: Arc<Work>,
-    pub(super) slice: Arc<Mutex<(u32, u64, u32)>>,
-    pub(super) common: Arc<Common>,
-    /// The runtime of the I/O loop, which has the timers that async tasks wait for.
-    pub(super) runtime: Handle,
+    pub(super) seat: Seat,
 }
 
 impl Runner {
     pub(super) fn compute(&self) {
+        aside::sit_down(&self.shared, &self.seat.work);
         let mut results = Vec::new();
         while let Some(step) = self.wait_for_step() {
             let (begun, goes_on) = match step {
                 Step::Run(slice) => {
                     let started = Instant::now();
                     self.note(&slice.tasks);
-                    let is_seen = self.shared.run(&slice.tasks, &mut results, &self.work);
+                    let is_seen = self.shared.run(&slice.tasks, &mut results, &self.seat.work);
                     (None, self.report(&slice, &mut results, started, is_seen))
                 }
                 Step::Begin(piece, key) => (Some(self.begin(&piece, key)), true),
@@ -49,7 +41,7 @@ impl Runner {
                 None => goes_on,
                 Some(mut task) => {
                     self.take_up(&task);
-                    let within = self.runtime.enter();
+                    let within = self.shared.runtime.enter();
                     let polled = self.poll(&mut task);
                     drop(within);
                     self.settle(task, polled)
@@ -63,7 +55,7 @@ impl Runner {
 
     fn note(&self, tasks: &Piece) {
         let &Piece { run, first, count, .. } = tasks;
-        *locked(&self.slice) = (run, first, count);
+        *locked(&self.seat.slice) = (run, first, count);
     }
 
     /// Waits for tasks; `None` when the worker ends.
@@ -84,6 +76,9 @@ impl Runner {
             // wait, so that no wake-up falls between the two.
             let Some(answers) = self.gathered(is_full, told) else {
                 queue.waiting += 1;
+                if queue.back > 0 {
+                    self.shared.places.notify_one();
+                }
                 queue = self.shared.work.wait(queue).expect("nothing panics with the queue locked");
                 queue.waiting -= 1;
                 continue;
@@ -129,12 +124,12 @@ impl Runner {
                     let started = Instant::now();
                     self.note(&slice.tasks);
                     let (shared, tasks) = (&self.shared, &slice.tasks);
-                    let run = || shared.run(tasks, &mut results, &self.work);
+                    let run = || shared.run(tasks, &mut results, &self.seat.work);
                     let (is_seen, work) = host::working(run);
                     // Their time passes now, and is that of the first.
-                    self.work.begin(tasks.first, shared.clock());
+                    self.seat.work.begin(tasks.first, shared.clock());
                     work.done().await;
-                    self.work.end();
+                    self.seat.work.end();
                     self.report(&slice, &mut results, started, is_seen)
                 }
                 Step::Begin(piece, key) => self.go_on_virtually(|| self.begin(&piece, key)).await,
@@ -165,7 +160,8 @@ impl Runner {
 
     /// Takes all results that are to leave before the runner waits; `None` if there are none.
     fn gathered(&self, is_full: bool, told: Option<Vec<u8>>) -> Option<Vec<Vec<u8>>> {
-        let mut answers: Vec<_> = told.into_iter().chain(locked(&self.report).take()).collect();
+        let mut answers: Vec<_> =
+            told.into_iter().chain(locked(&self.seat.report).take()).collect();
         // Of those that wait, some will soon have a result as well.
         if !is_full {
             answers.append(&mut locked(&self.shared.done).take());
@@ -177,13 +173,13 @@ impl Runner {
     fn begin(&self, piece: &Piece, key: Key) -> Begun {
         let &Piece { run, first, count, attempt, .. } = piece;
         let tasks = Tasks { run, first, count, attempt };
-        let context = TaskContext::begin(&self.common, &tasks, self.shared.clock());
+        let context = TaskContext::begin(&self.shared.common, &tasks, self.shared.clock());
         if self.shared.limit.is_some() {
             self.shared.queue().waits.note(key, context.clone());
         }
         let started = Instant::now();
         let entry = &self.shared.entries[piece.function as usize];
-        let within = (!host::is_virtual()).then(|| self.runtime.enter());
+        let within = (!host::is_virtual()).then(|| self.shared.runtime.enter());
         // Bytes that are not whole are no input, which is the task's failure.
         let input = piece.inputs().next().ok().flatten().unwrap_or_default();
         let call = context.within(|| entry.start(input)).expect("the function is async");
@@ -194,8 +190,8 @@ impl Runner {
 
     /// Shows that this runner is at a task.
     fn take_up(&self, task: &Begun) {
-        *locked(&self.slice) = (task.context.run(), task.context.index(), 1);
-        self.work.begin(task.context.index(), task.context.begun_ns());
+        *locked(&self.seat.slice) = (task.context.run(), task.context.index(), 1);
+        self.seat.work.begin(task.context.index(), task.context.begun_ns());
     }
 
     fn poll(&self, task: &mut Begun) -> Polled {
@@ -206,7 +202,7 @@ impl Runner {
     /// Keeps a task that was polled, or gathers its result; `false` if the worker has ended, or has
     /// given this runner up.
     fn settle(&self, task: Begun, polled: Polled) -> bool {
-        self.work.end();
+        self.seat.work.end();
         if !self.put_down() {
             discard([task]);
             return false;
@@ -219,7 +215,7 @@ impl Runner {
             return true;
         };
         let is_wanted = queue.waits.end(task.key);
-        queue.width.handle_ended();
+        queue.width.handle_ended(1);
         let left = queue.left();
         drop(queue);
         let (run, index) = (task.context.run(), task.context.index());
@@ -240,9 +236,9 @@ impl Runner {
     /// Notes that the tasks of the slice have results, so that nobody gives them up; `false` if
     /// somebody has.
     fn put_down(&self) -> bool {
-        let mut noted = locked(&self.slice);
+        let mut noted = locked(&self.seat.slice);
         noted.2 = 0;
-        !self.work.is_abandoned()
+        !self.seat.work.is_abandoned()
     }
 
     /// Reports the results of a slice; `false` if the worker has ended, or has given this runner up.
@@ -257,7 +253,7 @@ impl Runner {
             return false;
         }
         let ended = self.shared.measure(&slice.tasks, started, is_seen);
-        let mut report = locked(&self.report);
+        let mut report = locked(&self.seat.report);
         let before = report.begin(&slice.tasks, ended);
         report.bytes.extend_from_slice(results);
         report.count += slice.tasks.count;
@@ -270,6 +266,6 @@ impl Runner {
 
     /// Sends answers; `false` if the worker has ended.
     fn send(&self, answers: impl IntoIterator<Item = Vec<u8>>) -> bool {
-        answers.into_iter().all(|answer| self.answers.send(answer).is_ok())
+        answers.into_iter().all(|answer| self.shared.answers.send(answer).is_ok())
     }
 }

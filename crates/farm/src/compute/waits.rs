@@ -161,10 +161,12 @@ impl Waits {
         (0..self.slots.len()).filter_map(|slot| self.remove(slot)).collect()
     }
 
-    /// Forgets the task with this index that a thread was given up with.
-    pub(super) fn give_up(&mut self, index: u64) {
+    /// Forgets the task of this run and index that a thread was given up with.
+    pub(super) fn give_up(&mut self, run: u32, index: u64) {
         let is_it = |slot: &Slot| match &slot.state {
-            State::Polled { context: Some(context), .. } => context.index() == index,
+            State::Polled { context: Some(context), .. } => {
+                (context.run(), context.index()) == (run, index)
+            }
             _ => false,
         };
         if let Some(slot) = self.slots.iter().position(is_it) {
@@ -310,7 +312,9 @@ mod tests {
         assert!(!waits.look(114, limit).1, "once");
         let (over, _) = waits.look(115, limit);
         assert_eq!(over.iter().map(|it| it.context.index()).collect::<Vec<_>>(), [0]);
-        waits.give_up(1);
+        [(1, 1), (0, 0)].into_iter().for_each(|(run, index)| waits.give_up(run, index));
+        assert_eq!(waits.begun(), 1);
+        waits.give_up(0, 1);
         assert_eq!((waits.begun(), waits.put_back(polled).is_some()), (0, true));
     }
 }

@@ -1,19 +1,20 @@
-//! Number of virtual workers: tasks that a worker has begun at a time, most of which wait.
+//! Number of virtual workers: places for tasks that a worker has begun, most of which wait.
 //!
-//! A thread goes on with a task that has waited before it begins another. So more tasks are begun only
-//! while the others wait, and no more than keep the threads busy:
+//! A thread goes on with a task that has waited rather than begin another. When a task blocks its thread,
+//! another thread begins a task. So more tasks are begun only while the others wait, and about as many as
+//! keep the threads busy:
 //!
 //! ```text
 //!   threads x (1 + time that a task waits / time that it computes)      up to the bound
 //! ```
 //!
-//! Nothing measures these times. A thread without anything to go on with begins a task, and where all
-//! virtual workers have one, their number doubles ([`Width::handle_idle`]). The farmer is told, since
-//! it gives out tasks for that number. Where fewer are begun for a while the number falls again.
+//! Nothing measures these times. A thread without anything to go on with begins a task. If all virtual
+//! workers have a task then, their number doubles ([`Width::handle_idle`]). The farmer is told the
+//! number, and gives out tasks for it. The number falls again when fewer tasks are begun for a while.
 
 /// Most virtual workers of a thread where their number is measured. They keep a thread busy with tasks
-/// that wait for 15 times as long as they compute. A task that was begun is not given to another
-/// worker, and is lost with its own.
+/// that wait for 15 times as long as they compute. More would balance worse, since a task that was begun is
+/// not moved, and with each dead worker more is computed again.
 pub(crate) const AUTO_MAX: u32 = 16;
 
 /// Number of tasks, for each virtual worker, after which a number that was too large falls.
@@ -60,14 +61,19 @@ impl Width {
         }
     }
 
-    /// Notes the end of a task.
-    pub(crate) fn handle_ended(&mut self) {
-        self.ended += 1;
+    /// Notes the end of this number of tasks.
+    pub(crate) fn handle_ended(&mut self, tasks: u32) {
+        self.ended = self.ended.saturating_add(tasks);
         if self.is_fixed || self.ended < self.wanted.saturating_mul(PATIENCE) {
             return;
         }
         self.wanted = self.wanted.min(self.peak.saturating_mul(2)).max(self.threads);
         (self.peak, self.ended) = (0, 0);
+    }
+
+    /// Whether the farmer goes by more than the threads.
+    pub(crate) fn is_told(&self) -> bool {
+        self.told > self.threads
     }
 
     /// Returns the number of virtual workers, if the farmer goes by another.
@@ -84,7 +90,7 @@ mod tests {
     fn settled(mut width: Width, waits: u32) -> u32 {
         for _ in 0..1_000 {
             width.handle_idle(waits.min(width.wanted));
-            width.handle_ended();
+            width.handle_ended(1);
         }
         width.wanted
     }
@@ -104,7 +110,7 @@ mod tests {
         assert_eq!(told, [4, 8, 16, 32]);
         for _ in 0..10_000 {
             width.handle_idle(3);
-            width.handle_ended();
+            width.handle_ended(1);
         }
         assert_eq!(width.poll_told(), Some(8));
     }
@@ -121,7 +127,7 @@ mod tests {
     fn a_number_that_is_set_is_told_at_every_run() {
         let mut width = Width::new(2, Some(3));
         (0..100).for_each(|begun| width.handle_idle(begun));
-        (0..100).for_each(|_| width.handle_ended());
+        (0..100).for_each(|_| width.handle_ended(1));
         assert_eq!((width.poll_told(), width.poll_told()), (Some(6), None));
         width.handle_run();
         assert_eq!(width.poll_told(), Some(6));
