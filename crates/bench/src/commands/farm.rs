@@ -19,7 +19,9 @@ use crate::harness::work::{Work, iterations_of};
 use crate::lan::LanArgs;
 #[cfg(feature = "virtual")]
 use crate::ours::farm::farm_in;
-use crate::ours::farm::{FarmKind, Ready, farmer_address, run_sequentially, runtime_of, start};
+use crate::ours::farm::{
+    FarmKind, Ready, farmer_address, run_on_threads, run_sequentially, runtime_of, start,
+};
 use crate::stats::Ratio;
 use crate::table::Row;
 
@@ -185,6 +187,8 @@ struct Times {
     sequential_seconds: Option<f64>,
     /// Sequential seconds by farm seconds, the median of the pairs; NaN without work.
     speedup: f64,
+    /// The same by the seconds of threads without a farm; `None` on a virtual LAN.
+    threads_speedup: Option<f64>,
 }
 
 impl FarmArgs {
@@ -199,7 +203,7 @@ impl FarmArgs {
     ) -> Result<Outcome, Failure> {
         let mut sides = Side::against(baseline.is_some()).to_vec();
         if !self.work.is_zero() {
-            sides.push(Side::Sequential);
+            sides.extend([Side::Sequential, Side::Threads]);
         }
         if sides.len() == 1 {
             // Without a side to pair with, all tasks are one run, as a user's are.
@@ -211,10 +215,16 @@ impl FarmArgs {
             let seconds = match (side, &mut baseline) {
                 (Side::Baseline, Some(baseline)) => return baseline.slice(bench, tasks),
                 (Side::Sequential, _) => run_sequentially(kind, tasks)?,
+                (Side::Threads, _) => run_on_threads(kind, tasks, self.cores())?,
                 _ => run_ours(ours, bench, held, tasks)?,
             };
             Ok(Slice::timed(tasks, seconds))
         })
+    }
+
+    /// Number of cores that the workers have.
+    fn cores(&self) -> usize {
+        (self.workers as usize).min(machine::core_count())
     }
 
     fn check(&self) -> Result<(), Failure> {
@@ -299,6 +309,7 @@ impl FarmArgs {
             cores: self.workers as f64,
             sequential_seconds,
             speedup: sequential_seconds.map_or(f64::NAN, |sequential| sequential / seconds),
+            threads_speedup: None,
         });
         row.set("workers_as", "host");
         ran.print(row, &self.lan, self.common.json);
@@ -385,9 +396,10 @@ impl FarmArgs {
             tasks: outcome.messages(),
             work_iterations: Some(work_iterations),
             seconds: outcome.seconds(),
-            cores: self.workers.min(machine::core_count() as u64) as f64,
+            cores: self.cores() as f64,
             sequential_seconds: (!sequential.is_empty()).then(|| sequential.iter().sum()),
             speedup: Ratio::of_pairs(&sequential, &all(&outcome.ours)).median,
+            threads_speedup: Some(Ratio::of_pairs(&sequential, &all(&outcome.threads)).median),
         });
         if let Some(against) = self.against {
             set_ratio(&mut row, &name_of(against), outcome.ratio(Slice::rate));
@@ -412,6 +424,7 @@ impl FarmArgs {
             .set("tasks_per_second", tasks as f64 / seconds)
             .set("overhead_us_per_task", overhead_seconds * 1e6 / tasks as f64)
             .set("efficiency", times.speedup / cores)
+            .set("threads_efficiency", times.threads_speedup.map(|speedup| speedup / cores))
             .set("sequential_seconds", sequential_seconds)
             .set("work_us", self.work.as_secs_f64() * 1e6)
             .set("work_iterations", times.work_iterations)

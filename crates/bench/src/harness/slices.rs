@@ -177,6 +177,8 @@ pub struct Outcome {
     pub baseline: Vec<Slice>,
     /// The sequential program's, paired by index; empty without one.
     pub sequential: Vec<Slice>,
+    /// Those of threads on all cores, paired by index; empty without them.
+    pub threads: Vec<Slice>,
     /// Counters of our near end before and after the counted slices.
     pub stats: Option<(PeerStats, PeerStats)>,
 }
@@ -190,6 +192,8 @@ pub enum Side {
     Baseline,
     /// The same work without the library, by one thread.
     Sequential,
+    /// The same work without the library, by a thread on each core.
+    Threads,
 }
 
 impl Side {
@@ -313,6 +317,7 @@ impl Outcome {
         self.ours.extend(more.ours);
         self.baseline.extend(more.baseline);
         self.sequential.extend(more.sequential);
+        self.threads.extend(more.threads);
         self.stats = match (self.stats, more.stats) {
             // Each part has a node of its own: its work is the difference of the sums.
             (Some(all), Some(more)) => Some((all.0.plus(&more.0), all.1.plus(&more.1))),
@@ -325,6 +330,7 @@ impl Outcome {
             Side::Ours => &mut self.ours,
             Side::Baseline => &mut self.baseline,
             Side::Sequential => &mut self.sequential,
+            Side::Threads => &mut self.threads,
         }
     }
 

@@ -4,6 +4,7 @@ mod queue;
 
 use std::any::Any;
 use std::path::PathBuf;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use chunkcomm::{Address, host};
@@ -213,19 +214,49 @@ fn perform<M: Message>(task: &M, work: Work) -> u64 {
 /// If a result is wrong.
 pub fn run_sequentially(kind: &FarmKind, tasks: u64) -> Result<f64, Failure> {
     let started = Instant::now();
-    let wrong = with_message_of!(kind.task_bytes, M => {
+    let wrong = perform_all(kind, 0..tasks);
+    right_in(started, wrong)
+}
+
+/// Performs `tasks` tasks of the farm on this number of threads, each with its core and every so many-th
+/// task; returns the seconds.
+///
+/// # Errors
+/// If a result is wrong.
+pub fn run_on_threads(kind: &FarmKind, tasks: u64, threads: usize) -> Result<f64, Failure> {
+    let started = Instant::now();
+    let wrong = thread::scope(|scope| {
+        let work = |at: usize| {
+            machine::pin(at);
+            perform_all(kind, (at as u64..tasks).step_by(threads))
+        };
+        let working: Vec<_> = (0..threads).map(|at| scope.spawn(move || work(at))).collect();
+        working.into_iter().map(|thread| thread.join().unwrap_or(usize::MAX)).max()
+    });
+    right_in(started, wrong.unwrap_or_default())
+}
+
+/// Performs these tasks; returns the number of wrong results.
+fn perform_all(kind: &FarmKind, tasks: impl Iterator<Item = u64>) -> usize {
+    with_message_of!(kind.task_bytes, M => {
         let right = |sequence: &u64| {
             let mut task = M::with_size(kind.task_bytes);
             task.stamp(*sequence);
             perform(&task, kind.work) == answer(*sequence)
         };
-        (0..tasks).filter(|sequence| !right(sequence)).count()
-    });
-    let seconds = started.elapsed().as_secs_f64();
+        tasks.filter(|sequence| !right(sequence)).count()
+    })
+}
+
+/// Returns the seconds since `started`, if no result was wrong.
+fn right_in(started: Instant, wrong: usize) -> Result<f64, Failure> {
     if wrong > 0 {
-        return Err(Failure::broken("working alone", format!("{wrong} results are wrong")));
+        return Err(Failure::broken(
+            "working without a farm",
+            format!("{wrong} results are wrong"),
+        ));
     }
-    Ok(seconds)
+    Ok(started.elapsed().as_secs_f64())
 }
 
 /// Farms `tasks` tasks of `bytes` bytes out and verifies the results; returns the seconds from the

@@ -214,7 +214,7 @@ fn farm_rows() {
         assert_keys(&row, &keys);
         assert_eq!(row["tasks"], 200, "{options:?}");
         let works = options.contains(&"--work");
-        for key in ["efficiency", "sequential_seconds"] {
+        for key in ["efficiency", "threads_efficiency", "sequential_seconds"] {
             assert_eq!(row[key].is_number(), works, "{options:?}: {row}");
         }
         assert_eq!(row["work_iterations"].as_u64() > Some(0), works, "{options:?}: {row}");
