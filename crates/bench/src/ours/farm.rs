@@ -218,8 +218,8 @@ pub fn run_sequentially(kind: &FarmKind, tasks: u64) -> Result<f64, Failure> {
     right_in(started, wrong)
 }
 
-/// Performs `tasks` tasks of the farm on this number of threads, each with its core and every so many-th
-/// task; returns the seconds.
+/// Performs `tasks` tasks of the farm on this number of threads, in turn, each on a core of its own; returns
+/// the seconds.
 ///
 /// # Errors
 /// If a result is wrong.
