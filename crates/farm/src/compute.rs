@@ -57,7 +57,8 @@ pub(crate) const HOLD: Duration = Duration::from_millis(100);
 /// Shortest time between two looks after the compute threads.
 const LOOK_MIN: Duration = Duration::from_millis(1);
 
-/// Most threads of a worker at tasks that were given up; or twice as many as it has.
+/// Number of threads at tasks that were given up from which a worker ends; twice as many as it has others,
+/// if that is more.
 const STUCK_MAX: usize = 64;
 
 struct Shared {
@@ -70,9 +71,9 @@ struct Shared {
     runtime: Handle,
     /// Wakes the compute threads; in a simulation, their tasks.
     work: Condvar,
+    virtual_work: Notify,
     /// Wakes the threads whose tasks wait to go on.
     places: Condvar,
-    virtual_work: Notify,
     /// Results of async tasks. Not locked while the queue is being locked.
     done: Mutex<Done>,
     entries: Vec<Entry>,
@@ -162,8 +163,8 @@ impl Bench {
             common,
             runtime: Handle::current(),
             work: Condvar::new(),
-            places: Condvar::new(),
             virtual_work: Notify::new(),
+            places: Condvar::new(),
             done: Mutex::default(),
             entries,
             limit,
@@ -357,6 +358,7 @@ impl Drop for Bench {
         self.shared.common.closed.store(true, Ordering::Relaxed);
         drop(self.shared.common.needs.close());
         self.shared.wake();
+        self.shared.places.notify_all();
         discard(dropped);
     }
 }
@@ -372,7 +374,13 @@ impl Shared {
             host::spawn(runner.compute_virtually());
         } else {
             let started = start_thread("farm-compute".to_owned(), move || runner.compute());
-            started.inspect_err(|_| self.queue().runners -= 1)?;
+            if started.is_err() {
+                self.queue().runners -= 1;
+                // Somebody may have stood back for it.
+                self.wake_one();
+                self.places.notify_one();
+            }
+            started?;
         }
         locked(&self.seats).push(seat);
         Ok(())
@@ -391,8 +399,10 @@ impl Shared {
         let mut queue = self.queue();
         seat.work.abandon();
         queue.aside -= u32::from(seat.work.is_aside());
+        queue.back -= u32::from(seat.work.is_back());
         queue.waits.give_up(run, long.index);
         drop((queue, slice));
+        self.places.notify_all();
         self.common.needs.give_up(run, long.index);
         messages.extend(locked(&seat.report).take());
         messages.push(wire::late(run, long.index, true).to_vec());
@@ -434,7 +444,9 @@ impl Shared {
         placement.handle_done(tasks.count, nanos(ended - started));
         let leaves_loop = place == Place::Loop && placement.place() == Place::Thread;
         let wakes = leaves_loop && queue.waiting > 0;
-        queue.width.handle_ended(tasks.count);
+        if queue.width.is_told() {
+            queue.width.handle_ended(tasks.count);
+        }
         drop(queue);
         if wakes {
             self.wake();

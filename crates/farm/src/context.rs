@@ -93,8 +93,9 @@ impl TaskContext {
     /// Runs a function that blocks its thread, such as a read from a slow disk. The function runs on this
     /// thread. Another thread of the worker runs other tasks meanwhile.
     ///
-    /// When the function has returned, the task goes on before others begin. It waits at most 100 ms for
-    /// its turn, since it may hold a lock that another task waits for.
+    /// When the function has returned, the task goes on before others begin, as soon as another task ends
+    /// or blocks. It should hold no lock for which other tasks wait: then none of them ends, and it goes on
+    /// after 20 ms or more.
     ///
     /// A worker starts further threads when they are needed, and keeps them until the farm ends. At most
     /// it has as many as [virtual workers](crate::FarmBuilder::virtual_workers): by default 16 for each
@@ -333,8 +334,10 @@ pub(crate) struct Work {
     reported: AtomicU64,
     /// Whether nobody waits for the runner any more.
     abandoned: AtomicBool,
-    /// Whether its task blocks it. This and `abandoned` are set with the queue locked.
+    /// Whether its task blocks it, or waits to go on. Set, as `abandoned` and `back`, with the queue locked.
     aside: AtomicBool,
+    /// Whether its task waits to go on.
+    back: AtomicBool,
     common: Arc<Common>,
 }
 
@@ -388,6 +391,14 @@ impl Work {
 
     pub(crate) fn set_aside(&self, is_aside: bool) {
         self.aside.store(is_aside, Ordering::Relaxed);
+    }
+
+    pub(crate) fn set_back(&self, is_back: bool) {
+        self.back.store(is_back, Ordering::Relaxed);
+    }
+
+    pub(crate) fn is_back(&self) -> bool {
+        self.back.load(Ordering::Relaxed)
     }
 
     pub(crate) fn is_aside(&self) -> bool {

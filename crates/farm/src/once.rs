@@ -183,7 +183,7 @@ impl TaskContext {
     ///
     /// The values are those of [`once_for_all`](TaskContext::once_for_all). While a task waits for a value,
     /// another thread of the worker runs other tasks, as with [`blocking`](TaskContext::blocking). A task that
-    /// waits computes the value itself when its run is dropped, its time is over, or the farmer is gone.
+    /// waits computes the value itself when its run is dropped, its thread is given up, or the farmer is gone.
     ///
     /// In virtual time, where no thread can be blocked, each worker computes the value for itself, as with
     /// [`once_blocking`](TaskContext::once_blocking).

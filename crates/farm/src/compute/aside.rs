@@ -5,13 +5,13 @@
 //!   waits for work ───────▶ active ──────────▶ aside ─────────────────▶ back ───────▶ active
 //!         ▲                   │                  ┊ another becomes active: one that is back, one that
 //!         └───────────────────┘                  ┊ waits for work, or a new one
-//!           nothing to do, or somebody is back
+//!           nothing to do, somebody is back, or too many are active
 //! ```
 //!
 //! As many threads are active as the worker is to have. A task whose wait is over goes before those that
-//! are not begun. But it waits no longer than [`PATIENCE`] for its place, since it may hold a lock that an
-//! active task waits for. Only then more threads are active, until one of them is done with its slice.
-//! There are at most as many threads as virtual workers.
+//! are not begun. It may hold a lock that all active tasks wait for. So when none of them gives its place up
+//! for some time, one more task goes on ([`Patience`]). There are at most as many threads as virtual workers
+//! may be, and those that were given up.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -23,17 +23,62 @@ use super::Shared;
 use super::queue::StandIn;
 use crate::context::{Work, is_at_slice_of};
 
-/// Longest time that a task waits to go on.
-pub(super) const PATIENCE: Duration = Duration::from_millis(100);
+/// Time without a free place after which a task goes on without one.
+const PATIENCE: Duration = Duration::from_millis(20);
+
+/// The time without a free place after which a task goes on without one. It doubles from one such task to the
+/// next until no more threads are active than are to be: many tasks may have waited for the same value, and
+/// compute for long.
+#[derive(Debug)]
+pub(super) struct Patience {
+    pub(super) least: Duration,
+    now: Duration,
+    /// When a place got free, or a task went on without.
+    since: Instant,
+}
+
+impl Patience {
+    pub(super) fn new(since: Instant) -> Patience {
+        Patience { least: PATIENCE, now: PATIENCE, since }
+    }
+
+    /// Returns the time until a task goes on whose wait was over at `back`.
+    fn left(&self, back: Instant, now: Instant) -> Duration {
+        self.now.saturating_sub(now - back.max(self.since))
+    }
+
+    /// Notes that a task goes on without a place.
+    fn run_out(&mut self, now: Instant) {
+        (self.now, self.since) = (self.now.saturating_mul(2), now);
+    }
+
+    /// Notes that a place got free, or was taken; and whether more threads are active than are to be.
+    pub(super) fn handle_place(&mut self, now: Instant, is_crowded: bool) {
+        self.since = now;
+        if !is_crowded {
+            self.now = self.least;
+        }
+    }
+}
 
 thread_local! {
     /// The runner of this thread.
     static RUNNER: RefCell<Option<(Arc<Shared>, Arc<Work>)>> = const { RefCell::new(None) };
 }
 
-/// Makes this thread that of a runner.
-pub(super) fn sit_down(shared: &Arc<Shared>, work: &Arc<Work>) {
-    RUNNER.with_borrow_mut(|runner| *runner = Some((shared.clone(), work.clone())));
+/// Makes this thread that of a runner, until the result is dropped.
+pub(super) fn sit_down(shared: &Arc<Shared>, work: &Arc<Work>) -> Seated {
+    RUNNER.set(Some((shared.clone(), work.clone())));
+    Seated
+}
+
+pub(super) struct Seated;
+
+impl Drop for Seated {
+    fn drop(&mut self) {
+        // Its parts are dropped after that: values of the user may be among them.
+        drop(RUNNER.take());
+    }
 }
 
 /// Runs a function that blocks this thread. If it is a compute thread with a task that is not async,
@@ -64,8 +109,9 @@ impl Aside {
         drop(queue);
         match stand_in {
             StandIn::Back => shared.places.notify_one(),
-            StandIn::New if shared.start_runner().is_ok() => {}
-            StandIn::Waiting | StandIn::New => shared.wake_one(),
+            StandIn::Waiting => shared.wake_one(),
+            // If no thread can be started, the others go on.
+            StandIn::New => drop(shared.start_runner()),
         }
         Some(Aside { shared, work })
     }
@@ -74,25 +120,62 @@ impl Aside {
 impl Drop for Aside {
     fn drop(&mut self) {
         let Aside { shared, work } = self;
-        let since = Instant::now();
+        let back = Instant::now();
         let mut queue = shared.queue();
-        queue.back += 1;
-        while !queue.has_place() {
-            let left = queue.patience.saturating_sub(since.elapsed());
+        if !work.is_abandoned() {
+            queue.back += 1;
+            work.set_back(true);
+        }
+        while !queue.has_place() && !queue.closed && !work.is_abandoned() {
+            let now = Instant::now();
+            let left = queue.patience.left(back, now);
             if left.is_zero() {
+                queue.patience.run_out(now);
                 break;
             }
             let waited = shared.places.wait_timeout(queue, left);
             queue = waited.expect("nothing panics with the queue locked").0;
         }
-        queue.back -= 1;
+        // Whoever has given it up has counted it out.
         if work.is_abandoned() {
-            // It was counted out when it was given up. Others may have stood back for it.
-            drop(queue);
-            shared.wake_one();
             return;
         }
+        work.set_back(false);
         work.set_aside(false);
+        queue.back -= 1;
         queue.aside -= 1;
+        queue.note_place();
+        let makes_room = queue.waits.begun() > 0;
+        drop(queue);
+        if makes_room {
+            shared.wake_one();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tasks_go_on_without_a_place_one_after_the_other() {
+        let start = Instant::now();
+        let at = |ms: u64| start + Duration::from_millis(ms);
+        let left = |patience: &Patience, back, now| patience.left(at(back), at(now)).as_millis();
+        let mut patience = Patience::new(start);
+        assert_eq!(left(&patience, 100, 100), 20);
+        assert_eq!(left(&patience, 100, 115), 5);
+        assert_eq!(left(&patience, 100, 130), 0);
+        // The next one waits twice as long, also if its wait was over as early.
+        patience.run_out(at(130));
+        assert_eq!(left(&patience, 100, 130), 40);
+        assert_eq!(left(&patience, 160, 165), 35);
+        patience.run_out(at(200));
+        assert_eq!(left(&patience, 100, 200), 80);
+        // A place got free, and then those beyond the places are done.
+        patience.handle_place(at(210), true);
+        assert_eq!(left(&patience, 100, 210), 80);
+        patience.handle_place(at(220), false);
+        assert_eq!(left(&patience, 100, 225), 15);
     }
 }

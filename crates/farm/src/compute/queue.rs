@@ -1,8 +1,8 @@
 //! The assignments of a worker, in slices.
 
-use std::time::Duration;
+use chunkcomm::host::Instant;
 
-use super::aside::PATIENCE;
+use super::aside::Patience;
 use super::waits::{Begun, Key, Waits};
 use crate::pieces::{Piece, Pieces};
 use crate::proto::placement::{Place, Placement};
@@ -15,7 +15,8 @@ const SLICE_NS: f64 = 250e3;
 /// The next step of a compute thread.
 pub(super) enum Next {
     Go(Step),
-    /// Wait for tasks, or for one that was begun: `is_full` if no other may be begun.
+    /// Wait for tasks, for one that was begun, or since others go first: `is_full` if no other may be
+    /// begun.
     Wait {
         is_full: bool,
     },
@@ -24,9 +25,9 @@ pub(super) enum Next {
 
 /// The thread that takes the place of one whose task blocks it.
 pub(super) enum StandIn {
-    /// One whose task waits to go on.
+    /// One whose task waits to go on; none if there were too many.
     Back,
-    /// One that waits for tasks.
+    /// One that waits for tasks, if one does.
     Waiting,
     /// A new one.
     New,
@@ -62,10 +63,9 @@ pub(super) struct Queue {
     pub(super) runners: u32,
     /// Number of them whose task blocks them, or waits to go on.
     pub(super) aside: u32,
-    /// Number of them whose task waits to go on.
+    /// Number of threads whose task waits to go on.
     pub(super) back: u32,
-    /// Longest time that one of them waits so.
-    pub(super) patience: Duration,
+    pub(super) patience: Patience,
     /// Whether each function is async.
     pub(super) is_async: Vec<bool>,
     /// Tasks of async functions that were begun.
@@ -97,7 +97,7 @@ impl Queue {
             runners: threads,
             aside: 0,
             back: 0,
-            patience: PATIENCE,
+            patience: Patience::new(Instant::now()),
             is_async,
             waits: Waits::default(),
             width,
@@ -130,9 +130,20 @@ impl Queue {
         self.waits.begun() + self.aside
     }
 
-    /// Number of compute threads that have a task, or look for one.
+    /// Number of compute threads that have a task, or look for one; until the worker ends.
     fn active(&self) -> u32 {
         self.runners - self.waiting - self.aside
+    }
+
+    /// Whether more threads are active than are to be.
+    fn is_crowded(&self) -> bool {
+        self.active() > self.threads
+    }
+
+    /// Notes that a thread has given its place up, or taken one.
+    pub(super) fn note_place(&mut self) {
+        let is_crowded = self.is_crowded();
+        self.patience.handle_place(Instant::now(), is_crowded);
     }
 
     /// Whether a task whose wait is over may go on.
@@ -143,11 +154,12 @@ impl Queue {
     /// Notes that the task of a compute thread blocks it. Returns who takes the thread's place.
     pub(super) fn step_aside(&mut self) -> StandIn {
         self.aside += 1;
-        if self.back > 0 {
+        let free = self.threads.saturating_sub(self.active() + self.back);
+        if free == 0 {
+            self.note_place();
             return StandIn::Back;
         }
         self.width.handle_idle(self.begun());
-        let free = self.threads.saturating_sub(self.active());
         if self.waiting < free && self.runners < self.width.bound() && !self.closed {
             self.runners += 1;
             return StandIn::New;

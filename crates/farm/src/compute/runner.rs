@@ -24,7 +24,7 @@ pub(super) struct Runner {
 
 impl Runner {
     pub(super) fn compute(&self) {
-        aside::sit_down(&self.shared, &self.seat.work);
+        let _seated = aside::sit_down(&self.shared, &self.seat.work);
         let mut results = Vec::new();
         while let Some(step) = self.wait_for_step() {
             let (begun, goes_on) = match step {
@@ -77,6 +77,7 @@ impl Runner {
             let Some(answers) = self.gathered(is_full, told) else {
                 queue.waiting += 1;
                 if queue.back > 0 {
+                    queue.note_place();
                     self.shared.places.notify_one();
                 }
                 queue = self.shared.work.wait(queue).expect("nothing panics with the queue locked");

@@ -420,6 +420,8 @@ async fn other_threads_run_tasks_while_some_are_blocked() {
             task.blocking(|| {
                 let now = blocked.fetch_add(1, Ordering::Relaxed) + 1;
                 seen.fetch_max(now, Ordering::Relaxed);
+                // So long that a thread takes the tasks one by one.
+                std::thread::sleep(Duration::from_millis(1));
                 // A wait within a wait is the same one.
                 task.blocking(|| all.wait());
                 blocked.fetch_sub(1, Ordering::Relaxed);
@@ -485,7 +487,11 @@ async fn a_task_whose_wait_is_over_goes_before_those_not_begun() {
     });
     let entries = registry.entries().cloned().collect();
     let mut bench = Bench::start(entries, 1, None, Some(4)).unwrap();
-    bench.shared.queue().patience = DEADLINE;
+    {
+        let patience = &mut bench.shared.queue().patience;
+        patience.least = DEADLINE;
+        patience.handle_place(Instant::now(), false);
+    }
     put(&mut bench, 1, 0, &[0; 40]);
     assert_eq!(results_of_waits(&mut bench, 40).await.0, vec![Ok(0.0); 40]);
     assert_eq!(most.load(Ordering::Relaxed), 1, "one thread is to compute");
