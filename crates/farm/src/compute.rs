@@ -291,13 +291,9 @@ impl Bench {
         let waiting = queue.waiting;
         drop(queue);
         drop(unanswered);
-        match placed {
-            true => {}
-            // Some only stand in for others.
-            false if waiting > self.threads => {
-                (0..self.threads).for_each(|_| self.shared.wake_one());
-            }
-            false => self.shared.wake(),
+        if !placed {
+            // The others only stand in for these.
+            (0..waiting.min(self.threads)).for_each(|_| self.shared.wake_one());
         }
         discard(dropped);
         true

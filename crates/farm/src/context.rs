@@ -449,6 +449,7 @@ mod tests {
         let mut out = Vec::new();
         entry.call(&[], &mut out).unwrap();
         assert_eq!(out.last(), Some(&0), "outside of a farm nothing is cancelled");
+        assert_eq!(current().blocking(|| 5), 5);
     }
 
     #[test]

@@ -73,6 +73,7 @@ fn in_virtual_time_each_worker_computes_the_values_of_tasks_that_are_not_async()
                 number % 2
             };
             host::spend(MS);
+            task.blocking(|| ());
             *task.once_for_all_blocking(&(number % 2), compute)
         });
         (registry, need)

@@ -2,7 +2,8 @@ use super::*;
 use crate::RegistryExt;
 use crate::proto::wire::{Answer, Ask, Item, Order, Told};
 use chunkcomm_cluster::Registry;
-use std::sync::atomic::{AtomicBool, AtomicU32};
+
+mod blocked;
 
 /// Longest time that a step may take; none takes longer on a machine that is alive.
 const DEADLINE: Duration = Duration::from_secs(30);
@@ -14,6 +15,12 @@ fn entries() -> Vec<Entry> {
         1.0 / f64::from(number)
     });
     registry.entries().cloned().collect()
+}
+
+/// Starts a bench with the functions of this registry.
+fn start(registry: &Registry, threads: u32, limit: Option<Limit>, each: Option<u32>) -> Bench {
+    let entries = registry.entries().cloned().collect();
+    Bench::start(entries, threads, limit, each).unwrap()
 }
 
 fn put(bench: &mut Bench, run: u32, first: u64, numbers: &[u32]) {
@@ -83,7 +90,7 @@ async fn a_long_task_does_not_keep_back_the_results_before_it() {
         std::thread::sleep(Duration::from_millis(ms.into()));
         f64::from(ms)
     });
-    let mut bench = Bench::start(registry.entries().cloned().collect(), 1, None, None).unwrap();
+    let mut bench = start(&registry, 1, None, None);
     put(&mut bench, 1, 0, &[0, 60_000]);
     assert!(bench.is_at_work());
     let put_at = Instant::now();
@@ -106,8 +113,7 @@ async fn a_task_that_does_not_end_loses_its_thread_and_no_other_task() {
         f64::from(ms)
     });
     let limit = Limit { timeout_ns: 1_000_000_000, grace_ns: 1_000_000 };
-    let entries = registry.entries().cloned().collect();
-    let mut bench = Bench::start(entries, 1, Some(limit), None).unwrap();
+    let mut bench = start(&registry, 1, Some(limit), None);
     // Tasks known as short share a slice.
     (0..99).for_each(|_| bench.shared.queue().placements[0].handle_done(1, 1_000));
     put(&mut bench, 1, 5, &[0, 0, 3_600_000, 0]);
@@ -146,8 +152,7 @@ async fn a_thread_that_is_given_up_computes_no_value_for_others() {
 /// Lets the only function of this registry compute a value, until its thread is given up.
 async fn computes_no_value_for_others(registry: &Registry) {
     let limit = Limit { timeout_ns: 1_000_000_000, grace_ns: 1_000_000 };
-    let entries = registry.entries().cloned().collect();
-    let mut bench = Bench::start(entries, 1, Some(limit), None).unwrap();
+    let mut bench = start(registry, 1, Some(limit), None);
     bench.connect(1000);
     put(&mut bench, 1, 5, &[7]);
     let said = |word: Vec<u8>| match wire::read_answer(&word) {
@@ -295,7 +300,7 @@ fn meeting(threads: u32, each: Option<u32>) -> Bench {
             f64::from(others)
         }
     });
-    Bench::start(registry.entries().cloned().collect(), threads, None, each).unwrap()
+    start(&registry, threads, None, each)
 }
 
 #[tokio::test]
@@ -345,7 +350,7 @@ fn sleeping(limit: Option<Limit>) -> Bench {
         assert!(ms != 3, "no luck");
         f64::from(ms)
     });
-    Bench::start(registry.entries().cloned().collect(), 1, limit, Some(50)).unwrap()
+    start(&registry, 1, limit, Some(50))
 }
 
 #[tokio::test]
@@ -409,167 +414,6 @@ async fn results_of_waits(bench: &mut Bench, count: usize) -> (Results, u32) {
     (all, told)
 }
 
-#[tokio::test]
-async fn other_threads_run_tasks_while_some_are_blocked() {
-    for (threads, each, meet) in [(1, None, 16), (2, None, 32), (1, Some(3), 3)] {
-        let mut registry = Registry::new();
-        let all = Arc::new(std::sync::Barrier::new(meet));
-        let (blocked, most) = (Arc::new(AtomicU32::new(0)), Arc::new(AtomicU32::new(0)));
-        let seen = most.clone();
-        registry.register_task("meet", move |task, number: u32| {
-            task.blocking(|| {
-                let now = blocked.fetch_add(1, Ordering::Relaxed) + 1;
-                seen.fetch_max(now, Ordering::Relaxed);
-                // So long that a thread takes the tasks one by one.
-                std::thread::sleep(Duration::from_millis(1));
-                // A wait within a wait is the same one.
-                task.blocking(|| all.wait());
-                blocked.fetch_sub(1, Ordering::Relaxed);
-            });
-            f64::from(number)
-        });
-        let entries = registry.entries().cloned().collect();
-        let mut bench = Bench::start(entries, threads, None, each).unwrap();
-        put(&mut bench, 1, 0, &vec![4; 5 * meet]);
-        let (all, told) = results_of_waits(&mut bench, 5 * meet).await;
-        assert_eq!((all, told), (vec![Ok(4.0); 5 * meet], meet as u32));
-        assert_eq!(most.load(Ordering::Relaxed), meet as u32, "no more than virtual workers");
-        let queue = bench.shared.queue();
-        assert_eq!((queue.aside, queue.back, queue.runners), (0, 0, meet as u32));
-        drop(queue);
-        // All threads end.
-        let shared = Arc::downgrade(&bench.shared);
-        drop(bench);
-        let begun = Instant::now();
-        while shared.strong_count() > 0 {
-            assert!(begun.elapsed() < DEADLINE, "{} threads are left", shared.strong_count());
-            std::thread::yield_now();
-        }
-    }
-}
-
-/// The first task computes a value and blocks, the second waits for the value, the third ends the wait
-/// of the first.
-#[tokio::test]
-async fn a_task_that_waits_for_a_value_has_another_in_its_place() {
-    let mut registry = Registry::new();
-    let (ends, ended) = std::sync::mpsc::channel();
-    let ended = Mutex::new(ended);
-    registry.register_task("value", move |task, number: u32| {
-        let wait = || task.blocking(|| ended.lock().unwrap().recv().is_ok());
-        match number {
-            3 => ends.send(()).unwrap(),
-            _ => assert!(*task.once_blocking(&"value", wait)),
-        }
-        f64::from(number)
-    });
-    let entries = registry.entries().cloned().collect();
-    let mut bench = Bench::start(entries, 1, None, None).unwrap();
-    put(&mut bench, 1, 0, &[1, 2, 3]);
-    let (mut all, _) = results_of_waits(&mut bench, 3).await;
-    all.sort_by(|a, b| a.as_ref().unwrap().total_cmp(b.as_ref().unwrap()));
-    assert_eq!(all, [Ok(1.0), Ok(2.0), Ok(3.0)]);
-}
-
-/// Four tasks wait at a time, and then compute in turn.
-#[tokio::test]
-async fn a_task_whose_wait_is_over_goes_before_those_not_begun() {
-    let mut registry = Registry::new();
-    let (computing, most) = (AtomicU32::new(0), Arc::new(AtomicU32::new(0)));
-    let seen = most.clone();
-    registry.register_task("turns", move |task, number: u32| {
-        task.blocking(|| std::thread::sleep(Duration::from_millis(1)));
-        let now = computing.fetch_add(1, Ordering::Relaxed) + 1;
-        seen.fetch_max(now, Ordering::Relaxed);
-        std::thread::sleep(Duration::from_millis(5));
-        computing.fetch_sub(1, Ordering::Relaxed);
-        f64::from(number)
-    });
-    let entries = registry.entries().cloned().collect();
-    let mut bench = Bench::start(entries, 1, None, Some(4)).unwrap();
-    {
-        let patience = &mut bench.shared.queue().patience;
-        patience.least = DEADLINE;
-        patience.handle_place(Instant::now(), false);
-    }
-    put(&mut bench, 1, 0, &[0; 40]);
-    assert_eq!(results_of_waits(&mut bench, 40).await.0, vec![Ok(0.0); 40]);
-    assert_eq!(most.load(Ordering::Relaxed), 1, "one thread is to compute");
-}
-
-/// The first task blocks until the second has begun, which waits for the first without a word.
-#[tokio::test]
-async fn a_task_goes_on_after_its_wait_and_no_other_begins_in_its_place() {
-    let mut registry = Registry::new();
-    let (began, ended) = ([false; 3].map(AtomicBool::new), AtomicBool::new(false));
-    registry.register_task("begin", move |task, number: u32| {
-        let has_begun = |task: usize| began[task].load(Ordering::Relaxed);
-        began[number as usize].store(true, Ordering::Relaxed);
-        match number {
-            0 => {
-                task.blocking(|| {
-                    while !has_begun(1) {
-                        std::hint::spin_loop();
-                    }
-                });
-                ended.store(true, Ordering::Relaxed);
-            }
-            1 => {
-                while !ended.load(Ordering::Relaxed) {
-                    std::hint::spin_loop();
-                }
-                std::thread::sleep(Duration::from_millis(30));
-                assert!(!has_begun(2), "there are two tasks for one thread");
-            }
-            _ => {}
-        }
-        1.0
-    });
-    let entries = registry.entries().cloned().collect();
-    let mut bench = Bench::start(entries, 1, None, None).unwrap();
-    put(&mut bench, 1, 0, &[0, 1, 2]);
-    assert_eq!(results_of_waits(&mut bench, 3).await.0, [Ok(1.0), Ok(1.0), Ok(1.0)]);
-}
-
-#[tokio::test]
-async fn a_blocked_thread_that_is_given_up_leaves_no_place_behind() {
-    let mut registry = Registry::new();
-    let (ends, ended) = std::sync::mpsc::channel();
-    let ended = Mutex::new(ended);
-    registry.register_task("wait", move |task, number: u32| {
-        if number == 7 {
-            task.blocking(|| ended.lock().unwrap().recv().unwrap());
-        }
-        f64::from(number)
-    });
-    let limit = Limit { timeout_ns: 1_000_000_000, grace_ns: 1_000_000 };
-    let entries = registry.entries().cloned().collect();
-    let mut bench = Bench::start(entries, 1, Some(limit), None).unwrap();
-    put(&mut bench, 1, 0, &[7, 5, 5]);
-    // The others do not wait for the time to be over.
-    let (all, _) = results_of_waits(&mut bench, 2).await;
-    assert_eq!((all, bench.stuck.len()), (vec![Ok(5.0); 2], 0));
-    let mut late = Vec::new();
-    while late.is_empty() {
-        tokio::time::sleep(bench.look_after()).await;
-        late = bench.look().unwrap();
-    }
-    assert_eq!(late, [wire::late(1, 0, true)]);
-    for comes_back in [false, true] {
-        if comes_back {
-            ends.send(()).unwrap();
-            while Arc::strong_count(&bench.stuck[0]) > 1 {
-                tokio::task::yield_now().await;
-            }
-        }
-        put(&mut bench, 1, 3, &[5]);
-        assert_eq!(results_of_waits(&mut bench, 1).await.0, [Ok(5.0)]);
-        let queue = bench.shared.queue();
-        let counted = (queue.aside, queue.back, queue.runners);
-        assert_eq!(counted, (0, 0, 2), "comes back: {comes_back}");
-    }
-}
-
 /// Calls that block go to the runtime's threads for them.
 #[tokio::test]
 async fn calls_that_block_overlap_on_one_thread() {
@@ -582,8 +426,7 @@ async fn calls_that_block_overlap_on_one_thread() {
             met.await.map(|_| f64::from(number)).unwrap()
         }
     });
-    let entries = registry.entries().cloned().collect();
-    let mut bench = Bench::start(entries, 1, None, None).unwrap();
+    let mut bench = start(&registry, 1, None, None);
     put(&mut bench, 1, 0, &[4; 8]);
     let mut ended = 0;
     while ended < 8 {
