@@ -268,16 +268,17 @@ async fn speak_on(
     let mut next = Some(first);
     loop {
         while let Some(word) = next {
-            if line.heard.load(Ordering::Acquire) {
-                // The peer speaks, so it has the layer.
-                unanswered.clear();
-            } else {
-                unanswered.extend(Unanswered::of(&word));
-            }
+            unanswered.extend(Unanswered::of(&word));
+            let heard = line.heard.load(Ordering::Acquire);
             let sent = sender.send(&word).await;
             line.waiting.remove(&word);
             if let Err(error) = sent {
                 return error;
+            }
+            if heard {
+                // The peer speaks, so it has the layer. It refused no word before: that would have come
+                // first, and the word would not have been accepted.
+                unanswered.clear();
             }
             next = to_say.try_recv().ok();
         }
