@@ -81,10 +81,23 @@ impl Drop for Program {
 
 /// Whether the process has ended, whether or not its status was fetched.
 pub fn is_gone(pid: u32) -> bool {
-    match read_to_string(format!("/proc/{pid}/stat")) {
-        Ok(stat) => stat.rsplit(')').next().is_some_and(|rest| rest.trim().starts_with('Z')),
-        Err(_) => true,
-    }
+    has_state(&format!("/proc/{pid}"), 'Z').unwrap_or(true)
+}
+
+/// Whether the process or thread with this folder in `/proc` has this state; `None` when it is gone.
+fn has_state(folder: &str, state: char) -> Option<bool> {
+    let stat = read_to_string(format!("{folder}/stat")).ok()?;
+    Some(stat.rsplit(')').next().is_some_and(|rest| rest.trim().starts_with(state)))
+}
+
+/// Waits until every thread of the process is stopped: some run on for a while after the signal.
+fn wait_until_stopped(pid: u32) {
+    let tasks = format!("/proc/{pid}/task");
+    until("the process does not stop", || {
+        let threads = std::fs::read_dir(&tasks).unwrap();
+        let mut folders = threads.map(|thread| thread.unwrap().path().display().to_string());
+        folders.all(|folder| has_state(&folder, 'T').unwrap_or(true))
+    });
 }
 
 /// Waits until all these processes have ended.
@@ -105,10 +118,12 @@ pub fn wait_until_handled(pid: u32, signal: Signal) {
     until("the signal is not handled", || handles(pid, signal));
 }
 
-/// Sends a signal.
+/// Sends a signal. After [`Signal::STOP`] the process stands still.
 pub fn signal(pid: u32, signal: Signal) {
-    let pid = Pid::from_raw(pid.try_into().unwrap()).unwrap();
-    kill_process(pid, signal).unwrap();
+    kill_process(Pid::from_raw(pid.try_into().unwrap()).unwrap(), signal).unwrap();
+    if signal == Signal::STOP {
+        wait_until_stopped(pid);
+    }
 }
 
 /// Sends a signal to a process that may have ended.
