@@ -7,6 +7,7 @@ pub mod hand_farm;
 pub mod mpich;
 pub mod raw;
 pub mod raw_calls;
+pub mod relay;
 #[cfg(feature = "peers")]
 pub mod tarpc;
 mod wait;

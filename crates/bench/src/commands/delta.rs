@@ -9,6 +9,7 @@ use clap::{Args, ValueEnum};
 
 use self::runs::{Opposite, Runs};
 use super::{Verdict, set_ratio};
+use crate::baseline::relay::Relay;
 use crate::cli::Common;
 use crate::cli::values::{self, Auto};
 use crate::failure::{Doing, Failure};
@@ -81,6 +82,9 @@ enum Against {
     Bandwidth,
     /// Ours: the same deltas from one node to the next; the ratio is that of times.
     Hop,
+    /// The array through a chain of as many bare sockets, in which nobody computes; the ratio is that
+    /// of times.
+    Sockets,
 }
 
 /// Figures of the runs.
@@ -123,6 +127,7 @@ pub fn run(args: &DeltaArgs) -> Result<Verdict, Failure> {
     let mut opposite = match args.against {
         Some(Against::Bandwidth) => Some(Opposite::bandwidth(&mut bench, args.bytes, node)?),
         Some(Against::Hop) => Some(Opposite::Hop(Runs::new(Head::open(&mut bench, 2, node)?, run))),
+        Some(Against::Sockets) => Some(Opposite::Sockets(Relay::open(nodes, args.bytes)?)),
         None => None,
     };
     let delta = Transfer::Delta(delta_bytes);
@@ -151,7 +156,7 @@ pub fn run(args: &DeltaArgs) -> Result<Verdict, Failure> {
     if let (Some(baseline), Some(outcome)) = (args.against, &against) {
         let ratio = match baseline {
             Against::Bandwidth => outcome.ratio(Slice::rate),
-            Against::Hop => outcome.ratio(|slice| 1.0 / slice.rate()),
+            Against::Hop | Against::Sockets => outcome.ratio(|slice| 1.0 / slice.rate()),
         };
         set_ratio(&mut row, &name_of(baseline), ratio);
         row.set("baseline_bytes_per_second", outcome.baseline_rate() * args.bytes as f64);
@@ -184,10 +189,11 @@ impl DeltaArgs {
     fn run_virtually(&self, spec: &str, nodes: usize) -> Result<Verdict, Failure> {
         use self::world::{Way, timed};
 
-        if self.against == Some(Against::Bandwidth) {
-            return Err(Failure::Refused(
-                "--against bandwidth: allowed with --lan real".to_owned(),
-            ));
+        if let Some(against @ (Against::Bandwidth | Against::Sockets)) = self.against {
+            return Err(Failure::Refused(format!(
+                "--against {}: allowed with --lan real",
+                name_of(against)
+            )));
         }
         let mut ways = vec![Way::Whole, Way::Delta(self.delta)];
         ways.extend(self.independent.map(|_| Way::Overlapped));
@@ -228,6 +234,11 @@ impl DeltaArgs {
                 "--nodes {nodes}: a {} has 2 to {most} nodes",
                 name_of(self.pattern)
             )));
+        }
+        if self.against == Some(Against::Sockets) && self.pattern == Pattern::Ring {
+            return Err(Failure::Refused(
+                "--against sockets is a chain: allowed with pair and cascade".to_owned(),
+            ));
         }
         if self.bytes == 0 || !self.bytes.is_multiple_of(ELEMENT_BYTES) {
             return Err(Failure::Refused(format!(

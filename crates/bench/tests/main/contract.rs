@@ -341,13 +341,15 @@ fn delta_rows() {
     let row = delta(&["--compute", "random", "--independent", "2"]);
     assert!(row["overlap_seconds"].is_number() && row["overlap_speedup"].is_number(), "{row}");
     let waits = ["--pattern", "cascade", "--compute", "wait:1ms", "--delta", "64KiB"];
-    let row = delta(&[&waits[..], &["--against", "hop"]].concat());
-    // Three nodes and four increments: two more quarters of the wait.
-    assert_eq!(row["ideal_seconds"].as_f64(), Some(0.0015));
-    assert!(row["delta_seconds"].as_f64() >= Some(0.0015), "{row}");
-    assert!(row["ideal_ratio"].is_number(), "{row}");
-    assert_eq!(row["baseline"], "hop");
-    assert_keys(&row, &["ratio", "ratio_low", "ratio_high", "baseline_bytes_per_second"]);
+    for against in ["hop", "sockets"] {
+        let row = delta(&[&waits[..], &["--against", against]].concat());
+        // Three nodes and four increments: two more quarters of the wait.
+        assert_eq!(row["ideal_seconds"].as_f64(), Some(0.0015));
+        assert!(row["delta_seconds"].as_f64() >= Some(0.0015), "{row}");
+        assert!(row["ideal_ratio"].is_number(), "{row}");
+        assert_eq!(row["baseline"], against);
+        assert_keys(&row, &["ratio", "ratio_low", "ratio_high", "baseline_bytes_per_second"]);
+    }
 }
 
 #[cfg(feature = "virtual")]

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use chunkcomm_pipeline::patterns::{Run, Transfer};
 
+use crate::baseline::relay::Relay;
 use crate::failure::{Doing, Failure};
 use crate::harness::near::Bench;
 use crate::harness::protocol::NodeKind;
@@ -66,6 +67,8 @@ pub(super) enum Opposite {
     Bandwidth(Near),
     /// A chain of two nodes.
     Hop(Runs),
+    /// As many bytes through bare sockets.
+    Sockets(Relay),
 }
 
 impl Opposite {
@@ -86,6 +89,13 @@ impl Opposite {
         match self {
             Self::Bandwidth(near) => near.slice(bench, count),
             Self::Hop(runs) => runs.slice(bench, delta, count),
+            Self::Sockets(relay) => {
+                let mut seconds = 0.0;
+                for _ in 0..count {
+                    seconds += relay.run()?.as_secs_f64();
+                }
+                Ok(Slice::timed(count, seconds))
+            }
         }
     }
 }

@@ -1,0 +1,76 @@
+//! Hands an array through a chain of bare sockets, in which nobody computes: no cascade on this
+//! machine whose bytes pass the same sockets takes less.
+
+use std::io::{Read as _, Write as _};
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::time::{Duration, Instant};
+use std::{io, thread};
+
+use crate::failure::{Doing, Failure};
+
+/// A chain of threads. Each reads what has come into an array of its own and writes it to the next.
+pub struct Relay {
+    array: Vec<u8>,
+    first: TcpStream,
+    /// The last thread writes a byte to it after each array.
+    done: TcpStream,
+}
+
+impl Relay {
+    /// Opens a chain of `nodes` threads, this one counted, for arrays of `bytes`.
+    ///
+    /// # Errors
+    /// If a socket or a thread cannot be made.
+    pub fn open(nodes: usize, bytes: usize) -> Result<Self, Failure> {
+        chain(nodes, bytes).doing("opening a chain of sockets")
+    }
+
+    /// Hands one array through the chain; returns the time until it is at the last thread.
+    ///
+    /// # Errors
+    /// If a socket fails.
+    pub fn run(&mut self) -> Result<Duration, Failure> {
+        let start = Instant::now();
+        self.first.write_all(&self.array).doing("writing to a socket")?;
+        self.done.read_exact(&mut [0]).doing("reading from a socket")?;
+        Ok(start.elapsed())
+    }
+}
+
+fn chain(nodes: usize, bytes: usize) -> io::Result<Relay> {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+    let pair = || {
+        let near = TcpStream::connect(listener.local_addr()?)?;
+        near.set_nodelay(true)?;
+        Ok::<_, io::Error>((near, listener.accept()?.0))
+    };
+    let (first, mut from) = pair()?;
+    for node in 1..nodes {
+        let (to, next) = pair()?;
+        let (own, last) = (vec![1; bytes], node == nodes - 1);
+        thread::Builder::new().spawn(move || hand_on(own, from, to, last))?;
+        from = next;
+    }
+    Ok(Relay { array: vec![1; bytes], first, done: from })
+}
+
+/// Reads arrays until the other end closes or fails, and hands them on; the last of the chain writes a
+/// byte after each. The threads end one after the other.
+fn hand_on(mut own: Vec<u8>, mut from: TcpStream, mut to: TcpStream, last: bool) -> io::Result<()> {
+    loop {
+        let mut at = 0;
+        while at < own.len() {
+            let count = from.read(&mut own[at..])?;
+            if count == 0 {
+                return Ok(());
+            }
+            if !last {
+                to.write_all(&own[at..at + count])?;
+            }
+            at += count;
+        }
+        if last {
+            to.write_all(&[1])?;
+        }
+    }
+}
