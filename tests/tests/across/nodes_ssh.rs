@@ -39,7 +39,7 @@ impl Lab {
     }
 
     fn start(&self, arguments: &[&str]) -> proc::Program {
-        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/main/nodes_ssh/ssh.sh");
+        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/across/nodes_ssh/ssh.sh");
         let mut command = Command::new(PROGRAM);
         command.arg("--hosts").arg(self.folder.join("hosts")).args(arguments);
         // Run by a shell, since not every copy of the sources keeps a file's permission to be run.

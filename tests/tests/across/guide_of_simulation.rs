@@ -18,7 +18,7 @@ fn the_guide_shows_what_is_run() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let guide = read_to_string(root.join("../docs/guide/simulation.md")).unwrap();
     for file in ["service.rs", "partition.rs"] {
-        let text = read_to_string(root.join("tests/main/tickets").join(file)).unwrap();
+        let text = read_to_string(root.join("tests/across/tickets").join(file)).unwrap();
         assert!(guide.contains(&text), "docs/guide/simulation.md has another {file}");
     }
 }
