@@ -190,7 +190,8 @@ impl Link {
         let mut sequenced = false;
         if !self.session.is_full() && !self.session.is_behind() {
             sequenced = !self.control.is_empty() && self.write_control(head);
-            if reason.is_some() {
+            // A refusal goes before what the channel's layer says next, also where not all controls fit.
+            if reason.is_some() && self.control.is_empty() {
                 let bytes_max = self.sizing.bytes();
                 filled = self.outbox.fill(staged, &mut self.session, head, bytes_max, now);
                 // A fragment alone completes no message, and yet must not get lost.

@@ -361,3 +361,27 @@ fn settled_messages_are_reported_by_one_total_that_rides_on_a_packet() {
     end.link.resume(1, due).unwrap();
     assert_eq!(settled_of(&mut end, due.after(Duration::from_secs(1))), (1, vec![1001]));
 }
+
+/// Controls that do not fit in a packet go before what is opened after them.
+#[test]
+fn a_refusal_is_heard_before_what_its_sender_opens_next() {
+    let mut pair = Pair::new([1024; 2], [1 << 20; 2]);
+    let now = pair.now;
+    // The first control leaves room for an open, and none for the text of a refusal.
+    let dropped = pair.ends[0].open(true, "dropped", now);
+    exchange(&mut pair);
+    pair.ends[1].drop_receiver(dropped);
+    let refused = pair.ends[0].open(true, "refuse me", now);
+    pair.ends[0].transmit(usize::MAX, now);
+    let mut wire = std::mem::take(&mut pair.ends[0].wire);
+    pair.ends[1].deliver(&mut wire, usize::MAX, false, now);
+    let own = pair.ends[1].open(true, "own", now);
+    pair.ends[1].stage(own, 10, now);
+    pair.ends[1].transmit(usize::MAX, now);
+    let mut wire = std::mem::take(&mut pair.ends[1].wire);
+    while !pair.ends[0].inboxes.contains_key(&own) {
+        assert!(!wire.is_empty(), "nothing is opened");
+        pair.ends[0].deliver(&mut wire, 1, false, now);
+    }
+    assert!(pair.ends[0].sent[&refused].refused);
+}
