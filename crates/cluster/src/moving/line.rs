@@ -218,7 +218,7 @@ impl Unanswered {
             LineWord::Process(ProcessWord::Create(create)) => {
                 Some(Unanswered::Create { id: create.id, hops: create.hops.clone() })
             }
-            // All others answer what the peer's layer said.
+            // All others answer what the peer's layer said, or end a process that is answered here.
             _ => None,
         }
     }
@@ -233,14 +233,20 @@ async fn speak(
     line: &Line,
     mut to_say: UnboundedReceiver<LineWord>,
 ) -> LinkError {
+    let mut unsent = None;
     loop {
-        let Some(first) = to_say.recv().await else { return line.link.closed() };
+        let first = match unsent.take() {
+            Some(word) => Some(word),
+            None => to_say.recv().await,
+        };
+        let Some(first) = first else { return line.link.closed() };
         let mut sender = match line.link.open_words(WORDS_CHANNEL, WORDS_SCHEMA) {
             Ok(sender) => sender,
             Err(error) => return error,
         };
         let mut unanswered = Vec::new();
-        let spoken = speak_on(&mut sender, line, first, &mut to_say, &mut unanswered).await;
+        let said = Said { unanswered: &mut unanswered, unsent: &mut unsent };
+        let spoken = speak_on(&mut sender, line, first, &mut to_say, said).await;
         match spoken {
             SendError::Closed => return line.link.closed(),
             SendError::Lost(lost) => return lost.link.clone(),
@@ -256,29 +262,40 @@ async fn speak(
     }
 }
 
-/// Sends words on one channel until that fails; `Closed` when there will be no more. Adds those
-/// that count as unanswered if the channel is refused.
+/// Words that a refused channel leaves.
+struct Said<'a> {
+    /// Those that count as unanswered.
+    unanswered: &'a mut Vec<Unanswered>,
+    /// The one that was not accepted any more and that the peer's layer waits for.
+    unsent: &'a mut Option<LineWord>,
+}
+
+/// Sends words on one channel until that fails; `Closed` when there will be no more.
 async fn speak_on(
     sender: &mut WordSender,
     line: &Line,
     first: LineWord,
     to_say: &mut UnboundedReceiver<LineWord>,
-    unanswered: &mut Vec<Unanswered>,
+    said: Said<'_>,
 ) -> SendError {
     let mut next = Some(first);
     loop {
         while let Some(word) = next {
-            unanswered.extend(Unanswered::of(&word));
+            said.unanswered.extend(Unanswered::of(&word));
             let heard = line.heard.load(Ordering::Acquire);
             let sent = sender.send(&word).await;
-            line.waiting.remove(&word);
             if let Err(error) = sent {
+                match (&error, Unanswered::of(&word)) {
+                    (SendError::Refused(_), None) => *said.unsent = Some(word),
+                    _ => line.waiting.remove(&word),
+                }
                 return error;
             }
+            line.waiting.remove(&word);
             if heard {
                 // The peer speaks, so it has the layer. It refused no word before: that would have come
                 // first, and the word would not have been accepted.
-                unanswered.clear();
+                said.unanswered.clear();
             }
             next = to_say.try_recv().ok();
         }
