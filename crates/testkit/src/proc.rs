@@ -81,22 +81,24 @@ impl Drop for Program {
 
 /// Whether the process has ended, whether or not its status was fetched.
 pub fn is_gone(pid: u32) -> bool {
-    has_state(&format!("/proc/{pid}"), 'Z').unwrap_or(true)
+    state(&format!("/proc/{pid}")).is_none_or(|state| state == 'Z')
 }
 
-/// Whether the process or thread with this folder in `/proc` has this state; `None` when it is gone.
-fn has_state(folder: &str, state: char) -> Option<bool> {
+/// Returns the state of the process or thread with this folder in `/proc`; `None` when it is gone.
+fn state(folder: &str) -> Option<char> {
     let stat = read_to_string(format!("{folder}/stat")).ok()?;
-    Some(stat.rsplit(')').next().is_some_and(|rest| rest.trim().starts_with(state)))
+    stat.rsplit(')').next()?.trim().chars().next()
 }
 
-/// Waits until every thread of the process is stopped: some run on for a while after the signal.
+/// Waits until every thread of the process is stopped, or has ended: some run on for a while after the
+/// signal.
 fn wait_until_stopped(pid: u32) {
     let tasks = format!("/proc/{pid}/task");
     until("the process does not stop", || {
-        let threads = std::fs::read_dir(&tasks).unwrap();
-        let mut folders = threads.map(|thread| thread.unwrap().path().display().to_string());
-        folders.all(|folder| has_state(&folder, 'T').unwrap_or(true))
+        let mut threads = std::fs::read_dir(&tasks).into_iter().flatten().flatten();
+        threads.all(|thread| {
+            state(&thread.path().display().to_string()).is_none_or(|state| "TZX".contains(state))
+        })
     });
 }
 

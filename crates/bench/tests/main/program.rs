@@ -32,7 +32,7 @@ impl Drop for Place {
     }
 }
 
-/// Runs the program. Of all tests two do so at once, on any machine.
+/// Runs the program; at most two run so at once, however many threads run tests.
 pub(crate) fn chunkperf(arguments: &[&str]) -> Output {
     let _place = Place::wait();
     Command::new(env!("CARGO_BIN_EXE_chunkperf"))
