@@ -1,5 +1,5 @@
-//! Hands an array through a chain of bare sockets, in which nobody computes: no cascade on this
-//! machine whose bytes pass the same sockets takes less.
+//! Hands an array through a chain of bare sockets in which nobody computes: how fast this machine
+//! moves the bytes of a cascade when each thread passes on at once what has come.
 
 use std::io::{Read as _, Write as _};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
@@ -7,8 +7,10 @@ use std::time::{Duration, Instant};
 use std::{io, thread};
 
 use crate::failure::{Doing, Failure};
+use crate::harness::machine::pin;
 
-/// A chain of threads. Each reads what has come into an array of its own and writes it to the next.
+/// A chain of threads, on the cores in turn. Each reads what has come into an array of its own and
+/// writes it to the next.
 pub struct Relay {
     array: Vec<u8>,
     first: TcpStream,
@@ -47,8 +49,11 @@ fn chain(nodes: usize, bytes: usize) -> io::Result<Relay> {
     let (first, mut from) = pair()?;
     for node in 1..nodes {
         let (to, next) = pair()?;
-        let (own, last) = (vec![1; bytes], node == nodes - 1);
-        thread::Builder::new().spawn(move || hand_on(own, from, to, last))?;
+        let last = node == nodes - 1;
+        thread::Builder::new().spawn(move || {
+            pin(node);
+            hand_on(vec![1; bytes], from, to, last)
+        })?;
         from = next;
     }
     Ok(Relay { array: vec![1; bytes], first, done: from })

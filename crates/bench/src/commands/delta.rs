@@ -82,8 +82,8 @@ enum Against {
     Bandwidth,
     /// Ours: the same deltas from one node to the next; the ratio is that of times.
     Hop,
-    /// The array through a chain of as many bare sockets, in which nobody computes; the ratio is that
-    /// of times.
+    /// The array through a chain of as many threads joined by bare TCP sockets, which compute
+    /// nothing; the ratio is that of times.
     Sockets,
 }
 
