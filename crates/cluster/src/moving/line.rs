@@ -233,20 +233,20 @@ async fn speak(
     line: &Line,
     mut to_say: UnboundedReceiver<LineWord>,
 ) -> LinkError {
-    let mut unsent = None;
+    let mut next = None;
     loop {
-        let first = match unsent.take() {
-            Some(word) => Some(word),
-            None => to_say.recv().await,
-        };
-        let Some(first) = first else { return line.link.closed() };
+        if next.is_none() {
+            next = to_say.recv().await;
+        }
+        if next.is_none() {
+            return line.link.closed();
+        }
         let mut sender = match line.link.open_words(WORDS_CHANNEL, WORDS_SCHEMA) {
             Ok(sender) => sender,
             Err(error) => return error,
         };
         let mut unanswered = Vec::new();
-        let said = Said { unanswered: &mut unanswered, unsent: &mut unsent };
-        let spoken = speak_on(&mut sender, line, first, &mut to_say, said).await;
+        let spoken = speak_on(&mut sender, line, &mut next, &mut to_say, &mut unanswered).await;
         match spoken {
             SendError::Closed => return line.link.closed(),
             SendError::Lost(lost) => return lost.link.clone(),
@@ -262,31 +262,24 @@ async fn speak(
     }
 }
 
-/// Words that a refused channel leaves.
-struct Said<'a> {
-    /// Those that count as unanswered.
-    unanswered: &'a mut Vec<Unanswered>,
-    /// The one that was not accepted any more and that the peer's layer waits for.
-    unsent: &'a mut Option<LineWord>,
-}
-
-/// Sends words on one channel until that fails; `Closed` when there will be no more.
+/// Sends `next`, and the words after it, on one channel until that fails; `Closed` when there will be
+/// no more. Adds those that count as unanswered if the channel is refused. A word that it no longer
+/// takes, and that the peer's layer waits for, is `next` again.
 async fn speak_on(
     sender: &mut WordSender,
     line: &Line,
-    first: LineWord,
+    next: &mut Option<LineWord>,
     to_say: &mut UnboundedReceiver<LineWord>,
-    said: Said<'_>,
+    unanswered: &mut Vec<Unanswered>,
 ) -> SendError {
-    let mut next = Some(first);
     loop {
-        while let Some(word) = next {
-            said.unanswered.extend(Unanswered::of(&word));
+        while let Some(word) = next.take() {
+            unanswered.extend(Unanswered::of(&word));
             let heard = line.heard.load(Ordering::Acquire);
             let sent = sender.send(&word).await;
             if let Err(error) = sent {
                 match (&error, Unanswered::of(&word)) {
-                    (SendError::Refused(_), None) => *said.unsent = Some(word),
+                    (SendError::Refused(_), None) => *next = Some(word),
                     _ => line.waiting.remove(&word),
                 }
                 return error;
@@ -295,13 +288,13 @@ async fn speak_on(
             if heard {
                 // The peer speaks, so it has the layer. It refused no word before: that would have come
                 // first, and the word would not have been accepted.
-                said.unanswered.clear();
+                unanswered.clear();
             }
-            next = to_say.try_recv().ok();
+            *next = to_say.try_recv().ok();
         }
         line.waiting.fewer.notify_waiters();
         sender.urgent();
-        next = tokio::select! {
+        *next = tokio::select! {
             biased;
             error = sender.failed() => return error,
             word = to_say.recv() => word,
