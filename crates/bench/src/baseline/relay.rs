@@ -3,11 +3,13 @@
 
 use std::io::{Read as _, Write as _};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 use std::{io, thread};
 
 use crate::failure::{Doing, Failure};
 use crate::harness::machine::pin;
+use crate::harness::near::Bench;
+use crate::harness::slices::{Contender, Slice};
 
 /// A chain of threads, on the cores in turn. Each reads what has come into an array of its own and
 /// writes it to the next.
@@ -26,16 +28,17 @@ impl Relay {
     pub fn open(nodes: usize, bytes: usize) -> Result<Self, Failure> {
         chain(nodes, bytes).doing("opening a chain of sockets")
     }
+}
 
-    /// Hands one array through the chain; returns the time until it is at the last thread.
-    ///
-    /// # Errors
-    /// If a socket fails.
-    pub fn run(&mut self) -> Result<Duration, Failure> {
+impl Contender for Relay {
+    /// Hands `count` arrays through the chain, one after the other.
+    fn slice(&mut self, _bench: &mut Bench, count: u64) -> Result<Slice, Failure> {
         let start = Instant::now();
-        self.first.write_all(&self.array).doing("writing to a socket")?;
-        self.done.read_exact(&mut [0]).doing("reading from a socket")?;
-        Ok(start.elapsed())
+        for _ in 0..count {
+            self.first.write_all(&self.array).doing("writing to a socket")?;
+            self.done.read_exact(&mut [0]).doing("reading from a socket")?;
+        }
+        Ok(Slice::timed(count, start.elapsed().as_secs_f64()))
     }
 }
 

@@ -17,6 +17,7 @@ use crate::harness::near::Bench;
 use crate::harness::protocol::PolicyKind;
 use crate::harness::slices::{Outcome, Plan, Side, Slice, alternate, name_of};
 use crate::lan::LanArgs;
+use crate::ours::bandwidth::{BandwidthKind, Near};
 use crate::ours::chain::Head;
 use crate::stats::median;
 use crate::table::Row;
@@ -125,9 +126,14 @@ pub fn run(args: &DeltaArgs) -> Result<Verdict, Failure> {
     let (run, delta_bytes) = (args.kind(), args.delta_bytes(nodes));
     let mut runs = Runs::new(Head::open(&mut bench, nodes, node)?, run.clone());
     let mut opposite = match args.against {
-        Some(Against::Bandwidth) => Some(Opposite::bandwidth(&mut bench, args.bytes, node)?),
-        Some(Against::Hop) => Some(Opposite::Hop(Runs::new(Head::open(&mut bench, 2, node)?, run))),
-        Some(Against::Sockets) => Some(Opposite::Sockets(Relay::open(nodes, args.bytes)?)),
+        Some(Against::Bandwidth) => {
+            let kind = BandwidthKind { bytes: args.bytes, fresh: false, node };
+            Some(Opposite::Other(Box::new(Near::open(&mut bench, kind)?)))
+        }
+        Some(Against::Hop) => {
+            Some(Opposite::Hop(Box::new(Runs::new(Head::open(&mut bench, 2, node)?, run))))
+        }
+        Some(Against::Sockets) => Some(Opposite::Other(Box::new(Relay::open(nodes, args.bytes)?))),
         None => None,
     };
     let delta = Transfer::Delta(delta_bytes);

@@ -4,12 +4,9 @@ use std::time::Duration;
 
 use chunkcomm_pipeline::patterns::{Run, Transfer};
 
-use crate::baseline::relay::Relay;
 use crate::failure::{Doing, Failure};
 use crate::harness::near::Bench;
-use crate::harness::protocol::NodeKind;
 use crate::harness::slices::{Contender, Slice};
-use crate::ours::bandwidth::{BandwidthKind, Near};
 use crate::ours::chain::Head;
 
 /// The runs of one chain.
@@ -63,23 +60,13 @@ impl Runs {
 
 /// The baseline of a chain.
 pub(super) enum Opposite {
-    /// One large message.
-    Bandwidth(Near),
     /// A chain of two nodes.
-    Hop(Runs),
-    /// As many bytes through bare sockets.
-    Sockets(Relay),
+    Hop(Box<Runs>),
+    /// One that knows nothing of deltas.
+    Other(Box<dyn Contender>),
 }
 
 impl Opposite {
-    pub(super) fn bandwidth(
-        bench: &mut Bench,
-        bytes: usize,
-        node: NodeKind,
-    ) -> Result<Self, Failure> {
-        Near::open(bench, BandwidthKind { bytes, fresh: false, node }).map(Self::Bandwidth)
-    }
-
     pub(super) fn slice(
         &mut self,
         bench: &mut Bench,
@@ -87,15 +74,8 @@ impl Opposite {
         count: u64,
     ) -> Result<Slice, Failure> {
         match self {
-            Self::Bandwidth(near) => near.slice(bench, count),
             Self::Hop(runs) => runs.slice(bench, delta, count),
-            Self::Sockets(relay) => {
-                let mut seconds = 0.0;
-                for _ in 0..count {
-                    seconds += relay.run()?.as_secs_f64();
-                }
-                Ok(Slice::timed(count, seconds))
-            }
+            Self::Other(other) => other.slice(bench, count),
         }
     }
 }
