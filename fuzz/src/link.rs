@@ -205,7 +205,7 @@ impl Machine {
         };
         match deed % 12 {
             0 | 1 => {
-                body.open(channel, Lane::Express, ChannelKind::Bytes, deeds.number(&EDGES), "name")
+                body.open(channel, Lane::Express, ChannelKind::Bytes, deeds.number(&EDGES), "name");
             }
             2..=4 => {
                 let bytes = (deeds.number(&EDGES) % 2000) as usize;

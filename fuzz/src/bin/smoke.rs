@@ -173,3 +173,16 @@ impl Random {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{TARGETS, options, smoke};
+
+    #[test]
+    fn every_target_passes() {
+        let options = options(std::iter::empty()).expect("none is needed");
+        for target in &TARGETS {
+            assert!(smoke(target, &options), "{}", target.name);
+        }
+    }
+}
