@@ -5,7 +5,9 @@
 
 use std::time::Duration;
 
+use chunkcomm::with_causes;
 use chunkcomm_farm::{Grain, Model, Prefetch, Tree, WorkersAs};
+use chunkcomm_simulation::load;
 use clap::Args;
 
 use super::Verdict;
@@ -36,11 +38,17 @@ pub struct FarmTreeArgs {
     #[command(flatten)]
     common: Common,
     /// World of the hosts: a preset's name or a file's path
-    #[arg(long, value_name = "NAME|FILE", default_value = "lan-1g")]
+    #[arg(long, value_name = "NAME|FILE", default_value = "lan-1g", value_parser = world)]
     world: String,
     /// Time of a task; may be given several times
     #[arg(long, value_name = "DUR", default_values = ["500us", "1ms"], value_parser = values::some_time)]
     work: Vec<Duration>,
+}
+
+/// Parses a world, which is there.
+fn world(text: &str) -> Result<String, String> {
+    let loaded = load(text).map(|_| text.to_owned());
+    loaded.map_err(|error| format!("allowed are presets and files: {}", with_causes(&error)))
 }
 
 /// Runs the command.
