@@ -9,9 +9,8 @@ use std::sync::OnceLock;
 
 use serde::{Deserialize, Serialize};
 
-use super::portable_only;
 use chunkcomm::layer::entropy;
-use chunkcomm::{Address, Credential};
+use chunkcomm::{Address, Credential, portable_only};
 
 const PARENT: &str = "CHUNKCOMM_PARENT";
 const PARENT_PID: &str = "CHUNKCOMM_PARENT_PID";

@@ -15,7 +15,7 @@ const PASSED_ON: [&str; 4] = [
     "CHUNKCOMM_PORTS",
     "CHUNKCOMM_READY_MS",
     chunkcomm::AGE_BOUND_VARIABLE,
-    crate::launch::PORTABLE_VARIABLE,
+    chunkcomm::PORTABLE_VARIABLE,
 ];
 
 /// The way nodes are started.
