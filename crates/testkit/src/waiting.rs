@@ -2,7 +2,7 @@
 
 use std::future::{Future, poll_fn, ready};
 use std::panic::Location;
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::sync::Once;
 use std::task::Poll;
 use std::time::{Duration, Instant};
@@ -26,6 +26,13 @@ fn hear_warnings() {
         let _ = tracing::subscriber::set_global_default(tracing::subscriber::NoSubscriber::new());
     });
 }
+
+/// A future whose type says nothing of what it does: the runtime's code for a task is compiled once
+/// for all tests, and not for each.
+type Boxed<'a, T> = Pin<Box<dyn Future<Output = T> + 'a>>;
+
+/// The same for a task, which any thread may run.
+type BoxedTask<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
 /// Waits for `future`, which does not hang.
 #[track_caller]
@@ -96,6 +103,7 @@ where
     F: Future<Output: Send> + Send + 'static,
 {
     let (waits, waiting) = oneshot::channel();
+    let future: BoxedTask<F::Output> = Box::pin(future);
     let task = tokio::spawn(announced(future, waits));
     waiting.await.unwrap();
     task
@@ -118,6 +126,7 @@ async fn announced<F: Future>(future: F, waits: oneshot::Sender<()>) -> F::Outpu
 /// Runs `test` on a runtime of one thread.
 pub fn on_one_thread<F: Future>(test: F) -> F::Output {
     let mut builder = tokio::runtime::Builder::new_current_thread();
+    let test: Boxed<'_, F::Output> = Box::pin(test);
     builder.enable_all().build().unwrap().block_on(limited(test))
 }
 
@@ -128,6 +137,7 @@ where
 {
     let mut builder = tokio::runtime::Builder::new_multi_thread();
     let runtime = builder.worker_threads(2).enable_all().build().unwrap();
+    let test: BoxedTask<F::Output> = Box::pin(test);
     let outcome = runtime.block_on(runtime.spawn(limited(test)));
     outcome.unwrap_or_else(|error| std::panic::resume_unwind(error.into_panic()))
 }
