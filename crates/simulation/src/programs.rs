@@ -10,6 +10,7 @@ use chunkcomm_proto::Time;
 use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::future::{Future, poll_fn};
+use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::task::Poll;
@@ -63,7 +64,8 @@ pub fn run_within<T>(
     let simulation = Simulation { lan: Arc::clone(&lan), run: RUN.get() };
     runtime.block_on(async {
         tokio::spawn(move_on(Arc::downgrade(&lan)));
-        let program = clock::guarded(program(simulation));
+        let program: Pin<Box<dyn Future<Output = T>>> = Box::pin(program(simulation));
+        let program = clock::guarded(program);
         clock::within(&Handle::current(), limit, program).await
     })
 }
@@ -206,6 +208,8 @@ impl Simulation {
         F: Future<Output: Send> + Send + 'static,
     {
         let process = self.process_of(host);
+        // The runtime's code for a task is then compiled once, and not for each program.
+        let future: Pin<Box<dyn Future<Output = F::Output> + Send>> = Box::pin(future);
         let task = tokio::spawn(process.owned(future));
         process.owns(task.abort_handle());
         task
