@@ -1,7 +1,7 @@
 //! Fuzz targets for everything that parses bytes from elsewhere. A target is a function that takes
 //! any bytes and panics when a promise is broken. There are two ways to run the targets:
 //!
-//! - `cargo run --bin smoke`: some thousand random and mutated inputs by a seed, on the stable
+//! - `cargo run -p chunkcomm-fuzz --bin smoke`: some thousand random and mutated inputs by a seed, on the stable
 //!   toolchain, in seconds. It is also a test.
 //! - `./guided packet -runs=10000000`: guided by coverage, on the stable toolchain too, for as long
 //!   as one likes (needs g++ for libFuzzer's engine).

@@ -1,7 +1,7 @@
 //! Runs every fuzz target on random and mutated inputs, by a seed.
 //!
 //! ```text
-//! cargo run --bin smoke -- [--inputs N] [--seed S] [--target NAME] [--input HEX]
+//! cargo run -p chunkcomm-fuzz --bin smoke -- [--inputs N] [--seed S] [--target NAME] [--input HEX]
 //! ```
 //!
 //! An input that makes a target panic is printed; run it alone by `--target` and `--input`.

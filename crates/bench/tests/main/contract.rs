@@ -250,6 +250,7 @@ fn farm_queue_rows() {
 }
 
 /// The study's numbers stand beside ours, and the order of models A and B is that of the study.
+#[cfg(feature = "virtual")]
 #[test]
 fn lan_study_rows() {
     let all = rows(&["lan-study", "--only", "table4"]);
@@ -264,6 +265,7 @@ fn lan_study_rows() {
 }
 
 /// One row for each time of a task: the number of workers from which a tree is better, or none.
+#[cfg(feature = "virtual")]
 #[test]
 fn farm_tree_rows() {
     let all = rows(&["farm-tree", "--work", "50us", "--work", "100us"]);
@@ -283,6 +285,7 @@ fn farm_tree_rows() {
 }
 
 /// With more than one task a processor the farm of the paper is faster, also where nothing is set.
+#[cfg(feature = "virtual")]
 #[test]
 fn gdh_study_rows() {
     let all = rows(&["gdh-study", "--tasks", "300"]);
@@ -349,6 +352,7 @@ fn delta_rows() {
     }
 }
 
+#[cfg(feature = "virtual")]
 #[test]
 fn the_delta_study_has_points_and_claims() {
     let small = ["delta-study", "--bytes", "64KiB", "--nodes-max", "8"];
@@ -373,7 +377,10 @@ fn budgets_run_all_at_tiny_sizes() {
     let err = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{}\n{err}", output.status);
     let out = String::from_utf8(output.stdout).unwrap();
-    assert_eq!(out.lines().count(), 58 + usize::from(cfg!(feature = "peers")));
+    assert_eq!(
+        out.lines().count(),
+        49 + usize::from(cfg!(feature = "peers")) + 9 * usize::from(cfg!(feature = "virtual"))
+    );
     for line in out.lines() {
         let row: Value = serde_json::from_str(line).unwrap();
         assert_keys(&row, &["name", "figure", "budget", "aim", "met"]);
@@ -405,6 +412,9 @@ fn a_missed_budget_is_exit_status_1() {
 
 #[test]
 fn what_cannot_be_is_refused_with_what_is_allowed() {
+    let virtual_time = cfg!(feature = "virtual");
+    let no_threads = if virtual_time { "allowed with --lan real" } else { "--features virtual" };
+    let no_lan = if virtual_time { "neither a file nor a preset" } else { "--features virtual" };
     let cases: &[(&[&str], &str)] = &[
         (&["redistribute", "--json"], "allowed are stream, latency"),
         (&["stream", "--transport", "udp", "--json"], "[possible values: tcp, tls, unix, memory]"),
@@ -442,9 +452,9 @@ fn what_cannot_be_is_refused_with_what_is_allowed() {
         (&["delta", "--pattern", "reduce"], "[possible values: pair, cascade, ring]"),
         (&["delta", "--compute", "cosine"], "allowed are empty, random, trig and a wait"),
         (&["delta", "--lan", "virtual"], "allowed are real, virtual:NAME and virtual:FILE"),
-        (&["delta", "--lan", "virtual:x"], "neither a file nor a preset"),
+        (&["delta", "--lan", "virtual:x"], no_lan),
         (&["farm", "--check"], "allowed with --lan virtual:NAME"),
-        (&["farm", "--lan", "virtual:lan-1g", "--threads", "7"], "allowed with --lan real"),
+        (&["farm", "--lan", "virtual:lan-1g", "--threads", "7"], no_threads),
         (&["delta", "--nodes", "3"], "2 to 2 nodes"),
         (&["delta", "--bytes", "5"], "multiples of 4"),
         (&["budgets", "--only", "nothing"], "stream-one"),

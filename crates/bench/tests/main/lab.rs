@@ -7,12 +7,12 @@ use std::process::{Command, Stdio};
 use chunkcomm_testkit::proc;
 use serde_json::Value;
 
-use crate::program::{chunkperf_beside, rows_of};
+use crate::program::{chunkperf, rows_of};
 
 /// Runs a scenario; returns its rows and its exit status.
 fn lab(scenario: &str, options: &[&str]) -> (Vec<Value>, Option<i32>) {
     let common = ["lab", scenario, "--json", "--seed", "7", "--late-max", "20s"];
-    let output = chunkperf_beside(&[&common[..], options].concat());
+    let output = chunkperf(&[&common[..], options].concat());
     let err = String::from_utf8_lossy(&output.stderr);
     let rows = rows_of(&output);
     assert!(!rows.is_empty(), "{scenario} {options:?}: {err}");
@@ -139,7 +139,7 @@ fn sealed_streams_survive_cuts_as_well() {
 fn sessions_survive_faults_of_the_network_or_the_reason_is_told() {
     let arguments = "lab namespaces --json --seed 7 --late-max 20s --dead 5s --faults 6 \
                      --every 50ms --outage 100ms";
-    let output = chunkperf_beside(&arguments.split_whitespace().collect::<Vec<_>>());
+    let output = chunkperf(&arguments.split_whitespace().collect::<Vec<_>>());
     let (out, err) = (output.stdout, String::from_utf8_lossy(&output.stderr));
     println!("{}{err}", String::from_utf8_lossy(&out));
     assert_eq!(output.status.code(), Some(0), "{err}");
@@ -198,7 +198,7 @@ fn what_cannot_be_is_refused_with_what_is_allowed() {
         (&["lab", "idle-links", "--links", "0"], "allowed are 1"),
     ];
     for (arguments, says) in cases {
-        let output = chunkperf_beside(arguments);
+        let output = chunkperf(arguments);
         let said = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(2), "{arguments:?}: {said}");
         assert!(said.contains(says), "{arguments:?} says: {said}");

@@ -35,11 +35,11 @@ impl Drop for Place {
 /// Runs the program; at most two run so at once, however many threads run tests.
 pub(crate) fn chunkperf(arguments: &[&str]) -> Output {
     let _place = Place::wait();
-    chunkperf_beside(arguments)
+    chunkperf_at_once(arguments)
 }
 
-/// Runs the program beside any others, for what mostly waits or is refused.
-pub(crate) fn chunkperf_beside(arguments: &[&str]) -> Output {
+/// Runs the program beside any others, for what is refused.
+fn chunkperf_at_once(arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_chunkperf"))
         .args(arguments)
         .stdin(Stdio::null())
@@ -76,7 +76,7 @@ pub(crate) fn assert_keys(row: &Value, keys: &[&str]) {
 
 /// Runs a command that is refused, and returns its message.
 pub(crate) fn refusal(arguments: &[&str]) -> String {
-    let output = chunkperf_beside(arguments);
+    let output = chunkperf_at_once(arguments);
     assert_eq!(output.status.code(), Some(2), "{arguments:?}");
     assert!(output.stdout.is_empty(), "{arguments:?}: standard output is for rows");
     String::from_utf8_lossy(&output.stderr).into_owned()
