@@ -13,6 +13,7 @@ pub mod stream;
 pub mod tracked;
 
 use std::future::Future;
+use std::pin::Pin;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use chunkcomm::proto::limits::WINDOW_BYTES_INITIAL;
@@ -148,6 +149,8 @@ where
     F: Future + Send + 'static,
     F::Output: Send,
 {
+    // The runtime's code for a task is then compiled once, and not for each bench.
+    let future: Pin<Box<dyn Future<Output = F::Output> + Send>> = Box::pin(future);
     runtime.block_on(async { tokio::spawn(future).await }).doing("running a task")
 }
 
