@@ -271,10 +271,15 @@ impl Link {
         self.liveness.waits(waits || self.outbox.waits_for_credit(), now);
         let alive = self.liveness.poll(now);
         if alive == Alive::Probe {
-            self.probe = true;
-            self.asking = true;
+            self.ask();
         }
         (alive, self.liveness.deadline())
+    }
+
+    /// Asks the peer for an acknowledgement, in a packet of its own if no other leaves.
+    fn ask(&mut self) {
+        self.probe = true;
+        self.asking = true;
     }
 
     /// Notes that the connection is gone. Unacknowledged packets are kept for the next one.

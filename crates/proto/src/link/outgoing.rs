@@ -45,6 +45,9 @@ impl Link {
         self.pace.set_shared(self.outbox.is_shared(now));
         let room = if paced { self.pace.room(self.session.kept_bytes()) } else { usize::MAX };
         self.outbox.set_bulk_room(room);
+        if self.outbox.bulk_waits() && self.pace.is_unasked() {
+            self.ask();
+        }
         let verdict = self.outbox.decide(staged, now);
         if !matches!(verdict, Some(Verdict::Leave(_))) && !self.outbox.bulk_waits() {
             self.pace.starved();
@@ -214,6 +217,10 @@ impl Link {
         let ack_now = ack_now || (sequenced && self.wants_ack(bytes));
         let in_flight = self.session.kept_bytes();
         let number = if sequenced { self.number(filled.entries, bytes) } else { 0 };
+        // The packets that must be written again come behind this one.
+        if ack_now && !self.session.is_behind() {
+            self.pace.asked_to(self.session.numbers()[0]);
+        }
         if sequenced && ack_now {
             self.pace.asked(number, in_flight, self.session.acknowledged_bytes(), now);
         }

@@ -60,7 +60,9 @@ struct Sample {
 ///
 /// - [`Pace::room`] before bulk goes into a packet, [`Pace::starved`] when there was none;
 /// - [`Pace::asks`] for every numbered packet, and [`Pace::asked`] when that returns true;
-/// - [`Pace::acknowledged`] for every acknowledgement.
+/// - [`Pace::asked_to`] for every packet that asks, numbered or not;
+/// - [`Pace::acknowledged`] for every acknowledgement;
+/// - [`Pace::is_unasked`] while bulk waits.
 #[derive(Debug)]
 pub struct Pace {
     /// Bound for a channel alone, and for channels that share the link.
@@ -77,6 +79,9 @@ pub struct Pace {
     timed_alone: bool,
     sample: Option<Sample>,
     unasked_bytes: usize,
+    /// The last packet that the peer was asked to acknowledge, and the last acknowledged one.
+    asked_to: u64,
+    acknowledged_to: u64,
     /// Whether there is no bound, and nothing is measured.
     unbounded: bool,
 }
@@ -97,6 +102,8 @@ impl Pace {
             timed_alone: false,
             sample: None,
             unasked_bytes: 0,
+            asked_to: 0,
+            acknowledged_to: 0,
             unbounded,
         }
     }
@@ -155,6 +162,19 @@ impl Pace {
         asks
     }
 
+    /// Notes that the peer is asked to acknowledge the packets up to `number` at once.
+    pub fn asked_to(&mut self, number: u64) {
+        self.asked_to = number;
+    }
+
+    /// Whether nothing on its way asks for its acknowledgement, which then comes by the peer's
+    /// clock. Bulk that waits must not wait for that. The bound has fallen below what is on its
+    /// way: another channel joins in, the queue is to run empty, or the connection is new.
+    #[must_use]
+    pub fn is_unasked(&self) -> bool {
+        self.asked_to <= self.acknowledged_to
+    }
+
     /// Notes that packet `number`, which asks for its acknowledgement at once, is about to be
     /// written. `in_flight` bytes are before it, and `delivered` in all were acknowledged.
     pub fn asked(&mut self, number: u64, in_flight: usize, delivered: u64, now: Time) {
@@ -170,6 +190,7 @@ impl Pace {
 
     /// Notes that the packets up to `number`, `delivered` bytes in all, are acknowledged.
     pub fn acknowledged(&mut self, number: u64, delivered: u64, now: Time) {
+        self.acknowledged_to = number;
         let Some(sample) = self.sample.take_if(|sample| sample.number <= number) else { return };
         let took = Duration::from_nanos(now.0.saturating_sub(sample.at.0)).max(ROUND_TRIP_MIN);
         let rate = per_second(delivered - sample.delivered, took);
@@ -374,6 +395,20 @@ mod tests {
         assert!(pace.room(0) >= ROOM_BYTES_MIN);
         pace.drain = true;
         assert!(pace.room(0) >= ROOM_BYTES_MIN && pace.room(BOUND_BYTES_MIN) == 0);
+    }
+
+    #[test]
+    fn what_is_on_its_way_is_asked_for_until_the_last_request_is_answered() {
+        let mut pace = Pace::new(Time(0), Without::default());
+        assert!(pace.is_unasked());
+        pace.asked_to(3);
+        for (number, unasked) in [(2, false), (3, true), (4, true)] {
+            pace.acknowledged(number, number, Time(0));
+            assert_eq!(pace.is_unasked(), unasked, "{number}");
+        }
+        pace.asked_to(5);
+        pace.restart(Time(0));
+        assert!(pace.is_unasked(), "what comes again may not ask");
     }
 
     #[test]
