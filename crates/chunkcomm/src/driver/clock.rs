@@ -26,12 +26,12 @@ pub fn now() -> Time {
 }
 
 /// Time before a timer goes off from which a later deadline moves it: half the delay of an
-/// acknowledgement, 5 ms. While packets pass more often than that, no timer wakes the thread.
+/// acknowledgement, 20 ms. While packets pass more often than that, no timer wakes the thread.
 /// - less: a timer goes off between two packets, and nothing is due then
 /// - more: the timer of a busy link is moved more often
 const SOON: Duration = Duration::from_millis(ACK_DELAY_MS / 2);
 
-/// Longest time from now to which such a timer is moved: 10 ms, the delay of an acknowledgement.
+/// Longest time from now to which such a timer is moved: 40 ms, the delay of an acknowledgement.
 /// The deadline after the next packet is then no earlier. A timer for an earlier time wakes the
 /// thread at once, which must learn when to wake.
 const PUT_OFF: Duration = Duration::from_millis(ACK_DELAY_MS);

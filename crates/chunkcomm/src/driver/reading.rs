@@ -32,9 +32,9 @@ const BULK_BYTES_MIN: usize = 16 * 1024;
 /// have to be copied, so reading more would cost.
 const AHEAD_BYTES: usize = 128;
 
-/// A link is at rest when nothing came for this long. The driver looks then, since the
-/// acknowledgement of the last packet is due later.
-pub(super) const REST_AFTER: Duration = Duration::from_millis(ACK_DELAY_MS / 2);
+/// A link is at rest when nothing came for this long: 40 ms. The driver wakes then in any case, for
+/// the acknowledgement of the last packet.
+pub(super) const REST_AFTER: Duration = Duration::from_millis(ACK_DELAY_MS);
 
 /// The source of the answer whether something arrived.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
