@@ -2,7 +2,8 @@
 //!
 //! An assignment and its answer cost each side some 50 to 100 us, most of it to wake up. So an
 //! assignment should take [`TARGET_NS`], and [`FARMER_NS`] for each worker, since the farmer pays
-//! for all of them. A worker holds k assignments of t seconds each. It stays busy while
+//! for all of them. It takes [`LONG_TARGET_NS`] where it is known how many tasks are left: results are
+//! awaited together then, and not each as soon as its task came. A worker holds k assignments of t seconds each. It stays busy while
 //! the answer to the first travels to the farmer and a new one back, when
 //! k >= 1 + (round trip + farmer's delay) / t. The farmer's delay is not measured, so the round
 //! trip counts twice. A worker holds at least two assignments, and more only up to 10 ms of work: the
@@ -28,9 +29,9 @@ use super::ledger::Share;
 pub enum Grain {
     /// This number, at least 1.
     Fixed(u32),
-    /// As many as take 10 ms, or 0.1 ms for each worker of the farm if that is more, by the time
-    /// that tasks take on that worker. Near the end of a known number of tasks half of what is left
-    /// for it (factoring), but 25 us for each worker or more, 0.1 ms in a tree. At most 16 times the
+    /// As many as take 30 ms by the time that tasks take on that worker; 10 ms where the number of tasks
+    /// is not known, and 0.1 ms for each worker of the farm if that is more. Near the end of a known
+    /// number of tasks half of what is left for it (factoring), but 25 us for each worker or more, 0.1 ms in a tree. At most 16 times the
     /// largest assignment that was answered, and 65,536 tasks.
     #[default]
     Auto,
@@ -93,6 +94,10 @@ impl Grain {
 
 /// Time that an assignment should take, in nanoseconds.
 const TARGET_NS: f64 = 10e6;
+/// The same where it is known how many tasks are left.
+/// - less: the exchanges cost more, with 10 ms 2 % of two cores
+/// - more: the links' acknowledgements, due after 40 ms, leave in packets of their own, and cost as much
+const LONG_TARGET_NS: f64 = 30e6;
 /// The farmer's time for an assignment and its answer, in nanoseconds.
 const FARMER_NS: f64 = 100e3;
 /// Number of workers to whom a farmer gives assignments as short as they should be.
@@ -202,7 +207,8 @@ impl Pace {
             _ => {
                 let task_ns = self.task_ns.unwrap_or(f64::MAX);
                 let farmer_ns = FARMER_NS * workers as f64 * self.threads;
-                let target = farmer_ns.max(TARGET_NS * self.threads);
+                let target = if left.is_some() { LONG_TARGET_NS } else { TARGET_NS };
+                let target = farmer_ns.max(target * self.threads);
                 let half = left.map_or(f64::MAX, |left| left as f64 / 2.0);
                 // Smaller ones at the end cost more than they balance.
                 let wanted = (target / task_ns).min(half.max(self.last * farmer_ns / task_ns));
@@ -290,7 +296,7 @@ mod tests {
         let mut pace = Pace::new(None, Grain::Auto, 100_000, 1);
         pace.handle_answer(1_000, 10_000_000);
         let mut grain = |left| pace.share(Growth(GRAIN_MAX), Some(left), 1).grain;
-        assert_eq!((grain(1_000_000), grain(100), grain(1), grain(0)), (1_000, 50, 2, 2));
+        assert_eq!((grain(1_000_000), grain(100), grain(1), grain(0)), (3_000, 50, 2, 2));
     }
 
     #[test]
