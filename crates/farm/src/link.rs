@@ -9,14 +9,19 @@ use std::collections::VecDeque;
 use std::future::Future;
 use std::pin::pin;
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use bytes::Bytes;
-use chunkcomm::{BytesDuplex, BytesReceiver, BytesSender, Peer, SendError, TryRecvError};
+use chunkcomm::{BytesDuplex, BytesReceiver, BytesSender, Peer, SendError, TryRecvError, host};
 
 use crate::error::Loss;
 use crate::name::WorkerName;
 use crate::proto::wire;
 use crate::shared::Sharing;
+
+/// Longest time until it is known which messages a lost worker has got: the session of a peer that is
+/// silent ends in it.
+const UNACKNOWLEDGED_FOR: Duration = Duration::from_secs(10);
 
 /// The duplex to a worker that is ready.
 pub(crate) struct Link {
@@ -175,6 +180,17 @@ impl Link {
     /// Ends the tasks, which makes the worker end.
     pub(crate) fn end_tasks(&mut self) {
         self.tasks = None;
+        self.waiting.clear();
+    }
+
+    /// Ends the tasks of a worker that is lost. Others get them, so the node has no loss to report when
+    /// it closes: the farm learns it here.
+    pub(crate) fn give_up_tasks(&mut self) {
+        if let Some(tasks) = self.tasks.take() {
+            host::spawn(async move {
+                let _ = tasks.close(UNACKNOWLEDGED_FOR).await;
+            });
+        }
         self.waiting.clear();
     }
 

@@ -63,7 +63,7 @@ where
         if loss.is_a_cause() || left {
             return self.bury(worker, &loss);
         }
-        link.end_tasks();
+        link.give_up_tasks();
         self.account.ledger.handle_stalled(worker);
         self.broken.push((worker, loss));
         Ok(())
@@ -74,7 +74,7 @@ where
     pub(super) fn bury(&mut self, worker: usize, loss: &Loss) -> Result<(), RunError> {
         self.broken.retain(|&(broken, _)| broken != worker);
         let link = &mut self.workers.links[worker];
-        link.end_tasks();
+        link.give_up_tasks();
         self.account.workers[worker].stats.lost = Some(loss.clone());
         if link.lost.replace(loss.clone()).is_some() {
             return Ok(());
