@@ -71,7 +71,7 @@ impl<S: Stream> Source for Streamed<S> {
 /// result.
 ///
 /// The run goes on while the stream is polled: between two polls the workers do what they hold,
-/// some 20 ms of work each, and get nothing new. Up to 65,536 results wait here. Then, and while as
+/// 20 to 60 ms of work each, and get nothing new. Up to 65,536 results wait here. Then, and while as
 /// many as a million results wait for that of an earlier task, the workers get no further tasks.
 ///
 /// An item that is an error ends the stream; a task's own error stands in the place of its result.

@@ -2,8 +2,10 @@
 //!
 //! An assignment and its answer cost each side some 50 to 100 us, most of it to wake up. So an
 //! assignment should take [`TARGET_NS`], and [`FARMER_NS`] for each worker, since the farmer pays
-//! for all of them. It takes [`LONG_TARGET_NS`] where it is known how many tasks are left: results are
-//! awaited together then, and not each as soon as its task came. A worker holds k assignments of t seconds each. It stays busy while
+//! for all of them. Where it is known how many tasks are left, assignments shrink before the end, and
+//! take [`LONG_TARGET_NS`] until then.
+//!
+//! A worker holds k assignments of t seconds each. It stays busy while
 //! the answer to the first travels to the farmer and a new one back, when
 //! k >= 1 + (round trip + farmer's delay) / t. The farmer's delay is not measured, so the round
 //! trip counts twice. A worker holds at least two assignments, and more only up to 10 ms of work: the
@@ -29,10 +31,16 @@ use super::ledger::Share;
 pub enum Grain {
     /// This number, at least 1.
     Fixed(u32),
-    /// As many as take 30 ms by the time that tasks take on that worker; 10 ms where the number of tasks
-    /// is not known, and 0.1 ms for each worker of the farm if that is more. Near the end of a known
-    /// number of tasks half of what is left for it (factoring), but 25 us for each worker or more, 0.1 ms in a tree. At most 16 times the
-    /// largest assignment that was answered, and 65,536 tasks.
+    /// As many as take this long, by the time that tasks take on that worker:
+    ///
+    /// | while | time |
+    /// |---|---|
+    /// | the number of tasks is known | 30 ms |
+    /// | it is not known, or in a tree | 10 ms |
+    /// | the farm has more workers | 0.1 ms for each |
+    /// | the end is near | half of what is left for the worker (factoring), but 25 us for each worker or more, 0.1 ms in a tree |
+    ///
+    /// At most 16 times the largest assignment that was answered, and 65,536 tasks.
     #[default]
     Auto,
     /// The worker's whole share of what is left (guided self-scheduling of Polychronopoulos and Kuck).
@@ -94,7 +102,8 @@ impl Grain {
 
 /// Time that an assignment should take, in nanoseconds.
 const TARGET_NS: f64 = 10e6;
-/// The same where it is known how many tasks are left.
+/// The same where it is known how many tasks are left, but not in a tree: two ledgers give out assignments
+/// there, and each holds some back from the others.
 /// - less: the exchanges cost more, with 10 ms 2 % of two cores
 /// - more: the links' acknowledgements, due after 40 ms, leave in packets of their own, and cost as much
 const LONG_TARGET_NS: f64 = 30e6;
@@ -132,6 +141,7 @@ pub(crate) struct Pace {
     round_trip_ns: f64,
     threads: f64,
     last: f64,
+    long_ns: f64,
     task_ns: Option<f64>,
 }
 
@@ -157,12 +167,21 @@ impl Pace {
     pub(crate) fn new(depth: Option<u32>, grain: Grain, round_trip_ns: u64, threads: u32) -> Pace {
         let threads = f64::from(threads.max(1));
         let round_trip_ns = round_trip_ns as f64;
-        Pace { depth, grain, left_max: 0.0, round_trip_ns, threads, last: LAST, task_ns: None }
+        Pace {
+            depth,
+            grain,
+            left_max: 0.0,
+            round_trip_ns,
+            threads,
+            last: LAST,
+            long_ns: LONG_TARGET_NS,
+            task_ns: None,
+        }
     }
 
     /// The worker is a sub-farmer, or below one.
     pub(crate) fn in_tree(mut self) -> Pace {
-        self.last = LAST_IN_TREE;
+        (self.last, self.long_ns) = (LAST_IN_TREE, TARGET_NS);
         self
     }
 
@@ -207,7 +226,7 @@ impl Pace {
             _ => {
                 let task_ns = self.task_ns.unwrap_or(f64::MAX);
                 let farmer_ns = FARMER_NS * workers as f64 * self.threads;
-                let target = if left.is_some() { LONG_TARGET_NS } else { TARGET_NS };
+                let target = if left.is_some() { self.long_ns } else { TARGET_NS };
                 let target = farmer_ns.max(target * self.threads);
                 let half = left.map_or(f64::MAX, |left| left as f64 / 2.0);
                 // Smaller ones at the end cost more than they balance.
