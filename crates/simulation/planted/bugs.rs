@@ -72,7 +72,7 @@ bugs! {
     AckAtHalf,
     /// An ack leaves only with data: one-way traffic stops at a full ring. Rule 4.
     AckNeverAlone,
-    /// Only counts and bytes start an ack, the 10 ms timer does not. Rule 4.
+    /// Only counts and bytes start an ack, the timer does not. Rule 4.
     AckTimerLost,
     /// A packet that asks for an ack at once is not answered at once. Rule 4.
     SyncNotAnswered,

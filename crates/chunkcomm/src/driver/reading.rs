@@ -32,8 +32,8 @@ const BULK_BYTES_MIN: usize = 16 * 1024;
 /// have to be copied, so reading more would cost.
 const AHEAD_BYTES: usize = 128;
 
-/// A link is at rest when nothing came for this long: 40 ms. The driver wakes then in any case, for
-/// the acknowledgement of the last packet.
+/// A link is at rest when nothing came for this long: 40 ms, when the acknowledgement of a last packet
+/// that nothing answered is due, too.
 pub(super) const REST_AFTER: Duration = Duration::from_millis(ACK_DELAY_MS);
 
 /// The source of the answer whether something arrived.

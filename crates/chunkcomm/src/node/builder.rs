@@ -211,7 +211,8 @@ impl NodeBuilder {
     /// | `dead` | its session is dead | 10 s |
     ///
     /// A lost connection has `dead` to come back. A peer that nothing waits for is asked
-    /// every 30 s.
+    /// every 30 s. The acknowledgement of a message that nothing answers may take 40 ms: with a
+    /// shorter `probe` each such message makes the node ask.
     ///
     /// Where either node takes messages above 32 MiB, `suspect` and `dead` are longer by 1 s
     /// for each further 32 MiB. A node does not answer while it encodes or decodes such a

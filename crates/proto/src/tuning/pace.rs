@@ -190,7 +190,8 @@ impl Pace {
 
     /// Notes that the packets up to `number`, `delivered` bytes in all, are acknowledged.
     pub fn acknowledged(&mut self, number: u64, delivered: u64, now: Time) {
-        self.acknowledged_to = number;
+        // A packet that is written again has the number of its first time.
+        self.acknowledged_to = self.acknowledged_to.max(number);
         let Some(sample) = self.sample.take_if(|sample| sample.number <= number) else { return };
         let took = Duration::from_nanos(now.0.saturating_sub(sample.at.0)).max(ROUND_TRIP_MIN);
         let rate = per_second(delivered - sample.delivered, took);
@@ -402,7 +403,7 @@ mod tests {
         let mut pace = Pace::new(Time(0), Without::default());
         assert!(pace.is_unasked());
         pace.asked_to(3);
-        for (number, unasked) in [(2, false), (3, true), (4, true)] {
+        for (number, unasked) in [(2, false), (3, true), (2, true), (4, true)] {
             pace.acknowledged(number, number, Time(0));
             assert_eq!(pace.is_unasked(), unasked, "{number}");
         }

@@ -115,7 +115,7 @@ fn a_fast_link_is_filled() {
     let spec = link(2_000, Duration::from_micros(50));
     let (longest, rate) = beside_a_transfer(spec, Duration::from_millis(100), 10);
     println!("2 Gbit/s, 0.05 ms: at most {longest:?} beside {rate:.3} of the rate");
-    // A transfer that waits for its peer's clock after each express message has 0.66.
+    // A transfer that waits for 40 ms after each express message has 0.66.
     assert!(rate > 0.98, "{rate}");
     assert!(longest < Duration::from_millis(6), "{longest:?}");
 }

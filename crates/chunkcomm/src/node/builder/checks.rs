@@ -37,9 +37,9 @@ impl NodeBuilder {
             return Err(setting("sessions_max", 0, "at least 1"));
         }
         let Silence { probe, suspect, dead } = settings.silence;
-        if probe < Duration::from_millis(10) || suspect < probe || dead < suspect {
+        if probe < Duration::from_millis(10) || suspect <= probe || dead < suspect {
             let value = format!("{probe:?}, {suspect:?}, {dead:?}");
-            return Err(setting("liveness", value, "10 ms <= probe <= suspect <= dead"));
+            return Err(setting("liveness", value, "10 ms <= probe < suspect <= dead"));
         }
         let (oldest, newest) = settings.versions;
         if !(VERSION_MIN <= oldest && oldest <= newest && newest <= VERSION_MAX) {

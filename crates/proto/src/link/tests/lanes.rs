@@ -1,6 +1,7 @@
 //! Precedence on the wire.
 
 use super::*;
+use crate::packet::FLAG_ACK_NOW;
 
 /// Returns the records that `end` has on the wire behind `from` bytes, without headers.
 fn records(end: &End, from: usize) -> Vec<String> {
@@ -84,5 +85,26 @@ fn a_terminate_waits_for_room_among_what_is_kept_and_for_nothing_else() {
     pair.deliver(0, usize::MAX, false);
     assert!(pair.ends[0].transmit(1, now) == 1);
     assert_eq!(records(&pair.ends[0], 0)[0], "terminate 1");
+    pair.finish();
+}
+
+/// The bound may fall below what is on its way, here to that of a new connection.
+#[test]
+fn bulk_that_waits_asks_once_if_nothing_on_its_way_does() {
+    let mut pair = busy(1 << 20);
+    let now = pair.now;
+    assert_eq!(pair.ends[0].transmit(100, now), 0, "the last packet asks");
+    pair.ends[0].link.pace.restart(now);
+    let before = pair.ends[0].wire.len();
+    assert_eq!(pair.ends[0].transmit(100, now), 1);
+    let asks: Vec<u8> = pair.ends[0].wire.iter().copied().skip(before).collect();
+    let item = Decoder::new(PACKET_BYTES_DEFAULT).next(&asks, &mut 0).unwrap();
+    let Some(Item::Packet(header)) = item else { panic!("{item:?}") };
+    assert_eq!((asks.len(), header.sequence, header.flags), (HEADER_BYTES, 0, FLAG_ACK_NOW));
+    assert_eq!(pair.ends[0].transmit(100, now), 0, "once");
+    pair.deliver(1, usize::MAX, false);
+    assert_eq!(pair.ends[1].transmit(1, now), 1, "the answer leaves at once");
+    pair.deliver(0, usize::MAX, false);
+    assert!(pair.ends[0].transmit(100, now) > 0, "bulk goes on");
     pair.finish();
 }
