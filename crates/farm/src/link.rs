@@ -19,8 +19,8 @@ use crate::name::WorkerName;
 use crate::proto::wire;
 use crate::shared::Sharing;
 
-/// Longest time until it is known which messages a lost worker has got: the session of a peer that is
-/// silent ends in it.
+/// Longest time until it is known which messages a lost worker has got: after 10 s of silence the
+/// session of a cluster's node is dead.
 const UNACKNOWLEDGED_FOR: Duration = Duration::from_secs(10);
 
 /// The duplex to a worker that is ready.
@@ -183,8 +183,8 @@ impl Link {
         self.waiting.clear();
     }
 
-    /// Ends the tasks of a worker that is lost. Others get them, so the node has no loss to report when
-    /// it closes: the farm learns it here.
+    /// Ends the tasks of a lost worker. Others get them, so they are not lost: the error is taken here,
+    /// or the node would report it when it closes.
     pub(crate) fn give_up_tasks(&mut self) {
         if let Some(tasks) = self.tasks.take() {
             host::spawn(async move {

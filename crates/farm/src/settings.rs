@@ -160,7 +160,7 @@ impl VirtualWorkers {
 /// time of an assignment / 0.1 ms  =  grain x time of a task / 0.1 ms
 /// ```
 ///
-/// A measured grain makes assignments of 10 ms at least: 100 workers, the limit of `Auto`. For more workers one farmer must give
+/// `Auto` reckons with assignments of 10 ms: 100 workers. For more workers one farmer must give
 /// longer assignments. Then some workers still compute at the end while others wait, and in a short
 /// run some get none. In groups of `n` the farmer speaks with `workers / n` sub-farmers, and each of
 /// these with `n` workers. The sum is smallest if `n` is the square root of the number of workers.

@@ -105,10 +105,10 @@ pub const SETTLED_GAP_MS: u64 = 1;
 /// fragments in the user's own memory.
 pub const ACK_FRAGMENT_DIVISOR: u64 = 4;
 
-/// Time after which an acknowledgement leaves at the latest, in milliseconds. One that is
-/// asked for leaves at once: `sync`, `close` and bulk that waits ask.
-/// - less: the answers of a peer that computes for some 10 ms do not take it along. A packet of its
-///   own wakes both processes, and costs the thread that computes there some 0.1 ms.
+/// Time after the first packet that it acknowledges in which an acknowledgement leaves at the latest,
+/// in milliseconds. One that is asked for leaves at once: `sync`, `close` and bulk that waits ask.
+/// - less: an answer that takes 30 ms, as that of a farm's worker, comes too late to take it along. A
+///   packet of its own wakes both processes, and costs each thread that computes there some 0.1 ms.
 /// - more: the sender keeps its last messages for longer, and knows later that they have arrived
 pub const ACK_DELAY_MS: u64 = 40;
 

@@ -211,8 +211,10 @@ impl NodeBuilder {
     /// | `dead` | its session is dead | 10 s |
     ///
     /// A lost connection has `dead` to come back. A peer that nothing waits for is asked
-    /// every 30 s. The acknowledgement of a message that nothing answers may take 40 ms: with a
-    /// shorter `probe` each such message makes the node ask.
+    /// every 30 s.
+    ///
+    /// Allowed are `10 ms <= probe < suspect <= dead`. Keep `probe` above 40 ms: an acknowledgement
+    /// may take that long, and the node would ask after each message that nothing answers.
     ///
     /// Where either node takes messages above 32 MiB, `suspect` and `dead` are longer by 1 s
     /// for each further 32 MiB. A node does not answer while it encodes or decodes such a

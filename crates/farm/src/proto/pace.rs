@@ -1,18 +1,19 @@
 //! How much a worker holds, where it is measured.
 //!
 //! An assignment and its answer cost each side some 50 to 100 us, most of it to wake up. So an
-//! assignment should take [`TARGET_NS`], and [`FARMER_NS`] for each worker, since the farmer pays
-//! for all of them. Where it is known how many tasks are left, assignments shrink before the end, and
-//! take [`LONG_TARGET_NS`] until then.
+//! assignment takes [`TARGET_NS`], or [`FARMER_NS`] for each worker if that is more, since the farmer
+//! pays for all of them. Where the number of tasks left is known it takes [`LONG_TARGET_NS`], but not
+//! in a tree, and less near the end.
 //!
 //! A worker holds k assignments of t seconds each. It stays busy while
 //! the answer to the first travels to the farmer and a new one back, when
 //! k >= 1 + (round trip + farmer's delay) / t. The farmer's delay is not measured, so the round
-//! trip counts twice. A worker holds at least two assignments, and more only up to 10 ms of work: the
-//! others would miss more at the end of the run. (LAN farm study, section 4: double buffering is k = 2.)
+//! trip counts twice. A worker holds at least two assignments, and more only up to 10 ms of work: what it
+//! holds is missing elsewhere at the end. (LAN farm study, section 4: double buffering is k = 2.)
 //!
 //! Near a known end assignments shrink: each has a half of what remains for its worker
-//! (factoring), so that all end at nearly the same time; but not more than the farmer can give out.
+//! (factoring), so that all end at nearly the same time; but never below what the farmer can keep up
+//! with.
 
 use std::fmt;
 use std::str::FromStr;
@@ -31,14 +32,14 @@ use super::ledger::Share;
 pub enum Grain {
     /// This number, at least 1.
     Fixed(u32),
-    /// As many as take this long, by the time that tasks take on that worker:
+    /// As many as take this long on the worker's threads, by the time that tasks take there:
     ///
     /// | while | time |
     /// |---|---|
     /// | the number of tasks is known | 30 ms |
     /// | it is not known, or in a tree | 10 ms |
-    /// | the farm has more workers | 0.1 ms for each |
-    /// | the end is near | half of what is left for the worker (factoring), but 25 us for each worker or more, 0.1 ms in a tree |
+    /// | 0.1 ms for each worker is more | that |
+    /// | the end is near | half of what is left for the worker (factoring), at least 25 us for each worker, in a tree 0.1 ms |
     ///
     /// At most 16 times the largest assignment that was answered, and 65,536 tasks.
     #[default]
