@@ -66,9 +66,12 @@ fn beyond_loopback_needs_a_loudly_named_option() {
 
 #[test]
 fn settings_that_cannot_be_say_what_is_allowed() {
+    const SECOND: Duration = Duration::from_secs(1);
     on_one_thread(async {
         let long = "n".repeat(33);
+        let unasked = Node::builder().liveness(SECOND, SECOND, SECOND);
         let settings = [
+            (unasked, "liveness", "probe < suspect"),
             (Node::builder().message_bytes_max(100), "message_bytes_max", "8192"),
             (Node::builder().window_bytes_max(100), "window_bytes_max", "32768"),
             (Node::builder().name(long.clone()), "name", "32 bytes"),

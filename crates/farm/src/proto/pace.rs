@@ -141,8 +141,7 @@ pub(crate) struct Pace {
     left_max: f64,
     round_trip_ns: f64,
     threads: f64,
-    last: f64,
-    long_ns: f64,
+    in_tree: bool,
     task_ns: Option<f64>,
 }
 
@@ -168,21 +167,12 @@ impl Pace {
     pub(crate) fn new(depth: Option<u32>, grain: Grain, round_trip_ns: u64, threads: u32) -> Pace {
         let threads = f64::from(threads.max(1));
         let round_trip_ns = round_trip_ns as f64;
-        Pace {
-            depth,
-            grain,
-            left_max: 0.0,
-            round_trip_ns,
-            threads,
-            last: LAST,
-            long_ns: LONG_TARGET_NS,
-            task_ns: None,
-        }
+        Pace { depth, grain, left_max: 0.0, round_trip_ns, threads, in_tree: false, task_ns: None }
     }
 
     /// The worker is a sub-farmer, or below one.
     pub(crate) fn in_tree(mut self) -> Pace {
-        (self.last, self.long_ns) = (LAST_IN_TREE, TARGET_NS);
+        self.in_tree = true;
         self
     }
 
@@ -227,11 +217,13 @@ impl Pace {
             _ => {
                 let task_ns = self.task_ns.unwrap_or(f64::MAX);
                 let farmer_ns = FARMER_NS * workers as f64 * self.threads;
-                let target = if left.is_some() { self.long_ns } else { TARGET_NS };
+                let is_long = left.is_some() && !self.in_tree;
+                let target = if is_long { LONG_TARGET_NS } else { TARGET_NS };
                 let target = farmer_ns.max(target * self.threads);
+                let last = if self.in_tree { LAST_IN_TREE } else { LAST };
                 let half = left.map_or(f64::MAX, |left| left as f64 / 2.0);
                 // Smaller ones at the end cost more than they balance.
-                let wanted = (target / task_ns).min(half.max(self.last * farmer_ns / task_ns));
+                let wanted = (target / task_ns).min(half.max(last * farmer_ns / task_ns));
                 (wanted as u32).clamp(1, growth.0)
             }
         };
@@ -317,6 +309,8 @@ mod tests {
         pace.handle_answer(1_000, 10_000_000);
         let mut grain = |left| pace.share(Growth(GRAIN_MAX), Some(left), 1).grain;
         assert_eq!((grain(1_000_000), grain(100), grain(1), grain(0)), (3_000, 50, 2, 2));
+        let grain = |left| pace.in_tree().share(Growth(GRAIN_MAX), Some(left), 1).grain;
+        assert_eq!((grain(1_000_000), grain(100), grain(1)), (1_000, 50, 10), "in a tree");
     }
 
     #[test]

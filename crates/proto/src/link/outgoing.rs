@@ -45,7 +45,8 @@ impl Link {
         self.pace.set_shared(self.outbox.is_shared(now));
         let room = if paced { self.pace.room(self.session.kept_bytes()) } else { usize::MAX };
         self.outbox.set_bulk_room(room);
-        if self.outbox.bulk_waits() && self.pace.is_unasked() {
+        let [_, acknowledged, _] = self.session.numbers();
+        if self.outbox.bulk_waits() && self.pace.is_unasked(acknowledged) {
             self.ask();
         }
         let verdict = self.outbox.decide(staged, now);

@@ -79,9 +79,8 @@ pub struct Pace {
     timed_alone: bool,
     sample: Option<Sample>,
     unasked_bytes: usize,
-    /// The last packet that the peer was asked to acknowledge, and the last acknowledged one.
+    /// The last packet that the peer was asked to acknowledge.
     asked_to: u64,
-    acknowledged_to: u64,
     /// Whether there is no bound, and nothing is measured.
     unbounded: bool,
 }
@@ -103,7 +102,6 @@ impl Pace {
             sample: None,
             unasked_bytes: 0,
             asked_to: 0,
-            acknowledged_to: 0,
             unbounded,
         }
     }
@@ -167,12 +165,13 @@ impl Pace {
         self.asked_to = number;
     }
 
-    /// Whether nothing on its way asks for its acknowledgement, which then comes by the peer's
-    /// clock. Bulk that waits must not wait for that. The bound has fallen below what is on its
-    /// way: another channel joins in, the queue is to run empty, or the connection is new.
+    /// Whether no packet behind `acknowledged`, the last acknowledged one, asks. The
+    /// acknowledgement then comes by the peer's clock, and bulk must not wait for that. The bound
+    /// has fallen below what is on its way: another channel joins in, the queue is to run empty, or
+    /// the connection is new.
     #[must_use]
-    pub fn is_unasked(&self) -> bool {
-        self.asked_to <= self.acknowledged_to
+    pub fn is_unasked(&self, acknowledged: u64) -> bool {
+        self.asked_to <= acknowledged
     }
 
     /// Notes that packet `number`, which asks for its acknowledgement at once, is about to be
@@ -190,8 +189,6 @@ impl Pace {
 
     /// Notes that the packets up to `number`, `delivered` bytes in all, are acknowledged.
     pub fn acknowledged(&mut self, number: u64, delivered: u64, now: Time) {
-        // A packet that is written again has the number of its first time.
-        self.acknowledged_to = self.acknowledged_to.max(number);
         let Some(sample) = self.sample.take_if(|sample| sample.number <= number) else { return };
         let took = Duration::from_nanos(now.0.saturating_sub(sample.at.0)).max(ROUND_TRIP_MIN);
         let rate = per_second(delivered - sample.delivered, took);
@@ -401,15 +398,14 @@ mod tests {
     #[test]
     fn what_is_on_its_way_is_asked_for_until_the_last_request_is_answered() {
         let mut pace = Pace::new(Time(0), Without::default());
-        assert!(pace.is_unasked());
+        assert!(pace.is_unasked(0));
         pace.asked_to(3);
-        for (number, unasked) in [(2, false), (3, true), (2, true), (4, true)] {
-            pace.acknowledged(number, number, Time(0));
-            assert_eq!(pace.is_unasked(), unasked, "{number}");
-        }
-        pace.asked_to(5);
+        assert_eq!(
+            [2, 3, 4].map(|acknowledged| pace.is_unasked(acknowledged)),
+            [false, true, true]
+        );
         pace.restart(Time(0));
-        assert!(pace.is_unasked(), "what comes again may not ask");
+        assert!(pace.is_unasked(2), "what comes again may not ask");
     }
 
     #[test]
