@@ -65,8 +65,8 @@ pub(crate) struct Reader {
     buffers: ReadBuffers,
     buffer: Vec<u8>,
     filled: usize,
-    /// The last read ended with a large fragment: the next read probably begins with the head of another
-    /// one.
+    /// The last read ended in a large fragment: behind what is left of it there is probably the head of
+    /// another one.
     in_bulk: bool,
     last_read: Time,
     pub(crate) reads: u64,
@@ -207,15 +207,20 @@ impl Reader {
         ask: Ask,
     ) -> Poll<Result<(), ReadError>> {
         let bulk = self.in_bulk && self.filled == 0;
-        let end = if bulk { AHEAD_BYTES.min(self.buffer.len()) } else { self.buffer.len() };
-        let room = &mut self.buffer[self.filled..end];
+        let mut room = &mut self.buffer[self.filled..];
+        let mut left = 0;
+        if bulk {
+            left = self.decoder.fragment_left().map_or(0, |(_, left)| left as usize);
+            let ends = (left + AHEAD_BYTES).min(room.len());
+            room = &mut room[..ends];
+        }
         let room_bytes = room.len();
         let read = ready!(match ask {
             Ask::Runtime => transport.poll_read(context, room),
             Ask::System => transport.poll_read_now(context, room),
         });
         let read = read.map_err(ReadError::Io)?;
-        self.in_bulk = false;
+        self.in_bulk = left > 0;
         self.reads += 1;
         self.last_bytes = read;
         if read == 0 {
@@ -239,7 +244,7 @@ impl Reader {
             last = fragment_bytes(&item).unwrap_or(last);
             inbound.item(item, None)?;
         }
-        self.note_fragment(last);
+        self.in_bulk |= last >= BULK_BYTES_MIN;
         self.keep_from(at);
         Ok(())
     }
@@ -254,12 +259,6 @@ impl Reader {
         self.buffer.copy_within(at..self.filled, 0);
         self.filled -= at;
         self.make_room();
-    }
-
-    /// Notes the bytes of the last fragment in the buffer. If it goes on, its rest comes next, and no head.
-    #[inline(always)]
-    fn note_fragment(&mut self, bytes: usize) {
-        self.in_bulk |= bytes >= BULK_BYTES_MIN && self.decoder.fragment_left().is_none();
     }
 
     /// As `handle`, for a buffer whose slices may stay in inboxes.
@@ -281,7 +280,7 @@ impl Reader {
                 Err(error) => break Err(error),
             }
         };
-        self.note_fragment(last);
+        self.in_bulk |= last >= BULK_BYTES_MIN;
         if buffer.is_unique() {
             // No slice of the buffer stays, as when it holds only a part of a large run.
             self.buffer = Vec::from(buffer);
