@@ -22,14 +22,14 @@ use std::time::Duration;
 /// Missing bytes of a fragment below which it is read through the buffer.
 const DIRECT_BYTES_MIN: u32 = 4 * 1024;
 
-/// Bytes of a fragment in the buffer from which the next one is expected to be as large: 16 KiB. Its head
-/// is then read alone, and the rest goes straight to its memory. That costs a call of the system more,
-/// and saves a copy; for less than 16 KiB the copy is cheaper.
+/// Bytes of a fragment in the buffer from which the next one is expected to be as large: 16 KiB. The next
+/// read then ends behind its head, and its bytes go straight to their memory. That costs a call of the
+/// system more, and saves a copy; for less than 16 KiB the copy is cheaper.
 const BULK_BYTES_MIN: usize = 16 * 1024;
 
-/// Bytes read ahead behind a fragment that goes straight to its memory: the header of the next packet, a
-/// small message and the header of its fragment, 89 bytes for an increment of a delta. Bytes behind them
-/// have to be copied, so reading more would cost.
+/// Bytes read ahead behind a large fragment: the header of the next packet, a small message and the header
+/// of its fragment, 89 bytes for an increment of a delta. Bytes behind them have to be copied, so reading
+/// more would cost.
 const AHEAD_BYTES: usize = 128;
 
 /// A link is at rest when nothing came for this long: 40 ms, when the acknowledgement of a last packet
@@ -65,8 +65,8 @@ pub(crate) struct Reader {
     buffers: ReadBuffers,
     buffer: Vec<u8>,
     filled: usize,
-    /// The last read ended in a large fragment: behind what is left of it there is probably the head of
-    /// another one.
+    /// The last read ended in a large fragment or at its end. Behind what is left of it there is probably
+    /// the head of another one.
     in_bulk: bool,
     last_read: Time,
     pub(crate) reads: u64,
@@ -206,21 +206,19 @@ impl Reader {
         inbound: &mut Inbound<'_>,
         ask: Ask,
     ) -> Poll<Result<(), ReadError>> {
-        let bulk = self.in_bulk && self.filled == 0;
-        let mut room = &mut self.buffer[self.filled..];
-        let mut left = 0;
-        if bulk {
-            left = self.decoder.fragment_left().map_or(0, |(_, left)| left as usize);
-            let ends = (left + AHEAD_BYTES).min(room.len());
-            room = &mut room[..ends];
-        }
+        let left = self.decoder.fragment_left().map_or(0, |(_, left)| left);
+        let bulk = self.in_bulk && self.filled == 0 && left < DIRECT_BYTES_MIN;
+        let left = left as usize;
+        let end = if bulk { left + AHEAD_BYTES } else { usize::MAX }.min(self.buffer.len());
+        let room = &mut self.buffer[self.filled..end];
         let room_bytes = room.len();
         let read = ready!(match ask {
             Ask::Runtime => transport.poll_read(context, room),
             Ask::System => transport.poll_read_now(context, room),
         });
         let read = read.map_err(ReadError::Io)?;
-        self.in_bulk = left > 0;
+        // The head behind what was left is still to come.
+        self.in_bulk = bulk && read <= left;
         self.reads += 1;
         self.last_bytes = read;
         if read == 0 {
