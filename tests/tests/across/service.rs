@@ -20,7 +20,7 @@ const SERVICE: Example = Example { name: "service", file: env!("CARGO_BIN_EXE_se
 const RESTARTS: u32 = 50;
 /// Number of lines that the source gets in each millisecond. A collector reads all of them at its
 /// start, which is to take less than a second at the end of the test, too.
-const LINES_EACH_MS: u64 = 4;
+const LINES_EACH_MS: u64 = 2;
 
 fn file(name: &str) -> PathBuf {
     let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("service-{name}"));
