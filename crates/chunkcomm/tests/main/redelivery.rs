@@ -80,6 +80,28 @@ fn a_channel_without_settling_says_so() {
     });
 }
 
+#[test]
+fn bytes_that_a_receiver_did_not_settle_come_again() {
+    on_both(|| async {
+        let pair = pair().await;
+        let redelivery = Redelivery::to(&pair.a.addresses()[0]);
+        let mut sender = pair.b.open_redelivering_bytes("bytes", redelivery).unwrap();
+        let messages = [vec![1; 3], vec![2; 100_000], Vec::new()];
+        for message in &messages {
+            sender.send(message.clone().into()).await.unwrap();
+        }
+        for redelivered in [false, true] {
+            let (_, mut receiver) = limited(pair.a.accept_bytes("bytes")).await.unwrap();
+            receiver.settle_by_hand();
+            for (number, message) in messages.iter().enumerate() {
+                assert_eq!(limited(receiver.recv()).await.unwrap().unwrap(), message);
+                let delivery = receiver.delivery().unwrap();
+                assert_eq!((delivery.number, delivery.redelivered), (number as u64, redelivered));
+            }
+        }
+    });
+}
+
 /// A node in a runtime of its own, which can be killed.
 struct Collector {
     runtime: Option<tokio::runtime::Runtime>,
