@@ -1,5 +1,7 @@
 //! A driver on a scripted connection, polled by hand.
 
+mod reading;
+
 use crate::driver::clock;
 use crate::driver::ending::LostChannel;
 use crate::driver::events::{Acceptor, Opened};
@@ -7,7 +9,6 @@ use crate::driver::link::{Driver, DriverSetup};
 use crate::driver::mail::{Command, LinkShared};
 use crate::driver::reading::REST_AFTER;
 use crate::driver::staging::{Settling, Staged, TxEnd, TxShared};
-use crate::driver::taking::{Found, Next};
 use crate::driver::wakers::locked;
 use crate::error::{LinkCause, LinkError};
 use crate::proto::cycle::Board;
@@ -183,10 +184,6 @@ impl Acceptor for Opens {
     fn ended(&self, _: &Arc<LinkShared>, _: &LinkError, _: Vec<LostChannel>) {}
 }
 
-fn link() -> Arc<LinkShared> {
-    LinkShared::undriven(1 << 16)
-}
-
 fn driver(connection: &Scripted, shared: &Arc<LinkShared>, opens: &Arc<Opens>) -> Driver {
     // Nothing is due while the test runs, however slowly.
     let long = Duration::from_secs(3600);
@@ -239,7 +236,7 @@ impl Node {
     fn new(sleeps: bool) -> Node {
         let connection = Scripted::default();
         connection.with(|state| state.sleeps = sleeps);
-        let link = link();
+        let link = LinkShared::undriven(1 << 16);
         let shared = TxShared::new("words".into(), "bytes".into(), Settling::No);
         let spec = Box::new(OpenSpec {
             lane: Lane::Bulk,
@@ -412,91 +409,4 @@ async fn the_report_calls_a_peer_silent_that_is_suspected() {
         assert!(!matches!(node.driver.endpoint.poll(now), Action::End(_)));
     }
     assert_eq!(node.driver.report(now).state, "silent");
-}
-
-/// Sends a large message, with reads of at most `most` bytes; returns it as it came.
-fn pass(from: &mut Node, to: &mut Node, message: &[u8], most: usize) -> Option<Vec<u8>> {
-    assert_eq!(from.sender.stage_bytes(&message.to_vec().into()).unwrap(), Staged::Done);
-    (0..10_000).find_map(|_| {
-        from.settle();
-        to.hear(from, most);
-        from.hear(to, most);
-        taken(to)
-    })
-}
-
-/// Returns the next large message that has come.
-fn taken(to: &Node) -> Option<Vec<u8>> {
-    let mut opened = locked(&to.opens.0);
-    let receiver = &mut opened.first_mut()?.receiver;
-    if !matches!(receiver.next(), Next::Message) {
-        return None;
-    }
-    match receiver.take()? {
-        Found::Large(bytes) => Some(bytes),
-        _ => None,
-    }
-}
-
-#[tokio::test]
-async fn a_large_message_goes_from_the_connection_straight_to_its_memory() {
-    let (mut from, mut to) = (Node::new(true), Node::new(true));
-    let message: Vec<u8> = (0..40_000u32).map(|at| at as u8).collect();
-    assert_eq!(pass(&mut from, &mut to, &message, 1000).as_ref(), Some(&message));
-    // Some bytes come with the head of their packet, and the last ones are too few.
-    let direct = to.connection.with(|state| state.direct);
-    assert!((30_000..40_000).contains(&direct), "{direct}");
-}
-
-#[tokio::test]
-async fn behind_the_last_bytes_of_a_large_fragment_the_next_one_goes_straight_to_its_memory() {
-    let (mut from, mut to) = (Node::new(true), Node::new(true));
-    // The window grows until two messages leave at once.
-    for _ in 0..20 {
-        assert!(pass(&mut from, &mut to, &[0; 40_000], usize::MAX).is_some());
-    }
-    // A word is no fragment: what comes next is read to the buffer.
-    from.say();
-    from.settle();
-    to.hear(&from, usize::MAX);
-    assert_eq!(taken(&to), None);
-    for byte in [1, 2] {
-        let message = vec![byte; 25_000];
-        assert_eq!(from.sender.stage_bytes(&message.into()).unwrap(), Staged::Done);
-    }
-    from.settle();
-    let packets = from.connection.with(|state| std::mem::take(&mut state.written));
-    let ends = packets.windows(99).rposition(|bytes| bytes.iter().all(|byte| *byte == 1)).unwrap();
-    to.connection.with(|state| state.direct = 0);
-    for part in [&packets[..ends], &packets[ends..]] {
-        to.connection.with(|state| state.packets.extend(part));
-        to.settle();
-    }
-    for byte in [1, 2] {
-        assert_eq!(taken(&to), Some(vec![byte; 25_000]));
-    }
-    let direct = to.connection.with(|state| state.direct);
-    assert!((24_800..25_000).contains(&direct), "{direct}");
-}
-
-#[tokio::test]
-async fn a_long_run_stays_in_the_buffer_that_it_was_read_to() {
-    let (mut from, mut to) = (Node::new(true), Node::new(true));
-    // The window grows until its messages fill a part of a buffer.
-    let slice = (0..10_000).find_map(|_| {
-        while from.sender.stage_slice(b"word").unwrap() == Staged::Done {}
-        from.settle();
-        to.hear(&from, usize::MAX);
-        let mut slice = None;
-        while let Some(opened) = locked(&to.opens.0).first_mut()
-            && let Some(found) = opened.receiver.take()
-        {
-            if let Found::SmallOf(bytes, _) = found {
-                slice = Some(bytes.len());
-            }
-        }
-        from.hear(&to, usize::MAX);
-        slice
-    });
-    assert!(slice.is_some_and(|bytes| bytes >= 2048), "{slice:?}");
 }
