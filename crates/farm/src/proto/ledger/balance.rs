@@ -10,8 +10,9 @@ use super::worker::Worker;
 const SILENCE: f64 = 1.5;
 pub(super) const SILENCE_NS_MIN: f64 = 250e6;
 
-/// The time until a worker is silent while no task was answered yet.
-pub(super) const SILENCE_NS_AT_FIRST: f64 = 5e9;
+/// The time until a worker is silent while no task was answered yet. Also for a piece that was at a
+/// death, or that is copied already: each copy may cost one more worker.
+pub(super) const SILENCE_NS_LONG: f64 = 5e9;
 
 /// Estimated work that is worth a way to another worker and back, in nanoseconds.
 const WORTH_NS: f64 = 500e3;
@@ -68,19 +69,19 @@ impl Ledger {
             return None;
         }
         let patience = match self.answered {
-            0 => SILENCE_NS_AT_FIRST,
+            0 => SILENCE_NS_LONG,
             answered => (SILENCE * self.busy_ns / answered as f64).max(SILENCE_NS_MIN),
         };
-        let silent = |at: usize| {
-            let worker = &self.workers[at];
-            !worker.joined || now_ns.saturating_sub(worker.heard_ns) as f64 > patience
-        };
+        let silence = |at: usize| now_ns.saturating_sub(self.workers[at].heard_ns) as f64;
         // The one that was heard last.
         let able = |worker: &Worker| worker.is_idle() && worker.gets_copies;
         let able = (0..self.workers.len()).filter(|&at| able(&self.workers[at]));
         let idle = able.max_by_key(|&at| self.workers[at].heard_ns)?;
         let all_silent = |key: &Key| {
-            self.pieces[*key].holders.iter().flatten().all(|&holder| silent(holder as usize))
+            let piece = &self.pieces[*key];
+            let is_costly = piece.deaths > 0 || piece.holders[1].is_some();
+            let patience = if is_costly { patience.max(SILENCE_NS_LONG) } else { patience };
+            piece.holders.iter().flatten().all(|&holder| silence(holder as usize) > patience)
         };
         let held = self.workers.iter().filter(|worker| worker.joined).flat_map(|it| &it.pieces);
         let key = held.copied().find(all_silent)?;

@@ -1,4 +1,4 @@
-use super::balance::{SILENCE_NS_AT_FIRST, SILENCE_NS_MIN};
+use super::balance::{SILENCE_NS_LONG, SILENCE_NS_MIN};
 use super::*;
 use crate::proto::wire;
 
@@ -271,7 +271,7 @@ fn who_sets_a_copied_task_aside_gets_more() {
     let mut ledger = ledger(2);
     ledger.set_share(0, Share { pieces: 1, grain: 1 }, None);
     assert_eq!(give_all(&mut ledger, 1), [(0, 0..1)]);
-    let late = SILENCE_NS_AT_FIRST as u64 + 1;
+    let late = SILENCE_NS_LONG as u64 + 1;
     assert_eq!(
         ledger.poll_straggler(late).map(|(worker, first, ..)| (worker, first)),
         Some((1, 0))
@@ -300,6 +300,21 @@ fn a_silent_workers_piece_is_copied_and_the_first_result_mishaps() {
     assert_eq!(ledger.handle_answer(0, 0, 3, 9, 0), Ok(some(2..3)));
     assert!(ledger.is_done());
     assert_eq!(ledger.handle_answer(1, 2, 1, 9, 0), Ok(Accepted::Some(Vec::new())), "too late");
+}
+
+/// Each copy costs a worker if the piece is to blame for the death.
+#[test]
+fn a_slow_worker_keeps_a_piece_whose_copy_was_at_a_death() {
+    let mut ledger = ledger(3);
+    assert_eq!(give_all(&mut ledger, 9), [(0, 0..3), (1, 3..6), (2, 6..9)]);
+    ledger.handle_answer(1, 3, 3, 3_000, 1_000_000).unwrap();
+    ledger.handle_answer(2, 6, 3, 3_000, 2_000_000).unwrap();
+    assert_eq!(ledger.poll_straggler(300_000_000).unwrap().0, 2);
+    assert_eq!(ledger.poll_straggler(900_000_000), None, "it is copied already");
+    assert!(ledger.handle_lost(2, true).is_empty());
+    assert_eq!(ledger.poll_straggler(4_900_000_000), None);
+    let (other, first, ..) = ledger.poll_straggler(5_100_000_000).unwrap();
+    assert_eq!((other, first), (1, 0), "the slow one may be stopped");
 }
 
 /// A stopped worker whose tasks another did looks as if it had nothing to do.
