@@ -177,7 +177,8 @@ impl NodeBuilder {
     /// Drives the links on a thread of their own, for programs whose tasks
     /// compute without yielding. Each message that finds the thread asleep costs one
     /// wake-up. Needs no runtime around. The end of the node waits up to 100 ms for the
-    /// thread, so that accepted messages leave before `main` returns.
+    /// thread, so that accepted messages leave before `main` returns; up to 1 s longer where no
+    /// processor is free for the thread.
     ///
     /// Without `io_thread`, the runtime on which the node is built drives the links:
     ///

@@ -13,16 +13,20 @@ use tokio::sync::oneshot;
 /// Most time that the thread waits for its links to end: 5 s.
 const IO_THREAD_LINGER: Duration = Duration::from_secs(5);
 
-/// Most time that the end of a node waits for the thread: 100 ms. After it `main` may return, which
-/// ends the thread. Where peers answer, accepted messages leave within this time.
+/// Most time that the end of a node waits for the thread's links: 100 ms. After it `main` may return,
+/// which ends the thread. Where peers answer, accepted messages leave within this time.
 const END_WAIT_MAX: Duration = Duration::from_millis(100);
+
+/// Most time that the end of a node waits until the thread runs and knows of it: 1 s. That takes
+/// microseconds where a processor is free.
+const HEARD_MAX: Duration = Duration::from_secs(1);
 
 /// The thread of `io_thread`. Its runtime ends after the node, once the node's links have ended.
 pub(super) struct IoThread {
     pub(super) handle: Handle,
     table: Arc<OnceLock<Arc<AcceptTable>>>,
     end: Option<oneshot::Sender<()>>,
-    /// Closed when the thread has ended.
+    /// Has a word when the thread knows that it is to end; closed when it has ended.
     ended: Mutex<mpsc::Receiver<()>>,
     thread: ThreadId,
 }
@@ -39,9 +43,9 @@ impl IoThread {
         let thread = thread::Builder::new()
             .name("chunkcomm-io".to_owned())
             .spawn(move || {
-                let _ends = ends;
-                runtime.block_on(async move {
+                runtime.block_on(async {
                     let _ = ended.await;
+                    let _ = ends.send(());
                     if let Some(table) = watched.get() {
                         let here = Handle::current();
                         let _ = clock::within(&here, IO_THREAD_LINGER, table.all_ended()).await;
@@ -63,7 +67,10 @@ impl Drop for IoThread {
         if let Some(end) = self.end.take() {
             let _ = end.send(());
             if thread::current().id() != self.thread {
-                let _ = locked(&self.ended).recv_timeout(END_WAIT_MAX);
+                let ended = locked(&self.ended);
+                if ended.recv_timeout(HEARD_MAX).is_ok() {
+                    let _ = ended.recv_timeout(END_WAIT_MAX);
+                }
             }
         }
     }
