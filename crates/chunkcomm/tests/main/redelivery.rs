@@ -359,10 +359,12 @@ fn a_message_that_is_too_large_for_the_next_peer_waits_for_another() {
         let small = || Node::builder().name("small").message_bytes_max(50_000);
         let built = || async { small().listen(address.clone()).build().await.ok() };
         let small = until_some(built).await;
+        let links = || async { small.explain().await.links.len() };
+        until_some(|| async { (links().await == 1).then_some(()) }).await;
         let accepting = small.accept_within::<Vec<u8>>("large", Duration::from_millis(300));
         assert!(matches!(accepting.await, Err(AcceptError::Late { .. })));
         // No session was ended for the message.
-        assert_eq!(small.explain().await.links.len(), 1);
+        assert_eq!(links().await, 1);
         limited(small.close(SECONDS)).await.unwrap();
         let collector = Collector::start(&address).await;
         let (_, mut receiver) = limited(collector.node().accept::<Vec<u8>>("large")).await.unwrap();
