@@ -63,18 +63,18 @@ impl Runner {
         let mut queue = self.shared.queue();
         loop {
             let next = queue.next();
-            let told = queue.told();
+            // While the queue is locked: the farmer keeps the number that comes last.
+            if !self.send(queue.told()) {
+                return None;
+            }
             let is_full = match next {
-                Next::Go(step) => {
-                    drop(queue);
-                    return self.send(told).then_some(step);
-                }
+                Next::Go(step) => return Some(step),
                 Next::End => return None,
                 Next::Wait { is_full } => is_full,
             };
             // Results are sent when there is nothing else to do. The queue stays locked until the
             // wait, so that no wake-up falls between the two.
-            let Some(answers) = self.gathered(is_full, told) else {
+            let Some(answers) = self.gathered(is_full) else {
                 queue.waiting += 1;
                 if queue.back > 0 {
                     queue.note_place();
@@ -101,15 +101,13 @@ impl Runner {
                 let mut queue = self.shared.queue();
                 (queue.next(), queue.told())
             };
+            if !self.send(told) {
+                return;
+            }
             let step = match next {
-                Next::Go(step) => {
-                    if !self.send(told) {
-                        return;
-                    }
-                    step
-                }
+                Next::Go(step) => step,
                 Next::Wait { is_full } => {
-                    let answers = self.gathered(is_full, told);
+                    let answers = self.gathered(is_full);
                     if !self.send(answers.into_iter().flatten()) {
                         return;
                     }
@@ -160,9 +158,8 @@ impl Runner {
     }
 
     /// Takes all results that are to leave before the runner waits; `None` if there are none.
-    fn gathered(&self, is_full: bool, told: Option<Vec<u8>>) -> Option<Vec<Vec<u8>>> {
-        let mut answers: Vec<_> =
-            told.into_iter().chain(locked(&self.seat.report).take()).collect();
+    fn gathered(&self, is_full: bool) -> Option<Vec<Vec<u8>>> {
+        let mut answers: Vec<_> = locked(&self.seat.report).take().into_iter().collect();
         // Of those that wait, some will soon have a result as well.
         if !is_full {
             answers.append(&mut locked(&self.shared.done).take());
