@@ -126,6 +126,8 @@ struct Seat {
     work: Arc<Work>,
     /// The tasks of its slice: their run, the first, and their number.
     slice: Arc<Mutex<(u32, u64, u32)>>,
+    /// The task that was asked last to end, and when it had begun.
+    asked: Option<(u64, u64)>,
 }
 
 /// The tasks of a worker, seen from its I/O loop. When this is dropped, the threads end after their
@@ -223,19 +225,25 @@ impl Bench {
         self.look_at_waits(&mut messages);
         let shared = &self.shared;
         let mut given_up = Vec::new();
-        locked(&shared.seats).retain(|seat| {
+        locked(&shared.seats).retain_mut(|seat| {
             let mut report = locked(&seat.report);
             messages.extend(if report.is_old(now) { report.take() } else { None });
             drop(report);
             let Some((limit, long)) = shared.limit.zip(seat.work.now()) else { return true };
             let for_ns = shared.clock().saturating_sub(long.begun_ns);
-            if for_ns >= limit.timeout_ns.saturating_add(limit.grace_ns) {
-                if shared.give_up(seat, long, &mut messages) {
-                    given_up.push(seat.work.clone());
-                    return false;
-                }
-            } else if for_ns >= limit.timeout_ns {
-                seat.work.cancel(long.serial);
+            if for_ns < limit.timeout_ns {
+                return true;
+            }
+            seat.work.cancel(long.serial);
+            let asked = (long.index, long.begun_ns);
+            if seat.asked.replace(asked) != Some(asked) {
+                // A late look leaves the task the time until the next one.
+                return true;
+            }
+            let is_over = for_ns >= limit.timeout_ns.saturating_add(limit.grace_ns);
+            if is_over && shared.give_up(seat, long, &mut messages) {
+                given_up.push(seat.work.clone());
+                return false;
             }
             true
         });
@@ -364,7 +372,7 @@ impl Shared {
     fn start_runner(self: &Arc<Shared>) -> std::io::Result<()> {
         let work = Arc::new(Work::new(self.common.clone()));
         let (report, slice) = (Arc::<Mutex<Report>>::default(), Arc::<Mutex<_>>::default());
-        let (shared, seat) = (self.clone(), Seat { report, work, slice });
+        let (shared, seat) = (self.clone(), Seat { report, work, slice, asked: None });
         let runner = Runner { shared, seat: seat.clone() };
         if host::is_virtual() {
             host::spawn(runner.compute_virtually());

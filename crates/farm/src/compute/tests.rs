@@ -401,6 +401,34 @@ async fn a_task_that_waits_too_long_is_dropped_and_its_thread_goes_on() {
     }
 }
 
+/// It is with a thread at nearly every look, each time in another poll.
+#[tokio::test]
+async fn a_task_that_wakes_itself_for_ever_is_given_up() {
+    let mut registry = Registry::new();
+    registry.register_async("busy", |_: u32| {
+        std::future::poll_fn(|context| {
+            std::thread::sleep(Duration::from_millis(1));
+            context.waker().wake_by_ref();
+            std::task::Poll::<f64>::Pending
+        })
+    });
+    let limit = Limit { timeout_ns: 50_000_000, grace_ns: 50_000_000 };
+    let mut bench = start(&registry, 1, Some(limit), None);
+    put(&mut bench, 1, 5, &[0]);
+    let put_at = Instant::now();
+    loop {
+        tokio::time::sleep(bench.look_after()).await;
+        let told = bench.look().unwrap();
+        let is_late = |it: &Vec<u8>| {
+            matches!(wire::read_answer(it), Ok(Answer::Late { run: 1, index: 5, .. }))
+        };
+        if told.iter().any(is_late) {
+            break;
+        }
+        assert!(put_at.elapsed() < DEADLINE);
+    }
+}
+
 /// Takes answers until they have this number of results; returns the virtual workers that were told.
 async fn results_of_waits(bench: &mut Bench, count: usize) -> (Results, u32) {
     let (mut all, mut told) = (Vec::new(), 0);

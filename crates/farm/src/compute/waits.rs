@@ -188,10 +188,13 @@ impl Waits {
             };
             let for_ns = now_ns.saturating_sub(context.begun_ns());
             let is_polled = matches!(state, State::Polled { .. });
-            if for_ns >= limit.timeout_ns.saturating_add(limit.grace_ns) && !is_polled {
-                over.extend(self.remove(at));
-            } else if for_ns >= limit.timeout_ns && context.cancel() {
+            if for_ns < limit.timeout_ns {
+                continue;
+            }
+            if context.cancel() {
                 any_woken |= self.wake(Key { slot: at, turn });
+            } else if for_ns >= limit.timeout_ns.saturating_add(limit.grace_ns) && !is_polled {
+                over.extend(self.remove(at));
             }
         }
         (over, any_woken)
