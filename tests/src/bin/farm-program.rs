@@ -8,6 +8,7 @@
 
 use std::error::Error;
 use std::io::Write as _;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use chunkcomm::{Node, SendError};
@@ -66,13 +67,19 @@ fn main() -> Result<(), Box<dyn Error>> {
 }
 
 /// Runs 300 squares and the halves of 300; prints the number of tasks that were not run, the sum of
-/// the squares, and the number and the sum of the halves.
+/// the squares, and the number and the sum of the halves. The last 50 squares wait for `FILE.goes-on`.
 async fn keep_journal(file: &str) -> Result<(), Box<dyn Error>> {
     let (registry, functions) = registry();
     // Short assignments: the journal grows in small steps, at which the test kills.
     let builder = Farm::builder(registry).workers(2).grain(1).journal(file, Durability::None);
     let mut farm = builder.start().await?;
-    let squares = farm.run(&functions.square, 0..300).await?;
+    let goes_on = PathBuf::from(format!("{file}.goes-on"));
+    let numbers = (0..300).inspect(|number| {
+        while *number == 250 && !goes_on.exists() {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    });
+    let squares = farm.run(&functions.square, numbers).await?;
     let (mut count, mut sum) = (0, 0);
     let pool = farm.run_pool(&functions.halves, [300], |number| {
         count += 1;

@@ -4,11 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use chunkcomm_farm::{RunError, TaskError, WorkersAs};
-use chunkcomm_testkit::proc;
-use rustix::process::Signal;
 use tokio::time::timeout;
 
-use crate::farm::{DEADLINE, builder, pids};
+use crate::farm::{DEADLINE, builder, kill, pids};
 
 /// Numbers that take several messages.
 fn numbers() -> Arc<Vec<u64>> {
@@ -40,7 +38,7 @@ async fn workers_that_come_later_get_the_values_too() {
     let mut farm = builder.start().await.unwrap();
     let squares = farm.share(numbers()).unwrap();
     for victim in pids(&farm) {
-        proc::signal(victim, Signal::KILL);
+        kill(victim);
         let tasks = (0..20_000).map(|at| (squares.clone(), at));
         let outcome = timeout(DEADLINE, farm.run(&functions.pick, tasks)).await.unwrap().unwrap();
         assert_eq!(outcome.results.iter().max(), Some(&(19_999 * 19_999)));

@@ -1,10 +1,8 @@
 //! Map and reduce, divide and conquer.
 
 use chunkcomm_farm::{Farm, FarmBuilder, RunError, TaskError, WorkersAs};
-use chunkcomm_testkit::proc;
-use rustix::process::Signal;
 
-use crate::farm::{DEADLINE, builder, pids};
+use crate::farm::{DEADLINE, builder, kill, pids};
 
 fn threads() -> (FarmBuilder, chunkcomm_tests::farm_tasks::Functions) {
     let (builder, functions) = builder();
@@ -61,7 +59,7 @@ async fn the_death_of_a_worker_changes_no_solution() {
             (0..50_000_u32).map(|number| number.wrapping_mul(2_654_435_761)).collect();
         let mut sorted = numbers.clone();
         sorted.sort_unstable();
-        proc::signal(victim, Signal::KILL);
+        kill(victim);
         let solved = farm.divide_and_conquer(&functions.sort, numbers).await.unwrap();
         assert_eq!(solved.value, Some(sorted));
     }

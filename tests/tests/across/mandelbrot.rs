@@ -139,7 +139,7 @@ fn farmer_and_workers_explain_themselves_on_a_signal() {
 
     let picture = path("explained.png");
     let farmer = MANDELBROT
-        .command(&["--size", "80x60", "--iterations", "30000", "--region", "-0.1,0.1,-0.1,0.1"])
+        .command(&["--size", "112x84", "--iterations", "30000", "--region", "-0.1,0.1,-0.1,0.1"])
         .args(["--workers", "2", "--no-progress", "--output", picture.to_str().unwrap()])
         .stderr(Stdio::piped())
         .spawn()
@@ -149,7 +149,7 @@ fn farmer_and_workers_explain_themselves_on_a_signal() {
     let mut lines = BufReader::new(farmer.stderr.take().unwrap()).lines();
     let workers = proc::children(farmer.id(), 2);
     let (first, second) = (proc::placed(&workers, 0), proc::placed(&workers, 1));
-    // From now on the picture cannot get done, however slow this test is.
+    // The other one needs seconds for the picture, as it is not optimized.
     proc::signal(second, Signal::STOP);
     for (pid, name) in [(farmer.id(), "farmer"), (first, "farm-worker-0")] {
         proc::wait_until_handled(pid, Signal::USR1);
