@@ -1,4 +1,4 @@
-//! Random numbers that follow from a seed, for simulations and tests.
+//! Random numbers that follow from a seed.
 
 /// A generator of random numbers, SplitMix64 (G. Steele, D. Lea, C. Flood, "Fast Splittable
 /// Pseudorandom Number Generators", 2014): a counter and a mixing of its value.

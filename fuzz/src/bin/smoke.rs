@@ -12,6 +12,7 @@ use std::panic::catch_unwind;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use chunkcomm::proto::random::Random;
 use chunkcomm_fuzz::{TARGETS, Target};
 
 const INPUTS_DEFAULT: u64 = 20_000;
@@ -88,9 +89,9 @@ fn from_hex(text: &str) -> Result<Vec<u8>, String> {
 /// Returns whether all inputs pass.
 fn smoke(target: &Target, options: &Options) -> bool {
     let mut corpus = (target.seeds)();
-    let mut random = Random(options.seed);
+    let mut inputs = Inputs(Random::new(options.seed));
     for index in 0..options.inputs {
-        let input = random.input(&corpus);
+        let input = inputs.next(&corpus);
         if fails(target, &input) {
             let hex: String = input.iter().map(|byte| format!("{byte:02x}")).collect();
             eprintln!(
@@ -124,27 +125,22 @@ fn fails(target: &Target, input: &[u8]) -> bool {
     catch_unwind(|| (target.run)(input)).is_err()
 }
 
-/// The generator `splitmix64` of Steele, Lea and Flood.
-struct Random(u64);
+struct Inputs(Random);
 
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
+impl Inputs {
+    fn byte(&mut self) -> u8 {
+        self.0.next_u64() as u8
     }
 
     fn below(&mut self, bound: usize) -> usize {
-        (self.next() % bound.max(1) as u64) as usize
+        (self.0.next_u64() % bound.max(1) as u64) as usize
     }
 
     /// Returns random bytes one time in eight, otherwise an input of the corpus with some changes.
-    fn input(&mut self, corpus: &[Vec<u8>]) -> Vec<u8> {
+    fn next(&mut self, corpus: &[Vec<u8>]) -> Vec<u8> {
         if corpus.is_empty() || self.below(8) == 0 {
             let len = self.below(INPUT_BYTES_MAX);
-            return (0..len).map(|_| self.next() as u8).collect();
+            return (0..len).map(|_| self.byte()).collect();
         }
         let mut input = corpus[self.below(corpus.len())].clone();
         for _ in 0..=self.below(6) {
@@ -159,7 +155,7 @@ impl Random {
         let at = self.below(input.len());
         match self.below(7) {
             0 => input.truncate(at),
-            1 => input.insert(at, self.next() as u8),
+            1 => input.insert(at, self.byte()),
             2 => {
                 let other = &corpus[self.below(corpus.len())];
                 let from = self.below(other.len());
@@ -169,7 +165,7 @@ impl Random {
             _ if input.is_empty() => {}
             4 => input[at] ^= 1 << self.below(8),
             5 => input[at] = EDGES[self.below(EDGES.len())],
-            _ => input[at] = self.next() as u8,
+            _ => input[at] = self.byte(),
         }
     }
 }
