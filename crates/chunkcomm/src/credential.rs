@@ -210,29 +210,12 @@ impl Error for CredentialError {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    /// A folder of this test alone, removed with it.
-    struct Folder(PathBuf);
-
-    impl Folder {
-        fn new(name: &str) -> Folder {
-            let path =
-                std::env::temp_dir().join(format!("chunkcomm-{name}-{}", std::process::id()));
-            std::fs::create_dir_all(&path).unwrap();
-            Folder(path)
-        }
-    }
-
-    impl Drop for Folder {
-        fn drop(&mut self) {
-            let _ = std::fs::remove_dir_all(&self.0);
-        }
-    }
+    use chunkcomm_testkit::Scratch;
 
     #[test]
     fn what_is_saved_is_loaded_and_never_written_over() {
-        let folder = Folder::new("saved");
-        let path = folder.0.join("credential");
+        let folder = Scratch::folder("saved");
+        let path = folder.join("credential");
         let made = Credential::generate().unwrap();
         made.save(&path).unwrap();
         assert_eq!(Credential::load(&path).unwrap().reveal(), made.reveal());
@@ -247,8 +230,8 @@ mod tests {
     #[test]
     fn a_file_is_for_its_user_alone() {
         use std::os::unix::fs::PermissionsExt;
-        let folder = Folder::new("exposed");
-        let path = folder.0.join("credential");
+        let folder = Scratch::folder("exposed");
+        let path = folder.join("credential");
         Credential::generate().unwrap().save(&path).unwrap();
         let mode = |mode| std::fs::set_permissions(&path, PermissionsExt::from_mode(mode)).unwrap();
         assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
@@ -263,7 +246,7 @@ mod tests {
 
     #[test]
     fn files_that_are_no_credential_are_told_apart() {
-        let folder = Folder::new("apart");
+        let folder = Scratch::folder("apart");
         let line = Credential::generate().unwrap().reveal();
         let contents: [(&str, &[u8], &str); 4] = [
             ("foreign", b"a letter", "not a credential"),
@@ -272,7 +255,7 @@ mod tests {
             ("endless", &[b'0'; 10_000], "not a credential"),
         ];
         for (name, bytes, part) in contents {
-            let path = folder.0.join(name);
+            let path = folder.join(name);
             std::fs::write(&path, bytes).unwrap();
             #[cfg(unix)]
             {
@@ -282,7 +265,7 @@ mod tests {
             let error = Credential::load(&path).unwrap_err().to_string();
             assert!(error.contains(name) && error.contains(part), "{error}");
         }
-        let error = Credential::load(folder.0.join("absent")).unwrap_err().to_string();
+        let error = Credential::load(folder.join("absent")).unwrap_err().to_string();
         assert!(error.contains("absent"), "{error}");
     }
 }

@@ -13,12 +13,14 @@ pub mod proc;
 pub mod proxy;
 pub mod random;
 pub mod raw;
+mod scratch;
 #[cfg(feature = "paused-clock")]
 pub mod still;
 mod waiting;
 
 pub use host::own_host;
 pub use ports::free_port;
+pub use scratch::Scratch;
 pub use waiting::{cancelled, limited, on_both, on_one_thread, on_two_threads};
 pub use waiting::{settled, stays, until, until_some, waiting};
 

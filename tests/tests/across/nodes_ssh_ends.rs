@@ -2,33 +2,21 @@
 //! command on this machine: the end of a cluster where an ssh does not end.
 
 use super::nodes::PROGRAM;
-use chunkcomm_testkit::{blocking, proc};
-use std::path::PathBuf;
+use chunkcomm_testkit::{Scratch, blocking, proc};
 use std::process::{Command, Output};
-
-/// A folder that is removed when this is dropped.
-struct Folder(PathBuf);
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
 
 /// Runs two nodes, the second by an ssh that runs `then` when its node has ended. The processes
 /// that this starts have the variable `NODES_SSH_TEST` with the name.
 fn nodes(name: &str, then: &str) -> Output {
-    let folder = std::env::temp_dir().join(format!("nodes-ssh-{name}-{}", std::process::id()));
-    std::fs::create_dir(&folder).unwrap();
-    let folder = Folder(folder);
-    let ssh = folder.0.join("ssh");
+    let folder = Scratch::folder(&format!("nodes-ssh-{name}"));
+    let ssh = folder.join("ssh");
     let script = format!(
         "while [ $# -gt 2 ]; do shift; done\n\
          sh -c \"$2\" || exit\n\
          [ \"$1\" = 127.0.0.1 ] || {then}\n"
     );
     std::fs::write(&ssh, script).unwrap();
-    let hosts = folder.0.join("hosts");
+    let hosts = folder.join("hosts");
     std::fs::write(&hosts, "127.0.0.1\n127.0.0.2\n").unwrap();
     let mut command = Command::new(PROGRAM);
     command.arg("--hosts").arg(&hosts).args(["--round-trips", "3", "--mebibytes", "1"]);

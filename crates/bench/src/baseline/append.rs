@@ -2,8 +2,8 @@
 
 use std::fs::File;
 use std::io::Write as _;
-use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU32, Ordering};
+
+use chunkcomm_testkit::Scratch;
 
 use crate::failure::{Doing, Failure};
 use crate::harness::machine::{cpu_ns, now_ns};
@@ -11,42 +11,10 @@ use crate::harness::near::Bench;
 use crate::harness::slices::{Contender, Slice};
 use crate::ours::stream::Logged;
 
-/// A folder below the system's temporary one, removed with its content when this is dropped.
-pub struct TempFolder(PathBuf);
-
-impl TempFolder {
-    /// Names a folder that does not exist yet; nothing is made.
-    #[must_use]
-    pub fn new() -> Self {
-        static COUNT: AtomicU32 = AtomicU32::new(0);
-        let count = COUNT.fetch_add(1, Ordering::Relaxed);
-        let name = format!("chunkperf-log-{}-{count}", std::process::id());
-        Self(std::env::temp_dir().join(name))
-    }
-
-    /// Returns the path of the folder.
-    #[must_use]
-    pub fn path(&self) -> &Path {
-        &self.0
-    }
-}
-
-impl Default for TempFolder {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
-impl Drop for TempFolder {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
-
 /// Appends the bytes that the log of the slice before got: as many a message, and as many messages
 /// a sync.
 pub struct Append {
-    folder: TempFolder,
+    folder: Scratch,
     file: File,
     written: usize,
     logged: Logged,
@@ -63,16 +31,16 @@ impl Append {
     /// # Errors
     /// If the file cannot be made.
     pub fn open(message_bytes: usize, logged: &Logged) -> Result<Self, Failure> {
-        let folder = TempFolder::new();
-        std::fs::create_dir_all(folder.path()).doing("making a folder")?;
+        let folder = Scratch::new("append");
+        std::fs::create_dir_all(&folder).doing("making a folder")?;
         let file = begin(&folder)?;
         let logged = Logged::clone(logged);
         Ok(Self { folder, file, written: 0, logged, batch: Vec::new(), message_bytes })
     }
 }
 
-fn begin(folder: &TempFolder) -> Result<File, Failure> {
-    let path = folder.path().join("file");
+fn begin(folder: &Scratch) -> Result<File, Failure> {
+    let path = folder.join("file");
     let _ = std::fs::remove_file(&path);
     File::create_new(path).doing("making a file")
 }

@@ -5,11 +5,11 @@
 //! one, and the copy does the work.
 
 use std::ffi::OsStr;
-use std::path::PathBuf;
 use std::process::Command;
 
 use chunkcomm::proto::tuning::without::WITHOUT_VARIABLE;
 use chunkcomm::{CREDENTIAL_FILE_VARIABLE, Credential};
+use chunkcomm_testkit::Scratch;
 
 use super::{DIES_WITH_PARENT, STATUS_FAILED};
 use crate::failure::{Doing, Failure};
@@ -46,22 +46,12 @@ pub(super) fn prepare_without(controllers: &[String]) -> Result<(), Failure> {
     std::process::exit(run_copy(WITHOUT_VARIABLE, wanted.as_ref())?)
 }
 
-/// File of a credential, removed when this is dropped.
-struct File(PathBuf);
-
-impl Drop for File {
-    fn drop(&mut self) {
-        // No process has that credential any more: a leftover file admits to nothing.
-        let _ = std::fs::remove_file(&self.0);
-    }
-}
-
 fn run_sealed() -> Result<i32, Failure> {
-    let path = std::env::temp_dir().join(format!("chunkperf-credential-{}", std::process::id()));
+    // Once it is removed no process has that credential any more.
+    let file = Scratch::new("credential");
     let credential = Credential::generate().doing("making a credential")?;
-    credential.save(&path).doing("saving a credential")?;
-    let file = File(path);
-    run_copy(CREDENTIAL_FILE_VARIABLE, file.0.as_os_str())
+    credential.save(&file).doing("saving a credential")?;
+    run_copy(CREDENTIAL_FILE_VARIABLE, file.as_os_str())
 }
 
 /// Runs a copy of this program with a variable, and returns its exit status.

@@ -1,12 +1,13 @@
 //! A farmer that is killed and started again with its journal.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use chunkcomm_cluster::Registry;
 use chunkcomm_farm::{Durability, Farm};
 use chunkcomm_proto::random::mix;
+use chunkcomm_testkit::Scratch;
 
 use super::farm::{compute, register};
 use super::{Lab, Promises};
@@ -72,11 +73,10 @@ pub async fn run(
     row: &mut Row,
 ) -> Result<(), Failure> {
     let due = digest((0..plan.tasks).map(compute));
-    let name = format!("chunkperf-farmer-{}.journal", std::process::id());
-    let journal = Journal(std::env::temp_dir().join(name));
+    let journal = Scratch::new("farmer");
     let (mut kills, mut runs, mut recalled, mut wrong) = (0, 0_u64, 0, 0);
     loop {
-        let mut farmer = journal.farmer(plan.tasks)?;
+        let mut farmer = farmer(&journal, plan.tasks)?;
         if kills < plan.kills {
             tokio::time::sleep(lab.about(plan.every)).await;
             farmer.kill().doing("killing a farmer")?;
@@ -101,7 +101,8 @@ pub async fn run(
             promises.hold(false, || "runs end before their farmers are killed".to_owned());
             break;
         }
-        journal.remove();
+        // No farmer may have made it.
+        let _ = std::fs::remove_file(&journal);
     }
     promises.hold(wrong == 0, || format!("{wrong} of {runs} runs have other results"));
     row.set("kills", kills)
@@ -112,25 +113,9 @@ pub async fn run(
     Ok(())
 }
 
-/// The journal of all farmers, removed at the end.
-struct Journal(PathBuf);
-
-impl Journal {
-    fn farmer(&self, tasks: u64) -> Result<Child, Failure> {
-        let program = std::env::current_exe().doing("finding this program's file")?;
-        let mut command = Command::new(program);
-        command.arg(FARMER_COMMAND).arg(&self.0).arg(tasks.to_string());
-        command.stdout(Stdio::piped()).spawn().doing("starting a farmer")
-    }
-
-    fn remove(&self) {
-        // No farmer may have made it.
-        let _ = std::fs::remove_file(&self.0);
-    }
-}
-
-impl Drop for Journal {
-    fn drop(&mut self) {
-        self.remove();
-    }
+fn farmer(journal: &Path, tasks: u64) -> Result<Child, Failure> {
+    let program = std::env::current_exe().doing("finding this program's file")?;
+    let mut command = Command::new(program);
+    command.arg(FARMER_COMMAND).arg(journal).arg(tasks.to_string());
+    command.stdout(Stdio::piped()).spawn().doing("starting a farmer")
 }

@@ -3,7 +3,6 @@
 mod queue;
 
 use std::any::Any;
-use std::path::PathBuf;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -14,6 +13,7 @@ use chunkcomm_farm::{
     Durability, Farm, Grain, Model, Prefetch, Runtime as FarmRuntime, Tree, WorkersAs,
     serve_if_started, serve_in,
 };
+use chunkcomm_testkit::Scratch;
 use tokio::runtime::Runtime;
 
 use crate::baseline::hand_farm::answer;
@@ -116,7 +116,7 @@ pub fn farmer_address(transport: Transport) -> Result<Address, Failure> {
 /// If they do not start.
 pub fn start(runtime: &Runtime, kind: &FarmKind) -> Result<Box<dyn Ready>, Failure> {
     let functions = Functions::new(kind.work);
-    let journal = kind.journal.map(|durability| (JournalFile::new(), durability));
+    let journal = kind.journal.map(|durability| (Scratch::new("farm-journal"), durability));
     let farm = open(runtime, kind, &functions, journal.as_ref())?;
     let (bytes, _journal) = (kind.task_bytes, journal.map(|(file, _)| file));
     with_message_of!(bytes, M => {
@@ -128,7 +128,7 @@ fn open(
     runtime: &Runtime,
     kind: &FarmKind,
     functions: &Functions,
-    journal: Option<&(JournalFile, Durability)>,
+    journal: Option<&(Scratch, Durability)>,
 ) -> Result<Farm, Failure> {
     let mut cores = machine::cores();
     let pinned = kind.workers_as == WorkersAs::Process;
@@ -155,7 +155,7 @@ fn open(
         launcher.cpus(cores)
     });
     let builder = match journal {
-        Some((file, durability)) => builder.journal(&file.0, *durability),
+        Some((file, durability)) => builder.journal(&**file, *durability),
         None => builder,
     };
     let farm = runtime.block_on(builder.start()).doing("starting the farm")?;
@@ -319,23 +319,7 @@ struct Started<M: Message> {
     farm: Farm,
     function: Function<M, u64>,
     bytes: usize,
-    _journal: Option<JournalFile>,
-}
-
-/// A journal in the system's folder for temporary files, removed at the end.
-struct JournalFile(PathBuf);
-
-impl JournalFile {
-    fn new() -> Self {
-        Self(std::env::temp_dir().join(format!("chunkperf-{}.journal", std::process::id())))
-    }
-}
-
-impl Drop for JournalFile {
-    fn drop(&mut self) {
-        // It may not have been made.
-        let _ = std::fs::remove_file(&self.0);
-    }
+    _journal: Option<Scratch>,
 }
 
 impl<M: Message> Ready for Started<M> {

@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use chunkcomm::stats::PeerStats;
 use chunkcomm::{Fsync, Node, Peer, Receiver, Redelivery, Sender};
+use chunkcomm_testkit::Scratch;
 use clap::ValueEnum;
 use tokio::runtime::Runtime;
 
 use super::{Marks, channels, ended, far_node, linked_node, run_task, taken};
-use crate::baseline::append::TempFolder;
 use crate::failure::{Doing, Failure};
 use crate::harness::far::{FarEnd, Opening};
 use crate::harness::machine::{self, now_ns};
@@ -101,14 +101,14 @@ struct Near<M: Message> {
     next: u64,
     logged: Logged,
     /// Folder of the log, removed after the sender is dropped.
-    _log: TempFolder,
+    _log: Scratch,
 }
 
 impl<M: Message> Near<M> {
     fn open(bench: &mut Bench, kind: StreamKind, logged: &Logged) -> Result<Self, Failure> {
         let end =
             End::Stream { bytes: kind.bytes, api: kind.api, idle: kind.idle, node: kind.node };
-        let log = TempFolder::new();
+        let log = Scratch::new("log");
         let (end, (node, peer, sender, idle)) = bench.open(end, |runtime, place, text| {
             runtime.block_on(connect::<M>(kind, &log, place, text))
         })?;
@@ -119,7 +119,7 @@ impl<M: Message> Near<M> {
 
 async fn connect<M: Message>(
     kind: StreamKind,
-    log: &TempFolder,
+    log: &Scratch,
     place: &Place,
     text: &str,
 ) -> Result<(Node, Peer, Sender<M>, Vec<Sender<u64>>), Failure> {
@@ -130,7 +130,7 @@ async fn connect<M: Message>(
             node.open_redelivering::<M>(CHANNEL, Redelivery::to(address))
         }
         (Delivery::Logged, Some(address)) => {
-            let redelivery = Redelivery::to(address).log(log.path(), Fsync::Batched);
+            let redelivery = Redelivery::to(address).log(&**log, Fsync::Batched);
             // The log's thread may use any core, as in a program that is not pinned.
             machine::unpin();
             let sender = node.open_redelivering::<M>(CHANNEL, redelivery);

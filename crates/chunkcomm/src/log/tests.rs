@@ -6,30 +6,12 @@ use crate::driver::staging::{Settling, TxEnd, TxShared};
 use crate::driver::wakers::thread_waker;
 use crate::error::SendError;
 use crate::proto::message::{TAG_LARGE, prefix_bytes, write_prefix};
+use chunkcomm_testkit::Scratch;
 use proptest::prelude::*;
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::task::Context;
 
-/// A directory that is removed at the end.
-struct Directory(PathBuf);
-
-impl Directory {
-    fn new() -> Directory {
-        static COUNT: AtomicU32 = AtomicU32::new(0);
-        let count = COUNT.fetch_add(1, Ordering::Relaxed);
-        let name = format!("chunkcomm-log-{}-{count}", std::process::id());
-        Directory(std::env::temp_dir().join(name))
-    }
-
-    fn open(&self) -> Result<(Log, Recovered), LogError> {
-        Log::open(&self.0, &identity(), Fsync::Never, 7)
-    }
-}
-
-impl Drop for Directory {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
+fn open(directory: &Path) -> Result<(Log, Recovered), LogError> {
+    Log::open(directory, &identity(), Fsync::Never, 7)
 }
 
 fn identity() -> Identity {
@@ -96,8 +78,8 @@ proptest! {
         batches in prop::collection::vec((0u64..20, 0u64..25), 1..20),
         cut in any::<prop::sample::Index>(),
     ) {
-        let directory = Directory::new();
-        let (mut log, nothing) = directory.open().unwrap();
+        let directory = Scratch::new("log");
+        let (mut log, nothing) = open(&directory).unwrap();
         prop_assert_eq!((nothing.stream, nothing.settled, nothing.next()), (7, 0, 0));
         let (mut next, mut settled, mut ends) = (0, 0, vec![(log.file.metadata().unwrap().len(), 0, 0)]);
         for (count, more_settled) in batches {
@@ -108,14 +90,14 @@ proptest! {
             ends.push((log.file.metadata().unwrap().len(), settled, next));
         }
         drop(log);
-        let file = segment(&directory.0, 0);
+        let file = segment(&directory, 0);
         let begin = ends[0].0;
         let whole = std::fs::read(&file).unwrap();
         let length = begin + cut.index((whole.len() as u64 - begin + 1) as usize) as u64;
         std::fs::write(&file, &whole[..length as usize]).unwrap();
         let &(_, settled, next) = ends.iter().rev().find(|(end, ..)| *end <= length).unwrap();
         for _ in 0..2 {
-            let (mut log, found) = directory.open().unwrap();
+            let (mut log, found) = open(&directory).unwrap();
             prop_assert_eq!((found.stream, found.settled, found.next()), (7, settled, next));
             prop_assert_eq!(messages(&found), (settled..next).map(message).collect::<Vec<_>>());
             // The log goes on behind these messages.
@@ -128,8 +110,8 @@ proptest! {
     /// A changed byte before the last record is an error; nothing is changed.
     #[test]
     fn damage_is_an_error(at in any::<prop::sample::Index>(), bit in 0u8..8, synced in any::<bool>()) {
-        let directory = Directory::new();
-        let (mut log, _) = directory.open().unwrap();
+        let directory = Scratch::new("log");
+        let (mut log, _) = open(&directory).unwrap();
         if synced {
             log.fsync = Fsync::Batched;
         }
@@ -139,12 +121,12 @@ proptest! {
         let end = log.file.metadata().unwrap().len();
         log.finish(0).unwrap();
         drop(log);
-        let file = segment(&directory.0, 0);
+        let file = segment(&directory, 0);
         let mut bytes = std::fs::read(&file).unwrap();
         let at = at.index(end as usize);
         bytes[at] ^= 1 << bit;
         std::fs::write(&file, &bytes).unwrap();
-        let Err(error) = directory.open() else { panic!("byte {at} of {end} is damaged") };
+        let Err(error) = open(&directory) else { panic!("byte {at} of {end} is damaged") };
         prop_assert!(matches!(error.cause, LogCause::Corrupt { .. }), "{}", error);
         prop_assert_eq!(std::fs::read(&file).unwrap(), bytes);
     }
@@ -152,8 +134,8 @@ proptest! {
 
 #[test]
 fn records_that_were_being_written_are_cut_off_whatever_is_there_of_them() {
-    let directory = Directory::new();
-    let (mut log, _) = directory.open().unwrap();
+    let directory = Scratch::new("log");
+    let (mut log, _) = open(&directory).unwrap();
     log.fsync = Fsync::Batched;
     for number in 0..5 {
         append(&mut log, &[message(number)], 0);
@@ -164,74 +146,74 @@ fn records_that_were_being_written_are_cut_off_whatever_is_there_of_them() {
     let behind = log.file_bytes as usize;
     append(&mut log, &[message(5)], 3);
     drop(log);
-    let file = segment(&directory.0, 0);
+    let file = segment(&directory, 0);
     let whole = std::fs::read(&file).unwrap();
     for (broken, settled, next) in [(synced + 1, 0, 5), (behind + 1, 3, 5), (whole.len() - 1, 3, 5)]
     {
         let mut bytes = whole.clone();
         bytes[broken] ^= 1;
         std::fs::write(&file, &bytes).unwrap();
-        let (_, found) = directory.open().unwrap();
+        let (_, found) = open(&directory).unwrap();
         assert_eq!((found.settled, found.next()), (settled, next), "byte {broken}");
     }
 }
 
 #[test]
 fn segments_are_begun_and_removed() {
-    let directory = Directory::new();
-    let (mut log, _) = directory.open().unwrap();
+    let directory = Scratch::new("log");
+    let (mut log, _) = open(&directory).unwrap();
     for number in 0..10 {
         append(&mut log, &[message(number)], 0);
         log.file_bytes = SEGMENT_BYTES;
     }
     log.mark(4).unwrap();
-    assert_eq!(recovery::segments(&directory.0).unwrap().first(), Some(&4));
+    assert_eq!(recovery::segments(&directory).unwrap().first(), Some(&4));
     drop(log);
-    let (mut log, found) = directory.open().unwrap();
+    let (mut log, found) = open(&directory).unwrap();
     assert_eq!((found.settled, found.next()), (4, 10));
     assert_eq!(messages(&found), (4..10).map(message).collect::<Vec<_>>());
     log.finish(10).unwrap();
     drop(log);
-    let (mut log, found) = directory.open().unwrap();
+    let (mut log, found) = open(&directory).unwrap();
     assert_eq!((found.stream, found.settled, found.next()), (7, 10, 10));
     append(&mut log, &[message(10)], 10);
     drop(log);
     // The head of a new segment was being written.
-    std::fs::write(segment(&directory.0, 11), [b'c'; 20]).unwrap();
-    let (_, found) = directory.open().unwrap();
+    std::fs::write(segment(&directory, 11), [b'c'; 20]).unwrap();
+    let (_, found) = open(&directory).unwrap();
     assert_eq!((found.settled, found.next()), (10, 11));
-    assert!(!segment(&directory.0, 11).exists());
+    assert!(!segment(&directory, 11).exists());
     // A segment that is missing.
-    let (mut log, _) = directory.open().unwrap();
+    let (mut log, _) = open(&directory).unwrap();
     for number in 11..14 {
         log.file_bytes = SEGMENT_BYTES;
         append(&mut log, &[message(number)], 0);
     }
     drop(log);
-    std::fs::remove_file(segment(&directory.0, 12)).unwrap();
-    let Err(error) = directory.open() else { panic!("it is missing") };
+    std::fs::remove_file(segment(&directory, 12)).unwrap();
+    let Err(error) = open(&directory) else { panic!("it is missing") };
     assert!(matches!(error.cause, LogCause::Corrupt { .. }), "{error}");
 }
 
 #[test]
 fn a_log_belongs_to_one_sender_and_one_type() {
-    let directory = Directory::new();
-    let (log, _) = directory.open().unwrap();
-    let Err(error) = directory.open() else { panic!("it is open") };
+    let directory = Scratch::new("log");
+    let (log, _) = open(&directory).unwrap();
+    let Err(error) = open(&directory) else { panic!("it is open") };
     assert!(matches!(error.cause, LogCause::InUse), "{error}");
     drop(log);
     for other in [
         Identity { fingerprint: 4, ..identity() },
         Identity { channel: "others".to_owned(), ..identity() },
     ] {
-        let Err(error) = Log::open(&directory.0, &other, Fsync::Never, 7) else {
+        let Err(error) = Log::open(&directory, &other, Fsync::Never, 7) else {
             panic!("it is another's")
         };
         assert!(error.to_string().contains("channel \"events\""), "{error}");
     }
     // A file stands in the way of the directory.
-    std::fs::write(directory.0.join("file"), "").unwrap();
-    let Err(error) = Log::open(&directory.0.join("file"), &identity(), Fsync::Never, 7) else {
+    std::fs::write(directory.join("file"), "").unwrap();
+    let Err(error) = Log::open(&directory.join("file"), &identity(), Fsync::Never, 7) else {
         panic!("it is a file")
     };
     assert!(matches!(error.cause, LogCause::Io(_)), "{error}");
@@ -239,11 +221,11 @@ fn a_log_belongs_to_one_sender_and_one_type() {
 
 #[test]
 fn messages_that_cannot_be_stored_are_counted_for_the_node_that_closes() {
-    let directory = Directory::new();
-    let (mut log, _) = directory.open().unwrap();
+    let directory = Scratch::new("log");
+    let (mut log, _) = open(&directory).unwrap();
     append(&mut log, &[message(0)], 0);
     drop(log);
-    let (mut log, recovered) = directory.open().unwrap();
+    let (mut log, recovered) = open(&directory).unwrap();
     let stream = Stream::new(7, 1000, true);
     let settling = Settling::Kept(Arc::clone(&stream));
     let shared = TxShared::new("events".into(), "bytes".into(), settling);
@@ -254,7 +236,7 @@ fn messages_that_cannot_be_stored_are_counted_for_the_node_that_closes() {
     sender.stage_slice(b"two").unwrap();
     // The next segment cannot be made.
     log.file_bytes = SEGMENT_BYTES;
-    std::fs::remove_dir_all(&directory.0).unwrap();
+    std::fs::remove_dir_all(&directory).unwrap();
     stream.end();
     let (link, known) = (Arc::clone(&link), Arc::clone(&shared));
     Logger { link, shared: known, stream: Arc::clone(&stream), tail, log, stored: 1 }

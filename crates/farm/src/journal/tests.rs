@@ -1,31 +1,14 @@
 use super::*;
+use chunkcomm_testkit::Scratch;
 
-/// A file of its own in the system's folder for such, removed at the end.
-struct Scratch(PathBuf);
-
-impl Scratch {
-    fn new(name: &str) -> Scratch {
-        let file = format!("chunkcomm-journal-{name}-{}", std::process::id());
-        let scratch = Scratch(std::env::temp_dir().join(file));
-        let _ = std::fs::remove_file(&scratch.0);
-        scratch
-    }
-
-    fn open(&self) -> Journal {
-        Journal::open(&self.0, Durability::Batched).unwrap()
-    }
-
-    fn cause(&self) -> JournalCause {
-        let Err(error) = Journal::open(&self.0, Durability::None) else { panic!("it opens") };
-        assert!(error.to_string().contains(&*self.0.to_string_lossy()), "{error}");
-        error.cause
-    }
+fn open(file: &Path) -> Journal {
+    Journal::open(file, Durability::Batched).unwrap()
 }
 
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.0);
-    }
+fn cause(file: &Path) -> JournalCause {
+    let Err(error) = Journal::open(file, Durability::None) else { panic!("it opens") };
+    assert!(error.to_string().contains(&*file.to_string_lossy()), "{error}");
+    error.cause
 }
 
 fn head(run: u32) -> RunHead {
@@ -39,8 +22,8 @@ fn meet(journal: &mut Journal, inputs: &[&[u8]]) -> Vec<Option<Vec<u8>>> {
 
 #[test]
 fn a_later_farmer_finds_each_result_once_by_its_input() {
-    let scratch = Scratch::new("finds");
-    let mut journal = scratch.open();
+    let scratch = Scratch::new("journal-finds");
+    let mut journal = open(&scratch);
     journal.begin(&head(1)).unwrap();
     assert_eq!(meet(&mut journal, &[b"a", b"b", b"a", b"c"]), [None, None, None, None]);
     journal.add(2, b"second a");
@@ -54,7 +37,7 @@ fn a_later_farmer_finds_each_result_once_by_its_input() {
     journal.add(0, b"of the second run");
     drop(journal);
 
-    let mut journal = scratch.open();
+    let mut journal = open(&scratch);
     journal.begin(&head(1)).unwrap();
     let found = meet(&mut journal, &[b"c", b"a", b"b", b"a", b"a"]);
     let some = |value: &[u8]| Some(value.to_vec());
@@ -64,7 +47,7 @@ fn a_later_farmer_finds_each_result_once_by_its_input() {
     journal.add(2, b"b");
     drop(journal);
 
-    let mut journal = scratch.open();
+    let mut journal = open(&scratch);
     journal.begin(&head(2)).unwrap();
     assert_eq!(meet(&mut journal, &[b"a"]), [some(b"of the second run")]);
     journal.begin(&head(1)).unwrap();
@@ -75,20 +58,20 @@ fn a_later_farmer_finds_each_result_once_by_its_input() {
 
 #[test]
 fn what_is_not_whole_at_the_end_is_cut_off() {
-    let scratch = Scratch::new("torn");
-    let mut journal = scratch.open();
+    let scratch = Scratch::new("journal-torn");
+    let mut journal = open(&scratch);
     journal.begin(&head(1)).unwrap();
     meet(&mut journal, &[b"a", b"b"]);
     journal.add(0, b"one");
     journal.end_turn().unwrap();
     journal.writer.wait().unwrap();
-    let first = std::fs::metadata(&scratch.0).unwrap().len();
+    let first = std::fs::metadata(&scratch).unwrap().len();
     journal.add(1, b"two");
     drop(journal);
-    let whole = std::fs::read(&scratch.0).unwrap();
+    let whole = std::fs::read(&scratch).unwrap();
     for length in 0..whole.len() {
-        std::fs::write(&scratch.0, &whole[..length]).unwrap();
-        let mut journal = scratch.open();
+        std::fs::write(&scratch, &whole[..length]).unwrap();
+        let mut journal = open(&scratch);
         journal.begin(&head(1)).unwrap();
         let found = meet(&mut journal, &[b"a", b"b"]);
         let kept = length as u64 >= first;
@@ -96,15 +79,15 @@ fn what_is_not_whole_at_the_end_is_cut_off() {
         // It goes on behind the whole records.
         journal.add(1, b"two");
         drop(journal);
-        let mut journal = scratch.open();
+        let mut journal = open(&scratch);
         journal.begin(&head(1)).unwrap();
         assert_eq!(meet(&mut journal, &[b"b"]), [Some(b"two".to_vec())], "{length}");
     }
     for at in 8..whole.len() {
         let mut damaged = whole.clone();
         damaged[at] ^= 0x40;
-        std::fs::write(&scratch.0, &damaged).unwrap();
-        let mut journal = scratch.open();
+        std::fs::write(&scratch, &damaged).unwrap();
+        let mut journal = open(&scratch);
         journal.begin(&head(1)).unwrap();
         assert_eq!(meet(&mut journal, &[b"b"]), [None], "{at}");
     }
@@ -112,59 +95,59 @@ fn what_is_not_whole_at_the_end_is_cut_off() {
 
 #[test]
 fn files_that_are_no_journal_of_this_program_are_refused() {
-    let scratch = Scratch::new("refused");
-    std::fs::write(&scratch.0, b"the diary of a nobody").unwrap();
-    assert!(matches!(scratch.cause(), JournalCause::NotAJournal));
-    assert_eq!(std::fs::read(&scratch.0).unwrap(), b"the diary of a nobody");
-    std::fs::write(&scratch.0, b"note").unwrap();
-    assert!(matches!(scratch.cause(), JournalCause::NotAJournal));
-    assert_eq!(std::fs::read(&scratch.0).unwrap(), b"note");
-    std::fs::remove_file(&scratch.0).unwrap();
+    let scratch = Scratch::new("journal-refused");
+    std::fs::write(&scratch, b"the diary of a nobody").unwrap();
+    assert!(matches!(cause(&scratch), JournalCause::NotAJournal));
+    assert_eq!(std::fs::read(&scratch).unwrap(), b"the diary of a nobody");
+    std::fs::write(&scratch, b"note").unwrap();
+    assert!(matches!(cause(&scratch), JournalCause::NotAJournal));
+    assert_eq!(std::fs::read(&scratch).unwrap(), b"note");
+    std::fs::remove_file(&scratch).unwrap();
 
-    let mut journal = scratch.open();
-    assert!(matches!(scratch.cause(), JournalCause::InUse));
+    let mut journal = open(&scratch);
+    assert!(matches!(cause(&scratch), JournalCause::InUse));
     journal.begin(&head(1)).unwrap();
     drop(journal);
-    let mut journal = scratch.open();
+    let mut journal = open(&scratch);
     let other = RunHead { types: (1, 3), ..head(1) };
     let error = journal.begin(&other).unwrap_err();
     let JournalCause::OtherRun { run: 1, function } = &error.cause else { panic!("{error}") };
     assert_eq!(function, "double");
-    let nowhere = Scratch(scratch.0.join("in a file"));
-    assert!(matches!(nowhere.cause(), JournalCause::Io(_)));
+    let nowhere = scratch.join("in a file");
+    assert!(matches!(cause(&nowhere), JournalCause::Io(_)));
 }
 
 #[test]
 fn a_result_that_cannot_be_read_is_not_known() {
-    let scratch = Scratch::new("unreadable");
-    let mut journal = scratch.open();
+    let scratch = Scratch::new("journal-unreadable");
+    let mut journal = open(&scratch);
     journal.begin(&head(1)).unwrap();
     meet(&mut journal, &[b"a"]);
     journal.add(0, b"x");
     drop(journal);
 
-    let mut journal = scratch.open();
+    let mut journal = open(&scratch);
     journal.begin(&head(1)).unwrap();
     assert_eq!(journal.meet(b"a", |_| None::<u8>).unwrap(), None);
     // It gets its result as any other.
     journal.add(0, b"y");
     drop(journal);
-    let mut journal = scratch.open();
+    let mut journal = open(&scratch);
     journal.begin(&head(1)).unwrap();
     assert_eq!(meet(&mut journal, &[b"a"]), [Some(b"y".to_vec())]);
 }
 
 #[test]
 fn the_digests_of_tasks_with_results_are_dropped() {
-    let scratch = Scratch::new("window");
-    let mut journal = scratch.open();
+    let scratch = Scratch::new("journal-window");
+    let mut journal = open(&scratch);
     journal.begin(&head(1)).unwrap();
     for index in 0..1000 {
         meet(&mut journal, &[b"a"]);
         journal.add(index, b"x");
     }
     drop(journal);
-    let mut journal = scratch.open();
+    let mut journal = open(&scratch);
     journal.begin(&head(1)).unwrap();
     (0..1000).for_each(|_| drop(meet(&mut journal, &[b"a"])));
     assert_eq!((journal.inputs.base, journal.inputs.window.len()), (1000, 0));
@@ -174,8 +157,8 @@ fn the_digests_of_tasks_with_results_are_dropped() {
 #[test]
 fn large_amounts_are_given_to_the_disk_before_a_second_is_over() {
     for (durability, is_left) in [(Durability::Batched, false), (Durability::None, true)] {
-        let scratch = Scratch::new("amount");
-        let mut journal = Journal::open(&scratch.0, durability).unwrap();
+        let scratch = Scratch::new("journal-amount");
+        let mut journal = Journal::open(&scratch, durability).unwrap();
         journal.begin(&head(1)).unwrap();
         journal.settle().unwrap();
         meet(&mut journal, &[b"a", b"b"]);
@@ -192,8 +175,8 @@ fn large_amounts_are_given_to_the_disk_before_a_second_is_over() {
 #[cfg(target_os = "linux")]
 #[test]
 fn nothing_is_written_behind_a_torn_record() {
-    let scratch = Scratch::new("full");
-    let mut journal = scratch.open();
+    let scratch = Scratch::new("journal-full");
+    let mut journal = open(&scratch);
     journal.begin(&head(1)).unwrap();
     journal.end_turn().unwrap();
     let full = File::options().write(true).open("/dev/full").unwrap();
@@ -210,14 +193,14 @@ fn nothing_is_written_behind_a_torn_record() {
 
 #[test]
 fn results_that_workers_hand_over_are_found_and_kept() {
-    let scratch = Scratch::new("handed");
+    let scratch = Scratch::new("journal-handed");
     let of = |run: u32, results: &[(&[u8], &[u8])]| {
         let digested =
             results.iter().map(|(input, value)| (record::input_digest(input), value.to_vec()));
         Finished { head: head(run), results: digested.collect() }
     };
     let some = |value: &[u8]| Some(value.to_vec());
-    let mut journal = scratch.open();
+    let mut journal = open(&scratch);
     journal.take_over(vec![of(1, &[(b"a", b"early")]), of(2, &[(b"c", b"of run 2")])]).unwrap();
     journal.begin(&head(1)).unwrap();
     assert_eq!(meet(&mut journal, &[b"a", b"b"]), [some(b"early"), None]);
@@ -232,7 +215,7 @@ fn results_that_workers_hand_over_are_found_and_kept() {
     journal.add(1, b"own");
     drop(journal);
 
-    let mut journal = scratch.open();
+    let mut journal = open(&scratch);
     journal.begin(&head(1)).unwrap();
     let found = meet(&mut journal, &[b"a", b"b", b"c", b"d"]);
     assert_eq!(found, [some(b"early"), some(b"own"), None, some(b"late")]);

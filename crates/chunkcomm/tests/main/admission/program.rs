@@ -1,9 +1,8 @@
 //! The program that makes credentials.
 
 use chunkcomm::Node;
-use chunkcomm_testkit::{on_one_thread, pair_of, tcp};
+use chunkcomm_testkit::{Scratch, on_one_thread, pair_of, tcp};
 use std::ffi::OsStr;
-use std::path::PathBuf;
 use std::process::Command;
 
 /// Runs the program; returns its exit status and everything that it printed.
@@ -14,20 +13,10 @@ fn run(words: &[&OsStr]) -> (Option<i32>, String) {
     (output.status.code(), String::from_utf8(text).unwrap())
 }
 
-/// A path that is free, and is freed again afterwards.
-struct File(PathBuf);
-
-impl Drop for File {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.0);
-    }
-}
-
 #[test]
 fn it_makes_a_file_that_nodes_take_and_writes_none_over() {
-    let name = format!("chunkcomm-program-{}", std::process::id());
-    let file = File(std::env::temp_dir().join(name));
-    let path = file.0.as_os_str();
+    let file = Scratch::new("program");
+    let path = file.as_os_str();
     let (status, text) = run(&["new".as_ref(), path]);
     assert_eq!(status, Some(0), "{text}");
     let secret = std::fs::read_to_string(path).unwrap();
@@ -38,7 +27,7 @@ fn it_makes_a_file_that_nodes_take_and_writes_none_over() {
     assert_eq!(std::fs::read_to_string(path).unwrap(), secret);
     assert_eq!(run(&["check".as_ref(), path]).0, Some(0));
     on_one_thread(async {
-        let node = || Node::builder().credential_file(&file.0);
+        let node = || Node::builder().credential_file(&*file);
         pair_of(tcp(), node(), node()).await.is_well("file").await;
     });
 }
