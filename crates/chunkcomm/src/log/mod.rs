@@ -72,7 +72,7 @@ pub(crate) struct Identity {
 pub(crate) struct Log {
     directory: PathBuf,
     /// Locked while the log is open.
-    _lock: File,
+    lock: File,
     identity: Identity,
     stream: u128,
     fsync: Fsync,
@@ -95,6 +95,13 @@ pub(crate) struct Log {
 pub(crate) struct Counters {
     pub(crate) bytes: u64,
     pub(crate) syncs: u64,
+}
+
+impl Drop for Log {
+    fn drop(&mut self) {
+        // A process that is just being started has the file a little longer.
+        let _ = self.lock.unlock();
+    }
 }
 
 impl Log {
@@ -136,7 +143,7 @@ impl Log {
         sync_directory(directory).map_err(failed)?;
         let log = Log {
             directory: directory.to_owned(),
-            _lock: lock,
+            lock,
             identity: identity.clone(),
             stream: recovered.stream,
             fsync,

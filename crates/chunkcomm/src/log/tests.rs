@@ -201,6 +201,8 @@ fn a_log_belongs_to_one_sender_and_one_type() {
     let (log, _) = open(&directory).unwrap();
     let Err(error) = open(&directory) else { panic!("it is open") };
     assert!(matches!(error.cause, LogCause::InUse), "{error}");
+    // As a child of this process has it for a moment.
+    let _inherited = log.lock.try_clone().unwrap();
     drop(log);
     for other in [
         Identity { fingerprint: 4, ..identity() },
