@@ -402,6 +402,34 @@ async fn a_task_that_waits_too_long_is_dropped_and_its_thread_goes_on() {
     }
 }
 
+#[tokio::test]
+async fn a_late_look_asks_a_task_to_end_before_it_gives_it_up() {
+    let mut registry = Registry::new();
+    let (ends, is_to_end) = std::sync::mpsc::channel::<()>();
+    let is_to_end = Mutex::new(is_to_end);
+    registry.register("stuck", move |_: u32| {
+        let _ = is_to_end.lock().unwrap().recv();
+        0.0
+    });
+    let limit = Limit { timeout_ns: 1_000_000, grace_ns: 1_000_000 };
+    let mut bench = start(&registry, 1, Some(limit), None);
+    put(&mut bench, 1, 5, &[0]);
+    let at_work = |bench: &Bench| locked(&bench.shared.seats)[0].work.now().is_some();
+    let put_at = Instant::now();
+    while !at_work(&bench) {
+        assert!(put_at.elapsed() < DEADLINE);
+        tokio::task::yield_now().await;
+    }
+    std::thread::sleep(Duration::from_millis(5));
+    assert!(bench.look().unwrap().is_empty());
+    let told = bench.look().unwrap();
+    let is_late = |it: &Vec<u8>| {
+        matches!(wire::read_answer(it), Ok(Answer::Late { run: 1, index: 5, is_stuck: true }))
+    };
+    assert!(told.iter().any(is_late), "{told:?}");
+    drop(ends);
+}
+
 /// It is with a thread at nearly every look, each time in another poll.
 #[tokio::test]
 async fn a_task_that_wakes_itself_for_ever_is_given_up() {

@@ -319,5 +319,11 @@ mod tests {
         assert_eq!(waits.begun(), 1);
         waits.give_up(0, 1);
         assert_eq!((waits.begun(), waits.put_back(polled).is_some()), (0, true));
+        // A look that comes too late asks first.
+        let waiting = begun(&mut waits, 2, 200);
+        assert!(waits.put_back(waiting).is_none());
+        let (over, any_woken) = waits.look(999, limit);
+        assert!(over.is_empty() && any_woken);
+        assert_eq!(waits.look(999, limit).0.len(), 1);
     }
 }
