@@ -19,7 +19,7 @@ use crate::proto::outbox::OpenSpec;
 use crate::proto::packet::{ChannelKind, HEADER_BYTES, Header, Lane};
 use crate::proto::tuning::constants::LOOKS_MAX;
 use crate::proto::tuning::flush::Policy;
-use crate::proto::tuning::without::Without;
+use crate::proto::tuning::without::{Controller, Without};
 #[cfg(target_os = "linux")]
 use crate::transport::Below;
 use crate::transport::Transport;
@@ -200,7 +200,8 @@ fn driver(connection: &Scripted, shared: &Arc<LinkShared>, opens: &Arc<Opens>) -
         resend_bytes_max: 1 << 20,
         silence: Silence { probe: long, suspect: 3 * long, dead: 10 * long },
         now: clock::now(),
-        without: Without::default(),
+        // It measures times, and by them cuts large messages.
+        without: Without::of(Controller::Pace),
     };
     Driver::new(DriverSetup {
         shared: Arc::clone(shared),
