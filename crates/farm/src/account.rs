@@ -250,6 +250,12 @@ where
             {
                 Err(Refused::Worker)
             }
+            // Only a sub-farmer reduces results, and only where the farmer has no journal.
+            Answer::Done { is_reduced: true, .. }
+                if !self.workers[worker].farms || !self.plan.ways.reduces =>
+            {
+                Err(Refused::Worker)
+            }
             // An answer of an earlier run, which was cancelled or failed.
             Answer::Done { run, .. }
             | Answer::Returned { run, .. }
@@ -286,10 +292,12 @@ where
                 self.take_progress(worker, fractions);
                 Ok(())
             }
-            Answer::Returned { first, count, .. } => {
-                self.ledger.handle_returned(worker, first, count, self.now_ns)?;
-                self.underway.handle_ended(first..first + u64::from(count));
-                Ok(())
+            Answer::Returned { first, count, .. } => self.take_returned(worker, first, count),
+            // Another worker has answered one of the tasks whose results are reduced to one.
+            Answer::Done { first, count, is_reduced: true, .. }
+                if !self.ledger.holds_all(worker, first, count) =>
+            {
+                self.take_returned(worker, first, count)
             }
             Answer::Done { first, count, busy_ns, results, .. } => {
                 // Read once to its end: what is not whole is not accepted.
@@ -303,6 +311,13 @@ where
                 self.accept(worker, first, results, &accepted)
             }
         }
+    }
+
+    /// Opens these tasks for others.
+    fn take_returned(&mut self, worker: usize, first: u64, count: u32) -> Result<(), Refused> {
+        self.ledger.handle_returned(worker, first, count, self.now_ns)?;
+        self.underway.handle_ended(first..first + u64::from(count));
+        Ok(())
     }
 
     /// Takes the fractions of the tasks that the worker holds; others have a result by now.
@@ -519,6 +534,7 @@ mod tests {
             start: Duration::MAX,
             end: None,
             spans_max: 0,
+            reduces: true,
         };
         Plan { run: 1, function: 0, ways, order: Order::Tasks, stops: false, is_below: false }
     }
@@ -566,6 +582,66 @@ mod tests {
         assert!(matches!(account.take_answer(0, &returned), Err(Refused::Worker)));
         assert!((account.underway.sum() - 0.5).abs() < 1e-9);
         assert_eq!(account.ledger.unanswered(), 5);
+    }
+
+    /// Two workers hold the same tasks.
+    #[test]
+    fn of_a_reduced_answer_all_is_accepted_or_nothing() {
+        let (all, half) = ((0, 10), (0, 5));
+        for (farms, reduces, answered, by, left) in [
+            (true, true, all, None, Some(0)),
+            (true, true, half, None, Some(5)),
+            // The other one was quicker with one of the tasks.
+            (true, true, all, Some((4, 1)), Some(9)),
+            (true, true, half, Some((5, 5)), Some(0)),
+            // Nobody may send such an answer.
+            (false, true, all, None, None),
+            (true, false, all, None, None),
+        ] {
+            let mut taken = 0;
+            let sink = |_: u64, result: Result<u64, TaskError>| taken += result.unwrap();
+            let mut plan = plan();
+            plan.ways.reduces = reduces;
+            let mut account = Account::new(plan, "f", sink, None, None);
+            let share = Share { pieces: 1, grain: 10 };
+            for _ in 0..2 {
+                account.ledger.handle_joined(share, 1);
+                account.workers.push(Worker { farms, ..worker() });
+            }
+            let mut message = Vec::new();
+            wire::begin_assignment(&mut message, 1, 0);
+            (0..10u64).for_each(|task| wire::put_value(&mut message, &task).unwrap());
+            wire::number_assignment(&mut message, 0, 10);
+            assert_eq!(account.ledger.poll_free(), Some(0));
+            account.ledger.assign(0, 10, 0, message, 0);
+            let answer = |(first, count): (u64, u32), is_reduced: bool| {
+                let mut answer = Vec::new();
+                wire::begin_answer(&mut answer, 1, first);
+                (0..count).for_each(|_| wire::put_value(&mut answer, &1u64).unwrap());
+                wire::finish_answer(&mut answer, count, 1000);
+                if is_reduced {
+                    wire::mark_reduced(&mut answer);
+                }
+                answer
+            };
+            account.ledger.handle_source(false, true);
+            let late_ns = 10_000_000_000;
+            assert!(account.ledger.poll_straggler(late_ns).is_some_and(|(copied, ..)| copied == 1));
+            if let Some(by) = by {
+                assert!(account.take_answer(1, &answer(by, false)).is_ok());
+            }
+            let outcome = account.take_answer(0, &answer(answered, true));
+            let Some(left) = left else {
+                assert!(matches!(outcome, Err(Refused::Worker)));
+                continue;
+            };
+            assert!(outcome.is_ok());
+            assert_eq!(account.ledger.unanswered(), left);
+            assert!(account.take_answer(1, &answer(all, false)).is_ok());
+            assert_eq!(account.ledger.unanswered(), 0);
+            drop(account);
+            assert_eq!(taken, 10);
+        }
     }
 
     /// The next farmer runs its task again.

@@ -486,6 +486,7 @@ impl FarmBuilder {
             start: self.start_deadline,
             end: self.end(),
             spans_max: self.spans_max,
+            reduces: self.journal.is_none(),
         }
     }
 

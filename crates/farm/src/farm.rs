@@ -338,8 +338,10 @@ impl Farm {
     }
 
     /// Maps every input and reduces the results to one, in the order of the inputs; `None` without an
-    /// input. Workers get groups of neighbours and reduce each, so that the farmer has one result a
-    /// group. Where the number of inputs is known there are 4096 groups or more, of 1024 inputs at most;
+    /// input. Workers get groups of neighbours and reduce each, and sub-farmers reduce the results of
+    /// neighbouring groups, so that the farmer has few left. With a
+    /// [journal](crate::FarmBuilder::journal), which has the result of each group, sub-farmers pass them
+    /// on. Where the number of inputs is known there are 4096 groups or more, of 1024 inputs at most;
     /// else groups have 16.
     ///
     /// # Errors
@@ -359,11 +361,11 @@ impl Farm {
         let groups = Groups::new(inputs);
         let size = groups.size();
         let mut value = None;
-        let each = |_, part| {
-            value = Some(match value.take() {
-                Some(value) => (function.reduce)(value, part),
-                None => part,
-            });
+        let each = |_, part: Option<O>| {
+            value = match (value.take(), part) {
+                (Some(value), Some(part)) => Some((function.reduce)(value, part)),
+                (value, part) => part.or(value),
+            };
         };
         let (sink, function) = (only_results(each), &function.function);
         let stats = self.drive(function, groups, sink, Order::Tasks, true).await;

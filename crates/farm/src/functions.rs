@@ -5,11 +5,12 @@ use std::fmt;
 use std::sync::Arc;
 
 use chunkcomm_cluster::Registry;
-use chunkcomm_cluster::registry::Function;
+use chunkcomm_cluster::registry::{CallError, Entry, Function, FunctionFingerprint};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::context::{TaskContext, current};
+use crate::proto::wire;
 
 type Combine<O> = dyn Fn(O, O) -> O + Send + Sync;
 pub(crate) type Conquer<O> = dyn Fn(Vec<O>) -> O + Send + Sync;
@@ -89,7 +90,10 @@ pub trait RegistryExt: BorrowMut<Registry> {
 
     /// Registers a function for [`Farm::map_reduce`](crate::Farm::map_reduce), and how two of its
     /// results become one. `reduce` must be associative: the results of neighbours are reduced at the
-    /// worker, and those of the workers at the farmer, always in the order of the inputs.
+    /// worker, at its sub-farmer if it has one, and at the farmer, always in the order of the inputs. It
+    /// should take less than some milliseconds, since a farmer or sub-farmer does nothing else meanwhile.
+    ///
+    /// A second function `reduce <name>` is registered for the sub-farmers.
     ///
     /// # Panics
     /// As [`Registry::register`].
@@ -104,9 +108,12 @@ pub trait RegistryExt: BorrowMut<Registry> {
         O: Serialize + DeserializeOwned + 'static,
     {
         let reduce: Arc<Combine<O>> = Arc::new(reduce);
-        let at_worker = Arc::clone(&reduce);
-        let function = self.borrow_mut().register(name, move |inputs: Vec<I>| {
-            inputs.into_iter().map(&map).reduce(&*at_worker).expect("a group has an input")
+        let (at_worker, between) = (Arc::clone(&reduce), Arc::clone(&reduce));
+        let function = self
+            .borrow_mut()
+            .register(name, move |inputs: Vec<I>| inputs.into_iter().map(&map).reduce(&*at_worker));
+        self.borrow_mut().register(&reducer_of(name), move |results: Vec<Option<O>>| {
+            results.into_iter().flatten().reduce(&*between)
         });
         MapReduce { function, reduce }
     }
@@ -156,10 +163,54 @@ pub trait RegistryExt: BorrowMut<Registry> {
 
 impl RegistryExt for Registry {}
 
+/// The codec's form of an option without a value.
+const NONE: [u8; 1] = [0];
+
+/// Name of the function that reduces results of the function of this name.
+fn reducer_of(name: &str) -> String {
+    format!("reduce {name}")
+}
+
+/// Reduces encoded results of a map and reduce.
+#[derive(Clone, Debug)]
+pub(crate) struct Reducer(Entry);
+
+impl Reducer {
+    /// Returns that of a function; `None` if its results are not reduced.
+    pub(crate) fn of(function: &FunctionFingerprint, registry: &Registry) -> Option<Reducer> {
+        let entry = registry.lookup(&reducer_of(&function.name))?;
+        (entry.output().hash == function.output.hash).then(|| Reducer(entry.clone()))
+    }
+
+    /// Reduces the results of `count` tasks, each after its length: the first has the result of all then,
+    /// and the others have none. `None` if one of the tasks failed.
+    ///
+    /// # Errors
+    /// When the user's function fails.
+    pub(crate) fn reduce(&self, results: &[u8], count: u32) -> Result<Option<Vec<u8>>, CallError> {
+        // The codec's form of a list.
+        let mut list = u64::from(count).to_le_bytes().to_vec();
+        let mut items = wire::Items::new(results, count);
+        while let Ok(Some(item)) = items.next_result() {
+            match item {
+                wire::Item::Value(value) => list.extend_from_slice(value),
+                wire::Item::Failure(_) => return Ok(None),
+            }
+        }
+        let mut reduced = Vec::new();
+        wire::put_item(&mut reduced, |out| self.0.call(&list, out))?;
+        for _ in 1..count {
+            wire::put_bytes(&mut reduced, &NONE);
+        }
+        Ok(Some(reduced))
+    }
+}
+
 /// A registered map and reduce.
 pub struct MapReduce<I, O> {
-    /// Maps a group of inputs, at least one, and reduces the results.
-    pub(crate) function: Function<Vec<I>, O>,
+    /// Maps a group of inputs and reduces the results. Where a sub-farmer has reduced those of several
+    /// groups, the first has the result of all, and the others have none.
+    pub(crate) function: Function<Vec<I>, Option<O>>,
     pub(crate) reduce: Arc<Combine<O>>,
 }
 
@@ -199,5 +250,45 @@ impl<I, O> Clone for DivideAndConquer<I, O> {
 impl<I, O> fmt::Debug for DivideAndConquer<I, O> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("DivideAndConquer").field(&self.function.name()).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn items(values: &[Option<String>]) -> Vec<u8> {
+        let mut items = Vec::new();
+        values.iter().for_each(|value| wire::put_value(&mut items, value).unwrap());
+        items
+    }
+
+    #[test]
+    fn encoded_results_are_reduced_in_their_order() {
+        let mut registry = Registry::new();
+        let join = |one: String, next: String| {
+            assert!(next != "stop", "it stops");
+            one + &next
+        };
+        registry.register_map_reduce("words", |word: String| word, join);
+        registry.register("other", |number: u32| number);
+        registry.register("reduce other", |number: u64| number);
+        let prints = registry.fingerprints();
+        let reducers: Vec<_> = prints.iter().map(|it| Reducer::of(it, &registry)).collect();
+        let has_one: Vec<_> = reducers.iter().map(Option::is_some).collect();
+        assert_eq!(has_one, [true, false, false, false]);
+        let reducer = reducers[0].as_ref().unwrap();
+        let text = |text: &str| Some(text.to_owned());
+        let results = items(&[text("a"), None, text("bc"), text(""), None, text("d")]);
+        let reduced = reducer.reduce(&results, 6).unwrap().unwrap();
+        assert_eq!(reduced, items(&[text("abcd"), None, None, None, None, None]));
+        let reduced = reducer.reduce(&items(&[None, None]), 2).unwrap().unwrap();
+        assert_eq!(reduced, items(&[None, None]));
+
+        let failing = reducer.reduce(&items(&[text("a"), text("stop")]), 2);
+        assert!(matches!(failing, Err(CallError::Panicked { .. })), "{failing:?}");
+        let mut results = items(&[text("a")]);
+        wire::put_failure(&mut results, "no word");
+        assert!(reducer.reduce(&results, 2).unwrap().is_none());
     }
 }

@@ -261,6 +261,8 @@ pub(crate) struct Ways {
     pub(crate) end: Option<Instant>,
     /// Most spans of a run's timeline; 0 for none.
     pub(crate) spans_max: usize,
+    /// Whether sub-farmers reduce results. A journal has the result of each task.
+    pub(crate) reduces: bool,
 }
 
 /// Order of the results of a run.

@@ -25,6 +25,7 @@ use chunkcomm_cluster::Cluster;
 use self::relay::{Relay, Turn};
 use crate::crew::Crew;
 use crate::error::{RunError, ServeError, StartError};
+use crate::functions::Reducer;
 use crate::handshake::{Met, Reception};
 use crate::link::Link;
 use crate::proto::wire::{Role, Setup};
@@ -50,6 +51,8 @@ pub(crate) struct Subfarm {
     waiting: VecDeque<Bytes>,
     /// Numbers of threads and of lost workers that the farmer knows of.
     told: (u32, u64),
+    /// The reducer of each function whose results are reduced.
+    reducers: Vec<Option<Reducer>>,
 }
 
 impl Subfarm {
@@ -59,7 +62,8 @@ impl Subfarm {
         service: &Service<'_>,
         upper: Upper,
     ) -> Result<Subfarm, ServeError> {
-        let Role::Farm { token, below, prefetch, grain, deaths_max } = upper.setup.role else {
+        let Role::Farm { token, below, prefetch, grain, deaths_max, reduces } = upper.setup.role
+        else {
             unreachable!("another role is no sub-farmer");
         };
         let Setup { limit, virtual_workers, .. } = upper.setup;
@@ -72,10 +76,13 @@ impl Subfarm {
             start: START_DEADLINE,
             end: None,
             spans_max: 0,
+            reduces,
         };
         let &Service { node, farm, registry, threads, .. } = service;
         let mut crew = Crew::new(farm, Some(token)).map_err(thread_error)?;
         crew.watch(cluster);
+        let reducer = |print| if reduces { Reducer::of(print, registry) } else { None };
+        let reducers = upper.setup.functions.iter().map(reducer).collect();
         let (own, registry) = (Farmer::Here(node.clone()), Arc::new(registry.clone()));
         let hired = crew.hire_thread(own, NodeSettings::default(), &registry, threads);
         hired.map_err(thread_error)?;
@@ -91,6 +98,7 @@ impl Subfarm {
             unfinished: false,
             waiting: VecDeque::new(),
             told: (0, 0),
+            reducers,
         };
         while farm.links.len() <= below as usize {
             let Subfarm { upper, crew, reception, .. } = &mut farm;

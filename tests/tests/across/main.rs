@@ -17,6 +17,7 @@ mod farm_home;
 mod farm_journal;
 mod farm_once;
 mod farm_progress;
+mod farm_reduced;
 mod farm_shared;
 mod farm_skeletons;
 mod farm_streams;

@@ -78,7 +78,8 @@ pub(crate) struct SetAside {
 pub struct Mishaps {
     /// Given out again after the loss of their worker.
     pub reissued: u64,
-    /// Given back by one worker for another that had nothing to do.
+    /// Given back by one worker for another that had nothing to do, or reduced to one result with tasks
+    /// that another had done.
     pub returned: u64,
     /// Also given to a second worker, at the end of the run, while the first was silent.
     pub copied: u64,
@@ -431,6 +432,12 @@ impl Ledger {
     /// Whether a worker holds this task.
     pub(crate) fn holds(&self, worker: usize, task: u64) -> bool {
         self.workers[worker].pieces.iter().any(|&key| self.pieces[key].tasks().contains(&task))
+    }
+
+    /// Whether a worker holds all of these tasks.
+    pub(crate) fn holds_all(&self, worker: usize, first: u64, count: u32) -> bool {
+        let held = self.held_of(worker, &(first..first + u64::from(count)));
+        held.iter().map(|part| part.end - part.start).sum::<u64>() == u64::from(count)
     }
 
     /// Whether a worker gets no task of this run.

@@ -9,6 +9,8 @@ struct Part {
     count: u32,
     /// Each after its length, as in an answer.
     items: Vec<u8>,
+    /// Whether a result in them is of several tasks.
+    is_reduced: bool,
 }
 
 impl Part {
@@ -50,30 +52,59 @@ impl Parts {
         self.count += 1;
     }
 
+    /// Has the results of neighbours reduced: `reduce` takes some, each after its length, and their
+    /// number, and returns as many in their place, or `None` to leave them. Neighbours with `bytes_max`
+    /// are not continued.
+    pub(crate) fn reduce(
+        &mut self,
+        bytes_max: usize,
+        mut reduce: impl FnMut(&[u8], u32) -> Option<Vec<u8>>,
+    ) {
+        self.join(|last, _| last.items.len() < bytes_max);
+        for part in self.parts.iter_mut().filter(|part| part.count > 1) {
+            if let Some(items) = reduce(&part.items, part.count) {
+                (part.items, part.is_reduced) = (items, true);
+            }
+        }
+        self.bytes = self.parts.iter().map(|part| part.items.len()).sum();
+    }
+
     /// Takes the results, as answers of this run; `busy_ns` is the mean time of a task. An answer of
     /// `bytes_max` is not continued.
     pub(crate) fn take(&mut self, run: u32, busy_ns: f64, bytes_max: usize) -> Vec<Vec<u8>> {
         (self.count, self.bytes) = (0, 0);
-        self.parts.sort_by_key(|part| part.first);
-        let mut merged: Vec<Part> = Vec::new();
-        for part in self.parts.drain(..) {
-            let follows = |last: &Part| last.end() == part.first && last.items.len() < bytes_max;
-            match merged.last_mut().filter(|last| follows(last)) {
-                Some(last) => {
-                    last.count += part.count;
-                    last.items.extend_from_slice(&part.items);
-                }
-                None => merged.push(part),
-            }
-        }
-        let answer = |Part { first, count, items }: Part| {
+        self.join(|last, part| {
+            last.items.len() < bytes_max && !last.is_reduced && !part.is_reduced
+        });
+        let answer = |Part { first, count, items, is_reduced }: Part| {
             let mut bytes = Vec::with_capacity(wire::ANSWER_HEAD + items.len());
             wire::begin_answer(&mut bytes, run, first);
             bytes.extend_from_slice(&items);
             wire::finish_answer(&mut bytes, count, (busy_ns * f64::from(count)) as u64);
+            if is_reduced {
+                wire::mark_reduced(&mut bytes);
+            }
             bytes
         };
-        merged.into_iter().map(answer).collect()
+        self.parts.drain(..).map(answer).collect()
+    }
+
+    /// Sorts the parts, and joins neighbours that may be joined.
+    fn join(&mut self, may: impl Fn(&Part, &Part) -> bool) {
+        self.parts.sort_by_key(|part| part.first);
+        let mut joined: Vec<Part> = Vec::new();
+        for part in self.parts.drain(..) {
+            let last = joined.last_mut();
+            match last.filter(|last| last.end() == part.first && may(last, &part)) {
+                Some(last) => {
+                    last.count += part.count;
+                    last.items.extend_from_slice(&part.items);
+                    last.is_reduced |= part.is_reduced;
+                }
+                None => joined.push(part),
+            }
+        }
+        self.parts = joined;
     }
 }
 
@@ -98,7 +129,7 @@ mod tests {
             prop_assert_eq!((parts.count(), parts.bytes()), (count as u64, count * 12));
             let answers = parts.take(7, 10.0, usize::MAX);
             for answer in &answers {
-                let Ok(Answer::Done { run: 7, first, count, busy_ns, mut results }) =
+                let Ok(Answer::Done { run: 7, first, count, busy_ns, is_reduced: false, mut results }) =
                     wire::read_answer(answer) else { panic!() };
                 prop_assert_eq!(busy_ns, u64::from(count) * 10);
                 for index in first..first + u64::from(count) {
@@ -113,6 +144,56 @@ mod tests {
             let starts = expected.iter().filter(|&&at| at == 0 || !expected.contains(&(at - 1)));
             prop_assert_eq!((answers.len(), told), (starts.count(), expected.clone()));
             prop_assert_eq!((parts.count(), parts.take(7, 10.0, 1).len()), (0, 0));
+        }
+    }
+
+    /// Returns the numbers of a message's items, and their sum in the place of the first.
+    fn sum(items: &[u8], count: u32) -> Vec<u8> {
+        let (mut items, mut sum) = (wire::Items::new(items, count), 0u64);
+        while let Ok(Some(Item::Value(value))) = items.next_result() {
+            sum += u64::from_le_bytes(value.try_into().unwrap());
+        }
+        let mut sums = Vec::new();
+        (0..count).for_each(|at| {
+            wire::put_value(&mut sums, &if at == 0 { sum } else { 0 }).unwrap();
+        });
+        sums
+    }
+
+    proptest! {
+        #[test]
+        fn neighbours_are_reduced_whenever_it_is_done(
+            indices in Just((0..60u64).collect::<Vec<_>>()).prop_shuffle(),
+            count in 0..60usize,
+            times in prop::collection::btree_set(0..60usize, 0..9),
+            fails: bool,
+        ) {
+            let mut parts = Parts::default();
+            for (at, &index) in indices[..count].iter().enumerate() {
+                put(&mut parts, index);
+                if times.contains(&at) {
+                    parts.reduce(usize::MAX, |items, count| (!fails).then(|| sum(items, count)));
+                    prop_assert_eq!((parts.count(), parts.bytes()), (at as u64 + 1, (at + 1) * 12));
+                }
+            }
+            let (mut covered, mut total) = (0, 0);
+            for answer in parts.take(7, 10.0, usize::MAX) {
+                let Ok(Answer::Done { first, count, is_reduced, mut results, .. }) =
+                    wire::read_answer(&answer) else { panic!() };
+                let (mut expected, mut told) = (0, 0);
+                for at in 0..u64::from(count) {
+                    let Ok(Some(Item::Value(value))) = results.next_result() else { panic!() };
+                    let value = u64::from_le_bytes(value.try_into().unwrap());
+                    if !is_reduced {
+                        prop_assert_eq!(value, first + at);
+                    }
+                    (expected, told) = (expected + first + at, told + value);
+                }
+                prop_assert_eq!(told, expected, "a result is of the tasks of its answer");
+                prop_assert!(!(fails && is_reduced));
+                (covered, total) = (covered + count as usize, total + told);
+            }
+            prop_assert_eq!((covered, total), (count, indices[..count].iter().sum::<u64>()));
         }
     }
 

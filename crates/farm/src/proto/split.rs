@@ -15,7 +15,8 @@ pub(crate) fn given_up(answer: &[u8]) -> Option<Vec<u8>> {
 
 /// Returns an answer for each task of this one.
 pub(crate) fn one_by_one(answer: &[u8]) -> Result<Vec<Vec<u8>>, Malformed> {
-    let Answer::Done { run, first, count, busy_ns, mut results } = wire::read_answer(answer)?
+    let Answer::Done { run, first, count, busy_ns, is_reduced: false, mut results } =
+        wire::read_answer(answer)?
     else {
         return Err(Malformed);
     };

@@ -25,12 +25,14 @@
 //!   progress    kind u8 6 | run u32 | 0 u64 | count u32 | count x (index u64 | thousandths u32)
 //!   mishaps     kind u8 7 | run u32 | 0 u64 | 4 u32 | 4 x number u64
 //!   once        kind u8 8 | run u32 | 0 u64 | 0 u32: need; 1: computed; 2: given up | key u128 | value
+//!   reduced     kind u8 9, then as an answer: the first item has the results of all tasks
 //!   item        bytes u32 | encoded value; in an answer the highest bit of `bytes` marks
 //!               the text of a failure
 //! ```
 //!
 //! An answer covers any range of the tasks that the worker holds, so that a worker may gather the
-//! results of small assignments and need not keep those of a large one. A take-back asks for up to
+//! results of small assignments and need not keep those of a large one. Of one that a sub-farmer has
+//! reduced all is accepted, or nothing. A take-back asks for up to
 //! `count` tasks that are not begun: the worker returns them, and then an empty range. One for no
 //! task measures the round trip. The parts of a shared value come in their order, before the tasks
 //! that name it by its digest. A task is late that has not ended in its time and its grace: `stuck` is 1
@@ -118,6 +120,11 @@ pub(crate) struct Items<'a> {
 }
 
 impl<'a> Items<'a> {
+    /// Reads this number of items.
+    pub(crate) fn new(items: &'a [u8], count: u32) -> Items<'a> {
+        Items { rest: Reader(items), left: count }
+    }
+
     /// Returns the next input's bytes; `None` after the last.
     #[inline]
     pub(crate) fn next(&mut self) -> Result<Option<&'a [u8]>, Malformed> {
@@ -255,7 +262,7 @@ pub(crate) struct Assignment<'a> {
 
 impl<'a> Assignment<'a> {
     pub(crate) fn inputs(&self) -> Items<'a> {
-        Items { rest: Reader(self.items), left: self.count }
+        Items::new(self.items, self.count)
     }
 }
 
@@ -359,8 +366,8 @@ pub(crate) fn read_order(bytes: &[u8]) -> Result<Order<'_>, Malformed> {
 /// A message of a worker about the tasks of the range from `first` on.
 #[derive(Clone, Debug)]
 pub(crate) enum Answer<'a> {
-    /// The tasks were run; each has a result or failed.
-    Done { run: u32, first: u64, count: u32, busy_ns: u64, results: Items<'a> },
+    /// The tasks were run; each has a result or failed. If they were reduced, a result is of several.
+    Done { run: u32, first: u64, count: u32, busy_ns: u64, is_reduced: bool, results: Items<'a> },
     /// The task has not ended in time, and its result is not waited for. Where it is not stuck it has
     /// no thread any more.
     Late { run: u32, index: u64, is_stuck: bool },
@@ -389,6 +396,7 @@ const VIRTUAL: u8 = 5;
 const PROGRESS: u8 = 6;
 const MISHAPS: u8 = 7;
 const ONCE: u8 = 8;
+const REDUCED: u8 = 9;
 const ANSWER_COUNT_AT: usize = 13;
 const BUSY_AT: usize = 17;
 
@@ -411,6 +419,11 @@ pub(crate) fn begin_answer(out: &mut Vec<u8>, run: u32, first: u64) {
 pub(crate) fn finish_answer(out: &mut [u8], count: u32, busy_ns: u64) {
     out[ANSWER_COUNT_AT..BUSY_AT].copy_from_slice(&count.to_le_bytes());
     out[BUSY_AT..ANSWER_HEAD].copy_from_slice(&busy_ns.to_le_bytes());
+}
+
+/// Marks an answer whose results were reduced.
+pub(crate) fn mark_reduced(answer: &mut [u8]) {
+    answer[0] = REDUCED;
 }
 
 /// Encodes the return of tasks that were not begun.
@@ -464,10 +477,10 @@ pub(crate) fn read_answer(bytes: &[u8]) -> Result<Answer<'_>, Malformed> {
     let (first, count) = (reader.u64()?, reader.u32()?);
     first.checked_add(count.into()).ok_or(Malformed)?;
     match kind {
-        DONE => {
-            let busy_ns = reader.u64()?;
+        DONE | REDUCED => {
+            let (busy_ns, is_reduced) = (reader.u64()?, kind == REDUCED);
             let results = Items { rest: reader, left: count };
-            Ok(Answer::Done { run, first, count, busy_ns, results })
+            Ok(Answer::Done { run, first, count, busy_ns, is_reduced, results })
         }
         LATE if reader.0.is_empty() && count <= 1 && first < u64::MAX => {
             Ok(Answer::Late { run, index: first, is_stuck: count == 1 })

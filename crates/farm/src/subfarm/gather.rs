@@ -7,9 +7,10 @@ use chunkcomm::host::Instant;
 
 use crate::compute::ANSWER_BYTES;
 use crate::error::TaskError;
+use crate::functions::Reducer;
 use crate::proto::parts::Parts;
 use crate::proto::progress::Reports;
-use crate::proto::wire;
+use crate::proto::wire::{self, ANSWER_HEAD};
 use crate::tasks::{Encoded, Sink};
 
 /// Results of a run, until they are sent together.
@@ -21,13 +22,36 @@ pub(super) struct Gathered {
     pub(super) reports: Reports,
     /// Words about tasks that are late, set aside or given back.
     words: Vec<Bytes>,
+    /// Reduces the results, if they are to be reduced.
+    reducer: Option<Reducer>,
+    /// Whether it has failed. The farmer then reduces the results, and reports the failure.
+    fails: bool,
+    /// Bytes of the results from which they are reduced, and leave if that makes them no shorter.
+    full: usize,
+    /// Bytes of the longest message to the farmer.
+    bytes_max: usize,
 }
 
 impl Gathered {
-    pub(super) fn new(run: u32) -> Gathered {
+    pub(super) fn new(run: u32, bytes_max: usize) -> Gathered {
         let mut reports = Reports::default();
         reports.enter(run);
-        Gathered { run, parts: Parts::default(), begun: None, reports, words: Vec::new() }
+        Gathered {
+            run,
+            parts: Parts::default(),
+            begun: None,
+            reports,
+            words: Vec::new(),
+            reducer: None,
+            fails: false,
+            full: ANSWER_BYTES,
+            bytes_max,
+        }
+    }
+
+    /// Lets the results be reduced from now on, or not.
+    pub(super) fn set_reducer(&mut self, reducer: Option<Reducer>) {
+        self.reducer = reducer;
     }
 
     /// Number of results.
@@ -35,9 +59,27 @@ impl Gathered {
         self.parts.count()
     }
 
-    /// Bytes of the results.
-    pub(super) fn bytes(&self) -> usize {
-        self.parts.bytes()
+    /// Whether the results are so long that they must leave. They are reduced first.
+    pub(super) fn is_full(&mut self) -> bool {
+        if self.parts.bytes() >= self.full {
+            self.reduce();
+        }
+        self.parts.bytes() >= self.full
+    }
+
+    /// Reduces the results of neighbours.
+    fn reduce(&mut self) {
+        let Some(reducer) = &self.reducer else { return };
+        self.parts.reduce(self.bytes_max / 4, |results, count| {
+            if self.fails {
+                return None;
+            }
+            let reduced = reducer.reduce(results, count);
+            self.fails = reduced.is_err();
+            reduced.ok()?.filter(|results| ANSWER_HEAD + results.len() <= self.bytes_max)
+        });
+        // Values that do not grow gather on: two of them become one.
+        self.full = (2 * self.parts.bytes()).min(self.bytes_max / 4).max(ANSWER_BYTES);
     }
 
     /// Returns how long the first result has waited; `None` if there is none.
@@ -53,6 +95,8 @@ impl Gathered {
     /// Takes the results, as answers; `busy_ns` is the mean time of a task.
     pub(super) fn answers(&mut self, busy_ns: f64) -> Vec<Bytes> {
         self.begun = None;
+        self.reduce();
+        self.full = ANSWER_BYTES;
         let answers = self.parts.take(self.run, busy_ns, ANSWER_BYTES);
         answers.into_iter().map(Bytes::from).collect()
     }

@@ -11,8 +11,9 @@ use chunkcomm::{BytesReceiver, BytesSender, SendError};
 use super::Subfarm;
 use super::gather::Gathered;
 use crate::account::Plan;
-use crate::compute::{ANSWER_BYTES, HOLD};
+use crate::compute::HOLD;
 use crate::error::ServeError;
+use crate::functions::Reducer;
 use crate::pieces::Pieces;
 use crate::proto::split;
 use crate::proto::wire::{self, Assignment};
@@ -73,6 +74,7 @@ pub(super) struct Relay<'a> {
     /// Mishaps of the run that the farmer knows of.
     mishaps: Mishaps,
     number: u32,
+    reducers: &'a [Option<Reducer>],
     run: Run<'a, Encoded, Encoded, Pieces, Gathered>,
     /// Time in the tasks, and their number, of all results that went up.
     told: (Duration, u64),
@@ -88,7 +90,9 @@ impl<'a> Relay<'a> {
     /// Begins the run of this number, with its first order.
     pub(super) fn new(farm: &'a mut Subfarm, number: u32, first: Option<&[u8]>) -> Relay<'a> {
         let Subfarm { upper, ways, crew, reception, links, sharing, lost, .. } = farm;
-        let Subfarm { unfinished, waiting, told, .. } = farm;
+        let Subfarm { unfinished, waiting, told, reducers, .. } = farm;
+        let bytes_max = upper.answers.peer().message_bytes_max();
+        let bytes_max = usize::try_from(bytes_max).unwrap_or(usize::MAX);
         let (choice, watch) = (None, None);
         let workers = Workers { links, crew, reception, sharing, lost, unfinished, choice, watch };
         let mut pieces = Pieces::default();
@@ -99,20 +103,30 @@ impl<'a> Relay<'a> {
         }
         let (ways, order) = (*ways, Order::Completed);
         let plan = Plan { run: number, function, ways, order, stops: false, is_below: true };
-        Relay {
+        let mut relay = Relay {
             tasks: &mut upper.tasks,
             answers: &mut upper.answers,
             waiting,
             known: told,
             mishaps: Mishaps::default(),
             number,
-            run: Run::new(workers, plan, "", pieces, Gathered::new(number), None),
+            reducers,
+            run: Run::new(workers, plan, "", pieces, Gathered::new(number, bytes_max), None),
             told: (Duration::ZERO, 0),
             sent: Instant::now(),
             wait: Timer::default(),
             begun: Instant::now(),
             progress_wait: Timer::default(),
-        }
+        };
+        relay.set_function(function);
+        relay
+    }
+
+    /// Sets the function, by its index, of the tasks that follow.
+    fn set_function(&mut self, function: u32) {
+        self.run.set_function(function);
+        let reducer = self.reducers.get(function as usize).cloned().flatten();
+        self.run.sink().set_reducer(reducer);
     }
 
     /// Runs one turn.
@@ -154,7 +168,7 @@ impl<'a> Relay<'a> {
             }
             wire::Order::Assign(assignment) => {
                 // That of a run that began with a take-back is not known before.
-                self.run.set_function(assignment.function);
+                self.set_function(assignment.function);
                 self.run.source().put(&whole(assignment)?);
             }
             wire::Order::Value(part) => self.run.relay(&part),
@@ -206,7 +220,7 @@ impl<'a> Relay<'a> {
             let is_half = gathered.count() >= left && self.sent.elapsed() >= APART;
             let is_due = left == 0
                 || is_half
-                || gathered.bytes() >= ANSWER_BYTES
+                || gathered.is_full()
                 || age >= if lacks { HOLD_WHILE_IDLE } else { HOLD };
             if is_due {
                 self.tell_mishaps();

@@ -19,7 +19,7 @@ pub(crate) fn duplex(farm: &str) -> String {
 }
 
 /// The versions that this code speaks, from the oldest to the newest.
-pub(crate) const VERSIONS: (u16, u16) = (10, 10);
+pub(crate) const VERSIONS: (u16, u16) = (11, 11);
 
 const _: () = assert!(VERSIONS.0 <= VERSIONS.1);
 
@@ -92,6 +92,8 @@ pub(crate) enum Role {
         prefetch: Option<u32>,
         grain: Grain,
         deaths_max: u32,
+        /// Whether it may reduce results.
+        reduces: bool,
     },
     /// Work for the node of this rank, in the farm of this token.
     Below {

@@ -68,18 +68,24 @@ proptest! {
             }
         }
         finish_answer(&mut answer, values.len() as u32, busy);
-        match read_answer(&answer).unwrap() {
-            Answer::Done { run: r, first: f, count, busy_ns, results: items } => {
-                prop_assert_eq!((r, f, count, busy_ns), (run, first, values.len() as u32, busy));
-                prop_assert_eq!(results(items).unwrap(), outcomes);
+        for marked in [false, true] {
+            if marked {
+                mark_reduced(&mut answer);
             }
-            other => prop_assert!(false, "{other:?}"),
+            match read_answer(&answer).unwrap() {
+                Answer::Done { run: r, first: f, count, busy_ns, is_reduced, results: items } => {
+                    prop_assert_eq!((r, f, count), (run, first, values.len() as u32));
+                    prop_assert_eq!((busy_ns, is_reduced), (busy, marked));
+                    prop_assert_eq!(results(items).unwrap(), outcomes.clone());
+                }
+                other => prop_assert!(false, "{other:?}"),
+            }
         }
     }
 
     #[test]
     fn random_bytes_are_read_or_refused(mut bytes in prop::collection::vec(any::<u8>(), 0..64)) {
-        bytes.iter_mut().take(1).for_each(|kind| *kind %= 10);
+        bytes.iter_mut().take(1).for_each(|kind| *kind %= 11);
         if let Ok(assignment) = assigned(&bytes) {
             let _ = inputs(assignment.inputs());
             let _ = items_bytes(assignment.items, assignment.count.min(100));
