@@ -1,12 +1,14 @@
 //! A farm in a cluster of processes whose sub-farmers are killed.
 //!
-//! Another process joins the cluster for each that was killed. Every result comes once and is right.
+//! Another process joins the cluster for each that was killed. Every result comes once and is right. In
+//! every second run sub-farmers reduce the results, of which one is left that depends on all and on their
+//! order.
 
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use chunkcomm_cluster::{Cluster, ClusterConfig, Registry};
-use chunkcomm_farm::{Farm, Tree, WorkerStats, serve_in};
+use chunkcomm_farm::{Farm, MapReduce, RegistryExt as _, Tree, WorkerStats, serve_in};
 use chunkcomm_proto::random::mix;
 
 use super::farm::{DEATHS_MAX, compute, register};
@@ -34,6 +36,23 @@ pub struct Plan {
     pub tasks: u64,
 }
 
+/// The map of numbers from `x` to `a x + b`.
+type Map = (u64, u64);
+
+/// Registers the function whose results are maps, each reduced with its neighbours to the map of all of
+/// them, one after the other.
+fn register_maps(registry: &mut Registry) -> MapReduce<u64, Map> {
+    registry.register_map_reduce("maps", map_of, one_after_the_other)
+}
+
+fn map_of(task: u64) -> Map {
+    (compute(task) | 1, task)
+}
+
+fn one_after_the_other((a, b): Map, (c, d): Map) -> Map {
+    (c.wrapping_mul(a), c.wrapping_mul(b).wrapping_add(d))
+}
+
 /// Works for the farms of the cluster that the environment names.
 ///
 /// # Errors
@@ -43,6 +62,7 @@ pub fn serve() -> Result<(), Failure> {
     runtime.block_on(async {
         let mut registry = Registry::new();
         register(&mut registry);
+        register_maps(&mut registry);
         let cluster = Cluster::join(ClusterConfig::new()).await.doing("joining the cluster")?;
         while cluster.ended().is_none() {
             serve_in(&cluster, &registry).threads(1).await.doing("serving the farm")?;
@@ -95,10 +115,11 @@ pub async fn run(
     row: &mut Row,
 ) -> Result<(), Failure> {
     let due: Vec<u64> = (0..plan.tasks).map(compute).collect();
+    let due_map = (0..plan.tasks).map(map_of).reduce(one_after_the_other);
     let mut nodes = Nodes { manager: free_address()?, children: Vec::new() };
     (1..=NODES).try_for_each(|rank| nodes.start(Some(rank)))?;
     let mut registry = Registry::new();
-    let function = register(&mut registry);
+    let (function, maps) = (register(&mut registry), register_maps(&mut registry));
     let place = [("RANK", "0".to_owned()), ("SIZE", (NODES + 1).to_string())];
     let place = place.map(|(name, value)| (format!("CHUNKCOMM_{name}"), value));
     let manager = ("CHUNKCOMM_MANAGER".to_owned(), nodes.manager.clone());
@@ -109,10 +130,12 @@ pub async fn run(
     let mut farm = builder.start_in(&cluster).await.doing("starting the farm")?;
     let (mut kills, mut runs, mut wrong, mut reissued, mut below) = (0, 0_u64, 0_u64, 0, 0);
     let mut heads: Vec<u32> = Vec::new();
+    let mut elapsed = Duration::ZERO;
     while kills < plan.kills {
         let (mut taken, mut digest, mut done) = (vec![0_u32; due.len()], 0_u64, 0);
         let (at, victim) = (lab.random.below(plan.tasks), lab.random.next_u64());
         let victim = (!heads.is_empty()).then(|| heads[victim as usize % heads.len()]);
+        let is_reduced = runs % 2 == 1;
         let each = |index: u64, (value, pid): (u64, u32)| {
             taken[index as usize] += 1;
             digest ^= mix(value ^ index);
@@ -122,16 +145,34 @@ pub async fn run(
             }
             done += 1;
         };
-        let run = farm.run_as_completed(&function, 0..plan.tasks, each);
+        let run = async {
+            if !is_reduced {
+                return farm
+                    .run_as_completed(&function, 0..plan.tasks, each)
+                    .await
+                    .map(|it| (it, None));
+            }
+            let die = async {
+                tokio::time::sleep(elapsed.mul_f64(at as f64 / plan.tasks as f64)).await;
+                victim.into_iter().for_each(machine::kill);
+            };
+            let (reduced, ()) = tokio::join!(farm.map_reduce(&maps, 0..plan.tasks), die);
+            reduced.map(|it| (it.stats, it.value))
+        };
         let ended = tokio::time::timeout(lab.ended(), run).await;
         let Ok(ended) = ended else {
             promises.hold(false, || "a run has not ended in time".to_owned());
             break;
         };
-        let stats = ended.doing("farming")?;
+        let (stats, map) = ended.doing("farming")?;
         runs += 1;
+        elapsed = stats.elapsed;
         let right = (0..).zip(&due).fold(0, |all, (index, value)| all ^ mix(value ^ index));
-        wrong += u64::from(digest != right || taken.iter().any(|&times| times != 1));
+        let is_right = match is_reduced {
+            true => map == due_map,
+            false => digest == right && taken.iter().all(|&times| times == 1),
+        };
+        wrong += u64::from(!is_right);
         reissued += stats.mishaps.reissued;
         if victim.is_some() {
             kills += 1;
