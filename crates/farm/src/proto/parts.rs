@@ -41,7 +41,8 @@ impl Parts {
 
     /// Adds the result of a task, which `put` writes.
     pub(crate) fn add(&mut self, index: u64, put: impl FnOnce(&mut Vec<u8>)) {
-        if self.parts.last().is_none_or(|last| last.end() != index) {
+        // One that is reduced must not grow: it cannot be sent in two.
+        if self.parts.last().is_none_or(|last| last.end() != index || last.is_reduced) {
             self.parts.push(Part { first: index, ..Part::default() });
         }
         let part = self.parts.last_mut().expect("there is one now");
@@ -53,16 +54,19 @@ impl Parts {
     }
 
     /// Has the results of neighbours reduced: `reduce` takes some, each after its length, and their
-    /// number, and returns as many in their place, or `None` to leave them. Neighbours with `bytes_max`
-    /// are not continued.
+    /// number, and returns as many in their place, or `None` to leave them. An answer with neighbours has
+    /// at most `bytes_max`.
     pub(crate) fn reduce(
         &mut self,
         bytes_max: usize,
         mut reduce: impl FnMut(&[u8], u32) -> Option<Vec<u8>>,
     ) {
-        self.join(|last, _| last.items.len() < bytes_max);
+        let items_max = bytes_max.saturating_sub(wire::ANSWER_HEAD);
+        // They may have to leave as they are.
+        self.join(|last, part| last.items.len() + part.items.len() <= items_max);
         for part in self.parts.iter_mut().filter(|part| part.count > 1) {
-            if let Some(items) = reduce(&part.items, part.count) {
+            let reduced = reduce(&part.items, part.count);
+            if let Some(items) = reduced.filter(|items| items.len() <= items_max) {
                 (part.items, part.is_reduced) = (items, true);
             }
         }
@@ -195,6 +199,30 @@ mod tests {
             }
             prop_assert_eq!((covered, total), (count, indices[..count].iter().sum::<u64>()));
         }
+    }
+
+    /// A reduced answer cannot be taken apart.
+    #[test]
+    fn neighbours_that_are_too_long_together_are_not_reduced() {
+        let bytes_max = wire::ANSWER_HEAD + 3 * 12;
+        let mut parts = Parts::default();
+        (0..12).rev().for_each(|index| put(&mut parts, index));
+        for is_longer in [true, false] {
+            let reduce = |items: &[u8], count| {
+                assert_eq!((items.len(), count), (3 * 12, 3));
+                Some(if is_longer { vec![0; 3 * 12 + 1] } else { sum(items, count) })
+            };
+            parts.reduce(bytes_max, reduce);
+        }
+        put(&mut parts, 12);
+        let answers = parts.take(7, 10.0, usize::MAX);
+        let lengths: Vec<_> = answers.iter().map(Vec::len).collect();
+        assert_eq!(lengths[..4], [bytes_max; 4]);
+        assert_eq!(lengths[4..], [wire::ANSWER_HEAD + 12]);
+        let is_sum = |(at, answer): (usize, &Vec<u8>)| {
+            answer[wire::ANSWER_HEAD + 4..][..8] == (9 * at as u64 + 3).to_le_bytes()
+        };
+        assert!(answers[..4].iter().enumerate().all(is_sum));
     }
 
     #[test]

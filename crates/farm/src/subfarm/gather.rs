@@ -10,7 +10,7 @@ use crate::error::TaskError;
 use crate::functions::Reducer;
 use crate::proto::parts::Parts;
 use crate::proto::progress::Reports;
-use crate::proto::wire::{self, ANSWER_HEAD};
+use crate::proto::wire;
 use crate::tasks::{Encoded, Sink};
 
 /// Results of a run, until they are sent together.
@@ -70,16 +70,16 @@ impl Gathered {
     /// Reduces the results of neighbours.
     fn reduce(&mut self) {
         let Some(reducer) = &self.reducer else { return };
-        self.parts.reduce(self.bytes_max / 4, |results, count| {
+        self.parts.reduce(self.bytes_max, |results, count| {
             if self.fails {
                 return None;
             }
             let reduced = reducer.reduce(results, count);
             self.fails = reduced.is_err();
-            reduced.ok()?.filter(|results| ANSWER_HEAD + results.len() <= self.bytes_max)
+            reduced.ok()?
         });
         // Values that do not grow gather on: two of them become one.
-        self.full = (2 * self.parts.bytes()).min(self.bytes_max / 4).max(ANSWER_BYTES);
+        self.full = (2 * self.parts.bytes()).min(self.bytes_max).max(ANSWER_BYTES);
     }
 
     /// Returns how long the first result has waited; `None` if there is none.
