@@ -36,6 +36,8 @@ pub(crate) struct Plan {
     pub(crate) stops: bool,
     /// Whether a sub-farmer drives the run.
     pub(crate) is_below: bool,
+    /// Whether sub-farmers may reduce the results.
+    pub(crate) reduces: bool,
 }
 
 /// Tasks and results of a run, and the statistics of its workers.
@@ -250,12 +252,6 @@ where
             {
                 Err(Refused::Worker)
             }
-            // Only a sub-farmer reduces results, and only where the farmer has no journal.
-            Answer::Done { is_reduced: true, .. }
-                if !self.workers[worker].farms || !self.plan.ways.reduces =>
-            {
-                Err(Refused::Worker)
-            }
             // An answer of an earlier run, which was cancelled or failed.
             Answer::Done { run, .. }
             | Answer::Returned { run, .. }
@@ -293,6 +289,12 @@ where
                 Ok(())
             }
             Answer::Returned { first, count, .. } => self.take_returned(worker, first, count),
+            // Only a sub-farmer reduces results, and only where it may.
+            Answer::Done { is_reduced: true, .. }
+                if !self.workers[worker].farms || !self.plan.reduces =>
+            {
+                Err(Refused::Worker)
+            }
             // Another worker has answered one of the tasks whose results are reduced to one.
             Answer::Done { first, count, is_reduced: true, .. }
                 if !self.ledger.holds_all(worker, first, count) =>
@@ -534,9 +536,9 @@ mod tests {
             start: Duration::MAX,
             end: None,
             spans_max: 0,
-            reduces: true,
         };
-        Plan { run: 1, function: 0, ways, order: Order::Tasks, stops: false, is_below: false }
+        let order = Order::Tasks;
+        Plan { run: 1, function: 0, ways, order, stops: false, is_below: false, reduces: false }
     }
 
     fn worker() -> Worker {
@@ -601,7 +603,7 @@ mod tests {
             let mut taken = 0;
             let sink = |_: u64, result: Result<u64, TaskError>| taken += result.unwrap();
             let mut plan = plan();
-            plan.ways.reduces = reduces;
+            plan.reduces = reduces;
             let mut account = Account::new(plan, "f", sink, None, None);
             let share = Share { pieces: 1, grain: 10 };
             for _ in 0..2 {

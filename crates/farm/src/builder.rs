@@ -218,9 +218,10 @@ impl FarmBuilder {
     ///
     /// The program must make the same runs in the same order, each with the same function. A task
     /// whose input is in the journal gets the stored result, whatever its index; tasks with equal
-    /// inputs get one each. The further tasks of a pool are part of
-    /// the results. Tasks that failed or were set aside are run again. The run's
-    /// [`recalled`](crate::RunStats::recalled) counts the tasks that were not run.
+    /// inputs get one each. The further tasks of a pool are part of the results. Those of
+    /// [`map_reduce`](crate::Farm::map_reduce) are not reduced by sub-farmers. Tasks that failed or were
+    /// set aside are run again. The run's [`recalled`](crate::RunStats::recalled) counts the tasks that
+    /// were not run.
     ///
     /// The farm appends to the file and never removes it: remove it when the results are safe
     /// elsewhere. It needs 13 bytes a task (17 with a result of 255 bytes or more) more than the encoded results, and the farmer some 80
@@ -486,7 +487,6 @@ impl FarmBuilder {
             start: self.start_deadline,
             end: self.end(),
             spans_max: self.spans_max,
-            reduces: self.journal.is_none(),
         }
     }
 

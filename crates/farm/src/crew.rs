@@ -286,8 +286,8 @@ impl Crew {
         match place {
             Place::Head => {
                 let below = if self.has_started { 0 } else { tree.below(worker.index) as u32 };
-                let Ways { prefetch, grain, deaths_max, reduces, .. } = *ways;
-                Role::Farm { token, below, prefetch, grain, deaths_max, reduces }
+                let Ways { prefetch, grain, deaths_max, .. } = *ways;
+                Role::Farm { token, below, prefetch, grain, deaths_max }
             }
             Place::Below(head) => {
                 let head = self.names[head].member.as_ref().expect("a node is at the head");

@@ -368,8 +368,9 @@ impl Farm {
             };
         };
         let (sink, function) = (only_results(each), &function.function);
-        let stats = self.drive(function, groups, sink, Order::Tasks, true).await;
-        let stats = stats.map_err(|error| error.in_groups_of(size))?;
+        let mut run = self.begin(function, groups, sink, Order::Tasks, true)?;
+        run.let_reduce();
+        let stats = run.drive().await.map_err(|error| error.in_groups_of(size))?;
         Ok(Reduced { value, stats })
     }
 
@@ -443,7 +444,15 @@ impl Farm {
             journal.begin(&RunHead { run: self.run, types, function: name })?;
         }
         let (run, ways) = (self.run, self.ways);
-        let plan = Plan { run, function: function_id, ways, order, stops, is_below: false };
+        let plan = Plan {
+            run,
+            function: function_id,
+            ways,
+            order,
+            stops,
+            is_below: false,
+            reduces: false,
+        };
         let forgotten = self.sharing.sweep();
         self.links.iter_mut().for_each(|link| link.tell(&forgotten));
         let Farm { links, crew, reception, lost, journal, sharing, unfinished, watch, .. } = self;

@@ -93,10 +93,10 @@ pub trait RegistryExt: BorrowMut<Registry> {
     /// worker, at its sub-farmer if it has one, and at the farmer, always in the order of the inputs. It
     /// should take less than some milliseconds, since a farmer or sub-farmer does nothing else meanwhile.
     ///
-    /// A second function `reduce <name>` is registered for the sub-farmers.
+    /// A second function is registered for the sub-farmers, `reduce <name>`.
     ///
     /// # Panics
-    /// As [`Registry::register`].
+    /// As [`Registry::register`], for both names.
     fn register_map_reduce<I, O>(
         &mut self,
         name: &str,
@@ -176,7 +176,7 @@ fn reducer_of(name: &str) -> String {
 pub(crate) struct Reducer(Entry);
 
 impl Reducer {
-    /// Returns that of a function; `None` if its results are not reduced.
+    /// Returns that of a function; `None` if it is none of map and reduce.
     pub(crate) fn of(function: &FunctionFingerprint, registry: &Registry) -> Option<Reducer> {
         let entry = registry.lookup(&reducer_of(&function.name))?;
         (entry.output().hash == function.output.hash).then(|| Reducer(entry.clone()))
@@ -208,8 +208,8 @@ impl Reducer {
 
 /// A registered map and reduce.
 pub struct MapReduce<I, O> {
-    /// Maps a group of inputs and reduces the results. Where a sub-farmer has reduced those of several
-    /// groups, the first has the result of all, and the others have none.
+    /// Maps a group of inputs and reduces the results. A sub-farmer reduces those of several groups: one
+    /// then has the result of some groups after it, too, and those have none.
     pub(crate) function: Function<Vec<I>, Option<O>>,
     pub(crate) reduce: Arc<Combine<O>>,
 }

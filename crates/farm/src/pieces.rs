@@ -21,8 +21,7 @@ pub(crate) struct Piece {
 impl Piece {
     /// Returns the inputs one by one.
     pub(crate) fn inputs(&self) -> wire::Items<'_> {
-        let &Piece { run, function, first, count, attempt, ref items } = self;
-        Assignment { run, function, first, count, attempt, items }.inputs()
+        wire::Items::new(&self.items, self.count)
     }
 }
 
@@ -39,7 +38,7 @@ pub(crate) struct Pieces {
 impl Pieces {
     /// Takes an assignment; returns whether it begins another run.
     pub(crate) fn put(&mut self, assignment: &Assignment<'_>) -> bool {
-        let Assignment { run, function, first, count, attempt, items } = *assignment;
+        let Assignment { run, function, first, count, attempt, items, .. } = *assignment;
         let is_other = self.enter(run);
         if count > 0 {
             let items = Bytes::copy_from_slice(items);

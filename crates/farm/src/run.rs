@@ -173,6 +173,11 @@ where
         }
     }
 
+    /// Lets sub-farmers reduce the results, unless a journal needs the result of each task.
+    pub(crate) fn let_reduce(&mut self) {
+        self.account.plan.reduces = self.account.journal.is_none();
+    }
+
     /// Drives the run to its end.
     pub(crate) async fn drive(mut self) -> Result<RunStats, RunError> {
         poll_fn(|context| self.poll(context)).await?;

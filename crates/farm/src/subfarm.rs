@@ -4,15 +4,15 @@
 //!              orders                      source ──▶ run, ledger ──▶ workers, one of its own
 //!   farmer ─────────────▶ pieces that wait ──┘            │
 //!          ◀───────────── gathered results ◀── sink ◀─────┘
-//!              answers
+//!              answers    of map_reduce: reduced
 //! ```
 //!
 //! It drives a run as a farmer does. The source of the tasks is what the farmer has assigned, and the
-//! sink gathers the results. Inputs and results pass as they are, and keep their indices. So all that
-//! holds for a farm holds here: a worker that dies, one that is slow, a task that kills.
+//! sink gathers the results. Inputs and results keep their indices. So all that holds for a farm holds
+//! here: a worker that dies, one that is slow, a task that kills.
 //!
 //! Results go up when there are as many as tasks are left, as those of a worker do: new ones then come
-//! before those are done. Neighbours become one answer.
+//! before those are done. Neighbours become one answer, and with map and reduce one result.
 
 use std::collections::VecDeque;
 use std::future::poll_fn;
@@ -51,7 +51,7 @@ pub(crate) struct Subfarm {
     waiting: VecDeque<Bytes>,
     /// Numbers of threads and of lost workers that the farmer knows of.
     told: (u32, u64),
-    /// The reducer of each function whose results are reduced.
+    /// The reducer of each function that is one of map and reduce.
     reducers: Vec<Option<Reducer>>,
 }
 
@@ -62,8 +62,7 @@ impl Subfarm {
         service: &Service<'_>,
         upper: Upper,
     ) -> Result<Subfarm, ServeError> {
-        let Role::Farm { token, below, prefetch, grain, deaths_max, reduces } = upper.setup.role
-        else {
+        let Role::Farm { token, below, prefetch, grain, deaths_max } = upper.setup.role else {
             unreachable!("another role is no sub-farmer");
         };
         let Setup { limit, virtual_workers, .. } = upper.setup;
@@ -76,13 +75,12 @@ impl Subfarm {
             start: START_DEADLINE,
             end: None,
             spans_max: 0,
-            reduces,
         };
         let &Service { node, farm, registry, threads, .. } = service;
         let mut crew = Crew::new(farm, Some(token)).map_err(thread_error)?;
         crew.watch(cluster);
-        let reducer = |print| if reduces { Reducer::of(print, registry) } else { None };
-        let reducers = upper.setup.functions.iter().map(reducer).collect();
+        let functions = upper.setup.functions.iter();
+        let reducers = functions.map(|function| Reducer::of(function, registry)).collect();
         let (own, registry) = (Farmer::Here(node.clone()), Arc::new(registry.clone()));
         let hired = crew.hire_thread(own, NodeSettings::default(), &registry, threads);
         hired.map_err(thread_error)?;

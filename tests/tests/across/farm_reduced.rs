@@ -102,6 +102,24 @@ fn a_journal_has_the_result_of_each_group() {
     std::fs::remove_file(file).unwrap();
 }
 
+/// Functions of such names, which are no map and reduce.
+#[test]
+fn a_plain_function_keeps_its_results() {
+    on_each(1, 5, &[], |rank, cluster| async move {
+        let mut registry = Registry::new();
+        let count = registry.register("count", |number: u32| Some(number % 7));
+        registry.register("reduce count", |_: Vec<Option<u32>>| Some(0_u32));
+        if rank > 0 {
+            return serve_in(&cluster, &registry).threads(1).await.unwrap();
+        }
+        let builder = Farm::builder(registry).tree(Tree::FanOut(4));
+        let mut farm = builder.start_in(&cluster).await.unwrap();
+        let counts = farm.run(&count, 0..1_000).await.unwrap().results;
+        assert!((0..).zip(counts).all(|(number, count)| count == Some(number % 7)));
+        farm.finish(DEADLINE).await.unwrap();
+    });
+}
+
 /// A farm of three sub-farmers and two nodes below each joins 4,000 words; that takes 2 s.
 async fn join_words(rank: usize, cluster: Cluster) {
     let mut registry = Registry::new();

@@ -9,13 +9,18 @@ struct Part {
     count: u32,
     /// Each after its length, as in an answer.
     items: Vec<u8>,
-    /// Whether a result in them is of several tasks.
-    is_reduced: bool,
+    /// Number of results. If there are fewer than tasks, one is of several tasks, and is followed by
+    /// empty ones, which do not count.
+    results: u32,
 }
 
 impl Part {
     fn end(&self) -> u64 {
         self.first + u64::from(self.count)
+    }
+
+    fn is_reduced(&self) -> bool {
+        self.results < self.count
     }
 }
 
@@ -42,13 +47,13 @@ impl Parts {
     /// Adds the result of a task, which `put` writes.
     pub(crate) fn add(&mut self, index: u64, put: impl FnOnce(&mut Vec<u8>)) {
         // One that is reduced must not grow: it cannot be sent in two.
-        if self.parts.last().is_none_or(|last| last.end() != index || last.is_reduced) {
+        if self.parts.last().is_none_or(|last| last.end() != index || last.is_reduced()) {
             self.parts.push(Part { first: index, ..Part::default() });
         }
         let part = self.parts.last_mut().expect("there is one now");
         let before = part.items.len();
         put(&mut part.items);
-        part.count += 1;
+        (part.count, part.results) = (part.count + 1, part.results + 1);
         self.bytes += part.items.len() - before;
         self.count += 1;
     }
@@ -64,10 +69,10 @@ impl Parts {
         let items_max = bytes_max.saturating_sub(wire::ANSWER_HEAD);
         // They may have to leave as they are.
         self.join(|last, part| last.items.len() + part.items.len() <= items_max);
-        for part in self.parts.iter_mut().filter(|part| part.count > 1) {
+        for part in self.parts.iter_mut().filter(|part| part.results > 1) {
             let reduced = reduce(&part.items, part.count);
             if let Some(items) = reduced.filter(|items| items.len() <= items_max) {
-                (part.items, part.is_reduced) = (items, true);
+                (part.items, part.results) = (items, 1);
             }
         }
         self.bytes = self.parts.iter().map(|part| part.items.len()).sum();
@@ -78,9 +83,11 @@ impl Parts {
     pub(crate) fn take(&mut self, run: u32, busy_ns: f64, bytes_max: usize) -> Vec<Vec<u8>> {
         (self.count, self.bytes) = (0, 0);
         self.join(|last, part| {
-            last.items.len() < bytes_max && !last.is_reduced && !part.is_reduced
+            last.items.len() < bytes_max && !last.is_reduced() && !part.is_reduced()
         });
-        let answer = |Part { first, count, items, is_reduced }: Part| {
+        let answer = |part: Part| {
+            let is_reduced = part.is_reduced();
+            let Part { first, count, items, .. } = part;
             let mut bytes = Vec::with_capacity(wire::ANSWER_HEAD + items.len());
             wire::begin_answer(&mut bytes, run, first);
             bytes.extend_from_slice(&items);
@@ -103,7 +110,7 @@ impl Parts {
                 Some(last) => {
                     last.count += part.count;
                     last.items.extend_from_slice(&part.items);
-                    last.is_reduced |= part.is_reduced;
+                    last.results += part.results;
                 }
                 None => joined.push(part),
             }

@@ -16,6 +16,7 @@
 //!   forget      kind u8 3 | 0 u32 | digest u128
 //!   end         kind u8 4 | 0 u32
 //!   once        kind u8 5 | run u32 | key u128 | 0 u8: compute; 1 u8 | value
+//!   reducible   kind u8 6, then as an assignment: a sub-farmer may reduce the results
 //!   answer      kind u8 0 | run u32 | first u64 | count u32 | busy_ns u64 | count x item
 //!   return      kind u8 1 | run u32 | first u64 | count u32
 //!   late        kind u8 2 | run u32 | index u64 | stuck u32
@@ -25,7 +26,7 @@
 //!   progress    kind u8 6 | run u32 | 0 u64 | count u32 | count x (index u64 | thousandths u32)
 //!   mishaps     kind u8 7 | run u32 | 0 u64 | 4 u32 | 4 x number u64
 //!   once        kind u8 8 | run u32 | 0 u64 | 0 u32: need; 1: computed; 2: given up | key u128 | value
-//!   reduced     kind u8 9, then as an answer: the first item has the results of all tasks
+//!   reduced     kind u8 9, then as an answer: an item may be of the tasks after it, too
 //!   item        bytes u32 | encoded value; in an answer the highest bit of `bytes` marks
 //!               the text of a failure
 //! ```
@@ -256,14 +257,10 @@ pub(crate) struct Assignment<'a> {
     pub(crate) count: u32,
     /// How often the tasks were given out before.
     pub(crate) attempt: u32,
+    /// Whether a sub-farmer may reduce the results.
+    pub(crate) reducible: bool,
     /// The inputs, each after its length; not looked at yet.
     pub(crate) items: &'a [u8],
-}
-
-impl<'a> Assignment<'a> {
-    pub(crate) fn inputs(&self) -> Items<'a> {
-        Items::new(self.items, self.count)
-    }
 }
 
 const ASSIGN: u8 = 0;
@@ -272,6 +269,7 @@ const VALUE: u8 = 2;
 const FORGET: u8 = 3;
 const END: u8 = 4;
 const ONCE_ORDER: u8 = 5;
+const REDUCIBLE: u8 = 6;
 
 /// The word that the farm is done.
 pub(crate) const THE_END: [u8; 5] = [END, 0, 0, 0, 0];
@@ -297,6 +295,11 @@ pub(crate) fn begin_assignment(out: &mut Vec<u8>, run: u32, function: u32) {
 pub(crate) fn number_assignment(out: &mut [u8], first: u64, count: u32) {
     out[COUNT_AT - 8..COUNT_AT].copy_from_slice(&first.to_le_bytes());
     out[COUNT_AT..COUNT_AT + 4].copy_from_slice(&count.to_le_bytes());
+}
+
+/// Marks an assignment whose results a sub-farmer may reduce.
+pub(crate) fn mark_reducible(assignment: &mut [u8]) {
+    assignment[0] = REDUCIBLE;
 }
 
 /// Writes how often the tasks of an assignment were given out before.
@@ -336,13 +339,13 @@ pub(crate) fn read_order(bytes: &[u8]) -> Result<Order<'_>, Malformed> {
     let [kind] = reader.array()?;
     let run = reader.u32()?;
     match kind {
-        ASSIGN => {
+        ASSIGN | REDUCIBLE => {
             let function = reader.u32()?;
             let (first, count, attempt) = (reader.u64()?, reader.u32()?, reader.u32()?);
             // An index that overflows is never assigned.
             first.checked_add(count.into()).ok_or(Malformed)?;
-            let items = reader.0;
-            Ok(Order::Assign(Assignment { run, function, first, count, attempt, items }))
+            let (reducible, items) = (kind == REDUCIBLE, reader.0);
+            Ok(Order::Assign(Assignment { run, function, first, count, attempt, reducible, items }))
         }
         TAKE_BACK => {
             let count = reader.u64()?;

@@ -137,6 +137,9 @@ where
         account.left = self.tasks.left();
         wire::number_assignment(&mut message, first, count);
         wire::set_attempt(&mut message, attempt);
+        if account.plan.reduces {
+            wire::mark_reducible(&mut message);
+        }
         Ok(Written { first, count, attempt, message })
     }
 }

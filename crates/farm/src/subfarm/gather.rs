@@ -26,7 +26,7 @@ pub(super) struct Gathered {
     reducer: Option<Reducer>,
     /// Whether it has failed. The farmer then reduces the results, and reports the failure.
     fails: bool,
-    /// Bytes of the results from which they are reduced, and leave if that makes them no shorter.
+    /// Bytes of the results from which they leave, or are reduced.
     full: usize,
     /// Bytes of the longest message to the farmer.
     bytes_max: usize,
@@ -78,7 +78,8 @@ impl Gathered {
             self.fails = reduced.is_err();
             reduced.ok()?
         });
-        // Values that do not grow gather on: two of them become one.
+        // Each time there are twice as many bytes, so that long results gather, too, and each is reduced
+        // a few times only.
         self.full = (2 * self.parts.bytes()).min(self.bytes_max).max(ANSWER_BYTES);
     }
 

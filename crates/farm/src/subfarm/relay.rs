@@ -96,13 +96,15 @@ impl<'a> Relay<'a> {
         let (choice, watch) = (None, None);
         let workers = Workers { links, crew, reception, sharing, lost, unfinished, choice, watch };
         let mut pieces = Pieces::default();
-        let mut function = 0;
+        let (mut function, mut reducible) = (0, false);
         if let Some(Ok(wire::Order::Assign(assignment))) = first.map(wire::read_order) {
-            function = assignment.function;
+            (function, reducible) = (assignment.function, assignment.reducible);
             pieces.put(&assignment);
         }
         let (ways, order) = (*ways, Order::Completed);
-        let plan = Plan { run: number, function, ways, order, stops: false, is_below: true };
+        let stops = false;
+        let plan =
+            Plan { run: number, function, ways, order, stops, is_below: true, reduces: false };
         let mut relay = Relay {
             tasks: &mut upper.tasks,
             answers: &mut upper.answers,
@@ -118,15 +120,16 @@ impl<'a> Relay<'a> {
             begun: Instant::now(),
             progress_wait: Timer::default(),
         };
-        relay.set_function(function);
+        relay.set_function(function, reducible);
         relay
     }
 
-    /// Sets the function, by its index, of the tasks that follow.
-    fn set_function(&mut self, function: u32) {
+    /// Sets the function, by its index, of the tasks that follow, and whether their results may be
+    /// reduced.
+    fn set_function(&mut self, function: u32, reducible: bool) {
         self.run.set_function(function);
-        let reducer = self.reducers.get(function as usize).cloned().flatten();
-        self.run.sink().set_reducer(reducer);
+        let reducer = self.reducers.get(function as usize).filter(|_| reducible);
+        self.run.sink().set_reducer(reducer.cloned().flatten());
     }
 
     /// Runs one turn.
@@ -168,7 +171,7 @@ impl<'a> Relay<'a> {
             }
             wire::Order::Assign(assignment) => {
                 // That of a run that began with a take-back is not known before.
-                self.set_function(assignment.function);
+                self.set_function(assignment.function, assignment.reducible);
                 self.run.source().put(&whole(assignment)?);
             }
             wire::Order::Value(part) => self.run.relay(&part),

@@ -32,7 +32,7 @@ fn message_of(mut message: Vec<u8>, tasks: Range<u64>, attempt: u32, bytes: usiz
 /// Returns the tasks of an assignment and its attempt, after a look at its inputs.
 fn tasks(message: &[u8]) -> (Range<u64>, u32) {
     let Ok(wire::Order::Assign(assignment)) = wire::read_order(message) else { panic!() };
-    let mut inputs = assignment.inputs();
+    let mut inputs = wire::Items::new(assignment.items, assignment.count);
     let range = assignment.first..assignment.first + u64::from(assignment.count);
     for task in range.clone() {
         let input = inputs.next().unwrap().unwrap();

@@ -92,8 +92,6 @@ pub(crate) enum Role {
         prefetch: Option<u32>,
         grain: Grain,
         deaths_max: u32,
-        /// Whether it may reduce results.
-        reduces: bool,
     },
     /// Work for the node of this rank, in the farm of this token.
     Below {

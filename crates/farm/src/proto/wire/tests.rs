@@ -42,10 +42,14 @@ proptest! {
             put_item(&mut bytes, |out| { out.extend_from_slice(value); Ok::<_, ()>(()) }).unwrap();
         }
         number_assignment(&mut bytes, first, values.len() as u32);
+        for marked in [false, true] {
+            prop_assert_eq!(assigned(&bytes).unwrap().reducible, marked);
+            mark_reducible(&mut bytes);
+        }
         let assignment = assigned(&bytes).unwrap();
         prop_assert_eq!((assignment.run, assignment.function), (run, function));
         prop_assert_eq!((assignment.first, assignment.count as usize), (first, values.len()));
-        prop_assert_eq!(&inputs(assignment.inputs()).unwrap(), &values);
+        prop_assert_eq!(&inputs(Items::new(assignment.items, assignment.count)).unwrap(), &values);
         let half = values.len() / 2;
         let taken: usize = values[..half].iter().map(|value| value.len() + 4).sum();
         prop_assert_eq!(items_bytes(assignment.items, half as u32), Some(taken));
@@ -87,7 +91,7 @@ proptest! {
     fn random_bytes_are_read_or_refused(mut bytes in prop::collection::vec(any::<u8>(), 0..64)) {
         bytes.iter_mut().take(1).for_each(|kind| *kind %= 11);
         if let Ok(assignment) = assigned(&bytes) {
-            let _ = inputs(assignment.inputs());
+            let _ = inputs(Items::new(assignment.items, assignment.count));
             let _ = items_bytes(assignment.items, assignment.count.min(100));
         }
         if let Ok(Answer::Done { results: items, .. }) = read_answer(&bytes) {
@@ -144,11 +148,15 @@ fn a_cut_or_longer_message_is_malformed() {
     put_value(&mut bytes, &7u16).unwrap();
     number_assignment(&mut bytes, 3, 1);
     for cut in 0..bytes.len() {
-        let read = assigned(&bytes[..cut]).and_then(|read| inputs(read.inputs()));
+        let read =
+            assigned(&bytes[..cut]).and_then(|read| inputs(Items::new(read.items, read.count)));
         assert_eq!(read, Err(Malformed), "{cut} bytes of {}", bytes.len());
     }
     bytes.push(0);
-    assert_eq!(inputs(assigned(&bytes).unwrap().inputs()), Err(Malformed));
+    assert_eq!(
+        assigned(&bytes).and_then(|read| inputs(Items::new(read.items, read.count))),
+        Err(Malformed)
+    );
 }
 
 #[test]
