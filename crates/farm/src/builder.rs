@@ -218,10 +218,12 @@ impl FarmBuilder {
     ///
     /// The program must make the same runs in the same order, each with the same function. A task
     /// whose input is in the journal gets the stored result, whatever its index; tasks with equal
-    /// inputs get one each. The further tasks of a pool are part of the results. Those of
-    /// [`map_reduce`](crate::Farm::map_reduce) are not reduced by sub-farmers. Tasks that failed or were
-    /// set aside are run again. The run's [`recalled`](crate::RunStats::recalled) counts the tasks that
-    /// were not run.
+    /// inputs get one each. The further tasks of a pool are part of the results. A task of
+    /// [`map_reduce`](crate::Farm::map_reduce) is a group of inputs: with another number of inputs the
+    /// groups are others, and are run again. Tasks that failed or were set aside are run again. The run's
+    /// [`recalled`](crate::RunStats::recalled) counts the tasks that were not run.
+    ///
+    /// With a journal sub-farmers do not reduce results of `map_reduce`: the farmer gets one a group.
     ///
     /// The farm appends to the file and never removes it: remove it when the results are safe
     /// elsewhere. It needs 13 bytes a task (17 with a result of 255 bytes or more) more than the encoded results, and the farmer some 80

@@ -337,12 +337,13 @@ impl Farm {
         self.drive(function, tasks, sink, Order::Completed, true).await
     }
 
-    /// Maps every input and reduces the results to one, in the order of the inputs; `None` without an
-    /// input. Workers get groups of neighbours and reduce each, and sub-farmers reduce the results of
-    /// neighbouring groups, so that the farmer has few left. With a
-    /// [journal](crate::FarmBuilder::journal), which has the result of each group, sub-farmers pass them
-    /// on. Where the number of inputs is known there are 4096 groups or more, of 1024 inputs at most;
-    /// else groups have 16.
+    /// Maps every input and reduces the results to one, in the order of the inputs; `None` if there are
+    /// no inputs. Each task is a group of neighbouring inputs. Workers reduce the results of a group,
+    /// sub-farmers those of neighbouring groups, and the farmer the few that are left. With a
+    /// [journal](crate::FarmBuilder::journal) sub-farmers do not reduce.
+    ///
+    /// If the number of inputs is known, groups are as large as leaves at least 4096 of them, from 1 to
+    /// 1024 inputs; else they have 16 inputs.
     ///
     /// # Errors
     /// As [`run`](Farm::run); the index of a task is that of the first input of its group.

@@ -89,11 +89,12 @@ pub trait RegistryExt: BorrowMut<Registry> {
     }
 
     /// Registers a function for [`Farm::map_reduce`](crate::Farm::map_reduce), and how two of its
-    /// results become one. `reduce` must be associative: the results of neighbours are reduced at the
-    /// worker, at its sub-farmer if it has one, and at the farmer, always in the order of the inputs. It
-    /// should take less than some milliseconds, since a farmer or sub-farmer does nothing else meanwhile.
+    /// results become one. `reduce` must be associative, and need not be commutative: the results of
+    /// neighbours are reduced at the worker, at its sub-farmer if it has one, and at the farmer, always in
+    /// the order of the inputs. A call of `reduce` should take a few milliseconds at most: a farmer or
+    /// sub-farmer handles no messages meanwhile.
     ///
-    /// A second function is registered for the sub-farmers, `reduce <name>`.
+    /// It also registers `reduce <name>`, which sub-farmers call.
     ///
     /// # Panics
     /// As [`Registry::register`], for both names.

@@ -165,8 +165,8 @@ impl VirtualWorkers {
 /// run some get none. In groups of `n` the farmer speaks with `workers / n` sub-farmers, and each of
 /// these with `n` workers. The sum is smallest if `n` is the square root of the number of workers.
 ///
-/// A sub-farmer is a node that works as well. Inputs pass it as they are, and so do results, unless
-/// [`map_reduce`](crate::Farm::map_reduce) has it reduce them. When it dies, the
+/// A sub-farmer is a node that works as well. It passes inputs and results on as they are, but it reduces
+/// results of [`map_reduce`](crate::Farm::map_reduce). When a sub-farmer dies, the
 /// nodes below it get another, and no task is lost. Nodes that join later get a place in a group that
 /// has room, or form a new one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]

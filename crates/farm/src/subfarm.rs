@@ -4,15 +4,16 @@
 //!              orders                      source ──▶ run, ledger ──▶ workers, one of its own
 //!   farmer ─────────────▶ pieces that wait ──┘            │
 //!          ◀───────────── gathered results ◀── sink ◀─────┘
-//!              answers    of map_reduce: reduced
+//!              answers    (reduced, for map_reduce)
 //! ```
 //!
 //! It drives a run as a farmer does. The source of the tasks is what the farmer has assigned, and the
 //! sink gathers the results. Inputs and results keep their indices. So all that holds for a farm holds
 //! here: a worker that dies, one that is slow, a task that kills.
 //!
-//! Results go up when there are as many as tasks are left, as those of a worker do: new ones then come
-//! before those are done. Neighbours become one answer, and with map and reduce one result.
+//! As a worker does, it sends its results when they are as many as its other tasks: new tasks then come
+//! before those are done. Results of neighbours go as one answer, and those of `map_reduce` are reduced to
+//! one before. Such a result is of a range of tasks.
 
 use std::collections::VecDeque;
 use std::future::poll_fn;

@@ -78,8 +78,8 @@ pub(crate) struct SetAside {
 pub struct Mishaps {
     /// Given out again after the loss of their worker.
     pub reissued: u64,
-    /// Given back by one worker for another that had nothing to do. Also those of a sub-farmer's result
-    /// that was refused: it was reduced from several tasks, and another had done one of them.
+    /// Given back by one worker for another that had nothing to do. Also the tasks of a reduced result that
+    /// was refused, since another worker had already done one of them.
     pub returned: u64,
     /// Also given to a second worker, at the end of the run, while the first was silent.
     pub copied: u64,

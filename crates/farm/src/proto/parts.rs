@@ -9,8 +9,8 @@ struct Part {
     count: u32,
     /// Each after its length, as in an answer.
     items: Vec<u8>,
-    /// Number of results. If there are fewer than tasks, one is of several tasks, and is followed by
-    /// empty ones, which do not count.
+    /// Number of results in `items`, without the empty ones: those follow a reduced result, one for each
+    /// further task that it is of.
     results: u32,
 }
 
@@ -34,7 +34,7 @@ pub(crate) struct Parts {
 }
 
 impl Parts {
-    /// Number of results.
+    /// Number of tasks that have a result.
     pub(crate) fn count(&self) -> u64 {
         self.count
     }

@@ -24,9 +24,9 @@ pub(super) struct Gathered {
     words: Vec<Bytes>,
     /// Reduces the results, if they are to be reduced.
     reducer: Option<Reducer>,
-    /// Whether it has failed. The farmer then reduces the results, and reports the failure.
+    /// Whether the reducer has failed. The farmer then reduces the results, and reports the failure.
     fails: bool,
-    /// Bytes of the results from which they leave, or are reduced.
+    /// With this many bytes the results are reduced. If they still have as many, they are sent.
     full: usize,
     /// Bytes of the longest message to the farmer.
     bytes_max: usize,
@@ -54,7 +54,7 @@ impl Gathered {
         self.reducer = reducer;
     }
 
-    /// Number of results.
+    /// Number of tasks that have a result.
     pub(super) fn count(&self) -> u64 {
         self.parts.count()
     }
