@@ -52,7 +52,7 @@ pub(crate) struct Subfarm {
     waiting: VecDeque<Bytes>,
     /// Numbers of threads and of lost workers that the farmer knows of.
     told: (u32, u64),
-    /// The reducer of each function that is one of map and reduce.
+    /// The reducer of each function that has one.
     reducers: Vec<Option<Reducer>>,
 }
 
@@ -81,7 +81,7 @@ impl Subfarm {
         let mut crew = Crew::new(farm, Some(token)).map_err(thread_error)?;
         crew.watch(cluster);
         let functions = upper.setup.functions.iter();
-        let reducers = functions.map(|function| Reducer::of(function, registry)).collect();
+        let reducers = functions.map(|it| Reducer::of(&it.name, registry)).collect();
         let (own, registry) = (Farmer::Here(node.clone()), Arc::new(registry.clone()));
         let hired = crew.hire_thread(own, NodeSettings::default(), &registry, threads);
         hired.map_err(thread_error)?;

@@ -14,7 +14,7 @@ use crate::proto::wire;
 use crate::tasks::{Encoded, Sink};
 
 /// Results of a run, until they are sent together.
-pub(super) struct Gathered {
+pub(super) struct Gathered<'a> {
     run: u32,
     parts: Parts,
     begun: Option<Instant>,
@@ -23,7 +23,7 @@ pub(super) struct Gathered {
     /// Words about tasks that are late, set aside or given back.
     words: Vec<Bytes>,
     /// Reduces the results, if they are to be reduced.
-    reducer: Option<Reducer>,
+    reducer: Option<&'a Reducer>,
     /// Whether the reducer has failed. The farmer then reduces the results, and reports the failure.
     fails: bool,
     /// With this many bytes the results are reduced. If they still have as many, they are sent.
@@ -32,8 +32,8 @@ pub(super) struct Gathered {
     bytes_max: usize,
 }
 
-impl Gathered {
-    pub(super) fn new(run: u32, bytes_max: usize) -> Gathered {
+impl<'a> Gathered<'a> {
+    pub(super) fn new(run: u32, bytes_max: usize) -> Gathered<'a> {
         let mut reports = Reports::default();
         reports.enter(run);
         Gathered {
@@ -50,7 +50,7 @@ impl Gathered {
     }
 
     /// Lets the results be reduced from now on, or not.
-    pub(super) fn set_reducer(&mut self, reducer: Option<Reducer>) {
+    pub(super) fn set_reducer(&mut self, reducer: Option<&'a Reducer>) {
         self.reducer = reducer;
     }
 
@@ -69,7 +69,7 @@ impl Gathered {
 
     /// Reduces the results of neighbours.
     fn reduce(&mut self) {
-        let Some(reducer) = &self.reducer else { return };
+        let Some(reducer) = self.reducer else { return };
         self.parts.reduce(self.bytes_max, |results, count| {
             if self.fails {
                 return None;
@@ -109,7 +109,7 @@ impl Gathered {
     }
 }
 
-impl Sink<Encoded> for Gathered {
+impl Sink<Encoded> for Gathered<'_> {
     fn give_back(&mut self, first: u64, count: u32) {
         self.words.push(Bytes::copy_from_slice(&wire::returned(self.run, first, count)));
     }
@@ -142,5 +142,66 @@ impl Sink<Encoded> for Gathered {
             }
         };
         self.words.push(Bytes::from(word));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::functions::RegistryExt as _;
+    use crate::proto::wire::Answer;
+    use chunkcomm_cluster::Registry;
+
+    const BYTES_MAX: usize = 8 << 20;
+
+    /// Returns the ranges of the answers that are left of results of this length, of which the reducer
+    /// takes the longer of two, and whether each is reduced.
+    fn gathered(indices: &[u64], bytes: usize, panics: bool) -> Vec<(u64, u32, bool)> {
+        let mut registry = Registry::new();
+        let longer = move |one: Vec<u8>, next: Vec<u8>| {
+            assert!(!panics, "it does not reduce");
+            if one.len() > next.len() { one } else { next }
+        };
+        registry.register_map_reduce("longer", |bytes: Vec<u8>| bytes, longer);
+        let reducer = Reducer::of("longer", &registry).unwrap();
+        let mut gathered = Gathered::new(1, BYTES_MAX);
+        gathered.set_reducer(Some(&reducer));
+        let mut answers = Vec::new();
+        for &index in indices {
+            let mut value = Vec::new();
+            wire::put_value(&mut value, &Some(vec![7u8; bytes])).unwrap();
+            let value = value.split_off(wire::LENGTH_BYTES);
+            gathered.take(index, Ok(Encoded(Bytes::from(value))));
+            if gathered.is_full() {
+                answers.extend(gathered.answers(0.0));
+            }
+        }
+        answers.extend(gathered.answers(0.0));
+        assert!(answers.iter().all(|answer| answer.len() <= BYTES_MAX));
+        let read = |answer: &Bytes| match wire::read_answer(answer) {
+            Ok(Answer::Done { first, count, is_reduced, .. }) => (first, count, is_reduced),
+            other => panic!("{other:?}"),
+        };
+        answers.iter().map(read).collect()
+    }
+
+    /// Each of these alone would be enough for an answer.
+    #[test]
+    fn long_results_gather_until_they_are_reduced() {
+        let long = 2 * ANSWER_BYTES;
+        assert_eq!(gathered(&[0, 1, 2, 3, 4, 5, 6, 7], long, false), [(0, 8, true)]);
+        assert_eq!(gathered(&[7, 5, 3, 1, 6, 4, 2, 0], long, false), [(0, 8, true)]);
+        assert_eq!(gathered(&[3, 1, 5], long, false).len(), 3, "they are no neighbours");
+        assert_eq!(gathered(&[0, 1, 2], 10, false), [(0, 3, true)]);
+        assert_eq!(gathered(&[4], long, false), [(4, 1, false)]);
+    }
+
+    /// The farmer reduces them, and has the same failure.
+    #[test]
+    fn a_reducer_that_fails_leaves_the_results_as_they_are() {
+        assert_eq!(gathered(&[0, 1, 2], 10, true), [(0, 3, false)]);
+        let answers = gathered(&[0, 1, 2, 3, 4], 2 * ANSWER_BYTES, true);
+        assert_eq!(answers.iter().map(|&(_, count, _)| count).sum::<u32>(), 5);
+        assert!(answers.iter().all(|&(.., is_reduced)| !is_reduced));
     }
 }

@@ -75,7 +75,7 @@ pub(super) struct Relay<'a> {
     mishaps: Mishaps,
     number: u32,
     reducers: &'a [Option<Reducer>],
-    run: Run<'a, Encoded, Encoded, Pieces, Gathered>,
+    run: Run<'a, Encoded, Encoded, Pieces, Gathered<'a>>,
     /// Time in the tasks, and their number, of all results that went up.
     told: (Duration, u64),
     /// When results went up last.
@@ -129,7 +129,7 @@ impl<'a> Relay<'a> {
     fn set_function(&mut self, function: u32, reducible: bool) {
         self.run.set_function(function);
         let reducer = self.reducers.get(function as usize).filter(|_| reducible);
-        self.run.sink().set_reducer(reducer.cloned().flatten());
+        self.run.sink().set_reducer(reducer.and_then(Option::as_ref));
     }
 
     /// Runs one turn.
