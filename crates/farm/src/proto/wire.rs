@@ -52,13 +52,11 @@
 //! next run. Hello, Setup and Reply go through the codec (`wire/hello.rs`). The others are written and read by hand,
 //! since each task has them.
 
-use std::convert::Infallible;
-
-use chunkcomm::codec::{EncodeError, encode_into_vec};
-use serde::Serialize;
-
 pub(crate) use self::hello::{
     Handed, Hello, HelloError, Limit, Reply, Role, Setup, VERSIONS, duplex, hello, read_hello,
+};
+pub(crate) use self::items::{
+    Item, Items, LENGTH_BYTES, items_bytes, put_bytes, put_failure, put_item, put_value,
 };
 pub(crate) use self::once::{Ask, Key, ONCE_HEAD_MAX, Told, once_answer, once_order};
 pub(crate) use self::progress::{Fractions, progress};
@@ -99,117 +97,6 @@ impl<'a> Reader<'a> {
 
 /// Most virtual workers of a worker.
 pub(crate) const VIRTUAL_MAX: u32 = 1 << 20;
-
-/// Bytes before a value: its length.
-pub(crate) const LENGTH_BYTES: usize = 4;
-
-/// Marks the text of a failure in the place of a result.
-const FAILED: u32 = 1 << 31;
-
-/// A result, or the text of why there is none.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Item<'a> {
-    Value(&'a [u8]),
-    Failure(&'a str),
-}
-
-/// Encoded values, each preceded by its length.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Items<'a> {
-    rest: Reader<'a>,
-    left: u32,
-}
-
-impl<'a> Items<'a> {
-    /// Reads this number of items.
-    pub(crate) fn new(items: &'a [u8], count: u32) -> Items<'a> {
-        Items { rest: Reader(items), left: count }
-    }
-
-    /// Returns the next input's bytes; `None` after the last.
-    #[inline]
-    pub(crate) fn next(&mut self) -> Result<Option<&'a [u8]>, Malformed> {
-        if self.left == 0 {
-            return if self.rest.0.is_empty() { Ok(None) } else { Err(Malformed) };
-        }
-        self.left -= 1;
-        let bytes = self.rest.u32()?;
-        self.rest.bytes(bytes as usize).map(Some)
-    }
-
-    /// Returns the next result or failure; `None` after the last.
-    #[inline]
-    pub(crate) fn next_result(&mut self) -> Result<Option<Item<'a>>, Malformed> {
-        if self.left == 0 {
-            return if self.rest.0.is_empty() { Ok(None) } else { Err(Malformed) };
-        }
-        self.left -= 1;
-        let bytes = self.rest.u32()?;
-        let value = self.rest.bytes((bytes & !FAILED) as usize)?;
-        if bytes & FAILED == 0 {
-            return Ok(Some(Item::Value(value)));
-        }
-        let text = std::str::from_utf8(value).map_err(|_| Malformed)?;
-        Ok(Some(Item::Failure(text)))
-    }
-}
-
-/// Returns the bytes that the first `count` items take up; `None` if there are fewer.
-pub(crate) fn items_bytes(items: &[u8], count: u32) -> Option<usize> {
-    let mut at = 0usize;
-    for _ in 0..count {
-        let length = items.get(at..)?.first_chunk::<LENGTH_BYTES>()?;
-        at = at.checked_add(LENGTH_BYTES + u32::from_le_bytes(*length) as usize)?;
-    }
-    (at <= items.len()).then_some(at)
-}
-
-/// Appends a length and its value.
-///
-/// `write` appends the value; when `write` fails, `out` is as before.
-#[inline]
-pub(crate) fn put_item<E>(
-    out: &mut Vec<u8>,
-    write: impl FnOnce(&mut Vec<u8>) -> Result<(), E>,
-) -> Result<(), E> {
-    let at = out.len();
-    out.extend_from_slice(&[0; LENGTH_BYTES]);
-    if let Err(error) = write(out) {
-        out.truncate(at);
-        return Err(error);
-    }
-    // A message has less than 2 GiB, so the cut length of a longer value is never
-    // seen: sending it fails.
-    let bytes = (out.len() - at - LENGTH_BYTES) as u32 & !FAILED;
-    out[at..at + LENGTH_BYTES].copy_from_slice(&bytes.to_le_bytes());
-    Ok(())
-}
-
-/// Appends a length and the value as the codec encodes it; see [`put_item`].
-#[inline]
-pub(crate) fn put_value<T: Serialize>(out: &mut Vec<u8>, value: &T) -> Result<(), EncodeError> {
-    put_item(out, |out| encode_into_vec(value, out).map(drop))
-}
-
-/// Appends a length and these bytes; see [`put_item`].
-pub(crate) fn put_bytes(out: &mut Vec<u8>, value: &[u8]) {
-    let Ok(()) = put_item(out, |out| {
-        out.extend_from_slice(value);
-        Ok::<_, Infallible>(())
-    });
-}
-
-/// Bytes of the longest text of a failure: it must always fit in a message.
-const FAILURE_TEXT_BYTES_MAX: usize = 4096;
-
-/// Appends the text of a failure, cut to [`FAILURE_TEXT_BYTES_MAX`], in the place of a result.
-pub(crate) fn put_failure(out: &mut Vec<u8>, text: &str) {
-    let longest = text.len().min(FAILURE_TEXT_BYTES_MAX);
-    let end = (0..=longest).rev().find(|&at| text.is_char_boundary(at));
-    let text = &text.as_bytes()[..end.expect("0 is a boundary")];
-    out.extend_from_slice(&(text.len() as u32 | FAILED).to_le_bytes());
-    out.extend_from_slice(text);
-}
 
 /// A part of a shared value.
 #[derive(Clone, Copy, Debug)]
@@ -482,7 +369,7 @@ pub(crate) fn read_answer(bytes: &[u8]) -> Result<Answer<'_>, Malformed> {
     match kind {
         DONE | REDUCED => {
             let (busy_ns, is_reduced) = (reader.u64()?, kind == REDUCED);
-            let results = Items { rest: reader, left: count };
+            let results = Items::new(reader.0, count);
             Ok(Answer::Done { run, first, count, busy_ns, is_reduced, results })
         }
         LATE if reader.0.is_empty() && count <= 1 && first < u64::MAX => {
@@ -512,6 +399,7 @@ pub(crate) fn read_answer(bytes: &[u8]) -> Result<Answer<'_>, Malformed> {
 }
 
 mod hello;
+mod items;
 mod once;
 mod progress;
 #[cfg(test)]
