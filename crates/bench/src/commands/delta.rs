@@ -4,12 +4,14 @@ mod runs;
 #[cfg(feature = "virtual")]
 pub(super) mod world;
 
+use std::time::Duration;
+
 use chunkcomm_pipeline::patterns::{self, Compute, Run, Transfer, auto_delta_bytes};
 use clap::{Args, ValueEnum};
 
 use self::runs::{Opposite, Runs};
 use super::{Verdict, set_ratio};
-use crate::baseline::relay::Relay;
+use crate::baseline::relay::{Relay, RelayKind};
 use crate::cli::Common;
 use crate::cli::values::{self, Auto};
 use crate::failure::{Doing, Failure};
@@ -83,8 +85,8 @@ enum Against {
     Bandwidth,
     /// Ours: the same deltas from one node to the next; the ratio is that of times.
     Hop,
-    /// The array through a chain of as many threads joined by bare TCP sockets, which compute
-    /// nothing; the ratio is that of times.
+    /// The array through a chain of as many threads joined by bare TCP sockets, which wait as the
+    /// nodes do and compute nothing else; the ratio is that of times.
     Sockets,
 }
 
@@ -133,7 +135,14 @@ pub fn run(args: &DeltaArgs) -> Result<Verdict, Failure> {
         Some(Against::Hop) => {
             Some(Opposite::Hop(Box::new(Runs::new(Head::open(&mut bench, 2, node)?, run))))
         }
-        Some(Against::Sockets) => Some(Opposite::Other(Box::new(Relay::open(nodes, args.bytes)?))),
+        Some(Against::Sockets) => {
+            let wait = match args.compute {
+                Compute::Wait(wait) => wait,
+                _ => Duration::ZERO,
+            };
+            let kind = RelayKind { nodes, bytes: args.bytes, increment_bytes: delta_bytes, wait };
+            Some(Opposite::Other(Box::new(Relay::open(kind)?)))
+        }
         None => None,
     };
     let delta = Transfer::Delta(delta_bytes);
