@@ -321,7 +321,7 @@ impl Machine {
         }
         let flushes = self.endpoint.link.counters().flushes;
         let counted: u64 = FlushReason::ALL.iter().map(|reason| flushes.get(*reason)).sum();
-        assert_eq!(counted, self.endpoint.link.counters().message_packets);
+        assert_eq!(counted, self.endpoint.link.counters().message_packets_sent);
     }
 
     /// Opens a channel of our own, or stages some messages.

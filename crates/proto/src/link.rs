@@ -11,10 +11,12 @@ mod error;
 mod events;
 mod incoming;
 mod outgoing;
+mod stats;
 
 pub use error::ProtocolError;
 pub(crate) use events::Transmit;
-pub use events::{Counted, Event, LinkCounters};
+pub use events::{Counted, Event};
+pub use stats::PeerStats;
 
 use super::Time;
 use super::credit::LinkBudget;
@@ -106,7 +108,7 @@ pub struct Link {
     probe: bool,
     wait_until: Option<Time>,
     acknowledged: Vec<Carried>,
-    counters: LinkCounters,
+    counters: PeerStats,
     spares: Spares,
     liveness: Liveness,
     /// Whether the next packet asks for a sign of life.
@@ -145,7 +147,7 @@ impl Link {
             probe: false,
             wait_until: None,
             acknowledged: Vec::new(),
-            counters: LinkCounters::default(),
+            counters: PeerStats::default(),
             spares: Spares::default(),
             liveness: Liveness::new(config.silence, config.now),
             asking: false,
@@ -393,10 +395,11 @@ impl Link {
         self.spares.rest();
     }
 
-    /// Returns the counters so far.
+    /// Returns the counters so far, without those of the driver: `writes`, `reads` and
+    /// `packets_duplicate` are 0.
     #[must_use]
-    pub fn counters(&self) -> LinkCounters {
-        LinkCounters { credit_waits: self.outbox.credit_waits(), ..self.counters }
+    pub fn counters(&self) -> PeerStats {
+        PeerStats { credit_waits: self.outbox.credit_waits(), ..self.counters }
     }
 }
 

@@ -5,7 +5,6 @@ use super::link::Driver;
 use crate::error::{LinkCause, LinkError};
 use crate::proto::Time;
 use crate::proto::endpoint::{Action, SessionEnd};
-use crate::stats::PeerStats;
 use std::task::Context;
 
 impl Driver {
@@ -71,9 +70,9 @@ impl Driver {
 
     /// Publishes the counters and gives memory back, when everything possible was done.
     pub(super) fn rest(&mut self) {
-        let (counters, writes) = (self.endpoint.link.counters(), self.endpoint.writes());
-        let (reads, duplicates) = (self.reader.reads, self.reader.duplicates());
-        let stats = PeerStats::from_counters(&counters, writes, reads, duplicates);
+        let mut stats = self.endpoint.link.counters();
+        (stats.writes, stats.reads) = (self.endpoint.writes(), self.reader.reads);
+        stats.packets_duplicate = self.reader.duplicates();
         self.channels.shared.publish_stats(stats);
         if self.reader.is_at_rest() {
             self.endpoint.link.rest();

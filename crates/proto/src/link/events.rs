@@ -1,7 +1,7 @@
-//! Output of the machine: events, packets, counters.
+//! Output of the machine: events and packets.
 
 use crate::packet::{ChannelKind, Lane, Refusal, StreamStart};
-use crate::tuning::flush::{FlushCounts, Yield};
+use crate::tuning::flush::Yield;
 
 /// Account on which the memory of a complete large message counts until it is taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -126,39 +126,4 @@ pub(crate) enum Transmit {
     /// Write nothing before [`Link::next_deadline`](super::Link::next_deadline) or a further
     /// call.
     Nothing,
-}
-
-/// Counters of a link; a plain value.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct LinkCounters {
-    /// Messages put in packets.
-    pub messages_sent: u64,
-    /// All packets, numbered or not.
-    pub packets_sent: u64,
-    /// Packets that carried messages.
-    pub message_packets: u64,
-    /// Bytes of all packets.
-    pub bytes_sent: u64,
-    /// Most messages in one packet.
-    pub messages_per_packet_max: u64,
-    /// Numbers of packets with messages by the reason why they left.
-    pub flushes: FlushCounts,
-    /// Sum, over packets, of the wait of the oldest message, in microseconds.
-    pub queueing_us_total: u64,
-    /// Longest of these waits, in microseconds.
-    pub queueing_us_max: u64,
-    /// Waits for credit.
-    pub credit_waits: u64,
-    /// Packets that came.
-    pub packets_received: u64,
-    /// Bytes of the packets that came, headers included.
-    pub bytes_received: u64,
-    /// Messages that came.
-    pub messages_received: u64,
-    /// Connections that took the place of a lost one.
-    pub resumes: u64,
-    /// Packets that were written again.
-    pub packets_resent: u64,
-    /// Cycles of waits that came to light by a chain from the peer.
-    pub cycles: u64,
 }

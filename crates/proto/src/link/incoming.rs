@@ -344,7 +344,7 @@ impl Link {
 
     fn count_packet(&mut self, header: &Header) {
         self.counters.packets_received += 1;
-        self.counters.bytes_received += u64::from(header.body_bytes) + HEADER_BYTES as u64;
+        self.counters.packet_bytes_received += u64::from(header.body_bytes) + HEADER_BYTES as u64;
     }
 
     fn handle_run<'a>(

@@ -82,7 +82,7 @@ impl Link {
         let number = self.session.again(packet)?;
         self.counters.packets_sent += 1;
         self.counters.packets_resent += 1;
-        self.counters.bytes_sent += packet.bytes() as u64;
+        self.counters.packet_bytes_sent += packet.bytes() as u64;
         Some(Transmit::Packet { number, again: true })
     }
 
@@ -111,7 +111,7 @@ impl Link {
         let header = Header { body_bytes, ack: self.session.ack(), ..Header::default() };
         head[..HEADER_BYTES].copy_from_slice(&header.encode());
         self.counters.packets_sent += 1;
-        self.counters.bytes_sent += head.len() as u64;
+        self.counters.packet_bytes_sent += head.len() as u64;
         Transmit::Packet { number: 0, again: false }
     }
 
@@ -306,13 +306,13 @@ impl Link {
     ) {
         let counters = &mut self.counters;
         counters.packets_sent += 1;
-        counters.bytes_sent += bytes as u64;
+        counters.packet_bytes_sent += bytes as u64;
         let messages = u64::from(filled.messages);
         let Some(reason) = reason.filter(|_| filled.entries > 0 || tail) else {
             return;
         };
         counters.messages_sent += messages;
-        counters.message_packets += 1;
+        counters.message_packets_sent += 1;
         counters.messages_per_packet_max = counters.messages_per_packet_max.max(messages);
         let fit = reason == FlushReason::Full && filled.fit;
         let reason = if fit { FlushReason::Fit } else { reason };
@@ -332,8 +332,8 @@ impl Link {
         self.outbox.set_packet_room(packet_room(self.sizing.bytes()));
         if let Some(oldest) = filled.oldest {
             let waited = now.micros_since(oldest);
-            counters.queueing_us_total += waited;
-            counters.queueing_us_max = counters.queueing_us_max.max(waited);
+            counters.queueing_delay_us_total += waited;
+            counters.queueing_delay_us_max = counters.queueing_delay_us_max.max(waited);
         }
     }
 }

@@ -170,7 +170,7 @@ fn an_idle_packet_is_counted_once_with_its_reason() {
     }
     pair.ends[0].transmit(10, now);
     let counters = pair.ends[0].link.counters();
-    assert_eq!((counters.packets_sent, counters.message_packets), (1, 1));
+    assert_eq!((counters.packets_sent, counters.message_packets_sent), (1, 1));
     assert_eq!((counters.messages_sent, counters.messages_per_packet_max), (5, 5));
     assert_eq!(counters.flushes.get(FlushReason::Idle), 1);
 }
@@ -186,7 +186,7 @@ fn the_wait_of_the_oldest_message_is_counted_for_each_packet() {
         exchange(&mut pair);
     }
     let counters = pair.ends[0].link.counters();
-    assert_eq!((counters.queueing_us_total, counters.queueing_us_max), (100, 50));
+    assert_eq!((counters.queueing_delay_us_total, counters.queueing_delay_us_max), (100, 50));
 }
 
 #[test]
@@ -204,7 +204,7 @@ fn a_packet_that_found_no_message_is_not_counted_with_those_of_messages() {
     assert_eq!(pair.ends[0].transmit(10, now), 1);
     let counters = pair.ends[0].link.counters();
     assert_eq!(counters.packets_sent, before.packets_sent + 1);
-    assert_eq!(counters.message_packets, before.message_packets);
+    assert_eq!(counters.message_packets_sent, before.message_packets_sent);
     assert_eq!(counters.flushes, before.flushes);
 }
 
