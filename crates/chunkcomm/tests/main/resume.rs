@@ -268,6 +268,12 @@ fn a_packet_that_broke_off_goes_on_where_it_did() {
         assert!(large.iter().enumerate().all(|(at, byte)| *byte == at as u8));
         assert_eq!(large.len(), 9000);
         assert!(attempt > 5, "only {attempt} connections");
+        // The whole packet comes once more, as from a peer that does not know that it came.
+        let (mut raw, agreed) = answer(&node, |raw| again(raw, attempt + 1, 0)).await;
+        assert_eq!(agreed.map(|it| (it.kind, it.received)), Some((Kind::Agreed, 1)));
+        assert_eq!(peer.stats().packets_duplicate, 0);
+        raw.bytes(&packet).await;
+        until(|| peer.stats().packets_duplicate == 1).await;
     });
 }
 
