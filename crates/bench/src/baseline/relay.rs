@@ -51,7 +51,7 @@ impl Contender for Relay {
     fn slice(&mut self, _bench: &mut Bench, count: u64) -> Result<Slice, Failure> {
         let start = Instant::now();
         for _ in 0..count {
-            self.head.hand_on(None).doing("writing to a socket")?;
+            self.head.hand_on().doing("writing to a socket")?;
             self.done.read_exact(&mut [0]).doing("reading from a socket")?;
         }
         Ok(Slice::timed(count, start.elapsed().as_secs_f64()))
@@ -65,65 +65,68 @@ fn chain(kind: RelayKind) -> io::Result<Relay> {
         near.set_nodelay(true)?;
         Ok::<_, io::Error>((near, listener.accept()?.0))
     };
-    let stage = |to| Stage { own: vec![1; kind.bytes], to, kind };
-    let (first, mut from) = pair()?;
+    let (first, mut before) = pair()?;
     for node in 1..kind.nodes {
         let (to, next) = pair()?;
-        let mut stage = stage(to);
-        let is_last = node == kind.nodes - 1;
+        let (from, is_last) = (Some(before), node == kind.nodes - 1);
+        let mut stage = Stage { own: vec![1; kind.bytes], from, to, is_last, kind };
         thread::Builder::new().spawn(move || {
             pin(node);
             // The threads end one after the other, when the first socket is closed.
-            while stage.hand_on(Some((&mut from, is_last))).is_ok() {}
+            while stage.hand_on().is_ok() {}
         })?;
-        from = next;
+        before = next;
     }
-    Ok(Relay { head: stage(first), done: from })
+    let head = Stage { own: vec![1; kind.bytes], from: None, to: first, is_last: false, kind };
+    Ok(Relay { head, done: before })
 }
 
-/// One thread's array, and the socket to the next.
+/// One thread's array, and its sockets.
 struct Stage {
     own: Vec<u8>,
+    /// Without one it has the whole array.
+    from: Option<TcpStream>,
     to: TcpStream,
+    is_last: bool,
     kind: RelayKind,
 }
 
 impl Stage {
-    /// Passes one array on, as it comes from the socket before. The first of the chain has it all; the
-    /// last one writes a byte when it has waited for all.
-    fn hand_on(&mut self, before: Option<(&mut TcpStream, bool)>) -> io::Result<()> {
-        let Self { own, to, kind } = self;
-        let is_last = before.as_ref().is_some_and(|(_, is_last)| *is_last);
-        let mut from = before.map(|(from, _)| from);
-        let mut landed = if from.is_some() { 0 } else { own.len() };
+    /// Passes one array on, as it comes. The last of the chain writes a byte in its place.
+    fn hand_on(&mut self) -> io::Result<()> {
+        let len = self.own.len();
+        let mut landed = if self.from.is_some() { 0 } else { len };
         let (mut done, mut sent, mut began) = (0, 0, None);
-        let mut pass_on = |own: &[u8], sent: &mut usize, done: usize| {
-            let part = *sent..done;
-            *sent = done;
-            if is_last { Ok(()) } else { to.write_all(&own[part]) }
-        };
-        while done < own.len() {
-            if let Some(from) = &mut from
-                && landed < own.len().min(done + kind.increment_bytes)
+        while done < len {
+            let end = len.min(done + self.kind.increment_bytes);
+            if let Some(from) = &mut self.from
+                && landed < end
             {
-                pass_on(own, &mut sent, done)?;
-                let end = own.len().min(landed + READ_BYTES_MAX);
-                match from.read(&mut own[landed..end])? {
+                let room = landed..len.min(landed + READ_BYTES_MAX);
+                // Nothing waits here while this thread waits for more.
+                pass_on(&mut self.to, self.is_last, &self.own[sent..done])?;
+                sent = done;
+                match from.read(&mut self.own[room])? {
                     0 => return Err(io::ErrorKind::UnexpectedEof.into()),
                     count => landed += count,
                 }
-            } else {
-                done = own.len().min(done + kind.increment_bytes);
-                let share = kind.wait.mul_f64(done as f64 / own.len() as f64);
-                let began = *began.get_or_insert_with(Instant::now);
-                let left = (began + share).saturating_duration_since(Instant::now());
-                if !left.is_zero() {
-                    thread::sleep(left);
-                    pass_on(own, &mut sent, done)?;
-                }
+                continue;
+            }
+            done = end;
+            let share = self.kind.wait.mul_f64(done as f64 / len as f64);
+            let until = *began.get_or_insert_with(Instant::now) + share;
+            let left = until.saturating_duration_since(Instant::now());
+            if !left.is_zero() {
+                thread::sleep(left);
+                pass_on(&mut self.to, self.is_last, &self.own[sent..done])?;
+                sent = done;
             }
         }
-        pass_on(own, &mut sent, done)?;
-        if is_last { to.write_all(&[1]) } else { Ok(()) }
+        pass_on(&mut self.to, self.is_last, &self.own[sent..])?;
+        if self.is_last { self.to.write_all(&[1]) } else { Ok(()) }
     }
+}
+
+fn pass_on(to: &mut TcpStream, is_last: bool, bytes: &[u8]) -> io::Result<()> {
+    if is_last { Ok(()) } else { to.write_all(bytes) }
 }

@@ -51,13 +51,13 @@ impl PeerStats {
     /// Returns the average number of messages in a packet that carried messages.
     #[must_use]
     pub fn messages_per_packet_mean(&self) -> f64 {
-        ratio(self.messages_sent, self.message_packets_sent)
+        self.messages_sent as f64 / self.message_packets_sent.max(1) as f64
     }
 
     /// Returns the average wait of a packet's oldest message, in microseconds.
     #[must_use]
     pub fn queueing_delay_us_mean(&self) -> f64 {
-        ratio(self.queueing_delay_us_total, self.message_packets_sent)
+        self.queueing_delay_us_total as f64 / self.message_packets_sent.max(1) as f64
     }
 
     /// Returns the sums of both counts; of the maxima, the larger one.
@@ -86,8 +86,4 @@ impl PeerStats {
             cycles: self.cycles + other.cycles,
         }
     }
-}
-
-fn ratio(sum: u64, count: u64) -> f64 {
-    if count == 0 { 0.0 } else { sum as f64 / count as f64 }
 }
