@@ -113,10 +113,12 @@ impl MpichEcho {
     ///
     /// # Errors
     /// If there is no MPICH, or it does not run here.
-    pub fn open(message_bytes: usize) -> Result<Self, Failure> {
-        let echo = Self { program: Program::compile("ping_pong", PING_PONG)?, message_bytes };
-        echo.round_trips_ns(1)?;
-        Ok(echo)
+    pub fn open(bench: &Bench, message_bytes: usize) -> Result<Self, Failure> {
+        bench.while_held(|| {
+            let echo = Self { program: Program::compile("ping_pong", PING_PONG)?, message_bytes };
+            echo.round_trips_ns(1)?;
+            Ok(echo)
+        })
     }
 
     fn round_trips_ns(&self, count: u64) -> Result<Vec<u64>, Failure> {
@@ -192,11 +194,8 @@ fn output_of(mut command: Command, name: &str, deadline: Duration) -> Result<Out
 
 impl Contender for MpichEcho {
     fn slice(&mut self, bench: &mut Bench, count: u64) -> Result<Slice, Failure> {
-        bench.hold_far_ends(true);
         let started = Instant::now();
-        let samples_ns = self.round_trips_ns(count);
-        bench.hold_far_ends(false);
-        let samples_ns = samples_ns?;
+        let samples_ns = bench.while_held(|| self.round_trips_ns(count))?;
         let seconds = started.elapsed().as_secs_f64();
         // Its processor time is not measured: only round trips are compared.
         let timing = Timing { seconds, cpu_ns: 0, marks_ns: Vec::new() };

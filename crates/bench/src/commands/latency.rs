@@ -138,7 +138,7 @@ impl LatencyArgs {
                 let spin = setting.runtime == RuntimeKind::BusyPoll;
                 Box::new(RawEcho::open(bench, self.size, spin)?)
             }
-            Against::Mpich => Box::new(MpichEcho::open(self.size)?),
+            Against::Mpich => Box::new(MpichEcho::open(bench, self.size)?),
             Against::LoadIdle => near(bench, EchoKind { load: None, ..kind })?,
             Against::SessionOff => {
                 let node = NodeKind { session: false, ..kind.node };

@@ -123,9 +123,17 @@ impl Bench {
         }
     }
 
-    /// Stops the far ends that are children of this process, or lets them continue. A far end that
-    /// polls busily would take a core from a baseline in processes of its own.
-    pub fn hold_far_ends(&self, held: bool) {
+    /// Runs `other`, a baseline in processes of its own, while the far ends that are children of this
+    /// process stand still. They would take a core from it if they poll busily, and would miss this
+    /// end, which is not driven meanwhile.
+    pub fn while_held<R>(&self, other: impl FnOnce() -> R) -> R {
+        self.hold_far_ends(true);
+        let result = other();
+        self.hold_far_ends(false);
+        result
+    }
+
+    fn hold_far_ends(&self, held: bool) {
         for child in self.fars.iter().filter_map(|far| far.child.as_ref()) {
             machine::hold(child.id(), held);
         }

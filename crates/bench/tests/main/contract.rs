@@ -1,11 +1,16 @@
 //! The program's contract: keys that are always there, one JSON object a row and nothing else on
 //! standard output, errors on standard error with exit status 2.
 
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Stdio};
 
+use chunkcomm_testkit::Scratch;
 use serde_json::Value;
 
-use crate::program::{STREAM_KEYS, assert_keys, chunkperf, refusal, row, rows};
+use crate::program::{
+    STREAM_KEYS, assert_keys, chunkperf, chunkperf_with, refusal, row, rows, rows_of,
+};
 
 const AGAINST_KEYS: &[&str] = &["baseline", "ratio", "ratio_low", "ratio_high"];
 
@@ -104,6 +109,27 @@ fn latency_beside_a_spinner_and_against_mpich() {
         assert_ne!(row["ratio"].is_number(), row["reason"].is_string(), "{row}");
         assert_eq!(row["load"], if options[1] == "spinner" { "spinner" } else { "idle" });
     }
+}
+
+/// Our pair has to outlive the time in which MPICH's ranks meet, which is longer here than a session
+/// endures silence.
+#[test]
+fn latency_beside_an_mpich_that_starts_slowly() {
+    let tools = Scratch::folder("slow-mpich");
+    let launcher = "#!/bin/sh\n\
+        mkdir \"$0.ran\" 2>/dev/null && sleep 11\n\
+        for count; do :; done\n\
+        while [ $count -gt 0 ]; do echo 10000; count=$((count - 1)); done\n";
+    for (name, script) in [("mpicc.mpich", "#!/bin/sh\n"), ("mpiexec.mpich", launcher)] {
+        fs::write(tools.join(name), script).unwrap();
+        fs::set_permissions(tools.join(name), fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    let options = ["--iterations", "20", "--runtime", "busy-poll", "--against", "mpich", "--json"];
+    let output = chunkperf_with(&tools, &[&["latency"][..], &options].concat());
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let row = &rows_of(&output)[0];
+    assert_eq!(row["baseline_p50_us"], 10.0, "{row}");
+    assert!(tools.join("mpiexec.mpich.ran").exists());
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! Runs of the program.
 
+use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::sync::{Condvar, Mutex};
 
@@ -38,13 +39,23 @@ pub(crate) fn chunkperf(arguments: &[&str]) -> Output {
     chunkperf_at_once(arguments)
 }
 
+/// As [`chunkperf`], with `tools` before the folders in which the program finds its own.
+pub(crate) fn chunkperf_with(tools: &Path, arguments: &[&str]) -> Output {
+    let _place = Place::wait();
+    let path = std::env::var("PATH").expect("a search path");
+    let path = format!("{}:{path}", tools.display());
+    command(arguments).env("PATH", path).output().expect("chunkperf starts")
+}
+
 /// Runs the program beside any others, for what is refused.
 fn chunkperf_at_once(arguments: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_chunkperf"))
-        .args(arguments)
-        .stdin(Stdio::null())
-        .output()
-        .expect("chunkperf starts")
+    command(arguments).output().expect("chunkperf starts")
+}
+
+fn command(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_chunkperf"));
+    command.args(arguments).stdin(Stdio::null());
+    command
 }
 
 /// Returns the rows that the program printed with `--json`, a row a line.
