@@ -3,7 +3,6 @@
 use std::fmt::{self, Write as _};
 use std::time::Duration;
 
-use chunkcomm::FlushReason;
 use chunkcomm_farm::RunStats;
 
 use crate::command_line::ratio;
@@ -80,15 +79,15 @@ impl Report {
             "packets",
             format_args!(
                 "{} to the workers, {} from them",
-                traffic.packets_sent, traffic.packets_received
+                traffic.message_packets_sent, traffic.packets_received
             ),
         );
         self.row(
             "messages/packet",
             format_args!(
                 "{:.2} to the workers, {:.2} from them",
-                traffic.messages_per_packet_sent(),
-                traffic.messages_per_packet_received()
+                traffic.messages_per_packet_mean(),
+                traffic.messages_received as f64 / traffic.packets_received.max(1) as f64
             ),
         );
         self.row("flush reasons", flushes(stats));
@@ -110,8 +109,7 @@ impl Report {
 }
 
 fn flushes(stats: &RunStats) -> String {
-    let counted = FlushReason::ALL.map(|reason| (reason, stats.traffic.flushes(reason)));
-    let seen = counted.iter().filter(|(_, count)| *count > 0);
+    let seen = stats.traffic.flushes.iter().filter(|(_, count)| *count > 0);
     let words: Vec<_> = seen.map(|(reason, count)| format!("{} {count}", reason.name())).collect();
     if words.is_empty() { "none".into() } else { words.join(", ") }
 }

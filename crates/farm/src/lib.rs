@@ -187,6 +187,4 @@ pub use settings::{
     VIRTUAL_WORKERS_MAX, VirtualWorkers, WORKER_COUNT_MAX, WorkersAs,
 };
 pub use shared::Shared;
-pub use stats::{
-    Mishaps, Outcome, Progress, Reduced, RunStats, TaskSpan, Timeline, Traffic, WorkerStats,
-};
+pub use stats::{Mishaps, Outcome, Progress, Reduced, RunStats, TaskSpan, Timeline, WorkerStats};

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use chunkcomm::SendError;
+use chunkcomm::stats::PeerStats;
 
 use crate::account::{Account, Plan, Refused};
 use crate::crew::Crew;
@@ -24,7 +25,7 @@ use crate::proto::once::Table;
 use crate::proto::wire::{self, Part};
 use crate::settings::nanos;
 use crate::shared::Sharing;
-use crate::stats::{Progress, RunStats, Traffic};
+use crate::stats::{Progress, RunStats};
 use crate::tasks::{Input, Output, Sink, Source};
 
 pub(crate) use self::timer::Timer;
@@ -86,9 +87,9 @@ impl Workers<'_> {
         self.crew.expects(self.links, |name| self.choose(name, home))
     }
 
-    fn traffic(&self) -> Traffic {
-        let each = self.links.iter().map(|link| Traffic::of(&link.peer().stats()));
-        each.fold(Traffic::default(), |sum, one| sum.with(&one, u64::saturating_add))
+    fn traffic(&self) -> PeerStats {
+        let each = self.links.iter().map(|link| link.peer().stats());
+        each.fold(PeerStats::default(), |sum, one| sum.plus(&one))
     }
 }
 
@@ -120,7 +121,7 @@ pub(crate) struct Run<'a, I, O, T: Source<Task = I>, S> {
     /// Wakes the run when it has to give nothing more out, or to end.
     drain: Timer,
     /// Traffic before the run.
-    before: Traffic,
+    before: PeerStats,
 }
 
 impl<'a, I, O, T, S> Run<'a, I, O, T, S>
@@ -194,7 +195,7 @@ where
             recalled: self.account.recalled,
             mishaps,
             timeline: self.account.recorder.as_ref().map(|recorder| recorder.timeline.clone()),
-            traffic: self.workers.traffic().with(&self.before, u64::saturating_sub),
+            traffic: self.workers.traffic().since(&self.before),
         }
     }
 

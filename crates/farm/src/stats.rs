@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use chunkcomm::FlushReason;
 use chunkcomm::proto::trace::TraceEvents;
 use chunkcomm::stats::PeerStats;
 
@@ -67,79 +66,6 @@ impl WorkerStats {
     }
 }
 
-/// Messages and packets between the farmer and its workers in a run, counted at
-/// the farmer and summed over the workers. A run ends when its last result is
-/// accepted, so the next run may count a few of its packets of acknowledgements.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Traffic {
-    /// Messages to the workers.
-    pub messages_sent: u64,
-    /// Packets to the workers that carried messages.
-    pub packets_sent: u64,
-    /// Bytes of all packets to the workers, those without messages included.
-    pub packet_bytes_sent: u64,
-    /// Messages from the workers.
-    pub messages_received: u64,
-    /// Packets from the workers.
-    pub packets_received: u64,
-    /// Number of packets to the workers by the reason they left, in the order of [`FlushReason::ALL`].
-    pub flushes: [u64; FlushReason::ALL.len()],
-}
-
-impl Traffic {
-    pub(crate) fn of(stats: &PeerStats) -> Traffic {
-        Traffic {
-            messages_sent: stats.messages_sent,
-            packets_sent: stats.message_packets_sent,
-            packet_bytes_sent: stats.packet_bytes_sent,
-            messages_received: stats.messages_received,
-            packets_received: stats.packets_received,
-            flushes: FlushReason::ALL.map(|reason| stats.flushes.get(reason)),
-        }
-    }
-
-    /// Combines each number with the other's: `+` sums over workers, `-` gives the time
-    /// between two readings.
-    pub(crate) fn with(&self, other: &Traffic, combine: impl Fn(u64, u64) -> u64) -> Traffic {
-        let mut flushes = self.flushes;
-        for (count, other) in flushes.iter_mut().zip(other.flushes) {
-            *count = combine(*count, other);
-        }
-        Traffic {
-            messages_sent: combine(self.messages_sent, other.messages_sent),
-            packets_sent: combine(self.packets_sent, other.packets_sent),
-            packet_bytes_sent: combine(self.packet_bytes_sent, other.packet_bytes_sent),
-            messages_received: combine(self.messages_received, other.messages_received),
-            packets_received: combine(self.packets_received, other.packets_received),
-            flushes,
-        }
-    }
-
-    /// Returns the mean number of messages in a packet to the workers; 0 when none was sent.
-    #[must_use]
-    pub fn messages_per_packet_sent(&self) -> f64 {
-        ratio(self.messages_sent, self.packets_sent)
-    }
-
-    /// Returns the mean number of messages in a packet from the workers; 0 when none came.
-    #[must_use]
-    pub fn messages_per_packet_received(&self) -> f64 {
-        ratio(self.messages_received, self.packets_received)
-    }
-
-    /// Returns the number of packets to the workers that left for this reason.
-    #[must_use]
-    pub fn flushes(&self, reason: FlushReason) -> u64 {
-        let at = FlushReason::ALL.iter().position(|other| *other == reason);
-        at.map_or(0, |at| self.flushes[at])
-    }
-}
-
-fn ratio(above: u64, below: u64) -> f64 {
-    if below == 0 { 0.0 } else { above as f64 / below as f64 }
-}
-
 /// How far a run is, in numbers of tasks.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
@@ -187,8 +113,10 @@ pub struct RunStats {
     /// Numbers of tasks that were lost, moved or done twice; those below a sub-farmer are in
     /// [`WorkerStats::mishaps_below`].
     pub mishaps: Mishaps,
-    /// Messages and packets between the farmer and all its workers.
-    pub traffic: Traffic,
+    /// Messages and packets between the farmer and all its workers, counted at the farmer and summed
+    /// over the workers. A run ends when its last result is accepted: the next run may count a few
+    /// of its packets of acknowledgements. Maxima are those since the workers' sessions began.
+    pub traffic: PeerStats,
     /// The tasks of each worker in time, where the farm
     /// [keeps it](crate::FarmBuilder::keep_timeline).
     pub timeline: Option<Timeline>,
@@ -258,21 +186,4 @@ pub struct Reduced<O> {
     pub value: Option<O>,
     /// Report of the run. A task is a group of inputs, or a problem to divide.
     pub stats: RunStats,
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn traffic_is_summed_and_subtracted_field_by_field() {
-        let mut one = Traffic { messages_sent: 10, packets_sent: 4, ..Traffic::default() };
-        one.flushes[4] = 4;
-        let two = one.with(&one, |a, b| a + b);
-        assert_eq!((two.messages_sent, two.packets_sent), (20, 8));
-        assert_eq!(two.flushes(FlushReason::ALL[4]), 8);
-        assert_eq!(two.with(&one, |a, b| a - b), one);
-        assert!((two.messages_per_packet_sent() - 2.5).abs() < 1e-9);
-        assert_eq!(two.messages_per_packet_received(), 0.0);
-    }
 }

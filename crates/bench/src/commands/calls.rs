@@ -115,9 +115,8 @@ impl CallsArgs {
             .set("p99_us", percentile_us(&samples, 99))
             .set("cpu_us_per_call", outcome.cpu_us() / calls as f64)
             .set("session", name_of(self.common.session));
-        if let Some((before, after)) = outcome.stats {
-            let packets = after.message_packets_sent - before.message_packets_sent;
-            row.set("calls_per_packet", calls as f64 / packets as f64);
+        if let Some(stats) = outcome.stats {
+            row.set("calls_per_packet", calls as f64 / stats.message_packets_sent as f64);
         }
         if let Some(against) = self.against {
             let ratio = match against {

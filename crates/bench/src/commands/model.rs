@@ -144,9 +144,8 @@ fn us_per_message(slices: &[Slice]) -> f64 {
 /// Returns the packets that carry messages, a message. Packets of acknowledgements and credit are
 /// alike on both paths.
 fn packets_per_message(outcome: &Outcome) -> f64 {
-    let Some((before, after)) = &outcome.stats else { return f64::NAN };
-    let packets = after.message_packets_sent - before.message_packets_sent;
-    packets as f64 / (after.messages_sent - before.messages_sent) as f64
+    let Some(stats) = &outcome.stats else { return f64::NAN };
+    stats.message_packets_sent as f64 / stats.messages_sent as f64
 }
 
 impl Model {

@@ -275,17 +275,14 @@ impl StreamArgs {
 }
 
 /// Sets the library's counters over the counted slices.
-pub(super) fn set_counters(row: &mut Row, stats: Option<&(PeerStats, PeerStats)>) {
-    let Some((before, after)) = stats else { return };
-    let packets = after.packets_sent - before.packets_sent;
-    let messages = after.messages_sent - before.messages_sent;
-    let mut flushes = Map::new();
-    for ((reason, after), (_, before)) in after.flushes.iter().zip(before.flushes.iter()) {
-        flushes.insert(reason.name().to_owned(), Value::from(after - before));
-    }
-    row.set("packets", packets)
-        .set("messages_per_packet", messages as f64 / packets as f64)
-        .set("writes", after.writes - before.writes)
+pub(super) fn set_counters(row: &mut Row, stats: Option<&PeerStats>) {
+    let Some(stats) = stats else { return };
+    let counts = stats.flushes.iter();
+    let flushes: Map<_, _> =
+        counts.map(|(reason, count)| (reason.name().to_owned(), Value::from(count))).collect();
+    row.set("packets", stats.packets_sent)
+        .set("messages_per_packet", stats.messages_sent as f64 / stats.packets_sent as f64)
+        .set("writes", stats.writes)
         .set("flushes", Value::Object(flushes));
 }
 

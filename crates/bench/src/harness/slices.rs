@@ -179,8 +179,8 @@ pub struct Outcome {
     pub sequential: Vec<Slice>,
     /// Those of threads on all cores, paired by index; empty without them.
     pub threads: Vec<Slice>,
-    /// Counters of our near end before and after the counted slices.
-    pub stats: Option<(PeerStats, PeerStats)>,
+    /// Counters of our near end over the counted slices.
+    pub stats: Option<PeerStats>,
 }
 
 /// Side that a slice belongs to.
@@ -225,7 +225,8 @@ pub fn run(
                 ours.slice(bench, count.messages)
             }
         })?;
-    Ok(Outcome { stats: before.zip(ours.stats()), ..outcome })
+    let stats = ours.stats().zip(before).map(|(after, before)| after.since(&before));
+    Ok(Outcome { stats, ..outcome })
 }
 
 /// Ours, and the baseline if there is one.
@@ -319,8 +320,7 @@ impl Outcome {
         self.sequential.extend(more.sequential);
         self.threads.extend(more.threads);
         self.stats = match (self.stats, more.stats) {
-            // Each part has a node of its own: its work is the difference of the sums.
-            (Some(all), Some(more)) => Some((all.0.plus(&more.0), all.1.plus(&more.1))),
+            (Some(all), Some(more)) => Some(all.plus(&more)),
             (all, more) => all.or(more),
         };
     }

@@ -63,27 +63,66 @@ impl PeerStats {
     /// Returns the sums of both counts; of the maxima, the larger one.
     #[must_use]
     pub fn plus(&self, other: &PeerStats) -> PeerStats {
+        self.combined(other, u64::saturating_add, u64::max)
+    }
+
+    /// Returns the counts since `earlier`; the maxima are still those since the session began.
+    #[must_use]
+    pub fn since(&self, earlier: &PeerStats) -> PeerStats {
+        self.combined(earlier, u64::saturating_sub, |now, _| now)
+    }
+
+    fn combined(
+        &self,
+        other: &PeerStats,
+        count: fn(u64, u64) -> u64,
+        maximum: fn(u64, u64) -> u64,
+    ) -> PeerStats {
+        let of = |combine: fn(u64, u64) -> u64, field: fn(&PeerStats) -> u64| {
+            combine(field(self), field(other))
+        };
         PeerStats {
-            messages_sent: self.messages_sent + other.messages_sent,
-            packets_sent: self.packets_sent + other.packets_sent,
-            message_packets_sent: self.message_packets_sent + other.message_packets_sent,
-            packet_bytes_sent: self.packet_bytes_sent + other.packet_bytes_sent,
-            writes: self.writes + other.writes,
-            reads: self.reads + other.reads,
-            messages_per_packet_max: self
-                .messages_per_packet_max
-                .max(other.messages_per_packet_max),
-            flushes: self.flushes.plus(&other.flushes),
-            queueing_delay_us_total: self.queueing_delay_us_total + other.queueing_delay_us_total,
-            queueing_delay_us_max: self.queueing_delay_us_max.max(other.queueing_delay_us_max),
-            credit_waits: self.credit_waits + other.credit_waits,
-            packets_received: self.packets_received + other.packets_received,
-            packet_bytes_received: self.packet_bytes_received + other.packet_bytes_received,
-            messages_received: self.messages_received + other.messages_received,
-            resumes: self.resumes + other.resumes,
-            packets_resent: self.packets_resent + other.packets_resent,
-            packets_duplicate: self.packets_duplicate + other.packets_duplicate,
-            cycles: self.cycles + other.cycles,
+            messages_sent: of(count, |it| it.messages_sent),
+            packets_sent: of(count, |it| it.packets_sent),
+            message_packets_sent: of(count, |it| it.message_packets_sent),
+            packet_bytes_sent: of(count, |it| it.packet_bytes_sent),
+            writes: of(count, |it| it.writes),
+            reads: of(count, |it| it.reads),
+            messages_per_packet_max: of(maximum, |it| it.messages_per_packet_max),
+            flushes: self.flushes.combined(&other.flushes, count),
+            queueing_delay_us_total: of(count, |it| it.queueing_delay_us_total),
+            queueing_delay_us_max: of(maximum, |it| it.queueing_delay_us_max),
+            credit_waits: of(count, |it| it.credit_waits),
+            packets_received: of(count, |it| it.packets_received),
+            packet_bytes_received: of(count, |it| it.packet_bytes_received),
+            messages_received: of(count, |it| it.messages_received),
+            resumes: of(count, |it| it.resumes),
+            packets_resent: of(count, |it| it.packets_resent),
+            packets_duplicate: of(count, |it| it.packets_duplicate),
+            cycles: of(count, |it| it.cycles),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tuning::flush::FlushReason;
+
+    #[test]
+    fn counts_are_summed_and_subtracted_and_maxima_kept() {
+        let mut one =
+            PeerStats { messages_sent: 10, message_packets_sent: 4, ..Default::default() };
+        one.messages_per_packet_max = 3;
+        one.flushes.add(FlushReason::Full);
+        let more = PeerStats { messages_sent: 5, messages_per_packet_max: 2, ..one };
+        let both = one.plus(&more);
+        assert_eq!((both.messages_sent, both.message_packets_sent), (15, 8));
+        assert_eq!((both.flushes.get(FlushReason::Full), both.messages_per_packet_max), (2, 3));
+        let since = both.since(&one);
+        assert_eq!((since.messages_sent, since.message_packets_sent), (5, 4));
+        assert_eq!((since.flushes.get(FlushReason::Full), since.messages_per_packet_max), (1, 3));
+        assert_eq!(since.messages_per_packet_mean(), 1.25);
+        assert_eq!(PeerStats::default().messages_per_packet_mean(), 0.0);
     }
 }

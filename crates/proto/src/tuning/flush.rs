@@ -245,14 +245,15 @@ impl FlushCounts {
         FlushReason::ALL.into_iter().map(|reason| (reason, self.get(reason)))
     }
 
-    /// Returns the sum of both counts.
-    #[must_use]
-    pub fn plus(&self, other: &FlushCounts) -> FlushCounts {
-        let mut sum = *self;
-        for (mine, theirs) in sum.0.iter_mut().zip(other.0) {
-            *mine += theirs;
+    pub(crate) fn combined(
+        mut self,
+        other: &FlushCounts,
+        combine: fn(u64, u64) -> u64,
+    ) -> FlushCounts {
+        for (mine, theirs) in self.0.iter_mut().zip(other.0) {
+            *mine = combine(*mine, theirs);
         }
-        sum
+        self
     }
 }
 
