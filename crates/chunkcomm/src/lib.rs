@@ -5,12 +5,12 @@
 //!
 //! For services that send many small messages to each other, and for programs
 //! that ship large ones. The straightforward program is the fast one: no batch
-//! sizes, no flush timers. A link survives lost connections. Nobody joins without
-//! the cluster's credential, which also encrypts TCP. Not for requests over the
-//! open internet.
+//! sizes, no flush timers. A link survives lost connections. Beyond loopback nobody
+//! joins without the cluster's credential, and TLS 1.3 encrypts TCP. Not for
+//! requests over the open internet.
 //!
-//! When a session is given up, neither end knows the fate of messages that were not
-//! acknowledged. A sender of [`Node::open_redelivering`] delivers them across restarts
+//! When a session is given up, the sender does not know the fate of messages that were
+//! not acknowledged. A sender of [`Node::open_redelivering`] delivers them across restarts
 //! of the receiver. With a log on disk ([`Redelivery::log`]) it also delivers them
 //! across restarts of its own process.
 //!
@@ -79,7 +79,8 @@
 //!
 //! Inside, `transport` provides byte streams and `driver` moves bytes between them and the pure
 //! machine of a link. That machine is the crate `chunkcomm-proto` ([`proto`]), which promises no
-//! stability. Its stable parts are exported here: [`codec`], [`FlushReason`], [`Policy`], [`Lane`].
+//! stability. Its stable parts are exported here: [`codec`], [`FlushReason`],
+//! [`FlushCounts`](stats::FlushCounts), [`Policy`], [`Lane`], [`with_causes`].
 //!
 //! # Features
 //!

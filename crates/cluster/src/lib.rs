@@ -13,8 +13,8 @@
 //!     chunkcomm    nodes, channels, links
 //! ```
 //!
-//! A node has these as methods of three traits, [`NodeExt`], [`NodeBuilderExt`] and [`SenderExt`],
-//! which the [`prelude`] brings:
+//! Calls, processes and travelling ends are methods of nodes, their builders and senders, by the traits
+//! [`NodeExt`], [`NodeBuilderExt`] and [`SenderExt`]. The [`prelude`] brings all three:
 //!
 //! ```
 //! use chunkcomm::Node;

@@ -45,8 +45,8 @@ type Adjust = Box<dyn FnOnce(Launcher) -> Launcher + Send>;
 /// Settings of a farm. [`start`](FarmBuilder::start) ends the chain with workers on this machine,
 /// [`start_in`](FarmBuilder::start_in) with the nodes of a cluster.
 ///
-/// None need be set: grain and prefetch are measured. A value that is not allowed is an error of the
-/// start.
+/// Every setting has a default; grain and prefetch are measured. `start` and `start_in` refuse values
+/// that are not allowed.
 ///
 /// ```no_run
 /// # async fn example(registry: chunkcomm_cluster::Registry) -> Result<(), Box<dyn std::error::Error>> {
@@ -135,7 +135,7 @@ impl FarmBuilder {
         self
     }
 
-    /// Sets whether the farmer's node works too; by default it does not where there are others.
+    /// Sets whether the farmer's node works too; [`Model::Auto`] by default.
     pub fn model(mut self, model: Model) -> FarmBuilder {
         self.model = model;
         self
@@ -164,8 +164,8 @@ impl FarmBuilder {
         self
     }
 
-    /// Bounds the number of tasks that wait at a worker; as many as keep its threads busy by default, up to 16
-    /// a thread.
+    /// Bounds the number of tasks that a worker has begun and not finished, for each of its threads. By
+    /// default as many as keep the threads busy, up to 16.
     ///
     /// A larger number makes up for longer waits. It costs memory, and a thread for each task that
     /// [blocks](crate::TaskContext::blocking) its own. A task that was begun is not moved to a worker without
@@ -178,10 +178,10 @@ impl FarmBuilder {
     /// Sets the number of workers that may die while they run the same task; 3 by default, at least
     /// 1. The task is then set aside as [`TaskError::SetAside`](crate::TaskError::SetAside).
     ///
-    /// A dead worker does not tell which task it ran. So tasks that were at two deaths are tried one by
-    /// one, each by a worker that holds nothing else. With a smaller number than 3, a task that
-    /// was held with others may still cost up to 3 workers. Deaths of another cause count too:
-    /// choose a larger number where workers are often killed in the middle of long tasks.
+    /// Nobody knows which of its tasks killed a worker. A task that two dying workers held is run next
+    /// by a worker that holds nothing else. So with a number below 3, a task that was held with others
+    /// may still cost up to 3 workers. Deaths of another cause count too: choose a larger number where
+    /// workers are often killed in the middle of long tasks.
     ///
     /// Under a [`tree`](FarmBuilder::tree) each sub-farmer counts the deaths of its workers, and the farmer
     /// those of sub-farmers. A task that kills both may cost up to the square of this number.
@@ -190,31 +190,31 @@ impl FarmBuilder {
         self
     }
 
-    /// Sets the longest time that a task may run; none by default. Then
-    /// [`TaskContext::is_cancelled`](crate::TaskContext::is_cancelled) is true for it, and after the
-    /// [grace](FarmBuilder::task_grace) it has failed with
-    /// [`TaskError::TimedOut`](crate::TaskError::TimedOut). The time is that of one attempt.
+    /// Sets the longest time that an attempt at a task may run; none by default. After that time
+    /// [`TaskContext::is_cancelled`](crate::TaskContext::is_cancelled) is true for the task. After the
+    /// [grace](FarmBuilder::task_grace), too, the task has failed with
+    /// [`TaskError::TimedOut`](crate::TaskError::TimedOut).
     ///
-    /// A process that the farm started is then replaced; its other tasks go to others. A thread of a
-    /// node or of this process cannot be ended: it goes on beside another that takes its place. A
-    /// node with 64 such threads stops its service.
+    /// A process that the farm started is then replaced; its other tasks go to other workers. A thread
+    /// of a node or of this process cannot be ended: it goes on beside another that takes its place. A
+    /// node stops its service when it has 64 such threads, or twice its other threads if that is more.
     ///
-    /// Workers look after their tasks a few times in the shorter of time and grace, and each 100 ms
-    /// at least. Tiny tasks then run in a thread of their own, which costs some microseconds a slice.
+    /// Workers check their tasks every quarter of the shorter of time-out and grace, from 1 to 100 ms.
+    /// With a time-out, tiny tasks run in a thread of their own, which costs some microseconds a slice.
     pub fn task_timeout(mut self, timeout: Duration) -> FarmBuilder {
         self.timeout = Some(timeout);
         self
     }
 
     /// Sets the time that a task has to end after its [time-out](FarmBuilder::task_timeout); 1 s by
-    /// default. A result that comes until then counts.
+    /// default. A result that comes within it counts.
     pub fn task_grace(mut self, grace: Duration) -> FarmBuilder {
         self.grace = grace;
         self
     }
 
-    /// Keeps accepted results in this file, which is made if it is not there: a program that is
-    /// started again with it goes on where the farmer died. None by default.
+    /// Keeps accepted results in this file, which is made if it is not there. A program that is started
+    /// again with it goes on where the farmer died. There is no journal by default.
     ///
     /// The program must make the same runs in the same order, each with the same function. A task
     /// whose input is in the journal gets the stored result, whatever its index; tasks with equal
@@ -226,17 +226,20 @@ impl FarmBuilder {
     /// With a journal sub-farmers do not reduce results of `map_reduce`: the farmer gets one a group.
     ///
     /// The farm appends to the file and never removes it: remove it when the results are safe
-    /// elsewhere. It needs 13 bytes a task (17 with a result of 255 bytes or more) more than the encoded results, and the farmer some 80
-    /// bytes of memory a stored result, and 16 for each task from the first one without a result on.
-    /// The start reads the whole file. Records at its end that are not whole are cut off.
+    /// elsewhere. The start reads the whole file. Records at its end that are not whole are cut off.
+    ///
+    /// - The file has the encoded results, and 13 bytes a task beside them (17 if the result has 255
+    ///   bytes or more).
+    /// - The farmer has some 80 bytes of memory for each stored result, and 16 bytes for each task from
+    ///   the first one without a result on.
     pub fn journal(mut self, path: impl Into<PathBuf>, durability: Durability) -> FarmBuilder {
         self.journal = Some((path.into(), durability));
         self
     }
 
-    /// Keeps a timeline of each run, which its report has ([`RunStats::timeline`](crate::RunStats::timeline)):
-    /// a span for each answer of a worker, at most `spans_max` of them. None is kept by default. A span
-    /// takes 64 bytes. The workers do nothing for it.
+    /// Keeps a timeline of each run, for [`RunStats::timeline`](crate::RunStats::timeline); none by
+    /// default. It has a span of 64 bytes for each answer of a worker, at most `spans_max` spans. The
+    /// workers do nothing for it.
     pub fn keep_timeline(mut self, spans_max: usize) -> FarmBuilder {
         self.spans_max = spans_max;
         self
@@ -270,8 +273,8 @@ impl FarmBuilder {
     }
 
     /// Sets the time that the workers have to report; 30 s by default. A run that has lost all its
-    /// workers waits as long for those that are to come: processes in the place of dead ones, nodes
-    /// that have lost their sub-farmer.
+    /// workers waits for the same time for new ones: processes in the place of dead ones, nodes that
+    /// have lost their sub-farmer.
     pub fn start_deadline(mut self, deadline: Duration) -> FarmBuilder {
         self.start_deadline = deadline;
         self
@@ -279,15 +282,15 @@ impl FarmBuilder {
 
     /// Lets the farmer's process print [`Node::explain`] of the farmer's node to
     /// stderr whenever it gets the signal `SIGUSR1`. The signal then no longer ends
-    /// the process. Worker processes do so in any case.
+    /// the process. Worker processes always print theirs.
     #[cfg(unix)]
     pub fn explain_on_sigusr1(mut self) -> FarmBuilder {
         self.explains = true;
         self
     }
 
-    /// Adjusts the launcher of the worker processes, also of those that replace dead ones: their
-    /// arguments, environment, processors, or another program.
+    /// Adjusts how worker processes are started, replacements included: their arguments, environment
+    /// and processors, or another program.
     pub fn launcher(
         mut self,
         adjust: impl FnOnce(Launcher) -> Launcher + Send + 'static,
@@ -365,8 +368,8 @@ impl FarmBuilder {
     /// A cluster may have several farms at a time, on one node or several, if each has a
     /// [name](FarmBuilder::name).
     ///
-    /// The cluster determines the number and kind of the workers, where they meet, and how
-    /// the nodes send. Settings of this builder for these have no effect.
+    /// The cluster determines the workers, where they meet, and how the nodes send. So `workers`,
+    /// `workers_as`, `listen`, `launcher` and `policy` of this builder have no effect.
     ///
     /// # Errors
     /// See [`StartError`]: there is no worker, one of them has other functions, or does not call

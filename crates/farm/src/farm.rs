@@ -39,7 +39,7 @@ const FOR_EVER: Duration = Duration::from_secs(365 * 24 * 3600);
 /// A farmer and its workers, ready to run tasks.
 ///
 /// A farm has one run at a time. A worker that dies is replaced if the farm started its process, and
-/// nodes that join the farm's cluster later work for it too. Dropping it kills and reaps
+/// nodes that join the farm's cluster later work for it too. Dropping the farm kills and reaps
 /// the worker processes, and ends the service of a cluster's nodes;
 /// [`finish`](Farm::finish) lets them end by themselves.
 #[must_use = "a farm ends when it is dropped"]
@@ -146,14 +146,14 @@ impl Farm {
     /// Gives the tasks of the next run only to the workers that `choose` takes; others get none of them. To
     /// keep a run off a worker, take all others.
     ///
-    /// The closure is asked about each worker that is there when the run begins, or becomes ready during it,
-    /// [the farmer's own](crate::Model), too. It may be asked again, and should answer the same. A process in
-    /// the place of a dead one is another worker. Where the farm has
+    /// The closure is asked about each worker that is there when the run begins, or becomes ready during it;
+    /// about [the farmer's own](crate::Model) once that takes part. It may be asked again, and should answer
+    /// the same. A process in the place of a dead one is another worker. In a farm with
     /// [sub-farmers](crate::FarmBuilder::tree) it is asked about these only: each is taken with all nodes
     /// below it. [`Tree::Hosts`](crate::Tree::Hosts) makes the nodes of a host such a group.
     ///
-    /// A run whose chosen workers are gone waits for those that are to come, as long as a farm without a
-    /// worker does, and ends with [`RunError::NotChosen`].
+    /// If its chosen workers are gone, a run waits for expected ones up to the
+    /// [`start_deadline`](crate::FarmBuilder::start_deadline). Then it ends with [`RunError::NotChosen`].
     ///
     /// ```no_run
     /// # async fn example(farm: &mut chunkcomm_farm::Farm, encode: &chunkcomm_cluster::Function<u32, u32>)
@@ -206,7 +206,7 @@ impl Farm {
     /// # Cancel safety
     /// When the future is dropped, no further task is handed out. Tasks that workers
     /// hold already (at most prefetch times grain a worker) may still be run. The next
-    /// run, which may begin at once, drops those that are not begun, and the results of the others.
+    /// run may begin at once: it drops the tasks that have not begun, and the results of those that have.
     pub async fn run<I, O>(
         &mut self,
         function: &Function<I, O>,
@@ -315,8 +315,8 @@ impl Farm {
     /// Runs tasks that create tasks, a *workpool*: the function returns a result and further tasks,
     /// which are run in turn, the newest first. Passes each result to `each` as it comes.
     ///
-    /// The further tasks of a task are taken with its result, so that each is run for it once. The
-    /// run is over when there is no task left.
+    /// The farmer takes a task's further tasks with its accepted result: a task that ran twice has its
+    /// further tasks once. The run is over when no task is left.
     ///
     /// # Errors
     /// As [`run`](Farm::run); `each` was called for the results accepted so far.
@@ -342,8 +342,8 @@ impl Farm {
     /// sub-farmers those of neighbouring groups, and the farmer the few that are left. With a
     /// [journal](crate::FarmBuilder::journal) sub-farmers do not reduce.
     ///
-    /// If the number of inputs is known, groups are as large as leaves at least 4096 of them, from 1 to
-    /// 1024 inputs; else they have 16 inputs.
+    /// If the number of inputs is known, a group has a 4096th of them, rounded down, from 1 to 1024.
+    /// Else it has 16.
     ///
     /// # Errors
     /// As [`run`](Farm::run); the index of a task is that of the first input of its group.
@@ -379,8 +379,8 @@ impl Farm {
     /// solutions are put together here.
     ///
     /// The parts of a problem are taken with its accepted result, as in [`run_pool`](Farm::run_pool).
-    /// The newest part is solved first, so that few wait. A panic of the closure that puts solutions
-    /// together comes out here.
+    /// The newest part is solved first, so that few parts wait. If the closure that puts solutions
+    /// together panics, this call panics.
     ///
     /// # Errors
     /// As [`run`](Farm::run).

@@ -17,8 +17,8 @@ pub(crate) type Conquer<O> = dyn Fn(Vec<O>) -> O + Send + Sync;
 
 /// Registration of functions for a farm.
 pub trait RegistryExt: BorrowMut<Registry> {
-    /// Registers a function as [`Registry::register`] does, which sees its task. Outside of a farm
-    /// that is task 0, which is never cancelled.
+    /// Registers a function that also gets its task; otherwise as [`Registry::register`]. Outside of
+    /// a farm the task has index 0 and is never cancelled.
     ///
     /// ```
     /// use chunkcomm_cluster::Registry;
@@ -51,13 +51,11 @@ pub trait RegistryExt: BorrowMut<Registry> {
         self.borrow_mut().register(name, move |input| function(&current(), input))
     }
 
-    /// Registers an async function as
-    /// [`Registry::register_async`] does, which sees its
-    /// task. While a task waits, its thread runs others
+    /// Registers an async function that also gets its task; otherwise as
+    /// [`Registry::register_async`]. While a task waits, its thread runs others
     /// ([`FarmBuilder::virtual_workers`](crate::FarmBuilder::virtual_workers)).
     ///
-    /// A task of which nothing is wanted any more, since its time is over or its run was dropped, is
-    /// dropped where it waits.
+    /// When a task's time is over or its run is dropped, the task is dropped where it waits.
     ///
     /// ```
     /// use chunkcomm::host;

@@ -26,11 +26,11 @@ const SYNC_BYTES: usize = 2 << 20;
 /// Largest payload; a longer one is damage.
 const PAYLOAD_BYTES_MAX: u32 = 1 << 31;
 
-/// Moment from which accepted results survive a crash of the farmer's machine. They survive the end
-/// of its process, also by SIGKILL, once a thread of the farmer has written them. It gets them after
-/// each turn. While 4 MiB of them are not written the farmer waits.
+/// Moment from which accepted results survive a crash of the farmer's machine.
 ///
-/// Lost results are computed again.
+/// The end of the farmer's process, also by SIGKILL, they survive once its writing thread has written
+/// them. The farmer hands them to that thread as it goes, and waits while 4 MiB are unwritten. Lost
+/// results are computed again.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Durability {
     /// When the system writes them to the disk.

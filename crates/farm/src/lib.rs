@@ -4,8 +4,9 @@
 //! Tasks are functions of the program itself, registered by name. Workers are
 //! copies of the program as processes on this machine, threads, or the nodes of a
 //! [`Cluster`](chunkcomm_cluster::Cluster) on one or many machines. Many tiny tasks
-//! share a message, and messages share packets. How many share one is measured
-//! ([`Grain::Auto`], [`Prefetch::Auto`]).
+//! share a message, and messages share packets. The farm measures how many tasks go
+//! together ([`Grain::Auto`]) and how many such assignments a worker holds
+//! ([`Prefetch::Auto`]).
 //!
 //! ```no_run
 //! use chunkcomm_cluster::Registry;
@@ -70,7 +71,7 @@
 //! | a task does not end in time ([`FarmBuilder::task_timeout`]) | the task has failed with [`TaskError::TimedOut`]; a process that the farm started is replaced |
 //! | three workers die of one task | the task has failed with [`TaskError::SetAside`], which has its input ([`FarmBuilder::deaths_max`]) |
 //! | a worker is silent at the end of a run | a worker without tasks gets a copy of what the silent one holds |
-//! | the time that the farm has is nearly over ([`FarmBuilder::walltime`]) | ends with [`RunError::OutOfTime`] when what was begun is done |
+//! | the time that the farm has is nearly over ([`FarmBuilder::walltime`]) | ends with [`RunError::OutOfTime`] when the tasks at work are done, or when the time is over |
 //! | no [chosen](Farm::only_on) worker is left, and none is to come | ends with [`RunError::NotChosen`] |
 //! | no worker is left, and none is to come | ends with [`RunError::Lost`], and so does each later run |
 //! | the farmer dies | goes on when the program is started again with its journal ([`FarmBuilder::journal`]); else it is lost. No worker process is left; nodes of a cluster with a rejoin window wait for the next farmer ([`serve_in`]) |
@@ -79,9 +80,9 @@
 //! So a function may change files or databases only in ways that bear repetition. [`Mishaps`]
 //! has the numbers of tasks that were given out again, moved and copied.
 //!
-//! A dead worker does not tell which task it ran. Its tasks go to others. Those that were at two
-//! deaths are tried one by one, each by a worker that holds nothing else. The neighbours of a task
-//! that kills are thus done.
+//! Nobody knows which of its tasks killed a worker. They all go to others. A task that two dying
+//! workers held is then run by a worker that holds nothing else. So the neighbours of a task that
+//! kills get their results.
 //!
 //! A silent worker process does not count as dead: it may compute. Without another worker the
 //! farm waits for a stopped one (`SIGSTOP`) until it goes on. In a cluster a node counts as dead
@@ -101,7 +102,8 @@
 //!
 //! For tasks of a few microseconds the way to the other thread would cost more than the task.
 //! So a worker with one such thread runs functions whose tasks take less than 20 us on average
-//! in its I/O loop, in slices of 50 us, until one turns out long.
+//! in its I/O loop, in slices of 50 us, until one turns out long. With a
+//! [`task_timeout`](FarmBuilder::task_timeout) it does not.
 //!
 //! A function that is short at first and then does not return for a second therefore holds
 //! up its worker's packets for that second, once. Nodes of a cluster are given up after 10 s
@@ -112,7 +114,7 @@
 //!
 //! While a task of an async function waits ([`RegistryExt::register_async_task`]) its thread runs
 //! others. A task may also say that it blocks its thread ([`TaskContext::blocking`]). Then another thread
-//! runs others. The places for tasks that were begun are a worker's *virtual workers*. It has as many
+//! runs others. A *virtual worker* is a worker's place for one task that was begun. A worker has as many
 //! as keep its threads busy, by default up to 16 a thread ([`FarmBuilder::virtual_workers`]).
 //!
 //! # When not to use it

@@ -34,16 +34,17 @@ pub enum Model {
     A,
     /// The farmer only farms.
     B,
-    /// B. A in a cluster that has no other node.
+    /// As [`B`](Model::B), but as [`A`](Model::A) in a cluster without another node: the default.
     ///
     /// In a cluster the farmer's node also works for a run whose tasks do not pay to be sent. That is the case
     /// when the workers wait for messages most of the time, and all of them together compute less than half a
-    /// core does. Tasks of less than 10 us do not count: the farmer's time for them is the same at home. A run
-    /// is looked at every 100 ms at most, with four answers a thread between two looks. Once the farmer's node
-    /// takes part, it does so until the run ends.
+    /// core does. A mean below 10 us rules it out: such tasks cost the farmer as much time at home as on the
+    /// wire. The farmer looks at most once in 100 ms, after at least four answers for each thread. Once its
+    /// node takes part, it does so until the run ends.
     ///
-    /// It gets no copy of what a silent worker holds. When a worker dies, it gives back what it has not begun
-    /// and gets no further task of the run: the one to blame would end the farmer.
+    /// The farmer's own worker gets no copies of a silent worker's tasks. When another worker dies, it returns
+    /// the tasks that it has not begun, and gets no more in that run: the task that killed could end the
+    /// farmer.
     #[default]
     Auto,
 }
@@ -72,8 +73,9 @@ pub enum Prefetch {
     /// This number, at least 1. With 1 no assignment waits while one is at work; 2 is
     /// double buffering.
     Fixed(u32),
-    /// As many as cover two round trips, by the measured round trip and times of tasks. At least one
-    /// more than the worker has threads; further ones hold no more than 10 ms of work.
+    /// As many as cover two round trips, by the measured round trip and times of tasks: at least 2, and
+    /// enough that each thread has a task while one assignment waits. More than these hold at most 10 ms
+    /// of work.
     #[default]
     Auto,
 }
@@ -89,7 +91,7 @@ impl Prefetch {
 
 /// Most tasks that a worker has begun and not finished, for each thread that computes.
 ///
-/// It has more than one only of tasks that wait: those of an
+/// A thread has more than one such task only if tasks wait: those of an
 /// [async function](crate::RegistryExt::register_async_task), and those that say that they
 /// [block](crate::TaskContext::blocking) their thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -171,8 +173,8 @@ impl VirtualWorkers {
 /// has room, or form a new one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Tree {
-    /// Groups of the square root of the number of nodes if more than 100 are there when the farm starts.
-    /// The times of tasks are not known then; those of assignments are, if the grain is measured.
+    /// Groups of the square root of the number of nodes, if more than 100 are there when the farm starts.
+    /// No task has been timed by then, so the limit takes the 10 ms of an assignment above.
     #[default]
     Auto,
     /// One farmer speaks with all workers.

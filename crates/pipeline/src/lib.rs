@@ -44,11 +44,11 @@
 //!            next()                                        next_any(), wait(range)
 //! ```
 //!
-//! [`DeltaSender::parts`] hands out disjoint [`Part`]s to as many threads. Each increment carries its
-//! place, so that the receiver can [wait](DeltaReceiver::wait) for a range, or take elements as
-//! they land. Both ends [`start`](DeltaSender::start) a further round on the same channel and in the
-//! same memory: that opens nothing and allocates nothing. A stream whose length is not known is a row
-//! of rounds, of which [`DeltaSender::end`] ends the last one early.
+//! [`DeltaSender::parts`] divides the buffer into disjoint [`Part`]s, one a thread. Each increment
+//! carries its place, so that the receiver can [wait](DeltaReceiver::wait) for a range, or take elements
+//! as they land. Both ends [`start`](DeltaSender::start) a further round on the same channel and in the
+//! same memory: that opens nothing and allocates nothing. A stream of unknown length is a series of
+//! rounds; [`DeltaSender::end`] ends the last one early.
 //!
 //! # Layers
 //!

@@ -135,8 +135,8 @@ impl<T: Pod> DeltaReceiver<T> {
         Ok(self.known(range))
     }
 
-    /// Waits as [`wait`](Self::wait) does, the thread asleep: for threads that compute outside the
-    /// runtime. Waits for `within` at most, or without one for ever.
+    /// Blocks the thread until the elements have landed, for `within` at most; `None` waits without
+    /// limit. For threads that compute outside the runtime, in the place of [`wait`](Self::wait).
     ///
     /// # Errors
     /// As `wait`, and [`DeltaRecvError::Late`] after that time; call it again to go on.
@@ -188,7 +188,7 @@ impl<T: Pod> DeltaReceiver<T> {
     }
 
     /// Returns the next elements as they land, in whatever order, with their indices; `None` when all
-    /// were shown. Each element is shown once a round, whatever [`next`](Self::next) shows.
+    /// were shown. Each element is shown once a round; calls of [`next`](Self::next) do not change this.
     ///
     /// # Errors
     /// When the sender ended or died; elements that landed before are shown first.
@@ -207,8 +207,8 @@ impl<T: Pod> DeltaReceiver<T> {
         self.cursor = Cursor::default();
     }
 
-    /// Waits as [`next_any`](Self::next_any) does, the thread asleep, for `within` at most, or without
-    /// it for ever.
+    /// Blocks the thread as [`next_any`](Self::next_any) waits, for `within` at most; `None` waits
+    /// without limit.
     ///
     /// # Errors
     /// As `next_any`, and [`DeltaRecvError::Late`] after that time; call it again to go on.
@@ -253,13 +253,13 @@ impl<T: Pod> DeltaReceiver<T> {
     }
 
     /// Returns the ranges of elements that the sender wrote again in this round after it had sent them, in
-    /// the order of their indices. All are known when all elements have landed.
+    /// the order of their indices. The list is complete when all elements have landed.
     ///
-    /// None, unless the sender takes them from ordinary code with
-    /// [`Rewrites::Resend`](crate::tracked::Rewrites::Resend). Their later values wait apart until
-    /// [`finish`](Self::finish), [`start`](Self::start) or [`into_buffer`](Self::into_buffer), since
-    /// references may exist. Before that, [`next`](Self::next) and the others show earlier values: code
-    /// that used them does its work on these ranges again.
+    /// It is empty unless the sender tracks ordinary code with
+    /// [`Rewrites::Resend`](crate::tracked::Rewrites::Resend). The later values are kept apart until
+    /// [`finish`](Self::finish), [`start`](Self::start) or [`into_buffer`](Self::into_buffer), because
+    /// references to the buffer may exist. Until then [`next`](Self::next) and the other methods show the
+    /// earlier values. Code that used those must repeat its work on these ranges.
     #[must_use]
     pub fn corrected(&self) -> Vec<Range<usize>> {
         let state = self.owner.share().state();

@@ -31,9 +31,10 @@ use crate::turns::Turns;
 /// with [`io_thread`](chunkcomm::NodeBuilder::io_thread).
 ///
 /// When this is dropped before `finish`, committed elements are still sent, and the receiver's waits
-/// for the rest end with an error. Elements that a [`Part`](crate::Part) commits after that are not
-/// sent. Of a further round they are sent when the receiver starts it; until then, or until the
-/// receiver is gone, the memory stays. A running transfer keeps its node alive.
+/// for the rest end with an error. Elements that a [`Part`](crate::Part) commits after the drop are not
+/// sent. In a further round, elements committed before the drop are sent when the receiver starts that
+/// round. The memory is kept until then, or until the receiver is gone. A running transfer keeps its
+/// node alive.
 ///
 /// ```no_run
 /// # async fn example(node: &chunkcomm::Node, peer: &chunkcomm::Peer)
@@ -202,9 +203,11 @@ impl<T: Pod> DeltaSender<T> {
         Ok(parts)
     }
 
-    /// Commits all elements that [`next`](Self::next) handed out. Yields to the runtime when a further
-    /// increment is committed, that of parts included, so that a program overlaps whose only thread
-    /// computes; every 50 us at most, and at the end of the buffer. Does not wait for the network.
+    /// Commits all elements that [`next`](Self::next) handed out. Does not wait for the network.
+    ///
+    /// Yields to the runtime when another increment is committed, at most once in 50 us, and at the end of
+    /// the buffer; elements that parts committed count. So the link sends even if the program's only
+    /// thread computes.
     ///
     /// Less than an increment leaves when the link is idle, or, with [`Increment::Fixed`], stays until
     /// the increment is whole or the buffer ends. [`Part::commit`] needs no runtime.
@@ -312,9 +315,9 @@ impl<T: Pod> DeltaSender<T> {
 
     /// Ends a stream with the elements committed so far, and waits until they have landed.
     ///
-    /// A stream is a series of rounds over one buffer, the window. The last one may be shorter, and even
-    /// empty: `next` of the receiver shows what there is, and its `start` returns false. Its elements are
-    /// those from the first one on, without a gap.
+    /// A stream is a series of rounds over one buffer, the window. The last round may be shorter, and even
+    /// empty. It has the elements from the start of the window on, without a gap. The receiver's `next`
+    /// shows them, and its `start` returns false.
     ///
     /// If the window is full, an empty round follows. `end` then waits, without a time-out, until the
     /// receiver starts it or is dropped; it has everything, so neither is an error. A buffer without

@@ -1,7 +1,7 @@
 //! The pure machines of a chunkcomm link: formats and state machines. Bytes, time and
 //! calls go in; bytes, deadlines and events come out. No socket, no task, no lock and no
-//! clock is here: the crate does not depend on tokio, and a test of the workspace reads its
-//! sources.
+//! clock is here: the crate does not depend on tokio, and a test of the workspace searches its
+//! sources for these.
 //!
 //! This crate serves `chunkcomm`, which needs exactly its version: no stability is promised.
 //! `chunkcomm` exports the stable parts: its `codec`, `FlushCounts`, `FlushReason`, `Policy`,

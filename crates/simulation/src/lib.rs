@@ -1,5 +1,5 @@
-//! Programs on a simulated network, in virtual time: a second of the model takes
-//! as long as the events in it, and a seed makes a run repeatable.
+//! Programs on a simulated network, in virtual time. The real time of a simulated second
+//! is that of its events alone, and a seed makes a run repeatable.
 //!
 //! [`Network`] is the model, and pure. It has two faces. [`run`] runs whole programs
 //! on it, on tokio's paused clock: nodes listen at and connect to addresses of the
@@ -39,8 +39,8 @@
 //!
 //! Everything runs on the thread that called [`run`]; other threads have no part in it. A computation
 //! takes the time that it declares ([`chunkcomm::host`]), on the cores of its host. A task that wakes
-//! itself for ever would stop time, so a panic ends it; one that blocks the thread ends the process
-//! ([`STUCK_DEFAULT`]). Nodes with `io_thread` or `busy_poll` cannot be built here.
+//! itself for ever would stop time: it ends the run with a panic. A task that blocks the thread ends
+//! the process after [`STUCK_DEFAULT`]. Nodes with `io_thread` or `busy_poll` cannot be built here.
 //!
 //! Anything that asks the system makes a run differ from the one before: the clock, randomness, an
 //! unbiased `tokio::select!`, the order of a `HashMap`. [`chunkcomm::host`] has what to use in their

@@ -26,7 +26,7 @@ impl Cluster {
     ///
     /// # Cancel safety
     ///
-    /// Dropped early, there is no service, but the name may stay provided until
+    /// When the future is dropped, there is no service, but the name may stay provided until
     /// [`Cluster::withdraw`].
     pub async fn serve<Req, Resp, E, F, Fut>(
         &self,
@@ -48,11 +48,11 @@ impl Cluster {
         Ok(service.withdrawing(move || state.change(|it| it.withdraw(&name))))
     }
 
-    /// A client of the service `name` at all of its providers: each call goes to the provider with
-    /// the fewest calls of this client in flight, and among equals to each in turn. A provider that
+    /// Returns a client of the service `name`, at all of its providers. Each call goes to the provider
+    /// with the fewest of this client's calls in flight; equal providers take turns. A provider that
     /// refuses a call, or cannot be reached, is passed over; a dead provider is not asked. Without
-    /// any provider a call fails at once; [`Cluster::provider`] waits for one. The client is one
-    /// more clone of this membership.
+    /// any provider a call fails at once; [`Cluster::provider`] waits for one. The client counts as a
+    /// clone of this [`Cluster`].
     ///
     /// # Errors
     ///
@@ -83,7 +83,7 @@ impl Cluster {
         CallClient::by_name(self.node(), name, options, directory)
     }
 
-    /// A client of the service `name` at the node of this rank, whether or not the name is
+    /// Returns a client of the service `name` at the node of this rank, whether or not the name is
     /// [provided](Cluster::provide) in the cluster.
     ///
     /// # Errors

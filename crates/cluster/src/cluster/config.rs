@@ -19,7 +19,8 @@ const COPIES_MIN: usize = 2;
 /// The environment variable that sets `ready_within`, in milliseconds.
 const READY_VARIABLE: &str = "CHUNKCOMM_READY_MS";
 
-/// Settings of a cluster to be joined, the same on every node; by value, one after the other.
+/// Settings of a cluster to join, the same on every node. Each method takes the settings by value and
+/// returns them.
 #[derive(Clone, Debug)]
 #[must_use]
 pub struct ClusterConfig {
@@ -43,8 +44,8 @@ impl Default for ClusterConfig {
 }
 
 impl ClusterConfig {
-    /// The environment and the command line of this process; copies are started with
-    /// the same arguments.
+    /// Returns the default settings, with the environment and the arguments of this process. Copies
+    /// are started with the same arguments.
     pub fn new() -> ClusterConfig {
         ClusterConfig {
             nodes: None,
@@ -93,15 +94,15 @@ impl ClusterConfig {
     /// Sets how long nodes keep their links and wait for a new manager after theirs is gone.
     /// Default 0: they end with an error.
     ///
-    /// Of use where something starts rank 0 again at the same address and does not stop the other
-    /// nodes: `mpiexec -disable-auto-cleanup`, `srun --kill-on-bad-exit=0 --no-kill`. The same
-    /// address comes from our own variables (`CHUNKCOMM_MANAGER`), also under a launcher, whose own
-    /// address is valid for that job alone.
+    /// Use it where rank 0 is started again at the same address and the other nodes are left alone:
+    /// `mpiexec -disable-auto-cleanup`, `srun --kill-on-bad-exit=0 --no-kill`. Set the address with
+    /// `CHUNKCOMM_MANAGER`, also under a launcher: the address that a launcher gives is valid for one
+    /// job only.
     ///
     /// Workers of a farm (`chunkcomm-farm`) wait as long for another farmer, whatever its rank.
     ///
-    /// A rank 0 of size 1 then begins up to 3 s later: it may be the successor of another one in a
-    /// cluster that grew, and waits for members that say so.
+    /// With a window, a rank 0 of size 1 begins up to 3 s later. It may succeed a manager whose cluster
+    /// had grown, so it waits for that manager's members.
     pub fn rejoin_window(mut self, window: Duration) -> ClusterConfig {
         self.rejoin_window = window;
         self
@@ -111,9 +112,9 @@ impl ClusterConfig {
     /// registry differs from that of rank 0, in names or types; the error names both sides. A node
     /// without a registry is not compared.
     ///
-    /// Nothing else of a program must agree: channels and services compare their types where they
-    /// are opened. So nodes of several versions of a program can be exchanged one after the other
-    /// in a running cluster.
+    /// Nothing else in the programs needs to agree: channels and services compare their types when they
+    /// are opened. So the nodes of a running cluster can be replaced one by one with another version of
+    /// the program.
     pub fn registry(mut self, registry: &Registry) -> ClusterConfig {
         let functions = registry.fingerprints().into_iter().map(function);
         let processes = registry.processes.fingerprints().map(process);
@@ -131,13 +132,11 @@ impl ClusterConfig {
         self
     }
 
-    /// Speaks only these versions of the words between members, of those that this release speaks
-    /// (1 to 2). The packets below have versions of their own
-    /// ([`NodeBuilder::protocol_versions`]).
+    /// Restricts the versions of the members' protocol; this release speaks 1 to 2. Packets have
+    /// versions of their own ([`NodeBuilder::protocol_versions`]).
     ///
-    /// So the node behaves like another release: to try how members of both work together, or to
-    /// keep one release out. Members without a common version refuse each other, by an error that
-    /// names both ranges.
+    /// Use it to try members of two releases together, or to keep one release out. Members without a
+    /// common version refuse each other, with an error that names both ranges.
     pub fn versions(mut self, versions: RangeInclusive<u16>) -> ClusterConfig {
         self.versions = Some(versions);
         self

@@ -52,10 +52,10 @@ use std::time::Duration;
 /// makes a [`Node`] and waits until all others are there. Links to other nodes are dialled when
 /// they are first needed ([`Cluster::peer`]).
 ///
-/// Rank 0 runs the *manager*, which knows the members and reports every coming, leave and death to
-/// all of them. When the manager is gone, the others end with an error, unless
-/// [`ClusterConfig::rejoin_window`] lets them wait for another. Under `mpiexec`, `mpirun` and
-/// `srun` that needs their clean-up of the others to be off.
+/// Rank 0 runs the *manager*, which knows the members and reports every arrival, departure and death
+/// to all of them. When the manager is gone, the others end with an error, unless
+/// [`ClusterConfig::rejoin_window`] lets them wait for another. `mpiexec`, `mpirun` and `srun` must
+/// then be told to leave the other processes alone when one ends.
 ///
 /// A member is identified by rank *and* incarnation ([`NodeId`]): a node that takes the rank of a
 /// dead one is another member.
@@ -124,14 +124,14 @@ impl Cluster {
     /// Finds the place of this process, starts the others if that is its task, and waits until all
     /// are there.
     ///
-    /// Call it first thing in `main`, on every node, with the same settings. In a process that
-    /// another one of the cluster started, standard input belongs to that one; on Unix it is empty
-    /// for the program. With a hosts file, the process that the user started only passes on the
+    /// Call it first thing in `main`, on every node, with the same settings. A process that another
+    /// node started gets its orders through standard input; on Unix the program then reads an empty
+    /// standard input. With a hosts file, the process that the user started only passes on the
     /// output of the nodes: there the call does not return, but ends the process with the highest
     /// exit status of the nodes.
     ///
-    /// From the call on the signal SIGUSR1 does not end the process: some launchers send it to all
-    /// that are left when one dies (`mpiexec -disable-auto-cleanup`).
+    /// From this call on, SIGUSR1 does not end the process. Some launchers send it to the remaining
+    /// processes when one dies (`mpiexec -disable-auto-cleanup`).
     ///
     /// # Errors
     ///
@@ -141,7 +141,7 @@ impl Cluster {
     ///
     /// # Cancel safety
     ///
-    /// Dropped early, there is no node, and processes that were started are killed.
+    /// When the future is dropped, there is no node, and processes that were started are killed.
     pub async fn join(config: ClusterConfig) -> Result<Cluster, JoinError> {
         joining::join(config).await
     }
@@ -225,12 +225,13 @@ impl Cluster {
     ///
     /// # Errors
     ///
-    /// A member died since the last barrier: all that came get the same error, the barrier is
-    /// passed, and the next one is among those that are left. Or the cluster has ended.
+    /// [`BarrierError::Died`] if a member died since the last barrier: all waiting members get it and
+    /// pass the barrier, and the remaining members meet at the next one. [`BarrierError::Ended`] if the
+    /// cluster has ended.
     ///
     /// # Cancel safety
     ///
-    /// Dropped early, this node still counts as come; the next call waits at the same
+    /// When the future is dropped, this node still counts as come; the next call waits at the same
     /// barrier.
     pub async fn barrier(&self) -> Result<(), BarrierError> {
         let state = &self.shared.state;
