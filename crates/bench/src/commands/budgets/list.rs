@@ -51,7 +51,27 @@ pub(super) struct Budget {
     pub(super) aim: f64,
 }
 
+const fn budget(name: &'static str, command: &'static str) -> Budget {
+    Budget { name, command, quick: "", key: "", bound: Bound::Printed, aim: f64::NAN }
+}
+
 impl Budget {
+    const fn quick(self, quick: &'static str) -> Self {
+        Self { quick, ..self }
+    }
+
+    const fn at_least(self, key: &'static str, limit: f64, aim: f64) -> Self {
+        Self { key, bound: Bound::AtLeast(limit), aim, ..self }
+    }
+
+    const fn at_most(self, key: &'static str, limit: f64, aim: f64) -> Self {
+        Self { key, bound: Bound::AtMost(limit), aim, ..self }
+    }
+
+    const fn printed(self, key: &'static str, aim: f64) -> Self {
+        Self { key, aim, ..self }
+    }
+
     pub(super) fn is_met(&self, figure: f64) -> bool {
         match self.bound {
             Bound::AtLeast(limit) => figure >= limit,
@@ -78,495 +98,242 @@ const ONE_EACH: &str = "--repeat 10";
 
 /// All budgets.
 pub(super) static BUDGETS: &[Budget] = &[
-    Budget {
-        name: "stream-one",
-        command: "stream --size 16 --api one --against hand-batched",
-        quick: FEW_MESSAGES,
-        key: "ratio",
-        bound: Bound::AtLeast(0.5),
-        aim: 0.9,
-    },
-    Budget {
-        name: "redeliver",
-        command: "stream --size 16 --api one --delivery redelivered --against plain",
-        quick: FEW_MESSAGES,
-        key: "ratio",
-        bound: Bound::AtLeast(0.95),
-        aim: 1.0,
-    },
-    Budget {
-        name: "redeliver-log",
-        command: "stream --size 16 --api one --delivery logged --against append-or-plain",
-        quick: FEW_MESSAGES,
-        key: "ratio",
-        bound: Bound::AtLeast(0.7),
-        aim: 1.0,
-    },
-    Budget {
-        name: "stream-many",
-        command: "stream --size 16 --api many --against hand-batched",
-        quick: FEW_MESSAGES,
-        key: "ratio",
-        bound: Bound::AtLeast(0.7),
-        aim: 1.1,
-    },
-    Budget {
-        name: "stream-1024",
-        command: "stream --size 1024 --api one --against hand-batched",
-        quick: FEW_MESSAGES,
-        key: "ratio",
-        bound: Bound::AtLeast(0.6),
-        aim: 0.9,
-    },
-    Budget {
-        name: "stream-unbuffered",
-        command: "stream --size 16 --policy unbuffered --against unbatched",
-        quick: FEW_MESSAGES,
-        key: "ratio",
-        bound: Bound::AtLeast(0.7),
-        aim: 1.0,
-    },
-    Budget {
-        name: "delivery",
-        command: "stream --size 16 --rate 10000 --against latency",
-        quick: FEW_MESSAGES,
-        key: "ratio",
-        bound: Bound::AtMost(1.5),
-        aim: 1.1,
-    },
-    Budget {
-        name: "bandwidth",
-        command: "bandwidth --size 64MiB --against raw",
-        quick: "--size 1MiB --repeat 10",
-        key: "ratio",
-        bound: Bound::AtLeast(0.85),
-        aim: 1.0,
-    },
-    Budget {
-        name: "stream-1MiB",
-        command: "stream --size 1MiB --against bandwidth",
-        quick: "--messages 20",
-        key: "ratio",
-        bound: Bound::AtLeast(0.5),
-        aim: 0.8,
-    },
-    Budget {
-        name: "stream-64MiB",
-        command: "stream --size 64MiB --against bandwidth",
-        quick: "--size 1MiB --messages 20",
-        key: "ratio",
-        bound: Bound::AtLeast(0.5),
-        aim: 0.8,
-    },
-    Budget {
-        name: "latency",
-        command: "latency --size 16 --against raw",
-        quick: "--iterations 200",
-        key: "ratio",
-        bound: Bound::AtMost(1.2),
-        aim: 1.02,
-    },
-    Budget {
-        name: "latency-busy-poll",
-        command: "latency --size 16 --runtime busy-poll --against raw",
-        quick: "--iterations 200",
-        key: "ratio",
-        bound: Bound::AtMost(1.3),
-        aim: 0.9,
-    },
-    Budget {
-        name: "latency-awake",
-        command: "latency --size 16 --load spinner --against raw",
-        quick: "--iterations 200",
-        key: "ratio",
-        bound: Bound::AtMost(1.15),
-        aim: 1.05,
-    },
-    Budget {
-        name: "latency-mpich",
-        command: "latency --size 16 --runtime busy-poll --against mpich",
-        quick: "--iterations 20",
-        key: "ratio",
-        bound: Bound::AtMost(1.1),
-        aim: 1.0,
-    },
-    Budget {
-        name: "calls-one",
-        command: "calls --size 16 --in-flight 1 --against latency",
-        quick: "--calls 200",
-        key: "ratio",
-        bound: Bound::AtMost(1.3),
-        aim: 1.1,
-    },
+    budget("stream-one", "stream --size 16 --api one --against hand-batched")
+        .quick(FEW_MESSAGES)
+        .at_least("ratio", 0.5, 0.9),
+    budget("redeliver", "stream --size 16 --api one --delivery redelivered --against plain")
+        .quick(FEW_MESSAGES)
+        .at_least("ratio", 0.95, 1.0),
+    budget(
+        "redeliver-log",
+        "stream --size 16 --api one --delivery logged --against append-or-plain",
+    )
+    .quick(FEW_MESSAGES)
+    .at_least("ratio", 0.7, 1.0),
+    budget("stream-many", "stream --size 16 --api many --against hand-batched")
+        .quick(FEW_MESSAGES)
+        .at_least("ratio", 0.7, 1.1),
+    budget("stream-1024", "stream --size 1024 --api one --against hand-batched")
+        .quick(FEW_MESSAGES)
+        .at_least("ratio", 0.6, 0.9),
+    budget("stream-unbuffered", "stream --size 16 --policy unbuffered --against unbatched")
+        .quick(FEW_MESSAGES)
+        .at_least("ratio", 0.7, 1.0),
+    budget("delivery", "stream --size 16 --rate 10000 --against latency")
+        .quick(FEW_MESSAGES)
+        .at_most("ratio", 1.5, 1.1),
+    budget("bandwidth", "bandwidth --size 64MiB --against raw")
+        .quick("--size 1MiB --repeat 10")
+        .at_least("ratio", 0.85, 1.0),
+    budget("stream-1MiB", "stream --size 1MiB --against bandwidth")
+        .quick("--messages 20")
+        .at_least("ratio", 0.5, 0.8),
+    budget("stream-64MiB", "stream --size 64MiB --against bandwidth")
+        .quick("--size 1MiB --messages 20")
+        .at_least("ratio", 0.5, 0.8),
+    budget("latency", "latency --size 16 --against raw")
+        .quick("--iterations 200")
+        .at_most("ratio", 1.2, 1.02),
+    budget("latency-busy-poll", "latency --size 16 --runtime busy-poll --against raw")
+        .quick("--iterations 200")
+        .at_most("ratio", 1.3, 0.9),
+    budget("latency-awake", "latency --size 16 --load spinner --against raw")
+        .quick("--iterations 200")
+        .at_most("ratio", 1.15, 1.05),
+    budget("latency-mpich", "latency --size 16 --runtime busy-poll --against mpich")
+        .quick("--iterations 20")
+        .at_most("ratio", 1.1, 1.0),
+    budget("calls-one", "calls --size 16 --in-flight 1 --against latency")
+        .quick("--calls 200")
+        .at_most("ratio", 1.3, 1.1),
     #[cfg(feature = "peers")]
-    Budget {
-        name: "calls-many",
-        command: "calls --size 16 --in-flight 256 --against tarpc",
-        quick: "--calls 2000",
-        key: "ratio",
-        bound: Bound::AtLeast(2.0),
-        aim: 4.0,
-    },
-    Budget {
-        name: "farm",
-        command: "farm --tasks 500000 --work 0us --task-bytes 16 --workers 1 \
-            --workers-as process --prefetch 64 --grain 1 --against hand-farm",
-        quick: FEW_TASKS,
-        key: "ratio",
-        bound: Bound::AtLeast(0.4),
-        aim: 0.8,
-    },
-    Budget {
-        name: "farm-rate",
-        command: "farm --tasks 5000000 --work 0us --task-bytes 16 --workers 1 \
-            --workers-as process",
-        quick: FEW_TASKS,
-        key: "tasks_per_second",
-        bound: Bound::Printed,
-        aim: 2_000_000.0,
-    },
-    Budget {
-        name: "farm-rate-64",
-        command: "farm --tasks 500000 --work 0us --task-bytes 16 --workers 1 \
-            --workers-as process --prefetch 64 --grain 1",
-        quick: FEW_TASKS,
-        key: "tasks_per_second",
-        bound: Bound::Printed,
-        aim: 2_000_000.0,
-    },
-    Budget {
-        name: "farm-mpich",
-        command: "farm --tasks 200000 --work 0us --task-bytes 16 --workers 1 \
-            --workers-as process --prefetch 8 --grain 1 --runtime busy-poll --against mpich",
-        quick: "--tasks 200",
-        key: "ratio",
-        bound: Bound::AtLeast(1.0),
-        aim: 2.0,
-    },
-    Budget {
-        name: "farm-journal",
-        command: "farm --tasks 5000000 --work 0us --task-bytes 16 --workers 1 \
-            --journal batched --against plain",
-        quick: FEW_TASKS,
-        key: "ratio",
-        bound: Bound::AtLeast(0.4),
-        aim: 0.7,
-    },
-    Budget {
-        name: "farm-10us",
-        command: "farm --tasks 120000 --work 10us --workers 2",
-        quick: "--tasks 1000",
-        key: "efficiency",
-        bound: Bound::AtLeast(0.8),
-        aim: 0.9,
-    },
-    Budget {
-        name: "farm-100us",
-        command: "farm --tasks 20000 --work 100us --workers 2",
-        quick: "--tasks 200",
-        key: "efficiency",
-        bound: Bound::AtLeast(0.95),
-        aim: 0.97,
-    },
-    Budget {
-        name: "farm-1ms",
-        command: "farm --tasks 10000 --work 1ms --workers 2",
-        quick: "--tasks 20",
-        key: "efficiency",
-        bound: Bound::AtLeast(0.98),
-        aim: 0.99,
-    },
-    Budget {
-        name: "farm-auto-1us",
-        command: "farm-sweep --works 1us",
-        quick: "--quick",
-        key: "ratio",
-        bound: Bound::AtLeast(0.95),
-        aim: 1.0,
-    },
-    Budget {
-        name: "farm-auto-10us",
-        command: "farm-sweep --works 10us",
-        quick: "--quick",
-        key: "ratio",
-        bound: Bound::AtLeast(0.95),
-        aim: 1.0,
-    },
-    Budget {
-        name: "farm-auto-100us",
-        command: "farm-sweep --works 100us",
-        quick: "--quick",
-        key: "ratio",
-        bound: Bound::AtLeast(0.95),
-        aim: 1.0,
-    },
-    Budget {
-        name: "farm-auto-1ms",
-        command: "farm-sweep --works 1ms",
-        quick: "--quick",
-        key: "ratio",
-        bound: Bound::AtLeast(0.95),
-        aim: 1.0,
-    },
-    Budget {
-        name: "farm-auto-10ms",
-        command: "farm-sweep --works 10ms",
-        quick: "--quick",
-        key: "ratio",
-        bound: Bound::AtLeast(0.95),
-        aim: 1.0,
-    },
-    Budget {
-        name: "farm-auto-mix",
-        command: "farm-sweep --works mix:1ms",
-        quick: "--quick",
-        key: "ratio",
-        bound: Bound::AtLeast(0.95),
-        aim: 1.0,
-    },
-    Budget {
-        name: "farm-queue-held",
-        command: "farm-queue --tasks 1000000 --task-bytes 16 --queue held --grain 1",
-        quick: FEW_TASKS,
-        key: "bytes_per_task",
-        bound: Bound::AtMost(200.0),
-        aim: 64.0,
-    },
-    Budget {
-        name: "farm-queue-pool",
-        command: "farm-queue --tasks 1000000 --task-bytes 16 --queue pool",
-        quick: FEW_TASKS,
-        key: "bytes_per_task",
-        bound: Bound::AtMost(200.0),
-        aim: 64.0,
-    },
-    Budget {
-        name: "delta-pair",
-        command: "delta --pattern pair --nodes 2 --bytes 4MiB --delta auto \
-            --compute trig --lan real",
-        quick: ONE_EACH,
-        key: "speedup",
-        bound: Bound::AtLeast(1.7),
-        aim: 1.9,
-    },
-    Budget {
-        name: "delta-empty",
-        command: "delta --pattern pair --compute empty",
-        quick: ONE_EACH,
-        key: "speedup",
-        bound: Bound::AtLeast(0.97),
-        aim: 1.0,
-    },
-    Budget {
-        name: "delta-cascade-29",
-        command: "delta --pattern cascade --nodes 29 --compute wait:21ms --delta 20KiB --repeat 10",
-        quick: "--nodes 3 --compute wait:1ms --bytes 64KiB",
-        key: "ideal_ratio",
-        bound: Bound::AtMost(2.0),
-        aim: 1.4,
-    },
-    Budget {
-        name: "delta-increment",
-        command: "delta --pattern pair --compute trig --delta 4KiB --repeat 100",
-        quick: ONE_EACH,
-        key: "increment_cpu_us",
-        bound: Bound::AtMost(3.0),
-        aim: 1.5,
-    },
-    Budget {
-        name: "delta-bandwidth",
-        command: "delta --pattern pair --bytes 64MiB --compute empty --against bandwidth",
-        quick: "--bytes 1MiB --repeat 10",
-        key: "ratio",
-        bound: Bound::AtLeast(0.7),
-        aim: 0.95,
-    },
-    Budget {
-        name: "tracked",
-        command: "tracked --compute trig --bytes 4MiB --rounds 31 --against explicit",
-        quick: "--bytes 100KiB --rounds 1",
-        key: "ratio",
-        bound: Bound::AtMost(1.3),
-        aim: 1.1,
-    },
-    Budget {
-        name: "idle",
-        command: "idle --links 1000",
-        quick: "--links 20",
-        key: "bytes_per_link",
-        bound: Bound::AtMost(32.0 * 1024.0),
-        aim: 8.0 * 1024.0,
-    },
-    Budget {
-        name: "idle-channels",
-        command: "stream --size 16 --api one --idle-channels 10000 --against alone",
-        quick: "--messages 2000 --idle-channels 500 --slices 10",
-        key: "ratio",
-        bound: Bound::AtLeast(0.97),
-        aim: 1.0,
-    },
-    Budget {
-        name: "cluster-16",
-        command: "cluster --nodes 16",
-        quick: "--nodes 3 --repeat 1",
-        key: "seconds",
-        bound: Bound::AtMost(0.5),
-        aim: 0.25,
-    },
-    Budget {
-        name: "cluster-64",
-        command: "cluster --nodes 64 --repeat 5",
-        quick: "--nodes 4 --repeat 1",
-        key: "seconds",
-        bound: Bound::AtMost(2.0),
-        aim: 1.0,
-    },
-    Budget {
-        name: "messages-per-packet",
-        command: "stream --size 16 --threads 1",
-        quick: FEW_MESSAGES,
-        key: "messages_per_packet",
-        bound: Bound::AtLeast(1_000.0),
-        aim: FULL_PACKET_MESSAGES,
-    },
-    Budget {
-        name: "messages-per-packet-threads",
-        command: "stream --size 16 --threads 2",
-        quick: FEW_MESSAGES,
-        key: "messages_per_packet",
-        bound: Bound::AtLeast(1_000.0),
-        aim: FULL_PACKET_MESSAGES,
-    },
-    Budget {
-        name: "session-stream-one",
-        command: "stream --size 16 --api one --against session-off",
-        quick: FEW_MESSAGES,
-        key: "ratio",
-        bound: Bound::AtLeast(0.95),
-        aim: 1.0,
-    },
-    Budget {
-        name: "session-stream-many",
-        command: "stream --size 16 --api many --against session-off",
-        quick: FEW_MESSAGES,
-        key: "ratio",
-        bound: Bound::AtLeast(0.95),
-        aim: 1.0,
-    },
-    Budget {
-        name: "session-bandwidth",
-        command: "bandwidth --size 64MiB --against session-off",
-        quick: "--size 1MiB --repeat 10",
-        key: "ratio",
-        bound: Bound::AtLeast(0.95),
-        aim: 1.0,
-    },
-    Budget {
-        name: "load-express",
-        command: "latency --size 16 --load bulk --lane express --against load-idle",
-        quick: "--iterations 200 --load-bytes 1MiB",
-        key: "p99_ratio",
-        bound: Bound::AtMost(5.0),
-        aim: 2.0,
-    },
-    Budget {
-        name: "load-bulk",
-        command: "latency --size 16 --load bulk --against load-idle",
-        quick: "--iterations 200 --load-bytes 1MiB",
-        key: "p99_ratio",
-        bound: Bound::AtMost(5.0),
-        aim: 2.0,
-    },
-    Budget {
-        name: "starve",
-        command: "starve --size 16 --threads 4 --computing 3 --work 1s --against eventfd",
-        quick: "--messages 20 --work 1ms",
-        key: "p99_ratio",
-        bound: Bound::AtMost(2.0),
-        aim: 1.2,
-    },
+    budget("calls-many", "calls --size 16 --in-flight 256 --against tarpc")
+        .quick("--calls 2000")
+        .at_least("ratio", 2.0, 4.0),
+    budget(
+        "farm",
+        "farm --tasks 500000 --work 0us --task-bytes 16 --workers 1 --workers-as process \
+            --prefetch 64 --grain 1 --against hand-farm",
+    )
+    .quick(FEW_TASKS)
+    .at_least("ratio", 0.4, 0.8),
+    budget(
+        "farm-rate",
+        "farm --tasks 5000000 --work 0us --task-bytes 16 --workers 1 --workers-as process",
+    )
+    .quick(FEW_TASKS)
+    .printed("tasks_per_second", 2_000_000.0),
+    budget(
+        "farm-rate-64",
+        "farm --tasks 500000 --work 0us --task-bytes 16 --workers 1 --workers-as process \
+            --prefetch 64 --grain 1",
+    )
+    .quick(FEW_TASKS)
+    .printed("tasks_per_second", 2_000_000.0),
+    budget(
+        "farm-mpich",
+        "farm --tasks 200000 --work 0us --task-bytes 16 --workers 1 --workers-as process \
+            --prefetch 8 --grain 1 --runtime busy-poll --against mpich",
+    )
+    .quick("--tasks 200")
+    .at_least("ratio", 1.0, 2.0),
+    budget(
+        "farm-journal",
+        "farm --tasks 5000000 --work 0us --task-bytes 16 --workers 1 --journal batched \
+            --against plain",
+    )
+    .quick(FEW_TASKS)
+    .at_least("ratio", 0.4, 0.7),
+    budget("farm-10us", "farm --tasks 120000 --work 10us --workers 2")
+        .quick("--tasks 1000")
+        .at_least("efficiency", 0.8, 0.9),
+    budget("farm-100us", "farm --tasks 20000 --work 100us --workers 2")
+        .quick("--tasks 200")
+        .at_least("efficiency", 0.95, 0.97),
+    budget("farm-1ms", "farm --tasks 10000 --work 1ms --workers 2").quick("--tasks 20").at_least(
+        "efficiency",
+        0.98,
+        0.99,
+    ),
+    budget("farm-auto-1us", "farm-sweep --works 1us").quick("--quick").at_least("ratio", 0.95, 1.0),
+    budget("farm-auto-10us", "farm-sweep --works 10us")
+        .quick("--quick")
+        .at_least("ratio", 0.95, 1.0),
+    budget("farm-auto-100us", "farm-sweep --works 100us")
+        .quick("--quick")
+        .at_least("ratio", 0.95, 1.0),
+    budget("farm-auto-1ms", "farm-sweep --works 1ms").quick("--quick").at_least("ratio", 0.95, 1.0),
+    budget("farm-auto-10ms", "farm-sweep --works 10ms")
+        .quick("--quick")
+        .at_least("ratio", 0.95, 1.0),
+    budget("farm-auto-mix", "farm-sweep --works mix:1ms")
+        .quick("--quick")
+        .at_least("ratio", 0.95, 1.0),
+    budget("farm-queue-held", "farm-queue --tasks 1000000 --task-bytes 16 --queue held --grain 1")
+        .quick(FEW_TASKS)
+        .at_most("bytes_per_task", 200.0, 64.0),
+    budget("farm-queue-pool", "farm-queue --tasks 1000000 --task-bytes 16 --queue pool")
+        .quick(FEW_TASKS)
+        .at_most("bytes_per_task", 200.0, 64.0),
+    budget(
+        "delta-pair",
+        "delta --pattern pair --nodes 2 --bytes 4MiB --delta auto --compute trig --lan real",
+    )
+    .quick(ONE_EACH)
+    .at_least("speedup", 1.7, 1.9),
+    budget("delta-empty", "delta --pattern pair --compute empty")
+        .quick(ONE_EACH)
+        .at_least("speedup", 0.97, 1.0),
+    budget(
+        "delta-cascade-29",
+        "delta --pattern cascade --nodes 29 --compute wait:21ms --delta 20KiB --repeat 10",
+    )
+    .quick("--nodes 3 --compute wait:1ms --bytes 64KiB")
+    .at_most("ideal_ratio", 2.0, 1.4),
+    budget("delta-increment", "delta --pattern pair --compute trig --delta 4KiB --repeat 100")
+        .quick(ONE_EACH)
+        .at_most("increment_cpu_us", 3.0, 1.5),
+    budget(
+        "delta-bandwidth",
+        "delta --pattern pair --bytes 64MiB --compute empty --against bandwidth",
+    )
+    .quick("--bytes 1MiB --repeat 10")
+    .at_least("ratio", 0.7, 0.95),
+    budget("tracked", "tracked --compute trig --bytes 4MiB --rounds 31 --against explicit")
+        .quick("--bytes 100KiB --rounds 1")
+        .at_most("ratio", 1.3, 1.1),
+    budget("idle", "idle --links 1000").quick("--links 20").at_most(
+        "bytes_per_link",
+        32.0 * 1024.0,
+        8.0 * 1024.0,
+    ),
+    budget("idle-channels", "stream --size 16 --api one --idle-channels 10000 --against alone")
+        .quick("--messages 2000 --idle-channels 500 --slices 10")
+        .at_least("ratio", 0.97, 1.0),
+    budget("cluster-16", "cluster --nodes 16")
+        .quick("--nodes 3 --repeat 1")
+        .at_most("seconds", 0.5, 0.25),
+    budget("cluster-64", "cluster --nodes 64 --repeat 5")
+        .quick("--nodes 4 --repeat 1")
+        .at_most("seconds", 2.0, 1.0),
+    budget("messages-per-packet", "stream --size 16 --threads 1").quick(FEW_MESSAGES).at_least(
+        "messages_per_packet",
+        1_000.0,
+        FULL_PACKET_MESSAGES,
+    ),
+    budget("messages-per-packet-threads", "stream --size 16 --threads 2")
+        .quick(FEW_MESSAGES)
+        .at_least("messages_per_packet", 1_000.0, FULL_PACKET_MESSAGES),
+    budget("session-stream-one", "stream --size 16 --api one --against session-off")
+        .quick(FEW_MESSAGES)
+        .at_least("ratio", 0.95, 1.0),
+    budget("session-stream-many", "stream --size 16 --api many --against session-off")
+        .quick(FEW_MESSAGES)
+        .at_least("ratio", 0.95, 1.0),
+    budget("session-bandwidth", "bandwidth --size 64MiB --against session-off")
+        .quick("--size 1MiB --repeat 10")
+        .at_least("ratio", 0.95, 1.0),
+    budget("load-express", "latency --size 16 --load bulk --lane express --against load-idle")
+        .quick("--iterations 200 --load-bytes 1MiB")
+        .at_most("p99_ratio", 5.0, 2.0),
+    budget("load-bulk", "latency --size 16 --load bulk --against load-idle")
+        .quick("--iterations 200 --load-bytes 1MiB")
+        .at_most("p99_ratio", 5.0, 2.0),
+    budget("starve", "starve --size 16 --threads 4 --computing 3 --work 1s --against eventfd")
+        .quick("--messages 20 --work 1ms")
+        .at_most("p99_ratio", 2.0, 1.2),
     #[cfg(feature = "virtual")]
-    Budget {
-        name: "virtual-farm-300",
-        command: "farm --tasks 10000 --work 10ms --workers 300 --lan virtual:lan-1g",
-        quick: "--tasks 200 --workers 20",
-        key: "real_seconds",
-        bound: Bound::AtMost(40.0),
-        aim: 10.0,
-    },
+    budget("virtual-farm-300", "farm --tasks 10000 --work 10ms --workers 300 --lan virtual:lan-1g")
+        .quick("--tasks 200 --workers 20")
+        .at_most("real_seconds", 40.0, 10.0),
     #[cfg(feature = "virtual")]
-    Budget {
-        name: "virtual-farm-1000",
-        command: "farm --tasks 500000 --work 10ms --workers 1000 --lan virtual:lan-1g",
-        quick: "--tasks 200 --workers 20",
-        key: "efficiency",
-        bound: Bound::AtLeast(0.95),
-        aim: 0.98,
-    },
+    budget(
+        "virtual-farm-1000",
+        "farm --tasks 500000 --work 10ms --workers 1000 --lan virtual:lan-1g",
+    )
+    .quick("--tasks 200 --workers 20")
+    .at_least("efficiency", 0.95, 0.98),
     #[cfg(feature = "virtual")]
-    Budget {
-        name: "virtual-farm-1000-short",
-        command: "farm --tasks 300000 --work 500us --workers 1000 --lan virtual:lan-1g",
-        quick: "--tasks 2000 --workers 20",
-        key: "efficiency",
-        bound: Bound::AtLeast(0.90),
-        aim: 0.95,
-    },
+    budget(
+        "virtual-farm-1000-short",
+        "farm --tasks 300000 --work 500us --workers 1000 --lan virtual:lan-1g",
+    )
+    .quick("--tasks 2000 --workers 20")
+    .at_least("efficiency", 0.90, 0.95),
     #[cfg(feature = "virtual")]
-    Budget {
-        name: "virtual-cluster-1000",
-        command: "cluster --nodes 1000 --lan virtual:lan-1g",
-        quick: "--nodes 20",
-        key: "real_seconds",
-        bound: Bound::AtMost(60.0),
-        aim: 10.0,
-    },
+    budget("virtual-cluster-1000", "cluster --nodes 1000 --lan virtual:lan-1g")
+        .quick("--nodes 20")
+        .at_most("real_seconds", 60.0, 10.0),
     #[cfg(feature = "virtual")]
-    Budget {
-        name: "virtual-cascade-29",
-        command: "delta --pattern cascade --nodes 29 --delta 20KiB --lan virtual:default",
-        quick: "--nodes 4 --bytes 256KiB",
-        key: "real_seconds",
-        bound: Bound::AtMost(40.0),
-        aim: 10.0,
-    },
+    budget(
+        "virtual-cascade-29",
+        "delta --pattern cascade --nodes 29 --delta 20KiB --lan virtual:default",
+    )
+    .quick("--nodes 4 --bytes 256KiB")
+    .at_most("real_seconds", 40.0, 10.0),
     #[cfg(feature = "virtual")]
-    Budget {
-        name: "virtual-cascade-regatta",
-        command: "delta --pattern cascade --nodes 29 --delta 20KiB --lan virtual:regatta",
-        quick: "--nodes 4 --bytes 256KiB",
-        key: "speedup",
-        bound: Bound::AtLeast(23.0),
-        aim: 25.0,
-    },
+    budget(
+        "virtual-cascade-regatta",
+        "delta --pattern cascade --nodes 29 --delta 20KiB --lan virtual:regatta",
+    )
+    .quick("--nodes 4 --bytes 256KiB")
+    .at_least("speedup", 23.0, 25.0),
     #[cfg(feature = "virtual")]
-    Budget {
-        name: "virtual-delta-auto",
-        command: "delta-study --only increments",
-        quick: "--nodes-max 3 --bytes 64KiB",
-        key: "auto_ratio",
-        bound: Bound::AtMost(1.03),
-        aim: 1.0,
-    },
+    budget("virtual-delta-auto", "delta-study --only increments")
+        .quick("--nodes-max 3 --bytes 64KiB")
+        .at_most("auto_ratio", 1.03, 1.0),
     #[cfg(feature = "virtual")]
-    Budget {
-        name: "virtual-delta-shapes",
-        command: "delta-study --summary",
-        quick: "--nodes-max 8 --bytes 64KiB",
-        key: "share_held",
-        bound: Bound::AtLeast(1.0),
-        aim: 1.0,
-    },
+    budget("virtual-delta-shapes", "delta-study --summary")
+        .quick("--nodes-max 8 --bytes 64KiB")
+        .at_least("share_held", 1.0, 1.0),
     #[cfg(feature = "virtual")]
-    Budget {
-        name: "virtual-cut-through",
-        command: "delta --pattern cascade --nodes 4 --bytes 64MiB --compute empty --against hop \
-            --lan virtual:lan-1g",
-        quick: "--bytes 256KiB",
-        key: "ratio",
-        bound: Bound::AtMost(1.15),
-        aim: 1.05,
-    },
+    budget(
+        "virtual-cut-through",
+        "delta --pattern cascade --nodes 4 --bytes 64MiB --compute empty --against hop --lan \
+            virtual:lan-1g",
+    )
+    .quick("--bytes 256KiB")
+    .at_most("ratio", 1.15, 1.05),
 ];
 
 #[cfg(test)]
@@ -577,6 +344,7 @@ mod tests {
     fn names_are_unique_and_aims_lie_beyond_their_budgets() {
         for (index, budget) in BUDGETS.iter().enumerate() {
             assert!(BUDGETS[..index].iter().all(|other| other.name != budget.name));
+            assert!(!budget.key.is_empty() && !budget.quick.is_empty(), "{}", budget.name);
             assert!(budget.is_met(budget.aim), "{}", budget.name);
             assert!(budget.aim_is_met(budget.aim), "{}", budget.name);
         }
