@@ -5,11 +5,12 @@ use std::time::Duration;
 
 use chunkcomm_proto::random::Random;
 use chunkcomm_testkit::proxy::{Conducts, Cut, Direction, Proxy, Wire};
-use clap::ValueEnum;
+use clap::{Args, ValueEnum};
 
 use super::checks::{longest_ns, next_message_ns};
 use super::protocol::LinkCounts;
 use super::{Lab, Pair, Promises, Stream};
+use crate::cli::values;
 use crate::failure::Failure;
 use crate::harness::machine::instant_ns;
 use crate::stats::percentile_us;
@@ -79,21 +80,28 @@ impl Flow {
 }
 
 /// Plan of the scenario.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Args)]
 pub struct Plan {
-    /// Number of cuts of the connection.
+    /// Number of cuts of the connection
+    #[arg(long, value_name = "N", default_value = "1000", value_parser = values::times)]
     pub cuts: usize,
-    /// Mean time for which a connection carries data before it is cut.
+    /// Mean time for which a connection carries data before it is cut
+    #[arg(long, value_name = "DUR", default_value = "20ms", value_parser = values::some_time)]
     pub every: Duration,
-    /// Fault of the connection.
+    /// Fault of the connection; one-way, blackhole and stall take seconds each to be noticed
+    #[arg(long, value_enum, default_value_t = How::Mixed)]
     pub how: How,
-    /// Added time of each byte from node to node.
+    /// Added time of each byte from node to node; a resume takes it several times
+    #[arg(long, value_name = "DUR", default_value = "0s", value_parser = values::duration)]
     pub delay: Duration,
-    /// Direction of the stream.
+    /// Direction of the stream, as the node that dialled sees it
+    #[arg(long = "direction", value_name = "DIRECTION", value_enum, default_value_t = Flow::Forth)]
     pub flow: Flow,
-    /// Encoded bytes of a message.
+    /// Encoded bytes of a message, at least 8
+    #[arg(long = "size", value_name = "B", default_value = "16", value_parser = values::message_bytes)]
     pub bytes: usize,
-    /// Longest time of a resume beyond the backoff, at the 99th percentile.
+    /// Longest time of a resume beyond the backoff (99th percentile)
+    #[arg(long, value_name = "DUR", default_value = "50ms", value_parser = values::duration)]
     pub resume_max: Duration,
 }
 

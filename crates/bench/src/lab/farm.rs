@@ -11,9 +11,11 @@ use chunkcomm_cluster::Registry;
 use chunkcomm_cluster::registry::Function;
 use chunkcomm_farm::{Farm, Loss, RunError, RunStats, WorkerName, WorkersAs};
 use chunkcomm_proto::random::{Random, mix};
+use clap::Args;
 use tokio::task::JoinSet;
 
 use super::{Lab, Promises};
+use crate::cli::values;
 use crate::failure::{Doing, Failure};
 use crate::harness::machine;
 use crate::ours::farm::runtime_of;
@@ -36,15 +38,19 @@ const STOP_MS: (u64, u64) = (20, 1000);
 const FUNCTION: &str = "lab-farm";
 
 /// Numbers and times of the faults.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Args)]
 pub struct Plan {
-    /// Number of workers that are killed.
+    /// Number of workers that are killed; each is replaced
+    #[arg(long, value_name = "N", default_value = "20", value_parser = values::times)]
     pub kills: usize,
-    /// Number of workers that are stopped for a while.
+    /// Number of workers that are stopped, each for up to a second
+    #[arg(long, value_name = "N", default_value = "5", value_parser = values::times)]
     pub stops: usize,
-    /// Mean time between two faults.
+    /// Mean time between two faults
+    #[arg(long, value_name = "DUR", default_value = "100ms", value_parser = values::some_time)]
     pub every: Duration,
-    /// Number of different tasks, and of those of the longest run.
+    /// Number of different tasks, of 50 us to 5 ms each; a run has a tenth of them to all
+    #[arg(long, value_name = "N", default_value = "1000", value_parser = values::count)]
     pub tasks: u64,
 }
 

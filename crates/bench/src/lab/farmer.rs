@@ -8,9 +8,11 @@ use chunkcomm_cluster::Registry;
 use chunkcomm_farm::{Durability, Farm};
 use chunkcomm_proto::random::mix;
 use chunkcomm_testkit::Scratch;
+use clap::Args;
 
 use super::farm::{compute, register};
 use super::{Lab, Promises};
+use crate::cli::values;
 use crate::failure::{Doing, Failure};
 use crate::harness::far::runtime;
 use crate::table::Row;
@@ -27,13 +29,16 @@ const RUNS_MAX: u64 = 100;
 const FINISH_DEADLINE: Duration = Duration::from_secs(5);
 
 /// Number and times of the kills.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Args)]
 pub struct Plan {
-    /// Number of farmers that are killed.
+    /// Number of farmers that are killed
+    #[arg(long, value_name = "N", default_value = "10", value_parser = values::times)]
     pub kills: usize,
-    /// Mean time from a farmer's start to its death.
+    /// Mean time from a farmer's start to its death
+    #[arg(long, value_name = "DUR", default_value = "300ms", value_parser = values::some_time)]
     pub every: Duration,
-    /// Tasks of a run.
+    /// Tasks of a run, of 50 us to 5 ms each
+    #[arg(long, value_name = "N", default_value = "2000", value_parser = values::count)]
     pub tasks: u64,
 }
 

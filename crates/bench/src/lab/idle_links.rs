@@ -2,8 +2,11 @@
 
 use std::time::{Duration, Instant};
 
+use clap::Args;
+
 use super::protocol::Work;
 use super::{Lab, Promises};
+use crate::cli::values;
 use crate::failure::Failure;
 use crate::harness::protocol::Usage;
 use crate::lab::processes::Process;
@@ -19,13 +22,16 @@ const LINKS_BEFORE: usize = 2;
 const OTHER_FILES: u64 = 64;
 
 /// Plan of the scenario.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Args)]
 pub struct Plan {
-    /// Number of links.
+    /// Number of links, each to a node of its own
+    #[arg(long, value_name = "N", default_value = "10000", value_parser = values::links)]
     pub links: usize,
-    /// Time in which wake-ups are counted.
+    /// Time in which wake-ups are counted
+    #[arg(long, value_name = "DUR", default_value = "5s", value_parser = values::some_time)]
     pub watch: Duration,
-    /// Most bytes of memory that a link may cost, both ends together.
+    /// Most bytes of memory that a link may take, both ends together
+    #[arg(long, value_name = "B", default_value = "32KiB", value_parser = values::bytes)]
     pub bytes_max: usize,
 }
 

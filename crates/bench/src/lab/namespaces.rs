@@ -10,10 +10,12 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use chunkcomm_testkit::proxy::{Direction, Proxy};
+use clap::Args;
 
 use super::checks::longest_ns;
 use super::processes::Process;
 use super::{Lab, Pair, Promises};
+use crate::cli::values;
 use crate::failure::{Doing, Failure};
 use crate::stats::percentile_us;
 use crate::table::Row;
@@ -25,17 +27,22 @@ const ADDRESSES: [Ipv4Addr; 2] = [Ipv4Addr::new(198, 18, 7, 1), Ipv4Addr::new(19
 const LOOK: Duration = Duration::from_millis(5);
 
 /// Plan of the scenario.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Args)]
 pub struct Plan {
-    /// Number of faults of the network.
+    /// Number of faults of the network
+    #[arg(long, value_name = "N", default_value = "20", value_parser = values::times)]
     pub faults: usize,
-    /// Mean time for which messages pass before a fault.
+    /// Mean time for which messages pass before a fault
+    #[arg(long, value_name = "DUR", default_value = "300ms", value_parser = values::some_time)]
     pub every: Duration,
-    /// Mean time for which the network is unplugged.
+    /// Mean time for which the network is unplugged
+    #[arg(long, value_name = "DUR", default_value = "700ms", value_parser = values::some_time)]
     pub outage: Duration,
-    /// Megabits a second that pass; with `None` as many as the machine carries.
+    /// Megabits a second that pass [default: as many as go]
+    #[arg(long, value_name = "N", value_parser = values::count)]
     pub mbit: Option<u64>,
-    /// Encoded bytes of a message.
+    /// Encoded bytes of a message, at least 8
+    #[arg(long = "size", value_name = "B", default_value = "16", value_parser = values::message_bytes)]
     pub bytes: usize,
 }
 

@@ -3,9 +3,11 @@
 use std::time::{Duration, Instant};
 
 use chunkcomm_testkit::proxy::Direction;
+use clap::Args;
 
 use super::protocol::Work;
 use super::{Lab, Pair, Promises};
+use crate::cli::values;
 use crate::failure::Failure;
 use crate::fit::{Line, Point};
 use crate::table::Row;
@@ -20,18 +22,27 @@ const TOLD: u32 = 20;
 const WARM_UP_DIVISOR: u32 = 3;
 
 /// Plan of the scenario.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Args)]
 pub struct Plan {
-    /// Time of the run.
+    /// Seconds of the run
+    #[arg(long = "seconds", value_name = "S", default_value = "60", value_parser = seconds)]
     pub time: Duration,
-    /// Channels with a slow receiver.
+    /// Channels with a slow receiver, beside a brisk one
+    #[arg(long, value_name = "N", default_value = "4", value_parser = values::channels)]
     pub channels: usize,
-    /// Messages a second that each of them takes.
+    /// Messages a second that a slow receiver takes
+    #[arg(long, value_name = "R", default_value = "1000", value_parser = values::rate)]
     pub rate: u64,
-    /// Encoded bytes of a message.
+    /// Encoded bytes of a message, at least 8
+    #[arg(long = "size", value_name = "B", default_value = "1KiB", value_parser = values::message_bytes)]
     pub bytes: usize,
-    /// Most bytes by which a process's memory may grow over the watched time.
+    /// Most bytes by which a process's memory may grow in the last two thirds of the time
+    #[arg(long, value_name = "B", default_value = "4MiB", value_parser = values::bytes)]
     pub growth_max: usize,
+}
+
+fn seconds(text: &str) -> Result<Duration, String> {
+    values::count(text).map(Duration::from_secs)
 }
 
 /// One sample of both processes.

@@ -10,9 +10,11 @@ use std::time::Duration;
 use chunkcomm_cluster::{Cluster, ClusterConfig, Registry};
 use chunkcomm_farm::{Farm, MapReduce, RegistryExt as _, Tree, WorkerStats, serve_in};
 use chunkcomm_proto::random::mix;
+use clap::Args;
 
 use super::farm::{DEATHS_MAX, compute, register};
 use super::{Lab, Promises};
+use crate::cli::values;
 use crate::failure::{Doing, Failure};
 use crate::harness::far::runtime;
 use crate::harness::machine;
@@ -28,11 +30,13 @@ const NODES: u32 = 6;
 const GROUP: u32 = 3;
 
 /// Number and times of the kills.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Args)]
 pub struct Plan {
-    /// Number of sub-farmers that are killed.
+    /// Number of sub-farmers that are killed, one a run
+    #[arg(long, value_name = "N", default_value = "10", value_parser = values::times)]
     pub kills: usize,
-    /// Tasks of a run; one sub-farmer is killed in each.
+    /// Tasks of a run, of 50 us to 5 ms each
+    #[arg(long, value_name = "N", default_value = "2000", value_parser = values::count)]
     pub tasks: u64,
 }
 
