@@ -18,9 +18,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use chunkcomm::proto::limits::WINDOW_BYTES_INITIAL;
 use chunkcomm::{Address, Node, Peer, Policy};
+use chunkcomm_testkit::Scratch;
 use tokio::runtime::Runtime;
 
-use crate::baseline::wire::socket_path;
 use crate::failure::{Doing, Failure};
 use crate::harness::far::Opening;
 use crate::harness::machine::now_ns;
@@ -121,7 +121,7 @@ fn listen_address(place: &Place) -> Result<Address, Failure> {
         Transport::Tcp | Transport::Tls => {
             format!("{}:0", bracketed(&place.host)).parse().doing("listening")
         }
-        Transport::Unix => Ok(Address::Unix(socket_path())),
+        Transport::Unix => Ok(Address::Unix(Scratch::new("socket").to_path_buf())),
         Transport::Memory => {
             let count = COUNT.fetch_add(1, Ordering::Relaxed);
             Ok(Address::Memory(format!("chunkperf-{}-{count}", std::process::id())))

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 /// A free path in the system's folder for temporary files. The file or folder that is made there is
 /// removed when this is dropped.
+#[derive(Debug)]
 pub struct Scratch(PathBuf);
 
 impl Scratch {

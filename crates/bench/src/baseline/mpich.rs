@@ -7,6 +7,8 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use chunkcomm_testkit::Scratch;
+
 use super::hand_farm::HandFarmKind;
 use crate::failure::{Doing, Failure};
 use crate::harness::machine;
@@ -33,7 +35,7 @@ const DEADLINE: Duration = Duration::from_secs(20);
 
 /// A compiled program; its folder is removed when this is dropped.
 struct Program {
-    folder: PathBuf,
+    _folder: Scratch,
     file: PathBuf,
     launcher: &'static str,
 }
@@ -44,11 +46,10 @@ impl Program {
     /// # Errors
     /// If there is no MPICH.
     fn compile(name: &str, text: &str) -> Result<Self, Failure> {
-        let folder = format!("chunkperf-mpich-{name}-{}", std::process::id());
-        let folder = std::env::temp_dir().join(folder);
+        let folder = Scratch::new("mpich");
         std::fs::create_dir(&folder).doing("making a folder for the program of MPICH")?;
-        let mut program = Self { file: folder.join(name), folder, launcher: "" };
-        let source = program.folder.join(format!("{name}.c"));
+        let (file, source) = (folder.join(name), folder.join(format!("{name}.c")));
+        let mut program = Self { _folder: folder, file, launcher: "" };
         std::fs::write(&source, text).doing("writing the program of MPICH")?;
         let mut failed = Failure::broken("looking for mpicc", "there is none");
         for (compiler, launcher) in TOOLS {
@@ -92,13 +93,6 @@ impl Program {
             return Err(Failure::broken("reading times of MPICH", cause));
         }
         Ok(numbers)
-    }
-}
-
-impl Drop for Program {
-    fn drop(&mut self) {
-        // If this fails, a folder of a few KiB stays under the system's temporary one.
-        let _ = std::fs::remove_dir_all(&self.folder);
     }
 }
 

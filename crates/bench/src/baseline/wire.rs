@@ -4,8 +4,8 @@ use std::io::{self, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::PathBuf;
-use std::sync::atomic::{AtomicU32, Ordering};
+
+use chunkcomm_testkit::Scratch;
 
 use crate::failure::{Doing, Failure};
 use crate::harness::protocol::{Place, Transport};
@@ -88,7 +88,7 @@ pub enum Listener {
     /// TCP on a free port.
     Tcp(TcpListener),
     /// A socket file, removed with the listener.
-    Unix(UnixListener, PathBuf),
+    Unix(UnixListener, Scratch),
 }
 
 impl Listener {
@@ -99,7 +99,7 @@ impl Listener {
     pub fn bind(place: &Place) -> Result<Self, Failure> {
         match place.transport {
             Transport::Unix => {
-                let path = socket_path();
+                let path = Scratch::new("socket");
                 let listener = UnixListener::bind(&path).doing("listening on a unix socket")?;
                 Ok(Self::Unix(listener, path))
             }
@@ -138,20 +138,4 @@ impl Listener {
             }
         }
     }
-}
-
-impl Drop for Listener {
-    fn drop(&mut self) {
-        if let Self::Unix(_, path) = self {
-            // A leftover file in the temporary folder does no harm.
-            let _ = std::fs::remove_file(path);
-        }
-    }
-}
-
-/// Returns a new path for a socket file in the temporary folder.
-pub fn socket_path() -> PathBuf {
-    static COUNT: AtomicU32 = AtomicU32::new(0);
-    let count = COUNT.fetch_add(1, Ordering::Relaxed);
-    std::env::temp_dir().join(format!("chunkperf-{}-{count}", std::process::id()))
 }

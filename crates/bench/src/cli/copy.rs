@@ -5,7 +5,6 @@
 //! one, and the copy does the work.
 
 use std::ffi::OsStr;
-use std::process::Command;
 
 use chunkcomm::proto::tuning::without::WITHOUT_VARIABLE;
 use chunkcomm::{CREDENTIAL_FILE_VARIABLE, Credential};
@@ -13,6 +12,7 @@ use chunkcomm_testkit::Scratch;
 
 use super::{DIES_WITH_PARENT, STATUS_FAILED};
 use crate::failure::{Doing, Failure};
+use crate::harness::machine;
 use crate::harness::protocol::Transport;
 
 /// Makes sure that nodes have a credential if the transport is TLS, and none if it is not. If a
@@ -56,8 +56,7 @@ fn run_sealed() -> Result<i32, Failure> {
 
 /// Runs a copy of this program with a variable, and returns its exit status.
 fn run_copy(variable: &str, value: &OsStr) -> Result<i32, Failure> {
-    let program = std::env::current_exe().doing("finding this program's file")?;
-    let status = Command::new(program)
+    let status = machine::this_program()?
         .args(std::env::args_os().skip(1))
         .env(variable, value)
         .env(DIES_WITH_PARENT, "1")

@@ -3,10 +3,11 @@
 mod list;
 
 use std::io::Read;
-use std::process::{Child, Command, Stdio};
+use std::process::Stdio;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use chunkcomm_testkit::proc::Program;
 use clap::Args;
 use serde_json::Value;
 
@@ -14,6 +15,7 @@ use self::list::{BUDGETS, Bound, Budget};
 use super::Verdict;
 use crate::cli::{Common, DIES_WITH_PARENT, values};
 use crate::failure::{Doing, Failure};
+use crate::harness::machine;
 use crate::table::{Row, aligned, significant, write_out};
 
 /// Longest time of a measurement: 90 s. After that it hangs.
@@ -104,11 +106,10 @@ fn choose(only: Option<&str>, limit: Option<f64>) -> Result<Vec<Budget>, Failure
 
 /// Runs a budget in processes of its own, started clean, as a user would run it.
 fn measure(budget: &Budget, args: &BudgetsArgs) -> Result<serde_json::Map<String, Value>, Failure> {
-    let program = std::env::current_exe().doing("finding this program's file")?;
     let mut words = budget.command.split(' ');
     let small = args.quick.then(|| budget.quick.split(' '));
     // If an option is given twice, the later one holds.
-    let child = Command::new(program)
+    let child = machine::this_program()?
         .args(words.next())
         .args(args.common.to_arguments())
         .args(words)
@@ -119,44 +120,33 @@ fn measure(budget: &Budget, args: &BudgetsArgs) -> Result<serde_json::Map<String
         .stdout(Stdio::piped())
         .spawn()
         .doing("starting a measurement")?;
-    let output = Running(child).output()?;
+    let output = output_of(Program(child))?;
     serde_json::from_str(&output).doing("understanding a row")
 }
 
-/// A running measurement, ended when this is dropped.
-struct Running(Child);
-
-impl Running {
-    fn output(mut self) -> Result<String, Failure> {
-        let started = Instant::now();
-        let status = loop {
-            match self.0.try_wait().doing("waiting for a measurement")? {
-                Some(status) => break status,
-                None if started.elapsed() > DEADLINE => {
-                    let why = format!("it did not end within {} s", DEADLINE.as_secs());
-                    return Err(Failure::broken("measuring", why));
-                }
-                None => thread::sleep(LOOK),
+/// Returns the output of a measurement, which is killed if it hangs.
+fn output_of(mut program: Program) -> Result<String, Failure> {
+    let child = &mut program.0;
+    let started = Instant::now();
+    let status = loop {
+        match child.try_wait().doing("waiting for a measurement")? {
+            Some(status) => break status,
+            None if started.elapsed() > DEADLINE => {
+                let why = format!("it did not end within {} s", DEADLINE.as_secs());
+                return Err(Failure::broken("measuring", why));
             }
-        };
-        let mut output = String::new();
-        // A row is far smaller than a pipe: all of it is there when the process has ended.
-        if let Some(stdout) = &mut self.0.stdout {
-            stdout.read_to_string(&mut output).doing("reading a row")?;
+            None => thread::sleep(LOOK),
         }
-        if !status.success() {
-            return Err(Failure::broken("measuring", format!("it ended with {status}")));
-        }
-        Ok(output)
+    };
+    let mut output = String::new();
+    // A row is far smaller than a pipe: all of it is there when the process has ended.
+    if let Some(stdout) = &mut child.stdout {
+        stdout.read_to_string(&mut output).doing("reading a row")?;
     }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        // The process may have ended by itself; either way none is left behind.
-        let _ = self.0.kill();
-        let _ = self.0.wait();
+    if !status.success() {
+        return Err(Failure::broken("measuring", format!("it ended with {status}")));
     }
+    Ok(output)
 }
 
 fn json_row(

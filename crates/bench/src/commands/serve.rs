@@ -4,7 +4,7 @@
 use std::io;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use std::sync::Arc;
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread;
@@ -110,10 +110,9 @@ fn admit(stream: &TcpStream) -> io::Result<()> {
 /// Serves one near end by a process of its own: it starts clean, and a failure there breaks nothing
 /// here.
 fn serve_one(stream: TcpStream) -> Result<(), Failure> {
-    let program = std::env::current_exe().doing("finding this program's file")?;
     let host = stream.local_addr().doing("asking for this host's address")?.ip().to_string();
     let output = stream.try_clone().doing("sharing the control connection")?;
-    let mut child = Command::new(program)
+    let mut child = machine::this_program()?
         .args([FAR_COMMAND, "--host", &host])
         .stdin(Stdio::from(OwnedFd::from(stream)))
         .stdout(Stdio::from(OwnedFd::from(output)))

@@ -1,6 +1,7 @@
 //! The control connection: JSON lines both ways.
 
 use std::io::{BufRead, BufReader, Read, Write};
+use std::process::{Child, Command, Stdio};
 use std::thread;
 
 use serde::Serialize;
@@ -36,6 +37,18 @@ impl Control {
         let (into, lines) = unbounded_channel();
         thread::spawn(move || read_lines(reader, &into));
         Self { writer: Writer(Box::new(writer)), lines }
+    }
+
+    /// Starts a child whose standard input and output are the connection; `doing` says so in errors.
+    ///
+    /// # Errors
+    /// If the child cannot be started.
+    pub fn of_child(mut command: Command, doing: &str) -> Result<(Child, Self), Failure> {
+        let mut child =
+            command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().doing(doing)?;
+        let pipes = child.stdout.take().zip(child.stdin.take());
+        let (stdout, stdin) = pipes.ok_or_else(|| Failure::broken(doing, "it has no pipes"))?;
+        Ok((child, Self::new(stdout, stdin)))
     }
 
     /// Writes one line.

@@ -1,9 +1,12 @@
 //! Services of the operating system: clock, cores, memory, switches.
 
 use std::io;
+use std::process::Command;
 use std::time::Instant;
 
 use rustix::time::{ClockId, clock_gettime};
+
+use crate::failure::{Doing, Failure};
 
 fn read_clock(id: ClockId) -> u64 {
     let time = clock_gettime(id);
@@ -107,9 +110,7 @@ pub fn unpin() {
 pub fn become_idle() -> io::Result<()> {
     // No safe call sets the priority: `chrt` of util-linux does it for a thread's number.
     let thread = rustix::thread::gettid().as_raw_nonzero().to_string();
-    let status = std::process::Command::new("chrt")
-        .args(["--idle", "--pid", "0", thread.as_str()])
-        .status()?;
+    let status = Command::new("chrt").args(["--idle", "--pid", "0", thread.as_str()]).status()?;
     if status.success() { Ok(()) } else { Err(io::Error::other(format!("chrt: {status}"))) }
 }
 
@@ -120,6 +121,14 @@ pub fn become_idle() -> io::Result<()> {
 #[cfg(not(target_os = "linux"))]
 pub fn become_idle() -> io::Result<()> {
     Err(io::ErrorKind::Unsupported.into())
+}
+
+/// Returns a command that runs this program.
+///
+/// # Errors
+/// If its file is not known.
+pub fn this_program() -> Result<Command, Failure> {
+    std::env::current_exe().doing("finding this program's file").map(Command::new)
 }
 
 /// Stops a process, or lets it continue.

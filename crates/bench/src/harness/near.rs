@@ -2,7 +2,7 @@
 
 use std::io::Write;
 use std::net::TcpStream;
-use std::process::{Child, Command, Stdio};
+use std::process::Child;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -354,18 +354,10 @@ impl Far {
     }
 
     fn child() -> Result<Self, Failure> {
-        let program = std::env::current_exe().doing("finding this program's file")?;
-        let mut child = Command::new(program)
-            .arg(FAR_COMMAND)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .doing("starting the far end")?;
-        let (stdin, stdout) = (child.stdin.take(), child.stdout.take());
-        let (Some(stdin), Some(stdout)) = (stdin, stdout) else {
-            return Err(Failure::broken("starting the far end", "it has no pipes"));
-        };
-        Ok(Self::new(Control::new(stdout, stdin), Some(child)))
+        let mut program = machine::this_program()?;
+        program.arg(FAR_COMMAND);
+        let (child, control) = Control::of_child(program, "starting the far end")?;
+        Ok(Self::new(control, Some(child)))
     }
 
     fn thread() -> Result<Self, Failure> {

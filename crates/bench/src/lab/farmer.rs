@@ -1,7 +1,7 @@
 //! A farmer that is killed and started again with its journal.
 
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 use std::time::Duration;
 
 use chunkcomm_cluster::Registry;
@@ -15,6 +15,7 @@ use super::{Lab, Promises};
 use crate::cli::values;
 use crate::failure::{Doing, Failure};
 use crate::harness::far::runtime;
+use crate::harness::machine;
 use crate::table::Row;
 
 /// Name of the hidden command of a farmer.
@@ -119,8 +120,7 @@ pub async fn run(
 }
 
 fn farmer(journal: &Path, tasks: u64) -> Result<Child, Failure> {
-    let program = std::env::current_exe().doing("finding this program's file")?;
-    let mut command = Command::new(program);
+    let mut command = machine::this_program()?;
     command.arg(FARMER_COMMAND).arg(journal).arg(tasks.to_string());
     command.stdout(Stdio::piped()).spawn().doing("starting a farmer")
 }

@@ -2,7 +2,7 @@
 
 use std::fmt::Display;
 use std::net::SocketAddr;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command};
 use std::time::Duration;
 
 use super::Lab;
@@ -42,26 +42,19 @@ impl Process {
         core: usize,
         namespace: Option<&str>,
     ) -> Result<Self, Failure> {
-        let program = std::env::current_exe().doing("finding this program's file")?;
+        let program = machine::this_program()?;
         let mut command = match namespace {
             // `ip` becomes the program, so that stopping or killing it affects the node.
             Some(name) => {
                 let mut command = Command::new("ip");
-                command.args(["netns", "exec", name]).arg(program);
+                command.args(["netns", "exec", name]).arg(program.get_program());
                 command
             }
-            None => Command::new(program),
+            None => program,
         };
-        let mut child = command
-            .arg(NODE_COMMAND)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .doing("starting a node process")?;
-        let pipes = child.stdout.take().zip(child.stdin.take());
-        let (stdout, stdin) =
-            pipes.ok_or_else(|| Failure::broken("starting a node process", "it has no pipes"))?;
-        let mut process = Self { child, control: Control::new(stdout, stdin), files: 0 };
+        command.arg(NODE_COMMAND);
+        let (child, control) = Control::of_child(command, "starting a node process")?;
+        let mut process = Self { child, control, files: 0 };
         let place = Place { core, ..lab.place.clone() };
         let (dead_ms, seed) = (lab.dead.as_millis() as u64, lab.seed);
         process.files = match process.ask(&Request::Setup { place, dead_ms, seed }).await? {

@@ -4,12 +4,14 @@
 //! every second run sub-farmers reduce the results, of which one is left that depends on all and on their
 //! order.
 
-use std::process::{Child, Command, Stdio};
+use std::process::Stdio;
 use std::time::Duration;
 
 use chunkcomm_cluster::{Cluster, ClusterConfig, Registry};
 use chunkcomm_farm::{Farm, MapReduce, RegistryExt as _, Tree, WorkerStats, serve_in};
 use chunkcomm_proto::random::mix;
+use chunkcomm_testkit::free_port;
+use chunkcomm_testkit::proc::Program;
 use clap::Args;
 
 use super::farm::{DEATHS_MAX, compute, register};
@@ -78,14 +80,13 @@ pub fn serve() -> Result<(), Failure> {
 /// The nodes' processes, killed and reaped at the end.
 struct Nodes {
     manager: String,
-    children: Vec<Child>,
+    children: Vec<Program>,
 }
 
 impl Nodes {
     /// Starts a node of this rank, or one that joins later.
     fn start(&mut self, rank: Option<u32>) -> Result<(), Failure> {
-        let program = std::env::current_exe().doing("finding this program's file")?;
-        let mut command = Command::new(program);
+        let mut command = machine::this_program()?;
         command.arg(NODE_COMMAND).env("CHUNKCOMM_MANAGER", &self.manager);
         if let Some(rank) = rank {
             let size = (NODES + 1).to_string();
@@ -93,18 +94,8 @@ impl Nodes {
         }
         // A node whose sub-farmer was killed names the messages that this one did not get.
         command.stderr(Stdio::null());
-        self.children.push(command.spawn().doing("starting a node")?);
+        self.children.push(Program(command.spawn().doing("starting a node")?));
         Ok(())
-    }
-}
-
-impl Drop for Nodes {
-    fn drop(&mut self) {
-        for child in &mut self.children {
-            // It may have ended.
-            let _ = child.kill();
-            let _ = child.wait();
-        }
     }
 }
 
@@ -120,7 +111,8 @@ pub async fn run(
 ) -> Result<(), Failure> {
     let due: Vec<u64> = (0..plan.tasks).map(compute).collect();
     let due_map = (0..plan.tasks).map(map_of).reduce(one_after_the_other);
-    let mut nodes = Nodes { manager: free_address()?, children: Vec::new() };
+    let manager = format!("127.0.0.1:{}", free_port());
+    let mut nodes = Nodes { manager, children: Vec::new() };
     (1..=NODES).try_for_each(|rank| nodes.start(Some(rank)))?;
     let mut registry = Registry::new();
     let (function, maps) = (register(&mut registry), register_maps(&mut registry));
@@ -199,10 +191,4 @@ pub async fn run(
         .set("reissued", reissued)
         .set("wrong", wrong);
     Ok(())
-}
-
-/// Returns an address of this host at which nobody listens.
-fn free_address() -> Result<String, Failure> {
-    let listener = std::net::TcpListener::bind("127.0.0.1:0").doing("finding a port")?;
-    Ok(listener.local_addr().doing("finding a port")?.to_string())
 }

@@ -17,7 +17,6 @@ use chunkcomm_testkit::Scratch;
 use tokio::runtime::Runtime;
 
 use crate::baseline::hand_farm::answer;
-use crate::baseline::wire::socket_path;
 use crate::failure::{Doing, Failure};
 use crate::harness::machine;
 use crate::harness::protocol::{RuntimeKind, Transport};
@@ -105,7 +104,7 @@ pub fn runtime_of(kind: RuntimeKind) -> FarmRuntime {
 pub fn farmer_address(transport: Transport) -> Result<Address, Failure> {
     Ok(match transport {
         Transport::Tcp | Transport::Tls => "127.0.0.1:0".parse().doing("naming an address")?,
-        Transport::Unix => Address::Unix(socket_path()),
+        Transport::Unix => Address::Unix(Scratch::new("socket").to_path_buf()),
         Transport::Memory => Address::Memory(format!("chunkperf-{}", std::process::id())),
     })
 }
