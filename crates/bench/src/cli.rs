@@ -238,6 +238,19 @@ impl Common {
         Ok(())
     }
 
+    /// Refuses `--session off` for a command that always keeps its sessions.
+    ///
+    /// # Errors
+    /// If it was given.
+    pub fn needs_session(&self, command: &str) -> Result<(), Failure> {
+        match self.session {
+            OnOff::On => Ok(()),
+            OnOff::Off => Err(Failure::Refused(format!(
+                "{command} always keeps its session: only --session on is allowed"
+            ))),
+        }
+    }
+
     /// Refuses `--connect` for a command that runs on this machine only.
     ///
     /// # Errors

@@ -13,7 +13,7 @@ use crate::cli::values::{self, Auto};
 use crate::failure::Failure;
 use crate::harness::machine;
 use crate::harness::near::Bench;
-use crate::harness::protocol::{OnOff, RuntimeKind, Transport};
+use crate::harness::protocol::{RuntimeKind, Transport};
 use crate::harness::slices::{Contender, Outcome, Plan, Side, Slice, alternate, name_of};
 use crate::harness::work::{Work, iterations_of};
 use crate::lan::LanArgs;
@@ -246,9 +246,7 @@ impl FarmArgs {
                 ASSIGNMENT_BYTES_MAX >> 20,
             ));
         }
-        if self.common.session == OnOff::Off {
-            return refuse("farm always keeps its session: only --session on is allowed");
-        }
+        self.common.needs_session("farm")?;
         if self.common.transport == Transport::Memory && self.workers_as == As::Process {
             return refuse(
                 "--transport memory reaches threads: processes are reached by tcp and unix, \

@@ -1,16 +1,16 @@
 //! `chunkperf farm-queue`: memory of a farmer in which many tasks wait.
 
-use chunkcomm_farm::{Grain, Model, Prefetch, Tree, WorkersAs};
+use chunkcomm_farm::{Grain, Prefetch};
 use clap::{Args, ValueEnum};
 
 use super::Verdict;
 use crate::cli::{Common, values};
 use crate::failure::Failure;
 use crate::harness::near::Bench;
-use crate::harness::protocol::{OnOff, Transport};
+use crate::harness::protocol::Transport;
 use crate::harness::slices::name_of;
 use crate::harness::work::Work;
-use crate::ours::farm::{FarmKind, Queue, bytes_of_queue, farmer_address, runtime_of};
+use crate::ours::farm::{FarmKind, Queue, bytes_of_queue};
 
 /// Iterations of a task that is not answered while the memory is read: hours.
 const ENDLESS: u64 = 1 << 50;
@@ -73,9 +73,7 @@ impl FarmQueueArgs {
     fn check(&self) -> Result<(), Failure> {
         self.common.needs_this_host("farm-queue")?;
         let refuse = |why: &str| Err(Failure::Refused(why.to_owned()));
-        if self.common.session == OnOff::Off {
-            return refuse("farm always keeps its session: only --session on is allowed");
-        }
+        self.common.needs_session("farm")?;
         if self.common.transport == Transport::Memory {
             return refuse(
                 "--transport memory: the worker is a process, tcp, tls and unix are allowed",
@@ -104,18 +102,8 @@ impl FarmQueueArgs {
             ),
             QueueKind::Pool => (Prefetch::Auto, Grain::Auto),
         };
-        Ok(FarmKind {
-            task_bytes: self.task_bytes,
-            work: Work::Iterations(ENDLESS),
-            workers: 1,
-            workers_as: WorkersAs::Process,
-            model: Model::B,
-            prefetch,
-            grain,
-            tree: Tree::Off,
-            runtime: runtime_of(self.common.runtime),
-            listen: farmer_address(self.common.transport)?,
-            journal: None,
-        })
+        let work = Work::Iterations(ENDLESS);
+        let kind = FarmKind::of(work, self.common.runtime, self.common.transport)?;
+        Ok(FarmKind { task_bytes: self.task_bytes, prefetch, grain, ..kind })
     }
 }

@@ -15,7 +15,6 @@ mod heats;
 use std::fmt;
 use std::time::Duration;
 
-use chunkcomm_farm::{Grain, Model, Prefetch, Tree, WorkersAs};
 use clap::Args;
 
 use self::heats::{Fixed, Lengths, final_of, heats};
@@ -23,10 +22,10 @@ use super::{Verdict, set_ratio};
 use crate::cli::{Common, values};
 use crate::failure::Failure;
 use crate::harness::near::Bench;
-use crate::harness::protocol::{OnOff, Transport};
+use crate::harness::protocol::Transport;
 use crate::harness::slices::{Outcome, Slice};
 use crate::harness::work::{Work, iterations_of};
-use crate::ours::farm::{FarmKind, farmer_address, runtime_of};
+use crate::ours::farm::FarmKind;
 use crate::table::{Cells, Row, significant};
 
 /// Least rate, as a part of the best fixed setting's.
@@ -139,9 +138,7 @@ impl FarmSweepArgs {
     fn check(&self) -> Result<(), Failure> {
         self.common.needs_this_host("farm-sweep")?;
         let refuse = |why: &str| Err(Failure::Refused(why.to_owned()));
-        if self.common.session == OnOff::Off {
-            return refuse("farm always keeps its session: only --session on is allowed");
-        }
+        self.common.needs_session("farm")?;
         if self.common.transport == Transport::Memory {
             return refuse(
                 "--transport memory reaches threads: the workers are processes, tcp, tls and unix \
@@ -166,19 +163,8 @@ impl FarmSweepArgs {
 
     /// Returns the farm with measured settings.
     fn kind(&self, work: Work) -> Result<FarmKind, Failure> {
-        Ok(FarmKind {
-            task_bytes: 16,
-            work,
-            workers: self.workers,
-            workers_as: WorkersAs::Process,
-            model: Model::B,
-            prefetch: Prefetch::Auto,
-            grain: Grain::Auto,
-            tree: Tree::Off,
-            runtime: runtime_of(self.common.runtime),
-            listen: farmer_address(self.common.transport)?,
-            journal: None,
-        })
+        let kind = FarmKind::of(work, self.common.runtime, self.common.transport)?;
+        Ok(FarmKind { workers: self.workers, ..kind })
     }
 
     fn row(&self, duel: &Duel) -> Row {

@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use chunkcomm::with_causes;
-use chunkcomm_farm::{Grain, Model, Prefetch, Tree, WorkersAs};
+use chunkcomm_farm::{Grain, Prefetch, Tree};
 use chunkcomm_simulation::load;
 use clap::Args;
 
@@ -17,7 +17,7 @@ use crate::failure::Failure;
 use crate::harness::protocol::Transport;
 use crate::harness::work::Work;
 use crate::lan::{LanArgs, run};
-use crate::ours::farm::{FarmKind, farm_in, farmer_address, runtime_of};
+use crate::ours::farm::{FarmKind, farm_in};
 use crate::table::Row;
 
 /// Tasks of each worker in a run.
@@ -97,17 +97,11 @@ impl FarmTreeArgs {
 
     fn seconds(&self, work: Duration, workers: u64, tree: Tree) -> Result<f64, Failure> {
         let kind = FarmKind {
-            task_bytes: 16,
-            work: Work::Virtual(work),
             workers: workers as usize,
-            workers_as: WorkersAs::Process,
-            model: Model::B,
             prefetch: Prefetch::Fixed(2),
             grain: Grain::Fixed(1),
             tree,
-            runtime: runtime_of(self.common.runtime),
-            listen: farmer_address(Transport::Tcp)?,
-            journal: None,
+            ..FarmKind::of(Work::Virtual(work), self.common.runtime, Transport::Tcp)?
         };
         let lan = LanArgs { lan: String::new(), trace: None, check: false };
         let tasks = workers * TASKS;

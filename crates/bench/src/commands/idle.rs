@@ -8,7 +8,7 @@ use super::Verdict;
 use crate::cli::{Common, values};
 use crate::failure::Failure;
 use crate::harness::near::Bench;
-use crate::harness::protocol::{PolicyKind, Usage};
+use crate::harness::protocol::PolicyKind;
 use crate::harness::slices::name_of;
 use crate::ours::idle::Links;
 
@@ -50,18 +50,9 @@ pub fn run(args: &IdleArgs) -> Result<Verdict, Failure> {
     let watched = links.bench().usage()?;
     let mut row = args.common.row("idle");
     row.set("links", args.links)
-        .set("bytes_per_link", growth(before, settled).map(|bytes| bytes / args.links as f64))
-        .set("wakeups_per_second", wakeups(settled, watched))
+        .set("bytes_per_link", settled.grown_bytes(before).map(|bytes| bytes / args.links as f64))
+        .set("wakeups_per_second", watched.wakeups_per_second(settled, WATCH))
         .set("session", name_of(args.common.session))
         .print(args.common.json);
     Ok(Verdict::Fine)
-}
-
-fn growth(before: Usage, after: Usage) -> Option<f64> {
-    Some(after.resident_bytes?.saturating_sub(before.resident_bytes?) as f64)
-}
-
-fn wakeups(before: Usage, after: Usage) -> Option<f64> {
-    let switches = after.switches?.saturating_sub(before.switches?);
-    Some(switches as f64 / WATCH.as_secs_f64())
 }

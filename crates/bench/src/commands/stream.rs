@@ -1,6 +1,5 @@
 //! `chunkperf stream`: typed messages one way.
 
-use chunkcomm::stats::PeerStats;
 use clap::{Args, ValueEnum};
 use serde_json::{Map, Value};
 
@@ -227,21 +226,10 @@ impl StreamArgs {
     }
 
     fn row(&self, outcome: &Outcome) -> Row {
-        let messages = outcome.messages();
-        let rate = messages as f64 / outcome.seconds();
         let mut row = self.common.row("stream");
-        row.set("policy", policy_name(self.policy))
-            .set("payload_bytes", self.size)
-            .set("messages", messages)
-            .set("seconds", outcome.seconds())
-            .set("messages_per_second", rate)
-            .set("bytes_per_second", rate * self.size as f64);
-        set_counters(&mut row, outcome.stats.as_ref());
-        let samples = outcome.samples_ns();
-        row.set("cpu_us_per_message", outcome.cpu_us() / messages as f64)
-            .set("delivery_p50_us", percentile_us(&samples, 50))
-            .set("delivery_p99_us", percentile_us(&samples, 99))
-            .set("api", name_of(self.api))
+        row.set("policy", policy_name(self.policy)).set("payload_bytes", self.size);
+        set_ours(&mut row, self.size, outcome);
+        row.set("api", name_of(self.api))
             .set("rate", self.rate)
             .set("idle_channels", self.idle_channels)
             .set("delivery", name_of(self.delivery))
@@ -274,16 +262,27 @@ impl StreamArgs {
     }
 }
 
-/// Sets the library's counters over the counted slices.
-pub(super) fn set_counters(row: &mut Row, stats: Option<&PeerStats>) {
-    let Some(stats) = stats else { return };
-    let counts = stats.flushes.iter();
-    let flushes: Map<_, _> =
-        counts.map(|(reason, count)| (reason.name().to_owned(), Value::from(count))).collect();
-    row.set("packets", stats.packets_sent)
-        .set("messages_per_packet", stats.messages_sent as f64 / stats.packets_sent as f64)
-        .set("writes", stats.writes)
-        .set("flushes", Value::Object(flushes));
+/// Sets our figures over the counted slices, of messages of `bytes`.
+pub(super) fn set_ours(row: &mut Row, bytes: usize, outcome: &Outcome) {
+    let messages = outcome.messages();
+    let rate = messages as f64 / outcome.seconds();
+    row.set("messages", messages)
+        .set("seconds", outcome.seconds())
+        .set("messages_per_second", rate)
+        .set("bytes_per_second", rate * bytes as f64);
+    if let Some(stats) = &outcome.stats {
+        let counts = stats.flushes.iter();
+        let flushes: Map<_, _> =
+            counts.map(|(reason, count)| (reason.name().to_owned(), Value::from(count))).collect();
+        row.set("packets", stats.packets_sent)
+            .set("messages_per_packet", stats.messages_sent as f64 / stats.packets_sent as f64)
+            .set("writes", stats.writes)
+            .set("flushes", Value::Object(flushes));
+    }
+    let samples = outcome.samples_ns();
+    row.set("cpu_us_per_message", outcome.cpu_us() / messages as f64)
+        .set("delivery_p50_us", percentile_us(&samples, 50))
+        .set("delivery_p99_us", percentile_us(&samples, 99));
 }
 
 /// Returns the bytes that a message of `bytes` has in a log.

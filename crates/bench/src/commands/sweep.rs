@@ -24,7 +24,7 @@ use serde_json::Value;
 use self::duel::{Duel, Lengths};
 use self::grid::{Cell, Fixed, Rate};
 use super::Verdict;
-use super::stream::{policy_name, set_counters};
+use super::stream::{policy_name, set_ours};
 use crate::cli::{Common, values};
 use crate::failure::Failure;
 use crate::harness::near::Bench;
@@ -102,7 +102,7 @@ impl SweepArgs {
             row.set(key, None::<f64>);
         }
         if let Some(duel) = duel {
-            set_ours(&mut row, cell, duel);
+            set_ours(&mut row, cell.bytes, &duel.outcome);
             set_best(&mut row, duel);
             row.set("met", duel.is_met(cell.rate));
         }
@@ -139,21 +139,6 @@ const KEYS: [&str; 26] = [
     "cpu_ratio_high",
     "met",
 ];
-
-fn set_ours(row: &mut Row, cell: Cell, duel: &Duel) {
-    let outcome = &duel.outcome;
-    let messages = outcome.messages();
-    let rate = messages as f64 / outcome.seconds();
-    row.set("messages", messages)
-        .set("seconds", outcome.seconds())
-        .set("messages_per_second", rate)
-        .set("bytes_per_second", rate * cell.bytes as f64);
-    set_counters(row, outcome.stats.as_ref());
-    let samples = outcome.samples_ns();
-    row.set("cpu_us_per_message", outcome.cpu_us() / messages as f64)
-        .set("delivery_p50_us", percentile_us(&samples, 50))
-        .set("delivery_p99_us", percentile_us(&samples, 99));
-}
 
 fn set_best(row: &mut Row, duel: &Duel) {
     let outcome = &duel.outcome;
@@ -199,7 +184,7 @@ fn line(cell: Cell, most: f64, duel: Option<&Duel>) -> Vec<String> {
         return line;
     };
     let mut ours = Row::default();
-    set_ours(&mut ours, cell, duel);
+    set_ours(&mut ours, cell.bytes, &duel.outcome);
     let shown = |key: &str| ours.get(key).and_then(Value::as_f64).map_or_else(String::new, short);
     let keys =
         ["messages_per_second", "messages_per_packet", "delivery_p99_us", "cpu_us_per_message"];

@@ -259,10 +259,7 @@ impl Bench {
         for far in 0..self.fars.len() {
             self.fars[far].control.send(&Request::Usage)?;
             match self.reply(far)? {
-                Reply::Usage(far) => {
-                    sum.resident_bytes = add(sum.resident_bytes, far.resident_bytes);
-                    sum.switches = add(sum.switches, far.switches);
-                }
+                Reply::Usage(far) => sum = sum.plus(far),
                 other => return Err(unexpected(&other)),
             }
         }
@@ -316,10 +313,6 @@ impl Bench {
             _ => Err(failure),
         }
     }
-}
-
-fn add(near: Option<u64>, far: Option<u64>) -> Option<u64> {
-    Some(near? + far?)
 }
 
 fn unexpected(reply: &Reply) -> Failure {

@@ -284,3 +284,24 @@ pub struct Usage {
     /// Switches of all threads since the process began, if the system reports them.
     pub switches: Option<u64>,
 }
+
+impl Usage {
+    /// Returns the sum of both.
+    pub fn plus(self, other: Self) -> Self {
+        let sum = |one: Option<u64>, other: Option<u64>| Some(one? + other?);
+        Self {
+            resident_bytes: sum(self.resident_bytes, other.resident_bytes),
+            switches: sum(self.switches, other.switches),
+        }
+    }
+
+    /// Returns the bytes by which memory has grown since `before`.
+    pub fn grown_bytes(self, before: Self) -> Option<f64> {
+        Some(self.resident_bytes?.saturating_sub(before.resident_bytes?) as f64)
+    }
+
+    /// Returns the switches a second since `before`, which was taken `time` ago.
+    pub fn wakeups_per_second(self, before: Self, time: Duration) -> Option<f64> {
+        Some(self.switches?.saturating_sub(before.switches?) as f64 / time.as_secs_f64())
+    }
+}

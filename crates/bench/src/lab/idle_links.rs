@@ -73,12 +73,12 @@ pub async fn run(
     for couple in &mut couples {
         couple.are_alive(lab, promises).await?;
     }
-    let bytes_per_link = bytes(before, settled).map(|bytes| bytes / plan.links as f64);
+    let bytes_per_link = settled.grown_bytes(before).map(|bytes| bytes / plan.links as f64);
     row.set("links", plan.links)
         .set("processes", 2 * couples.len())
         .set("linked_seconds", linked.as_secs_f64())
         .set("bytes_per_link", bytes_per_link)
-        .set("wakeups_per_second", wakeups(settled, watched, plan.watch));
+        .set("wakeups_per_second", watched.wakeups_per_second(settled, plan.watch));
     if let Some(bytes) = bytes_per_link {
         promises.hold(bytes <= plan.bytes_max as f64, || {
             format!("an idle link takes {bytes} bytes, more than {}", plan.bytes_max)
@@ -132,19 +132,8 @@ async fn usage(couples: &mut [Couple]) -> Result<Usage, Failure> {
     let mut sum = Usage { resident_bytes: Some(0), switches: Some(0) };
     for couple in couples {
         for process in [&mut couple.dialler, &mut couple.acceptor] {
-            let (usage, _) = process.usage().await?;
-            let plus = |sum: Option<u64>, more: Option<u64>| Some(sum? + more?);
-            sum.resident_bytes = plus(sum.resident_bytes, usage.resident_bytes);
-            sum.switches = plus(sum.switches, usage.switches);
+            sum = sum.plus(process.usage().await?.0);
         }
     }
     Ok(sum)
-}
-
-fn bytes(before: Usage, after: Usage) -> Option<f64> {
-    Some(after.resident_bytes?.saturating_sub(before.resident_bytes?) as f64)
-}
-
-fn wakeups(before: Usage, after: Usage, time: Duration) -> Option<f64> {
-    Some(after.switches?.saturating_sub(before.switches?) as f64 / time.as_secs_f64())
 }

@@ -61,6 +61,28 @@ pub struct FarmKind {
     pub journal: Option<Durability>,
 }
 
+impl FarmKind {
+    /// Returns a farm of one process with measured settings, for tasks of 16 bytes.
+    ///
+    /// # Errors
+    /// If the transport reaches no process.
+    pub fn of(work: Work, runtime: RuntimeKind, transport: Transport) -> Result<Self, Failure> {
+        Ok(Self {
+            task_bytes: 16,
+            work,
+            workers: 1,
+            workers_as: WorkersAs::Process,
+            model: Model::B,
+            prefetch: Prefetch::Auto,
+            grain: Grain::Auto,
+            tree: Tree::Off,
+            runtime: runtime_of(runtime),
+            listen: farmer_address(transport)?,
+            journal: None,
+        })
+    }
+}
+
 /// A farm with its workers, ready to run.
 pub trait Ready {
     /// Farms `tasks` tasks out and verifies the results; returns the seconds from the first
