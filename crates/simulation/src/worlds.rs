@@ -145,7 +145,7 @@ mod tests {
 
     #[test]
     fn a_function_is_measured_once() {
-        let path = std::env::temp_dir().join(format!("chunkcomm-world-{}", std::process::id()));
+        let path = chunkcomm_testkit::Scratch::new("world");
         fs::write(&path, WorldSpec::default().to_toml()).unwrap();
         let mut calls = 0;
         let first = calibrate(&path, "work", || calls += 1).unwrap();
@@ -155,6 +155,5 @@ mod tests {
         fs::write(&path, "hosts = 3").unwrap();
         let error = load(path.to_str().unwrap()).unwrap_err();
         assert!(chunkcomm::with_causes(&error).contains("describes no world: line 1"), "{error:?}");
-        fs::remove_file(path).unwrap();
     }
 }

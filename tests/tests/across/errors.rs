@@ -4,6 +4,7 @@ use crate::pure::sources;
 use chunkcomm::{Address, Credential, Node, with_causes};
 use chunkcomm_cluster::launch::{LaunchError, Launcher};
 use chunkcomm_farm::StartError;
+use chunkcomm_testkit::Scratch;
 use std::error::Error;
 use std::fs::read_to_string;
 
@@ -62,13 +63,12 @@ fn shows_each_cause_once(error: &dyn Error, parts: &[&str]) {
 #[test]
 fn what_main_prints_of_a_file_that_others_can_read_is_how_to_mend_it() {
     use std::os::unix::fs::PermissionsExt;
-    let folder = std::env::temp_dir().join(format!("chunkcomm-shown-{}", std::process::id()));
-    std::fs::create_dir_all(&folder).unwrap();
+    let folder = Scratch::folder("shown");
     let path = folder.join("credential");
     Credential::generate().unwrap().save(&path).unwrap();
     std::fs::set_permissions(&path, PermissionsExt::from_mode(0o644)).unwrap();
     let error = Credential::load(&path).unwrap_err();
-    std::fs::remove_dir_all(&folder).unwrap();
+    drop(folder);
     shows_each_cause_once(&error, &["mode 0644", "chmod 600"]);
     shows_each_cause_once(&Credential::load(&path).unwrap_err(), &["No such file"]);
 }

@@ -1,6 +1,5 @@
 //! Farms whose workers are killed and stopped, and whose farmer is disturbed by strangers.
 
-use std::path::Path;
 use std::time::Duration;
 
 use super::farm::{DEADLINE, PROGRAM, builder, pids};
@@ -10,7 +9,7 @@ use chunkcomm::{BytesDuplex, Node, SendError};
 use chunkcomm_farm::{Farm, FarmBuilder, Loss, Model, Prefetch, StartError};
 use chunkcomm_testkit::proc;
 use chunkcomm_testkit::random::seeded;
-use chunkcomm_testkit::until_some;
+use chunkcomm_testkit::{Scratch, until_some};
 use chunkcomm_tests::farm_tasks::Functions;
 use rustix::process::Signal;
 use serde::Serialize;
@@ -120,7 +119,7 @@ async fn a_task_that_reads_standard_input_finds_its_end() {
 /// Started after the farmer's own worker, this one has another index than its place.
 #[tokio::test]
 async fn a_worker_that_stops_says_its_own_name() {
-    let file = std::env::temp_dir().join(format!("farm-told-{}", std::process::id()));
+    let file = Scratch::new("farm-told");
     let script = format!("CHUNKCOMM_FARM_WORKER=x exec {PROGRAM} 2>'{}'", file.display());
     let (builder, _) = builder();
     let builder = builder
@@ -129,7 +128,6 @@ async fn a_worker_that_stops_says_its_own_name() {
     let error = builder.start().await.unwrap_err();
     let StartError::Lost { worker, .. } = &error else { panic!("{error}") };
     let told = std::fs::read_to_string(&file).unwrap();
-    std::fs::remove_file(&file).unwrap();
     assert!(told.starts_with(&format!("{worker} stops: ")), "{worker}: {told}");
 }
 
@@ -166,7 +164,7 @@ async fn strangers_that_say_nothing_or_guess_do_not_keep_the_workers_out() {
     let mut guess = vec![4, 0, 4, 0];
     encode_into_vec(&Hello::Started { token: [7; 16], index: 0 }, &mut guess).unwrap();
     for guess in [Some(&guess[..]), None] {
-        let file = std::env::temp_dir().join(format!("farm-enemies-{}", std::process::id()));
+        let file = Scratch::new("farm-enemies");
         let wait =
             format!("until [ -e '{}' ]; do sleep 0.05; done; exec {PROGRAM}", file.display());
         let address = free_address();
@@ -182,10 +180,8 @@ async fn strangers_that_say_nothing_or_guess_do_not_keep_the_workers_out() {
             enemies
         };
         let (farm, _enemies) = tokio::join!(builder.start(), enemy);
-        std::fs::remove_file(&file).unwrap();
         let mut farm: Farm = farm.unwrap();
         assert_eq!(farm.run(&functions.double, [21]).await.unwrap().results, [42]);
         farm.finish(DEADLINE).await.unwrap();
-        assert!(!Path::new(&file).exists());
     }
 }

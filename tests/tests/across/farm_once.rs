@@ -8,6 +8,7 @@ use chunkcomm::host::{self, timeout};
 use chunkcomm_cluster::{Cluster, ClusterConfig, Function, Registry};
 use chunkcomm_farm::{Farm, Loss, Model, RegistryExt as _, TaskContext, TaskError, Tree, serve_in};
 use chunkcomm_simulation::{LinkSpec, run};
+use chunkcomm_testkit::Scratch;
 
 use crate::farm::{DEADLINE, builder};
 use crate::farm_waits::farm_of;
@@ -152,15 +153,11 @@ async fn another_computes_when_a_worker_dies() {
     for is_async in [true, false] {
         let (builder, functions) = builder();
         let function = if is_async { functions.common } else { functions.common_blocking };
-        let file = format!("chunkcomm-once-{is_async}-{}", std::process::id());
-        let file = std::env::temp_dir().join(file);
-        // An earlier process of this number may have left one.
-        let _ = std::fs::remove_file(&file);
+        let file = Scratch::new("once");
         let mut farm = builder.start().await.unwrap();
         let tasks = vec![file.to_str().unwrap().to_owned(); 30];
         let run = timeout(DEADLINE, farm.run(&function, tasks));
         let outcome = run.await.expect("another one computes").unwrap();
-        std::fs::remove_file(&file).unwrap();
         // One process has computed it for all.
         let first = outcome.results[0];
         assert!(

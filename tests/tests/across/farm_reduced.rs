@@ -4,6 +4,7 @@ use chunkcomm::host;
 use chunkcomm_cluster::{Cluster, Registry};
 use chunkcomm_farm::{Durability, Farm, MapReduce, Model, RegistryExt as _, Tree, serve_in};
 use chunkcomm_simulation::{LinkSpec, each_seed, run};
+use chunkcomm_testkit::Scratch;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -91,15 +92,12 @@ fn a_farmer_has_few_results_left_to_reduce() {
 /// A farmer that has the results of some groups must be able to go on without the others.
 #[test]
 fn a_journal_has_the_result_of_each_group() {
-    let file = std::env::temp_dir().join(format!("chunkcomm-reduced-{}", std::process::id()));
-    // An earlier process of this number may have left one.
-    let _ = std::fs::remove_file(&file);
+    let file = Scratch::new("reduced");
     let all = u64::from(NUMBERS);
     for recalled in [0, all] {
         let (results, had, _) = counted(Tree::FanOut(4), Some(&file));
         assert_eq!((results, had), (all, recalled));
     }
-    std::fs::remove_file(file).unwrap();
 }
 
 /// Functions of such names, which are no map and reduce.

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use chunkcomm_examples::picture;
+use chunkcomm_testkit::Scratch;
 use serde_json::Value;
 
 use super::example::Example;
@@ -31,8 +32,7 @@ fn filtered(folder: &Path, (width, height): (u32, u32), rows: &str) -> (Vec<[u8;
 
 #[test]
 fn a_picture_goes_through_all_filters_and_each_row_is_in_the_trace() {
-    let folder = std::env::temp_dir().join(format!("filters-{}", std::process::id()));
-    std::fs::create_dir_all(&folder).unwrap();
+    let folder = Scratch::folder("filters");
     for (size, rows, parts) in [((64, 30), "--rows=7", 5), ((1, 1), "--rows=8", 1)] {
         let (result, trace) = filtered(&folder, size, rows);
         // The only edge is in the middle, which the blur widens.
@@ -47,7 +47,6 @@ fn a_picture_goes_through_all_filters_and_each_row_is_in_the_trace() {
         }
         assert_eq!(spans.len(), 3 * parts);
     }
-    std::fs::remove_dir_all(&folder).unwrap();
 }
 
 #[test]

@@ -4,7 +4,7 @@
 
 use super::nodes::{PROGRAM, free_address};
 use chunkcomm_testkit::random::seeded;
-use chunkcomm_testkit::{blocking, proc};
+use chunkcomm_testkit::{Scratch, blocking, proc};
 use rustix::process::Signal;
 use std::io::Read as _;
 use std::os::unix::process::ExitStatusExt as _;
@@ -236,18 +236,16 @@ fn a_node_that_waits_for_rank_0_outlives_sigusr1() {
 #[test]
 fn tasks_of_srun_do_not_wait_for_a_rank_0_that_was_killed_before_it_met_them() {
     let token = token("srun");
-    let folder = std::env::temp_dir().join(format!("chunkcomm-{token}"));
-    std::fs::create_dir_all(&folder).unwrap();
+    let folder = Scratch::folder("srun");
     let stepd = folder.join("slurmstepd");
     std::os::unix::fs::symlink("/bin/sh", &stepd).unwrap();
     let tasks = "for SLURM_PROCID in 1 2; do export SLURM_PROCID; \"$PROGRAM\" & done; wait";
     let mut command = Command::new(&stepd);
-    command.args(["-c", tasks]).env("PROGRAM", PROGRAM).env("TMPDIR", &folder);
+    command.args(["-c", tasks]).env("PROGRAM", PROGRAM).env("TMPDIR", &*folder);
     command.env("SLURM_STEP_NUM_TASKS", "3").env("SLURM_STEP_NODELIST", "here");
     command.env("SLURM_JOB_ID", "7").env("SLURM_STEP_ID", "0").env(TOKEN, &token);
     let output = command.output().unwrap();
     let told = String::from_utf8(output.stderr).unwrap();
     let expected = "nodes: rank 0 ended before all were ready: srun has no task of it any more\n";
     assert_eq!(told, expected.repeat(2));
-    std::fs::remove_dir_all(&folder).unwrap();
 }

@@ -4,10 +4,10 @@
 
 use super::nodes::{PROGRAM, waited};
 use super::nodes_faults::{SHORT, TOKEN, end_of, seed, token, wait_until_nobody_has};
-use chunkcomm_testkit::proc;
 use chunkcomm_testkit::random::seeded;
+use chunkcomm_testkit::{Scratch, proc};
 use rustix::process::Signal;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -19,7 +19,7 @@ const PATIENT_MS: u64 = 6_000;
 
 /// A folder with a hosts file, and the variables of a program that uses the stand-in for ssh.
 struct Lab {
-    folder: PathBuf,
+    folder: Scratch,
     token: String,
     variables: Vec<(&'static str, String)>,
 }
@@ -27,8 +27,7 @@ struct Lab {
 impl Lab {
     fn new(name: &str, hosts: &str) -> Lab {
         let token = token(format_args!("ssh-{name}"));
-        let folder = std::env::temp_dir().join(format!("chunkcomm-{token}"));
-        std::fs::create_dir_all(&folder).unwrap();
+        let folder = Scratch::folder("ssh");
         std::fs::write(folder.join("hosts"), hosts).unwrap();
         Lab { folder, token, variables: Vec::new() }
     }
@@ -71,13 +70,6 @@ impl Lab {
         let told = self.with(READY.0, PATIENT_MS.to_string()).assert_fails(&[who]);
         let allowed = Duration::from_millis(PATIENT_MS)..Duration::from_secs(30);
         assert!(allowed.contains(&waited(&told)), "{told}");
-    }
-}
-
-impl Drop for Lab {
-    fn drop(&mut self) {
-        // A leftover would lie in the temporary folder, which is no matter.
-        let _ = std::fs::remove_dir_all(&self.folder);
     }
 }
 

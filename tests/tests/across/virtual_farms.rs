@@ -7,6 +7,7 @@ use chunkcomm_farm::{
     WorkerStats, serve_in,
 };
 use chunkcomm_simulation::{HostId, HostSpec, LinkSpec, Network, each_seed, run};
+use chunkcomm_testkit::Scratch;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -208,10 +209,10 @@ fn a_run_ends_before_its_job_does() {
 /// The next farm goes on from the journal of the one whose time was over.
 #[test]
 fn the_next_farm_does_what_is_left() {
-    let journal = std::env::temp_dir().join(format!("chunkcomm-walltime-{}", std::process::id()));
+    let journal = Scratch::new("walltime");
     let mut done = 0;
     for turn in 0.. {
-        let file = journal.clone();
+        let file = journal.to_path_buf();
         let (ended, ..) = within_time(10 * MS, None, move |farm| {
             farm.walltime(Duration::from_secs(4)).journal(file, Durability::default())
         });
@@ -228,7 +229,6 @@ fn the_next_farm_does_what_is_left() {
             Err(error) => panic!("{error}"),
         }
     }
-    std::fs::remove_file(journal).unwrap();
 }
 
 /// Counts the calls of each task of a run of 40 tasks, each of which takes a second. The farmer is rank
@@ -240,12 +240,11 @@ fn with_farmers(
 ) -> (RunStats, Vec<u64>, Vec<u32>) {
     const TASKS: u64 = 40;
     let (network, hosts) = switched(seed, 4, LinkSpec::default());
-    let journal = std::env::temp_dir()
-        .join(format!("chunkcomm-handover-{}-{seed}-{farmer}", std::process::id()));
+    let journal = Scratch::new("handover");
     let calls = Arc::new(Mutex::new(vec![0; TASKS as usize]));
     let done = run(network, async |simulation| {
         let program = |rank| {
-            let (journal, calls) = (journal.clone(), calls.clone());
+            let (journal, calls) = (journal.to_path_buf(), calls.clone());
             async move {
                 let config = ClusterConfig::new().rejoin_window(Duration::from_secs(60));
                 let cluster = Cluster::join(config).await.unwrap();
@@ -281,7 +280,6 @@ fn with_farmers(
         }
         outcome
     });
-    std::fs::remove_file(journal).unwrap();
     let calls = calls.lock().unwrap().clone();
     (done.stats, done.results, calls)
 }

@@ -2,11 +2,12 @@
 
 use chunkcomm::error::LogCause;
 use chunkcomm::{Address, Fsync, Node, OpenError, Receiver, Redelivery, SendError, Sender};
+use chunkcomm_testkit::proc::Program;
 use chunkcomm_testkit::random::seeded;
-use chunkcomm_testkit::{limited, on_both, on_one_thread, own_host, until, until_some};
+use chunkcomm_testkit::{itself, limited, on_both, on_one_thread, own_host, until, until_some};
 use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use std::time::Duration;
 
 const SECONDS: Duration = Duration::from_secs(20);
@@ -165,10 +166,10 @@ fn a_sender_that_is_killed_loses_nothing_that_it_stored() {
         // State that a collector would store: the number that comes next.
         let (mut consumed, mut stored, mut kills, mut again) = (0, 0, 0, 0);
         while consumed < count {
-            let mut command = Command::new(std::env::current_exe().unwrap());
-            command.args(["--exact", "redelivery_log::sender_that_is_killed", "--nocapture"]);
-            let spawned = command.env(SENDER, &child).stdout(Stdio::piped()).spawn();
-            let mut sender = Killed(spawned.unwrap());
+            let mut command = itself("redelivery_log::sender_that_is_killed");
+            let spawned =
+                command.arg("--nocapture").env(SENDER, &child).stdout(Stdio::piped()).spawn();
+            let mut sender = Program(spawned.unwrap());
             let printed = BufReader::new(sender.0.stdout.take().unwrap());
             let reading = std::thread::spawn(move || {
                 let (mut begun, mut stored) = (None, 0);
@@ -214,16 +215,6 @@ fn a_sender_that_is_killed_loses_nothing_that_it_stored() {
         assert!(kills > 3 && again > 0);
         assert_eq!(stored, count);
     });
-}
-
-/// A process that is killed when this is dropped.
-struct Killed(std::process::Child);
-
-impl Drop for Killed {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
 }
 
 #[test]

@@ -2,12 +2,11 @@
 
 use chunkcomm::{Address, Node};
 use chunkcomm_testkit::random::seeded;
-use chunkcomm_testkit::{all, limited, memory, on_both, on_one_thread, pair_of, tcp};
+use chunkcomm_testkit::{Scratch, all, limited, memory, on_both, on_one_thread, pair_of, tcp};
 use std::time::Duration;
 
 fn unix(name: &str) -> Address {
-    let folder = std::env::temp_dir().join(format!("chunkcomm-{}-{name}", std::process::id()));
-    Address::Unix(folder)
+    Address::Unix(Scratch::new(name).to_path_buf())
 }
 
 async fn stream_over(address: Address) {

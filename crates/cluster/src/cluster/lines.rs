@@ -158,14 +158,12 @@ mod tests {
     #[cfg(unix)]
     #[tokio::test]
     async fn a_socket_in_a_folder_is_looked_at_the_same_way() {
-        let name = format!("chunkcomm-{}-looked-at", std::process::id());
-        let path = std::env::temp_dir().join(name);
+        let path = chunkcomm_testkit::Scratch::new("looked-at");
         let listener = tokio::net::UnixListener::bind(&path).unwrap();
-        let look = look(Address::Unix(path.clone()));
+        let look = look(Address::Unix(path.to_path_buf()));
         let (taken, _) = listener.accept().await.unwrap();
         drop((listener, taken));
         assert!(look.await.unwrap());
-        std::fs::remove_file(path).unwrap();
     }
 
     #[test]

@@ -25,8 +25,8 @@ fn the_third_node() {
 fn who_is_killed_while_all_end_is_not_waited_for() {
     on_one_thread(async {
         let port = free_port();
-        let mut third = std::process::Command::new(std::env::current_exe().unwrap());
-        third.args(["--exact", "faults::the_third_node"]).env(PORT, port.to_string());
+        let mut third = chunkcomm_testkit::itself("faults::the_third_node");
+        third.env(PORT, port.to_string());
         let mut third = third.stdout(std::process::Stdio::null()).spawn().unwrap();
         let join = |rank| Cluster::join(config(Some(rank), 3, port));
         let (first, second) = tokio::join!(join(0), join(1));

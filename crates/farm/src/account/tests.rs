@@ -5,6 +5,7 @@ use crate::journal::Durability;
 use crate::name::WorkerName;
 use crate::proto::ledger::Share;
 use crate::proto::record::RunHead;
+use chunkcomm_testkit::Scratch;
 
 fn plan() -> Plan {
     let ways = Ways {
@@ -127,10 +128,7 @@ fn of_a_reduced_answer_all_is_accepted_or_nothing() {
 /// The next farmer runs its task again.
 #[test]
 fn a_result_that_cannot_be_decoded_is_not_kept() {
-    let file = format!("chunkcomm-journal-account-{}", std::process::id());
-    let file = std::env::temp_dir().join(file);
-    // An earlier process of this number may have left one.
-    let _ = std::fs::remove_file(&file);
+    let file = Scratch::new("journal-account");
     for round in 0..2 {
         let mut journal = Journal::open(&file, Durability::Sync).unwrap();
         let function = "f".to_owned();
@@ -152,5 +150,4 @@ fn a_result_that_cannot_be_decoded_is_not_kept() {
         drop(account);
         assert_eq!(taken, [Some(true), None]);
     }
-    std::fs::remove_file(&file).unwrap();
 }

@@ -131,9 +131,8 @@ fn resident_bytes() -> usize {
 fn a_host_needs_little_memory() {
     const ALONE: &str = "CHUNKCOMM_TEST_ALONE";
     if std::env::var_os(ALONE).is_none() {
-        let mut alone = std::process::Command::new(std::env::current_exe().unwrap());
-        let alone = alone.args(["--exact", "crowd::a_host_needs_little_memory", "--nocapture"]);
-        assert!(alone.env(ALONE, "1").status().unwrap().success());
+        let mut alone = chunkcomm_testkit::itself("crowd::a_host_needs_little_memory");
+        assert!(alone.arg("--nocapture").env(ALONE, "1").status().unwrap().success());
         return;
     }
     use chunkcomm_proto::Time;

@@ -4,7 +4,6 @@ use chunkcomm::host;
 use chunkcomm_simulation::{
     HostId, LinkSpec, Network, SEED_VARIABLE, STUCK_VARIABLE, Simulation, check, each_seed, run,
 };
-use std::process::Command;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -71,8 +70,7 @@ const WAY: &str = "CHUNKCOMM_TEST_STOPS_TIME";
 
 /// Runs a copy of a test that stops time; returns what it said.
 fn said_by(way: &str, stuck_seconds: &str) -> String {
-    let mut command = Command::new(std::env::current_exe().unwrap());
-    let command = command.args(["--exact", "repeated::a_program_that_stops_time_is_named"]);
+    let mut command = chunkcomm_testkit::itself("repeated::a_program_that_stops_time_is_named");
     let command =
         command.env(WAY, way).env(STUCK_VARIABLE, stuck_seconds).env("RUST_BACKTRACE", "0");
     let output = command.arg("--nocapture").output().unwrap();

@@ -8,7 +8,9 @@ use chunkcomm::{Address, LinkEvent, Node, NodeBuilder, NodeError};
 use chunkcomm_testkit::proxy::Proxy;
 use chunkcomm_testkit::raw::{good_hello, socket_address};
 use chunkcomm_testkit::still::{StandsStill, leap};
-use chunkcomm_testkit::{Pair, limited, memory, on_both, on_one_thread, pair_of, tcp, until};
+use chunkcomm_testkit::{
+    Pair, Scratch, limited, memory, on_both, on_one_thread, pair_of, tcp, until,
+};
 use std::io::Write;
 use std::net::TcpStream;
 use std::time::Duration;
@@ -77,8 +79,7 @@ fn no_credential_is_refused_at_both_ends_and_both_say_which() {
 #[test]
 fn a_unix_socket_asks_for_the_credential_too() {
     on_one_thread(async {
-        let name = format!("chunkcomm-admission-{}", std::process::id());
-        let address = Address::Unix(std::env::temp_dir().join(name));
+        let address = Address::Unix(Scratch::new("admission").to_path_buf());
         let pair = pair_of(address, guarded(), guarded()).await;
         pair.is_well("member").await;
         let cause = dials(&pair, Node::builder()).await;

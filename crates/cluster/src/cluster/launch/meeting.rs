@@ -204,7 +204,7 @@ mod tests {
 
     #[test]
     fn what_killed_clusters_left_is_swept_and_nothing_else() {
-        let base = std::env::temp_dir().join(format!("chunkcomm-sweep-{}", std::process::id()));
+        let base = chunkcomm_testkit::Scratch::new("sweep");
         let folder = |name: &str| {
             let path = base.join(name);
             std::fs::create_dir_all(&path).unwrap();
@@ -237,6 +237,5 @@ mod tests {
         let mut left: Vec<_> = left.collect();
         left.sort_unstable();
         assert_eq!(left, [&*bound, "lives", "new"]);
-        std::fs::remove_dir_all(&base).unwrap();
     }
 }

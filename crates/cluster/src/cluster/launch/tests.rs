@@ -1,3 +1,4 @@
+use super::hosts::parse_hosts;
 use super::*;
 use proptest::prelude::*;
 
@@ -234,8 +235,7 @@ fn a_rank_of_a_launcher_that_leads_nowhere_is_an_error_or_said() {
 #[test]
 fn what_is_explained_is_what_is_done() {
     use crate::cluster::ClusterConfig;
-    let folder = std::env::temp_dir().join(format!("chunkcomm-explain-{}", std::process::id()));
-    std::fs::create_dir_all(&folder).unwrap();
+    let folder = chunkcomm_testkit::Scratch::folder("explain");
     let hosts = folder.join("hosts");
     // A comment in Latin-1 harms nothing.
     std::fs::write(&hosts, b"one slots=2 # im B\xfcro\ntwo\n").unwrap();
@@ -259,7 +259,6 @@ fn what_is_explained_is_what_is_done() {
     std::fs::write(&hosts, b"one\nb\xfcro\n").unwrap();
     let error = config(&[]).hosts(&hosts).explain().unwrap_err().to_string();
     assert!(error.contains("hosts, line 2: ") && error.contains("is no host"), "{error}");
-    std::fs::remove_dir_all(&folder).unwrap();
 }
 
 #[test]

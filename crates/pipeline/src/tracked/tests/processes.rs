@@ -5,7 +5,7 @@ use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::Output;
 
-use chunkcomm_testkit::itself;
+use chunkcomm_testkit::{Scratch, itself};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use super::*;
@@ -28,9 +28,7 @@ fn child(test: &str, engine: impl std::fmt::Display) -> Output {
 fn child_of_nobody(test: &str) -> Output {
     const NOBODY: u32 = 65_534;
     // As another user, the program must lie where that user may run it.
-    let folder = format!("chunkcomm-tracked-{}-{test}", std::process::id());
-    let folder = env::temp_dir().join(folder);
-    std::fs::create_dir(&folder).expect("a folder");
+    let folder = Scratch::folder("tracked");
     let copy = folder.join("tests");
     // By a process: a file that another test's child has open for writing is no program yet.
     let this = env::current_exe().expect("this program");
@@ -43,9 +41,7 @@ fn child_of_nobody(test: &str) -> Output {
     if rustix::process::geteuid().is_root() {
         program.uid(NOBODY).gid(NOBODY);
     }
-    let output = program.output().expect("it runs");
-    std::fs::remove_dir_all(folder).expect("the folder is ours");
-    output
+    program.output().expect("it runs")
 }
 
 fn child_engine<E: std::str::FromStr>() -> E {
