@@ -12,7 +12,7 @@ const SLOTS_MAX: u32 = 4096;
 
 /// A line of a hosts file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Host {
+pub(super) struct Host {
     /// Destination for ssh: `host` or `user@host`, or an alias of ssh's configuration.
     pub name: String,
     /// Number of nodes on this host.
@@ -24,7 +24,7 @@ pub struct Host {
 impl Host {
     /// Name or address at which other nodes reach it.
     #[must_use]
-    pub fn reached_by(&self) -> &str {
+    pub(super) fn reached_by(&self) -> &str {
         let without_user = || self.name.rsplit_once('@').map_or(&*self.name, |(_, host)| host);
         self.address.as_deref().unwrap_or_else(without_user)
     }
@@ -37,7 +37,7 @@ impl Host {
 /// # Errors
 /// A line that makes no sense, with its number from 1; or there is no host. A host listed twice is
 /// an error too: `slots` is meant.
-pub fn parse_hosts(text: &str) -> Result<Vec<Host>, (usize, String)> {
+pub(super) fn parse_hosts(text: &str) -> Result<Vec<Host>, (usize, String)> {
     let mut hosts: Vec<Host> = Vec::new();
     for (index, line) in text.lines().enumerate() {
         let line = line.split('#').next().unwrap_or_default().trim();

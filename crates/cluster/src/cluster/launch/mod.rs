@@ -33,7 +33,7 @@ pub(super) mod ssh;
 mod tests;
 
 pub use environment::{Environment, PlaceError};
-pub use hosts::{Host, HostsError, parse_hosts};
+pub use hosts::HostsError;
 use look::{Look, Way};
 pub(super) use machine::{hostname, on_a_thread};
 pub(super) use meeting::{MANAGER_SOCKET, Meeting, Removed, private_folder, socket_folder};
