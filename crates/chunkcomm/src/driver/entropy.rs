@@ -1,5 +1,7 @@
 //! The source of randomness of nodes and links.
 
+use std::io;
+
 /// Fills `bytes` with unguessable ones; in a simulation, with bytes that follow from its seed.
 ///
 /// # Errors
@@ -11,4 +13,15 @@ pub fn fill(bytes: &mut [u8]) -> Result<(), getrandom::Error> {
         return Ok(());
     }
     getrandom::fill(bytes)
+}
+
+/// Returns as many such bytes as a number has.
+///
+/// # Errors
+///
+/// The system gave none.
+pub fn bytes<const N: usize>() -> io::Result<[u8; N]> {
+    let mut bytes = [0; N];
+    fill(&mut bytes).map_err(io::Error::other)?;
+    Ok(bytes)
 }

@@ -302,7 +302,5 @@ impl Node {
 
 /// Draws the number of a new stream.
 pub(super) fn stream_id() -> Result<u128, OpenError> {
-    let mut random = [0; 16];
-    entropy::fill(&mut random).map_err(|_| OpenError::NoRandomness)?;
-    Ok(u128::from_le_bytes(random))
+    entropy::bytes().map(u128::from_le_bytes).map_err(|_| OpenError::NoRandomness)
 }

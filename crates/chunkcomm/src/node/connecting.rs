@@ -219,10 +219,7 @@ fn no_answer(address: &Address) -> ConnectError {
 impl NodeShared {
     /// Returns the first word of a new session of this node.
     fn new_session(&self, addressee: u128) -> io::Result<Resume> {
-        let mut random = [0; 8];
-        entropy::fill(&mut random).map_err(io::Error::other)?;
-        let session = u64::from_le_bytes(random);
-        Ok(Resume::new_session(session, addressee))
+        Ok(Resume::new_session(u64::from_le_bytes(entropy::bytes()?), addressee))
     }
 
     /// Returns the keep-alive settings of the system for idle connections.

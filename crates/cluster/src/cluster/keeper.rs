@@ -87,9 +87,7 @@ impl Keeper {
         start: Start,
         children: Option<Children>,
     ) -> io::Result<Keeper> {
-        let mut random = [0; 16];
-        entropy::fill(&mut random).map_err(io::Error::other)?;
-        let incarnation = u128::from_le_bytes(random);
+        let incarnation = u128::from_le_bytes(entropy::bytes()?);
         let Start { size, ready_within, succeeds_within, functions } = start;
         let manager = Manager::new(incarnation, size, ready_within, clock::now());
         let manager = manager.succeeding(succeeds_within).comparing(functions);

@@ -194,9 +194,7 @@ where
 {
     let refused = |error| PortError::Open(Arc::new(OpenError::Type(error)));
     let Fingerprint { hash, carries, .. } = described::<T>(&options()).map_err(refused)?;
-    let mut random = [0; 16];
-    entropy::fill(&mut random)
-        .map_err(|error| PortError::System(Arc::new(std::io::Error::other(error))))?;
+    let random = entropy::bytes().map_err(|error| PortError::System(Arc::new(error)))?;
     let number = u128::from_le_bytes(random);
     let slot = moving(node).homes.add(number, hash);
     let address = PortAddress { number, home: home_address(node), express: lane == Lane::Express };

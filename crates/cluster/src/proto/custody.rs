@@ -203,11 +203,7 @@ impl Custody {
 /// Cuts a text to at most [`CAUSE_BYTES_MAX`] bytes.
 #[must_use]
 pub fn cut(text: &str) -> String {
-    let mut end = text.len().min(CAUSE_BYTES_MAX);
-    while !text.is_char_boundary(end) {
-        end -= 1;
-    }
-    text[..end].to_owned()
+    chunkcomm_proto::packet::cut(text, CAUSE_BYTES_MAX).to_owned()
 }
 
 #[cfg(test)]

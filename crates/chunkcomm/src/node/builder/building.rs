@@ -30,7 +30,6 @@ use crate::proto::tuning::without::{Controller, WITHOUT_VARIABLE};
 use crate::transport;
 use crate::transport::spin::{Spinner, spin};
 use crate::transport::{BoxFuture, Home};
-use std::io;
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 use tokio::runtime::{Handle, RuntimeFlavor};
@@ -195,9 +194,7 @@ impl NodeBuilder {
     }
 
     fn hello(&self) -> Result<OwnHello, NodeError> {
-        let mut random = [0; 16];
-        entropy::fill(&mut random)
-            .map_err(|error| NodeError::System(Arc::new(io::Error::other(error))))?;
+        let random = entropy::bytes().map_err(|error| NodeError::System(Arc::new(error)))?;
         let settings = &self.settings;
         let mut hello = Hello::new(
             Name::truncated(&settings.cluster),

@@ -210,8 +210,7 @@ impl Joining {
 
 /// A name that no other process takes, even one in another container.
 fn socket_beside(manager: &Path) -> io::Result<std::path::PathBuf> {
-    let mut random = [0; 4];
-    entropy::fill(&mut random).map_err(io::Error::other)?;
-    let name = format!("{}-{:08x}", host::process_id(), u32::from_le_bytes(random));
+    let random = u32::from_le_bytes(entropy::bytes()?);
+    let name = format!("{}-{random:08x}", host::process_id());
     Ok(manager.with_file_name(name))
 }

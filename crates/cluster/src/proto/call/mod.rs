@@ -52,9 +52,5 @@ pub fn is_reserved(channel: &str) -> bool {
 /// Cuts `text` to the part that is sent.
 #[must_use]
 pub fn cut(text: &str) -> &str {
-    let mut end = text.len().min(ERROR_TEXT_BYTES_MAX);
-    while !text.is_char_boundary(end) {
-        end -= 1;
-    }
-    &text[..end]
+    chunkcomm_proto::packet::cut(text, ERROR_TEXT_BYTES_MAX)
 }
