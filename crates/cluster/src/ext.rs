@@ -71,7 +71,7 @@ pub trait NodeExt: sealed::Sealed + Borrow<Node> {
         crate::call::serve_with(self.borrow(), name, options, handler)
     }
 
-    /// A client of the service `name` of `peer`. Nothing is sent before its first call.
+    /// Returns a client of the service `name` of `peer`. Nothing is sent before its first call.
     ///
     /// # Errors
     ///
@@ -168,7 +168,7 @@ pub trait NodeExt: sealed::Sealed + Borrow<Node> {
     ///
     /// # Cancel safety
     ///
-    /// Dropped early, no process was asked for; the input is dropped with its ends.
+    /// When the future is dropped, no process was asked for; the input is dropped with its ends.
     fn instantiate<I>(
         &self,
         peer: &Peer,

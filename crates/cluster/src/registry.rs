@@ -54,7 +54,7 @@ pub struct Function<I, O> {
 }
 
 impl<I, O> Function<I, O> {
-    /// The name it was registered under.
+    /// Returns the name it was registered under.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
@@ -92,7 +92,7 @@ pub struct Entry {
 }
 
 impl Entry {
-    /// The name it was registered under.
+    /// Returns the name it was registered under.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
@@ -175,7 +175,7 @@ pub struct Registry {
 }
 
 impl Registry {
-    /// An empty registry.
+    /// Returns an empty registry.
     #[must_use]
     pub fn new() -> Registry {
         Registry::default()
@@ -250,13 +250,13 @@ impl Registry {
         Function { name, types: PhantomData }
     }
 
-    /// The function of that name.
+    /// Returns the function of that name.
     #[must_use]
     pub fn lookup(&self, name: &str) -> Option<&Entry> {
         self.by_name.get(name).map(|&index| &self.entries[index])
     }
 
-    /// The functions in the order in which they were registered.
+    /// Returns the functions in the order in which they were registered.
     #[must_use]
     pub fn entries(&self) -> impl ExactSizeIterator<Item = &Entry> {
         self.entries.iter()
@@ -269,9 +269,9 @@ impl Registry {
         self.entries.iter().map(Entry::print).collect()
     }
 
-    /// The first function that another process announced (its [`fingerprints`](Registry::fingerprints)) and
-    /// that this one does not have, or has with other types. `None` when every one of them can be
-    /// called here.
+    /// Returns the first function that another process announced (its
+    /// [`fingerprints`](Registry::fingerprints)) and that this one does not have, or has with other
+    /// types. `None` when every one of them can be called here.
     ///
     /// A function that only this registry has is no difference.
     #[must_use]
@@ -321,7 +321,7 @@ fn erased<I: DeserializeOwned + 'static, O: Serialize + 'static>(
     }
 }
 
-/// Message of a caught panic.
+/// Returns the message of a caught panic.
 pub(crate) fn panic_message(panic: &(dyn Any + Send)) -> &str {
     panic
         .downcast_ref::<&'static str>()

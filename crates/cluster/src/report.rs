@@ -48,7 +48,7 @@ impl fmt::Display for MovingReport {
 }
 
 impl MovingReport {
-    /// The report in one line; `None` when all counts are 0.
+    /// Returns the report in one line; `None` when all counts are 0.
     pub(crate) fn line(&self) -> Option<String> {
         (*self != MovingReport::default()).then(|| self.to_string())
     }

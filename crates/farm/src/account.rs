@@ -228,7 +228,7 @@ where
         self.workers[worker].threads
     }
 
-    /// Number of workers that a sub-farmer has lost since it began.
+    /// Returns the number of workers that a sub-farmer has lost since it began.
     pub(crate) fn below(&self, worker: usize) -> u64 {
         self.workers[worker].below
     }

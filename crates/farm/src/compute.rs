@@ -186,12 +186,12 @@ impl Bench {
         self.shared.common.needs.connect(self.shared.answers.clone(), bytes_max);
     }
 
-    /// The values that tasks have asked the farmer for.
+    /// Returns the values that tasks have asked the farmer for.
     pub(crate) fn needs(&self) -> &Needs {
         &self.shared.common.needs
     }
 
-    /// The shared values.
+    /// Returns the shared values.
     pub(crate) fn values(&self) -> &Values {
         &self.shared.common.values
     }

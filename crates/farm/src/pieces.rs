@@ -48,12 +48,12 @@ impl Pieces {
         is_other
     }
 
-    /// Number of tasks.
+    /// Returns the number of tasks.
     pub(crate) fn tasks(&self) -> u64 {
         self.tasks
     }
 
-    /// Number of the newest run.
+    /// Returns the number of the newest run.
     pub(crate) fn run(&self) -> u32 {
         self.run
     }

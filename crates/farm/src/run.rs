@@ -249,14 +249,14 @@ where
         self.account.plan.function = function;
     }
 
-    /// Number of threads, or of virtual workers, of all workers that are there.
+    /// Returns the number of threads, or of virtual workers, of all workers that are there.
     pub(crate) fn threads(&self) -> u32 {
         let links = self.workers.links.iter().enumerate();
         let there = links.filter(|(_, link)| link.is_open());
         there.fold(0, |sum, (worker, _)| sum.saturating_add(self.account.threads(worker)))
     }
 
-    /// Number of workers that were lost so far, in earlier runs too.
+    /// Returns the number of workers that were lost so far, in earlier runs too.
     pub(crate) fn lost(&self) -> u64 {
         self.workers.links.iter().filter(|link| link.lost.is_some()).count() as u64
     }

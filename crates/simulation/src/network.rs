@@ -59,12 +59,12 @@ const FIRST_CHOSEN_PORT: u16 = 49152;
 pub struct HostId(u32);
 
 impl HostId {
-    /// The host with this number.
+    /// Returns the host with this number.
     pub(crate) fn of_number(number: u32) -> HostId {
         HostId(number)
     }
 
-    /// The host's number in its network.
+    /// Returns the host's number in its network.
     pub(crate) fn number(self) -> u32 {
         self.0
     }

@@ -40,7 +40,7 @@ impl Doings {
         self.host.store(host.map_or(0, |host| host + 1), Ordering::Relaxed);
     }
 
-    /// The host whose program runs.
+    /// Returns the host whose program runs.
     pub(crate) fn host(&self) -> Option<u32> {
         self.host.load(Ordering::Relaxed).checked_sub(1)
     }

@@ -4,19 +4,19 @@
 /// The calls of a sender whose field `tx` is its [`Tx`](super::tx::Tx).
 macro_rules! calls_of_every_sender {
     () => {
-        /// The peer at the other end.
+        /// Returns the peer at the other end.
         #[must_use]
         pub fn peer(&self) -> &Peer {
             &self.tx.peer
         }
 
-        /// The channel's name.
+        /// Returns the channel's name.
         #[must_use]
         pub fn name(&self) -> &str {
             self.tx.name()
         }
 
-        /// The channel's counters.
+        /// Returns the channel's counters.
         #[must_use]
         pub fn stats(&self) -> ChannelStats {
             self.tx.stats()
@@ -35,7 +35,7 @@ macro_rules! calls_of_every_sender {
         ///
         /// # Cancel safety
         ///
-        /// Dropped early, what was asked still happens.
+        /// When the future is dropped, what was asked still happens.
         pub async fn flush(&mut self) -> Result<(), SendError> {
             self.tx.flush().await
         }
@@ -49,7 +49,7 @@ macro_rules! calls_of_every_sender {
         ///
         /// # Cancel safety
         ///
-        /// Dropped early, what was asked still happens.
+        /// When the future is dropped, what was asked still happens.
         pub async fn sync(&mut self) -> Result<(), SendError> {
             self.tx.sync().await
         }
@@ -98,7 +98,7 @@ macro_rules! calls_of_every_sender {
         ///
         /// # Cancel safety
         ///
-        /// Dropped early, the channel ends as if the sender had been dropped.
+        /// When the future is dropped, the channel ends as if the sender had been dropped.
         pub async fn close(self, deadline: Duration) -> Result<(), CloseError> {
             self.tx.close(deadline).await
         }
@@ -179,19 +179,19 @@ macro_rules! calls_of_every_sink {
 /// field `peer` is its peer.
 macro_rules! calls_of_every_receiver {
     () => {
-        /// The peer at the other end.
+        /// Returns the peer at the other end.
         #[must_use]
         pub fn peer(&self) -> &Peer {
             &self.peer
         }
 
-        /// The channel's name.
+        /// Returns the channel's name.
         #[must_use]
         pub fn name(&self) -> &str {
             &self.end.shared.name
         }
 
-        /// The counters of what was taken from the channel so far.
+        /// Returns the counters of what was taken from the channel so far.
         #[must_use]
         pub fn stats(&self) -> ReceivingStats {
             self.end.stats()
@@ -247,25 +247,25 @@ macro_rules! calls_of_every_receiver {
 /// The calls of every duplex, whose halves are its fields `sender` and `receiver`.
 macro_rules! calls_of_every_duplex {
     ($sender:ty) => {
-        /// The peer at the other end.
+        /// Returns the peer at the other end.
         #[must_use]
         pub fn peer(&self) -> &Peer {
             self.sender.peer()
         }
 
-        /// The name of the duplex.
+        /// Returns the name of the duplex.
         #[must_use]
         pub fn name(&self) -> &str {
             self.sender.name()
         }
 
-        /// The counters of what is sent from here, and of what was taken here.
+        /// Returns the counters of what is sent from here, and of what was taken here.
         #[must_use]
         pub fn stats(&self) -> (ChannelStats, ReceivingStats) {
             (self.sender.stats(), self.receiver.stats())
         }
 
-        /// The sending half, for its other calls.
+        /// Returns the sending half, for its other calls.
         pub fn sender(&mut self) -> &mut $sender {
             &mut self.sender
         }
@@ -278,7 +278,7 @@ macro_rules! calls_of_every_duplex {
         ///
         /// # Cancel safety
         ///
-        /// Dropped early, what was asked still happens.
+        /// When the future is dropped, what was asked still happens.
         pub async fn flush(&mut self) -> Result<(), SendError> {
             self.sender.flush().await
         }
@@ -292,7 +292,7 @@ macro_rules! calls_of_every_duplex {
         ///
         /// # Cancel safety
         ///
-        /// Dropped early, what was asked still happens.
+        /// When the future is dropped, what was asked still happens.
         pub async fn sync(&mut self) -> Result<(), SendError> {
             self.sender.sync().await
         }
@@ -337,7 +337,7 @@ macro_rules! calls_of_every_duplex {
         ///
         /// # Cancel safety
         ///
-        /// Dropped early, both directions end as if the duplex had been dropped.
+        /// When the future is dropped, both directions end as if the duplex had been dropped.
         pub async fn close(self, deadline: Duration) -> Result<(), CloseError> {
             // First: a peer that waits in `send` goes on to receive.
             drop(self.receiver);

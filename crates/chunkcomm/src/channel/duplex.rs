@@ -66,7 +66,7 @@ impl<Out, In> Duplex<Out, In> {
 
     calls_of_every_duplex!(Sender<Out>);
 
-    /// The receiving half, for its other calls.
+    /// Returns the receiving half, for its other calls.
     pub fn receiver(&mut self) -> &mut Receiver<In> {
         &mut self.receiver
     }

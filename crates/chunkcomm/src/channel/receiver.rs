@@ -82,7 +82,7 @@ impl<T> Receiver<T> {
     }
 }
 
-/// The end of a stream, as `recv` returns it.
+/// Returns the end of a stream, as `recv` returns it.
 pub(crate) fn outcome_of<V>(end: &RxEnd, outcome: Outcome) -> Result<Option<V>, RecvError> {
     outcome.result(&end.shared.name).map(|()| None)
 }

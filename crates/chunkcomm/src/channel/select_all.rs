@@ -63,7 +63,7 @@ impl<R> SelectAll<R> {
         SelectAll::default()
     }
 
-    /// Number of receivers that have not ended.
+    /// Returns the number of receivers that have not ended.
     #[must_use]
     pub fn open(&self) -> usize {
         self.open

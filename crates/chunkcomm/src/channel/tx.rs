@@ -105,7 +105,7 @@ impl Tx {
         self.slot.get_mut().unwrap_or_else(PoisonError::into_inner).with(act)
     }
 
-    /// The state of the channel that its ends and the driver share.
+    /// Returns the state of the channel that its ends and the driver share.
     pub(crate) fn shared(&self) -> Arc<TxShared> {
         Arc::clone(&self.shared)
     }
@@ -359,7 +359,7 @@ impl Tx {
     ///
     /// # Cancel safety
     ///
-    /// Dropped early, the channel ends as if the sender had been dropped.
+    /// When the future is dropped, the channel ends as if the sender had been dropped.
     pub async fn close(mut self, deadline: Duration) -> Result<(), CloseError> {
         let deadline = self.stage_held_within(deadline).await;
         let accepted = self.with(|end| {
@@ -428,7 +428,7 @@ impl Tx {
         locked(&self.slot).with(look)
     }
 
-    /// The channel's name.
+    /// Returns the channel's name.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.shared.name

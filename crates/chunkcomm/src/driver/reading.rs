@@ -113,7 +113,7 @@ impl Reader {
         self.buffers.give(buffer);
     }
 
-    /// Number of packets that came again as a whole and were skipped.
+    /// Returns the number of packets that came again as a whole and were skipped.
     pub(crate) fn duplicates(&self) -> u64 {
         self.decoder.duplicates()
     }

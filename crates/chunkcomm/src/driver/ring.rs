@@ -162,7 +162,7 @@ pub(crate) struct Producer {
 }
 
 impl Producer {
-    /// Size of the ring in bytes.
+    /// Returns the size of the ring in bytes.
     pub(crate) fn capacity(&self) -> usize {
         self.ring.memory.len()
     }

@@ -136,7 +136,7 @@ impl TxEnd {
         }
     }
 
-    /// Number of messages accepted so far.
+    /// Returns the number of messages accepted so far.
     pub(crate) fn accepted(&self) -> u64 {
         self.accepted
     }
@@ -157,7 +157,7 @@ impl TxEnd {
         self.producer.free() + grown
     }
 
-    /// Bytes of the longest message that goes through the ring.
+    /// Returns the bytes of the longest message that goes through the ring.
     pub(crate) fn inline_bytes_max(&self) -> usize {
         self.inline_bytes_max
     }

@@ -72,13 +72,13 @@ impl LinkError {
         LinkError { inner: Arc::new(LinkErrorInner { peer: peer.into(), cause }) }
     }
 
-    /// The peer's name.
+    /// Returns the peer's name.
     #[must_use]
     pub fn peer(&self) -> &str {
         &self.inner.peer
     }
 
-    /// The cause of the session's end.
+    /// Returns the cause of the session's end.
     #[must_use]
     pub fn cause(&self) -> &LinkCause {
         &self.inner.cause

@@ -18,7 +18,7 @@ pub struct Account {
 }
 
 impl Account {
-    /// Number of messages that may or may not have arrived.
+    /// Returns the number of messages that may or may not have arrived.
     #[must_use]
     pub fn unknown(&self) -> u64 {
         self.accepted - self.acknowledged

@@ -22,25 +22,25 @@ use std::task::{Context, Poll};
 use tokio::runtime::Handle;
 
 impl Link {
-    /// The link of a peer.
+    /// Returns the link of a peer.
     #[must_use]
     pub fn of(peer: &Peer) -> Link {
         Link(Arc::clone(&peer.link))
     }
 
-    /// The peer at the other end, as `node`, which has the link, sees it.
+    /// Returns the peer at the other end, as `node`, which has the link, sees it.
     #[must_use]
     pub fn peer(&self, node: &Node) -> Peer {
         node.peer(Arc::clone(&self.0))
     }
 
-    /// The peer's name.
+    /// Returns the peer's name.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.0.peer.name
     }
 
-    /// The random number that the peer drew when it started.
+    /// Returns the random number that the peer drew when it started.
     #[must_use]
     pub fn incarnation(&self) -> u128 {
         self.0.peer.incarnation
@@ -52,7 +52,7 @@ impl Link {
         self.0.ended().is_none()
     }
 
-    /// Why the session ended, if it has.
+    /// Returns why the session ended, if it has.
     #[must_use]
     pub fn ended(&self) -> Option<LinkError> {
         self.0.ended()
@@ -63,13 +63,13 @@ impl Link {
         self.0.poll_ended(context)
     }
 
-    /// The error of a wait that ends because its own side is gone.
+    /// Returns the error of a wait that ends because its own side is gone.
     #[must_use]
     pub fn closed(&self) -> LinkError {
         LinkError::new(self.name(), LinkCause::Closed)
     }
 
-    /// The error of a wait for this peer that ends for the reason `why`.
+    /// Returns the error of a wait for this peer that ends for the reason `why`.
     #[must_use]
     pub fn gone(&self, why: String) -> LinkError {
         LinkError::new(self.name(), LinkCause::Gone(why))
@@ -165,19 +165,19 @@ impl fmt::Debug for Opened {
 }
 
 impl Opened {
-    /// The channel's name.
+    /// Returns the channel's name.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.receiver.shared.name
     }
 
-    /// The link by which it was opened.
+    /// Returns the link by which it was opened.
     #[must_use]
     pub fn link(&self) -> Link {
         Link(Arc::clone(&self.receiver.link))
     }
 
-    /// The lane on which its messages come.
+    /// Returns the lane on which its messages come.
     #[must_use]
     pub fn lane(&self) -> Lane {
         self.lane
@@ -195,7 +195,7 @@ impl Opened {
         self.is_of(fnv1a(schema.as_bytes()))
     }
 
-    /// The receiving end.
+    /// Returns the receiving end.
     #[must_use]
     pub fn into_receiver(mut self) -> RawReceiver {
         self.receiver.refuses = false;
@@ -210,7 +210,7 @@ impl fmt::Debug for RawReceiver {
 }
 
 impl RawReceiver {
-    /// The link by which the messages come.
+    /// Returns the link by which the messages come.
     #[must_use]
     pub fn link(&self) -> Link {
         Link(Arc::clone(&self.link))
@@ -281,13 +281,13 @@ impl fmt::Debug for RawSender {
 }
 
 impl RawSender {
-    /// The peer at the other end.
+    /// Returns the peer at the other end.
     #[must_use]
     pub fn peer(&self) -> &Peer {
         &self.peer
     }
 
-    /// The numbers of messages accepted and acknowledged.
+    /// Returns the numbers of messages accepted and acknowledged.
     pub fn account(&mut self) -> crate::error::Account {
         self.with(|end| end.account())
     }
@@ -415,7 +415,7 @@ impl Expected {
     ///
     /// # Cancel safety
     ///
-    /// Dropped early, the channel is dropped or refused.
+    /// When the future is dropped, the channel is dropped or refused.
     pub async fn judge(
         &self,
         opened: Opened,

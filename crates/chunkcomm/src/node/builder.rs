@@ -296,7 +296,7 @@ impl NodeBuilder {
         Some(self.settings.name.as_str()).filter(|name| !name.is_empty())
     }
 
-    /// The settings of the layers that start with the node.
+    /// Returns the settings of the layers that start with the node.
     pub(crate) fn layers(&mut self) -> &mut LayerSettings {
         &mut self.layers
     }

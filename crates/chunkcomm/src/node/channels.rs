@@ -287,7 +287,7 @@ impl Node {
         Ok((end, peer))
     }
 
-    /// Largest message that this node takes, in encoded bytes.
+    /// Returns the largest message that this node takes, in encoded bytes.
     pub(super) fn message_bytes_max(&self) -> u64 {
         self.shared.own.hello.message_bytes_max
     }

@@ -25,7 +25,7 @@ impl Node {
     ///
     /// # Cancel safety
     ///
-    /// Dropped early, closing goes on without deadline.
+    /// When the future is dropped, closing goes on without deadline.
     pub async fn close(&self, deadline: Duration) -> Result<(), CloseError> {
         let _wait = self.waits().begin("all sessions to end: the node is closed".to_owned());
         let (begun, logs) = (clock::now(), self.shared.table.logs());

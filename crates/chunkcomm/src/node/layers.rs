@@ -285,7 +285,7 @@ impl Layers {
         layer
     }
 
-    /// The layer of this type, if it was started.
+    /// Returns the layer of this type, if it was started.
     pub(crate) fn started<L: Layer>(&self) -> Option<Arc<L>> {
         find(&locked(&self.started))
     }

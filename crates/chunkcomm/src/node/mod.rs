@@ -115,19 +115,19 @@ impl Node {
         NodeBuilder::default()
     }
 
-    /// The addresses where the node listens, with the ports that the system chose.
+    /// Returns the addresses where the node listens, with the ports that the system chose.
     #[must_use]
     pub fn addresses(&self) -> Vec<Address> {
         self.shared.addresses.clone()
     }
 
-    /// The node's name.
+    /// Returns the node's name.
     #[must_use]
     pub fn name(&self) -> &str {
         self.shared.own.hello.node.as_str()
     }
 
-    /// The random number that this node drew when it was built.
+    /// Returns the random number that this node drew when it was built.
     #[must_use]
     pub fn incarnation(&self) -> u128 {
         self.shared.own.hello.incarnation
@@ -143,7 +143,7 @@ impl Node {
         }
     }
 
-    /// The reasons of the last refused connections, oldest first.
+    /// Returns the reasons of the last refused connections, oldest first.
     #[must_use]
     pub fn refusals(&self) -> Vec<String> {
         self.shared.table.refusals()
@@ -155,27 +155,27 @@ impl Node {
         layers::WeakNode(Arc::downgrade(&self.shared))
     }
 
-    /// The layers that stand on this node.
+    /// Returns the layers that stand on this node.
     pub(crate) fn layers(&self) -> &Arc<Layers> {
         &self.shared.layers
     }
 
-    /// The waits that no link knows of.
+    /// Returns the waits that no link knows of.
     pub(crate) fn waits(&self) -> &Arc<Waits> {
         &self.shared.waits
     }
 
-    /// The table of channels that peers open, of links and losses.
+    /// Returns the table of channels that peers open, of links and losses.
     pub(crate) fn table(&self) -> &Arc<AcceptTable> {
         &self.shared.table
     }
 
-    /// The runtime that drives the links.
+    /// Returns the runtime that drives the links.
     pub(crate) fn runtime(&self) -> &Handle {
         &self.shared.runtime
     }
 
-    /// The peer at the other end of this link.
+    /// Returns the peer at the other end of this link.
     pub(crate) fn peer(&self, link: Arc<LinkShared>) -> Peer {
         Peer { link, node: Arc::clone(&self.shared) }
     }

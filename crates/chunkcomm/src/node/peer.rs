@@ -58,25 +58,25 @@ impl Peer {
         &self.node.runtime
     }
 
-    /// The node that has this peer.
+    /// Returns the node that has this peer.
     #[must_use]
     pub fn node(&self) -> Node {
         Node { shared: Arc::clone(&self.node) }
     }
 
-    /// The peer's name, or the beginning of its random incarnation.
+    /// Returns the peer's name, or the beginning of its random incarnation.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.link.peer.name
     }
 
-    /// The random number that the peer drew when it started.
+    /// Returns the random number that the peer drew when it started.
     #[must_use]
     pub fn incarnation(&self) -> u128 {
         self.link.peer.incarnation
     }
 
-    /// The address that this node dialled for the session.
+    /// Returns the address that this node dialled for the session.
     ///
     /// If the peer dialled, the address that its first connection came from, with a port that
     /// nobody listens at. `None` if that connection has no address (Unix sockets, memory).
@@ -89,7 +89,7 @@ impl Peer {
         }
     }
 
-    /// The address where the peer can be dialled again, if this node dialled it.
+    /// Returns the address where the peer can be dialled again, if this node dialled it.
     #[must_use]
     pub fn dialled(&self) -> Option<&Address> {
         match &self.link.peer.beginning {
@@ -98,20 +98,20 @@ impl Peer {
         }
     }
 
-    /// The version of the protocol between this node and the peer: the newest that both
+    /// Returns the version of the protocol between this node and the peer: the newest that both
     /// speak ([`NodeBuilder::protocol_versions`](crate::NodeBuilder::protocol_versions)).
     #[must_use]
     pub fn protocol_version(&self) -> u16 {
         self.link.peer.version
     }
 
-    /// Largest message that the peer takes, in encoded bytes.
+    /// Returns the largest message that the peer takes, in encoded bytes.
     #[must_use]
     pub fn message_bytes_max(&self) -> u64 {
         self.link.peer.message_bytes_max
     }
 
-    /// Counters of the session.
+    /// Returns the counters of the session.
     #[must_use]
     pub fn stats(&self) -> PeerStats {
         self.link.stats()

@@ -16,13 +16,13 @@ pub(crate) trait Directory: Send + Sync {
     /// Nodes that provide the service now.
     fn providers(&self, service: &str) -> Vec<NodeId>;
 
-    /// A receiver that is marked whenever the providers may have changed.
+    /// Returns a receiver that is marked whenever the providers may have changed.
     fn changed(&self) -> watch::Receiver<()>;
 
-    /// The way to one of the providers.
+    /// Returns the way to one of the providers.
     fn reach(&self, provider: NodeId, service: &str) -> Box<dyn Reach>;
 
-    /// Reason why no provider will come any more, once that is certain.
+    /// Returns the reason why no provider will come any more, once that is certain.
     fn ended(&self) -> Option<String>;
 }
 
@@ -44,7 +44,7 @@ impl<Resp: DeserializeOwned + Send + 'static> Named<Resp> {
         Named { directory, changed, lines, choice: Choice::default(), in_flight }
     }
 
-    /// The line for the next call, except those in `tried`.
+    /// Returns the line for the next call, except those in `tried`.
     pub(super) fn choose(
         &mut self,
         service: &Arc<str>,
@@ -85,7 +85,7 @@ impl<Resp: DeserializeOwned + Send + 'static> Named<Resp> {
         }
     }
 
-    /// Reason why there is no provider, if known.
+    /// Returns the reason why there is no provider, if known.
     pub(super) fn why_nobody(&self) -> Option<String> {
         self.directory.ended()
     }

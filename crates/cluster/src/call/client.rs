@@ -102,7 +102,7 @@ impl<Req, Resp> CallClient<Req, Resp> {
         self
     }
 
-    /// The service's name.
+    /// Returns the service's name.
     #[must_use]
     pub fn service(&self) -> &str {
         &self.inner.service
@@ -132,7 +132,7 @@ where
         Ok(CallClient { inner, timeout: None, types: PhantomData })
     }
 
-    /// A client of all providers of the service.
+    /// Returns a client of all providers of the service.
     pub(crate) fn by_name(
         node: &Node,
         name: &str,

@@ -269,7 +269,7 @@ impl<Resp: DeserializeOwned + Send + 'static> Line<Resp> {
         wakers.into_iter().for_each(Waker::wake);
     }
 
-    /// The call's error for a failure to send.
+    /// Returns the call's error for a failure to send.
     pub(super) fn cause(&self, error: SendError) -> CallError {
         match error {
             SendError::Lost(lost) => {
@@ -288,7 +288,7 @@ impl<Resp: DeserializeOwned + Send + 'static> Line<Resp> {
         }
     }
 
-    /// The call's error after the session of this opening ended.
+    /// Returns the call's error after the session of this opening ended.
     pub(super) fn lost(&self, number: u64, link: LinkError) -> CallError {
         let mut state = locked(&self.state);
         let up = state.up.as_mut().filter(|up| up.number == number);
@@ -379,7 +379,7 @@ impl<Resp> Drop for Reserved<'_, Resp> {
     }
 }
 
-/// The time after which a call is late.
+/// Returns the time after which a call is late.
 pub(super) fn deadline(timeout: Option<std::time::Duration>) -> Option<Time> {
     timeout.map(|timeout| clock::now().after(timeout))
 }

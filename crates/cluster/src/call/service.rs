@@ -155,7 +155,7 @@ where
     Ok(Service { name, node, served, stop, accepting, withdraw: None, expected: Some(expected) })
 }
 
-/// The name of the duplexes that carry requests to a service, and its answers.
+/// Returns the name of the duplexes that carry requests to a service, and its answers.
 pub(super) fn duplex(service: &str) -> String {
     format!("{CALLS_PREFIX}{service}")
 }
@@ -189,13 +189,13 @@ async fn accept_all<Req, H>(
 }
 
 impl Service {
-    /// The service's name.
+    /// Returns the service's name.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The service's counters so far.
+    /// Returns the service's counters so far.
     #[must_use]
     pub fn stats(&self) -> ServiceStats {
         self.served.stats()
@@ -217,7 +217,7 @@ impl Service {
     ///
     /// # Cancel safety
     ///
-    /// Dropped early, the service ends at once.
+    /// When the future is dropped, the service ends at once.
     pub async fn close(mut self, deadline: Duration) -> Result<(), ServiceCloseError> {
         self.retire();
         let runtime = runtime(&self.node).clone();

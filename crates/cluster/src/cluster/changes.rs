@@ -18,8 +18,8 @@ impl fmt::Debug for Changes {
 }
 
 impl Changes {
-    /// The next change; `None` when the cluster has ended and all were returned. The last 1024 are
-    /// kept: a slower reader gets the number of those that it missed.
+    /// Waits for the next change; `None` when the cluster has ended and all were returned. The last
+    /// 1024 are kept: a slower reader gets the number of those that it missed.
     ///
     /// # Cancel safety
     ///

@@ -225,7 +225,7 @@ impl ClusterConfig {
         })
     }
 
-    /// The credential that was given, if any.
+    /// Returns the credential that was given, if any.
     pub(super) fn given_credential(&self) -> Result<Option<Credential>, JoinError> {
         match (&self.credential, self.environment.get(CREDENTIAL_FILE_VARIABLE)) {
             (Some(given), _) => Ok(Some(given.clone())),

@@ -25,8 +25,8 @@ impl Cluster {
         state.until(|it| it.end().cloned()).await
     }
 
-    /// How the membership ended, if it has: often the cause of other errors, since all links
-    /// are cut when the manager is gone.
+    /// Returns how the membership ended, if it has: often the cause of other errors, since all
+    /// links are cut when the manager is gone.
     #[must_use]
     pub fn ended(&self) -> Option<End> {
         self.shared.state.look(|it| it.end().cloned())
@@ -44,7 +44,7 @@ impl Cluster {
     ///
     /// # Cancel safety
     ///
-    /// Dropped early, this node still counts as done; call it again.
+    /// When the future is dropped, this node still counts as done; call it again.
     pub async fn end(&self, deadline: Duration) -> Result<(), EndError> {
         let state = &self.shared.state;
         let until = clock::now().after(deadline);
@@ -70,7 +70,7 @@ impl Cluster {
     ///
     /// # Cancel safety
     ///
-    /// Dropped early, it leaves all the same, without waiting.
+    /// When the future is dropped, it leaves all the same, without waiting.
     pub async fn leave(&self, deadline: Duration) -> Result<(), EndError> {
         if self.rank() == 0 {
             return Err(EndError::Manager);

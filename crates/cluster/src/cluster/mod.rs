@@ -146,50 +146,50 @@ impl Cluster {
         joining::join(config).await
     }
 
-    /// This node's index, from 0.
+    /// Returns this node's index, from 0.
     #[must_use]
     pub fn rank(&self) -> u32 {
         self.shared.id.rank
     }
 
-    /// Rank and incarnation of this node.
+    /// Returns the rank and incarnation of this node.
     #[must_use]
     pub fn id(&self) -> NodeId {
         self.shared.id
     }
 
-    /// Number of nodes that started the cluster: ranks 0 to `size` - 1. Later ones have higher
-    /// ranks, see [`Cluster::members`].
+    /// Returns the number of nodes that started the cluster: ranks 0 to `size` - 1. Later ones have
+    /// higher ranks, see [`Cluster::members`].
     #[must_use]
     pub fn size(&self) -> u32 {
         self.shared.state.look(Membership::size)
     }
 
-    /// This node: opens and accepts channels.
+    /// Returns this node, which opens and accepts channels.
     #[must_use]
     pub fn node(&self) -> &Node {
         &self.shared.state.node
     }
 
-    /// Place of this process, and how it was found.
+    /// Returns the place of this process, and how it was found.
     #[must_use]
     pub fn place(&self) -> &Place {
         &self.shared.place
     }
 
-    /// All present members, by rank, this node included.
+    /// Returns all present members, by rank, this node included.
     #[must_use]
     pub fn members(&self) -> Vec<Member> {
         self.shared.state.look(|it| it.members().values().cloned().collect())
     }
 
-    /// The member that has this rank now.
+    /// Returns the member that has this rank now.
     #[must_use]
     pub fn member(&self, rank: u32) -> Option<Member> {
         self.shared.state.look(|it| it.members().get(&rank).cloned())
     }
 
-    /// The member at the other end of a link.
+    /// Returns the member at the other end of a link.
     #[must_use]
     pub fn member_of(&self, peer: &Peer) -> Option<Member> {
         let incarnation = peer.incarnation();
@@ -198,20 +198,20 @@ impl Cluster {
         })
     }
 
-    /// Time that this node waits for another rank 0 ([`ClusterConfig::rejoin_window`]); zero if it does
-    /// not.
+    /// Returns the time that this node waits for another rank 0 ([`ClusterConfig::rejoin_window`]);
+    /// zero if it does not.
     #[must_use]
     pub fn rejoin_window(&self) -> Duration {
         self.shared.state.look(Membership::rejoin_window)
     }
 
-    /// Members that died, in the order in which this node learnt of it; the last 4096.
+    /// Returns the members that died, in the order in which this node learnt of it; the last 4096.
     #[must_use]
     pub fn deaths(&self) -> Vec<Death> {
         self.shared.state.look(|it| it.deaths().to_vec())
     }
 
-    /// The changes from now on.
+    /// Returns the changes from now on.
     #[must_use]
     pub fn changes(&self) -> Changes {
         let state = Arc::clone(&self.shared.state);

@@ -4,8 +4,8 @@ use super::{Cluster, Member, NameError, NamedError, NodeId};
 use chunkcomm::layer::waits_for;
 
 impl Cluster {
-    /// The member whose node was given this name ([`NodeBuilder::name`]), as far as this node
-    /// knows. A member and its name become known together. A dead member loses its name, and a
+    /// Returns the member whose node was given this name ([`NodeBuilder::name`]), as far as this
+    /// node knows. A member and its name become known together. A dead member loses its name, and a
     /// later one may have it.
     ///
     /// [`NodeBuilder::name`]: chunkcomm::NodeBuilder::name
@@ -32,7 +32,7 @@ impl Cluster {
         })
     }
 
-    /// The members whose nodes were given this name, by rank.
+    /// Returns the members whose nodes were given this name, by rank.
     #[must_use]
     pub fn members_named(&self, name: &str) -> Vec<Member> {
         self.shared.state.look(|it| it.members_named(name).cloned().collect())
@@ -48,7 +48,7 @@ impl Cluster {
     ///
     /// # Cancel safety
     ///
-    /// Dropped early, the name is provided all the same.
+    /// When the future is dropped, the name is provided all the same.
     pub async fn provide(&self, name: &str) -> Result<(), NameError> {
         let state = &self.shared.state;
         state.change(|it| it.provide(name));
@@ -88,7 +88,7 @@ impl Cluster {
         over.await;
     }
 
-    /// The nodes that provide something under `name` now, by rank.
+    /// Returns the nodes that provide something under `name` now, by rank.
     #[must_use]
     pub fn providers(&self, name: &str) -> Vec<NodeId> {
         self.shared.state.look(|it| it.providers(name).collect())

@@ -8,7 +8,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 impl ProcessContext {
-    /// The cluster of the node, if it is a member of one that has not ended.
+    /// Returns the cluster of the node, if it is a member of one that has not ended.
     #[must_use]
     pub fn cluster(&self) -> Option<Cluster> {
         cluster_of(self.node())

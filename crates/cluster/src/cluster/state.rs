@@ -52,7 +52,7 @@ impl State {
         }
     }
 
-    /// The link with this incarnation, if it is alive.
+    /// Returns the link with this incarnation, if it is alive.
     pub(super) fn link(&self, incarnation: u128) -> Option<Peer> {
         let mut peers = locked(&self.peers);
         match peers.get(&incarnation) {

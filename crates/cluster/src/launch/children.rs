@@ -98,13 +98,13 @@ impl Children {
         }
     }
 
-    /// Process ids by index, including those of ended children.
+    /// Returns the process ids by index, including those of ended children.
     #[must_use]
     pub fn pids(&self) -> &[u32] {
         &self.pids
     }
 
-    /// The random token that these children were given, to know them by.
+    /// Returns the random token that these children were given, to know them by.
     #[must_use]
     pub fn token(&self) -> Token {
         self.token

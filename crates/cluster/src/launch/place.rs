@@ -34,7 +34,7 @@ const STATUS_ORPHAN: i32 = 3;
 pub struct Token([u8; 16]);
 
 impl Token {
-    /// A fresh token from the random numbers of the host.
+    /// Returns a fresh token from the random numbers of the host.
     ///
     /// # Errors
     /// The system provides none.
@@ -79,8 +79,8 @@ pub struct ChildPlace {
     pub credential: Option<Credential>,
 }
 
-/// The place of this process among the children of a [`Launcher`](super::Launcher); `None` when no
-/// launcher started it.
+/// Returns the place of this process among the children of a [`Launcher`](super::Launcher); `None`
+/// when no launcher started it.
 ///
 /// Call it first thing in `main`, before threads are started. In a child the first call ties its
 /// life to the parent's: from then on a thread reads standard input and ends the process when the

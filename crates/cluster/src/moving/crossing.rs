@@ -83,7 +83,7 @@ impl Leaving {
         (result, after.expect("only a crossing inside of this one takes it, and puts it back"))
     }
 
-    /// The numbers of the hops.
+    /// Returns the numbers of the hops.
     pub(crate) fn hops(&self) -> Vec<u64> {
         self.ends.iter().map(|(_, hop)| *hop).collect()
     }

@@ -10,12 +10,12 @@ use std::task::{Context, Poll, Waker};
 /// Prefix of the names of channels to such ends.
 pub(crate) const PORT_PREFIX: &str = "\0the channel of a port\0";
 
-/// The name of the channel to the end with this number.
+/// Returns the name of the channel to the end with this number.
 pub(crate) fn name_of(number: u128) -> String {
     format!("{PORT_PREFIX}{number:032x}")
 }
 
-/// Number of the end that a channel of this name is for.
+/// Returns the number of the end that a channel of this name is for.
 pub(crate) fn number_of(name: &str) -> Option<u128> {
     let number = name.strip_prefix(PORT_PREFIX)?;
     u128::from_str_radix(number, 16).ok()
@@ -85,7 +85,7 @@ impl Homes {
         }
     }
 
-    /// Number of waiting ends.
+    /// Returns the number of waiting ends.
     pub(crate) fn count(&self) -> usize {
         locked(&self.0).len()
     }

@@ -79,7 +79,7 @@ impl Moving {
         })
     }
 
-    /// The node, unless everything that belongs to it is dropped.
+    /// Returns the node, unless everything that belongs to it is dropped.
     pub(crate) fn node(&self) -> Option<Node> {
         self.node.upgrade()
     }
@@ -103,7 +103,7 @@ impl Moving {
         self.member.subscribe()
     }
 
-    /// The line beside this link; begins it if there was none.
+    /// Returns the line beside this link; begins it if there was none.
     pub(crate) fn line(self: &Arc<Self>, link: &Link) -> Arc<Line> {
         let mut lines = locked(&self.lines);
         if let Some(line) = lines.there.iter().find(|line| line.link == *link) {
@@ -120,7 +120,7 @@ impl Moving {
         lines.there.iter().find(|line| line.number == number).map(Arc::clone)
     }
 
-    /// The number of this channel, which carries ends; the channel is watched from now on.
+    /// Returns the number of this channel, which carries ends; the channel is watched from now on.
     pub(crate) fn carrier(self: &Arc<Self>, channel: &RawSender) -> u64 {
         let channel = channel.watch();
         let mut carriers = locked(&self.carriers);

@@ -103,7 +103,7 @@ impl<T: Serialize + DeserializeOwned> SendingPort<T> {
     ///
     /// # Cancel safety
     ///
-    /// Dropped early, the port is dropped, and the other end learns that.
+    /// When the future is dropped, the port is dropped, and the other end learns that.
     pub async fn connect(self) -> Result<Sender<T>, PortError> {
         let held = self.held.ok_or(PortError::Stray)?;
         let PortAddress { number, home, express } = self.address;
@@ -123,7 +123,7 @@ impl<T: Serialize + DeserializeOwned> SendingPort<T> {
 }
 
 impl<T> SendingPort<T> {
-    /// Name of the node where the values arrive.
+    /// Returns the name of the node where the values arrive.
     #[must_use]
     pub fn home(&self) -> &str {
         &self.address.home.name
@@ -153,7 +153,7 @@ impl<T> fmt::Debug for ReceivingPort<T> {
 }
 
 impl<T> ReceivingPort<T> {
-    /// Name of the node that the values come from.
+    /// Returns the name of the node that the values come from.
     #[must_use]
     pub fn home(&self) -> &str {
         self.back.home()
@@ -169,7 +169,7 @@ impl<T: Serialize + DeserializeOwned> ReceivingPort<T> {
     ///
     /// # Cancel safety
     ///
-    /// Dropped early, the port is dropped, and the other end learns that.
+    /// When the future is dropped, the port is dropped, and the other end learns that.
     pub async fn connect(self) -> Result<Arriving<T>, PortError> {
         let node = self.back.held.as_ref().map(|held| held.node.clone()).ok_or(PortError::Stray)?;
         let (there, here) = sending_port::<T>(&node, lane(self.express))?;

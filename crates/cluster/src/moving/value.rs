@@ -104,7 +104,7 @@ impl<T: Serialize + DeserializeOwned> ValueWriter<T> {
     ///
     /// # Cancel safety
     ///
-    /// Dropped early, the value is unwritten, or it is on its way.
+    /// When the future is dropped, the value is unwritten, or it is on its way.
     pub async fn write(self, value: &T) -> Result<(), PortError> {
         let mut sender = self.port.connect().await?;
         match sender.send_now(value).await {
@@ -140,7 +140,7 @@ impl<T: Serialize + DeserializeOwned> ValuePort<T> {
     ///
     /// # Cancel safety
     ///
-    /// Dropped early, nobody reads the value.
+    /// When the future is dropped, nobody reads the value.
     pub async fn connect(self) -> Result<Value<T>, PortError> {
         self.port.connect().await.map(Value::new)
     }
@@ -167,7 +167,7 @@ impl<T: Serialize + DeserializeOwned> ValueSource<T> {
     ///
     /// # Cancel safety
     ///
-    /// Dropped early, the value is unwritten, or it is on its way.
+    /// When the future is dropped, the value is unwritten, or it is on its way.
     pub async fn write(self, value: &T) -> Result<(), PortError> {
         let mut sender = self.to.connect().await?;
         match sender.send_now(value).await {

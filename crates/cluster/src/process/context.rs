@@ -22,13 +22,14 @@ impl fmt::Debug for ProcessContext {
 }
 
 impl ProcessContext {
-    /// The node that runs the process: makes channel ends, connects, asks for other processes.
+    /// Returns the node that runs the process. It makes channel ends, connects, and asks for other
+    /// processes.
     #[must_use]
     pub fn node(&self) -> &Node {
         &self.node
     }
 
-    /// The node that asked for the process.
+    /// Returns the node that asked for the process.
     #[must_use]
     pub fn creator(&self) -> &Peer {
         &self.creator

@@ -44,7 +44,7 @@ impl fmt::Debug for ProcessHandle {
 }
 
 impl ProcessHandle {
-    /// The node that runs the process.
+    /// Returns the node that runs the process.
     #[must_use]
     pub fn peer(&self) -> &Peer {
         &self.peer

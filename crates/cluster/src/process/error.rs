@@ -15,13 +15,13 @@ pub struct Failure {
 }
 
 impl Failure {
-    /// A failure with this message.
+    /// Returns a failure with this message.
     #[must_use]
     pub fn new(message: impl Into<String>) -> Failure {
         Failure { message: message.into() }
     }
 
-    /// The message.
+    /// Returns the message.
     #[must_use]
     pub fn message(&self) -> &str {
         &self.message

@@ -60,7 +60,8 @@ impl Processes {
         Processes { registry, runtime, of_cluster, asked, hosted }
     }
 
-    /// Number of a process that is about to be asked for on this line, and the receiver of its end.
+    /// Returns the number of a process that is about to be asked for on this line, and the receiver
+    /// of its end.
     pub(super) fn created(&self, line: &Saying) -> (u64, oneshot::Receiver<Outcome>) {
         let (told, ended) = oneshot::channel();
         let mut asked = locked(&self.asked);
@@ -80,7 +81,7 @@ impl Processes {
         locked(&self.asked).waiting.remove(&id);
     }
 
-    /// The rank after the last chosen one, among these without our own.
+    /// Returns the rank after the last chosen one, among these without our own.
     pub(crate) fn next_turn(&self, ranks: &[u32], own: u32) -> Option<u32> {
         let mut asked = locked(&self.asked);
         let others = || ranks.iter().copied().filter(|rank| *rank != own);
@@ -135,7 +136,7 @@ impl Processes {
         }
     }
 
-    /// Number of processes that run here, and of those asked for that have not ended.
+    /// Returns the number of processes that run here, and of those asked for that have not ended.
     pub(crate) fn counts(&self) -> (usize, usize) {
         (locked(&self.hosted).len(), locked(&self.asked).waiting.len())
     }

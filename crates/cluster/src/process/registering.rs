@@ -26,7 +26,7 @@ pub struct Process<I> {
 }
 
 impl<I> Process<I> {
-    /// The name it was registered under.
+    /// Returns the name it was registered under.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
@@ -83,7 +83,7 @@ impl Entries {
         self.0.iter().map(|(name, entry)| print(name, &entry.description))
     }
 
-    /// The process with this name and input, or the one that has the name instead.
+    /// Returns the process with this name and input, or the one that has the name instead.
     pub(super) fn find(
         &self,
         name: &str,

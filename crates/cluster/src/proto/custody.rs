@@ -175,7 +175,7 @@ impl Custody {
         self.events.pop_front()
     }
 
-    /// Number of ports that were sent and whose fate is not known.
+    /// Returns the number of ports that were sent and whose fate is not known.
     #[must_use]
     pub fn outstanding(&self) -> usize {
         self.sent.len()

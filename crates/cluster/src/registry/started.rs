@@ -51,7 +51,7 @@ impl Future for Started {
     }
 }
 
-/// The type-erased form of an async function.
+/// Returns the type-erased form of an async function.
 pub(super) fn erased<I, O, F>(
     function: Arc<str>,
     call: impl Fn(I) -> F + Send + Sync + 'static,

@@ -120,7 +120,7 @@ impl Queue {
         (true, self.waits.clear())
     }
 
-    /// Number of tasks that have no result.
+    /// Returns the number of tasks that have no result.
     pub(super) fn left(&self) -> u64 {
         self.pieces.tasks() + u64::from(self.waits.begun())
     }

@@ -65,7 +65,7 @@ pub(super) struct Waits {
 }
 
 impl Waits {
-    /// Number of tasks that were begun and have not ended.
+    /// Returns the number of tasks that were begun and have not ended.
     pub(super) fn begun(&self) -> u32 {
         self.begun
     }

@@ -414,7 +414,7 @@ impl Ledger {
         self.unanswered
     }
 
-    /// Longest time from an assignment to an answer for it, so far.
+    /// Returns the longest time from an assignment to an answer for it, so far.
     pub(crate) fn longest_ns(&self) -> u64 {
         self.longest_ns
     }
@@ -424,7 +424,7 @@ impl Ledger {
         self.workers.iter().all(|worker| !worker.joined || worker.pieces.is_empty())
     }
 
-    /// Number of tasks that a worker holds.
+    /// Returns the number of tasks that a worker holds.
     pub(crate) fn held(&self, worker: usize) -> u64 {
         self.workers[worker].tasks
     }
@@ -445,7 +445,7 @@ impl Ledger {
         self.workers[worker].kept_off
     }
 
-    /// Number of workers that have joined, are not lost, and get tasks.
+    /// Returns the number of workers that have joined, are not lost, and get tasks.
     pub(crate) fn present(&self) -> usize {
         self.present
     }

@@ -34,7 +34,7 @@ impl<T> InOrder<T> {
         self.slots[at] = Some(result);
     }
 
-    /// Number of tasks from the first without a result to the last with one.
+    /// Returns the number of tasks from the first without a result to the last with one.
     pub(crate) fn window(&self) -> usize {
         self.slots.len()
     }

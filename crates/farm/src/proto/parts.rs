@@ -34,12 +34,12 @@ pub(crate) struct Parts {
 }
 
 impl Parts {
-    /// Number of tasks that have a result.
+    /// Returns the number of tasks that have a result.
     pub(crate) fn count(&self) -> u64 {
         self.count
     }
 
-    /// Bytes of the results.
+    /// Returns the bytes of the results.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes
     }

@@ -104,7 +104,7 @@ impl Underway {
         self.tasks.retain(|_, &mut (of, _)| of != worker);
     }
 
-    /// Sum of the fractions, in tasks.
+    /// Returns the sum of the fractions, in tasks.
     pub(crate) fn sum(&self) -> f64 {
         let thousandths: u64 = self.tasks.values().map(|&(_, it)| u64::from(it)).sum();
         thousandths as f64 / f64::from(WHOLE)

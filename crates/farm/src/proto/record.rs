@@ -52,13 +52,13 @@ pub(crate) enum Record<'a> {
     Results(Results<'a>),
 }
 
-/// Digest of a value.
+/// Returns the digest of a value.
 #[inline]
 pub(crate) fn digest(value: &[u8]) -> u128 {
     SipHasher13::new().hash(value).as_u128()
 }
 
-/// Digest of an encoded input, by which its result is found again.
+/// Returns the digest of an encoded input, by which its result is found again.
 #[inline]
 pub(crate) fn input_digest(input: &[u8]) -> u128 {
     digest(input) & (u128::MAX >> (128 - 8 * DIGEST_BYTES))

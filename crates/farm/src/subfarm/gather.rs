@@ -54,7 +54,7 @@ impl<'a> Gathered<'a> {
         self.reducer = reducer;
     }
 
-    /// Number of tasks that have a result.
+    /// Returns the number of tasks that have a result.
     pub(super) fn count(&self) -> u64 {
         self.parts.count()
     }

@@ -9,7 +9,7 @@ use chunkcomm::{Address, Credential, Node, NodeBuilder, NodeError, host};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
 
-/// The address of this machine from which packets to `there` leave; none is sent.
+/// Returns the address of this machine from which packets to `there` leave; none is sent.
 pub(super) fn source_address(there: SocketAddr) -> io::Result<IpAddr> {
     let any: SocketAddr = match there {
         SocketAddr::V4(_) => (Ipv4Addr::UNSPECIFIED, 0).into(),
@@ -26,8 +26,8 @@ fn towards_others() -> Option<IpAddr> {
     source_address((Ipv4Addr::new(192, 0, 2, 1), 9).into()).ok().filter(|ip| !ip.is_loopback())
 }
 
-/// The address to listen at, to be reached by `host`: `host` itself where that is an IP address,
-/// else all addresses of this machine, since a name may stand for its loopback here.
+/// Returns the address to listen at, to be reached by `host`: `host` itself where that is an IP
+/// address, else all addresses of this machine, since a name may stand for its loopback here.
 pub(super) fn listen_for(host: &str, port: u16) -> Address {
     let host = match host.parse::<IpAddr>() {
         Ok(ip) => ip.to_string(),
@@ -103,14 +103,14 @@ impl Joining {
         }
     }
 
-    /// The ports to listen at where no other node must know them. Nodes over ssh keep to one range,
-    /// which a firewall can leave open.
+    /// Returns the ports to listen at where no other node must know them. Nodes over ssh keep to
+    /// one range, which a firewall can leave open.
     pub(super) fn own_ports(&self) -> Vec<u16> {
         let over_ssh = (self.place.launcher() == Launcher::Ssh).then_some(PORTS_DEFAULT);
         self.place.ports().or(over_ssh).map_or_else(|| vec![0], Iterator::collect)
     }
 
-    /// The name or address that the place gives this machine.
+    /// Returns the name or address that the place gives this machine.
     pub(super) fn own_host(&self) -> Option<String> {
         self.place.host().map(str::to_owned)
     }

@@ -11,7 +11,7 @@ use chunkcomm::host;
 pub struct Environment(BTreeMap<String, String>);
 
 impl Environment {
-    /// The variables of this process. Bytes that are not UTF-8 are replaced.
+    /// Returns the variables of this process. Bytes that are not UTF-8 are replaced.
     #[must_use]
     pub fn of_this_process() -> Environment {
         Environment(host::variables().into_iter().collect())
@@ -25,7 +25,7 @@ impl Environment {
         Some(Duration::from_secs(end).saturating_sub(host::unix_time()))
     }
 
-    /// The value of this variable.
+    /// Returns the value of this variable.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&str> {
         self.0.get(name).map(String::as_str)

@@ -22,7 +22,7 @@ pub(super) struct Host {
 }
 
 impl Host {
-    /// Name or address at which other nodes reach it.
+    /// Returns the name or address at which other nodes reach it.
     #[must_use]
     pub(super) fn reached_by(&self) -> &str {
         let without_user = || self.name.rsplit_once('@').map_or(&*self.name, |(_, host)| host);

@@ -15,7 +15,7 @@ pub(super) struct Look<'a> {
 }
 
 impl Look<'_> {
-    /// The value, noted as a reason.
+    /// Returns the value, noted as a reason.
     pub(super) fn text(&mut self, name: &str) -> Option<String> {
         let value = self.environment.get(name)?.to_owned();
         if !self.found.iter().any(|(noted, _)| noted == name) {
@@ -38,7 +38,7 @@ impl Look<'_> {
         PlaceError { variable: name.to_owned(), value, why: why.into() }
     }
 
-    /// A whole number within these bounds.
+    /// Returns a whole number within these bounds.
     pub(super) fn number(
         &mut self,
         name: &str,
@@ -51,7 +51,7 @@ impl Look<'_> {
         number.ok_or_else(|| self.wrong(name, why))
     }
 
-    /// A rank and a size that fit together.
+    /// Returns a rank and a size that fit together.
     pub(super) fn rank_and_size(
         &mut self,
         rank: &str,
@@ -74,7 +74,7 @@ impl Look<'_> {
         Ok(())
     }
 
-    /// Name or address at which others reach this node, if set.
+    /// Returns the name or address at which others reach this node, if set.
     pub(super) fn own_host(&self) -> Result<Option<String>, PlaceError> {
         const NAME: &str = "CHUNKCOMM_HOST";
         let Some(host) = self.environment.get(NAME) else { return Ok(None) };
@@ -82,7 +82,7 @@ impl Look<'_> {
         Ok(Some(host.to_owned()))
     }
 
-    /// The range of ports, if one is set.
+    /// Returns the range of ports, if one is set.
     pub(super) fn ports(&mut self) -> Result<Option<RangeInclusive<u16>>, PlaceError> {
         const NAME: &str = "CHUNKCOMM_PORTS";
         let Some(text) = self.environment.get(NAME) else { return Ok(None) };
@@ -94,7 +94,7 @@ impl Look<'_> {
         Ok(Some(ports))
     }
 
-    /// The ports of the range, each once, beginning at a place that `seed` chooses.
+    /// Returns the ports of the range, each once, beginning at a place that `seed` chooses.
     pub(super) fn ports_from(&mut self, seed: u64) -> Result<Vec<u16>, PlaceError> {
         let ports = self.ports()?.unwrap_or(PORTS_DEFAULT);
         let count = u64::from(*ports.end() - ports.start()) + 1;
@@ -102,7 +102,7 @@ impl Look<'_> {
         Ok(ports.clone().cycle_from(first))
     }
 
-    /// The place of rank 0 according to `CHUNKCOMM_MANAGER`.
+    /// Returns the place of rank 0 according to `CHUNKCOMM_MANAGER`.
     pub(super) fn manager(&mut self) -> Result<Option<Meet>, PlaceError> {
         const NAME: &str = "CHUNKCOMM_MANAGER";
         let Some(text) = self.text(NAME) else { return Ok(None) };

@@ -4,7 +4,7 @@ use chunkcomm::host;
 use std::io;
 use tokio::sync::oneshot;
 
-/// The kernel's name of this machine, or that of the virtual host.
+/// Returns the kernel's name of this machine, or that of the virtual host.
 pub(in crate::cluster) fn hostname() -> String {
     if let Some(name) = host::virtual_name() {
         return name;

@@ -80,8 +80,8 @@ impl Drop for Removed {
     }
 }
 
-/// The folder of this user in which nodes of one machine meet; nobody else may read it. With
-/// `makes`, a missing folder is made.
+/// Returns the folder of this user in which nodes of one machine meet; nobody else may read it.
+/// With `makes`, a missing folder is made.
 pub(in crate::cluster) fn private_folder(makes: bool) -> Result<PathBuf, (PathBuf, io::Error)> {
     let path = std::env::temp_dir().join(format!("chunkcomm-{}", user()));
     let found = match if makes { make_private(&path) } else { check_private(&path) } {

@@ -192,19 +192,19 @@ impl Place {
         Place { rank: Some(rank), size: Some(size), ..self }
     }
 
-    /// The launcher of this process.
+    /// Returns the launcher of this process.
     #[must_use]
     pub fn launcher(&self) -> Launcher {
         self.launcher
     }
 
-    /// The rank, if known from the environment alone.
+    /// Returns the rank, if known from the environment alone.
     #[must_use]
     pub fn rank(&self) -> Option<u32> {
         self.rank
     }
 
-    /// The number of nodes, if known from the environment alone.
+    /// Returns the number of nodes, if known from the environment alone.
     #[must_use]
     pub fn size(&self) -> Option<u32> {
         self.size

@@ -259,7 +259,7 @@ impl<S: Read + Write> Pmi<S> {
         Ok(())
     }
 
-    /// Rank of this process, and number of processes.
+    /// Returns the rank of this process, and the number of processes.
     pub(in crate::cluster) fn rank_and_size(&self) -> (u32, u32) {
         (self.rank, self.size)
     }
@@ -281,7 +281,7 @@ impl<S: Read + Write> Pmi<S> {
         self.ask("barrier_in", "cmd=barrier_in", "barrier_out").map(|_| ())
     }
 
-    /// The text under `key`.
+    /// Returns the text under `key`.
     pub(in crate::cluster) fn get(&mut self, key: &str) -> Result<String, PmiError> {
         let line = format!("cmd=get kvsname={} key={key}", self.space);
         let answer = self.ask("get", &line, "get_result")?;

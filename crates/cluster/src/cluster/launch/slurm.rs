@@ -118,8 +118,8 @@ fn children(pid: u32) -> Vec<String> {
     lists.flatten().flat_map(words).collect()
 }
 
-/// The hosts of a list such as `n[001,007-015],h2`; several brackets in a host are multiplied out.
-/// `None` when it is no list, or has too many hosts.
+/// Returns the hosts of a list such as `n[001,007-015],h2`; several brackets in a host are
+/// multiplied out. `None` when it is no list, or has too many hosts.
 pub(super) fn expand(list: &str) -> Option<Vec<String>> {
     let mut hosts = Vec::new();
     for part in split_outside_brackets(list)? {

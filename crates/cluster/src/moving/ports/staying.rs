@@ -71,7 +71,7 @@ impl<T: DeserializeOwned> Arriving<T> {
     ///
     /// # Cancel safety
     ///
-    /// Dropped early, this end is dropped.
+    /// When the future is dropped, this end is dropped.
     pub async fn into_receiver(mut self) -> Result<Receiver<T>, PortError> {
         self.receiver().await?;
         self.receiver.take().ok_or(PortError::Stray)
@@ -165,7 +165,7 @@ impl<T: Serialize + DeserializeOwned> Departing<T> {
     ///
     /// # Cancel safety
     ///
-    /// Dropped early, this end is dropped.
+    /// When the future is dropped, this end is dropped.
     pub async fn connect(mut self) -> Result<Sender<T>, PortError> {
         match self.there.recv().await? {
             Some(port) => port.connect().await,

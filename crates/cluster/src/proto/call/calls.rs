@@ -221,7 +221,7 @@ impl<W, A> Calls<W, A> {
         Ok(then)
     }
 
-    /// Latest time for the next [`Calls::handle_timeout`].
+    /// Returns the latest time for the next [`Calls::handle_timeout`].
     #[must_use]
     pub fn next_deadline(&self) -> Option<Time> {
         self.earliest

@@ -8,8 +8,8 @@ pub struct Choice {
 }
 
 impl Choice {
-    /// The index of the provider to call, from the calls in flight at each; `None` when there is no
-    /// provider.
+    /// Returns the index of the provider to call, from the calls in flight at each; `None` when
+    /// there is no provider.
     pub fn choose(&mut self, in_flight: &[usize]) -> Option<usize> {
         let count = in_flight.len();
         let turn = |index: usize| (index + count - self.next % count) % count;

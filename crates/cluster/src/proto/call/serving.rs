@@ -101,8 +101,8 @@ pub struct Serving<R, T> {
 }
 
 impl<R, T> Serving<R, T> {
-    /// A service that handles `at_once_max` requests at the same time, at least one,
-    /// and lets `waiting_max` wait.
+    /// Returns a service that handles `at_once_max` requests at the same time, at least one, and
+    /// lets `waiting_max` wait.
     #[must_use]
     pub fn new(at_once_max: usize, waiting_max: usize) -> Serving<R, T> {
         Serving {
@@ -117,19 +117,19 @@ impl<R, T> Serving<R, T> {
         }
     }
 
-    /// Number of requests in handling now.
+    /// Returns the number of requests in handling now.
     #[must_use]
     pub fn at_once(&self) -> usize {
         self.at_once
     }
 
-    /// Number of waiting requests.
+    /// Returns the number of waiting requests.
     #[must_use]
     pub fn waiting(&self) -> usize {
         self.waiting.len()
     }
 
-    /// The counters so far.
+    /// Returns the counters so far.
     #[must_use]
     pub fn counters(&self) -> Counters {
         self.counters

@@ -45,13 +45,13 @@ pub enum Request<'a> {
     },
 }
 
-/// Head of a call, before its value.
+/// Returns the head of a call, before its value.
 #[must_use]
 pub fn call_head(slot: u32) -> (u8, u32) {
     (CALL, slot)
 }
 
-/// The bytes of a cancellation.
+/// Returns the bytes of a cancellation.
 #[must_use]
 pub fn cancel(slot: u32) -> [u8; HEAD_BYTES] {
     head(CANCEL, slot)
@@ -126,13 +126,13 @@ const KINDS: [Kind; 8] = [
 ];
 
 impl Kind {
-    /// Head of an answer, before its value or text.
+    /// Returns the head of an answer, before its value or text.
     #[must_use]
     pub fn head(self, slot: u32) -> (u8, u32) {
         (self as u8, slot)
     }
 
-    /// The bytes of an answer with this text.
+    /// Returns the bytes of an answer with this text.
     #[must_use]
     pub fn with_text(self, slot: u32, text: &str) -> Vec<u8> {
         let mut bytes = head(self as u8, slot).to_vec();

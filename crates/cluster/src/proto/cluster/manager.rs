@@ -85,7 +85,7 @@ pub struct Manager {
 }
 
 impl Manager {
-    /// A manager that waits for ranks 0 to `size` - 1 until `ready_within` from `now`. Its
+    /// Returns a manager that waits for ranks 0 to `size` - 1 until `ready_within` from `now`. Its
     /// incarnation distinguishes it from the one before.
     #[must_use]
     pub fn new(incarnation: u128, size: u32, ready_within: Duration, now: Time) -> Manager {
@@ -130,19 +130,19 @@ impl Manager {
         Manager { functions, ..self }
     }
 
-    /// The manager's state.
+    /// Returns the manager's state.
     #[must_use]
     pub fn phase(&self) -> &Phase {
         &self.phase
     }
 
-    /// The present members, by rank.
+    /// Returns the present members, by rank.
     pub fn members(&self) -> impl Iterator<Item = &Member> {
         self.seats.values().map(|seat| &seat.member)
     }
 
-    /// Number of nodes that may still come to a cluster that did not start, and hear the reason:
-    /// the ranks that have not heard it and are not to blame.
+    /// Returns the number of nodes that may still come to a cluster that did not start, and hear
+    /// the reason: the ranks that have not heard it and are not to blame.
     #[must_use]
     pub fn untold(&self) -> usize {
         let Phase::Failed(why) = &self.phase else { return 0 };
@@ -151,12 +151,12 @@ impl Manager {
         (0..self.size).filter(|rank| !heard(rank)).count()
     }
 
-    /// The next message, and its line.
+    /// Returns the next message, and its line.
     pub fn poll_transmit(&mut self) -> Option<(Line, Down)> {
         self.transmits.pop_front()
     }
 
-    /// Time for the next [`Manager::handle_timeout`].
+    /// Returns the time for the next [`Manager::handle_timeout`].
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Time> {
         let next = self.alone_until.map_or(self.ready_by, |until| until.min(self.ready_by));

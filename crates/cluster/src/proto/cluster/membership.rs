@@ -55,13 +55,13 @@ pub struct Membership {
 }
 
 impl Membership {
-    /// Time that this node waits for another rank 0.
+    /// Returns the time that this node waits for another rank 0.
     #[must_use]
     pub fn rejoin_window(&self) -> Duration {
         self.rejoin_window
     }
 
-    /// A node that is about to announce itself with `ready`.
+    /// Returns a node that is about to announce itself with `ready`.
     #[must_use]
     pub fn new(ready: Ready, rejoin_window: Duration) -> Membership {
         Membership {
@@ -97,7 +97,7 @@ impl Membership {
         Membership { name, ..self }
     }
 
-    /// Relation of this node to the manager.
+    /// Returns the relation of this node to the manager.
     #[must_use]
     pub fn standing(&self) -> &Standing {
         &self.standing
@@ -112,37 +112,37 @@ impl Membership {
         }
     }
 
-    /// Id of this node, once it is a member.
+    /// Returns the id of this node, once it is a member.
     #[must_use]
     pub fn id(&self) -> Option<NodeId> {
         let rank = self.ready.rank.filter(|_| self.manager.is_some())?;
         Some(NodeId { rank, incarnation: self.ready.incarnation })
     }
 
-    /// Number of nodes that started the cluster.
+    /// Returns the number of nodes that started the cluster.
     #[must_use]
     pub fn size(&self) -> u32 {
         self.size
     }
 
-    /// All present members, by rank, this node included.
+    /// Returns all present members, by rank, this node included.
     #[must_use]
     pub fn members(&self) -> &BTreeMap<u32, Member> {
         &self.members
     }
 
-    /// Deaths in the order in which they were reported.
+    /// Returns the deaths in the order in which they were reported.
     #[must_use]
     pub fn deaths(&self) -> &[Death] {
         &self.deaths
     }
 
-    /// The members whose nodes have this name, by rank.
+    /// Returns the members whose nodes have this name, by rank.
     pub fn members_named(&self, name: &str) -> impl Iterator<Item = &Member> {
         self.members.values().filter(move |member| member.name.as_deref() == Some(name))
     }
 
-    /// Death of a node of this name, the last of several.
+    /// Returns the death of a node of this name, the last of several.
     #[must_use]
     pub fn death_of(&self, name: &str) -> Option<&Death> {
         let was_called = |death: &&Death| self.called.get(&death.id).is_some_and(|it| it == name);
@@ -160,7 +160,7 @@ impl Membership {
         self.provides.contains(name)
     }
 
-    /// The barrier that this node waits at.
+    /// Returns the barrier that this node waits at.
     #[must_use]
     pub fn waits_at(&self) -> Option<u64> {
         self.at
@@ -172,13 +172,13 @@ impl Membership {
         self.refused_names.contains(name)
     }
 
-    /// Number of changes so far.
+    /// Returns the number of changes so far.
     #[must_use]
     pub fn changes(&self) -> u64 {
         self.changes_before + self.changes.len() as u64
     }
 
-    /// The change of this number, from 0, and the number behind it.
+    /// Returns the change of this number, from 0, and the number behind it.
     #[must_use]
     pub fn change(&self, number: u64) -> Option<(Change, u64)> {
         if number < self.changes_before {
@@ -213,7 +213,7 @@ impl Membership {
         }
     }
 
-    /// Next word for the manager.
+    /// Returns the next word for the manager.
     pub fn poll_transmit(&mut self) -> Option<Up> {
         let may_speak = match &self.standing {
             Standing::Announced => {
@@ -244,7 +244,7 @@ impl Membership {
         true
     }
 
-    /// Time for the next [`Membership::handle_timeout`].
+    /// Returns the time for the next [`Membership::handle_timeout`].
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Time> {
         self.back_by.filter(|_| self.end().is_none())
@@ -279,7 +279,7 @@ impl Membership {
         self.owed = self.owed.filter(|owed| *owed != number);
     }
 
-    /// Result of the barrier of this number, once it was passed.
+    /// Returns the result of the barrier of this number, once it was passed.
     #[must_use]
     pub fn barrier(&self, number: u64) -> Option<&Passed> {
         (self.passed >= number).then_some(&self.how)

@@ -171,7 +171,7 @@ pub enum Up {
 }
 
 impl Up {
-    /// The version of the cluster's layer that brought the word.
+    /// Returns the version of the cluster's layer that brought the word.
     #[must_use]
     pub fn since(&self) -> u16 {
         match self {
@@ -224,7 +224,7 @@ pub enum Down {
 }
 
 impl Down {
-    /// The version of the cluster's layer that brought the word.
+    /// Returns the version of the cluster's layer that brought the word.
     #[must_use]
     pub fn since(&self) -> u16 {
         match self {

@@ -57,7 +57,7 @@ pub enum Refusal {
 }
 
 impl Refusal {
-    /// The ranks to blame, as far as they are known.
+    /// Returns the ranks to blame, as far as they are known.
     #[must_use]
     pub fn ranks(&self) -> Vec<u32> {
         match self {

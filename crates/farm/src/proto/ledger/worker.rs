@@ -82,7 +82,7 @@ impl Worker {
         self.joined && self.asked_ns.is_some_and(since)
     }
 
-    /// Number of tasks that it cannot have begun.
+    /// Returns the number of tasks that it cannot have begun.
     pub(super) fn spare(&self) -> u64 {
         self.tasks.saturating_sub(self.threads.into())
     }

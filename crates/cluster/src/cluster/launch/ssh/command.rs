@@ -58,12 +58,12 @@ impl Remote {
         })
     }
 
-    /// The program and the folder to start it in, the same here and there.
+    /// Returns the program and the folder to start it in, the same here and there.
     pub(super) fn places(&self) -> Places<'_> {
         Places { program: &self.program, folder: &self.folder }
     }
 
-    /// The command by which hosts are reached, with the user's own options.
+    /// Returns the command by which hosts are reached, with the user's own options.
     pub(super) fn ssh(&self) -> String {
         self.ssh.join(" ")
     }
@@ -109,8 +109,8 @@ impl Remote {
     }
 }
 
-/// The command that copies the program to a host, to be typed here. It uses ssh alone, whose
-/// options are not those of scp.
+/// Returns the command that copies the program to a host, to be typed here. It uses ssh alone,
+/// whose options are not those of scp.
 pub(super) fn copying(ssh: &str, program: &str, host: &str) -> String {
     let folder = program.rsplit_once('/').map_or("", |(folder, _)| folder);
     let (folder, program) = (quoted(folder), quoted(program));
