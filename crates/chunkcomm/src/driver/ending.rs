@@ -8,7 +8,9 @@ use super::link::Driver;
 use super::mail::Command;
 use super::staging::{Failure, TxShared};
 use super::taking::land_rest;
-use crate::error::{Account, ChannelLost, LinkCause, LinkError, SendError, Unacknowledged};
+use crate::error::{
+    Account, ChannelLost, ChannelRefused, LinkCause, LinkError, SendError, Unacknowledged,
+};
 use crate::proto::endpoint::{Endpoint, SessionEnd};
 use crate::proto::link::Link;
 use std::io::IoSlice;
@@ -35,12 +37,16 @@ impl LostChannel {
         LostChannel { shared: Arc::clone(shared), left }
     }
 
-    /// Makes the entry of a channel that the peer refused.
-    pub(super) fn refused(shared: &Arc<TxShared>, peer: &str, accepted: u64) -> LostChannel {
+    /// Makes the entry of a channel that the peer refused, perhaps while this node closes.
+    pub(super) fn refused(
+        shared: &Arc<TxShared>,
+        accepted: u64,
+        refused: Arc<ChannelRefused>,
+    ) -> LostChannel {
         let account = Account { accepted, acknowledged: shared.acked() };
-        let cause = Some(shared.cause(peer, account));
-        let (channel, peer) = (shared.name.clone(), peer.to_owned());
-        let left = Unacknowledged { channel, peer, account, cause };
+        let (channel, peer) = (refused.channel.clone(), refused.peer.clone());
+        let left =
+            Unacknowledged { channel, peer, account, cause: Some(SendError::Refused(refused)) };
         LostChannel { shared: Arc::clone(shared), left }
     }
 }

@@ -34,8 +34,8 @@ pub(crate) trait Acceptor: Send + Sync {
     /// Notes the sender's type of a channel that was refused for its type.
     fn described(&self, link: &Arc<LinkShared>, channel: u32, text: &str);
 
-    /// Notes that the peer refused these channels; messages accepted on them may not have arrived.
-    fn lost(&self, channels: Vec<LostChannel>);
+    /// Notes that the peer refused this channel; messages accepted on it may not have arrived.
+    fn refused(&self, channel: LostChannel);
 
     /// Warns people.
     fn warn(&self, what: &str);
@@ -151,10 +151,11 @@ impl Channels {
             Refusal::KindMismatch => RefusalReason::KindMismatch,
             Refusal::NotAccepted => RefusalReason::NotAccepted,
         };
+        let (name, peer) = (shared.name.clone(), self.shared.peer.name.clone());
+        let refused = ChannelRefused { channel: name, peer, reason: reason.clone() };
+        let refused = Arc::new(refused);
         if let Some(back) = back {
-            let (name, peer) = (shared.name.clone(), self.shared.peer.name.clone());
-            let refused = ChannelRefused { channel: name, peer, reason: reason.clone() };
-            backs::end(&back.shared, Outcome::Refused(Arc::new(refused)));
+            backs::end(&back.shared, Outcome::Refused(Arc::clone(&refused)));
             shared.fail(Failure::Refused(reason.clone()));
         }
         self.fail(channel, Failure::Refused(reason));
@@ -163,8 +164,7 @@ impl Channels {
         // machine has no count of a channel whose end was acknowledged.
         let accepted = (sent + staged).max(shared.acked());
         if accepted > 0 {
-            let lost = LostChannel::refused(&shared, &self.shared.peer.name, accepted);
-            self.acceptor.lost(vec![lost]);
+            self.acceptor.refused(LostChannel::refused(&shared, accepted, refused));
         }
     }
 

@@ -5,7 +5,7 @@ use super::fingerprint::Fingerprint;
 use super::held::Held;
 use super::layers::{Answer, Layers};
 use super::links::{Links, News};
-use super::losses::{Losses, is_reserved, reported};
+use super::losses::{Losses, is_reserved, reported, reports_refusal};
 use super::warnings::Warnings;
 use crate::driver::clock;
 use crate::driver::ending::LostChannel;
@@ -99,11 +99,13 @@ impl Acceptor for AcceptTable {
         waiting.wake();
     }
 
-    fn lost(&self, channels: Vec<LostChannel>) {
-        let channels = reported(channels, &self.layers);
+    fn refused(&self, channel: LostChannel) {
+        if !reports_refusal(&channel.shared.name) {
+            return;
+        }
         let mut table = locked(&self.table);
         let closed = table.closed;
-        table.losses.add(channels, closed);
+        table.losses.add(vec![channel], closed);
     }
 
     fn warn(&self, what: &str) {

@@ -3,9 +3,9 @@
 
 use chunkcomm::channel::Landing;
 use chunkcomm::error::{LinkCause, Unacknowledged};
-use chunkcomm::{CloseError, OpenError, RecvError, SendError, Sender};
+use chunkcomm::{CloseError, Node, OpenError, RecvError, SendError, Sender};
 use chunkcomm_cluster::{NodeExt, SenderExt, SendingPort};
-use chunkcomm_testkit::{Pair, fill, limited, on_both, on_one_thread, pair, until};
+use chunkcomm_testkit::{Pair, fill, limited, on_both, on_one_thread, pair, pair_of, tcp, until};
 use std::time::Duration;
 
 const LATE: Duration = Duration::from_secs(20);
@@ -84,6 +84,31 @@ fn what_was_accepted_on_a_refused_channel_is_said_when_its_sender_is_gone() {
         assert_eq!((channel, said), ("refused", accepted));
         assert!(matches!(cause, Some(SendError::Refused(_))), "{error}");
         assert!(error.to_string().contains("refused: the sender's type is"), "{error}");
+    });
+}
+
+/// The refusal has come when the node is closed, and its link has not read it.
+#[test]
+fn what_is_refused_while_the_node_closes_is_said_to_be_refused() {
+    on_one_thread(async {
+        let pair = pair_of(tcp(), Node::builder().io_thread(), Node::builder()).await;
+        let mut sender: Sender<u64> = pair.b.open(&pair.peer, "late").await.unwrap();
+        sender.send(&1).await.unwrap();
+        until(|| pair.peer.stats().messages_sent > 0).await;
+        let a = pair.a.clone();
+        let refusing = std::thread::spawn(|| {
+            on_one_thread(async move {
+                limited(a.accept::<String>("late")).await.unwrap_err();
+            });
+        });
+        // Holds up the sender's link, and not the receiver's.
+        std::thread::sleep(Duration::from_millis(200));
+        drop(sender);
+        let error = limited(pair.b.close(LATE)).await.unwrap_err();
+        refusing.join().unwrap();
+        let (channel, accepted, _, cause) = only(&error);
+        assert_eq!((channel, accepted), ("late", 1));
+        assert!(matches!(cause, Some(SendError::Refused(_))), "{error}");
     });
 }
 
@@ -218,6 +243,27 @@ fn what_came_to_a_port_whose_end_was_dropped_is_no_loss() {
         let _ = sender.send(&1).await;
         drop(sender);
         drop((ways, ends));
+        limited(pair.a.close(LATE)).await.unwrap();
+    });
+}
+
+/// The refusal has come when the message is accepted, and the sender has not seen it.
+#[test]
+fn what_was_accepted_for_a_port_after_its_refusal_came_is_no_loss() {
+    on_one_thread(async {
+        let pair = pair_of(tcp(), Node::builder(), Node::builder().io_thread()).await;
+        let (mut ways, mut ends) = pair.channel::<SendingPort<u64>>("ends").await;
+        let (there, here) = pair.b.sending_port::<u64>().unwrap();
+        drop(here);
+        ways.hand_over(there).await.unwrap();
+        let port = limited(ends.recv()).await.unwrap().unwrap();
+        let mut sender = port.connect().await.unwrap();
+        // The opening leaves, and the other node, on a thread of its own, refuses it.
+        tokio::task::yield_now().await;
+        std::thread::sleep(Duration::from_millis(200));
+        // Refused at once if this node's link has read the refusal in the meantime.
+        let _ = sender.try_send(&1);
+        drop((sender, ways, ends));
         limited(pair.a.close(LATE)).await.unwrap();
     });
 }

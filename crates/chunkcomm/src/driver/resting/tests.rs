@@ -175,7 +175,7 @@ impl Acceptor for Opens {
 
     fn described(&self, _: &Arc<LinkShared>, _: u32, _: &str) {}
 
-    fn lost(&self, _: Vec<LostChannel>) {}
+    fn refused(&self, _: LostChannel) {}
 
     fn cut_off(&self, _: &Arc<LinkShared>, _: &LinkError) {}
 

@@ -453,8 +453,7 @@ impl TxShared {
         cause
     }
 
-    /// As `error`, for an account that nobody has read yet.
-    pub(crate) fn cause(&self, peer: &str, account: Account) -> SendError {
+    fn cause(&self, peer: &str, account: Account) -> SendError {
         let channel = self.name.clone();
         let peer = peer.to_owned();
         match locked(&self.slow).failure.clone() {
