@@ -254,8 +254,9 @@ fn who_is_not_there_is_named() {
         let (first, third) = tokio::join!(Cluster::join(soon(0)), Cluster::join(soon(2)));
         for error in [first.unwrap_err(), third.unwrap_err()] {
             let text = error.to_string();
-            assert!(text.starts_with("not ready within 3"), "{text}");
-            assert!(text.ends_with("ms: ranks 1, 3"), "{text}");
+            let waited = text.strip_prefix("not ready within ").expect("the reason");
+            let waited = waited.strip_suffix(" ms: ranks 1, 3").expect("who is missing");
+            assert!(waited.parse::<u64>().unwrap() >= 3000, "{text}");
         }
         let error = limited(Cluster::join(soon(1))).await.unwrap_err();
         assert!(matches!(error, JoinError::NoManager { .. }), "{error}");
