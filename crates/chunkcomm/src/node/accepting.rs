@@ -5,7 +5,7 @@ use super::fingerprint::Fingerprint;
 use super::held::Held;
 use super::layers::{Answer, Layers};
 use super::links::{Links, News};
-use super::losses::{Losses, is_reserved, reported, reports_refusal};
+use super::losses::{Losses, is_reserved, reported};
 use super::warnings::Warnings;
 use crate::driver::clock;
 use crate::driver::ending::LostChannel;
@@ -100,12 +100,10 @@ impl Acceptor for AcceptTable {
     }
 
     fn refused(&self, channel: LostChannel) {
-        if !reports_refusal(&channel.shared.name) {
-            return;
-        }
+        let channels = reported(vec![channel], &self.layers);
         let mut table = locked(&self.table);
         let closed = table.closed;
-        table.losses.add(vec![channel], closed);
+        table.losses.add(channels, closed);
     }
 
     fn warn(&self, what: &str) {

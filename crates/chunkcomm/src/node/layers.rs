@@ -58,11 +58,11 @@ pub trait Hooks: Send + Sync + 'static {
         Answer::Refused(Box::new(opened))
     }
 
-    /// Whether the node reports messages of a channel of the layer that were not acknowledged when
-    /// their session ended. By default the layer has errors of its own. Messages that the peer
-    /// refused are never reported: its layer does not want them.
-    fn reports_loss(&self, channel: &str) -> bool {
-        let _ = channel;
+    /// Returns whether the node reports that messages of a channel of the layer may not have
+    /// arrived. `unknown`: those of them that were not acknowledged. By default the layer has
+    /// errors of its own.
+    fn reports_loss(&self, channel: &str, unknown: u64) -> bool {
+        let _ = (channel, unknown);
         false
     }
 
@@ -306,8 +306,8 @@ impl Layers {
     }
 
     /// Whether losses on a channel with a reserved name are reported by the node.
-    pub(crate) fn reports_loss(&self, channel: &str) -> bool {
-        self.of(channel).is_some_and(|layer| layer.reports_loss(channel))
+    pub(crate) fn reports_loss(&self, channel: &str, unknown: u64) -> bool {
+        self.of(channel).is_some_and(|layer| layer.reports_loss(channel, unknown))
     }
 
     pub(crate) fn explain(&self) -> Vec<String> {

@@ -97,19 +97,17 @@ pub(super) fn is_of_crates(name: &str) -> bool {
     name.starts_with(OF_CRATES)
 }
 
-/// Returns those of the channels lost with their session that the node reports. Of a layer's channels
-/// the layer decides: called without a lock.
+/// Returns those of the lost channels that the node reports. Of a layer's channels the layer
+/// decides: called without a lock.
 pub(super) fn reported(mut lost: Vec<LostChannel>, layers: &Layers) -> Vec<LostChannel> {
     lost.retain(|it| {
         let name = &it.shared.name;
-        !name.starts_with(OF_LAYERS) && (!is_reserved(name) || layers.reports_loss(name))
+        if name.starts_with(OF_LAYERS) {
+            return false;
+        }
+        !is_reserved(name) || layers.reports_loss(name, it.left.account.unknown())
     });
     lost
-}
-
-/// Returns whether the node reports that this channel was refused: a layer's is not the program's.
-pub(super) fn reports_refusal(name: &str) -> bool {
-    !name.starts_with(OF_LAYERS) && !is_reserved(name)
 }
 
 /// Returns whether this name is reserved for layers; see [`crate::layer`].

@@ -247,9 +247,9 @@ fn what_came_to_a_port_whose_end_was_dropped_is_no_loss() {
     });
 }
 
-/// The refusal has come when the message is accepted, and the sender has not seen it.
+/// The answer of the dropped end has come when the message is accepted, and nobody has read it.
 #[test]
-fn what_was_accepted_for_a_port_after_its_refusal_came_is_no_loss() {
+fn what_was_accepted_for_a_port_after_the_answer_of_its_dropped_end_is_no_loss() {
     on_one_thread(async {
         let pair = pair_of(tcp(), Node::builder(), Node::builder().io_thread()).await;
         let (mut ways, mut ends) = pair.channel::<SendingPort<u64>>("ends").await;
@@ -258,10 +258,10 @@ fn what_was_accepted_for_a_port_after_its_refusal_came_is_no_loss() {
         ways.hand_over(there).await.unwrap();
         let port = limited(ends.recv()).await.unwrap().unwrap();
         let mut sender = port.connect().await.unwrap();
-        // The opening leaves, and the other node, on a thread of its own, refuses it.
+        // The opening leaves, and the other node, on a thread of its own, answers it.
         tokio::task::yield_now().await;
         std::thread::sleep(Duration::from_millis(200));
-        // Refused at once if this node's link has read the refusal in the meantime.
+        // Fails at once if this node's link has read the answer in the meantime.
         let _ = sender.try_send(&1);
         drop((sender, ways, ends));
         limited(pair.a.close(LATE)).await.unwrap();

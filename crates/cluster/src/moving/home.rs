@@ -3,7 +3,7 @@
 use crate::proto::custody::Fate;
 use crate::sync::locked;
 use chunkcomm::layer::{Opened, RawReceiver};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 
@@ -21,10 +21,23 @@ pub(crate) fn number_of(name: &str) -> Option<u128> {
     u128::from_str_radix(number, 16).ok()
 }
 
-/// Ends that were made here and are not connected yet, by number. The number is random: only a node
-/// that received it can connect.
+/// Most dropped ends that are remembered: 1024. An older one refuses its channel.
+const DROPPED_MAX: usize = 1024;
+
+/// Ends that were made here, by number. The number is random: only a node that received it can
+/// connect.
 #[derive(Default)]
-pub(crate) struct Homes(Mutex<BTreeMap<u128, Arc<Slot>>>);
+pub(crate) struct Homes(Mutex<Ends>);
+
+#[derive(Default)]
+struct Ends {
+    /// Those that are not connected yet.
+    waiting: BTreeMap<u128, Arc<Slot>>,
+    /// Those that were dropped before they were connected, the oldest first. A channel to one is
+    /// terminated, as by a dropped receiver: its messages are no loss. A channel to any other end
+    /// that is gone is refused.
+    dropped: VecDeque<u128>,
+}
 
 /// Place where an end waits for its channel.
 pub(crate) struct Slot {
@@ -45,33 +58,42 @@ impl Homes {
     pub(crate) fn add(&self, number: u128, fingerprint: u64) -> Arc<Slot> {
         let state = Mutex::new(State::Waiting(None));
         let slot = Arc::new(Slot { fingerprint, state });
-        locked(&self.0).insert(number, Arc::clone(&slot));
+        locked(&self.0).waiting.insert(number, Arc::clone(&slot));
         slot
     }
 
-    /// Removes an end: nobody waits for its channel any more.
+    /// Removes an end that was dropped: nobody waits for its channel any more.
     pub(crate) fn remove(&self, number: u128) {
-        locked(&self.0).remove(&number);
+        let mut ends = locked(&self.0);
+        if ends.waiting.remove(&number).is_none() {
+            return;
+        }
+        if ends.dropped.len() == DROPPED_MAX {
+            ends.dropped.pop_front();
+        }
+        ends.dropped.push_back(number);
     }
 
     /// Connects an end with the channel that a peer opened. `Err` when there is no such end, it has
     /// a channel, or it has another type.
     pub(super) fn connect(&self, number: u128, opened: Opened) -> Result<(), Box<Opened>> {
-        let mut homes = locked(&self.0);
-        if !homes.get(&number).is_some_and(|slot| opened.is_of(slot.fingerprint)) {
-            return Err(Box::new(opened));
-        }
-        let slot = homes.remove(&number);
-        drop(homes);
-        if let Some(slot) = slot {
-            slot.set(State::Connected(opened.into_receiver()));
+        let mut ends = locked(&self.0);
+        let fits = ends.waiting.get(&number).is_some_and(|slot| opened.is_of(slot.fingerprint));
+        let was_dropped = ends.dropped.contains(&number);
+        let slot = if fits { ends.waiting.remove(&number) } else { None };
+        drop(ends);
+        match slot {
+            Some(slot) => slot.set(State::Connected(opened.into_receiver())),
+            // Dropped, the receiver terminates its channel.
+            None if was_dropped => drop(opened.into_receiver()),
+            None => return Err(Box::new(opened)),
         }
         Ok(())
     }
 
     /// Notes the fate of the far end with this number; ignored once that is connected.
     pub(super) fn ended(&self, number: u128, fate: Fate) {
-        let slot = locked(&self.0).remove(&number);
+        let slot = locked(&self.0).waiting.remove(&number);
         if let Some(slot) = slot {
             slot.set(State::Ended(fate));
         }
@@ -79,15 +101,15 @@ impl Homes {
 
     /// Marks all waiting ends as lost.
     pub(super) fn end_all(&self, why: &str) {
-        let homes = std::mem::take(&mut *locked(&self.0));
-        for slot in homes.values() {
+        let waiting = std::mem::take(&mut locked(&self.0).waiting);
+        for slot in waiting.values() {
             slot.set(State::Ended(Fate::Lost { why: why.to_owned() }));
         }
     }
 
     /// Returns the number of waiting ends.
     pub(crate) fn count(&self) -> usize {
-        locked(&self.0).len()
+        locked(&self.0).waiting.len()
     }
 }
 
@@ -119,5 +141,26 @@ impl Slot {
                 _ => Poll::Pending,
             },
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_dropped_ends_are_remembered_and_no_others() {
+        let homes = Homes::default();
+        for number in 0..1500 {
+            homes.add(number, 0);
+            homes.remove(number);
+            // One that is connected or lost is not there any more.
+            homes.remove(number);
+        }
+        homes.add(2000, 0);
+        homes.ended(2000, Fate::Lost { why: "the test".to_owned() });
+        homes.remove(2000);
+        let dropped: Vec<u128> = locked(&homes.0).dropped.iter().copied().collect();
+        assert!(dropped.into_iter().eq(476..1500));
     }
 }

@@ -55,10 +55,10 @@ impl Hooks for MovingLayer {
         }
     }
 
-    /// Messages to a port are the program's. An end that was dropped before its port was connected
-    /// refuses them: that is no loss, as with a dropped receiver.
-    fn reports_loss(&self, channel: &str) -> bool {
-        home::number_of(channel).is_some()
+    /// Messages to a port are the program's. Those that were acknowledged have arrived, as with a
+    /// dropped receiver.
+    fn reports_loss(&self, channel: &str, unknown: u64) -> bool {
+        unknown > 0 && home::number_of(channel).is_some()
     }
 
     fn explain(&self) -> Vec<String> {
