@@ -40,8 +40,8 @@ impl fmt::Display for Named<'_> {
     }
 }
 
-/// The label of a reserved name, for people; see [`crate::layer`]. A peer chose it: it may have
-/// letters and spaces only.
+/// Returns the label of a reserved name, for people; see [`crate::layer`]. A peer chose it: it may
+/// have letters and spaces only.
 fn label(name: &str) -> Option<&str> {
     let (label, _) = name.strip_prefix('\0')?.split_once('\0')?;
     let is_plain = label.chars().all(|c| c.is_ascii_alphabetic() || c == ' ');

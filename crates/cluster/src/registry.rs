@@ -292,7 +292,7 @@ pub(crate) fn describe_for<T: DeserializeOwned>(function: &str, role: &str) -> A
     Arc::new(description)
 }
 
-/// The type-erased form of `function`.
+/// Returns the type-erased form of `function`.
 fn erased<I: DeserializeOwned + 'static, O: Serialize + 'static>(
     name: Arc<str>,
     function: impl Fn(I) -> O + Send + Sync + 'static,

@@ -369,7 +369,9 @@ impl FarmBuilder {
     /// [name](FarmBuilder::name).
     ///
     /// The cluster determines the workers, where they meet, and how the nodes send. So `workers`,
-    /// `workers_as`, `listen`, `launcher` and `policy` of this builder have no effect.
+    /// `workers_as`, `listen` and `launcher` of this builder have no effect. Neither have `policy`,
+    /// `runtime` and `message_bytes_max`, which a node sets for itself
+    /// ([`ClusterConfig::node`](chunkcomm_cluster::ClusterConfig::node)).
     ///
     /// # Errors
     /// See [`StartError`]: there is no worker, one of them has other functions, or does not call

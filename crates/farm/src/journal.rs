@@ -28,7 +28,7 @@ const PAYLOAD_BYTES_MAX: u32 = 1 << 31;
 
 /// Moment from which accepted results survive a crash of the farmer's machine.
 ///
-/// The end of the farmer's process, also by SIGKILL, they survive once its writing thread has written
+/// They survive the end of the farmer's process, also by SIGKILL, once its writing thread has written
 /// them. The farmer hands them to that thread as it goes, and waits while 4 MiB are unwritten. Lost
 /// results are computed again.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -73,7 +73,7 @@ impl FarmQueueArgs {
     fn check(&self) -> Result<(), Failure> {
         self.common.needs_this_host("farm-queue")?;
         let refuse = |why: &str| Err(Failure::Refused(why.to_owned()));
-        self.common.needs_session("farm")?;
+        self.common.needs_session("farm-queue")?;
         if self.common.transport == Transport::Memory {
             return refuse(
                 "--transport memory: the worker is a process, tcp, tls and unix are allowed",

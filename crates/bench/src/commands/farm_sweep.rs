@@ -138,7 +138,7 @@ impl FarmSweepArgs {
     fn check(&self) -> Result<(), Failure> {
         self.common.needs_this_host("farm-sweep")?;
         let refuse = |why: &str| Err(Failure::Refused(why.to_owned()));
-        self.common.needs_session("farm")?;
+        self.common.needs_session("farm-sweep")?;
         if self.common.transport == Transport::Memory {
             return refuse(
                 "--transport memory reaches threads: the workers are processes, tcp, tls and unix \

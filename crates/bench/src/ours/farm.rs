@@ -65,7 +65,7 @@ impl FarmKind {
     /// Returns a farm of one process with measured settings, for tasks of 16 bytes.
     ///
     /// # Errors
-    /// If the transport reaches no process.
+    /// If there is no address of the transport.
     pub fn of(work: Work, runtime: RuntimeKind, transport: Transport) -> Result<Self, Failure> {
         Ok(Self {
             task_bytes: 16,

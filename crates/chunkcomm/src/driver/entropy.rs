@@ -15,7 +15,7 @@ pub fn fill(bytes: &mut [u8]) -> Result<(), getrandom::Error> {
     getrandom::fill(bytes)
 }
 
-/// Returns as many such bytes as a number has.
+/// Returns `N` unguessable bytes; in a simulation, bytes that follow from its seed.
 ///
 /// # Errors
 ///

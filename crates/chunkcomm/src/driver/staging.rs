@@ -157,7 +157,7 @@ impl TxEnd {
         self.producer.free() + grown
     }
 
-    /// Returns the bytes of the longest message that goes through the ring.
+    /// Returns the number of bytes of the longest message that goes through the ring.
     pub(crate) fn inline_bytes_max(&self) -> usize {
         self.inline_bytes_max
     }

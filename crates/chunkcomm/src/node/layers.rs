@@ -219,7 +219,7 @@ fn start<L: Layer>(settings: &(dyn Any + Send + Sync), site: Site) -> Installed 
     Installed::of(Arc::new(L::start(settings.clone(), site)))
 }
 
-/// The layer of this type among those that were started.
+/// Returns the layer of this type among those that were started.
 fn find<L: Layer>(started: &[Installed]) -> Option<Arc<L>> {
     let mut layers = started.iter().map(|it| Arc::clone(&it.layer));
     layers.find_map(|layer| layer.downcast::<L>().ok())
@@ -290,7 +290,7 @@ impl Layers {
         find(&locked(&self.started))
     }
 
-    /// The layer of the channel with this name.
+    /// Returns the layer of the channel with this name.
     fn of(&self, channel: &str) -> Option<Arc<dyn Hooks>> {
         let started = locked(&self.started);
         let is_its = |it: &&Installed| it.names.iter().any(|name| channel.starts_with(name));

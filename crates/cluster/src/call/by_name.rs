@@ -13,7 +13,7 @@ use tokio::sync::watch;
 
 /// Source of the providers of services.
 pub(crate) trait Directory: Send + Sync {
-    /// Nodes that provide the service now.
+    /// Returns the nodes that provide the service now.
     fn providers(&self, service: &str) -> Vec<NodeId>;
 
     /// Returns a receiver that is marked whenever the providers may have changed.

@@ -166,7 +166,7 @@ where
         Calling { client: self, request, deadline, line, stage, provider, tried }
     }
 
-    /// The line for a call, except those of the providers in `tried`.
+    /// Returns the line for a call, except those of the providers in `tried`.
     fn line(&self, tried: &[NodeId]) -> Result<(Option<NodeId>, Arc<Line<Resp>>), CallError> {
         let inner = &*self.inner;
         match &inner.target {

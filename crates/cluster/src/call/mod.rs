@@ -87,7 +87,7 @@ where
     Ok(request.duplex(&answer).in_role("call/1"))
 }
 
-/// The runtime of the tasks that answer and read answers: the current one, else the node's.
+/// Returns the runtime of the tasks that answer and read answers: the current one, else the node's.
 fn runtime_of(node: &chunkcomm::Node) -> tokio::runtime::Handle {
     tokio::runtime::Handle::try_current().unwrap_or_else(|_| runtime(node).clone())
 }

@@ -17,7 +17,7 @@ use std::sync::{Arc, Mutex, Weak};
 
 /// The way to a provider.
 pub(crate) trait Reach: Send + Sync {
-    /// The existing session, if there is one.
+    /// Returns the existing session, if there is one.
     fn at_hand(&self) -> Option<Peer>;
 
     /// Dials the provider when there is no session.
@@ -46,8 +46,8 @@ impl Reach for ToPeer {
     }
 }
 
-/// Why nothing is opened to the peer any more. While this node is closing, its sessions have not
-/// ended yet.
+/// Returns why nothing is opened to the peer any more. While this node is closing, its sessions
+/// have not ended yet.
 async fn ended(peer: &Peer) -> LinkError {
     if peer.is_alive() { Link::of(peer).closed() } else { peer.closed().await }
 }

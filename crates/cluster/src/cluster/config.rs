@@ -19,7 +19,7 @@ const COPIES_MIN: usize = 2;
 /// The environment variable that sets `ready_within`, in milliseconds.
 const READY_VARIABLE: &str = "CHUNKCOMM_READY_MS";
 
-/// Settings of a cluster to join, the same on every node. Each method takes the settings by value and
+/// Settings of a cluster to join, the same on every node. Each setter takes the settings by value and
 /// returns them.
 #[derive(Clone, Debug)]
 #[must_use]

@@ -112,7 +112,7 @@ impl Joining {
         Ok(done.and_then(Result::ok))
     }
 
-    /// State of a node that is about to be a member.
+    /// Returns the state of a node that is about to be a member.
     fn state(&self, node: Node, addresses: &[Address]) -> Arc<State> {
         moving(&node).advertise(addresses.iter().map(Address::to_string).collect());
         let ready = Ready {

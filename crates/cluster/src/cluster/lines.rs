@@ -90,7 +90,7 @@ async fn is_gone(address: &Address, incarnation: u128) -> bool {
     false
 }
 
-/// The node's first message; `None` when it ended before. A stopped process is waited for.
+/// Waits for the node's first message; `None` when it ended before. A stopped process is waited for.
 async fn hello_of(mut stream: impl AsyncRead + Unpin) -> Option<Result<Hello, HelloError>> {
     let mut bytes = [0; HELLO_BYTES];
     stream.read_exact(&mut bytes).await.ok()?;

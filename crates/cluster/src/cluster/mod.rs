@@ -257,7 +257,7 @@ fn is_fatal(end: &End) -> bool {
     !matches!(end, End::Finished { .. })
 }
 
-/// Time left until `until`.
+/// Returns the time left until `until`.
 fn left(until: chunkcomm_proto::Time) -> Duration {
     Duration::from_micros(until.micros_since(clock::now()))
 }

@@ -91,7 +91,7 @@ impl State {
     }
 }
 
-/// The address at which a member listens, if that is on this machine.
+/// Returns the address at which a member listens, if that is on this machine.
 fn address_here(membership: &Membership, peer: &Peer) -> Option<Address> {
     let mut members = membership.members().values();
     let member = members.find(|member| member.id.incarnation == peer.incarnation())?;

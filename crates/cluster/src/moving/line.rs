@@ -36,7 +36,7 @@ pub(crate) enum LineWord {
 }
 
 impl LineWord {
-    /// Size of the input in the word, in bytes.
+    /// Returns the size of the input in the word, in bytes.
     fn input_bytes(&self) -> usize {
         match self {
             LineWord::Process(ProcessWord::Create(create)) => create.input.0.len(),
@@ -186,7 +186,8 @@ impl Line {
     }
 }
 
-/// The next word of the peer; `None` at the end of the session. An invalid word ends the session.
+/// Waits for the next word of the peer; `None` at the end of the session. An invalid word ends the
+/// session.
 async fn next_word(words: &mut RawReceiver) -> Option<LineWord> {
     tokio::task::coop::consume_budget().await;
     loop {

@@ -39,7 +39,7 @@ impl Parts {
         self.count
     }
 
-    /// Returns the bytes of the results.
+    /// Returns the number of bytes of the results.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes
     }

@@ -20,8 +20,8 @@ pub(super) fn source_address(there: SocketAddr) -> io::Result<IpAddr> {
     Ok(socket.local_addr()?.ip())
 }
 
-/// The address of this machine towards others, if it has a route to them. The route is looked up to
-/// an address reserved for documents (RFC 5737); nothing is sent there.
+/// Returns the address of this machine towards others, if it has a route to them. The route is
+/// looked up to an address reserved for documents (RFC 5737); nothing is sent there.
 fn towards_others() -> Option<IpAddr> {
     source_address((Ipv4Addr::new(192, 0, 2, 1), 9).into()).ok().filter(|ip| !ip.is_loopback())
 }
@@ -120,8 +120,8 @@ fn is_taken(error: &NodeError) -> bool {
     matches!(error, NodeError::Listen { error, .. } if error.kind() == io::ErrorKind::AddrInUse)
 }
 
-/// The addresses at which others reach a node. The unspecified address is replaced: nobody can dial
-/// it.
+/// Returns the addresses at which others reach a node. The unspecified address is replaced: nobody
+/// can dial it.
 fn advertised(node: &Node, host: Option<&str>) -> Vec<Address> {
     let mut addresses = Vec::new();
     for address in node.addresses() {

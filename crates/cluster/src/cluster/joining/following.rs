@@ -184,8 +184,8 @@ impl Joining {
         }
     }
 
-    /// The addresses to listen at so that rank 0 and other peers reach this node: beside rank 0's
-    /// socket, or at the address of this machine that leads to rank 0.
+    /// Returns the addresses to listen at so that rank 0 and other peers reach this node: beside
+    /// rank 0's socket, or at the address of this machine that leads to rank 0.
     async fn places_to_listen(&self, manager: &[Address]) -> io::Result<Vec<Address>> {
         let at = |host: &str| {
             self.own_ports().into_iter().map(|port| listen_for(host, port)).collect::<Vec<_>>()
@@ -208,7 +208,7 @@ impl Joining {
     }
 }
 
-/// A name that no other process takes, even one in another container.
+/// Returns a name that no other process takes, even one in another container.
 fn socket_beside(manager: &Path) -> io::Result<std::path::PathBuf> {
     let random = u32::from_le_bytes(entropy::bytes()?);
     let name = format!("{}-{random:08x}", host::process_id());

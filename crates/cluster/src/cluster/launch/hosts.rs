@@ -78,7 +78,7 @@ fn parse_line(line: &str) -> Result<Host, String> {
     Ok(Host { name, slots: slots.unwrap_or(1), address })
 }
 
-/// A name, or an address without brackets.
+/// Checks a name or an address; returns it without brackets.
 fn checked_host(host: &str) -> Result<String, String> {
     let bare = host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(host);
     let address = bare.split('%').next().unwrap_or_default();
@@ -91,7 +91,7 @@ fn checked_host(host: &str) -> Result<String, String> {
     check_name(bare)
 }
 
-/// A name that ssh cannot take for an option, nor a shell for more than a name.
+/// Checks that ssh cannot take the name for an option, nor a shell for more than a name.
 fn check_name(name: &str) -> Result<String, String> {
     let letter = |byte: u8| byte.is_ascii_alphanumeric() || b"-._@:%".contains(&byte);
     if name.is_empty() || name.starts_with(['-', '@']) || !name.bytes().all(letter) {

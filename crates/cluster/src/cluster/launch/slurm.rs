@@ -18,7 +18,7 @@ const HOST_COUNT_MAX: usize = 65_536;
 /// Highest number of a step of tasks; batch scripts and `salloc` itself have higher ones.
 const STEP_MAX: u32 = 0xFFFF_FFF0 - 1;
 
-/// The job and step of a process that `srun` started.
+/// Returns the job and step of a process that `srun` started.
 fn step(look: &mut Look<'_>) -> Result<Option<(u32, u32)>, PlaceError> {
     if !look.has(RANK) || !look.has(STEP) {
         return Ok(None);

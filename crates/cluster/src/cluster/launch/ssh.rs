@@ -126,7 +126,7 @@ pub(in crate::cluster) fn explain(
     Ok(text)
 }
 
-/// The host of each rank.
+/// Returns the host of each rank.
 fn read(path: &Path, nodes: Option<u32>) -> Result<Vec<Host>, HostsError> {
     let bytes = std::fs::read(path)
         .map_err(|error| HostsError::Read { path: path.to_owned(), error: Arc::new(error) })?;
@@ -270,7 +270,8 @@ impl Nodes {
         }
     }
 
-    /// Longest wait for rank 0. Once it listens, rank 0 itself names the nodes that are not ready.
+    /// Returns the longest wait for rank 0. Once it listens, rank 0 itself names the nodes that are
+    /// not ready.
     fn patience(&self, within: Duration) -> Duration {
         if self.heard { within + GRACE } else { within }
     }
@@ -364,7 +365,7 @@ async fn wait(mut child: Child) -> io::Result<ExitStatus> {
     child.wait().await
 }
 
-/// The status as a shell reports it.
+/// Returns the status as a shell reports it.
 fn code_of(status: ExitStatus) -> i32 {
     #[cfg(unix)]
     if let Some(signal) = std::os::unix::process::ExitStatusExt::signal(&status) {

@@ -70,7 +70,7 @@ pub fn set_slot(call: &mut [u8], slot: u32) {
     }
 }
 
-/// Kind, slot and the rest.
+/// Returns the kind, slot and the rest.
 fn split(message: &[u8]) -> Result<(u8, u32, &[u8]), WireError> {
     let (head, rest) = message.split_first_chunk::<HEAD_BYTES>().ok_or(WireError)?;
     let [kind, slot @ ..] = *head;

@@ -413,7 +413,7 @@ pub(super) fn is_name(name: &str) -> bool {
     (1..=NAME_BYTES_MAX).contains(&name.len())
 }
 
-/// The barrier behind this one; members come to no other.
+/// Returns the barrier behind this one; members come to no other.
 fn next_of(passed: u64) -> Option<u64> {
     passed.checked_add(1)
 }

@@ -103,7 +103,7 @@ impl Membership {
         &self.standing
     }
 
-    /// End of the membership, if it has ended.
+    /// Returns the end of the membership, if it has ended.
     #[must_use]
     pub fn end(&self) -> Option<&End> {
         match &self.standing {
@@ -149,7 +149,7 @@ impl Membership {
         self.deaths.iter().rfind(was_called)
     }
 
-    /// Nodes that provide something under `name`, by rank.
+    /// Returns the nodes that provide something under `name`, by rank.
     pub fn providers(&self, name: &str) -> impl Iterator<Item = NodeId> {
         self.names.get(name).into_iter().flatten().copied()
     }

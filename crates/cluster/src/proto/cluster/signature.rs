@@ -18,7 +18,7 @@ pub struct Signature {
 }
 
 impl Signature {
-    /// The kind. Functions and processes have separate names.
+    /// Returns the kind. Functions and processes have separate names.
     fn kind(&self) -> &'static str {
         if self.hashes.len() == 1 { "process" } else { "function" }
     }

@@ -86,7 +86,7 @@ impl Remote {
             .map_err(|error| HostsError::Ssh { program: name.clone(), error: Arc::new(error) })
     }
 
-    /// The line for a shell of the other machine. The secret is not in it.
+    /// Returns the line for a shell of the other machine. The secret is not in it.
     fn line(&self, rank: usize, host: &Host) -> String {
         let mut script = format!("cd {} 2>/dev/null; exec env", quoted(&self.folder));
         let own = [

@@ -59,7 +59,7 @@ impl Manager {
         (!fits).then_some(Refusal::Rank { rank, size: self.size })
     }
 
-    /// The lowest free rank behind those of the start.
+    /// Returns the lowest free rank behind those of the start.
     fn free_rank(&self) -> u32 {
         let mut rank = self.size;
         for taken in self.seats.range(self.size..).map(|(taken, _)| *taken) {
@@ -174,7 +174,7 @@ impl Manager {
         (0..self.size).filter(is_free).collect()
     }
 
-    /// Members of an earlier manager that are not there and not known to be dead.
+    /// Returns the members of an earlier manager that are not there and not known to be dead.
     fn lost(&self) -> Vec<NodeId> {
         let is_here =
             |id: &NodeId| self.seats.get(&id.rank).is_some_and(|seat| seat.member.id == *id);
