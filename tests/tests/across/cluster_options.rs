@@ -1,7 +1,7 @@
 //! Command lines of the programs that run as a cluster, and the options that these share.
 
 use super::example::Example;
-use std::path::PathBuf;
+use chunkcomm_testkit::Scratch;
 use std::process::Output;
 
 const PROGRAMS: [Example; 8] = [
@@ -15,10 +15,10 @@ const PROGRAMS: [Example; 8] = [
     Example { name: "wordcount", file: env!("CARGO_BIN_EXE_wordcount-program") },
 ];
 
-fn hosts() -> String {
-    let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("cluster-options-hosts");
-    std::fs::write(&path, "first slots=1\nsecond slots=1\n").unwrap();
-    path.to_str().unwrap().to_owned()
+fn hosts() -> Scratch {
+    let file = Scratch::new("hosts");
+    std::fs::write(&file, "first slots=1\nsecond slots=1\n").unwrap();
+    file
 }
 
 /// The group of options is the same in each program.
@@ -42,9 +42,10 @@ fn each_program_has_the_same_group() {
 /// Each program prints the known facts of its place and starts nothing.
 #[test]
 fn each_program_explains_its_launch() {
-    let hosts = hosts();
+    let file = hosts();
+    let hosts = file.to_str().unwrap();
     for program in &PROGRAMS {
-        let explained = program.prints(&["--explain-launch", "--nodes", "2", "--hosts", &hosts]);
+        let explained = program.prints(&["--explain-launch", "--nodes", "2", "--hosts", hosts]);
         for word in ["first", "second", program.file] {
             assert!(explained.contains(word), "{word:?} is not in\n{explained}");
         }
@@ -70,10 +71,11 @@ fn each_program_explains_its_launch() {
 /// Each program takes the hosts of the file.
 #[test]
 fn each_program_starts_on_the_hosts_of_a_file() {
-    let hosts = hosts();
+    let file = hosts();
+    let hosts = file.to_str().unwrap();
     for program in &PROGRAMS {
         let paths: &[&str] = if program.name == "wordcount" { &["/dev/null"] } else { &[] };
-        let mut command = program.command(&["--hosts", &hosts]);
+        let mut command = program.command(&["--hosts", hosts]);
         // `false` stands in for ssh; the error names the host.
         let output = command.args(paths).env("CHUNKCOMM_SSH", "false").output().unwrap();
         let told = String::from_utf8(output.stderr).unwrap();
