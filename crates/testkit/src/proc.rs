@@ -1,7 +1,7 @@
 //! Facts about processes, as Linux reports them.
 
 use crate::blocking::{until, until_some};
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 use std::fs::read_to_string;
 use std::process::Child;
 
@@ -105,6 +105,13 @@ fn wait_until_stopped(pid: u32) {
 /// Waits until all these processes have ended.
 pub fn wait_until_gone(pids: &[u32]) {
     until(&format!("of {pids:?} some are left"), || pids.iter().all(|&pid| is_gone(pid)));
+}
+
+/// Waits until all threads of a child have ended, and with them its sockets. Its status is not
+/// fetched.
+pub fn wait_until_ended(child: &Child) {
+    let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
+    waitid(WaitId::Pid(Pid::from_child(child)), options).unwrap();
 }
 
 /// Whether the process handles this signal; otherwise the signal would end it.

@@ -302,6 +302,7 @@ mod killed {
         let pids = proc::children(busy.0.id(), 2);
         pids.iter().copied().for_each(proc::wait_until_placed);
         busy.0.kill().unwrap();
+        proc::wait_until_ended(&busy.0);
         proc::wait_until_gone(&pids);
         assert_eq!(left(), 1, "where the nodes met is left by a kill");
         let mut nodes = [by_file("1"), by_file("0")];
