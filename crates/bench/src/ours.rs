@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use chunkcomm::proto::limits::WINDOW_BYTES_INITIAL;
 use chunkcomm::{Address, Node, Peer, Policy};
-use chunkcomm_testkit::Scratch;
+use chunkcomm_testkit::free_path;
 use tokio::runtime::Runtime;
 
 use crate::failure::{Doing, Failure};
@@ -121,7 +121,7 @@ fn listen_address(place: &Place) -> Result<Address, Failure> {
         Transport::Tcp | Transport::Tls => {
             format!("{}:0", bracketed(&place.host)).parse().doing("listening")
         }
-        Transport::Unix => Ok(Address::Unix(Scratch::new("socket").to_path_buf())),
+        Transport::Unix => Ok(Address::Unix(free_path("socket"))),
         Transport::Memory => {
             let count = COUNT.fetch_add(1, Ordering::Relaxed);
             Ok(Address::Memory(format!("chunkperf-{}-{count}", std::process::id())))

@@ -20,7 +20,7 @@ mod waiting;
 
 pub use host::own_host;
 pub use ports::free_port;
-pub use scratch::Scratch;
+pub use scratch::{Scratch, free_path};
 pub use waiting::{cancelled, limited, on_both, on_one_thread, on_two_threads};
 pub use waiting::{settled, stays, until, until_some, waiting};
 

@@ -14,12 +14,7 @@ impl Scratch {
     /// Returns a path that no other has, with `name` in it.
     #[must_use]
     pub fn new(name: &str) -> Scratch {
-        static COUNT: AtomicU32 = AtomicU32::new(0);
-        let count = COUNT.fetch_add(1, Ordering::Relaxed);
-        let name = format!("chunkcomm-{name}-{}-{count}", std::process::id());
-        let scratch = Scratch(std::env::temp_dir().join(name));
-        scratch.remove(); // of a process that was killed
-        scratch
+        Scratch(free_path(name))
     }
 
     /// Makes a folder at such a path.
@@ -29,11 +24,22 @@ impl Scratch {
         std::fs::create_dir(&scratch).unwrap();
         scratch
     }
+}
 
-    fn remove(&self) {
-        if remove_file(self).is_err() {
-            let _ = remove_dir_all(self);
-        }
+/// Returns a path in the system's folder for temporary files that no other has, with `name` in it.
+/// A file that is made there is not removed: for a node's socket, which the node removes.
+pub fn free_path(name: &str) -> PathBuf {
+    static COUNT: AtomicU32 = AtomicU32::new(0);
+    let count = COUNT.fetch_add(1, Ordering::Relaxed);
+    let path =
+        std::env::temp_dir().join(format!("chunkcomm-{name}-{}-{count}", std::process::id()));
+    remove(&path); // of a process that was killed
+    path
+}
+
+fn remove(path: &Path) {
+    if remove_file(path).is_err() {
+        let _ = remove_dir_all(path);
     }
 }
 
@@ -53,6 +59,6 @@ impl AsRef<Path> for Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        self.remove();
+        remove(self);
     }
 }

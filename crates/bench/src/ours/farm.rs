@@ -13,7 +13,7 @@ use chunkcomm_farm::{
     Durability, Farm, Grain, Model, Prefetch, Runtime as FarmRuntime, Tree, WorkersAs,
     serve_if_started, serve_in,
 };
-use chunkcomm_testkit::Scratch;
+use chunkcomm_testkit::{Scratch, free_path};
 use tokio::runtime::Runtime;
 
 use crate::baseline::hand_farm::answer;
@@ -126,7 +126,7 @@ pub fn runtime_of(kind: RuntimeKind) -> FarmRuntime {
 pub fn farmer_address(transport: Transport) -> Result<Address, Failure> {
     Ok(match transport {
         Transport::Tcp | Transport::Tls => "127.0.0.1:0".parse().doing("naming an address")?,
-        Transport::Unix => Address::Unix(Scratch::new("socket").to_path_buf()),
+        Transport::Unix => Address::Unix(free_path("socket")),
         Transport::Memory => Address::Memory(format!("chunkperf-{}", std::process::id())),
     })
 }

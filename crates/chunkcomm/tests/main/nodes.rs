@@ -2,7 +2,7 @@
 
 use chunkcomm::{AGE_BOUND_VARIABLE, Address, ConnectError, Node, NodeError, Policy};
 use chunkcomm_testkit::{
-    NEVER, Pair, Scratch, blocking, limited, memory, on_both, on_one_thread, pair_of, tcp, until,
+    NEVER, Pair, blocking, free_path, limited, memory, on_both, on_one_thread, pair_of, tcp, until,
 };
 use std::error::Error;
 use std::io::ErrorKind;
@@ -11,7 +11,7 @@ use std::time::Duration;
 #[test]
 fn an_address_that_is_taken() {
     on_both(|| async {
-        let path = Scratch::new("taken").to_path_buf();
+        let path = free_path("taken");
         for address in [tcp(), memory(), Address::Unix(path)] {
             let first = Node::builder().listen(address).build().await.unwrap();
             let taken = first.addresses()[0].clone();
@@ -34,7 +34,7 @@ fn an_address_that_refuses() {
         let gone = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let address = Address::from(gone.local_addr().unwrap());
         drop(gone);
-        let path = Scratch::new("nobody").to_path_buf();
+        let path = free_path("nobody");
         for address in [address, memory(), Address::Unix(path)] {
             let node = Node::builder().build().await.unwrap();
             let error = limited(node.connect_within(&address, Duration::ZERO)).await.unwrap_err();
@@ -137,7 +137,7 @@ fn busy_polling_nodes_work() {
 fn busy_polling_nodes_carry_more_than_sockets_hold_and_notice_the_end() {
     on_one_thread(async {
         let busy = || Node::builder().busy_poll();
-        let path = Scratch::new("busy").to_path_buf();
+        let path = free_path("busy");
         for address in [tcp(), Address::Unix(path)] {
             let pair = pair_of(address, busy(), busy()).await;
             let mut sender = pair.b.open_bytes(&pair.peer, "large").await.unwrap();

@@ -2,11 +2,11 @@
 
 use chunkcomm::{Address, Node};
 use chunkcomm_testkit::random::seeded;
-use chunkcomm_testkit::{Scratch, all, limited, memory, on_both, on_one_thread, pair_of, tcp};
+use chunkcomm_testkit::{all, free_path, limited, memory, on_both, on_one_thread, pair_of, tcp};
 use std::time::Duration;
 
 fn unix(name: &str) -> Address {
-    Address::Unix(Scratch::new(name).to_path_buf())
+    Address::Unix(free_path(name))
 }
 
 async fn stream_over(address: Address) {

@@ -9,7 +9,7 @@ use chunkcomm_testkit::proxy::Proxy;
 use chunkcomm_testkit::raw::{good_hello, socket_address};
 use chunkcomm_testkit::still::{StandsStill, leap};
 use chunkcomm_testkit::{
-    Pair, Scratch, limited, memory, on_both, on_one_thread, pair_of, tcp, until,
+    Pair, free_path, limited, memory, on_both, on_one_thread, pair_of, tcp, until,
 };
 use std::io::Write;
 use std::net::TcpStream;
@@ -79,7 +79,7 @@ fn no_credential_is_refused_at_both_ends_and_both_say_which() {
 #[test]
 fn a_unix_socket_asks_for_the_credential_too() {
     on_one_thread(async {
-        let address = Address::Unix(Scratch::new("admission").to_path_buf());
+        let address = Address::Unix(free_path("admission"));
         let pair = pair_of(address, guarded(), guarded()).await;
         pair.is_well("member").await;
         let cause = dials(&pair, Node::builder()).await;
