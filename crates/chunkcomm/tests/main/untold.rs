@@ -4,7 +4,7 @@
 use chunkcomm::channel::Landing;
 use chunkcomm::error::{LinkCause, Unacknowledged};
 use chunkcomm::{CloseError, Node, OpenError, RecvError, SendError, Sender};
-use chunkcomm_cluster::{NodeExt, SenderExt, SendingPort};
+use chunkcomm_cluster::{NodeExt, PortError, SenderExt, SendingPort};
 use chunkcomm_testkit::{Pair, fill, limited, on_both, on_one_thread, pair, pair_of, tcp, until};
 use std::time::Duration;
 
@@ -92,9 +92,10 @@ fn what_was_accepted_on_a_refused_channel_is_said_when_its_sender_is_gone() {
 fn what_is_refused_while_the_node_closes_is_said_to_be_refused() {
     on_one_thread(async {
         let pair = pair_of(tcp(), Node::builder().io_thread(), Node::builder()).await;
-        let mut sender: Sender<u64> = pair.b.open(&pair.peer, "late").await.unwrap();
-        sender.send(&1).await.unwrap();
-        until(|| pair.peer.stats().messages_sent > 0).await;
+        let mut sender: Sender<Vec<u64>> = pair.b.open(&pair.peer, "late").await.unwrap();
+        // More than its window holds: it cannot be acknowledged before a receiver is there.
+        sender.send(&vec![7; 1_000_000]).await.unwrap();
+        until(|| pair.peer.stats().packet_bytes_sent > 8 * 1024).await;
         let a = pair.a.clone();
         let refusing = std::thread::spawn(|| {
             on_one_thread(async move {
@@ -247,23 +248,45 @@ fn what_came_to_a_port_whose_end_was_dropped_is_no_loss() {
     });
 }
 
-/// The answer of the dropped end has come when the message is accepted, and nobody has read it.
+/// Accepts a message for the port, and drops its sender before anything has left. The message is longer
+/// than a window: not all of it leaves before the answer of the port's home.
+async fn accept_for(port: SendingPort<Vec<u64>>) {
+    let mut sender = limited(port.connect()).await.unwrap();
+    sender.try_send(&vec![7; 1_000_000]).unwrap();
+}
+
 #[test]
-fn what_was_accepted_for_a_port_after_the_answer_of_its_dropped_end_is_no_loss() {
+fn what_was_accepted_for_a_port_whose_end_was_dropped_before_is_no_loss() {
     on_one_thread(async {
-        let pair = pair_of(tcp(), Node::builder(), Node::builder().io_thread()).await;
-        let (mut ways, mut ends) = pair.channel::<SendingPort<u64>>("ends").await;
-        let (there, here) = pair.b.sending_port::<u64>().unwrap();
+        let pair = pair().await;
+        let (mut ways, mut ends) = pair.channel::<SendingPort<Vec<u64>>>("ends").await;
+        let (there, here) = pair.b.sending_port().unwrap();
         drop(here);
         ways.hand_over(there).await.unwrap();
-        let port = limited(ends.recv()).await.unwrap().unwrap();
-        let mut sender = port.connect().await.unwrap();
-        // The opening leaves, and the other node, on a thread of its own, answers it.
-        tokio::task::yield_now().await;
-        std::thread::sleep(Duration::from_millis(200));
-        // Fails at once if this node's link has read the answer in the meantime.
-        let _ = sender.try_send(&1);
-        drop((sender, ways, ends));
+        accept_for(limited(ends.recv()).await.unwrap().unwrap()).await;
+        drop((ways, ends));
         limited(pair.a.close(LATE)).await.unwrap();
+    });
+}
+
+/// Nobody dropped the end.
+#[test]
+fn what_was_accepted_for_a_port_that_its_home_counts_as_lost_is_said() {
+    on_one_thread(async {
+        let pair = pair_of(tcp(), Node::builder(), Node::builder().listen(tcp())).await;
+        let (mut ways, mut ends) = pair.channel::<SendingPort<Vec<u64>>>("ends").await;
+        let (there, mut here) = pair.b.sending_port().unwrap();
+        ways.hand_over(there).await.unwrap();
+        let port = limited(ends.recv()).await.unwrap().unwrap();
+        pair.peer.declare_dead("the plug was pulled");
+        let lost = limited(here.recv()).await.unwrap_err();
+        assert!(matches!(lost, PortError::Lost { .. }), "{lost}");
+        limited(ends.peer().closed()).await;
+        // On a session of its own.
+        accept_for(port).await;
+        drop((ways, ends));
+        let error = limited(pair.a.close(LATE)).await.unwrap_err();
+        assert!(error.to_string().contains("port to b: of 1 messages 0 are"), "{error}");
+        assert!(matches!(only(&error).3, Some(SendError::Refused(_))), "{error}");
     });
 }

@@ -79,8 +79,8 @@ impl Homes {
     pub(super) fn connect(&self, number: u128, opened: Opened) -> Result<(), Box<Opened>> {
         let mut ends = locked(&self.0);
         let fits = ends.waiting.get(&number).is_some_and(|slot| opened.is_of(slot.fingerprint));
-        let was_dropped = ends.dropped.contains(&number);
         let slot = if fits { ends.waiting.remove(&number) } else { None };
+        let was_dropped = slot.is_none() && ends.dropped.contains(&number);
         drop(ends);
         match slot {
             Some(slot) => slot.set(State::Connected(opened.into_receiver())),
