@@ -35,7 +35,7 @@ pub struct FarmOptions {
     #[arg(long, value_name = "K", value_parser = parse_prefetch, default_value = "auto")]
     pub prefetch: PrefetchOption,
 
-    /// Tasks in an assignment, or auto; guided, factoring and trapezoid divide what is left
+    /// Tasks in an assignment, or auto
     #[arg(long, value_name = "G", default_value_t)]
     pub grain: Grain,
 

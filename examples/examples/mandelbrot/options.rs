@@ -146,9 +146,9 @@ mod tests {
             (["--prefetch", "-2"], "a number from 1 on, and auto"),
             (["--virtual-workers", "0"], "auto, and numbers from 1 to 1024"),
             (["--virtual-workers", "1025"], "auto, and numbers from 1 to 1024"),
-            (["--grain", "0"], "trapezoid, and whole numbers from 1"),
-            (["--grain", "-1"], "trapezoid, and whole numbers from 1"),
-            (["--grain", "few"], "trapezoid, and whole numbers from 1"),
+            (["--grain", "0"], "allowed are auto and whole numbers from 1"),
+            (["--grain", "-1"], "allowed are auto and whole numbers from 1"),
+            (["--grain", "few"], "allowed are auto and whole numbers from 1"),
             (["--output", "/nowhere/at/all.png"], "folder that exists"),
         ] {
             let parsed = try_parse::<Options>(["mandelbrot"].iter().chain(&arguments));

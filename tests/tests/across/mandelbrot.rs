@@ -114,7 +114,7 @@ fn bad_options_say_what_is_allowed_and_exit_with_2() {
         (["--virtual-workers", "0"], "auto, and numbers from 1 to 1024"),
         (["--rows", "all"], "whole numbers from 1 to 16384"),
         (["--iterations", "many"], "whole numbers from 1 to 65535"),
-        (["--grain", "-1"], "trapezoid, and whole numbers from 1"),
+        (["--grain", "-1"], "allowed are auto and whole numbers from 1"),
         (["--colour", "red"], "--help"),
         (["--output", "/nowhere/at/all.png"], "a file in a folder that exists"),
         (["--workers=2", "--nodes=2"], "the other nodes of a cluster are the workers"),

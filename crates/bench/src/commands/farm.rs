@@ -61,7 +61,7 @@ pub struct FarmArgs {
     /// Assignments that a worker holds, including the one at work; auto measures
     #[arg(long, value_name = "K|auto", default_value = "auto", value_parser = values::auto_count)]
     prefetch: Auto<u64>,
-    /// Tasks an assignment; auto measures, guided, factoring and trapezoid divide what is left
+    /// Tasks an assignment; auto measures
     #[arg(long, value_name = "G|auto", default_value_t)]
     grain: Grain,
     /// Sub-farmers on a virtual LAN: auto, off, hosts, or the number of nodes that have one

@@ -24,10 +24,7 @@ use super::ledger::Share;
 
 /// Number of tasks in an assignment.
 ///
-/// While nothing is known of a worker's tasks it gets one. `Guided`, `Factoring` and `Trapezoid` are the
-/// schedules of the literature, to compare with. They divide a worker's share, by its speed, of the tasks
-/// that are left, and ask neither how long a task takes nor what an assignment costs. Where the number of
-/// tasks is not known they are `Auto`.
+/// A worker gets one task while nothing is known of its tasks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub enum Grain {
     /// This number, at least 1.
@@ -44,13 +41,6 @@ pub enum Grain {
     /// At most 16 times the largest assignment that was answered, and 65,536 tasks.
     #[default]
     Auto,
-    /// The worker's whole share of what is left (guided self-scheduling of Polychronopoulos and Kuck).
-    Guided,
-    /// Half of the worker's share (factoring of Hummel, Schonberg and Flynn).
-    Factoring,
-    /// At first half of the worker's share, then linearly less from one assignment to the next
-    /// (trapezoid self-scheduling of Tzen and Ni).
-    Trapezoid,
 }
 
 /// A text that is no [`Grain`].
@@ -59,37 +49,30 @@ pub struct NoGrain;
 
 impl fmt::Display for NoGrain {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("allowed are auto, guided, factoring, trapezoid, and whole numbers from 1")
+        f.write_str("allowed are auto and whole numbers from 1")
     }
 }
 
 impl std::error::Error for NoGrain {}
 
-const GRAINS: [(&str, Grain); 4] = [
-    ("auto", Grain::Auto),
-    ("guided", Grain::Guided),
-    ("factoring", Grain::Factoring),
-    ("trapezoid", Grain::Trapezoid),
-];
-
 impl FromStr for Grain {
     type Err = NoGrain;
 
-    /// Parses a number of tasks, or a name in lower case.
+    /// Parses `auto`, or a number of tasks.
     fn from_str(text: &str) -> Result<Grain, NoGrain> {
-        if let Ok(tasks) = text.parse() {
-            return if tasks > 0 { Ok(Grain::Fixed(tasks)) } else { Err(NoGrain) };
+        match text.parse() {
+            Ok(tasks) if tasks > 0 => Ok(Grain::Fixed(tasks)),
+            Err(_) if text == "auto" => Ok(Grain::Auto),
+            _ => Err(NoGrain),
         }
-        let named = GRAINS.into_iter().find(|(name, _)| *name == text);
-        named.map(|(_, grain)| grain).ok_or(NoGrain)
     }
 }
 
 impl fmt::Display for Grain {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match GRAINS.into_iter().find(|(_, grain)| grain == self) {
-            Some((name, _)) => f.write_str(name),
-            None => self.fixed().fmt(f),
+        match self {
+            Grain::Fixed(tasks) => tasks.fmt(f),
+            Grain::Auto => f.write_str("auto"),
         }
     }
 }
@@ -137,8 +120,6 @@ pub(crate) struct Pace {
     /// A set number; `None` is measured.
     depth: Option<u32>,
     grain: Grain,
-    /// The most tasks that were left for the worker.
-    left_max: f64,
     round_trip_ns: f64,
     threads: f64,
     in_tree: bool,
@@ -167,7 +148,7 @@ impl Pace {
     pub(crate) fn new(depth: Option<u32>, grain: Grain, round_trip_ns: u64, threads: u32) -> Pace {
         let threads = f64::from(threads.max(1));
         let round_trip_ns = round_trip_ns as f64;
-        Pace { depth, grain, left_max: 0.0, round_trip_ns, threads, in_tree: false, task_ns: None }
+        Pace { depth, grain, round_trip_ns, threads, in_tree: false, task_ns: None }
     }
 
     /// The worker is a sub-farmer, or below one.
@@ -206,15 +187,10 @@ impl Pace {
     /// Returns what the worker may hold, one of `workers`; `left` is the number of tasks, where it
     /// is known, that remain for it.
     #[inline]
-    pub(crate) fn share(&mut self, growth: Growth, left: Option<u64>, workers: usize) -> Share {
-        let grain = match (self.grain, left) {
-            (Grain::Fixed(grain), _) => grain,
-            (Grain::Guided | Grain::Factoring | Grain::Trapezoid, Some(left))
-                if self.task_ns.is_some() =>
-            {
-                self.divided(left as f64)
-            }
-            _ => {
+    pub(crate) fn share(&self, growth: Growth, left: Option<u64>, workers: usize) -> Share {
+        let grain = match self.grain {
+            Grain::Fixed(grain) => grain,
+            Grain::Auto => {
                 let task_ns = self.task_ns.unwrap_or(f64::MAX);
                 let farmer_ns = FARMER_NS * workers as f64 * self.threads;
                 let is_long = left.is_some() && !self.in_tree;
@@ -232,17 +208,6 @@ impl Pace {
             None => self.measured_depth(grain),
         };
         Share { pieces: depth.max(1), grain: grain.max(1) }
-    }
-
-    /// Returns the part of what is left that a schedule gives out next.
-    fn divided(&mut self, left: f64) -> u32 {
-        self.left_max = self.left_max.max(left);
-        let tasks = match self.grain {
-            Grain::Guided => left,
-            Grain::Trapezoid => (left * self.left_max).sqrt() / 2.0,
-            _ => left / 2.0,
-        };
-        (tasks.ceil() as u32).clamp(1, GRAIN_MAX)
     }
 
     fn measured_depth(&self, grain: u32) -> u32 {
@@ -293,7 +258,7 @@ mod tests {
         assert_eq!(share(1).grain, GRAIN_MAX);
         let mut pace = Pace::new(None, Grain::Auto, 100_000, 1);
         pace.handle_answer(1_000, 1_000_000_000);
-        let mut grain = |workers| pace.share(Growth(GRAIN_MAX), None, workers).grain;
+        let grain = |workers| pace.share(Growth(GRAIN_MAX), None, workers).grain;
         assert_eq!((grain(100), grain(1_000)), (10, 100));
         let mut pace = Pace::new(None, Grain::Auto, 100_000, 1);
         let mut growth = Growth::new();
@@ -307,7 +272,7 @@ mod tests {
     fn assignments_shrink_near_the_end() {
         let mut pace = Pace::new(None, Grain::Auto, 100_000, 1);
         pace.handle_answer(1_000, 10_000_000);
-        let mut grain = |left| pace.share(Growth(GRAIN_MAX), Some(left), 1).grain;
+        let grain = |left| pace.share(Growth(GRAIN_MAX), Some(left), 1).grain;
         assert_eq!((grain(1_000_000), grain(100), grain(1), grain(0)), (3_000, 50, 2, 2));
         let grain = |left| pace.in_tree().share(Growth(GRAIN_MAX), Some(left), 1).grain;
         assert_eq!((grain(1_000_000), grain(100), grain(1)), (1_000, 50, 10), "in a tree");
@@ -324,36 +289,20 @@ mod tests {
 
     #[test]
     fn more_threads_hold_more() {
-        let mut pace = Pace::new(None, Grain::Auto, 100_000, 4);
+        let pace = Pace::new(None, Grain::Auto, 100_000, 4);
         assert_eq!(pace.share(Growth::new(), None, 1), Share { pieces: 5, grain: 1 });
         // They share large assignments.
         let mut pace = Pace::new(None, Grain::Fixed(100), 100_000, 4);
         pace.handle_answer(100, 100_000_000);
         assert_eq!(pace.share(Growth::new(), None, 1).pieces, 2);
     }
-    #[test]
-    fn schedules_divide_what_is_left() {
-        let grains = |grain| {
-            let mut pace = Pace::new(None, grain, 100_000, 1);
-            assert_eq!(pace.share(Growth::new(), Some(800), 1).grain, 1, "nothing is known");
-            pace.handle_answer(1, 1_000);
-            [800, 200, 2, 0].map(|left| pace.share(Growth::new(), Some(left), 4).grain)
-        };
-        assert_eq!(grains(Grain::Guided), [800, 200, 2, 1]);
-        assert_eq!(grains(Grain::Factoring), [400, 100, 1, 1]);
-        // A quarter is left when the assignments are half as large.
-        assert_eq!(grains(Grain::Trapezoid), [400, 200, 20, 1]);
-        let mut unknown = Pace::new(None, Grain::Guided, 100_000, 1);
-        unknown.handle_answer(1_000, 10_000_000);
-        assert_eq!(unknown.share(Growth(GRAIN_MAX), None, 1).grain, 1_000);
-    }
 
     #[test]
     fn grains_survive_their_text() {
-        for grain in [1, 77].map(Grain::Fixed).into_iter().chain(GRAINS.map(|(_, grain)| grain)) {
+        for grain in [Grain::Fixed(1), Grain::Fixed(77), Grain::Auto] {
             assert_eq!(grain.to_string().parse(), Ok(grain));
         }
-        for text in ["", "0", "-1", "Auto", "guided self-scheduling"] {
+        for text in ["", "0", "-1", "Auto", "guided"] {
             assert_eq!(text.parse::<Grain>(), Err(NoGrain), "{text:?}");
         }
     }
