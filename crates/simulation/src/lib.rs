@@ -1,10 +1,8 @@
 //! Programs on a simulated network, in virtual time. The real time of a simulated second
 //! is that of its events alone, and a seed makes a run repeatable.
 //!
-//! [`Network`] is the model, and pure. It has two faces. [`run`] runs whole programs
-//! on it, on tokio's paused clock: nodes listen at and connect to addresses of the
-//! form `sim:host/port`. [`seeds`] runs the machines of sessions on it, without a
-//! runtime, under faults.
+//! [`Network`] is the model, and pure. [`run`] runs whole programs on it, on tokio's paused
+//! clock: nodes listen at and connect to addresses of the form `sim:host/port`.
 //!
 //! ```
 //! use chunkcomm::Node;
@@ -55,7 +53,6 @@
 //! | run programs | [`run`], [`run_within`], [`Simulation`] |
 //! | run many seeds, or one twice | [`each_seed`], [`check`] |
 //! | see what happened | [`Report`], [`Timeline`], [`Delivery`] |
-//! | run sessions alone, under faults | [`seeds`] |
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
@@ -63,7 +60,6 @@ mod lan;
 mod network;
 mod programs;
 mod repeat;
-pub mod seeds;
 mod socket;
 mod watchdog;
 mod worlds;

@@ -56,10 +56,10 @@ const CRATES: &[Floors] = &[
         floors: &[
             &["network"],
             &["lan", "socket", "watchdog"],
-            &["programs", "seeds", "worlds"],
+            &["programs", "worlds"],
             &["repeat"],
         ],
-        outside: &["lib", "bin"],
+        outside: &["lib"],
     },
     Floors {
         krate: "pipeline",

@@ -92,7 +92,8 @@ fn the_model_of_a_network_is_pure_and_has_no_order_by_chance() {
 
 #[test]
 fn the_seeds_are_pure_and_have_no_order_by_chance() {
-    let seeds = sources("simulation/src/seeds", 15);
+    let mut seeds = sources("proofs/src", 15);
+    seeds.retain(|source| !source.starts_with(crates().join("proofs/src/bin")));
     name_none_of(&[FORBIDDEN, UNORDERED].concat(), &seeds);
 }
 

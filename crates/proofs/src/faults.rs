@@ -5,10 +5,10 @@ use super::dialling::Talk;
 use super::end::STATE_NAMES;
 use super::plan::{FAULTS_MIN, Fault, Way, When, silence};
 use super::world::{Event, World};
-use crate::network::HostId;
 use chunkcomm_proto::Time;
 use chunkcomm_proto::endpoint::SessionEnd;
 use chunkcomm_proto::resume::{Kind, Resume};
+use chunkcomm_simulation::HostId;
 use std::time::Duration;
 
 /// Faults in a seed at most.

@@ -5,7 +5,6 @@ use super::super::arrivals::{Arrivals, Content, Waiting};
 use super::super::plan::{self, MESSAGE_BYTES_MAX};
 use super::super::rings::Rings;
 use super::super::writing::{next_output, write_packet};
-use crate::network::{EndId, Network, Read};
 use chunkcomm_proto::Time;
 use chunkcomm_proto::endpoint::{AfterLoss, Endpoint, Output, SessionId};
 use chunkcomm_proto::limits::{
@@ -19,6 +18,7 @@ use chunkcomm_proto::packet::{ChannelKind, Decoder, Item, Lane};
 use chunkcomm_proto::random::Random;
 use chunkcomm_proto::tuning::flush::Policy;
 use chunkcomm_proto::tuning::without::Without;
+use chunkcomm_simulation::{EndId, Network, Read};
 use std::time::Duration;
 
 /// Bytes in a ring beyond which its producer waits.

@@ -17,8 +17,10 @@
 //! and time for one end), `dialling` (until an end has its connection), `applications`, `faults`,
 //! `checks`, `coverage`. `graphs` is a simulation of its own, of many channels without faults.
 //!
-//! Run it with `cargo run --release -p chunkcomm-simulation
-//! --bin chunkcomm-simulate -- --help`.
+//! Run it with `cargo run --release -p chunkcomm-proofs --bin chunkcomm-simulate -- --help`. The folder
+//! `planted` has bugs that these seeds must find.
+
+#![cfg_attr(test, allow(clippy::unwrap_used))]
 
 mod applications;
 mod arrivals;

@@ -1,9 +1,9 @@
 //! The packets of an endpoint on their way to the network.
 
 use super::rings::Rings;
-use crate::network::{EndId, Network, NetworkError};
 use chunkcomm_proto::Time;
 use chunkcomm_proto::endpoint::{Endpoint, Output};
+use chunkcomm_simulation::{EndId, Network, NetworkError};
 
 /// Yields in a row, beyond which an endpoint yields without end.
 const YIELDS_MAX: u32 = 1000;

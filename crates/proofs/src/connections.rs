@@ -3,7 +3,7 @@
 
 use super::dialling::Talk;
 use super::world::{Event, World};
-use crate::network::{self, EndId, NetworkError, Read};
+use chunkcomm_simulation::{EndId, NetworkError, Read};
 use std::time::Duration;
 
 /// Port at which every node listens.
@@ -59,8 +59,8 @@ impl World<'_> {
     }
 
     /// Translates an event of the network into one of the simulation.
-    pub(super) fn translated(&mut self, event: network::Event) -> Event {
-        use network::Event as It;
+    pub(super) fn translated(&mut self, event: chunkcomm_simulation::Event) -> Event {
+        use chunkcomm_simulation::Event as It;
         match event {
             It::Incoming { end, .. } => {
                 let connection = end.connection();
@@ -75,7 +75,7 @@ impl World<'_> {
             It::Writable(end) => {
                 Event::Room { connection: end.connection(), side: usize::from(end.is_accepted()) }
             }
-            It::Computed(_) => unreachable!("the hosts of a seed compute nothing"),
+            other => unreachable!("the hosts of a seed compute nothing: {other:?}"),
         }
     }
 

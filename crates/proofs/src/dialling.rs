@@ -3,12 +3,12 @@
 mod words;
 
 use super::world::{Event, Session, World};
-use crate::network::Read;
 use chunkcomm_proto::Time;
 use chunkcomm_proto::backoff::Backoff;
 use chunkcomm_proto::endpoint::SessionEnd;
 use chunkcomm_proto::hello::{HELLO_BYTES, Hello, Name};
 use chunkcomm_proto::resume::{RESUME_BYTES, Resume};
+use chunkcomm_simulation::Read;
 use std::time::Duration;
 
 /// Time after which the first connection of a session is given up and tried anew.

@@ -4,9 +4,9 @@ mod writing;
 
 use super::end::over_index;
 use super::world::{Event, World};
-use crate::network::Read;
 use chunkcomm_proto::Time;
 use chunkcomm_proto::endpoint::{Action, SessionEnd};
+use chunkcomm_simulation::Read;
 use std::time::Duration;
 
 /// Turns of reading and writing in one look.

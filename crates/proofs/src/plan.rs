@@ -5,7 +5,6 @@ mod joining;
 pub(super) use joining::Wiring;
 
 use super::end::STATE_NAMES;
-use crate::network::LinkSpec;
 use chunkcomm_proto::Time;
 use chunkcomm_proto::limits::{
     DEAD_MS_DEFAULT, OPEN_CREDIT_DIVISOR, PACKET_BYTES_SMALL, PROBE_MS_DEFAULT, SUSPECT_MS_DEFAULT,
@@ -15,6 +14,7 @@ use chunkcomm_proto::liveness::Silence;
 use chunkcomm_proto::random::Random;
 use chunkcomm_proto::tuning::flush::Policy;
 use chunkcomm_proto::tuning::without::Without;
+use chunkcomm_simulation::LinkSpec;
 use joining::link;
 use std::time::Duration;
 

@@ -2,7 +2,7 @@
 //! that has the bugs.
 
 use chunkcomm_proto::planted::{Bug, plant};
-use chunkcomm_simulation::seeds::{run, run_graph};
+use chunkcomm_proofs::{run, run_graph};
 use std::ops::RangeInclusive;
 use std::process::ExitCode;
 

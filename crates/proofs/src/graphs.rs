@@ -10,10 +10,10 @@
 
 mod end;
 
-use crate::network::{HostId, LinkSpec, Network};
 use chunkcomm_proto::Time;
 use chunkcomm_proto::limits::{OPEN_CREDIT_DIVISOR, WINDOW_BYTES_INITIAL};
 use chunkcomm_proto::random::Random;
+use chunkcomm_simulation::{HostId, LinkSpec, Network};
 use end::{End, Receiver, Taker};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;

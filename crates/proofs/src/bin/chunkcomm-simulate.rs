@@ -1,6 +1,6 @@
 //! Runs the simulator over seeds, or shows one of them.
 
-use chunkcomm_simulation::seeds::{Coverage, GraphOutcome, Outcome, run, run_graph};
+use chunkcomm_proofs::{Coverage, GraphOutcome, Outcome, run, run_graph};
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;

@@ -1,8 +1,8 @@
 //! The network that joins the nodes of a seed.
 
 use super::MS;
-use crate::network::LinkSpec;
 use chunkcomm_proto::random::Random;
+use chunkcomm_simulation::LinkSpec;
 use std::time::Duration;
 
 /// Slowest rate of a link; a seed's messages would take too long with less.
