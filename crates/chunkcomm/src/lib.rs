@@ -118,7 +118,6 @@ pub mod stats;
 mod transport;
 
 pub use address::Address;
-pub use channel::ChannelOptions;
 pub use channel::bytes_duplex::BytesDuplex;
 pub use channel::bytes_receiver::BytesReceiver;
 pub use channel::bytes_sender::BytesSender;
@@ -126,6 +125,7 @@ pub use channel::duplex::Duplex;
 pub use channel::receiver::Receiver;
 pub use channel::select_all::SelectAll;
 pub use channel::sender::Sender;
+pub use channel::{ChannelOptions, channel};
 #[doc(hidden)]
 pub use chunkcomm_proto::debug_with_causes;
 pub use credential::Credential;

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use bytes::Bytes;
 use chunkcomm::channel::Landing;
 use chunkcomm::stats::PeerStats;
-use chunkcomm::{BytesSender, ChannelOptions, Lane, Node, Peer, Receiver, RecvError, Sender};
+use chunkcomm::{
+    BytesSender, ChannelOptions, Lane, Node, Peer, Receiver, RecvError, Sender, channel,
+};
 use tokio::runtime::Runtime;
 use tokio::sync::watch;
 
@@ -59,11 +61,11 @@ struct Near<M: Message> {
     next: u64,
 }
 
-fn options(lane: LaneKind) -> ChannelOptions {
-    match lane {
-        LaneKind::Bulk => ChannelOptions::default(),
-        LaneKind::Express => ChannelOptions::default().lane(Lane::Express),
-    }
+fn on(name: &str, lane: LaneKind) -> ChannelOptions {
+    channel(name).lane(match lane {
+        LaneKind::Bulk => Lane::Bulk,
+        LaneKind::Express => Lane::Express,
+    })
 }
 
 impl<M: Message> Near<M> {
@@ -85,7 +87,7 @@ async fn connect<M: Message>(
 ) -> Result<Connected<M>, Failure> {
     let bytes = kind.bytes.max(kind.load.unwrap_or(0));
     let (node, peer) = linked_node(kind.node, place, bytes, text).await?;
-    let ping = node.open_with::<M>(&peer, PING, options(kind.lane)).await.doing("opening")?;
+    let ping = node.open::<M>(&peer, on(PING, kind.lane)).await.doing("opening")?;
     let (_, pong) = node.accept::<M>(PONG).await.doing("accepting the answers")?;
     let load = match kind.load {
         Some(bytes) => Some(Load::start(&node, &peer, bytes).await?),
@@ -226,7 +228,7 @@ fn open_far<M: Message>(
     let node = far_node(node, &mut opening, bytes.max(load.unwrap_or(0)))?;
     let ends = runtime.block_on(async {
         let (peer, ping) = node.accept::<M>(PING).await.doing("accepting")?;
-        let pong = node.open_with::<M>(&peer, PONG, options(lane)).await.doing("opening")?;
+        let pong = node.open::<M>(&peer, on(PONG, lane)).await.doing("opening")?;
         if load.is_some() {
             let (_, receiver) = node.accept_bytes(LOAD).await.doing("accepting the load")?;
             receiver.land(Box::new(Discard(vec![0; LANDING_BYTES])));

@@ -144,25 +144,86 @@ pub use receiver::Receiving;
 pub use select_all::{SELECT_TURN_BYTES, Selected};
 pub use sender::{Permit, Sending};
 
+use crate::error::OpenError;
+use crate::node::Peer;
+use crate::proto::limits::CHANNEL_NAME_BYTES_MAX;
 use crate::proto::packet::Lane;
 use std::time::Duration;
 
-/// Options of opening or accepting a channel, beside its type and name.
-#[derive(Debug, Clone, Default)]
+/// Names a channel that is opened or accepted with options; a name alone stands for a channel
+/// without any.
+///
+/// ```
+/// use chunkcomm::{Lane, Node, OpenError, Peer, Sender, channel};
+///
+/// async fn orders(node: &Node, peer: &Peer) -> Result<Sender<u64>, OpenError> {
+///     node.open(peer, channel("orders").lane(Lane::Express)).await
+/// }
+/// ```
+pub fn channel(name: impl Into<String>) -> ChannelOptions {
+    ChannelOptions {
+        name: name.into(),
+        lane: Lane::default(),
+        system: false,
+        schema: None,
+        within: None,
+        from: None,
+        settled: false,
+        stream: None,
+    }
+}
+
+/// The name of a channel that is opened or accepted, and its options; made by [`channel`] or from a
+/// name.
+#[derive(Debug, Clone)]
 #[must_use]
 pub struct ChannelOptions {
+    pub(crate) name: String,
     pub(crate) lane: Lane,
     /// Whether it is one of the library's own channels.
     pub(crate) system: bool,
     pub(crate) schema: Option<String>,
-    pub(crate) accept_within: Option<Duration>,
+    pub(crate) within: Option<Duration>,
+    pub(crate) from: Option<Peer>,
     /// Whether the receiver settles.
     pub(crate) settled: bool,
     /// The number of the stream, if the receiver settles.
     pub(crate) stream: Option<u128>,
 }
 
+impl From<&str> for ChannelOptions {
+    fn from(name: &str) -> ChannelOptions {
+        channel(name)
+    }
+}
+
+impl From<String> for ChannelOptions {
+    fn from(name: String) -> ChannelOptions {
+        channel(name)
+    }
+}
+
+impl From<&String> for ChannelOptions {
+    fn from(name: &String) -> ChannelOptions {
+        channel(name)
+    }
+}
+
 impl ChannelOptions {
+    /// Returns the name that stands for the type, if there is one.
+    pub(crate) fn schema_name(&self) -> Option<&str> {
+        self.schema.as_deref()
+    }
+
+    /// Refuses a name that is empty or too long.
+    pub(crate) fn check_name(&self) -> Result<(), OpenError> {
+        let bytes = self.name.len();
+        if bytes == 0 || bytes > CHANNEL_NAME_BYTES_MAX {
+            return Err(OpenError::Name { bytes });
+        }
+        Ok(())
+    }
+
     /// Sets the lane of the channel, [`Lane::Bulk`] by default. Messages of express channels
     /// leave before those of bulk channels of the same link.
     pub fn lane(mut self, lane: Lane) -> ChannelOptions {
@@ -203,8 +264,18 @@ impl ChannelOptions {
     ///
     /// It has no effect where a channel is opened. Without a limit a service waits for its next
     /// client for ever. After 5 s both ends warn of a name that may be misspelt.
-    pub fn accept_within(mut self, deadline: Duration) -> ChannelOptions {
-        self.accept_within = Some(deadline);
+    pub fn within(mut self, deadline: Duration) -> ChannelOptions {
+        self.within = Some(deadline);
+        self
+    }
+
+    /// Accepts the channel of this peer alone; by default of any peer. The opens of others under the
+    /// name wait for other calls. It has no effect where a channel is opened.
+    ///
+    /// The peer is the node with its incarnation, in whichever session. When its sessions have
+    /// ended, the `accept` fails by [`AcceptError::Lost`](crate::AcceptError::Lost).
+    pub fn from_peer(mut self, peer: &Peer) -> ChannelOptions {
+        self.from = Some(peer.clone());
         self
     }
 }

@@ -384,6 +384,14 @@ pub enum AcceptError {
         /// The channels that peers have opened and nobody has accepted, as `"name" by peer`.
         held: Vec<String>,
     },
+    /// The peer that was to open the channel
+    /// ([`ChannelOptions::from_peer`](crate::ChannelOptions::from_peer)) has no session any more.
+    Lost {
+        /// The channel's name.
+        channel: String,
+        /// The end of its last session; it names the peer.
+        error: LinkError,
+    },
     /// The node is closed.
     Closed,
     /// The runtime that drove the node is gone: no channel will come any more.
@@ -404,6 +412,9 @@ impl fmt::Display for AcceptError {
                     held => write!(f, "; opened and not accepted: {}", held.join(", ")),
                 }
             }
+            AcceptError::Lost { channel, .. } => {
+                write!(f, "nobody opens {} any more", Named(channel))
+            }
             AcceptError::Closed => f.write_str("the node is closed"),
             AcceptError::RuntimeGone => f.write_str("the runtime that drove the node is gone"),
         }
@@ -412,4 +423,11 @@ impl fmt::Display for AcceptError {
 
 crate::debug_with_causes!(AcceptError);
 
-impl Error for AcceptError {}
+impl Error for AcceptError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        match self {
+            AcceptError::Lost { error, .. } => Some(error),
+            _ => None,
+        }
+    }
+}

@@ -1,9 +1,9 @@
 //! Links and the ends of channels, below their types.
 
 use super::{ChannelKind, Fingerprint, Link, Opened, RawReceiver, RawSender, Staged};
-use crate::channel::ChannelOptions;
 use crate::channel::receiver::Receiver;
 use crate::channel::sender::Sender;
+use crate::channel::{ChannelOptions, channel};
 use crate::driver::mail::Command;
 use crate::driver::staging::{Settling, TxEnd, TxShared};
 use crate::error::{AcceptError, LinkCause, LinkError, SendError};
@@ -220,7 +220,7 @@ impl RawReceiver {
     /// session's end it is a channel that has failed.
     #[must_use]
     pub fn open_back(&self, node: &Node, lane: Lane, fingerprint: &Fingerprint) -> RawSender {
-        let options = ChannelOptions::default().lane(lane);
+        let options = channel(&*self.shared.name).lane(lane);
         let tx = duplexes::open_back(self, &options, ChannelKind::Typed, fingerprint);
         RawSender::new(tx, self.link().peer(node))
     }
@@ -261,11 +261,10 @@ pub fn raw_sender<T>(sender: &mut Sender<T>) -> &mut RawSender {
 pub fn open_raw_duplex(
     node: &Node,
     link: &Link,
-    name: &str,
     options: &ChannelOptions,
     fingerprint: &Fingerprint,
 ) -> Result<(RawSender, RawReceiver), LinkError> {
-    let (tx, rx) = node.try_open_both(&link.0, name, options, fingerprint)?;
+    let (tx, rx) = node.try_open_both(&link.0, options, fingerprint)?;
     Ok((RawSender::new(tx, link.peer(node)), rx))
 }
 
@@ -402,7 +401,7 @@ impl Expected {
         if self.ended.load(Ordering::Relaxed) {
             return Err(AcceptError::Closed);
         }
-        let mut opened = self.table.take(&self.name).await?;
+        let mut opened = self.table.take(&self.name, None).await?;
         opened.receiver.refuses = true;
         Ok(opened)
     }

@@ -7,6 +7,7 @@ use super::layers::{Answer, Layers};
 use super::links::{Links, News};
 use super::losses::{Losses, is_reserved, reported};
 use super::warnings::Warnings;
+use crate::channel::ChannelOptions;
 use crate::driver::clock;
 use crate::driver::ending::LostChannel;
 use crate::driver::events::{Acceptor, Opened};
@@ -326,26 +327,33 @@ impl AcceptTable {
         held.iter_mut().for_each(|opened| opened.receiver.refuses = true);
     }
 
-    /// Waits for a channel under `name`, which the caller then judges.
-    pub(crate) async fn take(&self, name: &str) -> Result<Opened, AcceptError> {
+    /// Waits for a channel under `name`, from any node or from the one of this link; the caller then
+    /// judges it.
+    pub(crate) async fn take(
+        &self,
+        name: &str,
+        from: Option<&Arc<LinkShared>>,
+    ) -> Result<Opened, AcceptError> {
         locked(&self.table).held.want(name);
         let _wanted = Wanted { table: self, name };
-        poll_fn(|context| self.poll_take(name, context)).await
+        poll_fn(|context| self.poll_take(name, from, context)).await
     }
 
     /// As `take`, within `deadline`.
     pub(super) async fn take_within(
         &self,
-        name: &str,
+        options: &ChannelOptions,
         deadline: Duration,
         runtime: &Handle,
     ) -> Result<Opened, AcceptError> {
         let late = || AcceptError::Late {
-            channel: name.to_owned(),
+            channel: options.name.clone(),
             waited: deadline,
             held: self.held_names(),
         };
-        let taken = clock::within(runtime, deadline, self.take(name)).await;
+        let from = options.from.as_ref().map(|peer| &peer.link);
+        let taking = self.take(&options.name, from);
+        let taken = clock::within(runtime, deadline, taking).await;
         taken.unwrap_or_else(|| Err(late()))
     }
 
@@ -378,10 +386,12 @@ impl AcceptTable {
     fn poll_take(
         &self,
         name: &str,
+        from: Option<&Arc<LinkShared>>,
         context: &mut Context<'_>,
     ) -> Poll<Result<Opened, AcceptError>> {
         let mut table = locked(&self.table);
-        if let Some(opened) = table.held.take(name) {
+        let node = from.map(|link| link.peer.incarnation);
+        if let Some(opened) = table.held.take(name, node) {
             return Poll::Ready(Ok(opened));
         }
         if table.closed {
@@ -389,6 +399,11 @@ impl AcceptTable {
         }
         if table.runtime_gone {
             return Poll::Ready(Err(AcceptError::RuntimeGone));
+        }
+        if let Some(error) = from.and_then(|link| link.ended())
+            && !table.links.iter().any(|link| Some(link.peer.incarnation) == node)
+        {
+            return Poll::Ready(Err(AcceptError::Lost { channel: name.to_owned(), error }));
         }
         table.waiting.add(context.waker());
         Poll::Pending

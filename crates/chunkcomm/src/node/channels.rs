@@ -16,18 +16,16 @@ use crate::driver::staging::{Settling, TxEnd, TxShared};
 use crate::driver::taking::RxEnd;
 use crate::error::{AcceptError, LinkError, OpenError};
 use crate::proto::hello::VERSION_STREAMS;
-use crate::proto::limits::CHANNEL_NAME_BYTES_MAX;
 use crate::proto::outbox::OpenSpec;
 use crate::proto::packet::{ChannelKind, Lane, StreamStart};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::sync::Arc;
-use std::time::Duration;
 
 impl Node {
-    /// Opens a channel of `T` to `peer` under `name`. That costs no round trip:
-    /// data may follow at once. If the session has ended and this node had dialled, the
-    /// node begins a new session.
+    /// Opens a channel of `T` to `peer`, under a name or with options ([`channel`](crate::channel)).
+    /// That costs no round trip: data may follow at once. If the session has ended and this node had
+    /// dialled, the node begins a new session.
     ///
     /// # Errors
     ///
@@ -44,38 +42,22 @@ impl Node {
     /// # Cancel safety
     ///
     /// Safe.
-    pub async fn open<T>(&self, peer: &Peer, name: &str) -> Result<Sender<T>, OpenError>
-    where
-        T: Serialize + DeserializeOwned,
-    {
-        self.open_with(peer, name, ChannelOptions::default()).await
-    }
-
-    /// As [`Node::open`], with options.
-    ///
-    /// # Errors
-    ///
-    /// As [`Node::open`].
-    ///
-    /// # Cancel safety
-    ///
-    /// Safe.
-    pub async fn open_with<T>(
+    pub async fn open<T>(
         &self,
         peer: &Peer,
-        name: &str,
-        options: ChannelOptions,
+        channel: impl Into<ChannelOptions>,
     ) -> Result<Sender<T>, OpenError>
     where
         T: Serialize + DeserializeOwned,
     {
-        let description = described::<T>(&options).map_err(OpenError::Type)?;
-        let (end, peer) =
-            self.open_end(peer, name, &options, ChannelKind::Typed, &description, None).await?;
+        let options = channel.into();
+        let print = described::<T>(options.schema_name()).map_err(OpenError::Type)?;
+        let opened = self.open_end(peer, &options, ChannelKind::Typed, &print, None);
+        let (end, peer) = opened.await?;
         Ok(Sender::new(end, peer))
     }
 
-    /// As [`Node::open`], for bytes.
+    /// As [`Node::open`], for bytes. Both ends must name a schema, if one does.
     ///
     /// # Errors
     ///
@@ -84,28 +66,15 @@ impl Node {
     /// # Cancel safety
     ///
     /// Safe.
-    pub async fn open_bytes(&self, peer: &Peer, name: &str) -> Result<BytesSender, OpenError> {
-        self.open_bytes_with(peer, name, ChannelOptions::default()).await
-    }
-
-    /// As [`Node::open_bytes`], with options.
-    ///
-    /// # Errors
-    ///
-    /// As [`Node::open`].
-    ///
-    /// # Cancel safety
-    ///
-    /// Safe.
-    pub async fn open_bytes_with(
+    pub async fn open_bytes(
         &self,
         peer: &Peer,
-        name: &str,
-        options: ChannelOptions,
+        channel: impl Into<ChannelOptions>,
     ) -> Result<BytesSender, OpenError> {
-        let fingerprint = Fingerprint::of_bytes(&options);
-        let (end, peer) =
-            self.open_end(peer, name, &options, ChannelKind::Bytes, &fingerprint, None).await?;
+        let options = channel.into();
+        let print = Fingerprint::of_bytes(options.schema_name());
+        let opened = self.open_end(peer, &options, ChannelKind::Bytes, &print, None);
+        let (end, peer) = opened.await?;
         Ok(BytesSender::new(end, peer))
     }
 
@@ -113,27 +82,24 @@ impl Node {
     pub(super) async fn open_end(
         &self,
         peer: &Peer,
-        name: &str,
         options: &ChannelOptions,
         kind: ChannelKind,
         print: &Fingerprint,
         back: Option<Arc<RxShared>>,
     ) -> Result<(TxEnd, Peer), OpenError> {
-        if name.is_empty() || name.len() > CHANNEL_NAME_BYTES_MAX {
-            return Err(OpenError::Name { bytes: name.len() });
-        }
+        options.check_name()?;
         if options.settled && peer.protocol_version() < VERSION_STREAMS {
             let (peer, version) = (peer.name().to_owned(), peer.protocol_version());
             return Err(OpenError::NoStreams { peer, version });
         }
         let stream = if options.settled { Some(stream_id()?) } else { None };
         let options = &ChannelOptions { stream, ..options.clone() };
-        match self.try_open(&peer.link, name, options, kind, print, back.clone()) {
+        match self.try_open(&peer.link, options, kind, print, back.clone()) {
             Ok(end) => Ok((end, peer.clone())),
             Err(error) => {
                 let Some(address) = peer.dialled() else { return Err(OpenError::Lost(error)) };
                 let again = self.connect(address).await.map_err(OpenError::Connect)?;
-                let end = self.try_open(&again.link, name, options, kind, print, back);
+                let end = self.try_open(&again.link, options, kind, print, back);
                 Ok((end.map_err(OpenError::Lost)?, again))
             }
         }
@@ -143,7 +109,6 @@ impl Node {
     pub(crate) fn try_open(
         &self,
         link: &Arc<LinkShared>,
-        name: &str,
         options: &ChannelOptions,
         kind: ChannelKind,
         print: &Fingerprint,
@@ -155,17 +120,18 @@ impl Node {
             kind,
             fingerprint: print.hash,
             stream: options.stream.map(|id| StreamStart { id, first: 0, sent_before: 0 }),
-            name: name.to_owned(),
+            name: options.name.clone(),
         });
         let settling = if options.stream.is_some() { Settling::Counted } else { Settling::No };
-        let shared = TxShared::new(name.to_owned(), print.text.clone(), settling);
+        let shared = TxShared::new(options.name.clone(), print.text.clone(), settling);
         link.open(|id| {
             let (end, ring) = TxEnd::new(link, &shared, id);
             (Command::Open { id, spec, tx: Arc::clone(&shared), ring, back }, end)
         })
     }
 
-    /// Waits for a peer that opens a channel of `T` under `name`.
+    /// Waits for a peer that opens a channel of `T` under this name. Options
+    /// ([`channel`](crate::channel)) limit the time, or name the peer; the sender chooses the lane.
     ///
     /// Opens that an `accept` waits for are served first. Opens that nobody waits for yet are held:
     ///
@@ -179,108 +145,59 @@ impl Node {
     ///
     /// # Errors
     ///
-    /// A peer opened the channel with another type: the error names both, the
-    /// channel is refused, and `accept` can be called again.
+    /// - A peer opened the channel with another type: the error names both, the
+    ///   channel is refused, and `accept` can be called again.
+    /// - With [`ChannelOptions::within`], the time is over: [`AcceptError::Late`] names the channels
+    ///   that peers have opened and nobody accepts.
+    /// - With [`ChannelOptions::from_peer`], the peer's sessions have ended.
     ///
     /// # Cancel safety
     ///
     /// Safe, except for a channel that was just found to be of another type: that
     /// channel is refused all the same.
-    pub async fn accept<T>(&self, name: &str) -> Result<(Peer, Receiver<T>), AcceptError>
-    where
-        T: Serialize + DeserializeOwned,
-    {
-        self.accept_with(name, ChannelOptions::default()).await
-    }
-
-    /// As [`Node::accept`], with options; the sender chooses the lane.
-    ///
-    /// # Errors
-    ///
-    /// As [`Node::accept`].
-    ///
-    /// # Cancel safety
-    ///
-    /// As [`Node::accept`].
-    pub async fn accept_with<T>(
+    pub async fn accept<T>(
         &self,
-        name: &str,
-        options: ChannelOptions,
+        channel: impl Into<ChannelOptions>,
     ) -> Result<(Peer, Receiver<T>), AcceptError>
     where
         T: Serialize + DeserializeOwned,
     {
-        let print = described::<T>(&options).map_err(AcceptError::Type)?;
-        let (end, peer) = self.accept_end(name, &options, ChannelKind::Typed, &print).await?;
+        let options = channel.into();
+        let print = described::<T>(options.schema_name()).map_err(AcceptError::Type)?;
+        let (end, peer) = self.accept_end(&options, ChannelKind::Typed, &print).await?;
         Ok((peer.clone(), Receiver::new(end, peer, print.carries)))
     }
 
-    /// As [`Node::accept`], for `deadline` at most.
+    /// As [`Node::accept`], for bytes. Both ends must name a schema, if one does.
     ///
     /// # Errors
     ///
-    /// As [`Node::accept`], and [`AcceptError::Late`] with the names of the channels that peers
-    /// have opened and nobody accepts.
+    /// As [`Node::accept`].
     ///
     /// # Cancel safety
     ///
     /// As [`Node::accept`].
-    pub async fn accept_within<T>(
+    pub async fn accept_bytes(
         &self,
-        name: &str,
-        deadline: Duration,
-    ) -> Result<(Peer, Receiver<T>), AcceptError>
-    where
-        T: Serialize + DeserializeOwned,
-    {
-        self.accept_with(name, ChannelOptions::default().accept_within(deadline)).await
-    }
-
-    /// As [`Node::accept`], for bytes.
-    ///
-    /// # Errors
-    ///
-    /// As [`Node::accept`].
-    ///
-    /// # Cancel safety
-    ///
-    /// As [`Node::accept`].
-    pub async fn accept_bytes(&self, name: &str) -> Result<(Peer, BytesReceiver), AcceptError> {
-        self.accept_bytes_with(name, ChannelOptions::default()).await
-    }
-
-    /// As [`Node::accept_bytes`], with options. Both ends must name a schema, if one does; the
-    /// sender chooses the lane.
-    ///
-    /// # Errors
-    ///
-    /// As [`Node::accept`].
-    ///
-    /// # Cancel safety
-    ///
-    /// As [`Node::accept`].
-    pub async fn accept_bytes_with(
-        &self,
-        name: &str,
-        options: ChannelOptions,
+        channel: impl Into<ChannelOptions>,
     ) -> Result<(Peer, BytesReceiver), AcceptError> {
-        let print = Fingerprint::of_bytes(&options);
-        let (end, peer) = self.accept_end(name, &options, ChannelKind::Bytes, &print).await?;
+        let options = channel.into();
+        let print = Fingerprint::of_bytes(options.schema_name());
+        let (end, peer) = self.accept_end(&options, ChannelKind::Bytes, &print).await?;
         Ok((peer.clone(), BytesReceiver::new(end, peer, Some(print.hash))))
     }
 
     pub(super) async fn accept_end(
         &self,
-        name: &str,
         options: &ChannelOptions,
         kind: ChannelKind,
         print: &Fingerprint,
     ) -> Result<(RxEnd, Peer), AcceptError> {
-        let _wait = self.waits().begin_accept(name);
+        let _wait = self.waits().begin_accept(&options.name);
         let (table, runtime) = (&self.shared.table, &self.shared.runtime);
-        let opened = match options.accept_within {
-            None => table.take(name).await?,
-            Some(deadline) => table.take_within(name, deadline, runtime).await?,
+        let opened = match options.within {
+            None => table.take(&options.name, options.from.as_ref().map(|peer| &peer.link)).await?,
+            Some(deadline) => table.take_within(options, deadline, runtime).await?,
         };
         let end = table.judge(opened, kind, print, runtime).await?;
         let peer = self.peer(Arc::clone(&end.link));

@@ -3,13 +3,13 @@
 
 use super::fingerprint::{Fingerprint, described};
 use super::{Node, Peer};
-use crate::channel::ChannelOptions;
 use crate::channel::bytes_duplex::BytesDuplex;
 use crate::channel::bytes_receiver::BytesReceiver;
 use crate::channel::bytes_sender::BytesSender;
 use crate::channel::duplex::Duplex;
 use crate::channel::receiver::Receiver;
 use crate::channel::sender::Sender;
+use crate::channel::{ChannelOptions, channel};
 use crate::driver::backs;
 use crate::driver::inbox::RxShared;
 use crate::driver::mail::{Command, LinkShared};
@@ -23,10 +23,11 @@ use serde::de::DeserializeOwned;
 use std::sync::Arc;
 
 impl Node {
-    /// Opens a duplex to `peer` under `name`: sends `Out`, receives `In`. That costs no round trip:
-    /// data may follow at once.
+    /// Opens a duplex to `peer`, under a name or with options: sends `Out`, receives `In`. That costs
+    /// no round trip: data may follow at once.
     ///
-    /// The peer takes it by [`Node::accept_duplex`], with the types exchanged.
+    /// The peer takes it by [`Node::accept_duplex`], with the types exchanged. Lane and settling are
+    /// those of what is sent from here. A schema stands for the types of both directions.
     ///
     /// # Errors
     ///
@@ -39,39 +40,17 @@ impl Node {
     pub async fn open_duplex<Out, In>(
         &self,
         peer: &Peer,
-        name: &str,
+        channel: impl Into<ChannelOptions>,
     ) -> Result<Duplex<Out, In>, OpenError>
     where
         Out: Serialize + DeserializeOwned,
         In: Serialize + DeserializeOwned,
     {
-        self.open_duplex_with(peer, name, ChannelOptions::default()).await
-    }
-
-    /// As [`Node::open_duplex`], with options. Lane and settling are those of what is sent from
-    /// here. A schema stands for the types of both directions.
-    ///
-    /// # Errors
-    ///
-    /// As [`Node::open_duplex`].
-    ///
-    /// # Cancel safety
-    ///
-    /// Safe.
-    pub async fn open_duplex_with<Out, In>(
-        &self,
-        peer: &Peer,
-        name: &str,
-        options: ChannelOptions,
-    ) -> Result<Duplex<Out, In>, OpenError>
-    where
-        Out: Serialize + DeserializeOwned,
-        In: Serialize + DeserializeOwned,
-    {
-        let there = described::<Out>(&options).map_err(OpenError::Type)?;
-        let back = described::<In>(&options).map_err(OpenError::Type)?;
+        let options = channel.into();
+        let there = described::<Out>(options.schema_name()).map_err(OpenError::Type)?;
+        let back = described::<In>(options.schema_name()).map_err(OpenError::Type)?;
         let (kind, print) = (ChannelKind::Typed, there.duplex(&back));
-        let (tx, rx, peer) = self.open_both(peer, name, &options, kind, &print).await?;
+        let (tx, rx, peer) = self.open_both(peer, &options, kind, &print).await?;
         let receiver = Receiver::new(rx, peer.clone(), back.carries);
         Ok(Duplex::new(Sender::new(tx, peer), receiver))
     }
@@ -88,29 +67,12 @@ impl Node {
     pub async fn open_duplex_bytes(
         &self,
         peer: &Peer,
-        name: &str,
+        channel: impl Into<ChannelOptions>,
     ) -> Result<BytesDuplex, OpenError> {
-        self.open_duplex_bytes_with(peer, name, ChannelOptions::default()).await
-    }
-
-    /// As [`Node::open_duplex_bytes`], with options.
-    ///
-    /// # Errors
-    ///
-    /// As [`Node::open_duplex`].
-    ///
-    /// # Cancel safety
-    ///
-    /// Safe.
-    pub async fn open_duplex_bytes_with(
-        &self,
-        peer: &Peer,
-        name: &str,
-        options: ChannelOptions,
-    ) -> Result<BytesDuplex, OpenError> {
-        let (kind, print) = (ChannelKind::Bytes, Fingerprint::of_bytes(&options));
-        let print = print.duplex(&print);
-        let (tx, rx, peer) = self.open_both(peer, name, &options, kind, &print).await?;
+        let options = channel.into();
+        let print = Fingerprint::of_bytes(options.schema_name());
+        let (kind, print) = (ChannelKind::Bytes, print.duplex(&print));
+        let (tx, rx, peer) = self.open_both(peer, &options, kind, &print).await?;
         let receiver = BytesReceiver::new(rx, peer.clone(), None);
         Ok(BytesDuplex::new(BytesSender::new(tx, peer), receiver))
     }
@@ -118,13 +80,12 @@ impl Node {
     async fn open_both(
         &self,
         peer: &Peer,
-        name: &str,
         options: &ChannelOptions,
         kind: ChannelKind,
         print: &Fingerprint,
     ) -> Result<(TxEnd, RxEnd, Peer), OpenError> {
-        let back = RxShared::unopened(name);
-        let opened = self.open_end(peer, name, options, kind, print, Some(Arc::clone(&back)));
+        let back = RxShared::unopened(&options.name);
+        let opened = self.open_end(peer, options, kind, print, Some(Arc::clone(&back)));
         let (tx, peer) = opened.await?;
         let rx = RxEnd::new(back, Arc::clone(&tx.link), None);
         Ok((tx, rx, peer))
@@ -134,20 +95,20 @@ impl Node {
     pub(crate) fn try_open_both(
         &self,
         link: &Arc<LinkShared>,
-        name: &str,
         options: &ChannelOptions,
         print: &Fingerprint,
     ) -> Result<(TxEnd, RxEnd), LinkError> {
-        let back = RxShared::unopened(name);
+        let back = RxShared::unopened(&options.name);
         let (kind, waits) = (ChannelKind::Typed, Some(Arc::clone(&back)));
-        let tx = self.try_open(link, name, options, kind, print, waits)?;
+        let tx = self.try_open(link, options, kind, print, waits)?;
         let rx = RxEnd::new(back, Arc::clone(&tx.link), None);
         Ok((tx, rx))
     }
 
-    /// Waits for a peer that opens a duplex under `name`: sends `Out`, receives `In`.
+    /// Waits for a peer that opens a duplex under this name: sends `Out`, receives `In`.
     ///
-    /// The opener's types are the same, exchanged. Opens that nobody waits for are held as those of
+    /// The opener's types are the same, exchanged. The lane is that of what is sent from here; this
+    /// direction is not settled. Opens that nobody waits for are held as those of
     /// [`Node::accept`].
     ///
     /// # Errors
@@ -161,38 +122,17 @@ impl Node {
     /// As [`Node::accept`].
     pub async fn accept_duplex<Out, In>(
         &self,
-        name: &str,
+        channel: impl Into<ChannelOptions>,
     ) -> Result<(Peer, Duplex<Out, In>), AcceptError>
     where
         Out: Serialize + DeserializeOwned,
         In: Serialize + DeserializeOwned,
     {
-        self.accept_duplex_with(name, ChannelOptions::default()).await
-    }
-
-    /// As [`Node::accept_duplex`], with options. The lane is that of what is sent from here; this
-    /// direction is not settled.
-    ///
-    /// # Errors
-    ///
-    /// As [`Node::accept_duplex`].
-    ///
-    /// # Cancel safety
-    ///
-    /// As [`Node::accept`].
-    pub async fn accept_duplex_with<Out, In>(
-        &self,
-        name: &str,
-        options: ChannelOptions,
-    ) -> Result<(Peer, Duplex<Out, In>), AcceptError>
-    where
-        Out: Serialize + DeserializeOwned,
-        In: Serialize + DeserializeOwned,
-    {
-        let there = described::<In>(&options).map_err(AcceptError::Type)?;
-        let back = described::<Out>(&options).map_err(AcceptError::Type)?;
+        let options = channel.into();
+        let there = described::<In>(options.schema_name()).map_err(AcceptError::Type)?;
+        let back = described::<Out>(options.schema_name()).map_err(AcceptError::Type)?;
         let (kind, print) = (ChannelKind::Typed, there.duplex(&back));
-        let (rx, peer) = self.accept_end(name, &options, kind, &print).await?;
+        let (rx, peer) = self.accept_end(&options, kind, &print).await?;
         let sender = Sender::new(open_back(&rx, &options, kind, &print), peer.clone());
         let receiver = Receiver::new(rx, peer.clone(), there.carries);
         Ok((peer, Duplex::new(sender, receiver)))
@@ -209,28 +149,12 @@ impl Node {
     /// As [`Node::accept`].
     pub async fn accept_duplex_bytes(
         &self,
-        name: &str,
+        channel: impl Into<ChannelOptions>,
     ) -> Result<(Peer, BytesDuplex), AcceptError> {
-        self.accept_duplex_bytes_with(name, ChannelOptions::default()).await
-    }
-
-    /// As [`Node::accept_duplex_bytes`], with options.
-    ///
-    /// # Errors
-    ///
-    /// As [`Node::accept_duplex`].
-    ///
-    /// # Cancel safety
-    ///
-    /// As [`Node::accept`].
-    pub async fn accept_duplex_bytes_with(
-        &self,
-        name: &str,
-        options: ChannelOptions,
-    ) -> Result<(Peer, BytesDuplex), AcceptError> {
-        let (kind, print) = (ChannelKind::Bytes, Fingerprint::of_bytes(&options));
-        let print = print.duplex(&print);
-        let (rx, peer) = self.accept_end(name, &options, kind, &print).await?;
+        let options = channel.into();
+        let print = Fingerprint::of_bytes(options.schema_name());
+        let (kind, print) = (ChannelKind::Bytes, print.duplex(&print));
+        let (rx, peer) = self.accept_end(&options, kind, &print).await?;
         let sender = BytesSender::new(open_back(&rx, &options, kind, &print), peer.clone());
         let receiver = BytesReceiver::new(rx, peer.clone(), None);
         Ok((peer, BytesDuplex::new(sender, receiver)))
@@ -238,7 +162,7 @@ impl Node {
 }
 
 impl Node {
-    /// Waits for a peer that opens a duplex of bytes under `name`, and opens no way back yet.
+    /// Waits for a peer that opens a duplex of bytes under this name, and opens no way back yet.
     ///
     /// For code that must read the first message before it knows that the duplex is its own, and may
     /// be dropped meanwhile: see [`UnansweredDuplex`].
@@ -252,12 +176,12 @@ impl Node {
     /// As [`Node::accept`].
     pub async fn accept_unanswered_bytes(
         &self,
-        name: &str,
+        channel: impl Into<ChannelOptions>,
     ) -> Result<(Peer, UnansweredDuplex), AcceptError> {
-        let options = ChannelOptions::default();
-        let print = Fingerprint::of_bytes(&options);
+        let options = channel.into();
+        let print = Fingerprint::of_bytes(options.schema_name());
         let print = print.duplex(&print);
-        let (rx, peer) = self.accept_end(name, &options, ChannelKind::Bytes, &print).await?;
+        let (rx, peer) = self.accept_end(&options, ChannelKind::Bytes, &print).await?;
         let receiver = BytesReceiver::new(rx, peer.clone(), Some(print.hash));
         Ok((peer, UnansweredDuplex { receiver: Some(receiver), print }))
     }
@@ -315,7 +239,8 @@ impl Drop for UnansweredDuplex {
 fn answered(mut receiver: BytesReceiver, print: &Fingerprint) -> BytesDuplex {
     let peer = receiver.peer().clone();
     receiver.stay();
-    let back = open_back(receiver.end(), &ChannelOptions::default(), ChannelKind::Bytes, print);
+    let options = channel(&*receiver.end().shared.name);
+    let back = open_back(receiver.end(), &options, ChannelKind::Bytes, print);
     BytesDuplex::new(BytesSender::new(back, peer), receiver)
 }
 

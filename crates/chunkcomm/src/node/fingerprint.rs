@@ -1,6 +1,5 @@
 //! The fingerprint of a channel's type, which its two ends compare.
 
-use crate::channel::ChannelOptions;
 use crate::channel::context::finds_needs;
 use crate::error::TypeRefused;
 use crate::proto::describe::{Description, describe, fnv1a};
@@ -23,9 +22,8 @@ pub struct Fingerprint {
 }
 
 impl Fingerprint {
-    pub(super) fn of_bytes(options: &ChannelOptions) -> Fingerprint {
-        let text = options.schema.clone().unwrap_or_else(|| "bytes".to_owned());
-        Fingerprint::of_name(&text)
+    pub(super) fn of_bytes(schema: Option<&str>) -> Fingerprint {
+        Fingerprint::of_name(schema.unwrap_or("bytes"))
     }
 
     /// Returns the fingerprint of a channel whose messages contain a value of this type;
@@ -51,19 +49,17 @@ impl Fingerprint {
     }
 }
 
-/// Returns the fingerprint of a type.
+/// Returns the fingerprint of a type, or of the schema that stands for it.
 ///
 /// # Errors
 ///
 /// Values of the type cannot be sent; the error has the reason.
-pub fn described<T: DeserializeOwned>(
-    options: &ChannelOptions,
-) -> Result<Fingerprint, TypeRefused> {
+pub fn described<T: DeserializeOwned>(schema: Option<&str>) -> Result<Fingerprint, TypeRefused> {
     let (description, carries): (Description, bool) = finds_needs(describe::<T>);
     if let Some(reason) = description.refusal() {
         return Err(TypeRefused { type_name: description.short(), reason: reason.to_owned() });
     }
-    Ok(match &options.schema {
+    Ok(match schema {
         Some(schema) => Fingerprint { carries, ..Fingerprint::of_name(schema) },
         None => Fingerprint { hash: description.hash, text: description.short(), carries },
     })

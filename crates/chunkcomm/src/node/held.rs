@@ -67,10 +67,12 @@ impl Held {
         self.count += 1;
     }
 
-    /// Takes the oldest open of `name`.
-    pub(super) fn take(&mut self, name: &str) -> Option<Opened> {
+    /// Takes the oldest open of `name`, of this node alone where one is given by its incarnation.
+    pub(super) fn take(&mut self, name: &str, from: Option<u128>) -> Option<Opened> {
         let opens = self.by_name.get_mut(name)?;
-        let opened = opens.pop_front()?;
+        let is_its =
+            |opened: &Opened| from.is_none_or(|node| opened.receiver.link.peer.incarnation == node);
+        let opened = opens.iter().position(is_its).and_then(|at| opens.remove(at))?;
         if opens.is_empty() {
             self.by_name.remove(name);
         }

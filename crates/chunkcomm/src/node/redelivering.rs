@@ -22,7 +22,7 @@ use crate::error::{LinkCause, LinkError, LogCause, LogError, OpenError, RefusalR
 use crate::log::{Fsync, Identity, Log};
 use crate::proto::backoff::Backoff;
 use crate::proto::hello::VERSION_STREAMS;
-use crate::proto::limits::{CHANNEL_NAME_BYTES_MAX, KEPT_BYTES_DEFAULT, RING_BYTES_LARGEST};
+use crate::proto::limits::{KEPT_BYTES_DEFAULT, RING_BYTES_LARGEST};
 use crate::proto::outbox::OpenSpec;
 use crate::proto::packet::{ChannelKind, StreamStart};
 use serde::Serialize;
@@ -44,7 +44,6 @@ pub struct Redelivery {
     address: Option<Address>,
     peer_name: Option<String>,
     bytes_max: usize,
-    options: ChannelOptions,
     log: Option<(PathBuf, Fsync)>,
 }
 
@@ -62,13 +61,7 @@ impl Redelivery {
     }
 
     fn following(address: Option<Address>, peer_name: Option<String>) -> Redelivery {
-        Redelivery {
-            address,
-            peer_name,
-            bytes_max: KEPT_BYTES_DEFAULT,
-            options: ChannelOptions::default(),
-            log: None,
-        }
+        Redelivery { address, peer_name, bytes_max: KEPT_BYTES_DEFAULT, log: None }
     }
 
     /// Returns the peer's name, or its address.
@@ -115,19 +108,14 @@ impl Redelivery {
         self.log = Some((directory.into(), fsync));
         self
     }
-
-    /// Sets the options of each channel that the sender opens.
-    pub fn options(mut self, options: ChannelOptions) -> Redelivery {
-        self.options = options;
-        self
-    }
 }
 
 /// A stream, with the settings for opening its channels.
 struct Following {
     redelivery: Redelivery,
     stream: Arc<Stream>,
-    name: String,
+    /// Those of each channel that the sender opens.
+    options: ChannelOptions,
     kind: ChannelKind,
     print: Fingerprint,
     /// Whether people were warned of a message that is too large for the peer.
@@ -163,14 +151,15 @@ impl Node {
     /// If the peer takes another type, or is too old to settle, the next call on the sender fails.
     pub fn open_redelivering<T>(
         &self,
-        name: &str,
+        channel: impl Into<ChannelOptions>,
         redelivery: Redelivery,
     ) -> Result<Sender<T>, OpenError>
     where
         T: Serialize + DeserializeOwned,
     {
-        let print = described::<T>(&redelivery.options).map_err(OpenError::Type)?;
-        let (end, peer) = self.begin_stream(name, redelivery, ChannelKind::Typed, print)?;
+        let options = channel.into();
+        let print = described::<T>(options.schema_name()).map_err(OpenError::Type)?;
+        let (end, peer) = self.begin_stream(options, redelivery, ChannelKind::Typed, print)?;
         Ok(Sender::new(end, peer))
     }
 
@@ -181,24 +170,23 @@ impl Node {
     /// As [`Node::open_redelivering`].
     pub fn open_redelivering_bytes(
         &self,
-        name: &str,
+        channel: impl Into<ChannelOptions>,
         redelivery: Redelivery,
     ) -> Result<BytesSender, OpenError> {
-        let print = Fingerprint::of_bytes(&redelivery.options);
-        let (end, peer) = self.begin_stream(name, redelivery, ChannelKind::Bytes, print)?;
+        let options = channel.into();
+        let print = Fingerprint::of_bytes(options.schema_name());
+        let (end, peer) = self.begin_stream(options, redelivery, ChannelKind::Bytes, print)?;
         Ok(BytesSender::new(end, peer))
     }
 
     fn begin_stream(
         &self,
-        name: &str,
+        options: ChannelOptions,
         redelivery: Redelivery,
         kind: ChannelKind,
         print: Fingerprint,
     ) -> Result<(TxEnd, Peer), OpenError> {
-        if name.is_empty() || name.len() > CHANNEL_NAME_BYTES_MAX {
-            return Err(OpenError::Name { bytes: name.len() });
-        }
+        options.check_name()?;
         let id = super::channels::stream_id()?;
         if let (Some((directory, _)), true) = (&redelivery.log, tasks::is_virtual()) {
             let why = "a virtual host has no disk; keep the messages in memory there";
@@ -207,14 +195,14 @@ impl Node {
             return Err(OpenError::Log(LogError { path: directory.clone(), cause }));
         }
         let log = redelivery.log.as_ref().map(|(directory, fsync)| {
-            let identity = Identity { channel: name.to_owned(), fingerprint: print.hash };
+            let identity = Identity { channel: options.name.clone(), fingerprint: print.hash };
             Log::open(directory, &identity, *fsync, id)
         });
         let log = log.transpose().map_err(OpenError::Log)?;
         let id = log.as_ref().map_or(id, |(_, recovered)| recovered.stream);
         let stream = Stream::new(id, redelivery.bytes_max, log.is_some());
         let settling = Settling::Kept(Arc::clone(&stream));
-        let shared = TxShared::new(name.to_owned(), print.text.clone(), settling);
+        let shared = TxShared::new(options.name.clone(), print.text.clone(), settling);
         let peer = redelivery.peer();
         let address = redelivery.address.as_ref();
         let link = || LinkShared::without_session(&peer, address, self.message_bytes_max());
@@ -247,8 +235,8 @@ impl Node {
             return Err(OpenError::Lost(closed()));
         }
         let peer = self.peer(nowhere);
-        let (name, warned) = (name.to_owned(), AtomicBool::new(false));
-        let following = Following { redelivery, stream, name, kind, print, warned };
+        let warned = AtomicBool::new(false);
+        let following = Following { redelivery, stream, options, kind, print, warned };
         tasks::spawn_on(self.runtime(), following.follow(Arc::downgrade(&self.shared)));
         Ok((end, peer))
     }
@@ -308,7 +296,7 @@ impl Following {
             node.table().say(&format!(
                 "channel {:?} keeps a message of {bytes} bytes, and {} takes at most {bytes_max} \
                  (NodeBuilder::message_bytes_max): its messages wait for a peer that takes more",
-                self.name,
+                self.options.name,
                 peer.name(),
             ));
         }
@@ -332,14 +320,14 @@ impl Following {
         let Returned { shared, ring, first, sent_before } = returned;
         shared.set_message_bytes_max(bytes_max);
         let start = StreamStart { id: self.stream.id, first, sent_before };
-        let options = &self.redelivery.options;
+        let options = &self.options;
         let spec = Box::new(OpenSpec {
             lane: options.lane,
             system: options.system,
             kind: self.kind,
             fingerprint: self.print.hash,
             stream: Some(start),
-            name: self.name.clone(),
+            name: self.options.name.clone(),
         });
         let mut ring = Some(ring);
         let opened = peer.link.open(|id| {

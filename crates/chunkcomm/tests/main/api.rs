@@ -3,8 +3,8 @@
 use chunkcomm::channel::{any_ready, send_to_all};
 use chunkcomm::proto::packet::Item;
 use chunkcomm::{
-    ChannelOptions, Lane, Node, OpenError, Policy, Receiver, RecvError, SendError, Sender,
-    TryRecvError, TrySendError,
+    Lane, Node, OpenError, Policy, Receiver, RecvError, SendError, Sender, TryRecvError,
+    TrySendError, channel,
 };
 use chunkcomm_testkit::raw::{RawPeer, bytes_fingerprint};
 use chunkcomm_testkit::{
@@ -536,8 +536,8 @@ fn an_express_channel_leaves_before_what_bulk_channels_staged_earlier() {
         for name in ["one", "two", "three", "four", "five"] {
             bulk.push(node.open_bytes(&peer, name).await.unwrap());
         }
-        let options = ChannelOptions::default().lane(Lane::Express);
-        let mut express = node.open_bytes_with(&peer, "express", options).await.unwrap();
+        let options = channel("express").lane(Lane::Express);
+        let mut express = node.open_bytes(&peer, options).await.unwrap();
         // The driver has not run since: all these messages wait when they fill a packet.
         for sender in &mut bulk {
             for _ in 0..15 {
@@ -578,10 +578,9 @@ fn a_message_that_is_not_of_the_type_concerns_itself_only() {
     on_one_thread(async {
         let pair = pair().await;
         // The schema's name is the same by mistake: the messages do not decode.
-        let options = || ChannelOptions::default().schema("the same, we promise");
-        let mut sender: Sender<u8> =
-            pair.b.open_with(&pair.peer, "promise", options()).await.unwrap();
-        let accepted = pair.a.accept_with::<bool>("promise", options());
+        let options = || channel("promise").schema("the same, we promise");
+        let mut sender: Sender<u8> = pair.b.open(&pair.peer, options()).await.unwrap();
+        let accepted = pair.a.accept::<bool>(options());
         let (_, mut receiver) = limited(accepted).await.unwrap();
         for value in [1, 2, 0] {
             sender.send(&value).await.unwrap();

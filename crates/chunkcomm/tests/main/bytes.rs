@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use chunkcomm::channel::{Landing, SendingEnd, any_ready, send_bytes_to_all};
 use chunkcomm::{
-    ChannelOptions, FlushReason, Node, Policy, RecvError, SendError, TryRecvError, TrySendError,
+    FlushReason, Node, Policy, RecvError, SendError, TryRecvError, TrySendError, channel,
 };
 use chunkcomm_testkit::{
     NEVER, fill, limited, on_both, on_one_thread, pair, pair_of, tcp, until, waiting,
@@ -230,8 +230,8 @@ fn a_landing_gets_everything_in_order_whenever_it_begins() {
         for before in [0, 2, SIZES.len()] {
             let pair = pair().await;
             // Landed messages are settled.
-            let options = ChannelOptions::default().settled();
-            let sender = pair.b.open_bytes_with(&pair.peer, "land", options).await;
+            let options = channel("land").settled();
+            let sender = pair.b.open_bytes(&pair.peer, options).await;
             let mut sender = sender.unwrap();
             let (_, receiver) = limited(pair.a.accept_bytes("land")).await.unwrap();
             let mut expected = Vec::new();

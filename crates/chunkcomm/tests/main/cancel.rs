@@ -3,9 +3,7 @@
 
 use bytes::Bytes;
 use chunkcomm::channel::{SendingEnd, any_ready, send_bytes_to_all, send_to_all};
-use chunkcomm::{
-    Address, ChannelOptions, Lane, Node, Receiver, RecvError, SelectAll, SendError, Sender,
-};
+use chunkcomm::{Address, Lane, Node, Receiver, RecvError, SelectAll, SendError, Sender, channel};
 use chunkcomm_cluster::launch::Launcher;
 use chunkcomm_testkit::{
     Pair, all, at_last, cancelled, fill, limited, memory, on_both, on_one_thread, pair_of,
@@ -537,22 +535,22 @@ fn open_and_accept() {
 fn open_and_accept_with_options() {
     on_both(|| async {
         let pair = tight().await;
-        let options = || ChannelOptions::default().lane(Lane::Express).schema("the same");
+        let options = |name: &str| channel(name).lane(Lane::Express).schema("the same");
         for round in 0..20u32 {
             let a = pair.a.clone();
             let (typed, bytes) = (format!("typed {round}"), format!("bytes {round}"));
             let names = (typed.clone(), bytes.clone());
             let accepting = tokio::spawn(async move {
-                let typed = at_last!(a.accept_with::<u64>(&names.0, options())).unwrap();
-                let bytes = at_last!(a.accept_bytes_with(&names.1, options())).unwrap();
+                let typed = at_last!(a.accept::<u64>(options(&names.0))).unwrap();
+                let bytes = at_last!(a.accept_bytes(options(&names.1))).unwrap();
                 (typed.1, bytes.1)
             });
             for _ in 0..round % 4 {
                 tokio::task::yield_now().await;
             }
             let mut values: Sender<(u32, u32)> =
-                at_last!(pair.b.open_with(&pair.peer, &typed, options())).unwrap();
-            let mut raw = at_last!(pair.b.open_bytes_with(&pair.peer, &bytes, options())).unwrap();
+                at_last!(pair.b.open(&pair.peer, options(&typed))).unwrap();
+            let mut raw = at_last!(pair.b.open_bytes(&pair.peer, options(&bytes))).unwrap();
             values.send(&(round, 0)).await.unwrap();
             raw.send_slice(b"raw").await.unwrap();
             let (mut receiver, mut from_raw) = limited(accepting).await.unwrap();

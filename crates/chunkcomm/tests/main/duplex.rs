@@ -6,8 +6,8 @@ use chunkcomm::error::{LinkCause, RefusalReason};
 use chunkcomm::layer;
 use chunkcomm::proto::packet::Item;
 use chunkcomm::{
-    AcceptError, Address, BytesDuplex, ChannelOptions, Duplex, Lane, LinkError, Node, RecvError,
-    SelectAll, SendError, TryRecvError,
+    AcceptError, Address, BytesDuplex, Duplex, Lane, LinkError, Node, RecvError, SelectAll,
+    SendError, TryRecvError, channel,
 };
 use chunkcomm_testkit::raw::RawPeer;
 use chunkcomm_testkit::{
@@ -134,10 +134,10 @@ fn a_node_has_duplexes_with_itself() {
     on_both(|| async {
         let node = Node::builder().build().await.unwrap();
         let peer = node.local().await.unwrap();
-        let options = || ChannelOptions::default().lane(Lane::Express).schema("numbers");
-        let ours = node.open_duplex_with::<u64, u64>(&peer, "local", options()).await;
+        let local = || channel("local").lane(Lane::Express).schema("numbers");
+        let ours = node.open_duplex::<u64, u64>(&peer, local()).await;
         let mut ours = ours.unwrap();
-        let theirs = node.accept_duplex_with::<u64, u64>("local", options());
+        let theirs = node.accept_duplex::<u64, u64>(local());
         let (_, mut theirs) = limited(theirs).await.unwrap();
         for number in 0..10 {
             ours.send(&number).await.unwrap();

@@ -3,8 +3,8 @@
 use chunkcomm::proto::packet::{AppendRecords, HEADER_BYTES, Header, Item};
 use chunkcomm::stats::FlushCounts;
 use chunkcomm::{
-    AGE_BOUND_VARIABLE, ChannelOptions, FlushReason, Lane, Node, NodeBuilder, NodeError, Policy,
-    Receiver, Sender, TryRecvError,
+    AGE_BOUND_VARIABLE, FlushReason, Lane, Node, NodeBuilder, NodeError, Policy, Receiver, Sender,
+    TryRecvError, channel,
 };
 use chunkcomm_testkit::raw::RawPeer;
 use chunkcomm_testkit::{
@@ -364,8 +364,8 @@ fn a_loop_beside_its_driver_fills_packets_with_tiny_messages() {
         const MESSAGES: u64 = 200_000;
         let pair = pair_of(tcp(), Node::builder(), Node::builder()).await;
         // On the bulk lane less than a packet may be on its way where a receiver is slow.
-        let options = ChannelOptions::default().lane(Lane::Express);
-        let mut sender = pair.b.open_with::<[u8; 8]>(&pair.peer, "tiny", options).await.unwrap();
+        let options = channel("tiny").lane(Lane::Express);
+        let mut sender = pair.b.open::<[u8; 8]>(&pair.peer, options).await.unwrap();
         let (_, mut receiver) = limited(pair.a.accept::<[u8; 8]>("tiny")).await.unwrap();
         let sending = tokio::spawn(async move {
             for number in 0..MESSAGES {

@@ -7,7 +7,9 @@
 use chunkcomm::explain::LinkReport;
 use chunkcomm::proto::limits::{PACKET_BYTES_TUNED, RESEND_BYTES_MIN};
 use chunkcomm::proto::packet::{AppendRecords, FLAG_ACK_NOW, Header, Item};
-use chunkcomm::{BytesSender, ChannelOptions, Lane, Node, NodeBuilder, Sender, TrySendError};
+use chunkcomm::{
+    BytesSender, ChannelOptions, Lane, Node, NodeBuilder, Sender, TrySendError, channel,
+};
 use chunkcomm_testkit::proxy::Proxy;
 use chunkcomm_testkit::raw::RawPeer;
 use chunkcomm_testkit::{Pair, all, cancelled, limited, on_both, on_one_thread, tcp};
@@ -20,8 +22,8 @@ fn settings() -> NodeBuilder {
     Node::builder().resend_bytes_max(RESEND_BYTES_MIN).liveness(probe, suspect, dead)
 }
 
-fn express() -> ChannelOptions {
-    ChannelOptions::default().lane(Lane::Express)
+fn express(name: &str) -> ChannelOptions {
+    channel(name).lane(Lane::Express)
 }
 
 /// Returns the node's only link.
@@ -112,7 +114,7 @@ fn acks_and_credit_pass_a_full_ring_and_nothing_else_does() {
         let node = settings().build().await.unwrap();
         let (peer, mut raw) = tokio::join!(node.connect(&address), RawPeer::accept(&listener));
         let peer = peer.unwrap();
-        let mut sender = node.open_bytes_with(&peer, "full", express()).await.unwrap();
+        let mut sender = node.open_bytes(&peer, express("full")).await.unwrap();
         raw.packet_as(Header::default(), |body| body.credit(1, 4 << 20)).await;
         let (accepted, last, mut came) = fill(&node, &mut sender, &mut raw).await;
         let full = link(&node).await;
@@ -187,7 +189,7 @@ fn questions_and_their_answers_pass_a_full_ring() {
         let node = builder.build().await.unwrap();
         let (peer, mut raw) = tokio::join!(node.connect(&address), RawPeer::accept(&listener));
         let peer = peer.unwrap();
-        let mut sender = node.open_bytes_with(&peer, "full", express()).await.unwrap();
+        let mut sender = node.open_bytes(&peer, express("full")).await.unwrap();
         raw.packet_as(Header::default(), |body| body.credit(1, 4 << 20)).await;
         let (_, last, _) = fill(&node, &mut sender, &mut raw).await;
         let unnumbered = |item: Item<'_>| match item {
@@ -220,7 +222,7 @@ async fn fill_channels(pair: &Pair) -> Vec<(Sender<Message>, u32)> {
     let mut channels = Vec::new();
     loop {
         let name = format!("{}", channels.len());
-        let mut sender = pair.b.open_with(&pair.peer, &name, express()).await.unwrap();
+        let mut sender = pair.b.open(&pair.peer, express(&name)).await.unwrap();
         let mut accepted = 0;
         while sender.try_send(&long(accepted)).is_ok() {
             accepted += 1;
@@ -245,7 +247,7 @@ fn a_full_resend_ring_makes_send_wait_and_after_a_cut_everything_arrives_once() 
         pair.is_well("before").await;
         proxy.swallow(true);
         let channels = fill_channels(&pair).await;
-        let mut late = pair.b.open_with(&pair.peer, "late", express()).await.unwrap();
+        let mut late = pair.b.open(&pair.peer, express("late")).await.unwrap();
         let mut accepted = 0;
         loop {
             match late.try_send(&long(accepted)) {

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use chunkcomm::error::RefusalReason;
-use chunkcomm::{AcceptError, ChannelOptions, Node, OpenError, SendError, Sender, TrySendError};
+use chunkcomm::{AcceptError, Node, OpenError, SendError, Sender, TrySendError, channel};
 use chunkcomm_testkit::{all, limited, on_both, on_one_thread, pair, pair_of, tcp, until};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
@@ -112,19 +112,18 @@ fn bytes_against_values_are_refused_either_way() {
 fn a_schema_name_stands_for_the_type() {
     on_one_thread(async {
         let pair = pair().await;
-        let options = |name: &str| ChannelOptions::default().schema(name);
+        let options = |name: &str| channel("schema").schema(name);
         // The types differ on purpose.
         let mut sender: Sender<theirs::Reading> =
-            pair.b.open_with(&pair.peer, "schema", options("reading 1")).await.unwrap();
+            pair.b.open(&pair.peer, options("reading 1")).await.unwrap();
         sender.send(&theirs::Reading { station: 3, kelvin: 1.5 }).await.unwrap();
-        let accepted = pair.a.accept_with::<ours::Reading>("schema", options("reading 1"));
+        let accepted = pair.a.accept::<ours::Reading>(options("reading 1"));
         let (_, mut receiver) = limited(accepted).await.unwrap();
         let got = limited(receiver.recv()).await.unwrap().unwrap();
         assert_eq!(got, ours::Reading { station: 3, celsius: 1.5 });
         // The names differ.
-        let mut sender: Sender<u8> =
-            pair.b.open_with(&pair.peer, "schema", options("reading 1")).await.unwrap();
-        let refused = pair.a.accept_with::<u8>("schema", options("reading 2"));
+        let mut sender: Sender<u8> = pair.b.open(&pair.peer, options("reading 1")).await.unwrap();
+        let refused = pair.a.accept::<u8>(options("reading 2"));
         let text = limited(refused).await.unwrap_err().to_string();
         assert!(text.contains("reading 1") && text.contains("reading 2"), "{text}");
         limited(sender.closed()).await;
@@ -135,21 +134,21 @@ fn a_schema_name_stands_for_the_type() {
 fn bytes_with_a_schema_are_accepted_under_that_schema_only() {
     on_both(|| async {
         let pair = pair().await;
-        let options = |name: &str| ChannelOptions::default().schema(name);
+        let options = |name: &str| channel("schema").schema(name);
         for (there, here) in [(Some("pixels 1"), None), (None, Some("pixels 1"))] {
-            let of = |name: Option<&str>| name.map_or_else(ChannelOptions::default, options);
-            let opened = pair.b.open_bytes_with(&pair.peer, "schema", of(there));
+            let of = |name: Option<&str>| name.map_or_else(|| channel("schema"), options);
+            let opened = pair.b.open_bytes(&pair.peer, of(there));
             let mut sender = opened.await.unwrap();
             sender.send_slice(b"raw").await.unwrap();
-            let refused = limited(pair.a.accept_bytes_with("schema", of(here))).await.unwrap_err();
+            let refused = limited(pair.a.accept_bytes(of(here))).await.unwrap_err();
             let text = refused.to_string();
             assert!(text.contains("pixels 1") && text.contains("bytes"), "{text}");
             assert!(matches!(limited(sender.closed()).await, SendError::Refused(_)));
         }
-        let opened = pair.b.open_bytes_with(&pair.peer, "schema", options("pixels 1"));
+        let opened = pair.b.open_bytes(&pair.peer, options("pixels 1"));
         let mut sender = opened.await.unwrap();
         sender.send_slice(b"raw").await.unwrap();
-        let accept = || pair.a.accept_bytes_with("schema", options("pixels 1"));
+        let accept = || pair.a.accept_bytes(options("pixels 1"));
         // A channel that is given back keeps its schema.
         limited(accept()).await.unwrap().1.give_back();
         let (_, mut receiver) = limited(accept()).await.unwrap();

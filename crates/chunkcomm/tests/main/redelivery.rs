@@ -2,8 +2,8 @@
 
 use chunkcomm::error::RefusalReason;
 use chunkcomm::{
-    AcceptError, Address, ChannelOptions, CloseError, Node, Receiver, Redelivery, SendError,
-    Sender, TrySendError,
+    AcceptError, Address, CloseError, Node, Receiver, Redelivery, SendError, Sender, TrySendError,
+    channel,
 };
 use chunkcomm_testkit::random::seeded;
 use chunkcomm_testkit::{limited, on_both, on_one_thread, own_host, pair, until, until_some};
@@ -13,8 +13,8 @@ const SECONDS: Duration = Duration::from_secs(20);
 
 /// Returns a channel from `b` to `a` whose receiver settles.
 async fn settled(pair: &chunkcomm_testkit::Pair) -> (Sender<u64>, Receiver<u64>) {
-    let options = ChannelOptions::default().settled();
-    let sender = pair.b.open_with(&pair.peer, "settled", options).await.unwrap();
+    let options = channel("settled").settled();
+    let sender = pair.b.open(&pair.peer, options).await.unwrap();
     let (_, receiver) = limited(pair.a.accept("settled")).await.unwrap();
     (sender, receiver)
 }
@@ -302,7 +302,9 @@ fn a_stream_of_another_type_is_refused_for_good() {
             service.open_redelivering::<u64>("other", Redelivery::to(&address)).unwrap();
         other.send(&1).await.unwrap();
         drop(limited(collector.node().accept::<u64>("other")).await.unwrap());
-        let again = collector.node().accept_within::<String>("numbers", Duration::from_millis(300));
+        let again = collector
+            .node()
+            .accept::<String>(channel("numbers").within(Duration::from_millis(300)));
         assert!(matches!(again.await, Err(AcceptError::Late { .. })));
     });
 }
@@ -361,7 +363,8 @@ fn a_message_that_is_too_large_for_the_next_peer_waits_for_another() {
         let small = until_some(built).await;
         let links = || async { small.explain().await.links.len() };
         until_some(|| async { (links().await == 1).then_some(()) }).await;
-        let accepting = small.accept_within::<Vec<u8>>("large", Duration::from_millis(300));
+        let accepting =
+            small.accept::<Vec<u8>>(channel("large").within(Duration::from_millis(300)));
         assert!(matches!(accepting.await, Err(AcceptError::Late { .. })));
         // No session was ended for the message.
         assert_eq!(links().await, 1);

@@ -1,7 +1,7 @@
 //! A node's warnings to people, where no call can return an error: messages whose arrival is
 //! unknown at the node's end, and channels that nobody accepts.
 
-use chunkcomm::{AcceptError, Address, ChannelOptions, Node, NodeBuilder, Peer, SendError, Sender};
+use chunkcomm::{AcceptError, Address, Node, NodeBuilder, Peer, SendError, Sender, channel};
 use chunkcomm_testkit::events::Events;
 use chunkcomm_testkit::raw::RawPeer;
 use chunkcomm_testkit::{
@@ -253,22 +253,59 @@ fn who_accepts_within_a_time_learns_what_was_opened_in_its_place() {
         sender.send(&7).await.unwrap();
         sender.sync().await.unwrap();
         let soon = Duration::from_millis(20);
-        let error = limited(pair.a.accept_within::<u64>("events", soon)).await.unwrap_err();
-        let AcceptError::Late { channel, waited, held } = &error else { panic!("{error}") };
+        let error =
+            limited(pair.a.accept::<u64>(channel("events").within(soon))).await.unwrap_err();
+        let AcceptError::Late { channel: name, waited, held } = &error else { panic!("{error}") };
         assert_eq!(
-            (&channel[..], *waited, &held[..]),
+            (&name[..], *waited, &held[..]),
             ("events", soon, &["\"evnts\" by b".to_owned()][..])
         );
         assert_eq!(
             error.to_string(),
             "no peer opened channel \"events\" within 20ms; opened and not accepted: \"evnts\" by b"
         );
-        let bytes = ChannelOptions::default().accept_within(soon);
-        let error = limited(pair.a.accept_bytes_with("bytes", bytes)).await.unwrap_err();
+        let bytes = channel("bytes").within(soon);
+        let error = limited(pair.a.accept_bytes(bytes)).await.unwrap_err();
         assert!(matches!(error, AcceptError::Late { .. }), "{error}");
         // The channel is still there, and a deadline far away is no hindrance.
         let late = Duration::from_secs(20);
-        let accepted = limited(pair.a.accept_within::<u64>("evnts", late)).await;
+        let accepted = limited(pair.a.accept::<u64>(channel("evnts").within(late))).await;
         assert_eq!(limited(accepted.unwrap().1.recv()).await.unwrap(), Some(7));
+    });
+}
+
+#[test]
+fn an_accept_from_one_peer_leaves_the_opens_of_others_and_ends_with_its_sessions() {
+    on_both(|| async {
+        let pair = pair().await;
+        let other = Node::builder().name("c").build().await.unwrap();
+        let peer = other.connect(&pair.a.addresses()[0]).await.unwrap();
+        // The other one opens first, under each name.
+        let mut firsts = Vec::new();
+        for (node, peer, number) in [(&other, &peer, 1), (&pair.b, &pair.peer, 2)] {
+            for name in ["hello", "work"] {
+                let mut sender = node.open::<u64>(peer, name).await.unwrap();
+                sender.send(&number).await.unwrap();
+                sender.sync().await.unwrap();
+                firsts.push(sender);
+            }
+        }
+        let (its_peer, _) = limited(pair.a.accept::<u64>("hello")).await.unwrap();
+        let (our_peer, _) = limited(pair.a.accept::<u64>("hello")).await.unwrap();
+        assert_eq!((its_peer.name(), our_peer.name()), ("c", "b"));
+        let from_b = || channel("work").from_peer(&our_peer);
+        let (peer, mut receiver) = limited(pair.a.accept::<u64>(from_b())).await.unwrap();
+        assert_eq!((peer.name(), limited(receiver.recv()).await.unwrap()), ("b", Some(2)));
+        // It waits for a peer that is there, and not for one that is gone.
+        let soon = Duration::from_millis(20);
+        let late = limited(pair.a.accept::<u64>(from_b().within(soon))).await.unwrap_err();
+        assert!(matches!(late, AcceptError::Late { .. }), "{late}");
+        let waiting = pair.a.accept::<u64>(from_b());
+        let (lost, _) = tokio::join!(limited(waiting), pair.b.close(Duration::ZERO));
+        let error = lost.unwrap_err();
+        assert!(matches!(error, AcceptError::Lost { .. }), "{error}");
+        assert_eq!(error.to_string(), "nobody opens channel \"work\" any more");
+        let (_, mut receiver) = limited(pair.a.accept::<u64>("work")).await.unwrap();
+        assert_eq!(limited(receiver.recv()).await.unwrap(), Some(1));
     });
 }

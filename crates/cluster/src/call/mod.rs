@@ -70,7 +70,6 @@ pub(crate) use client::call_client_with;
 pub(crate) use opening::Reach;
 pub(crate) use service::serve_with;
 
-use chunkcomm::ChannelOptions;
 use chunkcomm::error::TypeRefused;
 use chunkcomm::layer::{Fingerprint, described, runtime};
 use serde::de::DeserializeOwned;
@@ -81,9 +80,8 @@ where
     Req: DeserializeOwned,
     Resp: DeserializeOwned,
 {
-    let options = ChannelOptions::default();
-    let options = schema.map_or(options.clone(), |schema| options.schema(schema));
-    let (request, answer) = (described::<Req>(&options)?, described::<Resp>(&options)?);
+    let schema = schema.map(String::as_str);
+    let (request, answer) = (described::<Req>(schema)?, described::<Resp>(schema)?);
     Ok(request.duplex(&answer).in_role("call/1"))
 }
 

@@ -8,7 +8,7 @@ use super::runtime_of;
 use super::service::duplex;
 use crate::sync::locked;
 use chunkcomm::layer::{Link, of, open_raw_duplex, share_last_woken};
-use chunkcomm::{ChannelOptions, LinkError, OpenError, Peer, host};
+use chunkcomm::{LinkError, OpenError, Peer, channel, host};
 
 use serde::de::DeserializeOwned;
 use std::future::Future;
@@ -72,9 +72,8 @@ impl<Resp: DeserializeOwned + Send + 'static> Line<Resp> {
         let (node, lane) = (peer.node(), self.options.lane);
         // From now on the node has the layer that reports calls.
         let callers = of::<Callers>(&node);
-        let (options, print) = (ChannelOptions::default().lane(lane), &self.fingerprint);
-        let name = duplex(&self.service);
-        let (tx, rx) = open_raw_duplex(&node, &Link::of(peer), &name, &options, print)?;
+        let options = channel(duplex(&self.service)).lane(lane);
+        let (tx, rx) = open_raw_duplex(&node, &Link::of(peer), &options, &self.fingerprint)?;
         let mut state = locked(&self.state);
         state.openings += 1;
         let number = state.openings;

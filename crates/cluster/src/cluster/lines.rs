@@ -4,7 +4,7 @@
 use super::layer::version;
 use crate::proto::cluster::{Down, Up};
 use chunkcomm::layer::{clock, system_channel};
-use chunkcomm::{AcceptError, Address, ChannelOptions, Duplex, Node, OpenError, Peer};
+use chunkcomm::{AcceptError, Address, ChannelOptions, Duplex, Node, OpenError, Peer, channel};
 use chunkcomm_proto::hello::{HELLO_BYTES, Hello, HelloError};
 use chunkcomm_proto::packet::Lane;
 use std::io;
@@ -17,8 +17,8 @@ const LINE: &str = "chunkcomm.cluster.up";
 
 /// The line compares a name and no type, since the words depend on the version of the layer that
 /// the link agreed on ([`Up::since`], [`Down::since`]). The number belongs to the name.
-fn options() -> ChannelOptions {
-    system_channel(ChannelOptions::default()).lane(Lane::Express).schema(format!("{LINE}/4"))
+fn line() -> ChannelOptions {
+    system_channel(channel(LINE)).lane(Lane::Express).schema(format!("{LINE}/4"))
 }
 
 /// Checks that the link agreed on the version of a word; a newer word is the sender's fault.
@@ -32,12 +32,12 @@ pub(super) fn check_version(peer: &Peer, since: u16) -> Result<(), String> {
 
 /// Opens a line to the manager.
 pub(super) async fn open(node: &Node, manager: &Peer) -> Result<Duplex<Up, Down>, OpenError> {
-    node.open_duplex_with(manager, LINE, options()).await
+    node.open_duplex(manager, line()).await
 }
 
 /// Accepts a member's line, at the manager.
 pub(super) async fn accept(node: &Node) -> Result<(Peer, Duplex<Down, Up>), AcceptError> {
-    node.accept_duplex_with(LINE, options()).await
+    node.accept_duplex(line()).await
 }
 
 /// Waits until the peer listens no longer at `address`, where it listened all its life. So its end
@@ -168,7 +168,7 @@ mod tests {
 
     #[test]
     fn words_pass_bulk_data() {
-        let options = format!("{:?}", options());
+        let options = format!("{:?}", line());
         assert!(options.contains("lane: Express, system: true"), "{options}");
     }
 }

@@ -13,7 +13,7 @@ use crate::moving::moving;
 use crate::proto::custody::Origin;
 use bytes::Bytes;
 use chunkcomm::layer::{Fingerprint, Link, Waiting, described, entropy, needs_link, raw_sender};
-use chunkcomm::{ChannelOptions, Lane, Node, OpenError, SendError, Sender};
+use chunkcomm::{Lane, Node, OpenError, SendError, Sender, channel};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::fmt;
@@ -108,13 +108,9 @@ impl<T: Serialize + DeserializeOwned> SendingPort<T> {
         let held = self.held.ok_or(PortError::Stray)?;
         let PortAddress { number, home, express } = self.address;
         let peer = peer_of(&held.node, &home).await?;
-        let options = options().lane(lane(express));
-        let name = home::name_of(number);
-        let mut sender = held
-            .node
-            .open_with::<T>(&peer, &name, options)
-            .await
-            .map_err(|error| PortError::Open(Arc::new(error)))?;
+        let options = channel(home::name_of(number)).lane(lane(express));
+        let opened = held.node.open::<T>(&peer, options).await;
+        let mut sender = opened.map_err(|error| PortError::Open(Arc::new(error)))?;
         let channel = raw_sender(&mut sender).watch();
         held.gone();
         moving(&held.node).connected(held.origin, channel);
@@ -193,7 +189,7 @@ where
     T: Serialize + DeserializeOwned,
 {
     let refused = |error| PortError::Open(Arc::new(OpenError::Type(error)));
-    let Fingerprint { hash, carries, .. } = described::<T>(&options()).map_err(refused)?;
+    let Fingerprint { hash, carries, .. } = described::<T>(None).map_err(refused)?;
     let random = entropy::bytes().map_err(|error| PortError::System(Arc::new(error)))?;
     let number = u128::from_le_bytes(random);
     let slot = moving(node).homes.add(number, hash);
@@ -214,10 +210,6 @@ where
 {
     let (back, there) = sending_port::<SendingPort<T>>(node, Lane::Express)?;
     Ok((ReceivingPort { back, express: lane == Lane::Express }, Departing { there }))
-}
-
-fn options() -> ChannelOptions {
-    ChannelOptions::default()
 }
 
 /// See [`SenderExt::hand_over`](crate::SenderExt::hand_over).

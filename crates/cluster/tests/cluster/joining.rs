@@ -1,6 +1,6 @@
 //! Clusters within one process: nodes by our own variables, on loopback.
 
-use chunkcomm::{ChannelOptions, Credential, Node, Policy};
+use chunkcomm::{Credential, Node, Policy, channel};
 use chunkcomm_cluster::Registry;
 use chunkcomm_cluster::cluster::{
     BarrierError, Change, Cluster, ClusterConfig, End, EndError, JoinError, NameError, PeerError,
@@ -354,7 +354,6 @@ fn nodes_with_other_processes_are_refused() {
 #[test]
 fn who_says_something_else_to_the_manager_is_told_both_kinds_of_words() {
     on_one_thread(async {
-        let schema = |it: &str| ChannelOptions::default().schema(it);
         let both_are_named = |text: &str| {
             let named = ["chunkcomm.cluster.up/0", "chunkcomm.cluster.up/4"];
             assert!(named.iter().all(|it| text.contains(it)), "{text}");
@@ -362,9 +361,9 @@ fn who_says_something_else_to_the_manager_is_told_both_kinds_of_words() {
         let port = free_port();
         let address: chunkcomm::Address = format!("127.0.0.1:{port}").parse().unwrap();
         let manager = Node::builder().listen(address.clone()).build().await.unwrap();
-        let up = schema("chunkcomm.cluster.up/0");
+        let up = channel("chunkcomm.cluster.up").schema("chunkcomm.cluster.up/0");
         let (refused, error) = tokio::join!(
-            manager.accept_with::<u8>("chunkcomm.cluster.up", up.clone()),
+            manager.accept::<u8>(up.clone()),
             limited(Cluster::join(config(Some(1), 2, port))),
         );
         both_are_named(&refused.unwrap_err().to_string());
@@ -375,7 +374,7 @@ fn who_says_something_else_to_the_manager_is_told_both_kinds_of_words() {
         let address: chunkcomm::Address = format!("127.0.0.1:{port}").parse().unwrap();
         let old = Node::builder().build().await.unwrap();
         let peer = limited(old.connect(&address)).await.unwrap();
-        let mut line = old.open_with::<u8>(&peer, "chunkcomm.cluster.up", up).await.unwrap();
+        let mut line = old.open::<u8>(&peer, up).await.unwrap();
         line.send_now(&0).await.unwrap();
         both_are_named(&limited(line.closed()).await.to_string());
         let (first, second) = tokio::join!(nodes[0].barrier(), nodes[1].barrier());

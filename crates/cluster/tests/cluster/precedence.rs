@@ -5,7 +5,7 @@ use crate::processes::programs;
 use chunkcomm::proto::hello::HELLO_BYTES;
 use chunkcomm::proto::packet::{Decoder, Item};
 use chunkcomm::proto::resume::RESUME_BYTES;
-use chunkcomm::{ChannelOptions, Lane, Node};
+use chunkcomm::{Lane, Node, channel};
 use chunkcomm_cluster::cluster::Cluster;
 use chunkcomm_cluster::{NodeBuilderExt, NodeExt};
 use chunkcomm_testkit::{limited, on_both};
@@ -82,8 +82,8 @@ fn words_go_before_the_users_express_channels() {
         let mut users = tokio::task::JoinSet::new();
         for number in 0..USERS {
             let (name, lane) = (format!("user {number}"), Lane::Express);
-            let options = ChannelOptions::default().lane(lane);
-            let sender = node.node().open_with::<[u64; 16]>(&peer, &name, options).await;
+            let options = channel(&*name).lane(lane);
+            let sender = node.node().open::<[u64; 16]>(&peer, options).await;
             let mut sender = sender.unwrap();
             users.spawn(async move { while sender.send(&[7; 16]).await.is_ok() {} });
             let accepting = head.node().clone();

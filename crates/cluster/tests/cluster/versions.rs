@@ -3,7 +3,7 @@
 use crate::joining::{LONG, cluster, config, end_all};
 use crate::processes::{Programs, programs};
 use chunkcomm::proto::hello::{VERSION_MAX, VERSION_MIN};
-use chunkcomm::{ChannelOptions, Lane, Node};
+use chunkcomm::{ChannelOptions, Lane, Node, channel};
 use chunkcomm_cluster::call::ServiceOptions;
 use chunkcomm_cluster::cluster::{Cluster, ClusterConfig};
 use chunkcomm_cluster::proto::cluster::{Down, NodeId, Up};
@@ -21,8 +21,8 @@ const ALL: Versions = 1..=2;
 /// The duplex between a member and its manager.
 const LINE: &str = "chunkcomm.cluster.up";
 
-fn options() -> ChannelOptions {
-    ChannelOptions::default().lane(Lane::Express).schema(format!("{LINE}/4"))
+fn line() -> ChannelOptions {
+    channel(LINE).lane(Lane::Express).schema(format!("{LINE}/4"))
 }
 
 /// Versions of packets.
@@ -191,7 +191,7 @@ fn a_word_of_a_version_that_was_not_agreed_on_ends_the_link() {
         // No layer of a cluster started with it, so it speaks the oldest version.
         let old = Node::builder().build().await.unwrap();
         let peer = limited(old.connect(&address)).await.unwrap();
-        let line = old.open_duplex_with::<Up, Down>(&peer, LINE, options()).await;
+        let line = old.open_duplex::<Up, Down>(&peer, line()).await;
         let (mut up, _down) = line.unwrap().split();
         up.send_now(&Up::Called("early".to_owned())).await.unwrap();
         limited(peer.closed()).await;
@@ -211,7 +211,7 @@ fn a_manager_that_says_what_was_not_agreed_on_is_given_up() {
         let manager = Node::builder().listen(address).build().await.unwrap();
         let joining = Cluster::join(speaking(OLD, &programs, config(Some(1), 2, port)));
         let saying = async {
-            let line = manager.accept_duplex_with::<Down, Up>(LINE, options());
+            let line = manager.accept_duplex::<Down, Up>(line());
             let (_, mut line) = line.await.unwrap();
             let first = line.recv().await.unwrap();
             assert!(matches!(first, Some(Up::Ready(_))), "{first:?}");

@@ -2,7 +2,7 @@
 
 use super::{connect, node};
 use bytes::Bytes;
-use chunkcomm::{BytesReceiver, BytesSender, ChannelOptions, Lane, Node, Peer};
+use chunkcomm::{BytesReceiver, BytesSender, Lane, Node, Peer, channel};
 use chunkcomm_simulation::{LinkSpec, Network, Simulation};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -22,8 +22,8 @@ struct Pair {
 
 impl Pair {
     async fn channel(&self, lane: Lane, name: &str) -> (BytesSender, BytesReceiver) {
-        let options = ChannelOptions::default().lane(lane);
-        let sender = self.left.open_bytes_with(&self.peer, name, options).await.unwrap();
+        let options = channel(name).lane(lane);
+        let sender = self.left.open_bytes(&self.peer, options).await.unwrap();
         let (_, receiver) = self.right.accept_bytes(name).await.unwrap();
         (sender, receiver)
     }
