@@ -1,8 +1,8 @@
 //! Hunts the planted bugs by seed. `.ci/planted` builds this program in a copy of the sources
 //! that has the bugs.
 
-use chunkcomm_proto::planted::{Bug, plant};
 use chunkcomm_proofs::{run, run_graph};
+use chunkcomm_proto::planted::{Bug, plant};
 use std::ops::RangeInclusive;
 use std::process::ExitCode;
 
