@@ -135,7 +135,7 @@ impl Node {
 
     /// Ends all sessions with the peer of this incarnation, as [`Peer::declare_dead`] does
     /// with one.
-    pub fn gone(&self, incarnation: u128, why: &str) {
+    pub fn declare_dead(&self, incarnation: u128, why: &str) {
         for link in self.shared.table.links() {
             if link.peer.incarnation == incarnation {
                 self.peer(link).declare_dead(why);

@@ -143,7 +143,7 @@ impl Peer {
     /// # Cancel safety
     ///
     /// Safe.
-    pub async fn troubled(&self, seen: u64) -> u64 {
+    pub async fn losses_beyond(&self, seen: u64) -> u64 {
         poll_fn(|context| self.link.poll_trouble(seen, context)).await
     }
 

@@ -45,7 +45,7 @@ pub(super) async fn accept(node: &Node) -> Result<(Peer, Duplex<Down, Up>), Acce
 /// is lost; `seen` counts the losses that were looked into.
 pub(super) async fn deserted(peer: &Peer, address: &Address, seen: &mut u64) {
     loop {
-        let now = peer.troubled(*seen).await;
+        let now = peer.losses_beyond(*seen).await;
         if is_gone(address, peer.incarnation()).await {
             return;
         }

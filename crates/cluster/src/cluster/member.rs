@@ -153,7 +153,7 @@ impl Line<'_> {
     /// Marks the manager's process as gone, so that nothing waits for its link; returns the reason.
     fn desert(&self) -> String {
         let why = "nobody listens any more where it was";
-        self.state.node.gone(self.manager.incarnation(), why);
+        self.state.node.declare_dead(self.manager.incarnation(), why);
         why.to_owned()
     }
 
@@ -210,7 +210,7 @@ fn bury_the_dead(state: &State, mut number: u64) {
 
 /// Reports a death to all waits on this node for the dead member.
 fn bury(state: &State, death: &Death) {
-    state.node.gone(death.id.incarnation, &death.why);
+    state.node.declare_dead(death.id.incarnation, &death.why);
     locked(&state.peers).remove(&death.id.incarnation);
 }
 

@@ -5,6 +5,7 @@
 
 use super::constants::{FULL_SLACK_DIVISOR, GROWTH_YIELDS_MAX, STREAM_GAP, STREAM_MESSAGES_MIN};
 use crate::Time;
+use std::fmt;
 use std::time::Duration;
 
 /// Way in which a node gathers messages.
@@ -224,8 +225,8 @@ impl Gathering {
     }
 }
 
-/// Numbers of packets by the reason why they left.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+/// Numbers of packets by the reason why they left. `{:?}` names the reasons that occurred.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
 pub struct FlushCounts([u64; 7]);
 
 impl FlushCounts {
@@ -257,6 +258,16 @@ impl FlushCounts {
     }
 }
 
+impl fmt::Debug for FlushCounts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut counts = f.debug_struct("FlushCounts");
+        for (reason, count) in self.iter().filter(|(_, count)| *count > 0) {
+            counts.field(reason.name(), &count);
+        }
+        counts.finish()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -265,6 +276,15 @@ mod tests {
 
     fn pending(bytes: usize) -> Pending {
         Pending { bytes, room: 6400, oldest: Time(10 * MS), ..Pending::default() }
+    }
+
+    #[test]
+    fn counts_name_the_reasons_that_occurred() {
+        let mut counts = FlushCounts::default();
+        counts.add(FlushReason::Idle);
+        counts.add(FlushReason::Full);
+        counts.add(FlushReason::Idle);
+        assert_eq!(format!("{counts:?}"), "FlushCounts { full: 1, idle: 2 }");
     }
 
     fn chunked() -> Gathering {
