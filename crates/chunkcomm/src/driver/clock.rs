@@ -6,11 +6,12 @@
 use crate::proto::Time;
 use crate::proto::limits::ACK_DELAY_MS;
 use std::future::Future;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::OnceLock;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 use tokio::runtime::Handle;
+use tokio::task::coop::unconstrained;
 use tokio::time::{Instant, Sleep};
 
 /// Returns the nanoseconds since the first call in the process, or since the simulation of this
@@ -38,6 +39,12 @@ const PUT_OFF: Duration = Duration::from_millis(ACK_DELAY_MS);
 
 /// Step of tokio's timers.
 const STEP: Duration = Duration::from_millis(1);
+
+/// Longest time of one timer of tokio: ten days. A longer wait takes several of them.
+///
+/// Tokio cuts a longer one at 30 years by its clock, which are 10.95 days of a simulation. Not every system
+/// has an `Instant` for that time.
+const TIMER_MAX: Duration = Duration::from_secs(10 * 24 * 3600);
 
 /// One timer that is moved as rarely as possible. A deadline that moves to a later time costs
 /// nothing until the timer would soon go off. Then the timer is moved, too: a thread that wakes
@@ -86,12 +93,72 @@ impl Alarm {
     }
 
     fn arm(&mut self, deadline: Time, now: Time) {
+        let deadline = deadline.min(now.after(TIMER_MAX));
         let at = Instant::now() + stretched(Duration::from_nanos(deadline.0 - now.0));
         match &mut self.sleep {
             Some(sleep) => sleep.as_mut().reset(at),
             None => self.sleep = Some(Box::pin(tokio::time::sleep_until(at))),
         }
         self.armed_for = Some(deadline);
+    }
+}
+
+pin_project_lite::pin_project! {
+    /// Waits for a time of any length.
+    struct Timer {
+        #[pin]
+        sleep: Sleep,
+        // Time behind the deadline of `sleep`.
+        left: Duration,
+    }
+}
+
+impl Timer {
+    /// Begins now, on the current runtime.
+    fn new(duration: Duration) -> Timer {
+        let first = duration.min(TIMER_MAX);
+        Timer { sleep: tokio::time::sleep(stretched(first)), left: duration - first }
+    }
+}
+
+impl Future for Timer {
+    type Output = ();
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        let mut this = self.project();
+        loop {
+            ready!(this.sleep.as_mut().poll(context));
+            if this.left.is_zero() {
+                return Poll::Ready(());
+            }
+            let next = (*this.left).min(TIMER_MAX);
+            *this.left -= next;
+            let deadline = this.sleep.deadline() + stretched(next);
+            this.sleep.as_mut().reset(deadline);
+        }
+    }
+}
+
+pin_project_lite::pin_project! {
+    /// A future with a limit.
+    struct Within<F> {
+        #[pin]
+        future: F,
+        #[pin]
+        timer: Timer,
+    }
+}
+
+impl<F: Future> Future for Within<F> {
+    type Output = Option<F::Output>;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = self.project();
+        if let Poll::Ready(output) = this.future.poll(context) {
+            return Poll::Ready(Some(output));
+        }
+        // The limit holds for a future that uses up the budget of its task each time, too.
+        pin!(unconstrained(this.timer)).poll(context).map(|()| None)
     }
 }
 
@@ -106,10 +173,8 @@ pub fn within<F: Future>(
     limit: Duration,
     future: F,
 ) -> impl Future<Output = Option<F::Output>> + use<F> {
-    let entered = runtime.enter();
-    let timeout = tokio::time::timeout(stretched(limit), future);
-    drop(entered);
-    async { timeout.await.ok() }
+    let _entered = runtime.enter();
+    Within { future, timer: Timer::new(limit) }
 }
 
 /// Waits for `duration`.
@@ -118,7 +183,7 @@ pub fn within<F: Future>(
 ///
 /// Safe.
 pub async fn pause(duration: Duration) {
-    tokio::time::sleep(stretched(duration)).await;
+    Timer::new(duration).await;
 }
 
 /// Returns the length of `duration` by tokio's clock.

@@ -8,6 +8,7 @@ mod faults;
 mod formula;
 mod lanes;
 mod local;
+mod long;
 mod repeated;
 mod worlds;
 
