@@ -258,7 +258,7 @@ pub async fn yield_now() {
     tokio::task::yield_now().await;
 }
 
-pub use crate::driver::tasks::{Here, here, is_virtual, spawn, spawn_on};
+pub use crate::driver::tasks::{Here, JoinHandle, here, is_virtual, spawn, spawn_on};
 
 /// Runs `function`, which computes, without keeping the tasks of this thread from running.
 ///

@@ -48,6 +48,8 @@ pub use crate::driver::inbox::Outcome;
 pub use crate::driver::mail::Link;
 pub use crate::driver::staging::Staged;
 pub use crate::driver::taking::{Next, RxEnd as RawReceiver};
+#[cfg(feature = "simulation")]
+pub use crate::driver::tasks::panics;
 pub use crate::driver::waking::share_last_woken;
 pub use crate::driver::{clock, entropy};
 pub use crate::node::fingerprint::{Fingerprint, described};

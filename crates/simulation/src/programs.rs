@@ -3,9 +3,11 @@
 use crate::lan::{Lan, Shared};
 use crate::watchdog::Watchdog;
 use crate::{HostId, Network, Timeline};
+use chunkcomm::Address;
+use chunkcomm::host::{self, JoinHandle};
 use chunkcomm::layer::clock::{self, Alarm, Stretched};
+use chunkcomm::layer::panics;
 use chunkcomm::layer::world::{self, Process};
-use chunkcomm::{Address, host};
 use chunkcomm_proto::Time;
 use std::cell::Cell;
 use std::collections::BTreeSet;
@@ -16,7 +18,7 @@ use std::sync::{Arc, Weak};
 use std::task::Poll;
 use std::time::Duration;
 use tokio::runtime::{Builder, Handle};
-use tokio::task::{JoinError, JoinHandle, LocalSet};
+use tokio::task::{JoinError, LocalSet};
 
 /// Port at which rank 0 of a launched cluster listens.
 const MANAGER_PORT: u16 = 17_700;
@@ -29,8 +31,12 @@ pub const RUN_LIMIT: Duration = Duration::from_secs(3600);
 ///
 /// # Panics
 ///
-/// If the program does not end within [`RUN_LIMIT`], most probably because everybody waits for
-/// somebody. Also within another runtime.
+/// - The program does not end within [`RUN_LIMIT`], most probably because everybody waits for
+///   somebody.
+/// - A program of a host, or a task of `chunkcomm::host::spawn`, panicked, and its handle was not awaited.
+///   The panic names the host. It comes at once where the handle was dropped, else when it is dropped, and
+///   at the latest when `program` ends.
+/// - The call is made within another runtime.
 pub fn run<T>(network: Network, program: impl AsyncFnOnce(Simulation) -> T) -> T {
     match run_within(network, RUN_LIMIT, program) {
         Some(done) => done,
@@ -45,7 +51,7 @@ pub fn run<T>(network: Network, program: impl AsyncFnOnce(Simulation) -> T) -> T
 ///
 /// # Panics
 ///
-/// If called within another runtime.
+/// As [`run`], but for the limit.
 pub fn run_within<T>(
     network: Network,
     limit: Duration,
@@ -62,12 +68,15 @@ pub fn run_within<T>(
     let runtime = paused;
     let _run = Run::begin();
     let simulation = Simulation { lan: Arc::clone(&lan), run: RUN.get() };
-    runtime.block_on(async {
+    panics::clear();
+    let ended = runtime.block_on(async {
         tokio::spawn(move_on(Arc::downgrade(&lan)));
         let program: Pin<Box<dyn Future<Output = T>>> = Box::pin(program(simulation));
         let program = clock::guarded(program);
         clock::within(&Handle::current(), limit, program).await
-    })
+    });
+    panics::check();
+    ended
 }
 
 /// Lets the network's events happen when they are due.
@@ -197,8 +206,9 @@ impl Simulation {
 
     /// Spawns `future` as a program of `host`. Several of one host are parts of one process.
     ///
-    /// Await the handle, or let the program panic at an error: an error that it returns is seen
-    /// nowhere else.
+    /// A panic of the program fails the run, unless the handle is awaited: then [`JoinError`] tells of it.
+    /// Await the handle, or let the program panic at an error: an error that it returns is seen nowhere
+    /// else.
     ///
     /// # Panics
     ///
@@ -210,9 +220,7 @@ impl Simulation {
         let process = self.process_of(host);
         // The runtime's code for a task is then compiled once, and not for each program.
         let future: Pin<Box<dyn Future<Output = F::Output> + Send>> = Box::pin(future);
-        let task = tokio::spawn(process.owned(future));
-        process.owns(task.abort_handle());
-        task
+        process.spawn(future, |task| tokio::spawn(task))
     }
 
     /// Returns the present process of a host that runs.
@@ -269,8 +277,7 @@ impl Simulation {
         let mut tasks = Vec::new();
         for (rank, &host) in hosts.iter().enumerate() {
             let process = self.process_of(host);
-            tasks.push(local.spawn_local(process.owned(program(rank))));
-            process.owns(tasks[rank].abort_handle());
+            tasks.push(process.spawn(program(rank), |task| local.spawn_local(task)));
         }
         let ends = async {
             let mut results = Vec::new();

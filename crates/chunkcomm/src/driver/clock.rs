@@ -196,6 +196,8 @@ fn stretched(duration: Duration) -> Duration {
 use stretch::stretched;
 #[cfg(feature = "simulation")]
 pub use stretch::{Stretched, glance, guarded, moves};
+#[cfg(feature = "simulation")]
+pub(crate) use stretch::{stop, stopped};
 
 /// Stretched time, for the thread on which a simulation runs.
 #[cfg(feature = "simulation")]
@@ -218,7 +220,7 @@ mod stretch {
         static EPOCH: Cell<Option<Instant>> = const { Cell::new(None) };
         /// The last answer, and the number of times that it was repeated.
         static LAST: Cell<(u128, u32)> = const { Cell::new((0, 0)) };
-        /// The fault of a task that stopped the time.
+        /// The fault of a task that ends the main program.
         static STOPPED: Cell<Option<String>> = const { Cell::new(None) };
         /// The main program.
         static MAIN: Cell<Option<Waker>> = const { Cell::new(None) };
@@ -258,7 +260,21 @@ mod stretch {
         LAST.set((LAST.get().0, 0));
     }
 
-    /// Runs the main program of a simulation. A task that wakes itself for ever ends it.
+    /// Ends the main program for the fault of a task. The first fault counts.
+    pub(crate) fn stop(why: String) {
+        STOPPED.set(STOPPED.take().or(Some(why)));
+        if let Some(main) = MAIN.take() {
+            main.wake();
+        }
+    }
+
+    /// Returns the fault that has not ended the main program yet.
+    pub(crate) fn stopped() -> Option<String> {
+        STOPPED.take()
+    }
+
+    /// Runs the main program of a simulation. A task ends it that wakes itself for ever, or that panics
+    /// unseen.
     ///
     /// # Panics
     ///
@@ -268,7 +284,7 @@ mod stretch {
         std::future::poll_fn(|context| {
             MAIN.set(Some(context.waker().clone()));
             let polled = program.as_mut().poll(context);
-            if let Some(why) = STOPPED.take() {
+            if let Some(why) = stopped() {
                 panic!("{why}");
             }
             polled
@@ -289,10 +305,7 @@ mod stretch {
                 "a task{whose} wakes itself for ever {elapsed} ns after the simulation began"
             );
             // The panic ends this task, and the main program with it.
-            STOPPED.set(Some(why.clone()));
-            if let Some(main) = MAIN.take() {
-                main.wake();
-            }
+            stop(why.clone());
             panic!("{why}");
         }
         Some(Time(u64::try_from(elapsed).unwrap_or(u64::MAX)))

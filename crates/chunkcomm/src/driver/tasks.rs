@@ -10,8 +10,59 @@ use simulated::here_at;
 pub use simulated::{Here, here};
 
 use crate::transport::Home;
+#[cfg(feature = "simulation")]
+use crate::transport::world::Process;
+use std::pin::Pin;
+use std::task::{Context, Poll};
 use tokio::runtime::Handle;
-use tokio::task::JoinHandle;
+use tokio::task::{AbortHandle, JoinError};
+
+#[cfg(feature = "simulation")]
+pub mod panics;
+
+/// Handle of a task. Awaited, it returns the task's output, or [`JoinError`] if the task panicked or was
+/// aborted. The task goes on when the handle is dropped.
+///
+/// As tokio's, except in a simulation: a panic of a task whose handle is not awaited fails the run.
+#[derive(Debug)]
+pub struct JoinHandle<T> {
+    task: tokio::task::JoinHandle<T>,
+    /// None where the task runs on a real machine.
+    #[cfg(feature = "simulation")]
+    witness: Option<panics::Witness>,
+}
+
+impl<T> JoinHandle<T> {
+    /// Ends the task where it waits, if it has not ended.
+    pub fn abort(&self) {
+        self.task.abort();
+    }
+
+    /// Returns a handle that can only abort the task.
+    #[must_use]
+    pub fn abort_handle(&self) -> AbortHandle {
+        self.task.abort_handle()
+    }
+
+    /// Whether the task has ended.
+    #[must_use]
+    pub fn is_finished(&self) -> bool {
+        self.task.is_finished()
+    }
+}
+
+impl<T> Future for JoinHandle<T> {
+    type Output = Result<T, JoinError>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let polled = Pin::new(&mut self.task).poll(context);
+        #[cfg(feature = "simulation")]
+        if let (Poll::Ready(Err(_)), Some(witness)) = (&polled, &self.witness) {
+            witness.saw();
+        }
+        polled
+    }
+}
 
 /// Whether the program runs in a simulation.
 #[must_use]
@@ -56,12 +107,14 @@ where
     F: Future<Output: Send> + Send + 'static,
 {
     #[cfg(feature = "simulation")]
-    if let Some(process) = future.process() {
-        let task = runtime.spawn(future);
-        process.owns(task.abort_handle());
-        return task;
+    if is_virtual() {
+        return panics::spawn_watched(future, |task| runtime.spawn(task));
     }
-    runtime.spawn(future)
+    JoinHandle {
+        task: runtime.spawn(future),
+        #[cfg(feature = "simulation")]
+        witness: None,
+    }
 }
 
 #[cfg(not(feature = "simulation"))]

@@ -9,8 +9,9 @@ use super::{fingerprint, runtime_of};
 use crate::proto::call::serving::Serving;
 use crate::proto::call::{CALLS_PREFIX, SERVICE_NAME_BYTES_MAX};
 use crate::sync::locked;
+use chunkcomm::Node;
+use chunkcomm::host::{self, JoinHandle};
 use chunkcomm::layer::{Expected, Fingerprint, clock, of, runtime, share_last_woken};
-use chunkcomm::{Node, host};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::fmt;
@@ -19,7 +20,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::sync::{Notify, watch};
-use tokio::task::{AbortHandle, JoinHandle, JoinSet};
+use tokio::task::{AbortHandle, JoinSet};
 
 /// State shared by the parts of a service.
 pub(super) struct Shared<Req, H> {

@@ -7,8 +7,9 @@ use crate::launch::{ChildExit, Children};
 use crate::proto::cluster::manager::{Line, Manager, Phase};
 use crate::proto::cluster::membership::End;
 use crate::proto::cluster::{Down, Signature, Up};
+use chunkcomm::host::{self, JoinHandle};
 use chunkcomm::layer::{clock, entropy};
-use chunkcomm::{Address, Duplex, Node, Peer, Receiver, Sender, host};
+use chunkcomm::{Address, Duplex, Node, Peer, Receiver, Sender};
 use chunkcomm_proto::Time;
 use chunkcomm_proto::causes::with_causes;
 use std::collections::BTreeMap;
@@ -16,7 +17,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{mpsc, watch};
-use tokio::task::{JoinHandle, JoinSet};
+use tokio::task::JoinSet;
 
 /// Members' words that wait for the manager, at most; more wait in their channels.
 const WORDS_WAITING_MAX: usize = 256;

@@ -2,10 +2,10 @@
 
 use super::{connect, node};
 use bytes::Bytes;
+use chunkcomm::host::{self, JoinHandle};
 use chunkcomm::{BytesReceiver, Node, Peer};
 use chunkcomm_simulation::{LinkSpec, Network, Simulation};
 use std::time::Duration;
-use tokio::task::JoinHandle;
 
 /// Messages of a sender, more than windows and rings take.
 const MESSAGES: u32 = 30_000;
@@ -27,7 +27,7 @@ impl Ring {
         let (back, receiver) = self.nodes[to].accept_bytes(channel).await.unwrap();
         self.peers.extend([peer, back]);
         self.receivers.push(receiver);
-        self.senders.push(tokio::spawn(async move {
+        self.senders.push(host::spawn(async move {
             for number in 0..MESSAGES {
                 sender.send_slice(&number.to_le_bytes()).await.unwrap();
             }
@@ -49,7 +49,7 @@ impl Ring {
     /// Receives on all channels until all messages came.
     async fn receive_all(&mut self) {
         let receiving = self.receivers.drain(..).map(|mut receiver| {
-            tokio::spawn(async move {
+            host::spawn(async move {
                 for number in 0..MESSAGES {
                     let message = receiver.recv().await.unwrap().unwrap();
                     assert_eq!(message, Bytes::copy_from_slice(&number.to_le_bytes()));
@@ -140,7 +140,7 @@ fn a_node_that_receives_while_it_sends_is_in_no_cycle() {
         ring.send(0, 1, "x").await;
         ring.send(1, 0, "y").await;
         let mut receiver = ring.receivers.remove(0);
-        let receiving = tokio::spawn(async move {
+        let receiving = host::spawn(async move {
             for _ in 0..MESSAGES {
                 receiver.recv().await.unwrap().unwrap();
             }

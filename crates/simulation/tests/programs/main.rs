@@ -9,6 +9,7 @@ mod formula;
 mod lanes;
 mod local;
 mod long;
+mod panics;
 mod repeated;
 mod worlds;
 
