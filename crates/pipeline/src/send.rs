@@ -249,6 +249,11 @@ impl<T: Pod> DeltaSender<T> {
         self.owner.prefix()
     }
 
+    /// Returns the elements of `range` as they were committed, if all of them are.
+    pub(crate) fn committed_at(&self, range: Range<usize>) -> Option<&[T]> {
+        self.owner.elements(range)
+    }
+
     /// Returns the memory.
     pub(crate) fn share(&self) -> &Share<T> {
         self.owner.share()

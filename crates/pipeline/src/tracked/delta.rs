@@ -24,15 +24,15 @@ impl<T: Pod> DeltaSender<T> {
     /// opened, so a thread of that runtime must be free. Call this on a thread of its own or in
     /// `tokio::task::block_in_place`.
     ///
-    /// Where `write` uses several threads, take [`Rewrites::Resend`](super::Rewrites::Resend): with strict
-    /// settings a thread that does not run for a while counts as done. With `mprotect`, a store that needs
+    /// With [`Rewrites::Strict`](super::Rewrites::Strict), `write` has one thread: of several, one that does not
+    /// run for a while counts as done. With `mprotect`, a store that needs
     /// more mappings than the system allows **aborts the process**
     /// ([`SendEngine::Mprotect`](super::SendEngine::Mprotect)).
     ///
     /// Costs a page fault an increment, with `wp-async` one a page, and two copies, on top of an explicit
     /// [`part`](Self::part): use that in code of your own. `costs::send_costs` measures it.
     ///
-    /// With [`Rewrites::Resend`](super::Rewrites::Resend), the last values of elements that were written again
+    /// With [`Rewrites::Resend`](super::Rewrites::Resend), the default, the last values of elements that were written again
     /// after they had left follow when `write` has returned, each once. Both ends keep them apart until
     /// `finish`, [`start`](Self::start) or `into_buffer`, so that no reference sees a change: `finish` of the
     /// receiver returns the last values. Elements that it showed before may have earlier ones;
@@ -122,7 +122,13 @@ impl<T: Pod> DeltaSender<T> {
                     let elements = &finished.elements[within][..range.len()];
                     Finished { start, elements, again }
                 };
-                rewritten.cover(taken.clone());
+                let same = self.committed_at(taken.clone()).is_some_and(|committed| {
+                    let now = at(taken.clone()).elements;
+                    bytemuck::cast_slice::<T, u8>(committed) == bytemuck::cast_slice::<T, u8>(now)
+                });
+                if !same {
+                    rewritten.cover(taken.clone());
+                }
                 if taken.start > range.start {
                     self.put(&at(range.start..taken.start), rewritten)?;
                 }

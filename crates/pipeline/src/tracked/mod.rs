@@ -20,8 +20,8 @@
 //! - A program may lock its memory (`mlockall`): with `minor` and `missing` from Linux 5.18 on.
 //!
 //! The layers, in reading order: `settings`, `runs` and `error`; `sys`, the only `unsafe`; `guard` and `pages`,
-//! the states that a signal handler shares; `window`, pure: the order in which increments are
-//! finished; `watch` and `fill`, the engines; [`TrackedOutput`], [`TrackedInput`]; and `delta`,
+//! the states that a signal handler shares; `window` and `contents`, pure: the order in which increments are
+//! finished, and what is compared of them; `watch` and `fill`, the engines; [`TrackedOutput`], [`TrackedInput`]; and `delta`,
 //! which joins them to [`DeltaSender`](crate::DeltaSender) and [`DeltaReceiver`](crate::DeltaReceiver).
 
 mod delta;
@@ -29,6 +29,8 @@ mod error;
 mod runs;
 mod settings;
 
+#[cfg(target_os = "linux")]
+mod contents;
 #[cfg(target_os = "linux")]
 pub mod costs;
 // In tests, so that it is compiled here, too.

@@ -11,6 +11,7 @@ use std::time::Instant;
 use bytemuck::Pod;
 use chunkcomm::host;
 
+use super::contents::Edges;
 use super::error::{SetupError, TrackedSendError};
 use super::runs::{Finished, Sent};
 use super::settings::{INCREMENT_PAGES_MAX, Rewrites, SendEngine, Tracking};
@@ -130,12 +131,14 @@ impl<T: Pod> TrackedOutput<T> {
     /// increments that are finished, neighbours together. Returns when both have ended.
     ///
     /// An increment is finished when [`open_increments`](Tracking::open_increments) others were
-    /// begun after it, or when `write` has returned. At the end `done` has had each element, those that
+    /// begun after it, or when `write` has returned. The first and the last one also wait while their
+    /// outermost 16 bytes are as they were and others are not: a large copy writes one end last. At the end `done` has had each element, those that
     /// were not written included. An element that lies in two increments comes with the later one.
     ///
-    /// `write` may use the slice as any other. From several threads, take [`Rewrites::Resend`]: a thread that
-    /// does not run while others begin increments counts as done with its own, and strict settings make its
-    /// next store an error. A system call that writes to it
+    /// `write` may use the slice as any other, from several threads, too. A thread that does not run while others
+    /// begin increments counts as done with its own: what it writes next comes again, or is an error with
+    /// [`Rewrites::Strict`]. An increment that is the same after it was written again, by a hash of 64 bits, is
+    /// not handed on again. A system call that writes to it
     /// (`read` into the slice) works with `wp-async`, and with `wp` for a privileged process; else
     /// it fails with `EFAULT` where the page is protected.
     ///
@@ -161,6 +164,7 @@ impl<T: Pod> TrackedOutput<T> {
             engine: engine.to_string(),
             source: Arc::new(error),
         };
+        let edges = Edges::of(bytemuck::cast_slice(face.elements()), parts.increment_bytes);
         parts.bell.reset();
         if let Err(error) = watch.arm() {
             // A part may be protected. The first error is the one to tell.
@@ -174,8 +178,8 @@ impl<T: Pod> TrackedOutput<T> {
         let cut = AtomicBool::new(false);
         let ran = thread::scope(|scope| {
             let tracking = thread::Builder::new().name("tracker".to_owned());
-            let tracking =
-                tracking.spawn_scoped(scope, || Tracker::new(watch, parts, run, done).run(&cut));
+            let tracking = tracking
+                .spawn_scoped(scope, || Tracker::new(watch, parts, run, edges, done).run(&cut));
             let tracking = tracking?;
             let result = catch_unwind(AssertUnwindSafe(|| write(face.elements_mut())));
             cut.store(result.is_err(), Ordering::SeqCst);

@@ -104,13 +104,13 @@ named!(
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Rewrites {
-    /// Ends the transfer with an error that names the elements. For code that writes with one thread: of
-    /// several, one that does not run for a while counts as done with its increment, and fails when
-    /// it goes on.
-    #[default]
+    /// Ends the transfer with an error that names the elements. For code that writes each element once, with
+    /// one thread: of several, one that does not run for a while counts as done with its increment, and fails
+    /// when it goes on. A large copy is no such code: it may write one end of the buffer last.
     Strict,
     /// Hands the elements on again when they are finished again. A delta sends their last values once more
-    /// when the code has returned. For code that writes with several threads, or comes back to elements.
+    /// when the code has returned, and its receiver learns which elements it may have seen before.
+    #[default]
     Resend,
 }
 
@@ -150,8 +150,7 @@ pub struct Tracking {
     /// 2. The oldest is finished when one more is begun. More allow the code to go to and fro between
     /// as many places, and delay each increment by as many.
     pub open_increments: usize,
-    /// Treatment of pages that are written again after they were sent; strict by default, which needs one
-    /// writing thread.
+    /// Treatment of pages that are written again after they were sent; sent again by default.
     pub rewrites: Rewrites,
 }
 
@@ -161,7 +160,7 @@ impl Default for Tracking {
             engine: None,
             increment_pages: INCREMENT_PAGES,
             open_increments: 2,
-            rewrites: Rewrites::Strict,
+            rewrites: Rewrites::Resend,
         }
     }
 }

@@ -20,15 +20,6 @@
 
 use std::collections::VecDeque;
 
-/// Outcome of a touch.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Touch {
-    /// The increment is being written.
-    Open,
-    /// The increment was sent before.
-    Late,
-}
-
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum State {
     #[default]
@@ -90,13 +81,12 @@ impl Window {
     }
 
     /// Notes a write to increment `index`, which becomes the newest.
-    pub(crate) fn touch(&mut self, index: usize) -> Touch {
+    pub(crate) fn touch(&mut self, index: usize) {
         let before = std::mem::replace(&mut self.states[index], State::Open);
         if before == State::Open {
             self.queue.retain(|(other, _)| *other != index);
         }
         self.queue.push_back((index, self.look));
-        if before == State::Sent { Touch::Late } else { Touch::Open }
     }
 
     /// Returns the oldest increment if it is finished, and takes it off.
@@ -144,7 +134,7 @@ mod tests {
         window.touch(5);
         assert_eq!(finished(&mut window), [1], "3 was touched again and is younger");
         assert!(window.is_sent(1) && !window.is_sent(3));
-        assert_eq!(window.touch(1), Touch::Late);
+        window.touch(1);
         assert!(!window.is_sent(1));
         assert_eq!(finished(&mut window), [3]);
     }

@@ -6,10 +6,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytemuck::Pod;
 
+use crate::tracked::contents::{Edges, hash};
 use crate::tracked::error::TrackedSendError;
 use crate::tracked::runs::{Finished, Sent};
 use crate::tracked::watch::{Parts, Watch};
-use crate::tracked::window::{Touch, Window};
+use crate::tracked::window::Window;
 
 /// Most bytes that are handed on together, but for an increment that is larger: 256 KiB.
 ///
@@ -39,7 +40,10 @@ pub(super) struct Tracker<'a, T: Pod, D> {
     len: usize,
     strict: bool,
     sent: Sent,
-    handed: Vec<bool>,
+    edges: Edges,
+    /// Hash of each increment that was handed on.
+    handed: Vec<Option<u64>>,
+    /// Copy of the increments that are looked at.
     scratch: Vec<T>,
 }
 
@@ -47,16 +51,17 @@ impl<'a, T: Pod, D> Tracker<'a, T, D>
 where
     D: FnMut(Finished<'_, T>) -> Result<(), TrackedSendError>,
 {
-    /// Makes a run over `len` elements, whose increments are protected.
+    /// Makes a run over `len` elements, whose increments are protected and whose ends are `edges`.
     pub(super) fn new(
         watch: &'a mut dyn Watch,
         parts: &'a Parts,
         (len, open, strict): (usize, usize, bool),
+        edges: Edges,
         done: D,
     ) -> Self {
         let window = Window::new(parts.count(), open, watch.rests());
-        let (handed, sent) = (vec![false; parts.count()], Sent::default());
-        Self { watch, parts, window, done, len, strict, sent, handed, scratch: Vec::new() }
+        let (handed, sent) = (vec![None; parts.count()], Sent::default());
+        Self { watch, parts, window, done, len, strict, sent, edges, handed, scratch: Vec::new() }
     }
 
     /// Hands on increments until the bell ends, and then the rest, unless the run is `cut` off.
@@ -71,11 +76,7 @@ where
             self.watch.wait(&mut touched)?;
             self.window.look();
             self.window.order(&mut touched);
-            for index in &touched {
-                if self.window.touch(*index) == Touch::Late {
-                    self.late(*index)?;
-                }
-            }
+            touched.iter().for_each(|index| self.window.touch(*index));
             let mut sealed = Vec::new();
             while let Some(index) = self.window.next_finished() {
                 if self.watch.seal(index)? {
@@ -97,48 +98,70 @@ where
         Ok(self.sent)
     }
 
-    fn late(&mut self, index: usize) -> Result<(), Failed> {
-        self.sent.rewritten += 1;
-        if self.strict {
-            let elements = self.whole_elements(&(index..index + 1));
-            return Err(Failed::Other(TrackedSendError::Rewritten { elements }));
-        }
-        Ok(())
-    }
-
     /// Reads increments, in ascending order, and hands them on, neighbours together.
     fn hand_on(&mut self, indices: &[usize], sealed: bool) -> Result<(), Failed> {
         let most = (TOGETHER_BYTES_MAX / self.parts.increment_bytes).max(1);
         let together = |one: &usize, next: &usize| {
             let is_next = one + 1 == *next && one / most == next / most;
-            is_next && self.handed[*one] == self.handed[*next]
+            is_next && self.handed[*one].is_some() == self.handed[*next].is_some()
         };
         let runs = indices.chunk_by(together).map(|run| run[0]..run[0] + run.len());
         for run in runs.collect::<Vec<_>>() {
             let (mut first, end) = (run.start, run.end);
-            let read = self.whole_elements(&(first..end));
-            self.read(read.clone())?;
-            for index in run.filter(|_| sealed) {
-                // Touched while it was read: it is named again, and nothing of it leaves.
-                if !self.watch.sent(index)? {
-                    self.hand_on_run(first..index, read.start)?;
+            let (start, again) = (self.read(&run)?, self.handed[run.start].is_some());
+            for index in run {
+                if !self.leaves(index, start, sealed)? {
+                    self.hand_on_run(first..index, start, again)?;
                     first = index + 1;
                 }
             }
-            self.hand_on_run(first..end, read.start)?;
+            self.hand_on_run(first..end, start, again)?;
         }
         Ok(())
     }
 
+    /// Whether an increment in the scratch memory, which begins with the element of index `start`, is to be
+    /// handed on now.
+    fn leaves(&mut self, index: usize, start: usize, sealed: bool) -> Result<bool, Failed> {
+        let size = size_of::<T>();
+        let bytes = self.parts.bytes(index);
+        let bytes = bytes.start - start * size..bytes.end.min(self.len * size) - start * size;
+        let scratch: &[u8] = bytemuck::cast_slice(&self.scratch);
+        if sealed {
+            let waits = (index == 0 && self.edges.first_waits(scratch))
+                || (index + 1 == self.parts.count() && self.edges.last_waits(scratch));
+            // One that was touched while it was read is named again.
+            if waits || !self.watch.sent(index)? {
+                return Ok(false);
+            }
+        }
+        let now = hash(&scratch[bytes]);
+        match self.handed[index].replace(now) {
+            // An element that lies in two increments may be new, though this one is not.
+            Some(before) if before == now && self.parts.increment_bytes.is_multiple_of(size) => {
+                self.window.sent(index);
+                return Ok(false);
+            }
+            Some(before) if before != now => {
+                self.sent.rewritten += 1;
+                if self.strict {
+                    let elements = self.whole_elements(&(index..index + 1));
+                    return Err(Failed::Other(TrackedSendError::Rewritten { elements }));
+                }
+            }
+            _ => {}
+        }
+        Ok(true)
+    }
+
     /// Hands on increments that are in the scratch memory, which begins with the element of index `start`.
-    fn hand_on_run(&mut self, run: Range<usize>, start: usize) -> Result<(), Failed> {
+    fn hand_on_run(&mut self, run: Range<usize>, start: usize, again: bool) -> Result<(), Failed> {
         if run.is_empty() {
             return Ok(());
         }
-        let (range, again) = (self.whole_elements(&run), self.handed[run.start]);
+        let range = self.whole_elements(&run);
         for index in run {
             self.window.sent(index);
-            self.handed[index] = true;
             self.sent.increments += 1;
         }
         if !self.parts.bell.has_ended() {
@@ -164,11 +187,16 @@ where
         start.min(end)..end
     }
 
-    /// Copies elements into the scratch memory, by system call.
-    fn read(&mut self, range: Range<usize>) -> io::Result<()> {
-        self.scratch.resize(range.len(), T::zeroed());
+    /// Copies increments into the scratch memory, by system call, with the elements that lie partly in them;
+    /// returns the index of the first element.
+    fn read(&mut self, run: &Range<usize>) -> io::Result<usize> {
+        let (first, last) = (self.parts.bytes(run.start), self.parts.bytes(run.end - 1));
+        let start = first.start / size_of::<T>();
+        let end = last.end.div_ceil(size_of::<T>()).min(self.len).max(start);
+        self.scratch.resize(end - start, T::zeroed());
         let into = bytemuck::cast_slice_mut(&mut self.scratch);
-        self.parts.region.read_at(range.start * size_of::<T>(), into)
+        self.parts.region.read_at(start * size_of::<T>(), into)?;
+        Ok(start)
     }
 }
 

@@ -178,7 +178,8 @@ fn a_round_that_ends_early_is_an_error_with_its_length() {
 #[test]
 fn a_store_to_what_was_sent_is_an_error_at_both_ends() {
     let ends = Ends::new();
-    each_output::<u64>(LEN, &Tracking::default(), |mut output| {
+    let settings = Tracking::default().with_rewrites(Rewrites::Strict);
+    each_output::<u64>(LEN, &settings, |mut output| {
         let engine = output.engine();
         let (mut sender, mut receiver) = ends.open();
         let (came, comes) = mpsc::channel();

@@ -7,6 +7,11 @@ use super::*;
 /// Elements of an increment of the default size.
 const STEP: usize = INCREMENT_PAGES * 4096 / 8;
 
+/// Settings with which a rewrite is an error.
+fn strict() -> Tracking {
+    Tracking::default().with_rewrites(Rewrites::Strict)
+}
+
 /// Writes all elements, and waits at `pause` until the first increment was handed on.
 fn fill(elements: &mut [u64], pause: usize, comes: &mpsc::Receiver<Vec<u64>>) {
     for (index, element) in elements.iter_mut().enumerate() {
@@ -43,7 +48,7 @@ fn elements_are_handed_on_before_the_code_returns() {
 
 #[test]
 fn a_store_to_what_was_sent_is_an_error_that_names_the_elements() {
-    each_output::<u64>(64 * 1024, &Tracking::default(), |mut output| {
+    each_output::<u64>(64 * 1024, &strict(), |mut output| {
         let engine = output.engine();
         let (came, comes) = mpsc::channel();
         let rewrite = |elements: &mut [u64]| {
@@ -93,8 +98,106 @@ fn a_store_to_what_was_sent_is_sent_again_where_that_is_asked_for() {
 }
 
 #[test]
+fn a_late_store_that_changes_nothing_is_no_rewrite() {
+    each_output::<u64>(64 * 1024, &strict(), |mut output| {
+        let engine = output.engine();
+        let (came, comes) = mpsc::channel();
+        let rewrite = |elements: &mut [u64]| {
+            fill(elements, 40_000, &comes);
+            elements[7] = std::hint::black_box(8);
+        };
+        let (_, sent) = output
+            .track(rewrite, |finished| {
+                assert!(!finished.again);
+                came.send(finished.elements.to_vec()).expect("the test listens");
+                Ok(())
+            })
+            .expect("nothing has changed");
+        assert_eq!(sent.rewritten, 0, "{engine}");
+    });
+}
+
+#[test]
+fn an_end_of_the_buffer_waits_for_its_outermost_bytes() {
+    const LEN: usize = 64 * 1024;
+    for first in [true, false] {
+        each_output::<u64>(LEN, &strict(), |mut output| {
+            let (engine, mut copy) = (output.engine(), vec![0; LEN]);
+            let (came, comes) = mpsc::channel();
+            // As a large copy does: the last stores are those of a vector at one end.
+            let outermost = if first { 0..8 } else { LEN - 8..LEN };
+            let write = |elements: &mut [u64]| {
+                for turn in 8..LEN {
+                    elements[if first { turn } else { LEN - 1 - turn }] = 1;
+                    if turn == 40_000 {
+                        comes.recv_timeout(SOON).expect("others leave");
+                    }
+                }
+                // The next look of a scan finds them late.
+                std::thread::sleep(Duration::from_millis(5));
+                elements[outermost].fill(1);
+            };
+            output
+                .track(write, |finished| {
+                    copy[finished.range()].copy_from_slice(finished.elements);
+                    came.send(()).expect("the test listens");
+                    Ok(())
+                })
+                .unwrap_or_else(|error| panic!("{engine}, first {first}: {error}"));
+            assert!(copy.iter().all(|element| *element == 1), "{engine}");
+        });
+    }
+}
+
+#[test]
+fn large_copies_and_fills_are_no_rewrites() {
+    const RUNS: u32 = 20;
+    for kib in [64, 100, 256, 800, 1024, 4096, 33 * 1024] {
+        let len = kib * 1024 / 4;
+        each_output::<u32>(len, &strict(), |mut output| {
+            let engine = output.engine();
+            for run in 0..if kib > 4096 { 2 } else { RUNS } {
+                // From each place in a page: where both addresses are alike, glibc copies downwards.
+                let skew = (run as usize * 52) % 1024;
+                let source: Vec<u32> = (run * 1_000..).take(len + skew).collect();
+                let mut copy = vec![0; len];
+                let write = |elements: &mut [u32]| match run % 4 {
+                    0 => elements.fill(run + 7),
+                    _ => elements.copy_from_slice(&source[skew..]),
+                };
+                output
+                    .track(write, |finished| {
+                        copy[finished.range()].copy_from_slice(finished.elements);
+                        Ok(())
+                    })
+                    .unwrap_or_else(|error| panic!("{engine}, {kib} KiB, run {run}: {error}"));
+                assert!(copy == output.elements(), "{engine}, {kib} KiB, run {run}");
+            }
+        });
+    }
+}
+
+#[test]
+fn a_copy_that_differs_in_its_first_elements_alone_is_sent_as_it_is() {
+    const LEN: usize = 256 * 1024;
+    each_output::<u64>(LEN, &Tracking::default(), |mut output| {
+        for run in 1..20 {
+            let mut source = vec![0; LEN];
+            source[0] = run;
+            let mut copy = vec![9; LEN];
+            let done = |finished: Finished<'_, u64>| {
+                copy[finished.range()].copy_from_slice(finished.elements);
+                Ok(())
+            };
+            output.track(|elements| elements.copy_from_slice(&source), done).expect("sent again");
+            assert!(copy == source, "{}, run {run}", output.engine());
+        }
+    });
+}
+
+#[test]
 fn code_may_write_once_from_the_last_element_to_the_first() {
-    each_output::<u64>(256 * 1024, &Tracking::default(), |mut output| {
+    each_output::<u64>(256 * 1024, &strict(), |mut output| {
         for round in 0..20 {
             let write = |elements: &mut [u64]| {
                 for (index, element) in elements.iter_mut().enumerate().rev() {
@@ -121,7 +224,7 @@ fn assert_copied(output: &mut TrackedOutput<u64>, write: impl FnOnce(&mut [u64])
 #[test]
 fn code_may_begin_amid_the_buffer_and_go_down() {
     const COUNT: usize = 20;
-    each_output::<u64>(COUNT * STEP, &Tracking::default(), |mut output| {
+    each_output::<u64>(COUNT * STEP, &strict(), |mut output| {
         for round in 0..10 {
             // Several increments are written before the first look, and the last of them is not finished.
             let write = |elements: &mut [u64]| {
