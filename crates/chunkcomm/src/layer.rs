@@ -62,7 +62,7 @@ pub use crate::transport::Below;
 pub use crate::transport::world;
 pub use crate::transport::{BoxFuture, Listener, Transport};
 pub use ends::{
-    Expected, Watch, WordSender, open_raw_duplex, raw_sender, receiver_of, system_channel,
+    Expected, Watch, WordSender, Written, open_raw_duplex, raw_sender, receiver_of, system_channel,
 };
 pub use nodes::{
     given_name, is_closed, links, of, runtime, set_versions, settings, started, version,

@@ -12,6 +12,7 @@
 //!
 //! The first round needs no `Ready`: its bytes may leave before the receiver has agreed.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytemuck::Pod;
@@ -28,9 +29,11 @@ use crate::proto::ledger::Cursor;
 use crate::proto::meter::Meter;
 use crate::proto::opening::{Opening, Shape};
 use crate::proto::sending::{GATHER_NS_MAX, Now, Sending, Step};
+use leaving::Leaving;
 use link::{Link, Production, ns_since};
 use transfer::Fated;
 
+mod leaving;
 mod link;
 mod transfer;
 
@@ -98,10 +101,14 @@ pub(crate) async fn start<T: Pod, K: Send + 'static>(
             meter = Some(measured);
         }
     }
-    let (fate, transfer) = Transfer::new(peer, name, round, manner.increment_bytes);
+    let leaving = Arc::new(Leaving::of(&mut channel));
+    let (fate, transfer) =
+        Transfer::new(peer, name, round, manner.increment_bytes, leaving.clone());
     let pump = Pump {
         carrier: share.carrier(),
         channel,
+        messages: 1,
+        leaving,
         replies,
         peer: peer.name().to_owned(),
         name: name.to_owned(),
@@ -126,6 +133,9 @@ pub(crate) async fn start<T: Pod, K: Send + 'static>(
 struct Pump<T: Pod> {
     carrier: Carrier<T>,
     channel: BytesSender,
+    /// Number of messages that the channel has taken.
+    messages: u64,
+    leaving: Arc<Leaving>,
     replies: BytesReceiver,
     peer: String,
     name: String,
@@ -188,11 +198,13 @@ impl<T: Pod> Pump<T> {
             if is_cut {
                 let header = Header::End { round, bytes };
                 self.channel.send_slice_now(&header.encode()).await?;
+                self.messages += 1;
             } else if !is_whole || !self.sending.is_done() {
                 return Err(Stop::Error(self.break_off().await?));
             } else if bytes == 0 {
                 let header = Header::Increment { round, offset: 0, bytes };
                 self.channel.send_slice_now(&header.encode()).await?;
+                self.messages += 1;
             }
             self.until(|pump, _| pump.landed >= round).await?;
             self.carrier.rest();
@@ -331,12 +343,20 @@ impl<T: Pod> Pump<T> {
     /// Sends a frame, its bytes in parts where the peer takes only smaller messages.
     async fn send(&mut self, header: Header, mut bytes: Bytes) -> Result<(), SendError> {
         self.channel.send_slice(&header.encode()).await?;
+        self.messages += 1;
+        let is_tracked = self.carrier.share().state().withheld;
         let mut part_bytes = bytes.len();
         while !bytes.is_empty() {
             let part = bytes.slice(..part_bytes.min(bytes.len()));
             let sent = part.len();
             match self.channel.send(part).await {
-                Ok(()) => bytes.advance(sent),
+                Ok(()) => {
+                    bytes.advance(sent);
+                    self.messages += 1;
+                    if is_tracked {
+                        self.leaving.give(self.messages, sent);
+                    }
+                }
                 Err(SendError::TooLarge { bytes_max, .. })
                     if (1..part_bytes as u64).contains(&bytes_max) =>
                 {

@@ -254,6 +254,11 @@ impl<T: Pod> DeltaSender<T> {
         self.owner.elements(range)
     }
 
+    /// Returns the transfer.
+    pub(crate) fn transfer(&self) -> &Transfer {
+        &self.transfer
+    }
+
     /// Returns the memory.
     pub(crate) fn share(&self) -> &Share<T> {
         self.owner.share()

@@ -146,7 +146,7 @@ impl TxEnd {
     }
 
     pub(crate) fn written(&self) -> u64 {
-        self.shared.written.load(Ordering::Acquire)
+        self.shared.written()
     }
 
     /// Returns the encoded bytes that can be staged without waiting, in messages that go through

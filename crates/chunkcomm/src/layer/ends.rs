@@ -1,6 +1,7 @@
 //! Links and the ends of channels, below their types.
 
 use super::{ChannelKind, Fingerprint, Link, Opened, RawReceiver, RawSender, Staged};
+use crate::channel::bytes_sender::BytesSender;
 use crate::channel::receiver::Receiver;
 use crate::channel::sender::Sender;
 use crate::channel::{ChannelOptions, channel};
@@ -20,6 +21,30 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
 use tokio::runtime::Handle;
+
+/// Counts the messages of a channel that were handed to the transport, wherever its sender is.
+#[derive(Clone)]
+pub struct Written(Arc<TxShared>);
+
+impl fmt::Debug for Written {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Written").field(&self.messages()).finish()
+    }
+}
+
+impl Written {
+    /// Counts those of `sender`.
+    #[must_use]
+    pub fn of(sender: &mut BytesSender) -> Written {
+        Written(sender.tx().shared())
+    }
+
+    /// Returns the number of messages from the first one on.
+    #[must_use]
+    pub fn messages(&self) -> u64 {
+        self.0.written()
+    }
+}
 
 impl Link {
     /// Returns the link of a peer.

@@ -1,7 +1,11 @@
 //! A transfer as its user sees it.
 
+use std::sync::Arc;
+
 use chunkcomm::Peer;
 use tokio::sync::watch;
+
+use super::leaving::Leaving;
 
 use crate::error::DeltaSendError;
 
@@ -22,6 +26,7 @@ pub(super) struct Fated {
 #[derive(Debug)]
 pub(crate) struct Transfer {
     fate: watch::Receiver<Fated>,
+    leaving: Arc<Leaving>,
     /// Round that the user is in.
     pub(crate) round: u32,
     pub(crate) peer: Peer,
@@ -35,10 +40,21 @@ impl Transfer {
         channel: &str,
         round: u32,
         increment_bytes: usize,
+        leaving: Arc<Leaving>,
     ) -> (watch::Sender<Fated>, Self) {
         let fated = Fated { landed: round - 1, increment_bytes, is_over: false, error: None };
         let (sender, fate) = watch::channel(fated);
-        (sender, Self { fate, round, peer: peer.clone(), channel: channel.to_owned() })
+        (sender, Self { fate, leaving, round, peer: peer.clone(), channel: channel.to_owned() })
+    }
+
+    /// Begins to count the bytes that leave.
+    pub(crate) fn count_leaving(&self) {
+        self.leaving.begin();
+    }
+
+    /// Returns the bytes that have left the node since then, while the last ones of the round are withheld.
+    pub(crate) fn left_bytes(&self) -> usize {
+        self.leaving.left_bytes()
     }
 
     /// Returns the number of bytes that leave together.

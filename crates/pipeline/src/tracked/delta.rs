@@ -21,8 +21,8 @@ impl<T: Pod> DeltaSender<T> {
     ///
     /// Blocks until `write` has returned and all elements are committed, not until they have landed:
     /// [`finish`](Self::finish) waits for that. The elements leave on the runtime in which the delta was
-    /// opened, so a thread of that runtime must be free. Call this on a thread of its own or in
-    /// `tokio::task::block_in_place`.
+    /// opened, so a thread of that runtime must be free: else none of them leaves before the end, and
+    /// [`Sent::before_return`] is 0. Call this on a thread of its own or in `tokio::task::block_in_place`.
     ///
     /// With [`Rewrites::Strict`](super::Rewrites::Strict), `write` has one thread: of several, one that does not
     /// run for a while counts as done. With `mprotect`, a store that needs
@@ -78,13 +78,18 @@ impl<T: Pod> DeltaSender<T> {
         // Each element must be free: one that is committed would keep its value of an earlier run.
         drop(self.part(..).map_err(TrackedSendError::Part)?);
         let mut rewritten = Ranges::default();
+        self.transfer().count_leaving();
         self.share().change(|state| state.withheld = true);
-        let ran = output.track(write, |finished| {
+        let write = |elements: &mut [T]| {
+            let result = write(elements);
+            (result, self.transfer().left_bytes() / size_of::<T>())
+        };
+        let ((result, before_return), sent) = output.track(write, |finished| {
             self.put(&finished, &mut rewritten)?;
             self.check().map_err(|error| TrackedSendError::Delta(Arc::new(error)))
         })?;
         self.correct(&rewritten, output.elements());
-        Ok(ran)
+        Ok((result, Sent { before_return, ..sent }))
     }
 
     /// Lets the receiver have the last values of the `rewritten` elements, and then the last of all bytes.

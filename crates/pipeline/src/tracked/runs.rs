@@ -26,7 +26,9 @@ impl<T> Finished<'_, T> {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Sent {
-    /// Elements that were handed on before the code returned.
+    /// Elements that were handed on before the code returned. Of a delta
+    /// ([`tracked_send`](crate::DeltaSender::tracked_send)) those that had left the node: they were handed to
+    /// its transport.
     pub before_return: usize,
     /// Increments that were handed on, those included that were handed on again.
     pub increments: usize,

@@ -339,6 +339,11 @@ impl TxShared {
         *locked(&self.counters)
     }
 
+    /// Returns the number of messages that were handed to the transport.
+    pub(crate) fn written(&self) -> u64 {
+        self.written.load(Ordering::Acquire)
+    }
+
     pub(crate) fn set_written(&self, messages: u64) {
         self.written.store(messages, Ordering::Release);
         self.progress();

@@ -412,3 +412,52 @@ fn lengths_that_differ_are_an_error_before_the_code_runs() {
     let error = error.expect_err("they differ").to_string();
     assert_eq!(error, "the tracked buffer has 100004 elements, the delta has 100003");
 }
+
+#[test]
+fn only_what_left_the_node_counts_as_overlapped() {
+    // The only thread of the runtime runs the code, so nothing leaves before the code returns.
+    let runtime = Builder::new_current_thread().enable_all().build().expect("a runtime");
+    let nodes = async |io_thread: bool| {
+        let near = Node::builder().name("near");
+        let near = if io_thread { near.io_thread() } else { near };
+        let near = near.build().await.expect("a node");
+        let far = Node::builder().name("far").listen(memory()).io_thread();
+        (near, far.build().await.expect("a node"))
+    };
+    each_output::<u64>(LEN, &Tracking::default(), |mut output| {
+        let engine = output.engine();
+        for io_thread in [false, true] {
+            runtime.block_on(async {
+                let (near, far) = nodes(io_thread).await;
+                let peer = near.connect(&far.addresses()[0]).await.expect("a link");
+                let (buffer, increment) = (vec![0; LEN], Increment::default());
+                let sender = DeltaSender::open(&near, &peer, "numbers", buffer, increment);
+                let receiver = DeltaReceiver::accept(&far, "numbers", vec![0_u64; LEN]);
+                let (sender, receiver) = tokio::join!(sender, receiver);
+                let (mut sender, mut receiver) = (sender.expect("open"), receiver.expect("open"));
+                let before = peer.stats().packet_bytes_sent;
+                // Until some have left, and no more leave.
+                let pause = || {
+                    let (mut left, since) = (0, std::time::Instant::now());
+                    while io_thread && since.elapsed() < SOON {
+                        std::thread::sleep(Duration::from_millis(100));
+                        let now = peer.stats().packet_bytes_sent - before;
+                        if now == left && left >= 100_000 {
+                            return;
+                        }
+                        left = now;
+                    }
+                };
+                let write = |elements: &mut [u64]| count_up(elements, pause);
+                let (_, sent) = sender.tracked_send(&mut output, write).expect("written once");
+                let most = (peer.stats().packet_bytes_sent - before) / 8;
+                let note = format!("{engine}, io_thread {io_thread}: {sent:?}, {most} at most");
+                assert_eq!(sent.before_return > 0, io_thread, "{note}");
+                assert!(sent.before_return as u64 <= most, "{note}");
+                sender.finish().await.expect("all has landed");
+                let all = receiver.finish().await.expect("all comes");
+                assert!(all.iter().copied().eq(0..LEN as u64), "{note}");
+            });
+        }
+    });
+}
