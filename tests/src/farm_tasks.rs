@@ -78,6 +78,8 @@ pub struct Functions {
     pub common: Function<String, u32>,
     /// As `common`, by a function that is not async.
     pub common_blocking: Function<String, u32>,
+    /// Stops its process at the number 13, as `SIGSTOP` does.
+    pub stops: Function<u64, u64>,
     /// Ends its process with this status.
     pub exit: Function<i32, ()>,
     /// Reads standard input to its end; returns the bytes.
@@ -166,6 +168,16 @@ pub fn registry() -> (Registry, Functions) {
                 std::process::id()
             };
             *task.once_for_all_blocking(&file, compute)
+        }),
+        stops: registry.register("stops", |number: u64| {
+            #[cfg(unix)]
+            if number == 13 {
+                let stop = rustix::process::Signal::STOP;
+                rustix::process::kill_process(rustix::process::getpid(), stop).expect("it is ours");
+                // The other threads run on for a moment.
+                thread::sleep(Duration::from_secs(1));
+            }
+            number
         }),
         exit: registry.register("exit", |status: i32| std::process::exit(status)),
         input: registry.register("input", |()| {

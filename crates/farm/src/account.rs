@@ -446,7 +446,7 @@ where
     /// Takes the word that a task has not ended in time.
     fn take_late(&mut self, worker: usize, index: u64) -> Result<(), Refused> {
         let limit = self.plan.ways.limit.ok_or(Refused::Worker)?;
-        let after_ns = limit.timeout_ns.saturating_add(limit.grace_ns);
+        let after_ns = limit.after_ns();
         let accepted = self.ledger.handle_answer(worker, index, 1, after_ns, self.now_ns)?;
         self.underway.handle_ended(index..index + 1);
         self.record(worker, (index, 1), after_ns);
@@ -496,9 +496,20 @@ where
         if let Some(journal) = &mut self.journal {
             journal.skip(index);
         }
-        let (function, worker) = (self.function.clone(), self.workers[worker].stats.worker.clone());
-        let loss = Box::new(loss);
-        let error = TaskError::SetAside { index, function, deaths, worker, loss, input };
+        let stats = &mut self.workers[worker].stats;
+        let (function, worker) = (self.function.clone(), stats.worker.clone());
+        let error = match (&loss, self.plan.ways.limit) {
+            // It stopped the processes.
+            (Loss::Silent(_), Some(limit)) => {
+                stats.timed_out += 1;
+                let after = Duration::from_nanos(limit.after_ns());
+                TaskError::TimedOut { index, function, worker, after }
+            }
+            _ => {
+                let loss = Box::new(loss);
+                TaskError::SetAside { index, function, deaths, worker, loss, input }
+            }
+        };
         self.hand_on(index, Err(error))
     }
 

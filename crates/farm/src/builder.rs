@@ -199,6 +199,14 @@ impl FarmBuilder {
     /// of a node or of this process cannot be ended: it goes on beside another that takes its place. A
     /// node stops its service when it has 64 such threads, or twice its other threads if that is more.
     ///
+    /// The farmer looks after the workers themselves: a task may stop its process. A worker that has tasks and
+    /// answers nothing for time-out, grace and 3 s has died as far as the farm is concerned: a process is
+    /// replaced, and the service of a node ends. The task that stopped the workers has failed with the same
+    /// error when [`deaths_max`](FarmBuilder::deaths_max) have died. What a silent worker holds is copied only
+    /// while it answers questions. A stop of farmer and workers together costs none of them time. Without a
+    /// time-out nobody is ended; after 10 s a warning and [`Node::explain`](chunkcomm::Node::explain) name the
+    /// worker.
+    ///
     /// Workers check their tasks every quarter of the shorter of time-out and grace, from 1 to 100 ms.
     /// With a time-out, tiny tasks run in a thread of their own, which costs some microseconds a slice.
     pub fn task_timeout(mut self, timeout: Duration) -> FarmBuilder {

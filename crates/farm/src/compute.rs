@@ -17,8 +17,9 @@
 //! Tasks of an async function are begun one by one. While they wait they are in `waits.rs`, and any
 //! thread goes on with them. Their results gather in one place, since they end in any order.
 
+use std::future::pending;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::Duration;
 
@@ -57,6 +58,9 @@ pub(crate) const HOLD: Duration = Duration::from_millis(100);
 /// Shortest time between two looks after the compute threads.
 const LOOK_MIN: Duration = Duration::from_millis(1);
 
+/// Delay from which a look counts as late.
+const LATE_MIN: Duration = Duration::from_millis(100);
+
 /// Number of threads at tasks that were given up from which a worker ends; twice as many as it has others,
 /// if that is more.
 const STUCK_MAX: usize = 64;
@@ -80,6 +84,8 @@ struct Shared {
     /// Time of a task, and the moment from which it is counted.
     limit: Option<Limit>,
     started: Instant,
+    /// Sum of the delays of late looks, for which the process was stopped: they are no time of a task.
+    stopped_ns: AtomicU64,
 }
 
 impl Shared {
@@ -90,7 +96,10 @@ impl Shared {
     /// Returns the time in nanoseconds, if the time of tasks is limited.
     #[inline]
     fn clock(&self) -> u64 {
-        if self.limit.is_some() { nanos(self.started.elapsed()) } else { 0 }
+        if self.limit.is_none() {
+            return 0;
+        }
+        nanos(self.started.elapsed()).saturating_sub(self.stopped_ns.load(Ordering::Relaxed))
     }
 
     /// Wakes a compute thread.
@@ -141,6 +150,8 @@ pub(crate) struct Bench {
     threads: u32,
     /// Runners that were given up at a task that did not end.
     stuck: Vec<Arc<Work>>,
+    /// When the next look is due, while compute threads are at work.
+    due: Option<Instant>,
 }
 
 impl Bench {
@@ -171,10 +182,12 @@ impl Bench {
             entries,
             limit,
             started: Instant::now(),
+            stopped_ns: AtomicU64::new(0),
         });
         let report = Report::default();
         // When a thread cannot be started, dropping this ends those before it.
-        let bench = Bench { shared, answered, report, work, threads, stuck: Vec::new() };
+        let stuck = Vec::new();
+        let bench = Bench { shared, answered, report, work, threads, stuck, due: None };
         for _ in 0..threads {
             bench.shared.start_runner()?;
         }
@@ -200,8 +213,28 @@ impl Bench {
         self.threads
     }
 
-    /// Returns the time until [`look`](Bench::look) is due again.
-    pub(crate) fn look_after(&self) -> Duration {
+    /// Waits until [`look`](Bench::look) is due: for ever while no compute thread is at work.
+    ///
+    /// # Cancel safety
+    /// The next call waits for the same time.
+    pub(crate) async fn wait_until(due: Option<Instant>) {
+        match due {
+            Some(due) => host::sleep_until(due).await,
+            None => pending().await,
+        }
+    }
+
+    /// Returns when the next look is due.
+    pub(crate) fn due(&mut self) -> Option<Instant> {
+        if !self.is_at_work() {
+            self.due = None;
+            return None;
+        }
+        let after = self.look_after();
+        Some(*self.due.get_or_insert_with(|| Instant::now() + after))
+    }
+
+    fn look_after(&self) -> Duration {
         let Some(limit) = self.shared.limit else { return HOLD };
         let shorter = Duration::from_nanos(limit.timeout_ns.min(limit.grace_ns) / 4);
         shorter.clamp(LOOK_MIN, HOLD)
@@ -214,6 +247,7 @@ impl Bench {
     /// When a thread cannot be replaced.
     pub(crate) fn look(&mut self) -> std::io::Result<Vec<Vec<u8>>> {
         let now = Instant::now();
+        self.note_stop(now);
         let mut messages = Vec::new();
         let mut done = locked(&self.shared.done);
         if done.is_old(now) {
@@ -240,7 +274,7 @@ impl Bench {
                 // A late look leaves the task the time until the next one.
                 return true;
             }
-            let is_over = for_ns >= limit.timeout_ns.saturating_add(limit.grace_ns);
+            let is_over = for_ns >= limit.after_ns();
             if is_over && shared.give_up(seat, long, &mut messages) {
                 given_up.push(seat.work.clone());
                 return false;
@@ -255,6 +289,14 @@ impl Bench {
             started = started.and(shared.start_runner());
         }
         started.map(|()| messages)
+    }
+
+    /// Takes the delay of a late look for a stop of the process. The tasks have that much more time.
+    fn note_stop(&mut self, now: Instant) {
+        let late = self.due.take().map_or(Duration::ZERO, |due| now - due);
+        if late >= LATE_MIN {
+            self.shared.stopped_ns.fetch_add(nanos(late), Ordering::Relaxed);
+        }
     }
 
     /// Drops tasks that wait, and whose time and grace are over.
@@ -280,7 +322,7 @@ impl Bench {
     }
 
     /// Whether compute threads are at work.
-    pub(crate) fn is_at_work(&self) -> bool {
+    fn is_at_work(&self) -> bool {
         let queue = self.shared.queue();
         queue.left() > 0 || queue.waiting < queue.runners
     }

@@ -44,6 +44,9 @@ pub enum Loss {
         /// Index of the task.
         task: u64,
     },
+    /// The worker had tasks and answered nothing for this time, as a process that is stopped. A process was
+    /// then killed.
+    Silent(Duration),
     /// The worker had not ended after this time; a process was then killed.
     Late(Duration),
 }
@@ -65,6 +68,9 @@ impl fmt::Display for Loss {
             Loss::Malformed => f.write_str("it sent what is no answer to any assignment"),
             Loss::Dismissed => f.write_str("it was killed with the farm"),
             Loss::Stuck { task } => write!(f, "it was ended at task {task}, which took too long"),
+            Loss::Silent(time) => {
+                write!(f, "it had tasks and answered nothing for {} s", time.as_secs_f64())
+            }
             Loss::Late(waited) => {
                 write!(f, "it was still at work after {} s", waited.as_secs_f64())
             }
@@ -73,7 +79,7 @@ impl fmt::Display for Loss {
 }
 
 /// Returns a number of things of this name.
-fn counted(count: u64, name: &str) -> String {
+pub(crate) fn counted(count: u64, name: &str) -> String {
     format!("{count} {name}{}", if count == 1 { "" } else { "s" })
 }
 
@@ -263,7 +269,8 @@ pub enum TaskError {
         /// The task's input, as [`chunkcomm::codec`] encodes it.
         input: Vec<u8>,
     },
-    /// The task did not end in its time and its grace.
+    /// The task did not end in its time and its grace. Also a task that stopped the processes of workers, as
+    /// `SIGSTOP` does.
     TimedOut {
         /// Index of the task.
         index: u64,

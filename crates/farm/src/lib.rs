@@ -172,6 +172,7 @@ mod shared;
 mod stats;
 mod subfarm;
 mod tasks;
+mod warning;
 mod worker;
 
 pub use builder::FarmBuilder;

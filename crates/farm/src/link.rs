@@ -35,6 +35,8 @@ pub(crate) struct Link {
     pub(crate) arrival: u32,
     /// Number of workers that it has lost since it began, as far as it has told.
     pub(crate) lost_below: u64,
+    /// Whether a warning has named it for its silence.
+    pub(crate) is_warned_of: bool,
     /// Why the worker is lost, if it is.
     pub(crate) lost: Option<Loss>,
     /// `None` after their end.
@@ -62,6 +64,7 @@ impl Link {
             farms,
             arrival: 0,
             lost_below: 0,
+            is_warned_of: false,
             lost: None,
             tasks: Some(tasks),
             waiting: VecDeque::new(),

@@ -44,13 +44,13 @@ impl Remains {
         loop {
             let (ran, answers) = self.bench.run_here(SLICE).await;
             answers.into_iter().flatten().for_each(|answer| self.keep(&answer));
-            let look_after = self.bench.look_after();
+            let look = self.bench.due();
             tokio::select! {
                 biased;
                 told = &mut event => return told,
                 () = host::yield_now(), if ran => {}
                 answer = self.bench.answered() => self.keep(&answer),
-                () = host::sleep(look_after) => {
+                () = Bench::wait_until(look) => {
                     // A thread that cannot be replaced is missing from then on.
                     let words = self.bench.look().unwrap_or_default();
                     words.iter().for_each(|word| self.keep(word));

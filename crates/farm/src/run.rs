@@ -28,6 +28,7 @@ use crate::shared::Sharing;
 use crate::stats::{Progress, RunStats};
 use crate::tasks::{Input, Output, Sink, Source};
 
+use self::lookout::Lookout;
 pub(crate) use self::timer::Timer;
 
 /// Time before the end of the farm's time from which on nothing is given out, besides 1.25 times the
@@ -80,6 +81,9 @@ impl Workers<'_> {
         if self.crew.is_reserve(&link.name) {
             account.ledger.give_no_copies(worker);
         }
+        if lookout::may_stop(link) && account.plan.ways.limit.is_some() {
+            account.ledger.ask_before_copies(worker);
+        }
     }
 
     /// Whether somebody is to come who gets tasks of the run.
@@ -116,6 +120,7 @@ pub(crate) struct Run<'a, I, O, T: Source<Task = I>, S> {
     /// Set while nobody works, and somebody is to come.
     alone: Timer,
     sync_wait: Timer,
+    lookout: Lookout,
     /// Set until the progress is shown again.
     show_wait: Option<Timer>,
     /// Wakes the run when it has to give nothing more out, or to end.
@@ -156,6 +161,7 @@ where
         broken.iter().for_each(|&(worker, _)| account.ledger.handle_stalled(worker));
         Run {
             before: workers.traffic(),
+            lookout: Lookout::new(plan.ways.limit),
             workers,
             tasks,
             carried: Vec::new(),
@@ -319,6 +325,7 @@ where
             return Poll::Ready(Ok(()));
         }
         self.keep_journal(context)?;
+        self.look_for_silent(context)?;
         if !drains {
             self.even_out(context)?;
         }
@@ -399,13 +406,18 @@ where
         if !link.is_open() {
             return Ok(());
         }
+        let mut is_heard = false;
         let loss = loop {
             match link.poll_answer(context, |bytes| account.take_answer(worker, bytes)) {
-                Poll::Ready(Ok(Ok(()))) => {}
+                Poll::Ready(Ok(Ok(()))) => is_heard = true,
                 Poll::Ready(Ok(Err(Refused::Run(error)))) => return Err(error),
                 Poll::Ready(Ok(Err(Refused::Worker))) => break Loss::Malformed,
                 Poll::Ready(Err(loss)) => break loss,
                 Poll::Pending => {
+                    if is_heard {
+                        account.ledger.handle_sign(worker, account.now_ns);
+                        self.lookout.handle_heard(worker, account.now_ns);
+                    }
                     if link.farms {
                         link.threads = account.threads(worker);
                         let below = account.below(worker);
@@ -501,5 +513,6 @@ where
 mod ends;
 mod giving;
 mod home;
+mod lookout;
 mod telling;
 mod timer;

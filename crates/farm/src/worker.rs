@@ -247,7 +247,6 @@ struct Desk {
 impl Desk {
     /// Works until the farmer ends the tasks.
     async fn serve(&mut self, mut tasks: BytesReceiver) -> Result<(), ServeError> {
-        let mut look = Instant::now() + self.bench.look_after();
         loop {
             loop {
                 match tasks.try_recv_with(|order| self.take(order)) {
@@ -265,6 +264,7 @@ impl Desk {
                 host::yield_now().await;
                 continue;
             }
+            let look = self.bench.due();
             tokio::select! {
                 biased;
                 received = tasks.recv() => match received? {
@@ -275,8 +275,7 @@ impl Desk {
                     None => return Ok(()),
                 },
                 answer = self.bench.answered() => self.send(answer).await?,
-                () = host::sleep_until(look), if self.bench.is_at_work() => {
-                    look = Instant::now() + self.bench.look_after();
+                () = Bench::wait_until(look) => {
                     for answer in self.bench.look().map_err(ServeError::Thread)? {
                         self.send(answer).await?;
                     }

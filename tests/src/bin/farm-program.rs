@@ -4,6 +4,8 @@
 //!   task that takes an hour.
 //! - `farm-program open ADDRESS` opens a channel of jobs to the node there and prints how it ended.
 //! - `farm-program journal FILE` runs squares and a pool with a journal, and prints what came out.
+//! - `farm-program timed` prints a line, runs tasks that take a half of their time, and prints how many
+//!   have a result, and how many workers were lost.
 //! - `farm-program serve` works for the farms of the cluster that its environment names.
 
 use std::error::Error;
@@ -56,7 +58,18 @@ fn main() -> Result<(), Box<dyn Error>> {
     }
     let (registry, functions) = registry();
     runtime.block_on(async {
-        let mut farm = Farm::builder(registry).workers(2).start().await?;
+        if word.as_deref() == Some("timed") {
+            let builder = Farm::builder(registry).workers(2).grain(1);
+            let builder = builder.task_timeout(Duration::from_secs(1));
+            let mut farm = builder.task_grace(Duration::from_millis(10)).start().await?;
+            println!("it runs");
+            let outcome = farm.run_to_end(&functions.sleep, [500; 16]).await?;
+            let results = outcome.results.iter().filter(|result| result.is_ok()).count();
+            let lost = outcome.stats.workers.iter().filter(|worker| worker.lost.is_some()).count();
+            println!("{results} results, {lost} lost");
+            return Ok(farm.finish(Duration::from_secs(10)).await?);
+        }
+        let mut farm = Farm::builder(registry).workers(2).explain_on_sigusr1().start().await?;
         for worker in farm.workers() {
             println!("{}", worker.pid.ok_or("a worker is no process")?);
         }

@@ -1,17 +1,20 @@
 //! Farms whose workers are killed and stopped, and whose farmer is disturbed by strangers.
 
+use std::io::{BufRead as _, BufReader};
+use std::os::unix::process::CommandExt as _;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use super::farm::{DEADLINE, PROGRAM, builder, pids};
 use super::nodes::free_address;
 use chunkcomm::codec::encode_into_vec;
 use chunkcomm::{BytesDuplex, Node, SendError};
-use chunkcomm_farm::{Farm, FarmBuilder, Loss, Model, Prefetch, StartError};
+use chunkcomm_farm::{Farm, FarmBuilder, Loss, Model, Prefetch, StartError, TaskError};
 use chunkcomm_testkit::proc;
 use chunkcomm_testkit::random::seeded;
-use chunkcomm_testkit::{Scratch, until_some};
+use chunkcomm_testkit::{Scratch, blocking, until_some};
 use chunkcomm_tests::farm_tasks::Functions;
-use rustix::process::Signal;
+use rustix::process::{Pid, Signal, kill_process_group};
 use serde::Serialize;
 use tokio::time::timeout;
 
@@ -104,6 +107,85 @@ async fn the_tasks_of_a_stopped_worker_are_copied_and_finishing_names_it() {
     let told = format!("the farm did not end well: {victim}: it was still at work after 3 s");
     assert_eq!(error.to_string(), told);
     assert!(started.iter().all(|&pid| proc::is_gone(pid)), "{started:?}");
+}
+
+/// A task that takes less time never waits for a stopped worker for longer than that.
+const TIMEOUT: Duration = Duration::from_secs(1);
+
+#[tokio::test]
+async fn a_stopped_worker_is_replaced_where_tasks_have_a_time() {
+    let (builder, functions) = builder();
+    let mut farm = builder.task_timeout(TIMEOUT).start().await.unwrap();
+    let victim = farm.workers()[1].clone();
+    proc::signal(victim.pid.unwrap(), Signal::STOP);
+    let run = timeout(DEADLINE, farm.run(&functions.double, 0..200)).await;
+    let outcome = run.expect("it does not wait for ever").unwrap();
+    assert_eq!(outcome.results, (0..200).map(|number| number * 2).collect::<Vec<u64>>());
+    let lost = outcome.stats.workers[1].lost.clone().unwrap();
+    assert!(matches!(lost, Loss::Silent(_)), "{lost}");
+    assert_eq!(lost.to_string(), "it had tasks and answered nothing for 5 s");
+    // What it held was no reason to stop others.
+    assert_eq!(outcome.stats.mishaps.copied, 0);
+    proc::wait_until_gone(&[victim.pid.unwrap()]);
+    farm.finish(DEADLINE).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_task_that_stops_its_process_ends_as_one_that_took_too_long() {
+    let (builder, functions) = builder();
+    let builder = builder.task_timeout(TIMEOUT).task_grace(Duration::from_millis(10));
+    let mut farm = builder.start().await.unwrap();
+    let run = timeout(DEADLINE, farm.run_to_end(&functions.stops, 0..100)).await;
+    let outcome = run.expect("it does not wait for ever").unwrap();
+    for (number, result) in outcome.results.iter().enumerate() {
+        match result {
+            Ok(result) => assert_eq!((*result, number != 13), (number as u64, true)),
+            Err(error) => {
+                assert!(matches!(error, TaskError::TimedOut { index: 13, .. }), "{error}");
+            }
+        }
+    }
+    assert!(outcome.results[13].is_err());
+    let next = timeout(DEADLINE, farm.run(&functions.double, 0..100)).await.unwrap();
+    assert_eq!(next.unwrap().results[99], 198);
+    farm.finish(DEADLINE).await.unwrap();
+}
+
+/// As Ctrl-Z and `fg` do. The stop is longer than tasks and workers have time.
+#[test]
+fn a_stop_of_all_processes_costs_no_task_and_no_worker() {
+    let mut command = Command::new(PROGRAM);
+    command.arg("timed").stdout(Stdio::piped()).process_group(0);
+    let mut farmer = proc::Program(command.spawn().unwrap());
+    let mut lines = BufReader::new(farmer.0.stdout.take().unwrap()).lines().map(Result::unwrap);
+    assert_eq!(lines.next().as_deref(), Some("it runs"));
+    let group = Pid::from_child(&farmer.0);
+    std::thread::sleep(Duration::from_millis(700));
+    kill_process_group(group, Signal::STOP).unwrap();
+    std::thread::sleep(Duration::from_secs(6));
+    kill_process_group(group, Signal::CONT).unwrap();
+    assert_eq!(lines.next().as_deref(), Some("16 results, 0 lost"));
+}
+
+/// Nobody ends it: it may compute. But the farmer says which one it waits for.
+#[test]
+fn a_stopped_worker_is_named_where_tasks_have_no_time() {
+    let said = Scratch::new("farm-stopped");
+    let mut command = Command::new(PROGRAM);
+    command.stdout(Stdio::piped()).stderr(std::fs::File::create(&said).unwrap());
+    let mut farmer = proc::Program(command.spawn().unwrap());
+    let mut lines = BufReader::new(farmer.0.stdout.take().unwrap()).lines().map(Result::unwrap);
+    let pids: Vec<u32> = (0..2).map(|_| lines.next().unwrap().parse().unwrap()).collect();
+    proc::signal(pids[1], Signal::STOP);
+    let warning =
+        format!("worker 1 (process {}) has 1 task and has answered nothing for 10 s", pids[1]);
+    let said = || std::fs::read_to_string(&said).unwrap();
+    blocking::until("the worker is named", || said().contains(&warning));
+    assert!(!said().contains("worker 0"), "{}", said());
+    proc::signal(farmer.0.id(), Signal::USR1);
+    let waits = format!("waits for an answer of worker 1 (process {}), which has 1 task", pids[1]);
+    blocking::until("the report names it", || said().contains(&waits));
+    assert_eq!(said().matches(&warning).count(), 1);
 }
 
 /// The task must not read the pipe from the farmer.

@@ -93,6 +93,7 @@ const CRATES: &[Floors] = &[
                 "machine",
                 "shared",
                 "tasks",
+                "warning",
             ],
             &["crew", "link"],
             &["account", "handshake"],

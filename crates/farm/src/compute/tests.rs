@@ -430,6 +430,39 @@ async fn a_late_look_asks_a_task_to_end_before_it_gives_it_up() {
     drop(ends);
 }
 
+/// As one after Ctrl-Z and `fg`.
+#[tokio::test]
+async fn the_time_of_a_stop_is_no_time_of_a_task() {
+    let mut registry = Registry::new();
+    let (ends, is_to_end) = std::sync::mpsc::channel::<()>();
+    let is_to_end = Mutex::new(is_to_end);
+    registry.register("waits", move |_: u32| {
+        let _ = is_to_end.lock().unwrap().recv();
+        0.0
+    });
+    let limit = Limit { timeout_ns: 150_000_000, grace_ns: 0 };
+    let mut bench = start(&registry, 1, Some(limit), None);
+    put(&mut bench, 1, 5, &[0]);
+    let put_at = Instant::now();
+    while bench.due().is_none() || locked(&bench.shared.seats)[0].work.now().is_none() {
+        assert!(put_at.elapsed() < DEADLINE);
+        tokio::task::yield_now().await;
+    }
+    // In the place of a stop.
+    std::thread::sleep(Duration::from_millis(400));
+    assert_eq!(bench.shared.stopped_ns.load(Ordering::Relaxed), 0);
+    bench.look().unwrap();
+    assert!(bench.shared.stopped_ns.load(Ordering::Relaxed) >= 300_000_000);
+    // No look was due here, so none is late.
+    std::thread::sleep(Duration::from_millis(200));
+    bench.look().unwrap();
+    assert!(
+        bench.shared.stopped_ns.load(Ordering::Relaxed)
+            < put_at.elapsed().as_nanos() as u64 - 200_000_000
+    );
+    drop(ends);
+}
+
 /// It is with a thread at nearly every look, each time in another poll.
 #[tokio::test]
 async fn a_task_that_wakes_itself_for_ever_is_given_up() {

@@ -193,7 +193,7 @@ impl Waits {
             }
             if context.cancel() {
                 any_woken |= self.wake(Key { slot: at, turn });
-            } else if for_ns >= limit.timeout_ns.saturating_add(limit.grace_ns) && !is_polled {
+            } else if for_ns >= limit.after_ns() && !is_polled {
                 over.extend(self.remove(at));
             }
         }

@@ -153,6 +153,17 @@ impl Ledger {
         self.workers[worker].gets_copies = false;
     }
 
+    /// Copies what this worker holds only if it has given a sign of life in its silence. A task that stops its
+    /// process would stop another.
+    pub(crate) fn ask_before_copies(&mut self, worker: usize) {
+        self.workers[worker].is_asked = true;
+    }
+
+    /// Notes that a worker was heard, whatever it said.
+    pub(crate) fn handle_sign(&mut self, worker: usize, now_ns: u64) {
+        self.workers[worker].signed_ns = now_ns;
+    }
+
     /// Gives this worker no further task, or tasks again. It may tell things all the same.
     pub(crate) fn keep_off(&mut self, worker: usize, kept_off: bool) {
         let slot = &mut self.workers[worker];

@@ -14,6 +14,9 @@ pub(super) const SILENCE_NS_MIN: f64 = 250e6;
 /// death, or that is copied already: each copy may cost one more worker.
 pub(super) const SILENCE_NS_LONG: f64 = 5e9;
 
+/// Age of the last sign of life of a worker from which it may be stopped. It is asked each second.
+pub(super) const SIGN_NS: f64 = 2e9;
+
 /// Estimated work that is worth a way to another worker and back, in nanoseconds.
 const WORTH_NS: f64 = 500e3;
 
@@ -81,7 +84,10 @@ impl Ledger {
             let piece = &self.pieces[*key];
             let is_costly = piece.deaths > 0 || piece.holders[1].is_some();
             let patience = if is_costly { patience.max(SILENCE_NS_LONG) } else { patience };
-            piece.holders.iter().flatten().all(|&holder| silence(holder as usize) > patience)
+            piece.holders.iter().flatten().all(|&holder| {
+                let holder = holder as usize;
+                silence(holder) > patience && self.workers[holder].is_alive(now_ns)
+            })
         };
         let held = self.workers.iter().filter(|worker| worker.joined).flat_map(|it| &it.pieces);
         let key = held.copied().find(all_silent)?;

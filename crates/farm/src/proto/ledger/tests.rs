@@ -330,6 +330,20 @@ fn a_copy_goes_to_a_worker_that_answers() {
     assert!(ledger.is_done());
 }
 
+/// It may be its task that has stopped it.
+#[test]
+fn a_worker_that_is_asked_keeps_its_piece_until_it_gives_a_sign() {
+    let mut ledger = ledger(2);
+    (0..2).for_each(|worker| ledger.ask_before_copies(worker));
+    assert_eq!(give_all(&mut ledger, 6), [(0, 0..3), (1, 3..6)]);
+    ledger.handle_answer(1, 3, 3, 3_000, 1_000_000).unwrap();
+    assert_eq!(ledger.poll_straggler(1_900_000_000), None);
+    ledger.handle_sign(0, 2_000_000_000);
+    assert_eq!(ledger.poll_straggler(4_000_000_000), None, "the sign is old");
+    ledger.handle_sign(0, 4_000_000_000);
+    assert_eq!(ledger.poll_straggler(4_100_000_000).map(|copy| copy.0), Some(1));
+}
+
 #[test]
 fn a_worker_that_gets_no_copies_gets_all_else() {
     let mut ledger = ledger(2);

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use super::Share;
-use super::balance::SILENCE_NS_MIN;
+use super::balance::{SIGN_NS, SILENCE_NS_MIN};
 use super::piece::Key;
 
 #[derive(Clone, Debug)]
@@ -29,6 +29,10 @@ pub(super) struct Worker {
     pub(super) task_ns: Option<f64>,
     /// When it answered last, or got a piece while it had none.
     pub(super) heard_ns: u64,
+    /// When it was heard last, whatever it said.
+    pub(super) signed_ns: u64,
+    /// Whether it is asked for signs of life, and what it holds is copied only with one.
+    pub(super) is_asked: bool,
     pub(super) tasks: u64,
     pub(super) pieces: VecDeque<Key>,
 }
@@ -49,6 +53,8 @@ impl Worker {
             share,
             task_ns: None,
             heard_ns: 0,
+            signed_ns: 0,
+            is_asked: false,
             tasks: 0,
             pieces: VecDeque::new(),
         }
@@ -74,6 +80,12 @@ impl Worker {
     pub(super) fn is_idle(&self) -> bool {
         let is_free = self.joined && !self.kept_off && !self.stalled && !self.owes;
         is_free && self.pieces.is_empty()
+    }
+
+    /// Whether it does not answer, but has given a sign of life since.
+    pub(super) fn is_alive(&self, now_ns: u64) -> bool {
+        let is_new = (now_ns.saturating_sub(self.signed_ns) as f64) < SIGN_NS;
+        !self.is_asked || is_new && self.signed_ns > self.heard_ns
     }
 
     /// Whether it was asked for tasks a short time ago, and has not said what it gives.

@@ -109,6 +109,13 @@ pub(crate) struct Limit {
     pub(crate) grace_ns: u64,
 }
 
+impl Limit {
+    /// Returns the time after which a task is given up, in nanoseconds.
+    pub(crate) fn after_ns(self) -> u64 {
+        self.timeout_ns.saturating_add(self.grace_ns)
+    }
+}
+
 /// The worker's answer to the [`Setup`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) enum Reply {

@@ -1,0 +1,194 @@
+//! Workers that have tasks and answer nothing: a stopped process does not end, and neither does its link.
+//!
+//! ```text
+//!   silence   1 s  asked, and again each second       any message of the worker ends its silence
+//!             2 s  the node's report names it
+//!            10 s  a warning names it, once
+//!   time-out + grace + 3 s  lost, where tasks have a time-out
+//! ```
+
+use std::task::Context;
+use std::time::Duration;
+
+use bytes::Bytes;
+use chunkcomm::host::Instant;
+use chunkcomm::layer::{Wait, waits_for};
+use chunkcomm::proto::Time;
+use chunkcomm::proto::liveness::{Alive, Liveness, Silence};
+use chunkcomm::stats::PeerStats;
+
+use super::{Run, Timer};
+use crate::error::{Loss, RunError, counted};
+use crate::link::Link;
+use crate::proto::wire::{self, Limit};
+use crate::tasks::{Input, Output, Sink, Source};
+use crate::warning::warn;
+
+/// Silence after which a worker is asked, and the time between two questions.
+const PROBE: Duration = Duration::from_secs(1);
+
+/// Silence after which a warning names the worker.
+const WARNED: Duration = Duration::from_secs(10);
+
+/// Silence beyond the time of a task and its grace. A machine that is short of memory may halt a
+/// process for a second or two.
+const BEYOND: Duration = Duration::from_secs(3);
+
+/// Bytes to and from a worker since its last look that show a long message under way. A question and
+/// its acknowledgement have less.
+const PROGRESS_BYTES: u64 = 1 << 10;
+
+/// The silence of the workers of a run.
+pub(super) struct Lookout {
+    silence: Silence,
+    workers: Vec<Option<Watched>>,
+    /// Time of the next look, while tasks have no result.
+    due: Option<Instant>,
+    wait: Timer,
+}
+
+/// A worker with tasks.
+struct Watched {
+    liveness: Liveness,
+    /// Whether a question has no answer.
+    is_asked: bool,
+    /// Bytes to and from the worker at the last look.
+    bytes: u64,
+    /// The line in the report of the node.
+    told: Option<Wait>,
+}
+
+impl Lookout {
+    pub(super) fn new(limit: Option<Limit>) -> Lookout {
+        let silence = Silence { probe: PROBE, suspect: WARNED, dead: silence_max(limit) };
+        Lookout { silence, workers: Vec::new(), due: None, wait: Timer::default() }
+    }
+
+    /// Notes that a worker was heard.
+    pub(super) fn handle_heard(&mut self, worker: usize, now_ns: u64) {
+        if let Some(Some(watched)) = self.workers.get_mut(worker) {
+            watched.handle_heard(Time(now_ns));
+        }
+    }
+
+    /// Looks at a worker with tasks.
+    fn look(&mut self, worker: usize, stats: &PeerStats, now: Time) -> (&mut Watched, Alive) {
+        if self.workers.len() <= worker {
+            self.workers.resize_with(worker + 1, || None);
+        }
+        let bytes = stats.packet_bytes_sent.wrapping_add(stats.packet_bytes_received);
+        let watched = self.workers[worker].get_or_insert_with(|| {
+            let mut liveness = Liveness::new(self.silence, now);
+            liveness.waits(true, now);
+            Watched { liveness, is_asked: false, bytes, told: None }
+        });
+        if bytes.wrapping_sub(std::mem::replace(&mut watched.bytes, bytes)) >= PROGRESS_BYTES {
+            watched.handle_heard(now);
+        }
+        let alive = watched.liveness.poll(now);
+        (watched, alive)
+    }
+
+    /// Ends the watch over a worker that has no tasks, or is lost.
+    fn forget(&mut self, worker: usize) {
+        if let Some(watched) = self.workers.get_mut(worker) {
+            *watched = None;
+        }
+    }
+
+    /// Returns the time of the next look.
+    fn deadline(&self, now: Time) -> Time {
+        let watched = self.workers.iter().flatten();
+        let deadlines = watched.map(|watched| watched.liveness.deadline());
+        deadlines.min().unwrap_or(now.after(PROBE))
+    }
+}
+
+impl Watched {
+    fn handle_heard(&mut self, now: Time) {
+        self.liveness.heard(now);
+        (self.is_asked, self.told) = (false, None);
+    }
+}
+
+/// Returns the longest silence of a worker that has tasks.
+fn silence_max(limit: Option<Limit>) -> Duration {
+    limit.map_or(Duration::MAX, |limit| Duration::from_nanos(limit.after_ns()) + BEYOND)
+}
+
+/// Whether the worker may be stopped while its farmer is not.
+pub(super) fn may_stop(link: &Link) -> bool {
+    link.name.pid.is_some() || link.name.member.is_some()
+}
+
+impl<I, O, T, S> Run<'_, I, O, T, S>
+where
+    I: Input,
+    O: Output,
+    T: Source<Task = I>,
+    S: Sink<O>,
+{
+    /// Asks workers that are silent, and ends those that answer nothing for too long.
+    pub(super) fn look_for_silent(&mut self, context: &mut Context<'_>) -> Result<(), RunError> {
+        if self.account.ledger.unanswered() == 0 {
+            self.lookout.due = None;
+            return Ok(());
+        }
+        loop {
+            let at = self.lookout.deadline(Time(self.account.now_ns));
+            let at = self.account.started + Duration::from_nanos(at.0);
+            let due = *self.lookout.due.get_or_insert(at);
+            if !self.lookout.wait.has_come(due, context) {
+                return Ok(());
+            }
+            self.account.look_at_clock();
+            for worker in 0..self.workers.links.len() {
+                self.look_at(worker, context)?;
+            }
+            self.lookout.due = None;
+        }
+    }
+
+    fn look_at(&mut self, worker: usize, context: &mut Context<'_>) -> Result<(), RunError> {
+        let link = &mut self.workers.links[worker];
+        let tasks = self.account.ledger.held(worker);
+        if !link.is_open() || !may_stop(link) || tasks == 0 {
+            self.lookout.forget(worker);
+            return Ok(());
+        }
+        let now = Time(self.account.now_ns);
+        let (watched, alive) = self.lookout.look(worker, &link.peer().stats(), now);
+        match alive {
+            Alive::Fine => {}
+            Alive::Probe => {
+                if watched.is_asked && watched.told.is_none() {
+                    let tasks = counted(tasks, "task");
+                    let what = format!("an answer of {}, which has {tasks}", link.name);
+                    watched.told = Some(waits_for(&link.peer().node(), what));
+                }
+                watched.is_asked = true;
+                // What waits for room there is a question too.
+                if !link.is_stalled() {
+                    // The answer is of no run, and is dropped.
+                    self.tell(worker, Bytes::copy_from_slice(&wire::take_back(0, 0)));
+                    self.send_stalled(worker, context)?;
+                }
+            }
+            Alive::Suspect if !std::mem::replace(&mut link.is_warned_of, true) => warn(&format!(
+                "{} has {} and has answered nothing for {} s: it is stopped, or a task keeps it from \
+                 answering",
+                link.name,
+                counted(tasks, "task"),
+                WARNED.as_secs()
+            )),
+            Alive::Suspect => {}
+            Alive::Dead => {
+                self.lookout.forget(worker);
+                self.bury(worker, &Loss::Silent(self.lookout.silence.dead))?;
+                // The next turn gives its tasks out.
+                context.waker().wake_by_ref();
+            }
+        }
+        Ok(())
+    }
+}
