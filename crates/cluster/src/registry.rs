@@ -322,7 +322,8 @@ fn erased<I: DeserializeOwned + 'static, O: Serialize + 'static>(
 }
 
 /// Returns the message of a caught panic.
-pub(crate) fn panic_message(panic: &(dyn Any + Send)) -> &str {
+#[must_use]
+pub fn panic_message(panic: &(dyn Any + Send)) -> &str {
     panic
         .downcast_ref::<&'static str>()
         .copied()

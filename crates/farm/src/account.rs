@@ -18,7 +18,7 @@ use crate::proto::waiting::Waiting;
 use crate::proto::wire::{self, Answer, Fractions, Item};
 use crate::settings::{Order, Ways, nanos};
 use crate::stats::{Mishaps, WorkerStats};
-use crate::tasks::{Output, Sink};
+use crate::tasks::{Output, Sink, Unreadable};
 
 /// Most results that wait for that of an earlier task.
 const REORDERED_MAX: usize = 1 << 20;
@@ -424,9 +424,12 @@ where
     fn read(&self, worker: usize, index: u64, item: Item<'_>) -> Result<O, TaskError> {
         let name = || self.workers[worker].stats.worker.clone();
         match item {
-            Item::Value(bytes) => {
-                O::read(bytes).map_err(|source| TaskError::Result { index, worker: name(), source })
-            }
+            Item::Value(bytes) => O::read(bytes).map_err(|unreadable| match unreadable {
+                Unreadable::Refused(source) => TaskError::Result { index, worker: name(), source },
+                Unreadable::Panicked(text) => {
+                    TaskError::ResultPanicked { index, worker: name(), text }
+                }
+            }),
             Item::Failure(text) => Err(TaskError::Failed {
                 index,
                 function: self.function.clone(),

@@ -18,7 +18,6 @@
 //! thread goes on with them. Their results gather in one place, since they end in any order.
 
 use std::future::pending;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::Duration;
@@ -44,7 +43,7 @@ use crate::proto::placement::Place;
 use crate::proto::width::Width;
 use crate::proto::wire::{self, Assignment, Limit};
 use crate::settings::nanos;
-use crate::shared::Values;
+use crate::shared::{Values, drop_quietly};
 
 mod aside;
 mod queue;
@@ -120,11 +119,9 @@ impl Shared {
     }
 }
 
-/// Drops tasks that nobody wants any more. A panic of what they hold is none of ours.
+/// Drops tasks that nobody wants any more.
 fn discard(tasks: impl IntoIterator<Item = Begun>) {
-    for task in tasks {
-        let _ = catch_unwind(AssertUnwindSafe(|| drop(task)));
-    }
+    tasks.into_iter().for_each(drop_quietly);
 }
 
 /// A runner, seen from the I/O loop.

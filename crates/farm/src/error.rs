@@ -290,6 +290,15 @@ pub enum TaskError {
         /// The codec's error.
         source: DecodeError,
     },
+    /// The result's type panicked as the farmer decoded it.
+    ResultPanicked {
+        /// Index of the task.
+        index: u64,
+        /// The worker that ran the task.
+        worker: WorkerName,
+        /// The panic's message.
+        text: String,
+    },
 }
 
 impl TaskError {
@@ -300,7 +309,8 @@ impl TaskError {
             TaskError::Failed { index, .. }
             | TaskError::SetAside { index, .. }
             | TaskError::TimedOut { index, .. }
-            | TaskError::Result { index, .. } => index,
+            | TaskError::Result { index, .. }
+            | TaskError::ResultPanicked { index, .. } => index,
         }
     }
 }
@@ -326,6 +336,11 @@ impl fmt::Display for TaskError {
             TaskError::Result { index, worker, .. } => {
                 write!(f, "the result of task {index} from {worker} could not be decoded")
             }
+            TaskError::ResultPanicked { index, worker, text } => write!(
+                f,
+                "the result of task {index} from {worker} could not be decoded: its type panicked: \
+                 {text}"
+            ),
         }
     }
 }
@@ -337,7 +352,9 @@ impl Error for TaskError {
         match self {
             TaskError::Result { source, .. } => Some(source),
             TaskError::SetAside { loss, .. } => loss.source(),
-            TaskError::Failed { .. } | TaskError::TimedOut { .. } => None,
+            TaskError::Failed { .. }
+            | TaskError::TimedOut { .. }
+            | TaskError::ResultPanicked { .. } => None,
         }
     }
 }
@@ -352,7 +369,7 @@ pub enum RunError {
         /// The function's name.
         function: String,
     },
-    /// An input could not be encoded. The farm can go on.
+    /// An input could not be encoded, or its type panicked. The farm can go on.
     Input {
         /// Index of the task.
         index: u64,
@@ -471,7 +488,8 @@ impl RunError {
                 TaskError::Failed { index, .. }
                 | TaskError::SetAside { index, .. }
                 | TaskError::TimedOut { index, .. }
-                | TaskError::Result { index, .. },
+                | TaskError::Result { index, .. }
+                | TaskError::ResultPanicked { index, .. },
             ) => *index *= size as u64,
             _ => {}
         }

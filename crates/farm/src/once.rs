@@ -17,6 +17,7 @@ use crate::context::TaskContext;
 use crate::machine::wait_blocking;
 use crate::needs::Found;
 use crate::proto::record::digest;
+use crate::shared::drop_quietly;
 
 type Cell = OnceCell<Arc<dyn Any + Send + Sync>>;
 
@@ -38,7 +39,7 @@ impl Once {
     pub(crate) fn clear(&self) {
         // Values are dropped without the lock: they may be large.
         let cells = std::mem::take(&mut *self.cells());
-        drop(cells);
+        drop_quietly(cells);
     }
 
     fn cell<T: 'static>(&self, run: u32, key: &impl Serialize) -> Arc<Cell> {

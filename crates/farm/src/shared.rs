@@ -4,7 +4,8 @@ use std::any::Any;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::marker::PhantomData;
-use std::sync::{Arc, Mutex, Weak};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use bytes::Bytes;
 use chunkcomm::codec::{EncodeError, decode, encode_into_vec};
@@ -167,6 +168,11 @@ impl Sharing {
     }
 }
 
+/// Drops what a task has made. A panic of its type is none of the worker's.
+pub(crate) fn drop_quietly<T>(made: T) {
+    let _ = catch_unwind(AssertUnwindSafe(|| drop(made)));
+}
+
 /// The values of a worker.
 #[derive(Debug, Default)]
 pub(crate) struct Values(Mutex<BTreeMap<u128, Value>>);
@@ -181,11 +187,12 @@ struct Value {
 impl Values {
     /// Takes the next part of a value; `false` if it does not follow the parts before it.
     pub(crate) fn put(&self, part: &Part<'_>) -> bool {
-        let mut values = self.0.lock().expect("nothing panics with the values locked");
+        let mut values = self.values();
         let value = values.entry(part.digest).or_default();
         if part.offset == 0 {
             // Equal values may be shared twice.
-            *value = Value { total: part.total, ..Value::default() };
+            let begun = Value { total: part.total, ..Value::default() };
+            drop_quietly(std::mem::replace(value, begun));
         }
         let end = part.offset.checked_add(part.bytes.len() as u64);
         if value.bytes.len() as u64 != part.offset || end.is_none_or(|end| end > value.total) {
@@ -196,7 +203,13 @@ impl Values {
     }
 
     pub(crate) fn forget(&self, digest: u128) {
-        self.0.lock().expect("nothing panics with the values locked").remove(&digest);
+        let forgotten = self.values().remove(&digest);
+        drop_quietly(forgotten);
+    }
+
+    /// Locks the values. A type that panicked as it was decoded has left its value as it was.
+    fn values(&self) -> MutexGuard<'_, BTreeMap<u128, Value>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn get<T: DeserializeOwned + Send + Sync + 'static>(&self, digest: u128) -> Arc<T> {
@@ -208,7 +221,7 @@ impl Values {
         &self,
         digest: u128,
     ) -> Result<Arc<T>, &'static str> {
-        let mut values = self.0.lock().expect("nothing panics with the values locked");
+        let mut values = self.values();
         let value = values.get_mut(&digest).ok_or("is not here: its handles were dropped")?;
         if let Some(decoded) = &value.decoded {
             return Arc::clone(decoded).downcast().map_err(|_| "is of another type");
@@ -281,6 +294,39 @@ mod tests {
         deliver(&values, sharing.sweep());
         assert_eq!(values.find::<u8>(digest), Err("is not here: its handles were dropped"));
         assert_eq!(sharing.sweep().len(), 0);
+    }
+
+    /// A type that panics as it is decoded, and as it is dropped.
+    #[derive(Debug, Serialize)]
+    struct Panics(u8);
+
+    impl<'de> Deserialize<'de> for Panics {
+        fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+            let number = u8::deserialize(deserializer)?;
+            assert!(number != 5, "never five");
+            Ok(Panics(number))
+        }
+    }
+
+    impl Drop for Panics {
+        fn drop(&mut self) {
+            assert!(self.0 != 6, "six goes on");
+        }
+    }
+
+    #[test]
+    fn a_type_that_panics_leaves_the_other_values() {
+        let (mut sharing, values, mut known) = (Sharing::default(), Values::default(), 0);
+        let (five, six) = (Arc::new(Panics(5)), std::mem::ManuallyDrop::new(Arc::new(Panics(6))));
+        let five = sharing.share(five).unwrap();
+        let six = sharing.share(Arc::clone(&six)).unwrap();
+        deliver(&values, sharing.news(&mut known));
+        assert!(catch_unwind(AssertUnwindSafe(|| values.find::<Panics>(five.digest))).is_err());
+        drop(values.find::<Panics>(six.digest).unwrap());
+        values.forget(six.digest);
+        let seven = sharing.share(Arc::new(7u8)).unwrap();
+        deliver(&values, sharing.news(&mut known));
+        assert_eq!(values.find::<u8>(seven.digest).as_deref(), Ok(&7));
     }
 
     #[test]

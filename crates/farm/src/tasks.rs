@@ -1,10 +1,12 @@
 //! Where the tasks of a run come from, and where its results go.
 
 use std::iter::Fuse;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use chunkcomm::codec::{DecodeError, EncodeError, decode};
+use chunkcomm_cluster::registry::panic_message;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -13,26 +15,41 @@ use crate::proto::wire;
 
 /// An input, as a run writes it.
 pub(crate) trait Input {
-    /// Appends its length and its encoded bytes.
+    /// Appends its length and its encoded bytes. A panic of the type is an error too.
     fn put(&self, message: &mut Vec<u8>) -> Result<(), EncodeError>;
 }
 
 /// A result, as a run reads it.
 pub(crate) trait Output: Sized {
-    fn read(bytes: &[u8]) -> Result<Self, DecodeError>;
+    /// Reads the result. A panic of the type is an error too: the other tasks go on.
+    fn read(bytes: &[u8]) -> Result<Self, Unreadable>;
+}
+
+/// Bytes that are no result.
+pub(crate) enum Unreadable {
+    Refused(DecodeError),
+    /// With this message.
+    Panicked(String),
 }
 
 impl<T: Serialize> Input for T {
     #[inline]
     fn put(&self, message: &mut Vec<u8>) -> Result<(), EncodeError> {
-        wire::put_value(message, self)
+        let put = catch_unwind(AssertUnwindSafe(|| wire::put_value(message, self)));
+        put.unwrap_or_else(|panic| {
+            let text = panic_message(panic.as_ref());
+            Err(EncodeError::Refused(format!("its type panicked: {text}").into()))
+        })
     }
 }
 
 impl<T: DeserializeOwned> Output for T {
     #[inline]
-    fn read(bytes: &[u8]) -> Result<Self, DecodeError> {
-        decode(bytes)
+    fn read(bytes: &[u8]) -> Result<Self, Unreadable> {
+        match catch_unwind(|| decode(bytes)) {
+            Ok(read) => read.map_err(Unreadable::Refused),
+            Err(panic) => Err(Unreadable::Panicked(panic_message(panic.as_ref()).to_owned())),
+        }
     }
 }
 
@@ -47,7 +64,7 @@ impl Input for Encoded {
 }
 
 impl Output for Encoded {
-    fn read(bytes: &[u8]) -> Result<Self, DecodeError> {
+    fn read(bytes: &[u8]) -> Result<Self, Unreadable> {
         Ok(Encoded(Bytes::copy_from_slice(bytes)))
     }
 }

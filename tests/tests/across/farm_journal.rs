@@ -2,11 +2,16 @@
 
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-use chunkcomm_farm::{Durability, JournalCause, Order, RunError, StartError, WorkersAs};
+use chunkcomm_cluster::Registry;
+use chunkcomm_farm::{
+    Durability, Farm, JournalCause, Order, RunError, StartError, TaskError, WorkersAs,
+};
 use chunkcomm_testkit::blocking::until;
 use chunkcomm_testkit::{Scratch, proc};
 
+use serde::{Deserialize, Serialize, Serializer};
 use tokio::sync::mpsc::channel;
 
 use crate::farm::{DEADLINE, PROGRAM, builder};
@@ -93,6 +98,60 @@ fn tasks(backwards: bool) -> Sent {
         tasks.try_send(if backwards { 19 - number } else { number }).unwrap();
     }
     Sent(sent)
+}
+
+/// Whether [`NeverFive`] insists.
+static STRICT: AtomicBool = AtomicBool::new(false);
+
+/// A number whose type panics at 5.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(from = "u64")]
+struct NeverFive(#[serde(serialize_with = "not_seven")] u64);
+
+impl From<u64> for NeverFive {
+    fn from(number: u64) -> NeverFive {
+        assert!(number != 5 || !STRICT.load(Relaxed), "never five");
+        NeverFive(number)
+    }
+}
+
+fn not_seven<S: Serializer>(number: &u64, serializer: S) -> Result<S::Ok, S::Error> {
+    assert!(*number != 7, "nor seven");
+    serializer.serialize_u64(*number)
+}
+
+#[tokio::test]
+async fn a_type_that_panics_fails_its_task_alone() {
+    let file = Scratch::new("journal-panics");
+    for (is_strict, recalled) in [(false, 0), (true, 6), (true, 6)] {
+        STRICT.store(is_strict, Relaxed);
+        let mut registry = Registry::new();
+        let function = registry.register("echo", |number: u64| NeverFive(number));
+        let next = registry.register("take", |NeverFive(number)| number);
+        let builder = Farm::builder(registry).workers(2).workers_as(WorkersAs::Thread);
+        let mut farm = builder.journal(&*file, Durability::Sync).start().await.unwrap();
+        let outcome = farm.run_to_end(&function, 0..7).await.unwrap();
+        for (index, result) in outcome.results.iter().enumerate() {
+            match result {
+                Ok(NeverFive(number)) => assert_eq!(*number, index as u64),
+                Err(error) => {
+                    assert!(matches!(error, TaskError::ResultPanicked { index: 5, .. }));
+                    assert!(
+                        error.to_string().ends_with("its type panicked: never five"),
+                        "{error}"
+                    );
+                }
+            }
+        }
+        assert_eq!(outcome.results[5].is_err(), is_strict);
+        assert_eq!(outcome.stats.recalled, recalled);
+
+        let error = farm.run(&next, [1, 7, 2].map(NeverFive)).await.unwrap_err();
+        let RunError::Input { index: 1, source } = &error else { panic!("{error}") };
+        assert!(source.to_string().ends_with("its type panicked: nor seven"), "{source}");
+        assert_eq!(farm.run(&next, [1, 2].map(NeverFive)).await.unwrap().results, [1, 2]);
+        farm.finish(DEADLINE).await.unwrap();
+    }
 }
 
 #[tokio::test]

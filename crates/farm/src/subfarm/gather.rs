@@ -136,7 +136,7 @@ impl Sink<Encoded> for Gathered<'_> {
                 let text = format!("below it, at {worker}: {text}");
                 return self.add(index, |items| wire::put_failure(items, &text));
             }
-            Err(error @ TaskError::Result { .. }) => {
+            Err(error @ (TaskError::Result { .. } | TaskError::ResultPanicked { .. })) => {
                 let text = error.to_string();
                 return self.add(index, |items| wire::put_failure(items, &text));
             }
