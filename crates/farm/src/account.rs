@@ -23,6 +23,10 @@ use crate::tasks::{Output, Sink, Unreadable};
 /// Most results that wait for that of an earlier task.
 const REORDERED_MAX: usize = 1 << 20;
 
+/// Encoded bytes of the results that wait, for those of earlier tasks or for their user, from which no
+/// further task is begun: 64 MiB.
+pub(crate) const WAITING_BYTES_MAX: usize = 64 << 20;
+
 /// Settings of a run, fixed when it begins.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Plan {
@@ -34,6 +38,8 @@ pub(crate) struct Plan {
     pub(crate) order: Order,
     /// Whether the first task that fails ends the run.
     pub(crate) stops: bool,
+    /// Whether all results are kept, so that those which wait for others cost nothing.
+    pub(crate) collects: bool,
     /// Whether a sub-farmer drives the run.
     pub(crate) is_below: bool,
     /// Whether sub-farmers may reduce the results.
@@ -234,7 +240,8 @@ where
     }
 
     pub(crate) fn has_room(&self) -> bool {
-        self.order.window() < REORDERED_MAX && self.sink.has_room()
+        let is_full = self.order.bytes() >= WAITING_BYTES_MAX && !self.plan.collects;
+        !is_full && self.order.window() < REORDERED_MAX && self.sink.has_room()
     }
 
     #[inline]
@@ -398,7 +405,7 @@ where
         let mut index = first;
         while let Some(item) = results.next_result()? {
             if is_accepted(index) {
-                let result = self.read(worker, index, item);
+                let (result, bytes) = (self.read(worker, index, item), item.bytes());
                 if let Some(journal) = &mut self.journal {
                     match (item, &result) {
                         (Item::Value(value), Ok(_)) => journal.add(index, value),
@@ -406,9 +413,9 @@ where
                     }
                 }
                 if self.journal.as_ref().is_some_and(|journal| journal.holds_back()) {
-                    held_back.push((index, result));
+                    held_back.push((index, result, bytes));
                 } else {
-                    self.hand_on(index, result).map_err(Refused::Run)?;
+                    self.hand_on(index, result, bytes).map_err(Refused::Run)?;
                 }
             }
             index += 1;
@@ -417,7 +424,9 @@ where
             journal.end_answer().map_err(|error| Refused::Run(error.into()))?;
         }
         let mut held_back = held_back.into_iter();
-        held_back.try_for_each(|(index, result)| self.hand_on(index, result)).map_err(Refused::Run)
+        held_back
+            .try_for_each(|(index, result, bytes)| self.hand_on(index, result, bytes))
+            .map_err(Refused::Run)
     }
 
     #[inline]
@@ -439,11 +448,11 @@ where
         }
     }
 
-    /// Accepts the next task of the source, whose result the journal has.
-    pub(crate) fn recall(&mut self, result: O) -> Result<(), RunError> {
+    /// Accepts the next task of the source, whose result of these encoded bytes the journal has.
+    pub(crate) fn recall(&mut self, (result, bytes): (O, usize)) -> Result<(), RunError> {
         let index = self.ledger.skip();
         self.recalled += 1;
-        self.hand_on(index, Ok(result))
+        self.hand_on(index, Ok(result), bytes)
     }
 
     /// Takes the word that a task has not ended in time.
@@ -466,7 +475,7 @@ where
         let (function, worker) = (self.function.clone(), self.workers[worker].stats.worker.clone());
         let after = Duration::from_nanos(after_ns);
         let error = TaskError::TimedOut { index, function, worker, after };
-        self.hand_on(index, Err(error)).map_err(Refused::Run)
+        self.hand_on(index, Err(error), 0).map_err(Refused::Run)
     }
 
     /// Takes the word of a sub-farmer that workers below it died of a task.
@@ -513,20 +522,25 @@ where
                 TaskError::SetAside { index, function, deaths, worker, loss, input }
             }
         };
-        self.hand_on(index, Err(error))
+        self.hand_on(index, Err(error), 0)
     }
 
     #[inline]
-    fn hand_on(&mut self, index: u64, result: Result<O, TaskError>) -> Result<(), RunError> {
+    fn hand_on(
+        &mut self,
+        index: u64,
+        result: Result<O, TaskError>,
+        bytes: usize,
+    ) -> Result<(), RunError> {
         match result {
             Err(error) if self.plan.stops => return Err(RunError::Task(error)),
             result if self.plan.order == Order::Tasks => {
-                self.order.accept(index, result);
-                while let Some((index, result)) = self.order.pop() {
-                    self.sink.take(index, result);
+                self.order.accept(index, result, bytes);
+                while let Some((index, result, bytes)) = self.order.pop() {
+                    self.sink.take(index, result, bytes);
                 }
             }
-            result => self.sink.take(index, result),
+            result => self.sink.take(index, result, bytes),
         }
         Ok(())
     }

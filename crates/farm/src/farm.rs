@@ -219,7 +219,9 @@ impl Farm {
         let tasks = Listed::new(tasks);
         let mut results = Vec::with_capacity(tasks.left().unwrap_or_default() as usize);
         let sink = only_results(|_, result| results.push(result));
-        let stats = self.drive(function, tasks, sink, Order::Tasks, true).await?;
+        let mut run = self.begin(function, tasks, sink, Order::Tasks, true)?;
+        run.collect();
+        let stats = run.drive().await?;
         Ok(Outcome { results, stats })
     }
 
@@ -243,14 +245,17 @@ impl Farm {
         let tasks = Listed::new(tasks);
         let mut results = Vec::with_capacity(tasks.left().unwrap_or_default() as usize);
         let sink = |_, result| results.push(result);
-        let stats = self.drive(function, tasks, sink, Order::Tasks, false).await?;
+        let mut run = self.begin(function, tasks, sink, Order::Tasks, false)?;
+        run.collect();
+        let stats = run.drive().await?;
         Ok(Outcome { results, stats })
     }
 
     /// Runs a function on every task and passes each result to `each` with its task's
     /// index, as soon as this result and all before it are there.
     ///
-    /// Results that are ahead of a slow task are held until then, at most a million of them.
+    /// Results that are ahead of a slow task are held until then. While they are a million, or have 64 MiB
+    /// encoded, no further task is taken.
     ///
     /// # Errors
     /// As [`run`](Farm::run); `each` was called for a prefix of the tasks.
@@ -451,6 +456,7 @@ impl Farm {
             ways,
             order,
             stops,
+            collects: false,
             is_below: false,
             reduces: false,
         };

@@ -53,7 +53,7 @@ impl<I> Source for Given<I> {
 }
 
 impl<I, O, F: FnMut(O)> Sink<(O, Vec<I>)> for Taken<I, F> {
-    fn take(&mut self, _: u64, result: Result<(O, Vec<I>), TaskError>) {
+    fn take(&mut self, _: u64, result: Result<(O, Vec<I>), TaskError>, _bytes: usize) {
         // The run ends with the first error.
         let Ok((result, children)) = result else { return };
         let mut pool = self.0.lock().expect("nothing panics with the pool locked");

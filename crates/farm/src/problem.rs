@@ -87,7 +87,7 @@ impl<I, O> Source for Given<I, O> {
 }
 
 impl<I, O> Sink<Divided<I, O>> for Taken<'_, I, O> {
-    fn take(&mut self, index: u64, result: Result<Divided<I, O>, TaskError>) {
+    fn take(&mut self, index: u64, result: Result<Divided<I, O>, TaskError>, _bytes: usize) {
         // The run ends with the first error.
         let Ok(divided) = result else { return };
         let mut divisions = locked(&self.0);

@@ -9,6 +9,7 @@ use futures_core::Stream;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use crate::account::WAITING_BYTES_MAX;
 use crate::error::{RunError, TaskError};
 use crate::run::Run;
 use crate::stats::{Progress, RunStats};
@@ -21,21 +22,33 @@ const WAITING_MAX: usize = 1 << 16;
 const A_LOOK: u32 = 64;
 
 /// The results that nobody has taken yet.
-pub(crate) struct Waiting<O>(VecDeque<(u64, Result<O, TaskError>)>);
+pub(crate) struct Waiting<O> {
+    /// Each with its task's index and its encoded bytes.
+    results: VecDeque<(u64, Result<O, TaskError>, usize)>,
+    /// Encoded bytes of all of them.
+    bytes: usize,
+}
 
 impl<O> Waiting<O> {
     pub(crate) fn new() -> Waiting<O> {
-        Waiting(VecDeque::new())
+        Waiting { results: VecDeque::new(), bytes: 0 }
+    }
+
+    fn pop(&mut self) -> Option<(u64, Result<O, TaskError>)> {
+        let (index, result, bytes) = self.results.pop_front()?;
+        self.bytes -= bytes;
+        Some((index, result))
     }
 }
 
 impl<O> Sink<O> for Waiting<O> {
-    fn take(&mut self, index: u64, result: Result<O, TaskError>) {
-        self.0.push_back((index, result));
+    fn take(&mut self, index: u64, result: Result<O, TaskError>, bytes: usize) {
+        self.results.push_back((index, result, bytes));
+        self.bytes += bytes;
     }
 
     fn has_room(&self) -> bool {
-        self.0.len() < WAITING_MAX
+        self.results.len() < WAITING_MAX && self.bytes < WAITING_BYTES_MAX
     }
 }
 
@@ -71,8 +84,9 @@ impl<S: Stream> Source for Streamed<S> {
 /// result.
 ///
 /// The run goes on while the stream is polled: between two polls the workers do what they hold,
-/// 20 to 60 ms of work each, and get nothing new. Up to 65,536 results wait here. Then, and while as
-/// many as a million results wait for that of an earlier task, the workers get no further tasks.
+/// 20 to 60 ms of work each, and get nothing new. Up to 65,536 results or 64 MiB of encoded ones wait here.
+/// Then, and while a million results or 64 MiB wait for that of an earlier task, the workers get no further
+/// tasks.
 ///
 /// An item that is an error ends the stream; a task's own error stands in the place of its result.
 ///
@@ -141,7 +155,7 @@ where
     fn poll_next(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         let this = self.get_mut();
         this.taken = this.taken.wrapping_add(1);
-        let looks = this.run.sink().0.is_empty() || this.taken.is_multiple_of(A_LOOK);
+        let looks = this.run.sink().results.is_empty() || this.taken.is_multiple_of(A_LOOK);
         if looks && !this.ended {
             match this.run.poll(context) {
                 Poll::Ready(Ok(())) => {
@@ -155,10 +169,27 @@ where
                 Poll::Pending => {}
             }
         }
-        match this.run.sink().0.pop_front() {
+        match this.run.sink().pop() {
             Some(item) => Poll::Ready(Some(Ok(item))),
             None if this.ended => Poll::Ready(this.failed.take().map(Err)),
             None => Poll::Pending,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn few_large_results_fill_the_room_too() {
+        let mut waiting = Waiting::new();
+        waiting.take(0, Ok(()), 0);
+        waiting.take(1, Ok(()), WAITING_BYTES_MAX - 1);
+        assert!(waiting.has_room());
+        waiting.take(2, Ok(()), 1);
+        assert!(!waiting.has_room());
+        (0..2).for_each(|_| drop(waiting.pop()));
+        assert!(waiting.has_room());
     }
 }

@@ -105,8 +105,8 @@ pub(crate) struct Run<'a, I, O, T: Source<Task = I>, S> {
     carried: Vec<u8>,
     /// Its index and attempt, where a farmer above has numbered it.
     carried_numbers: Option<(u64, u32)>,
-    /// The result of the task after those of the last assignment, from the journal.
-    recalled: Option<O>,
+    /// The result of the task after those of the last assignment, from the journal, with its encoded bytes.
+    recalled: Option<(O, usize)>,
     account: Account<'a, O, S>,
     /// Number of tasks that the farmer above wants back, and workers were asked for.
     wanted: u64,
@@ -183,6 +183,11 @@ where
     /// Lets sub-farmers reduce the results, unless a journal needs the result of each task.
     pub(crate) fn let_reduce(&mut self) {
         self.account.plan.reduces = self.account.journal.is_none();
+    }
+
+    /// Notes that all results are kept.
+    pub(crate) fn collect(&mut self) {
+        self.account.plan.collects = true;
     }
 
     /// Drives the run to its end.

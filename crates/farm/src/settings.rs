@@ -269,8 +269,8 @@ pub(crate) struct Ways {
 /// Order of the results of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
-    /// The order of the tasks. Results that are ahead of a slow task are held until then, at most a
-    /// million of them.
+    /// The order of the tasks. Results that are ahead of a slow task are held until then: a million of them,
+    /// or 64 MiB encoded, and what the workers hold.
     Tasks,
     /// The order in which the results come.
     Completed,

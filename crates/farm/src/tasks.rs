@@ -155,7 +155,8 @@ impl<T: Iterator> Source for Groups<T> {
 
 /// Where the results of a run go.
 pub(crate) trait Sink<O> {
-    fn take(&mut self, index: u64, result: Result<O, TaskError>);
+    /// Takes a result, which has this number of encoded bytes.
+    fn take(&mut self, index: u64, result: Result<O, TaskError>, bytes: usize);
 
     /// Takes tasks that go back to the farmer above, which alone asks for some.
     fn give_back(&mut self, _first: u64, _count: u32) {}
@@ -171,7 +172,7 @@ pub(crate) trait Sink<O> {
 
 impl<O, F: FnMut(u64, Result<O, TaskError>)> Sink<O> for F {
     #[inline]
-    fn take(&mut self, index: u64, result: Result<O, TaskError>) {
+    fn take(&mut self, index: u64, result: Result<O, TaskError>, _bytes: usize) {
         self(index, result);
     }
 }

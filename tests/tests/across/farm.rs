@@ -4,14 +4,17 @@ use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
 use chunkcomm::codec::decode;
+use chunkcomm_cluster::Registry;
 use chunkcomm_cluster::launch::Launcher;
 use chunkcomm_farm::{
     Farm, FarmBuilder, Grain, Loss, Model, Prefetch, RunError, Runtime, StartError, TaskError,
     WorkersAs,
 };
+use chunkcomm_testkit::blocking;
 use chunkcomm_testkit::proc::{self, is_gone, wait_until_gone};
 use chunkcomm_tests::farm_tasks::{
     FEWER, FORGETS, Functions, Job, OTHER_TYPES, STILLBORN, registry,
@@ -94,6 +97,47 @@ async fn as_completed_gives_each_result_once_when_it_comes() {
     let tasks = std::iter::once(300).chain([0; 30]);
     farm.run_in_order(&functions.sleep, tasks, |index, _| order.push(index)).await.unwrap();
     assert_eq!(order, (0..31).collect::<Vec<u64>>());
+}
+
+/// The first task ends when no further one is taken.
+#[tokio::test]
+async fn large_results_that_wait_for_an_earlier_one_stop_the_source() {
+    static TAKEN: AtomicUsize = AtomicUsize::new(0);
+    const MIB: usize = 1 << 20;
+    for collects in [false, true] {
+        TAKEN.store(0, Relaxed);
+        let mut registry = Registry::new();
+        let expected = if collects { 120..=120 } else { 64..=70 };
+        let least = *expected.start();
+        let function = registry.register("large", move |index: usize| {
+            if index == 0 {
+                blocking::until("too few are taken", || TAKEN.load(Relaxed) >= least);
+                blocking::settled("tasks are still taken", || TAKEN.load(Relaxed));
+                return vec![TAKEN.load(Relaxed) as u8];
+            }
+            vec![7; MIB]
+        });
+        let builder = Farm::builder(registry).workers(2).workers_as(WorkersAs::Thread).grain(1);
+        let mut farm = builder.prefetch(Prefetch::Fixed(2)).start().await.unwrap();
+        let tasks = (0..120).inspect(|index| TAKEN.store(index + 1, Relaxed));
+        let (mut first, mut next) = (0, 0);
+        if collects {
+            // They are kept in any case.
+            first = farm.run(&function, tasks).await.unwrap().results[0][0];
+        } else {
+            let each = |index, bytes: Vec<u8>| {
+                assert_eq!(index, next);
+                next += 1;
+                if index == 0 {
+                    first = bytes[0];
+                }
+            };
+            farm.run_in_order(&function, tasks, each).await.unwrap();
+            assert_eq!(next, 120);
+        }
+        assert!(expected.contains(&usize::from(first)), "{first} of {expected:?}");
+        farm.finish(DEADLINE).await.unwrap();
+    }
 }
 
 #[tokio::test]
@@ -361,7 +405,7 @@ async fn registries_that_differ_are_refused_naming_both_sides() {
 async fn a_function_of_another_registry_is_refused() {
     let (builder, _) = builder();
     let mut farm = builder.workers_as(WorkersAs::Thread).workers(1).start().await.unwrap();
-    let mut other = chunkcomm_cluster::Registry::new();
+    let mut other = Registry::new();
     let strange = other.register("strange", |number: u8| number);
     let error = farm.run(&strange, [1]).await.unwrap_err();
     assert_eq!(error.to_string(), "function \"strange\" is not in the farm's registry");

@@ -19,7 +19,8 @@ fn plan() -> Plan {
         spans_max: 0,
     };
     let order = Order::Tasks;
-    Plan { run: 1, function: 0, ways, order, stops: false, is_below: false, reduces: false }
+    let (stops, collects, is_below, reduces) = (false, false, false, false);
+    Plan { run: 1, function: 0, ways, order, stops, collects, is_below, reduces }
 }
 
 fn worker() -> Worker {

@@ -16,22 +16,31 @@ use std::collections::VecDeque;
 #[derive(Clone, Debug)]
 pub(crate) struct InOrder<T> {
     base: u64,
-    slots: VecDeque<Option<T>>,
+    /// Each result with its encoded bytes.
+    slots: VecDeque<Option<(T, usize)>>,
+    /// Encoded bytes of all of them.
+    bytes: usize,
 }
 
 impl<T> InOrder<T> {
     pub(crate) fn new() -> InOrder<T> {
-        InOrder { base: 0, slots: VecDeque::new() }
+        InOrder { base: 0, slots: VecDeque::new(), bytes: 0 }
     }
 
-    /// Takes the result of task `index`, which was not given before.
+    /// Takes the result of task `index`, which was not given before, with the number of its encoded bytes.
     #[inline]
-    pub(crate) fn accept(&mut self, index: u64, result: T) {
+    pub(crate) fn accept(&mut self, index: u64, result: T, bytes: usize) {
         let at = index.checked_sub(self.base).expect("a result is accepted once") as usize;
         if at >= self.slots.len() {
             self.slots.resize_with(at + 1, || None);
         }
-        self.slots[at] = Some(result);
+        self.slots[at] = Some((result, bytes));
+        self.bytes += bytes;
+    }
+
+    /// Returns the number of encoded bytes of the results that wait.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
     }
 
     /// Returns the number of tasks from the first without a result to the last with one.
@@ -39,13 +48,14 @@ impl<T> InOrder<T> {
         self.slots.len()
     }
 
-    /// Returns the next result in order with its task's index, when it is there.
+    /// Returns the next result in order with its task's index and its encoded bytes, when it is there.
     #[inline]
-    pub(crate) fn pop(&mut self) -> Option<(u64, T)> {
-        let result = self.slots.front_mut()?.take()?;
+    pub(crate) fn pop(&mut self) -> Option<(u64, T, usize)> {
+        let (result, bytes) = self.slots.front_mut()?.take()?;
         self.slots.pop_front();
         self.base += 1;
-        Some((self.base - 1, result))
+        self.bytes -= bytes;
+        Some((self.base - 1, result, bytes))
     }
 }
 
@@ -62,13 +72,16 @@ mod tests {
             let mut order = InOrder::new();
             let mut out = Vec::new();
             for (taken, &index) in indices.iter().enumerate() {
-                order.accept(index, index * 10);
+                order.accept(index, index * 10, index as usize);
                 out.extend(std::iter::from_fn(|| order.pop()));
                 // All that can be handed on is: a prefix of what was taken.
                 let prefix = (0..60).take_while(|task| indices[..=taken].contains(task)).count();
                 prop_assert_eq!(out.len(), prefix);
+                let waiting = indices[..=taken].iter().filter(|&&index| index >= prefix as u64);
+                prop_assert_eq!(order.bytes() as u64, waiting.sum::<u64>());
             }
-            prop_assert_eq!(out, (0..60).map(|index| (index, index * 10)).collect::<Vec<_>>());
+            let expected = (0..60).map(|index| (index, index * 10, index as usize));
+            prop_assert_eq!(out, expected.collect::<Vec<_>>());
         }
     }
 }

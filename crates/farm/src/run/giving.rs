@@ -114,7 +114,7 @@ where
             let put = task.put(&mut message);
             put.map_err(|source| RunError::Input { index: next.0, source })?;
             if let Some(journal) = &mut account.journal {
-                let read = |bytes: &[u8]| O::read(bytes).ok();
+                let read = |bytes: &[u8]| Some((O::read(bytes).ok()?, bytes.len()));
                 if let Some(result) = journal.meet(&message[at + wire::LENGTH_BYTES..], read)? {
                     message.truncate(at);
                     if count > 0 {

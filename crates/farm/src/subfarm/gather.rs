@@ -118,7 +118,7 @@ impl Sink<Encoded> for Gathered<'_> {
         self.reports.report(self.run, task, thousandths);
     }
 
-    fn take(&mut self, index: u64, result: Result<Encoded, TaskError>) {
+    fn take(&mut self, index: u64, result: Result<Encoded, TaskError>, _bytes: usize) {
         self.reports.end(self.run, index..index + 1);
         let word = match result {
             Ok(Encoded(value)) => {
@@ -171,7 +171,7 @@ mod tests {
             let mut value = Vec::new();
             wire::put_value(&mut value, &Some(vec![7u8; bytes])).unwrap();
             let value = value.split_off(wire::LENGTH_BYTES);
-            gathered.take(index, Ok(Encoded(Bytes::from(value))));
+            gathered.take(index, Ok(Encoded(Bytes::from(value))), bytes);
             if gathered.is_full() {
                 answers.extend(gathered.answers(0.0));
             }

@@ -102,9 +102,8 @@ impl<'a> Relay<'a> {
             pieces.put(&assignment);
         }
         let (ways, order) = (*ways, Order::Completed);
-        let stops = false;
-        let plan =
-            Plan { run: number, function, ways, order, stops, is_below: true, reduces: false };
+        let (run, stops, collects, is_below, reduces) = (number, false, false, true, false);
+        let plan = Plan { run, function, ways, order, stops, collects, is_below, reduces };
         let mut relay = Relay {
             tasks: &mut upper.tasks,
             answers: &mut upper.answers,

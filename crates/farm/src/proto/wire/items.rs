@@ -20,6 +20,16 @@ pub(crate) enum Item<'a> {
     Failure(&'a str),
 }
 
+impl Item<'_> {
+    /// Returns the number of its bytes.
+    pub(crate) fn bytes(&self) -> usize {
+        match self {
+            Item::Value(value) => value.len(),
+            Item::Failure(text) => text.len(),
+        }
+    }
+}
+
 /// Encoded values, each preceded by its length.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Items<'a> {
