@@ -72,6 +72,7 @@ pub struct FarmBuilder {
     timeout: Option<Duration>,
     grace: Duration,
     node: NodeSettings,
+    skips_damage: bool,
     explains: bool,
     listen: Option<Address>,
     start_deadline: Duration,
@@ -110,6 +111,7 @@ impl FarmBuilder {
             timeout: None,
             grace: GRACE,
             node: NodeSettings::default(),
+            skips_damage: false,
             explains: false,
             listen: None,
             start_deadline: START_DEADLINE,
@@ -234,7 +236,9 @@ impl FarmBuilder {
     /// With a journal sub-farmers do not reduce results of `map_reduce`: the farmer gets one a group.
     ///
     /// The farm appends to the file and never removes it: remove it when the results are safe
-    /// elsewhere. The start reads the whole file. Records at its end that are not whole are cut off.
+    /// elsewhere. The start reads the whole file. Bytes at its end that are not whole are cut off with a warning: they
+    /// were being written. Damage in what was permanent is
+    /// [`JournalCause::Damaged`](crate::JournalCause::Damaged), and the file is left as it is.
     ///
     /// - The file has the encoded results, and 13 bytes a task beside them (17 if the result has 255
     ///   bytes or more).
@@ -242,6 +246,14 @@ impl FarmBuilder {
     ///   the first one without a result on.
     pub fn journal(mut self, path: impl Into<PathBuf>, durability: Durability) -> FarmBuilder {
         self.journal = Some((path.into(), durability));
+        self
+    }
+
+    /// Goes on without damaged records of the [journal](FarmBuilder::journal): their tasks are run again, and a
+    /// warning names each record's place. By default the start fails. The records stay in the file, so later
+    /// starts need this too.
+    pub fn skip_damaged_records(mut self) -> FarmBuilder {
+        self.skips_damage = true;
         self
     }
 
@@ -485,7 +497,8 @@ impl FarmBuilder {
     }
 
     fn open_journal(&self) -> Result<Option<Journal>, StartError> {
-        let open = |(path, durability): &(PathBuf, _)| Journal::open(path, *durability);
+        let skips = self.skips_damage;
+        let open = |(path, durability): &(PathBuf, _)| Journal::open(path, *durability, skips);
         self.journal.as_ref().map(open).transpose().map_err(StartError::Journal)
     }
 

@@ -376,7 +376,7 @@ pub enum RunError {
         /// The codec's error.
         source: EncodeError,
     },
-    /// The journal could not be written, or is of another program. The farm can go on.
+    /// The journal could not be written, or is of another program. Further runs give the same error.
     Journal(JournalError),
     /// A task has no result. The farm can go on.
     Task(TaskError),

@@ -441,13 +441,13 @@ impl Farm {
         self.run = self.run.wrapping_add(1).max(1);
         let handed = self.reception.handed();
         if let Some(journal) = &mut self.journal {
-            if !handed.is_empty() {
-                journal.take_over(handed)?;
-            }
             let entry = self.registry.lookup(function.name()).expect("it has an index");
             let types = (entry.input().hash, entry.output().hash);
             let name = function.name().to_owned();
             journal.begin(&RunHead { run: self.run, types, function: name })?;
+            if !handed.is_empty() {
+                journal.take_over(handed)?;
+            }
         }
         let (run, ways) = (self.run, self.ways);
         let plan = Plan {

@@ -8,13 +8,16 @@ use std::collections::{BTreeMap, VecDeque};
 use std::error::Error;
 use std::fmt;
 use std::fs::{File, OpenOptions, TryLockError};
-use std::io::{self, BufReader, Read, Write};
+use std::io::{self, Read as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use self::reading::{Found, Runs, Unread, read_runs};
 use self::writer::Writer;
-use crate::proto::record::{self, Finished, Record, RunHead};
+use crate::proto::record::{self, Finished, RunHead, Stamp};
+use crate::warning::warn;
 
+mod reading;
 mod writer;
 
 /// Bytes from which results are written within a turn.
@@ -63,6 +66,12 @@ pub enum JournalCause {
     InUse,
     /// The file is something else, or a journal of another version.
     NotAJournal,
+    /// The record at this place is damaged, and was permanent. The file is as it was.
+    /// [`FarmBuilder::skip_damaged_records`](crate::FarmBuilder::skip_damaged_records) goes on without it.
+    Damaged {
+        /// Place of the record in the file, in bytes.
+        place: u64,
+    },
     /// A run of this number had another function, or other types.
     OtherRun {
         /// Number of the run in its program, from 1.
@@ -81,6 +90,11 @@ impl fmt::Display for JournalError {
             JournalCause::NotAJournal => {
                 write!(f, "the file {path} is no journal of this version of the farm")
             }
+            JournalCause::Damaged { place } => write!(
+                f,
+                "the journal {path} is damaged at byte {place}, where it was complete \
+                 (skip_damaged_records runs the tasks of that record again)"
+            ),
             JournalCause::OtherRun { run, function } => write!(
                 f,
                 "the journal {path} is of another program: its run {run} had function \
@@ -171,23 +185,33 @@ pub(crate) struct Journal {
     file: Arc<File>,
     writer: Writer,
     /// The runs that are in the file, with their results.
-    runs: BTreeMap<u32, (RunHead, Known)>,
+    runs: Runs,
     /// The run that goes on, and its tasks.
     head: Option<RunHead>,
     inputs: Inputs,
     /// Records that are not written yet.
     buffer: Vec<u8>,
+    /// Place of the buffer in the file.
+    place: u64,
+    /// The length that the last record says is permanent.
+    marked: u64,
     /// Place of the record of results in it that is not finished.
     open: Option<usize>,
     /// Bytes that were given to the thread that writes, and may not be permanent.
     unsynced: usize,
-    /// The first error of a write: what comes behind it would not be found again.
+    /// Why nothing more is written: what comes behind a failed write would not be found again, and what is
+    /// of another program is not to be mixed with this one's.
     broken: Option<JournalError>,
 }
 
 impl Journal {
-    /// Opens the journal, or makes it. A last record that is not whole is cut off.
-    pub(crate) fn open(path: &Path, durability: Durability) -> Result<Journal, JournalError> {
+    /// Opens the journal, or makes it. What is not whole at its end is cut off. A damaged record that was
+    /// permanent is refused, or skipped.
+    pub(crate) fn open(
+        path: &Path,
+        durability: Durability,
+        skips: bool,
+    ) -> Result<Journal, JournalError> {
         let failed = |cause| JournalError { path: path.to_owned(), cause };
         let io = |error: io::Error| failed(JournalCause::Io(Arc::new(error)));
         let options = OpenOptions::new().read(true).append(true).create(true).clone();
@@ -198,33 +222,38 @@ impl Journal {
             Err(TryLockError::Error(error)) => return Err(io(error)),
         }
         let length = file.metadata().map_err(io)?.len();
-        // The lock keeps out other handles of this process, too.
-        let mut reader = BufReader::with_capacity(BUFFER_BYTES, &file);
         let mut head = Vec::new();
         let magic_bytes = record::MAGIC.len() as u64;
-        reader.by_ref().take(magic_bytes).read_to_end(&mut head).map_err(io)?;
+        (&file).take(magic_bytes).read_to_end(&mut head).map_err(io)?;
         if !record::MAGIC.starts_with(&head) {
             return Err(failed(JournalCause::NotAJournal));
         }
-        let mut runs = BTreeMap::new();
+        let (mut runs, mut place) = (Runs::new(), magic_bytes);
         if length < magic_bytes {
             file.set_len(0).map_err(io)?;
             file.write_all(&record::MAGIC).map_err(io)?;
             sync_folder_of(path);
         } else {
-            let end = read_runs(&mut reader, length, &mut runs).map_err(io)?;
-            file.set_len(end).map_err(io)?;
+            let found = read_runs(&file, length, skips).map_err(|error| match error {
+                Unread::Io(error) => io(error),
+                Unread::Damaged(place) => failed(JournalCause::Damaged { place }),
+            })?;
+            tell(path, length, &found);
+            file.set_len(found.end).map_err(io)?;
+            (runs, place) = (found.runs, found.end);
         }
         let file = Arc::new(file);
         let mut journal = Journal {
             path: path.to_owned(),
             durability,
-            writer: Writer::start(file.clone()).map_err(io)?,
+            writer: Writer::start(file.clone(), place).map_err(io)?,
             file,
             runs,
             head: None,
             inputs: Inputs::default(),
             buffer: Vec::new(),
+            place,
+            marked: 0,
             open: None,
             // An earlier farmer may have died before it was.
             unsynced: record::MAGIC.len(),
@@ -249,42 +278,49 @@ impl Journal {
         }
         // A dropped run did not.
         self.settle()?;
-        (self.head, self.inputs) = (Some(head.clone()), Inputs::default());
         if let Some((known, _)) = self.runs.get(&head.run)
             && known != head
         {
             let (run, function) = (head.run, known.function.clone());
-            return Err(self.failed(JournalCause::OtherRun { run, function }));
+            let error = self.failed(JournalCause::OtherRun { run, function });
+            return Err(self.broken.insert(error).clone());
         }
-        record::put_run(&mut self.buffer, head);
+        (self.head, self.inputs) = (Some(head.clone()), Inputs::default());
+        let stamp = self.stamp(head.run);
+        record::put_run(&mut self.buffer, head, stamp);
         Ok(())
+    }
+
+    /// Returns what a record of this run says beside its payload.
+    fn stamp(&mut self, run: u32) -> Stamp {
+        self.marked = self.writer.permanent();
+        Stamp { run, permanent: self.marked, place: self.place }
     }
 
     /// Adds results that workers have for runs of an earlier farmer. Those of another program are dropped.
     pub(crate) fn take_over(&mut self, handed: Vec<Finished>) -> Result<(), JournalError> {
         for Finished { head, results } in handed {
-            self.write_and_wait()?;
-            let at = self.file.metadata().map_err(|error| self.io(error))?.len();
+            self.write()?;
             let is_other = |now: &RunHead| now.run == head.run && *now != head;
             if self.head.as_ref().is_some_and(is_other) {
                 continue;
             }
+            let stamp = self.stamp(head.run);
             let entry = self.runs.entry(head.run);
             let (known_head, known) = entry.or_insert_with(|| (head.clone(), Known::default()));
             if *known_head != head {
                 continue;
             }
-            record::put_run(&mut self.buffer, &head);
+            record::put_run(&mut self.buffer, &head, stamp);
             let begin = record::begin_results(&mut self.buffer);
             for (digest, value) in results {
-                let place = at + record::put_result(&mut self.buffer, digest, &value) as u64;
+                let at = record::put_result(&mut self.buffer, digest, &value);
+                let place = self.place + at as u64;
                 known.put(digest, place, value.len() as u32);
             }
-            record::finish(&mut self.buffer, begin);
+            record::finish(&mut self.buffer, begin, stamp);
         }
-        if let Some(head) = &self.head {
-            record::put_run(&mut self.buffer, head);
-        }
+        // The run may take them from the file.
         self.write_and_wait()
     }
 
@@ -354,6 +390,20 @@ impl Journal {
         self.wait()
     }
 
+    /// Ends a run: waits as [`settle`](Journal::settle) does, and lets the file say what is permanent.
+    pub(crate) fn end_run(&mut self) -> Result<(), JournalError> {
+        self.settle()?;
+        if self.writer.permanent() > self.marked {
+            let run = self.head.as_ref().map_or(0, |head| head.run);
+            let stamp = self.stamp(run);
+            record::put_mark(&mut self.buffer, stamp);
+            self.write_and_wait()?;
+            // The mark itself may be lost.
+            self.unsynced = 0;
+        }
+        Ok(())
+    }
+
     /// Gives what has come to the thread that writes.
     fn write(&mut self) -> Result<(), JournalError> {
         if let Some(error) = &self.broken {
@@ -363,9 +413,12 @@ impl Journal {
             return Ok(());
         }
         if let Some(at) = self.open.take() {
-            record::finish(&mut self.buffer, at);
+            let run = self.head.as_ref().map_or(0, |head| head.run);
+            let stamp = self.stamp(run);
+            record::finish(&mut self.buffer, at, stamp);
         }
         self.unsynced += self.buffer.len();
+        self.place += self.buffer.len() as u64;
         let written = self.writer.write(std::mem::take(&mut self.buffer));
         self.buffer = written.map_err(|error| self.broken_by(error))?;
         if self.unsynced >= SYNC_BYTES && self.durability == Durability::Batched {
@@ -414,6 +467,22 @@ fn read_at(file: &File, mut bytes: &mut [u8], mut at: u64) -> io::Result<()> {
     Ok(())
 }
 
+/// Says which tasks are run again, although their results were written.
+fn tell(path: &Path, length: u64, found: &Found) {
+    let path = path.display();
+    for place in &found.skipped {
+        warn(&format!(
+            "the journal {path} is damaged at byte {place}; the record there is skipped"
+        ));
+    }
+    if found.end < length {
+        let (end, bytes) = (found.end, length - found.end);
+        warn(&format!(
+            "the journal {path} has {bytes} bytes from byte {end} on that are not whole; they are cut off"
+        ));
+    }
+}
+
 /// Makes the name of a new file permanent, where the system can.
 fn sync_folder_of(path: &Path) {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
@@ -427,49 +496,9 @@ impl Drop for Journal {
     /// Writes what a cancelled run accepted last.
     fn drop(&mut self) {
         // Lost results are computed again.
-        let _ = self.settle();
+        let _ = self.end_run();
         // The thread that writes has the file a little longer.
         let _ = self.file.unlock();
-    }
-}
-
-/// Reads the records up to the first that is not whole; returns the end of the whole ones.
-fn read_runs(
-    reader: &mut impl Read,
-    length: u64,
-    runs: &mut BTreeMap<u32, (RunHead, Known)>,
-) -> io::Result<u64> {
-    let mut end = record::MAGIC.len() as u64;
-    let mut run = 0;
-    let mut payload = Vec::new();
-    loop {
-        let mut head = [0; record::HEAD];
-        if length - end < head.len() as u64 {
-            return Ok(end);
-        }
-        reader.read_exact(&mut head)?;
-        let (bytes, sum) = record::read_head(head);
-        let begin = end + head.len() as u64;
-        if bytes > PAYLOAD_BYTES_MAX || length - begin < u64::from(bytes) {
-            return Ok(end);
-        }
-        payload.resize(bytes as usize, 0);
-        reader.read_exact(&mut payload)?;
-        if crc32fast::hash(&payload) != sum {
-            return Ok(end);
-        }
-        match record::read(&payload) {
-            Some(Record::Run(head)) => {
-                run = head.run;
-                runs.entry(run).or_insert_with(|| (head, Known::default()));
-            }
-            Some(Record::Results(results)) => {
-                let Some((_, known)) = runs.get_mut(&run) else { return Ok(end) };
-                results.for_each(|(digest, at, bytes)| known.put(digest, begin + at as u64, bytes));
-            }
-            None => return Ok(end),
-        }
-        end = begin + u64::from(bytes);
     }
 }
 

@@ -301,7 +301,7 @@ where
         let polled = self.poll_turn(context);
         if let (Poll::Ready(Err(_)), Some(journal)) = (&polled, &mut self.account.journal) {
             // The run's error is the first; the next run reports a journal that cannot be written.
-            let _ = journal.settle();
+            let _ = journal.end_run();
         }
         polled
     }
@@ -323,7 +323,7 @@ where
         self.account.note_held();
         if self.account.ledger.is_done() {
             if let Some(journal) = &mut self.account.journal {
-                journal.settle()?;
+                journal.end_run()?;
             }
             *self.workers.unfinished = false;
             self.show_now();

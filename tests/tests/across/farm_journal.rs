@@ -48,8 +48,8 @@ fn a_farmer_that_is_started_again_goes_on_where_it_was_killed() {
     let (recalled, rest) = text.split_once('\n').unwrap();
     assert_eq!(rest.trim_end(), EXPECTED);
     let number = recalled.split(' ').nth(1).unwrap().parse::<u32>().unwrap();
-    // Each square has 28 bytes in the journal, and each turn 9 more.
-    assert!((80..=250).contains(&number), "{recalled}");
+    // Each square has 21 bytes in the journal, and each turn 25 more.
+    assert!((70..=250).contains(&number), "{recalled}");
 
     // Now all is there.
     let output = farmer(&file).wait_with_output().unwrap();
@@ -172,5 +172,10 @@ async fn a_journal_of_another_program_is_refused() {
     let error = farm.run(&functions.unlucky, [1, 2]).await.unwrap_err();
     let RunError::Journal(error) = error else { panic!("{error}") };
     assert!(error.to_string().contains("its run 1 had function \"double\""), "{error}");
+    // The next run would be the second one of the other program.
+    let before = std::fs::read(&*file).unwrap();
+    let error = farm.run(&functions.double, [1, 2]).await.unwrap_err();
+    assert!(matches!(error, RunError::Journal(_)), "{error}");
+    assert_eq!(std::fs::read(&*file).unwrap(), before);
     farm.finish(DEADLINE).await.unwrap();
 }

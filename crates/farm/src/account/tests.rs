@@ -131,7 +131,7 @@ fn of_a_reduced_answer_all_is_accepted_or_nothing() {
 fn a_result_that_cannot_be_decoded_is_not_kept() {
     let file = Scratch::new("journal-account");
     for round in 0..2 {
-        let mut journal = Journal::open(&file, Durability::Sync).unwrap();
+        let mut journal = Journal::open(&file, Durability::Sync, false).unwrap();
         let function = "f".to_owned();
         journal.begin(&RunHead { run: 1, types: (0, 0), function }).unwrap();
         let known: Vec<bool> =

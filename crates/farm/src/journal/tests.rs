@@ -2,11 +2,11 @@ use super::*;
 use chunkcomm_testkit::Scratch;
 
 fn open(file: &Path) -> Journal {
-    Journal::open(file, Durability::Batched).unwrap()
+    Journal::open(file, Durability::Batched, false).unwrap()
 }
 
 fn cause(file: &Path) -> JournalCause {
-    let Err(error) = Journal::open(file, Durability::None) else { panic!("it opens") };
+    let Err(error) = Journal::open(file, Durability::None, false) else { panic!("it opens") };
     assert!(error.to_string().contains(&*file.to_string_lossy()), "{error}");
     error.cause
 }
@@ -69,28 +69,126 @@ fn what_is_not_whole_at_the_end_is_cut_off() {
     journal.add(1, b"two");
     drop(journal);
     let whole = std::fs::read(&scratch).unwrap();
+    // The end of a run says what is permanent.
+    let second = whole.len() - record::HEAD - 1;
     for length in 0..whole.len() {
         std::fs::write(&scratch, &whole[..length]).unwrap();
         let mut journal = open(&scratch);
         journal.begin(&head(1)).unwrap();
         let found = meet(&mut journal, &[b"a", b"b"]);
-        let kept = length as u64 >= first;
-        assert_eq!((found[0].is_some(), found[1].is_some()), (kept, false), "{length}");
+        let kept = (length as u64 >= first, length >= second);
+        assert_eq!((found[0].is_some(), found[1].is_some()), kept, "{length}");
         // It goes on behind the whole records.
-        journal.add(1, b"two");
+        if !kept.1 {
+            journal.add(1, b"two");
+        }
         drop(journal);
         let mut journal = open(&scratch);
         journal.begin(&head(1)).unwrap();
         assert_eq!(meet(&mut journal, &[b"b"]), [Some(b"two".to_vec())], "{length}");
     }
-    for at in 8..whole.len() {
-        let mut damaged = whole.clone();
-        damaged[at] ^= 0x40;
-        std::fs::write(&scratch, &damaged).unwrap();
-        let mut journal = open(&scratch);
-        journal.begin(&head(1)).unwrap();
-        assert_eq!(meet(&mut journal, &[b"b"]), [None], "{at}");
+}
+
+/// Returns the places of the records, each with the length that it says is permanent.
+fn records(bytes: &[u8]) -> Vec<(usize, u64)> {
+    let (mut at, mut found) = (record::MAGIC.len(), Vec::new());
+    while at < bytes.len() {
+        let head = bytes[at..at + record::HEAD].try_into().unwrap();
+        let head = record::read_head(head, at as u64).expect("a whole record");
+        found.push((at, head.permanent));
+        at = head.end(at as u64) as usize;
     }
+    found
+}
+
+/// Of each three results one is on the disk before the next is accepted.
+fn three_results(file: &Path) -> Vec<u8> {
+    let mut journal = open(file);
+    journal.begin(&head(1)).unwrap();
+    meet(&mut journal, &[b"a", b"b", b"c"]);
+    for (index, result) in [b"one", b"two", b"six"].into_iter().enumerate() {
+        journal.add(index as u64, result);
+        journal.settle().unwrap();
+    }
+    drop(journal);
+    std::fs::read(file).unwrap()
+}
+
+#[test]
+fn damage_of_what_was_permanent_is_refused_or_skipped() {
+    let scratch = Scratch::new("journal-damaged");
+    let whole = three_results(&scratch);
+    let records = records(&whole);
+    // The run, three results, and what the end of the run says.
+    assert_eq!(records.len(), 5);
+    let (last, permanent) = records[4];
+    assert_eq!(permanent, last as u64, "all before it");
+    for at in record::MAGIC.len()..whole.len() {
+        for bit in [0x01, 0x80] {
+            let mut damaged = whole.clone();
+            damaged[at] ^= bit;
+            std::fs::write(&scratch, &damaged).unwrap();
+            let number = records.iter().rposition(|&(place, _)| place <= at).unwrap();
+            if number == 4 {
+                let mut journal = open(&scratch);
+                journal.begin(&head(1)).unwrap();
+                assert!(meet(&mut journal, &[b"a", b"b", b"c"]).iter().all(Option::is_some));
+                continue;
+            }
+            let JournalCause::Damaged { place } = cause(&scratch) else { panic!("{at}") };
+            assert_eq!(place, records[number].0 as u64, "{at}");
+            assert_eq!(std::fs::read(&scratch).unwrap(), damaged, "nothing is changed");
+
+            let mut journal = Journal::open(&scratch, Durability::Batched, true).unwrap();
+            journal.begin(&head(1)).unwrap();
+            let found = meet(&mut journal, &[b"a", b"b", b"c"]);
+            let lost = |index: usize| number == 0 || number == index + 1;
+            (0..3).for_each(|index| assert_eq!(found[index].is_none(), lost(index), "{at}"));
+            (0..3)
+                .filter(|&index| lost(index))
+                .for_each(|index| journal.add(index as u64, b"again"));
+            drop(journal);
+            let mut journal = Journal::open(&scratch, Durability::Batched, true).unwrap();
+            journal.begin(&head(1)).unwrap();
+            assert!(meet(&mut journal, &[b"a", b"b", b"c"]).iter().all(Option::is_some), "{at}");
+        }
+    }
+}
+
+/// As a power cut leaves it.
+#[test]
+fn zeros_at_the_end_are_cut_off() {
+    let scratch = Scratch::new("journal-zeros");
+    let whole = three_results(&scratch);
+    std::fs::write(&scratch, [&whole[..], &[0; 70_000]].concat()).unwrap();
+    let mut journal = open(&scratch);
+    assert_eq!(std::fs::metadata(&scratch).unwrap().len(), whole.len() as u64);
+    journal.begin(&head(1)).unwrap();
+    assert!(meet(&mut journal, &[b"a", b"b", b"c"]).iter().all(Option::is_some));
+}
+
+/// The last result was not on the disk when its machine stopped; a record behind it came there.
+#[test]
+fn damage_of_what_was_not_permanent_is_cut_off_with_what_follows() {
+    let scratch = Scratch::new("journal-hole");
+    let mut journal = Journal::open(&scratch, Durability::None, false).unwrap();
+    journal.begin(&head(1)).unwrap();
+    meet(&mut journal, &[b"a", b"b", b"c"]);
+    for index in 0..3 {
+        journal.add(index, b"some");
+        journal.end_turn().unwrap();
+    }
+    drop(journal);
+    let mut bytes = std::fs::read(&scratch).unwrap();
+    let records = records(&bytes);
+    let hole = records[2].0;
+    bytes[hole..records[3].0].fill(0);
+    std::fs::write(&scratch, &bytes).unwrap();
+    let mut journal = open(&scratch);
+    assert_eq!(std::fs::metadata(&scratch).unwrap().len(), hole as u64);
+    journal.begin(&head(1)).unwrap();
+    let found = meet(&mut journal, &[b"a", b"b", b"c"]);
+    assert_eq!(found, [Some(b"some".to_vec()), None, None]);
 }
 
 #[test]
@@ -113,6 +211,12 @@ fn files_that_are_no_journal_of_this_program_are_refused() {
     let error = journal.begin(&other).unwrap_err();
     let JournalCause::OtherRun { run: 1, function } = &error.cause else { panic!("{error}") };
     assert_eq!(function, "double");
+    // Nor is anything of this program put into it.
+    let error = journal.begin(&head(2)).unwrap_err();
+    assert!(matches!(error.cause, JournalCause::OtherRun { run: 1, .. }), "{error}");
+    let before = std::fs::read(&scratch).unwrap();
+    drop(journal);
+    assert_eq!(std::fs::read(&scratch).unwrap(), before);
     let nowhere = scratch.join("in a file");
     assert!(matches!(cause(&nowhere), JournalCause::Io(_)));
 }
@@ -158,7 +262,7 @@ fn the_digests_of_tasks_with_results_are_dropped() {
 fn large_amounts_are_given_to_the_disk_before_a_second_is_over() {
     for (durability, is_left) in [(Durability::Batched, false), (Durability::None, true)] {
         let scratch = Scratch::new("journal-amount");
-        let mut journal = Journal::open(&scratch, durability).unwrap();
+        let mut journal = Journal::open(&scratch, durability, false).unwrap();
         journal.begin(&head(1)).unwrap();
         journal.settle().unwrap();
         meet(&mut journal, &[b"a", b"b"]);
@@ -180,7 +284,7 @@ fn nothing_is_written_behind_a_torn_record() {
     journal.begin(&head(1)).unwrap();
     journal.end_turn().unwrap();
     let full = File::options().write(true).open("/dev/full").unwrap();
-    let writer = std::mem::replace(&mut journal.writer, Writer::start(Arc::new(full)).unwrap());
+    let writer = std::mem::replace(&mut journal.writer, Writer::start(Arc::new(full), 0).unwrap());
     meet(&mut journal, &[b"a"]);
     journal.add(0, b"x");
     // The thread that writes may tell its error later.

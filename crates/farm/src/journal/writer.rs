@@ -24,14 +24,19 @@ pub(super) struct Writer {
     waiting: usize,
     /// Number of their bytes.
     underway: usize,
-    /// Whether a sync is one of them.
-    syncs: bool,
+    /// The length of the file that a sync among them makes permanent.
+    syncs: Option<u64>,
+    /// Length of the file when all is done.
+    length: u64,
+    /// Length of the file that is known to be permanent.
+    permanent: u64,
     /// An empty buffer to use again.
     spare: Vec<u8>,
 }
 
 impl Writer {
-    pub(super) fn start(file: Arc<File>) -> io::Result<Writer> {
+    /// Starts the thread. The file has this length.
+    pub(super) fn start(file: Arc<File>, length: u64) -> io::Result<Writer> {
         let (jobs, todo) = channel();
         let (answers, done) = channel();
         start_thread("farm-journal".to_owned(), move || {
@@ -44,12 +49,20 @@ impl Writer {
                 }
             }
         })?;
-        Ok(Writer { jobs, done, waiting: 0, underway: 0, syncs: false, spare: Vec::new() })
+        let (waiting, underway, syncs, permanent) = (0, 0, None, 0);
+        let spare = Vec::new();
+        Ok(Writer { jobs, done, waiting, underway, syncs, length, permanent, spare })
+    }
+
+    /// Returns the length of the file that is known to be permanent.
+    pub(super) fn permanent(&self) -> u64 {
+        self.permanent
     }
 
     /// Appends bytes in the background; returns an empty buffer, or the error of an earlier job.
     pub(super) fn write(&mut self, bytes: Vec<u8>) -> io::Result<Vec<u8>> {
         self.underway += bytes.len();
+        self.length += bytes.len() as u64;
         self.send(Job::Write(bytes))?;
         self.note_done()?;
         while self.underway > UNDERWAY_MAX {
@@ -62,10 +75,10 @@ impl Writer {
     /// earlier call is not done: a slow disk would have more and more of them to do.
     pub(super) fn try_sync(&mut self) -> io::Result<bool> {
         self.note_done()?;
-        if self.syncs {
+        if self.syncs.is_some() {
             return Ok(false);
         }
-        self.syncs = true;
+        self.syncs = Some(self.length);
         self.send(Job::Sync).map(|()| true)
     }
 
@@ -102,7 +115,7 @@ impl Writer {
     fn take(&mut self, answer: io::Result<Option<Vec<u8>>>) -> io::Result<()> {
         self.waiting -= 1;
         let Some(mut buffer) = answer? else {
-            self.syncs = false;
+            self.permanent = self.syncs.take().unwrap_or(self.permanent);
             return Ok(());
         };
         self.underway -= buffer.len();
@@ -130,7 +143,7 @@ mod tests {
     fn the_farmer_waits_while_too_many_bytes_are_on_their_way() {
         let (mut reader, writer) = io::pipe().unwrap();
         let file = Arc::new(File::from(OwnedFd::from(writer)));
-        let mut writer = Writer::start(file.clone()).unwrap();
+        let mut writer = Writer::start(file.clone(), 0).unwrap();
         drop(file);
         for _ in 0..4 {
             writer.write(vec![7; UNDERWAY_MAX / 4]).unwrap();
@@ -152,7 +165,7 @@ mod tests {
     fn one_sync_is_on_its_way_at_a_time() {
         let (reader, writer) = io::pipe().unwrap();
         let file = Arc::new(File::from(OwnedFd::from(writer)));
-        let mut writer = Writer::start(file).unwrap();
+        let mut writer = Writer::start(file, 0).unwrap();
         // It waits behind bytes that nobody reads.
         writer.write(vec![7; 1 << 20]).unwrap();
         assert!(writer.try_sync().unwrap());

@@ -2,21 +2,25 @@
 //!
 //! ```text
 //!   journal   magic 8 bytes | record ..
-//!   record    bytes u32 | CRC-32 of the payload u32 | payload
-//!   payload   kind u8 0 | run u32 | input u64 | output u64 | function's name
-//!             kind u8 1 | result ..                          of the run begun last
+//!   record    head | payload
+//!   head      bytes of the payload u32 | CRC-32 of the payload u32 | run u32 | permanent u64 | CRC-32 u32
+//!   payload   kind u8 0 | input u64 | output u64 | function's name
+//!             kind u8 1 | result ..
+//!             kind u8 2                                      says what is permanent
 //!   result    digest of the input 12 bytes | bytes u8, or 255 and u32 | encoded result
 //! ```
 //!
-//! Integers are little-endian. `input` and `output` are the hashes of the types.
+//! Integers are little-endian. `input` and `output` are the hashes of the types. `permanent` is the length of
+//! the file that was on the disk when the record was made: damage there is no write that was cut short. The
+//! head's checksum covers its place in the file too, so that a journal in a result is not taken for records.
 
 use siphasher::sip128::SipHasher13;
 
 /// The first bytes of a journal; the last one is the version.
-pub(crate) const MAGIC: [u8; 8] = *b"farmlog\x02";
+pub(crate) const MAGIC: [u8; 8] = *b"farmlog\x03";
 
 /// Bytes of a record before its payload.
-pub(crate) const HEAD: usize = 8;
+pub(crate) const HEAD: usize = 24;
 
 /// Bytes of a digest of an input. Of 10^9 tasks two have the same with a probability of 10^-11.
 const DIGEST_BYTES: usize = 12;
@@ -26,6 +30,36 @@ const LONG: u8 = u8::MAX;
 
 const RUN: u8 = 0;
 const RESULTS: u8 = 1;
+const MARK: u8 = 2;
+
+/// What a record says beside its payload.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Stamp {
+    /// Number of the run.
+    pub(crate) run: u32,
+    /// Length of the file that is permanent.
+    pub(crate) permanent: u64,
+    /// Place in the file of the buffer that the record is written to.
+    pub(crate) place: u64,
+}
+
+/// The head of a record, whose checksum is right.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Head {
+    /// Bytes of the payload.
+    pub(crate) bytes: u32,
+    /// Checksum of the payload.
+    pub(crate) sum: u32,
+    pub(crate) run: u32,
+    pub(crate) permanent: u64,
+}
+
+impl Head {
+    /// Returns the end of a record at this place.
+    pub(crate) fn end(&self, at: u64) -> u64 {
+        at + HEAD as u64 + u64::from(self.bytes)
+    }
+}
 
 /// The run that the results after this record belong to.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -50,6 +84,7 @@ pub(crate) struct Finished {
 pub(crate) enum Record<'a> {
     Run(RunHead),
     Results(Results<'a>),
+    Mark,
 }
 
 /// Returns the digest of a value.
@@ -65,13 +100,18 @@ pub(crate) fn input_digest(input: &[u8]) -> u128 {
 }
 
 /// Appends a record that begins a run.
-pub(crate) fn put_run(out: &mut Vec<u8>, head: &RunHead) {
+pub(crate) fn put_run(out: &mut Vec<u8>, head: &RunHead, stamp: Stamp) {
     let at = begin(out, RUN);
-    out.extend_from_slice(&head.run.to_le_bytes());
     out.extend_from_slice(&head.types.0.to_le_bytes());
     out.extend_from_slice(&head.types.1.to_le_bytes());
     out.extend_from_slice(head.function.as_bytes());
-    finish(out, at);
+    finish(out, at, stamp);
+}
+
+/// Appends a record that says what is permanent.
+pub(crate) fn put_mark(out: &mut Vec<u8>, stamp: Stamp) {
+    let at = begin(out, MARK);
+    finish(out, at, stamp);
 }
 
 /// Begins a record of results; returns its place, for [`finish`].
@@ -104,32 +144,53 @@ fn begin(out: &mut Vec<u8>, kind: u8) -> usize {
     at
 }
 
-/// Ends the record that was begun at this place.
-pub(crate) fn finish(out: &mut [u8], at: usize) {
+/// Ends the record that was begun at this place of the buffer.
+pub(crate) fn finish(out: &mut [u8], at: usize, stamp: Stamp) {
     let payload = &out[at + HEAD..];
     let (bytes, sum) = (payload.len() as u32, crc32fast::hash(payload));
-    out[at..at + 4].copy_from_slice(&bytes.to_le_bytes());
-    out[at + 4..at + HEAD].copy_from_slice(&sum.to_le_bytes());
+    let head = &mut out[at..at + HEAD];
+    head[..4].copy_from_slice(&bytes.to_le_bytes());
+    head[4..8].copy_from_slice(&sum.to_le_bytes());
+    head[8..12].copy_from_slice(&stamp.run.to_le_bytes());
+    head[12..20].copy_from_slice(&stamp.permanent.to_le_bytes());
+    let sum = head_sum(&head[..20], stamp.place + at as u64);
+    head[20..].copy_from_slice(&sum.to_le_bytes());
 }
 
-/// Returns the number of bytes and the checksum of the payload that follows this head.
-pub(crate) fn read_head(head: [u8; HEAD]) -> (u32, u32) {
-    let [a, b, c, d, e, f, g, h] = head;
-    (u32::from_le_bytes([a, b, c, d]), u32::from_le_bytes([e, f, g, h]))
+/// Reads the head of a record at this place of the file; `None` if it is none.
+pub(crate) fn read_head(head: [u8; HEAD], at: u64) -> Option<Head> {
+    let (checked, sum) = head.split_last_chunk::<4>()?;
+    let (bytes, rest) = checked.split_first_chunk()?;
+    let (of_payload, rest) = rest.split_first_chunk()?;
+    let (run, rest) = rest.split_first_chunk()?;
+    let permanent = u64::from_le_bytes(rest.try_into().ok()?);
+    // What is permanent lies before. This spares most sums where a head is searched.
+    if permanent > at || u32::from_le_bytes(*sum) != head_sum(checked, at) {
+        return None;
+    }
+    let (bytes, sum) = (u32::from_le_bytes(*bytes), u32::from_le_bytes(*of_payload));
+    Some(Head { bytes, sum, run: u32::from_le_bytes(*run), permanent })
 }
 
-/// Reads a payload whose checksum is right; `None` if it is of no known form.
-pub(crate) fn read(payload: &[u8]) -> Option<Record<'_>> {
+fn head_sum(checked: &[u8], at: u64) -> u32 {
+    let mut hasher = crc32fast::Hasher::new();
+    hasher.update(checked);
+    hasher.update(&at.to_le_bytes());
+    hasher.finalize()
+}
+
+/// Reads the payload of a record of this run, whose checksum is right; `None` if it is of no known form.
+pub(crate) fn read(run: u32, payload: &[u8]) -> Option<Record<'_>> {
     match payload.split_first()? {
         (&RUN, rest) => {
-            let (run, rest) = rest.split_first_chunk()?;
             let (input, rest) = rest.split_first_chunk()?;
             let (output, name) = rest.split_first_chunk()?;
             let types = (u64::from_le_bytes(*input), u64::from_le_bytes(*output));
             let function = std::str::from_utf8(name).ok()?.to_owned();
-            Some(Record::Run(RunHead { run: u32::from_le_bytes(*run), types, function }))
+            Some(Record::Run(RunHead { run, types, function }))
         }
         (&RESULTS, rest) => Some(Record::Results(Results { rest, at: 1 })),
+        (&MARK, []) => Some(Record::Mark),
         _ => None,
     }
 }
@@ -170,10 +231,14 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
+    const STAMP: Stamp = Stamp { run: 7, permanent: 900, place: 1000 };
+
     fn payload(record: &[u8]) -> &[u8] {
         let (head, payload) = record.split_first_chunk().unwrap();
-        let (bytes, sum) = read_head(*head);
-        assert_eq!((bytes as usize, sum), (payload.len(), crc32fast::hash(payload)));
+        let (bytes, sum) = (payload.len() as u32, crc32fast::hash(payload));
+        let Stamp { run, permanent, place } = STAMP;
+        assert_eq!(read_head(*head, place), Some(Head { bytes, sum, run, permanent }));
+        assert_eq!(read_head(*head, place + 1), None, "it is of another place");
         payload
     }
 
@@ -186,14 +251,17 @@ mod tests {
     proptest! {
         #[test]
         fn records_go_there_and_back(
-            run: u32, types: (u64, u64), function in "\\PC{0,20}",
+            types: (u64, u64), function in "\\PC{0,20}",
             values in prop::collection::vec((any::<u128>(), bytes()), 0..20),
         ) {
             let values: Vec<_> = values.into_iter().map(|(digest, value)| (digest >> 32, value)).collect();
-            let head = RunHead { run, types, function };
+            let head = RunHead { run: 7, types, function };
             let mut out = Vec::new();
-            put_run(&mut out, &head);
-            prop_assert_eq!(read(payload(&out)), Some(Record::Run(head)));
+            put_run(&mut out, &head, STAMP);
+            prop_assert_eq!(read(7, payload(&out)), Some(Record::Run(head)));
+            out.clear();
+            put_mark(&mut out, STAMP);
+            prop_assert_eq!(read(7, payload(&out)), Some(Record::Mark));
 
             let mut out = Vec::new();
             let at = begin_results(&mut out);
@@ -201,9 +269,9 @@ mod tests {
                 let at = put_result(&mut out, *digest, value);
                 prop_assert_eq!(&out[at..], &value[..]);
             }
-            finish(&mut out, at);
+            finish(&mut out, at, STAMP);
             let payload = payload(&out);
-            let Some(Record::Results(results)) = read(payload) else { panic!() };
+            let Some(Record::Results(results)) = read(7, payload) else { panic!() };
             let found: Vec<_> = results
                 .map(|(digest, at, bytes)| (digest, payload[at..at + bytes as usize].to_vec()))
                 .collect();
@@ -212,7 +280,7 @@ mod tests {
 
         #[test]
         fn any_bytes_are_read_without_a_panic(bytes in prop::collection::vec(any::<u8>(), 0..99)) {
-            if let Some(Record::Results(results)) = read(&bytes) {
+            if let Some(Record::Results(results)) = read(7, &bytes) {
                 for (_, at, length) in results {
                     prop_assert!(at + length as usize <= bytes.len());
                 }
