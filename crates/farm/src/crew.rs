@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use chunkcomm::{Node, Peer, host};
+use chunkcomm::error::LinkCause;
+use chunkcomm::{Node, Peer, RecvError, SendError, host};
 use chunkcomm_cluster::cluster::{Change, Member, NodeId};
 use chunkcomm_cluster::launch::{ChildExit, Children, LaunchError, Launcher, Token};
 use chunkcomm_cluster::{Cluster, Registry};
@@ -468,6 +469,16 @@ impl Loss {
     /// Whether this says why the worker is lost, not only what that broke.
     pub(crate) fn is_a_cause(&self) -> bool {
         matches!(self, Loss::Exited(_) | Loss::Ended(_) | Loss::Died(_) | Loss::Malformed)
+    }
+
+    /// Whether nobody drives the farmer's node: its runtime is gone, and with it all workers.
+    pub(crate) fn is_of_runtime(&self) -> bool {
+        let link = match self {
+            Loss::Link(RecvError::Lost { link, .. }) => link,
+            Loss::Send(SendError::Lost(lost)) => &lost.link,
+            _ => return false,
+        };
+        matches!(link.cause(), LinkCause::DriverGone)
     }
 
     /// Whether the worker ended as one does whose farmer is done.

@@ -513,7 +513,13 @@ impl Farm {
                     while !drained.contains(&at) {
                         match link.poll_answer(context, |_| ()) {
                             Poll::Ready(Ok(())) => {}
-                            Poll::Ready(Err(_)) => drop(drained.insert(at)),
+                            Poll::Ready(Err(loss)) => {
+                                drained.insert(at);
+                                if loss.is_of_runtime() {
+                                    // Nobody hears how the processes end.
+                                    crew.dismiss();
+                                }
+                            }
                             Poll::Pending => break,
                         }
                     }

@@ -19,6 +19,7 @@ use chunkcomm_testkit::proc::{self, is_gone, wait_until_gone};
 use chunkcomm_tests::farm_tasks::{
     FEWER, FORGETS, Functions, Job, OTHER_TYPES, STILLBORN, registry,
 };
+use tokio::time::timeout;
 
 pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_farm-program");
 
@@ -97,6 +98,42 @@ async fn as_completed_gives_each_result_once_when_it_comes() {
     let tasks = std::iter::once(300).chain([0; 30]);
     farm.run_in_order(&functions.sleep, tasks, |index, _| order.push(index)).await.unwrap();
     assert_eq!(order, (0..31).collect::<Vec<u64>>());
+}
+
+/// Far less than a farm waits for workers, or for the end of their sessions.
+const AT_ONCE: Duration = Duration::from_secs(5);
+
+/// Its processes are of no more use, and replacing them would lead nowhere.
+#[test]
+fn a_farm_whose_runtime_is_gone_says_so_at_once() {
+    let runtime = || {
+        tokio::runtime::Builder::new_current_thread().enable_all().build().expect("there is one")
+    };
+    for runs in [true, false] {
+        let first = runtime();
+        let (builder, functions) = builder();
+        let mut farm = first.block_on(builder.start()).unwrap();
+        let started = pids(&farm);
+        drop(first);
+        let second = runtime();
+        if runs {
+            for _ in 0..2 {
+                let run = farm.run(&functions.double, 0..10);
+                let run = second.block_on(async { timeout(AT_ONCE, run).await });
+                let error = run.expect("it answers at once").unwrap_err();
+                assert!(matches!(error, RunError::Lost { .. }), "{error}");
+                assert!(error.to_string().contains("the runtime that drove the link"), "{error}");
+            }
+            assert!(started.iter().all(|&pid| is_gone(pid)), "{started:?}");
+            assert_eq!(farm.workers().len(), started.len(), "none is replaced");
+        } else {
+            let finish = farm.finish(DEADLINE);
+            let finish = second.block_on(async { timeout(AT_ONCE, finish).await });
+            let error = finish.expect("it answers at once").unwrap_err();
+            assert_eq!(error.workers.len(), started.len(), "{error}");
+        }
+        assert!(started.iter().all(|&pid| is_gone(pid)), "{started:?}");
+    }
 }
 
 /// The first task ends when no further one is taken.
@@ -332,7 +369,7 @@ async fn finishing_and_dropping_leave_no_process() {
     let started = pids(&farm);
     // The run is dropped while its workers are at work.
     let run = farm.run(&functions.sleep, [3_600_000; 2]);
-    assert!(tokio::time::timeout(Duration::from_millis(200), run).await.is_err());
+    assert!(timeout(Duration::from_millis(200), run).await.is_err());
     drop(farm);
     assert!(started.iter().all(|&pid| is_gone(pid)), "{started:?}");
 }
@@ -346,7 +383,7 @@ async fn finishing_names_workers_that_do_not_end() {
         let mut farm = builder.workers(1).start().await.unwrap();
         let started = pids(&farm);
         let run = farm.run(&functions.sleep, [0; 200].into_iter().chain([3_600_000]));
-        assert!(tokio::time::timeout(Duration::from_millis(500), run).await.is_err());
+        assert!(timeout(Duration::from_millis(500), run).await.is_err());
         let finished = farm.finish(Duration::from_millis(200)).await;
         assert!(started.iter().all(|&pid| is_gone(pid)), "{started:?}");
         if let Err(error) = finished {
@@ -467,7 +504,7 @@ async fn a_dropped_run_does_not_show_in_the_next() {
         let mut farm = builder.start().await.unwrap();
         for _ in 0..3 {
             let run = farm.run(&functions.sleep, [20; 1_000]);
-            assert!(tokio::time::timeout(Duration::from_millis(100), run).await.is_err());
+            assert!(timeout(Duration::from_millis(100), run).await.is_err());
             let outcome = farm.run(&functions.double, 0..500).await.unwrap();
             assert_eq!(outcome.results, (0..500).map(|number| number * 2).collect::<Vec<u64>>());
         }

@@ -345,7 +345,7 @@ fn sleeping(limit: Option<Limit>) -> Bench {
             while !task.is_cancelled() {
                 tokio::task::yield_now().await;
             }
-            std::future::pending::<()>().await;
+            pending::<()>().await;
         }
         tokio::time::sleep(Duration::from_millis(ms.into())).await;
         assert!(ms != 3, "no luck");

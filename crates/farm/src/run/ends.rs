@@ -9,6 +9,7 @@ use chunkcomm::SendError;
 use super::{Run, Timer};
 use crate::error::{Loss, RunError};
 use crate::link::Link;
+use crate::name::WorkerName;
 use crate::tasks::{Input, Output, Sink, Source};
 
 /// Time to wait for the cause of a broken link. The farmer sees the break before the end of the
@@ -57,6 +58,9 @@ where
     /// Notes that a worker is lost. Where its link broke the cause is still waited for: it comes
     /// soon, and is the better report.
     pub(super) fn lose(&mut self, worker: usize, loss: Loss) -> Result<(), RunError> {
+        if loss.is_of_runtime() {
+            return Err(self.end_farm(self.workers.links[worker].name.clone(), loss));
+        }
         let link = &mut self.workers.links[worker];
         let closed = matches!(loss, Loss::Closed | Loss::Send(SendError::Terminated(_)));
         let left = closed && link.name.member.is_some();
@@ -116,9 +120,15 @@ where
             .rev()
             .find_map(|link| link.lost.clone().map(|loss| (link.name.clone(), loss)));
         let (worker, loss) = lost.expect("a farm begins with a worker");
+        Err(self.end_farm(worker, loss))
+    }
+
+    /// Ends the farm: no worker is left after this one.
+    fn end_farm(&mut self, worker: WorkerName, loss: Loss) -> RunError {
+        let unanswered = self.account.ledger.unanswered();
         let error = RunError::Lost { worker, unanswered, loss };
         self.workers.crew.dismiss();
         *self.workers.lost = Some(error.clone());
-        Err(error)
+        error
     }
 }
