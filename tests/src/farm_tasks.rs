@@ -82,6 +82,8 @@ pub struct Functions {
     pub stops: Function<u64, u64>,
     /// Ends its process with this status.
     pub exit: Function<i32, ()>,
+    /// Returns the arguments of its process.
+    pub arguments: Function<(), Vec<String>>,
     /// Reads standard input to its end; returns the bytes.
     pub input: Function<(), Vec<u8>>,
     /// Returns this number of bytes.
@@ -180,6 +182,7 @@ pub fn registry() -> (Registry, Functions) {
             number
         }),
         exit: registry.register("exit", |status: i32| std::process::exit(status)),
+        arguments: registry.register("arguments", |()| std::env::args().skip(1).collect()),
         input: registry.register("input", |()| {
             let mut bytes = Vec::new();
             std::io::stdin().read_to_end(&mut bytes).expect("it can be read");

@@ -138,9 +138,10 @@ impl Launcher {
         self
     }
 
-    /// Adds arguments to the children's command line; there are none by default.
+    /// Sets the arguments of the children's command line, in the place of earlier ones; there are
+    /// none by default. Other users of the machine can read them: they are no place for secrets.
     pub fn args<A: Into<OsString>>(mut self, arguments: impl IntoIterator<Item = A>) -> Launcher {
-        self.arguments.extend(arguments.into_iter().map(Into::into));
+        self.arguments = arguments.into_iter().map(Into::into).collect();
         self
     }
 

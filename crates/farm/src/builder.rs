@@ -310,7 +310,8 @@ impl FarmBuilder {
     }
 
     /// Adjusts how worker processes are started, replacements included: their arguments, environment
-    /// and processors, or another program.
+    /// and processors, or another program. By default they get the arguments of this process;
+    /// [`Launcher::args`] replaces them.
     pub fn launcher(
         mut self,
         adjust: impl FnOnce(Launcher) -> Launcher + Send + 'static,
@@ -471,7 +472,9 @@ impl FarmBuilder {
             let bound = bound.expect("the node listens where it was told to");
             if kind == WorkersAs::Process {
                 let adjust = self.launcher.unwrap_or_else(|| Box::new(|launcher| launcher));
-                crew.hire_processes(others, self.node, adjust(Launcher::new(bound)))?;
+                // The functions that `main` registers may depend on the arguments.
+                let launcher = Launcher::new(bound).args(std::env::args_os().skip(1));
+                crew.hire_processes(others, self.node, adjust(launcher))?;
             } else {
                 for _ in 0..others {
                     crew.hire_thread(Farmer::At(bound.clone()), self.node, &registry, 1)?;

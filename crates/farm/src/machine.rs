@@ -49,7 +49,9 @@ impl Wake for Unparks {
 /// done; returns at once when no farm started the process.
 ///
 /// Call it first thing in `main`, with the registry that the farmer uses: worker processes are
-/// copies of the program, and go no further than this call. A worker that cannot go on prints
+/// copies of the program with the same arguments, and go no further than this call. Each runs all
+/// of `main` that stands before the call: open and write nothing there. The captures of a registered
+/// closure are made anew in each process. A worker that cannot go on prints
 /// the reason to stderr and ends with status 1. A worker that gets the signal `SIGUSR1` prints
 /// [`Node::explain`](chunkcomm::Node::explain) there and goes on. Its standard input is empty,
 /// its output and stderr are the farmer's.

@@ -2,6 +2,8 @@
 //!
 //! - Started by hand it is a farmer: it prints the process ids of its workers and then waits for a
 //!   task that takes an hour.
+//! - `farm-program arguments ..` prints the arguments of a worker, and those of one that was given
+//!   others.
 //! - `farm-program open ADDRESS` opens a channel of jobs to the node there and prints how it ended.
 //! - `farm-program journal FILE` runs squares and a pool with a journal, and prints what came out.
 //! - `farm-program timed` prints a line, runs tasks that take a half of their time, and prints how many
@@ -56,6 +58,9 @@ fn main() -> Result<(), Box<dyn Error>> {
     if word.as_deref() == Some("journal") {
         return runtime.block_on(keep_journal(&words.next().ok_or("no file")?));
     }
+    if word.as_deref() == Some("arguments") {
+        return runtime.block_on(show_arguments());
+    }
     let (registry, functions) = registry();
     runtime.block_on(async {
         if word.as_deref() == Some("timed") {
@@ -77,6 +82,20 @@ fn main() -> Result<(), Box<dyn Error>> {
         farm.run(&functions.sleep, [3_600_000; 2]).await?;
         Ok(())
     })
+}
+
+/// Prints the arguments of a worker process, and those of one that was given others.
+async fn show_arguments() -> Result<(), Box<dyn Error>> {
+    let (registry, functions) = registry();
+    let builders = [
+        Farm::builder(registry.clone()),
+        Farm::builder(registry).launcher(|launcher| launcher.args(["others"])),
+    ];
+    for builder in builders {
+        let mut farm = builder.workers(1).start().await?;
+        println!("{}", farm.run(&functions.arguments, [()]).await?.results[0].join(" "));
+    }
+    Ok(())
 }
 
 /// Runs 300 squares and the halves of 300; prints the number of tasks that were not run, the sum of

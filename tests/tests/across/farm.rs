@@ -421,6 +421,13 @@ fn workers_end_with_a_killed_farmer_by_portable_means() {
     killed_farmer_leaves_nobody("1");
 }
 
+#[test]
+fn workers_have_the_programs_arguments_or_those_they_are_given() {
+    let output = Command::new(PROGRAM).args(["arguments", "5"]).output().unwrap();
+    let told = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(told, "arguments 5\nothers\n", "{}", String::from_utf8_lossy(&output.stderr));
+}
+
 #[tokio::test]
 async fn registries_that_differ_are_refused_naming_both_sides() {
     for (told, theirs) in [
