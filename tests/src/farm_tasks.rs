@@ -2,6 +2,7 @@
 //! `farm-program`, the tests' worker process.
 
 use std::io::Read as _;
+use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -84,6 +85,8 @@ pub struct Functions {
     pub exit: Function<i32, ()>,
     /// Returns the arguments of its process.
     pub arguments: Function<(), Vec<String>>,
+    /// Runs a program with arguments; returns what it prints.
+    pub program: Function<Vec<String>, String>,
     /// Reads standard input to its end; returns the bytes.
     pub input: Function<(), Vec<u8>>,
     /// Returns this number of bytes.
@@ -183,6 +186,7 @@ pub fn registry() -> (Registry, Functions) {
         }),
         exit: registry.register("exit", |status: i32| std::process::exit(status)),
         arguments: registry.register("arguments", |()| std::env::args().skip(1).collect()),
+        program: registry.register("program", |words: Vec<String>| printed(&words)),
         input: registry.register("input", |()| {
             let mut bytes = Vec::new();
             std::io::stdin().read_to_end(&mut bytes).expect("it can be read");
@@ -220,6 +224,13 @@ pub fn registry() -> (Registry, Functions) {
         }),
     };
     (registry, functions)
+}
+
+/// Runs a program with arguments; returns its standard output and standard error.
+#[must_use]
+pub fn printed(words: &[String]) -> String {
+    let output = Command::new(&words[0]).args(&words[1..]).output().expect("it can be started");
+    String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned()
 }
 
 /// Merges two sorted lists.

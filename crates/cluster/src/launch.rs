@@ -21,6 +21,8 @@
 
 mod children;
 mod place;
+#[cfg(test)]
+mod tests;
 
 use std::collections::BTreeMap;
 use std::env;
@@ -35,7 +37,7 @@ pub use place::{ChildPlace, Token, child};
 
 use chunkcomm::{Address, Credential};
 
-pub(crate) use place::after_words;
+pub(crate) use place::{COPIES, FOR_ONE_CHILD, after_words, is_child};
 
 /// Most children that are started: more are a mistake, and would take the machine down.
 pub const CHILD_COUNT_MAX: usize = 4096;
@@ -175,7 +177,7 @@ impl Launcher {
     /// # Errors
     /// See [`LaunchError`]: either all children are started or none is left.
     pub fn spawn(self, count: usize) -> Result<Children, LaunchError> {
-        if place::is_child() {
+        if is_child() {
             return Err(LaunchError::Nested);
         }
         if count == 0 || count > CHILD_COUNT_MAX {
@@ -207,6 +209,8 @@ impl Launcher {
         token: Token,
     ) -> std::process::Command {
         let mut command = std::process::Command::new(program);
+        // Another launcher's may have been inherited.
+        FOR_ONE_CHILD.iter().for_each(|name| drop(command.env_remove(name)));
         command.args(&self.arguments).envs(&self.variables);
         let cpu = (!self.cpus.is_empty()).then(|| self.cpus[index % self.cpus.len()]);
         place::tell(&mut command, &self.parent, index, count, token, cpu);
@@ -234,99 +238,4 @@ fn check_cpus(cpus: &[usize]) -> Result<(), LaunchError> {
 #[cfg(not(target_os = "linux"))]
 fn check_cpus(_cpus: &[usize]) -> Result<(), LaunchError> {
     Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn launcher() -> Launcher {
-        Launcher::new(Address::Memory("nobody".into()))
-    }
-
-    /// A child of a shell: it reads nothing of its place, which is enough for the parent's side.
-    fn shell(script: &str) -> Launcher {
-        launcher().program("/bin/sh").args(["-c", script])
-    }
-
-    fn is_gone(pid: u32) -> bool {
-        !std::path::Path::new(&format!("/proc/{pid}")).exists()
-    }
-
-    #[test]
-    fn impossible_counts_and_processors_are_refused() {
-        assert_eq!(
-            launcher().spawn(0).unwrap_err().to_string(),
-            "0 children were asked for; allowed are 1 to 4096"
-        );
-        assert!(matches!(launcher().spawn(5000), Err(LaunchError::Count(5000))));
-        if cfg!(target_os = "linux") {
-            let error = launcher().cpus([100_000]).spawn(1).unwrap_err();
-            assert!(matches!(error, LaunchError::NoSuchCpu { cpu: 100_000, .. }), "{error}");
-        }
-    }
-
-    #[test]
-    fn a_program_that_does_not_exist_is_an_error_with_its_name() {
-        let error = launcher().program("/nowhere/at-all").spawn(2).unwrap_err();
-        assert_eq!(error.to_string(), "could not start a process for /nowhere/at-all");
-        let source = std::error::Error::source(&error).unwrap().to_string();
-        assert!(source.contains("No such file"), "{source}");
-    }
-
-    #[tokio::test]
-    async fn every_exit_is_told_once_with_index_and_status() {
-        let mut children = shell("exit $CHUNKCOMM_INDEX").spawn(3).unwrap();
-        let mut codes = [None; 3];
-        while let Some(exit) = children.exited().await {
-            assert_eq!(exit.pid, children.pids()[exit.index]);
-            assert_eq!(codes[exit.index].replace(exit.status.unwrap().code()), None);
-        }
-        assert_eq!(codes, [0, 1, 2].map(|code| Some(Some(code))));
-    }
-
-    #[cfg(target_os = "linux")]
-    #[tokio::test]
-    async fn dropping_the_children_kills_and_reaps_them() {
-        let mut children =
-            shell("trap '' TERM HUP INT; while :; do sleep 1; done").spawn(2).unwrap();
-        let pids = children.pids().to_vec();
-        assert!(children.try_exited().is_none());
-        assert!(!pids.iter().any(|&pid| is_gone(pid)));
-        drop(children);
-        assert!(pids.iter().all(|&pid| is_gone(pid)), "{pids:?}");
-    }
-
-    #[cfg(target_os = "linux")]
-    #[tokio::test]
-    async fn a_killed_child_is_named_with_its_signal() {
-        let mut children = shell("kill -9 $$").spawn(1).unwrap();
-        let exit = children.exited().await.unwrap();
-        let pid = children.pids()[0];
-        assert_eq!(exit.to_string(), format!("child 0 (process {pid}) ended: signal: 9 (SIGKILL)"));
-        assert!(children.exited().await.is_none());
-    }
-
-    #[tokio::test]
-    async fn a_credential_comes_by_the_pipe_alone() {
-        let credential = Credential::generate().unwrap();
-        let line = credential.reveal().trim_end().to_owned();
-        let script = format!(
-            "read told; [ \"$told\" = '{line}' ] || exit 1; [ \"$CHUNKCOMM_WORDS\" = 1 ] || exit 2; \
-             ! env | grep -q -e '{line}' || exit 3; cat; exit 9"
-        );
-        let mut children = shell(&script).credential(credential).spawn(2).unwrap();
-        children.close_input();
-        while let Some(exit) = children.exited().await {
-            assert_eq!(exit.status.unwrap().code(), Some(9));
-        }
-    }
-
-    #[tokio::test]
-    async fn an_orphan_of_a_read_pipe_ends_by_itself() {
-        // `cat` reads the pipe until it closes: the portable way in its barest form.
-        let mut children = shell("cat; exit 9").spawn(1).unwrap();
-        children.close_input();
-        assert_eq!(children.exited().await.unwrap().status.unwrap().code(), Some(9));
-    }
 }

@@ -4,6 +4,8 @@
 //!   task that takes an hour.
 //! - `farm-program arguments ..` prints the arguments of a worker, and those of one that was given
 //!   others.
+//! - `farm-program nest LEVELS [HOSTS]` is a cluster of two nodes. The second prints its level. If that is
+//!   more than 0, it starts this program as such a cluster, a level below, and for `arguments`.
 //! - `farm-program open ADDRESS` opens a channel of jobs to the node there and prints how it ended.
 //! - `farm-program journal FILE` runs squares and a pool with a journal, and prints what came out.
 //! - `farm-program timed` prints a line, runs tasks that take a half of their time, and prints how many
@@ -20,7 +22,8 @@ use chunkcomm_cluster::cluster::End;
 use chunkcomm_cluster::{Cluster, ClusterConfig};
 use chunkcomm_farm::{Durability, Farm, serve_if_started, serve_in};
 use chunkcomm_tests::farm_tasks::{
-    FORGETS, OTHER_TYPES, OTHER_VERSION, OtherJob, STILLBORN, registry, sample_job, worker_registry,
+    FORGETS, OTHER_TYPES, OTHER_VERSION, OtherJob, STILLBORN, printed, registry, sample_job,
+    worker_registry,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -57,6 +60,10 @@ fn main() -> Result<(), Box<dyn Error>> {
     }
     if word.as_deref() == Some("journal") {
         return runtime.block_on(keep_journal(&words.next().ok_or("no file")?));
+    }
+    if word.as_deref() == Some("nest") {
+        let levels = words.next().ok_or("no number")?.parse()?;
+        return runtime.block_on(nest(levels, words.next()));
     }
     if word.as_deref() == Some("arguments") {
         return runtime.block_on(show_arguments());
@@ -96,6 +103,28 @@ async fn show_arguments() -> Result<(), Box<dyn Error>> {
         println!("{}", farm.run(&functions.arguments, [()]).await?.results[0].join(" "));
     }
     Ok(())
+}
+
+/// Is a node of two, of which the second starts programs that are nodes and farmers themselves.
+async fn nest(levels: u32, hosts: Option<String>) -> Result<(), Box<dyn Error>> {
+    let mut config = ClusterConfig::new().nodes(2);
+    if let Some(hosts) = hosts {
+        config = config.hosts(hosts);
+    }
+    let cluster = Cluster::join(config).await?;
+    if cluster.rank() == 1 {
+        let own = std::env::current_exe()?.display().to_string();
+        let run = |words: &[&str]| {
+            let words = words.iter().map(|word| (*word).to_owned());
+            printed(&std::iter::once(own.clone()).chain(words).collect::<Vec<_>>())
+        };
+        if levels > 0 {
+            print!("{}", run(&["nest", &(levels - 1).to_string()]));
+            print!("{}", run(&["arguments", "5"]));
+        }
+        println!("level {levels}");
+    }
+    Ok(cluster.end(Duration::from_secs(30)).await?)
 }
 
 /// Runs 300 squares and the halves of 300; prints the number of tasks that were not run, the sum of

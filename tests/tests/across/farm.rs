@@ -17,7 +17,7 @@ use chunkcomm_farm::{
 use chunkcomm_testkit::blocking;
 use chunkcomm_testkit::proc::{self, is_gone, wait_until_gone};
 use chunkcomm_tests::farm_tasks::{
-    FEWER, FORGETS, Functions, Job, OTHER_TYPES, STILLBORN, registry,
+    FEWER, FORGETS, Functions, Job, OTHER_TYPES, STILLBORN, printed, registry,
 };
 use tokio::time::timeout;
 
@@ -426,6 +426,20 @@ fn workers_have_the_programs_arguments_or_those_they_are_given() {
     let output = Command::new(PROGRAM).args(["arguments", "5"]).output().unwrap();
     let told = String::from_utf8(output.stdout).unwrap();
     assert_eq!(told, "arguments 5\nothers\n", "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+/// Those inherit the environment of a worker or a node.
+#[tokio::test]
+async fn a_program_that_a_task_or_a_node_starts_may_farm_and_cluster_itself() {
+    let (builder, functions) = builder();
+    let mut farm = builder.workers(1).start().await.unwrap();
+    let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
+    let within = [words(&[PROGRAM, "arguments", "5"]), words(&[PROGRAM, "nest", "0"])];
+    let outcome = farm.run(&functions.program, within).await.unwrap();
+    assert_eq!(outcome.results, ["arguments 5\nothers\n", "level 0\n"]);
+
+    let told = printed(&words(&[PROGRAM, "nest", "2"]));
+    assert_eq!(told, "level 0\narguments 5\nothers\nlevel 1\narguments 5\nothers\nlevel 2\n");
 }
 
 #[tokio::test]

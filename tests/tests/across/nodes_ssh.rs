@@ -37,13 +37,18 @@ impl Lab {
         self
     }
 
-    fn start(&self, arguments: &[&str]) -> proc::Program {
+    fn command(&self, program: &str) -> Command {
         let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/across/nodes_ssh/ssh.sh");
-        let mut command = Command::new(PROGRAM);
-        command.arg("--hosts").arg(self.folder.join("hosts")).args(arguments);
+        let mut command = Command::new(program);
         // Run by a shell, since not every copy of the sources keeps a file's permission to be run.
         command.env("CHUNKCOMM_SSH", format!("sh {}", script.display())).env(TOKEN, &self.token);
         command.envs(self.variables.iter().map(|(name, value)| (name, value)));
+        command
+    }
+
+    fn start(&self, arguments: &[&str]) -> proc::Program {
+        let mut command = self.command(PROGRAM);
+        command.arg("--hosts").arg(self.folder.join("hosts")).args(arguments);
         proc::Program(command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap())
     }
 
@@ -91,6 +96,17 @@ fn nodes_run_on_the_hosts_of_a_file() {
     assert_eq!(rows.len(), 4, "{table}");
     assert!(rows.iter().all(|row| row.starts_with("[0] ")), "{table}");
     wait_until_nobody_has(&lab.token, "a cluster that ended");
+}
+
+#[test]
+fn a_program_that_a_node_over_ssh_starts_may_be_a_cluster_itself() {
+    let lab = Lab::new("nest", &hosts_with("near1", 1));
+    let mut command = lab.command(super::farm::PROGRAM);
+    let output = command.args(["nest", "1"]).arg(lab.folder.join("hosts")).output().unwrap();
+    let told = String::from_utf8_lossy(&output.stdout);
+    let expected =
+        ["level 0", "arguments 5", "others", "level 1"].map(|line| format!("[1] {line}\n"));
+    assert_eq!(told, expected.concat(), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
 #[test]

@@ -1,20 +1,19 @@
 //! The parent's side: a thread that starts the children and waits for them.
 
 use std::fmt;
-use std::io;
+use std::io::{self, PipeWriter, Write as _};
 use std::path::Path;
-use std::process::{ExitStatus, Stdio};
+use std::process::ExitStatus;
 use std::sync::mpsc::SyncSender;
 use std::task::{Context, Poll};
 use std::thread::JoinHandle;
 
-use tokio::io::AsyncWriteExt as _;
 use tokio::process::{Child, Command};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-use super::{LaunchError, Token};
+use super::{LaunchError, Token, place};
 
 /// The end of a child process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -177,11 +176,11 @@ fn supervise(
     runtime.block_on(async {
         match start_all(commands, words).await {
             Ok(children) => {
-                let pids = children.iter().map(|(pid, _)| *pid).collect();
+                let pids = children.iter().map(|child| child.pid).collect();
                 started.send(Ok(pids)).expect("the launcher waits");
                 let mut running = JoinSet::new();
-                for (index, (pid, child)) in children.into_iter().enumerate() {
-                    running.spawn(watch_over(index, pid, child, orders.clone(), exits.clone()));
+                for (index, child) in children.into_iter().enumerate() {
+                    running.spawn(watch_over(index, child, orders.clone(), exits.clone()));
                 }
                 running.join_all().await;
             }
@@ -190,27 +189,27 @@ fn supervise(
     });
 }
 
+/// A started child.
+struct Started {
+    pid: u32,
+    child: Child,
+    /// Our end of its standard input, which ends when this is dropped.
+    input: PipeWriter,
+}
+
 /// Starts all children or none: when one fails, those before it are killed and reaped. Each finds
 /// `words` at the start of its standard input.
 async fn start_all(
     commands: Vec<std::process::Command>,
     words: Option<String>,
-) -> io::Result<Vec<(u32, Child)>> {
-    let mut children = Vec::with_capacity(commands.len());
+) -> io::Result<Vec<Started>> {
+    let mut children: Vec<Started> = Vec::with_capacity(commands.len());
     for command in commands {
-        let mut command = Command::from(command);
-        match command.stdin(Stdio::piped()).kill_on_drop(true).spawn() {
-            Ok(mut child) => {
-                if let (Some(words), Some(input)) = (&words, &mut child.stdin) {
-                    // The pipe has room for the words. A child that is gone is reported by its end.
-                    let _ = input.write_all(words.as_bytes()).await;
-                }
-                let pid = child.id().expect("a child that was not waited for has an id");
-                children.push((pid, child));
-            }
+        match start(command, words.as_deref()) {
+            Ok(child) => children.push(child),
             Err(error) => {
-                for (_, mut child) in children {
-                    let _ = child.kill().await;
+                for mut started in children {
+                    let _ = started.child.kill().await;
                 }
                 return Err(error);
             }
@@ -219,15 +218,24 @@ async fn start_all(
     Ok(children)
 }
 
+fn start(mut command: std::process::Command, words: Option<&str>) -> io::Result<Started> {
+    let mut input = place::give_input(&mut command)?;
+    let child = Command::from(command).kill_on_drop(true).spawn()?;
+    if let Some(words) = words {
+        // The pipe has room for the words. A child that is gone is reported by its end.
+        let _ = input.write_all(words.as_bytes());
+    }
+    let pid = child.id().expect("a child that was not waited for has an id");
+    Ok(Started { pid, child, input })
+}
+
 async fn watch_over(
     index: usize,
-    pid: u32,
-    mut child: Child,
+    Started { pid, mut child, input }: Started,
     mut orders: watch::Receiver<Orders>,
     exits: UnboundedSender<ChildExit>,
 ) {
-    // Waiting for a child closes its input unless that is taken out before.
-    let mut input = child.stdin.take();
+    let mut input = Some(input);
     let status = loop {
         let asked = if input.is_some() { Order::CloseInput } else { Order::Die };
         tokio::select! {

@@ -21,8 +21,30 @@ const CPU: &str = "CHUNKCOMM_CPU";
 /// Variable with the number of lines at the start of the standard input, which then stays open and
 /// empty.
 const WORDS: &str = "CHUNKCOMM_WORDS";
+/// Variable with the device and inode of the pipe at standard input.
+const PIPE: &str = "CHUNKCOMM_PIPE";
+/// Variable with the number of nodes of a cluster that copies its program.
+pub(crate) const COPIES: &str = "CHUNKCOMM_COPIES";
+/// Variables that a parent makes for one child: all of the above, and those of a farm. Programs that
+/// the child starts inherit them.
+pub(crate) const FOR_ONE_CHILD: [&str; 11] = [
+    PARENT,
+    PARENT_PID,
+    INDEX,
+    COUNT,
+    TOKEN,
+    CPU,
+    WORDS,
+    PIPE,
+    COPIES,
+    "CHUNKCOMM_FARM_WORKER",
+    "CHUNKCOMM_FARM_FIRST",
+];
 /// Longest of these lines, in bytes.
 const WORD_BYTES_MAX: u64 = 4096;
+
+/// Name of the thread that reads standard input, of which Linux keeps 15 bytes.
+const READER: &str = "chunkcomm-parent";
 
 /// Exit status of a child whose environment cannot be read.
 const STATUS_BAD_PLACE: i32 = 2;
@@ -88,9 +110,10 @@ pub struct ChildPlace {
 /// Unix it is empty, elsewhere reading it waits. On Linux the process is pinned where the launcher
 /// asked for it.
 ///
-/// Programs that a child starts itself inherit its environment. Where such a program uses this
-/// crate, clear the variables whose names begin with `CHUNKCOMM_`; otherwise it takes itself for a
-/// child whose parent is gone.
+/// A program that a child starts itself is none of these children, although it inherits their
+/// environment: its standard input is not the pipe that was made for the child (on Unix; elsewhere clear
+/// the variable `CHUNKCOMM_PARENT` for it). A program between the parent and the child, such as a shell,
+/// must leave that pipe at the child's standard input.
 ///
 /// A place that cannot be read ends the process with status 2 and a message on stderr; a child that
 /// went on without its place would start children itself.
@@ -112,9 +135,76 @@ pub fn child() -> Option<ChildPlace> {
         .clone()
 }
 
-/// Whether a launcher started this process.
+/// Whether a launcher started this process. The first call decides: the pipe is taken away later.
 pub(crate) fn is_child() -> bool {
-    env::var_os(PARENT).is_some()
+    static IS_CHILD: OnceLock<bool> = OnceLock::new();
+    *IS_CHILD.get_or_init(|| env::var_os(PARENT).is_some() && is_meant())
+}
+
+/// Whether the variables of a child were made for this process, not for one that started it.
+///
+/// An orphan is meant as well: its pipe has the same inode. A child whose input was replaced is meant
+/// too, and refused. If one of them took itself for a parent, it would start others of its kind.
+#[cfg(unix)]
+fn is_meant() -> bool {
+    let above = std::os::unix::process::parent_id();
+    let Ok(parent) = variable::<u32>(PARENT_PID) else { return true };
+    has_input_of_parent() || above == parent || is_shell_of(above, parent)
+}
+
+/// Whether a process is a child of `parent` that has not taken its place, such as a shell. False where
+/// the system does not say.
+#[cfg(unix)]
+fn is_shell_of(pid: u32, parent: u32) -> bool {
+    let read = |file: &str| std::fs::read_to_string(format!("/proc/{pid}/{file}"));
+    let status = read("status").unwrap_or_default();
+    let above = status.lines().find_map(|line| line.strip_prefix("PPid:")?.trim().parse().ok());
+    let threads = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    let mut names =
+        threads.flat_map(|thread| read(&format!("task/{}/comm", thread.file_name().display())));
+    above == Some(parent) && !names.any(|name| name.trim_end() == &READER[..15])
+}
+
+#[cfg(not(unix))]
+fn is_meant() -> bool {
+    true
+}
+
+/// Whether standard input is the pipe that the parent made for its child.
+#[cfg(unix)]
+fn has_input_of_parent() -> bool {
+    use std::os::fd::AsFd as _;
+    let input = io::stdin().as_fd().try_clone_to_owned().map(std::fs::File::from);
+    input.and_then(|input| input.metadata()).is_ok_and(|it| is_pipe_of_parent(&it))
+}
+
+#[cfg(not(unix))]
+fn has_input_of_parent() -> bool {
+    true
+}
+
+#[cfg(unix)]
+fn is_pipe_of_parent(file: &std::fs::Metadata) -> bool {
+    env::var(PIPE).is_ok_and(|pipe| pipe == identity(file))
+}
+
+#[cfg(unix)]
+fn identity(file: &std::fs::Metadata) -> String {
+    use std::os::unix::fs::MetadataExt as _;
+    format!("{}:{}", file.dev(), file.ino())
+}
+
+/// Gives a child to be its standard input: a pipe, by which it knows its variables as its own.
+/// Returns the other end.
+pub(super) fn give_input(command: &mut Command) -> io::Result<io::PipeWriter> {
+    let (input, ours) = io::pipe()?;
+    #[cfg(unix)]
+    {
+        let pipe = std::fs::File::from(std::os::fd::OwnedFd::from(input.try_clone()?));
+        command.env(PIPE, identity(&pipe.metadata()?));
+    }
+    command.stdin(input);
+    Ok(ours)
 }
 
 /// Writes a place into the environment of a child to be.
@@ -132,22 +222,22 @@ pub(super) fn tell(
         .env(INDEX, index.to_string())
         .env(COUNT, count.to_string())
         .env(TOKEN, token.to_hex());
-    match cpu {
-        Some(cpu) => command.env(CPU, cpu.to_string()),
-        None => command.env_remove(CPU),
-    };
+    if let Some(cpu) = cpu {
+        command.env(CPU, cpu.to_string());
+    }
 }
 
 /// Writes the number of lines in the standard input of a child to be.
 pub(super) fn tell_of_words(command: &mut Command, count: usize) {
-    match count {
-        0 => command.env_remove(WORDS),
-        _ => command.env(WORDS, count.to_string()),
-    };
+    if count > 0 {
+        command.env(WORDS, count.to_string());
+    }
 }
 
 fn take_place() -> Result<ChildPlace, String> {
-    let parent_pid: u32 = variable(PARENT_PID)?;
+    if !has_input_of_parent() {
+        return Err("its standard input is not the pipe from its parent".to_owned());
+    }
     let mut place = ChildPlace {
         parent: variable(PARENT)?,
         index: variable(INDEX)?,
@@ -159,7 +249,7 @@ fn take_place() -> Result<ChildPlace, String> {
         pin(variable(CPU)?)?;
     }
     let count = if env::var_os(WORDS).is_some() { variable(WORDS)? } else { 0 };
-    let words = end_with_parent(parent_pid, count)?;
+    let words = end_with_parent(count)?;
     if let Some(line) = words.first() {
         let read = line.parse::<Credential>();
         let read = read.map_err(|error| format!("the credential it was told: {error:?}"))?;
@@ -175,10 +265,10 @@ fn variable<T: FromStr<Err: fmt::Display>>(name: &str) -> Result<T, String> {
 
 /// Ends this process with its parent: by the portable way (a thread that reads standard input to
 /// its end) always, and also by the kernel's, since a stopped child has no thread that reads.
-fn end_with_parent(parent_pid: u32, words: usize) -> Result<Vec<String>, String> {
+fn end_with_parent(words: usize) -> Result<Vec<String>, String> {
     let words = after_words(words).map_err(|error| format!("standard input: {error}"))?;
     if !portable_only() {
-        die_with_parent(parent_pid);
+        die_with_parent();
     }
     Ok(words)
 }
@@ -190,7 +280,7 @@ fn end_with_parent(parent_pid: u32, words: usize) -> Result<Vec<String>, String>
 /// The input ends before, a line is too long, or there is no thread.
 pub(crate) fn after_words(count: usize) -> io::Result<Vec<String>> {
     let (told, tells) = std::sync::mpsc::sync_channel(1);
-    std::thread::Builder::new().name("chunkcomm-parent".into()).spawn(move || {
+    std::thread::Builder::new().name(READER.into()).spawn(move || {
         let mut input = io::stdin().lock();
         let words = (0..count).map(|_| read_word(&mut input)).collect::<io::Result<Vec<_>>>();
         drop(input);
@@ -235,19 +325,15 @@ fn read_word(input: &mut io::StdinLock<'_>) -> io::Result<String> {
     }
 }
 
-/// Asks the kernel to end this process with its parent. A kernel may forbid that; the pipe is there
-/// for that case too.
+/// Asks the kernel to end this process with the one that started it. A kernel may forbid that, and a
+/// parent that ended before sends no signal; the pipe is there for these cases too.
 #[cfg(target_os = "linux")]
-fn die_with_parent(parent_pid: u32) {
+fn die_with_parent() {
     let _ = rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL));
-    // A parent that ended before the request sends no signal.
-    if std::os::unix::process::parent_id() != parent_pid {
-        process::exit(STATUS_ORPHAN);
-    }
 }
 
 #[cfg(not(target_os = "linux"))]
-fn die_with_parent(_parent_pid: u32) {}
+fn die_with_parent() {}
 
 #[cfg(target_os = "linux")]
 fn pin(cpu: usize) -> Result<(), String> {

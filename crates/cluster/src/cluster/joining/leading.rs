@@ -9,7 +9,7 @@ use crate::cluster::launch::{
 };
 use crate::cluster::member::Way;
 use crate::cluster::{Cluster, State};
-use crate::launch::{Children, Launcher};
+use crate::launch::{COPIES, Children, Launcher};
 use chunkcomm::{Address, Credential};
 use chunkcomm_proto::causes::with_causes;
 use std::io;
@@ -57,7 +57,7 @@ impl Joining {
     fn copies(&self, listening: &Listening, size: u32) -> Result<Children, JoinError> {
         let mut launcher = Launcher::new(listening.built.addresses[0].clone())
             .args(self.config.arguments.iter().cloned())
-            .env("CHUNKCOMM_SIZE", size.to_string());
+            .env(COPIES, size.to_string());
         if let Some(credential) = &listening.fresh {
             launcher = launcher.credential(credential.clone());
         }

@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
+use super::own::{MANAGER, PROCESS, RANK, SIZE, TOLD};
+use crate::launch::{FOR_ONE_CHILD, is_child};
 use chunkcomm::host;
 
 /// The variables of a process, by name.
@@ -12,9 +14,19 @@ pub struct Environment(BTreeMap<String, String>);
 
 impl Environment {
     /// Returns the variables of this process. Bytes that are not UTF-8 are replaced.
+    ///
+    /// The variables that a node sets for a copy, for a worker or over ssh are left out in programs
+    /// that this process starts: they inherit them. Those of other launchers are not.
     #[must_use]
     pub fn of_this_process() -> Environment {
-        Environment(host::variables().into_iter().collect())
+        let mut variables: BTreeMap<_, _> = host::variables().into_iter().collect();
+        if !host::is_virtual() {
+            if !is_child() {
+                variables.retain(|name, _| !FOR_ONE_CHILD.contains(&&name[..]));
+            }
+            remove_those_of_another(&mut variables, std::process::id());
+        }
+        Environment(variables)
     }
 
     /// Returns the time until the batch system ends the job of this process, zero when that should have
@@ -36,6 +48,15 @@ impl<N: Into<String>, V: Into<String>> FromIterator<(N, V)> for Environment {
     fn from_iter<I: IntoIterator<Item = (N, V)>>(variables: I) -> Environment {
         let variables = variables.into_iter();
         Environment(variables.map(|(name, value)| (name.into(), value.into())).collect())
+    }
+}
+
+/// Removes what an ssh said to another process than this one.
+fn remove_those_of_another(variables: &mut BTreeMap<String, String>, pid: u32) {
+    let is_of_ssh = variables.get(MANAGER).is_some_and(|manager| manager == TOLD);
+    let is_of_another = variables.get(PROCESS).is_some_and(|process| *process != pid.to_string());
+    if is_of_ssh && is_of_another {
+        variables.retain(|name, _| ![RANK, SIZE, MANAGER].contains(&&name[..]));
     }
 }
 

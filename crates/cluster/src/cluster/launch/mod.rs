@@ -5,7 +5,7 @@
 //!
 //! | asked | for | where nodes meet |
 //! |---|---|---|
-//! | `CHUNKCOMM_PARENT` with `CHUNKCOMM_SIZE` | a copy that another node started on this machine | at its parent |
+//! | `CHUNKCOMM_PARENT` with `CHUNKCOMM_COPIES` | a copy that another node started on this machine | at its parent |
 //! | `CHUNKCOMM_RANK`, `CHUNKCOMM_SIZE`, `CHUNKCOMM_MANAGER` | our own variables: by hand, systemd, ssh | at `CHUNKCOMM_MANAGER` |
 //! | `PMI_FD` or `PMI_PORT` | PMI-1: MPICH's `mpiexec.hydra`, Slurm's `srun --mpi=pmi2` | in the launcher's key-value space |
 //! | `JOB_COMPLETION_INDEX` | an indexed job of Kubernetes | at the DNS name of index 0 |

@@ -1,24 +1,28 @@
 //! Our own variables.
 
 use super::{Launcher, Look, Meet, Place, PlaceError};
+use crate::launch::COPIES;
 
 const PARENT: &str = "CHUNKCOMM_PARENT";
 const INDEX: &str = "CHUNKCOMM_INDEX";
-const RANK: &str = "CHUNKCOMM_RANK";
-const SIZE: &str = "CHUNKCOMM_SIZE";
-const MANAGER: &str = "CHUNKCOMM_MANAGER";
+pub(super) const RANK: &str = "CHUNKCOMM_RANK";
+pub(super) const SIZE: &str = "CHUNKCOMM_SIZE";
+pub(super) const MANAGER: &str = "CHUNKCOMM_MANAGER";
+/// Variable with the id of the process that an ssh started: programs that it starts inherit the
+/// others.
+pub(super) const PROCESS: &str = "CHUNKCOMM_PROCESS";
 
 /// The value of `CHUNKCOMM_MANAGER` where the address comes on standard input.
 pub(super) const TOLD: &str = "told";
 
 /// A copy that another node started on this machine; that node has rank 0.
 pub(super) fn copy(look: &mut Look<'_>) -> Result<Option<Place>, PlaceError> {
-    if !look.has(PARENT) || !look.has(SIZE) {
+    if !look.has(PARENT) || !look.has(COPIES) {
         return Ok(None);
     }
     let parent = look.needed(PARENT, "")?;
     let address = parent.parse().map_err(|error| look.wrong(PARENT, format!("{error}")))?;
-    let size = look.number(SIZE, 2..=super::SIZE_MAX)?;
+    let size = look.number(COPIES, 2..=super::SIZE_MAX)?;
     let rank = look.number(INDEX, 0..=size - 2)? + 1;
     Ok(Some(Place::new(Launcher::Copy, Meet::Parent(address)).of(rank, size)))
 }

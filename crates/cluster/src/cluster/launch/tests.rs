@@ -34,7 +34,7 @@ const KUBERNETES: [(&str, &str); 4] = [
 const VARIABLES: [(&str, &str); 3] =
     [("CHUNKCOMM_RANK", "1"), ("CHUNKCOMM_SIZE", "2"), ("CHUNKCOMM_MANAGER", "first.lab:7000")];
 const COPY: [(&str, &str); 3] =
-    [("CHUNKCOMM_PARENT", "unix:/x/manager"), ("CHUNKCOMM_SIZE", "3"), ("CHUNKCOMM_INDEX", "1")];
+    [("CHUNKCOMM_PARENT", "unix:/x/manager"), ("CHUNKCOMM_COPIES", "3"), ("CHUNKCOMM_INDEX", "1")];
 
 fn at(host: &str, ports: impl Into<Vec<u16>>) -> Meet {
     let at = |port| Address::Tcp { host: host.to_owned(), port };

@@ -1,6 +1,7 @@
 //! The command line of ssh, with everything that is no secret.
 
 use super::super::hosts::{Host, HostsError};
+use super::super::own::{MANAGER, PROCESS, RANK, SIZE, TOLD};
 use crate::cluster::{ClusterConfig, JoinError};
 use std::ffi::OsStr;
 use std::process::Stdio;
@@ -90,9 +91,9 @@ impl Remote {
     fn line(&self, rank: usize, host: &Host) -> String {
         let mut script = format!("cd {} 2>/dev/null; exec env", quoted(&self.folder));
         let own = [
-            ("CHUNKCOMM_RANK", rank.to_string()),
-            ("CHUNKCOMM_SIZE", self.size.to_string()),
-            ("CHUNKCOMM_MANAGER", super::super::own::TOLD.to_owned()),
+            (RANK, rank.to_string()),
+            (SIZE, self.size.to_string()),
+            (MANAGER, TOLD.to_owned()),
             ("CHUNKCOMM_HOST", host.reached_by().to_owned()),
         ];
         for (name, value) in &own {
@@ -101,6 +102,8 @@ impl Remote {
         for (name, value) in &self.passed_on {
             script += &format!(" {name}={}", quoted(value));
         }
+        // The shell's process becomes that of the program.
+        script += &format!(" {PROCESS}=$$");
         for word in std::iter::once(&self.program).chain(&self.arguments) {
             script += &format!(" {}", quoted(word));
         }
