@@ -24,28 +24,45 @@ pub use send::{
     SendError, SendToAllError, TrySendError, Unacknowledged,
 };
 
-/// A channel in an error's text. The library's own channels have names that mean nothing to people.
-struct Named<'a>(&'a str);
+/// A channel in a text for people. The library's own channels have names that mean nothing to
+/// people.
+pub(crate) struct Named<'a>(pub(crate) &'a str);
+
+/// As [`Named`], where the text has the word *channel* already.
+pub(crate) struct Quoted<'a>(pub(crate) &'a str);
 
 impl fmt::Display for Named<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Named(name) = self;
-        if let Some(label) = label(name) {
-            f.write_str(label)
-        } else if name.starts_with('\0') || name.starts_with("chunkcomm.") {
-            f.write_str("a channel of the library")
-        } else {
-            write!(f, "channel {name:?}")
+        if !is_of_library(name) {
+            f.write_str("channel ")?;
+        }
+        Quoted(name).fmt(f)
+    }
+}
+
+impl fmt::Display for Quoted<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Quoted(name) = self;
+        match label(name) {
+            Some((label, rest)) if label.ends_with(' ') => write!(f, "{label}{rest:?}"),
+            Some((label, _)) => f.write_str(label),
+            None if is_of_library(name) => f.write_str("a channel of the library"),
+            None => write!(f, "{name:?}"),
         }
     }
 }
 
-/// Returns the label of a reserved name, for people; see [`crate::layer`]. A peer chose it: it may
-/// have letters and spaces only.
-fn label(name: &str) -> Option<&str> {
-    let (label, _) = name.strip_prefix('\0')?.split_once('\0')?;
+fn is_of_library(name: &str) -> bool {
+    name.starts_with('\0') || name.starts_with("chunkcomm.")
+}
+
+/// Returns the label of a reserved name, for people, and the rest of the name; see
+/// [`crate::layer`]. A peer chose the label: it may have letters and spaces only.
+fn label(name: &str) -> Option<(&str, &str)> {
+    let (label, rest) = name.strip_prefix('\0')?.split_once('\0')?;
     let is_plain = label.chars().all(|c| c.is_ascii_alphabetic() || c == ' ');
-    Some(label).filter(|label| is_plain && !label.is_empty())
+    Some((label, rest)).filter(|_| is_plain && !label.is_empty())
 }
 
 #[cfg(test)]

@@ -1,6 +1,8 @@
 //! A report of a node's links and channels, and of their waits, for people to read when something
-//! does not go on.
+//! does not go on. Text of a peer in it is escaped, so that no peer forges a line.
 
+use crate::error::Quoted;
+use crate::proto::plain::Plain;
 use std::fmt;
 use std::time::Duration;
 
@@ -111,21 +113,21 @@ impl Explanation {
 
 impl fmt::Display for Explanation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "node {}: {} links", self.node, self.links.len())?;
+        writeln!(f, "node {}: {} links", Plain(&self.node), self.links.len())?;
         for link in &self.links {
             link.fmt(f)?;
         }
         for cycle in &self.cycles {
-            writeln!(f, "  cycle: {cycle}")?;
+            writeln!(f, "  cycle: {}", Plain(cycle))?;
         }
         for refusal in &self.refusals {
-            writeln!(f, "  refused: {refusal}")?;
+            writeln!(f, "  refused: {}", Plain(refusal))?;
         }
         for WaitReport { what, since } in &self.waits {
-            writeln!(f, "  waits for {what}, since {} ms", since.as_millis())?;
+            writeln!(f, "  waits for {}, since {} ms", Plain(what), since.as_millis())?;
         }
         for line in &self.layers {
-            writeln!(f, "  {line}")?;
+            writeln!(f, "  {}", Plain(line))?;
         }
         Ok(())
     }
@@ -133,15 +135,16 @@ impl fmt::Display for Explanation {
 
 impl fmt::Display for LinkReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "  {}: {}, connection {}", self.peer, self.state, self.attempt)?;
+        let peer = Plain(&self.peer);
+        write!(f, "  {peer}: {}, connection {}", self.state, self.attempt)?;
         write!(f, ", heard {} ms ago", self.silence.as_millis())?;
         write!(f, ", sent {} (acknowledged {})", self.sent, self.acknowledged)?;
         writeln!(f, ", received {}, {} bytes kept", self.received, self.kept_bytes)?;
         if let Some(waits_for) = &self.waits_for {
-            writeln!(f, "    waits for {waits_for}")?;
+            writeln!(f, "    waits for {}", Plain(waits_for))?;
         }
         if let Some(trouble) = &self.trouble {
-            writeln!(f, "    last trouble: {trouble}")?;
+            writeln!(f, "    last trouble: {}", Plain(trouble))?;
         }
         for channel in &self.sending {
             channel.fmt(f)?;
@@ -155,7 +158,7 @@ impl fmt::Display for LinkReport {
 
 impl fmt::Display for SendingReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "    to {:?}: {} staged", self.channel, self.staged)?;
+        write!(f, "    to {}: {} staged", Quoted(&self.channel), self.staged)?;
         write!(f, ", {} sent ({} acknowledged)", self.sent, self.acknowledged)?;
         write!(f, ", credit {} bytes", self.credit_bytes)?;
         if let Some(waits_for) = &self.waits_for {
@@ -170,7 +173,7 @@ impl fmt::Display for SendingReport {
 
 impl fmt::Display for ReceivingReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "    from {:?}: {} bytes unread", self.channel, self.unread_bytes)?;
+        write!(f, "    from {}: {} bytes unread", Quoted(&self.channel), self.unread_bytes)?;
         match (self.awaited, self.unread_bytes) {
             (true, _) => writeln!(f, "; somebody waits for the next message"),
             (false, 0) => writeln!(f),

@@ -31,8 +31,8 @@
 //! layer it is refused at once, so that the peer does not wait.
 //!
 //! A name may have a label for people between two zero bytes (`"\0the channel of a port\0..."`).
-//! Errors show the label. Names that begin with `"\0duplex/"` are the node's own: the second channel
-//! of a duplex has one.
+//! Errors and reports show the label, and behind a label that ends with a space the rest of the name
+//! too. Names that begin with `"\0duplex/"` are the node's own: the second channel of a duplex has one.
 //!
 //! A layer holds the node by [`WeakNode`]. Otherwise the node would never end.
 
@@ -56,6 +56,7 @@ pub use crate::node::fingerprint::{Fingerprint, described};
 pub use crate::node::layers::{Answer, Hooks, Layer, Site, WeakNode};
 pub use crate::node::waits::Wait;
 pub use crate::proto::packet::ChannelKind;
+pub use crate::proto::plain::Plain;
 #[cfg(target_os = "linux")]
 pub use crate::transport::Below;
 #[cfg(feature = "simulation")]

@@ -5,6 +5,7 @@ use std::fmt;
 use std::time::Duration;
 
 use chunkcomm::codec::{DecodeError, EncodeError};
+use chunkcomm::layer::Plain;
 use chunkcomm::{AcceptError, NodeError, RecvError, SendError, with_causes};
 use chunkcomm_cluster::cluster::{Death, NameError};
 use chunkcomm_cluster::launch::{ChildExit, LaunchError};
@@ -59,9 +60,9 @@ impl fmt::Display for Loss {
                 None => f.write_str("its process ended"),
             },
             Loss::Ended(why) if why.is_empty() => f.write_str("its thread ended"),
-            Loss::Ended(why) => write!(f, "its thread ended: {why}"),
+            Loss::Ended(why) => write!(f, "its thread ended: {}", Plain(why)),
             Loss::Died(death) => death.fmt(f),
-            Loss::Below(told) => write!(f, "below it {told}"),
+            Loss::Below(told) => write!(f, "below it {}", Plain(told)),
             Loss::Link(error) => error.fmt(f),
             Loss::Send(error) => error.fmt(f),
             Loss::Closed => f.write_str("it closed its channel"),
@@ -319,7 +320,7 @@ impl fmt::Display for TaskError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             TaskError::Failed { index, function, worker, text } => {
-                write!(f, "task {index} of {function:?} failed at {worker}: {text}")
+                write!(f, "task {index} of {function:?} failed at {worker}: {}", Plain(text))
             }
             TaskError::SetAside { index, function, deaths, worker, loss, .. } => {
                 let workers = counted((*deaths).into(), "worker");

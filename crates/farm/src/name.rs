@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+use chunkcomm::layer::Plain;
 use chunkcomm_cluster::cluster::Member;
 
 /// Name of a worker: its index and its kind, which is a process, a thread or a node of
@@ -36,7 +37,8 @@ impl fmt::Display for WorkerName {
         write!(f, "worker {}", self.index)?;
         match (&self.member, self.pid) {
             (Some(member), _) => {
-                write!(f, " ({}, process {} on {})", member.id, member.pid, member.host)
+                let host = Plain(&member.host);
+                write!(f, " ({}, process {} on {host})", member.id, member.pid)
             }
             (None, Some(pid)) => write!(f, " (process {pid})"),
             (None, None) => f.write_str(" (thread)"),

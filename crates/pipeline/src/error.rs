@@ -3,6 +3,7 @@
 use std::fmt;
 use std::ops::Range;
 
+use chunkcomm::layer::Plain;
 use chunkcomm::{AcceptError, OpenError, RecvError, SendError};
 
 use crate::proto::frame::FrameFault;
@@ -91,6 +92,8 @@ impl fmt::Display for DeltaSendError {
             Self::Channel(error) => error.fmt(f),
             Self::Mismatch(mismatch) => {
                 let Mismatch { peer, channel, ours, theirs } = &**mismatch;
+                let theirs = theirs.to_string();
+                let theirs = Plain(&theirs);
                 write!(f, "delta {channel:?}: we send {ours}, {peer:?} expects {theirs}")
             }
             Self::Unfinished { peer, channel, committed, length } => write!(
@@ -108,7 +111,7 @@ impl fmt::Display for DeltaSendError {
                 write!(f, "delta {channel:?} to {peer:?} has ended, no round follows")
             }
             Self::Refused { peer, channel, cause } => {
-                write!(f, "delta {channel:?} was refused by {peer:?}: {cause}")
+                write!(f, "delta {channel:?} was refused by {peer:?}: {}", Plain(cause))
             }
             Self::Stopped { peer, channel } => {
                 write!(f, "delta {channel:?} to {peer:?} was stopped with its node or runtime")
@@ -212,6 +215,8 @@ impl fmt::Display for DeltaRecvError {
             }
             Self::Mismatch(mismatch) => {
                 let Mismatch { peer, channel, ours, theirs } = &**mismatch;
+                let theirs = theirs.to_string();
+                let theirs = Plain(&theirs);
                 write!(f, "delta {channel:?}: we expect {ours}, {peer:?} sends {theirs}")
             }
             Self::Frame { peer, channel, .. } => {
@@ -223,7 +228,7 @@ impl fmt::Display for DeltaRecvError {
                     "delta {channel:?} from {peer:?} ended after {landed_bytes} of {length_bytes} \
                      bytes"
                 )?;
-                cause.as_ref().map_or(Ok(()), |cause| write!(f, ": {cause}"))
+                cause.as_ref().map_or(Ok(()), |cause| write!(f, ": {}", Plain(cause)))
             }
             Self::Range { channel, start, end, length } => write!(
                 f,

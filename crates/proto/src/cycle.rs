@@ -26,6 +26,7 @@ pub use chain::{CHAIN_BYTES_MAX, HOPS_MAX, Hop, hops, is_chain};
 
 use super::Time;
 use super::packet::cut;
+use super::plain::Plain;
 use chain::HOP_NAME_BYTES_MAX;
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -322,7 +323,8 @@ fn same_nodes(cycle: &Cycle, chain: &[u8]) -> bool {
 fn in_words(chain: &[u8]) -> String {
     let next = hops(chain).skip(1).chain(hops(chain).take(1));
     let waits = hops(chain).zip(next).map(|(hop, next)| {
-        format!("{} waits for {} on channel {:?}", hop.node_name, next.node_name, hop.channel_name)
+        let (node, peer) = (Plain(hop.node_name), Plain(next.node_name));
+        format!("{node} waits for {peer} on channel {:?}", hop.channel_name)
     });
     waits.collect::<Vec<_>>().join(", ")
 }

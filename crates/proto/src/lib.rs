@@ -13,7 +13,8 @@
 //! [`liveness`] (is the peer there), [`link`] (what is sent and received), [`endpoint`] (the whole
 //! machine of one end of a session: the link and its connections), [`cycle`] (waits across links).
 //! Before all of them come [`hello`], [`credential`] and [`resume`]. Beside them stand [`codec`],
-//! [`describe`], [`causes`] (how errors show) and [`trace`] (how spans of time show).
+//! [`describe`], [`causes`] (how errors show), [`plain`] (how text of a peer shows) and [`trace`]
+//! (how spans of time show).
 //!
 //! # Features
 //!
@@ -41,6 +42,7 @@ pub mod liveness;
 pub mod message;
 pub mod outbox;
 pub mod packet;
+pub mod plain;
 #[doc(hidden)]
 pub mod random;
 pub mod resume;

@@ -6,6 +6,7 @@ use super::channels::Channels;
 use super::mail::LinkShared;
 use super::wakers::locked;
 use super::writing::TxSlots;
+use crate::error::Named;
 use crate::proto::Time;
 use crate::proto::cycle::{Blocked, Board, LOOK, Told, hops};
 use crate::proto::limits::WINDOW_BYTES_INITIAL;
@@ -110,10 +111,16 @@ impl Channels {
             if !is_connected {
                 return self.looks.forget_untaken();
             }
-            for name in self.looks.untaken(link, &self.senders, now) {
+            let untaken = self.looks.untaken(link, &self.senders, now);
+            if let [name, more @ ..] = &untaken[..] {
+                let others = match more.len() {
+                    0 => String::new(),
+                    more => format!(" and {more} more"),
+                };
                 self.acceptor.warn(&format!(
-                    "channel {name:?} to {}: nobody there has taken anything of it for 5 s; does \
-                     it accept a channel of this name?",
+                    "{}{others} to {}: nobody there has taken anything of it for 5 s; does it \
+                     accept a channel of this name?",
+                    Named(name),
                     self.shared.peer.name
                 ));
             }

@@ -9,7 +9,7 @@ use super::mail::Command;
 use super::staging::{Failure, TxShared};
 use super::taking::land_rest;
 use crate::error::{
-    Account, ChannelLost, ChannelRefused, LinkCause, LinkError, SendError, Unacknowledged,
+    Account, ChannelLost, ChannelRefused, LinkCause, LinkError, Named, SendError, Unacknowledged,
 };
 use crate::proto::endpoint::{Endpoint, SessionEnd};
 use crate::proto::link::Link;
@@ -161,7 +161,7 @@ fn log_end(peer: &str, error: &LinkError, lost: &[LostChannel]) {
         return tracing::debug!(peer, cause = ?error, "the session ended");
     }
     for LostChannel { left, .. } in lost {
-        let (name, account) = (&left.channel, &left.account);
+        let (name, account) = (Named(&left.channel), &left.account);
         tracing::warn!(peer, channel = %name, %account, cause = ?error,
             "the session ended with messages that are not acknowledged");
     }

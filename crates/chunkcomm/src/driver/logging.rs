@@ -75,7 +75,7 @@ impl Logging {
         let worked =
             worked.unwrap_or_else(|_| Err(log.failed(io::Error::other("a bug: panicked"))));
         if let Err(error) = worked.and_then(|()| log.finish(shared.settled())) {
-            tracing::error!(channel = %shared.name, error = ?error, "the log cannot be written");
+            tracing::error!(channel = ?shared.name, error = ?error, "the log cannot be written");
             shared.set_storing(*stored + u64::from(tail.messages()));
             shared.refuse_more(Failure::Log(Arc::new(error)));
             // Stored messages are still delivered. Until then no other sender may open the log.
@@ -181,7 +181,7 @@ impl Logging {
         self.marked_at = Some(Instant::now());
         if let Err(error) = log.mark(settled) {
             // The failure costs repeats, no messages; the record is tried again.
-            tracing::debug!(channel = %shared.name, ?error, "settled messages cannot be noted");
+            tracing::debug!(channel = ?shared.name, ?error, "settled messages cannot be noted");
         }
     }
 }

@@ -1,6 +1,7 @@
 //! Errors of a session's end.
 
 use crate::proto::link::ProtocolError;
+use crate::proto::plain::Plain;
 use std::error::Error;
 use std::fmt;
 use std::io;
@@ -105,7 +106,7 @@ impl fmt::Display for LinkError {
             LinkCause::Restarted => {
                 write!(f, "another process answers where {peer} was")
             }
-            LinkCause::Gone(why) => write!(f, "{peer} is gone: {why}"),
+            LinkCause::Gone(why) => write!(f, "{peer} is gone: {}", Plain(why)),
             LinkCause::GaveWay { sessions_max } => write!(
                 f,
                 "the session with {peer}, cut off, gave way to a new one: sessions_max allows \

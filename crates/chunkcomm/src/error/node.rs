@@ -398,6 +398,9 @@ pub enum AcceptError {
     RuntimeGone,
 }
 
+/// Most channels that nobody has accepted that an error's text names: 16.
+const HELD_SHOWN_MAX: usize = 16;
+
 impl fmt::Display for AcceptError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -407,9 +410,13 @@ impl fmt::Display for AcceptError {
             AcceptError::Type(refused) => refused.fmt(f),
             AcceptError::Late { channel, waited, held } => {
                 write!(f, "no peer opened channel {channel:?} within {waited:?}")?;
-                match &held[..] {
-                    [] => Ok(()),
-                    held => write!(f, "; opened and not accepted: {}", held.join(", ")),
+                let shown = &held[..held.len().min(HELD_SHOWN_MAX)];
+                if !shown.is_empty() {
+                    write!(f, "; opened and not accepted: {}", shown.join(", "))?;
+                }
+                match held.len() - shown.len() {
+                    0 => Ok(()),
+                    more => write!(f, " and {more} more"),
                 }
             }
             AcceptError::Lost { channel, .. } => {

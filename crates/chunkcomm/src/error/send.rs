@@ -3,6 +3,7 @@
 use super::{LinkError, LogError, Named};
 use crate::proto::causes::with_causes;
 use crate::proto::codec::EncodeError;
+use crate::proto::plain::Plain;
 use std::error::Error;
 use std::fmt;
 use std::sync::Arc;
@@ -142,6 +143,7 @@ pub enum RefusalReason {
 impl fmt::Display for RefusalReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+                let (sender, receiver) = (Plain(sender), Plain(receiver));
             RefusalReason::TypeMismatch { sender, receiver } => {
                 write!(f, "the sender's type is {sender}, the receiver's is {receiver}")
             }

@@ -37,6 +37,8 @@ const DESCRIPTION_DEADLINE: Duration = Duration::from_secs(2);
 #[derive(Default)]
 pub(super) struct Table {
     pub(super) held: Held,
+    /// Number of held opens that gave way to others since the last warning of that.
+    pub(super) gave_way: u64,
     waiting: Wakers,
     /// Types of refused senders: link, channel, text.
     described: Vec<(Arc<LinkShared>, u32, String)>,
@@ -77,13 +79,12 @@ impl Acceptor for AcceptTable {
             return Err(Box::new(opened));
         }
         let gave_way = table.held.hold(opened, left)?;
+        table.gave_way += u64::from(gave_way.is_some());
         let waiting = table.waiting.take();
         drop(table);
         self.holds.notify_one();
         waiting.wake();
         if let Some(opened) = gave_way {
-            let (channel, peer) = (&opened.receiver.shared.name, &opened.receiver.link.peer.name);
-            tracing::warn!(%channel, %peer, "a channel that nobody accepted gave way to another");
             refuse(opened, Refusal::NotAccepted, RefusalReason::NotAccepted);
         }
         Ok(())

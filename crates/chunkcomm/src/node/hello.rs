@@ -9,6 +9,7 @@ use crate::proto::Time;
 use crate::proto::credential::{Hellos, Role};
 use crate::proto::hello::{Agreement, Disagreement, HELLO_BYTES, Hello, LAYERS_MAX, LayerVersion};
 use crate::proto::limits::PACKET_BYTES_MIN;
+use crate::proto::plain::Plain;
 use crate::transport::{Transport, exact};
 use std::future::poll_fn;
 use std::io;
@@ -193,10 +194,16 @@ fn broken(error: io::Error) -> HelloCause {
     HelloCause::Io(Arc::new(error))
 }
 
-/// Returns the name to show for a peer: its own, or the beginning of its incarnation.
+/// Returns the name to show for a peer: its own, with [`Plain`] characters only, or the beginning
+/// of its incarnation.
 pub(super) fn display_name(hello: &Hello) -> String {
     match hello.node.as_str() {
-        "" => format!("node-{:08x}", hello.incarnation >> 96),
-        name => name.to_owned(),
+        "" => default_name(hello.incarnation),
+        name => Plain(name).to_string(),
     }
+}
+
+/// Returns the name of a node that has no other.
+pub(super) fn default_name(incarnation: u128) -> String {
+    format!("node-{:08x}", incarnation >> 96)
 }

@@ -2,7 +2,7 @@
 
 use super::layers::Layers;
 use crate::driver::ending::LostChannel;
-use crate::error::{CloseError, Unacknowledged};
+use crate::error::{CloseError, Named, Unacknowledged};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -76,7 +76,7 @@ impl Losses {
         );
         for LostChannel { left, .. } in untold().take(CHANNELS_NAMED) {
             let Unacknowledged { channel, peer, account, .. } = left;
-            text += &format!("; channel {channel:?} to {peer}: {account}");
+            text += &format!("; {} to {peer}: {account}", Named(channel));
         }
         match untold().count().saturating_sub(CHANNELS_NAMED) as u64 + self.forgotten {
             0 => {}

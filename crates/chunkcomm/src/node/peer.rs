@@ -64,7 +64,8 @@ impl Peer {
         Node { shared: Arc::clone(&self.node) }
     }
 
-    /// Returns the peer's name, or the beginning of its random incarnation.
+    /// Returns the peer's name, or the beginning of its random incarnation. Characters that could
+    /// begin a line or steer a terminal are escaped: the peer has chosen them.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.link.peer.name

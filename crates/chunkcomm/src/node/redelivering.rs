@@ -18,13 +18,14 @@ use crate::driver::logging::Logger;
 use crate::driver::mail::{Command, LinkShared};
 use crate::driver::staging::{Failure, Settling, TxEnd, TxShared};
 use crate::driver::tasks;
-use crate::error::{LinkCause, LinkError, LogCause, LogError, OpenError, RefusalReason};
+use crate::error::{LinkCause, LinkError, LogCause, LogError, Named, OpenError, RefusalReason};
 use crate::log::{Fsync, Identity, Log};
 use crate::proto::backoff::Backoff;
 use crate::proto::hello::VERSION_STREAMS;
 use crate::proto::limits::{KEPT_BYTES_DEFAULT, RING_BYTES_LARGEST};
 use crate::proto::outbox::OpenSpec;
 use crate::proto::packet::{ChannelKind, StreamStart};
+use crate::proto::plain::Plain;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::future::poll_fn;
@@ -42,6 +43,7 @@ const NAMED_WAIT: Duration = Duration::from_millis(500);
 pub struct Redelivery {
     /// The address to dial; without one the peer dials.
     address: Option<Address>,
+    /// The peer's name, as [`Peer::name`] returns it.
     peer_name: Option<String>,
     bytes_max: usize,
     log: Option<(PathBuf, Fsync)>,
@@ -61,7 +63,12 @@ impl Redelivery {
     }
 
     fn following(address: Option<Address>, peer_name: Option<String>) -> Redelivery {
-        Redelivery { address, peer_name, bytes_max: KEPT_BYTES_DEFAULT, log: None }
+        Redelivery {
+            address,
+            peer_name: peer_name.map(|name| Plain(&name).to_string()),
+            bytes_max: KEPT_BYTES_DEFAULT,
+            log: None,
+        }
     }
 
     /// Returns the peer's name, or its address.
@@ -73,7 +80,7 @@ impl Redelivery {
     /// Sends only to a node of this name ([`NodeBuilder::name`](crate::NodeBuilder::name)). While
     /// another node has the address, the sender waits. By default any node will do.
     pub fn peer_name(mut self, name: impl Into<String>) -> Redelivery {
-        self.peer_name = Some(name.into());
+        self.peer_name = Some(Plain(&name.into()).to_string());
         self
     }
 
@@ -294,9 +301,9 @@ impl Following {
     fn warn_of_large(&self, node: &Node, peer: &Peer, bytes: u64, bytes_max: u64) {
         if !self.warned.swap(true, Ordering::Relaxed) {
             node.table().say(&format!(
-                "channel {:?} keeps a message of {bytes} bytes, and {} takes at most {bytes_max} \
+                "{} keeps a message of {bytes} bytes, and {} takes at most {bytes_max} \
                  (NodeBuilder::message_bytes_max): its messages wait for a peer that takes more",
-                self.options.name,
+                Named(&self.options.name),
                 peer.name(),
             ));
         }

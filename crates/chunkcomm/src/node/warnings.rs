@@ -1,5 +1,7 @@
-//! A node's warnings to people, where no call can return an error.
+//! A node's warnings to people, where no call can return an error. Each is one line, whatever text
+//! of a peer is in it.
 
+use crate::proto::plain::Plain;
 use std::io::Write as _;
 use tracing::dispatcher;
 
@@ -19,7 +21,7 @@ impl Warnings {
     /// Warns by `tracing` if that has a subscriber, else on standard error.
     pub(super) fn say(&self, what: &str) {
         if dispatcher::has_been_set() {
-            tracing::warn!(node = %self.node, "{what}");
+            tracing::warn!(node = %self.node, "{}", Plain(what));
         } else {
             self.say_aloud(what);
         }
@@ -35,7 +37,7 @@ impl Warnings {
     fn say_aloud(&self, what: &str) {
         if !self.quiet {
             // In one write. A failure of it can be reported nowhere.
-            let line = format!("chunkcomm: node {}: {what}\n", self.node);
+            let line = format!("chunkcomm: node {}: {}\n", self.node, Plain(what));
             let _ = std::io::stderr().write_all(line.as_bytes());
         }
     }

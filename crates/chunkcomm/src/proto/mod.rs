@@ -2,6 +2,6 @@
 
 pub use chunkcomm_proto::{
     Time, backoff, causes, codec, credential, credit, cycle, describe, endpoint, fair, hello, ids,
-    limits, link, liveness, message, outbox, packet, random, resume, session, spares, trace,
+    limits, link, liveness, message, outbox, packet, plain, random, resume, session, spares, trace,
     tuning,
 };

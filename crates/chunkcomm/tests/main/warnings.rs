@@ -1,7 +1,9 @@
 //! A node's warnings to people, where no call can return an error: messages whose arrival is
 //! unknown at the node's end, and channels that nobody accepts.
 
-use chunkcomm::{AcceptError, Address, Node, NodeBuilder, Peer, SendError, Sender, channel};
+use chunkcomm::{
+    AcceptError, Address, Node, NodeBuilder, Peer, Redelivery, SendError, Sender, channel,
+};
 use chunkcomm_testkit::events::Events;
 use chunkcomm_testkit::raw::RawPeer;
 use chunkcomm_testkit::{
@@ -203,6 +205,71 @@ fn a_channel_that_nobody_accepts_is_told_by_its_name_at_both_ends() {
         assert_eq!((events.count(receiver_says), events.count(sender_says)), (1, 1), "{events:?}");
         stalled.abort();
         waiting.abort();
+    });
+}
+
+/// A text that would begin a line of its own and steer a terminal.
+const FORGED: &str = "b\nchunkcomm: all is well\u{1b}[2J\u{202e}";
+
+/// Checks that no text has a character of [`FORGED`] that does so, and that each shows the rest.
+fn are_plain(texts: &[String]) {
+    for text in texts {
+        assert!(!text.contains(['\n', '\u{1b}', '\u{202e}']), "{text}");
+        assert!(text.contains(r"b\nchunkcomm: all is well\u{1b}[2J\u{202e}"), "{text}");
+    }
+}
+
+#[test]
+fn nothing_that_a_peer_chooses_begins_a_line_of_its_own() {
+    let events = Events::default();
+    let _guard = events.listen();
+    on_a_paused_clock(async {
+        let a = Node::builder().name("a").listen(memory()).build().await.unwrap();
+        let b = Node::builder().name(&FORGED[..31]).build().await.unwrap();
+        let peer = b.connect(&a.addresses()[0]).await.unwrap();
+        let named = |name: &str| ChannelOptions::default().schema(name);
+        let forged = format!("{FORGED}, twice");
+        let mut sender = b.open_with::<u64>(&peer, &forged, named(&forged)).await.unwrap();
+        sender.send(&1).await.unwrap();
+        until(|| events.count(&["nobody has accepted it"]) > 0).await;
+        let wrong = limited(a.accept_with::<u64>(&forged, named("else"))).await.unwrap_err();
+        let refused = limited(sender.closed()).await;
+        are_plain(&[wrong.to_string(), refused.to_string()]);
+        let named = Redelivery::to_peer(&FORGED[..31]);
+        let mut back = a.open_redelivering::<u64>("back", named).unwrap();
+        back.send(&2).await.unwrap();
+        let (_, mut receiver) = limited(b.accept::<u64>("back")).await.unwrap();
+        assert_eq!(limited(receiver.recv()).await.unwrap(), Some(2), "the name is still its name");
+        let explained = a.explain().await.to_string();
+        let begins = |line: &str| line.starts_with("node a: ") || line.starts_with("  ");
+        assert!(explained.lines().all(begins), "{explained}");
+        assert!(!explained.contains(['\u{1b}', '\u{202e}']), "{explained}");
+        assert_eq!(events.count(&["\n"]) + events.count(&["\u{1b}"]), 0, "{events:?}");
+    });
+}
+
+#[test]
+fn warnings_of_channels_that_nobody_accepts_are_gathered_and_become_rare() {
+    let events = Events::default();
+    let _guard = events.listen();
+    on_a_paused_clock(async {
+        let pair = pair_of(memory(), Node::builder(), Node::builder()).await;
+        let mut senders = Vec::new();
+        for number in 0..300 {
+            let name = format!("lost {number}");
+            senders.push(pair.b.open::<u64>(&pair.peer, &name).await.unwrap());
+            senders[number].send(&1).await.unwrap();
+        }
+        let gathered = &["and 296 more: nobody has accepted them for 5 s"];
+        until(|| events.count(gathered) > 0).await;
+        for number in 0..140 {
+            let name = format!("lost again {number}");
+            senders.push(pair.b.open::<u64>(&pair.peer, &name).await.unwrap());
+            senders[300 + number].send(&1).await.unwrap();
+            tokio::time::sleep(Duration::from_secs(1)).await;
+        }
+        let said = events.count(&["WARN"]);
+        assert!((4..=8).contains(&said), "{said} warnings: {events:?}");
     });
 }
 

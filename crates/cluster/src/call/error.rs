@@ -4,6 +4,7 @@ use chunkcomm::error::{Account, ChannelRefused, TypeRefused};
 use chunkcomm::{LinkError, OpenError, SendError};
 use chunkcomm_proto::codec::{DecodeError, EncodeError};
 use std::error::Error;
+use chunkcomm_proto::plain::Plain;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -150,9 +151,11 @@ impl CallError {
 impl fmt::Display for CallError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            CallError::Failed { service, text } => write!(f, "service {service:?} failed: {text}"),
+            CallError::Failed { service, text } => {
+                write!(f, "service {service:?} failed: {}", Plain(text))
+            }
             CallError::Panicked { service, text } => {
-                write!(f, "the handler of service {service:?} panicked: {text}")
+                write!(f, "the handler of service {service:?} panicked: {}", Plain(text))
             }
             CallError::Timeout { service, after } => {
                 write!(f, "service {service:?} did not answer within {after:?}")
@@ -183,10 +186,10 @@ impl fmt::Display for CallError {
             CallError::Request(error) => error.fmt(f),
             CallError::TooMany => f.write_str("too many calls are in flight"),
             CallError::Unreadable { service, text } => {
-                write!(f, "service {service:?} could not decode the request: {text}")
+                write!(f, "service {service:?} could not decode the request: {}", Plain(text))
             }
             CallError::Unsendable { service, text } => {
-                write!(f, "service {service:?} could not send its answer: {text}")
+                write!(f, "service {service:?} could not send its answer: {}", Plain(text))
             }
             CallError::Answer(_) => f.write_str("the answer could not be decoded"),
             CallError::Protocol { peer, what } => write!(f, "{peer} broke the protocol: {what}"),

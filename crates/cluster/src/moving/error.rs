@@ -1,6 +1,7 @@
 //! Errors of channel ends that move, and of values.
 
 use chunkcomm::{ConnectError, OpenError, RecvError, SendError};
+use chunkcomm_proto::plain::Plain;
 use std::error::Error;
 use std::fmt;
 use std::sync::Arc;
@@ -44,14 +45,14 @@ impl fmt::Display for PortError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             PortError::Dropped { by } => {
-                write!(f, "the far end was dropped at {by} before it was connected")
+                write!(f, "the far end was dropped at {} before it was connected", Plain(by))
             }
-            PortError::Lost { why } => write!(f, "the far end is lost: {why}"),
+            PortError::Lost { why } => write!(f, "the far end is lost: {}", Plain(why)),
             PortError::Unreachable { home, cause: Some(_) } => {
-                write!(f, "{home}, where the other end is, cannot be reached")
+                write!(f, "{}, where the other end is, cannot be reached", Plain(home))
             }
             PortError::Unreachable { home, cause: None } => {
-                write!(f, "{home}, where the other end is, listens nowhere")
+                write!(f, "{}, where the other end is, listens nowhere", Plain(home))
             }
             PortError::Stray => f.write_str("this channel end did not come in a message"),
             PortError::Open(_) => f.write_str("the channel to the other end could not be opened"),
@@ -120,7 +121,7 @@ impl fmt::Display for ValueError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             ValueError::Unwritten { by } => {
-                write!(f, "the value's writer was dropped at {by} without writing")
+                write!(f, "the value's writer was dropped at {} without writing", Plain(by))
             }
             ValueError::Port(error) => error.fmt(f),
         }

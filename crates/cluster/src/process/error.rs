@@ -3,6 +3,7 @@
 use crate::registry::Difference;
 use chunkcomm::{ConnectError, LinkError, SendError};
 use chunkcomm_proto::causes::with_causes;
+use chunkcomm_proto::plain::Plain;
 use std::error::Error;
 use std::fmt;
 
@@ -118,11 +119,11 @@ impl fmt::Display for ProcessError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             ProcessError::Failed { process, node, message } => {
-                write!(f, "process {process:?} at {node} failed: {message}")
+                write!(f, "process {process:?} at {node} failed: {}", Plain(message))
             }
             ProcessError::Panicked { process, node, message, place } => {
-                write!(f, "process {process:?} at {node} panicked: {message}")?;
-                place.as_ref().map_or(Ok(()), |place| write!(f, ", at {place}"))
+                write!(f, "process {process:?} at {node} panicked: {}", Plain(message))?;
+                place.as_ref().map_or(Ok(()), |place| write!(f, ", at {}", Plain(place)))
             }
             ProcessError::Stopped { process, node } => {
                 write!(f, "process {process:?} was ended at {node}")
@@ -130,12 +131,13 @@ impl fmt::Display for ProcessError {
             ProcessError::Differs { node, difference } => match &difference.ours {
                 None => write!(f, "{node} has no process {:?}", difference.theirs.name),
                 Some(there) => {
-                    let (name, here) = (&there.name, &difference.theirs.input.text);
-                    let there = &there.input.text;
+                    let (name, here) = (&there.name, Plain(&difference.theirs.input.text));
+                    let there = Plain(&there.input.text);
                     write!(f, "process {name:?} takes {here} here and {there} at {node}")
                 }
             },
             ProcessError::Input { process, node, why } => {
+                let why = Plain(why);
                 write!(f, "{node} could not decode the input of process {process:?}: {why}")
             }
             ProcessError::Full { process, node, processes } => {

@@ -1,6 +1,7 @@
 //! Prints of functions, which processes exchange before they call them.
 
 use chunkcomm_proto::describe::Description;
+use chunkcomm_proto::plain::Plain;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -38,7 +39,8 @@ impl FunctionFingerprint {
 
 impl fmt::Display for FunctionFingerprint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:?}: {} -> {}", self.name, self.input.text, self.output.text)
+        let (input, output) = (Plain(&self.input.text), Plain(&self.output.text));
+        write!(f, "{:?}: {input} -> {output}", self.name)
     }
 }
 

@@ -1,5 +1,6 @@
 //! The name of a cluster or node, as it stands in a hello.
 
+use crate::plain::Plain;
 use std::fmt;
 
 /// Longest name of a cluster or node, in bytes of UTF-8.
@@ -48,7 +49,7 @@ impl Name {
 
 impl fmt::Display for Name {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
+        Plain(self.as_str()).fmt(f)
     }
 }
 

@@ -34,6 +34,7 @@ mod tests;
 pub use refusal::Refusal;
 pub use signature::{Mismatch, Signature};
 
+use chunkcomm_proto::plain::Plain;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -87,7 +88,7 @@ impl fmt::Display for Member {
         if let Some(name) = &self.name {
             write!(f, " {name:?}")?;
         }
-        write!(f, " (process {} on {})", self.pid, self.host)
+        write!(f, " (process {} on {})", self.pid, Plain(&self.host))
     }
 }
 
@@ -102,7 +103,7 @@ pub struct Death {
 
 impl fmt::Display for Death {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} is gone: {}", self.id, self.why)
+        write!(f, "{} is gone: {}", self.id, Plain(&self.why))
     }
 }
 

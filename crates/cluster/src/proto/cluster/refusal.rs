@@ -1,6 +1,7 @@
 //! Reasons why a node is no member.
 
 use super::{MEMBER_COUNT_MAX, Member, Mismatch};
+use chunkcomm_proto::plain::Plain;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -106,7 +107,7 @@ impl fmt::Display for Refusal {
                 write!(f, "{}", Ranks(ranks))
             }
             Refusal::DiedEarly { rank, why } => {
-                write!(f, "rank {rank} ended before all were ready: {why}")
+                write!(f, "rank {rank} ended before all were ready: {}", Plain(why))
             }
             Refusal::Twice => f.write_str("it announced itself before"),
             Refusal::Over => f.write_str("the cluster has stopped"),

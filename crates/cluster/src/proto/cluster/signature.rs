@@ -1,6 +1,7 @@
 //! The functions and processes that members run for each other: a name must mean the same on all
 //! members.
 
+use chunkcomm_proto::plain::Plain;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -26,7 +27,7 @@ impl Signature {
 
 impl fmt::Display for Signature {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {:?} ({})", self.kind(), self.name, self.types)
+        write!(f, "{} {:?} ({})", self.kind(), self.name, Plain(&self.types))
     }
 }
 
@@ -64,8 +65,8 @@ impl Mismatch {
                 "{} {:?} is {} on {theirs}, and {} on {ours}",
                 a.kind(),
                 a.name,
-                a.types,
-                b.types
+                Plain(&a.types),
+                Plain(&b.types)
             ),
             (Some(one), None) => format!("{theirs} has {one}, which {ours} lacks"),
             (None, Some(one)) => format!("{ours} has {one}, which {theirs} lacks"),

@@ -2,6 +2,7 @@
 
 use crate::proto::cluster::{Death, Member, NodeId, Refusal};
 use chunkcomm_proto::Time;
+use chunkcomm_proto::plain::Plain;
 use std::fmt;
 
 /// End of a membership.
@@ -31,7 +32,7 @@ impl fmt::Display for End {
             End::Finished { by: Some(by) } => write!(f, "{by} asked for the stop of the cluster"),
             End::Left => f.write_str("this node has left the cluster"),
             End::Refused(why) => why.fmt(f),
-            End::ManagerLost { why } => write!(f, "the manager (rank 0) is gone: {why}"),
+            End::ManagerLost { why } => write!(f, "the manager (rank 0) is gone: {}", Plain(why)),
         }
     }
 }
