@@ -98,6 +98,7 @@ fn a_lost_channel_begins_with_the_cause_and_hides_names_of_the_library() {
         ("\0the channel of a port\0f00", "the channel of a port"),
         ("\0\x1b[31m\0f00", "a channel of the library"),
         ("\0chunkcomm.words", "a channel of the library"),
+        ("\0service \0ro\not", "service \"ro\\not\""),
         ("chunkcomm.cluster.up", "a channel of the library"),
         ("news", "channel \"news\""),
     ] {

@@ -1,10 +1,11 @@
 //! Errors of calls and services.
 
+use crate::proto::call::CALLS_PREFIX;
 use chunkcomm::error::{Account, ChannelRefused, TypeRefused};
 use chunkcomm::{LinkError, OpenError, SendError};
 use chunkcomm_proto::codec::{DecodeError, EncodeError};
-use std::error::Error;
 use chunkcomm_proto::plain::Plain;
+use std::error::Error;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -174,7 +175,8 @@ impl fmt::Display for CallError {
             CallError::Unreachable(error) => error.fmt(f),
             CallError::Types(refused) => {
                 let ChannelRefused { channel, peer, reason } = &**refused;
-                write!(f, "channel {channel:?} with {peer} was refused: {reason}")
+                let service = channel.strip_prefix(CALLS_PREFIX).unwrap_or(channel);
+                write!(f, "calls of service {service:?} were refused by {peer}: {reason}")
             }
             CallError::Link { service, link, sent } => write!(
                 f,

@@ -233,6 +233,11 @@ fn what_is_not_there_or_of_another_type_is_said_by_name() {
         let RefusalReason::TypeMismatch { sender, receiver } = &refused.reason else { panic!() };
         assert_eq!(sender, "duplex<u64, u64>");
         assert_eq!(receiver, "duplex<str, str>");
+        assert_eq!(
+            error.to_string(),
+            "calls of service \"late\" were refused by a: the sender's type is duplex<u64, u64>, the \
+             receiver's is duplex<str, str>"
+        );
         // The answers' types are compared, too.
         let answers = pair.b.call_client::<String, u64>(&pair.peer, "late").unwrap();
         let error = limited(answers.call(&"x".to_owned())).await.unwrap_err();
@@ -645,7 +650,21 @@ fn channels_of_calls_are_not_for_others() {
         let mut sender = pair.b.open::<u64>(&pair.peer, name).await.unwrap();
         sender.send(&1).await.unwrap();
         let error = limited(sender.closed()).await;
-        assert!(error.to_string().contains("was refused by a"), "{error}");
+        assert_eq!(
+            error.to_string(),
+            "service \"nobody\" was refused by a: nobody accepted it, and too many wait"
+        );
+        let client = client::<u64, u64>(&pair, "waits");
+        let never = |_: u64| std::future::pending::<Result<u64, String>>();
+        let _service = pair.a.serve("waits", never).unwrap();
+        let call = tokio::spawn(async move { client.call(&1).await });
+        let explained = || async {
+            let text = pair.b.explain().await.to_string();
+            text.contains("to service \"waits\": ").then_some(text)
+        };
+        let text = limited(until_some(explained)).await;
+        assert!(!text.contains("\\0"), "{text}");
+        call.abort();
     });
 }
 

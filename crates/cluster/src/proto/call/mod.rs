@@ -23,11 +23,14 @@ mod tests;
 pub mod wire;
 
 /// Prefix of the duplexes that carry requests and answers; the service's name follows.
-pub const CALLS_PREFIX: &str = "\0chunkcomm.rpc/";
+pub const CALLS_PREFIX: &str = "\0service \0";
 
 /// Longest name of a service, in bytes.
-pub const SERVICE_NAME_BYTES_MAX: usize =
-    chunkcomm_proto::limits::CHANNEL_NAME_BYTES_MAX - CALLS_PREFIX.len();
+pub const SERVICE_NAME_BYTES_MAX: usize = 240;
+
+const _: () = assert!(
+    CALLS_PREFIX.len() + SERVICE_NAME_BYTES_MAX <= chunkcomm_proto::limits::CHANNEL_NAME_BYTES_MAX
+);
 
 /// Calls in flight between a client and one provider, at most. More are a program that forgot to
 /// wait.
