@@ -115,8 +115,8 @@ impl Default for NodeBuilder {
 }
 
 impl NodeBuilder {
-    /// Sets the node's name for its peers, at most 32 bytes; by default a name from
-    /// its random incarnation.
+    /// Sets the node's name for its peers, at most 32 bytes; by default `node-` and the beginning of
+    /// its random incarnation, as in `node-05cf1d2a`.
     pub fn name(mut self, name: impl Into<String>) -> NodeBuilder {
         self.settings.name = name.into();
         self

@@ -103,7 +103,7 @@ pub(crate) struct NodeShared {
 impl fmt::Debug for Node {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Node")
-            .field("name", &self.shared.settings.name)
+            .field("name", &self.name())
             .field("addresses", &self.shared.addresses)
             .finish_non_exhaustive()
     }

@@ -29,6 +29,18 @@ fn an_address_that_is_taken() {
 }
 
 #[test]
+fn a_node_without_a_name_is_called_the_same_at_both_ends() {
+    on_one_thread(async {
+        let a = Node::builder().listen(memory()).build().await.unwrap();
+        let b = Node::builder().name("b").build().await.unwrap();
+        let peer = limited(b.connect(&a.addresses()[0])).await.unwrap();
+        let name = format!("node-{:08x}", a.incarnation() >> 96);
+        assert_eq!((a.name(), peer.name()), (&name[..], &name[..]));
+        assert!(a.explain().await.to_string().starts_with(&format!("node {name}: ")));
+    });
+}
+
+#[test]
 fn an_address_that_refuses() {
     on_both(|| async {
         let gone = std::net::TcpListener::bind("127.0.0.1:0").unwrap();

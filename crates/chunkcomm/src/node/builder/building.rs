@@ -3,7 +3,7 @@
 use super::super::accepting::AcceptTable;
 use super::super::admission::Admission;
 use super::super::closing::until_the_runtime_ends;
-use super::super::hello::{OwnHello, display_name};
+use super::super::hello::{OwnHello, default_name, display_name};
 use super::super::io_thread::IoThread;
 use super::super::layers::{Layers, WeakNode};
 use super::super::listening::accept_loop;
@@ -201,6 +201,9 @@ impl NodeBuilder {
             Name::truncated(&settings.name),
             u128::from_le_bytes(random),
         );
+        if settings.name.is_empty() {
+            hello.node = Name::truncated(&default_name(hello.incarnation));
+        }
         (hello.version_min, hello.version_max) = settings.versions;
         // Packets larger than our own are taken: up to the default, or to the size that
         // the default may grow to.
