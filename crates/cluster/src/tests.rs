@@ -24,7 +24,8 @@ fn link() -> LinkError {
 }
 
 fn lost() -> SendError {
-    let (channel, account) = ("lines".to_owned(), Account { accepted: 5, acknowledged: 3 });
+    let (channel, account) =
+        ("lines".to_owned(), Account { accepted: 5, acknowledged: 3, settles: false });
     SendError::Lost(Arc::new(ChannelLost { channel, link: link(), account }))
 }
 

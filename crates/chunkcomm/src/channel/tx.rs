@@ -6,7 +6,7 @@ mod sink;
 use crate::driver::clock;
 use crate::driver::staging::{Settling, Staged, TxEnd, TxShared};
 use crate::driver::wakers::locked;
-use crate::error::{Account, CloseError, SendError, TrySendError, Unacknowledged};
+use crate::error::{CloseError, SendError, TrySendError, Unacknowledged};
 use crate::node::Peer;
 use crate::proto::codec;
 use crate::proto::message::PREFIX_BYTES_MAX;
@@ -294,7 +294,7 @@ impl Tx {
             end.flush(true);
             end.accepted()
         });
-        self.reached(until, |end| end.account().acknowledged).await
+        self.reached(until, TxEnd::acknowledged).await
     }
 
     /// Waits until the receiver has settled what was accepted so far.
@@ -376,8 +376,7 @@ impl Tx {
         // With the last end the channel's end is on its way now.
         let done = poll_fn(|context| poll_closed(&shared, accepted, last, context));
         let in_time = clock::within(peer.runtime(), deadline, done).await;
-        let done = shared.settling.stream().map_or(shared.acked(), |_| shared.settled());
-        let account = Account { accepted, acknowledged: done.min(accepted) };
+        let account = shared.account(accepted);
         let arrived = account.unknown() == 0 && !shared.is_refused();
         if in_time.is_some() && arrived && held.is_none() {
             return Ok(());
@@ -417,7 +416,7 @@ impl Tx {
             credit_waits: counters.credit_waits,
             accepted: end.accepted(),
             written: end.written(),
-            acknowledged: end.account().acknowledged,
+            acknowledged: end.acknowledged(),
             settled: self.shared.settled(),
             stored: self.shared.stored(),
             log_bytes: log.bytes,

@@ -26,8 +26,7 @@ pub(crate) struct LostChannel {
 
 impl LostChannel {
     /// Makes the entry of a channel whose session ended.
-    pub(crate) fn new(shared: &Arc<TxShared>, accepted: u64, link: &LinkError) -> LostChannel {
-        let account = Account { accepted, acknowledged: shared.acked() };
+    pub(crate) fn new(shared: &Arc<TxShared>, account: Account, link: &LinkError) -> LostChannel {
         let (channel, peer) = (shared.name.clone(), link.peer().to_owned());
         let lost = ChannelLost { channel: channel.clone(), link: link.clone(), account };
         // The task that closes the node knows that closing took too long.
@@ -43,7 +42,7 @@ impl LostChannel {
         accepted: u64,
         refused: Arc<ChannelRefused>,
     ) -> LostChannel {
-        let account = Account { accepted, acknowledged: shared.acked() };
+        let account = shared.account(accepted);
         let (channel, peer) = (refused.channel.clone(), refused.peer.clone());
         let left =
             Unacknowledged { channel, peer, account, cause: Some(SendError::Refused(refused)) };
@@ -89,7 +88,7 @@ impl Channels {
             let sent = link.sent_messages(id).max(slot.shared.acked());
             let accepted = sent + u64::from(slot.ring.messages());
             if accepted > slot.shared.acked() && !slot.discard && !slot.shared.outlives_its_node() {
-                channels.push(LostChannel::new(&slot.shared, accepted, error));
+                channels.push(LostChannel::new(&slot.shared, slot.shared.account(accepted), error));
             }
         }
         channels
@@ -129,7 +128,8 @@ impl Channels {
                     tx.fail(Failure::Lost(error.clone()));
                     unopened.extend(back);
                     if ring.messages() > 0 {
-                        lost.push(LostChannel::new(&tx, u64::from(ring.messages()), error));
+                        let account = tx.account(u64::from(ring.messages()));
+                        lost.push(LostChannel::new(&tx, account, error));
                     }
                 }
                 Command::Land { id, landing, taken } => landings.push((id, landing, taken)),

@@ -172,7 +172,7 @@ impl Returned {
         self.shared.fail(Failure::Lost(link.clone()));
         let accepted = self.accepted();
         let is_lost = accepted > self.first && !self.shared.outlives_its_node();
-        is_lost.then(|| LostChannel::new(&self.shared, accepted, link))
+        is_lost.then(|| LostChannel::new(&self.shared, self.shared.account(accepted), link))
     }
 }
 

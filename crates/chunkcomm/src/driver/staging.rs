@@ -377,10 +377,14 @@ impl TxEnd {
         link.command(Command::Flush { id, until, at: clock::now(), sync });
     }
 
-    /// Returns the numbers of messages accepted and acknowledged.
+    /// Returns the number of acknowledged messages.
+    pub(crate) fn acknowledged(&self) -> u64 {
+        self.shared.acked().min(self.accepted)
+    }
+
+    /// Returns the account of the accepted messages.
     pub(crate) fn account(&self) -> Account {
-        let acknowledged = self.shared.acked().min(self.accepted);
-        Account { accepted: self.accepted, acknowledged }
+        self.shared.account(self.accepted)
     }
 
     /// Returns why nothing can be sent, if that is so.

@@ -8,18 +8,20 @@ use std::error::Error;
 use std::fmt;
 use std::sync::Arc;
 
-/// Account of a channel's messages: accepted, acknowledged, unknown.
+/// Account of a channel's messages: accepted, acknowledged or settled, unknown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Account {
     /// Number of messages that `send` accepted.
     pub accepted: u64,
-    /// Number of these that are known to be in the peer's inbox. The fate of the others
-    /// is unknown.
+    /// Number of these that are known to be in the peer's inbox; of a redelivering sender, that
+    /// the receiver has settled. The fate of the others is unknown.
     pub acknowledged: u64,
+    /// Whether the sender is a redelivering one, so that `acknowledged` counts settled messages.
+    pub settles: bool,
 }
 
 impl Account {
-    /// Returns the number of messages that may or may not have arrived.
+    /// Returns the number of messages that may or may not have arrived, or been settled.
     #[must_use]
     pub fn unknown(&self) -> u64 {
         self.accepted - self.acknowledged
@@ -28,12 +30,9 @@ impl Account {
 
 impl fmt::Display for Account {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Account { accepted, acknowledged } = self;
-        write!(
-            f,
-            "of {accepted} messages {acknowledged} are acknowledged, {} unknown",
-            self.unknown()
-        )
+        let Account { accepted, acknowledged, settles } = self;
+        let how = if *settles { "settled" } else { "acknowledged" };
+        write!(f, "of {accepted} messages {acknowledged} are {how}, {} unknown", self.unknown())
     }
 }
 
@@ -143,8 +142,8 @@ pub enum RefusalReason {
 impl fmt::Display for RefusalReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-                let (sender, receiver) = (Plain(sender), Plain(receiver));
             RefusalReason::TypeMismatch { sender, receiver } => {
+                let (sender, receiver) = (Plain(sender), Plain(receiver));
                 write!(f, "the sender's type is {sender}, the receiver's is {receiver}")
             }
             RefusalReason::KindMismatch => f.write_str("one end sends values, the other bytes"),
@@ -282,7 +281,7 @@ impl Error for SendToAllError {
     }
 }
 
-/// Error of closing: some messages were not acknowledged.
+/// Error of closing: some messages were not acknowledged, or not settled.
 #[derive(Clone)]
 pub struct CloseError {
     /// The channels with unacknowledged messages.
@@ -312,7 +311,9 @@ pub struct Unacknowledged {
 
 impl fmt::Display for CloseError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("closed with unacknowledged messages")?;
+        let settle = !self.channels.is_empty() && self.channels.iter().all(|it| it.account.settles);
+        let how = if settle { "unsettled" } else { "unacknowledged" };
+        write!(f, "closed with {how} messages")?;
         for it in &self.channels {
             write!(f, "; {} to {}: {}", Named(&it.channel), it.peer, it.account)?;
             match &it.cause {

@@ -18,7 +18,8 @@ fn link() -> LinkError {
 }
 
 fn lost() -> SendError {
-    let (channel, account) = ("lines".to_owned(), Account { accepted: 5, acknowledged: 3 });
+    let (channel, account) =
+        ("lines".to_owned(), Account { accepted: 5, acknowledged: 3, settles: false });
     SendError::Lost(Arc::new(ChannelLost { channel, link: link(), account }))
 }
 
@@ -61,7 +62,7 @@ fn with_the_systems_word() -> Vec<Box<dyn Error>> {
             channels: vec![Unacknowledged {
                 channel: "lines".into(),
                 peer: "peer".into(),
-                account: Account { accepted: 5, acknowledged: 3 },
+                account: Account { accepted: 5, acknowledged: 3, settles: false },
                 cause: Some(lost()),
             }],
             forgotten: 0,
@@ -97,12 +98,12 @@ fn a_lost_channel_begins_with_the_cause_and_hides_names_of_the_library() {
     for (name, named) in [
         ("\0the channel of a port\0f00", "the channel of a port"),
         ("\0\x1b[31m\0f00", "a channel of the library"),
-        ("\0chunkcomm.words", "a channel of the library"),
         ("\0service \0ro\not", "service \"ro\\not\""),
+        ("\0chunkcomm.words", "a channel of the library"),
         ("chunkcomm.cluster.up", "a channel of the library"),
         ("news", "channel \"news\""),
     ] {
-        let account = Account { accepted: 3, acknowledged: 1 };
+        let account = Account { accepted: 3, acknowledged: 1, settles: false };
         let lost = ChannelLost { channel: name.to_owned(), link: gone(), account };
         let sent = SendError::Lost(Arc::new(lost)).to_string();
         let received = RecvError::Lost { channel: name.into(), link: gone(), arrived: 2 };

@@ -6,7 +6,7 @@ use crate::driver::ending::LostChannel;
 use crate::driver::mail::LinkShared;
 use crate::driver::staging::TxShared;
 use crate::driver::wakers::locked;
-use crate::error::{LinkCause, LinkError};
+use crate::error::{Account, LinkCause, LinkError};
 use std::sync::{Arc, Weak};
 use std::task::{Context, Poll};
 
@@ -45,7 +45,9 @@ impl AcceptTable {
         let mut table = locked(&self.table);
         for sender in logs.iter().filter(|it| it.stored() < it.storing()) {
             let link = LinkError::new(String::new(), LinkCause::Closed);
-            let lost = LostChannel::new(sender, sender.storing(), &link);
+            let acknowledged = sender.acked().max(sender.stored());
+            let account = Account { accepted: sender.storing(), acknowledged, settles: false };
+            let lost = LostChannel::new(sender, account, &link);
             table.losses.add_new(lost);
         }
     }

@@ -2,7 +2,7 @@
 
 use chunkcomm::error::RefusalReason;
 use chunkcomm::{
-    AcceptError, Address, CloseError, Node, Receiver, Redelivery, SendError, Sender, TrySendError,
+    AcceptError, Address, Node, Receiver, Redelivery, SendError, Sender, TrySendError,
     channel,
 };
 use chunkcomm_testkit::random::seeded;
@@ -268,9 +268,12 @@ fn what_is_not_settled_in_time_is_accounted_for() {
         let (_, mut receiver) = limited(collector.node().accept::<u64>("closed")).await.unwrap();
         receiver.settle_by_hand();
         assert_eq!(limited(receiver.recv()).await.unwrap(), Some(1));
-        let account = |error: CloseError| error.channels[0].account;
-        let left = account(sender.close(Duration::from_millis(50)).await.unwrap_err());
+        let error = sender.close(Duration::from_millis(50)).await.unwrap_err();
+        let left = error.channels[0].account;
         assert_eq!((left.accepted, left.acknowledged), (1, 0), "it is not settled");
+        let told = error.to_string();
+        assert!(told.starts_with("closed with unsettled messages; channel \"closed\""), "{told}");
+        assert!(told.ends_with("of 1 messages 0 are settled, 1 unknown"), "{told}");
         let mut sender = open("given up");
         collector.kill();
         sender.send(&1).await.unwrap();

@@ -370,6 +370,13 @@ impl TxShared {
         self.flags.load(Ordering::Acquire) & (ENDED | FINAL) != 0
     }
 
+    /// Returns the account of `accepted` messages, as a loss or a close states it.
+    pub(crate) fn account(&self, accepted: u64) -> Account {
+        let settles = self.settling.stream().is_some();
+        let done = if settles { self.settled() } else { self.acked() };
+        Account { accepted, acknowledged: done.min(accepted), settles }
+    }
+
     pub(crate) fn acked(&self) -> u64 {
         self.acked.load(Ordering::Acquire)
     }
