@@ -8,7 +8,9 @@
 //! Invariant, asserted after every change: `lent + free == windows_max - open_credit`. `lent`
 //! is the sum, over the channels, of the window above its initial size.
 
-use super::limits::{OPEN_CREDIT_DIVISOR, WINDOW_BYTES_CHANNEL_MAX, WINDOW_BYTES_INITIAL};
+use super::limits::{
+    MESSAGE_BYTES_DEFAULT, OPEN_CREDIT_DIVISOR, WINDOW_BYTES_CHANNEL_MAX, WINDOW_BYTES_INITIAL,
+};
 use std::collections::VecDeque;
 
 /// Part of the window by which the grant must be able to rise before the sender is told: a
@@ -118,7 +120,8 @@ impl LinkBudget {
             return Err(CreditError::Opens);
         }
         self.opened = opened;
-        Ok(Window { size: WINDOW_BYTES_INITIAL, consumed: 0, granted: WINDOW_BYTES_INITIAL })
+        let size = WINDOW_BYTES_INITIAL;
+        Ok(Window { size, consumed: 0, granted: size, held: false })
     }
 
     /// Returns the number of channels that the peer may still open.
@@ -200,6 +203,8 @@ pub struct Window {
     size: u64,
     consumed: u64,
     granted: u64,
+    /// Whether the grant stays at the end of a long message until the message is taken.
+    held: bool,
 }
 
 impl Window {
@@ -220,7 +225,7 @@ impl Window {
     pub fn consume(&mut self, bytes: u64, budget: &mut LinkBudget) -> bool {
         self.consumed += bytes;
         let owed = self.consumed + self.size - self.granted;
-        if GRANT_DIVISOR * owed < self.size {
+        if self.held || GRANT_DIVISOR * owed < self.size {
             return false;
         }
         self.size = budget.grow(self.size);
@@ -250,10 +255,25 @@ impl Window {
     }
 
     /// Admits a message of `bytes` to memory of its own. It does not count in the window,
-    /// whichever part of it comes when.
-    pub fn admit_large(&mut self, bytes: u64) {
+    /// whichever part of it comes when. Its last byte is the channel's byte number `end`.
+    ///
+    /// Behind a message above the default limit nothing more is granted until
+    /// [`Window::large_taken`]. So the sender knows from the grant that the message was taken. Returns
+    /// whether that is so.
+    pub fn admit_large(&mut self, bytes: u64, end: u64) -> bool {
         self.consumed += bytes;
-        self.granted = self.consumed + self.size;
+        self.held = bytes > MESSAGE_BYTES_DEFAULT && end > self.granted;
+        self.granted = if self.held { end } else { self.consumed + self.size };
+        assert!(self.granted <= self.consumed + self.size);
+        self.held
+    }
+
+    /// Notes that the large message was taken or given up. True when the grant rose by that.
+    pub fn large_taken(&mut self) -> bool {
+        if self.held {
+            self.granted = self.consumed + self.size;
+        }
+        std::mem::take(&mut self.held)
     }
 
     /// Checks that the `received` bytes, all that the peer sent, were granted.

@@ -62,7 +62,7 @@ pub struct LinkConfig {
     pub session: bool,
     /// Approximate bytes that are kept of packets that are not acknowledged.
     pub resend_bytes_max: usize,
-    /// Limits of the peer's silence.
+    /// Limits of the peer's silence, for messages up to the default size.
     pub silence: Silence,
     /// Time when the session begins.
     pub now: Time,
@@ -126,6 +126,8 @@ impl Link {
         let sizing = PacketSize::new(sizes);
         let room = packet_room(sizing.bytes());
         let budget = LinkBudget::new(config.windows_bytes_max, config.message_bytes_max);
+        let mut liveness = Liveness::new(config.silence, config.now);
+        liveness.messages_of(config.message_bytes_max);
         Link {
             outbox: Outbox::new(gathering, room, config.peer_open_credit, config.without),
             session: Session::new(config.session, config.resend_bytes_max),
@@ -149,7 +151,7 @@ impl Link {
             acknowledged: Vec::new(),
             counters: PeerStats::default(),
             spares: Spares::default(),
-            liveness: Liveness::new(config.silence, config.now),
+            liveness,
             asking: false,
             told: Vec::new(),
         }
@@ -269,6 +271,9 @@ impl Link {
     /// Returns the reaction to the peer's silence, and the time to ask again at the latest. A
     /// request for a sign of life leaves with the next packet.
     pub(crate) fn poll_alive(&mut self, now: Time) -> (Alive, Time) {
+        // The peer cannot lengthen this: it counts the messages that we allow, and that we sent.
+        let bytes_max = self.budget.message_bytes_max().max(self.outbox.largest_untaken());
+        self.liveness.messages_of(bytes_max);
         let waits = self.session.in_flight() || !self.outbox.is_idle();
         self.liveness.waits(waits || self.outbox.waits_for_credit(), now);
         let alive = self.liveness.poll(now);

@@ -92,6 +92,8 @@ pub enum Alive {
 /// come.
 #[derive(Debug)]
 pub struct Liveness {
+    /// The limits for messages up to the default size.
+    base: Silence,
     silence: Silence,
     heard: Time,
     waiting_since: Option<Time>,
@@ -107,6 +109,7 @@ impl Liveness {
     #[must_use]
     pub fn new(silence: Silence, now: Time) -> Liveness {
         Liveness {
+            base: silence,
             silence,
             heard: now,
             waiting_since: None,
@@ -121,6 +124,11 @@ impl Liveness {
     #[must_use]
     pub fn silence(&self) -> Silence {
         self.silence
+    }
+
+    /// Notes that one of the two encodes or decodes messages of up to `bytes_max`.
+    pub fn messages_of(&mut self, bytes_max: u64) {
+        self.silence = self.base.with_messages_of(bytes_max);
     }
 
     /// Notes that bytes came.
@@ -282,6 +290,11 @@ mod tests {
             let longer = watched().silence.with_messages_of(bytes);
             let more = Duration::from_secs(seconds);
             assert_eq!(longer, Silence { probe, suspect: suspect + more, dead: dead + more });
+            let mut liveness = watched();
+            liveness.messages_of(bytes);
+            assert_eq!(liveness.silence(), longer);
+            liveness.messages_of(0);
+            assert_eq!(liveness.silence(), watched().silence, "not for longer than the message");
         };
         more(0, 0);
         more(0, MESSAGE_BYTES_DEFAULT);

@@ -12,6 +12,7 @@ mod channel;
 mod deciding;
 mod filling;
 mod lanes;
+mod longs;
 
 pub use channel::{Blocked, ChannelCounters, ChannelState, OpenSpec};
 pub use lanes::Filled;
@@ -27,6 +28,7 @@ use super::tuning::without::Without;
 use super::{Time, packet};
 use bytes::Bytes;
 use channel::Channel;
+use longs::Longs;
 use std::collections::VecDeque;
 
 /// The messages that a channel has staged: whole ones with their prefixes, cut once where the
@@ -83,6 +85,7 @@ pub struct Outbox {
     carried: Vec<Carried>,
     /// Channels with bytes in that packet, until its writes are counted.
     turns: Vec<u32>,
+    longs: Longs,
     pending_bytes: usize,
     /// Bytes that bulk may put in the next packet.
     bulk_room: usize,
@@ -118,6 +121,7 @@ impl Outbox {
             credit_waits: 0,
             carried: Vec::new(),
             turns: Vec::new(),
+            longs: Longs::default(),
             pending_bytes: 0,
             bulk_room: usize::MAX,
             last_channel: 0,
@@ -263,6 +267,7 @@ impl Outbox {
     /// Notes that the receiver of `channel` is gone: drops staged messages and sends the end.
     /// Returns whether the channel was known.
     pub fn terminate(&mut self, channel: u32, at: Time) -> bool {
+        self.longs.gone(channel);
         let Some(entry) = self.channels.get_mut(channel) else { return false };
         if entry.ended {
             return true;
@@ -288,6 +293,7 @@ impl Outbox {
 
     /// Notes that `channel` may send `total` bytes since it began.
     pub fn handle_credit(&mut self, channel: u32, total: u64) {
+        self.longs.granted(channel, total);
         if let Some(entry) = self.channels.get_mut(channel) {
             entry.credit = entry.credit.max(total);
             entry.set_blocked(false, &mut self.blocked);
@@ -301,6 +307,13 @@ impl Outbox {
     #[must_use]
     pub fn sent_messages(&self, channel: u32) -> u64 {
         self.channels.get(channel).map_or(0, |entry| entry.sent_messages)
+    }
+
+    /// Returns the size of the largest message that the peer has not taken, of those that are sent
+    /// and above the default limit, in bytes; 0 when there is none.
+    #[must_use]
+    pub fn largest_untaken(&self) -> u64 {
+        self.longs.largest()
     }
 
     /// Whether a large message of `channel` is on its way in fragments.

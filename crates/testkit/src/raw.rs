@@ -54,8 +54,13 @@ pub struct RawPeer {
 impl RawPeer {
     /// Connects to `node` as a peer that it accepts.
     pub async fn connect(node: &Node) -> RawPeer {
+        RawPeer::connect_as(node, &good_hello()).await
+    }
+
+    /// Connects to `node` as a peer with this hello that it accepts.
+    pub async fn connect_as(node: &Node, hello: &Hello) -> RawPeer {
         let stream = TcpStream::connect(socket_address(node)).await.unwrap();
-        let mut raw = RawPeer::greet(stream).await;
+        let mut raw = RawPeer::greet_as(stream, hello).await;
         let addressee = raw.theirs.incarnation;
         let word = Resume { kind: Kind::New, session: 7, attempt: 1, received: 0, addressee };
         raw.bytes(&word.encode()).await;
@@ -81,8 +86,13 @@ impl RawPeer {
     }
 
     /// Exchanges hellos.
-    pub async fn greet(mut stream: TcpStream) -> RawPeer {
-        stream.write_all(&good_hello().encode()).await.unwrap();
+    pub async fn greet(stream: TcpStream) -> RawPeer {
+        RawPeer::greet_as(stream, &good_hello()).await
+    }
+
+    /// Exchanges hellos, with `hello` as the own one.
+    pub async fn greet_as(mut stream: TcpStream, hello: &Hello) -> RawPeer {
+        stream.write_all(&hello.encode()).await.unwrap();
         let mut theirs = [0; HELLO_BYTES];
         stream.read_exact(&mut theirs).await.unwrap();
         let theirs = Hello::decode(&theirs).unwrap();

@@ -217,9 +217,14 @@ impl NodeBuilder {
     /// Allowed are `10 ms <= probe < suspect <= dead`. Keep `probe` above 40 ms: an acknowledgement
     /// may take that long, and the node would ask after each message that nothing answers.
     ///
-    /// Where either node takes messages above 32 MiB, `suspect` and `dead` are longer by 1 s
-    /// for each further 32 MiB. A node does not answer while it encodes or decodes such a
-    /// message on the thread of its links.
+    /// A node does not answer while it encodes or decodes a message on the thread of its links. So
+    /// `suspect` and `dead` are longer by 1 s for each 32 MiB above 32 MiB of the larger of:
+    ///
+    /// - [`message_bytes_max`](Self::message_bytes_max) of this node;
+    /// - the largest message that was sent to the peer and that its receiver has not taken.
+    ///
+    /// Nothing that the peer says about itself makes them longer. A node that gets longer messages
+    /// from others needs an [`io_thread`](Self::io_thread).
     pub fn liveness(mut self, probe: Duration, suspect: Duration, dead: Duration) -> NodeBuilder {
         self.settings.silence = Silence { probe, suspect, dead };
         self

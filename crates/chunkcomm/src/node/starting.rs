@@ -96,10 +96,7 @@ impl NodeShared {
             peer_open_credit: hello.open_credit,
             session: settings.session,
             resend_bytes_max: settings.resend_bytes_max,
-            // The larger of what we may decode and what the peer may.
-            silence: settings
-                .silence
-                .with_messages_of(settings.message_bytes_max.max(hello.message_bytes_max)),
+            silence: settings.silence,
             now: clock::now(),
             without,
         };

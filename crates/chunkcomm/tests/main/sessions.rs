@@ -1,9 +1,10 @@
 //! Bound of the sessions that peers may begin with a node.
 
 use chunkcomm::error::{HelloCause, LinkCause};
+use chunkcomm::proto::hello::Hello;
 use chunkcomm::proto::resume::{Kind, Resume};
 use chunkcomm::{ConnectError, Node, NodeError};
-use chunkcomm_testkit::raw::{RawPeer, socket_address};
+use chunkcomm_testkit::raw::{RawPeer, good_hello, socket_address};
 use chunkcomm_testkit::{limited, on_both, on_one_thread, tcp, until, until_some};
 use std::time::Duration;
 use tokio::net::TcpStream;
@@ -110,6 +111,23 @@ fn sessions_that_are_begun_and_cut_do_not_pile_up() {
             let (cut, links) = until_some(all_cut).await;
             assert!(links <= 8 && cut > 0, "{links} sessions");
         }
+    });
+}
+
+#[test]
+fn a_peer_cannot_make_its_dead_session_stay_for_longer() {
+    on_both(|| async {
+        let ms = Duration::from_millis;
+        let settings = Node::builder().liveness(ms(50), ms(200), ms(400)).listen(tcp());
+        let a = settings.build().await.unwrap();
+        let hello = Hello { message_bytes_max: u64::MAX, ..good_hello() };
+        let mut raw = RawPeer::connect_as(&a, &hello).await;
+        raw.open(1, "named").await;
+        let (peer, _receiver) = limited(a.accept_bytes("named")).await.unwrap();
+        assert_eq!(peer.message_bytes_max(), u64::MAX);
+        drop(raw);
+        let error = limited(peer.closed()).await;
+        assert!(matches!(error.cause(), LinkCause::Dead { silence_ms: 400, .. }), "{error}");
     });
 }
 

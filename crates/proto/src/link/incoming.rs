@@ -24,6 +24,8 @@ pub(super) struct Incoming {
     /// Whether that number is queued for a report.
     pub(super) settled_queued: bool,
     large: Option<LargeIncoming>,
+    /// Whether a grant was held at the end of a message until it was taken.
+    had_long: bool,
     /// Whether the sender was asked to send no more.
     stopped: bool,
     /// Whether the receiver is gone: messages that still come are discarded.
@@ -37,6 +39,8 @@ pub(super) struct Incoming {
 struct LargeIncoming {
     bytes: u64,
     received: u64,
+    /// Bytes of the channel up to the message's end.
+    end: u64,
     memory: Memory,
 }
 
@@ -64,6 +68,7 @@ impl Incoming {
             settled: stream.map(|stream| stream.first),
             settled_queued: false,
             large: None,
+            had_long: false,
             stopped: false,
             terminated: false,
             ended: false,
@@ -213,12 +218,16 @@ impl Link {
         let Some(incoming) = self.incoming.get_mut(channel) else { return };
         let Some(large) = &mut incoming.large else { return };
         large.memory = Memory::Granted;
-        incoming.window.admit_large(large.bytes);
+        incoming.had_long |= incoming.window.admit_large(large.bytes, large.end);
         self.owe_grant(channel);
     }
 
     /// Notes that the receiver took the large message of `channel` from the link's memory.
     pub fn large_taken(&mut self, channel: u32) {
+        let window = self.incoming.get_mut(channel).map(|incoming| &mut incoming.window);
+        if window.is_some_and(Window::large_taken) {
+            self.owe_grant(channel);
+        }
         if let Some(next) = self.budget.large_done(channel) {
             self.grant_large(next);
         }
@@ -396,8 +405,10 @@ impl Link {
                 Err(CreditError::Message { bytes: message_bytes, bytes_max }.into())
             }
             None => {
+                let end = incoming.received_bytes - u64::from(bytes) + message_bytes;
                 let memory = Memory::Callers;
-                incoming.large = Some(LargeIncoming { bytes: message_bytes, received: 0, memory });
+                let large = LargeIncoming { bytes: message_bytes, received: 0, end, memory };
+                incoming.large = Some(large);
                 if incoming.terminated {
                     return Ok(Event::None);
                 }
@@ -476,6 +487,10 @@ impl Link {
             self.abandon_large(channel);
             if let Some(incoming) = self.incoming.remove(channel) {
                 self.budget.close(&incoming.window);
+                if incoming.had_long {
+                    // No grant says any more that the message was taken.
+                    self.control.push_back(Control::Terminate(channel));
+                }
             }
         }
     }

@@ -76,6 +76,7 @@ struct End {
     inboxes: HashMap<u32, Inbox>,
     inline_bytes_max: usize,
     windows_bytes_max: u64,
+    message_bytes_max: u64,
     large_held: u64,
     described: usize,
     bye: bool,
@@ -125,6 +126,7 @@ impl End {
             inline_bytes_max: INLINE_BYTES_MAX
                 .min(config.packet_bytes_max - PACKET_OVERHEAD_BYTES - PREFIX_BYTES_MAX),
             windows_bytes_max: config.windows_bytes_max,
+            message_bytes_max: config.message_bytes_max,
             large_held: 0,
             described: 0,
             bye: false,
@@ -306,7 +308,7 @@ impl End {
         };
         let held: u64 = self.inboxes.values().map(in_windows).sum();
         assert!(held <= self.windows_bytes_max, "{held} of {}", self.windows_bytes_max);
-        assert!(self.large_held <= MESSAGE_BYTES_MAX, "{} in large messages", self.large_held);
+        assert!(self.large_held <= self.message_bytes_max, "{} in large ones", self.large_held);
     }
 
     /// Takes waiting messages as the receiver, at most `count` runs or large messages.

@@ -1,6 +1,7 @@
 //! One channel's turn in a packet: how much of its staged messages goes in.
 
 use super::channel::{Channel, Large};
+use super::longs::Longs;
 use super::{Filled, Staged};
 use crate::limits::{FRAGMENT_BYTES_MAX, FRAGMENT_BYTES_MIN, PACKET_OVERHEAD_BYTES};
 use crate::message;
@@ -29,6 +30,7 @@ pub(super) struct Putting<'a, S> {
     pub(super) staged: &'a mut S,
     pub(super) session: &'a mut Session,
     pub(super) carried: &'a mut Vec<Carried>,
+    pub(super) longs: &'a mut Longs,
     /// Largest size of the packet with a fragment.
     pub(super) fragment_end: usize,
     /// Whether a packet holds only one message.
@@ -169,6 +171,9 @@ impl<S: Staged> Putting<'_, S> {
             return Put::Blocked;
         }
         head.fragment(self.id, large.bytes.len() as u64, bytes as u32);
+        if large.offset == 0 {
+            self.longs.begins(self.id, self.channel.sent_bytes, large.bytes.len() as u64);
+        }
         let tail = large.bytes.slice(large.offset..large.offset + bytes);
         large.offset += bytes;
         self.channel.sent_bytes += bytes as u64;

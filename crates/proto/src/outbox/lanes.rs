@@ -104,6 +104,7 @@ impl Outbox {
                 staged,
                 session,
                 carried: &mut self.carried,
+                longs: &mut self.longs,
                 fragment_end,
                 one: self.gathering.policy() == Policy::Unbuffered,
                 filled,

@@ -1,6 +1,7 @@
 //! Messages and texts that do not fit where others do.
 
 use super::*;
+use crate::limits::{MESSAGE_BYTES_DEFAULT, VALUE_BYTES_A_SECOND};
 
 #[test]
 fn large_messages_get_the_links_memory_one_after_the_other_when_they_are_wanted() {
@@ -94,4 +95,79 @@ fn long_texts_and_grants_of_many_channels_leave_in_packets_of_any_size() {
         }
     }
     pair.finish();
+}
+
+/// Returns a pair whose second end takes messages that take a second longer to decode than the
+/// default ones, and the size of such a message.
+fn pair_of_long() -> (Pair, usize) {
+    let bytes = MESSAGE_BYTES_DEFAULT + VALUE_BYTES_A_SECOND;
+    let mut pair = Pair::new([64 * 1024; 2], [8 << 20; 2]);
+    let takes = LinkConfig { message_bytes_max: bytes, ..config(64 * 1024, 8 << 20, 8 << 20) };
+    pair.ends[1] = End::new(&takes);
+    (pair, bytes as usize)
+}
+
+/// Returns the silences, in seconds, after which each end gives the other up.
+fn dead_after(pair: &mut Pair) -> [u64; 2] {
+    let now = pair.now;
+    [0, 1].map(|side: usize| {
+        pair.ends[side].link.poll_alive(now);
+        pair.ends[side].link.silence().dead.as_secs()
+    })
+}
+
+#[test]
+fn a_peer_may_be_silent_for_longer_only_while_it_has_a_long_message_to_take() {
+    let (mut pair, bytes) = pair_of_long();
+    let now = pair.now;
+    // The end that takes long messages waits for longer, and nothing that it says makes the other
+    // one do so.
+    assert_eq!(dead_after(&mut pair), [10, 11]);
+    let channel = pair.ends[0].open(false, "name", now);
+    pair.ends[0].stage(channel, bytes, now);
+    pair.ends[0].stage(channel, 100, now);
+    exchange(&mut pair);
+    pair.ends[1].take(channel, 1);
+    (0..10).for_each(|_| exchange(&mut pair));
+    assert_eq!(pair.ends[1].large_held, bytes as u64);
+    assert_eq!(dead_after(&mut pair), [11, 11], "it has arrived and is not taken");
+    pair.cut();
+    exchange(&mut pair);
+    assert_eq!(dead_after(&mut pair), [11, 11], "totals are said anew");
+    assert_eq!(pair.ends[0].link.sent_messages(channel), 1, "nothing follows it");
+    pair.ends[1].take(channel, 1);
+    exchange(&mut pair);
+    assert_eq!(dead_after(&mut pair), [10, 11]);
+    assert_eq!(pair.ends[0].link.sent_messages(channel), 2);
+    pair.finish();
+}
+
+#[test]
+fn the_end_of_a_channel_does_not_hide_that_its_long_message_was_taken() {
+    for way in 0..3 {
+        let (mut pair, bytes) = pair_of_long();
+        let now = pair.now;
+        let channel = pair.ends[0].open(false, "name", now);
+        pair.ends[0].stage(channel, bytes, now);
+        pair.ends[0].end(channel, now);
+        exchange(&mut pair);
+        pair.ends[1].take(channel, 1);
+        (0..10).for_each(|_| exchange(&mut pair));
+        pair.now = now.after(Duration::from_millis(ACK_DELAY_MS));
+        exchange(&mut pair);
+        assert!(pair.ends[0].sent[&channel].end_acknowledged);
+        assert_eq!(dead_after(&mut pair), [11, 11], "it is not taken yet");
+        match way {
+            0 => pair.ends[1].take(channel, 1),
+            1 => pair.ends[1].drop_receiver(channel),
+            _ => {
+                pair.ends[1].take(channel, 1);
+                pair.ends[1].transmit(100, pair.now);
+                pair.cut();
+            }
+        }
+        exchange(&mut pair);
+        assert_eq!(dead_after(&mut pair), [10, 11], "way {way}");
+        pair.finish();
+    }
 }
