@@ -66,6 +66,10 @@ pub const FLAG_CREDENTIAL: u32 = 1;
 /// neither.
 pub const FLAG_TLS: u32 = 2;
 
+/// Flag of a node that is the only one of its name. Its peers take another incarnation of that name
+/// for its successor. An end that lacks the flag is not concerned.
+pub const FLAG_SOLE_NAME: u32 = 4;
+
 /// First bytes of a hello. No text, and no other protocol's first line, begins like this.
 const MAGIC: [u8; 8] = *b"\x9cchunk\r\n";
 

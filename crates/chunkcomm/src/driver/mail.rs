@@ -151,6 +151,8 @@ impl fmt::Debug for Link {
 #[derive(Debug, Clone)]
 pub(crate) struct PeerInfo {
     pub(crate) name: String,
+    /// Whether the peer is the only node of its name.
+    pub(crate) sole_name: bool,
     pub(crate) incarnation: u128,
     /// The number of the session with the peer, drawn by the dialler.
     pub(crate) session: u64,
@@ -228,6 +230,7 @@ impl LinkShared {
         let peer = PeerInfo {
             name: peer.to_owned(),
             beginning,
+            sole_name: false,
             incarnation: 0,
             session: 0,
             version: VERSION_MAX,
@@ -244,6 +247,7 @@ impl LinkShared {
     pub(crate) fn undriven(packet_bytes_max: usize) -> Arc<LinkShared> {
         let peer = PeerInfo {
             name: "peer".into(),
+            sole_name: false,
             incarnation: 1,
             session: 1,
             beginning: Beginning::Local,
@@ -418,6 +422,12 @@ impl LinkShared {
     pub(crate) fn give_way(&self, sessions_max: usize) {
         let cause = LinkCause::GaveWay { sessions_max };
         self.command(Command::Abort(LinkError::new(self.peer.name.clone(), cause)));
+    }
+
+    /// Ends the session, which is cut off: the peer's successor is here.
+    pub(crate) fn is_succeeded(&self) {
+        let error = LinkError::new(self.peer.name.clone(), LinkCause::Restarted);
+        self.command(Command::Abort(error));
     }
 
     /// Notes why there is no connection, or why the last one was lost.

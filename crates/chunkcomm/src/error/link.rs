@@ -39,7 +39,8 @@ pub enum LinkCause {
     },
     /// The peer no longer knows the session: the peer gave it up.
     Forgotten,
-    /// Another process answers at the peer's address: the peer is gone.
+    /// Another process answers at the peer's address, or has its name where
+    /// [`NodeBuilder::sole_name`](crate::NodeBuilder::sole_name) is set: the peer is gone.
     Restarted,
     /// The program or the cluster reported that the peer is gone, with its reason.
     Gone(String),

@@ -113,8 +113,12 @@ impl Acceptor for AcceptTable {
     }
 
     fn cut_off(&self, link: &Arc<LinkShared>, error: &LinkError) {
-        let watching = locked(&self.table).links.cut_off(link, error);
+        let mut table = locked(&self.table);
+        let watching = table.links.cut_off(link, error);
+        let succeeded = table.links.succeeded(link);
+        drop(table);
         watching.wake();
+        succeeded.iter().for_each(|it| it.is_succeeded());
     }
 
     fn resumed(&self, link: &Arc<LinkShared>, attempt: u32) {
@@ -144,9 +148,11 @@ impl AcceptTable {
     pub(super) fn add_link(&self, link: &Arc<LinkShared>) {
         let mut table = locked(&self.table);
         let watching = table.links.add(link);
+        let succeeded = table.links.succeeded(link);
         let closed = table.closed;
         drop(table);
         watching.wake();
+        succeeded.iter().for_each(|it| it.is_succeeded());
         if closed {
             link.close();
         }

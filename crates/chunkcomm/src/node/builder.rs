@@ -35,6 +35,7 @@ pub const CREDENTIAL_FILE_VARIABLE: &str = "CHUNKCOMM_CREDENTIAL_FILE";
 #[derive(Debug, Clone)]
 pub(super) struct Settings {
     pub(super) name: String,
+    pub(super) sole_name: bool,
     pub(super) cluster: String,
     pub(super) policy: Policy,
     /// Size of a full packet in bytes; `None`: the link tunes it.
@@ -82,6 +83,7 @@ impl Default for NodeBuilder {
         NodeBuilder {
             settings: Settings {
                 name: String::new(),
+                sole_name: false,
                 cluster: "default".to_owned(),
                 policy: Policy::default(),
                 packet_bytes_max: None,
@@ -119,6 +121,19 @@ impl NodeBuilder {
     /// its random incarnation, as in `node-05cf1d2a`.
     pub fn name(mut self, name: impl Into<String>) -> NodeBuilder {
         self.settings.name = name.into();
+        self
+    }
+
+    /// Declares that no other node has this node's [`name`](Self::name) at the same time. By default
+    /// several may have it. A node without a name is not concerned. Ranks of a cluster have it set,
+    /// unless the program names them.
+    ///
+    /// A peer then knows a successor: when a node with the same name and this setting comes, the
+    /// predecessor's session ends at once if it is cut off. Otherwise that session takes messages
+    /// until it is dead ([`liveness`](Self::liveness)), since the predecessor may come back. If two
+    /// such nodes live all the same, the older one loses its session when its connection breaks.
+    pub fn sole_name(mut self) -> NodeBuilder {
+        self.settings.sole_name = true;
         self
     }
 

@@ -77,6 +77,20 @@ impl Links {
         Some(&longest.link)
     }
 
+    /// Returns the sessions that are cut off and whose peers, each the only node of its name, have a
+    /// later session under another incarnation. Looks only at those with the name of `link`.
+    pub(super) fn succeeded(&self, link: &LinkShared) -> Vec<Arc<LinkShared>> {
+        if !link.peer.sole_name {
+            return Vec::new();
+        }
+        let of_name = |it: &&Known| it.link.peer.sole_name && it.link.peer.name == link.peer.name;
+        let Some(last) = self.known.iter().rev().find(of_name) else { return Vec::new() };
+        let last = last.link.peer.incarnation;
+        let before = self.known.iter().filter(of_name);
+        let before = before.filter(|it| it.cut_off.is_some() && it.link.peer.incarnation != last);
+        before.map(|it| Arc::clone(&it.link)).collect()
+    }
+
     /// Takes the wakers of the tasks that wait for news; the caller wakes them without the lock.
     pub(super) fn take_waiting(&mut self) -> Wakers {
         self.waiting.take()

@@ -9,7 +9,7 @@ use crate::driver::mail::{Beginning, LinkShared, PeerInfo};
 use crate::driver::tasks;
 use crate::driver::wakers::locked;
 use crate::proto::endpoint::AfterLoss;
-use crate::proto::hello::{Agreement, Hello};
+use crate::proto::hello::{Agreement, FLAG_SOLE_NAME, Hello};
 use crate::proto::limits::{PACKET_BYTES_DEFAULT, PACKET_BYTES_SMALL, PACKET_BYTES_TUNED};
 use crate::proto::link::LinkConfig;
 use crate::proto::tuning::without::Controller;
@@ -63,6 +63,7 @@ impl NodeShared {
         let (hello, agreement) = theirs;
         let peer = PeerInfo {
             name: hello::display_name(hello),
+            sole_name: hello.flags & FLAG_SOLE_NAME != 0,
             incarnation: hello.incarnation,
             session: origin.session,
             beginning: origin.beginning,

@@ -1,9 +1,10 @@
 //! Bound of the sessions that peers may begin with a node.
 
 use chunkcomm::error::{HelloCause, LinkCause};
-use chunkcomm::proto::hello::Hello;
+use chunkcomm::proto::hello::{FLAG_SOLE_NAME, Hello, Name};
 use chunkcomm::proto::resume::{Kind, Resume};
-use chunkcomm::{ConnectError, Node, NodeError};
+use chunkcomm::{BytesReceiver, ConnectError, Node, NodeBuilder, NodeError, Peer};
+use chunkcomm_testkit::proxy::Proxy;
 use chunkcomm_testkit::raw::{RawPeer, good_hello, socket_address};
 use chunkcomm_testkit::{limited, on_both, on_one_thread, tcp, until, until_some};
 use std::time::Duration;
@@ -128,6 +129,80 @@ fn a_peer_cannot_make_its_dead_session_stay_for_longer() {
         drop(raw);
         let error = limited(peer.closed()).await;
         assert!(matches!(error.cause(), LinkCause::Dead { silence_ms: 400, .. }), "{error}");
+    });
+}
+
+/// Begins a session as a node of one name, with these flags; accepts a channel of it.
+async fn of_name(a: &Node, incarnation: u128, flags: u32) -> (RawPeer, Peer, BytesReceiver) {
+    let node = Name::new("collector").unwrap();
+    let hello = Hello { node, incarnation, flags, ..good_hello() };
+    let mut raw = RawPeer::connect_as(a, &hello).await;
+    raw.open(1, "named").await;
+    let (peer, receiver) = limited(a.accept_bytes("named")).await.unwrap();
+    (raw, peer, receiver)
+}
+
+#[test]
+fn the_session_of_a_node_that_was_killed_ends_when_its_successor_comes() {
+    on_both(|| async {
+        let a = node(8).await;
+        let (raw, first, _receiver) = of_name(&a, 1, FLAG_SOLE_NAME).await;
+        let (other, several, _also) = of_name(&a, 2, 0).await;
+        drop((raw, other));
+        until_cut_off(&a, 2).await;
+        let (second_raw, second, _receiver) = of_name(&a, 3, FLAG_SOLE_NAME).await;
+        let error = limited(first.closed()).await;
+        assert!(matches!(error.cause(), LinkCause::Restarted), "{error}");
+        // The loss of the connection may be known later than the successor.
+        let (_raw, third, _receiver) = of_name(&a, 4, FLAG_SOLE_NAME).await;
+        assert!(second.is_alive(), "it is not cut off");
+        drop(second_raw);
+        let error = limited(second.closed()).await;
+        assert!(matches!(error.cause(), LinkCause::Restarted), "{error}");
+        assert!(third.is_alive() && several.is_alive());
+    });
+}
+
+#[test]
+fn a_node_says_that_it_is_the_only_one_of_its_name() {
+    on_one_thread(async {
+        let sole = |builder: NodeBuilder| async {
+            let node = builder.listen(tcp()).build().await.unwrap();
+            RawPeer::connect(&node).await.theirs.flags & FLAG_SOLE_NAME != 0
+        };
+        assert!(!sole(Node::builder().name("x")).await);
+        assert!(sole(Node::builder().name("x").sole_name()).await);
+    });
+}
+
+#[test]
+fn two_nodes_of_one_name_lose_nothing_when_one_is_cut_off_for_long() {
+    on_both(|| async {
+        let ms = Duration::from_millis;
+        let hasty = || Node::builder().name("twin").liveness(ms(100), ms(300), ms(5_000));
+        let a = hasty().name("a").listen(tcp()).build().await.unwrap();
+        let proxy = Proxy::before(&a);
+        let first = hasty().build().await.unwrap();
+        let peer = limited(first.connect(&proxy.address)).await.unwrap();
+        let mut sender = first.open::<u64>(&peer, "numbers").await.unwrap();
+        let (there, mut receiver) = limited(a.accept::<u64>("numbers")).await.unwrap();
+        let mut back = a.open::<u64>(&there, "back").await.unwrap();
+        proxy.close(true);
+        proxy.cut();
+        until_cut_off(&a, 1).await;
+        let second = hasty().build().await.unwrap();
+        limited(second.connect(&a.addresses()[0])).await.unwrap();
+        for number in 0..100 {
+            sender.send(&number).await.unwrap();
+            back.send(&number).await.unwrap();
+        }
+        tokio::time::sleep(ms(2_500)).await;
+        proxy.close(false);
+        let (_, mut receives) = limited(first.accept::<u64>("back")).await.unwrap();
+        for number in 0..100 {
+            assert_eq!(limited(receiver.recv()).await.unwrap(), Some(number));
+            assert_eq!(limited(receives.recv()).await.unwrap(), Some(number));
+        }
     });
 }
 

@@ -22,7 +22,7 @@ use crate::driver::wakers::locked;
 use crate::error::NodeError;
 use crate::portable::portable_only;
 use crate::proto::cycle::Board;
-use crate::proto::hello::{Hello, Name};
+use crate::proto::hello::{FLAG_SOLE_NAME, Hello, Name};
 use crate::proto::limits::{
     OPEN_CREDIT_DIVISOR, PACKET_BYTES_DEFAULT, PACKET_BYTES_TUNED, WINDOW_BYTES_INITIAL,
 };
@@ -204,6 +204,7 @@ impl NodeBuilder {
         if settings.name.is_empty() {
             hello.node = Name::truncated(&default_name(hello.incarnation));
         }
+        hello.flags = if settings.sole_name { FLAG_SOLE_NAME } else { 0 };
         (hello.version_min, hello.version_max) = settings.versions;
         // Packets larger than our own are taken: up to the default, or to the size that
         // the default may grow to.

@@ -81,7 +81,7 @@ impl Joining {
         }
         if given_name(&builder).is_none() {
             builder = match self.place.rank() {
-                Some(rank) => builder.name(format!("rank-{rank}")),
+                Some(rank) => builder.name(format!("rank-{rank}")).sole_name(),
                 None => builder.name(format!("node-{}", host::process_id())),
             };
         }
