@@ -2,8 +2,7 @@
 
 use chunkcomm::error::RefusalReason;
 use chunkcomm::{
-    AcceptError, Address, Node, Receiver, Redelivery, SendError, Sender, TrySendError,
-    channel,
+    AcceptError, Address, Node, Receiver, Redelivery, SendError, Sender, TrySendError, channel,
 };
 use chunkcomm_testkit::random::seeded;
 use chunkcomm_testkit::{limited, on_both, on_one_thread, own_host, pair, until, until_some};

@@ -227,12 +227,12 @@ fn nothing_that_a_peer_chooses_begins_a_line_of_its_own() {
         let a = Node::builder().name("a").listen(memory()).build().await.unwrap();
         let b = Node::builder().name(&FORGED[..31]).build().await.unwrap();
         let peer = b.connect(&a.addresses()[0]).await.unwrap();
-        let named = |name: &str| ChannelOptions::default().schema(name);
         let forged = format!("{FORGED}, twice");
-        let mut sender = b.open_with::<u64>(&peer, &forged, named(&forged)).await.unwrap();
+        let named = |schema: &str| channel(&*forged).schema(schema);
+        let mut sender = b.open::<u64>(&peer, named(&forged)).await.unwrap();
         sender.send(&1).await.unwrap();
         until(|| events.count(&["nobody has accepted it"]) > 0).await;
-        let wrong = limited(a.accept_with::<u64>(&forged, named("else"))).await.unwrap_err();
+        let wrong = limited(a.accept::<u64>(named("else"))).await.unwrap_err();
         let refused = limited(sender.closed()).await;
         are_plain(&[wrong.to_string(), refused.to_string()]);
         let named = Redelivery::to_peer(&FORGED[..31]);
