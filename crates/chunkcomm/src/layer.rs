@@ -20,6 +20,7 @@
 //! | takes channels with reserved names | [`Layer::NAMES`], [`Hooks::opened`], [`Expected`] |
 //! | adds lines to the node's report | [`Hooks::explain`], [`waits_for`] |
 //! | judges which losses the node reports | [`Hooks::reports_loss`] |
+//! | warns people, where no call can return an error | [`warn`] |
 //! | learns that nobody drives the node any more | [`Hooks::runtime_gone`] |
 //! | has messages whose content belongs to their link | [`needs_link`], [`arriving`] |
 //! | stands below, in the place of the system | `world` (feature `simulation`), [`Transport`] |
@@ -43,6 +44,7 @@ pub use crate::channel::Turn;
 pub use crate::channel::blocking::block_on;
 pub use crate::channel::context::{arriving, arriving_by, needs_link};
 pub use crate::channel::tx::{Tx as RawSender, Waiting};
+pub use crate::descriptors::with_limit;
 pub use crate::driver::events::Opened;
 pub use crate::driver::inbox::Outcome;
 pub use crate::driver::mail::Link;
@@ -55,6 +57,7 @@ pub use crate::driver::{clock, entropy};
 pub use crate::node::fingerprint::{Fingerprint, described};
 pub use crate::node::layers::{Answer, Hooks, Layer, Site, WeakNode};
 pub use crate::node::waits::Wait;
+pub use crate::node::warnings::warn;
 pub use crate::proto::packet::ChannelKind;
 pub use crate::proto::plain::Plain;
 #[cfg(target_os = "linux")]
@@ -66,6 +69,6 @@ pub use ends::{
     Expected, Watch, WordSender, Written, open_raw_duplex, raw_sender, receiver_of, system_channel,
 };
 pub use nodes::{
-    given_name, is_closed, links, of, runtime, set_versions, settings, started, version,
-    version_by, waits_for,
+    given_name, is_closed, links, of, quiet_but_for_accept, runtime, set_versions, settings,
+    started, version, version_by, waits_for,
 };

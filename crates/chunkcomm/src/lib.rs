@@ -105,6 +105,7 @@
 mod address;
 pub mod channel;
 mod credential;
+mod descriptors;
 mod driver;
 pub mod error;
 pub mod explain;

@@ -35,6 +35,7 @@ use std::sync::Arc;
 pub use children::{ChildExit, Children};
 pub use place::{ChildPlace, Token, child};
 
+use chunkcomm::layer::with_limit;
 use chunkcomm::{Address, Credential};
 
 pub(crate) use place::{COPIES, FOR_ONE_CHILD, after_words, is_child};
@@ -71,7 +72,11 @@ pub enum LaunchError {
 
 impl LaunchError {
     fn system(what: &'static str, program: &std::path::Path, source: io::Error) -> LaunchError {
-        LaunchError::System { what, program: program.to_owned(), source: Arc::new(source) }
+        LaunchError::System {
+            what,
+            program: program.to_owned(),
+            source: Arc::new(with_limit(source)),
+        }
     }
 }
 

@@ -199,15 +199,21 @@ impl fmt::Display for StartError {
                 f,
                 "{worker} speaks versions {} to {} of what farmers and workers say to each other, \
                  this program {} to {}",
+        /// The reasons for which the farmer's node has refused connections, each once. They may have
+        /// been those of the workers.
+        refusals: Vec<String>,
                 theirs.0, theirs.1, ours.0, ours.1
             ),
             StartError::Differs { worker, difference } => differs(f, worker, difference),
-            StartError::Late { waited, missing } => {
+            StartError::Late { waited, missing, refusals } => {
                 write!(f, "not ready after {} s: ", waited.as_secs_f64())?;
                 for (at, worker) in missing.iter().enumerate() {
                     write!(f, "{}{worker}", if at == 0 { "" } else { ", " })?;
                 }
-                write!(f, " {SERVE_HINT}")
+                match &refusals[..] {
+                    [] => write!(f, " {SERVE_HINT}"),
+                    refusals => write!(f, "; the farmer refused: {}", refusals.join("; ")),
+                }
             }
         }
     }

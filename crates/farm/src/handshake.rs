@@ -49,6 +49,7 @@ enum Greeted {
 
 /// Meets the workers, those that come later too.
 pub(crate) struct Reception {
+    node: Node,
     functions: Vec<FunctionFingerprint>,
     ways: Ways,
     greetings: UnboundedReceiver<Greeted>,
@@ -81,8 +82,9 @@ impl Reception {
     ) -> Reception {
         let (greets, greetings) = unbounded_channel();
         let mut tasks = JoinSet::new();
-        tasks.spawn(here(accept(node, wire::duplex(farm), greets.clone())));
+        tasks.spawn(here(accept(node.clone(), wire::duplex(farm), greets.clone())));
         Reception {
+            node,
             functions,
             ways,
             greetings,
@@ -189,7 +191,10 @@ impl Reception {
             .names()
             .iter()
             .filter(|name| !links.contains_key(&name.index) && !placed.contains(&name.index));
-        Err(StartError::Late { waited: deadline, missing: absent.cloned().collect() })
+        let mut refusals = self.node.refusals();
+        refusals.sort_unstable();
+        refusals.dedup();
+        Err(StartError::Late { waited: deadline, missing: absent.cloned().collect(), refusals })
     }
 }
 

@@ -5,6 +5,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use chunkcomm::host::Instant;
+use chunkcomm::layer::quiet_but_for_accept;
 use chunkcomm::{Node, NodeBuilder, Policy};
 
 use crate::proto::pace::NODES_OF_A_FARMER;
@@ -328,7 +329,7 @@ impl NodeSettings {
 
     pub(crate) fn node(&self) -> NodeBuilder {
         // The error of a run names the loss.
-        let builder = Node::builder().quiet();
+        let builder = quiet_but_for_accept(Node::builder());
         let mut builder = builder.policy(self.policy).liveness(PROBE, SUSPECT, DEAD);
         if let Some(bytes) = self.message_bytes_max {
             builder = builder.message_bytes_max(bytes);

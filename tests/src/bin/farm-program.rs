@@ -17,7 +17,7 @@ use std::io::Write as _;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use chunkcomm::{Node, SendError};
+use chunkcomm::{Node, SendError, with_causes};
 use chunkcomm_cluster::cluster::End;
 use chunkcomm_cluster::{Cluster, ClusterConfig};
 use chunkcomm_farm::{Durability, Farm, serve_if_started, serve_in};
@@ -64,6 +64,16 @@ fn main() -> Result<(), Box<dyn Error>> {
     if word.as_deref() == Some("nest") {
         let levels = words.next().ok_or("no number")?.parse()?;
         return runtime.block_on(nest(levels, words.next()));
+    }
+    if word.as_deref() == Some("workers") {
+        let count = words.next().ok_or("no number")?.parse()?;
+        let builder = Farm::builder(registry().0).workers(count);
+        let started = runtime.block_on(builder.start_deadline(Duration::from_secs(5)).start());
+        println!("{}", started.map_or_else(|error| with_causes(&error), |_| "started".to_owned()));
+        return Ok(());
+    }
+    if word.as_deref() == Some("replaced") {
+        return runtime.block_on(run_replaced());
     }
     if word.as_deref() == Some("arguments") {
         return runtime.block_on(show_arguments());

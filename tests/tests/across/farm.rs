@@ -534,6 +534,35 @@ async fn a_dropped_run_does_not_show_in_the_next() {
 }
 
 #[tokio::test]
+/// Runs `farm-program workers 40` with this limit of descriptors; returns what it prints.
+fn forty_workers_with(descriptors: u32) -> (String, String) {
+    let script = format!("ulimit -n {descriptors}; exec {PROGRAM} workers 40");
+    let output = Command::new("sh").args(["-c", &script]).output().unwrap();
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    (text(output.stdout), text(output.stderr))
+}
+
+#[test]
+fn a_farm_with_too_few_descriptors_names_the_limit() {
+    let limit = |count| {
+        format!(
+            "Too many open files (os error 24): this process may have {count} at a time (ulimit -n)"
+        )
+    };
+    // Too few for the children's pipes.
+    let (told, _) = forty_workers_with(50);
+    assert!(told.starts_with("the worker processes could not be started: "), "{told}");
+    assert!(told.ends_with(&(limit(50) + "\n")), "{told}");
+    // Enough for the children, but not for their connections.
+    let (told, warned) = forty_workers_with(100);
+    assert!(told.starts_with("not ready after 5 s: worker "), "{told}");
+    assert!(!told.contains("serve_if_started"), "{told}");
+    for text in [&told, &warned] {
+        assert!(text.contains("no connection can be accepted at tcp://127.0.0.1:"), "{text}");
+        assert!(text.contains(&limit(100)), "{text}");
+    }
+}
+
 async fn large_tasks_and_large_results_pass_each_other() {
     // The bytes are more than either channel holds, so both ends must go on reading.
     let (builder, functions) = builder();

@@ -30,7 +30,7 @@ const CRATES: &[Floors] = &[
     Floors {
         krate: "chunkcomm",
         floors: &[
-            &["proto", "address", "portable"],
+            &["proto", "address", "portable", "descriptors"],
             &["credential", "explain", "stats", "error"],
             &["transport", "log"],
             &["driver"],

@@ -58,6 +58,12 @@ pub fn given_name(builder: &NodeBuilder) -> Option<&str> {
     builder.given_name()
 }
 
+/// As [`NodeBuilder::quiet`], for a node whose owner reports its losses but does not hear that no
+/// connection can be accepted.
+pub fn quiet_but_for_accept(builder: NodeBuilder) -> NodeBuilder {
+    builder.quiet_but_for_accept()
+}
+
 /// Returns the runtime that drives the links of a node.
 #[must_use]
 pub fn runtime(node: &Node) -> &Handle {

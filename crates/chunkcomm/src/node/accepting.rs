@@ -294,6 +294,16 @@ impl AcceptTable {
 
     pub(super) fn refuse(&self, refusal: String) {
         tracing::warn!(%refusal, "a connection was refused");
+        self.note_refusal(refusal);
+    }
+
+    /// Warns that connections cannot be accepted, and notes the reason as one why they were refused.
+    pub(super) fn cannot_accept(&self, what: String) {
+        self.warnings.say_accept_error(&what);
+        self.note_refusal(what);
+    }
+
+    fn note_refusal(&self, refusal: String) {
         let mut table = locked(&self.table);
         if table.refusals.len() == REFUSALS_MAX {
             table.refusals.pop_front();

@@ -7,6 +7,7 @@ mod checks;
 #[cfg(feature = "tls")]
 use super::admission::UserTls;
 use super::layers::LayerSettings;
+use super::warnings::Aloud;
 use crate::Address;
 use crate::credential::Credential;
 use crate::proto::hello::{VERSION_MAX, VERSION_MIN};
@@ -50,7 +51,7 @@ pub(super) struct Settings {
     pub(super) sessions_max: usize,
     /// The oldest and the newest version of the protocol.
     pub(super) versions: (u16, u16),
-    pub(super) quiet: bool,
+    pub(super) aloud: Aloud,
     /// Controllers that are switched off, for measuring only.
     pub(super) without: Without,
 }
@@ -100,7 +101,7 @@ impl Default for NodeBuilder {
                 sessions_max: SESSIONS_MAX_DEFAULT,
                 session: true,
                 versions: (VERSION_MIN, VERSION_MAX),
-                quiet: false,
+                aloud: Aloud::All,
                 without: Without::default(),
             },
             age_bound_set: false,
@@ -341,11 +342,16 @@ impl NodeBuilder {
 
     /// Writes no warning to standard error.
     ///
-    /// A node warns when it ends with messages that may not have arrived, and when nobody has
-    /// accepted a channel for 5 s. It warns on `tracing`; if the program has no subscriber for
+    /// A node warns when it ends with messages that may not have arrived, when nobody has accepted a
+    /// channel for 5 s, and when the system lets it accept no connection. It warns on `tracing`; if the program has no subscriber for
     /// that, in one line on standard error.
     pub fn quiet(mut self) -> NodeBuilder {
-        self.settings.quiet = true;
+        self.settings.aloud = Aloud::Nothing;
+        self
+    }
+
+    pub(crate) fn quiet_but_for_accept(mut self) -> NodeBuilder {
+        self.settings.aloud = Aloud::AcceptErrors;
         self
     }
 

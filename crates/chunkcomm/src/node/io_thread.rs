@@ -1,6 +1,7 @@
 //! The node's own thread for driving its links.
 
 use super::accepting::AcceptTable;
+use crate::descriptors::with_limit;
 use crate::driver::clock;
 use crate::driver::wakers::locked;
 use crate::error::NodeError;
@@ -33,7 +34,7 @@ pub(super) struct IoThread {
 
 impl IoThread {
     pub(super) fn start() -> Result<IoThread, NodeError> {
-        let system = |error| NodeError::System(Arc::new(error));
+        let system = |error| NodeError::System(Arc::new(with_limit(error)));
         let runtime = Builder::new_current_thread().enable_all().build().map_err(system)?;
         let handle = runtime.handle().clone();
         let table = Arc::new(OnceLock::<Arc<AcceptTable>>::new());

@@ -5,6 +5,7 @@ use super::hello::{self, OwnHello, Side};
 use super::slots::{Slot, Slots};
 use super::{NodeShared, resume};
 use crate::Address;
+use crate::descriptors::with_limit;
 use crate::driver::clock;
 use crate::driver::tasks;
 use crate::error::HelloCause;
@@ -35,7 +36,7 @@ pub(super) async fn accept_loop(listener: Box<dyn Listener>, node: Weak<NodeShar
         let connection = match listener.accept().await {
             Ok(connection) => connection,
             Err(error) => {
-                errors.rest_after(&error, &address).await;
+                errors.rest_after(error, &address, &node).await;
                 continue;
             }
         };
@@ -67,7 +68,7 @@ struct Errors {
 }
 
 impl Errors {
-    async fn rest_after(&mut self, error: &io::Error, address: &Address) {
+    async fn rest_after(&mut self, error: io::Error, address: &Address, node: &Weak<NodeShared>) {
         // A connection that was gone before it was accepted must not hold up the next one.
         if matches!(error.kind(), io::ErrorKind::ConnectionAborted | io::ErrorKind::ConnectionReset)
             && self.gone_in_a_row < GONE_IN_A_ROW_MAX
@@ -76,8 +77,12 @@ impl Errors {
             return tokio::task::yield_now().await;
         }
         self.gone_in_a_row = 0;
-        if !std::mem::replace(&mut self.warned, true) {
-            tracing::warn!(%address, %error, "no connection can be accepted for now");
+        if !std::mem::replace(&mut self.warned, true)
+            && let Some(shared) = node.upgrade()
+        {
+            let error = with_limit(error);
+            let what = format!("no connection can be accepted at {address} for now: {error}");
+            shared.table.cannot_accept(what);
         }
         clock::pause(ACCEPT_PAUSE).await;
     }

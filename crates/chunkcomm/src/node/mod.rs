@@ -40,7 +40,7 @@ mod starting;
 mod streams;
 mod unaccepted;
 pub(crate) mod waits;
-mod warnings;
+pub(crate) mod warnings;
 
 pub use builder::{AGE_BOUND_VARIABLE, CREDENTIAL_FILE_VARIABLE, NodeBuilder};
 pub use events::{LinkEvent, LinkEvents};

@@ -13,6 +13,7 @@ pub(crate) mod unix;
 pub mod world;
 
 use crate::Address;
+use crate::descriptors::with_limit;
 use crate::proto::liveness::KeepAlive;
 use std::future::Future;
 use std::io::{self, IoSlice, IoSliceMut};
@@ -143,7 +144,7 @@ pub(crate) async fn connect(
     let Home {} = home;
     #[cfg(feature = "simulation")]
     refuse_real(address)?;
-    match address {
+    let connected = match address {
         Address::Tcp { host, port } => tcp::connect(host, *port, keep_alive).await,
         #[cfg(unix)]
         Address::Unix(path) => unix::connect(path).await,
@@ -152,7 +153,8 @@ pub(crate) async fn connect(
         Address::Memory(name) => memory::connect(name).await,
         #[cfg(feature = "simulation")]
         Address::Simulated { host, port } => world::connect(home.host, host, *port).await,
-    }
+    };
+    connected.map_err(with_limit)
 }
 
 /// Refuses the sockets of the system in a simulation.
@@ -169,7 +171,7 @@ fn refuse_real(address: &Address) -> io::Result<()> {
 pub(crate) async fn listen(address: &Address, portable: bool) -> io::Result<Box<dyn Listener>> {
     #[cfg(feature = "simulation")]
     refuse_real(address)?;
-    match address {
+    let listener = match address {
         Address::Tcp { host, port } => tcp::listen(host, *port, portable).await,
         #[cfg(unix)]
         Address::Unix(path) => unix::listen(path).await,
@@ -178,7 +180,8 @@ pub(crate) async fn listen(address: &Address, portable: bool) -> io::Result<Box<
         Address::Memory(name) => memory::listen(name),
         #[cfg(feature = "simulation")]
         Address::Simulated { host, port } => world::listen(host, *port),
-    }
+    };
+    listener.map_err(with_limit)
 }
 
 /// Implements [`Transport`] for a tokio stream that can be read and written through readiness.

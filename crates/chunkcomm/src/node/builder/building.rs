@@ -114,7 +114,7 @@ impl NodeBuilder {
             let layers = Layers::start(&self.layers, weak, name, runtime.clone(), &own);
             let layers = Arc::new(layers);
             let (holds, waits) = (Arc::new(Notify::new()), Arc::new(Waits::default()));
-            let warnings = Warnings::new(display_name(&hello), self.settings.quiet);
+            let warnings = Warnings::new(display_name(&hello), self.settings.aloud);
             let table = AcceptTable::new(Arc::clone(&layers), Arc::clone(&holds), warnings);
             let table = Arc::new(table);
             let speaks = speak_of_unaccepted(Arc::downgrade(&table), Arc::clone(&waits), holds);
