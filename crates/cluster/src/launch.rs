@@ -139,7 +139,8 @@ impl Launcher {
     }
 
     /// Starts this program instead of the one that is running. It must ask for
-    /// its [`child`] place as well.
+    /// its [`child`] place as well. By default, on Linux, the running program is started even if its
+    /// file has been replaced.
     pub fn program(mut self, program: impl Into<PathBuf>) -> Launcher {
         self.program = Some(program.into());
         self
@@ -191,7 +192,7 @@ impl Launcher {
         check_cpus(&self.cpus)?;
         let program = match &self.program {
             Some(program) => program.clone(),
-            None => env::current_exe().map_err(|source| {
+            None => running_program().map_err(|source| {
                 LaunchError::system("find the running program", "this process".as_ref(), source)
             })?,
         };
@@ -214,14 +215,42 @@ impl Launcher {
         token: Token,
     ) -> std::process::Command {
         let mut command = std::process::Command::new(program);
+        #[cfg(target_os = "linux")]
+        if program == std::path::Path::new(RUNNING)
+            && let Some(name) = env::args_os().next()
+        {
+            std::os::unix::process::CommandExt::arg0(&mut command, name);
+        }
         // Another launcher's may have been inherited.
-        FOR_ONE_CHILD.iter().for_each(|name| drop(command.env_remove(name)));
+        for name in FOR_ONE_CHILD {
+            command.env_remove(name);
+        }
         command.args(&self.arguments).envs(&self.variables);
         let cpu = (!self.cpus.is_empty()).then(|| self.cpus[index % self.cpus.len()]);
         place::tell(&mut command, &self.parent, index, count, token, cpu);
         place::tell_of_words(&mut command, usize::from(self.credential.is_some()));
         command
     }
+}
+
+/// The running program, also when its file has been replaced or removed.
+#[cfg(target_os = "linux")]
+const RUNNING: &str = "/proc/self/exe";
+
+/// Returns the file of the running program. Its own name is used while that is the same file, since
+/// tools show a process by the name.
+fn running_program() -> io::Result<PathBuf> {
+    let path = env::current_exe()?;
+    #[cfg(target_os = "linux")]
+    {
+        use std::os::unix::fs::MetadataExt as _;
+        let file =
+            |path: &std::path::Path| path.metadata().map(|file| (file.dev(), file.ino())).ok();
+        if file(&path) != file(RUNNING.as_ref()) {
+            return Ok(RUNNING.into());
+        }
+    }
+    Ok(path)
 }
 
 #[cfg(target_os = "linux")]

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use chunkcomm::error::LinkCause;
+use chunkcomm::layer::warn;
 use chunkcomm::{Node, Peer, RecvError, SendError, host};
 use chunkcomm_cluster::cluster::{Change, Member, NodeId};
 use chunkcomm_cluster::launch::{ChildExit, Children, LaunchError, Launcher, Token};
@@ -13,7 +14,7 @@ use chunkcomm_cluster::{Cluster, Registry};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::JoinSet;
 
-use crate::error::{Loss, StartError};
+use crate::error::{Loss, StartError, Unreplaced};
 use crate::link::Link;
 use crate::machine::{FIRST_INDEX, start_thread, work_blocking};
 use crate::name::WorkerName;
@@ -47,6 +48,8 @@ pub(crate) struct Crew {
     launcher: Option<Launcher>,
     /// Processes that died in a row before they were ready.
     unready: u32,
+    /// Why none was started in the place of the last dead one.
+    unreplaced: Option<Unreplaced>,
     processes: Vec<Children>,
     /// The end of each worker that has ended, by index; for a node usually its death.
     ended: BTreeMap<usize, Loss>,
@@ -112,6 +115,7 @@ impl Crew {
             tells,
             launcher: None,
             unready: 0,
+            unreplaced: None,
             processes: Vec::new(),
             ended: BTreeMap::new(),
             watch: JoinSet::new(),
@@ -215,16 +219,24 @@ impl Crew {
     }
 
     /// Starts a process in the place of a dead one, unless too many died in a row before they were
-    /// ready.
+    /// ready. Where none can be started, people are warned and the others go on.
     pub(crate) fn replace(&mut self, worker: &WorkerName, was_ready: bool) {
         if worker.pid.is_none() {
             return;
         }
         self.unready = if was_ready { 0 } else { self.unready + 1 };
-        if self.unready <= UNREADY_MAX {
-            // Where no process can be started, the others go on.
-            let _ = self.launch(1);
+        self.unreplaced = match self.unready {
+            0..=UNREADY_MAX => self.launch(1).err().map(Unreplaced::Launch),
+            count => Some(Unreplaced::Unready { count }),
+        };
+        if let Some(why) = &self.unreplaced {
+            warn("farmer", &format!("{worker} ended and is not replaced: {why}"));
         }
+    }
+
+    /// Returns why no process was started in the place of the last dead one.
+    pub(crate) fn unreplaced(&self) -> Option<&Unreplaced> {
+        self.unreplaced.as_ref()
     }
 
     /// Kills a worker that is a process, so that it ends and is replaced.

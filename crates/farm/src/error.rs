@@ -84,6 +84,15 @@ pub(crate) fn counted(count: u64, name: &str) -> String {
     format!("{count} {name}{}", if count == 1 { "" } else { "s" })
 }
 
+/// Names the tasks without a result: those that were given out, and those that are left if their number
+/// is known.
+fn without_result(unanswered: u64, left: Option<u64>) -> String {
+    match left {
+        Some(left) => format!("{} without a result", counted(unanswered + left, "task")),
+        None => format!("{} without a result, of those given out", counted(unanswered, "task")),
+    }
+}
+
 /// Hint for a program whose workers do not come: the calls that it may have forgotten.
 const SERVE_HINT: &str = "(a worker process must call serve_if_started first in main, a node of a \
                           cluster serve_in)";
@@ -94,6 +103,31 @@ impl Loss {
             Loss::Link(error) => error.source(),
             Loss::Send(error) => error.source(),
             _ => None,
+        }
+    }
+}
+
+/// Reason why no process is started in the place of a dead one.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum Unreplaced {
+    /// The system started none.
+    Launch(LaunchError),
+    /// This number of processes in a row ended before they were ready.
+    Unready {
+        /// Number of these processes.
+        count: u32,
+    },
+}
+
+impl fmt::Display for Unreplaced {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            // The causes stand here: the cause of a run's error is that of the loss.
+            Unreplaced::Launch(error) => f.write_str(&with_causes(error)),
+            Unreplaced::Unready { count } => {
+                write!(f, "{count} processes in a row ended before they were ready")
+            }
         }
     }
 }
@@ -165,6 +199,9 @@ pub enum StartError {
         waited: Duration,
         /// Workers that did not report.
         missing: Vec<WorkerName>,
+        /// The reasons for which the farmer's node has refused connections, each once. They may have
+        /// been those of the workers.
+        refusals: Vec<String>,
     },
 }
 
@@ -199,9 +236,6 @@ impl fmt::Display for StartError {
                 f,
                 "{worker} speaks versions {} to {} of what farmers and workers say to each other, \
                  this program {} to {}",
-        /// The reasons for which the farmer's node has refused connections, each once. They may have
-        /// been those of the workers.
-        refusals: Vec<String>,
                 theirs.0, theirs.1, ours.0, ours.1
             ),
             StartError::Differs { worker, difference } => differs(f, worker, difference),
@@ -415,6 +449,8 @@ pub enum RunError {
         there: usize,
         /// Number of tasks that were given out and have no result.
         unanswered: u64,
+        /// Number of tasks that were not given out, if the iterator tells it exactly.
+        left: Option<u64>,
     },
     /// The last worker was lost, and with it the farm: further runs give the same error.
     Lost {
@@ -422,8 +458,12 @@ pub enum RunError {
         worker: WorkerName,
         /// Number of tasks that were given out and have no result.
         unanswered: u64,
+        /// Number of tasks that were not given out, if the iterator tells it exactly.
+        left: Option<u64>,
         /// How the worker was lost.
         loss: Loss,
+        /// The reason why no process was started in the place of the last dead one, if one was to be.
+        unreplaced: Option<Unreplaced>,
     },
 }
 
@@ -454,17 +494,18 @@ impl fmt::Display for RunError {
                     _ => write!(f, ", {unanswered} more had begun"),
                 }
             }
-            RunError::NotChosen { there, unanswered } => {
+            RunError::NotChosen { there, unanswered, left } => {
                 let workers = counted(*there as u64, "worker");
-                let tasks = counted(*unanswered, "task");
-                write!(f, "of {workers} none is chosen for the run, and {tasks} without a result")
+                let tasks = without_result(*unanswered, *left);
+                write!(f, "of {workers} none is chosen for the run, and {tasks}")
             }
-            RunError::Lost { worker, unanswered, loss } => {
-                let tasks = counted(*unanswered, "task");
-                write!(
-                    f,
-                    "no worker is left and {tasks} without a result: {worker} was lost: {loss}"
-                )
+            RunError::Lost { worker, unanswered, left, loss, unreplaced } => {
+                let tasks = without_result(*unanswered, *left);
+                write!(f, "no worker is left and {tasks}: {worker} was lost: {loss}")?;
+                match unreplaced {
+                    Some(why) => write!(f, "; none is started in its place: {why}"),
+                    None => Ok(()),
+                }
             }
         }
     }
@@ -543,16 +584,28 @@ mod tests {
     #[test]
     fn messages_name_the_worker_and_the_task() {
         let worker = WorkerName::process(3, 4242);
-        let lost = RunError::Lost { worker, unanswered: 1, loss: Loss::Closed };
+        let lost = |left, unreplaced| RunError::Lost {
+            worker: worker.clone(),
+            unanswered: 1,
+            left,
+            loss: Loss::Closed,
+            unreplaced,
+        };
         assert_eq!(
-            lost.to_string(),
+            lost(Some(0), Some(Unreplaced::Unready { count: 17 })).to_string(),
             "no worker is left and 1 task without a result: worker 3 (process 4242) was lost: it \
-             closed its channel"
+             closed its channel; none is started in its place: 17 processes in a row ended before \
+             they were ready"
         );
-        let alone = RunError::NotChosen { there: 3, unanswered: 1 };
+        assert_eq!(
+            lost(None, None).to_string(),
+            "no worker is left and 1 task without a result, of those given out: worker 3 (process \
+             4242) was lost: it closed its channel"
+        );
+        let alone = RunError::NotChosen { there: 3, unanswered: 1, left: Some(4) };
         assert_eq!(
             alone.to_string(),
-            "of 3 workers none is chosen for the run, and 1 task without a result"
+            "of 3 workers none is chosen for the run, and 5 tasks without a result"
         );
         let worker = WorkerName::thread(0);
         let failed = RunError::Task(TaskError::Failed {

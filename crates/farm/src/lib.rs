@@ -177,7 +177,7 @@ mod worker;
 
 pub use builder::FarmBuilder;
 pub use context::TaskContext;
-pub use error::{FinishError, Loss, RunError, ServeError, StartError, TaskError};
+pub use error::{FinishError, Loss, RunError, ServeError, StartError, TaskError, Unreplaced};
 pub use farm::Farm;
 pub use functions::{DivideAndConquer, Divided, MapReduce, RegistryExt};
 pub use journal::{Durability, JournalCause, JournalError};

@@ -114,6 +114,8 @@ pub(crate) struct Run<'a, I, O, T: Source<Task = I>, S> {
     home: Home,
     /// Set while workers without tasks wait for others.
     look: Timer,
+    /// The worker that this run lost last.
+    buried: Option<usize>,
     /// Workers whose link broke, with what that looked like, until the cause is known.
     broken: Vec<(usize, Loss)>,
     cause_wait: Timer,
@@ -171,6 +173,7 @@ where
             wanted: 0,
             home,
             look: Timer::default(),
+            buried: None,
             broken,
             cause_wait: Timer::default(),
             alone: Timer::default(),
@@ -215,9 +218,14 @@ where
         Progress {
             given: ledger.assigned(),
             unanswered: ledger.unanswered(),
-            left: self.tasks.left().map(|left| left + self.apart()),
+            left: self.left(),
             underway: self.account.underway.sum(),
         }
+    }
+
+    /// Returns the number of tasks that the ledger does not have yet, where it is known.
+    fn left(&self) -> Option<u64> {
+        self.tasks.left().map(|left| left + self.apart())
     }
 
     /// Number of tasks that left the source, and are not in the ledger.

@@ -7,11 +7,15 @@
 //! - `farm-program nest LEVELS [HOSTS]` is a cluster of two nodes. The second prints its level. If that is
 //!   more than 0, it starts this program as such a cluster, a level below, and for `arguments`.
 //! - `farm-program open ADDRESS` opens a channel of jobs to the node there and prints how it ended.
+//! - `farm-program replaced` puts another program at the place of its file and kills its workers. It
+//!   prints how many other processes ran the tasks of the next run.
+//! - `farm-program workers COUNT` starts a farm of this number of workers, or prints why it cannot.
 //! - `farm-program journal FILE` runs squares and a pool with a journal, and prints what came out.
 //! - `farm-program timed` prints a line, runs tasks that take a half of their time, and prints how many
 //!   have a result, and how many workers were lost.
 //! - `farm-program serve` works for the farms of the cluster that its environment names.
 
+use std::collections::BTreeSet;
 use std::error::Error;
 use std::io::Write as _;
 use std::path::PathBuf;
@@ -21,10 +25,12 @@ use chunkcomm::{Node, SendError, with_causes};
 use chunkcomm_cluster::cluster::End;
 use chunkcomm_cluster::{Cluster, ClusterConfig};
 use chunkcomm_farm::{Durability, Farm, serve_if_started, serve_in};
+use chunkcomm_testkit::proc;
 use chunkcomm_tests::farm_tasks::{
     FORGETS, OTHER_TYPES, OTHER_VERSION, OtherJob, STILLBORN, printed, registry, sample_job,
     worker_registry,
 };
+use rustix::process::Signal;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -112,6 +118,22 @@ async fn show_arguments() -> Result<(), Box<dyn Error>> {
         let mut farm = builder.workers(1).start().await?;
         println!("{}", farm.run(&functions.arguments, [()]).await?.results[0].join(" "));
     }
+    Ok(())
+}
+
+/// Runs tasks by workers that are started when another program has taken the place of the file.
+async fn run_replaced() -> Result<(), Box<dyn Error>> {
+    let (registry, functions) = registry();
+    let mut farm = Farm::builder(registry).workers(2).start().await?;
+    let own = std::env::current_exe()?;
+    let other = own.with_extension("new");
+    std::fs::copy("/bin/false", &other)?;
+    std::fs::rename(&other, &own)?;
+    let first: Vec<u32> = farm.workers().iter().filter_map(|worker| worker.pid).collect();
+    first.iter().for_each(|&pid| proc::signal(pid, Signal::KILL));
+    let outcome = farm.run(&functions.sleep, [5; 40]).await?;
+    let others: BTreeSet<_> = outcome.results.iter().filter(|pid| !first.contains(pid)).collect();
+    println!("{} results of {} others", outcome.results.len(), others.len());
     Ok(())
 }
 

@@ -14,7 +14,7 @@ use chunkcomm_farm::{
     Farm, FarmBuilder, Grain, Loss, Model, Prefetch, RunError, Runtime, StartError, TaskError,
     WorkersAs,
 };
-use chunkcomm_testkit::blocking;
+use chunkcomm_testkit::{Scratch, blocking};
 use chunkcomm_testkit::proc::{self, is_gone, wait_until_gone};
 use chunkcomm_tests::farm_tasks::{
     FEWER, FORGETS, Functions, Job, OTHER_TYPES, STILLBORN, printed, registry,
@@ -259,6 +259,43 @@ async fn a_dead_process_is_replaced() {
     assert!(all.iter().all(|&pid| is_gone(pid)), "{all:?}");
 }
 
+/// As an upgrade or a rebuild does it.
+#[test]
+fn a_dead_process_is_replaced_also_when_the_file_of_the_program_has_been() {
+    let file = Scratch::new("farm-replaced");
+    std::fs::copy(PROGRAM, &*file).unwrap();
+    let output = Command::new(&*file).arg("replaced").output().unwrap();
+    let told = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(told, "40 results of 2 others\n", "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+#[tokio::test]
+async fn a_run_without_workers_names_its_own_last_one_and_why_none_came() {
+    let file = Scratch::new("farm-removed");
+    std::fs::copy(PROGRAM, &*file).unwrap();
+    let (builder, functions) = builder();
+    let program = file.to_path_buf();
+    let mut farm = builder.launcher(|launcher| launcher.program(program)).start().await.unwrap();
+    std::fs::remove_file(&*file).unwrap();
+    let (pids, first) = (pids(&farm), farm.workers()[0].clone());
+    kill(pids[1]);
+    assert_eq!(farm.run(&functions.sleep, [5; 10]).await.unwrap().results, [pids[0]; 10]);
+    let kill_at_the_second = |(at, _): &(usize, u64)| {
+        if *at == 1 {
+            kill(pids[0]);
+        }
+    };
+    let tasks = [3_600_000; 50].into_iter().enumerate().inspect(kill_at_the_second);
+    let error = farm.run(&functions.sleep, tasks.map(|(_, ms)| ms)).await.unwrap_err();
+    let told = format!(
+        "no worker is left and 50 tasks without a result: {first} was lost: its process ended: \
+         signal: 9 (SIGKILL); none is started in its place: could not start a process for {}: No \
+         such file or directory (os error 2)",
+        file.display()
+    );
+    assert_eq!(error.to_string(), told);
+}
+
 #[tokio::test]
 async fn a_process_that_dies_before_it_is_ready_is_replaced_too() {
     let (builder, functions) = builder();
@@ -278,6 +315,8 @@ async fn processes_that_never_get_ready_are_not_replaced_for_ever() {
     kill(pids(&farm)[0]);
     let error = farm.run(&functions.sleep, [5; 10]).await.unwrap_err();
     assert!(matches!(error, RunError::Lost { .. }), "{error}");
+    let told = "none is started in its place: 17 processes in a row ended before they were ready";
+    assert!(error.to_string().ends_with(told), "{error}");
     assert_eq!(farm.workers().len(), 18);
 }
 
@@ -494,6 +533,35 @@ async fn programs_that_are_no_workers_are_told_apart() {
     assert!(Path::new(PROGRAM).exists());
 }
 
+/// Runs `farm-program workers 40` with this limit of descriptors; returns what it prints.
+fn forty_workers_with(descriptors: u32) -> (String, String) {
+    let script = format!("ulimit -n {descriptors}; exec {PROGRAM} workers 40");
+    let output = Command::new("sh").args(["-c", &script]).output().unwrap();
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    (text(output.stdout), text(output.stderr))
+}
+
+#[test]
+fn a_farm_with_too_few_descriptors_names_the_limit() {
+    let limit = |count| {
+        format!(
+            "Too many open files (os error 24): this process may have {count} at a time (ulimit -n)"
+        )
+    };
+    // Too few for the children's pipes.
+    let (told, _) = forty_workers_with(50);
+    assert!(told.starts_with("the worker processes could not be started: "), "{told}");
+    assert!(told.ends_with(&(limit(50) + "\n")), "{told}");
+    // Enough for the children, but not for their connections.
+    let (told, warned) = forty_workers_with(100);
+    assert!(told.starts_with("not ready after 5 s: worker "), "{told}");
+    assert!(!told.contains("serve_if_started"), "{told}");
+    for text in [&told, &warned] {
+        assert!(text.contains("no connection can be accepted at tcp://127.0.0.1:"), "{text}");
+        assert!(text.contains(&limit(100)), "{text}");
+    }
+}
+
 /// Otherwise the program would start copies of itself that start copies of themselves.
 #[tokio::test]
 async fn a_program_that_forgets_to_serve_ends_at_its_own_farm() {
@@ -534,35 +602,6 @@ async fn a_dropped_run_does_not_show_in_the_next() {
 }
 
 #[tokio::test]
-/// Runs `farm-program workers 40` with this limit of descriptors; returns what it prints.
-fn forty_workers_with(descriptors: u32) -> (String, String) {
-    let script = format!("ulimit -n {descriptors}; exec {PROGRAM} workers 40");
-    let output = Command::new("sh").args(["-c", &script]).output().unwrap();
-    let text = |bytes| String::from_utf8(bytes).unwrap();
-    (text(output.stdout), text(output.stderr))
-}
-
-#[test]
-fn a_farm_with_too_few_descriptors_names_the_limit() {
-    let limit = |count| {
-        format!(
-            "Too many open files (os error 24): this process may have {count} at a time (ulimit -n)"
-        )
-    };
-    // Too few for the children's pipes.
-    let (told, _) = forty_workers_with(50);
-    assert!(told.starts_with("the worker processes could not be started: "), "{told}");
-    assert!(told.ends_with(&(limit(50) + "\n")), "{told}");
-    // Enough for the children, but not for their connections.
-    let (told, warned) = forty_workers_with(100);
-    assert!(told.starts_with("not ready after 5 s: worker "), "{told}");
-    assert!(!told.contains("serve_if_started"), "{told}");
-    for text in [&told, &warned] {
-        assert!(text.contains("no connection can be accepted at tcp://127.0.0.1:"), "{text}");
-        assert!(text.contains(&limit(100)), "{text}");
-    }
-}
-
 async fn large_tasks_and_large_results_pass_each_other() {
     // The bytes are more than either channel holds, so both ends must go on reading.
     let (builder, functions) = builder();

@@ -101,7 +101,7 @@ async fn a_run_without_a_chosen_worker_ends_and_the_farm_goes_on() {
     let (builder, functions) = builder();
     let mut farm = builder.deaths_max(1).start().await.unwrap();
     let none = farm.only_on(|_| false).run(&functions.double, 0..10).await.unwrap_err();
-    assert!(matches!(none, RunError::NotChosen { there: 2, unanswered: 0 }), "{none}");
+    assert!(matches!(none, RunError::NotChosen { there: 2, unanswered: 0, .. }), "{none}");
     // The chosen one dies of a task, which is set aside. The process in its place is another worker.
     let first = |worker: &WorkerName| worker.index == 0;
     let left = farm.only_on(first).run_to_end(&functions.exit, [3, 3]).await.unwrap_err();

@@ -83,6 +83,7 @@ where
         if link.lost.replace(loss.clone()).is_some() {
             return Ok(());
         }
+        self.buried = Some(worker);
         if !matches!(loss, Loss::Exited(_)) {
             self.workers.crew.kill(&self.workers.links[worker].name);
         }
@@ -106,18 +107,17 @@ where
         if self.workers.expects(&self.home) && !self.alone.is_over(start, context) {
             return Ok(());
         }
-        let unanswered = self.account.ledger.unanswered();
+        let (unanswered, left) = (self.account.ledger.unanswered(), self.left());
+        let links = &self.workers.links;
         let is_there =
             |link: &&Link| link.lost.is_none() && !self.workers.crew.is_reserve(&link.name);
-        let there = self.workers.links.iter().filter(is_there).count();
+        let there = links.iter().filter(is_there).count();
         if there > 0 {
-            return Err(RunError::NotChosen { there, unanswered });
+            return Err(RunError::NotChosen { there, unanswered, left });
         }
-        let lost = self
-            .workers
-            .links
-            .iter()
-            .rev()
+        let of_this_run = self.buried.map(|worker| &links[worker]).into_iter();
+        let lost = of_this_run
+            .chain(links.iter().rev())
             .find_map(|link| link.lost.clone().map(|loss| (link.name.clone(), loss)));
         let (worker, loss) = lost.expect("a farm begins with a worker");
         Err(self.end_farm(worker, loss))
@@ -125,8 +125,9 @@ where
 
     /// Ends the farm: no worker is left after this one.
     fn end_farm(&mut self, worker: WorkerName, loss: Loss) -> RunError {
-        let unanswered = self.account.ledger.unanswered();
-        let error = RunError::Lost { worker, unanswered, loss };
+        let (unanswered, left) = (self.account.ledger.unanswered(), self.left());
+        let unreplaced = self.workers.crew.unreplaced().cloned();
+        let error = RunError::Lost { worker, unanswered, left, loss, unreplaced };
         self.workers.crew.dismiss();
         *self.workers.lost = Some(error.clone());
         error
