@@ -13,6 +13,7 @@ use std::str::FromStr;
 /// |---|---|
 /// | `tcp://host:port`, `host:port`, `tcp://[::1]:80` | TCP; the host is a name or an IP address, port 0 lets the system choose one to listen on |
 /// | `unix:/path`, `unix:path` | a Unix socket of this machine |
+/// | `unix-escaped:/path` | the same; `%FF` in the path is the byte 255, for paths that are not UTF-8 or have control characters |
 /// | `memory:name` | a node of this process |
 ///
 /// ```
@@ -97,12 +98,28 @@ impl fmt::Display for Address {
                 write!(f, "tcp://[{host}]:{port}")
             }
             Address::Tcp { host, port } => write!(f, "tcp://{host}:{port}"),
-            Address::Unix(path) => write!(f, "unix:{}", path.display()),
+            Address::Unix(path) => match path.to_str() {
+                Some(text) if !text.contains(char::is_control) => write!(f, "unix:{text}"),
+                _ => fmt_escaped(f, path),
+            },
             Address::Memory(name) => write!(f, "memory:{name}"),
             #[cfg(feature = "simulation")]
             Address::Simulated { host, port } => write!(f, "sim:{host}/{port}"),
         }
     }
+}
+
+/// Writes a path so that it survives as text, in one line.
+fn fmt_escaped(f: &mut fmt::Formatter<'_>, path: &Path) -> fmt::Result {
+    f.write_str("unix-escaped:")?;
+    for &byte in path.as_os_str().as_encoded_bytes() {
+        match byte {
+            b'%' => f.write_str("%25")?,
+            b' '..=b'~' => write!(f, "{}", char::from(byte))?,
+            _ => write!(f, "%{byte:02X}")?,
+        }
+    }
+    Ok(())
 }
 
 /// Why a text is not an [`Address`].
@@ -131,7 +148,7 @@ impl fmt::Display for AddressError {
             Fault::Port => "its port is not a number from 0 to 65535",
             Fault::Host => "its host is empty or holds a character that no host name has",
             Fault::Brackets => "an IPv6 address stands in brackets, as in [::1]:7000",
-            Fault::Path => "its path is empty or holds a zero character",
+            Fault::Path => "its path is empty, holds a zero character or is escaped wrongly",
             Fault::Name => "its name is empty",
         };
         write!(
@@ -162,6 +179,11 @@ fn parse(text: &str) -> Result<Address, Fault> {
         let fits = !path.is_empty() && !path.contains('\0');
         return if fits { Ok(Address::Unix(Path::new(path).into())) } else { Err(Fault::Path) };
     }
+    if let Some(path) = text.strip_prefix("unix-escaped:") {
+        let bytes =
+            unescaped(path.as_bytes()).filter(|bytes| !bytes.is_empty() && !bytes.contains(&0));
+        return bytes.and_then(path_of).map(Address::Unix).ok_or(Fault::Path);
+    }
     if let Some(name) = text.strip_prefix("memory:") {
         return if name.is_empty() { Err(Fault::Name) } else { Ok(Address::Memory(name.into())) };
     }
@@ -179,6 +201,35 @@ fn parse(text: &str) -> Result<Address, Fault> {
         None => text,
     };
     parse_host_and_port(authority)
+}
+
+/// Replaces `%FF` by the byte 255; `None` if two digits do not follow a `%`.
+fn unescaped(mut text: &[u8]) -> Option<Vec<u8>> {
+    let mut bytes = Vec::with_capacity(text.len());
+    while let Some((&first, rest)) = text.split_first() {
+        text = rest;
+        bytes.push(match first {
+            b'%' => {
+                let (digits, rest) = text.split_at_checked(2)?;
+                text = rest;
+                let value = |digit: u8| char::from(digit).to_digit(16);
+                (value(digits[0])? * 16 + value(digits[1])?) as u8
+            }
+            byte => byte,
+        });
+    }
+    Some(bytes)
+}
+
+#[cfg(unix)]
+fn path_of(bytes: Vec<u8>) -> Option<PathBuf> {
+    use std::os::unix::ffi::OsStringExt as _;
+    Some(std::ffi::OsString::from_vec(bytes).into())
+}
+
+#[cfg(not(unix))]
+fn path_of(bytes: Vec<u8>) -> Option<PathBuf> {
+    String::from_utf8(bytes).ok().map(PathBuf::from)
 }
 
 fn parse_host_and_port(authority: &str) -> Result<Address, Fault> {
@@ -272,7 +323,12 @@ mod tests {
             ("[localhost]:80", "stands in brackets"),
             ("udp://localhost:80", "scheme is unknown"),
             ("unix:", "path is empty"),
-            ("unix:a\0b", "path is empty or holds"),
+            ("unix:a\0b", "path is empty, holds"),
+            ("unix-escaped:", "path is empty"),
+            ("unix-escaped:a%00", "holds a zero character"),
+            ("unix-escaped:a%F", "escaped wrongly"),
+            ("unix-escaped:a%+1", "escaped wrongly"),
+            ("unix-escaped:a%é1", "escaped wrongly"),
             ("memory:", "name is empty"),
         ];
         for (text, part) in expected {
@@ -281,6 +337,20 @@ mod tests {
             assert!(message.contains(part), "{text:?}: {message}");
             assert!(message.ends_with("unix:/path and memory:name"), "{message}");
         }
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn any_path_survives_its_text_in_one_line() {
+        use std::os::unix::ffi::OsStrExt as _;
+        for path in [&b"/\xE9t\xE9/50%25 off"[..], b"/two\nlines", b"/plain 50%25", b"\xFF"] {
+            let address = Address::Unix(std::ffi::OsStr::from_bytes(path).into());
+            let text = address.to_string();
+            assert!(!text.contains('\n'), "{text}");
+            assert_eq!(text.parse(), Ok(address), "{text}");
+        }
+        let address = Address::Unix("/two\nlines".into());
+        assert_eq!(address.to_string(), "unix-escaped:/two%0Alines");
     }
 
     #[test]

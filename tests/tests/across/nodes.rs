@@ -1,7 +1,7 @@
 //! The example program `nodes`, run as its user runs it: a cluster of copies on this
 //! machine. Tests with other launchers are in `tests/launchers`.
 
-use chunkcomm_testkit::free_port;
+use chunkcomm_testkit::{Scratch, free_port};
 use std::process::{Command, Output};
 use std::time::Duration;
 
@@ -32,6 +32,27 @@ fn copies_on_this_machine_are_listed_by_rank() {
         pids.dedup();
         assert_eq!(pids.len(), count, "{table}");
     }
+}
+
+/// The names of sockets there go through the environment of the copies and the manager's words.
+#[test]
+fn copies_meet_in_any_temporary_folder_or_say_what_to_set() {
+    use std::os::unix::ffi::OsStrExt as _;
+    let scratch = Scratch::folder("temporary");
+    let in_folder = |name: &[u8]| {
+        let folder = scratch.join(std::ffi::OsStr::from_bytes(name));
+        std::fs::create_dir(&folder).unwrap();
+        let mut command = Command::new(PROGRAM);
+        command.args(["--nodes", "3", "--round-trips", "3", "--mebibytes", "1"]);
+        let output = command.env("TMPDIR", folder).output().unwrap();
+        (output.status.success(), String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    for name in [&b"\xE9t\xE9"[..], b"50%25 off", b"two\nlines"] {
+        let (success, told) = in_folder(name);
+        assert!(success, "{name:?}: {told}");
+    }
+    let (success, told) = in_folder(&[b'x'; 100]);
+    assert!(!success && told.contains("at most 107 are allowed: set TMPDIR to a folder"), "{told}");
 }
 
 #[test]

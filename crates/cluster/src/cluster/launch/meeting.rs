@@ -91,6 +91,25 @@ pub(in crate::cluster) fn private_folder(makes: bool) -> Result<PathBuf, (PathBu
     found.map(|()| path.clone()).map_err(|error| (path, error))
 }
 
+/// Longest path of a socket, in bytes.
+const SOCKET_PATH_BYTES_MAX: usize = if cfg!(target_os = "linux") { 107 } else { 103 };
+
+/// Longest name of a socket in its folder, in bytes: a process id of 7 digits and a random number.
+const SOCKET_NAME_BYTES_MAX: usize = 16;
+
+/// Checks that the path of each socket in the folder is one that the system takes.
+fn check_length(folder: &Path) -> io::Result<()> {
+    let bytes = folder.as_os_str().len() + 1 + SOCKET_NAME_BYTES_MAX;
+    if bytes <= SOCKET_PATH_BYTES_MAX {
+        return Ok(());
+    }
+    let why = format!(
+        "a socket there would have a path of {bytes} bytes, at most {SOCKET_PATH_BYTES_MAX} are \
+         allowed: set TMPDIR to a folder with a shorter path"
+    );
+    Err(io::Error::new(io::ErrorKind::InvalidInput, why))
+}
+
 /// Makes the folder of a new socket, `PID-RANDOM` within the private one.
 pub(in crate::cluster) fn socket_folder() -> Result<Removed, (PathBuf, io::Error)> {
     /// Attempts: another cluster that ends removes the private folder when that is empty.
@@ -104,7 +123,7 @@ pub(in crate::cluster) fn socket_folder() -> Result<Removed, (PathBuf, io::Error
         getrandom::fill(&mut random).map_err(|error| (base.clone(), io::Error::other(error)))?;
         let random = u32::from_le_bytes(random);
         let path = base.join(format!("{}-{random:08x}", std::process::id()));
-        match make_private(&path) {
+        match check_length(&path).and_then(|()| make_private(&path)) {
             Ok(()) => return Ok(Removed(path)),
             Err(error) if error.kind() == io::ErrorKind::NotFound && tried < ATTEMPTS => {}
             Err(error) => return Err((path, error)),
