@@ -190,6 +190,7 @@ impl Registry {
     /// [`Description::refusal`]): mistakes in the program, in every copy of it.
     pub fn register<I, O>(
         &mut self,
+    #[track_caller]
         name: &str,
         function: impl Fn(I) -> O + Send + Sync + 'static,
     ) -> Function<I, O>
@@ -221,6 +222,7 @@ impl Registry {
     /// As [`register`](Registry::register).
     pub fn register_async<I, O, F>(
         &mut self,
+    #[track_caller]
         name: &str,
         function: impl Fn(I) -> F + Send + Sync + 'static,
     ) -> Function<I, O>
@@ -236,6 +238,7 @@ impl Registry {
 
     fn add<I, O>(&mut self, name: Arc<str>, body: Body) -> Function<I, O>
     where
+    #[track_caller]
         I: DeserializeOwned + 'static,
         O: DeserializeOwned + 'static,
     {
@@ -286,6 +289,7 @@ impl Registry {
 
 pub(crate) fn describe_for<T: DeserializeOwned>(function: &str, role: &str) -> Arc<Description> {
     let description = describe::<T>();
+#[track_caller]
     if let Some(refusal) = description.refusal() {
         panic!("the {role} of function {function:?} cannot travel: {refusal}");
     }

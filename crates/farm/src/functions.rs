@@ -38,6 +38,7 @@ pub trait RegistryExt: BorrowMut<Registry> {
     /// ```
     ///
     /// # Panics
+    #[track_caller]
     /// As [`Registry::register`].
     fn register_task<I, O>(
         &mut self,
@@ -72,6 +73,7 @@ pub trait RegistryExt: BorrowMut<Registry> {
     /// ```
     ///
     /// # Panics
+    #[track_caller]
     /// As [`Registry::register`].
     fn register_async_task<I, O, F>(
         &mut self,
@@ -95,6 +97,7 @@ pub trait RegistryExt: BorrowMut<Registry> {
     /// It also registers `reduce <name>`, which sub-farmers call.
     ///
     /// # Panics
+    #[track_caller]
     /// As [`Registry::register`], for both names.
     fn register_map_reduce<I, O>(
         &mut self,
@@ -144,6 +147,7 @@ pub trait RegistryExt: BorrowMut<Registry> {
     /// ```
     ///
     /// # Panics
+    #[track_caller]
     /// As [`Registry::register`].
     fn register_divide_and_conquer<I, O>(
         &mut self,
@@ -260,6 +264,35 @@ mod tests {
         values.iter().for_each(|value| wire::put_value(&mut items, value).unwrap());
         items
     }
+    #[test]
+    fn a_name_registered_twice_panics_at_the_line_that_does_it() {
+        use std::panic::Location;
+        let mut registry = Registry::new();
+        registry.register("f", |(): ()| ());
+        let places = Arc::new(std::sync::Mutex::new(Vec::new()));
+        let (notes, this_test) = (Arc::clone(&places), std::thread::current().id());
+        let before = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |info| {
+            if std::thread::current().id() == this_test {
+                notes.lock().unwrap().push(info.location().map(Location::line));
+            }
+            before(info);
+        }));
+        let mut panics = |registers: &dyn Fn(&mut Registry)| {
+            let registers = std::panic::AssertUnwindSafe(|| registers(&mut registry));
+            assert!(std::panic::catch_unwind(registers).is_err());
+        };
+        let line = line!();
+        panics(&|it| drop(it.register_task("f", |_, (): ()| ())));
+        panics(&|it| drop(it.register_async_task("f", |_, (): ()| async {})));
+        panics(&|it| drop(it.register_map_reduce("f", |(): ()| (), |(), ()| ())));
+        panics(&|it| {
+            drop(it.register_divide_and_conquer("f", |(): ()| Divided::Solved(()), |_| ()))
+        });
+        let expected: Vec<_> = (1..=4).map(|after| Some(line + after)).collect();
+        assert_eq!(*places.lock().unwrap(), expected);
+    }
+
 
     #[test]
     fn encoded_results_are_reduced_in_their_order() {

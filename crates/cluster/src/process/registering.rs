@@ -110,6 +110,7 @@ impl Registry {
     /// Processes and functions have separate names.
     ///
     /// # Panics
+    #[track_caller]
     /// As [`Registry::register`].
     pub fn process<I, F, R>(&mut self, name: &str, function: F) -> Process<I>
     where
@@ -131,6 +132,7 @@ impl Registry {
     /// that it should end.
     ///
     /// # Panics
+    #[track_caller]
     /// As [`Registry::register`].
     pub fn blocking_process<I, F>(&mut self, name: &str, function: F) -> Process<I>
     where
@@ -146,6 +148,7 @@ impl Registry {
             })
         })
     }
+    #[track_caller]
 
     fn add_process<I>(
         &mut self,
@@ -189,4 +192,31 @@ async fn guarded(future: impl Future<Output = Result<(), Failure>>) -> End {
         Err(panicked) => Poll::Ready(end_of(Err(panicked))),
     })
     .await
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Asserts that this panics at the line of its caller, which is in this file.
+    #[track_caller]
+    fn assert_panics_here(line: u32, registers: impl FnOnce()) {
+        let place = catch(registers).unwrap_err().place.unwrap();
+        assert!(place.starts_with(&format!("{}:{line}:", file!())), "{place}");
+    }
+
+    #[test]
+    fn a_mistake_panics_at_the_line_that_registers() {
+        let mut registry = Registry::new();
+        let nothing = |(): ()| async {};
+        registry.register("f", |(): ()| ());
+        assert_panics_here(line!(), || drop(registry.register("f", |(): ()| ())));
+        assert_panics_here(line!(), || drop(registry.register_async("f", nothing)));
+        assert_panics_here(line!(), || drop(registry.register("g", |(): ()| vec![(); 3])));
+        let process = |_: ProcessContext, (): ()| async { Ok(()) };
+        let blocking = |_: ProcessContext, (): ()| Ok(());
+        registry.process("p", process);
+        assert_panics_here(line!(), || drop(registry.process("p", process)));
+        assert_panics_here(line!(), || drop(registry.blocking_process("p", blocking)));
+    }
+}
 }
