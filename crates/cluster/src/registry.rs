@@ -24,10 +24,12 @@
 mod error;
 mod fingerprints;
 mod started;
+mod travels;
 
 pub use error::CallError;
 pub use fingerprints::{Difference, FunctionFingerprint, TypeFingerprint};
 pub use started::Started;
+pub use travels::Travels;
 
 use std::any::Any;
 use std::collections::BTreeMap;
@@ -188,15 +190,15 @@ impl Registry {
     /// # Panics
     /// When the name is taken, and when values of one of the types cannot travel (see
     /// [`Description::refusal`]): mistakes in the program, in every copy of it.
+    #[track_caller]
     pub fn register<I, O>(
         &mut self,
-    #[track_caller]
         name: &str,
         function: impl Fn(I) -> O + Send + Sync + 'static,
     ) -> Function<I, O>
     where
-        I: Serialize + DeserializeOwned + 'static,
-        O: Serialize + DeserializeOwned + 'static,
+        I: Travels,
+        O: Travels,
     {
         let name: Arc<str> = name.into();
         let call = erased(Arc::clone(&name), function);
@@ -220,15 +222,15 @@ impl Registry {
     ///
     /// # Panics
     /// As [`register`](Registry::register).
+    #[track_caller]
     pub fn register_async<I, O, F>(
         &mut self,
-    #[track_caller]
         name: &str,
         function: impl Fn(I) -> F + Send + Sync + 'static,
     ) -> Function<I, O>
     where
-        I: Serialize + DeserializeOwned + 'static,
-        O: Serialize + DeserializeOwned + 'static,
+        I: Travels,
+        O: Travels,
         F: Future<Output = O> + Send + 'static,
     {
         let name: Arc<str> = name.into();
@@ -236,9 +238,9 @@ impl Registry {
         self.add(name, Body::Async(Arc::new(start)))
     }
 
+    #[track_caller]
     fn add<I, O>(&mut self, name: Arc<str>, body: Body) -> Function<I, O>
     where
-    #[track_caller]
         I: DeserializeOwned + 'static,
         O: DeserializeOwned + 'static,
     {
@@ -287,9 +289,9 @@ impl Registry {
     }
 }
 
+#[track_caller]
 pub(crate) fn describe_for<T: DeserializeOwned>(function: &str, role: &str) -> Arc<Description> {
     let description = describe::<T>();
-#[track_caller]
     if let Some(refusal) = description.refusal() {
         panic!("the {role} of function {function:?} cannot travel: {refusal}");
     }

@@ -5,8 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use chunkcomm_cluster::Registry;
-use chunkcomm_cluster::registry::{CallError, Entry, Function};
-use serde::de::DeserializeOwned;
+use chunkcomm_cluster::registry::{CallError, Entry, Function, Travels};
 use serde::{Deserialize, Serialize};
 
 use crate::context::{TaskContext, current};
@@ -38,16 +37,16 @@ pub trait RegistryExt: BorrowMut<Registry> {
     /// ```
     ///
     /// # Panics
-    #[track_caller]
     /// As [`Registry::register`].
+    #[track_caller]
     fn register_task<I, O>(
         &mut self,
         name: &str,
         function: impl Fn(&TaskContext, I) -> O + Send + Sync + 'static,
     ) -> Function<I, O>
     where
-        I: Serialize + DeserializeOwned + 'static,
-        O: Serialize + DeserializeOwned + 'static,
+        I: Travels,
+        O: Travels,
     {
         self.borrow_mut().register(name, move |input| function(&current(), input))
     }
@@ -73,16 +72,16 @@ pub trait RegistryExt: BorrowMut<Registry> {
     /// ```
     ///
     /// # Panics
-    #[track_caller]
     /// As [`Registry::register`].
+    #[track_caller]
     fn register_async_task<I, O, F>(
         &mut self,
         name: &str,
         function: impl Fn(TaskContext, I) -> F + Send + Sync + 'static,
     ) -> Function<I, O>
     where
-        I: Serialize + DeserializeOwned + 'static,
-        O: Serialize + DeserializeOwned + 'static,
+        I: Travels,
+        O: Travels,
         F: Future<Output = O> + Send + 'static,
     {
         self.borrow_mut().register_async(name, move |input| function(current(), input))
@@ -97,8 +96,8 @@ pub trait RegistryExt: BorrowMut<Registry> {
     /// It also registers `reduce <name>`, which sub-farmers call.
     ///
     /// # Panics
-    #[track_caller]
     /// As [`Registry::register`], for both names.
+    #[track_caller]
     fn register_map_reduce<I, O>(
         &mut self,
         name: &str,
@@ -106,8 +105,8 @@ pub trait RegistryExt: BorrowMut<Registry> {
         reduce: impl Fn(O, O) -> O + Send + Sync + 'static,
     ) -> MapReduce<I, O>
     where
-        I: Serialize + DeserializeOwned + 'static,
-        O: Serialize + DeserializeOwned + 'static,
+        I: Travels,
+        O: Travels,
     {
         let reduce: Arc<Combine<O>> = Arc::new(reduce);
         let (at_worker, between) = (Arc::clone(&reduce), Arc::clone(&reduce));
@@ -147,8 +146,8 @@ pub trait RegistryExt: BorrowMut<Registry> {
     /// ```
     ///
     /// # Panics
-    #[track_caller]
     /// As [`Registry::register`].
+    #[track_caller]
     fn register_divide_and_conquer<I, O>(
         &mut self,
         name: &str,
@@ -156,8 +155,8 @@ pub trait RegistryExt: BorrowMut<Registry> {
         conquer: impl Fn(Vec<O>) -> O + Send + Sync + 'static,
     ) -> DivideAndConquer<I, O>
     where
-        I: Serialize + DeserializeOwned + 'static,
-        O: Serialize + DeserializeOwned + 'static,
+        I: Travels,
+        O: Travels,
     {
         let function = self.borrow_mut().register(name, divide);
         DivideAndConquer { function, conquer: Arc::new(conquer) }
@@ -264,6 +263,7 @@ mod tests {
         values.iter().for_each(|value| wire::put_value(&mut items, value).unwrap());
         items
     }
+
     #[test]
     fn a_name_registered_twice_panics_at_the_line_that_does_it() {
         use std::panic::Location;
@@ -292,7 +292,6 @@ mod tests {
         let expected: Vec<_> = (1..=4).map(|after| Some(line + after)).collect();
         assert_eq!(*places.lock().unwrap(), expected);
     }
-
 
     #[test]
     fn encoded_results_are_reduced_in_their_order() {

@@ -4,11 +4,10 @@ use super::context::ProcessContext;
 use super::error::Failure;
 use super::panics::{Panicked, catch};
 use super::words::End;
-use crate::registry::{FunctionFingerprint, Registry, TypeFingerprint, describe_for};
+use crate::registry::{FunctionFingerprint, Registry, Travels, TypeFingerprint, describe_for};
 use chunkcomm::host;
 use chunkcomm_proto::codec::{DecodeError, decode};
 use chunkcomm_proto::describe::Description;
-use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -110,11 +109,11 @@ impl Registry {
     /// Processes and functions have separate names.
     ///
     /// # Panics
-    #[track_caller]
     /// As [`Registry::register`].
+    #[track_caller]
     pub fn process<I, F, R>(&mut self, name: &str, function: F) -> Process<I>
     where
-        I: Serialize + DeserializeOwned + Send + 'static,
+        I: Travels + Send,
         F: Fn(ProcessContext, I) -> R + Send + Sync + 'static,
         R: Future<Output = Result<(), Failure>> + Send + 'static,
     {
@@ -132,11 +131,11 @@ impl Registry {
     /// that it should end.
     ///
     /// # Panics
-    #[track_caller]
     /// As [`Registry::register`].
+    #[track_caller]
     pub fn blocking_process<I, F>(&mut self, name: &str, function: F) -> Process<I>
     where
-        I: Serialize + DeserializeOwned + Send + 'static,
+        I: Travels + Send,
         F: Fn(ProcessContext, I) -> Result<(), Failure> + Send + Sync + 'static,
     {
         let function = Arc::new(function);
@@ -148,8 +147,8 @@ impl Registry {
             })
         })
     }
-    #[track_caller]
 
+    #[track_caller]
     fn add_process<I>(
         &mut self,
         name: &str,
@@ -192,6 +191,7 @@ async fn guarded(future: impl Future<Output = Result<(), Failure>>) -> End {
         Err(panicked) => Poll::Ready(end_of(Err(panicked))),
     })
     .await
+}
 
 #[cfg(test)]
 mod tests {
@@ -218,5 +218,4 @@ mod tests {
         assert_panics_here(line!(), || drop(registry.process("p", process)));
         assert_panics_here(line!(), || drop(registry.blocking_process("p", blocking)));
     }
-}
 }
