@@ -207,7 +207,8 @@ async fn serve() -> Result<(), Box<dyn Error>> {
     let cluster = Cluster::join(ClusterConfig::new()).await?;
     if told(OTHER_VERSION) {
         let farmer = cluster.peer(0).await?;
-        let mut duplex = cluster.node().open_duplex_bytes(&farmer, "farm.default").await?;
+        let mut duplex =
+            cluster.node().open_duplex_bytes(&farmer, "chunkcomm-farm.default").await?;
         duplex.sender().send_slice_now(&[9, 1, 11, 1, 7]).await?;
         duplex.sender().closed().await;
     } else if told(FORGETS) {

@@ -122,7 +122,7 @@ async fn a_task_that_panics_names_the_node_and_the_farm_goes_on() {
 async fn tasks_to(peer: &str, node: &Node) -> (u64, u64) {
     let links = node.explain().await.links;
     let link = links.into_iter().find(|link| link.peer == peer).unwrap();
-    let tasks = link.sending.into_iter().find(|it| it.channel == "farm.default").unwrap();
+    let tasks = link.sending.into_iter().find(|it| it.channel == "chunkcomm-farm.default").unwrap();
     (tasks.staged + tasks.sent, tasks.acknowledged)
 }
 

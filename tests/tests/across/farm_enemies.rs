@@ -220,7 +220,7 @@ async fn bother(farmer: &str, guess: Option<&[u8]>) -> (Node, Vec<BytesDuplex>) 
     let peer = until_some(|| async { node.connect(&farmer).await.ok() }).await;
     let mut duplexes = Vec::new();
     for _ in 0..300 {
-        let mut duplex = node.open_duplex_bytes(&peer, "farm.default").await.unwrap();
+        let mut duplex = node.open_duplex_bytes(&peer, "chunkcomm-farm.default").await.unwrap();
         if let Some(guess) = guess {
             // The farmer may have closed the duplex, which is its answer to other guesses.
             let _ = duplex.sender().send_slice_now(guess).await;
@@ -228,7 +228,7 @@ async fn bother(farmer: &str, guess: Option<&[u8]>) -> (Node, Vec<BytesDuplex>) 
         duplexes.push(duplex);
     }
     // Workers before version 4 opened a channel of one direction.
-    let mut old = node.open_bytes(&peer, "farm.default").await.unwrap();
+    let mut old = node.open_bytes(&peer, "chunkcomm-farm.default").await.unwrap();
     let refused = timeout(DEADLINE, old.closed()).await.expect("it is not left waiting");
     assert!(matches!(refused, SendError::Refused(_)), "{refused}");
     (node, duplexes)

@@ -1,6 +1,5 @@
 //! The links of a node, and the watchers of their changes.
 
-use super::losses::is_of_crates;
 use crate::driver::clock;
 use crate::driver::ending::LostChannel;
 use crate::driver::mail::{Beginning, LinkShared};
@@ -121,8 +120,7 @@ impl Links {
         lost: &[LostChannel],
     ) -> Wakers {
         self.known.retain(|known| !Arc::ptr_eq(&known.link, link));
-        let users = lost.iter().filter(|it| !is_of_crates(&it.shared.name));
-        let unacknowledged = users.map(|it| it.left.clone()).collect();
+        let unacknowledged = lost.iter().map(|it| it.left.clone()).collect();
         self.tell(link, &Change::Ended { error: error.clone(), unacknowledged })
     }
 

@@ -65,7 +65,7 @@ impl Losses {
 
     /// Returns, in one line, the losses of a gone node that no call has reported.
     pub(super) fn untold(&self) -> Option<String> {
-        let is_untold = |it: &&LostChannel| !it.shared.is_told() && !is_of_crates(&it.shared.name);
+        let is_untold = |it: &&LostChannel| !it.shared.is_told();
         let untold = || self.channels.iter().map(|(it, _)| it).filter(is_untold);
         let messages: u64 = untold().map(|it| it.left.account.unknown()).sum();
         if messages == 0 {
@@ -93,16 +93,16 @@ pub(super) fn tells_itself(name: &str) -> bool {
 }
 
 /// Returns whether this channel is one of the crates that stand on this one.
-pub(super) fn is_of_crates(name: &str) -> bool {
+fn is_of_crates(name: &str) -> bool {
     name.starts_with(OF_CRATES)
 }
 
-/// Returns those of the lost channels that the node reports. Of a layer's channels the layer
-/// decides: called without a lock.
+/// Returns those of the lost channels that the node reports. Those of other crates have errors of
+/// their own; of a layer's channels the layer decides. Called without a lock.
 pub(super) fn reported(mut lost: Vec<LostChannel>, layers: &Layers) -> Vec<LostChannel> {
     lost.retain(|it| {
         let name = &it.shared.name;
-        if name.starts_with(OF_LAYERS) {
+        if name.starts_with(OF_LAYERS) || is_of_crates(name) {
             return false;
         }
         !is_reserved(name) || layers.reports_loss(name, it.left.account.unknown())

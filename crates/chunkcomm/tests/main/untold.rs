@@ -290,3 +290,21 @@ fn what_was_accepted_for_a_port_that_its_home_counts_as_lost_is_said() {
         assert!(matches!(only(&error).3, Some(SendError::Refused(_))), "{error}");
     });
 }
+
+/// Of a farm's answers, say: the farm gives the tasks again, and a node that closes has lost nothing.
+#[test]
+fn what_a_crate_on_top_lost_is_told_by_that_crate() {
+    on_both(|| async {
+        let pair = pair().await;
+        for (name, told) in [("chunkcomm-farm.default", false), ("farm.default", true)] {
+            let node = Node::builder().name("c").build().await.unwrap();
+            let peer = limited(node.connect(&pair.a.addresses()[0])).await.unwrap();
+            let mut sender: Sender<u64> = node.open(&peer, name).await.unwrap();
+            assert!(fill(&mut sender, &1).await > 0);
+            drop(sender);
+            peer.abort();
+            limited(peer.closed()).await;
+            assert_eq!(limited(node.close(LATE)).await.is_err(), told, "{name}");
+        }
+    });
+}

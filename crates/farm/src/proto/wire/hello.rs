@@ -15,7 +15,7 @@ use crate::proto::pace::Grain;
 /// Returns the name of the duplexes between the workers of this farm and its farmer, or a
 /// sub-farmer. A cluster's farmer provides something under it.
 pub(crate) fn duplex(farm: &str) -> String {
-    format!("farm.{farm}")
+    format!("chunkcomm-farm.{farm}")
 }
 
 /// The versions that this code speaks, from the oldest to the newest.
