@@ -82,6 +82,20 @@ pub const HELD_OPENS_NODE_MAX: usize = 4096;
 /// costs about 6 KiB.
 pub const SESSIONS_MAX_DEFAULT: usize = 16 * 1024;
 
+/// Default of the memory that sessions without a connection may hold, of those that peers began:
+/// 512 MiB. That is 5 times what as many sessions at rest cost as a node has, or the largest messages
+/// of 16 peers, half received.
+pub const CUT_OFF_BYTES_DEFAULT: u64 = 512 * 1024 * 1024;
+
+/// Memory of a session without channels, in bytes, as it counts when the session is cut off.
+pub const SESSION_BYTES: u64 = 6 * 1024;
+
+/// Memory of a channel without messages, in bytes, as it counts when its session is cut off.
+pub const CHANNEL_BYTES: u64 = 1024;
+
+/// Memory of an answer that waits to be sent, in bytes, as it counts when its session is cut off.
+pub const ANSWER_BYTES: u64 = 64;
+
 /// Most answers that may wait for a peer, beside one and a grant for each of its channels. A
 /// peer that makes us answer and does not read ends its session.
 pub const ANSWERS_MAX: usize = 4096;

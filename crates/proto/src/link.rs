@@ -22,7 +22,7 @@ use super::Time;
 use super::credit::LinkBudget;
 use super::cycle::Told;
 use super::ids::IdMap;
-use super::limits::WINDOW_BYTES_INITIAL;
+use super::limits::{ANSWER_BYTES, CHANNEL_BYTES, SESSION_BYTES, WINDOW_BYTES_INITIAL};
 use super::liveness::{Alive, Liveness, Silence};
 use super::outbox::{ChannelCounters, ChannelState, OpenSpec, Outbox, packet_room};
 use super::packet::{Header, Refusal};
@@ -292,6 +292,15 @@ impl Link {
     /// Notes that the connection is gone. Unacknowledged packets are kept for the next one.
     pub(crate) fn cut(&mut self, now: Time) {
         self.liveness.offline(now);
+    }
+
+    /// Returns the memory of the session that the peer's opens and requests have made, in bytes,
+    /// estimated: without messages.
+    #[must_use]
+    pub fn state_bytes(&self) -> u64 {
+        let channels = (self.incoming.len() + self.outbox.channels()) as u64;
+        let answers = (self.control.len() + self.grants.len()) as u64;
+        SESSION_BYTES + CHANNEL_BYTES * channels + ANSWER_BYTES * answers
     }
 
     /// Returns the numbers of the last packet sent, the last one acknowledged, the last one

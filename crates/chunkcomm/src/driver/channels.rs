@@ -38,6 +38,11 @@ impl Channels {
         }
     }
 
+    /// Returns the memory of the large messages that are being put together, in bytes.
+    pub(super) fn assembling_bytes(&self) -> u64 {
+        self.receivers.values().map(RxSlot::assembling_bytes).sum()
+    }
+
     /// Hands the acknowledgements that came to the channels.
     pub(super) fn note_acknowledged(&mut self, link: &mut Link) {
         self.take_acknowledged(link);

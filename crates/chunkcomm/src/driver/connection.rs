@@ -65,7 +65,8 @@ impl Driver {
             shared.set_trouble(trouble);
         }
         if self.transport.take().is_some() {
-            self.channels.acceptor.cut_off(shared, &self.error(cause));
+            let bytes = self.endpoint.link.state_bytes() + self.channels.assembling_bytes();
+            self.channels.acceptor.cut_off(shared, &self.error(cause), bytes);
         }
         self.write_error = None;
         self.watch.stop();

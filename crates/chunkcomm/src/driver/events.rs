@@ -40,8 +40,8 @@ pub(crate) trait Acceptor: Send + Sync {
     /// Warns people.
     fn warn(&self, what: &str);
 
-    /// Notes that the session has lost its connection.
-    fn cut_off(&self, link: &Arc<LinkShared>, error: &LinkError);
+    /// Notes that the session has lost its connection. Its end would free `bytes`.
+    fn cut_off(&self, link: &Arc<LinkShared>, error: &LinkError, bytes: u64);
 
     /// Notes that the session goes on, on connection `attempt`.
     fn resumed(&self, link: &Arc<LinkShared>, attempt: u32);

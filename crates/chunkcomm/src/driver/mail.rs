@@ -418,9 +418,8 @@ impl LinkShared {
         *locked(&self.stats) = stats;
     }
 
-    /// Ends the session, which is cut off, in favour of another.
-    pub(crate) fn give_way(&self, sessions_max: usize) {
-        let cause = LinkCause::GaveWay { sessions_max };
+    /// Ends the session, which is cut off, in favour of others.
+    pub(crate) fn give_way(&self, cause: LinkCause) {
         self.command(Command::Abort(LinkError::new(self.peer.name.clone(), cause)));
     }
 

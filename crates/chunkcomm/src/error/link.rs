@@ -51,6 +51,13 @@ pub enum LinkCause {
         /// The limit.
         sessions_max: usize,
     },
+    /// The sessions that are cut off held more memory than
+    /// [`NodeBuilder::cut_off_bytes_max`](crate::NodeBuilder::cut_off_bytes_max) allows. This one had
+    /// been cut off for longest.
+    GaveWayForMemory {
+        /// The limit.
+        cut_off_bytes_max: u64,
+    },
     /// The peer broke the protocol.
     Protocol(ProtocolError),
     /// The messages of a run do not fill it: the peer's bytes are corrupt.
@@ -112,6 +119,11 @@ impl fmt::Display for LinkError {
                 f,
                 "the session with {peer}, cut off, gave way to a new one: sessions_max allows \
                  {sessions_max}"
+            ),
+            LinkCause::GaveWayForMemory { cut_off_bytes_max } => write!(
+                f,
+                "the session with {peer}, cut off, gave way: such sessions hold more than the \
+                 {cut_off_bytes_max} bytes that cut_off_bytes_max allows"
             ),
             LinkCause::Protocol(error) => write!(f, "{peer} broke the protocol: {error}"),
             LinkCause::CorruptRun { channel } => {

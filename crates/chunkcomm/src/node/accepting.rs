@@ -15,7 +15,7 @@ use crate::driver::mail::{Beginning, Command, LinkShared};
 use crate::driver::staging::TxShared;
 use crate::driver::taking::RxEnd;
 use crate::driver::wakers::{Wakers, locked};
-use crate::error::{AcceptError, CloseError, LinkError, RefusalReason};
+use crate::error::{AcceptError, CloseError, LinkCause, LinkError, RefusalReason};
 use crate::proto::packet::{ChannelKind, Refusal};
 use std::collections::{BTreeSet, VecDeque};
 use std::future::poll_fn;
@@ -61,6 +61,8 @@ pub(crate) struct AcceptTable {
     /// Notified of each open that is held.
     holds: Arc<Notify>,
     pub(super) warnings: Warnings,
+    /// Limit of the memory of sessions that are cut off, in bytes.
+    cut_off_bytes_max: u64,
 }
 
 impl Acceptor for AcceptTable {
@@ -112,13 +114,17 @@ impl Acceptor for AcceptTable {
         self.say(what);
     }
 
-    fn cut_off(&self, link: &Arc<LinkShared>, error: &LinkError) {
+    fn cut_off(&self, link: &Arc<LinkShared>, error: &LinkError, bytes: u64) {
+        let cut_off_bytes_max = self.cut_off_bytes_max;
         let mut table = locked(&self.table);
-        let watching = table.links.cut_off(link, error);
+        let watching = table.links.cut_off(link, error, bytes);
         let succeeded = table.links.succeeded(link);
+        let beyond = table.links.take_beyond(cut_off_bytes_max);
         drop(table);
         watching.wake();
         succeeded.iter().for_each(|it| it.is_succeeded());
+        let cause = LinkCause::GaveWayForMemory { cut_off_bytes_max };
+        beyond.iter().for_each(|it| it.give_way(cause.clone()));
     }
 
     fn resumed(&self, link: &Arc<LinkShared>, attempt: u32) {
@@ -141,8 +147,13 @@ impl Acceptor for AcceptTable {
 }
 
 impl AcceptTable {
-    pub(super) fn new(layers: Arc<Layers>, holds: Arc<Notify>, warnings: Warnings) -> AcceptTable {
-        AcceptTable { table: Mutex::default(), layers, holds, warnings }
+    pub(super) fn new(
+        layers: Arc<Layers>,
+        holds: Arc<Notify>,
+        warnings: Warnings,
+        cut_off_bytes_max: u64,
+    ) -> AcceptTable {
+        AcceptTable { table: Mutex::default(), layers, holds, warnings, cut_off_bytes_max }
     }
 
     pub(super) fn add_link(&self, link: &Arc<LinkShared>) {
@@ -288,7 +299,7 @@ impl AcceptTable {
             return true;
         }
         let Some(link) = table.links.take_longest_cut_off() else { return false };
-        link.give_way(sessions_max);
+        link.give_way(LinkCause::GaveWay { sessions_max });
         true
     }
 

@@ -12,8 +12,9 @@ use crate::Address;
 use crate::credential::Credential;
 use crate::proto::hello::{VERSION_MAX, VERSION_MIN};
 use crate::proto::limits::{
-    CONNECT_MS_DEFAULT, DEAD_MS_DEFAULT, MESSAGE_BYTES_DEFAULT, PROBE_MS_DEFAULT,
-    RESEND_BYTES_DEFAULT, SESSIONS_MAX_DEFAULT, SUSPECT_MS_DEFAULT, WINDOW_BYTES_LINK_DEFAULT,
+    CONNECT_MS_DEFAULT, CUT_OFF_BYTES_DEFAULT, DEAD_MS_DEFAULT, MESSAGE_BYTES_DEFAULT,
+    PROBE_MS_DEFAULT, RESEND_BYTES_DEFAULT, SESSIONS_MAX_DEFAULT, SUSPECT_MS_DEFAULT,
+    WINDOW_BYTES_LINK_DEFAULT,
 };
 use crate::proto::liveness::Silence;
 use crate::proto::tuning::constants::AGE_BOUND_MS_DEFAULT;
@@ -49,6 +50,7 @@ pub(super) struct Settings {
     pub(super) silence: Silence,
     pub(super) connect_deadline: Duration,
     pub(super) sessions_max: usize,
+    pub(super) cut_off_bytes_max: u64,
     /// The oldest and the newest version of the protocol.
     pub(super) versions: (u16, u16),
     pub(super) aloud: Aloud,
@@ -99,6 +101,7 @@ impl Default for NodeBuilder {
                 },
                 connect_deadline: Duration::from_millis(CONNECT_MS_DEFAULT),
                 sessions_max: SESSIONS_MAX_DEFAULT,
+                cut_off_bytes_max: CUT_OFF_BYTES_DEFAULT,
                 session: true,
                 versions: (VERSION_MIN, VERSION_MAX),
                 aloud: Aloud::All,
@@ -262,6 +265,17 @@ impl NodeBuilder {
     /// one also a file descriptor.
     pub fn sessions_max(mut self, sessions: usize) -> NodeBuilder {
         self.settings.sessions_max = sessions;
+        self
+    }
+
+    /// Limits the memory that sessions without a connection hold, of those that peers have begun, in
+    /// bytes: 512 MiB by default. Large messages count that came in part, with 6 KiB a session and 1
+    /// KiB a channel. What this node keeps to send again does not count.
+    ///
+    /// Beyond the limit the session that has been cut off for longest ends, before it is dead. A node
+    /// with many peers that send messages of tens of megabytes needs more.
+    pub fn cut_off_bytes_max(mut self, bytes: u64) -> NodeBuilder {
+        self.settings.cut_off_bytes_max = bytes;
         self
     }
 

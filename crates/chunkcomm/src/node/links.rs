@@ -34,8 +34,16 @@ pub(super) enum News {
 
 struct Known {
     link: Arc<LinkShared>,
-    /// The error that broke the connection and its time, while there is no connection.
-    cut_off: Option<(LinkError, Time)>,
+    /// While there is no connection.
+    cut_off: Option<CutOff>,
+}
+
+struct CutOff {
+    /// The error that broke the connection.
+    error: LinkError,
+    since: Time,
+    /// Memory that the session's end would free, in bytes; 0 if this node began the session.
+    bytes: u64,
 }
 
 struct Watcher {
@@ -47,6 +55,8 @@ struct Watcher {
 #[derive(Default)]
 pub(super) struct Links {
     known: Vec<Known>,
+    /// Memory of all sessions that are cut off and that peers began, in bytes.
+    cut_off_bytes: u64,
     watchers: Vec<Watcher>,
     watchers_ever: u64,
     waiting: Wakers,
@@ -70,10 +80,22 @@ impl Links {
     /// it only once, since it is about to end.
     pub(super) fn take_longest_cut_off(&mut self) -> Option<&Arc<LinkShared>> {
         let accepted = self.known.iter_mut().filter(|known| is_accepted(&known.link));
-        let cut_off = accepted.filter_map(|it| Some((it.cut_off.as_ref()?.1, it)));
+        let cut_off = accepted.filter_map(|it| Some((it.cut_off.as_ref()?.since, it)));
         let (_, longest) = cut_off.min_by_key(|(since, _)| *since)?;
-        longest.cut_off = None;
+        self.cut_off_bytes -= longest.cut_off.take().map_or(0, |it| it.bytes);
         Some(&longest.link)
+    }
+
+    /// Takes sessions as [`Links::take_longest_cut_off`] does until the others hold at most
+    /// `bytes_max`. The last one stays.
+    pub(super) fn take_beyond(&mut self, bytes_max: u64) -> Vec<Arc<LinkShared>> {
+        let mut taken = Vec::new();
+        let counts = |it: &&Known| it.cut_off.as_ref().is_some_and(|it| it.bytes > 0);
+        while self.cut_off_bytes > bytes_max && self.known.iter().filter(counts).count() > 1 {
+            let Some(link) = self.take_longest_cut_off() else { break };
+            taken.push(Arc::clone(link));
+        }
+        taken
     }
 
     /// Returns the sessions that are cut off and whose peers, each the only node of its name, have a
@@ -100,16 +122,25 @@ impl Links {
         self.tell(link, &Change::Connected)
     }
 
-    pub(super) fn cut_off(&mut self, link: &Arc<LinkShared>, error: &LinkError) -> Wakers {
+    pub(super) fn cut_off(
+        &mut self,
+        link: &Arc<LinkShared>,
+        error: &LinkError,
+        bytes: u64,
+    ) -> Wakers {
+        let bytes = if is_accepted(link) { bytes } else { 0 };
         if let Some(known) = self.find(link) {
-            known.cut_off = Some((error.clone(), clock::now()));
+            let cut_off = CutOff { error: error.clone(), since: clock::now(), bytes };
+            let before = known.cut_off.replace(cut_off).map_or(0, |it| it.bytes);
+            self.cut_off_bytes = self.cut_off_bytes + bytes - before;
         }
         self.tell(link, &Change::CutOff(error.clone()))
     }
 
     pub(super) fn resumed(&mut self, link: &Arc<LinkShared>, attempt: u32) -> Wakers {
         let cut_off = self.find(link).and_then(|known| known.cut_off.take());
-        let after = cut_off.map_or(0, |(_, since)| clock::now().micros_since(since));
+        self.cut_off_bytes -= cut_off.as_ref().map_or(0, |it| it.bytes);
+        let after = cut_off.map_or(0, |it| clock::now().micros_since(it.since));
         self.tell(link, &Change::Resumed { attempt, after: Duration::from_micros(after) })
     }
 
@@ -119,6 +150,8 @@ impl Links {
         error: &LinkError,
         lost: &[LostChannel],
     ) -> Wakers {
+        let cut_off = self.find(link).and_then(|known| known.cut_off.take());
+        self.cut_off_bytes -= cut_off.map_or(0, |it| it.bytes);
         self.known.retain(|known| !Arc::ptr_eq(&known.link, link));
         let unacknowledged = lost.iter().map(|it| it.left.clone()).collect();
         self.tell(link, &Change::Ended { error: error.clone(), unacknowledged })
@@ -164,7 +197,7 @@ impl Links {
         let mut changes = VecDeque::new();
         for Known { link, cut_off } in self.known.iter().filter(|known| !is_local(&known.link)) {
             changes.push_back((Arc::clone(link), Change::Connected));
-            if let Some((error, _)) = cut_off {
+            if let Some(CutOff { error, .. }) = cut_off {
                 changes.push_back((Arc::clone(link), Change::CutOff(error.clone())));
             }
         }

@@ -2,6 +2,7 @@
 
 use chunkcomm::error::{HelloCause, LinkCause};
 use chunkcomm::proto::hello::{FLAG_SOLE_NAME, Hello, Name};
+use chunkcomm::proto::packet::AppendRecords as _;
 use chunkcomm::proto::resume::{Kind, Resume};
 use chunkcomm::{BytesReceiver, ConnectError, Node, NodeBuilder, NodeError, Peer};
 use chunkcomm_testkit::proxy::Proxy;
@@ -112,6 +113,43 @@ fn sessions_that_are_begun_and_cut_do_not_pile_up() {
             let (cut, links) = until_some(all_cut).await;
             assert!(links <= 8 && cut > 0, "{links} sessions");
         }
+    });
+}
+
+#[test]
+fn sessions_that_are_cut_off_hold_no_more_than_the_limit() {
+    on_both(|| async {
+        // Each session has a part of a large message, and memory for four times the part.
+        let part = vec![7; 10_000];
+        let settings = Node::builder().cut_off_bytes_max(200_000).listen(tcp());
+        let a = settings.build().await.unwrap();
+        let mut peers = Vec::new();
+        for session in 1..=10 {
+            let mut raw = begun(&a, session).await;
+            raw.open(1, "named").await;
+            raw.packet(|body| {
+                body.fragment(1, 1_000_000, part.len() as u32);
+                body.extend_from_slice(&part);
+            })
+            .await;
+            let (peer, receiver) = limited(a.accept_bytes("named")).await.unwrap();
+            // The part has come when what is behind it was answered.
+            until(|| peer.stats().packet_bytes_received > part.len() as u64).await;
+            drop(raw);
+            peers.push((peer, receiver));
+            until_some(|| async {
+                let (cut, links) = cut_off(&a).await;
+                (cut == links).then_some(())
+            })
+            .await;
+        }
+        until(|| peers.iter().filter(|it| it.0.is_alive()).count() <= 4).await;
+        let error = limited(peers[0].0.closed()).await;
+        let LinkCause::GaveWayForMemory { cut_off_bytes_max: 200_000 } = error.cause() else {
+            panic!("{error}")
+        };
+        assert!(error.to_string().contains("200000 bytes that cut_off_bytes_max"), "{error}");
+        assert!(peers[9].0.is_alive());
     });
 }
 

@@ -27,6 +27,11 @@ impl RxSlot {
         RxSlot { shared, assembling: None, landing: None }
     }
 
+    /// Returns the memory of the large message that is being put together, in bytes.
+    pub(crate) fn assembling_bytes(&self) -> u64 {
+        self.assembling.as_ref().map_or(0, |it| it.memory.capacity() as u64)
+    }
+
     /// Returns room for the next bytes of the large message, at most `left`.
     pub(super) fn destination(&mut self, left: usize) -> &mut [u8] {
         if let Some(assembling) = &mut self.assembling {

@@ -177,7 +177,7 @@ impl Acceptor for Opens {
 
     fn refused(&self, _: LostChannel) {}
 
-    fn cut_off(&self, _: &Arc<LinkShared>, _: &LinkError) {}
+    fn cut_off(&self, _: &Arc<LinkShared>, _: &LinkError, _: u64) {}
 
     fn resumed(&self, _: &Arc<LinkShared>, _: u32) {}
 

@@ -115,7 +115,9 @@ impl NodeBuilder {
             let layers = Arc::new(layers);
             let (holds, waits) = (Arc::new(Notify::new()), Arc::new(Waits::default()));
             let warnings = Warnings::new(display_name(&hello), self.settings.aloud);
-            let table = AcceptTable::new(Arc::clone(&layers), Arc::clone(&holds), warnings);
+            let (layers_too, holds_too) = (Arc::clone(&layers), Arc::clone(&holds));
+            let bytes_max = self.settings.cut_off_bytes_max;
+            let table = AcceptTable::new(layers_too, holds_too, warnings, bytes_max);
             let table = Arc::new(table);
             let speaks = speak_of_unaccepted(Arc::downgrade(&table), Arc::clone(&waits), holds);
             let speaking = tasks::spawn_on(&runtime, speaks).abort_handle();
