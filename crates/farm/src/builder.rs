@@ -204,7 +204,7 @@ impl FarmBuilder {
     /// The farmer looks after the workers themselves: a task may stop its process. A worker that has tasks and
     /// answers nothing for time-out, grace and 3 s has died as far as the farm is concerned: a process is
     /// replaced, and the service of a node ends. The task that stopped the workers has failed with the same
-    /// error when [`deaths_max`](FarmBuilder::deaths_max) have died. What a silent worker holds is copied only
+    /// error when [`deaths_max`](FarmBuilder::deaths_max) have died. Tasks of a silent worker are copied only
     /// while it answers questions. A stop of farmer and workers together costs none of them time. Without a
     /// time-out nobody is ended; after 10 s a warning and [`Node::explain`](chunkcomm::Node::explain) name the
     /// worker.

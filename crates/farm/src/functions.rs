@@ -91,7 +91,7 @@ pub trait RegistryExt: BorrowMut<Registry> {
     /// results become one. `reduce` must be associative, and need not be commutative: the results of
     /// neighbours are reduced at the worker, at its sub-farmer if it has one, and at the farmer, always in
     /// the order of the inputs. A call of `reduce` should take a few milliseconds at most: a farmer or
-    /// sub-farmer handles no messages meanwhile.
+    /// sub-farmer handles no messages meanwhile. If it panics at the farmer, the call of the run panics.
     ///
     /// It also registers `reduce <name>`, which sub-farmers call.
     ///

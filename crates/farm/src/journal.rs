@@ -205,7 +205,7 @@ pub(crate) struct Journal {
 }
 
 impl Journal {
-    /// Opens the journal, or makes it. What is not whole at its end is cut off. A damaged record that was
+    /// Opens the journal, or makes it. Bytes at its end that are not whole are cut off. A damaged record that was
     /// permanent is refused, or skipped.
     pub(crate) fn open(
         path: &Path,

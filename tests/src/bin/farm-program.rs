@@ -11,7 +11,7 @@
 //!   prints how many other processes ran the tasks of the next run.
 //! - `farm-program workers COUNT` starts a farm of this number of workers, or prints why it cannot.
 //! - `farm-program journal FILE` runs squares and a pool with a journal, and prints what came out.
-//! - `farm-program timed` prints a line, runs tasks that take a half of their time, and prints how many
+//! - `farm-program timed` prints a line, runs tasks that take a part of their time, and prints how many
 //!   have a result, and how many workers were lost.
 //! - `farm-program serve` works for the farms of the cluster that its environment names.
 
@@ -88,10 +88,10 @@ fn main() -> Result<(), Box<dyn Error>> {
     runtime.block_on(async {
         if word.as_deref() == Some("timed") {
             let builder = Farm::builder(registry).workers(2).grain(1);
-            let builder = builder.task_timeout(Duration::from_secs(1));
+            let builder = builder.task_timeout(Duration::from_secs(2));
             let mut farm = builder.task_grace(Duration::from_millis(10)).start().await?;
             println!("it runs");
-            let outcome = farm.run_to_end(&functions.sleep, [500; 16]).await?;
+            let outcome = farm.run_to_end(&functions.sleep, [300; 24]).await?;
             let results = outcome.results.iter().filter(|result| result.is_ok()).count();
             let lost = outcome.stats.workers.iter().filter(|worker| worker.lost.is_some()).count();
             println!("{results} results, {lost} lost");

@@ -149,8 +149,12 @@ async fn large_results_that_wait_for_an_earlier_one_stop_the_source() {
         let function = registry.register("large", move |index: usize| {
             if index == 0 {
                 blocking::until("too few are taken", || TAKEN.load(Relaxed) >= least);
-                blocking::settled("tasks are still taken", || TAKEN.load(Relaxed));
-                return vec![TAKEN.load(Relaxed) as u8];
+                let mut taken = 0;
+                while taken < TAKEN.load(Relaxed) {
+                    taken = TAKEN.load(Relaxed);
+                    std::thread::sleep(Duration::from_secs(1));
+                }
+                return vec![taken as u8];
             }
             vec![7; MIB]
         });

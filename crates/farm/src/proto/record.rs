@@ -32,7 +32,7 @@ const RUN: u8 = 0;
 const RESULTS: u8 = 1;
 const MARK: u8 = 2;
 
-/// What a record says beside its payload.
+/// The words of a record beside its payload.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Stamp {
     /// Number of the run.
@@ -164,7 +164,7 @@ pub(crate) fn read_head(head: [u8; HEAD], at: u64) -> Option<Head> {
     let (of_payload, rest) = rest.split_first_chunk()?;
     let (run, rest) = rest.split_first_chunk()?;
     let permanent = u64::from_le_bytes(rest.try_into().ok()?);
-    // What is permanent lies before. This spares most sums where a head is searched.
+    // A permanent part lies before. This spares most sums where a head is searched.
     if permanent > at || u32::from_le_bytes(*sum) != head_sum(checked, at) {
         return None;
     }

@@ -135,9 +135,11 @@ where
             return Ok(());
         }
         loop {
-            let at = self.lookout.deadline(Time(self.account.now_ns));
-            let at = self.account.started + Duration::from_nanos(at.0);
-            let due = *self.lookout.due.get_or_insert(at);
+            let due = self.lookout.due.unwrap_or_else(|| {
+                let at = self.lookout.deadline(Time(self.account.now_ns));
+                self.account.started + Duration::from_nanos(at.0)
+            });
+            self.lookout.due = Some(due);
             if !self.lookout.wait.has_come(due, context) {
                 return Ok(());
             }
@@ -167,7 +169,7 @@ where
                     watched.told = Some(waits_for(&link.peer().node(), what));
                 }
                 watched.is_asked = true;
-                // What waits for room there is a question too.
+                // A message that waits for room there is a question too.
                 if !link.is_stalled() {
                     // The answer is of no run, and is dropped.
                     self.tell(worker, Bytes::copy_from_slice(&wire::take_back(0, 0)));
