@@ -1,0 +1,84 @@
+//! Tasks that end without a result, and workers that are lost.
+
+use std::time::Duration;
+
+use super::{Account, Refused};
+use crate::error::{Loss, RunError, TaskError};
+use crate::proto::ledger::{Accepted, SetAside};
+use crate::tasks::{Output, Sink};
+
+impl<O, S> Account<'_, O, S>
+where
+    O: Output,
+    S: Sink<O>,
+{
+    /// Takes the word that a task has not ended in time.
+    pub(super) fn take_late(&mut self, worker: usize, index: u64) -> Result<(), Refused> {
+        let limit = self.plan.ways.limit.ok_or(Refused::Worker)?;
+        let after_ns = limit.after_ns();
+        let accepted = self.ledger.handle_answer(worker, index, 1, after_ns, self.now_ns)?;
+        self.underway.handle_ended(index..index + 1);
+        self.record(worker, (index, 1), after_ns);
+        let stats = &mut self.workers[worker].stats;
+        stats.tasks += 1;
+        stats.timed_out += 1;
+        stats.busy += Duration::from_nanos(after_ns);
+        if accepted != Accepted::All {
+            return Ok(());
+        }
+        if let Some(journal) = &mut self.journal {
+            journal.skip(index);
+        }
+        let (function, worker) = (self.function.clone(), self.workers[worker].stats.worker.clone());
+        let after = Duration::from_nanos(after_ns);
+        let error = TaskError::TimedOut { index, function, worker, after };
+        self.hand_on(index, Err(error), 0).map_err(Refused::Run)
+    }
+
+    /// Takes the word of a sub-farmer that workers below it died of a task.
+    pub(super) fn take_aside(
+        &mut self,
+        worker: usize,
+        task: u64,
+        deaths: u32,
+        text: &str,
+    ) -> Result<(), Refused> {
+        let Some(aside) = self.ledger.handle_aside(worker, task, deaths)? else { return Ok(()) };
+        self.set_aside(aside, worker, Loss::Below(text.to_owned())).map_err(Refused::Run)
+    }
+
+    /// Notes the loss of a worker: opens its tasks for others, which are not to `blame` or may be.
+    pub(crate) fn lose(&mut self, worker: usize, loss: &Loss, blame: bool) -> Result<(), RunError> {
+        self.speed -= std::mem::take(&mut self.workers[worker].speed);
+        self.workers[worker].waiting.note(0, 0, self.now_ns);
+        self.underway.handle_lost(worker);
+        self.once.handle_lost(worker);
+        for aside in self.ledger.handle_lost(worker, blame) {
+            self.set_aside(aside, worker, loss.clone())?;
+        }
+        Ok(())
+    }
+
+    fn set_aside(&mut self, aside: SetAside, worker: usize, loss: Loss) -> Result<(), RunError> {
+        let SetAside { task: index, deaths, input } = aside;
+        self.underway.handle_ended(index..index + 1);
+        if let Some(journal) = &mut self.journal {
+            journal.skip(index);
+        }
+        let stats = &mut self.workers[worker].stats;
+        let (function, worker) = (self.function.clone(), stats.worker.clone());
+        let error = match (&loss, self.plan.ways.limit) {
+            // It stopped the processes.
+            (Loss::Silent(_), Some(limit)) => {
+                stats.timed_out += 1;
+                let after = Duration::from_nanos(limit.after_ns());
+                TaskError::TimedOut { index, function, worker, after }
+            }
+            _ => {
+                let loss = Box::new(loss);
+                TaskError::SetAside { index, function, deaths, worker, loss, input }
+            }
+        };
+        self.hand_on(index, Err(error), 0)
+    }
+}
