@@ -14,8 +14,8 @@ use chunkcomm_farm::{
     Farm, FarmBuilder, Grain, Loss, Model, Prefetch, RunError, Runtime, StartError, TaskError,
     WorkersAs,
 };
-use chunkcomm_testkit::{Scratch, blocking};
 use chunkcomm_testkit::proc::{self, is_gone, wait_until_gone};
+use chunkcomm_testkit::{Scratch, blocking};
 use chunkcomm_tests::farm_tasks::{
     FEWER, FORGETS, Functions, Job, OTHER_TYPES, STILLBORN, printed, registry,
 };
