@@ -108,25 +108,24 @@ where
         let runs = indices.chunk_by(together).map(|run| run[0]..run[0] + run.len());
         for run in runs.collect::<Vec<_>>() {
             let (mut first, end) = (run.start, run.end);
-            let (start, again) = (self.read(&run)?, self.handed[run.start].is_some());
+            let (read, again) = (self.read(&run)?, self.handed[run.start].is_some());
             for index in run {
-                if !self.leaves(index, start, sealed)? {
-                    self.hand_on_run(first..index, start, again)?;
+                if !self.leaves(index, &read, sealed)? {
+                    self.hand_on_run(first..index, read.start, again)?;
                     first = index + 1;
                 }
             }
-            self.hand_on_run(first..end, start, again)?;
+            self.hand_on_run(first..end, read.start, again)?;
         }
         Ok(())
     }
 
-    /// Whether an increment in the scratch memory, which begins with the element of index `start`, is to be
-    /// handed on now.
-    fn leaves(&mut self, index: usize, start: usize, sealed: bool) -> Result<bool, Failed> {
-        let size = size_of::<T>();
-        let bytes = self.parts.bytes(index);
-        let bytes = bytes.start - start * size..bytes.end.min(self.len * size) - start * size;
-        let scratch: &[u8] = bytemuck::cast_slice(&self.scratch);
+    /// Whether an increment is to be handed on now, of which the scratch memory has the elements `read`.
+    fn leaves(&mut self, index: usize, read: &Range<usize>, sealed: bool) -> Result<bool, Failed> {
+        let (size, bytes) = (size_of::<T>(), self.parts.bytes(index));
+        let before = read.start * size;
+        let bytes = bytes.start - before..bytes.end.min(self.len * size) - before;
+        let scratch: &[u8] = bytemuck::cast_slice(&self.scratch[..read.len()]);
         if sealed {
             let waits = (index == 0 && self.edges.first_waits(scratch))
                 || (index + 1 == self.parts.count() && self.edges.last_waits(scratch));
@@ -188,15 +187,17 @@ where
     }
 
     /// Copies increments into the scratch memory, by system call, with the elements that lie partly in them;
-    /// returns the index of the first element.
-    fn read(&mut self, run: &Range<usize>) -> io::Result<usize> {
+    /// returns the indices of these elements.
+    fn read(&mut self, run: &Range<usize>) -> io::Result<Range<usize>> {
         let (first, last) = (self.parts.bytes(run.start), self.parts.bytes(run.end - 1));
         let start = first.start / size_of::<T>();
         let end = last.end.div_ceil(size_of::<T>()).min(self.len).max(start);
-        self.scratch.resize(end - start, T::zeroed());
-        let into = bytemuck::cast_slice_mut(&mut self.scratch);
+        let count = end - start;
+        // It keeps its length: a longer one would be zeroed each time.
+        self.scratch.resize(count.max(self.scratch.len()), T::zeroed());
+        let into = bytemuck::cast_slice_mut(&mut self.scratch[..count]);
         self.parts.region.read_at(start * size_of::<T>(), into)?;
-        Ok(start)
+        Ok(start..end)
     }
 }
 
