@@ -63,9 +63,10 @@
 //! - [`tracked`]: the same for code that takes a plain slice, by page protection (Linux);
 //! - [`patterns`]: whole programs made of these, to measure and to learn from.
 //!
-//! Elements are plain old data (`bytemuck::Pod`) and travel in the sender's byte order. Both sides
+//! Elements are plain old data ([`Element`], that is `bytemuck::Pod`) and travel in the sender's byte order. Both sides
 //! state length, element type and byte order; a difference is an error that names both.
 
+mod element;
 mod error;
 mod landing;
 mod memory;
@@ -78,6 +79,7 @@ mod send;
 pub mod tracked;
 mod turns;
 
+pub use element::Element;
 pub use error::{DeltaRecvError, DeltaSendError, Mismatch, PartError};
 pub use part::Part;
 pub use proto::frame::FrameFault;

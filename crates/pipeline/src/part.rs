@@ -3,7 +3,7 @@
 use std::fmt;
 use std::ops::{Bound, Deref, DerefMut, Range, RangeBounds};
 
-use bytemuck::Pod;
+use crate::Element;
 
 use crate::memory::Lease;
 
@@ -31,11 +31,11 @@ use crate::memory::Lease;
 /// Dropped, the part's elements may be taken again. A part that is kept keeps the buffer: neither
 /// [`into_buffer`](crate::DeltaSender::into_buffer) nor the next round goes on before it is dropped.
 #[must_use = "a part that is not committed is not sent"]
-pub struct Part<T: Pod> {
+pub struct Part<T: Element> {
     lease: Lease<T>,
 }
 
-impl<T: Pod> Part<T> {
+impl<T: Element> Part<T> {
     pub(crate) fn new(lease: Lease<T>) -> Self {
         Self { lease }
     }
@@ -74,7 +74,7 @@ impl<T: Pod> Part<T> {
     }
 }
 
-impl<T: Pod> Deref for Part<T> {
+impl<T: Element> Deref for Part<T> {
     type Target = [T];
 
     fn deref(&self) -> &[T] {
@@ -82,13 +82,13 @@ impl<T: Pod> Deref for Part<T> {
     }
 }
 
-impl<T: Pod> DerefMut for Part<T> {
+impl<T: Element> DerefMut for Part<T> {
     fn deref_mut(&mut self) -> &mut [T] {
         self.lease.elements_mut()
     }
 }
 
-impl<T: Pod> fmt::Debug for Part<T> {
+impl<T: Element> fmt::Debug for Part<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Part").field("range", &self.range()).finish_non_exhaustive()
     }

@@ -5,7 +5,7 @@ use std::ops::{Range, RangeBounds};
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytemuck::Pod;
+use crate::Element;
 use chunkcomm::{Node, Peer};
 
 use crate::error::{DeltaRecvError, DeltaSendError, Mismatch};
@@ -48,7 +48,7 @@ pub type Landed<'a, T> = (Range<usize>, &'a [T]);
 /// # }
 /// ```
 #[must_use = "a delta is stopped when its receiver is dropped"]
-pub struct DeltaReceiver<T: Pod> {
+pub struct DeltaReceiver<T: Element> {
     owner: Owner<T>,
     /// Number of elements that [`next`](Self::next) has shown.
     shown: usize,
@@ -63,7 +63,7 @@ pub struct DeltaReceiver<T: Pod> {
     increment_bytes: usize,
 }
 
-impl<T: Pod> DeltaReceiver<T> {
+impl<T: Element> DeltaReceiver<T> {
     /// Waits for a delta called `name` from any peer, which will land in `buffer`.
     ///
     /// This side states `buffer.len()` and `T`. The contents are overwritten, so `buffer` may come from
@@ -434,7 +434,7 @@ fn outcome<R>(state: &State, found: Option<R>) -> Option<Result<R, DeltaRecvErro
     found.map(Ok).or_else(|| state.end.clone().map(Err))
 }
 
-impl<T: Pod> fmt::Debug for DeltaReceiver<T> {
+impl<T: Element> fmt::Debug for DeltaReceiver<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("DeltaReceiver")
             .field("channel", &self.channel)

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::ops::{Range, RangeBounds};
 
-use bytemuck::Pod;
+use crate::Element;
 use chunkcomm::{Node, Peer};
 
 use crate::error::{DeltaSendError, PartError};
@@ -57,7 +57,7 @@ use crate::turns::Turns;
 /// # }
 /// ```
 #[must_use = "a delta ends when its sender is dropped"]
-pub struct DeltaSender<T: Pod> {
+pub struct DeltaSender<T: Element> {
     /// Parts handed out by [`next`](Self::next), before `owner`: they must be free when it ends.
     handed: Vec<Lease<T>>,
     owner: Owner<T>,
@@ -69,7 +69,7 @@ pub struct DeltaSender<T: Pod> {
     transfer: Transfer,
 }
 
-impl<T: Pod> DeltaSender<T> {
+impl<T: Element> DeltaSender<T> {
     /// Opens a delta of `buffer.len()` elements to `peer`, whose program accepts `name`.
     ///
     /// Costs no round trip on a live link: bytes may leave before the receiver has agreed. The
@@ -446,7 +446,7 @@ impl<T: Pod> DeltaSender<T> {
     }
 }
 
-impl<T: Pod> fmt::Debug for DeltaSender<T> {
+impl<T: Element> fmt::Debug for DeltaSender<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("DeltaSender")
             .field("channel", &self.transfer.channel)

@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use bytemuck::Pod;
+use crate::Element;
 use bytes::Bytes;
 
 use super::error::{TrackedRecvError, TrackedSendError};
@@ -15,7 +15,7 @@ use crate::proto::ranges::Ranges;
 use crate::recv::DeltaReceiver;
 use crate::send::DeltaSender;
 
-impl<T: Pod> DeltaSender<T> {
+impl<T: Element> DeltaSender<T> {
     /// Runs `write`, ordinary code, with `output` as a plain slice, and commits the elements of this delta as
     /// they are finished there.
     ///
@@ -186,7 +186,7 @@ impl<T: Pod> DeltaSender<T> {
     }
 }
 
-impl<T: Pod> DeltaReceiver<T> {
+impl<T: Element> DeltaReceiver<T> {
     /// Runs `read`, ordinary code, with `input` as a plain slice, and puts the elements of this delta there
     /// as they land. A load of an element that has not landed waits for it.
     ///

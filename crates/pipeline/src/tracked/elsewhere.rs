@@ -4,7 +4,7 @@ use std::convert::Infallible;
 use std::marker::PhantomData;
 use std::ops::Range;
 
-use bytemuck::Pod;
+use crate::Element;
 
 use super::{
     Awaiting, Finished, Received, RecvEngine, SendEngine, Sent, SetupError, TrackedRecvError,
@@ -35,9 +35,9 @@ pub mod costs {
 
 /// Memory that ordinary code writes while it is sent; not supported here.
 #[derive(Debug)]
-pub struct TrackedOutput<T: Pod>(Infallible, PhantomData<T>);
+pub struct TrackedOutput<T: Element>(Infallible, PhantomData<T>);
 
-impl<T: Pod> TrackedOutput<T> {
+impl<T: Element> TrackedOutput<T> {
     /// Fails: not supported here.
     ///
     /// # Errors
@@ -96,9 +96,9 @@ impl<T: Pod> TrackedOutput<T> {
 
 /// Memory that ordinary code reads while it arrives; not supported here.
 #[derive(Debug)]
-pub struct TrackedInput<T: Pod>(Infallible, PhantomData<T>);
+pub struct TrackedInput<T: Element>(Infallible, PhantomData<T>);
 
-impl<T: Pod> TrackedInput<T> {
+impl<T: Element> TrackedInput<T> {
     /// Fails: not supported here.
     ///
     /// # Errors
@@ -168,7 +168,7 @@ impl Arrivals<'_> {
 #[derive(Debug)]
 pub struct Filler<'a, T>(Infallible, PhantomData<&'a T>);
 
-impl<T: Pod> Filler<'_, T> {
+impl<T: Element> Filler<'_, T> {
     /// Puts `elements` at index `start`.
     ///
     /// # Errors

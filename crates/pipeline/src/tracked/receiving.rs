@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
-use bytemuck::Pod;
+use crate::Element;
 use chunkcomm::{host, with_causes};
 use tokio::sync::Notify;
 
@@ -48,7 +48,7 @@ pub use filler::Filler;
 /// # Ok(())
 /// # }
 /// ```
-pub struct TrackedInput<T: Pod> {
+pub struct TrackedInput<T: Element> {
     /// Before the face: ends the handling of faults before the memory goes.
     fill: Fill,
     face: Face<T>,
@@ -57,7 +57,7 @@ pub struct TrackedInput<T: Pod> {
     settings: Awaiting,
 }
 
-impl<T: Pod> TrackedInput<T> {
+impl<T: Element> TrackedInput<T> {
     /// Makes a buffer of `len` elements, with the engine that the settings name or the first that works
     /// here.
     ///
@@ -220,7 +220,7 @@ impl<T: Pod> TrackedInput<T> {
     }
 }
 
-impl<T: Pod> fmt::Debug for TrackedInput<T> {
+impl<T: Element> fmt::Debug for TrackedInput<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("TrackedInput")
             .field("len", &self.len())

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Instant;
 
-use bytemuck::Pod;
+use crate::Element;
 use chunkcomm::host;
 
 use super::contents::Edges;
@@ -47,7 +47,7 @@ mod tracker;
 /// # Ok(())
 /// # }
 /// ```
-pub struct TrackedOutput<T: Pod> {
+pub struct TrackedOutput<T: Element> {
     face: Face<T>,
     watch: Box<dyn Watch>,
     parts: Parts,
@@ -55,7 +55,7 @@ pub struct TrackedOutput<T: Pod> {
     settings: Tracking,
 }
 
-impl<T: Pod> TrackedOutput<T> {
+impl<T: Element> TrackedOutput<T> {
     /// Makes a buffer of `len` elements, with the engine that the settings name or the first that works
     /// here.
     ///
@@ -235,7 +235,7 @@ impl TrackedOutput<u8> {
     }
 }
 
-impl<T: Pod> fmt::Debug for TrackedOutput<T> {
+impl<T: Element> fmt::Debug for TrackedOutput<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("TrackedOutput")
             .field("len", &self.len())

@@ -8,7 +8,7 @@ use std::mem;
 use std::ops::Range;
 use std::sync::Arc;
 
-use bytemuck::Pod;
+use crate::Element;
 use tokio::sync::Notify;
 
 use crate::tracked::error::TrackedRecvError;
@@ -31,7 +31,7 @@ pub struct Filler<'a, T> {
     owns: PhantomData<fn(T)>,
 }
 
-impl<'a, T: Pod> Filler<'a, T> {
+impl<'a, T: Element> Filler<'a, T> {
     pub(super) fn new(
         engine: &'a Fill,
         pages: &'a Pages,

@@ -4,7 +4,7 @@ use std::io;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use bytemuck::Pod;
+use crate::Element;
 
 use crate::tracked::contents::{Edges, hash};
 use crate::tracked::error::TrackedSendError;
@@ -32,7 +32,7 @@ impl From<io::Error> for Failed {
 }
 
 /// One run: the engine, the window, and the receiver of what is finished.
-pub(super) struct Tracker<'a, T: Pod, D> {
+pub(super) struct Tracker<'a, T: Element, D> {
     watch: &'a mut dyn Watch,
     parts: &'a Parts,
     window: Window,
@@ -47,7 +47,7 @@ pub(super) struct Tracker<'a, T: Pod, D> {
     scratch: Vec<T>,
 }
 
-impl<'a, T: Pod, D> Tracker<'a, T, D>
+impl<'a, T: Element, D> Tracker<'a, T, D>
 where
     D: FnMut(Finished<'_, T>) -> Result<(), TrackedSendError>,
 {
@@ -202,7 +202,7 @@ where
 }
 
 /// Allows all writes, so that a writer goes on whatever ended the run.
-impl<T: Pod, D> Drop for Tracker<'_, T, D> {
+impl<T: Element, D> Drop for Tracker<'_, T, D> {
     fn drop(&mut self) {
         self.watch.disarm().expect("the system allows again what it allowed before");
     }
