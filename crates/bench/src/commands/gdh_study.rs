@@ -25,7 +25,7 @@ use crate::failure::{Doing, Failure};
 use crate::harness::work::exponential;
 use crate::lan::{LanArgs, run_world};
 use crate::ours::farm::FINISH_DEADLINE;
-use crate::table::Row;
+use crate::table::{Cells, Row, significant, write_out};
 
 /// Computers that work; the farmer has one more, where the paper's has a part of one.
 const HOSTS: usize = 15;
@@ -76,6 +76,9 @@ pub fn run(args: &GdhStudyArgs) -> Result<Verdict, Failure> {
     let mut runs = EACH.map(|each| Begun::Virtual(VirtualWorkers::Fixed(each))).to_vec();
     runs.push(Begun::Virtual(VirtualWorkers::Auto));
     runs.extend(EACH[1..].iter().map(|&each| Begun::Threads(each)));
+    let heading = ["begun as", "each", "most told", "seconds", "share of one"];
+    let heading = heading.map(str::to_owned).to_vec();
+    let mut cells = Cells::new(heading, runs.len(), args.common.json);
     let mut done = Vec::new();
     for begun in runs {
         let world = WorldSpec::from_toml(&world()).doing("reading the world of the study")?;
@@ -84,28 +87,44 @@ pub fn run(args: &GdhStudyArgs) -> Result<Verdict, Failure> {
         let program = move |cluster| async move { farm(&cluster, begun, tasks).await };
         let (seconds, told) = run_world(&lan, &world, HOSTS + 1, program)?.results[0];
         done.push((begun, seconds));
-        args.row(begun, seconds, told, done[0].1).print(args.common.json);
+        let share = seconds / done[0].1;
+        let (kind, each) = begun.words();
+        let line = vec![
+            kind.to_owned(),
+            each.map_or_else(|| "auto".to_owned(), |each| each.to_string()),
+            told.to_string(),
+            significant(seconds),
+            significant(share),
+        ];
+        cells.add(line, || args.row(begun, seconds, told, share));
     }
+    cells.write(false);
     for (claim, holds) in claims(&done) {
-        let mut row = Row::default();
-        row.set("bench", "gdh-study").set("claim", claim).set("holds", holds);
-        row.print(args.common.json);
+        if args.common.json {
+            let mut row = Row::default();
+            row.set("bench", "gdh-study").set("claim", claim).set("holds", holds).print(true);
+        } else {
+            let holds = if holds { "holds" } else { "DOES NOT HOLD" };
+            write_out(&format!("{holds}: {claim}\n"));
+        }
     }
     Ok(Verdict::Fine)
 }
 
-impl GdhStudyArgs {
-    fn row(&self, begun: Begun, seconds: f64, told: u32, alone: f64) -> Row {
-        let (kind, each) = match begun {
+impl Begun {
+    /// Returns the kind and the number; no number where the farm finds it.
+    fn words(self) -> (&'static str, Option<u32>) {
+        match self {
             Begun::Threads(each) => ("threads", Some(each)),
-            Begun::Virtual(workers) => (
-                "virtual",
-                match workers {
-                    VirtualWorkers::Fixed(each) => Some(each),
-                    VirtualWorkers::Auto => None,
-                },
-            ),
-        };
+            Begun::Virtual(VirtualWorkers::Fixed(each)) => ("virtual", Some(each)),
+            Begun::Virtual(VirtualWorkers::Auto) => ("virtual", None),
+        }
+    }
+}
+
+impl GdhStudyArgs {
+    fn row(&self, begun: Begun, seconds: f64, told: u32, share: f64) -> Row {
+        let (kind, each) = begun.words();
         let mut row = Row::default();
         row.set("bench", "gdh-study")
             .set("transport", "virtual")
@@ -115,7 +134,7 @@ impl GdhStudyArgs {
             .set("each", each)
             .set("most_told", told)
             .set("seconds", seconds)
-            .set("share_of_one", seconds / alone);
+            .set("share_of_one", share);
         row
     }
 }
