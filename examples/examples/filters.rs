@@ -9,6 +9,7 @@
 //! <https://ui.perfetto.dev> open it.
 
 use std::error::Error;
+use std::io::Cursor;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -23,8 +24,8 @@ use chunkcomm_examples::program::failed;
 use chunkcomm_pipeline::{DeltaReceiver, DeltaSender, Increment};
 use clap::Parser;
 
-/// The picture of the mandelbrot example.
-const PICTURE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/mandelbrot.png");
+/// The picture of the example `mandelbrot`.
+const PICTURE: &[u8] = include_bytes!("../../docs/mandelbrot.png");
 const DEADLINE: Duration = Duration::from_secs(30);
 
 type Failure = Box<dyn Error>;
@@ -37,9 +38,9 @@ struct Options {
     #[arg(long, value_name = "N", value_parser = numbers::<u32>(2..=64), default_value_t = 4)]
     nodes: u32,
 
-    /// PNG file to filter, in its shades of grey
-    #[arg(long, value_name = "FILE", default_value = PICTURE)]
-    picture: PathBuf,
+    /// PNG file to filter, in its shades of grey [default: a picture of the example mandelbrot]
+    #[arg(long, value_name = "FILE")]
+    picture: Option<PathBuf>,
 
     /// Rows that a node filters before they may leave
     #[arg(long, value_name = "N", value_parser = numbers::<usize>(1..=16_384), default_value_t = 8)]
@@ -156,7 +157,7 @@ async fn run(options: &Options) -> Result<(), Failure> {
 
 /// Sends the picture to rank 1 and takes the result from the last rank.
 async fn lead(cluster: &Cluster, options: &Options) -> Result<(), Failure> {
-    let ((width, height), shades) = grey(&options.picture)?;
+    let ((width, height), shades) = grey(options.picture.as_deref())?;
     let (node, next) = (cluster.node(), cluster.peer(1).await?);
     for rank in 1..cluster.size() {
         let mut sizes = node.open::<(u32, u32)>(&cluster.peer(rank).await?, "size").await?;
@@ -255,9 +256,12 @@ fn sequential(mut shades: Vec<u8>, (width, height): (u32, u32), nodes: u32) -> V
     shades
 }
 
-/// Reads a picture in shades of grey, with its sides.
-fn grey(path: &Path) -> Result<((u32, u32), Vec<u8>), String> {
-    let (size, pixels) = picture::load(path)?;
+/// Reads a picture in shades of grey, with its sides; without a path the one that is built in.
+fn grey(path: Option<&Path>) -> Result<((u32, u32), Vec<u8>), String> {
+    let (size, pixels) = match path {
+        Some(path) => picture::load(path)?,
+        None => picture::decode(Cursor::new(PICTURE))?,
+    };
     let weigh = |[r, g, b]: Pixel| 77 * u32::from(r) + 150 * u32::from(g) + 29 * u32::from(b);
     Ok((size, pixels.into_iter().map(|pixel| (weigh(pixel) >> 8) as u8).collect()))
 }

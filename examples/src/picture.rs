@@ -1,11 +1,10 @@
 //! Pictures as PNG files.
 
-use std::fmt::Display;
 use std::fs::File;
-use std::io::{BufReader, BufWriter};
+use std::io::{BufRead, BufReader, BufWriter, Seek};
 use std::path::Path;
 
-use png::{BitDepth, ColorType, Decoder, Encoder, EncodingError, Transformations};
+use png::{BitDepth, ColorType, Decoder, DecodingError, Encoder, EncodingError, Transformations};
 
 /// Longest side of a picture, in pixels.
 pub const SIDE_MAX: u32 = 16_384;
@@ -35,15 +34,24 @@ pub fn save((width, height): (u32, u32), pixels: &[Pixel], path: &Path) -> Resul
 /// # Errors
 /// The file cannot be read, or has more than [`SIDE_MAX`] pixels a side; the text begins with its name.
 pub fn load(path: &Path) -> Result<((u32, u32), Vec<Pixel>), String> {
-    let named = |error: &dyn Display| format!("{}: {error}", path.display());
-    let file = File::open(path).map_err(|error| named(&error))?;
-    let mut decoder = Decoder::new(BufReader::new(file));
+    let file = File::open(path).map_err(|error| error.to_string());
+    let loaded = file.and_then(|file| decode(BufReader::new(file)));
+    loaded.map_err(|error| format!("{}: {error}", path.display()))
+}
+
+/// Reads a picture as [`load`] does, from the bytes of a PNG file.
+///
+/// # Errors
+/// As [`load`], without a name.
+pub fn decode(file: impl BufRead + Seek) -> Result<((u32, u32), Vec<Pixel>), String> {
+    let text = |error: DecodingError| error.to_string();
+    let mut decoder = Decoder::new(file);
     decoder.set_transformations(Transformations::normalize_to_color8());
-    let mut reader = decoder.read_info().map_err(|error| named(&error))?;
+    let mut reader = decoder.read_info().map_err(text)?;
     let size = reader.info().size();
     let bytes = reader.output_buffer_size().filter(|_| size.0.max(size.1) <= SIDE_MAX);
-    let mut bytes = vec![0; bytes.ok_or_else(|| named(&"the picture is too large"))?];
-    let frame = reader.next_frame(&mut bytes).map_err(|error| named(&error))?;
+    let mut bytes = vec![0; bytes.ok_or("the picture is too large")?];
+    let frame = reader.next_frame(&mut bytes).map_err(text)?;
     bytes.truncate(frame.buffer_size());
     let pixels = bytes.chunks_exact(frame.color_type.samples());
     let pixel = |samples: &[u8]| match *samples {

@@ -57,3 +57,11 @@ fn wrong_options_say_what_is_allowed() {
         (["--output", "/nowhere/at/all/x.png"], "allowed is a file in a folder that exists"),
     ]);
 }
+
+#[test]
+fn the_help_is_the_same_wherever_it_was_built() {
+    let help = FILTERS.prints(&["--help"]);
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+    assert!(!help.contains(root.to_str().unwrap()), "{help}");
+    assert!(help.contains("[default: a picture of the example mandelbrot]"), "{help}");
+}
