@@ -16,19 +16,23 @@ use tokio::signal;
 pub(crate) enum Role {
     /// Appends lines to a file, as ["SOURCE",NUMBER,"TEXT",STREAM,DELIVERY]
     Collector {
-        #[arg(long)]
+        /// Address to listen at, as 127.0.0.1:7700 or unix:/tmp/collector
+        #[arg(long, value_name = "ADDRESS")]
         listen: Address,
+        /// File of the lines; a collector that is started again goes on in it
         #[arg(long)]
         file: PathBuf,
     },
     /// Ships those lines of standard input that are not stored yet
     Shipper {
-        #[arg(long)]
+        /// Address of the collector
+        #[arg(long, value_name = "ADDRESS")]
         to: Address,
-        #[arg(long, default_value = "shipper")]
+        /// Name under which the collector counts the lines; of several shippers each has its own
+        #[arg(long, value_name = "NAME", default_value = "shipper")]
         source: String,
         /// Ships this number of generated lines instead
-        #[arg(long, value_parser = count, allow_negative_numbers = true)]
+        #[arg(long, value_name = "N", value_parser = count, allow_negative_numbers = true)]
         count: Option<u64>,
     },
 }

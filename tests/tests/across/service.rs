@@ -204,3 +204,20 @@ fn bad_options_say_what_is_allowed_and_exit_with_2() {
         assert!(output.stdout.is_empty());
     }
 }
+
+#[test]
+fn each_option_is_described() {
+    for role in ["collector", "shipper"] {
+        let help = SERVICE.prints(&[role, "--help"]);
+        let lines: Vec<&str> = help.lines().collect();
+        for (at, line) in lines.iter().enumerate() {
+            let Some(option) = line.trim_start().strip_prefix("--") else { continue };
+            let beside = option.split_once("  ").is_some_and(|(_, words)| !words.trim().is_empty());
+            let below = lines.get(at + 1).is_some_and(|next| {
+                let next = next.trim_start();
+                !next.is_empty() && !next.starts_with('-')
+            });
+            assert!(beside || below, "{role}: nothing is said of {line:?}:\n{help}");
+        }
+    }
+}
