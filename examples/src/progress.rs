@@ -18,7 +18,7 @@ pub fn show_progress(farm: &mut Farm, hidden: bool) {
     farm.on_progress(move |progress| {
         if let Some(tasks) = progress.total() {
             let ended = progress.given - progress.unanswered;
-            bar.draw(&line(ended, progress.done(), tasks, begun.elapsed()));
+            bar.draw(&line([ended, progress.given, tasks], progress.done(), begun.elapsed()));
         }
     });
 }
@@ -40,16 +40,23 @@ impl Drop for Bar {
     }
 }
 
-/// Returns the line for a number of tasks that have ended, and for the work that is done of all tasks.
-fn line(ended: u64, done: f64, tasks: u64, elapsed: Duration) -> String {
+/// Returns the line for the numbers of tasks that have ended, of those that were given, and of all; and for the
+/// work that is done, in tasks.
+///
+/// The time that is left follows from the rate so far, until all tasks are given. Then some workers have
+/// nothing to do: the rate falls, and one long task may last for any time.
+fn line([ended, given, tasks]: [u64; 3], done: f64, elapsed: Duration) -> String {
     let full = "█".repeat((BAR_WIDTH as f64 * done / tasks as f64) as usize);
     let rate = done / elapsed.as_secs_f64();
     let bar = format!("{full:░<BAR_WIDTH$} {ended}/{tasks} tasks");
     if done == 0.0 {
         return bar;
     }
+    if given == tasks {
+        return format!("{bar}, {rate:.1}/s, the last {} run", tasks - ended);
+    }
     let left = (tasks as f64 - done) / rate;
-    format!("{bar}, {rate:.1}/s, {left:.0}s left")
+    format!("{bar}, {rate:.1}/s, {:.0}s left", left.ceil())
 }
 
 #[cfg(test)]
@@ -60,9 +67,18 @@ mod tests {
     fn the_bar_fills_with_the_work_that_is_done() {
         let bar = |full| format!("{}{}", "█".repeat(full), "░".repeat(BAR_WIDTH - full));
         let two_seconds = Duration::from_secs(2);
-        assert_eq!(line(0, 0.0, 600, two_seconds), format!("{} 0/600 tasks", bar(0)));
+        assert_eq!(line([0, 9, 600], 0.0, two_seconds), format!("{} 0/600 tasks", bar(0)));
         // Of 2 running tasks 5 quarters are done, together.
         let expected = format!("{} 3/16 tasks, 2.1/s, 6s left", bar(BAR_WIDTH / 4));
-        assert_eq!(line(3, 4.25, 16, two_seconds), expected);
+        assert_eq!(line([3, 5, 16], 4.25, two_seconds), expected);
+    }
+
+    #[test]
+    fn no_time_is_named_while_the_last_tasks_run() {
+        let text =
+            |ended: u64, given| line([ended, given, 16], ended as f64, Duration::from_secs(12));
+        assert!(text(15, 15).ends_with(" 15/16 tasks, 1.2/s, 1s left"), "{}", text(15, 15));
+        // The rate so far would promise a second, and the task may be a long one.
+        assert!(text(15, 16).ends_with(" 15/16 tasks, 1.2/s, the last 1 run"), "{}", text(15, 16));
     }
 }
