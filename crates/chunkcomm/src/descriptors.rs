@@ -3,7 +3,7 @@
 use std::io;
 
 /// Adds the limit to an error that says there are too many open files; others stay as they are.
-#[cfg(unix)]
+#[cfg(target_os = "linux")]
 #[must_use]
 pub fn with_limit(error: io::Error) -> io::Error {
     use rustix::io::Errno;
@@ -19,13 +19,13 @@ pub fn with_limit(error: io::Error) -> io::Error {
     io::Error::new(error.kind(), format!("{error}: {limit}"))
 }
 
-#[cfg(not(unix))]
+#[cfg(not(target_os = "linux"))]
 #[must_use]
 pub fn with_limit(error: io::Error) -> io::Error {
     error
 }
 
-#[cfg(all(test, unix))]
+#[cfg(all(test, target_os = "linux"))]
 mod tests {
     use super::*;
 

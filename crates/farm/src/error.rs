@@ -342,9 +342,9 @@ pub enum RunError {
         /// Number of tasks that were not given out, if the iterator tells it exactly.
         left: Option<u64>,
         /// How the worker was lost.
-        loss: Loss,
+        loss: Box<Loss>,
         /// The reason why no process was started in the place of the last dead one, if one was to be.
-        unreplaced: Option<Unreplaced>,
+        unreplaced: Option<Box<Unreplaced>>,
     },
 }
 
@@ -469,11 +469,11 @@ mod tests {
             worker: worker.clone(),
             unanswered: 1,
             left,
-            loss: Loss::Closed,
+            loss: Box::new(Loss::Closed),
             unreplaced,
         };
         assert_eq!(
-            lost(Some(0), Some(Unreplaced::Unready { count: 17 })).to_string(),
+            lost(Some(0), Some(Box::new(Unreplaced::Unready { count: 17 }))).to_string(),
             "no worker is left and 1 task without a result: worker 3 (process 4242) was lost: it \
              closed its channel; none is started in its place: 17 processes in a row ended before \
              they were ready"

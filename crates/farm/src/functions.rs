@@ -266,31 +266,25 @@ mod tests {
 
     #[test]
     fn a_name_registered_twice_panics_at_the_line_that_does_it() {
-        use std::panic::Location;
-        let mut registry = Registry::new();
-        registry.register("f", |(): ()| ());
-        let places = Arc::new(std::sync::Mutex::new(Vec::new()));
-        let (notes, this_test) = (Arc::clone(&places), std::thread::current().id());
+        thread_local!(static PLACE: std::cell::Cell<u32> = const { std::cell::Cell::new(0) });
         let before = std::panic::take_hook();
         std::panic::set_hook(Box::new(move |info| {
-            if std::thread::current().id() == this_test {
-                notes.lock().unwrap().push(info.location().map(Location::line));
-            }
+            PLACE.set(info.location().map_or(0, std::panic::Location::line));
             before(info);
         }));
-        let mut panics = |registers: &dyn Fn(&mut Registry)| {
+        let mut registry = Registry::new();
+        registry.register("f", |(): ()| ());
+        let mut panics_at = |line: u32, registers: &dyn Fn(&mut Registry)| {
             let registers = std::panic::AssertUnwindSafe(|| registers(&mut registry));
             assert!(std::panic::catch_unwind(registers).is_err());
+            assert_eq!(PLACE.get(), line);
         };
-        let line = line!();
-        panics(&|it| drop(it.register_task("f", |_, (): ()| ())));
-        panics(&|it| drop(it.register_async_task("f", |_, (): ()| async {})));
-        panics(&|it| drop(it.register_map_reduce("f", |(): ()| (), |(), ()| ())));
-        panics(&|it| {
-            drop(it.register_divide_and_conquer("f", |(): ()| Divided::Solved(()), |_| ()))
-        });
-        let expected: Vec<_> = (1..=4).map(|after| Some(line + after)).collect();
-        assert_eq!(*places.lock().unwrap(), expected);
+        let nothing = |(): ()| ();
+        panics_at(line!(), &|it| drop(it.register_task("f", |_, (): ()| ())));
+        panics_at(line!(), &|it| drop(it.register_async_task("f", |_, (): ()| async {})));
+        panics_at(line!(), &|it| drop(it.register_map_reduce("f", nothing, |(), ()| ())));
+        let solved = |(): ()| Divided::Solved(());
+        panics_at(line!(), &|it| drop(it.register_divide_and_conquer("f", solved, |_| ())));
     }
 
     #[test]

@@ -126,7 +126,8 @@ where
     /// Ends the farm: no worker is left after this one.
     fn end_farm(&mut self, worker: WorkerName, loss: Loss) -> RunError {
         let (unanswered, left) = (self.account.ledger.unanswered(), self.left());
-        let unreplaced = self.workers.crew.unreplaced().cloned();
+        let (loss, unreplaced) = (Box::new(loss), self.workers.crew.unreplaced().cloned());
+        let unreplaced = unreplaced.map(Box::new);
         let error = RunError::Lost { worker, unanswered, left, loss, unreplaced };
         self.workers.crew.dismiss();
         *self.workers.lost = Some(error.clone());
