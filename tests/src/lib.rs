@@ -2,6 +2,11 @@
 
 pub mod farm_tasks;
 
+/// The service of the guide of simulations.
+#[path = "../tests/across/tickets/service.rs"]
+#[allow(clippy::unwrap_used)] // as the guide shows it
+pub mod tickets;
+
 /// The samples of the README, compiled and run.
 #[cfg(doctest)]
 #[doc = include_str!("../../README.md")]
