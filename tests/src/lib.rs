@@ -29,6 +29,10 @@ mod guide_of_clusters {}
 mod guide_of_farms {}
 
 #[cfg(doctest)]
+#[doc = include_str!("../../docs/guide/farms-reference.md")]
+mod reference_of_farms {}
+
+#[cfg(doctest)]
 #[doc = include_str!("../../docs/guide/pipelines.md")]
 mod guide_of_pipelines {}
 
