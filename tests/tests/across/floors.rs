@@ -17,7 +17,7 @@ const CRATES: &[Floors] = &[
     Floors {
         krate: "proto",
         floors: &[
-            &["causes", "limits", "random", "ids", "fair", "message", "trace", "tuning"],
+            &["causes", "plain", "limits", "random", "ids", "fair", "message", "trace", "tuning"],
             &["codec", "backoff", "spares", "credit", "liveness", "describe"],
             &["hello", "resume", "packet", "cycle"],
             &["credential", "session"],
@@ -65,7 +65,7 @@ const CRATES: &[Floors] = &[
         krate: "pipeline",
         floors: &[
             &["proto"],
-            &["error"],
+            &["element", "error"],
             &["memory"],
             &["landing", "part", "pump", "turns"],
             &["send", "recv"],

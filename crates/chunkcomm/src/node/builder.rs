@@ -270,7 +270,7 @@ impl NodeBuilder {
 
     /// Limits the memory that sessions without a connection hold, of those that peers have begun, in
     /// bytes: 512 MiB by default. Large messages count that came in part, with 6 KiB a session and 1
-    /// KiB a channel. What this node keeps to send again does not count.
+    /// KiB a channel. Packets that this node keeps do not count.
     ///
     /// Beyond the limit the session that has been cut off for longest ends, before it is dead. A node
     /// with many peers that send messages of tens of megabytes needs more.

@@ -42,7 +42,7 @@ fn a_panic_whose_handle_was_dropped_fails_the_run_at_once() {
     assert_fails("the host server", async |simulation, server| {
         simulation.spawn_on(server, fails());
         // A run of its whole hour would end by its limit.
-        pending().await
+        pending::<()>().await;
     });
 }
 
@@ -52,12 +52,12 @@ fn a_panic_whose_handle_is_dropped_afterwards_fails_the_run() {
         let task = simulation.spawn_on(server, fails());
         simulation.sleep(5 * MS).await;
         drop(task);
-        pending().await
+        pending::<()>().await;
     });
     assert_fails("the host server", async |simulation, server| {
         let task = simulation.spawn_on(server, fails());
         simulation.within(MS / 2, task).await.ok_or(()).expect_err("it sleeps");
-        pending().await
+        pending::<()>().await;
     });
 }
 
@@ -79,7 +79,7 @@ fn a_panic_whose_handle_somebody_still_has_fails_the_run_at_its_end() {
         run(network, async |simulation| {
             let task = simulation.spawn_on(server, fails());
             simulation.sleep(5 * MS).await;
-            task
+            [task]
         })
     }));
     assert!(ran.is_err(), "the handle outlives the run");
@@ -108,11 +108,11 @@ fn a_panic_of_a_spawned_task_fails_the_run() {
     });
     assert_fails("no host", async |_, _| {
         host::spawn(fails());
-        pending().await
+        pending::<()>().await;
     });
     assert_fails("the host server", async |simulation, server| {
         simulation.launch(&[server], |_| fails()).clear();
-        pending().await
+        pending::<()>().await;
     });
 }
 
