@@ -147,7 +147,11 @@ impl Entry {
 
     /// Whether the handle names this function and has its types.
     #[must_use]
-    pub fn is<I: DeserializeOwned, O: DeserializeOwned>(&self, function: &Function<I, O>) -> bool {
+    pub fn is<I, O>(&self, function: &Function<I, O>) -> bool
+    where
+        I: Serialize + DeserializeOwned,
+        O: Serialize + DeserializeOwned,
+    {
         self.name == function.name
             && self.input.hash == describe::<I>().hash
             && self.output.hash == describe::<O>().hash
@@ -241,8 +245,8 @@ impl Registry {
     #[track_caller]
     fn add<I, O>(&mut self, name: Arc<str>, body: Body) -> Function<I, O>
     where
-        I: DeserializeOwned + 'static,
-        O: DeserializeOwned + 'static,
+        I: Serialize + DeserializeOwned + 'static,
+        O: Serialize + DeserializeOwned + 'static,
     {
         let before = self.by_name.insert(Arc::clone(&name), self.entries.len());
         assert!(before.is_none(), "function {name:?} is registered twice");
@@ -290,7 +294,10 @@ impl Registry {
 }
 
 #[track_caller]
-pub(crate) fn describe_for<T: DeserializeOwned>(function: &str, role: &str) -> Arc<Description> {
+pub(crate) fn describe_for<T: Serialize + DeserializeOwned>(
+    function: &str,
+    role: &str,
+) -> Arc<Description> {
     let description = describe::<T>();
     if let Some(refusal) = description.refusal() {
         panic!("the {role} of function {function:?} cannot travel: {refusal}");

@@ -469,10 +469,11 @@ impl Farm {
     }
 
     /// Returns the function's index in the registry, by which the workers know it.
-    fn function_id<I: DeserializeOwned, O: DeserializeOwned>(
-        &self,
-        function: &Function<I, O>,
-    ) -> Result<u32, RunError> {
+    fn function_id<I, O>(&self, function: &Function<I, O>) -> Result<u32, RunError>
+    where
+        I: Serialize + DeserializeOwned,
+        O: Serialize + DeserializeOwned,
+    {
         let found = self.registry.entries().position(|entry| entry.is(function));
         let not_registered = || RunError::NotRegistered { function: function.name().to_owned() };
         found.and_then(|at| u32::try_from(at).ok()).ok_or_else(not_registered)

@@ -12,9 +12,12 @@
 //! - `#[serde(flatten)]`, `#[serde(untagged)]`, `#[serde(tag = "..")]` and types like
 //!   `serde_json::Value` ask the bytes for their type, and [`decode`] refuses
 //!   ([`DecodeError::NotSelfDescribing`]).
-//! - `#[serde(skip_serializing_if)]` leaves out bytes that the reader counts on: the bytes
-//!   behind them are misread. A plain `#[serde(skip)]` is left out on both sides and does no
-//!   harm; the reader then has the field's default.
+//! - `#[serde(skip_serializing_if)]` leaves out bytes that the reader counts on. A value that
+//!   skips a named field is refused ([`EncodeError::Refused`]). Fields without names are skipped
+//!   unseen: [`describe`](super::describe) finds types that do so with the values it makes up.
+//! - `#[serde(skip)]` on a field is left out on both sides, and the reader has the field's
+//!   default. [`describe`](super::describe) refuses the type if one side alone leaves it out, or if
+//!   variants are counted differently by the two sides, as behind a skipped one.
 //! - A sequence or map of elements that take no bytes, as `Vec<()>`, costs its sender nothing
 //!   and its reader one turn per element. More than one such element is refused
 //!   ([`DecodeError::ZeroSized`]). [`describe`](super::describe) finds such types beforehand.

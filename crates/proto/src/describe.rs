@@ -32,6 +32,11 @@
 //!   described up to there, and [`Description::complete`] is false: the rest of the same struct
 //!   is `?`. Equality then means less. Numbers are answered by 1 or 0, texts by `1`, `a` or
 //!   nothing, so that `NonZero` and the like pass.
+//! - A type may write its values in another form than it reads them. Each made-up value is encoded,
+//!   and a form that would be misread is a [`refusal`](Description::refusal): another index of a
+//!   variant, number of fields or width. A form that does not come up is not seen: of values that
+//!   the type refuses to make or to write, and of numbers and texts other than those above. So a
+//!   tuple struct that skips its field `if` a number is 5 is misread.
 //! - A `Deserialize` written by hand may read on depending on a value that it has read. It is
 //!   described as for the probe's answer.
 
@@ -39,7 +44,12 @@ mod explore;
 mod graph;
 mod probe;
 mod text;
+mod written;
 
+use std::borrow::Cow;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::limits::TEXT_BYTES_MAX;
@@ -56,7 +66,7 @@ pub struct Description {
     pub hash: u64,
     /// Whether everything could be found out.
     pub complete: bool,
-    refusal: Option<&'static str>,
+    refusal: Option<Cow<'static, str>>,
 }
 
 impl Description {
@@ -66,9 +76,11 @@ impl Description {
     ///   anything at no cost to the sender, and the receiver would count to it.
     /// - The type asks the bytes for their type (`deserialize_any`), and these bytes cannot
     ///   answer.
+    /// - A value of the type is written with another index of a variant, another number of
+    ///   fields or another width than it is read with.
     #[must_use]
-    pub fn refusal(&self) -> Option<&'static str> {
-        self.refusal
+    pub fn refusal(&self) -> Option<&str> {
+        self.refusal.as_deref()
     }
 
     /// Returns the text, or as much of it as fits into [`TEXT_BYTES_MAX`] bytes with `..` at
@@ -90,13 +102,25 @@ impl Description {
 /// Describes `T`. Costs some microseconds for a small struct and grows with the number of
 /// fields times the number of variants. So it is done once per channel opened, not per message.
 ///
-/// `T`'s `Deserialize` runs several times on made-up values, which are dropped.
+/// `T`'s `Deserialize` and `Serialize` run several times on made-up values, which are dropped.
+/// A panic in one of them is caught: the value counts as refused. The panic's message is printed
+/// all the same, and with `panic = "abort"` the program ends.
 #[must_use]
-pub fn describe<T: DeserializeOwned>() -> Description {
+pub fn describe<T: Serialize + DeserializeOwned>() -> Description {
     let mut explorer = Explorer::default();
     while explorer.begin_pass() {
-        let made_up = T::deserialize(Probe::of_root(&mut explorer)).is_ok();
-        explorer.end_pass(made_up);
+        // A panic of the type is a refusal; the explorer begins each pass anew.
+        let make = || T::deserialize(Probe::of_root(&mut explorer)).ok();
+        let made_up = catch_unwind(AssertUnwindSafe(make)).unwrap_or_else(|_| {
+            explorer.panicked();
+            None
+        });
+        let is_made_up = made_up.is_some();
+        if let Some(value) = made_up {
+            let _ = catch_unwind(AssertUnwindSafe(|| explorer.compare(&value)));
+            let _ = catch_unwind(AssertUnwindSafe(|| drop(value)));
+        }
+        explorer.end_pass(is_made_up);
     }
     let graph = explorer.into_graph();
     let (text, fits) = text::write(&graph);

@@ -5,6 +5,7 @@ use crate::error::TypeRefused;
 use crate::proto::describe::{Description, describe, fnv1a};
 use crate::proto::limits::TEXT_BYTES_MAX;
 use crate::proto::packet::cut;
+use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 /// Longest text of each of the two types of a duplex, so that both fit in a refusal.
@@ -54,7 +55,9 @@ impl Fingerprint {
 /// # Errors
 ///
 /// Values of the type cannot be sent; the error has the reason.
-pub fn described<T: DeserializeOwned>(schema: Option<&str>) -> Result<Fingerprint, TypeRefused> {
+pub fn described<T: Serialize + DeserializeOwned>(
+    schema: Option<&str>,
+) -> Result<Fingerprint, TypeRefused> {
     let (description, carries): (Description, bool) = finds_needs(describe::<T>);
     if let Some(reason) = description.refusal() {
         return Err(TypeRefused { type_name: description.short(), reason: reason.to_owned() });

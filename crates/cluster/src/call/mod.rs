@@ -72,13 +72,14 @@ pub(crate) use service::serve_with;
 
 use chunkcomm::error::TypeRefused;
 use chunkcomm::layer::{Fingerprint, described, runtime};
+use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 /// Returns the fingerprint of a service's types, compared by the two ends.
 fn fingerprint<Req, Resp>(schema: Option<&String>) -> Result<Fingerprint, TypeRefused>
 where
-    Req: DeserializeOwned,
-    Resp: DeserializeOwned,
+    Req: Serialize + DeserializeOwned,
+    Resp: Serialize + DeserializeOwned,
 {
     let schema = schema.map(String::as_str);
     let (request, answer) = (described::<Req>(schema)?, described::<Resp>(schema)?);

@@ -155,7 +155,7 @@ impl Registry {
         begin: impl Fn(ProcessContext, I) -> Running + Send + Sync + 'static,
     ) -> Process<I>
     where
-        I: DeserializeOwned + 'static,
+        I: Serialize + DeserializeOwned + 'static,
     {
         let description = describe_for::<I>(name, "input");
         let name: Arc<str> = name.into();

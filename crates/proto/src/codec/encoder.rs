@@ -217,9 +217,15 @@ impl<E: Encoder> Serializer for Levels<'_, E> {
     }
 }
 
+#[cold]
+#[inline(never)]
+fn skipped(field: &'static str) -> EncodeError {
+    EncodeError::OtherString(format!("field `{field}` is skipped, which its reader cannot know"))
+}
+
 /// Implements the traits that write the parts of a value.
 macro_rules! parts {
-    ($($parts:ident: $($part:ident($($key:ty)?))+;)*) => {$(
+    ($($parts:ident: $($part:ident($($key:ty)?))+ $(, $skip:ident)?;)*) => {$(
         impl<E: Encoder> ser::$parts for Levels<'_, E> {
             type Ok = ();
             type Error = EncodeError;
@@ -232,6 +238,11 @@ macro_rules! parts {
             ) -> Result<(), EncodeError> {
                 self.part(value)
             })+
+
+            $(#[inline(always)]
+            fn $skip(&mut self, key: &'static str) -> Result<(), EncodeError> {
+                Err(skipped(key))
+            })?
 
             #[inline(always)]
             fn end(self) -> Result<(), EncodeError> {
@@ -247,6 +258,6 @@ parts! {
     SerializeTupleStruct: serialize_field();
     SerializeTupleVariant: serialize_field();
     SerializeMap: serialize_key() serialize_value();
-    SerializeStruct: serialize_field(&'static str);
-    SerializeStructVariant: serialize_field(&'static str);
+    SerializeStruct: serialize_field(&'static str), skip_field;
+    SerializeStructVariant: serialize_field(&'static str), skip_field;
 }

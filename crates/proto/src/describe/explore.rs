@@ -14,16 +14,32 @@
 //! stopped, the innermost alternative that was picked for something unknown behind it waits. It
 //! waits until the node that stopped the pass is known to end. When a type refused a made-up
 //! answer, the alternative is tried [`TRIES_MAX`] times with other numbers and then given up.
+//!
+//! Each value that a pass makes up is compared with its bytes (`written.rs`). When nothing is left
+//! to find out, further passes make values up by the alternatives that no such value had, in the
+//! same way.
+
+mod search;
 
 use std::any::type_name;
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 
-use super::graph::{Alternative, Form, Graph, Id, Kind, Node};
+use serde::Serialize;
+
+use super::super::codec::encode_into_vec;
+use super::graph::{Form, Graph, Id, Kind, Node};
+use super::written;
+use search::Search;
+
+/// Number of passes after which the properties of the whole graph are found anew. It costs about
+/// as much as ten passes in a wide type. What changes meanwhile costs a vain pass at most.
+const PASSES_BETWEEN: u32 = 16;
 
 /// Number of vain tries of an alternative before it is given up.
 const TRIES_MAX: u32 = 4;
 
-/// Most passes in all. A pass usually sees at least one variant of an enum.
+/// Most passes to find something out, and as many to compare. A pass usually sees at least one
+/// variant of an enum.
 const PASSES_MAX: u32 = 4096;
 
 /// Calls of one pass that may be answered by something unknown; after that the pass only comes
@@ -70,11 +86,17 @@ pub(super) struct Explorer {
     round: u32,
     passes: u32,
 
-    /// By node, at the beginning of the pass: whether something unknown lies at or behind it.
+    /// Whether everything is found out, and the passes make up what was not compared yet.
+    comparing: bool,
+    misreading: Option<String>,
+
+    /// By node, when it was last found: whether something unknown lies at or behind it.
     open: Vec<bool>,
-    /// By node, at the beginning of the pass: number of levels within which it can come to an
-    /// end.
+    /// By node, when it was last found: number of levels within which it can come to an end.
     height: Vec<Option<u32>>,
+    /// Whether the two above may be too old for the next pass.
+    outdated: bool,
+    search: Search,
 
     /// This field and all below are about the present pass.
     stack: Vec<Frame>,
@@ -84,31 +106,70 @@ pub(super) struct Explorer {
     /// The alternative that stopped the pass; it waits for a node, or was refused (`None`).
     blamed: Option<(Frame, Option<Id>)>,
     curious: Vec<Frame>,
+    /// Alternatives that answered, with their nodes.
+    picked: Vec<(Id, usize)>,
+    /// The bytes of the answers.
+    answered: Vec<u8>,
+    /// The bytes of the made-up value.
+    written: Vec<u8>,
 }
 
 impl Explorer {
-    /// Prepares a pass. False when there is nothing left to find out.
+    /// Prepares a pass. False when there is nothing left to find out or to compare.
     pub(super) fn begin_pass(&mut self) -> bool {
-        self.find_heights();
-        self.end_waits();
-        self.find_open();
-        let is_open = self.root.is_none_or(|root| self.open[root]);
-        if !is_open || self.passes == PASSES_MAX {
-            return false;
-        }
         // A root that never asks for anything is known after one pass.
         if self.root.is_none() && self.passes > 0 {
             return false;
         }
+        if self.outdated || self.passes.is_multiple_of(PASSES_BETWEEN) {
+            self.look_at_all();
+        }
+        // After a pass that found something there is one more.
+        if !self.found && !self.is_open() || self.passes >= PASSES_MAX {
+            if self.comparing {
+                return false;
+            }
+            self.comparing = true;
+            self.passes = 0;
+            for one in self.nodes.iter_mut().flat_map(|node| &mut node.alternatives) {
+                one.tries = 0;
+            }
+            self.look_at_all();
+            if !self.is_open() {
+                return false;
+            }
+        }
         self.passes += 1;
         self.stack.clear();
         self.curious.clear();
+        self.picked.clear();
+        self.answered.clear();
         (self.steps, self.found, self.stopped, self.blamed) = (0, false, false, None);
+        true
+    }
+
+    /// Finds out about the graph as a whole.
+    fn look_at_all(&mut self) {
+        self.find_heights();
+        self.end_waits();
+        self.find_open();
+        self.outdated = false;
+    }
+
+    /// Returns whether another pass may learn something.
+    fn is_open(&mut self) -> bool {
+        let Some(root) = self.root else { return true };
+        if !self.leads_on_from(root) {
+            // What it waited for may have come.
+            self.look_at_all();
+            return self.leads_on_from(root);
+        }
         true
     }
 
     /// Notes how the pass ended, and the alternatives to blame when it found nothing.
     pub(super) fn end_pass(&mut self, made_up: bool) {
+        self.outdated |= !made_up || !self.found;
         if self.found {
             return;
         }
@@ -122,8 +183,51 @@ impl Explorer {
             alternative.waits_for = waits_for;
             if waits_for.is_none() {
                 alternative.tries += 1;
-                alternative.given_up |= alternative.tries >= TRIES_MAX;
+                let is_enough = alternative.tries >= TRIES_MAX;
+                match self.comparing {
+                    false => alternative.given_up |= is_enough,
+                    true => alternative.is_compared |= is_enough,
+                }
             }
+        }
+    }
+
+    /// Compares a value that the pass made up with the answers that made it.
+    pub(super) fn compare<T: Serialize>(&mut self, value: &T) {
+        // A type that passes over an error has seen less than it asked for.
+        if self.stopped {
+            return;
+        }
+        self.written.clear();
+        // A value that cannot be written cannot be misread.
+        let Ok(_) = encode_into_vec(value, &mut self.written) else { return };
+        if self.written != self.answered {
+            let Some(root) = self.root.filter(|_| self.comparing) else { return };
+            match written::walk(value, &self.nodes, root) {
+                Ok(()) => {}
+                Err(written::Stop::Misread(reason)) => {
+                    self.misreading.get_or_insert(reason);
+                }
+                Err(written::Stop::Unknown) => return,
+            }
+        }
+        for &(id, alternative) in &self.picked {
+            let one = &mut self.nodes[id].alternatives[alternative];
+            self.found |= self.comparing && !one.is_compared;
+            one.is_compared = true;
+        }
+    }
+
+    /// Notes an answer.
+    pub(super) fn answered<A: Serialize>(&mut self, answer: &A) {
+        encode_into_vec(answer, &mut self.answered).expect("answers are numbers and texts");
+    }
+
+    /// Notes that the type panicked over what was made up so far.
+    pub(super) fn panicked(&mut self) {
+        match self.stack.last().copied() {
+            Some(frame) => self.refused(frame.id, frame.alternative),
+            None => self.round = self.round.wrapping_add(1),
         }
     }
 
@@ -195,7 +299,15 @@ impl Explorer {
             return None;
         };
         let frame = Frame { id, alternative, curious: unknown.is_some() };
+        self.nodes[id].picked = unknown.unwrap_or(self.nodes[id].picked);
         self.stack.push(frame);
+        self.picked.push((id, alternative));
+        match self.nodes[id].kind {
+            Kind::Option => self.answered(&(alternative == 0)),
+            Kind::Seq | Kind::Map => self.answered(&u64::from(alternative == 0)),
+            Kind::Enum(..) => self.answered(&(alternative as u32)),
+            _ => {}
+        }
         if frame.curious {
             self.curious.push(frame);
         }
@@ -248,7 +360,8 @@ impl Explorer {
     }
 
     pub(super) fn into_graph(self) -> Graph {
-        Graph { nodes: self.nodes, root: self.root, varies: self.varies }
+        let Explorer { nodes, root, varies, misreading, .. } = self;
+        Graph { nodes, root, varies, misreading }
     }
 
     fn stop(&mut self, at: Id) {
@@ -256,117 +369,6 @@ impl Explorer {
             self.stopped = true;
             let innermost = self.stack.iter().rev().find(|frame| frame.curious);
             self.blamed = innermost.map(|frame| (*frame, Some(at)));
-        }
-    }
-
-    /// Returns the alternative to learn from: something at or behind it is unknown.
-    fn least_tried(&self, id: Id) -> Option<usize> {
-        if !self.may_be_open(id) {
-            return None;
-        }
-        let mut seen: HashSet<Id> = self.stack.iter().map(|frame| frame.id).collect();
-        if !seen.insert(id) {
-            return None;
-        }
-        let alternatives = self.nodes[id].alternatives.iter().enumerate();
-        alternatives
-            .filter(|(_, one)| !one.is_out() && self.leads_on(one, &mut seen.clone()))
-            .min_by_key(|(_, one)| one.tries)
-            .map(|(index, _)| index)
-    }
-
-    /// Whether something at or behind `one` is unknown, without passing through nodes in
-    /// `seen`.
-    fn leads_on(&self, one: &Alternative, seen: &mut HashSet<Id>) -> bool {
-        if !one.is_done() {
-            return true;
-        }
-        let mut ahead: Vec<Id> = one.children.clone();
-        while let Some(id) = ahead.pop() {
-            if !self.may_be_open(id) || !seen.insert(id) {
-                continue;
-            }
-            for one in self.nodes[id].alternatives.iter().filter(|one| !one.is_out()) {
-                if !one.is_done() {
-                    return true;
-                }
-                ahead.extend(&one.children);
-            }
-        }
-        false
-    }
-
-    /// Whether something may be unknown behind the node; false when nothing was at the
-    /// beginning of the pass.
-    fn may_be_open(&self, id: Id) -> bool {
-        self.open.get(id).copied().unwrap_or(true)
-    }
-
-    /// Returns the alternative that comes to an end soonest.
-    fn lowest(&self, id: Id) -> Option<usize> {
-        let alternatives = self.nodes[id].alternatives.iter().enumerate();
-        alternatives
-            .filter_map(|(index, one)| Some((self.height_of(one)?, index)))
-            .min()
-            .map(|(_, index)| index)
-    }
-
-    fn height_of(&self, one: &Alternative) -> Option<u32> {
-        if one.given_up || !one.is_done() {
-            return None;
-        }
-        let mut height = 0;
-        for child in &one.children {
-            height = height.max(self.height.get(*child).copied().flatten()? + 1);
-        }
-        Some(height)
-    }
-
-    fn end_waits(&mut self) {
-        for node in &mut self.nodes {
-            for one in &mut node.alternatives {
-                one.waits_for = one.waits_for.filter(|id| self.height[*id].is_none());
-            }
-        }
-    }
-
-    fn find_open(&mut self) {
-        let is_unknown = |one: &Alternative| !one.is_out() && !one.is_done();
-        self.open =
-            self.nodes.iter().map(|node| node.alternatives.iter().any(is_unknown)).collect();
-        loop {
-            let mut changed = false;
-            for (id, node) in self.nodes.iter().enumerate().rev() {
-                let leads_on = |one: &Alternative| {
-                    !one.is_out() && one.children.iter().any(|child| self.open[*child])
-                };
-                if !self.open[id] && node.alternatives.iter().any(leads_on) {
-                    self.open[id] = true;
-                    changed = true;
-                }
-            }
-            if !changed {
-                return;
-            }
-        }
-    }
-
-    fn find_heights(&mut self) {
-        let of_leaf = |node: &Node| node.answer(0).map(|_| 0);
-        self.height = self.nodes.iter().map(of_leaf).collect();
-        loop {
-            let mut changed = false;
-            for id in (0..self.nodes.len()).rev() {
-                let alternatives = &self.nodes[id].alternatives;
-                let height = alternatives.iter().filter_map(|one| self.height_of(one)).min();
-                if height.is_some() && height != self.height[id] {
-                    self.height[id] = height;
-                    changed = true;
-                }
-            }
-            if !changed {
-                return;
-            }
         }
     }
 }

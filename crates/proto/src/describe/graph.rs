@@ -5,6 +5,8 @@
 //! variant, an option some and none, a sequence one element and no element, a struct just one.
 //! An alternative has *children*, the nodes that it asks for in turn.
 
+use std::borrow::Cow;
+
 /// Most structs and tuples within each other that are searched for a value without bytes.
 const DEPTH_MAX: usize = 128;
 
@@ -62,6 +64,8 @@ pub(super) struct Alternative {
     pub(super) arity: Option<usize>,
     pub(super) tries: u32,
     pub(super) given_up: bool,
+    /// Whether a value that was made up by it was compared with its bytes, or never will be.
+    pub(super) is_compared: bool,
     /// Node that stopped an answer by this alternative.
     pub(super) waits_for: Option<Id>,
 }
@@ -91,6 +95,8 @@ pub(super) struct Node {
     pub(super) turned_down: u32,
     /// Number of answers that there are for a leaf.
     pub(super) answers: u32,
+    /// The alternative by which something was last found out.
+    pub(super) picked: usize,
 }
 
 impl Node {
@@ -105,7 +111,7 @@ impl Node {
             Kind::Struct(_, fields) => vec![Alternative::with_arity(fields.len())],
             Kind::Enum(_, variants) => variants.iter().map(|_| Alternative::default()).collect(),
         };
-        Node { kind, alternatives, turned_down: 0, answers }
+        Node { kind, alternatives, turned_down: 0, answers, picked: 0 }
     }
 
     /// Returns the first answer, counted from `round` on, that was not refused.
@@ -123,6 +129,8 @@ pub(super) struct Graph {
     pub(super) root: Option<Id>,
     /// Whether two calls in one place asked for different things.
     pub(super) varies: bool,
+    /// The reason why a made-up value would be misread.
+    pub(super) misreading: Option<String>,
 }
 
 impl Graph {
@@ -134,20 +142,21 @@ impl Graph {
     }
 
     /// Returns the reason why values of the type cannot travel, if there is one.
-    pub(super) fn refusal(&self) -> Option<&'static str> {
+    pub(super) fn refusal(&self) -> Option<Cow<'static, str>> {
         if self.nodes.iter().any(|node| node.kind == Kind::Any) {
-            return Some("the type asks the bytes what they are, which this format cannot say");
+            let reason = "the type asks the bytes what they are, which this format cannot say";
+            return Some(reason.into());
         }
         let is_container = |node: &&Node| matches!(node.kind, Kind::Seq | Kind::Map);
         let is_free = |node: &Node| {
             let one = &node.alternatives[0];
             one.is_done() && one.children.iter().all(|child| self.takes_no_bytes(*child, 0))
         };
-        self.nodes
-            .iter()
-            .filter(is_container)
-            .any(is_free)
-            .then_some("the type holds a sequence or map of elements that take no bytes")
+        if self.nodes.iter().filter(is_container).any(is_free) {
+            return Some("the type holds a sequence or map of elements that take no bytes".into());
+        }
+        let cause = self.misreading.as_ref()?;
+        Some(format!("a value of the type is not written as it is read: {cause}").into())
     }
 
     fn takes_no_bytes(&self, id: Id, depth: usize) -> bool {

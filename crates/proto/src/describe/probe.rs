@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use serde::Serialize;
 use serde::de::value::U32Deserializer;
 use serde::de::{
     DeserializeSeed, Deserializer, EnumAccess, Error, IntoDeserializer, MapAccess, SeqAccess,
@@ -42,7 +43,7 @@ impl<'a> Probe<'a> {
     }
 
     /// Answers a call for a value without parts by one of several answers.
-    fn leaf<'de, V: Visitor<'de>, const N: usize, A: Copy>(
+    fn leaf<'de, V: Visitor<'de>, const N: usize, A: Copy + Serialize>(
         self,
         name: &'static str,
         answers: [A; N],
@@ -54,6 +55,7 @@ impl<'a> Probe<'a> {
         }
         let id = self.explorer.enter::<V, V::Value>(self.slot, Kind::Leaf(name), N as u32);
         let answer = self.explorer.answer(id).ok_or(Stop)?;
+        self.explorer.answered(&answers[answer as usize]);
         let result = visit(visitor, answers[answer as usize]);
         if result.is_err() {
             self.explorer.turned_down(id, answer);

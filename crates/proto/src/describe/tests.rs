@@ -7,12 +7,15 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use serde::de::{Deserializer, Error, SeqAccess, Visitor};
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, Serializer};
 
 use super::*;
 
+mod attributes;
+mod bounds;
+
 /// Describes a type; checks that everything was found out.
-fn text<T: DeserializeOwned>() -> String {
+fn text<T: Serialize + DeserializeOwned>() -> String {
     let description = describe::<T>();
     assert!(description.complete, "{}", description.text);
     assert_eq!(description.refusal(), None, "{}", description.text);
@@ -273,6 +276,12 @@ enum Event {
 /// A number that its own visitor turns down unless it is 0.
 struct Zero;
 
+impl Serialize for Zero {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_u16(0)
+    }
+}
+
 impl<'de> Deserialize<'de> for Zero {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct OnlyZero;
@@ -313,11 +322,15 @@ enum Loose {
     Text(String),
 }
 
+#[derive(Serialize, Deserialize)]
+struct Ignored {
+    #[serde(skip_serializing)]
+    _any: serde::de::IgnoredAny,
+}
+
 #[test]
 fn types_that_ask_the_bytes_are_refused() {
-    for one in
-        [describe::<Loose>(), describe::<Vec<(u8, Loose)>>(), describe::<serde::de::IgnoredAny>()]
-    {
+    for one in [describe::<Loose>(), describe::<Vec<(u8, Loose)>>(), describe::<Ignored>()] {
         assert!(!one.complete);
         assert!(one.refusal().unwrap().contains("asks the bytes"), "{}", one.text);
     }
@@ -345,6 +358,7 @@ fn sequences_of_what_takes_no_bytes_are_refused() {
 }
 
 /// Ignores errors of its parts, and asks for different things each time.
+#[derive(Serialize)]
 struct Lenient;
 
 impl<'de> Deserialize<'de> for Lenient {
@@ -425,6 +439,12 @@ mod bytes_like {
     use super::*;
 
     pub(super) struct Bytes;
+
+    impl Serialize for Bytes {
+        fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+            serializer.serialize_bytes(b"1")
+        }
+    }
 
     impl<'de> Deserialize<'de> for Bytes {
         fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
