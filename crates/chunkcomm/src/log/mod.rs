@@ -70,6 +70,8 @@ pub(crate) struct Identity {
 
 /// A log that is open for appending.
 pub(crate) struct Log {
+    /// What was removed when the log was opened, in words.
+    pub(crate) cut: Vec<String>,
     directory: PathBuf,
     /// Locked while the log is open.
     lock: File,
@@ -123,7 +125,8 @@ impl Log {
             TryLockError::Error(error) => failed(error),
         })?;
         let mut segments = recovery::segments(directory).map_err(failed)?;
-        let recovered = recovery::read(directory, &mut segments, identity)?;
+        let mut cut = Vec::new();
+        let recovered = recovery::read(directory, &mut segments, identity, &mut cut)?;
         let recovered = recovered.unwrap_or_else(|| Recovered::nothing(stream));
         let next = recovered.next();
         let file = match segments.last() {
@@ -142,6 +145,7 @@ impl Log {
         }
         sync_directory(directory).map_err(failed)?;
         let log = Log {
+            cut,
             directory: directory.to_owned(),
             lock,
             identity: identity.clone(),
@@ -220,6 +224,7 @@ impl Log {
         }
         if messages > 0 {
             self.sync()?;
+            self.is_there()?;
         }
         self.file_bytes += bytes as u64;
         if messages > 0 {
@@ -236,6 +241,16 @@ impl Log {
         if self.fsync == Fsync::Batched {
             self.file.sync_data()?;
             self.counters.syncs += 1;
+        }
+        Ok(())
+    }
+
+    /// Fails when the file was removed: it can be written, and nobody finds it again.
+    fn is_there(&self) -> io::Result<()> {
+        #[cfg(unix)]
+        if std::os::unix::fs::MetadataExt::nlink(&self.file.metadata()?) == 0 {
+            let why = "the file of the log was removed while it was in use";
+            return Err(io::Error::new(io::ErrorKind::NotFound, why));
         }
         Ok(())
     }

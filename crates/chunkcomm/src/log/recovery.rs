@@ -85,11 +85,12 @@ pub(super) fn segments(directory: &Path) -> io::Result<Vec<u64>> {
 }
 
 /// Reads the segments. A record at the end of the last segment that is not whole is cut off. A last
-/// segment without a whole head is removed.
+/// segment without a whole head is removed. `cut` gets words about both.
 pub(super) fn read(
     directory: &Path,
     segments: &mut Vec<u64>,
     identity: &Identity,
+    cut: &mut Vec<String>,
 ) -> Result<Option<Recovered>, LogError> {
     let mut recovered: Option<Recovered> = None;
     let last = segments.len().saturating_sub(1);
@@ -104,6 +105,13 @@ pub(super) fn read(
             if index == last && record::is_part_of_head(&bytes, identity) {
                 std::fs::remove_file(&path).map_err(failed)?;
                 segments.pop();
+                if !bytes.is_empty() {
+                    cut.push(format!(
+                        "the log's last file {} was being begun when its process or the machine \
+                         stopped, and held no message: its {whole} bytes are removed",
+                        path.display()
+                    ));
+                }
                 break;
             }
             return Err(corrupt(0));
@@ -130,10 +138,12 @@ pub(super) fn read(
                     return Err(corrupt(offset));
                 }
             } else if index == last && record::was_being_written(&bytes, offset) {
-                tracing::warn!(
-                    segment = %path.display(), bytes = bytes.len(),
-                    "the end of the log was being written when its process stopped; it is cut off"
-                );
+                cut.push(format!(
+                    "the end of the log's file {} was being written when its process or the \
+                     machine stopped: its last {} bytes are cut off",
+                    path.display(),
+                    bytes.len()
+                ));
                 let file = OpenOptions::new().write(true).open(&path).map_err(failed)?;
                 file.set_len(offset).map_err(failed)?;
                 bytes.clear();

@@ -153,8 +153,9 @@ fn records_that_were_being_written_are_cut_off_whatever_is_there_of_them() {
         let mut bytes = whole.clone();
         bytes[broken] ^= 1;
         std::fs::write(&file, &bytes).unwrap();
-        let (_, found) = open(&directory).unwrap();
+        let (log, found) = open(&directory).unwrap();
         assert_eq!((found.settled, found.next()), (settled, next), "byte {broken}");
+        assert!(log.cut[0].contains("bytes are cut off"), "{:?}", log.cut);
     }
 }
 
@@ -178,11 +179,15 @@ fn segments_are_begun_and_removed() {
     assert_eq!((found.stream, found.settled, found.next()), (7, 10, 10));
     append(&mut log, &[message(10)], 10);
     drop(log);
-    // The head of a new segment was being written.
-    std::fs::write(segment(&directory, 11), [b'c'; 20]).unwrap();
-    let (_, found) = open(&directory).unwrap();
-    assert_eq!((found.settled, found.next()), (10, 11));
-    assert!(!segment(&directory, 11).exists());
+    // The head of a new segment was being written, or a crash of the machine left zeros.
+    for (bytes, said) in [(vec![b'c'; 20], 1), (vec![0; 79 * 1024], 1), (vec![], 0)] {
+        std::fs::write(segment(&directory, 11), &bytes).unwrap();
+        let (log, found) = open(&directory).unwrap();
+        assert_eq!((found.settled, found.next()), (10, 11));
+        assert!(!segment(&directory, 11).exists());
+        let words = format!("its {} bytes are removed", bytes.len());
+        assert_eq!(log.cut.iter().filter(|cut| cut.contains(&words)).count(), said, "{words}");
+    }
     // A segment that is missing.
     let (mut log, _) = open(&directory).unwrap();
     for number in 11..14 {

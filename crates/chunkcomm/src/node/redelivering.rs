@@ -206,6 +206,9 @@ impl Node {
             Log::open(directory, &identity, *fsync, id)
         });
         let log = log.transpose().map_err(OpenError::Log)?;
+        for cut in log.iter().flat_map(|(log, _)| &log.cut) {
+            self.table().say(&format!("channel {name:?}: {cut}"));
+        }
         let id = log.as_ref().map_or(id, |(_, recovered)| recovered.stream);
         let stream = Stream::new(id, redelivery.bytes_max, log.is_some());
         let settling = Settling::Kept(Arc::clone(&stream));
