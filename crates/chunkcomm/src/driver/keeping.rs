@@ -206,10 +206,12 @@ impl Stream {
     }
 
     /// Returns how many bytes a sender may stage before they are read, if a packet takes
-    /// `packet_bytes`. With a log there is no such bound: bytes wait while earlier ones are
-    /// stored, and only the bound of the stream limits them.
+    /// `packet_bytes`. There is no such bound with a log, or while the stream has no channel: bytes
+    /// wait while earlier ones are stored, or for the peer. Only the bound of the stream limits
+    /// them then.
     pub(crate) fn unread_bytes_max(&self, packet_bytes: usize) -> usize {
-        if self.logged { usize::MAX } else { packet_bytes }
+        let is_bound = !self.logged && locked(&self.state).returned.is_none();
+        if is_bound { packet_bytes } else { usize::MAX }
     }
 
     /// Notes that the log is closed: the messages in it are permanent, and another sender may open
@@ -243,9 +245,11 @@ impl Stream {
         Poll::Pending
     }
 
-    /// Takes the stream back from its channel. Returns it to the caller if it is over.
+    /// Takes the stream back from its channel. Returns it to the caller if it is over. A sender
+    /// that waits for room looks again: it may stage more than a packet while there is no channel.
     #[must_use]
     pub(crate) fn give_back(&self, returned: Returned) -> Option<Returned> {
+        let sender = Arc::clone(&returned.shared);
         let mut returned = Some(returned);
         self.change(|state| {
             state.on_channel = false;
@@ -253,6 +257,7 @@ impl Stream {
                 state.returned = returned.take();
             }
         });
+        sender.progress();
         returned
     }
 
