@@ -58,6 +58,11 @@ pub trait Staged {
     fn restaged(&mut self) -> Option<u32> {
         None
     }
+    /// Returns how many messages of its stream the receiver of the peer's `channel` has settled;
+    /// `None` if it tells of each. If `ask`, it is to tell when it next settles more.
+    fn settled(&mut self, _channel: u32, _ask: bool) -> Option<u64> {
+        None
+    }
 }
 
 /// The sending side of a link. Order of calls: [`Outbox::open`],

@@ -51,8 +51,16 @@ impl BytesReceiver {
         self.fingerprint = None;
     }
 
+    /// Takes a message that is there, for a caller who asks for one.
     #[inline]
     pub(crate) fn take(&mut self) -> Option<Bytes> {
+        self.end.ask();
+        self.take_next()
+    }
+
+    /// As `take`, within the same call.
+    #[inline]
+    fn take_next(&mut self) -> Option<Bytes> {
         Some(match self.end.take()? {
             Found::Small(bytes) => Bytes::copy_from_slice(bytes),
             Found::SmallOf(bytes, range) => bytes.slice(range),
@@ -108,6 +116,7 @@ impl BytesReceiver {
     /// when none will come.
     pub fn try_recv_with<R>(&mut self, look: impl FnOnce(&[u8]) -> R) -> Result<R, TryRecvError> {
         let mut look = Some(look);
+        self.end.ask();
         loop {
             // The call also leaves a run that has no more messages.
             let seen = self.end.take_with(|bytes| look.take().map(|look| look(bytes)));
@@ -155,7 +164,7 @@ impl BytesReceiver {
         messages.push(first);
         let mut count = 1;
         while count < max
-            && let Some(message) = self.take()
+            && let Some(message) = self.take_next()
         {
             messages.push(message);
             count += 1;
@@ -191,6 +200,7 @@ impl BytesReceiver {
     /// Dropped before it returns, it loses the buffer, but no message.
     pub async fn recv_into(&mut self, buffer: Vec<u8>) -> Result<Option<Vec<u8>>, RecvError> {
         let room = buffer.len();
+        self.end.ask();
         let mut buffer = buffer;
         loop {
             let kept = self.end.give_into(buffer);

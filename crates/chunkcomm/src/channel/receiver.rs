@@ -40,6 +40,8 @@ pub struct Receiver<T> {
     /// Takes all values that are there. `Some` for values with ends in them: an end
     /// arrives when it is decoded.
     drain: Option<fn(&mut Receiver<T>)>,
+    /// Whether taking a value is more than decoding it: it has ends, or its receiver settles.
+    special: bool,
     types: PhantomData<fn() -> T>,
 }
 
@@ -90,9 +92,10 @@ pub(crate) fn outcome_of<V>(end: &RxEnd, outcome: Outcome) -> Result<Option<V>, 
 impl<T: DeserializeOwned> Receiver<T> {
     /// Returns a receiver; `carries`: its values have ends in them.
     pub(crate) fn new(end: RxEnd, peer: Peer, carries: bool) -> Receiver<T> {
-        let drain: fn(&mut Receiver<T>) = |receiver| while receiver.take().is_some() {};
+        let drain: fn(&mut Receiver<T>) = |receiver| while receiver.take_next().is_some() {};
         let drain = carries.then_some(drain);
-        Receiver { end, peer, turn: Turn::default(), drain, types: PhantomData }
+        let special = carries || end.can_settle();
+        Receiver { end, peer, turn: Turn::default(), drain, special, types: PhantomData }
     }
 
     /// Waits for the next value; `None` when the sender is done and all was taken.
@@ -109,11 +112,26 @@ impl<T: DeserializeOwned> Receiver<T> {
         Receiving { receiver: self }
     }
 
+    /// Takes a value that is there, for a caller who asks for one.
     #[inline(always)]
     fn take(&mut self) -> Option<Result<T, RecvError>> {
+        if self.special {
+            self.end.ask();
+            return self.take_next();
+        }
+        self.decode_next()
+    }
+
+    /// As `take`, within the same call.
+    fn take_next(&mut self) -> Option<Result<T, RecvError>> {
         if self.drain.is_some() {
             return self.take_with_ends().map(|(_, value)| value);
         }
+        self.decode_next()
+    }
+
+    #[inline(always)]
+    fn decode_next(&mut self) -> Option<Result<T, RecvError>> {
         match self.end.take_with(codec::decode::<T>)? {
             Ok(value) => Some(Ok(value)),
             Err(error) => Some(Err(self.decode_error(error))),
@@ -223,7 +241,7 @@ impl<T: DeserializeOwned> Receiver<T> {
             }
             if count < max || self.drain.is_some() {
                 // The run at hand is used up: into the next one, if it is there.
-                match self.take() {
+                match self.take_next() {
                     Some(value) => values.push(value?),
                     None => break,
                 }
@@ -248,8 +266,11 @@ impl<T: DeserializeOwned> Receiver<T> {
 
     /// Takes a value that is there, with the size of its message in bytes.
     pub(crate) fn take_counted(&mut self) -> Option<(u64, Result<T, RecvError>)> {
-        if self.drain.is_some() {
-            return self.take_with_ends();
+        if self.special {
+            self.end.ask();
+            if self.drain.is_some() {
+                return self.take_with_ends();
+            }
         }
         let decode = |bytes: &[u8]| (bytes.len() as u64, codec::decode::<T>(bytes));
         let (bytes, value) = self.end.take_with(decode)?;

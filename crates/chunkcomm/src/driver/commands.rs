@@ -127,17 +127,20 @@ impl Channels {
             }
             Command::Settled { id } => {
                 if let Some(slot) = self.receivers.get(id) {
-                    link.settle(id, slot.shared.take_settled(), now);
+                    self.senders.settling.insert(id, Arc::clone(&slot.shared));
+                    link.settle(id, slot.shared.settled(), now);
                 }
             }
             Command::LargeDemanded { id } => link.demand_large(id),
             Command::LargeTaken { id } => link.large_taken(id),
             Command::Finished { id } => {
+                self.settled_last(id, link, now);
                 self.receivers.remove(id);
                 link.finished(id);
             }
             Command::Stop { id } => link.stop(id),
             Command::Terminate { id } => {
+                self.settled_last(id, link, now);
                 self.receivers.remove(id);
                 link.terminate(id);
             }
@@ -151,6 +154,13 @@ impl Channels {
         }
     }
 
+    /// Looks for the last time at what a receiver has settled, which is gone.
+    fn settled_last(&mut self, id: u32, link: &mut Link, now: Time) {
+        if let Some(shared) = self.senders.settling.remove(id) {
+            link.settle(id, shared.settled(), now);
+        }
+    }
+
     fn land(
         &mut self,
         id: u32,
@@ -159,6 +169,7 @@ impl Channels {
         link: &mut Link,
         now: Time,
     ) {
+        self.senders.settling.remove(id);
         let Some(slot) = self.receivers.get_mut(id) else { return };
         slot.landing = Some(landing);
         // A large message may have waited for a receiver that waits.

@@ -95,7 +95,7 @@ pub(crate) struct RxShared {
     report_step: AtomicU64,
     /// Number of messages of the stream that the receiver has settled.
     settled: AtomicU64,
-    /// Whether the driver was told of settled messages and has not looked yet.
+    /// Whether the driver was told of settled messages and looks by itself since then.
     settled_told: AtomicBool,
 }
 
@@ -151,16 +151,23 @@ impl RxShared {
     }
 
     /// Notes that the receiver has settled `total` messages of its stream. Returns whether the
-    /// driver must be told.
+    /// driver must be told: it does not look by itself.
+    #[inline]
     pub(crate) fn settle(&self, total: u64) -> bool {
-        let before = self.settled.swap(total, Ordering::AcqRel);
-        before != total && !self.settled_told.swap(true, Ordering::AcqRel)
+        self.settled.store(total, Ordering::Release);
+        // A receiver that has not seen yet that it must tell is seen at the driver's last look.
+        !self.settled_told.load(Ordering::Relaxed)
+            && !self.settled_told.swap(true, Ordering::AcqRel)
     }
 
-    /// Returns the number of settled messages, once the driver was told.
-    pub(crate) fn take_settled(&self) -> u64 {
+    /// Returns the number of settled messages.
+    pub(crate) fn settled(&self) -> u64 {
+        self.settled.load(Ordering::Acquire)
+    }
+
+    /// Asks the receiver to tell when it settles more.
+    pub(crate) fn ask_settled(&self) {
         self.settled_told.store(false, Ordering::SeqCst);
-        self.settled.load(Ordering::SeqCst)
     }
 
     pub(crate) fn report_step(&self) -> u64 {

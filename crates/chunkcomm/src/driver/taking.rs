@@ -63,6 +63,8 @@ pub struct RxEnd {
 struct Settles {
     stream: StreamStart,
     by_hand: bool,
+    /// Number of messages of the stream that are settled.
+    settled: u64,
 }
 
 /// Place of a message in its stream.
@@ -86,7 +88,7 @@ impl RxEnd {
         RxEnd {
             refuses: false,
             ended: false,
-            settles: stream.map(|stream| Settles { stream, by_hand: false }),
+            settles: stream.map(|stream| Settles { stream, by_hand: false, settled: stream.first }),
             shared,
             link,
             runs: VecDeque::new(),
@@ -275,9 +277,6 @@ impl RxEnd {
     }
 
     fn leave_current(&mut self) {
-        if self.settles.is_some_and(|settles| !settles.by_hand) {
-            self.settle();
-        }
         let Some(run) = self.current.take() else { return };
         let (length, messages) = match &run {
             Run::Shared { bytes, messages } => (bytes.len(), *messages),
@@ -301,13 +300,37 @@ impl RxEnd {
         self.count(length);
     }
 
-    /// Settles all messages that were taken.
-    #[cold]
-    pub(crate) fn settle(&mut self) {
-        let Some(Settles { stream, .. }) = self.settles else { return };
-        if self.shared.settle(stream.first + self.stats().messages) {
-            self.link.command(Command::Settled { id: self.shared.id() });
+    /// Notes that the receiver asks for the next message: those that it has taken are settled,
+    /// unless it settles by hand.
+    #[inline]
+    pub(crate) fn ask(&mut self) {
+        if self.settles.is_some_and(|settles| !settles.by_hand) {
+            self.settle();
         }
+    }
+
+    /// Returns whether the channel is one whose receiver settles.
+    pub(crate) fn can_settle(&self) -> bool {
+        self.settles.is_some()
+    }
+
+    /// Settles all messages that were taken.
+    #[inline]
+    pub(crate) fn settle(&mut self) {
+        let Some(Settles { stream, settled, .. }) = &mut self.settles else { return };
+        let taken = if self.current.is_some() { self.taken } else { 0 };
+        let total = stream.first + self.left.messages + u64::from(taken);
+        if total > *settled {
+            *settled = total;
+            if self.shared.settle(total) {
+                self.tell_settled();
+            }
+        }
+    }
+
+    #[cold]
+    fn tell_settled(&self) {
+        self.link.command(Command::Settled { id: self.shared.id() });
     }
 
     /// Makes the receiver settle by hand: taking the next message settles none any more.
@@ -350,6 +373,7 @@ impl RxEnd {
         }
         // A run that was taken to its end is counted before anything is waited for.
         self.leave_current();
+        self.ask();
         let runs = &mut self.runs;
         let (outcome, wanted) = self.shared.with_queue(|queue| {
             queue.drain(runs);
@@ -386,6 +410,7 @@ impl RxEnd {
             return Poll::Ready(Next::Message);
         }
         self.leave_current();
+        self.ask();
         let runs = &mut self.runs;
         let (outcome, wanted) = self.shared.with_queue(|queue| {
             queue.drain(runs);

@@ -2,6 +2,7 @@
 //! their packets on the way to the transport.
 
 use super::backs::Backs;
+use super::inbox::RxShared;
 use super::keeping::{Keeping, Returned};
 use super::ring::{Consumer, ring};
 use super::staging::{Settling, TxShared};
@@ -40,6 +41,8 @@ pub(crate) struct TxSlots {
     pub(crate) slots: IdMap<TxSlot>,
     /// Ways back of duplexes that the peer has not opened yet.
     pub(crate) backs: Backs,
+    /// Inboxes of the peer's channels whose receivers have settled messages.
+    pub(crate) settling: IdMap<Arc<RxShared>>,
     /// Channels in which something was staged while a packet was filled.
     restaged: Vec<u32>,
     /// Streams that were given back though they are over, since their node closes.
@@ -85,6 +88,14 @@ impl Staged for TxSlots {
 
     fn restaged(&mut self) -> Option<u32> {
         self.restaged.pop()
+    }
+
+    fn settled(&mut self, channel: u32, ask: bool) -> Option<u64> {
+        let receiver = self.settling.get(channel)?;
+        if ask {
+            receiver.ask_settled();
+        }
+        Some(receiver.settled())
     }
 }
 

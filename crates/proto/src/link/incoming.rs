@@ -8,6 +8,7 @@ use crate::limits::{
     ACK_FRAGMENT_DIVISOR, ANSWERS_MAX, LARGE_BYTES_MIN, SETTLED_GAP_MS, TEXT_BYTES_MAX,
     WINDOW_BYTES_INITIAL,
 };
+use crate::outbox::Staged;
 use crate::packet::{HEADER_BYTES, Header, Item, Refusal, StreamStart, cut};
 
 use std::time::Duration;
@@ -23,6 +24,10 @@ pub(super) struct Incoming {
     pub(super) settled: Option<u64>,
     /// Whether that number is queued for a report.
     pub(super) settled_queued: bool,
+    /// Whether `settled` is to be reported.
+    pub(super) settled_unsaid: bool,
+    /// Number of looks in a row at which no more was settled.
+    pub(super) settled_vain: u32,
     large: Option<LargeIncoming>,
     /// Whether a grant was held at the end of a message until it was taken.
     had_long: bool,
@@ -67,6 +72,8 @@ impl Incoming {
             received_messages: stream.map_or(0, |stream| stream.first),
             settled: stream.map(|stream| stream.first),
             settled_queued: false,
+            settled_unsaid: false,
+            settled_vain: 0,
             large: None,
             had_long: false,
             stopped: false,
@@ -76,6 +83,11 @@ impl Incoming {
         }
     }
 }
+
+/// Number of looks in vain, a gap between two reports apart, after which a receiver must tell that
+/// it has settled more. At the first one it is asked to tell. It may settle at that moment without
+/// having seen that, which the second look sees.
+const LOOKS_IN_VAIN: u32 = 2;
 
 impl Link {
     /// Returns the number of channels that the peer may still open.
@@ -137,24 +149,65 @@ impl Link {
     }
 
     /// Notes that the receiver of the peer's `channel` has settled the messages below number
-    /// `total` of its stream.
+    /// `total` of its stream. More may be settled without a call, until [`Staged::settled`] has
+    /// asked for one.
     pub fn settle(&mut self, channel: u32, total: u64, now: Time) {
         let Some(incoming) = self.incoming.get_mut(channel) else { return };
-        if let Some(settled) = incoming.settled.as_mut().filter(|settled| **settled < total) {
+        let Some(settled) = incoming.settled.as_mut() else { return };
+        if *settled < total {
             *settled = total;
             self.say_settled(channel, now);
+        } else if !incoming.settled_queued {
+            // It was seen before this word of it came.
+            self.look_at_settled(channel, now);
         }
     }
 
     /// Queues a report to the peer of the settled messages of `channel`.
     pub(super) fn say_settled(&mut self, channel: u32, now: Time) {
         let Some(incoming) = self.incoming.get_mut(channel) else { return };
-        if incoming.settled.is_none() || std::mem::replace(&mut incoming.settled_queued, true) {
-            return;
+        if incoming.settled.is_some() {
+            incoming.settled_unsaid = true;
+            self.look_at_settled(channel, now);
         }
-        self.settles.push_back(channel);
-        let gap = Duration::from_millis(SETTLED_GAP_MS);
-        self.settles_due.get_or_insert(now.max(self.settles_said.after(gap)));
+    }
+
+    fn look_at_settled(&mut self, channel: u32, now: Time) {
+        let Some(incoming) = self.incoming.get_mut(channel) else { return };
+        incoming.settled_vain = 0;
+        if !std::mem::replace(&mut incoming.settled_queued, true) {
+            self.settles.push_back(channel);
+        }
+        let due = now.max(self.settles_said.after(Duration::from_millis(SETTLED_GAP_MS)));
+        self.settles_due = Some(self.settles_due.map_or(due, |known| known.min(due)));
+    }
+
+    /// Looks at what the receiver of the peer's `channel` has settled; returns the total to report,
+    /// if any. At a `due` look it also decides whether another one follows.
+    pub(super) fn seen_settled(
+        &mut self,
+        staged: &mut impl Staged,
+        channel: u32,
+        due: bool,
+    ) -> Option<u64> {
+        let incoming = self.incoming.get_mut(channel)?;
+        incoming.settled_queued = false;
+        let known = incoming.settled?;
+        let mut seen = staged.settled(channel, false);
+        let mut is_news = std::mem::take(&mut incoming.settled_unsaid);
+        if due && !is_news && seen.is_some_and(|seen| seen <= known) {
+            seen = staged.settled(channel, true);
+        }
+        let total = seen.map_or(known, |seen| seen.max(known));
+        is_news |= total > known;
+        incoming.settled = Some(total);
+        incoming.settled_vain = if is_news { 0 } else { incoming.settled_vain + u32::from(due) };
+        let is_watched = seen.is_some() && incoming.settled_vain < LOOKS_IN_VAIN;
+        if is_watched || !is_news && !due {
+            incoming.settled_queued = true;
+            self.settles.push_back(channel);
+        }
+        is_news.then_some(total)
     }
 
     /// Reports the total of a channel for the last time, by a record that cannot get lost.

@@ -3,11 +3,13 @@
 use super::{Control, Link, Transmit, note_acknowledged};
 use crate::Time;
 use crate::cycle::CHAIN_BYTES_MAX;
-use crate::limits::TEXT_BYTES_MAX;
+use crate::limits::{SETTLED_GAP_MS, TEXT_BYTES_MAX};
 use crate::outbox::{Filled, Staged, packet_room};
 use crate::packet::{AppendRecords, FLAG_ACK_NOW, HEADER_BYTES, Header, Packet, RECORD_BYTES};
 use crate::tuning::flush::{FlushReason, Verdict};
 use crate::tuning::packet_size::Closed;
+
+use std::time::Duration;
 
 impl Link {
     /// Fills the empty `packet` with the next one, if one leaves now. Called when the transport
@@ -188,7 +190,7 @@ impl Link {
             self.write_totals(head);
         }
         if self.settles_due.is_some() {
-            self.write_settled(head, now);
+            self.write_settled(head, staged, now);
         }
         let mut filled = Filled::default();
         let mut sequenced = false;
@@ -265,17 +267,24 @@ impl Link {
     }
 
     #[inline(never)]
-    fn write_settled(&mut self, head: &mut Vec<u8>, now: Time) {
-        while head.len() + 2 * RECORD_BYTES <= self.sizing.bytes() / 2 {
+    fn write_settled(&mut self, head: &mut Vec<u8>, staged: &mut impl Staged, now: Time) {
+        let due = self.settles_due.is_some_and(|due| due <= now);
+        let next = now.after(Duration::from_millis(SETTLED_GAP_MS));
+        for _ in 0..self.settles.len() {
+            if head.len() + 2 * RECORD_BYTES > self.sizing.bytes() / 2 {
+                self.settles_due = Some(now);
+                return;
+            }
             let Some(channel) = self.settles.pop_front() else { break };
-            let Some(incoming) = self.incoming.get_mut(channel) else { continue };
-            incoming.settled_queued = false;
-            if let Some(total) = incoming.settled {
+            if let Some(total) = self.seen_settled(staged, channel, due) {
                 head.settled(channel, total, false);
+                (self.settles_said, self.settles_due) = (now, Some(next));
             }
         }
-        self.settles_said = now;
-        self.settles_due = (!self.settles.is_empty()).then_some(now);
+        if due {
+            self.settles_due = Some(next);
+        }
+        self.settles_due = self.settles_due.filter(|_| !self.settles.is_empty());
     }
 
     /// Writes controls; true when a record was written that must not be repeated.

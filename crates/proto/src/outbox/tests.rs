@@ -40,6 +40,9 @@ pub(crate) struct Rings {
     pub(crate) restaged: Vec<u32>,
     /// Number of views that were asked for.
     views: usize,
+    /// Number of messages that the only receiver has settled, and whether it was asked to tell.
+    pub(crate) settled: Option<u64>,
+    pub(crate) asked: bool,
 }
 
 impl Rings {
@@ -77,6 +80,11 @@ impl Rings {
 }
 
 impl Staged for Rings {
+    fn settled(&mut self, _channel: u32, ask: bool) -> Option<u64> {
+        self.asked |= ask;
+        self.settled
+    }
+
     fn view(&mut self, channel: u32) -> View<'_> {
         self.views += 1;
         let Some(ring) = self.rings.get(&channel) else {

@@ -331,8 +331,8 @@ fn settled_of(end: &mut End, now: Time) -> (usize, Vec<u64>) {
     (packets, totals)
 }
 
-#[test]
-fn settled_messages_are_reported_by_one_total_that_rides_on_a_packet() {
+/// Returns the end of a link to which a stream was opened.
+fn with_stream() -> End {
     let mut end = End::new(&config(PACKET_BYTES_DEFAULT, 1 << 20, 1 << 20));
     let mut bytes = Vec::new();
     let start = StreamStart { id: 7, first: 0, sent_before: 0 };
@@ -340,6 +340,52 @@ fn settled_messages_are_reported_by_one_total_that_rides_on_a_packet() {
     let header = Header { body_bytes: bytes.len() as u32, sequence: 1, ..Header::default() };
     bytes.splice(..0, header.encode());
     end.deliver(&mut bytes.into(), usize::MAX, false, Time(0));
+    end
+}
+
+#[test]
+fn a_receiver_that_told_of_settled_messages_is_looked_at_until_it_settles_no_more() {
+    let mut end = with_stream();
+    let mut now = Time(0).after(Duration::from_secs(1));
+    let gap = Duration::from_millis(SETTLED_GAP_MS);
+    end.rings.settled = Some(1);
+    end.link.settle(1, 1, now);
+    assert_eq!(settled_of(&mut end, now), (1, vec![1]));
+    for total in [5, 6, 900] {
+        end.rings.settled = Some(total);
+        now = now.after(gap);
+        assert_eq!(end.link.next_deadline(), Some(now));
+        assert_eq!(settled_of(&mut end, now), (1, vec![total]));
+    }
+    // Any packet takes the latest number along, and asks for nothing.
+    end.rings.settled = Some(901);
+    let own = end.open(false, "own", now);
+    end.stage(own, 10, now);
+    assert_eq!(settled_of(&mut end, now), (1, vec![901]));
+    assert!(!end.rings.asked);
+    // After a look in vain it tells; what it settled while it was asked is seen by one more look.
+    now = now.after(gap);
+    assert_eq!(settled_of(&mut end, now), (0, vec![]));
+    assert!(std::mem::take(&mut end.rings.asked));
+    end.rings.settled = Some(902);
+    now = now.after(gap);
+    assert_eq!(settled_of(&mut end, now), (1, vec![902]));
+    for _ in 0..2 {
+        now = now.after(gap);
+        assert_eq!(end.link.next_deadline(), Some(now));
+        assert_eq!(settled_of(&mut end, now), (0, vec![]));
+    }
+    assert!(end.rings.asked && end.link.next_deadline() != Some(now.after(gap)));
+    // A word of a number that was seen already begins the looks again.
+    end.link.settle(1, 902, now);
+    now = now.after(gap);
+    assert_eq!(settled_of(&mut end, now), (0, vec![]));
+    assert_eq!(end.link.next_deadline(), Some(now.after(gap)));
+}
+
+#[test]
+fn settled_messages_are_reported_by_one_total_that_rides_on_a_packet() {
+    let mut end = with_stream();
     let now = Time(0).after(Duration::from_secs(1));
     end.link.settle(1, 1, now);
     assert_eq!(settled_of(&mut end, now), (1, vec![1]));
