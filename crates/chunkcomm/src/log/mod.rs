@@ -70,7 +70,7 @@ pub(crate) struct Identity {
 
 /// A log that is open for appending.
 pub(crate) struct Log {
-    /// What was removed when the log was opened, in words.
+    /// The bytes that were removed when the log was opened, in words.
     pub(crate) cut: Vec<String>,
     directory: PathBuf,
     /// Locked while the log is open.

@@ -32,7 +32,7 @@ use super::written;
 use search::Search;
 
 /// Number of passes after which the properties of the whole graph are found anew. It costs about
-/// as much as ten passes in a wide type. What changes meanwhile costs a vain pass at most.
+/// as much as ten passes in a wide type. A change meanwhile costs a vain pass at most.
 const PASSES_BETWEEN: u32 = 16;
 
 /// Number of vain tries of an alternative before it is given up.
@@ -160,7 +160,7 @@ impl Explorer {
     fn is_open(&mut self) -> bool {
         let Some(root) = self.root else { return true };
         if !self.leads_on_from(root) {
-            // What it waited for may have come.
+            // A node that an alternative waited for may be known to end.
             self.look_at_all();
             return self.leads_on_from(root);
         }

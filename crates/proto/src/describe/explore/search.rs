@@ -50,7 +50,7 @@ impl Explorer {
                 if one.is_out() || least.is_some_and(|(tries, _)| tries <= one.tries) {
                     continue;
                 }
-                // What a search in vain has seen leads nowhere.
+                // A search in vain leaves its nodes seen: they lead nowhere.
                 if self.leads_on(one, &mut search) {
                     least = Some((one.tries, index));
                     search.begin(self.nodes.len(), &self.stack);

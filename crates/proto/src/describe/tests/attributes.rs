@@ -5,7 +5,7 @@ use std::fmt::Debug;
 use super::*;
 use crate::codec::{decode, encode_into_vec};
 
-/// What becomes of a type's values.
+/// The fate of a type's values.
 #[derive(Debug, PartialEq)]
 enum Fate {
     /// They arrive as they were.
@@ -26,7 +26,7 @@ fn fate<T: Serialize + DeserializeOwned + Debug + PartialEq>(value: T) -> Fate {
     if let Err(error) = encode_into_vec(&value, &mut bytes) {
         return Fate::Value(error.to_string());
     }
-    assert_eq!(decode::<T>(&bytes).as_ref(), Ok(&value), "it arrives as another value");
+    assert_eq!(decode::<T>(&bytes), Ok(value), "it arrives as another value");
     Same
 }
 
