@@ -207,7 +207,7 @@ impl Node {
         });
         let log = log.transpose().map_err(OpenError::Log)?;
         for cut in log.iter().flat_map(|(log, _)| &log.cut) {
-            self.table().say(&format!("channel {name:?}: {cut}"));
+            self.table().say(&format!("{}: {cut}", Named(&options.name)));
         }
         let id = log.as_ref().map_or(id, |(_, recovered)| recovered.stream);
         let stream = Stream::new(id, redelivery.bytes_max, log.is_some());

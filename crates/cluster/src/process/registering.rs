@@ -8,7 +8,6 @@ use crate::registry::{FunctionFingerprint, Registry, Travels, TypeFingerprint, d
 use chunkcomm::host;
 use chunkcomm_proto::codec::{DecodeError, decode};
 use chunkcomm_proto::describe::Description;
-use serde::de::DeserializeOwned;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::future::{Future, poll_fn};
@@ -155,7 +154,7 @@ impl Registry {
         begin: impl Fn(ProcessContext, I) -> Running + Send + Sync + 'static,
     ) -> Process<I>
     where
-        I: Serialize + DeserializeOwned + 'static,
+        I: Travels,
     {
         let description = describe_for::<I>(name, "input");
         let name: Arc<str> = name.into();
