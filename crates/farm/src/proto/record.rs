@@ -17,7 +17,7 @@
 use siphasher::sip128::SipHasher13;
 
 /// The first bytes of a journal; the last one is the version.
-pub(crate) const MAGIC: [u8; 8] = *b"farmlog\x03";
+pub(crate) const MAGIC: [u8; 8] = *b"farmlog\x01";
 
 /// Bytes of a record before its payload.
 pub(crate) const HEAD: usize = 24;

@@ -13,7 +13,7 @@
 use std::fmt;
 
 const MAGIC: [u8; 4] = *b"DLTA";
-const VERSION: u16 = 3;
+const VERSION: u16 = 1;
 const FIXED_BYTES: usize = 28;
 const NAME_BYTES_MAX: usize = 255;
 
