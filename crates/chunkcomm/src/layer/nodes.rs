@@ -24,11 +24,9 @@ pub fn settings<L: Layer>(builder: &mut NodeBuilder) -> &mut L::Settings {
     builder.layers().settings::<L>()
 }
 
-/// Speaks only these versions of a layer, of those that this release speaks
-/// ([`Layer::VERSIONS`]). The node to be built then starts the layer.
-///
-/// So it behaves like another release: to try how nodes of both work together, or to keep one
-/// release out. Other versions are an error of [`NodeBuilder::build`].
+/// Sets the versions that the hello of the node to be built names for a layer; the node then starts
+/// the layer. For tests, as a node of another release; nothing else of the layer changes.
+#[doc(hidden)]
 pub fn set_versions<L: Layer>(builder: &mut NodeBuilder, versions: RangeInclusive<u16>) {
     builder.layers().set_versions::<L>((*versions.start(), *versions.end()));
 }

@@ -336,12 +336,9 @@ impl NodeBuilder {
         &mut self.layers
     }
 
-    /// Speaks only these versions of the protocol, of those that this release speaks
-    /// ([`VERSION_MIN`] to [`VERSION_MAX`]).
-    ///
-    /// The node then behaves like another release: to try how nodes of both releases work
-    /// together, or to keep one release out. Nodes that speak none of these versions are refused,
-    /// by an error that names both ranges.
+    /// Sets the versions of the protocol that the node's hello names. For tests, as a node of
+    /// another release; nothing else of the protocol changes.
+    #[doc(hidden)]
     pub fn protocol_versions(mut self, versions: RangeInclusive<u16>) -> NodeBuilder {
         self.settings.versions = (*versions.start(), *versions.end());
         self

@@ -119,8 +119,6 @@ pub(crate) struct LayerSettings(Vec<LayerToStart>);
 struct LayerToStart {
     id: TypeId,
     name: &'static str,
-    /// The oldest and the newest version that this release speaks.
-    spoken: (u16, u16),
     /// The oldest and the newest version that the node is to speak.
     versions: (u16, u16),
     settings: Box<dyn Settings>,
@@ -167,7 +165,6 @@ impl LayerSettings {
             self.0.push(LayerToStart {
                 id,
                 name: L::NAME,
-                spoken: L::VERSIONS,
                 versions: L::VERSIONS,
                 settings: Box::new(L::Settings::default()),
                 start: start::<L>,
@@ -196,20 +193,9 @@ impl LayerSettings {
         let mut hashes: Vec<_> = names.iter().map(|name| layer_hash(name)).collect();
         hashes.sort_unstable();
         if hashes.is_sorted_by(|one, next| one < next) {
-            return self.0.iter().try_for_each(LayerToStart::check);
-        }
-        Err(setting("layers", names.join(", "), "names with different hashes"))
-    }
-}
-
-impl LayerToStart {
-    fn check(&self) -> Result<(), NodeError> {
-        let ((first, last), (oldest, newest)) = (self.spoken, self.versions);
-        if first <= oldest && oldest <= newest && newest <= last {
             return Ok(());
         }
-        let value = format!("{oldest} to {newest} of {}", self.name);
-        Err(setting("layer versions", value, format!("some of {first} to {last}")))
+        Err(setting("layers", names.join(", "), "names with different hashes"))
     }
 }
 

@@ -100,7 +100,7 @@ impl Peer {
     }
 
     /// Returns the version of the protocol between this node and the peer: the newest that both
-    /// speak ([`NodeBuilder::protocol_versions`](crate::NodeBuilder::protocol_versions)).
+    /// speak.
     #[must_use]
     pub fn protocol_version(&self) -> u16 {
         self.link.peer.version

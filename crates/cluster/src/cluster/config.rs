@@ -31,7 +31,7 @@ pub struct ClusterConfig {
     pub(super) rejoin_window: Duration,
     pub(super) functions: Option<Vec<Signature>>,
     pub(super) node: NodeBuilder,
-    /// The versions of the cluster's layer; `None`: all that this release speaks.
+    /// The versions of the cluster's layer, in tests; `None`: those that this release speaks.
     pub(super) versions: Option<RangeInclusive<u16>>,
     pub(super) environment: Environment,
     pub(super) arguments: Vec<OsString>,
@@ -132,11 +132,9 @@ impl ClusterConfig {
         self
     }
 
-    /// Restricts the versions of the members' protocol; this release speaks 1 to 2. Packets have
-    /// versions of their own ([`NodeBuilder::protocol_versions`]).
-    ///
-    /// Use it to try members of two releases together, or to keep one release out. Members without a
-    /// common version refuse each other, with an error that names both ranges.
+    /// Sets the versions of the cluster's words that the node's hello names. For tests, as a member
+    /// of another release; nothing else of the words changes.
+    #[doc(hidden)]
     pub fn versions(mut self, versions: RangeInclusive<u16>) -> ClusterConfig {
         self.versions = Some(versions);
         self

@@ -119,14 +119,14 @@ impl Joining {
             rank: self.place.rank(),
             size: self.place.size(),
             incarnation: node.incarnation(),
+            name: given_name(&self.config.node).map(str::to_owned),
             host: hostname(),
             pid: host::process_id(),
             addresses: addresses.iter().map(Address::to_string).collect(),
             functions: self.config.functions.clone(),
             again: None,
         };
-        let name = given_name(&self.config.node).map(str::to_owned);
-        let membership = Membership::new(ready, self.config.rejoin_window).called(name);
+        let membership = Membership::new(ready, self.config.rejoin_window);
         Arc::new(State::new(node, membership))
     }
 

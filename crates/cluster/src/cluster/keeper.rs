@@ -1,7 +1,6 @@
 //! The task of rank 0 that drives the manager: its lines to the members, and the copies that it
 //! started.
 
-use super::layer::version;
 use super::{EndError, State, lines};
 use crate::launch::{ChildExit, Children};
 use crate::proto::cluster::manager::{Line, Manager, Phase};
@@ -237,11 +236,8 @@ impl Work {
             Event::Came(peer, duplex) => self.add_line(peer, *duplex),
             Event::Word(line, word) => {
                 // A late word of a line that is over is dropped.
-                let Some(Wire { peer, .. }) = self.wires.get(&line) else { return };
-                if let Err(why) = lines::check_version(peer, word.since()) {
-                    peer.declare_dead(why.as_str());
-                    self.wires.remove(&line);
-                    return self.manager.handle_lost(line, why);
+                if !self.wires.contains_key(&line) {
+                    return;
                 }
                 if let Up::Ready(ready) = &word {
                     self.watch(line, &ready.addresses);
@@ -322,9 +318,6 @@ impl Work {
             let last = matches!(word, Down::Refused(_));
             let Some(wire) = self.wires.get_mut(&line) else { continue };
             let Some(words) = &wire.words else { continue };
-            if word.since() > version(&wire.peer) {
-                continue;
-            }
             if words.try_send(word).is_err() {
                 wire.peer.declare_dead("it does not take the manager's words");
             }

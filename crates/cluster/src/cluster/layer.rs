@@ -2,8 +2,8 @@
 
 use super::WeakCluster;
 use crate::sync::locked;
+use chunkcomm::Node;
 use chunkcomm::layer::{self, Hooks, Layer, Site};
-use chunkcomm::{Node, Peer};
 use std::sync::Mutex;
 
 /// The layer of one node: the cluster that the node is a member of.
@@ -17,15 +17,10 @@ impl Layer for ClusterLayer {
 
     /// While the oldest is not raised, a new version may
     ///
-    /// - add words, at the end of their enum. They are only sent to a peer that speaks the version,
-    ///   and a peer does well without them (`Up::since`, `Down::since`);
+    /// - add words, at the end of their enum. They are only sent to a peer that speaks the version
+    ///   ([`version`](layer::version)), and a peer does well without them;
     /// - change the form of a word, if both forms are written and read, by the link's version.
-    ///
-    /// | version | change |
-    /// |---|---|
-    /// | 1 | the first |
-    /// | 2 | the members know what their nodes are called |
-    const VERSIONS: (u16, u16) = (1, 2);
+    const VERSIONS: (u16, u16) = (1, 1);
 
     /// Lines have names of the program's kind, which each member accepts.
     const NAMES: &'static [&'static str] = &[];
@@ -36,11 +31,6 @@ impl Layer for ClusterLayer {
 }
 
 impl Hooks for ClusterLayer {}
-
-/// Returns the version of the words between this node and `peer`.
-pub(super) fn version(peer: &Peer) -> u16 {
-    layer::version::<ClusterLayer>(peer)
-}
 
 /// Returns the cluster of a node, if it is a member of one that has not ended.
 pub(super) fn cluster_of(node: &Node) -> Option<super::Cluster> {

@@ -1,7 +1,6 @@
 //! The line between a member and the manager: a duplex of the express lane for system messages, each of
 //! them sent at once.
 
-use super::layer::version;
 use crate::proto::cluster::{Down, Up};
 use chunkcomm::layer::{clock, system_channel};
 use chunkcomm::{AcceptError, Address, ChannelOptions, Duplex, Node, OpenError, Peer, channel};
@@ -12,22 +11,11 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt as _};
 use tokio::net::TcpStream;
 
-/// Name of the duplex. Members of earlier releases open a channel of this name and are refused.
-const LINE: &str = "chunkcomm.cluster.up";
-
-/// The line compares a name and no type, since the words depend on the version of the layer that
-/// the link agreed on ([`Up::since`], [`Down::since`]). The number belongs to the name.
+/// Returns the duplex. It compares a name and no type, because the form of the words depends on the
+/// version that the link agreed on.
 fn line() -> ChannelOptions {
-    system_channel(channel(LINE)).lane(Lane::Express).schema(format!("{LINE}/4"))
-}
-
-/// Checks that the link agreed on the version of a word; a newer word is the sender's fault.
-pub(super) fn check_version(peer: &Peer, since: u16) -> Result<(), String> {
-    let agreed = version(peer);
-    if since <= agreed {
-        return Ok(());
-    }
-    Err(format!("it said a word of version {since}, where {agreed} was agreed on"))
+    let line = system_channel(channel("chunkcomm.cluster.up"));
+    line.lane(Lane::Express).schema("chunkcomm.cluster.up/1")
 }
 
 /// Opens a line to the manager.

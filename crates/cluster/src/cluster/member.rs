@@ -1,6 +1,5 @@
 //! The task of every node that talks to the manager.
 
-use super::layer::version;
 use super::{End, State, is_fatal, lines};
 use crate::proto::cluster::membership::{Change, Membership, Standing};
 use crate::proto::cluster::{Death, Down, Up};
@@ -174,9 +173,6 @@ impl Line<'_> {
 
     async fn say(&mut self) -> Result<(), String> {
         while let Some(word) = { locked(&self.state.membership).poll_transmit() } {
-            if word.since() > version(self.manager) {
-                continue;
-            }
             let said = self.duplex.sender().send_now(&word).await;
             said.map_err(|error| with_causes(&error))?;
         }
@@ -185,10 +181,8 @@ impl Line<'_> {
 
     fn hear(&self, message: Down) -> Result<(), String> {
         let before = self.state.look(Membership::changes);
-        let heard = lines::check_version(self.manager, message.since()).and_then(|()| {
-            let heard = self.state.change(|it| it.handle_message(message));
-            heard.map_err(|error| error.to_string())
-        });
+        let heard = self.state.change(|it| it.handle_message(message));
+        let heard = heard.map_err(|error| error.to_string());
         heard.inspect_err(|why| self.manager.declare_dead(why.as_str()))?;
         bury_the_dead(self.state, before);
         Ok(())

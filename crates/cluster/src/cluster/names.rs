@@ -13,8 +13,7 @@ impl Cluster {
     /// # Errors
     ///
     /// No member has the name now; the error says whether one had it and died. Or several have it:
-    /// names need not differ, and [`Cluster::members_named`] returns all. A node of a release that
-    /// does not know of names (version 1 of the protocol) has none and sees none.
+    /// names need not differ, and [`Cluster::members_named`] returns all.
     pub fn member_named(&self, name: &str) -> Result<Member, NamedError> {
         self.shared.state.look(|it| {
             let mut named = it.members_named(name);

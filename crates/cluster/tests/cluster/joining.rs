@@ -355,7 +355,7 @@ fn nodes_with_other_processes_are_refused() {
 fn who_says_something_else_to_the_manager_is_told_both_kinds_of_words() {
     on_one_thread(async {
         let both_are_named = |text: &str| {
-            let named = ["chunkcomm.cluster.up/0", "chunkcomm.cluster.up/4"];
+            let named = ["chunkcomm.cluster.up/0", "chunkcomm.cluster.up/1"];
             assert!(named.iter().all(|it| text.contains(it)), "{text}");
         };
         let port = free_port();

@@ -3,7 +3,7 @@
 use super::super::admission::Admission;
 use super::NodeBuilder;
 use crate::error::NodeError;
-use crate::proto::hello::{NAME_BYTES_MAX, VERSION_MAX, VERSION_MIN};
+use crate::proto::hello::NAME_BYTES_MAX;
 use crate::proto::limits::{
     INLINE_BYTES_MAX, OPEN_CREDIT_DIVISOR, PACKET_BYTES_DEFAULT, PACKET_BYTES_LARGEST,
     PACKET_BYTES_MIN, RESEND_BYTES_MIN, WINDOW_BYTES_INITIAL,
@@ -40,11 +40,6 @@ impl NodeBuilder {
         if probe < Duration::from_millis(10) || suspect <= probe || dead < suspect {
             let value = format!("{probe:?}, {suspect:?}, {dead:?}");
             return Err(setting("liveness", value, "10 ms <= probe < suspect <= dead"));
-        }
-        let (oldest, newest) = settings.versions;
-        if !(VERSION_MIN <= oldest && oldest <= newest && newest <= VERSION_MAX) {
-            let allowed = format!("some of {VERSION_MIN} to {VERSION_MAX}");
-            return Err(setting("protocol_versions", format!("{oldest} to {newest}"), allowed));
         }
         self.layers.check()?;
         for (name, value) in [("name", &settings.name), ("cluster", &settings.cluster)] {

@@ -61,8 +61,6 @@ pub struct Manager {
     lines: BTreeMap<Line, u32>,
     /// Nodes that want the next free rank before all others are there.
     early: Vec<(Line, Ready)>,
-    /// Names of nodes that have no seat yet.
-    called: BTreeMap<Line, String>,
     names: BTreeMap<String, BTreeSet<NodeId>>,
     deaths: VecDeque<Death>,
     /// Members that died since the last barrier was passed.
@@ -100,7 +98,6 @@ impl Manager {
             seats: BTreeMap::new(),
             lines: BTreeMap::new(),
             early: Vec::new(),
-            called: BTreeMap::new(),
             names: BTreeMap::new(),
             deaths: VecDeque::new(),
             died: Vec::new(),
@@ -191,7 +188,6 @@ impl Manager {
         let seated = self.lines.get(&line).copied();
         match (message, seated) {
             (Up::Ready(ready), None) => self.handle_ready(line, ready),
-            (Up::Called(name), None) if is_name(&name) => drop(self.called.insert(line, name)),
             (Up::Ready(_), Some(rank)) => {
                 self.transmits.push_back((line, Down::Refused(Refusal::Twice)));
                 self.remove_dead(rank, "it announced itself twice".to_owned());
@@ -208,7 +204,6 @@ impl Manager {
     /// Handles the loss of a line: its member is dead, unless it left before.
     pub fn handle_lost(&mut self, line: Line, why: impl Into<String>) {
         self.early.retain(|(early, _)| *early != line);
-        self.called.remove(&line);
         if let Some(&rank) = self.lines.get(&line) {
             self.remove_dead(rank, why.into());
         }
@@ -230,8 +225,6 @@ impl Manager {
         let id = seat.member.id;
         match message {
             Up::Ready(_) => unreachable!("handled by the caller"),
-            // The name is fixed when the node announces itself.
-            Up::Called(_) => {}
             Up::Barrier(number) => {
                 seat.at = Some(number).filter(|number| next_of(seat.passed) == Some(*number));
                 self.pass_barrier();

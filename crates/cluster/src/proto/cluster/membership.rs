@@ -22,8 +22,6 @@ pub type Passed = Vec<NodeId>;
 /// verbs as things happen, and after each [`Membership::poll_transmit`] until it returns nothing.
 pub struct Membership {
     ready: Ready,
-    /// Name of this node.
-    name: Option<String>,
     rejoin_window: Duration,
     standing: Standing,
     /// End of the wait for another manager, or for its answer.
@@ -36,12 +34,12 @@ pub struct Membership {
     size: u32,
     members: BTreeMap<u32, Member>,
     names: BTreeMap<String, BTreeSet<NodeId>>,
-    /// Names of nodes: of members, of those about to be one, and of the dead.
-    called: BTreeMap<NodeId, String>,
     /// Names that this node provides, or asked to.
     provides: BTreeSet<String>,
     refused_names: BTreeSet<String>,
     deaths: Vec<Death>,
+    /// Names of those among the dead that were members with a name here.
+    dead_names: BTreeMap<NodeId, String>,
     /// The dead that no barrier has named yet.
     unnamed: Vec<NodeId>,
     passed: u64,
@@ -67,7 +65,6 @@ impl Membership {
         Membership {
             size: ready.size.unwrap_or(0),
             ready,
-            name: None,
             rejoin_window,
             standing: Standing::Announced,
             back_by: None,
@@ -77,10 +74,10 @@ impl Membership {
             manager: None,
             members: BTreeMap::new(),
             names: BTreeMap::new(),
-            called: BTreeMap::new(),
             provides: BTreeSet::new(),
             refused_names: BTreeSet::new(),
             deaths: Vec::new(),
+            dead_names: BTreeMap::new(),
             unnamed: Vec::new(),
             passed: 0,
             at: None,
@@ -89,12 +86,6 @@ impl Membership {
             changes: VecDeque::new(),
             changes_before: 0,
         }
-    }
-
-    /// Sets the node's name.
-    #[must_use]
-    pub fn called(self, name: Option<String>) -> Membership {
-        Membership { name, ..self }
     }
 
     /// Returns the relation of this node to the manager.
@@ -145,8 +136,8 @@ impl Membership {
     /// Returns the death of a node of this name, the last of several.
     #[must_use]
     pub fn death_of(&self, name: &str) -> Option<&Death> {
-        let was_called = |death: &&Death| self.called.get(&death.id).is_some_and(|it| it == name);
-        self.deaths.iter().rfind(was_called)
+        let had_it = |death: &&Death| self.dead_names.get(&death.id).is_some_and(|it| it == name);
+        self.deaths.iter().rfind(had_it)
     }
 
     /// Returns the nodes that provide something under `name`, by rank.
@@ -206,7 +197,6 @@ impl Membership {
         };
         let again = self.manager.map(|_| Box::new(before()));
         self.words.clear();
-        self.words.extend(self.name.clone().map(Up::Called));
         self.words.push_back(Up::Ready(Ready { again, ..self.ready.clone() }));
         if self.asked_to_finish {
             self.words.push_back(Up::Finish);
@@ -216,9 +206,7 @@ impl Membership {
     /// Returns the next word for the manager.
     pub fn poll_transmit(&mut self) -> Option<Up> {
         let may_speak = match &self.standing {
-            Standing::Announced => {
-                matches!(self.words.front(), Some(Up::Called(_) | Up::Ready(_)))
-            }
+            Standing::Announced => matches!(self.words.front(), Some(Up::Ready(_))),
             Standing::Member | Standing::Ended(End::Left) => true,
             _ => false,
         };

@@ -4,8 +4,8 @@
 //!
 //! ```text
 //!   member                                      manager (in the process of rank 0)
-//!     Called(name), Ready(rank, size, ..) ────▶ gathers until all are there
-//!     ◀──── Called(id, name) .., TaskIds(members, names, ..)  or Refused(why)
+//!     Ready(rank, size, name, ..) ────────────▶ gathers until all are there
+//!     ◀──── TaskIds(members, names, ..)  or Refused(why)
 //!     Barrier, Provide, Finish, Done, Leave ──▶
 //!     ◀──── Joined, Left, Died, Provided ..  ── sent to all
 //!     ◀──── Released ────────────────────────── all have come to the barrier
@@ -18,9 +18,6 @@
 //! All members must agree on the size at the start, and on the functions that they run for each
 //! other ([`Signature`]). Everything else is a range of versions or is compared where it is used,
 //! so that programs of several versions are members of one cluster.
-//!
-//! Each word knows the version that brought it ([`Up::since`], [`Down::since`]); the driver does
-//! not send it to a node of an older version.
 //!
 //! Reading order: this file, [`manager`], [`membership`].
 
@@ -46,9 +43,6 @@ pub const NAME_BYTES_MAX: usize = 255;
 pub const NAMES_A_MEMBER_MAX: usize = 1024;
 /// Deaths that are remembered, the last ones.
 pub const DEATHS_MAX: usize = 4096;
-
-/// Names of nodes that are remembered, at most: one for each possible rank.
-pub const CALLED_MAX: usize = 65_536;
 
 /// One life of one rank.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -76,9 +70,7 @@ pub struct Member {
     pub pid: u32,
     /// Addresses at which the member listens, the best first.
     pub addresses: Vec<String>,
-    /// Name of its node, if given. Sent by a word of its own, since the first version did not have
-    /// it.
-    #[serde(skip)]
+    /// Name of its node, if given.
     pub name: Option<String>,
 }
 
@@ -117,6 +109,8 @@ pub struct Ready {
     pub size: Option<u32>,
     /// The random number of the node.
     pub incarnation: u128,
+    /// Name of the node, if given.
+    pub name: Option<String>,
     /// The machine that the node runs on.
     pub host: String,
     /// The process id there.
@@ -153,7 +147,7 @@ pub struct Before {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum Up {
-    /// The node is there: sent once, before all words but `Called`.
+    /// The node is there: sent once, before all other words.
     Ready(Ready),
     /// The member waits at the barrier of this number.
     Barrier(u64),
@@ -167,32 +161,13 @@ pub enum Up {
     Done,
     /// The member goes, and the others stay.
     Leave,
-    /// Name of the node; sent before `Ready`.
-    Called(String),
-}
-
-impl Up {
-    /// Returns the version of the cluster's layer that brought the word.
-    #[must_use]
-    pub fn since(&self) -> u16 {
-        match self {
-            Up::Ready(_)
-            | Up::Barrier(_)
-            | Up::Provide(_)
-            | Up::Withdraw(_)
-            | Up::Finish
-            | Up::Done
-            | Up::Leave => 1,
-            Up::Called(_) => 2,
-        }
-    }
 }
 
 /// Word of the manager to a member.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum Down {
-    /// All are there. The first word, but for `Called`; or `Refused` comes instead.
+    /// All are there. The first word; or `Refused` comes instead.
     TaskIds(TaskIds),
     /// The node is not admitted; the last word.
     Refused(Refusal),
@@ -220,28 +195,6 @@ pub enum Down {
         /// The member that asked; `None` when all were done.
         by: Option<NodeId>,
     },
-    /// Names of nodes; sent before the first word that makes these known.
-    Called(Vec<(NodeId, String)>),
-}
-
-impl Down {
-    /// Returns the version of the cluster's layer that brought the word.
-    #[must_use]
-    pub fn since(&self) -> u16 {
-        match self {
-            Down::TaskIds(_)
-            | Down::Refused(_)
-            | Down::Joined(_)
-            | Down::Left(_)
-            | Down::Died(_)
-            | Down::Released { .. }
-            | Down::Provided(..)
-            | Down::Withdrawn(..)
-            | Down::NameRefused(_)
-            | Down::Finish { .. } => 1,
-            Down::Called(_) => 2,
-        }
-    }
 }
 
 /// State of the cluster when a node becomes a member.

@@ -25,6 +25,7 @@ fn ready(rank: impl Into<Option<u32>>, size: u32, incarnation: u128) -> Ready {
         rank: rank.into(),
         size: Some(size),
         incarnation,
+        name: None,
         host: "here".to_owned(),
         pid: incarnation as u32,
         addresses: vec![format!("memory:{incarnation}")],

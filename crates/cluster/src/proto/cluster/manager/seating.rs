@@ -1,6 +1,6 @@
 //! Admission of nodes: the words with which they announce themselves, and the start.
 
-use super::{Line, Manager, Phase, Seat, next_of};
+use super::{Line, Manager, Phase, Seat, is_name, next_of};
 use crate::proto::cluster::{
     Before, DEATHS_MAX, Death, Down, MEMBER_COUNT_MAX, Member, Mismatch, NodeId, Ready, Refusal,
     TaskIds,
@@ -75,9 +75,9 @@ impl Manager {
     fn seat(&mut self, line: Line, ready: Ready) {
         let rank = ready.rank.unwrap_or_else(|| self.free_rank());
         let id = NodeId { rank, incarnation: ready.incarnation };
-        let Ready { host, pid, addresses, again, .. } = ready;
+        let Ready { name, host, pid, addresses, again, .. } = ready;
         let (again, before) = (again.is_some(), again.unwrap_or_default());
-        let name = self.called.remove(&line);
+        let name = name.filter(|name| is_name(name));
         let member = Member { id, host, pid, addresses, name };
         let known = self.seats.remove(&rank);
         if let Some(known) = &known {
@@ -85,9 +85,6 @@ impl Manager {
         }
         let running = self.phase == Phase::Running;
         if running && known.is_none() {
-            if let Some(name) = &member.name {
-                self.tell_all(&Down::Called(vec![(id, name.clone())]));
-            }
             self.tell_all(&Down::Joined(member.clone()));
         }
         if again {
@@ -208,11 +205,6 @@ impl Manager {
 
     fn welcome(&mut self, rank: u32) {
         let line = self.seats[&rank].line;
-        let named = self.members().filter_map(|it| Some((it.id, it.name.clone()?)));
-        let named: Vec<_> = named.collect();
-        if !named.is_empty() {
-            self.transmits.push_back((line, Down::Called(named)));
-        }
         let names = self.names.iter();
         let names = names.flat_map(|(name, ids)| ids.iter().map(|id| (name.clone(), *id)));
         let task_ids = TaskIds {

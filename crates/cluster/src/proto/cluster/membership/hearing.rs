@@ -1,8 +1,7 @@
 //! How a member handles the words of its manager.
 
 use super::{Change, End, Membership, Standing, WordError};
-use crate::proto::cluster::manager::is_name;
-use crate::proto::cluster::{CALLED_MAX, DEATHS_MAX, Death, Down, Member, NodeId, TaskIds};
+use crate::proto::cluster::{DEATHS_MAX, Death, Down, Member, NodeId, TaskIds};
 use std::collections::BTreeSet;
 
 impl Membership {
@@ -21,11 +20,6 @@ impl Membership {
                 }
                 self.handle_task_ids(told);
             }
-            (Standing::Announced | Standing::Member, Down::Called(named)) => {
-                let room = CALLED_MAX.saturating_sub(self.called.len());
-                let named = named.into_iter().filter(|(_, name)| is_name(name));
-                self.called.extend(named.take(room));
-            }
             (_, Down::Refused(why)) => self.standing = Standing::Ended(End::Refused(why)),
             (Standing::Member, message) => return self.handle_news(message),
             _ => return Err(WordError::OutOfTurn),
@@ -35,19 +29,13 @@ impl Membership {
 
     fn handle_news(&mut self, message: Down) -> Result<(), WordError> {
         match message {
-            Down::TaskIds(_) | Down::Refused(_) | Down::Called(_) => {
-                return Err(WordError::OutOfTurn);
-            }
+            Down::TaskIds(_) | Down::Refused(_) => return Err(WordError::OutOfTurn),
             Down::Joined(member) => self.add(member),
             Down::Left(id) => {
                 self.remove(id);
-                self.called.remove(&id);
                 self.note(Change::Left(id));
             }
-            Down::Died(death) => {
-                self.remove(death.id);
-                self.note_death(death);
-            }
+            Down::Died(death) => self.note_death(death),
             Down::Released { number, died } => {
                 self.passed = self.passed.max(number);
                 if self.at.is_some_and(|at| at <= number) {
@@ -90,7 +78,6 @@ impl Membership {
             self.members.values().map(|member| member.id).filter(|id| !ids.contains(id)).collect();
         self.names.clear();
         for id in gone {
-            self.remove(id);
             let why = "the new manager does not know it".to_owned();
             let told = told.deaths.iter().find(|death| death.id == id);
             let why = told.map_or(why, |death| death.why.clone());
@@ -105,40 +92,34 @@ impl Membership {
         for (name, id) in told.names {
             self.names.entry(name).or_default().insert(id);
         }
-        self.forget_names();
-    }
-
-    /// Forgets the names of nodes that are neither members nor known to be dead.
-    fn forget_names(&mut self) {
-        let members = self.members.values().map(|member| member.id);
-        let known: BTreeSet<NodeId> =
-            members.chain(self.deaths.iter().map(|death| death.id)).collect();
-        self.called.retain(|id, _| known.contains(id));
     }
 
     fn add(&mut self, member: Member) {
         let id = member.id;
-        let member = Member { name: self.called.get(&id).cloned(), ..member };
         let known = self.members.insert(id.rank, member.clone());
         if known.is_none_or(|known| known.id != id) {
             // The member may have been taken for dead.
             self.deaths.retain(|death| death.id != id);
+            self.dead_names.remove(&id);
             self.unnamed.retain(|unnamed| *unnamed != id);
             self.note(Change::Joined(member));
         }
     }
 
-    fn remove(&mut self, id: NodeId) {
-        if self.members.get(&id.rank).is_some_and(|member| member.id == id) {
-            self.members.remove(&id.rank);
-        }
+    fn remove(&mut self, id: NodeId) -> Option<Member> {
+        let is_it = self.members.get(&id.rank).is_some_and(|member| member.id == id);
+        let member = if is_it { self.members.remove(&id.rank) } else { None };
         self.names.values_mut().for_each(|ids| {
             ids.remove(&id);
         });
         self.names.retain(|_, ids| !ids.is_empty());
+        member
     }
 
     fn note_death(&mut self, death: Death) {
+        if let Some(name) = self.remove(death.id).and_then(|member| member.name) {
+            self.dead_names.insert(death.id, name);
+        }
         if self.unnamed.len() == DEATHS_MAX {
             self.unnamed.remove(0);
         }
@@ -150,7 +131,7 @@ impl Membership {
     fn remember(&mut self, death: Death) {
         if self.deaths.len() == DEATHS_MAX {
             let forgotten = self.deaths.remove(0);
-            self.called.remove(&forgotten.id);
+            self.dead_names.remove(&forgotten.id);
         }
         self.deaths.push(death);
     }

@@ -3,14 +3,16 @@
 use super::*;
 
 #[test]
-fn everybody_is_told_the_addresses_once_all_are_there() {
+fn everybody_is_told_names_and_addresses_once_all_are_there() {
     let mut manager = Manager::new(77, 3, SECOND, Time(0));
-    for rank in [2, 0] {
-        manager
-            .handle_message(Line(rank), Up::Ready(ready(rank as u32, 3, 100 + u128::from(rank))));
-        assert_eq!(said(&mut manager), []);
-    }
-    manager.handle_message(Line(1), Up::Ready(ready(1, 3, 101)));
+    let named = |rank: u32, name: &str| {
+        Up::Ready(Ready { name: Some(name.to_owned()), ..ready(rank, 3, 100 + u128::from(rank)) })
+    };
+    manager.handle_message(Line(2), named(2, "two"));
+    // An empty name is none.
+    manager.handle_message(Line(0), named(0, ""));
+    assert_eq!(said(&mut manager), []);
+    manager.handle_message(Line(1), named(1, "one"));
     let told = said(&mut manager);
     assert_eq!(told.iter().map(|(line, _)| *line).collect::<Vec<_>>(), [0, 1, 2]);
     for (rank, down) in told {
@@ -18,30 +20,8 @@ fn everybody_is_told_the_addresses_once_all_are_there() {
         assert_eq!((u64::from(ids.rank), ids.size, ids.manager), (rank, 3, 77));
         let addresses: Vec<_> = ids.members.iter().map(|it| it.addresses[0].as_str()).collect();
         assert_eq!(addresses, ["memory:100", "memory:101", "memory:102"]);
-    }
-}
-
-/// The queue of a member holds the words of a start of any size.
-#[test]
-fn a_start_is_as_many_words_however_many_nodes_have_names() {
-    for size in [3, 300] {
-        let mut manager = Manager::new(77, size, SECOND, Time(0));
-        for rank in 0..size {
-            let line = Line(rank.into());
-            manager.handle_message(line, Up::Called(format!("node {rank}")));
-            manager.handle_message(line, Up::Ready(ready(rank, size, 100 + u128::from(rank))));
-        }
-        let told = said(&mut manager);
-        for rank in 0..u64::from(size) {
-            let words = told.iter().filter(|(line, _)| *line == rank).map(|(_, down)| down);
-            match words.collect::<Vec<_>>()[..] {
-                [Down::Called(named), Down::TaskIds(ids)] => {
-                    assert_eq!((named.len(), ids.members.len()), (size as usize, size as usize));
-                    assert!(named.iter().all(|(id, name)| *name == format!("node {}", id.rank)));
-                }
-                ref other => panic!("{} words to rank {rank} of {size}", other.len()),
-            }
-        }
+        let names: Vec<_> = ids.members.iter().map(|it| it.name.as_deref()).collect();
+        assert_eq!(names, [None, Some("one"), Some("two")]);
     }
 }
 

@@ -32,8 +32,6 @@ fn act() -> impl Strategy<Value = Act> {
 
 struct Body {
     member: Membership,
-    /// Version in common with the manager: words of later versions are left out.
-    version: u16,
     line: Line,
     up: VecDeque<Up>,
     down: VecDeque<Down>,
@@ -77,16 +75,15 @@ impl World {
     fn come(&mut self, rank: Option<u32>) {
         self.next += 1;
         let size = rank.map(|_| self.size);
-        let ready = Ready { size, ..ready(rank, 0, self.next.into()) };
         // Some members have a name, and some of these the same.
         let name = ["", "one", "two"][self.next as usize % 3];
         let name = Some(name.to_owned()).filter(|name| !name.is_empty());
-        let mut member = Membership::new(ready, SECOND).called(name);
+        let ready = Ready { size, name, ..ready(rank, 0, self.next.into()) };
+        let mut member = Membership::new(ready, SECOND);
         member.announce();
         let line = Line(self.next);
         let (up, down) = (VecDeque::new(), VecDeque::new());
-        let version = 1 + (self.next % 2) as u16;
-        let body = Body { member, version, line, up, down, entered: 0, somebody_came: false };
+        let body = Body { member, line, up, down, entered: 0, somebody_came: false };
         self.bodies.push(body);
         self.pump();
     }
@@ -94,14 +91,11 @@ impl World {
     /// Puts all waiting words on their lines.
     fn pump(&mut self) {
         for body in &mut self.bodies {
-            let words = std::iter::from_fn(|| body.member.poll_transmit());
-            body.up.extend(words.filter(|word| word.since() <= body.version));
+            body.up.extend(std::iter::from_fn(|| body.member.poll_transmit()));
         }
         while let Some((line, down)) = self.manager.poll_transmit() {
             // Words to the dead are lost.
-            if let Some(body) = self.bodies.iter_mut().find(|body| body.line == line)
-                && down.since() <= body.version
-            {
+            if let Some(body) = self.bodies.iter_mut().find(|body| body.line == line) {
                 body.down.push_back(down);
             }
         }
@@ -255,10 +249,7 @@ impl World {
         for body in &self.bodies {
             assert_eq!(*body.member.standing(), Standing::Member);
             let view: Vec<Member> = body.member.members().values().cloned().collect();
-            // A member whose version has no names knows the same members without names.
-            let name = |it: &Member| it.name.clone().filter(|_| body.version > 1);
-            let told = members.iter().map(|it| Member { name: name(it), ..it.clone() });
-            assert_eq!(view, told.collect::<Vec<_>>());
+            assert_eq!(view, members);
             for name in 0..4_u8 {
                 let name = name.to_string();
                 let providers: Vec<NodeId> = body.member.providers(&name).collect();
