@@ -47,16 +47,7 @@ pub const NONCE_BYTES: usize = 32;
 pub const VERSION_MIN: u16 = 1;
 
 /// The newest version of the protocol that this code speaks.
-///
-/// | version | change |
-/// |---|---|
-/// | 1 | the first |
-/// | 2 | nothing on a link; names of members are version 2 of the cluster's layer |
-/// | 3 | streams: their receivers settle, and unsettled messages are sent again |
-pub const VERSION_MAX: u16 = VERSION_STREAMS;
-
-/// The first version with streams.
-pub const VERSION_STREAMS: u16 = 3;
+pub const VERSION_MAX: u16 = 1;
 
 /// Flag of an end that has a credential: both ends prove behind the hellos that they have the
 /// same one. Either both ends set it or neither.

@@ -3,7 +3,6 @@
 use super::{LinkError, LogError, Named, RefusalReason};
 use crate::Address;
 use crate::credential::CredentialError;
-use crate::proto::hello::VERSION_STREAMS;
 use std::error::Error;
 use std::fmt;
 use std::io;
@@ -299,14 +298,6 @@ pub enum OpenError {
     },
     /// Values of this type cannot be sent.
     Type(TypeRefused),
-    /// The channel needs settling, and the peer speaks an older version of the protocol, without
-    /// settling.
-    NoStreams {
-        /// The peer's name.
-        peer: String,
-        /// The version that both speak.
-        version: u16,
-    },
     /// The system gave no random bytes for the number of a stream.
     NoRandomness,
     /// The log of the stream cannot be used.
@@ -337,10 +328,6 @@ impl fmt::Display for OpenError {
                 write!(f, "the name of a channel has {bytes} bytes, allowed are 1 to 255")
             }
             OpenError::Type(refused) => refused.fmt(f),
-            OpenError::NoStreams { peer, version } => write!(
-                f,
-                "{peer} speaks version {version} of the protocol, settling needs {VERSION_STREAMS}"
-            ),
             OpenError::NoRandomness => f.write_str("the system has no random numbers"),
             OpenError::Log(error) => error.fmt(f),
         }

@@ -135,8 +135,6 @@ pub enum RefusalReason {
     KindMismatch,
     /// Nobody accepted the channel, and too many opened channels wait.
     NotAccepted,
-    /// The peer is too old to settle messages.
-    NoStreams,
 }
 
 impl fmt::Display for RefusalReason {
@@ -147,9 +145,6 @@ impl fmt::Display for RefusalReason {
                 write!(f, "the sender's type is {sender}, the receiver's is {receiver}")
             }
             RefusalReason::KindMismatch => f.write_str("one end sends values, the other bytes"),
-            RefusalReason::NoStreams => {
-                f.write_str("its messages are to be settled, which the peer's version cannot")
-            }
             RefusalReason::NotAccepted => f.write_str("nobody accepted it, and too many wait"),
         }
     }

@@ -15,7 +15,6 @@ use crate::driver::mail::{Command, LinkShared};
 use crate::driver::staging::{Settling, TxEnd, TxShared};
 use crate::driver::taking::RxEnd;
 use crate::error::{AcceptError, LinkError, OpenError};
-use crate::proto::hello::VERSION_STREAMS;
 use crate::proto::outbox::OpenSpec;
 use crate::proto::packet::{ChannelKind, Lane, StreamStart};
 use serde::Serialize;
@@ -88,10 +87,6 @@ impl Node {
         back: Option<Arc<RxShared>>,
     ) -> Result<(TxEnd, Peer), OpenError> {
         options.check_name()?;
-        if options.settled && peer.protocol_version() < VERSION_STREAMS {
-            let (peer, version) = (peer.name().to_owned(), peer.protocol_version());
-            return Err(OpenError::NoStreams { peer, version });
-        }
         let stream = if options.settled { Some(stream_id()?) } else { None };
         let options = &ChannelOptions { stream, ..options.clone() };
         match self.try_open(&peer.link, options, kind, print, back.clone()) {

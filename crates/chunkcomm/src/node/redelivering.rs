@@ -16,12 +16,11 @@ use crate::driver::ending::LostChannel;
 use crate::driver::keeping::{Returned, Stream};
 use crate::driver::logging::Logger;
 use crate::driver::mail::{Command, LinkShared};
-use crate::driver::staging::{Failure, Settling, TxEnd, TxShared};
+use crate::driver::staging::{Settling, TxEnd, TxShared};
 use crate::driver::tasks;
-use crate::error::{LinkCause, LinkError, LogCause, LogError, Named, OpenError, RefusalReason};
+use crate::error::{LinkCause, LinkError, LogCause, LogError, Named, OpenError};
 use crate::log::{Fsync, Identity, Log};
 use crate::proto::backoff::Backoff;
-use crate::proto::hello::VERSION_STREAMS;
 use crate::proto::limits::{KEPT_BYTES_DEFAULT, RING_BYTES_LARGEST};
 use crate::proto::outbox::OpenSpec;
 use crate::proto::packet::{ChannelKind, StreamStart};
@@ -155,7 +154,7 @@ impl Node {
     /// - The log cannot be used.
     /// - The system has no random numbers.
     ///
-    /// If the peer takes another type, or is too old to settle, the next call on the sender fails.
+    /// If the peer takes another type, the next call on the sender fails.
     pub fn open_redelivering<T>(
         &self,
         channel: impl Into<ChannelOptions>,
@@ -316,11 +315,6 @@ impl Following {
     async fn open(&self, node: &Node) -> bool {
         let Some(peer) = self.peer(node).await else { return false };
         let Some(returned) = self.stream.take() else { return false };
-        if peer.protocol_version() < VERSION_STREAMS {
-            returned.shared.fail(Failure::Refused(RefusalReason::NoStreams));
-            self.stream.end();
-            return false;
-        }
         let (bytes, bytes_max) = (returned.shared.longest_large(), peer.message_bytes_max());
         if bytes > bytes_max {
             node.take_back(&self.stream, returned);
