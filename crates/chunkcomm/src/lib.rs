@@ -64,7 +64,7 @@
 //! | to | names |
 //! |---|---|
 //! | make a node and meet others | [`Node`], [`NodeBuilder`], [`Address`], [`Peer`], [`Credential`] |
-//! | send and receive values | [`Sender`], [`Receiver`], [`SelectAll`], [`ChannelOptions`], [`Lane`] |
+//! | send and receive values | [`Sender`], [`Receiver`], [`SelectAll`], [`channel()`] and its [`ChannelOptions`], [`Lane`] |
 //! | send and receive bytes | [`BytesSender`], [`BytesReceiver`] |
 //! | send and receive on one thing | [`Duplex`], [`BytesDuplex`] |
 //! | deliver across restarts | [`Redelivery`], [`Fsync`] |
@@ -72,7 +72,7 @@
 //! | see what goes on | [`stats`], [`FlushReason`], [`explain`], [`LinkEvents`], [`LinkEvent`] |
 //! | handle errors | [`SendError`], [`RecvError`] and their like, [`error`], [`with_causes`] |
 //! | run in a simulation unchanged | [`host`] |
-//! | write futures and helpers of your own | [`channel`], [`codec`] |
+//! | write futures and helpers of your own | [`channel`](mod@channel), [`codec`] |
 //! | build another layer on nodes | [`layer`] |
 //!
 //! Calls, processes, channel ends that travel and clusters are the crate `chunkcomm-cluster`.

@@ -188,6 +188,9 @@ fn the_root_of_chunkcomm_has_few_names() {
             items.map(|it| it.trim_matches([' ', '{', '}', '\n'])).filter(|it| !it.is_empty()),
         );
     }
+    // A module and a function may share a name.
+    names.sort_unstable();
+    names.dedup();
     assert!((30..=ROOT_NAMES_MAX).contains(&names.len()), "{}: {names:?}", names.len());
 }
 

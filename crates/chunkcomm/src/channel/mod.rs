@@ -9,7 +9,7 @@
 //! | `send` | `poll_ready`, then `start_send` |
 //! | `flush` | `poll_flush` |
 //! | `close` | `poll_close`, which does not wait for acknowledgements |
-//! | `closed` of a sender or a [`Peer`](crate::Peer) | `poll_closed` |
+//! | `closed` of a sender or a [`Peer`] | `poll_closed` |
 //! | `next` of [`LinkEvents`](crate::LinkEvents) | `poll_next` |
 //!
 //! - After `Pending` nothing was taken or accepted, and the task of the context is woken when the call

@@ -22,7 +22,7 @@ use serde::de::DeserializeOwned;
 use std::sync::Arc;
 
 impl Node {
-    /// Opens a channel of `T` to `peer`, under a name or with options ([`channel`](crate::channel)).
+    /// Opens a channel of `T` to `peer`, under a name or with options ([`channel`](crate::channel())).
     /// That costs no round trip: data may follow at once. If the session has ended and this node had
     /// dialled, the node begins a new session.
     ///
@@ -126,7 +126,7 @@ impl Node {
     }
 
     /// Waits for a peer that opens a channel of `T` under this name. Options
-    /// ([`channel`](crate::channel)) limit the time, or name the peer; the sender chooses the lane.
+    /// ([`channel`](crate::channel())) limit the time, or name the peer; the sender chooses the lane.
     ///
     /// Opens that an `accept` waits for are served first. Opens that nobody waits for yet are held:
     ///
