@@ -143,7 +143,8 @@ impl Node {
         }
     }
 
-    /// Returns the reasons of the last refused connections, oldest first.
+    /// Returns the reasons of the last refused connections, and those for which the system let none be
+    /// accepted, oldest first.
     #[must_use]
     pub fn refusals(&self) -> Vec<String> {
         self.shared.table.refusals()
