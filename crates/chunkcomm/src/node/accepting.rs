@@ -362,8 +362,9 @@ impl AcceptTable {
         name: &str,
         from: Option<&Arc<LinkShared>>,
     ) -> Result<Opened, AcceptError> {
-        locked(&self.table).held.want(name);
-        let _wanted = Wanted { table: self, name };
+        let node = from.map(|link| link.peer.incarnation);
+        locked(&self.table).held.want(name, node);
+        let _wanted = Wanted { table: self, name, from: node };
         poll_fn(|context| self.poll_take(name, from, context)).await
     }
 
@@ -461,11 +462,13 @@ impl AcceptTable {
 struct Wanted<'a> {
     table: &'a AcceptTable,
     name: &'a str,
+    /// The node whose opens alone it takes.
+    from: Option<u128>,
 }
 
 impl Drop for Wanted<'_> {
     fn drop(&mut self) {
-        locked(&self.table.table).held.want_no_more(self.name);
+        locked(&self.table.table).held.want_no_more(self.name, self.from);
     }
 }
 

@@ -25,8 +25,9 @@ pub(super) struct Held {
     /// The opens by name, in an order that is the same in each run.
     by_name: BTreeMap<String, VecDeque<Opened>>,
     count: usize,
-    /// Number of calls that wait in `accept`, by name.
-    wanted: BTreeMap<String, usize>,
+    /// Number of calls that wait in `accept`, by name and by the node whose opens they take; `None` for
+    /// those that take any.
+    wanted: BTreeMap<String, BTreeMap<Option<u128>, usize>>,
 }
 
 impl Held {
@@ -44,7 +45,7 @@ impl Held {
         let name = opened.receiver.shared.name.to_string();
         let link = &opened.receiver.link;
         let mut gave_way = None;
-        if !self.is_wanted(&name, 0) {
+        if !self.is_wanted(&name, link.peer.incarnation, 0) {
             if !self.leaves_reserve(link, left) {
                 return Err(Box::new(opened));
             }
@@ -70,8 +71,7 @@ impl Held {
     /// Takes the oldest open of `name`, of this node alone where one is given by its incarnation.
     pub(super) fn take(&mut self, name: &str, from: Option<u128>) -> Option<Opened> {
         let opens = self.by_name.get_mut(name)?;
-        let is_its =
-            |opened: &Opened| from.is_none_or(|node| opened.receiver.link.peer.incarnation == node);
+        let is_its = |opened: &Opened| from.is_none_or(|node| incarnation(opened) == node);
         let opened = opens.iter().position(is_its).and_then(|at| opens.remove(at))?;
         if opens.is_empty() {
             self.by_name.remove(name);
@@ -101,27 +101,32 @@ impl Held {
         std::mem::take(&mut self.by_name)
     }
 
-    /// Counts one more call that waits for an open of `name`.
-    pub(super) fn want(&mut self, name: &str) {
-        *self.wanted.entry(name.to_owned()).or_default() += 1;
+    /// Counts one more call that waits for an open of `name`, of this node alone where one is given.
+    pub(super) fn want(&mut self, name: &str, from: Option<u128>) {
+        *self.wanted.entry(name.to_owned()).or_default().entry(from).or_default() += 1;
     }
 
-    /// Counts one fewer call that waits for an open of `name`.
-    pub(super) fn want_no_more(&mut self, name: &str) {
-        if let Some(count) = self.wanted.get_mut(name) {
+    /// Counts one fewer such call.
+    pub(super) fn want_no_more(&mut self, name: &str, from: Option<u128>) {
+        let Some(wanted) = self.wanted.get_mut(name) else { return };
+        if let Some(count) = wanted.get_mut(&from) {
             *count -= 1;
-            if *count == 0 {
-                self.wanted.remove(name);
-            }
+        }
+        wanted.retain(|_, count| *count > 0);
+        if wanted.is_empty() {
+            self.wanted.remove(name);
         }
     }
 
-    /// Returns whether more calls wait for opens of `name` than are held, not counting `beside`
-    /// of the held ones.
-    fn is_wanted(&self, name: &str, beside: usize) -> bool {
-        let wanted = self.wanted.get(name).copied().unwrap_or(0);
-        let held = self.by_name.get(name).map_or(0, VecDeque::len);
-        wanted + beside > held
+    /// Returns whether more calls wait for opens of `name` by this node than are held for them, not
+    /// counting `beside` of the held ones.
+    fn is_wanted(&self, name: &str, node: u128, beside: usize) -> bool {
+        let Some(wanted) = self.wanted.get(name) else { return false };
+        let calls = |from| wanted.get(&from).copied().unwrap_or(0);
+        let (of_any, of_its) = (calls(None), calls(Some(node)));
+        let is_for_them = |opened: &&Opened| of_any > 0 || incarnation(opened) == node;
+        let held = self.by_name.get(name).into_iter().flatten().filter(is_for_them).count();
+        of_any + of_its + beside > held
     }
 
     /// Returns whether the `left` opens of `link` are at least its reserve, with one more held.
@@ -159,9 +164,11 @@ impl Held {
     fn take_last_of(&mut self, link: *const LinkShared) -> Option<Opened> {
         let is_its = |opened: &Opened| Arc::as_ptr(&opened.receiver.link) == link;
         let number = |opened: &Opened| opened.receiver.shared.id();
-        let unwanted = self.by_name.iter().filter(|(name, _)| !self.is_wanted(name, 1));
-        let its = unwanted.flat_map(|(name, opens)| {
-            let its = opens.iter().enumerate().filter(|(_, opened)| is_its(opened));
+        let held = &*self;
+        let its = held.by_name.iter().flat_map(|(name, opens)| {
+            let is_free = move |opened: &Opened| !held.is_wanted(name, incarnation(opened), 1);
+            let its = opens.iter().enumerate();
+            let its = its.filter(move |(_, opened)| is_its(opened) && is_free(opened));
             its.map(move |(at, opened)| (number(opened), name, at))
         });
         let (_, name, at) = its.max_by_key(|(number, ..)| *number)?;
@@ -174,4 +181,9 @@ impl Held {
         self.count -= 1;
         Some(opened)
     }
+}
+
+/// Returns the incarnation of the node that opened.
+fn incarnation(opened: &Opened) -> u128 {
+    opened.receiver.link.peer.incarnation
 }
