@@ -3,13 +3,13 @@
 
 use super::fingerprint::{Fingerprint, described};
 use super::{Node, Peer};
+use crate::channel::ChannelOptions;
 use crate::channel::bytes_duplex::BytesDuplex;
 use crate::channel::bytes_receiver::BytesReceiver;
 use crate::channel::bytes_sender::BytesSender;
 use crate::channel::duplex::Duplex;
 use crate::channel::receiver::Receiver;
 use crate::channel::sender::Sender;
-use crate::channel::{ChannelOptions, channel};
 use crate::driver::backs;
 use crate::driver::inbox::RxShared;
 use crate::driver::mail::{Command, LinkShared};
@@ -165,7 +165,7 @@ impl Node {
     /// Waits for a peer that opens a duplex of bytes under this name, and opens no way back yet.
     ///
     /// For code that must read the first message before it knows that the duplex is its own, and may
-    /// be dropped meanwhile: see [`UnansweredDuplex`].
+    /// be dropped meanwhile: see [`UnansweredDuplex`]. The lane is that of what is sent from here.
     ///
     /// # Errors
     ///
@@ -183,7 +183,7 @@ impl Node {
         let print = print.duplex(&print);
         let (rx, peer) = self.accept_end(&options, ChannelKind::Bytes, &print).await?;
         let receiver = BytesReceiver::new(rx, peer.clone(), Some(print.hash));
-        Ok((peer, UnansweredDuplex { receiver: Some(receiver), print }))
+        Ok((peer, UnansweredDuplex { receiver: Some(receiver), options, print }))
     }
 }
 
@@ -196,6 +196,7 @@ impl Node {
 #[derive(Debug)]
 pub struct UnansweredDuplex {
     receiver: Option<BytesReceiver>,
+    options: ChannelOptions,
     print: Fingerprint,
 }
 
@@ -216,7 +217,7 @@ impl UnansweredDuplex {
     /// Never: see [`receiver`](Self::receiver).
     pub fn answer(mut self) -> BytesDuplex {
         let receiver = self.receiver.take().expect("it is taken by value only");
-        answered(receiver, &self.print)
+        answered(receiver, &self.options, &self.print)
     }
 
     /// Gives the duplex back as if it had not been accepted; see [`BytesReceiver::give_back`].
@@ -231,16 +232,19 @@ impl Drop for UnansweredDuplex {
     fn drop(&mut self) {
         // The opener waits for a way back: it is opened, and ends at once.
         if let Some(receiver) = self.receiver.take() {
-            drop(answered(receiver, &self.print));
+            drop(answered(receiver, &self.options, &self.print));
         }
     }
 }
 
-fn answered(mut receiver: BytesReceiver, print: &Fingerprint) -> BytesDuplex {
+fn answered(
+    mut receiver: BytesReceiver,
+    options: &ChannelOptions,
+    print: &Fingerprint,
+) -> BytesDuplex {
     let peer = receiver.peer().clone();
     receiver.stay();
-    let options = channel(&*receiver.end().shared.name);
-    let back = open_back(receiver.end(), &options, ChannelKind::Bytes, print);
+    let back = open_back(receiver.end(), options, ChannelKind::Bytes, print);
     BytesDuplex::new(BytesSender::new(back, peer), receiver)
 }
 
