@@ -270,7 +270,8 @@ impl NodeBuilder {
 
     /// Limits the memory that sessions without a connection hold, of those that peers have begun, in
     /// bytes: 512 MiB by default. Large messages count that came in part, with 6 KiB a session and 1
-    /// KiB a channel. Packets that this node keeps do not count.
+    /// KiB a channel. Packets that this node keeps do not count, nor messages that lie unread in channels
+    /// that nobody has accepted: those are bounded by number.
     ///
     /// Beyond the limit the session that has been cut off for longest ends, before it is dead. A node
     /// with many peers that send messages of tens of megabytes needs more.
