@@ -263,11 +263,18 @@ async fn a_dead_process_is_replaced() {
     assert!(all.iter().all(|&pid| is_gone(pid)), "{all:?}");
 }
 
+/// Copies the program by another process: a file that this one has open for writing cannot be run while
+/// another test forks.
+fn copied_program(name: &str) -> Scratch {
+    let file = Scratch::new(name);
+    assert!(Command::new("cp").arg(PROGRAM).arg(&*file).status().unwrap().success());
+    file
+}
+
 /// As an upgrade or a rebuild does it.
 #[test]
 fn a_dead_process_is_replaced_also_when_the_file_of_the_program_has_been() {
-    let file = Scratch::new("farm-replaced");
-    std::fs::copy(PROGRAM, &*file).unwrap();
+    let file = copied_program("farm-replaced");
     let output = Command::new(&*file).arg("replaced").output().unwrap();
     let told = String::from_utf8(output.stdout).unwrap();
     assert_eq!(told, "40 results of 2 others\n", "{}", String::from_utf8_lossy(&output.stderr));
@@ -275,8 +282,7 @@ fn a_dead_process_is_replaced_also_when_the_file_of_the_program_has_been() {
 
 #[tokio::test]
 async fn a_run_without_workers_names_its_own_last_one_and_why_none_came() {
-    let file = Scratch::new("farm-removed");
-    std::fs::copy(PROGRAM, &*file).unwrap();
+    let file = copied_program("farm-removed");
     let (builder, functions) = builder();
     let program = file.to_path_buf();
     let mut farm = builder.launcher(|launcher| launcher.program(program)).start().await.unwrap();
