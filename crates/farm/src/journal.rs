@@ -305,12 +305,12 @@ impl Journal {
             if self.head.as_ref().is_some_and(is_other) {
                 continue;
             }
-            let stamp = self.stamp(head.run);
-            let entry = self.runs.entry(head.run);
-            let (known_head, known) = entry.or_insert_with(|| (head.clone(), Known::default()));
-            if *known_head != head {
+            if self.runs.get(&head.run).is_some_and(|(known, _)| *known != head) {
                 continue;
             }
+            let stamp = self.stamp(head.run);
+            let entry = self.runs.entry(head.run);
+            let (_, known) = entry.or_insert_with(|| (head.clone(), Known::default()));
             record::put_run(&mut self.buffer, &head, stamp);
             let begin = record::begin_results(&mut self.buffer);
             for (digest, value) in results {
