@@ -45,7 +45,9 @@ pub(crate) struct Link {
     waiting: VecDeque<Bytes>,
     /// Number of the next shared value that the worker does not have.
     known: u64,
-    answers: BytesReceiver,
+    peer: Peer,
+    /// `None` once nobody wants them.
+    answers: Option<BytesReceiver>,
 }
 
 impl Link {
@@ -69,12 +71,13 @@ impl Link {
             tasks: Some(tasks),
             waiting: VecDeque::new(),
             known: 0,
-            answers,
+            peer: answers.peer().clone(),
+            answers: Some(answers),
         }
     }
 
     pub(crate) fn peer(&self) -> &Peer {
-        self.answers.peer()
+        &self.peer
     }
 
     /// Sends an assignment, after the shared values that the worker does not have. No other may be
@@ -151,14 +154,15 @@ impl Link {
         context: &mut Context<'_>,
         mut look: impl FnMut(&[u8]) -> R,
     ) -> Poll<Result<R, Loss>> {
-        match self.answers.try_recv_with(&mut look) {
+        let Some(answers) = &mut self.answers else { return Poll::Ready(Err(Loss::Closed)) };
+        match answers.try_recv_with(&mut look) {
             Err(TryRecvError::Empty) => {}
             Ok(looked) => return Poll::Ready(Ok(looked)),
             Err(TryRecvError::Ended) => return Poll::Ready(Err(Loss::Closed)),
             Err(TryRecvError::Failed(error)) => return Poll::Ready(Err(Loss::Link(error))),
             Err(_) => return Poll::Ready(Err(Loss::Malformed)),
         }
-        self.answers.poll_recv(context).map(|received| match received {
+        answers.poll_recv(context).map(|received| match received {
             Ok(Some(bytes)) => Ok(look(&bytes)),
             Ok(None) => Err(Loss::Closed),
             Err(error) => Err(Loss::Link(error)),
@@ -197,10 +201,17 @@ impl Link {
         self.waiting.clear();
     }
 
+    /// Ends the answers of a lost worker too: one that waits for room for an answer does not see that its
+    /// tasks have ended.
+    pub(crate) fn give_up_answers(&mut self) {
+        self.answers = None;
+    }
+
     /// Waits until the worker has ended its answers, which it does after the tasks have
     /// ended. Drops answers that still come: no run wants them.
     pub(crate) async fn answers_end(&mut self) -> Result<(), Loss> {
-        while self.answers.recv().await.map_err(Loss::Link)?.is_some() {}
+        let Some(answers) = &mut self.answers else { return Ok(()) };
+        while answers.recv().await.map_err(Loss::Link)?.is_some() {}
         Ok(())
     }
 }

@@ -83,6 +83,9 @@ where
         if link.lost.replace(loss.clone()).is_some() {
             return Ok(());
         }
+        if matches!(loss, Loss::Silent { .. }) {
+            link.give_up_answers();
+        }
         self.buried = Some(worker);
         if !matches!(loss, Loss::Exited(_)) {
             self.workers.crew.kill(&self.workers.links[worker].name);
