@@ -178,6 +178,9 @@ pub enum StartError {
         worker: WorkerName,
         /// How the worker was lost.
         loss: Loss,
+        /// The reasons for which the farmer's node has refused connections, each once. They may have
+        /// been those of the worker.
+        refusals: Vec<String>,
     },
     /// A node of the cluster speaks no version that the farmer speaks.
     Versions {
@@ -226,12 +229,13 @@ impl fmt::Display for StartError {
                 write!(f, "rank {rank} has a farm named {farm:?}, a second one needs another name")
             }
             StartError::Accept(_) => f.write_str("the farmer could not wait for its workers"),
-            StartError::Lost { worker, loss } => {
+            StartError::Lost { worker, loss, refusals } => {
                 write!(f, "{worker} was lost before it was ready: {loss}")?;
                 let exited = |exit: &ChildExit| exit.status.is_some_and(|it| it.code().is_some());
-                match loss {
-                    Loss::Exited(exit) if exited(exit) => write!(f, " {SERVE_HINT}"),
-                    _ => Ok(()),
+                match (loss, &refusals[..]) {
+                    (Loss::Exited(exit), []) if exited(exit) => write!(f, " {SERVE_HINT}"),
+                    (_, []) => Ok(()),
+                    _ => write!(f, "; the farmer refused: {}", refusals.join("; ")),
                 }
             }
             StartError::Versions { worker, ours, theirs } => write!(

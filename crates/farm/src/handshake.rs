@@ -168,16 +168,22 @@ impl Reception {
                     Ok(Met::Ready(link)) => drop(links.insert(link.name.index, link)),
                     Ok(Met::Placed(name)) => drop(placed.insert(name.index)),
                     // Left by an earlier call; the node may come again.
-                    Ok(Met::Not(StartError::Lost { worker, loss }, _))
+                    Ok(Met::Not(StartError::Lost { worker, loss, .. }, _))
                         if worker.member.is_some() && !loss.is_a_cause() => {}
-                    Ok(Met::Not(error, duplex)) => {
+                    Ok(Met::Not(mut error, duplex)) => {
+                        if let StartError::Lost { refusals, .. } = &mut error {
+                            *refusals = self.refusals();
+                        }
                         if let Some(duplex) = duplex {
                             // The worker may be gone by then, which is no matter.
                             let _ = duplex.close(PARTING).await;
                         }
                         return Err(error);
                     }
-                    Err((worker, loss)) => return Err(StartError::Lost { worker, loss }),
+                    Err((worker, loss)) => {
+                        let refusals = self.refusals();
+                        return Err(StartError::Lost { worker, loss, refusals });
+                    }
                 }
             }
             Ok(())
@@ -191,10 +197,16 @@ impl Reception {
             .names()
             .iter()
             .filter(|name| !links.contains_key(&name.index) && !placed.contains(&name.index));
+        let missing = absent.cloned().collect();
+        Err(StartError::Late { waited: deadline, missing, refusals: self.refusals() })
+    }
+
+    /// Returns the reasons for which the node has refused connections, each once.
+    fn refusals(&self) -> Vec<String> {
         let mut refusals = self.node.refusals();
         refusals.sort_unstable();
         refusals.dedup();
-        Err(StartError::Late { waited: deadline, missing: absent.cloned().collect(), refusals })
+        refusals
     }
 }
 
@@ -255,7 +267,9 @@ async fn make_ready(
         Err(Failure::Differs(difference)) => {
             Met::Not(StartError::Differs { worker: name, difference }, Some(duplex))
         }
-        Err(Failure::Lost(loss)) => Met::Not(StartError::Lost { worker: name, loss }, None),
+        Err(Failure::Lost(loss)) => {
+            Met::Not(StartError::Lost { worker: name, loss, refusals: Vec::new() }, None)
+        }
     }
 }
 

@@ -34,7 +34,7 @@ async fn whole_life(builder: FarmBuilder, functions: &Functions, victims: impl F
     let mut farm = match builder.start().await {
         Ok(farm) => farm,
         Err(error) => {
-            let StartError::Lost { worker, loss } = &error else { panic!("{error}") };
+            let StartError::Lost { worker, loss, .. } = &error else { panic!("{error}") };
             return killed(&victims(), worker.pid, loss, &error.to_string());
         }
     };
