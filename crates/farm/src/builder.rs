@@ -249,8 +249,9 @@ impl FarmBuilder {
         self
     }
 
-    /// Goes on without damaged records of the [journal](FarmBuilder::journal): their tasks are run again, and a
-    /// warning names each record's place. By default the start fails. The records stay in the file, so later
+    /// Goes on without damaged records of the [journal](FarmBuilder::journal): their tasks are run again, and
+    /// those of a whole run if the record is its beginning. A warning names each record's place. By default
+    /// the start fails. The records stay in the file, so later
     /// starts need this too.
     pub fn skip_damaged_records(mut self) -> FarmBuilder {
         self.skips_damage = true;

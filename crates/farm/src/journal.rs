@@ -93,7 +93,7 @@ impl fmt::Display for JournalError {
             JournalCause::Damaged { place } => write!(
                 f,
                 "the journal {path} is damaged at byte {place}, where it was complete \
-                 (skip_damaged_records runs the tasks of that record again)"
+                 (skip_damaged_records runs its tasks again)"
             ),
             JournalCause::OtherRun { run, function } => write!(
                 f,
