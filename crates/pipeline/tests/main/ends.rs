@@ -152,7 +152,7 @@ fn opening() -> Vec<u8> {
     let [length, increment] = [10_u64, 40].map(u64::to_le_bytes);
     let big_endian = u8::from(cfg!(target_endian = "big"));
     let head =
-        [&b"DLTA"[..], &3_u16.to_le_bytes(), &[big_endian, 3], &4_u32.to_le_bytes()].concat();
+        [&b"DLTA"[..], &1_u16.to_le_bytes(), &[big_endian, 3], &4_u32.to_le_bytes()].concat();
     [&head[..], &length, &increment, b"u32"].concat()
 }
 
