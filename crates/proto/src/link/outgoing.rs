@@ -33,7 +33,10 @@ impl Link {
         }
         if (full || self.session.is_behind()) && self.totals_due(now) {
             // Totals do not wait for numbered packets.
-            return self.fill(staged, now, packet, None);
+            let transmit = self.fill(staged, now, packet, None);
+            if !matches!(transmit, Transmit::Nothing) {
+                return transmit;
+            }
         }
         if self.session.is_behind()
             && let Some(transmit) = self.again(packet)
@@ -63,12 +66,13 @@ impl Link {
             // Totals and controls leave with the packet that is growing.
             return Transmit::Yield(whom);
         }
+        if let Some(Verdict::WaitUntil(time)) = verdict {
+            self.wait_until = Some(time);
+        }
         if reason.is_none() && self.control.is_empty() && !self.totals_due(now) {
-            if let Some(Verdict::WaitUntil(time)) = verdict {
-                self.wait_until = Some(time);
-            }
             return Transmit::Nothing;
         }
+        // A look at settled messages is due, and yet may find nothing to report.
         let transmit = self.fill(staged, now, packet, reason);
         // Only now: they are no part of the decisions about this packet.
         while let Some(channel) = staged.restaged() {

@@ -333,7 +333,11 @@ fn settled_of(end: &mut End, now: Time) -> (usize, Vec<u64>) {
 
 /// Returns the end of a link to which a stream was opened.
 fn with_stream() -> End {
-    let mut end = End::new(&config(PACKET_BYTES_DEFAULT, 1 << 20, 1 << 20));
+    with_stream_by(&config(PACKET_BYTES_DEFAULT, 1 << 20, 1 << 20))
+}
+
+fn with_stream_by(config: &LinkConfig) -> End {
+    let mut end = End::new(config);
     let mut bytes = Vec::new();
     let start = StreamStart { id: 7, first: 0, sent_before: 0 };
     bytes.open_for(1, Lane::Bulk, ChannelKind::Typed, 1, Some(start), "stream");
@@ -406,6 +410,50 @@ fn settled_messages_are_reported_by_one_total_that_rides_on_a_packet() {
     end.cut(due);
     end.link.resume(1, due).unwrap();
     assert_eq!(settled_of(&mut end, due.after(Duration::from_secs(1))), (1, vec![1001]));
+}
+
+#[test]
+fn a_look_that_finds_no_settled_messages_leaves_the_time_of_a_waiting_packet() {
+    let linger = Duration::from_millis(5);
+    let policy = Policy::Linger(linger);
+    let mut end =
+        with_stream_by(&LinkConfig { policy, ..config(PACKET_BYTES_DEFAULT, 1 << 20, 1 << 20) });
+    let mut now = Time(0).after(Duration::from_secs(1));
+    end.rings.settled = Some(1);
+    end.link.settle(1, 1, now);
+    assert_eq!(settled_of(&mut end, now), (1, vec![1]));
+    let own = end.open(false, "own", now);
+    end.stage(own, 10, now);
+    let leaves = now.after(linger);
+    for _ in 0..2 {
+        now = now.after(Duration::from_millis(SETTLED_GAP_MS));
+        assert_eq!(end.link.next_deadline(), Some(now));
+        assert_eq!(settled_of(&mut end, now), (0, vec![]));
+    }
+    assert_eq!(end.link.next_deadline(), Some(leaves), "no further look, and the message waits");
+    assert_eq!(settled_of(&mut end, leaves), (1, vec![]));
+}
+
+#[test]
+fn a_look_that_finds_no_settled_messages_does_not_end_the_writing_of_kept_packets() {
+    let mut end = with_stream();
+    let mut now = Time(0).after(Duration::from_secs(1));
+    end.rings.settled = Some(1);
+    end.link.settle(1, 1, now);
+    let own = end.open(false, "own", now);
+    for _ in 0..3 {
+        end.stage(own, 10, now);
+        assert_eq!(end.transmit(1, now), 1);
+    }
+    end.cut(now);
+    end.link.resume(0, now).unwrap();
+    // The report of the new connection leaves first, and the next look comes between the packets.
+    now = now.after(Duration::from_millis(SETTLED_GAP_MS));
+    assert_eq!(end.transmit(2, now), 2);
+    now = now.after(Duration::from_millis(SETTLED_GAP_MS));
+    assert_eq!(end.link.next_deadline(), Some(now));
+    assert_eq!(end.transmit(10, now), 2, "all that are left");
+    assert_eq!(end.link.counters().packets_resent, 3);
 }
 
 /// Controls that do not fit in a packet go before what is opened after them.
