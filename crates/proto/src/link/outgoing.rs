@@ -11,6 +11,11 @@ use crate::tuning::packet_size::Closed;
 
 use std::time::Duration;
 
+/// Most receivers that a packet looks at for settled messages when no look is due. Each costs two
+/// searches and a read of the receiver's memory; the others wait for the next packet or the due
+/// look.
+const LOOKS_UNDUE_MAX: usize = 8;
+
 impl Link {
     /// Fills the empty `packet` with the next one, if one leaves now. Called when the transport
     /// can take a packet.
@@ -274,7 +279,10 @@ impl Link {
     fn write_settled(&mut self, head: &mut Vec<u8>, staged: &mut impl Staged, now: Time) {
         let due = self.settles_due.is_some_and(|due| due <= now);
         let next = now.after(Duration::from_millis(SETTLED_GAP_MS));
-        for _ in 0..self.settles.len() {
+        let all = due || self.settles.len() <= LOOKS_UNDUE_MAX;
+        let looks = if all { self.settles.len() } else { LOOKS_UNDUE_MAX };
+        let mut is_news = false;
+        for _ in 0..looks {
             if head.len() + 2 * RECORD_BYTES > self.sizing.bytes() / 2 {
                 self.settles_due = Some(now);
                 return;
@@ -282,10 +290,11 @@ impl Link {
             let Some(channel) = self.settles.pop_front() else { break };
             if let Some(total) = self.seen_settled(staged, channel, due) {
                 head.settled(channel, total, false);
-                (self.settles_said, self.settles_due) = (now, Some(next));
+                self.settles_said = now;
+                is_news = true;
             }
         }
-        if due {
+        if due || all && is_news {
             self.settles_due = Some(next);
         }
         self.settles_due = self.settles_due.filter(|_| !self.settles.is_empty());

@@ -323,8 +323,8 @@ fn settled_of(end: &mut End, now: Time) -> (usize, Vec<u64>) {
     let wire: Vec<u8> = end.wire.drain(..).collect();
     let (mut decoder, mut at, mut totals) = (Decoder::new(PACKET_BYTES_DEFAULT), 0, Vec::new());
     while let Some(item) = decoder.next(&wire, &mut at).unwrap() {
-        if let Item::Settled { channel, total, last } = item {
-            assert_eq!((channel, last), (1, false));
+        if let Item::Settled { total, last, .. } = item {
+            assert!(!last);
             totals.push(total);
         }
     }
@@ -333,14 +333,16 @@ fn settled_of(end: &mut End, now: Time) -> (usize, Vec<u64>) {
 
 /// Returns the end of a link to which a stream was opened.
 fn with_stream() -> End {
-    with_stream_by(&config(PACKET_BYTES_DEFAULT, 1 << 20, 1 << 20))
+    with_streams(1, &config(PACKET_BYTES_DEFAULT, 1 << 20, 1 << 20))
 }
 
-fn with_stream_by(config: &LinkConfig) -> End {
+fn with_streams(count: u32, config: &LinkConfig) -> End {
     let mut end = End::new(config);
     let mut bytes = Vec::new();
-    let start = StreamStart { id: 7, first: 0, sent_before: 0 };
-    bytes.open_for(1, Lane::Bulk, ChannelKind::Typed, 1, Some(start), "stream");
+    for channel in 1..=count {
+        let start = StreamStart { id: channel.into(), first: 0, sent_before: 0 };
+        bytes.open_for(channel, Lane::Bulk, ChannelKind::Typed, 1, Some(start), "stream");
+    }
     let header = Header { body_bytes: bytes.len() as u32, sequence: 1, ..Header::default() };
     bytes.splice(..0, header.encode());
     end.deliver(&mut bytes.into(), usize::MAX, false, Time(0));
@@ -416,8 +418,8 @@ fn settled_messages_are_reported_by_one_total_that_rides_on_a_packet() {
 fn a_look_that_finds_no_settled_messages_leaves_the_time_of_a_waiting_packet() {
     let linger = Duration::from_millis(5);
     let policy = Policy::Linger(linger);
-    let mut end =
-        with_stream_by(&LinkConfig { policy, ..config(PACKET_BYTES_DEFAULT, 1 << 20, 1 << 20) });
+    let config = config(PACKET_BYTES_DEFAULT, 1 << 20, 1 << 20);
+    let mut end = with_streams(1, &LinkConfig { policy, ..config });
     let mut now = Time(0).after(Duration::from_secs(1));
     end.rings.settled = Some(1);
     end.link.settle(1, 1, now);
@@ -454,6 +456,25 @@ fn a_look_that_finds_no_settled_messages_does_not_end_the_writing_of_kept_packet
     assert_eq!(end.link.next_deadline(), Some(now));
     assert_eq!(end.transmit(10, now), 2, "all that are left");
     assert_eq!(end.link.counters().packets_resent, 3);
+}
+
+#[test]
+fn a_packet_looks_at_few_of_many_streams_until_a_look_is_due() {
+    let mut end = with_streams(20, &config(PACKET_BYTES_DEFAULT, 1 << 20, 1 << 20));
+    let now = Time(0).after(Duration::from_secs(1));
+    end.rings.settled = Some(1);
+    (1..=20).for_each(|channel| end.link.settle(channel, 1, now));
+    assert_eq!(settled_of(&mut end, now), (1, vec![1; 20]));
+    end.rings.settled = Some(2);
+    let due = now.after(Duration::from_millis(SETTLED_GAP_MS));
+    let own = end.open(false, "own", now);
+    let soon = now.after(Duration::from_millis(SETTLED_GAP_MS) / 2);
+    for now in [now, soon] {
+        end.stage(own, 10, now);
+        assert_eq!(settled_of(&mut end, now), (1, vec![2; 8]));
+    }
+    assert_eq!(end.link.next_deadline(), Some(due), "the others wait no longer for it");
+    assert_eq!(settled_of(&mut end, due), (1, vec![2; 4]));
 }
 
 /// Controls that do not fit in a packet go before what is opened after them.
