@@ -272,8 +272,9 @@ impl Link {
     /// request for a sign of life leaves with the next packet.
     pub(crate) fn poll_alive(&mut self, now: Time) -> (Alive, Time) {
         // The peer cannot lengthen this: it counts the messages that we allow, and that we sent.
-        let bytes_max = self.budget.message_bytes_max().max(self.outbox.largest_untaken());
-        self.liveness.messages_of(bytes_max);
+        if let Some(bytes) = self.outbox.poll_largest_untaken() {
+            self.liveness.messages_of(bytes.max(self.budget.message_bytes_max()));
+        }
         let waits = self.session.in_flight() || !self.outbox.is_idle();
         self.liveness.waits(waits || self.outbox.waits_for_credit(), now);
         let alive = self.liveness.poll(now);

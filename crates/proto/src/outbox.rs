@@ -315,10 +315,10 @@ impl Outbox {
     }
 
     /// Returns the size of the largest message that the peer has not taken, of those that are sent
-    /// and above the default limit, in bytes; 0 when there is none.
-    #[must_use]
-    pub fn largest_untaken(&self) -> u64 {
-        self.longs.largest()
+    /// and above the default limit, in bytes; 0 when there is none. `None` when these messages are
+    /// those of the last call.
+    pub fn poll_largest_untaken(&mut self) -> Option<u64> {
+        self.longs.poll_largest()
     }
 
     /// Whether a large message of `channel` is on its way in fragments.

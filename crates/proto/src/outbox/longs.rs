@@ -14,29 +14,41 @@ struct Long {
 
 /// The long messages whose first byte was sent and that the peer has not taken.
 #[derive(Debug, Default)]
-pub(super) struct Longs(Vec<Long>);
+pub(super) struct Longs {
+    all: Vec<Long>,
+    has_changed: bool,
+}
 
 impl Longs {
     /// Notes a message of `bytes` that begins behind the first `sent` bytes of `channel`.
     #[inline]
     pub(super) fn begins(&mut self, channel: u32, sent: u64, bytes: u64) {
         if bytes > MESSAGE_BYTES_DEFAULT {
-            self.0.push(Long { channel, end: sent + bytes, bytes });
+            self.all.push(Long { channel, end: sent + bytes, bytes });
+            self.has_changed = true;
         }
     }
 
     /// Notes the grant of `total` bytes for `channel`.
     pub(super) fn granted(&mut self, channel: u32, total: u64) {
-        self.0.retain(|it| it.channel != channel || it.end >= total);
+        self.keep(|it| it.channel != channel || it.end >= total);
     }
 
     /// Notes that the receiver of `channel` is gone.
     pub(super) fn gone(&mut self, channel: u32) {
-        self.0.retain(|it| it.channel != channel);
+        self.keep(|it| it.channel != channel);
     }
 
-    /// Returns the size of the largest of these messages, in bytes; 0 when there is none.
-    pub(super) fn largest(&self) -> u64 {
-        self.0.iter().map(|it| it.bytes).max().unwrap_or(0)
+    fn keep(&mut self, is_kept: impl Fn(&Long) -> bool) {
+        let count = self.all.len();
+        self.all.retain(is_kept);
+        self.has_changed |= self.all.len() < count;
+    }
+
+    /// Returns the size of the largest of these messages, in bytes, if they have changed since the
+    /// last call; 0 when there is none.
+    pub(super) fn poll_largest(&mut self) -> Option<u64> {
+        let has_changed = std::mem::take(&mut self.has_changed);
+        has_changed.then(|| self.all.iter().map(|it| it.bytes).max().unwrap_or(0))
     }
 }
