@@ -37,6 +37,8 @@
 //!   variant, number of fields or width. A form that does not come up is not seen: of values that
 //!   the type refuses to make or to write, and of numbers and texts other than those above. So a
 //!   tuple struct that skips its field `if` a number is 5 is misread.
+//!   Where all names of a struct's fields differ between the two directions, only their number
+//!   and widths are compared.
 //! - A `Deserialize` written by hand may read on depending on a value that it has read. It is
 //!   described as for the probe's answer.
 

@@ -51,6 +51,11 @@ impl Form {
             Form::Struct(fields) => fields.len(),
         }
     }
+
+    /// Whether the two are the same apart from fields.
+    pub(super) fn is_like(self, other: Form) -> bool {
+        matches!((self, other), (Form::Struct(_), Form::Struct(_))) || self == other
+    }
 }
 
 /// One way to answer a node.

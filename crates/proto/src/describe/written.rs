@@ -46,9 +46,10 @@ fn misread<R>(reason: impl Into<String>) -> Result<R, Stop> {
 
 /// Compares how `value` is written with how `root` is read.
 pub(super) fn walk<T: Serialize>(value: &T, nodes: &[Node], root: Id) -> Result<(), Stop> {
-    let mut walk = Walk { nodes, ahead: vec![root], opened: 0 };
+    let mut walk = Walk { nodes, ahead: vec![root], opened: 0, is_unsure: false };
     value.serialize(&mut walk)?;
-    walk.is_over()
+    walk.is_over()?;
+    if walk.is_unsure { Err(Stop::Unknown) } else { Ok(()) }
 }
 
 /// The parts that are still to be read.
@@ -57,6 +58,8 @@ struct Walk<'a> {
     /// The next one is the last.
     ahead: Vec<Id>,
     opened: u32,
+    /// Whether a variant, or all fields of a struct, may be written and read by different names.
+    is_unsure: bool,
 }
 
 impl<'a> Walk<'a> {
@@ -147,6 +150,7 @@ impl<'a> Walk<'a> {
         owner: &str,
         index: u32,
         name: &'static str,
+        written: Form,
     ) -> Result<Parts<'_, 'a>, Stop> {
         let (id, node) = self.expect("an enum")?;
         let Kind::Enum(_, names) = node.kind else { return misread_as("an enum", node.kind) };
@@ -155,8 +159,11 @@ impl<'a> Walk<'a> {
         // Other names that are read for a variant stand in the list as well, so that those behind
         // them have a later place there than among the variants.
         let place = names.iter().position(|known| *known == name);
+        // One that is not read at all leaves a later one without a place.
+        let is_renamed = place.is_none() && form.is_some_and(|form| form.is_like(written));
         match form {
-            Some(form) if place.is_some_and(|place| place >= index) => {
+            Some(form) if is_renamed || place.is_some_and(|place| place >= index) => {
+                self.is_unsure |= is_renamed;
                 self.open(id, index)?;
                 let count = node.alternatives[index].children.len();
                 let names = match form {
@@ -221,36 +228,46 @@ struct Names {
     /// Number of fields that the struct reads; its list may hold other names for them.
     count: usize,
     written: usize,
+    is_one_known: bool,
+    /// The reason to refuse the first field that is written by a name that is not read.
+    unknown: Option<String>,
 }
 
 impl Names {
     fn of(owner: &'static str, read: &'static [&'static str], count: usize) -> Names {
-        Names { owner, read: Some(read), count, written: 0 }
+        Names { owner, read: Some(read), count, ..Names::default() }
     }
 
     fn next(&mut self, name: &str) -> Result<(), Stop> {
         self.written += 1;
         let Some(read) = &mut self.read else { return Ok(()) };
-        match read.iter().position(|known| *known == name) {
-            Some(place) => *read = &read[place + 1..],
-            None => {
-                return misread(format!(
-                    "field `{name}` of `{}` is written and not read, at least not at its place",
-                    self.owner
-                ));
-            }
+        if let Some(place) = read.iter().position(|known| *known == name) {
+            *read = &read[place + 1..];
+            self.is_one_known = true;
+        } else if self.unknown.is_none() {
+            self.unknown = Some(format!(
+                "field `{name}` of `{}` is written and not read, at least not at its place",
+                self.owner
+            ));
         }
-        Ok(())
+        self.check_unknown(self.is_one_known)
     }
 
-    fn end(&self) -> Result<(), Stop> {
+    fn check_unknown(&mut self, is_refused: bool) -> Result<(), Stop> {
+        self.unknown.take_if(|_| is_refused).map_or(Ok(()), misread)
+    }
+
+    /// Returns whether all fields may be written by other names than they are read by. A single one
+    /// is rather another field.
+    fn end(mut self) -> Result<bool, Stop> {
         if self.read.is_some() && self.written != self.count {
             let (owner, read, written) = (self.owner, self.count, self.written);
             return misread(format!(
                 "`{owner}` is written with {written} fields and read with {read}"
             ));
         }
-        Ok(())
+        self.check_unknown(self.count < 2)?;
+        Ok(self.unknown.is_some())
     }
 }
 
@@ -347,7 +364,7 @@ impl<'w, 'a> Serializer for &'w mut Walk<'a> {
         index: u32,
         variant: &'static str,
     ) -> Result<(), Stop> {
-        self.variant(name, index, variant).map(|_| ())
+        self.variant(name, index, variant, Form::Unit).map(|_| ())
     }
 
     fn serialize_newtype_struct<T: Serialize + ?Sized>(
@@ -365,7 +382,7 @@ impl<'w, 'a> Serializer for &'w mut Walk<'a> {
         variant: &'static str,
         value: &T,
     ) -> Result<(), Stop> {
-        self.variant(name, index, variant)?;
+        self.variant(name, index, variant, Form::Newtype)?;
         value.serialize(self)
     }
 
@@ -390,9 +407,9 @@ impl<'w, 'a> Serializer for &'w mut Walk<'a> {
         name: &'static str,
         index: u32,
         variant: &'static str,
-        _len: usize,
+        len: usize,
     ) -> Result<Parts<'w, 'a>, Stop> {
-        self.variant(name, index, variant)
+        self.variant(name, index, variant, Form::Tuple(len))
     }
 
     fn serialize_map(self, _len: Option<usize>) -> Result<Parts<'w, 'a>, Stop> {
@@ -419,7 +436,7 @@ impl<'w, 'a> Serializer for &'w mut Walk<'a> {
         variant: &'static str,
         _len: usize,
     ) -> Result<Parts<'w, 'a>, Stop> {
-        self.variant(owner, index, variant)
+        self.variant(owner, index, variant, Form::Struct(&[]))
     }
 
     fn is_human_readable(&self) -> bool {
@@ -474,7 +491,8 @@ macro_rules! fields {
             }
 
             fn end(self) -> Result<(), Stop> {
-                self.names.end()
+                self.walk.is_unsure |= self.names.end()?;
+                Ok(())
             }
         }
     )+};

@@ -212,6 +212,43 @@ fn types_that_change_what_they_read_may_travel() {
     assert_eq!(describe::<HashMap<u8, Vec<(Newest, Doubled)>>>().refusal(), None);
 }
 
+plain! {
+    #[serde(rename_all(serialize = "UPPERCASE", deserialize = "lowercase"))]
+    struct AllRenamed { a: u32, b: Option<Doubled> }
+    enum Turned {
+        #[serde(rename(serialize = "on", deserialize = "off"))] Open(Doubled),
+        #[serde(rename(serialize = "left", deserialize = "right"))] Way,
+        #[serde(
+            rename(serialize = "go", deserialize = "come"),
+            rename_all(serialize = "UPPERCASE", deserialize = "lowercase"),
+        )]
+        Both { a: u32, b: Doubled },
+    }
+    struct RenamedBesideDoubled { fields: AllRenamed, variant: Turned, doubled: Doubled }
+    struct RenamedBesideSkip { fields: AllRenamed, skip: Skip }
+    struct CrossedBesideDoubled { crossed: Crossed, doubled: Doubled }
+    enum RenamedForm {
+        #[serde(rename(serialize = "on", deserialize = "off"))] Open(Doubled),
+        #[serde(skip_deserializing)] _Local,
+    }
+}
+
+#[test]
+fn names_that_differ_in_both_directions_may_stand_beside_a_type_that_changes_what_it_reads() {
+    let doubled = Doubled(Duration::ZERO);
+    let fields = AllRenamed { a: 1, b: Some(doubled) };
+    let both = Turned::Both { a: 1, b: doubled };
+    assert_eq!(fate(fields), Same);
+    assert_eq!([Turned::Open(doubled), Turned::Way, both].map(fate), [Same, Same, Same]);
+    let fields = AllRenamed { a: 1, b: None };
+    assert_eq!(fate(RenamedBesideDoubled { fields, variant: Turned::Way, doubled }), Same);
+    let fields = AllRenamed { a: 1, b: None };
+    refused(RenamedBesideSkip { fields, skip: Skip::Open(1) }, "of enum `Skip` is written");
+    let crossed = Crossed { a: 1, b: 2 };
+    refused(CrossedBesideDoubled { crossed, doubled }, "field `b` of `Crossed` is written");
+    assert_eq!(fate(RenamedForm::Open(doubled)), Same);
+}
+
 mod half {
     use super::*;
 
