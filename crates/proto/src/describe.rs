@@ -105,8 +105,9 @@ impl Description {
 /// fields times the number of variants. So it is done once per channel opened, not per message.
 ///
 /// `T`'s `Deserialize` and `Serialize` run several times on made-up values, which are dropped.
-/// A panic in one of them is caught: the value counts as refused. The panic's message is printed
-/// all the same, and with `panic = "abort"` the program ends.
+/// A panic in one of them is caught: the value counts as refused. When the writing of a value
+/// panics, no further value is written. The panic's message is printed all the same, and with
+/// `panic = "abort"` the program ends.
 #[must_use]
 pub fn describe<T: Serialize + DeserializeOwned>() -> Description {
     let mut explorer = Explorer::default();
@@ -119,7 +120,9 @@ pub fn describe<T: Serialize + DeserializeOwned>() -> Description {
         });
         let is_made_up = made_up.is_some();
         if let Some(value) = made_up {
-            let _ = catch_unwind(AssertUnwindSafe(|| explorer.compare(&value)));
+            if catch_unwind(AssertUnwindSafe(|| explorer.compare(&value))).is_err() {
+                explorer.ends_comparing();
+            }
             let _ = catch_unwind(AssertUnwindSafe(|| drop(value)));
         }
         explorer.end_pass(is_made_up);

@@ -88,6 +88,8 @@ pub(super) struct Explorer {
 
     /// Whether everything is found out, and the passes make up what was not compared yet.
     comparing: bool,
+    /// Whether the type panicked over the writing of a value: no further one is compared.
+    is_incomparable: bool,
     misreading: Option<String>,
 
     /// By node, when it was last found: whether something unknown lies at or behind it.
@@ -125,8 +127,9 @@ impl Explorer {
             self.look_at_all();
         }
         // After a pass that found something there is one more.
-        if !self.found && !self.is_open() || self.passes >= PASSES_MAX {
-            if self.comparing {
+        let is_known = !self.found && !self.is_open() || self.passes >= PASSES_MAX;
+        if is_known || self.comparing && self.is_incomparable {
+            if self.comparing || self.is_incomparable {
                 return false;
             }
             self.comparing = true;
@@ -195,7 +198,7 @@ impl Explorer {
     /// Compares a value that the pass made up with the answers that made it.
     pub(super) fn compare<T: Serialize>(&mut self, value: &T) {
         // A type that passes over an error has seen less than it asked for.
-        if self.stopped {
+        if self.stopped || self.is_incomparable {
             return;
         }
         self.written.clear();
@@ -229,6 +232,12 @@ impl Explorer {
             Some(frame) => self.refused(frame.id, frame.alternative),
             None => self.round = self.round.wrapping_add(1),
         }
+    }
+
+    /// Notes that the type panicked when a value was written. It may do so for each one, and each
+    /// panic is printed.
+    pub(super) fn ends_comparing(&mut self) {
+        self.is_incomparable = true;
     }
 
     /// Whether the pass is over and every further call must fail.

@@ -1,5 +1,7 @@
 //! Types that panic at made-up values, and types of many parts.
 
+use std::cell::Cell;
+
 use super::*;
 
 #[derive(Serialize, Deserialize)]
@@ -69,6 +71,35 @@ fn a_type_that_panics_is_described_as_one_that_refuses() {
     assert!(!turned.complete);
     assert_eq!(describe::<Touchy>().text, "u8");
     assert_eq!(describe::<Vec<Rotation>>().text, "[Raw{data: [f32]}]");
+}
+
+thread_local! {
+    static WRITTEN: Cell<u32> = const { Cell::new(0) };
+}
+
+/// A type that panics whenever it is written.
+#[derive(Deserialize)]
+enum Unwritable {
+    Open(Option<bool>, Vec<u8>),
+    Close,
+}
+
+impl Serialize for Unwritable {
+    fn serialize<S: Serializer>(&self, _: S) -> Result<S::Ok, S::Error> {
+        WRITTEN.set(WRITTEN.get() + 1);
+        match self {
+            Unwritable::Open(flag, bytes) => panic!("{flag:?} {bytes:?} is not to be written"),
+            Unwritable::Close => panic!("the end is not to be written"),
+        }
+    }
+}
+
+#[test]
+fn a_type_that_panics_when_it_is_written_is_written_once() {
+    let unwritable = describe::<Unwritable>();
+    assert_eq!(unwritable.text, "enum Unwritable{Open(option<bool>, [u8]) | Close}");
+    assert_eq!((unwritable.refusal(), unwritable.complete), (None, true));
+    assert_eq!(WRITTEN.get(), 1);
 }
 
 macro_rules! wide {
