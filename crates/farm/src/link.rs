@@ -46,7 +46,7 @@ pub(crate) struct Link {
     /// Number of the next shared value that the worker does not have.
     known: u64,
     peer: Peer,
-    /// `None` once nobody wants them.
+    /// `None` once no run wants them.
     answers: Option<BytesReceiver>,
 }
 
@@ -201,10 +201,12 @@ impl Link {
         self.waiting.clear();
     }
 
-    /// Ends the answers of a lost worker too: one that waits for room for an answer does not see that its
-    /// tasks have ended.
+    /// Drops the answers of a lost worker until it ends them: one that waits for room for an answer does not
+    /// see that its tasks have ended.
     pub(crate) fn give_up_answers(&mut self) {
-        self.answers = None;
+        if let Some(mut answers) = self.answers.take() {
+            host::spawn(async move { while let Ok(Some(_)) = answers.recv().await {} });
+        }
     }
 
     /// Waits until the worker has ended its answers, which it does after the tasks have
