@@ -177,7 +177,7 @@ pub enum StartError {
         /// The worker.
         worker: WorkerName,
         /// How the worker was lost.
-        loss: Loss,
+        loss: Box<Loss>,
         /// The reasons for which the farmer's node has refused connections, each once. They may have
         /// been those of the worker.
         refusals: Vec<String>,
@@ -232,7 +232,7 @@ impl fmt::Display for StartError {
             StartError::Lost { worker, loss, refusals } => {
                 write!(f, "{worker} was lost before it was ready: {loss}")?;
                 let exited = |exit: &ChildExit| exit.status.is_some_and(|it| it.code().is_some());
-                match (loss, &refusals[..]) {
+                match (&**loss, &refusals[..]) {
                     (Loss::Exited(exit), []) if exited(exit) => write!(f, " {SERVE_HINT}"),
                     (_, []) => Ok(()),
                     _ => write!(f, "; the farmer refused: {}", refusals.join("; ")),

@@ -182,7 +182,7 @@ impl Reception {
                     }
                     Err((worker, loss)) => {
                         let refusals = self.refusals();
-                        return Err(StartError::Lost { worker, loss, refusals });
+                        return Err(StartError::Lost { worker, loss: Box::new(loss), refusals });
                     }
                 }
             }
@@ -267,9 +267,10 @@ async fn make_ready(
         Err(Failure::Differs(difference)) => {
             Met::Not(StartError::Differs { worker: name, difference }, Some(duplex))
         }
-        Err(Failure::Lost(loss)) => {
-            Met::Not(StartError::Lost { worker: name, loss, refusals: Vec::new() }, None)
-        }
+        Err(Failure::Lost(loss)) => Met::Not(
+            StartError::Lost { worker: name, loss: Box::new(loss), refusals: Vec::new() },
+            None,
+        ),
     }
 }
 

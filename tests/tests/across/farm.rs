@@ -527,7 +527,8 @@ async fn programs_that_are_no_workers_are_told_apart() {
         builder.launcher(move |launcher| launcher.program(program).args(["60"]))
     };
     let error = with("/bin/true").start().await.unwrap_err();
-    assert!(matches!(error, StartError::Lost { loss: Loss::Exited(_), .. }), "{error}");
+    let StartError::Lost { loss, .. } = &error else { panic!("{error}") };
+    assert!(matches!(**loss, Loss::Exited(_)), "{error}");
     let told = "its process ended: exit status: 0 (a worker process must call serve_if_started";
     assert!(error.to_string().contains(told), "{error}");
 
