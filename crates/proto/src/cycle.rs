@@ -25,8 +25,7 @@ pub mod chain;
 pub use chain::{CHAIN_BYTES_MAX, HOPS_MAX, Hop, hops, is_chain};
 
 use super::Time;
-use super::packet::cut;
-use super::plain::Plain;
+use super::plain::{Plain, cut};
 use chain::HOP_NAME_BYTES_MAX;
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -165,16 +165,6 @@ const OPEN_STREAM: u8 = 4;
 
 const SETTLED_LAST: u8 = 1;
 
-/// Returns `text` cut at a character so that it has at most `bytes_max` bytes.
-#[must_use]
-pub fn cut(text: &str, bytes_max: usize) -> &str {
-    let mut end = text.len().min(bytes_max);
-    while !text.is_char_boundary(end) {
-        end -= 1;
-    }
-    text.get(..end).unwrap_or("")
-}
-
 /// The decoder's next find. Slices lie in the decoder's input.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Item<'a> {

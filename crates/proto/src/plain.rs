@@ -1,4 +1,4 @@
-//! Text of a peer in a line for people.
+//! Text of a peer for people: in one line, and no longer than its place allows.
 //!
 //! A peer chooses its name, the names of its channels, the texts of its refusals and errors.
 //! Printed as they are, these could begin lines of their own in a log or steer a terminal.
@@ -19,6 +19,16 @@ impl Display for Plain<'_> {
             false => c.escape_default().fmt(f),
         })
     }
+}
+
+/// Returns `text` cut at a character so that it has at most `bytes_max` bytes.
+#[must_use]
+pub fn cut(text: &str, bytes_max: usize) -> &str {
+    let mut end = text.len().min(bytes_max);
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    text.get(..end).unwrap_or("")
 }
 
 fn is_plain(c: char) -> bool {

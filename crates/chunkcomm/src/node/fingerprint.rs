@@ -4,7 +4,7 @@ use crate::channel::context::finds_needs;
 use crate::error::TypeRefused;
 use crate::proto::describe::{Description, describe, fnv1a};
 use crate::proto::limits::TEXT_BYTES_MAX;
-use crate::proto::packet::cut;
+use crate::proto::plain::cut;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 

@@ -203,7 +203,7 @@ impl Custody {
 /// Cuts a text to at most [`CAUSE_BYTES_MAX`] bytes.
 #[must_use]
 pub fn cut(text: &str) -> String {
-    chunkcomm_proto::packet::cut(text, CAUSE_BYTES_MAX).to_owned()
+    chunkcomm_proto::plain::cut(text, CAUSE_BYTES_MAX).to_owned()
 }
 
 #[cfg(test)]

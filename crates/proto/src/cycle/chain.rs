@@ -5,7 +5,7 @@
 //! chain  1 to 16 hops: each waits for the next one, the last one for the node that gets it
 //! ```
 
-use crate::packet::cut;
+use crate::plain::cut;
 
 /// Most hops of a chain: a longer cycle is not found.
 pub const HOPS_MAX: usize = 16;

@@ -9,8 +9,8 @@ use crate::limits::{
     WINDOW_BYTES_INITIAL,
 };
 use crate::outbox::Staged;
-use crate::packet::{HEADER_BYTES, Header, Item, Refusal, StreamStart, cut};
-
+use crate::packet::{HEADER_BYTES, Header, Item, Refusal, StreamStart};
+use crate::plain::cut;
 use std::time::Duration;
 
 #[derive(Debug)]

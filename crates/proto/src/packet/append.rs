@@ -4,9 +4,9 @@ use super::{
     ChannelKind, KIND_BYE, KIND_CREDIT, KIND_DESCRIBE, KIND_END, KIND_FRAGMENT, KIND_GONE,
     KIND_OPEN, KIND_OPEN_CREDIT, KIND_REFUSE, KIND_RUN, KIND_SETTLED, KIND_TERMINATE, KIND_WAIT,
     Lane, OPEN_BYTES, OPEN_EXPRESS, OPEN_STREAM, RECORD_BYTES, Refusal, SETTLED_LAST, StreamStart,
-    cut,
 };
 use crate::limits::TEXT_BYTES_MAX;
+use crate::plain::cut;
 
 /// Appends records to a packet's body.
 pub trait AppendRecords {

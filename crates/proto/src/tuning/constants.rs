@@ -1,4 +1,4 @@
-//! Every tuned number of the controllers. A limit that was not tuned is in [`limits`](crate::limits).
+//! Every tuned number of the controllers. A limit is in [`limits`](crate::limits).
 //!
 //! Each number has four lines:
 //!
@@ -8,39 +8,10 @@
 //! - *command*: a measurement that shows the damage. `--without CONTROLLER` beside it shows the
 //!   controller's worth.
 
-use crate::limits::{
-    INLINE_BYTES_MAX, PACKET_BYTES_LARGEST, PACKET_BYTES_MIN, PACKET_OVERHEAD_BYTES,
-};
+use crate::limits::{INLINE_BYTES_MAX, PACKET_OVERHEAD_BYTES};
 use std::time::Duration;
 
 // Size of a packet.
-
-/// Size of a full packet before a stream saturates its link, where none was set: 16 KiB.
-/// Messages that waited behind a pause leave in parts: the peer takes the first while the next
-/// is written.
-///
-/// - measured: 512 B at 1 M/s with slow wake-ups, p99 1.02 to 1.13 of the best fixed size's; with
-///   64 KiB 1.03 to 1.37
-/// - less: the longest message of a ring no longer fits
-/// - more: what waited behind a pause arrives later
-/// - command: `chunkperf sweep --sizes 512 --rates 1000000`
-pub const PACKET_BYTES_SMALL: usize = 16 * 1024;
-
-/// Default size of a full packet of a stream that saturates its link, header included: 64 KiB.
-///
-/// - measured: 4 KiB at 1 M/s, p99 61 us; with 128 and 256 KiB 78 us
-/// - less: a system call more often
-/// - more: latency of bursts; 64 KiB still lies in a core's second-level cache
-/// - command: `chunkperf sweep --sizes 4KiB --rates 1000000`
-pub const PACKET_BYTES_DEFAULT: usize = 64 * 1024;
-
-/// Largest size that a full packet grows to where none was set: 256 KiB.
-///
-/// - measured: 4 KiB messages at saturation, 64 KiB packets had 0.88 of the best fixed size's rate
-/// - less: the rate of messages of some hundred bytes and more
-/// - more: nothing recorded; bytes on their way leave the cache
-/// - command: `chunkperf sweep --sizes 4KiB --rates max`
-pub const PACKET_BYTES_TUNED: usize = 256 * 1024;
 
 /// Largest part of the time between two full packets that a write may cost: a twelfth.
 ///
@@ -390,14 +361,7 @@ pub const RING_GROWTH: usize = 4;
 /// - command: `chunkperf stream --size 16 --threads 2`
 pub const RING_WAKES: usize = 4;
 
-const _: () = {
-    assert!(BOUND_PACKETS * ROOM_BYTES_MIN < BOUND_BYTES_MIN);
-    assert!(INLINE_BYTES_MAX + 2 * PACKET_OVERHEAD_BYTES <= PACKET_BYTES_SMALL);
-    assert!(PACKET_BYTES_MIN <= PACKET_BYTES_SMALL);
-    assert!(PACKET_BYTES_SMALL <= PACKET_BYTES_DEFAULT);
-    assert!(PACKET_BYTES_DEFAULT <= PACKET_BYTES_TUNED);
-    assert!(PACKET_BYTES_TUNED <= PACKET_BYTES_LARGEST);
-};
+const _: () = assert!(BOUND_PACKETS * ROOM_BYTES_MIN < BOUND_BYTES_MIN);
 
 #[cfg(test)]
 mod tests {

@@ -55,5 +55,5 @@ pub fn is_reserved(channel: &str) -> bool {
 /// Cuts `text` to the part that is sent.
 #[must_use]
 pub fn cut(text: &str) -> &str {
-    chunkcomm_proto::packet::cut(text, ERROR_TEXT_BYTES_MAX)
+    chunkcomm_proto::plain::cut(text, ERROR_TEXT_BYTES_MAX)
 }
