@@ -4,26 +4,19 @@
 //! network on ([`Lan::poll_move`]) when its next event is due.
 
 use crate::network::{EndId, Event, HostId, JobId, Network, NetworkError, Random};
-use crate::socket;
-use crate::watchdog::Doings;
 use chunkcomm::Address;
-use chunkcomm::layer::Listener;
-use chunkcomm::layer::world::{Connecting, World};
-use chunkcomm::layer::{BoxFuture, clock};
+use chunkcomm::layer::clock;
 use chunkcomm_proto::Time;
 use std::collections::{BTreeMap, VecDeque};
 use std::future::poll_fn;
 use std::io;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, Waker};
-use std::thread;
 use std::time::Duration;
 
 /// Number that separates the entropy of a simulation from its network's chance.
 const ENTROPY: u64 = 0x656e_7472_6f70_7921;
-
-/// The LAN as the world of a thread.
-pub(crate) struct Shared(pub(crate) Arc<Lan>);
 
 /// A network with the tasks that wait for its events.
 #[derive(Debug)]
@@ -33,10 +26,39 @@ pub(crate) struct Lan {
     state: Mutex<State>,
 }
 
+/// Virtual time and the program that runs, for the watchdog.
+#[derive(Debug, Default)]
+pub(crate) struct Doings {
+    /// Virtual time in nanoseconds.
+    now: AtomicU64,
+    /// The host whose program runs, counted from 1; 0 is the main program.
+    host: AtomicU32,
+}
+
+impl Doings {
+    /// Returns the virtual time in nanoseconds.
+    pub(crate) fn now(&self) -> u64 {
+        self.now.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn moved(&self, now: u64) {
+        self.now.store(now, Ordering::Relaxed);
+    }
+
+    pub(crate) fn runs(&self, host: Option<u32>) {
+        self.host.store(host.map_or(0, |host| host + 1), Ordering::Relaxed);
+    }
+
+    /// Returns the host whose program runs.
+    pub(crate) fn host(&self) -> Option<u32> {
+        self.host.load(Ordering::Relaxed).checked_sub(1)
+    }
+}
+
 #[derive(Debug)]
 pub(crate) struct State {
     pub(crate) network: Network,
-    entropy: Random,
+    pub(crate) entropy: Random,
     dialling: BTreeMap<EndId, Dialling>,
     waiting: BTreeMap<EndId, Waiting>,
     listening: BTreeMap<(HostId, u16), Listening>,
@@ -225,7 +247,7 @@ impl Lan {
     }
 
     /// Occupies a core of `host` until `work` is done.
-    async fn compute(self: Arc<Self>, host: HostId, work: Duration) {
+    pub(crate) async fn compute(self: Arc<Self>, host: HostId, work: Duration) {
         let id = self.act(|state, now| {
             let id = state.network.compute(now, host, work);
             state.computing.insert(id, Computing::default());
@@ -357,57 +379,4 @@ pub(crate) fn error(error: NetworkError) -> io::Error {
         NetworkError::Finished => io::ErrorKind::BrokenPipe,
     };
     io::Error::new(kind, error)
-}
-
-impl World for Shared {
-    fn host(&self, name: &str) -> Option<u32> {
-        self.0.with(|network, _| network.host(name)).map(HostId::number)
-    }
-
-    fn connect(&self, from: u32, host: &str, port: u16) -> Connecting {
-        let (lan, host) = (Arc::clone(&self.0), host.to_owned());
-        Box::pin(async move { socket::connect(lan, HostId::of_number(from), &host, port).await })
-    }
-
-    fn listen(&self, host: &str, port: u16) -> io::Result<Box<dyn Listener>> {
-        socket::listen(&self.0, host, port)
-    }
-
-    fn name_of(&self, host: u32) -> String {
-        self.0.with(|network, _| network.host_name(HostId::of_number(host)).to_owned())
-    }
-
-    fn runs(&self, host: Option<u32>) {
-        self.0.doings.runs(host);
-        // Asked as by the program, so that one that is polled for ever is found.
-        let now = if host.is_some() && !thread::panicking() {
-            Some(clock::now())
-        } else {
-            clock::glance()
-        };
-        if let Some(now) = now {
-            self.0.doings.moved(now.0);
-        }
-    }
-
-    fn cores(&self, host: u32) -> usize {
-        self.0.with(|network, _| network.cores(HostId::of_number(host)) as usize)
-    }
-
-    fn variables(&self, host: u32) -> Vec<(String, String)> {
-        let of_host = |state: &mut State, _| state.variables.get(&HostId::of_number(host)).cloned();
-        self.0.act(of_host).unwrap_or_default()
-    }
-
-    fn work_of(&self, function: &str) -> Option<Duration> {
-        self.0.with(|network, _| network.work_of(function))
-    }
-
-    fn compute(&self, host: u32, work: Duration) -> BoxFuture<'static, ()> {
-        Box::pin(Arc::clone(&self.0).compute(HostId::of_number(host), work))
-    }
-
-    fn fill_random(&self, bytes: &mut [u8]) {
-        self.0.act(|state, _| state.entropy.fill(bytes));
-    }
 }

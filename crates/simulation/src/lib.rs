@@ -60,7 +60,7 @@ mod lan;
 mod network;
 mod programs;
 mod repeat;
-mod socket;
+mod system;
 mod watchdog;
 mod worlds;
 

@@ -1,6 +1,7 @@
 //! The face for whole programs: a runtime whose clock is the model's.
 
-use crate::lan::{Lan, Shared};
+use crate::lan::Lan;
+use crate::system::System;
 use crate::watchdog::Watchdog;
 use crate::{HostId, Network, Timeline};
 use chunkcomm::Address;
@@ -61,7 +62,7 @@ pub fn run_within<T>(
     let lan = Lan::new(network, clock::now);
     let _watchdog = Watchdog::start(&lan);
     // These are dropped after the runtime, whose tasks end with it: also by a panic.
-    let _entered = world::enter(Arc::new(Shared(Arc::clone(&lan))));
+    let _entered = world::enter(Arc::new(System(Arc::clone(&lan))));
     let mut builder = Builder::new_current_thread();
     let paused = builder.enable_time().start_paused(true).build().expect("no system call fails");
     let _stretched = paused.block_on(async { Stretched::begin() });

@@ -8,7 +8,6 @@ use crate::lan::Lan;
 use std::env;
 use std::process;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread;
 use std::time::Duration;
@@ -22,30 +21,6 @@ pub const STUCK_DEFAULT: Duration = Duration::from_secs(120);
 /// Exit status of a process whose simulation is stuck: that of a panic.
 const STATUS_STUCK: i32 = 101;
 
-/// Virtual time and the program that runs, for the watchdog.
-#[derive(Debug, Default)]
-pub(crate) struct Doings {
-    /// Virtual time in nanoseconds.
-    now: AtomicU64,
-    /// The host whose program runs, counted from 1; 0 is the main program.
-    host: AtomicU32,
-}
-
-impl Doings {
-    pub(crate) fn moved(&self, now: u64) {
-        self.now.store(now, Ordering::Relaxed);
-    }
-
-    pub(crate) fn runs(&self, host: Option<u32>) {
-        self.host.store(host.map_or(0, |host| host + 1), Ordering::Relaxed);
-    }
-
-    /// Returns the host whose program runs.
-    pub(crate) fn host(&self) -> Option<u32> {
-        self.host.load(Ordering::Relaxed).checked_sub(1)
-    }
-}
-
 fn stuck(lan: &Lan, limit: Duration) -> String {
     let host = lan.doings.host();
     let program = host.map_or_else(
@@ -55,7 +30,7 @@ fn stuck(lan: &Lan, limit: Duration) -> String {
             None => format!("the program of the host with number {host}"),
         },
     );
-    let now = Duration::from_nanos(lan.doings.now.load(Ordering::Relaxed));
+    let now = Duration::from_nanos(lan.doings.now());
     format!(
         "a simulation is stuck: its time has stood at {now:?} for {limit:?} of real time. It runs \
          {program}, which blocks the thread, computes for too long, or never waits. \
@@ -89,7 +64,7 @@ impl Watchdog {
                     Ok(()) | Err(RecvTimeoutError::Disconnected) => return,
                 }
                 let Some(lan) = lan.upgrade() else { return };
-                let now = lan.doings.now.load(Ordering::Relaxed);
+                let now = lan.doings.now();
                 if now == before {
                     eprintln!("{}", stuck(&lan, limit));
                     process::exit(STATUS_STUCK);

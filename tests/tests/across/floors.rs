@@ -55,7 +55,7 @@ const CRATES: &[Floors] = &[
         krate: "simulation",
         floors: &[
             &["network"],
-            &["lan", "socket", "watchdog"],
+            &["lan", "system", "watchdog"],
             &["programs", "worlds"],
             &["repeat"],
         ],

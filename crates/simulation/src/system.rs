@@ -1,18 +1,78 @@
-//! [`Transport`] and [`Listener`] over a simulated network.
+//! What a program has from its system, of a simulated network: [`World`], [`Listener`] and
+//! [`Transport`].
 
-use crate::lan::{Lan, error};
+use crate::lan::{Lan, State, error};
 use crate::network::{EndId, HostId, Read};
 use chunkcomm::Address;
 #[cfg(target_os = "linux")]
 use chunkcomm::layer::Below;
-use chunkcomm::layer::{BoxFuture, Listener, Transport};
+use chunkcomm::layer::world::{Connecting, World};
+use chunkcomm::layer::{BoxFuture, Listener, Transport, clock};
 use std::future::poll_fn;
 use std::io::{self, IoSlice, IoSliceMut};
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::thread;
+use std::time::Duration;
+
+/// The LAN as the world of a thread.
+pub(crate) struct System(pub(crate) Arc<Lan>);
+
+impl World for System {
+    fn host(&self, name: &str) -> Option<u32> {
+        self.0.with(|network, _| network.host(name)).map(HostId::number)
+    }
+
+    fn connect(&self, from: u32, host: &str, port: u16) -> Connecting {
+        let (lan, host) = (Arc::clone(&self.0), host.to_owned());
+        Box::pin(async move { connect(lan, HostId::of_number(from), &host, port).await })
+    }
+
+    fn listen(&self, host: &str, port: u16) -> io::Result<Box<dyn Listener>> {
+        listen(&self.0, host, port)
+    }
+
+    fn name_of(&self, host: u32) -> String {
+        self.0.with(|network, _| network.host_name(HostId::of_number(host)).to_owned())
+    }
+
+    fn runs(&self, host: Option<u32>) {
+        self.0.doings.runs(host);
+        // Asked as by the program, so that one that is polled for ever is found.
+        let now = if host.is_some() && !thread::panicking() {
+            Some(clock::now())
+        } else {
+            clock::glance()
+        };
+        if let Some(now) = now {
+            self.0.doings.moved(now.0);
+        }
+    }
+
+    fn cores(&self, host: u32) -> usize {
+        self.0.with(|network, _| network.cores(HostId::of_number(host)) as usize)
+    }
+
+    fn variables(&self, host: u32) -> Vec<(String, String)> {
+        let of_host = |state: &mut State, _| state.variables.get(&HostId::of_number(host)).cloned();
+        self.0.act(of_host).unwrap_or_default()
+    }
+
+    fn work_of(&self, function: &str) -> Option<Duration> {
+        self.0.with(|network, _| network.work_of(function))
+    }
+
+    fn compute(&self, host: u32, work: Duration) -> BoxFuture<'static, ()> {
+        Box::pin(Arc::clone(&self.0).compute(HostId::of_number(host), work))
+    }
+
+    fn fill_random(&self, bytes: &mut [u8]) {
+        self.0.act(|state, _| state.entropy.fill(bytes));
+    }
+}
 
 /// Connects from one host to a port of another.
-pub(crate) async fn connect(
+async fn connect(
     lan: Arc<Lan>,
     from: HostId,
     host: &str,
@@ -26,7 +86,7 @@ pub(crate) async fn connect(
 }
 
 /// Listens at a port of a host; 0 chooses one.
-pub(crate) fn listen(lan: &Arc<Lan>, host: &str, port: u16) -> io::Result<Box<dyn Listener>> {
+fn listen(lan: &Arc<Lan>, host: &str, port: u16) -> io::Result<Box<dyn Listener>> {
     let ((host, port), number) = lan.listen(host, port)?;
     Ok(Box::new(Socketed { lan: Arc::clone(lan), host, port, number }))
 }
