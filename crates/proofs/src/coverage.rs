@@ -1,7 +1,7 @@
 //! Counts of what the seeds met.
 
-use super::end::{OVER_NAMES, STATE_NAMES};
-use super::plan::{FAULT_NAMES, FAULTS_MIN, MESSAGES_MIN};
+use super::end::OVER_NAMES;
+use super::plan::{FAULT_NAMES, FAULTS_MIN, MESSAGES_MIN, STATE_NAMES};
 use std::fmt;
 
 /// Counts of one seed or of many.

@@ -81,20 +81,6 @@ pub(super) fn over_index(over: SessionEnd) -> usize {
     }
 }
 
-/// States in which a fault finds an end; the first that holds counts.
-pub(super) const STATE_NAMES: [&str; 10] = [
-    "bye",
-    "offline",
-    "ring full",
-    "mid-fragment",
-    "mid-packet in",
-    "mid-packet out",
-    "draining",
-    "staged",
-    "in flight",
-    "idle",
-];
-
 /// One end of a session.
 #[derive(Debug)]
 pub(super) struct End {
@@ -241,7 +227,7 @@ impl End {
         self.asked = false;
     }
 
-    /// Returns the index in `STATE_NAMES` of the end's state, as a fault finds it.
+    /// Returns the index in `plan::STATE_NAMES` of the end's state, as a fault finds it.
     pub(super) fn state(&self) -> usize {
         let numbers = self.endpoint.link.numbers();
         let full = self.endpoint.link.kept_bytes() >= self.config.resend_bytes_max;

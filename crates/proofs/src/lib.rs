@@ -13,24 +13,19 @@
 //!
 //! Reading order: `plan` (the contents of a seed), `end` (one end: endpoint, driver's memory,
 //! application), `arrivals` (messages checked as they come), `world` (events, ours and the
-//! network's), `connections` (the talks on the network's connections), `driver` and `writing` (bytes
-//! and time for one end), `dialling` (until an end has its connection), `applications`, `faults`,
-//! `checks`, `coverage`. `graphs` is a simulation of its own, of many channels without faults.
+//! network's). Its chapters are `connections` (the talks on the network's connections), `driver` (bytes
+//! and time for one end), `dialling` (until an end has its connection), `applications`, `faults` and
+//! `checks`. `writing` puts packets on the network, and `coverage` counts what a run met. `graphs` is a
+//! simulation of its own, of many channels without faults.
 //!
 //! Run it with `cargo run --release -p chunkcomm-proofs --bin chunkcomm-simulate -- --help`. The folder
 //! `planted` has bugs that these seeds must find.
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
-mod applications;
 mod arrivals;
-mod checks;
-mod connections;
 mod coverage;
-mod dialling;
-mod driver;
 mod end;
-mod faults;
 mod graphs;
 mod plan;
 mod rings;

@@ -4,7 +4,6 @@ mod joining;
 
 pub(super) use joining::Wiring;
 
-use super::end::STATE_NAMES;
 use chunkcomm_proto::Time;
 use chunkcomm_proto::limits::{
     DEAD_MS_DEFAULT, OPEN_CREDIT_DIVISOR, PACKET_BYTES_SMALL, PROBE_MS_DEFAULT, SUSPECT_MS_DEFAULT,
@@ -133,6 +132,20 @@ impl Fault {
     }
 }
 
+/// States in which a fault finds an end; the first that holds counts.
+pub(super) const STATE_NAMES: [&str; 10] = [
+    "bye",
+    "offline",
+    "ring full",
+    "mid-fragment",
+    "mid-packet in",
+    "mid-packet out",
+    "draining",
+    "staged",
+    "in flight",
+    "idle",
+];
+
 /// Condition under which a fault comes, after the one before it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum When {
@@ -200,9 +213,9 @@ pub(super) struct Plan {
 
 const MS: u64 = 1_000_000;
 
-/// Number of states of an end: those of `end::STATE_NAMES`, and one more for a talk.
+/// Number of states of an end: those of `STATE_NAMES`, and one more for a talk.
 const STATES: u64 = STATE_NAMES.len() as u64 + 1;
-/// Index of the state `draining` in `end::STATE_NAMES`.
+/// Index of the state `draining` in `STATE_NAMES`.
 const DRAINING: usize = 6;
 
 fn nanos(random: &mut Random, from: u64, to: u64) -> Duration {

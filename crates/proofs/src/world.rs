@@ -1,14 +1,21 @@
 //! The heap of events, and their delivery.
 
-use super::connections::{Connection, PORT};
+mod applications;
+mod checks;
+mod connections;
+mod dialling;
+mod driver;
+mod faults;
+
 use super::coverage::Coverage;
-use super::dialling::Dialling;
 use super::end::{End, over_index};
 use super::plan::{FAULTS_MIN, MESSAGES_MIN, Plan, Wiring};
 use chunkcomm_proto::Time;
 use chunkcomm_proto::endpoint::SessionEnd;
 use chunkcomm_proto::random::Random;
 use chunkcomm_simulation::{HostId, Network};
+use connections::{Connection, PORT};
+use dialling::Dialling;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::time::Duration;
@@ -23,7 +30,7 @@ const PATIENCE: Duration = Duration::from_secs(100);
 const EVENTS_MAX: u64 = 3_000_000;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Event {
+enum Event {
     /// A connection is there at its acceptor.
     Accepted {
         connection: usize,
@@ -100,38 +107,38 @@ pub(super) enum Event {
 
 /// A node.
 #[derive(Debug, Clone)]
-pub(super) struct Node {
-    pub(super) host: HostId,
-    pub(super) incarnation: u128,
-    pub(super) up: bool,
+struct Node {
+    host: HostId,
+    incarnation: u128,
+    up: bool,
     /// Whether it went without notice: nobody answers.
-    pub(super) silent: bool,
-    pub(super) stopped_until: Time,
+    silent: bool,
+    stopped_until: Time,
     /// Nanoseconds that its clock shows beyond the time that passed.
-    pub(super) ahead: u64,
+    ahead: u64,
 }
 
 /// A session.
 #[derive(Debug)]
-pub(super) struct Session {
-    pub(super) pair: usize,
-    pub(super) number: u64,
-    pub(super) incarnations: [u128; 2],
-    pub(super) ends: [Option<usize>; 2],
+struct Session {
+    pair: usize,
+    number: u64,
+    incarnations: [u128; 2],
+    ends: [Option<usize>; 2],
     /// Whether it is the first session of its pair.
-    pub(super) first: bool,
+    first: bool,
 }
 
 /// State of a pair, besides its plan.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct PairState {
-    pub(super) session: Option<usize>,
-    pub(super) begun: u32,
+struct PairState {
+    session: Option<usize>,
+    begun: u32,
     /// Time from which nothing is in the way between the two.
-    pub(super) healthy_from: Time,
+    healthy_from: Time,
     /// Time, by side, before which nothing gets through to it.
-    pub(super) held_until: [Time; 2],
-    pub(super) late_until: Time,
+    held_until: [Time; 2],
+    late_until: Time,
 }
 
 /// Adds the hosts of the nodes to the network, joined, each listening.
@@ -160,27 +167,27 @@ fn hosts(network: &mut Network, plan: &Plan) -> Vec<HostId> {
 
 /// The whole simulation of one seed.
 pub(super) struct World<'a> {
-    pub(super) seed: u64,
-    pub(super) plan: Plan,
+    seed: u64,
+    plan: Plan,
     pub(super) now: Time,
-    pub(super) random: Random,
-    pub(super) network: Network,
-    pub(super) connections: Vec<Connection>,
-    pub(super) nodes: Vec<Node>,
-    pub(super) pairs: Vec<PairState>,
-    pub(super) sessions: Vec<Session>,
-    pub(super) dialling: Vec<Dialling>,
-    pub(super) ends: Vec<End>,
-    pub(super) counts: Coverage,
+    random: Random,
+    network: Network,
+    connections: Vec<Connection>,
+    nodes: Vec<Node>,
+    pairs: Vec<PairState>,
+    sessions: Vec<Session>,
+    dialling: Vec<Dialling>,
+    ends: Vec<End>,
+    counts: Coverage,
     pub(super) violation: Option<String>,
     pub(super) hash: u64,
     /// Time when the last of the faults that came is over.
-    pub(super) last_fault: Time,
+    last_fault: Time,
     /// When the last session was begun.
-    pub(super) last_begun: Time,
-    pub(super) next_fault: usize,
+    last_begun: Time,
+    next_fault: usize,
     /// Time until which the next fault waits for the state that it is to meet.
-    pub(super) fault_until: Option<Time>,
+    fault_until: Option<Time>,
     heap: BinaryHeap<Reverse<(Time, u64, Event)>>,
     pushed: u64,
     trace: Option<&'a mut dyn FnMut(String)>,
@@ -232,28 +239,28 @@ impl<'a> World<'a> {
         world
     }
 
-    pub(super) fn at(&mut self, time: Time, event: Event) {
+    fn at(&mut self, time: Time, event: Event) {
         self.pushed += 1;
         self.heap.push(Reverse((time.max(self.now), self.pushed, event)));
     }
 
-    pub(super) fn after(&mut self, wait: Duration, event: Event) {
+    fn after(&mut self, wait: Duration, event: Event) {
         self.at(self.now.after(wait), event);
     }
 
     /// Returns the time that the clock of `node` shows.
-    pub(super) fn local(&self, node: usize) -> Time {
+    fn local(&self, node: usize) -> Time {
         Time(self.now.0 + self.nodes[node].ahead)
     }
 
     /// Notes a violation; only the first is kept.
-    pub(super) fn violate(&mut self, what: &str) {
+    fn violate(&mut self, what: &str) {
         if self.violation.is_none() {
             self.violation = Some(format!("at {} ns: {what}", self.now.0));
         }
     }
 
-    pub(super) fn note(&mut self, tag: u64, numbers: [u64; 2], text: impl FnOnce() -> String) {
+    fn note(&mut self, tag: u64, numbers: [u64; 2], text: impl FnOnce() -> String) {
         for part in [self.now.0, tag, numbers[0], numbers[1]] {
             self.hash = (self.hash ^ part).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(23);
         }
@@ -358,12 +365,12 @@ impl<'a> World<'a> {
     }
 
     /// Returns the other end of the same session.
-    pub(super) fn other(&self, end: usize) -> Option<usize> {
+    fn other(&self, end: usize) -> Option<usize> {
         let end = &self.ends[end];
         self.sessions[end.session].ends[1 - end.side]
     }
 
-    pub(super) fn pair_of(&self, end: usize) -> usize {
+    fn pair_of(&self, end: usize) -> usize {
         self.sessions[self.ends[end].session].pair
     }
 
@@ -374,12 +381,12 @@ impl<'a> World<'a> {
     }
 
     /// Whether the seed had too few faults that found an end, and whether too few messages arrived.
-    pub(super) fn is_short_of(&self) -> [bool; 2] {
+    fn is_short_of(&self) -> [bool; 2] {
         [self.counts.met < FAULTS_MIN, self.arrived() < MESSAGES_MIN]
     }
 
     /// Whether the seed needs another session.
-    pub(super) fn is_short(&self) -> bool {
+    fn is_short(&self) -> bool {
         self.is_short_of().contains(&true)
     }
 

@@ -2,7 +2,7 @@
 
 mod words;
 
-use super::world::{Event, Session, World};
+use super::{Event, Session, World};
 use chunkcomm_proto::Time;
 use chunkcomm_proto::backoff::Backoff;
 use chunkcomm_proto::endpoint::SessionEnd;

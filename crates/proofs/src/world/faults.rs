@@ -2,9 +2,8 @@
 
 use super::connections::{Connection, NEVER, PORT};
 use super::dialling::Talk;
-use super::end::STATE_NAMES;
-use super::plan::{FAULTS_MIN, Fault, Way, When, silence};
-use super::world::{Event, World};
+use super::{Event, World};
+use crate::plan::{FAULTS_MIN, Fault, STATE_NAMES, Way, When, silence};
 use chunkcomm_proto::Time;
 use chunkcomm_proto::endpoint::SessionEnd;
 use chunkcomm_proto::resume::{Kind, Resume};

@@ -1,8 +1,8 @@
 //! Steps of the applications at the ends: begin, produce, take and close.
 
-use super::end::End;
-use super::plan;
-use super::world::{Event, Session, World};
+use super::{Event, Session, World};
+use crate::end::End;
+use crate::plan;
 use chunkcomm_proto::endpoint::SessionId;
 use chunkcomm_proto::random::Random;
 use std::time::Duration;

@@ -1,7 +1,8 @@
 //! Checks of both ends of a session together, and of the end of a run.
 
-use super::end::{End, STATE_NAMES, Sent};
-use super::world::World;
+use super::World;
+use crate::end::{End, Sent};
+use crate::plan::STATE_NAMES;
 use chunkcomm_proto::endpoint::SessionEnd;
 use chunkcomm_proto::limits::{ACK_DELAY_MS, DEAD_MS_DEFAULT, SUSPECT_MS_DEFAULT};
 use std::time::Duration;

@@ -2,8 +2,8 @@
 
 mod writing;
 
-use super::end::over_index;
-use super::world::{Event, World};
+use super::{Event, World};
+use crate::end::over_index;
 use chunkcomm_proto::Time;
 use chunkcomm_proto::endpoint::{Action, SessionEnd};
 use chunkcomm_simulation::Read;

@@ -2,7 +2,7 @@
 //! bytes are the network's.
 
 use super::dialling::Talk;
-use super::world::{Event, World};
+use super::{Event, World};
 use chunkcomm_simulation::{EndId, NetworkError, Read};
 use std::time::Duration;
 

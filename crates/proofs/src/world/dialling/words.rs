@@ -1,8 +1,8 @@
 //! Words of the two ends before a connection is a session's, and the drivers' part in them.
 
-use super::super::plan::Wrong;
-use super::super::world::{Event, Session, World};
 use super::Talk;
+use crate::plan::Wrong;
+use crate::world::{Event, Session, World};
 use chunkcomm_proto::hello::Hello;
 use chunkcomm_proto::resume::{Kind, Resume, Wish};
 use std::time::Duration;

@@ -1,9 +1,9 @@
 //! The writing half of a turn: packets from the endpoint to the network.
 
-use super::super::plan::Wrong;
-use super::super::world::{Event, World};
-use super::super::writing::{next_output, write_packet};
 use super::Turn;
+use crate::plan::Wrong;
+use crate::world::{Event, World};
+use crate::writing::{next_output, write_packet};
 use chunkcomm_proto::endpoint::Output;
 use chunkcomm_proto::limits::FRAGMENT_BYTES_MAX;
 use chunkcomm_proto::packet::{FRAGMENT_HEAD_BYTES, HEADER_BYTES};
