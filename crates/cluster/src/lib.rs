@@ -54,7 +54,6 @@ pub mod cluster;
 mod ext;
 pub mod launch;
 mod moving;
-pub mod process;
 #[doc(hidden)]
 pub mod proto;
 pub mod registry;
@@ -73,7 +72,8 @@ pub use cluster::{Cluster, ClusterConfig};
 pub use ext::{NodeBuilderExt, NodeExt, SenderExt};
 pub use moving::error::{HandOverError, PortError, ValueError};
 pub use moving::ports::{Arriving, Departing, ReceivingPort, SendingPort};
+pub use moving::process;
+pub use moving::process::{Process, ProcessContext, ProcessHandle};
 pub use moving::value::{Value, ValuePort, ValueSource, ValueWriter};
-pub use process::{Process, ProcessContext, ProcessHandle};
 pub use registry::{Function, Registry};
 pub use report::{CallsReport, MovingReport};

@@ -23,6 +23,7 @@
 
 mod error;
 mod fingerprints;
+pub(crate) mod processes;
 mod started;
 mod travels;
 
@@ -41,10 +42,10 @@ use std::sync::Arc;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::process::Entries;
 use chunkcomm::host;
 use chunkcomm_proto::codec::{decode, encode_into_vec};
 use chunkcomm_proto::describe::{Description, describe};
+use processes::Entries;
 
 /// A registered function as its user holds it: its name, and its types.
 ///

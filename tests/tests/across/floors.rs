@@ -44,7 +44,7 @@ const CRATES: &[Floors] = &[
         floors: &[
             &["proto"],
             &["report", "sync"],
-            &["launch", "registry", "moving", "process"],
+            &["launch", "registry", "moving"],
             &["call"],
             &["cluster"],
             &["ext"],
@@ -198,7 +198,7 @@ fn the_root_of_chunkcomm_has_few_names() {
 fn imports_are_found_outside_comments_and_tests() {
     let source = "use crate::moving::Held;\n// crate::call\nfn f(_: crate::Node) { crate::cluster::join() }\n\
                   use crate::NodeExt;\n\
-                  #[cfg(test)]\nmod tests {\n    use crate::process::x;\n}\n";
+                  #[cfg(test)]\nmod tests {\n    use crate::launch::x;\n}\n";
     let floors = CRATES.iter().find(|it| it.krate == "cluster").unwrap();
     let root = "pub use ext::{NodeExt, SenderExt};\npub use chunkcomm::Node;\n";
     assert_eq!(floors.imports(source, root), BTreeSet::from(["cluster", "ext", "moving"]));

@@ -1,8 +1,8 @@
 //! The layer of ends that travel and of processes.
 
 use super::line::WORDS_CHANNEL;
+use super::process::Processes;
 use super::{Moving, home};
-use crate::process::Processes;
 use crate::registry::Registry;
 use crate::report::MovingReport;
 use chunkcomm::Node;

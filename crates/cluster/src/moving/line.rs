@@ -2,7 +2,7 @@
 //! beside all others of a link.
 
 use super::Moving;
-use crate::process::words::ProcessWord;
+use super::process::{self, words::ProcessWord};
 use crate::proto::custody::Word;
 use chunkcomm::layer::{Link, Next, Opened, RawReceiver, WordSender, share_last_woken};
 use chunkcomm::{LinkError, SendError, host, with_causes};
@@ -158,7 +158,7 @@ impl Line {
                         moving.custody(|custody| custody.handle_word(line.number, word));
                     }
                     LineWord::Process(word) => {
-                        crate::process::heard(&moving, &line, word);
+                        process::heard(&moving, &line, word);
                     }
                 }
             }

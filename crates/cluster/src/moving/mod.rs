@@ -12,13 +12,13 @@ pub(crate) mod home;
 mod layer;
 pub(crate) mod line;
 pub(crate) mod ports;
+pub mod process;
 mod reaching;
 pub(crate) mod value;
 
 pub(crate) use layer::{MovingLayer, moving};
 pub(crate) use line::{LineWord, Saying};
 
-use crate::process::Processes;
 use crate::proto::custody::{Custody, Event, Fate, Origin, Word};
 use crate::report::MovingReport;
 use crate::sync::locked;
@@ -27,6 +27,7 @@ use chunkcomm::{LinkError, Node, host};
 use chunkcomm_proto::causes::with_causes;
 use home::Homes;
 use line::{Line, Unanswered, WORDS_CHANNEL};
+use process::Processes;
 use std::sync::{Arc, Mutex, OnceLock};
 use tokio::runtime::Handle;
 use tokio::sync::watch;

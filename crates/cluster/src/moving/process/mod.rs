@@ -51,19 +51,14 @@
 //! being [detached](ProcessHandle::detach): its future is dropped at the place where it waits. When
 //! a receiver is dropped, the next `send` to it fails, and with `?` the process ends.
 
-mod context;
 mod creating;
 mod error;
 mod hosting;
-mod panics;
-mod registering;
 pub(crate) mod words;
 
-pub use context::ProcessContext;
+pub use crate::registry::processes::{Failure, Process, ProcessContext};
 pub use creating::ProcessHandle;
 pub(crate) use creating::instantiate;
-pub use error::{Failure, InstantiateError, ProcessError};
-pub use registering::Process;
+pub use error::{InstantiateError, ProcessError};
 
 pub(crate) use hosting::{Processes, heard};
-pub(crate) use registering::Entries;

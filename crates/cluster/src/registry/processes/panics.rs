@@ -16,7 +16,7 @@ thread_local! {
 
 /// A caught panic.
 #[derive(Debug)]
-pub(super) struct Panicked {
+pub(crate) struct Panicked {
     pub(super) message: String,
     pub(super) place: Option<String>,
 }
@@ -35,7 +35,7 @@ fn install() {
 }
 
 /// Runs a piece of a process, and catches its panic.
-pub(super) fn catch<R>(run: impl FnOnce() -> R) -> Result<R, Panicked> {
+pub(crate) fn catch<R>(run: impl FnOnce() -> R) -> Result<R, Panicked> {
     install();
     let before = WATCHED.replace(true);
     // Half-done state of a process is dropped with it.

@@ -1,6 +1,6 @@
 //! Words of two nodes about processes.
 
-use crate::registry::FunctionFingerprint;
+use crate::registry::processes::End;
 use serde::de::Visitor;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::fmt;
@@ -27,26 +27,6 @@ pub(crate) struct Create {
     /// The hops of the ends in the input, for a node that does not decode it.
     pub(crate) hops: Vec<u64>,
     pub(crate) input: Encoded,
-}
-
-/// How a process ended.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) enum End {
-    Done,
-    /// The process returned an error.
-    Failed(String),
-    Panicked {
-        message: String,
-        place: Option<String>,
-    },
-    /// Its future was dropped.
-    Stopped,
-    /// The node does not have the process, or has it with another input.
-    Differs(Option<FunctionFingerprint>),
-    /// The input could not be decoded.
-    Input(String),
-    /// The node runs this many processes already, as many as it may.
-    Full(u64),
 }
 
 /// Bytes that cross at the cost of a copy.

@@ -1,13 +1,19 @@
 //! Processes in a [`Registry`].
 
-use super::context::ProcessContext;
-use super::error::Failure;
-use super::panics::{Panicked, catch};
-use super::words::End;
-use crate::registry::{FunctionFingerprint, Registry, Travels, TypeFingerprint, describe_for};
+mod context;
+mod failure;
+mod panics;
+
+pub use context::ProcessContext;
+pub use failure::Failure;
+pub(crate) use panics::catch;
+
+use super::{FunctionFingerprint, Registry, Travels, TypeFingerprint, describe_for};
 use chunkcomm::host;
 use chunkcomm_proto::codec::{DecodeError, decode};
 use chunkcomm_proto::describe::Description;
+use panics::Panicked;
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::future::{Future, poll_fn};
@@ -30,11 +36,11 @@ impl<I> Process<I> {
         &self.name
     }
 
-    pub(super) fn hash(&self) -> u64 {
+    pub(crate) fn hash(&self) -> u64 {
         self.description.hash
     }
 
-    pub(super) fn print(&self) -> FunctionFingerprint {
+    pub(crate) fn print(&self) -> FunctionFingerprint {
         print(&self.name, &self.description)
     }
 }
@@ -52,8 +58,28 @@ impl<I> fmt::Debug for Process<I> {
     }
 }
 
+/// How a process ended.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum End {
+    Done,
+    /// The process returned an error.
+    Failed(String),
+    Panicked {
+        message: String,
+        place: Option<String>,
+    },
+    /// Its future was dropped.
+    Stopped,
+    /// The node does not have the process, or has it with another input.
+    Differs(Option<FunctionFingerprint>),
+    /// The input could not be decoded.
+    Input(String),
+    /// The node runs this many processes already, as many as it may.
+    Full(u64),
+}
+
 /// A running process.
-pub(super) type Running = Pin<Box<dyn Future<Output = End> + Send>>;
+pub(crate) type Running = Pin<Box<dyn Future<Output = End> + Send>>;
 
 type Start = dyn Fn(ProcessContext, &[u8]) -> Result<Running, DecodeError> + Send + Sync;
 
@@ -62,7 +88,7 @@ type Start = dyn Fn(ProcessContext, &[u8]) -> Result<Running, DecodeError> + Sen
 pub(crate) struct Entry {
     description: Arc<Description>,
     /// Decodes the input, in which ends may arrive, and begins.
-    pub(super) start: Arc<Start>,
+    pub(crate) start: Arc<Start>,
 }
 
 /// The processes of a registry, by name.
@@ -82,7 +108,7 @@ impl Entries {
     }
 
     /// Returns the process with this name and input, or the one that has the name instead.
-    pub(super) fn find(
+    pub(crate) fn find(
         &self,
         name: &str,
         hash: u64,

@@ -1,12 +1,10 @@
 //! The processes that a node runs for others, and those that it asked others for.
 
-use super::context::ProcessContext;
-use super::panics::catch;
-use super::registering::{Entry, Running};
-use super::words::{Create, End, ProcessWord};
+use super::words::{Create, ProcessWord};
 use crate::moving::{LineWord, Moving, Saying};
 use crate::proto::custody::{Fate, Origin, cut};
 use crate::registry::Registry;
+use crate::registry::processes::{End, Entry, ProcessContext, Running, catch};
 use crate::sync::locked;
 use chunkcomm::layer::arriving_by;
 use chunkcomm::{LinkError, host};

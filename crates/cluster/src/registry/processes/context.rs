@@ -7,9 +7,9 @@ use tokio::sync::watch;
 /// Context of a process: the node that runs it, and its creator.
 #[derive(Clone)]
 pub struct ProcessContext {
-    pub(super) node: Node,
-    pub(super) creator: Peer,
-    pub(super) stopped: watch::Receiver<bool>,
+    pub(crate) node: Node,
+    pub(crate) creator: Peer,
+    pub(crate) stopped: watch::Receiver<bool>,
 }
 
 impl fmt::Debug for ProcessContext {

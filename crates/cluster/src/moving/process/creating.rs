@@ -2,10 +2,10 @@
 
 use super::error::{InstantiateError, ProcessError};
 use super::hosting::Outcome;
-use super::registering::Process;
-use super::words::{Create, Encoded, End, ProcessWord};
+use super::words::{Create, Encoded, ProcessWord};
 use crate::moving::crossing::Leaving;
 use crate::moving::{LineWord, Saying, moving, ports};
+use crate::registry::processes::{End, Process};
 use crate::registry::{Difference, FunctionFingerprint};
 use chunkcomm::layer::Link;
 use chunkcomm::{Node, Peer, SendError};

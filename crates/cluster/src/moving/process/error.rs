@@ -2,58 +2,15 @@
 
 use crate::registry::Difference;
 use chunkcomm::{ConnectError, LinkError, SendError};
-use chunkcomm_proto::causes::with_causes;
 use chunkcomm_proto::plain::Plain;
 use std::error::Error;
 use std::fmt;
-
-/// A process's own reason for ending before it was done: made of any error by `?`.
-///
-/// It crosses to the creator as text, with its causes behind it after colons.
-#[derive(Clone, PartialEq, Eq)]
-pub struct Failure {
-    message: String,
-}
-
-impl Failure {
-    /// Returns a failure with this message.
-    #[must_use]
-    pub fn new(message: impl Into<String>) -> Failure {
-        Failure { message: message.into() }
-    }
-
-    /// Returns the message.
-    #[must_use]
-    pub fn message(&self) -> &str {
-        &self.message
-    }
-}
-
-impl fmt::Display for Failure {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.message)
-    }
-}
-
-/// Prints the message of `Display`, since `main` prints an error by its `Debug`.
-impl fmt::Debug for Failure {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
-    }
-}
-
-/// `Failure` is no `Error` itself, so that `?` converts every error into it.
-impl<E: Error> From<E> for Failure {
-    fn from(error: E) -> Failure {
-        Failure { message: with_causes(&error) }
-    }
-}
 
 /// End of a process that was not done.
 #[derive(Clone)]
 #[non_exhaustive]
 pub enum ProcessError {
-    /// The process returned a [`Failure`].
+    /// The process returned a [`Failure`](super::Failure).
     Failed {
         /// The process.
         process: String,
