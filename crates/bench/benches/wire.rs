@@ -11,7 +11,7 @@ use chunkcomm_bench::baseline::raw::RawEcho;
 use chunkcomm_bench::baseline::raw_calls::RawCalls;
 use chunkcomm_bench::cli;
 use chunkcomm_bench::failure::Failure;
-use chunkcomm_bench::harness::near::{Bench, FAR_COMMAND, Setting};
+use chunkcomm_bench::harness::near::{Bench, Setting};
 use chunkcomm_bench::harness::protocol::{
     Api, LaneKind, NodeKind, Pace, PolicyKind, RuntimeKind, Transport,
 };
@@ -19,6 +19,8 @@ use chunkcomm_bench::harness::slices::Contender;
 use chunkcomm_bench::harness::work::Work;
 use chunkcomm_bench::ours::farm::{self, FarmKind, start};
 use chunkcomm_bench::ours::{calls, latency, stream};
+use chunkcomm_bench::pair::{self, FAR_COMMAND};
+use chunkcomm_cluster::Registry;
 use chunkcomm_farm::{Grain, Model, Prefetch, Runtime as FarmRuntime, Tree, WorkersAs};
 use criterion::{BenchmarkGroup, Criterion, Throughput};
 
@@ -56,7 +58,7 @@ fn streams(c: &mut Criterion) -> Result<(), Failure> {
     for bytes in [16, 1024] {
         let mut group = c.benchmark_group(format!("stream {bytes} B"));
         group.throughput(Throughput::Elements(1));
-        let mut bench = Bench::start(&setting())?;
+        let mut bench = pair::start(&setting())?;
         let node = setting().node(PolicyKind::Chunked);
         for api in [Api::One, Api::Many] {
             let kind = stream::StreamKind {
@@ -84,7 +86,7 @@ fn streams(c: &mut Criterion) -> Result<(), Failure> {
 fn idle_channels(c: &mut Criterion) -> Result<(), Failure> {
     let mut group = c.benchmark_group("stream 16 B on a link with idle channels");
     group.throughput(Throughput::Elements(1));
-    let mut bench = Bench::start(&setting())?;
+    let mut bench = pair::start(&setting())?;
     let node = NodeKind { channels: Some(IDLE_CHANNELS), ..setting().node(PolicyKind::Chunked) };
     for idle in [0, IDLE_CHANNELS] {
         let kind = stream::StreamKind {
@@ -106,7 +108,7 @@ fn idle_channels(c: &mut Criterion) -> Result<(), Failure> {
 fn round_trips(c: &mut Criterion) -> Result<(), Failure> {
     for bytes in [16, 1024, 64 * 1024] {
         let mut group = c.benchmark_group(format!("round trip {bytes} B"));
-        let mut bench = Bench::start(&setting())?;
+        let mut bench = pair::start(&setting())?;
         let node = setting().node(PolicyKind::Chunked);
         let kind = latency::EchoKind {
             bytes,
@@ -128,7 +130,7 @@ fn calls_in_flight(c: &mut Criterion) -> Result<(), Failure> {
     for in_flight in [1, 256] {
         let mut group = c.benchmark_group(format!("calls 16 B, {in_flight} in flight"));
         group.throughput(Throughput::Elements(1));
-        let mut bench = Bench::start(&setting())?;
+        let mut bench = pair::start(&setting())?;
         let node = setting().node(PolicyKind::Chunked);
         let kind = calls::CallsKind { bytes: 16, in_flight, node };
         let mut ours = calls::near(&mut bench, kind)?;
@@ -149,7 +151,7 @@ fn calls_in_flight(c: &mut Criterion) -> Result<(), Failure> {
 fn farms(c: &mut Criterion) -> Result<(), Failure> {
     let mut group = c.benchmark_group("farm overhead");
     group.throughput(Throughput::Elements(1));
-    let mut bench = Bench::start(&setting())?;
+    let mut bench = pair::start(&setting())?;
     let kind = HandFarmKind {
         task_bytes: 16,
         work_iterations: 0,
@@ -201,7 +203,7 @@ fn all() -> Result<(), Failure> {
 }
 
 fn main() -> ExitCode {
-    farm::serve_if_worker();
+    farm::serve_if_worker(Registry::new());
     if std::env::args().nth(1).as_deref() == Some(FAR_COMMAND) {
         return cli::main();
     }

@@ -10,8 +10,8 @@ use tokio::sync::Notify;
 use crate::failure::{Doing, Failure};
 use crate::harness::machine::now_ns;
 use crate::harness::protocol::Order;
+use crate::harness::runtime::run_task;
 use crate::message::Message;
-use crate::ours::run_task;
 
 /// Calls for each one that is timed, if several are in flight: the clock would be a good part of a
 /// call.

@@ -10,6 +10,7 @@ pub mod far;
 pub mod machine;
 pub mod near;
 pub mod protocol;
+pub mod runtime;
 pub mod slices;
 pub mod spinner;
 pub mod ticks;

@@ -4,8 +4,8 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use crate::cli::Common;
 use crate::failure::Failure;
+use crate::options::Common;
 
 /// Options of commands whose nodes may be virtual.
 #[derive(Debug, Clone, Args)]

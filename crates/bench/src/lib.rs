@@ -4,10 +4,11 @@
 //! hand, over the same transport in the same run. A ratio against a baseline is the median of the
 //! paired ratios. The program's help lists commands and keys.
 //!
-//! Reading order: [`message`] (the bytes sent), [`harness`] (two processes and slices),
-//! [`baseline`] (by hand), [`ours`] (with the library), [`flight`] (calls of either), [`fit`]
-//! (lines through figures), [`lab`] (faults), [`lan`] (virtual time), `study` (a
-//! paper's farms in virtual time), [`commands`] (rows), [`cli`].
+//! Reading order: [`message`] (the bytes sent), [`harness`] (two processes and slices), [`flight`]
+//! (calls in flight), [`ours`] (with the library), [`baseline`] (by hand), [`pair`] (starts the two
+//! processes), [`options`], [`lan`] (virtual time), [`lab`] (faults), `study` (a paper's farms in
+//! virtual time), [`commands`] (rows), [`cli`]. [`table`] prints rows, [`fit`] puts lines through
+//! figures.
 
 pub mod baseline;
 pub mod cli;
@@ -19,7 +20,9 @@ pub mod harness;
 pub mod lab;
 pub mod lan;
 pub mod message;
+pub mod options;
 pub mod ours;
+pub mod pair;
 pub mod stats;
 #[cfg(feature = "virtual")]
 pub mod study;

@@ -12,14 +12,11 @@ pub mod starve;
 pub mod stream;
 pub mod tracked;
 
-use std::future::Future;
-use std::pin::Pin;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use chunkcomm::proto::limits::WINDOW_BYTES_INITIAL;
 use chunkcomm::{Address, Node, Peer, Policy};
 use chunkcomm_testkit::free_path;
-use tokio::runtime::Runtime;
 
 use crate::failure::{Doing, Failure};
 use crate::harness::far::Opening;
@@ -140,18 +137,6 @@ fn is_loopback(host: &str) -> bool {
 /// Parses the address that a far end has announced.
 pub(crate) fn address(text: &str) -> Result<Address, Failure> {
     text.parse().doing("understanding the far end's address")
-}
-
-/// Runs a future as a task of the runtime, as a program's own tasks run: on a worker, if there are
-/// several.
-pub(crate) fn run_task<F>(runtime: &Runtime, future: F) -> Result<F::Output, Failure>
-where
-    F: Future + Send + 'static,
-    F::Output: Send,
-{
-    // The runtime's code for a task is then compiled once, and not for each bench.
-    let future: Pin<Box<dyn Future<Output = F::Output> + Send>> = Box::pin(future);
-    runtime.block_on(async { tokio::spawn(future).await }).doing("running a task")
 }
 
 /// Takes a slice's connection out of its place, to which it returns only if the slice succeeds.

@@ -7,7 +7,7 @@ use std::time::Instant;
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use serde_json::Value;
 
-use crate::cli::STATUS_FAILED;
+use crate::failure::STATUS_FAILED;
 
 /// One result: keys in the order they were set.
 #[derive(Debug, Clone, Default)]

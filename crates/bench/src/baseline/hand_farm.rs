@@ -14,16 +14,11 @@ use crate::harness::machine::now_ns;
 use crate::harness::near::{Bench, EndId};
 use crate::harness::protocol::{End, Order, Place};
 use crate::harness::slices::{Contender, Slice};
-use crate::harness::work::iterate;
+use crate::harness::work::{answer, iterate};
 use crate::message::{stamp, verify};
 
 /// Bytes of a result: the task's number and its answer.
 const RESULT_BYTES: usize = 16;
-
-/// Returns the answer of the task with this number; our farm computes the same.
-pub fn answer(number: u64) -> u64 {
-    number.rotate_left(19) ^ 0x6368_756e_6b70_6572
-}
 
 /// Tasks and workers of the farm.
 #[derive(Debug, Clone, Copy)]

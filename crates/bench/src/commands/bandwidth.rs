@@ -4,12 +4,13 @@ use clap::{Args, ValueEnum};
 
 use super::{Verdict, set_ratio};
 use crate::baseline::raw::RawStream;
-use crate::cli::{Common, values};
 use crate::failure::Failure;
 use crate::harness::near::{Bench, Setting};
 use crate::harness::protocol::{NodeKind, PolicyKind};
 use crate::harness::slices::{self, Contender, Outcome, Plan, Slice, Slices, name_of};
+use crate::options::{Common, values};
 use crate::ours::bandwidth::{BandwidthKind, Near};
+use crate::pair;
 use crate::table::Row;
 
 /// Options of `chunkperf bandwidth`.
@@ -49,7 +50,7 @@ pub fn run(args: &BandwidthArgs) -> Result<Verdict, Failure> {
     }
     let setting = args.common.setting()?;
     let plan = Plan::cut(args.repeat, 1, args.against.is_some(), args.slices())?;
-    let mut bench = Bench::start(&setting)?;
+    let mut bench = pair::start(&setting)?;
     let node = setting.node(PolicyKind::Chunked);
     let kind = BandwidthKind { bytes: args.size, fresh: false, node };
     let mut ours = Near::open(&mut bench, kind)?;

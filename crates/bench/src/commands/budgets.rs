@@ -13,9 +13,9 @@ use serde_json::Value;
 
 use self::list::{BUDGETS, Bound, Budget};
 use super::Verdict;
-use crate::cli::{Common, DIES_WITH_PARENT, values};
 use crate::failure::{Doing, Failure};
-use crate::harness::machine;
+use crate::harness::machine::{self, DIES_WITH_PARENT};
+use crate::options::{Common, values};
 use crate::table::{Row, aligned, significant, write_out};
 
 /// Longest time of a measurement: 90 s. After that it hangs.

@@ -4,13 +4,14 @@ use clap::{Args, ValueEnum};
 
 use super::{Verdict, set_ratio};
 use crate::baseline::raw_calls::RawCalls;
-use crate::cli::{Common, values};
 use crate::failure::Failure;
 use crate::harness::near::{Bench, Setting};
 use crate::harness::protocol::{LaneKind, NodeKind, PolicyKind, RuntimeKind, Transport};
 use crate::harness::slices::{self, Contender, Outcome, Plan, Slice, name_of};
+use crate::options::{Common, values};
 use crate::ours::calls::{CallsKind, near};
 use crate::ours::latency::{self, EchoKind};
+use crate::pair;
 use crate::stats::percentile_us;
 use crate::table::Row;
 
@@ -51,7 +52,7 @@ pub fn run(args: &CallsArgs) -> Result<Verdict, Failure> {
     args.check()?;
     let setting = args.common.setting()?;
     let plan = Plan::new(args.calls, 4 * args.in_flight, args.against.is_some())?;
-    let mut bench = Bench::start(&setting)?;
+    let mut bench = pair::start(&setting)?;
     let node = setting.node(PolicyKind::Chunked);
     let kind = CallsKind { bytes: args.size, in_flight: args.in_flight, node };
     let mut ours = near(&mut bench, kind)?;

@@ -3,9 +3,9 @@
 use clap::Args;
 
 use super::Verdict;
-use crate::cli::{Common, values};
 use crate::failure::Failure;
 use crate::lan::LanArgs;
+use crate::options::{Common, values};
 use crate::ours::cluster::{Times, start_and_end};
 use crate::stats::median;
 

@@ -12,15 +12,15 @@ use clap::{Args, ValueEnum};
 use self::runs::{Opposite, Runs};
 use super::{Verdict, set_ratio};
 use crate::baseline::relay::{Relay, RelayKind};
-use crate::cli::Common;
-use crate::cli::values::{self, Auto};
 use crate::failure::{Doing, Failure};
-use crate::harness::near::Bench;
 use crate::harness::protocol::PolicyKind;
 use crate::harness::slices::{Outcome, Plan, Side, Slice, alternate, name_of};
 use crate::lan::LanArgs;
+use crate::options::Common;
+use crate::options::values::{self, Auto};
 use crate::ours::bandwidth::{BandwidthKind, Near};
 use crate::ours::chain::Head;
+use crate::pair;
 use crate::stats::median;
 use crate::table::Row;
 
@@ -123,7 +123,7 @@ pub fn run(args: &DeltaArgs) -> Result<Verdict, Failure> {
     }
     let setting = args.common.setting()?;
     let plan = Plan::new(args.repeat, 1, args.against.is_some())?;
-    let mut bench = Bench::start_many(&setting, nodes - 1)?;
+    let mut bench = pair::start_many(&setting, nodes - 1)?;
     let node = setting.node(PolicyKind::Chunked);
     let (run, delta_bytes) = (args.kind(), args.delta_bytes(nodes));
     let mut runs = Runs::new(Head::open(&mut bench, nodes, node)?, run.clone());

@@ -13,11 +13,11 @@ use clap::{Args, ValueEnum};
 use self::claims::{Claim, claims_of};
 use super::Verdict;
 use super::delta::world::{Timed, Way, timed};
-use crate::cli::Common;
-use crate::cli::values::{self, Auto};
 use crate::failure::Failure;
 use crate::harness::slices::name_of;
 use crate::lan::LanArgs;
+use crate::options::Common;
+use crate::options::values::{self, Auto};
 use crate::table::{Row, aligned, significant, write_out};
 
 /// "The delta size to 5 memory pages" (section 3).

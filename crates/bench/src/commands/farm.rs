@@ -8,8 +8,6 @@ use clap::{Args, ValueEnum};
 use super::{Verdict, set_ratio};
 use crate::baseline::hand_farm::{HandFarm, HandFarmKind};
 use crate::baseline::mpich::MpichFarm;
-use crate::cli::Common;
-use crate::cli::values::{self, Auto};
 use crate::failure::Failure;
 use crate::harness::machine;
 use crate::harness::near::Bench;
@@ -17,11 +15,14 @@ use crate::harness::protocol::{RuntimeKind, Transport};
 use crate::harness::slices::{Contender, Outcome, Plan, Side, Slice, alternate, name_of};
 use crate::harness::work::{Work, iterations_of};
 use crate::lan::LanArgs;
+use crate::options::Common;
+use crate::options::values::{self, Auto};
 #[cfg(feature = "virtual")]
 use crate::ours::farm::farm_in;
 use crate::ours::farm::{
     FarmKind, Ready, farmer_address, run_on_threads, run_sequentially, runtime_of, start,
 };
+use crate::pair;
 use crate::stats::Ratio;
 use crate::table::Row;
 
@@ -128,7 +129,7 @@ pub fn run(args: &FarmArgs) -> Result<Verdict, Failure> {
     let setting = args.common.setting()?;
     let plan = Plan::new(Some(args.tasks), 1, args.against.is_some())?;
     let work_iterations = iterations_of(args.work);
-    let mut bench = Bench::start_many(&setting, args.hand_processes())?;
+    let mut bench = pair::start_many(&setting, args.hand_processes())?;
     let (mut baseline, mut reason) = match args.baseline(&mut bench, work_iterations) {
         Ok(baseline) => (baseline, None),
         Err(failure) if args.against == Some(Against::Mpich) => (None, Some(failure.to_string())),

@@ -4,13 +4,13 @@ use chunkcomm_farm::{Grain, Prefetch};
 use clap::{Args, ValueEnum};
 
 use super::Verdict;
-use crate::cli::{Common, values};
 use crate::failure::Failure;
-use crate::harness::near::Bench;
 use crate::harness::protocol::Transport;
 use crate::harness::slices::name_of;
 use crate::harness::work::Work;
+use crate::options::{Common, values};
 use crate::ours::farm::{FarmKind, Queue, bytes_of_queue};
+use crate::pair;
 
 /// Iterations of a task that is not answered while the memory is read: hours.
 const ENDLESS: u64 = 1 << 50;
@@ -55,7 +55,7 @@ fn grain(text: &str) -> Result<u32, String> {
 pub fn run(args: &FarmQueueArgs) -> Result<Verdict, Failure> {
     args.check()?;
     let setting = args.common.setting()?;
-    let bench = Bench::start_many(&setting, 0)?;
+    let bench = pair::start_many(&setting, 0)?;
     let (kind, queue) = (args.kind()?, args.queue());
     let bytes = bytes_of_queue(&bench.runtime, &kind, args.tasks, queue)?;
     let mut row = args.common.row("farm-queue");

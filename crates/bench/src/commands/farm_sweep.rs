@@ -19,13 +19,14 @@ use clap::Args;
 
 use self::heats::{Fixed, Lengths, final_of, heats};
 use super::{Verdict, set_ratio};
-use crate::cli::{Common, values};
 use crate::failure::Failure;
 use crate::harness::near::Bench;
 use crate::harness::protocol::Transport;
 use crate::harness::slices::{Outcome, Slice};
 use crate::harness::work::{Work, iterations_of};
+use crate::options::{Common, values};
 use crate::ours::farm::FarmKind;
+use crate::pair;
 use crate::table::{Cells, Row, significant};
 
 /// Least rate, as a part of the best fixed setting's.
@@ -83,7 +84,7 @@ pub fn run(args: &FarmSweepArgs) -> Result<Verdict, Failure> {
     args.check()?;
     let setting = args.common.setting()?;
     let lengths = if args.quick { Lengths::QUICK } else { Lengths::USUAL };
-    let mut bench = Bench::start_many(&setting, 0)?;
+    let mut bench = pair::start_many(&setting, 0)?;
     let mut verdict = Verdict::Fine;
     let mut cells = Cells::new(heading(), args.works.len(), args.common.json);
     for &work in &args.works {

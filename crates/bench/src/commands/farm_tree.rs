@@ -11,12 +11,12 @@ use chunkcomm_simulation::load;
 use clap::Args;
 
 use super::Verdict;
-use crate::cli::Common;
-use crate::cli::values;
 use crate::failure::Failure;
 use crate::harness::protocol::Transport;
 use crate::harness::work::Work;
 use crate::lan::{LanArgs, run};
+use crate::options::Common;
+use crate::options::values;
 use crate::ours::farm::{FarmKind, farm_in};
 use crate::table::Row;
 

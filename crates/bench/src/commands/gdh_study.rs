@@ -19,11 +19,11 @@ use chunkcomm_simulation::WorldSpec;
 use clap::Args;
 
 use super::Verdict;
-use crate::cli::Common;
-use crate::cli::values;
 use crate::failure::{Doing, Failure};
 use crate::harness::work::exponential;
 use crate::lan::{LanArgs, run_world};
+use crate::options::Common;
+use crate::options::values;
 use crate::ours::farm::FINISH_DEADLINE;
 use crate::table::{Cells, Row, significant, write_out};
 

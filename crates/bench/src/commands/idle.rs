@@ -5,12 +5,12 @@ use std::time::Duration;
 use clap::Args;
 
 use super::Verdict;
-use crate::cli::{Common, values};
 use crate::failure::Failure;
-use crate::harness::near::Bench;
 use crate::harness::protocol::PolicyKind;
 use crate::harness::slices::name_of;
+use crate::options::{Common, values};
 use crate::ours::idle::Links;
+use crate::pair;
 
 /// Time for which all links are idle before memory is read: 1.5 s.
 const SETTLE: Duration = Duration::from_millis(1500);
@@ -37,7 +37,7 @@ pub struct IdleArgs {
 /// If the options do not go together, or the measurement fails.
 pub fn run(args: &IdleArgs) -> Result<Verdict, Failure> {
     let setting = args.common.setting()?;
-    let bench = Bench::start(&setting)?;
+    let bench = pair::start(&setting)?;
     let node = setting.node(PolicyKind::Chunked);
     let mut links = Links::open(bench, args.links + LINKS_BEFORE, node)?;
     links.add(LINKS_BEFORE)?;

@@ -5,15 +5,15 @@ use std::time::Duration;
 use clap::{Args, Subcommand};
 
 use super::Verdict;
-use crate::cli::{Common, values};
 use crate::failure::Failure;
 use crate::harness::protocol::{OnOff, Transport};
 use crate::harness::slices::name_of;
-use crate::harness::{far, machine};
+use crate::harness::{machine, runtime};
 use crate::lab::stop::{self, Whom};
 use crate::lab::{
     Lab, Promises, corrupt, cuts, farm, farmer, idle_links, namespaces, resumes, slow, subfarmers,
 };
+use crate::options::{Common, values};
 use crate::table::Row;
 
 /// Options of `chunkperf lab`.
@@ -222,7 +222,7 @@ impl LabCommon {
         row.set("scenario", name).set("seed", seed);
         let mut promises = Promises::default();
         // The runtime is dropped here with all its tasks, the proxy's connections too.
-        far::runtime(1)?.block_on(run(&mut lab, &mut promises, &mut row))?;
+        runtime::start(1)?.block_on(run(&mut lab, &mut promises, &mut row))?;
         promises.report(&mut row);
         row.print(self.common.json);
         Ok(if promises.are_held() { Verdict::Fine } else { Verdict::Missed })

@@ -11,9 +11,9 @@ use clap::{Args, ValueEnum};
 
 use self::claims::{Claim, claims_of};
 use super::Verdict;
-use crate::cli::Common;
 use crate::failure::Failure;
 use crate::harness::slices::name_of;
+use crate::options::Common;
 use crate::study::{Machine, Picture, Setup, Tool};
 use crate::table::{Row, aligned, significant, write_out};
 

@@ -5,13 +5,14 @@ use clap::{Args, ValueEnum};
 use super::{Verdict, set_ratio};
 use crate::baseline::mpich::MpichEcho;
 use crate::baseline::raw::RawEcho;
-use crate::cli::{Common, values};
 use crate::failure::Failure;
 use crate::harness::near::{Bench, Setting};
 use crate::harness::protocol::{LaneKind, NodeKind, PolicyKind, RuntimeKind, Transport};
 use crate::harness::slices::{self, Contender, Outcome, Plan, Slice, name_of};
 use crate::harness::spinner::Spinners;
+use crate::options::{Common, values};
 use crate::ours::latency::{EchoKind, near};
+use crate::pair;
 use crate::stats::percentile_us;
 use crate::table::Row;
 
@@ -74,7 +75,7 @@ pub fn run(args: &LatencyArgs) -> Result<Verdict, Failure> {
     args.check()?;
     let setting = args.common.setting()?;
     let plan = Plan::new(Some(args.iterations), 1, args.against.is_some())?;
-    let mut bench = Bench::start(&setting)?;
+    let mut bench = pair::start(&setting)?;
     let kind = args.kind(setting.node(PolicyKind::Chunked));
     let mut ours = near(&mut bench, kind)?;
     let (mut baseline, mut reason) = match args.baseline(&mut bench, &setting, kind) {

@@ -16,13 +16,14 @@
 use clap::Args;
 
 use super::Verdict;
-use crate::cli::{Common, values};
 use crate::failure::Failure;
 use crate::fit::{Line, Point};
 use crate::harness::near::{Bench, Setting};
 use crate::harness::protocol::{Api, Pace, PolicyKind};
 use crate::harness::slices::{self, Contender, Outcome, Plan, Slice, name_of};
+use crate::options::{Common, values};
 use crate::ours::stream::{Delivery, StreamKind, near};
+use crate::pair;
 use crate::stats::median;
 use crate::table::{Row, write_out};
 
@@ -74,7 +75,7 @@ struct Model {
 pub fn run(args: &ModelArgs) -> Result<Verdict, Failure> {
     let setting = args.common.setting()?;
     let plan = Plan::new(args.messages, FIRST_TRY, true)?;
-    let mut bench = Bench::start(&setting)?;
+    let mut bench = pair::start(&setting)?;
     let mut fitted = Vec::new();
     for bytes in SIZES.into_iter().filter(|&bytes| bytes != args.size) {
         fitted.push(measure(&mut bench, &setting, &plan, bytes)?);

@@ -14,9 +14,9 @@ use clap::Args;
 
 use super::Verdict;
 use crate::failure::{Doing, Failure};
-use crate::harness::near::FAR_COMMAND;
+use crate::harness::machine;
 use crate::harness::protocol::GREETING;
-use crate::harness::{far, machine};
+use crate::pair::{self, FAR_COMMAND};
 
 /// Time after which a silent stranger is turned away: 5 s.
 const GREETING_TIMEOUT: Duration = Duration::from_secs(5);
@@ -28,13 +28,13 @@ const GREETINGS_MAX: usize = 256;
 #[derive(Debug, Args)]
 pub struct ServeArgs {
     /// Address on which to wait for near ends; beyond loopback only with the option below
-    #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:7600", value_parser = crate::cli::values::listen_address)]
+    #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:7600", value_parser = crate::options::values::listen_address)]
     listen: SocketAddr,
     /// Serve everyone who can reach this host: without admission and encryption
     #[arg(long)]
     insecure_bind_beyond_loopback: bool,
     /// Number of near ends after which to end [default: never]
-    #[arg(long, value_name = "N", value_parser = crate::cli::values::count)]
+    #[arg(long, value_name = "N", value_parser = crate::options::values::count)]
     runs: Option<u64>,
 }
 
@@ -135,7 +135,7 @@ pub struct FarArgs {
 /// If the near end breaks off.
 pub fn far(args: &FarArgs) -> Result<Verdict, Failure> {
     machine::die_with_parent();
-    far::serve(io::stdin(), io::stdout(), args.host.clone())?;
+    pair::serve(io::stdin(), io::stdout(), args.host.clone())?;
     Ok(Verdict::Fine)
 }
 

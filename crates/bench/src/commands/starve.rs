@@ -6,11 +6,11 @@ use clap::{Args, ValueEnum};
 
 use super::{Verdict, set_ratio};
 use crate::baseline::eventfd;
-use crate::cli::{Common, values};
 use crate::failure::Failure;
 use crate::harness::machine::now_ns;
 use crate::harness::protocol::{PolicyKind, RuntimeKind};
 use crate::harness::slices::{self, Outcome, Plan, Side, Slice, name_of};
+use crate::options::{Common, values};
 use crate::ours::starve::{StarveKind, start};
 use crate::stats::percentile_us;
 use crate::table::Row;

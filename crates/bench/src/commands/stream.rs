@@ -7,14 +7,15 @@ use super::{Verdict, set_ratio};
 use crate::baseline::append::{Append, Slowest};
 use crate::baseline::framed::Framed;
 use crate::baseline::raw::RawStream;
-use crate::cli::{Common, values};
 use crate::failure::Failure;
 use crate::harness::near::{Bench, Setting};
 use crate::harness::protocol::{Api, LaneKind, NodeKind, Pace, PolicyKind};
 use crate::harness::slices::{self, Contender, Outcome, Plan, Slice, Slices, name_of};
+use crate::options::{Common, values};
 use crate::ours::bandwidth::{self, BandwidthKind};
 use crate::ours::latency::{self, EchoKind};
 use crate::ours::stream::{Delivery, Logged, StreamKind, near, near_logged};
+use crate::pair;
 use crate::stats::percentile_us;
 use crate::table::Row;
 
@@ -103,7 +104,7 @@ pub fn run(args: &StreamArgs) -> Result<Verdict, Failure> {
     args.check()?;
     let setting = args.common.setting()?;
     let plan = Plan::cut(args.total(), args.first_try(), args.against.is_some(), args.slices())?;
-    let mut bench = Bench::start(&setting)?;
+    let mut bench = pair::start(&setting)?;
     let outcome = slices::run_on(&mut bench, &plan, args.is_fine(), |bench| {
         let logged = Logged::default();
         let ours = near_logged(bench, args.kind(args.node(&setting)), &logged)?;

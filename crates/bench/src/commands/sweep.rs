@@ -25,11 +25,11 @@ use self::duel::{Duel, Lengths};
 use self::grid::{Cell, Fixed, Rate};
 use super::Verdict;
 use super::stream::{policy_name, set_ours};
-use crate::cli::{Common, values};
 use crate::failure::Failure;
-use crate::harness::near::Bench;
 use crate::harness::protocol::PolicyKind;
 use crate::harness::slices::name_of;
+use crate::options::{Common, values};
+use crate::pair;
 use crate::stats::percentile_us;
 use crate::table::{Cells, Row, significant};
 
@@ -68,7 +68,7 @@ pub fn run(args: &SweepArgs) -> Result<Verdict, Failure> {
     let mut verdict = Verdict::Fine;
     for &bytes in &args.sizes {
         // A size has processes of its own, so that the nodes of the size before are gone.
-        let mut bench = Bench::start(&setting)?;
+        let mut bench = pair::start(&setting)?;
         let most = duel::saturation(&mut bench, &setting, bytes, &lengths)?;
         for &rate in &args.rates {
             let cell = Cell { bytes, rate };

@@ -9,10 +9,10 @@ use chunkcomm_pipeline::tracked::{
 use clap::{Args, ValueEnum};
 
 use super::Verdict;
-use crate::cli::{Common, values};
 use crate::failure::Failure;
 use crate::harness::protocol::{OnOff, RuntimeKind, Transport};
 use crate::harness::slices::name_of;
+use crate::options::{Common, values};
 use crate::ours::tracked::{Pair, Way, Work};
 use crate::stats::{Ratio, median};
 use crate::table::Row;

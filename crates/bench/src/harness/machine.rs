@@ -154,6 +154,9 @@ fn signal(pid: u32, signal: rustix::process::Signal) {
     }
 }
 
+/// Environment variable of children that end when this process does.
+pub(crate) const DIES_WITH_PARENT: &str = "CHUNKPERF_DIES_WITH_PARENT";
+
 /// Ends this process when the one that started it dies.
 pub fn die_with_parent() {
     #[cfg(target_os = "linux")]

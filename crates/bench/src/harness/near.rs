@@ -1,7 +1,5 @@
-//! The near end: starts the far end or dials it, and times slices.
+//! The near end: commands the far ends, and times slices.
 
-use std::io::Write;
-use std::net::TcpStream;
 use std::process::Child;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -13,11 +11,8 @@ use super::protocol::{
     End, GREETING, NodeKind, Order, Place, PolicyKind, Reply, Report, Request, RuntimeKind,
     Transport, Usage,
 };
-use super::{far, machine};
-use crate::failure::{Doing, Failure};
-
-/// Hidden subcommand that makes a process the far end.
-pub const FAR_COMMAND: &str = "far";
+use super::{far, machine, runtime};
+use crate::failure::Failure;
 
 /// Time that a far end that broke has to report why: 500 ms.
 const LAST_WORDS: Duration = Duration::from_millis(500);
@@ -84,26 +79,13 @@ pub struct Timing {
 }
 
 impl Bench {
-    /// Pins this process to the first core and starts the far end on the second, or dials it.
+    /// Greets these far ends, which listen on `host`.
     ///
     /// # Errors
-    /// If a process cannot be started, or no far end answers.
-    pub fn start(setting: &Setting) -> Result<Self, Failure> {
-        Self::start_many(setting, 1)
-    }
-
-    /// As [`Bench::start`], with `count` far ends, on the cores that follow.
-    ///
-    /// # Errors
-    /// As [`Bench::start`].
-    pub fn start_many(setting: &Setting, count: usize) -> Result<Self, Failure> {
-        // Children inherit the cores that this process may use, and an earlier bench has pinned it.
-        machine::unpin();
-        let started: Result<Vec<_>, _> = (0..count).map(|_| Far::start(setting)).collect();
-        let (fars, hosts): (Vec<_>, Vec<_>) = started?.into_iter().unzip();
-        machine::pin(0);
-        let place = setting.place(hosts.first().map_or("", String::as_str));
-        let mut bench = Self { runtime: far::runtime(setting.threads)?, place, fars };
+    /// If one of them does not answer.
+    pub fn over(setting: &Setting, fars: Vec<Far>, host: &str) -> Result<Self, Failure> {
+        let (count, place) = (fars.len(), setting.place(host));
+        let mut bench = Self { runtime: runtime::start(setting.threads)?, place, fars };
         for far in 0..count {
             bench.greet(far)?;
         }
@@ -319,8 +301,8 @@ fn unexpected(reply: &Reply) -> Failure {
     Failure::broken("talking to the far end", format!("unexpected answer {reply:?}"))
 }
 
-/// The far end: a child, a thread, or a server on another host.
-struct Far {
+/// The far end as the near one knows it: a child, a thread, or a server on another host.
+pub struct Far {
     control: Control,
     child: Option<Child>,
     same_clock: bool,
@@ -328,49 +310,9 @@ struct Far {
 }
 
 impl Far {
-    fn new(control: Control, child: Option<Child>) -> Self {
+    /// Returns the far end behind this connection; a child is waited for when it is dropped.
+    pub fn new(control: Control, child: Option<Child>) -> Self {
         Self { control, child, same_clock: false, ends: 0 }
-    }
-
-    /// Returns the far end with the address that its ends listen on.
-    fn start(setting: &Setting) -> Result<(Self, String), Failure> {
-        let loopback = || "127.0.0.1".to_owned();
-        match (&setting.connect, setting.transport) {
-            (Some(server), Transport::Tcp) => Self::dial(server),
-            (Some(_), other) => Err(Failure::Refused(format!(
-                "--connect goes with --transport tcp, not {}",
-                super::slices::name_of(other)
-            ))),
-            (None, Transport::Memory) => Ok((Self::thread()?, loopback())),
-            (None, _) => Ok((Self::child()?, loopback())),
-        }
-    }
-
-    fn child() -> Result<Self, Failure> {
-        let mut program = machine::this_program()?;
-        program.arg(FAR_COMMAND);
-        let (child, control) = Control::of_child(program, "starting the far end")?;
-        Ok(Self::new(control, Some(child)))
-    }
-
-    fn thread() -> Result<Self, Failure> {
-        let (far_reader, near_writer) = std::io::pipe().doing("making a pipe")?;
-        let (near_reader, far_writer) = std::io::pipe().doing("making a pipe")?;
-        thread::spawn(move || {
-            if let Err(failure) = far::serve(far_reader, far_writer, None) {
-                eprintln!("chunkperf: far end: {failure}");
-            }
-        });
-        Ok(Self::new(Control::new(near_reader, near_writer), None))
-    }
-
-    fn dial(server: &str) -> Result<(Self, String), Failure> {
-        let mut stream = TcpStream::connect(server).doing(&format!("connecting to {server}"))?;
-        stream.set_nodelay(true).doing("setting up the control connection")?;
-        let host = stream.peer_addr().doing("asking for the far end's address")?.ip().to_string();
-        writeln!(stream, "{GREETING}").doing("greeting the server")?;
-        let reader = stream.try_clone().doing("setting up the control connection")?;
-        Ok((Self::new(Control::new(reader, stream), None), host))
     }
 }
 

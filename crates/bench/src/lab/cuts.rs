@@ -10,9 +10,9 @@ use clap::{Args, ValueEnum};
 use super::checks::{longest_ns, next_message_ns};
 use super::protocol::LinkCounts;
 use super::{Lab, Pair, Promises, Stream};
-use crate::cli::values;
 use crate::failure::Failure;
 use crate::harness::machine::instant_ns;
+use crate::options::values;
 use crate::stats::percentile_us;
 use crate::table::Row;
 

@@ -15,9 +15,9 @@ use clap::Args;
 use tokio::task::JoinSet;
 
 use super::{Lab, Promises};
-use crate::cli::values;
 use crate::failure::{Doing, Failure};
 use crate::harness::machine;
+use crate::options::values;
 use crate::ours::farm::runtime_of;
 use crate::table::Row;
 

@@ -12,10 +12,10 @@ use clap::Args;
 
 use super::farm::{compute, register};
 use super::{Lab, Promises};
-use crate::cli::values;
 use crate::failure::{Doing, Failure};
-use crate::harness::far::runtime;
 use crate::harness::machine;
+use crate::harness::runtime;
+use crate::options::values;
 use crate::table::Row;
 
 /// Name of the hidden command of a farmer.
@@ -49,7 +49,7 @@ pub struct Plan {
 /// # Errors
 /// If the farm fails.
 pub fn farm_out(journal: &Path, tasks: u64) -> Result<(), Failure> {
-    let runtime = runtime(1)?;
+    let runtime = runtime::start(1)?;
     runtime.block_on(async {
         let mut registry = Registry::new();
         let function = register(&mut registry);

@@ -6,10 +6,10 @@ use clap::Args;
 
 use super::protocol::Work;
 use super::{Lab, Promises};
-use crate::cli::values;
 use crate::failure::Failure;
 use crate::harness::protocol::Usage;
 use crate::lab::processes::Process;
+use crate::options::values;
 use crate::table::Row;
 
 /// Time for which all links are idle before memory is read: 1.5 s.

@@ -15,8 +15,8 @@ use clap::Args;
 use super::checks::longest_ns;
 use super::processes::Process;
 use super::{Lab, Pair, Promises};
-use crate::cli::values;
 use crate::failure::{Doing, Failure};
+use crate::options::values;
 use crate::stats::percentile_us;
 use crate::table::Row;
 

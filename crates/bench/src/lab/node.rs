@@ -13,11 +13,10 @@ use tokio::task::{JoinHandle, JoinSet};
 use self::rounds::Rounds;
 use self::work::{Lot, Pace};
 use super::protocol::{Collected, Outcome, Reply, Request, Work};
-use crate::commands::Verdict;
 use crate::failure::{Doing, Failure};
 use crate::harness::control::Control;
 use crate::harness::protocol::{Place, RuntimeKind};
-use crate::harness::{far, machine};
+use crate::harness::{far, machine, runtime};
 use crate::ours::address;
 use crate::with_message_of;
 
@@ -37,7 +36,7 @@ static PANICS: AtomicU64 = AtomicU64::new(0);
 ///
 /// # Errors
 /// If the lab breaks off.
-pub fn serve() -> Result<Verdict, Failure> {
+pub fn serve() -> Result<(), Failure> {
     machine::die_with_parent();
     let usual = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
@@ -45,20 +44,20 @@ pub fn serve() -> Result<Verdict, Failure> {
         usual(panic);
     }));
     let mut control = Control::new(std::io::stdin(), std::io::stdout());
-    let setup = far::runtime(1)?.block_on(control.receive())?;
+    let setup = runtime::start(1)?.block_on(control.receive())?;
     let Some(Request::Setup { place, dead_ms, seed }) = setup else {
         return Err(Failure::broken("starting a node of the lab", "it was not told where"));
     };
     control.send(&Reply::Ready { files: allow_files() })?;
     machine::pin(place.core);
-    let runtime = far::runtime(place.threads)?;
+    let runtime = runtime::start(place.threads)?;
     let mut process = Process::new(place, Duration::from_millis(dead_ms), seed);
     runtime.block_on(async {
         while let Some(request) = control.receive().await? {
             let reply = process.handle(request).await;
             control.send(&reply.unwrap_or_else(|failure| Reply::Failed(failure.to_string())))?;
         }
-        Ok(Verdict::Fine)
+        Ok(())
     })
 }
 

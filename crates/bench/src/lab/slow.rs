@@ -7,9 +7,9 @@ use clap::Args;
 
 use super::protocol::Work;
 use super::{Lab, Pair, Promises};
-use crate::cli::values;
 use crate::failure::Failure;
 use crate::fit::{Line, Point};
+use crate::options::values;
 use crate::table::Row;
 
 /// Pause between two readings of memory: 250 ms.

@@ -16,10 +16,10 @@ use clap::Args;
 
 use super::farm::{DEATHS_MAX, compute, register};
 use super::{Lab, Promises};
-use crate::cli::values;
 use crate::failure::{Doing, Failure};
-use crate::harness::far::runtime;
 use crate::harness::machine;
+use crate::harness::runtime;
+use crate::options::values;
 use crate::table::Row;
 
 /// Name of the hidden command of a node.
@@ -64,7 +64,7 @@ fn one_after_the_other((a, b): Map, (c, d): Map) -> Map {
 /// # Errors
 /// If the cluster or a farm fails.
 pub fn serve() -> Result<(), Failure> {
-    let runtime = runtime(1)?;
+    let runtime = runtime::start(1)?;
     runtime.block_on(async {
         let mut registry = Registry::new();
         register(&mut registry);

@@ -5,11 +5,12 @@ use chunkcomm::stats::PeerStats;
 use chunkcomm::{BytesReceiver, BytesSender, Node, Peer};
 use tokio::runtime::Runtime;
 
-use super::{ended, far_node, linked_node, run_task, taken};
+use super::{ended, far_node, linked_node, taken};
 use crate::failure::{Doing, Failure};
 use crate::harness::far::{FarEnd, Opening};
 use crate::harness::near::{Bench, EndId};
 use crate::harness::protocol::{End, NodeKind, Order, Place};
+use crate::harness::runtime::run_task;
 use crate::harness::slices::{Contender, Slice};
 use crate::message::{stamp, verify};
 

@@ -16,12 +16,10 @@ use chunkcomm_farm::{
 use chunkcomm_testkit::{Scratch, free_path};
 use tokio::runtime::Runtime;
 
-use crate::baseline::hand_farm::answer;
 use crate::failure::{Doing, Failure};
 use crate::harness::machine;
 use crate::harness::protocol::{RuntimeKind, Transport};
-use crate::harness::work::{Work, exponential, iterate};
-use crate::lab;
+use crate::harness::work::{Work, answer, exponential, iterate};
 use crate::message::{Long, Message, Record, Short, Word};
 use crate::with_message_of;
 
@@ -103,10 +101,10 @@ pub trait Ready {
 }
 
 /// Serves as a worker and ends the process, in a worker's process; returns at once in all others.
-pub fn serve_if_worker() {
+/// The worker has the functions of `others` beside its own.
+pub fn serve_if_worker(others: Registry) {
     let work = std::env::var(WORK_VARIABLE).ok().and_then(|text| Work::from_text(&text));
-    let mut functions = Functions::new(work.unwrap_or(Work::Iterations(0)));
-    lab::farm::register(&mut functions.registry);
+    let functions = Functions::beside(others, work.unwrap_or(Work::Iterations(0)));
     serve_if_started(&functions.registry);
 }
 
@@ -195,7 +193,11 @@ struct Functions {
 
 impl Functions {
     fn new(work: Work) -> Self {
-        let mut functions = Self { registry: Registry::new(), handles: Vec::new() };
+        Self::beside(Registry::new(), work)
+    }
+
+    fn beside(others: Registry, work: Work) -> Self {
+        let mut functions = Self { registry: others, handles: Vec::new() };
         functions.register::<Word>("spin-word", work);
         functions.register::<Short>("spin-short", work);
         functions.register::<Record>("spin-record", work);

@@ -11,12 +11,13 @@ use chunkcomm::{
 use tokio::runtime::Runtime;
 use tokio::sync::watch;
 
-use super::{ended, far_node, linked_node, run_task, taken};
+use super::{ended, far_node, linked_node, taken};
 use crate::failure::{Doing, Failure};
 use crate::harness::far::{FarEnd, Opening};
 use crate::harness::machine::now_ns;
 use crate::harness::near::{Bench, EndId};
 use crate::harness::protocol::{End, LaneKind, NodeKind, Order, Place};
+use crate::harness::runtime::run_task;
 use crate::harness::slices::{Contender, Slice};
 use crate::message::Message;
 use crate::with_message_of;

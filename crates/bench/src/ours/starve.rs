@@ -16,11 +16,11 @@ use chunkcomm::{Node, Peer, Receiver, Sender};
 use tokio::runtime::Runtime;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
-use super::{ended, linked_node, listening_node, run_task, taken};
+use super::{ended, linked_node, listening_node, taken};
 use crate::failure::{Doing, Failure};
-use crate::harness::far;
 use crate::harness::machine::now_ns;
 use crate::harness::protocol::{NodeKind, Place};
+use crate::harness::runtime::{self, run_task};
 use crate::message::Message;
 use crate::with_message_of;
 
@@ -98,7 +98,7 @@ impl<M: Message> Near<M> {
             }
         });
         let address = listens.recv().doing("waiting for the far end")?;
-        let runtime = far::runtime(place.threads)?;
+        let runtime = runtime::start(place.threads)?;
         let over = Arc::new(AtomicBool::new(false));
         let started = connect::<M>(kind, place.clone(), address, Arc::clone(&over));
         let (node, receiver) = run_task(&runtime, started)??;
@@ -197,7 +197,7 @@ fn serve<M: Message>(
     listening: &mpsc::Sender<String>,
     mut ordered: UnboundedReceiver<Order>,
 ) -> Result<(), Failure> {
-    far::runtime(1)?.block_on(async {
+    runtime::start(1)?.block_on(async {
         let (node, address) = listening_node(kind.node, place, kind.bytes).await?;
         listening.send(address).doing("telling the address")?;
         let (peer, _ready) = node.accept::<u8>(READY).await.doing("accepting")?;

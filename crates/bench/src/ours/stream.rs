@@ -10,12 +10,13 @@ use chunkcomm_testkit::Scratch;
 use clap::ValueEnum;
 use tokio::runtime::Runtime;
 
-use super::{Marks, channels, ended, far_node, linked_node, run_task, taken};
+use super::{Marks, channels, ended, far_node, linked_node, taken};
 use crate::failure::{Doing, Failure};
 use crate::harness::far::{FarEnd, Opening};
 use crate::harness::machine::{self, now_ns};
 use crate::harness::near::{Bench, EndId};
 use crate::harness::protocol::{Api, End, NodeKind, Order, Pace, Place};
+use crate::harness::runtime::run_task;
 use crate::harness::slices::{Contender, Slice};
 use crate::harness::ticks::Ticks;
 use crate::message::Message;

@@ -3,9 +3,9 @@
 use chunkcomm_cluster::Cluster;
 use chunkcomm_pipeline::patterns::{Chain, Run, Transfer, auto_delta_bytes, serve_in};
 
-use crate::cli::values::Auto;
 use crate::failure::{Doing, Failure};
 use crate::lan::{LanArgs, Ran};
+use crate::options::values::Auto;
 
 /// How the bytes leave.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

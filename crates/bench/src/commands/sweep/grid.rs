@@ -3,9 +3,9 @@
 use std::fmt;
 use std::time::Duration;
 
-use crate::cli::values;
 use crate::harness::near::Setting;
 use crate::harness::protocol::{NodeKind, PolicyKind};
+use crate::options::values;
 
 /// Packet sizes that are tried, in bytes.
 const PACKET_BYTES: [usize; 4] = [4 << 10, 16 << 10, 64 << 10, 256 << 10];

@@ -10,9 +10,8 @@ use chunkcomm::proto::tuning::without::WITHOUT_VARIABLE;
 use chunkcomm::{CREDENTIAL_FILE_VARIABLE, Credential};
 use chunkcomm_testkit::Scratch;
 
-use super::{DIES_WITH_PARENT, STATUS_FAILED};
-use crate::failure::{Doing, Failure};
-use crate::harness::machine;
+use crate::failure::{Doing, Failure, STATUS_FAILED};
+use crate::harness::machine::{self, DIES_WITH_PARENT};
 use crate::harness::protocol::Transport;
 
 /// Makes sure that nodes have a credential if the transport is TLS, and none if it is not. If a
