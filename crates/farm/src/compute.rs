@@ -36,14 +36,14 @@ use self::report::{Done, Report};
 use self::runner::Runner;
 use self::waits::Begun;
 use crate::context::{Common, Long, Tasks, Work, run_each};
-use crate::machine::start_thread;
 use crate::needs::Needs;
 use crate::pieces::Piece;
 use crate::proto::placement::Place;
 use crate::proto::width::Width;
 use crate::proto::wire::{self, Assignment, Limit};
 use crate::settings::nanos;
-use crate::shared::{Values, drop_quietly};
+use crate::threads::start_thread;
+use crate::values::{Values, drop_quietly};
 
 mod aside;
 mod queue;
@@ -53,6 +53,9 @@ mod waits;
 
 /// Longest time that a result waits for others to be sent with it.
 pub(crate) const HOLD: Duration = Duration::from_millis(100);
+
+/// Time that tasks run in the I/O loop before it looks after packets again.
+pub(crate) const SLICE: Duration = Duration::from_micros(50);
 
 /// Shortest time between two looks after the compute threads.
 const LOOK_MIN: Duration = Duration::from_millis(1);

@@ -5,11 +5,9 @@ use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use crate::compute::while_aside;
 use crate::needs::{Needs, Unanswered};
-use crate::once::Once;
 use crate::proto::progress::{Reports, WHOLE};
-use crate::shared::Values;
+use crate::values::{Once, Values};
 
 /// The task that runs: its index, its attempt, and whether it should end.
 ///
@@ -88,43 +86,6 @@ impl TaskContext {
         if reported.swap(report, Ordering::Relaxed) != report {
             common.reports().report(self.run, self.index, thousandths);
         }
-    }
-
-    /// Runs a function that blocks its thread, such as a read from a slow disk. The function runs on this
-    /// thread. Another thread of the worker runs other tasks meanwhile.
-    ///
-    /// When the function has returned, the task goes on before others begin, as soon as another task ends
-    /// or blocks. It should hold no lock for which other tasks wait: then none of them ends, and it goes on
-    /// after 20 ms or more.
-    ///
-    /// A worker starts further threads when they are needed, and keeps them until the farm ends. At most
-    /// it has as many as [virtual workers](crate::FarmBuilder::virtual_workers): by default 16 for each
-    /// thread that computes. When all of them are blocked the worker begins no task. So a task must not wait
-    /// here for tasks that may not have begun. Short tasks are begun in groups of some 0.25 ms, and those
-    /// behind this one in its group wait with it.
-    ///
-    /// The wait counts in the task's [time](crate::FarmBuilder::task_timeout), and nothing interrupts the
-    /// function. When time and grace are over, the task has failed and its thread is given up.
-    ///
-    /// To wake another thread takes some 30 us. A shorter wait is better left alone. A call that also has an
-    /// async form is cheaper in an [async task](crate::RegistryExt::register_async_task), whose wait takes no
-    /// thread. In an async task, outside of a farm, and in virtual time, the function just runs.
-    ///
-    /// ```
-    /// use chunkcomm_cluster::Registry;
-    /// use chunkcomm_farm::RegistryExt;
-    ///
-    /// let mut registry = Registry::new();
-    /// let words = registry.register_task("words", |task, path: String| {
-    ///     let text = task.blocking(|| std::fs::read_to_string(&path)).unwrap_or_default();
-    ///     text.split_whitespace().count()
-    /// });
-    /// ```
-    ///
-    /// # Panics
-    /// When the function does.
-    pub fn blocking<R>(&self, function: impl FnOnce() -> R) -> R {
-        while_aside(function)
     }
 
     /// Drops the report of the task, if it has made one: it has ended.

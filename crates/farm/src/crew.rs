@@ -16,11 +16,12 @@ use tokio::task::JoinSet;
 
 use crate::error::{Loss, StartError, Unreplaced};
 use crate::link::Link;
-use crate::machine::{FIRST_INDEX, start_thread, work_blocking};
+use crate::machine::{FIRST_INDEX, work_blocking};
 use crate::name::WorkerName;
 use crate::proto::tree::{Place, Rule, Tree};
 use crate::proto::wire::{self, Hello, Role};
 use crate::settings::{NodeSettings, Ways};
+use crate::threads::start_thread;
 use crate::worker::{Farmer, Post, Stopped, work};
 
 /// Number of processes in a row that are replaced although they were never ready. A program that no

@@ -138,7 +138,7 @@
 //!   that is divided.
 //! - `remains`: what a worker holds when its farmer is gone.
 //! - `shared`: values that many tasks read; `once`: those that a task computes for others;
-//!   `needs`: the worker's side of those that another worker may have.
+//!   `values`: both at a worker; `needs`: the worker's side of those that another worker may have.
 //! - `worker`, `compute`: the worker's I/O loop, and its threads; `pieces` is what waits for them.
 //!   `context` is the task that a thread runs, as its function sees it.
 //! - `proto`: the decisions. `ledger` knows who holds which tasks, `tree` who works below whom, `pace` how
@@ -172,6 +172,8 @@ mod shared;
 mod stats;
 mod subfarm;
 mod tasks;
+mod threads;
+mod values;
 mod warning;
 mod worker;
 

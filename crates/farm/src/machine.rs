@@ -1,6 +1,5 @@
-//! Workers as processes and threads of a real machine. All that a simulation does without is here.
+//! Workers as processes and threads of a real machine, which a simulation does without.
 
-use std::io;
 use std::pin::{Pin, pin};
 use std::process;
 use std::sync::Arc;
@@ -18,11 +17,6 @@ use crate::worker::{Farmer, Post, Stopped, work};
 
 /// The exit status of a worker process that could not go on.
 const STATUS_FAILED: i32 = 1;
-
-/// Starts a thread with this name. Nobody waits for its end.
-pub(crate) fn start_thread(name: String, run: impl FnOnce() + Send + 'static) -> io::Result<()> {
-    thread::Builder::new().name(name).spawn(run).map(drop)
-}
 
 /// Waits for a future on this thread, which steps aside meanwhile.
 pub(crate) fn wait_blocking<F: Future>(future: F) -> F::Output {

@@ -1,57 +1,19 @@
 //! Values that the first task that needs them computes for all tasks of its worker.
 
-use std::any::{Any, TypeId};
-use std::collections::BTreeMap;
-use std::fmt;
+use std::any::Any;
 use std::future::ready;
 use std::marker::PhantomData;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
 
 use chunkcomm::codec::{decode, encode_into_vec};
 use chunkcomm::host;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use tokio::sync::OnceCell;
 
 use crate::context::TaskContext;
 use crate::machine::wait_blocking;
 use crate::needs::Found;
 use crate::proto::record::digest;
-use crate::shared::drop_quietly;
-
-type Cell = OnceCell<Arc<dyn Any + Send + Sync>>;
-
-/// Values by their run, type and encoded key. A task of a dropped run may look here when another has begun.
-type Cells = BTreeMap<(u32, TypeId, Vec<u8>), Arc<Cell>>;
-
-/// The values of a worker in a run.
-#[derive(Default)]
-pub(crate) struct Once(Mutex<Cells>);
-
-impl fmt::Debug for Once {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Once").field("values", &self.cells().len()).finish()
-    }
-}
-
-impl Once {
-    /// Forgets all values. Tasks that have one keep it.
-    pub(crate) fn clear(&self) {
-        // Values are dropped without the lock: they may be large.
-        let cells = std::mem::take(&mut *self.cells());
-        drop_quietly(cells);
-    }
-
-    fn cell<T: 'static>(&self, run: u32, key: &impl Serialize) -> Arc<Cell> {
-        let mut bytes = Vec::new();
-        encode_into_vec(key, &mut bytes).expect("the key of a value can be encoded");
-        Arc::clone(self.cells().entry((run, TypeId::of::<T>(), bytes)).or_default())
-    }
-
-    fn cells(&self) -> MutexGuard<'_, Cells> {
-        self.0.lock().expect("nothing panics with the values locked")
-    }
-}
 
 impl TaskContext {
     /// Returns the value of this key, which the first task of the worker that needs it computes. Others

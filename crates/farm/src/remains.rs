@@ -6,10 +6,9 @@ use std::pin::pin;
 use chunkcomm::host;
 use chunkcomm_cluster::registry::FunctionFingerprint;
 
-use crate::compute::Bench;
+use crate::compute::{Bench, SLICE};
 use crate::proto::handover::{Holding, Orphan};
 use crate::proto::wire::Handed;
-use crate::worker::SLICE;
 
 /// Bytes of results from which they go in another message.
 const HANDED_BYTES: usize = 64 << 10;

@@ -4,11 +4,10 @@ use std::any::Any;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::marker::PhantomData;
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 
 use bytes::Bytes;
-use chunkcomm::codec::{EncodeError, decode, encode_into_vec};
+use chunkcomm::codec::{EncodeError, encode_into_vec};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
@@ -168,79 +167,12 @@ impl Sharing {
     }
 }
 
-/// Drops what a task has made. A panic of its type is none of the worker's.
-pub(crate) fn drop_quietly<T>(made: T) {
-    let _ = catch_unwind(AssertUnwindSafe(|| drop(made)));
-}
-
-/// The values of a worker.
-#[derive(Debug, Default)]
-pub(crate) struct Values(Mutex<BTreeMap<u128, Value>>);
-
-#[derive(Debug, Default)]
-struct Value {
-    bytes: Vec<u8>,
-    total: u64,
-    decoded: Option<Arc<dyn Any + Send + Sync>>,
-}
-
-impl Values {
-    /// Takes the next part of a value; `false` if it does not follow the parts before it.
-    pub(crate) fn put(&self, part: &Part<'_>) -> bool {
-        let mut values = self.values();
-        let value = values.entry(part.digest).or_default();
-        if part.offset == 0 {
-            // Equal values may be shared twice.
-            let begun = Value { total: part.total, ..Value::default() };
-            drop_quietly(std::mem::replace(value, begun));
-        }
-        let end = part.offset.checked_add(part.bytes.len() as u64);
-        if value.bytes.len() as u64 != part.offset || end.is_none_or(|end| end > value.total) {
-            return false;
-        }
-        value.bytes.extend_from_slice(part.bytes);
-        true
-    }
-
-    pub(crate) fn forget(&self, digest: u128) {
-        let forgotten = self.values().remove(&digest);
-        drop_quietly(forgotten);
-    }
-
-    /// Locks the values. A type that panicked as it was decoded has left its value as it was.
-    fn values(&self) -> MutexGuard<'_, BTreeMap<u128, Value>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn get<T: DeserializeOwned + Send + Sync + 'static>(&self, digest: u128) -> Arc<T> {
-        let found = self.find(digest);
-        found.unwrap_or_else(|why| panic!("the shared value {digest:032x} {why}"))
-    }
-
-    fn find<T: DeserializeOwned + Send + Sync + 'static>(
-        &self,
-        digest: u128,
-    ) -> Result<Arc<T>, &'static str> {
-        let mut values = self.values();
-        let value = values.get_mut(&digest).ok_or("is not here: its handles were dropped")?;
-        if let Some(decoded) = &value.decoded {
-            return Arc::clone(decoded).downcast().map_err(|_| "is of another type");
-        }
-        if (value.bytes.len() as u64) < value.total {
-            return Err("is not whole");
-        }
-        let decoded: Arc<T> = Arc::new(decode(&value.bytes).map_err(|_| "is of another type")?);
-        value.decoded = Some(Arc::clone(&decoded) as _);
-        value.bytes = Vec::new();
-        value.total = 0;
-        Ok(decoded)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::proto::wire::Order;
+    use crate::values::Values;
+    use std::panic::{AssertUnwindSafe, catch_unwind};
 
     /// Gives these messages to a worker.
     fn deliver(values: &Values, messages: impl IntoIterator<Item = Bytes>) {

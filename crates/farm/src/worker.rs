@@ -9,7 +9,6 @@
 use std::error::Error;
 use std::fmt;
 use std::future::pending;
-use std::time::Duration;
 
 use chunkcomm::codec::{decode, encode_into_vec};
 use chunkcomm::host::{self, Instant};
@@ -20,16 +19,13 @@ use chunkcomm_cluster::Registry;
 use chunkcomm_cluster::launch::Token;
 use chunkcomm_cluster::registry::Entry;
 
-use crate::compute::Bench;
+use crate::compute::{Bench, SLICE};
 use crate::error::ServeError;
 use crate::proto::handover::Holding;
 use crate::proto::split;
 use crate::proto::wire::{self, Hello, Order, Reply, Role, Setup};
 use crate::remains::Remains;
 use crate::settings::NodeSettings;
-
-/// Time that tasks run in the I/O loop before it looks after packets again.
-pub(crate) const SLICE: Duration = Duration::from_micros(50);
 
 /// Why a worker stopped: one line, with all sources.
 #[derive(Debug)]

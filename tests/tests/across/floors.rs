@@ -93,6 +93,8 @@ const CRATES: &[Floors] = &[
                 "machine",
                 "shared",
                 "tasks",
+                "threads",
+                "values",
                 "warning",
             ],
             &["crew", "link"],

@@ -121,6 +121,7 @@ const REAL_MACHINES: &[&str] = &[
     "cluster/src/launch/",
     "cluster/src/cluster/launch/",
     "farm/src/machine.rs",
+    "farm/src/threads.rs",
     "pipeline/src/patterns/machine.rs",
     // Page faults of real threads; a virtual host is refused.
     "pipeline/src/tracked/",

@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 
-use crate::machine::start_thread;
+use crate::threads::start_thread;
 
 /// Most bytes on their way. The farmer waits while there are more.
 const UNDERWAY_MAX: usize = 4 << 20;

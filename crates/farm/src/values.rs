@@ -1,0 +1,121 @@
+//! Values that a worker keeps for its tasks: those that the farm shares, and those that a task has
+//! computed for others.
+
+use std::any::{Any, TypeId};
+use std::collections::BTreeMap;
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use chunkcomm::codec::{decode, encode_into_vec};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use tokio::sync::OnceCell;
+
+use crate::proto::wire::Part;
+
+/// The values that a farm shares, at a worker.
+#[derive(Debug, Default)]
+pub(crate) struct Values(Mutex<BTreeMap<u128, Value>>);
+
+#[derive(Debug, Default)]
+struct Value {
+    bytes: Vec<u8>,
+    total: u64,
+    decoded: Option<Arc<dyn Any + Send + Sync>>,
+}
+
+impl Values {
+    /// Takes the next part of a value; `false` if it does not follow the parts before it.
+    pub(crate) fn put(&self, part: &Part<'_>) -> bool {
+        let mut values = self.values();
+        let value = values.entry(part.digest).or_default();
+        if part.offset == 0 {
+            // Equal values may be shared twice.
+            let begun = Value { total: part.total, ..Value::default() };
+            drop_quietly(std::mem::replace(value, begun));
+        }
+        let end = part.offset.checked_add(part.bytes.len() as u64);
+        if value.bytes.len() as u64 != part.offset || end.is_none_or(|end| end > value.total) {
+            return false;
+        }
+        value.bytes.extend_from_slice(part.bytes);
+        true
+    }
+
+    pub(crate) fn forget(&self, digest: u128) {
+        let forgotten = self.values().remove(&digest);
+        drop_quietly(forgotten);
+    }
+
+    /// Locks the values. A type that panicked as it was decoded has left its value as it was.
+    fn values(&self) -> MutexGuard<'_, BTreeMap<u128, Value>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns the value. Panics when it is not here or of another type.
+    pub(crate) fn get<T: DeserializeOwned + Send + Sync + 'static>(&self, digest: u128) -> Arc<T> {
+        let found = self.find(digest);
+        found.unwrap_or_else(|why| panic!("the shared value {digest:032x} {why}"))
+    }
+
+    pub(crate) fn find<T: DeserializeOwned + Send + Sync + 'static>(
+        &self,
+        digest: u128,
+    ) -> Result<Arc<T>, &'static str> {
+        let mut values = self.values();
+        let value = values.get_mut(&digest).ok_or("is not here: its handles were dropped")?;
+        if let Some(decoded) = &value.decoded {
+            return Arc::clone(decoded).downcast().map_err(|_| "is of another type");
+        }
+        if (value.bytes.len() as u64) < value.total {
+            return Err("is not whole");
+        }
+        let decoded: Arc<T> = Arc::new(decode(&value.bytes).map_err(|_| "is of another type")?);
+        value.decoded = Some(Arc::clone(&decoded) as _);
+        value.bytes = Vec::new();
+        value.total = 0;
+        Ok(decoded)
+    }
+}
+
+/// A value that is computed once, or will be.
+type Cell = OnceCell<Arc<dyn Any + Send + Sync>>;
+
+/// Values by their run, type and encoded key. A task of a dropped run may look here when another has begun.
+type Cells = BTreeMap<(u32, TypeId, Vec<u8>), Arc<Cell>>;
+
+/// The values that tasks of a worker compute for each other, in a run.
+#[derive(Default)]
+pub(crate) struct Once(Mutex<Cells>);
+
+impl fmt::Debug for Once {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Once").field("values", &self.cells().len()).finish()
+    }
+}
+
+impl Once {
+    /// Forgets all values. Tasks that have one keep it.
+    pub(crate) fn clear(&self) {
+        // Values are dropped without the lock: they may be large.
+        let cells = std::mem::take(&mut *self.cells());
+        drop_quietly(cells);
+    }
+
+    /// Returns the place of the value of this run, type and key.
+    pub(crate) fn cell<T: 'static>(&self, run: u32, key: &impl Serialize) -> Arc<Cell> {
+        let mut bytes = Vec::new();
+        encode_into_vec(key, &mut bytes).expect("the key of a value can be encoded");
+        Arc::clone(self.cells().entry((run, TypeId::of::<T>(), bytes)).or_default())
+    }
+
+    fn cells(&self) -> MutexGuard<'_, Cells> {
+        self.0.lock().expect("nothing panics with the values locked")
+    }
+}
+
+/// Drops what a task has made. A panic of its type is none of the worker's.
+pub(crate) fn drop_quietly<T>(made: T) {
+    let _ = catch_unwind(AssertUnwindSafe(|| drop(made)));
+}
