@@ -64,6 +64,3 @@ fn label(name: &str) -> Option<(&str, &str)> {
     let is_plain = label.chars().all(|c| c.is_ascii_alphabetic() || c == ' ');
     Some((label, rest)).filter(|_| is_plain && !label.is_empty())
 }
-
-#[cfg(test)]
-mod tests;

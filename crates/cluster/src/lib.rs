@@ -59,8 +59,6 @@ pub mod proto;
 pub mod registry;
 mod report;
 mod sync;
-#[cfg(test)]
-mod tests;
 
 /// The extension traits: `use chunkcomm_cluster::prelude::*`.
 pub mod prelude {

@@ -467,53 +467,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn messages_name_the_worker_and_the_task() {
-        let worker = WorkerName::process(3, 4242);
-        let lost = |left, unreplaced| RunError::Lost {
-            worker: worker.clone(),
-            unanswered: 1,
-            left,
-            loss: Box::new(Loss::Closed),
-            unreplaced,
-        };
+    fn a_farm_that_did_not_end_well_names_each_worker_and_its_causes() {
+        let said = std::io::Error::other("what the system said");
+        let link = chunkcomm::error::LinkCause::Io(said.into());
+        let link = chunkcomm::LinkError::new("peer", link);
+        let loss = Loss::Link(RecvError::Lost { channel: "lines".into(), link, arrived: 3 });
+        let workers =
+            vec![(WorkerName::process(3, 4242), loss), (WorkerName::thread(0), Loss::Closed)];
+        let error = FinishError { workers };
         assert_eq!(
-            lost(Some(0), Some(Box::new(Unreplaced::Unready { count: 17 }))).to_string(),
-            "no worker is left and 1 task without a result: worker 3 (process 4242) was lost: it \
-             closed its channel; none is started in its place: 17 processes in a row ended before \
-             they were ready"
+            error.to_string(),
+            "the farm did not end well: worker 3 (process 4242): the connection with peer broke; \
+             channel \"lines\": 3 messages had arrived, whether more were sent is unknown: what the \
+             system said; worker 0 (thread): it closed its channel"
         );
-        assert_eq!(
-            lost(None, None).to_string(),
-            "no worker is left and 1 task without a result, of those given out: worker 3 (process \
-             4242) was lost: it closed its channel"
-        );
-        let alone = RunError::NotChosen { there: 3, unanswered: 1, left: Some(4) };
-        assert_eq!(
-            alone.to_string(),
-            "of 3 workers none is chosen for the run, and 5 tasks without a result"
-        );
-        let worker = WorkerName::thread(0);
-        let failed = RunError::Task(TaskError::Failed {
-            index: 17,
-            function: "row".into(),
-            worker,
-            text: "function \"row\" panicked: no".into(),
-        });
-        assert_eq!(
-            failed.to_string(),
-            "task 17 of \"row\" failed at worker 0 (thread): function \"row\" panicked: no"
-        );
-        let worker = WorkerName::thread(0);
-        let large = |count| RunError::TooLarge {
-            index: 16,
-            count,
-            worker: worker.clone(),
-            bytes: 2_000_001,
-            bytes_max: 1_000_000,
-        };
-        let sizes = "for worker 0 (thread): 2000001 bytes, allowed are 1000000 (message_bytes_max)";
-        assert_eq!(large(1).to_string(), format!("task 16 is too large {sizes}"));
-        let together = format!("the 8 tasks from 16 on are too large together {sizes}");
-        assert_eq!(large(8).to_string(), together);
+        assert_eq!(format!("{error:?}"), error.to_string());
     }
 }

@@ -1,0 +1,297 @@
+//! Errors of `chunkcomm-cluster`.
+
+use super::chunkcomm::{connect, link, lost, refused, type_refused};
+use super::{Texts, address, errors, label, said, words};
+use chunkcomm::error::{CredentialError, LinkCause, TypeRefused};
+use chunkcomm::proto::codec::{DecodeError, EncodeError};
+use chunkcomm::{CloseError, LinkError, NodeError, OpenError, RecvError, SendError};
+use chunkcomm_cluster::call::{ServeError, ServiceCloseError};
+use chunkcomm_cluster::cluster::launch::{HostsError, PlaceError, PmiError};
+use chunkcomm_cluster::cluster::{
+    BarrierError, ClusterServeError, Death, End, EndError, JoinError, Member,
+    MemberInstantiateError, Mismatch, NameError, NamedError, NodeId, PeerError, Refusal, Signature,
+};
+use chunkcomm_cluster::launch::LaunchError;
+use chunkcomm_cluster::process::{InstantiateError, ProcessError};
+use chunkcomm_cluster::proto::call::{calls::Unasked, wire::WireError};
+use chunkcomm_cluster::proto::cluster::membership::WordError;
+use chunkcomm_cluster::registry::{self, Difference, FunctionFingerprint, TypeFingerprint};
+use chunkcomm_cluster::{CallError, HandOverError, PortError, ValueError};
+use std::sync::Arc;
+use std::time::Duration;
+
+pub(super) fn all(texts: &mut Texts) {
+    calls(texts);
+    services(texts);
+    functions(texts);
+    processes(texts);
+    ends(texts);
+    members(texts);
+    joining(texts);
+    refusals(texts);
+    launching(texts);
+}
+
+fn calls(texts: &mut Texts) {
+    let service = || Arc::<str>::from("squ\"ares");
+    let text = || "no\nroot".to_owned();
+    let peer = || "peer".to_owned();
+    errors!(
+        texts,
+        CallError::Failed { service: service(), text: text() },
+        CallError::Panicked { service: service(), text: text() },
+        CallError::Timeout { service: service(), after: Duration::from_millis(1500) },
+        CallError::Overloaded { service: service() },
+        CallError::Closing { service: service() },
+        CallError::NoService { service: service(), peer: peer() },
+        CallError::NoProvider { service: service(), why: None },
+        CallError::NoProvider { service: service(), why: Some("all left".into()) },
+        CallError::Unreachable(OpenError::Connect(connect())),
+        CallError::Types(Arc::new(refused())),
+        CallError::Link { service: service(), link: broken(), sent: Default::default() },
+        CallError::Ended { service: service(), peer: peer() },
+        CallError::Request(lost("lines")),
+        CallError::TooMany,
+        CallError::Unreadable { service: service(), text: text() },
+        CallError::Unsendable { service: service(), text: text() },
+        CallError::Answer(DecodeError::Short),
+        CallError::Protocol { peer: peer(), what: "an answer to nothing" },
+        Unasked { slot: 7 },
+        WireError,
+    );
+}
+
+fn services(texts: &mut Texts) {
+    let ended = || NameError::Ended(End::Left);
+    errors!(
+        texts,
+        ServeError::Name { bytes: 241 },
+        ServeError::Taken { name: "squares".into() },
+        ServeError::Type(type_refused()),
+        ServiceCloseError { service: "squares".into(), handled: 3, waiting: 2 },
+        ClusterServeError::Serve(ServeError::Name { bytes: 241 }),
+        ClusterServeError::Provide(ended()),
+    );
+}
+
+fn functions(texts: &mut Texts) {
+    let function = || Arc::<str>::from("row");
+    errors!(
+        texts,
+        registry::CallError::Input { function: function(), source: DecodeError::Short },
+        registry::CallError::Output { function: function(), source: EncodeError::NoRoom },
+        registry::CallError::Panicked { function: function(), message: "no".into() },
+        registry::CallError::Waits { function: function() },
+    );
+}
+
+fn processes(texts: &mut Texts) {
+    let (process, node) = (|| "sieve".to_owned(), || "rank-1".to_owned());
+    let failed = |place| ProcessError::Panicked {
+        process: process(),
+        node: node(),
+        message: "no\nroot".into(),
+        place,
+    };
+    let message = "no\nroot".to_owned();
+    let nowhere = || Difference { theirs: function("u8"), ours: None };
+    errors!(
+        texts,
+        ProcessError::Failed { process: process(), node: node(), message },
+        failed(None) => ProcessError::Panicked,
+        failed(Some("main.rs:3:5".into())) => ProcessError::Panicked,
+        ProcessError::Stopped { process: process(), node: node() },
+        ProcessError::Differs { node: node(), difference: Box::new(difference()) },
+        ProcessError::Differs { node: node(), difference: Box::new(nowhere()) },
+        ProcessError::Input { process: process(), node: node(), why: "short\n".into() },
+        ProcessError::Full { process: process(), node: node(), processes: 5 },
+        ProcessError::Lost { process: process(), link: broken() },
+        InstantiateError::Input(encode()),
+        InstantiateError::Lost(broken()),
+        InstantiateError::Connect(connect()),
+        MemberInstantiateError::Member(unreachable()),
+        MemberInstantiateError::Instantiate(InstantiateError::Input(encode())),
+    );
+}
+
+fn ends(texts: &mut Texts) {
+    let home = || "rank-1".to_owned();
+    let open = || OpenError::Type(TypeRefused { type_name: "Rc".into(), reason: "no".into() });
+    errors!(
+        texts,
+        PortError::Dropped { by: "rank\n1".into() },
+        PortError::Lost { why: "rank 1\nis gone".into() },
+        PortError::Unreachable { home: home(), cause: None },
+        PortError::Unreachable { home: home(), cause: Some(Arc::new(connect())) },
+        PortError::Stray,
+        PortError::Open(Arc::new(open())),
+        PortError::Receive(received()),
+        PortError::Send(lost("lines")),
+        PortError::System(said()),
+        HandOverError { value: 1, error: lost("lines") },
+        ValueError::Unwritten { by: "rank\n1".into() },
+        ValueError::Port(PortError::System(said())),
+    );
+}
+
+fn members(texts: &mut Texts) {
+    let (name, ranks) = (|| "worker".to_owned(), vec![1, 4]);
+    let ids = vec![id(2), id(3)];
+    let close = CloseError { channels: Vec::new(), forgotten: 7 };
+    errors!(
+        texts,
+        PeerError::Nobody { rank: 9, size: 4 },
+        PeerError::Dead(death()),
+        PeerError::Replaced { rank: 2 },
+        unreachable() => PeerError::Connect,
+        PeerError::Ended(End::Left),
+        BarrierError::Died(ids),
+        BarrierError::Ended(End::Left),
+        NameError::Refused { name: name() },
+        NameError::Ended(End::Left),
+        NamedError::Nobody { name: name() },
+        NamedError::Dead { name: name(), death: death() },
+        NamedError::Several { name: name(), ranks },
+        EndError::Manager,
+        EndError::NotAllDone,
+        EndError::Ended(End::Finished { by: None }),
+        EndError::Ended(End::Finished { by: Some(id(2)) }),
+        EndError::Ended(End::Refused(Refusal::Over)),
+        EndError::Ended(End::ManagerLost { why: "it\nbroke".into() }),
+        EndError::Close(close),
+        EndError::Killed { count: 2 },
+        EndError::Failed(vec!["rank 1: exit status: 1".into(), "rank 2: signal: 9".into()]),
+    );
+}
+
+fn joining(texts: &mut Texts) {
+    let by = || "mpiexec".to_owned();
+    let refusals = vec!["another credential".to_owned(), "no hello".to_owned()];
+    errors!(
+        texts,
+        JoinError::Place(place(None)),
+        JoinError::Nodes { asked: 4, started: 3, by: by() },
+        JoinError::NeedsCredential { by: by() },
+        JoinError::Credential(CredentialError::Random(said())),
+        JoinError::Node(NodeError::System(said())),
+        JoinError::Ports { first: 7000, last: 7009 },
+        JoinError::Launch(system()),
+        JoinError::Hosts(HostsError::Read { path: "/a/file".into(), error: said() }),
+        JoinError::Pmi(PmiError::Io { command: "get", error: said() }),
+        JoinError::Meeting { path: "/a/file".into(), error: said() },
+        JoinError::NoManager { waited: Duration::from_secs(60), last: "refused".into() },
+        JoinError::Told { why: "no address".into() },
+        JoinError::Admission(connect()),
+        JoinError::Refused(Refusal::Full),
+        JoinError::TurnedAway { missing: Refusal::Full, refusals },
+        JoinError::Ended(End::Left),
+        JoinError::System { what: "start a thread", error: said() },
+    );
+}
+
+fn refusals(texts: &mut Texts) {
+    let why = || "exit\nstatus: 1".to_owned();
+    let ranks = |count| Refusal::Missing { ranks: (1..=count).collect(), waited_ms: 1500 };
+    let of = |theirs, ours| Box::new(Mismatch { theirs, ours });
+    let one = |types: &str| {
+        Some(Signature { name: "row".into(), hashes: vec![1, 2], types: types.into() })
+    };
+    words!(
+        texts,
+        Refusal::Size { rank: Some(1), theirs: 4, ours: 5 },
+        Refusal::Size { rank: None, theirs: 4, ours: 5 },
+        Refusal::Functions { rank: Some(1), mismatch: of(one("u8"), one("u16")) },
+        Refusal::Functions { rank: None, mismatch: of(one("u8"), None) },
+        Refusal::Functions { rank: None, mismatch: of(None, one("u8")) },
+        Refusal::Functions { rank: None, mismatch: of(None, None) },
+        Refusal::Rank { rank: 9, size: 4 },
+        Refusal::Taken(Box::new(member())),
+        Refusal::Missing { ranks: vec![3], waited_ms: 2000 },
+        ranks(3) => Refusal::Missing,
+        ranks(20) => Refusal::Missing,
+        Refusal::DiedEarly { rank: 1, why: why() },
+        Refusal::Twice,
+        Refusal::Over,
+        Refusal::Full,
+        WordError::OutOfTurn,
+        WordError::NotNamed,
+    );
+}
+
+fn launching(texts: &mut Texts) {
+    let path = || "/a/file".into();
+    let command = "get";
+    let (host, program) = (|| "pear".to_owned(), "ssh".to_owned());
+    let why = || "no such host".to_owned();
+    let blamed = vec![(1, host()), (2, "plum".to_owned())];
+    errors!(
+        texts,
+        place(None) => PlaceError,
+        place(Some("x\ny".to_owned())) => PlaceError,
+        HostsError::Read { path: path(), error: said() },
+        HostsError::Line { path: path(), line: 0, why: why() },
+        HostsError::Line { path: path(), line: 3, why: why() },
+        HostsError::Slots { path: path(), asked: 9, slots: 4 },
+        HostsError::Ended { rank: 1, host: host(), why: why() },
+        HostsError::NotStarted { at_fault: blamed, why: why() },
+        HostsError::NotStarted { at_fault: Vec::new(), why: why() },
+        HostsError::Silent { host: host(), awaited: "ready", waited: Duration::from_secs(60) },
+        HostsError::Ssh { program, error: said() },
+        PmiError::Socket { way: "PMI_FD".into(), error: said() },
+        PmiError::Io { command, error: said() },
+        PmiError::Answer { command, line: "cmd=?\n".into() },
+        PmiError::Failed { command, why: why() },
+        PmiError::Value { bytes: 2000, max: 1024 },
+        PmiError::Timeout,
+        LaunchError::Nested,
+        LaunchError::Count(5000),
+        LaunchError::NoSuchCpu { cpu: 9, allowed: vec![0, 1] },
+        system() => LaunchError::System,
+    );
+}
+
+fn broken() -> LinkError {
+    link(LinkCause::Io(said()))
+}
+
+fn received() -> RecvError {
+    RecvError::Lost { channel: "lines".into(), link: broken(), arrived: 3 }
+}
+
+fn encode() -> SendError {
+    SendError::Encode(Arc::new(EncodeError::NoRoom))
+}
+
+fn unreachable() -> PeerError {
+    PeerError::Connect { rank: 2, cause: Box::new(connect()) }
+}
+
+pub(super) fn system() -> LaunchError {
+    LaunchError::System { what: "start a process", program: "/a/program".into(), source: said() }
+}
+
+fn place(value: Option<String>) -> PlaceError {
+    PlaceError { variable: "CHUNKCOMM_RANK".into(), value, why: "a number".into() }
+}
+
+fn id(rank: u32) -> NodeId {
+    NodeId { rank, incarnation: 9 }
+}
+
+pub(super) fn death() -> Death {
+    Death { id: id(2), why: "it was\nsilent".into() }
+}
+
+pub(super) fn member() -> Member {
+    let addresses = vec![address().to_string()];
+    Member { id: id(3), host: "pear".into(), pid: 4242, addresses, name: Some("third".into()) }
+}
+
+fn function(input: &str) -> FunctionFingerprint {
+    let of = |text: &str| TypeFingerprint { hash: 1, text: text.to_owned() };
+    FunctionFingerprint { name: "row".into(), input: of(input), output: of("u64") }
+}
+
+pub(super) fn difference() -> Difference {
+    Difference { theirs: function("u8"), ours: Some(function("u16")) }
+}

@@ -1,0 +1,201 @@
+//! Errors of `chunkcomm-farm`.
+
+use super::chunkcomm::{link, lost};
+use super::cluster::{death, difference, member, system};
+use super::{Texts, errors, label, said};
+use chunkcomm::error::LinkCause;
+use chunkcomm::proto::codec::{DecodeError, EncodeError};
+use chunkcomm::{AcceptError, Address, NodeError, OpenError, RecvError};
+use chunkcomm_cluster::Registry;
+use chunkcomm_cluster::cluster::{End, NameError, PeerError};
+use chunkcomm_cluster::launch::{LaunchError, Launcher};
+use chunkcomm_cluster::registry::Difference;
+use chunkcomm_farm::{
+    Durability, Farm, JournalCause, JournalError, Loss, NoGrain, NoTree, NoVirtualWorkers,
+    RunError, ServeError, StartError, TaskError, Unreplaced, WorkerName,
+};
+use std::io;
+use std::process::ExitStatus;
+use std::sync::Arc;
+use std::time::Duration;
+
+pub(super) async fn all(texts: &mut Texts) {
+    errors!(texts, NoGrain, NoTree, NoVirtualWorkers);
+    let journal = journals(texts).await;
+    let loss = losses(texts).await;
+    starting(texts, &journal, loss);
+    running(texts, journal);
+    serving(texts);
+}
+
+async fn journals(texts: &mut Texts) -> JournalError {
+    let builder =
+        Farm::builder(Registry::new()).workers(1).journal("/nowhere/journal", Durability::None);
+    let StartError::Journal(mut error) = builder.start().await.unwrap_err() else { panic!() };
+    for (label, cause) in [
+        ("JournalError JournalCause::InUse", JournalCause::InUse),
+        ("JournalError JournalCause::NotAJournal", JournalCause::NotAJournal),
+        ("JournalError JournalCause::Damaged", JournalCause::Damaged { place: 99 }),
+        (
+            "JournalError JournalCause::OtherRun",
+            JournalCause::OtherRun { run: 2, function: "row".into() },
+        ),
+        ("JournalError JournalCause::Io", JournalCause::Io(said())),
+    ] {
+        error.cause = cause;
+        texts.error(label, &error);
+    }
+    error
+}
+
+/// Writes the texts of all losses, as the end of a task; returns that of a process that ended.
+async fn losses(texts: &mut Texts) -> Loss {
+    let program = Launcher::new(Address::Memory("nobody".into())).program("/bin/true");
+    let mut exit = program.spawn(1).unwrap().exited().await.unwrap();
+    exit.status = Some(ExitStatus::default());
+    let exited = Loss::Exited(exit);
+    exit.status = None;
+    let time = Duration::from_millis(1500);
+    let received = RecvError::Lost { channel: "lines".into(), link: broken(), arrived: 3 };
+    for (label, loss) in [
+        ("TaskError::SetAside Loss::Exited", exited.clone()),
+        ("TaskError::SetAside Loss::Exited", Loss::Exited(exit)),
+        ("TaskError::SetAside Loss::Ended", Loss::Ended(String::new())),
+        ("TaskError::SetAside Loss::Ended", Loss::Ended("it\npanicked".into())),
+        ("TaskError::SetAside Loss::Died", Loss::Died(death())),
+        ("TaskError::SetAside Loss::Below", Loss::Below("worker 3\nwas lost".into())),
+        ("TaskError::SetAside Loss::Link", Loss::Link(received)),
+        ("TaskError::SetAside Loss::Send", Loss::Send(lost("lines"))),
+        ("TaskError::SetAside Loss::Closed", Loss::Closed),
+        ("TaskError::SetAside Loss::Malformed", Loss::Malformed),
+        ("TaskError::SetAside Loss::Dismissed", Loss::Dismissed),
+        ("TaskError::SetAside Loss::Stuck", Loss::Stuck { task: 7 }),
+        ("TaskError::SetAside Loss::Silent", Loss::Silent(time)),
+        ("TaskError::SetAside Loss::Late", Loss::Late(time)),
+    ] {
+        texts.error(label, &set_aside(loss));
+    }
+    exited
+}
+
+fn starting(texts: &mut Texts, journal: &JournalError, exited: Loss) {
+    let refusals = || vec!["another credential".to_owned(), "no hello".to_owned()];
+    let lost = |loss, refusals| {
+        let loss = Box::new(loss);
+        StartError::Lost { worker: thread(), loss, refusals }
+    };
+    let late = |refusals| {
+        let missing = vec![thread(), process(), node()];
+        StartError::Late { waited: Duration::from_millis(1500), missing, refusals }
+    };
+    let differs = |ours| StartError::Differs {
+        worker: thread(),
+        difference: Box::new(Difference { ours, ..difference() }),
+    };
+    errors!(
+        texts,
+        StartError::Setting { name: "prefetch", value: 0, allowed: "1 or more" },
+        StartError::Node(NodeError::System(said())),
+        StartError::Signal(io::Error::other("what the system said")),
+        StartError::Launch(LaunchError::Nested),
+        StartError::Launch(system()),
+        StartError::Thread { worker: thread(), source: io::Error::other("what the system said") },
+        StartError::Journal(journal.clone()),
+        StartError::Name(NameError::Ended(End::Left)),
+        StartError::Taken { farm: "farm".into(), rank: 3 },
+        StartError::Accept(AcceptError::Lost { channel: "lines".into(), error: broken() }),
+        lost(Loss::Link(received()), Vec::new()) => StartError::Lost,
+        lost(Loss::Closed, refusals()) => StartError::Lost,
+        lost(exited, Vec::new()) => StartError::Lost,
+        StartError::Versions { worker: node(), ours: (3, 4), theirs: (1, 2) },
+        differs(None) => StartError::Differs,
+        differs(difference().ours) => StartError::Differs,
+        late(Vec::new()) => StartError::Late,
+        late(refusals()) => StartError::Late,
+    );
+}
+
+fn running(texts: &mut Texts, journal: JournalError) {
+    let (function, worker, text) = ("row".to_owned(), process(), "no\nroot".to_owned());
+    let large = |count| RunError::TooLarge {
+        index: 16,
+        count,
+        worker: process(),
+        bytes: 2_000_001,
+        bytes_max: 1_000_000,
+    };
+    let lost = |left, unreplaced: Option<Unreplaced>| RunError::Lost {
+        worker: process(),
+        unanswered: 1,
+        left,
+        loss: Box::new(if unreplaced.is_some() { Loss::Closed } else { Loss::Link(received()) }),
+        unreplaced: unreplaced.map(Box::new),
+    };
+    let (index, after) = (17, Duration::from_millis(1500));
+    errors!(
+        texts,
+        TaskError::Failed { index, function: function.clone(), worker: node(), text: text.clone() },
+        TaskError::TimedOut { index, function: function.clone(), worker: process(), after },
+        TaskError::Result { index, worker: worker.clone(), source: DecodeError::Short },
+        TaskError::ResultPanicked { index, worker, text },
+        RunError::NotRegistered { function },
+        RunError::Input { index, source: EncodeError::NoRoom },
+        RunError::Journal(journal),
+        RunError::Task(set_aside(Loss::Link(received()))),
+        large(1) => RunError::TooLarge,
+        large(8) => RunError::TooLarge,
+        RunError::OutOfTime { given: 5, unanswered: 0 },
+        RunError::OutOfTime { given: 5, unanswered: 2 },
+        RunError::NotChosen { there: 3, unanswered: 1, left: Some(4) },
+        RunError::NotChosen { there: 1, unanswered: 1, left: None },
+        lost(Some(0), None) => RunError::Lost,
+        lost(None, Some(Unreplaced::Unready { count: 17 })) => RunError::Lost,
+        lost(None, Some(Unreplaced::Launch(system()))) => RunError::Lost,
+    );
+}
+
+fn serving(texts: &mut Texts) {
+    let nowhere = Difference { ours: None, ..difference() };
+    let farm = RunError::Input { index: 3, source: EncodeError::NoRoom };
+    errors!(
+        texts,
+        ServeError::Name(NameError::Ended(End::Left)),
+        ServeError::Farmer(PeerError::Replaced { rank: 2 }),
+        ServeError::Open(OpenError::Lost(broken())),
+        ServeError::Encode(EncodeError::NoRoom),
+        ServeError::Send(lost("lines")),
+        ServeError::Recv(received()),
+        ServeError::Differs(Box::new(difference())),
+        ServeError::Differs(Box::new(nowhere)),
+        ServeError::Malformed,
+        ServeError::Thread(io::Error::other("what the system said")),
+        ServeError::Farm(Box::new(farm)),
+        ServeError::Stuck,
+        ServeError::Ended(End::Left),
+    );
+}
+
+fn broken() -> chunkcomm::LinkError {
+    link(LinkCause::Io(said()))
+}
+
+fn received() -> RecvError {
+    RecvError::Lost { channel: "lines".into(), link: broken(), arrived: 3 }
+}
+
+fn set_aside(loss: Loss) -> TaskError {
+    let (function, loss) = ("row".to_owned(), Box::new(loss));
+    TaskError::SetAside { index: 17, function, deaths: 2, worker: process(), loss, input: vec![1] }
+}
+
+fn thread() -> WorkerName {
+    WorkerName { index: 0, pid: None, member: None }
+}
+
+fn process() -> WorkerName {
+    WorkerName { index: 3, pid: Some(4242), member: None }
+}
+
+fn node() -> WorkerName {
+    WorkerName { index: 2, pid: None, member: Some(Arc::new(member())) }
+}

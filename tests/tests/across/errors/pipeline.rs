@@ -1,0 +1,151 @@
+//! Errors of `chunkcomm-pipeline`.
+
+use super::chunkcomm::{connect, link, lost};
+use super::{Texts, errors, label, said};
+use chunkcomm::error::LinkCause;
+use chunkcomm::{AcceptError, OpenError, RecvError};
+use chunkcomm_cluster::cluster::PeerError;
+use chunkcomm_pipeline::patterns::{Compute, PatternError};
+use chunkcomm_pipeline::tracked::{
+    SendEngine, SetupError, TrackedRecvError, TrackedSendError, UnknownEngine,
+};
+use chunkcomm_pipeline::{
+    DeltaReceiver, DeltaRecvError, DeltaSendError, DeltaSender, FrameFault, Increment,
+    OpeningFault, PartError,
+};
+use chunkcomm_testkit::{limited, memory, pair_of};
+use std::sync::Arc;
+use std::time::Duration;
+
+pub(super) async fn all(texts: &mut Texts) {
+    mismatch(texts).await;
+    deltas(texts);
+    faults(texts);
+    tracked(texts);
+    patterns(texts);
+}
+
+/// Sends zeroes to a receiver of another length.
+async fn mismatch(texts: &mut Texts) {
+    let builder = ::chunkcomm::Node::builder;
+    let two = pair_of(memory(), builder(), builder()).await;
+    let send = async {
+        let (buffer, increment) = (vec![0_f32; 100], Increment::Fixed(4096));
+        let mut sender = DeltaSender::open(&two.b, &two.peer, "odd", buffer, increment).await?;
+        while sender.next(100).is_some() {
+            sender.commit().await?;
+        }
+        sender.finish().await
+    };
+    let receive = DeltaReceiver::accept(&two.a, "odd", vec![0_f32; 99]);
+    let (sent, received) = limited(async { tokio::join!(send, receive) }).await;
+    texts.error("DeltaSendError::Mismatch", &sent.unwrap_err());
+    texts.error("DeltaRecvError::Mismatch", &received.err().unwrap());
+}
+
+fn deltas(texts: &mut Texts) {
+    let (peer, channel) = (|| "pe\"er".to_owned(), || "rows".to_owned());
+    let cause = || "it\nstopped".to_owned();
+    let ended = |cause| DeltaRecvError::Ended {
+        peer: peer(),
+        channel: channel(),
+        landed_bytes: 3,
+        length_bytes: 9,
+        cause,
+    };
+    errors!(
+        texts,
+        DeltaSendError::Open(OpenError::Connect(connect())),
+        DeltaSendError::Channel(lost("lines")),
+        DeltaSendError::Unfinished { peer: peer(), channel: channel(), committed: 3, length: 9 },
+        DeltaSendError::Source { peer: peer(), channel: channel(), source: Box::new(ended(None)) },
+        DeltaSendError::Gone { peer: peer(), channel: channel() },
+        DeltaSendError::Over { peer: peer(), channel: channel() },
+        DeltaSendError::Refused { peer: peer(), channel: channel(), cause: cause() },
+        DeltaSendError::Stopped { peer: peer(), channel: channel() },
+        DeltaRecvError::Accept(late()),
+        DeltaRecvError::Channel(received()),
+        DeltaRecvError::Opening { peer: peer(), channel: channel(), fault: OpeningFault::Magic },
+        DeltaRecvError::Frame { peer: peer(), channel: channel(), fault: FrameFault::Cause },
+        ended(None) => DeltaRecvError::Ended,
+        ended(Some(cause())) => DeltaRecvError::Ended,
+        DeltaRecvError::Range { channel: channel(), start: 3, end: 12, length: 9 },
+        DeltaRecvError::Late { channel: channel(), start: 3, end: 5 },
+    );
+}
+
+fn faults(texts: &mut Texts) {
+    let (asked, taken) = (|| 3..12, || 5..7);
+    errors!(
+        texts,
+        PartError::Range { asked: asked(), length: 9 },
+        PartError::Out { asked: asked(), taken: taken() },
+        PartError::Committed { asked: asked(), taken: taken() },
+        OpeningFault::Length { bytes: 3 },
+        OpeningFault::Magic,
+        OpeningFault::Version { theirs: 77 },
+        OpeningFault::Element,
+        OpeningFault::Late,
+        FrameFault::Kind { kind: 9 },
+        FrameFault::Round { theirs: 3, ours: 2 },
+        FrameFault::Outside { offset: 7, bytes: 9 },
+        FrameFault::Twice { start: 3, end: 5 },
+        FrameFault::End { end: 9, landed: 3 },
+        FrameFault::Cause,
+    );
+}
+
+fn tracked(texts: &mut Texts) {
+    let engine = || "mprotect".to_owned();
+    let range = PartError::Range { asked: 3..12, length: 9 };
+    let delta = DeltaRecvError::Channel(received());
+    let unknown: UnknownEngine = "none".parse::<SendEngine>().unwrap_err();
+    texts.error("UnknownEngine", &unknown);
+    errors!(
+        texts,
+        SetupError::NotSupportedHere,
+        SetupError::Memory { bytes: 9, source: said() },
+        SetupError::Engine { engine: engine(), source: said() },
+        TrackedSendError::Rewritten { elements: 3..5 },
+        TrackedSendError::System { engine: engine(), source: said() },
+        TrackedSendError::Length { tracked: 9, delta: 8 },
+        TrackedSendError::Part(range),
+        TrackedSendError::Delta(Arc::new(DeltaSendError::Channel(lost("lines")))),
+        TrackedRecvError::Late { deadline: Duration::from_millis(1500) },
+        TrackedRecvError::Ended,
+        TrackedRecvError::System { engine: engine(), source: said() },
+        TrackedRecvError::Length { tracked: 9, delta: 8 },
+        TrackedRecvError::Range { start: 3, end: 12, length: 9 },
+        TrackedRecvError::Corrected { elements: 3..5 },
+        TrackedRecvError::Short { landed: 3, length: 9 },
+        TrackedRecvError::Delta(Arc::new(delta)),
+    );
+}
+
+fn patterns(texts: &mut Texts) {
+    let (peer, cause) = (|| "pe\"er".to_owned(), "it stopped".to_owned());
+    texts.error("UnknownCompute", &"none".parse::<Compute>().unwrap_err());
+    errors!(
+        texts,
+        PatternError::DeltaSend(DeltaSendError::Channel(lost("lines"))),
+        PatternError::DeltaRecv(DeltaRecvError::Channel(received())),
+        PatternError::Open(OpenError::Connect(connect())),
+        PatternError::Accept(late()),
+        PatternError::Connect(connect()),
+        PatternError::Peer(PeerError::Replaced { rank: 2 }),
+        PatternError::Send(lost("lines")),
+        PatternError::Recv(received()),
+        PatternError::Address { address: "no\"where".into() },
+        PatternError::Failed { peer: peer(), cause },
+        PatternError::OutOfStep { peer: peer() },
+        PatternError::Left { peer: peer() },
+    );
+}
+
+fn late() -> AcceptError {
+    AcceptError::Lost { channel: "lines".into(), error: link(LinkCause::Io(said())) }
+}
+
+fn received() -> RecvError {
+    RecvError::Lost { channel: "lines".into(), link: link(LinkCause::Io(said())), arrived: 3 }
+}
