@@ -66,29 +66,20 @@ const FORMAT: Configuration<LittleEndian, Fixint> =
     standard().with_little_endian().with_fixed_int_encoding();
 
 /// Reason why a value was not encoded.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum EncodeError {
     /// The value needs more bytes than there is room for.
+    #[error("the value needs more bytes than there is room")]
     NoRoom,
     /// The value's `Serialize` failed with this cause, or needs something that the format
     /// cannot express: a sequence whose length is not known beforehand, or more than
     /// [`DEPTH_MAX`] values within each other, which no peer would decode.
+    #[error("the value cannot be encoded: {0}")]
     Refused(Box<str>),
 }
 
-impl fmt::Display for EncodeError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            EncodeError::NoRoom => f.write_str("the value needs more bytes than there is room"),
-            EncodeError::Refused(cause) => write!(f, "the value cannot be encoded: {cause}"),
-        }
-    }
-}
-
 crate::debug_with_causes!(EncodeError);
-
-impl std::error::Error for EncodeError {}
 
 impl EncodeError {
     #[cold]
@@ -107,55 +98,46 @@ impl EncodeError {
 }
 
 /// Reason why bytes are not a value of the requested type.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum DecodeError {
     /// The bytes end before the value does, or a length in them covers more bytes than are
     /// left.
+    #[error("the bytes end before the value does")]
     Short,
     /// The value ends before the bytes do.
+    #[error("there are bytes after the end of the value")]
     Trailing,
     /// A truth value is neither 0 nor 1.
+    #[error("a truth value is neither 0 nor 1")]
     Bool,
     /// A character is not UTF-8.
+    #[error("a character is not UTF-8")]
     Char,
     /// A string is not UTF-8.
+    #[error("a string is not UTF-8")]
     Text,
     /// The mark before an optional value is neither 0 nor 1.
+    #[error("the mark before an optional value is neither 0 nor 1")]
     Optional,
     /// The type has no variant of this index.
+    #[error("the type has no variant of this index")]
     Variant,
     /// More than [`DEPTH_MAX`] values within each other.
+    #[error("{TOO_DEEP}")]
     TooDeep,
     /// A sequence or map of several elements that take no bytes.
+    #[error("a sequence has several elements that take no bytes")]
     ZeroSized,
     /// The type asks the bytes for their type.
+    #[error("the type needs a format that describes itself")]
     NotSelfDescribing,
     /// The type's own `Deserialize` refused the decoded values.
+    #[error("the type turned down the value that was read")]
     Refused,
 }
 
-impl fmt::Display for DecodeError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            DecodeError::Short => "the bytes end before the value does",
-            DecodeError::Trailing => "there are bytes after the end of the value",
-            DecodeError::Bool => "a truth value is neither 0 nor 1",
-            DecodeError::Char => "a character is not UTF-8",
-            DecodeError::Text => "a string is not UTF-8",
-            DecodeError::Optional => "the mark before an optional value is neither 0 nor 1",
-            DecodeError::Variant => "the type has no variant of this index",
-            DecodeError::TooDeep => TOO_DEEP,
-            DecodeError::ZeroSized => "a sequence has several elements that take no bytes",
-            DecodeError::NotSelfDescribing => "the type needs a format that describes itself",
-            DecodeError::Refused => "the type turned down the value that was read",
-        })
-    }
-}
-
 crate::debug_with_causes!(DecodeError);
-
-impl std::error::Error for DecodeError {}
 
 impl serde::de::Error for DecodeError {
     #[cold]

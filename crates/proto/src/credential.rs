@@ -50,36 +50,21 @@ impl fmt::Debug for Seed {
 }
 
 /// Reason why a text is not a credential.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SeedTextError {
     /// The text is something else.
+    #[error("it is not a credential: it does not begin with {PREFIX}{VERSION}")]
     Foreign,
     /// The text is a credential of another version.
+    #[error("it is a credential of another version than {VERSION}")]
     Version,
     /// The text was a credential, and was cut or changed since.
+    #[error("the credential is damaged: its checksum does not fit")]
     Damaged,
 }
 
-impl fmt::Display for SeedTextError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            SeedTextError::Foreign => {
-                write!(f, "it is not a credential: it does not begin with {PREFIX}{VERSION}")
-            }
-            SeedTextError::Version => {
-                write!(f, "it is a credential of another version than {VERSION}")
-            }
-            SeedTextError::Damaged => {
-                f.write_str("the credential is damaged: its checksum does not fit")
-            }
-        }
-    }
-}
-
 crate::debug_with_causes!(SeedTextError);
-
-impl std::error::Error for SeedTextError {}
 
 impl Seed {
     /// Creates a seed from these bytes, which must be random.

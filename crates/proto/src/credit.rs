@@ -23,10 +23,11 @@ pub const REPORT_DIVISOR: u64 = 8;
 const _: () = assert!(1.0 / GRANT_DIVISOR as f64 + 1.0 / REPORT_DIVISOR as f64 <= 0.5);
 
 /// Error of a peer that sent more than it was allowed to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum CreditError {
     /// More bytes on a channel than were granted to it.
+    #[error("a channel sent {received} bytes where {granted} were granted")]
     Channel {
         /// Bytes since the channel began, the newest included.
         received: u64,
@@ -34,8 +35,10 @@ pub enum CreditError {
         granted: u64,
     },
     /// More channels than there are initial windows.
+    #[error("more channels opened than there is credit for")]
     Opens,
     /// A message above the agreed size.
+    #[error("a message declares {bytes} bytes where at most {bytes_max} were agreed")]
     Message {
         /// Declared size.
         bytes: u64,
@@ -44,19 +47,7 @@ pub enum CreditError {
     },
 }
 
-impl std::fmt::Display for CreditError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            CreditError::Channel { received, granted } => {
-                write!(f, "a channel sent {received} bytes where {granted} were granted")
-            }
-            CreditError::Opens => f.write_str("more channels opened than there is credit for"),
-            CreditError::Message { bytes, bytes_max } => {
-                write!(f, "a message declares {bytes} bytes where at most {bytes_max} were agreed")
-            }
-        }
-    }
-}
+crate::debug_with_causes!(CreditError);
 
 /// Memory that all receiving channels of a link may hold together.
 #[derive(Debug)]

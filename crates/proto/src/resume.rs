@@ -52,29 +52,18 @@ pub struct Resume {
 }
 
 /// Reason why bytes are not a word.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ResumeError {
     /// The bytes do not begin as a word does.
+    #[error("the peer does not say which session it means")]
     Magic,
     /// The kind is unknown, or not the speaker's to send.
+    #[error("the peer says something of kind {0} about a session")]
     Kind(u8),
 }
 
-impl std::fmt::Display for ResumeError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            ResumeError::Magic => f.write_str("the peer does not say which session it means"),
-            ResumeError::Kind(kind) => {
-                write!(f, "the peer says something of kind {kind} about a session")
-            }
-        }
-    }
-}
-
 crate::debug_with_causes!(ResumeError);
-
-impl std::error::Error for ResumeError {}
 
 /// The wish of a dialler, as its peer's node sees it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,10 +1,11 @@
 //! Errors of packet numbers.
 
 /// An impossible sequence number or ack.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SequenceError {
     /// A packet was left out or repeated.
+    #[error("packet {got} came where {due} was due")]
     Sequence {
         /// The number that came.
         got: u64,
@@ -12,6 +13,7 @@ pub enum SequenceError {
         due: u64,
     },
     /// More was acknowledged than was written.
+    #[error("packet {got} was acknowledged where {sent} was the last one sent")]
     Ack {
         /// The acknowledged number.
         got: u64,
@@ -19,6 +21,7 @@ pub enum SequenceError {
         sent: u64,
     },
     /// At the start of a connection the peer reports less than it had acknowledged.
+    #[error("only packet {got} is there, though {acknowledged} was acknowledged")]
     Forgotten {
         /// The number reported now.
         got: u64,
@@ -27,18 +30,4 @@ pub enum SequenceError {
     },
 }
 
-impl std::fmt::Display for SequenceError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            SequenceError::Sequence { got, due } => {
-                write!(f, "packet {got} came where {due} was due")
-            }
-            SequenceError::Ack { got, sent } => {
-                write!(f, "packet {got} was acknowledged where {sent} was the last one sent")
-            }
-            SequenceError::Forgotten { got, acknowledged } => {
-                write!(f, "only packet {got} is there, though {acknowledged} was acknowledged")
-            }
-        }
-    }
-}
+crate::debug_with_causes!(SequenceError);

@@ -1,6 +1,6 @@
 //! Errors of `chunkcomm-proto`.
 
-use super::{Texts, errors, label, words};
+use super::{Texts, errors, label};
 use chunkcomm::proto::codec::{DecodeError, EncodeError};
 use chunkcomm::proto::credential::SeedTextError;
 use chunkcomm::proto::credit::CreditError;
@@ -41,9 +41,6 @@ pub(super) fn all(texts: &mut Texts) {
         WireError::BadStream,
         WireError::BadFragment,
         WireError::OtherPacket { sequence: 5 },
-    );
-    words!(
-        texts,
         CreditError::Channel { received: 9, granted: 8 },
         CreditError::Opens,
         CreditError::Message { bytes: 9, bytes_max: 8 },
