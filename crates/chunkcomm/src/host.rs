@@ -36,7 +36,6 @@ use crate::driver::entropy;
 use crate::proto::Time;
 #[cfg(feature = "simulation")]
 use crate::transport::world;
-use std::fmt;
 use std::hash::{BuildHasher, DefaultHasher, Hasher};
 use std::io;
 use std::ops::{Add, AddAssign, Sub};
@@ -94,18 +93,11 @@ impl Sub for Instant {
 }
 
 /// The error of a [`timeout`]: its time was over.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the time is over")]
 pub struct Elapsed(());
 
-impl fmt::Display for Elapsed {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the time is over")
-    }
-}
-
 crate::debug_with_causes!(Elapsed);
-
-impl std::error::Error for Elapsed {}
 
 /// Returns the time since 1970 by the clock on the wall, which may be set; in a simulation the time of
 /// the model, which begins with 0.

@@ -284,23 +284,29 @@ impl Error for ConnectError {
 }
 
 /// Why a channel could not be opened.
-#[derive(Clone)]
+#[derive(Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum OpenError {
     /// The session ended, and this node cannot dial the peer.
+    #[error(transparent)]
     Lost(LinkError),
     /// The session had ended, and dialling the peer again failed.
+    #[error(transparent)]
     Connect(ConnectError),
     /// The name is empty or longer than 255 bytes.
+    #[error("the name of a channel has {bytes} bytes, allowed are 1 to 255")]
     Name {
         /// Length of the name in bytes.
         bytes: usize,
     },
     /// Values of this type cannot be sent.
+    #[error("{0}")]
     Type(TypeRefused),
     /// The system gave no random bytes for the number of a stream.
+    #[error("the system has no random numbers")]
     NoRandomness,
     /// The log of the stream cannot be used.
+    #[error(transparent)]
     Log(LogError),
 }
 
@@ -319,39 +325,14 @@ impl fmt::Display for TypeRefused {
     }
 }
 
-impl fmt::Display for OpenError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            OpenError::Lost(error) => error.fmt(f),
-            OpenError::Connect(error) => error.fmt(f),
-            OpenError::Name { bytes } => {
-                write!(f, "the name of a channel has {bytes} bytes, allowed are 1 to 255")
-            }
-            OpenError::Type(refused) => refused.fmt(f),
-            OpenError::NoRandomness => f.write_str("the system has no random numbers"),
-            OpenError::Log(error) => error.fmt(f),
-        }
-    }
-}
-
 crate::debug_with_causes!(OpenError);
 
-impl Error for OpenError {
-    fn source(&self) -> Option<&(dyn Error + 'static)> {
-        match self {
-            OpenError::Lost(error) => error.source(),
-            OpenError::Connect(error) => error.source(),
-            OpenError::Log(error) => error.source(),
-            _ => None,
-        }
-    }
-}
-
 /// Why `accept` gave no channel. `accept` can be called again after each of these.
-#[derive(Clone)]
+#[derive(Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum AcceptError {
     /// A peer opened the channel with another type; it was refused.
+    #[error("{} of {peer} was refused: {reason}", Named(.channel))]
     Mismatch {
         /// The channel's name.
         channel: String,
@@ -361,8 +342,10 @@ pub enum AcceptError {
         reason: RefusalReason,
     },
     /// Values of this type cannot be received.
+    #[error("{0}")]
     Type(TypeRefused),
     /// No peer opened the channel within the deadline.
+    #[error("no peer opened channel {channel:?} within {waited:?}{}", Held(.held))]
     Late {
         /// The channel's name.
         channel: String,
@@ -373,55 +356,39 @@ pub enum AcceptError {
     },
     /// The peer that was to open the channel
     /// ([`ChannelOptions::from_peer`](crate::ChannelOptions::from_peer)) has no session any more.
+    #[error("nobody opens {} any more", Named(.channel))]
     Lost {
         /// The channel's name.
         channel: String,
         /// The end of its last session; it names the peer.
+        #[source]
         error: LinkError,
     },
     /// The node is closed.
+    #[error("the node is closed")]
     Closed,
     /// The runtime that drove the node is gone: no channel will come any more.
+    #[error("the runtime that drove the node is gone")]
     RuntimeGone,
 }
 
 /// Most channels that nobody has accepted that an error's text names: 16.
 const HELD_SHOWN_MAX: usize = 16;
 
-impl fmt::Display for AcceptError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            AcceptError::Mismatch { channel, peer, reason } => {
-                write!(f, "{} of {peer} was refused: {reason}", Named(channel))
-            }
-            AcceptError::Type(refused) => refused.fmt(f),
-            AcceptError::Late { channel, waited, held } => {
-                write!(f, "no peer opened channel {channel:?} within {waited:?}")?;
-                let shown = &held[..held.len().min(HELD_SHOWN_MAX)];
-                if !shown.is_empty() {
-                    write!(f, "; opened and not accepted: {}", shown.join(", "))?;
-                }
-                match held.len() - shown.len() {
-                    0 => Ok(()),
-                    more => write!(f, " and {more} more"),
-                }
-            }
-            AcceptError::Lost { channel, .. } => {
-                write!(f, "nobody opens {} any more", Named(channel))
-            }
-            AcceptError::Closed => f.write_str("the node is closed"),
-            AcceptError::RuntimeGone => f.write_str("the runtime that drove the node is gone"),
-        }
-    }
-}
-
 crate::debug_with_causes!(AcceptError);
 
-impl Error for AcceptError {
-    fn source(&self) -> Option<&(dyn Error + 'static)> {
-        match self {
-            AcceptError::Lost { error, .. } => Some(error),
-            _ => None,
+/// The channels that nobody has accepted, behind the text of [`AcceptError::Late`].
+struct Held<'a>(&'a [String]);
+
+impl fmt::Display for Held<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let shown = &self.0[..self.0.len().min(HELD_SHOWN_MAX)];
+        if !shown.is_empty() {
+            write!(f, "; opened and not accepted: {}", shown.join(", "))?;
+        }
+        match self.0.len() - shown.len() {
+            0 => Ok(()),
+            more => write!(f, " and {more} more"),
         }
     }
 }

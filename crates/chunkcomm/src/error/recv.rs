@@ -85,34 +85,18 @@ pub struct DecodeFailed {
 }
 
 /// Why `try_recv` gave no message.
-#[derive(Clone)]
+#[derive(Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum TryRecvError {
     /// No message is there just now.
+    #[error("no message is there")]
     Empty,
     /// The sender is done and everything was taken.
+    #[error("the channel has ended")]
     Ended,
     /// `recv` would fail with this error.
+    #[error(transparent)]
     Failed(RecvError),
 }
 
-impl fmt::Display for TryRecvError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            TryRecvError::Empty => f.write_str("no message is there"),
-            TryRecvError::Ended => f.write_str("the channel has ended"),
-            TryRecvError::Failed(error) => error.fmt(f),
-        }
-    }
-}
-
 crate::debug_with_causes!(TryRecvError);
-
-impl Error for TryRecvError {
-    fn source(&self) -> Option<&(dyn Error + 'static)> {
-        match self {
-            TryRecvError::Failed(error) => error.source(),
-            _ => None,
-        }
-    }
-}

@@ -198,34 +198,18 @@ impl Error for SendError {
 }
 
 /// Why `try_send` did not accept a message.
-#[derive(Clone)]
+#[derive(Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum TrySendError {
     /// The outbox of the channel is full just now.
+    #[error("the outbox of the channel is full")]
     Full,
     /// `send` would fail with this error.
+    #[error(transparent)]
     Failed(SendError),
 }
 
-impl fmt::Display for TrySendError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            TrySendError::Full => f.write_str("the outbox of the channel is full"),
-            TrySendError::Failed(error) => error.fmt(f),
-        }
-    }
-}
-
 crate::debug_with_causes!(TrySendError);
-
-impl Error for TrySendError {
-    fn source(&self) -> Option<&(dyn Error + 'static)> {
-        match self {
-            TrySendError::Full => None,
-            TrySendError::Failed(error) => error.source(),
-        }
-    }
-}
 
 /// Error of `send_all`, which stops at the first message that is not accepted.
 #[derive(Clone)]
