@@ -214,41 +214,31 @@ impl Error for CallError {
 }
 
 /// Reason why a service cannot begin.
-#[derive(Clone)]
+#[derive(Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum ServeError {
     /// The name is empty or longer than 240 bytes.
+    #[error("the name of a service has {bytes} bytes, allowed are 1 to 240")]
     Name {
         /// Length of the name, in bytes.
         bytes: usize,
     },
     /// This node has a service of that name.
+    #[error("this node has a service {name:?} already")]
     Taken {
         /// The name.
         name: String,
     },
     /// Values of a type cannot be sent.
+    #[error("{0}")]
     Type(TypeRefused),
-}
-
-impl fmt::Display for ServeError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            ServeError::Name { bytes } => {
-                write!(f, "the name of a service has {bytes} bytes, allowed are 1 to 240")
-            }
-            ServeError::Taken { name } => write!(f, "this node has a service {name:?} already"),
-            ServeError::Type(refused) => refused.fmt(f),
-        }
-    }
 }
 
 chunkcomm_proto::debug_with_causes!(ServeError);
 
-impl Error for ServeError {}
-
 /// A service did not close in time: the rest was cut off.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
+#[error("service {service:?} was cut off: {handled} requests were handled, {waiting} waited")]
 pub struct ServiceCloseError {
     /// The service.
     pub service: Arc<str>,
@@ -258,16 +248,4 @@ pub struct ServiceCloseError {
     pub waiting: usize,
 }
 
-impl fmt::Display for ServiceCloseError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let ServiceCloseError { service, handled, waiting } = self;
-        write!(
-            f,
-            "service {service:?} was cut off: {handled} requests were handled, {waiting} waited"
-        )
-    }
-}
-
 chunkcomm_proto::debug_with_causes!(ServiceCloseError);
-
-impl Error for ServiceCloseError {}

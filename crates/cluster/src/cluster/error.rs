@@ -220,74 +220,49 @@ impl Error for PeerError {
 }
 
 /// Reason why a barrier was not passed by all members.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum BarrierError {
     /// These members died since the last barrier. All that came get the same error; the next
     /// barrier is among those that are left.
+    #[error("at the barrier are missing, by death: {}", listed(.0))]
     Died(Vec<NodeId>),
     /// The cluster has ended.
+    #[error("{0}")]
     Ended(End),
-}
-
-impl fmt::Display for BarrierError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            BarrierError::Died(ids) => {
-                f.write_str("at the barrier are missing, by death: ")?;
-                for (index, id) in ids.iter().enumerate() {
-                    write!(f, "{}{id}", if index == 0 { "" } else { ", " })?;
-                }
-                Ok(())
-            }
-            BarrierError::Ended(end) => end.fmt(f),
-        }
-    }
 }
 
 chunkcomm_proto::debug_with_causes!(BarrierError);
 
-impl Error for BarrierError {}
-
 /// Reason why a name is not provided, or has no provider.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum NameError {
     /// The name is empty or longer than 255 bytes, or this node provides 1024 already.
+    #[error("{name:?} is not provided: a name has 1 to 255 bytes, a node at most 1024 names")]
     Refused {
         /// The name.
         name: String,
     },
     /// The cluster has ended.
+    #[error("{0}")]
     Ended(End),
-}
-
-impl fmt::Display for NameError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            NameError::Refused { name } => write!(
-                f,
-                "{name:?} is not provided: a name has 1 to 255 bytes, a node at most 1024 names"
-            ),
-            NameError::Ended(end) => end.fmt(f),
-        }
-    }
 }
 
 chunkcomm_proto::debug_with_causes!(NameError);
 
-impl Error for NameError {}
-
 /// Reason why a name does not mean exactly one member.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum NamedError {
     /// No node of that name is known.
+    #[error("no node of the cluster is called {name:?}")]
     Nobody {
         /// The name.
         name: String,
     },
     /// The last node of that name died, and nobody has taken the name.
+    #[error("{name:?}, {death}")]
     Dead {
         /// The name.
         name: String,
@@ -295,6 +270,7 @@ pub enum NamedError {
         death: Death,
     },
     /// Several nodes have the name.
+    #[error("{} nodes are called {name:?}: ranks {ranks:?}", .ranks.len())]
     Several {
         /// The name.
         name: String,
@@ -303,40 +279,32 @@ pub enum NamedError {
     },
 }
 
-impl fmt::Display for NamedError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            NamedError::Nobody { name } => write!(f, "no node of the cluster is called {name:?}"),
-            NamedError::Dead { name, death } => write!(f, "{name:?}, {death}"),
-            NamedError::Several { name, ranks } => {
-                write!(f, "{} nodes are called {name:?}: ranks {ranks:?}", ranks.len())
-            }
-        }
-    }
-}
-
 chunkcomm_proto::debug_with_causes!(NamedError);
 
-impl Error for NamedError {}
-
 /// Fault at the end. The node is closed all the same.
-#[derive(Clone)]
+#[derive(Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum EndError {
     /// Rank 0 cannot leave: the manager runs there. It can end the cluster.
+    #[error("rank 0 cannot leave the cluster, whose manager it runs; it can end it")]
     Manager,
     /// Others were not at their end in time.
+    #[error("other nodes were not at their end in time")]
     NotAllDone,
     /// The membership ended otherwise.
+    #[error("{0}")]
     Ended(End),
     /// Messages were not acknowledged in time.
+    #[error(transparent)]
     Close(CloseError),
     /// Processes that this node started had not ended in time and were killed.
+    #[error("{count} processes had not ended in time and were killed")]
     Killed {
         /// Number of killed processes.
         count: usize,
     },
     /// Processes that this node started ended badly after the common end: rank and status of each.
+    #[error("{}", .0.join("; "))]
     Failed(Vec<String>),
 }
 
@@ -351,76 +319,37 @@ impl EndError {
     }
 }
 
-impl fmt::Display for EndError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            EndError::Manager => {
-                f.write_str("rank 0 cannot leave the cluster, whose manager it runs; it can end it")
-            }
-            EndError::NotAllDone => f.write_str("other nodes were not at their end in time"),
-            EndError::Ended(end) => end.fmt(f),
-            EndError::Close(error) => error.fmt(f),
-            EndError::Killed { count } => {
-                write!(f, "{count} processes had not ended in time and were killed")
-            }
-            EndError::Failed(failures) => f.write_str(&failures.join("; ")),
-        }
-    }
-}
-
 chunkcomm_proto::debug_with_causes!(EndError);
 
-impl Error for EndError {}
-
 /// Reason why a service of a cluster cannot begin.
-#[derive(Clone)]
+#[derive(Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum ClusterServeError {
     /// This node cannot serve it.
+    #[error(transparent)]
     Serve(ServeError),
     /// The cluster does not take the name, or has ended.
+    #[error(transparent)]
     Provide(NameError),
-}
-
-impl fmt::Display for ClusterServeError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            ClusterServeError::Serve(error) => error.fmt(f),
-            ClusterServeError::Provide(error) => error.fmt(f),
-        }
-    }
 }
 
 chunkcomm_proto::debug_with_causes!(ClusterServeError);
 
-impl Error for ClusterServeError {}
-
 /// Reason why a member of a cluster was not asked for a process. Its input is dropped, with its
 /// ends.
+#[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum MemberInstantiateError {
     /// There is no such member of the cluster, or it cannot be reached.
+    #[error(transparent)]
     Member(PeerError),
     /// The member was not asked.
+    #[error(transparent)]
     Instantiate(InstantiateError),
-}
-
-impl fmt::Display for MemberInstantiateError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            MemberInstantiateError::Member(error) => error.fmt(f),
-            MemberInstantiateError::Instantiate(error) => error.fmt(f),
-        }
-    }
 }
 
 chunkcomm_proto::debug_with_causes!(MemberInstantiateError);
 
-impl Error for MemberInstantiateError {
-    fn source(&self) -> Option<&(dyn Error + 'static)> {
-        match self {
-            MemberInstantiateError::Member(error) => error.source(),
-            MemberInstantiateError::Instantiate(error) => error.source(),
-        }
-    }
+fn listed(ids: &[NodeId]) -> String {
+    ids.iter().map(NodeId::to_string).collect::<Vec<_>>().join(", ")
 }

@@ -105,36 +105,18 @@ impl<T> Error for HandOverError<T> {
 }
 
 /// Why a [`Value`](crate::Value) has no value.
-#[derive(Clone)]
+#[derive(Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum ValueError {
     /// The value's writer was dropped without writing.
+    #[error("the value's writer was dropped at {} without writing", Plain(.by))]
     Unwritten {
         /// Name of the node that dropped it.
         by: String,
     },
     /// The value cannot come any more.
+    #[error(transparent)]
     Port(PortError),
 }
 
-impl fmt::Display for ValueError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            ValueError::Unwritten { by } => {
-                write!(f, "the value's writer was dropped at {} without writing", Plain(by))
-            }
-            ValueError::Port(error) => error.fmt(f),
-        }
-    }
-}
-
 chunkcomm_proto::debug_with_causes!(ValueError);
-
-impl Error for ValueError {
-    fn source(&self) -> Option<&(dyn Error + 'static)> {
-        match self {
-            ValueError::Unwritten { .. } => None,
-            ValueError::Port(error) => error.source(),
-        }
-    }
-}

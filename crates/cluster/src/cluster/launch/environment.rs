@@ -1,7 +1,6 @@
 //! The variables of a process, and the error of one that makes no sense.
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::time::Duration;
 
 use super::own::{MANAGER, PROCESS, RANK, SIZE, TOLD};
@@ -61,7 +60,11 @@ fn remove_those_of_another(variables: &mut BTreeMap<String, String>, pid: u32) {
 }
 
 /// A variable that makes no sense.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "{variable} is {}: {why}",
+    .value.as_ref().map_or_else(|| "not set".to_owned(), |value| format!("{value:?}"))
+)]
 pub struct PlaceError {
     /// The variable.
     pub variable: String,
@@ -71,16 +74,4 @@ pub struct PlaceError {
     pub why: String,
 }
 
-impl fmt::Display for PlaceError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let PlaceError { variable, value, why } = self;
-        match value {
-            Some(value) => write!(f, "{variable} is {value:?}: {why}"),
-            None => write!(f, "{variable} is not set: {why}"),
-        }
-    }
-}
-
 chunkcomm_proto::debug_with_causes!(PlaceError);
-
-impl std::error::Error for PlaceError {}

@@ -117,34 +117,18 @@ impl Error for ProcessError {
 }
 
 /// Reason why a process was not asked for. Its input is dropped, with its ends.
+#[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum InstantiateError {
     /// The input cannot be encoded, or is larger than the node takes.
+    #[error(transparent)]
     Input(SendError),
     /// The session with the node has ended.
+    #[error(transparent)]
     Lost(LinkError),
     /// The session had ended, and the node cannot be reached again.
+    #[error(transparent)]
     Connect(ConnectError),
 }
 
-impl fmt::Display for InstantiateError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            InstantiateError::Input(error) => error.fmt(f),
-            InstantiateError::Lost(link) => link.fmt(f),
-            InstantiateError::Connect(error) => error.fmt(f),
-        }
-    }
-}
-
 chunkcomm_proto::debug_with_causes!(InstantiateError);
-
-impl Error for InstantiateError {
-    fn source(&self) -> Option<&(dyn Error + 'static)> {
-        match self {
-            InstantiateError::Input(error) => error.source(),
-            InstantiateError::Lost(error) => error.source(),
-            InstantiateError::Connect(error) => error.source(),
-        }
-    }
-}

@@ -3,24 +3,16 @@
 use super::IN_FLIGHT_MAX;
 use chunkcomm_proto::Time;
 use std::collections::VecDeque;
-use std::fmt;
 
 /// A service answered a call that is not in flight.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("call {slot} was answered, and it is not in flight")]
 pub struct Unasked {
     /// The slot in the answer.
     pub slot: u32,
 }
 
-impl fmt::Display for Unasked {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "call {} was answered, and it is not in flight", self.slot)
-    }
-}
-
 chunkcomm_proto::debug_with_causes!(Unasked);
-
-impl std::error::Error for Unasked {}
 
 /// State of a call, as its caller finds it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -6,8 +6,6 @@
 //!
 //! The set of words depends on the version that the link agreed on.
 
-use std::fmt;
-
 /// Bytes before the value of a request or an answer.
 pub const HEAD_BYTES: usize = 5;
 
@@ -15,18 +13,11 @@ const CALL: u8 = 1;
 const CANCEL: u8 = 2;
 
 /// A message that is no word of calls.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("a message is no request and no answer")]
 pub struct WireError;
 
-impl fmt::Display for WireError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a message is no request and no answer")
-    }
-}
-
 chunkcomm_proto::debug_with_causes!(WireError);
-
-impl std::error::Error for WireError {}
 
 /// Word of a client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
