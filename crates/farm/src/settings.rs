@@ -109,16 +109,9 @@ pub enum VirtualWorkers {
 pub const VIRTUAL_WORKERS_MAX: u32 = 1024;
 
 /// A text that is no number of [`VirtualWorkers`].
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("allowed are auto, and numbers from 1 to {VIRTUAL_WORKERS_MAX}")]
 pub struct NoVirtualWorkers;
-
-impl fmt::Display for NoVirtualWorkers {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "allowed are auto, and numbers from 1 to {VIRTUAL_WORKERS_MAX}")
-    }
-}
-
-impl std::error::Error for NoVirtualWorkers {}
 
 chunkcomm::debug_with_causes!(NoVirtualWorkers);
 
@@ -187,16 +180,9 @@ pub enum Tree {
 }
 
 /// A text that is no [`Tree`].
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("allowed are auto, off, hosts, and a number from 2 on")]
 pub struct NoTree;
-
-impl fmt::Display for NoTree {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("allowed are auto, off, hosts, and a number from 2 on")
-    }
-}
-
-impl std::error::Error for NoTree {}
 
 chunkcomm::debug_with_causes!(NoTree);
 // The machines of `proto` use nothing of `chunkcomm`, so this stands here.

@@ -1,6 +1,5 @@
 //! Error of a node of a cluster as a worker.
 
-use std::fmt;
 use std::io;
 
 use chunkcomm::codec::EncodeError;
@@ -11,60 +10,45 @@ use chunkcomm_cluster::registry::Difference;
 use super::RunError;
 
 /// Error of a node that could not serve a farm to its end.
+#[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum ServeError {
     /// The farmer cannot be found.
+    #[error(transparent)]
     Name(NameError),
     /// The farmer cannot be reached.
+    #[error(transparent)]
     Farmer(PeerError),
     /// The duplex to the farmer could not be opened.
-    Open(OpenError),
+    #[error(transparent)]
+    Open(#[from] OpenError),
     /// A message could not be encoded.
-    Encode(EncodeError),
+    #[error(transparent)]
+    Encode(#[from] EncodeError),
     /// An answer could not be sent: the farmer is gone, or has closed or refused the duplex.
-    Send(SendError),
+    #[error(transparent)]
+    Send(#[from] SendError),
     /// The duplex broke: the farmer is gone.
-    Recv(RecvError),
+    #[error(transparent)]
+    Recv(#[from] RecvError),
     /// This program does not have a function of the farm, or has it with other types.
+    #[error("the farmer registered {}, this program {}", .0.theirs, here(.0))]
     Differs(Box<Difference>),
     /// The farmer sent bytes that are no assignment: another version of this program?
+    #[error("the farmer sent bytes that are no assignment")]
     Malformed,
     /// The thread for the tasks could not be started.
-    Thread(io::Error),
+    #[error("the thread for the tasks could not be started")]
+    Thread(#[source] io::Error),
     /// This node was a sub-farmer, and its farm could not go on.
+    #[error(transparent)]
     Farm(Box<RunError>),
     /// 64 tasks were given up after their time, and did not end: each has a thread of this process.
+    #[error("64 tasks do not end although their time is over")]
     Stuck,
     /// The cluster has ended otherwise than by being finished.
+    #[error("{0}")]
     Ended(End),
-}
-
-impl fmt::Display for ServeError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            ServeError::Name(error) => error.fmt(f),
-            ServeError::Farmer(error) => error.fmt(f),
-            ServeError::Open(error) => error.fmt(f),
-            ServeError::Encode(error) => error.fmt(f),
-            ServeError::Send(error) => error.fmt(f),
-            ServeError::Recv(error) => error.fmt(f),
-            ServeError::Differs(found) => match &found.ours {
-                Some(ours) => {
-                    write!(f, "the farmer registered {}, this program {ours}", found.theirs)
-                }
-                None => write!(
-                    f,
-                    "the farmer registered {}, this program no function of that name",
-                    found.theirs
-                ),
-            },
-            ServeError::Malformed => f.write_str("the farmer sent bytes that are no assignment"),
-            ServeError::Thread(_) => f.write_str("the thread for the tasks could not be started"),
-            ServeError::Stuck => f.write_str("64 tasks do not end although their time is over"),
-            ServeError::Farm(error) => error.fmt(f),
-            ServeError::Ended(end) => end.fmt(f),
-        }
-    }
 }
 
 chunkcomm::debug_with_causes!(ServeError);
@@ -77,33 +61,8 @@ impl ServeError {
     }
 }
 
-impl std::error::Error for ServeError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            ServeError::Name(error) => error.source(),
-            ServeError::Farmer(error) => error.source(),
-            ServeError::Open(error) => error.source(),
-            ServeError::Encode(error) => error.source(),
-            ServeError::Send(error) => error.source(),
-            ServeError::Recv(error) => error.source(),
-            ServeError::Thread(error) => Some(error),
-            ServeError::Farm(error) => error.source(),
-            ServeError::Differs(_)
-            | ServeError::Malformed
-            | ServeError::Stuck
-            | ServeError::Ended(_) => None,
-        }
-    }
+/// Returns the function as this program has it.
+fn here(found: &Difference) -> String {
+    let ours = found.ours.as_ref();
+    ours.map_or_else(|| "no function of that name".to_owned(), ToString::to_string)
 }
-
-macro_rules! from {
-    ($($variant:ident($error:ty)),+ $(,)?) => {$(
-        impl From<$error> for ServeError {
-            fn from(error: $error) -> ServeError {
-                ServeError::$variant(error)
-            }
-        }
-    )+};
-}
-
-from!(Open(OpenError), Encode(EncodeError), Send(SendError), Recv(RecvError),);

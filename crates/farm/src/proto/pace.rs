@@ -44,16 +44,9 @@ pub enum Grain {
 }
 
 /// A text that is no [`Grain`].
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("allowed are auto and whole numbers from 1")]
 pub struct NoGrain;
-
-impl fmt::Display for NoGrain {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("allowed are auto and whole numbers from 1")
-    }
-}
-
-impl std::error::Error for NoGrain {}
 
 impl FromStr for Grain {
     type Err = NoGrain;
