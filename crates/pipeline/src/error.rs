@@ -143,34 +143,48 @@ impl std::error::Error for DeltaSendError {
 }
 
 /// Error of a delta that cannot be received.
-#[derive(Clone)]
+#[derive(Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum DeltaRecvError {
     /// The channel could not be accepted.
+    #[error(transparent)]
     Accept(AcceptError),
     /// The channel failed, or the sender's node died; elements that landed stay readable.
+    #[error(transparent)]
     Channel(RecvError),
     /// The first message is not the opening of a delta.
+    #[error("channel {channel:?} from {peer:?} does not open as a delta")]
     Opening {
         /// Name of the node that sends.
         peer: String,
         /// Name of the delta's channel.
         channel: String,
         /// Fault of the message.
+        #[source]
         fault: OpeningFault,
     },
     /// The sender has another length or element type; nothing landed.
+    #[error(
+        "delta {:?}: we expect {}, {:?} sends {}",
+        .0.channel, .0.ours, .0.peer, Plain(&.0.theirs.to_string())
+    )]
     Mismatch(Box<Mismatch>),
     /// An increment does not fit; elements that landed before stay readable.
+    #[error("delta {channel:?} from {peer:?} has an increment that does not fit")]
     Frame {
         /// Name of the node that sends.
         peer: String,
         /// Name of the delta's channel.
         channel: String,
         /// Fault of the increment.
+        #[source]
         fault: FrameFault,
     },
     /// The sender ended the transfer before its last byte; elements that landed stay readable.
+    #[error(
+        "delta {channel:?} from {peer:?} ended after {landed_bytes} of {length_bytes} bytes{}",
+        because(.cause.as_deref())
+    )]
     Ended {
         /// Name of the node that sends.
         peer: String,
@@ -184,6 +198,7 @@ pub enum DeltaRecvError {
         cause: Option<String>,
     },
     /// The range to wait for is not within the buffer.
+    #[error("elements {start}..{end} are not within the {length} elements of delta {channel:?}")]
     Range {
         /// Name of the delta's channel.
         channel: String,
@@ -195,6 +210,7 @@ pub enum DeltaRecvError {
         length: usize,
     },
     /// The range had not landed at the deadline; the transfer goes on.
+    #[error("elements {start}..{end} of delta {channel:?} have not landed in time")]
     Late {
         /// Name of the delta's channel.
         channel: String,
@@ -205,61 +221,14 @@ pub enum DeltaRecvError {
     },
 }
 
-impl fmt::Display for DeltaRecvError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Accept(error) => error.fmt(f),
-            Self::Channel(error) => error.fmt(f),
-            Self::Opening { peer, channel, .. } => {
-                write!(f, "channel {channel:?} from {peer:?} does not open as a delta")
-            }
-            Self::Mismatch(mismatch) => {
-                let Mismatch { peer, channel, ours, theirs } = &**mismatch;
-                let theirs = theirs.to_string();
-                let theirs = Plain(&theirs);
-                write!(f, "delta {channel:?}: we expect {ours}, {peer:?} sends {theirs}")
-            }
-            Self::Frame { peer, channel, .. } => {
-                write!(f, "delta {channel:?} from {peer:?} has an increment that does not fit")
-            }
-            Self::Ended { peer, channel, landed_bytes, length_bytes, cause } => {
-                write!(
-                    f,
-                    "delta {channel:?} from {peer:?} ended after {landed_bytes} of {length_bytes} \
-                     bytes"
-                )?;
-                cause.as_ref().map_or(Ok(()), |cause| write!(f, ": {}", Plain(cause)))
-            }
-            Self::Range { channel, start, end, length } => write!(
-                f,
-                "elements {start}..{end} are not within the {length} elements of delta {channel:?}"
-            ),
-            Self::Late { channel, start, end } => {
-                write!(f, "elements {start}..{end} of delta {channel:?} have not landed in time")
-            }
-        }
-    }
-}
-
 chunkcomm::debug_with_causes!(DeltaRecvError);
 
-impl std::error::Error for DeltaRecvError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            Self::Accept(error) => error.source(),
-            Self::Channel(error) => error.source(),
-            Self::Opening { fault, .. } => Some(fault),
-            Self::Frame { fault, .. } => Some(fault),
-            Self::Mismatch(_) | Self::Ended { .. } | Self::Range { .. } | Self::Late { .. } => None,
-        }
-    }
-}
-
 /// Error of a part of a sender's buffer that cannot be handed out. Ranges are in elements.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum PartError {
     /// The range is not within the buffer.
+    #[error("elements {asked:?} are not within the {length} of the buffer")]
     Range {
         /// Range asked for.
         asked: Range<usize>,
@@ -267,6 +236,7 @@ pub enum PartError {
         length: usize,
     },
     /// Elements of the range are out, with a part that was not committed or dropped yet.
+    #[error("of elements {asked:?}, {taken:?} are out with another part")]
     Out {
         /// Range asked for.
         asked: Range<usize>,
@@ -274,6 +244,7 @@ pub enum PartError {
         taken: Range<usize>,
     },
     /// Elements of the range were committed: they are on their way.
+    #[error("of elements {asked:?}, {taken:?} were committed")]
     Committed {
         /// Range asked for.
         asked: Range<usize>,
@@ -282,22 +253,9 @@ pub enum PartError {
     },
 }
 
-impl fmt::Display for PartError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Range { asked, length } => {
-                write!(f, "elements {asked:?} are not within the {length} of the buffer")
-            }
-            Self::Out { asked, taken } => {
-                write!(f, "of elements {asked:?}, {taken:?} are out with another part")
-            }
-            Self::Committed { asked, taken } => {
-                write!(f, "of elements {asked:?}, {taken:?} were committed")
-            }
-        }
-    }
-}
-
 chunkcomm::debug_with_causes!(PartError);
 
-impl std::error::Error for PartError {}
+/// Returns the end of a text with a reason, where there is one.
+fn because(reason: Option<&str>) -> String {
+    reason.map_or_else(String::new, |reason| format!(": {}", Plain(reason)))
+}

@@ -112,19 +112,14 @@ impl fmt::Display for Compute {
 }
 
 /// A name that is no [`Compute`]; its message lists the allowed names.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "{:?} is none: allowed are {} and a wait such as wait:21ms",
+    .0, Compute::ALL.map(|compute| compute.to_string()).join(", ")
+)]
 pub struct UnknownCompute(String);
 
-impl fmt::Display for UnknownCompute {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let all = Compute::ALL.map(|compute| compute.to_string()).join(", ");
-        write!(f, "{:?} is none: allowed are {all} and a wait such as wait:21ms", self.0)
-    }
-}
-
 chunkcomm::debug_with_causes!(UnknownCompute);
-
-impl std::error::Error for UnknownCompute {}
 
 impl FromStr for Compute {
     type Err = UnknownCompute;

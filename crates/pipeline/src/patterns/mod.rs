@@ -15,8 +15,6 @@ mod machine;
 mod roles;
 mod verify;
 
-use std::fmt;
-
 use chunkcomm::{AcceptError, ConnectError, OpenError, RecvError, SendError};
 use chunkcomm_cluster::cluster::PeerError;
 use serde::{Deserialize, Serialize};
@@ -129,31 +127,41 @@ pub fn auto_delta_bytes(compute: Compute, nodes: usize, bytes: usize) -> usize {
 }
 
 /// Error of a run or a chain.
-#[derive(Clone)]
+#[derive(Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum PatternError {
     /// The result could not be sent on.
-    DeltaSend(DeltaSendError),
+    #[error(transparent)]
+    DeltaSend(#[from] DeltaSendError),
     /// The input did not arrive.
-    DeltaRecv(DeltaRecvError),
+    #[error(transparent)]
+    DeltaRecv(#[from] DeltaRecvError),
     /// A channel between head and node could not be opened.
-    Open(OpenError),
+    #[error(transparent)]
+    Open(#[from] OpenError),
     /// A channel between head and node could not be accepted.
-    Accept(AcceptError),
+    #[error(transparent)]
+    Accept(#[from] AcceptError),
     /// The next node could not be reached.
-    Connect(ConnectError),
+    #[error(transparent)]
+    Connect(#[from] ConnectError),
     /// A member of the cluster could not be reached.
-    Peer(PeerError),
+    #[error(transparent)]
+    Peer(#[from] PeerError),
     /// A word or an order could not be sent.
-    Send(SendError),
+    #[error(transparent)]
+    Send(#[from] SendError),
     /// A word or an order did not arrive.
-    Recv(RecvError),
+    #[error(transparent)]
+    Recv(#[from] RecvError),
     /// A node's address is not readable.
+    #[error("{address:?} is no address of a node")]
     Address {
         /// Text in place of the address.
         address: String,
     },
     /// A node reports that it failed.
+    #[error("node {peer:?} failed: {cause}")]
     Failed {
         /// Name of the node.
         peer: String,
@@ -161,74 +169,17 @@ pub enum PatternError {
         cause: String,
     },
     /// A node sent another word than the next one due: another version of this program?
+    #[error("node {peer:?} is out of step with the chain")]
     OutOfStep {
         /// Name of the node.
         peer: String,
     },
     /// A node left before the chain was ended.
+    #[error("node {peer:?} left the chain")]
     Left {
         /// Name of the node.
         peer: String,
     },
 }
 
-impl fmt::Display for PatternError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::DeltaSend(error) => error.fmt(f),
-            Self::DeltaRecv(error) => error.fmt(f),
-            Self::Open(error) => error.fmt(f),
-            Self::Accept(error) => error.fmt(f),
-            Self::Connect(error) => error.fmt(f),
-            Self::Peer(error) => error.fmt(f),
-            Self::Send(error) => error.fmt(f),
-            Self::Recv(error) => error.fmt(f),
-            Self::Address { address } => write!(f, "{address:?} is no address of a node"),
-            Self::Failed { peer, cause } => write!(f, "node {peer:?} failed: {cause}"),
-            Self::OutOfStep { peer } => write!(f, "node {peer:?} is out of step with the chain"),
-            Self::Left { peer } => write!(f, "node {peer:?} left the chain"),
-        }
-    }
-}
-
 chunkcomm::debug_with_causes!(PatternError);
-
-impl std::error::Error for PatternError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            Self::DeltaSend(error) => error.source(),
-            Self::DeltaRecv(error) => error.source(),
-            Self::Open(error) => error.source(),
-            Self::Accept(error) => error.source(),
-            Self::Connect(error) => error.source(),
-            Self::Peer(error) => error.source(),
-            Self::Send(error) => error.source(),
-            Self::Recv(error) => error.source(),
-            Self::Address { .. }
-            | Self::Failed { .. }
-            | Self::OutOfStep { .. }
-            | Self::Left { .. } => None,
-        }
-    }
-}
-
-macro_rules! from {
-    ($($variant:ident($error:ty)),+ $(,)?) => {$(
-        impl From<$error> for PatternError {
-            fn from(error: $error) -> Self {
-                Self::$variant(error)
-            }
-        }
-    )+};
-}
-
-from!(
-    DeltaSend(DeltaSendError),
-    DeltaRecv(DeltaRecvError),
-    Open(OpenError),
-    Accept(AcceptError),
-    Connect(ConnectError),
-    Peer(PeerError),
-    Send(SendError),
-    Recv(RecvError),
-);

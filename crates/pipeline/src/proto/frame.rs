@@ -17,8 +17,6 @@
 //!
 //! The receiver's direction is a row of [`Reply`] messages. All numbers are little-endian.
 
-use std::fmt;
-
 use super::opening::{Opening, OpeningFault};
 
 /// Number of bytes of a frame's header.
@@ -54,15 +52,17 @@ pub(crate) enum Header {
 }
 
 /// Fault of a frame.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum FrameFault {
     /// The header names no kind of frame.
+    #[error("kind {kind} is not known")]
     Kind {
         /// Number of the kind that came.
         kind: u32,
     },
     /// The increment, correction or end belongs to a round that has not been begun, or that is over.
+    #[error("round {theirs}, ours is {ours}")]
     Round {
         /// Round of the frame, counted from 1.
         theirs: u32,
@@ -70,6 +70,7 @@ pub enum FrameFault {
         ours: u32,
     },
     /// The increment reaches out of the buffer, or holds parts of elements.
+    #[error("{bytes} bytes at byte {offset} are no elements of the buffer")]
     Outside {
         /// First byte of the increment.
         offset: u64,
@@ -77,6 +78,7 @@ pub enum FrameFault {
         bytes: u64,
     },
     /// Bytes of the increment have landed before, or were corrected before.
+    #[error("bytes {start}..{end} have landed before")]
     Twice {
         /// First byte that is there already.
         start: usize,
@@ -85,6 +87,7 @@ pub enum FrameFault {
     },
     /// The last round is said to end elsewhere than behind what has landed, before bytes that have
     /// landed or were corrected, or after it is whole.
+    #[error("the last round cannot end at byte {end}, {landed} bytes have landed")]
     End {
         /// Byte behind the end.
         end: u64,
@@ -92,27 +95,9 @@ pub enum FrameFault {
         landed: usize,
     },
     /// The cause of the end is too long.
+    #[error("the cause of the end is not readable")]
     Cause,
 }
-
-impl fmt::Display for FrameFault {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Kind { kind } => write!(f, "kind {kind} is not known"),
-            Self::Round { theirs, ours } => write!(f, "round {theirs}, ours is {ours}"),
-            Self::Outside { offset, bytes } => {
-                write!(f, "{bytes} bytes at byte {offset} are no elements of the buffer")
-            }
-            Self::Twice { start, end } => write!(f, "bytes {start}..{end} have landed before"),
-            Self::End { end, landed } => {
-                write!(f, "the last round cannot end at byte {end}, {landed} bytes have landed")
-            }
-            Self::Cause => write!(f, "the cause of the end is not readable"),
-        }
-    }
-}
-
-impl std::error::Error for FrameFault {}
 
 impl Header {
     /// Returns the bytes of the header.

@@ -105,40 +105,31 @@ pub(crate) struct Opening {
 }
 
 /// Fault of bytes that are no opening.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum OpeningFault {
     /// The message has too few or too many bytes.
+    #[error("{bytes} bytes are no opening")]
     Length {
         /// Number of bytes that came.
         bytes: usize,
     },
     /// The message does not start as an opening does.
+    #[error("the first bytes are not those of an opening")]
     Magic,
     /// The message was written by another version of this crate.
+    #[error("version {theirs}, ours is {VERSION}")]
     Version {
         /// Version that came.
         theirs: u16,
     },
     /// The name of the element type is not UTF-8, or the byte order is unknown.
+    #[error("the element type is not readable")]
     Element,
     /// The channel was opened, and nothing followed in time.
+    #[error("none came in time")]
     Late,
 }
-
-impl fmt::Display for OpeningFault {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Length { bytes } => write!(f, "{bytes} bytes are no opening"),
-            Self::Magic => write!(f, "the first bytes are not those of an opening"),
-            Self::Version { theirs } => write!(f, "version {theirs}, ours is {VERSION}"),
-            Self::Element => write!(f, "the element type is not readable"),
-            Self::Late => write!(f, "none came in time"),
-        }
-    }
-}
-
-impl std::error::Error for OpeningFault {}
 
 impl Opening {
     /// Returns the bytes of the opening.

@@ -43,21 +43,14 @@ pub enum RecvEngine {
 }
 
 /// A name that is no engine's.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
+#[error("no engine {name:?}; allowed are: {allowed}")]
 pub struct UnknownEngine {
     name: String,
     allowed: &'static str,
 }
 
-impl fmt::Display for UnknownEngine {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "no engine {:?}; allowed are: {}", self.name, self.allowed)
-    }
-}
-
 chunkcomm::debug_with_causes!(UnknownEngine);
-
-impl std::error::Error for UnknownEngine {}
 
 macro_rules! named {
     ($engine:ident, $allowed:literal, $($variant:ident = $name:literal),+) => {
