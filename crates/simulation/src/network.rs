@@ -38,6 +38,7 @@ pub use spec::{BridgeSpec, LinkSpec};
 pub use timeline::{Activity, Busy, Lane, Span, Station, Timeline};
 pub use trace::{Arrival, Delivery};
 pub use wires::SegmentId;
+pub(crate) use world::preset_names;
 pub use world::{BridgeBetween, HostGroup, SegmentKind, SegmentSpec, WorldError, WorldSpec};
 
 use chunkcomm_proto::Time;
@@ -45,7 +46,6 @@ use connection::{Connection, End};
 use hosts::Host;
 use schedule::{Schedule, Step};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::fmt;
 use std::time::Duration;
 use timeline::Recorder;
 use trace::Trace;
@@ -142,33 +142,24 @@ pub enum Read {
 }
 
 /// Why a call on a network fails.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum NetworkError {
     /// Neither link nor segments join the two hosts.
+    #[error("no link or segments join the two hosts")]
     NoWay,
     /// The port has a listener already, or no port is left.
+    #[error("the port is taken")]
     PortTaken,
     /// The connection is broken, or this end was let go.
+    #[error("the connection is broken")]
     Broken,
     /// This end was finished, and writes nothing more.
+    #[error("the end was said to write nothing more")]
     Finished,
 }
 
-impl fmt::Display for NetworkError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            NetworkError::NoWay => "no link or segments join the two hosts",
-            NetworkError::PortTaken => "the port is taken",
-            NetworkError::Broken => "the connection is broken",
-            NetworkError::Finished => "the end was said to write nothing more",
-        })
-    }
-}
-
 chunkcomm_proto::debug_with_causes!(NetworkError);
-
-impl std::error::Error for NetworkError {}
 
 /// A network of hosts.
 ///

@@ -2,7 +2,6 @@
 
 use crate::{Delivery, Network, Simulation, run};
 use std::env;
-use std::fmt;
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
@@ -94,7 +93,8 @@ pub fn check<T>(
 }
 
 /// The first delivery in which two runs of one seed differ.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
+#[error("two runs of one seed differ from delivery {number} on: {first}, then {second}")]
 pub struct Differs {
     /// Number of the delivery, from 0.
     pub number: usize,
@@ -104,13 +104,4 @@ pub struct Differs {
     pub second: String,
 }
 
-impl fmt::Display for Differs {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Differs { number, first, second } = self;
-        write!(f, "two runs of one seed differ from delivery {number} on: {first}, then {second}")
-    }
-}
-
 chunkcomm_proto::debug_with_causes!(Differs);
-
-impl std::error::Error for Differs {}

@@ -1,5 +1,6 @@
 //! Worlds in files: read by name or path, and the work of functions, measured once.
 
+use crate::network::preset_names;
 use crate::{WorldError, WorldSpec};
 use std::fmt;
 use std::fs;
@@ -40,9 +41,7 @@ impl fmt::Display for LoadError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             LoadError::Unknown { name } => {
-                let presets: Vec<_> = WorldSpec::presets().collect();
-                let presets = presets.join(", ");
-                write!(f, "{name} is neither a file nor a preset, which are {presets}")
+                write!(f, "{name} is neither a file nor a preset, which are {}", preset_names())
             }
             LoadError::Io { path, .. } => {
                 write!(f, "the world's file {} cannot be read or written", path.display())

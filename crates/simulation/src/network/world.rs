@@ -7,7 +7,6 @@ mod units;
 
 use super::{BridgeSpec, HostId, HostSpec, LinkSpec, Network, SegmentId};
 use std::collections::BTreeMap;
-use std::fmt;
 use std::time::Duration;
 
 /// The presets by their names, each a file of its own. `docs/worlds.md` has the source of each
@@ -195,15 +194,17 @@ impl Default for WorldSpec {
 }
 
 /// Why there is no description of a world.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum WorldError {
     /// No preset has this name.
+    #[error("there is no preset {name:?}, but {}", preset_names())]
     NoPreset {
         /// The name.
         name: String,
     },
     /// A line of a file is wrong.
+    #[error("line {line}, {text:?}: {reason}")]
     File {
         /// Number of the line, from 1.
         line: usize,
@@ -214,18 +215,9 @@ pub enum WorldError {
     },
 }
 
-impl fmt::Display for WorldError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            WorldError::NoPreset { name } => {
-                let names: Vec<_> = WorldSpec::presets().collect();
-                write!(f, "there is no preset {name:?}, but {}", names.join(", "))
-            }
-            WorldError::File { line, text, reason } => write!(f, "line {line}, {text:?}: {reason}"),
-        }
-    }
-}
-
 chunkcomm_proto::debug_with_causes!(WorldError);
 
-impl std::error::Error for WorldError {}
+/// Returns the names of all presets, for people.
+pub(crate) fn preset_names() -> String {
+    WorldSpec::presets().collect::<Vec<_>>().join(", ")
+}
