@@ -4,6 +4,12 @@
 //! `source()`. An error that only passes another one on has that one's message and source.
 //! `{:?}` is the message with all causes ([`with_causes`](crate::with_causes)), since `main`
 //! prints `{:?}`.
+//!
+//! A `source()` is the cause itself, never an `Arc` or a `Box` around it, so that it can be cast to
+//! its type, such as [`std::io::Error`].
+
+// Errors are derived (`thiserror`) but where that does not fit: a message that has that of another
+// error, whose source is passed on; a cause in an `Arc` or a `Box`; a message of many conditions.
 
 mod link;
 mod log;

@@ -105,7 +105,7 @@ chunkcomm_proto::debug_with_causes!(LaunchError);
 impl std::error::Error for LaunchError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
-            LaunchError::System { source, .. } => Some(source),
+            LaunchError::System { source, .. } => Some(source.as_ref()),
             _ => None,
         }
     }

@@ -109,7 +109,7 @@ chunkcomm::debug_with_causes!(JournalError);
 impl Error for JournalError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         match &self.cause {
-            JournalCause::Io(error) => Some(error),
+            JournalCause::Io(error) => Some(error.as_ref()),
             _ => None,
         }
     }

@@ -57,7 +57,7 @@ impl std::error::Error for LoadError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             LoadError::Unknown { .. } => None,
-            LoadError::Io { error, .. } => Some(error),
+            LoadError::Io { error, .. } => Some(error.as_ref()),
             LoadError::World { error, .. } => Some(error),
         }
     }

@@ -11,7 +11,6 @@ use std::error::Error;
 use std::fmt::{Display, Write};
 use std::io;
 use std::path::Path;
-use std::sync::Arc;
 
 /// Set to write the file anew instead of comparing with it.
 const UPDATE_VARIABLE: &str = "UPDATE_ERROR_TEXTS";
@@ -92,7 +91,6 @@ fn type_of(error: &(dyn Error + 'static)) -> &'static str {
     }
     first_of!(
         io::Error,
-        Arc<io::Error>,
         EncodeError,
         DecodeError,
         SeedTextError,
