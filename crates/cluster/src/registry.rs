@@ -18,7 +18,7 @@
 //! let mut result = Vec::new();
 //! entry.call(&21u32.to_le_bytes(), &mut result)?;
 //! assert_eq!(result, 42u32.to_le_bytes());
-//! # Ok::<(), chunkcomm_cluster::registry::CallError>(())
+//! # Ok::<(), chunkcomm_cluster::registry::FunctionError>(())
 //! ```
 
 mod error;
@@ -27,7 +27,7 @@ pub(crate) mod processes;
 mod started;
 mod travels;
 
-pub use error::CallError;
+pub use error::FunctionError;
 pub use fingerprints::{Difference, FunctionFingerprint, TypeFingerprint};
 pub use started::Started;
 pub use travels::Travels;
@@ -76,7 +76,7 @@ impl<I, O> fmt::Debug for Function<I, O> {
     }
 }
 
-type Call = dyn Fn(&[u8], &mut Vec<u8>) -> Result<(), CallError> + Send + Sync;
+type Call = dyn Fn(&[u8], &mut Vec<u8>) -> Result<(), FunctionError> + Send + Sync;
 type Start = dyn Fn(&[u8]) -> Started + Send + Sync;
 
 #[derive(Clone)]
@@ -120,10 +120,10 @@ impl Entry {
     /// # Errors
     /// Bytes that are no input, a result that cannot be encoded, and a panic of the function
     /// (caught, with its message; the panic hook runs before, so it also shows on stderr). `output`
-    /// is then as it was before the call. [`CallError::Waits`]: an async function that did not end at
-    /// its first poll, and was dropped; [`start`](Entry::start) runs it.
+    /// is then as it was before the call. [`FunctionError::Waits`]: an async function that did not end
+    /// at its first poll, and was dropped; [`start`](Entry::start) runs it.
     #[inline]
-    pub fn call(&self, input: &[u8], output: &mut Vec<u8>) -> Result<(), CallError> {
+    pub fn call(&self, input: &[u8], output: &mut Vec<u8>) -> Result<(), FunctionError> {
         match &self.body {
             Body::Sync(call) => call(input, output),
             Body::Async(start) => started::at_once(start(input), output),
@@ -310,7 +310,7 @@ pub(crate) fn describe_for<T: Serialize + DeserializeOwned>(
 fn erased<I: DeserializeOwned + 'static, O: Serialize + 'static>(
     name: Arc<str>,
     function: impl Fn(I) -> O + Send + Sync + 'static,
-) -> impl Fn(&[u8], &mut Vec<u8>) -> Result<(), CallError> + Send + Sync {
+) -> impl Fn(&[u8], &mut Vec<u8>) -> Result<(), FunctionError> + Send + Sync {
     move |input, output| {
         let before = output.len();
         host::spend_call(&name);
@@ -318,14 +318,14 @@ fn erased<I: DeserializeOwned + 'static, O: Serialize + 'static>(
         // state is visible after a panic.
         let ran = catch_unwind(AssertUnwindSafe(|| {
             let input = decode::<I>(input)
-                .map_err(|source| CallError::Input { function: Arc::clone(&name), source })?;
+                .map_err(|source| FunctionError::Input { function: Arc::clone(&name), source })?;
             encode_into_vec(&function(input), output)
-                .map_err(|source| CallError::Output { function: Arc::clone(&name), source })
+                .map_err(|source| FunctionError::Output { function: Arc::clone(&name), source })
         }));
         let failed = match ran {
             Ok(Ok(_)) => return Ok(()),
             Ok(Err(error)) => error,
-            Err(panic) => CallError::Panicked {
+            Err(panic) => FunctionError::Panicked {
                 function: Arc::clone(&name),
                 message: panic_message(panic.as_ref()).into(),
             },
@@ -365,7 +365,7 @@ mod tests {
         registry
     }
 
-    fn call(registry: &Registry, name: &str, input: &[u8]) -> Result<Vec<u8>, CallError> {
+    fn call(registry: &Registry, name: &str, input: &[u8]) -> Result<Vec<u8>, FunctionError> {
         let mut output = vec![7];
         let outcome = registry.lookup(name).unwrap().call(input, &mut output);
         assert_eq!(output[0], 7, "what was there stays");
@@ -384,7 +384,7 @@ mod tests {
     fn wrong_bytes_are_an_error_that_names_the_function() {
         let error = call(&sample(), "sum", &[1, 2]).unwrap_err();
         assert_eq!(error.to_string(), "the input of function \"sum\" could not be decoded");
-        assert!(matches!(error, CallError::Input { source: DecodeError::Short, .. }));
+        assert!(matches!(error, FunctionError::Input { source: DecodeError::Short, .. }));
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use chunkcomm_cluster::Registry;
-use chunkcomm_cluster::registry::{CallError, Entry, Function, Travels};
+use chunkcomm_cluster::registry::{Entry, Function, FunctionError, Travels};
 use serde::{Deserialize, Serialize};
 
 use crate::context::{TaskContext, current};
@@ -188,7 +188,11 @@ impl Reducer {
     ///
     /// # Errors
     /// When the user's function fails.
-    pub(crate) fn reduce(&self, results: &[u8], count: u32) -> Result<Option<Vec<u8>>, CallError> {
+    pub(crate) fn reduce(
+        &self,
+        results: &[u8],
+        count: u32,
+    ) -> Result<Option<Vec<u8>>, FunctionError> {
         // The codec's form of a list.
         let mut list = u64::from(count).to_le_bytes().to_vec();
         let mut items = wire::Items::new(results, count);
@@ -305,7 +309,7 @@ mod tests {
         assert_eq!(reduced, items(&[None, None]));
 
         let failing = reducer.reduce(&items(&[text("a"), text("stop")]), 2);
-        assert!(matches!(failing, Err(CallError::Panicked { .. })), "{failing:?}");
+        assert!(matches!(failing, Err(FunctionError::Panicked { .. })), "{failing:?}");
         let mut results = items(&[text("a")]);
         wire::put_failure(&mut results, "no word");
         assert!(reducer.reduce(&results, 2).unwrap().is_none());

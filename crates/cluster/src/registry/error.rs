@@ -1,12 +1,12 @@
-//! Errors of a call.
+//! The error of a registered function.
 
 use chunkcomm_proto::codec::{DecodeError, EncodeError};
 use std::sync::Arc;
 
-/// Reason why a call gave no result. The registry and the process are unharmed.
+/// Reason why a function gave no result. The registry and the process are unharmed.
 #[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum CallError {
+pub enum FunctionError {
     /// The bytes are not an input of the function.
     #[error("the input of function {function:?} could not be decoded")]
     Input {
@@ -39,4 +39,4 @@ pub enum CallError {
     },
 }
 
-chunkcomm_proto::debug_with_causes!(CallError);
+chunkcomm_proto::debug_with_causes!(FunctionError);

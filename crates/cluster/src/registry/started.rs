@@ -1,6 +1,6 @@
 //! Calls of async functions.
 
-use super::{CallError, panic_message};
+use super::{FunctionError, panic_message};
 use chunkcomm::host;
 use chunkcomm_proto::codec::{decode, encode_into_vec};
 use serde::Serialize;
@@ -12,7 +12,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
-type Encoded = Result<Vec<u8>, CallError>;
+type Encoded = Result<Vec<u8>, FunctionError>;
 
 /// A call of an async function, made by [`Entry::start`](super::Entry::start). It resolves to the
 /// encoded result.
@@ -33,7 +33,7 @@ impl fmt::Debug for Started {
 }
 
 impl Future for Started {
-    type Output = Result<Vec<u8>, CallError>;
+    type Output = Result<Vec<u8>, FunctionError>;
 
     /// # Panics
     /// When it is polled after its end.
@@ -69,29 +69,29 @@ where
         let run = async move {
             let result = match begun {
                 Ok(Ok(future)) => future.await,
-                Ok(Err(source)) => return Err(CallError::Input { function: name, source }),
+                Ok(Err(source)) => return Err(FunctionError::Input { function: name, source }),
                 Err(panic) => return Err(panicked(&name, panic.as_ref())),
             };
             let mut encoded = Vec::new();
             match encode_into_vec(&result, &mut encoded) {
                 Ok(_) => Ok(encoded),
-                Err(source) => Err(CallError::Output { function: name, source }),
+                Err(source) => Err(FunctionError::Output { function: name, source }),
             }
         };
         Started { function: Arc::clone(&function), call: Some(Box::pin(run)) }
     }
 }
 
-fn panicked(function: &Arc<str>, panic: &(dyn Any + Send)) -> CallError {
+fn panicked(function: &Arc<str>, panic: &(dyn Any + Send)) -> FunctionError {
     let message = panic_message(panic).into();
-    CallError::Panicked { function: Arc::clone(function), message }
+    FunctionError::Panicked { function: Arc::clone(function), message }
 }
 
 /// Polls a call once, and appends its result.
-pub(super) fn at_once(mut call: Started, output: &mut Vec<u8>) -> Result<(), CallError> {
+pub(super) fn at_once(mut call: Started, output: &mut Vec<u8>) -> Result<(), FunctionError> {
     match Pin::new(&mut call).poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(ended) => ended.map(|encoded| output.extend_from_slice(&encoded)),
-        Poll::Pending => Err(CallError::Waits { function: call.function }),
+        Poll::Pending => Err(FunctionError::Waits { function: call.function }),
     }
 }
 
@@ -127,7 +127,10 @@ mod tests {
     async fn an_async_function_runs_to_its_encoded_result() {
         assert_eq!(run("double", &21u32.to_le_bytes()).await.unwrap(), 42u32.to_le_bytes());
         let error = run("double", &[1]).await.unwrap_err();
-        assert!(matches!(error, CallError::Input { source: DecodeError::Short, .. }), "{error}");
+        assert!(
+            matches!(error, FunctionError::Input { source: DecodeError::Short, .. }),
+            "{error}"
+        );
         let error = run("fail", &[]).await.unwrap_err();
         assert_eq!(error.to_string(), "function \"fail\" panicked: no luck");
         assert!(registry().lookup("plain").unwrap().start(&[]).is_none());

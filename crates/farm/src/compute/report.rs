@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use chunkcomm::host::Instant;
 use chunkcomm::with_causes;
-use chunkcomm_cluster::registry::CallError;
+use chunkcomm_cluster::registry::FunctionError;
 
 use super::queue::Slice;
 use super::{HOLD, nanos};
@@ -74,7 +74,7 @@ impl Done {
     pub(super) fn add(
         &mut self,
         (run, index): (u32, u64),
-        result: &Result<Vec<u8>, CallError>,
+        result: &Result<Vec<u8>, FunctionError>,
         busy: Duration,
         now: Instant,
     ) {

@@ -6,7 +6,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use chunkcomm::host::{self, Instant};
-use chunkcomm_cluster::registry::CallError;
+use chunkcomm_cluster::registry::FunctionError;
 
 use super::queue::{Next, Slice, Step};
 use super::waits::{Alarm, Begun, Key};
@@ -14,7 +14,7 @@ use super::{Seat, Shared, aside, discard, locked};
 use crate::context::{TaskContext, Tasks};
 use crate::pieces::Piece;
 
-type Polled = Poll<Result<Vec<u8>, CallError>>;
+type Polled = Poll<Result<Vec<u8>, FunctionError>>;
 
 /// A compute thread; in a simulation, a task that occupies a core.
 pub(super) struct Runner {

@@ -15,7 +15,9 @@ use chunkcomm_cluster::launch::LaunchError;
 use chunkcomm_cluster::process::{InstantiateError, ProcessError};
 use chunkcomm_cluster::proto::call::{calls::Unasked, wire::WireError};
 use chunkcomm_cluster::proto::cluster::membership::WordError;
-use chunkcomm_cluster::registry::{self, Difference, FunctionFingerprint, TypeFingerprint};
+use chunkcomm_cluster::registry::{
+    Difference, FunctionError, FunctionFingerprint, TypeFingerprint,
+};
 use chunkcomm_cluster::{CallError, HandOverError, PortError, ValueError};
 use std::sync::Arc;
 use std::time::Duration;
@@ -78,10 +80,10 @@ fn functions(texts: &mut Texts) {
     let function = || Arc::<str>::from("row");
     errors!(
         texts,
-        registry::CallError::Input { function: function(), source: DecodeError::Short },
-        registry::CallError::Output { function: function(), source: EncodeError::NoRoom },
-        registry::CallError::Panicked { function: function(), message: "no".into() },
-        registry::CallError::Waits { function: function() },
+        FunctionError::Input { function: function(), source: DecodeError::Short },
+        FunctionError::Output { function: function(), source: EncodeError::NoRoom },
+        FunctionError::Panicked { function: function(), message: "no".into() },
+        FunctionError::Waits { function: function() },
     );
 }
 
