@@ -49,7 +49,7 @@ const CRATES: &[Floors] = &[
             &["cluster"],
             &["ext"],
         ],
-        outside: &["lib", "tests"],
+        outside: &["lib"],
     },
     Floors {
         krate: "simulation",
