@@ -78,7 +78,10 @@ impl Over {
             Over::Ended(End::Refused(refused)) => line.cause(SendError::Refused(refused)),
             Over::Ended(_) => line.ended(name),
             Over::Failed(error) => error,
-            Over::Wrong(what) => CallError::Protocol { peer: name.to_owned(), what },
+            Over::Wrong(what) => {
+                let service = Arc::clone(&line.service);
+                CallError::Protocol { service, peer: name.to_owned(), what }
+            }
         }
     }
 }
@@ -196,7 +199,8 @@ fn decode<Resp: DeserializeOwned>(
         // A panic in the type's `Deserialize` harms no other call.
         let decoded = catch_unwind(AssertUnwindSafe(|| codec::decode::<Resp>(rest)));
         let decoded = decoded.unwrap_or(Err(codec::DecodeError::Refused));
-        return Ok((slot, decoded.map_err(|error| Some(CallError::Answer(error)))));
+        let failed = |source| CallError::Answer { service: Arc::clone(&line.service), source };
+        return Ok((slot, decoded.map_err(|error| Some(failed(error)))));
     }
     Ok((slot, Err(said(kind, rest, line))))
 }

@@ -11,7 +11,7 @@ use crate::proto::call::{SERVICE_NAME_BYTES_MAX, wire};
 use crate::proto::cluster::NodeId;
 use crate::sync::locked;
 use chunkcomm::layer::{Fingerprint, clock};
-use chunkcomm::{Node, OpenError, Peer};
+use chunkcomm::{Node, OpenError, Peer, SendError};
 use chunkcomm_proto::{Time, codec};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -252,7 +252,7 @@ where
         let mut call = SCRATCH.take();
         call.clear();
         codec::encode_into_vec(&(wire::call_head(0), self.request), &mut call)
-            .map_err(CallError::encode)?;
+            .map_err(|error| line.request(SendError::Encode(Arc::new(error))))?;
         let sent = line.try_send(&mut call, self.deadline, context.waker());
         let stage = match sent {
             Ok(Sent::At(slot)) => Stage::Sent(slot),

@@ -3,7 +3,7 @@
 use crate::proto::call::CALLS_PREFIX;
 use chunkcomm::error::{Account, ChannelRefused, TypeRefused};
 use chunkcomm::{LinkError, OpenError, SendError};
-use chunkcomm_proto::codec::{DecodeError, EncodeError};
+use chunkcomm_proto::codec::DecodeError;
 use chunkcomm_proto::plain::Plain;
 use std::error::Error;
 use std::fmt;
@@ -82,9 +82,17 @@ pub enum CallError {
         peer: String,
     },
     /// The request was not accepted for sending: it is too large, or its `Serialize` refused.
-    Request(SendError),
+    Request {
+        /// The service.
+        service: Arc<str>,
+        /// The reason.
+        error: SendError,
+    },
     /// More requests than 16,777,216 are in flight to one provider.
-    TooMany,
+    TooMany {
+        /// The service.
+        service: Arc<str>,
+    },
     /// The service could not decode the request: it was not handled.
     Unreadable {
         /// The service.
@@ -101,9 +109,16 @@ pub enum CallError {
         text: String,
     },
     /// The answer came and could not be decoded.
-    Answer(DecodeError),
+    Answer {
+        /// The service.
+        service: Arc<str>,
+        /// The fault of the answer's bytes.
+        source: DecodeError,
+    },
     /// The peer sent a word that calls do not allow.
     Protocol {
+        /// The service.
+        service: Arc<str>,
         /// The peer's name.
         peer: String,
         /// The violation.
@@ -112,10 +127,6 @@ pub enum CallError {
 }
 
 impl CallError {
-    pub(super) fn encode(error: EncodeError) -> CallError {
-        CallError::Request(SendError::Encode(Arc::new(error)))
-    }
-
     /// Whether it is certain that no handler has seen the request: the call may be made again, here
     /// or elsewhere.
     #[must_use]
@@ -128,8 +139,8 @@ impl CallError {
                 | CallError::NoProvider { .. }
                 | CallError::Unreachable(_)
                 | CallError::Types(_)
-                | CallError::Request(_)
-                | CallError::TooMany
+                | CallError::Request { .. }
+                | CallError::TooMany { .. }
                 | CallError::Unreadable { .. }
         )
     }
@@ -185,16 +196,22 @@ impl fmt::Display for CallError {
             CallError::Ended { service, peer } => {
                 write!(f, "service {service:?} of {peer} ended before it answered")
             }
-            CallError::Request(error) => error.fmt(f),
-            CallError::TooMany => f.write_str("too many calls are in flight"),
+            CallError::Request { service, error } => write!(f, "service {service:?}: {error}"),
+            CallError::TooMany { service } => {
+                write!(f, "too many calls of service {service:?} are in flight")
+            }
             CallError::Unreadable { service, text } => {
                 write!(f, "service {service:?} could not decode the request: {}", Plain(text))
             }
             CallError::Unsendable { service, text } => {
                 write!(f, "service {service:?} could not send its answer: {}", Plain(text))
             }
-            CallError::Answer(_) => f.write_str("the answer could not be decoded"),
-            CallError::Protocol { peer, what } => write!(f, "{peer} broke the protocol: {what}"),
+            CallError::Answer { service, .. } => {
+                write!(f, "the answer of service {service:?} could not be decoded")
+            }
+            CallError::Protocol { service, peer, what } => {
+                write!(f, "{peer} broke the protocol of service {service:?}: {what}")
+            }
         }
     }
 }
@@ -206,8 +223,8 @@ impl Error for CallError {
         match self {
             CallError::Unreachable(error) => error.source(),
             CallError::Link { link, .. } => link.source(),
-            CallError::Request(error) => error.source(),
-            CallError::Answer(error) => Some(error),
+            CallError::Request { error, .. } => error.source(),
+            CallError::Answer { source, .. } => Some(source),
             _ => None,
         }
     }

@@ -116,7 +116,7 @@ impl<Resp: DeserializeOwned + Send + 'static> Line<Resp> {
         let mut state = locked(&self.state);
         let state = &mut *state;
         let Some(up) = &mut state.up else { return Ok(Sent::Not) };
-        let slot = state.calls.reserve().ok_or(CallError::TooMany)?;
+        let slot = state.calls.reserve().ok_or_else(|| self.too_many())?;
         wire::set_slot(call, slot);
         match up.tx.stage_waiting(&Waiting::Slice(call)) {
             Ok(Staged::Done) => {
@@ -130,7 +130,7 @@ impl<Resp: DeserializeOwned + Send + 'static> Line<Resp> {
             Err(error) => {
                 state.calls.give_back(slot);
                 if is_of_one(&error) {
-                    return Err(CallError::Request(error));
+                    return Err(self.request(error));
                 }
                 // The channel has ended; its reader is about to learn that.
                 Ok(Sent::Not)
@@ -197,7 +197,7 @@ impl<Resp: DeserializeOwned + Send + 'static> Line<Resp> {
                 Poll::Ready(Ok(()))
             }
             Poll::Ready(Err(error)) if is_of_one(&error) => {
-                Poll::Ready(Err(Refusal::Request(CallError::Request(error))))
+                Poll::Ready(Err(Refusal::Request(self.request(error))))
             }
             Poll::Ready(Err(error)) => {
                 drop(guard);
@@ -284,7 +284,7 @@ impl<Resp: DeserializeOwned + Send + 'static> Line<Resp> {
                 _ => CallError::Types(refused),
             },
             SendError::Terminated(name) => self.ended(&name.peer),
-            error => CallError::Request(error),
+            error => self.request(error),
         }
     }
 
@@ -298,6 +298,19 @@ impl<Resp: DeserializeOwned + Send + 'static> Line<Resp> {
 
     pub(super) fn ended(&self, peer: &str) -> CallError {
         CallError::Ended { service: Arc::clone(&self.service), peer: peer.to_owned() }
+    }
+}
+
+impl<Resp> Line<Resp> {
+    /// Returns the error of a request that cannot be sent.
+    #[cold]
+    pub(super) fn request(&self, error: SendError) -> CallError {
+        CallError::Request { service: Arc::clone(&self.service), error }
+    }
+
+    #[cold]
+    fn too_many(&self) -> CallError {
+        CallError::TooMany { service: Arc::clone(&self.service) }
     }
 }
 
@@ -361,7 +374,8 @@ struct Reserved<'a, Resp> {
 
 impl<'a, Resp> Reserved<'a, Resp> {
     fn of(line: &'a Line<Resp>) -> Result<Reserved<'a, Resp>, CallError> {
-        let number = locked(&line.state).calls.reserve().ok_or(CallError::TooMany)?;
+        let number = locked(&line.state).calls.reserve();
+        let number = number.ok_or_else(|| line.too_many())?;
         Ok(Reserved { line, number, used: false })
     }
 

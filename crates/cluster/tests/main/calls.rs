@@ -203,7 +203,7 @@ fn values_that_do_not_travel_are_one_calls_trouble() {
         });
         let client = client::<Touchy, Touchy>(&pair, "touchy");
         let error = client.call(&Touchy(1)).await.unwrap_err();
-        assert!(matches!(error, CallError::Request(_)), "{error}");
+        assert!(matches!(error, CallError::Request { .. }), "{error}");
         for number in [2, 3] {
             let error = limited(client.call(&Touchy(number))).await.unwrap_err();
             assert!(matches!(error, CallError::Unreadable { .. }), "{error}");
@@ -213,7 +213,7 @@ fn values_that_do_not_travel_are_one_calls_trouble() {
         assert!(matches!(error, CallError::Unsendable { .. }), "{error}");
         for number in [12, 13] {
             let error = limited(client.call(&Touchy(number))).await.unwrap_err();
-            assert!(matches!(error, CallError::Answer(_)), "{error}");
+            assert!(matches!(error, CallError::Answer { .. }), "{error}");
         }
         assert_eq!(limited(client.call(&Touchy(15))).await.unwrap(), Touchy(5));
     });
