@@ -57,13 +57,16 @@ async fn the_texts_of_all_errors_are_those_of_the_file() {
     pipeline::all(&mut texts).await;
     texts.part("simulation");
     simulation::all(&mut texts);
+    let mut count = 0;
     for (folder, count_min) in FOLDERS {
         for source in sources(&format!("{folder}/src"), *count_min) {
             for label in labels(&read_to_string(&source).unwrap()) {
                 assert!(texts.has(folder, &label), "no text of {label}: {}", source.display());
+                count += 1;
             }
         }
     }
+    assert!(count > 250, "only {count} errors");
     texts.compare("tests/across/error_texts.txt");
 }
 

@@ -58,12 +58,7 @@ impl Texts {
 
     /// Whether the part has this type or variant.
     pub(super) fn has(&self, part: &str, label: &str) -> bool {
-        let is = |(of, has): &(&str, String)| {
-            *of == part
-                && (has == label
-                    || has.starts_with(&format!("{label} "))
-                    || has.ends_with(&format!("::{label}")))
-        };
+        let is = |(of, has): &(&str, String)| *of == part && has.split(' ').next() == Some(label);
         self.labels.iter().any(is)
     }
 
