@@ -1,5 +1,5 @@
 //! Tries all orders in which two or three threads may meet in the lock-free states of tracked buffers, with
-//! loom (after Norris and Demsky, "CDSChecker"). The sources are those of `chunkcomm-pipeline`, with
+//! loom (after Norris and Demsky, "CDSChecker"). The sources are those of `chunkcomm-pages`, with
 //! loom's atomics.
 //!
 //! ```text
@@ -13,10 +13,10 @@ mod atomics {
     pub(crate) use loom::thread::yield_now;
 }
 
-#[path = "../../crates/pipeline/src/tracked/increments.rs"]
+#[path = "../../crates/pages/src/increments.rs"]
 mod increments;
 #[expect(dead_code, reason = "only the states are tried")]
-#[path = "../../crates/pipeline/src/tracked/pages.rs"]
+#[path = "../../crates/pages/src/pages.rs"]
 mod pages;
 mod sys;
 

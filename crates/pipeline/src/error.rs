@@ -44,6 +44,8 @@ pub enum DeltaSendError {
         /// Number of elements of the buffer.
         length: usize,
     },
+    /// A part of the buffer could not be handed out; the transfer goes on.
+    Part(PartError),
     /// The bytes to forward stopped coming; the next node gets a notice.
     Source {
         /// Name of the node that would have received.
@@ -90,6 +92,7 @@ impl fmt::Display for DeltaSendError {
         match self {
             Self::Open(error) => error.fmt(f),
             Self::Channel(error) => error.fmt(f),
+            Self::Part(error) => error.fmt(f),
             Self::Mismatch(mismatch) => {
                 let Mismatch { peer, channel, ours, theirs } = &**mismatch;
                 let theirs = theirs.to_string();
@@ -134,6 +137,7 @@ impl std::error::Error for DeltaSendError {
             Self::Source { source, .. } => Some(source.as_ref()),
             Self::Mismatch(_)
             | Self::Unfinished { .. }
+            | Self::Part(_)
             | Self::Gone { .. }
             | Self::Over { .. }
             | Self::Refused { .. }

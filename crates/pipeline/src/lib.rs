@@ -56,15 +56,17 @@
 //!
 //! - `proto`: pure: the state of each byte, the bytes that leave next ([`Increment`] decides how many
 //!   at a time), and the messages of both sides;
-//! - `memory`: the buffer that is written in parts and read meanwhile; its `unsafe` and that of
-//!   `tracked::sys` are the crate's only;
+//! - `memory`: the buffer that is written in parts and read meanwhile; its `unsafe` is the crate's only;
 //! - `pump` and `landing`: from the buffer to a channel, and from a channel into a buffer;
 //! - [`DeltaSender`], [`Part`], [`DeltaReceiver`], [`Forward`]: the user's interface;
-//! - [`tracked`]: the same for code that takes a plain slice, by page protection (Linux);
+//! - `tracked` (feature): the same for code that takes a plain slice, by page protection (Linux);
 //! - [`patterns`]: whole programs made of these, to measure and to learn from.
 //!
 //! Elements are plain old data ([`Element`], that is `bytemuck::Pod`) and travel in the sender's byte order. Both sides
 //! state length, element type and byte order; a difference is an error that names both.
+
+// Names the feature of each item that needs one; the compiler of docs.rs can.
+#![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod element;
 mod error;
@@ -76,6 +78,7 @@ mod proto;
 mod pump;
 mod recv;
 mod send;
+#[cfg(feature = "tracked")]
 pub mod tracked;
 mod turns;
 

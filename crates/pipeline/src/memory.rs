@@ -1,6 +1,6 @@
 //! Memory that is written in disjoint parts while others already read what is done.
 //!
-//! Fenced, as the system calls of tracked buffers are. A sender computes into the memory while the link sends from
+//! A sender computes into the memory while the link sends from
 //! it; a receiver reads from it while the link lands bytes in it. Neither copies.
 //!
 //! ```text

@@ -33,6 +33,7 @@ use leaving::Leaving;
 use link::{Link, Production, ns_since};
 use transfer::Fated;
 
+#[cfg_attr(not(feature = "tracked"), expect(dead_code, reason = "asked by `tracked_send` alone"))]
 mod leaving;
 mod link;
 mod transfer;

@@ -202,11 +202,6 @@ impl<T: Element> DeltaReceiver<T> {
         Ok(next.map(|range| (range.clone(), self.known(range))))
     }
 
-    /// Lets [`next_any`](Self::next_any) show all elements of the round again.
-    pub(crate) fn show_again(&mut self) {
-        self.cursor = Cursor::default();
-    }
-
     /// Blocks the thread as [`next_any`](Self::next_any) waits, for `within` at most; `None` waits
     /// without limit.
     ///
@@ -255,8 +250,7 @@ impl<T: Element> DeltaReceiver<T> {
     /// Returns the ranges of elements that the sender wrote again in this round after it had sent them, in
     /// the order of their indices. The list is complete when all elements have landed.
     ///
-    /// It is empty unless the sender tracks ordinary code with
-    /// [`Rewrites::Resend`](crate::tracked::Rewrites::Resend). The later values are kept apart until
+    /// It is empty unless the sender tracks ordinary code, with `Rewrites::Resend` (feature `tracked`). The later values are kept apart until
     /// [`finish`](Self::finish), [`start`](Self::start) or [`into_buffer`](Self::into_buffer), because
     /// references to the buffer may exist. Until then [`next`](Self::next) and the other methods show the
     /// earlier values. Code that used those must repeat its work on these ranges.
@@ -265,11 +259,6 @@ impl<T: Element> DeltaReceiver<T> {
         let state = self.owner.share().state();
         let size = size_of::<T>();
         state.corrections.ranges().map(|it| it.start / size..it.end.div_ceil(size)).collect()
-    }
-
-    /// Whether corrections wait apart.
-    pub(crate) fn is_stale(&self) -> bool {
-        self.owner.share().state().corrections.is_pending()
     }
 
     /// Returns the owned buffer, once all of it has landed and the forwards have released it: to keep,
@@ -413,6 +402,19 @@ impl<T: Element> DeltaReceiver<T> {
     /// Returns elements that have landed.
     fn known(&self, range: Range<usize>) -> &[T] {
         self.owner.elements(range).expect("the elements have landed")
+    }
+}
+
+#[cfg(feature = "tracked")]
+impl<T: Element> DeltaReceiver<T> {
+    /// Lets [`next_any`](Self::next_any) show all elements of the round again.
+    pub(crate) fn show_again(&mut self) {
+        self.cursor = Cursor::default();
+    }
+
+    /// Whether corrections wait apart.
+    pub(crate) fn is_stale(&self) -> bool {
+        self.owner.share().state().corrections.is_pending()
     }
 }
 

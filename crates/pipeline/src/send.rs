@@ -7,7 +7,7 @@ use crate::Element;
 use chunkcomm::{Node, Peer};
 
 use crate::error::{DeltaSendError, PartError};
-use crate::memory::{Lease, Owner, Share, share};
+use crate::memory::{Lease, Owner, share};
 use crate::part::{Part, indices};
 use crate::proto::increment::Increment;
 use crate::proto::ledger::Taken;
@@ -203,6 +203,42 @@ impl<T: Element> DeltaSender<T> {
         Ok(parts)
     }
 
+    /// Runs `compute` for each `count` elements in turn, with the index of the first, and commits them. Does not
+    /// wait for the network and needs no runtime: for plain threads.
+    ///
+    /// ```no_run
+    /// # fn example(sender: &mut chunkcomm_pipeline::DeltaSender<f64>)
+    /// # -> Result<(), chunkcomm_pipeline::DeltaSendError> {
+    /// sender.each_chunk(4096, |start, chunk| {
+    ///     for (index, element) in (start..).zip(chunk) {
+    ///         *element = (index as f64).sin();
+    ///     }
+    /// })?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`DeltaSendError::Part`] when elements are out or committed; the transfer goes on. That of the transfer,
+    /// if it failed: drop the sender. Chunks before that are committed.
+    ///
+    /// # Panics
+    /// When `count` is 0.
+    pub fn each_chunk(
+        &mut self,
+        count: usize,
+        mut compute: impl FnMut(usize, &mut [T]),
+    ) -> Result<(), DeltaSendError> {
+        for start in (0..self.len()).step_by(count) {
+            let end = start.saturating_add(count).min(self.len());
+            let mut part = self.part(start..end).map_err(DeltaSendError::Part)?;
+            compute(start, &mut part);
+            part.commit();
+            self.check()?;
+        }
+        Ok(())
+    }
+
     /// Commits all elements that [`next`](Self::next) handed out. Does not wait for the network.
     ///
     /// Yields to the runtime when another increment is committed, at most once in 50 us, and at the end of
@@ -249,21 +285,6 @@ impl<T: Element> DeltaSender<T> {
         self.owner.prefix()
     }
 
-    /// Returns the elements of `range` as they were committed, if all of them are.
-    pub(crate) fn committed_at(&self, range: Range<usize>) -> Option<&[T]> {
-        self.owner.elements(range)
-    }
-
-    /// Returns the transfer.
-    pub(crate) fn transfer(&self) -> &Transfer {
-        &self.transfer
-    }
-
-    /// Returns the memory.
-    pub(crate) fn share(&self) -> &Share<T> {
-        self.owner.share()
-    }
-
     /// Returns the number of elements of the buffer.
     #[must_use]
     pub fn len(&self) -> usize {
@@ -303,7 +324,7 @@ impl<T: Element> DeltaSender<T> {
     ///
     /// # Errors
     /// [`DeltaSendError::Unfinished`] when elements are not committed: commit them and call again.
-    /// After a failed [`tracked_send`](Self::tracked_send) it is always that: drop the sender.
+    /// After a failed `tracked_send` it is always that: drop the sender.
     /// [`DeltaSendError::Mismatch`] when the receiver expects something else. Others end the transfer.
     ///
     /// # Cancel safety
@@ -443,6 +464,24 @@ impl<T: Element> DeltaSender<T> {
         let Self { handed, owner, .. } = self;
         drop(handed);
         owner.into_vec().await
+    }
+}
+
+#[cfg(feature = "tracked")]
+impl<T: Element> DeltaSender<T> {
+    /// Returns the elements of `range` as they were committed, if all of them are.
+    pub(crate) fn committed_at(&self, range: Range<usize>) -> Option<&[T]> {
+        self.owner.elements(range)
+    }
+
+    /// Returns the transfer.
+    pub(crate) fn transfer(&self) -> &Transfer {
+        &self.transfer
+    }
+
+    /// Returns the memory.
+    pub(crate) fn share(&self) -> &crate::memory::Share<T> {
+        self.owner.share()
     }
 }
 

@@ -62,6 +62,18 @@ const CRATES: &[Floors] = &[
         outside: &["lib"],
     },
     Floors {
+        krate: "pages",
+        floors: &[
+            &["settings"],
+            &["contents", "error", "runs", "window"],
+            &["guard", "increments", "pages", "sys"],
+            &["fill", "watch"],
+            &["receiving", "sending"],
+            &["costs", "elsewhere"],
+        ],
+        outside: &["lib"],
+    },
+    Floors {
         krate: "pipeline",
         floors: &[
             &["proto"],

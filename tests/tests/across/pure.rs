@@ -123,8 +123,6 @@ const REAL_MACHINES: &[&str] = &[
     "farm/src/machine.rs",
     "farm/src/threads.rs",
     "pipeline/src/patterns/machine.rs",
-    // Page faults of real threads; a virtual host is refused.
-    "pipeline/src/tracked/",
 ];
 
 /// Returns the lines of code of a source, without its tests and comments.

@@ -83,6 +83,7 @@ impl Ranges {
     }
 
     /// Adds `range`, parts of which may be in the set.
+    #[cfg(any(test, feature = "tracked"))]
     pub(crate) fn cover(&mut self, mut range: Range<usize>) {
         while let Some(part) = self.overlap(&range) {
             self.insert(range.start..part.start);

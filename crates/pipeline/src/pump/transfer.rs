@@ -26,6 +26,10 @@ pub(super) struct Fated {
 #[derive(Debug)]
 pub(crate) struct Transfer {
     fate: watch::Receiver<Fated>,
+    #[cfg_attr(
+        not(feature = "tracked"),
+        expect(dead_code, reason = "asked by `tracked_send` alone")
+    )]
     leaving: Arc<Leaving>,
     /// Round that the user is in.
     pub(crate) round: u32,
@@ -48,11 +52,13 @@ impl Transfer {
     }
 
     /// Begins to count the bytes that leave.
+    #[cfg(feature = "tracked")]
     pub(crate) fn count_leaving(&self) {
         self.leaving.begin();
     }
 
     /// Returns the bytes that have left the node since then, while the last ones of the round are withheld.
+    #[cfg(feature = "tracked")]
     pub(crate) fn left_bytes(&self) -> usize {
         self.leaving.left_bytes()
     }

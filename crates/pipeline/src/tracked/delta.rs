@@ -1,15 +1,11 @@
 //! Tracked buffers as the ends of a delta.
 
-use std::ops::Range;
-use std::sync::Arc;
-
-use crate::Element;
 use bytes::Bytes;
+use chunkcomm_pages::{Arrivals, Filler, Finished, Received, Sent, TrackedInput, TrackedOutput};
 
 use super::error::{TrackedRecvError, TrackedSendError};
-use super::runs::{Finished, Received, Sent};
-use super::{Arrivals, Filler, TrackedInput, TrackedOutput};
-use crate::error::{DeltaSendError, PartError};
+use crate::Element;
+use crate::error::PartError;
 use crate::proto::frame::CORRECTION_BYTES_MAX;
 use crate::proto::ranges::Ranges;
 use crate::recv::DeltaReceiver;
@@ -84,12 +80,13 @@ impl<T: Element> DeltaSender<T> {
             let result = write(elements);
             (result, self.transfer().left_bytes() / size_of::<T>())
         };
-        let ((result, before_return), sent) = output.track(write, |finished| {
+        let ((result, before_return), mut sent) = output.track(write, |finished| {
             self.put(&finished, &mut rewritten)?;
-            self.check().map_err(|error| TrackedSendError::Delta(Arc::new(error)))
+            self.check().map_err(TrackedSendError::from)
         })?;
         self.correct(&rewritten, output.elements());
-        Ok((result, Sent { before_return, ..sent }))
+        sent.before_return = before_return;
+        Ok((result, sent))
     }
 
     /// Lets the receiver have the last values of the `rewritten` elements, and then the last of all bytes.
@@ -122,67 +119,23 @@ impl<T: Element> DeltaSender<T> {
             }
             Err(PartError::Committed { taken, .. }) if again => {
                 let taken = taken.start.max(range.start)..taken.end.min(range.end);
-                let at = |range: Range<usize>| {
-                    let (start, within) = (range.start, range.start - finished.start..);
-                    let elements = &finished.elements[within][..range.len()];
-                    Finished { start, elements, again }
-                };
                 let same = self.committed_at(taken.clone()).is_some_and(|committed| {
-                    let now = at(taken.clone()).elements;
+                    let now = finished.within(taken.clone()).elements;
                     bytemuck::cast_slice::<T, u8>(committed) == bytemuck::cast_slice::<T, u8>(now)
                 });
                 if !same {
                     rewritten.cover(taken.clone());
                 }
                 if taken.start > range.start {
-                    self.put(&at(range.start..taken.start), rewritten)?;
+                    self.put(&finished.within(range.start..taken.start), rewritten)?;
                 }
                 if taken.end < range.end {
-                    self.put(&at(taken.end..range.end), rewritten)?;
+                    self.put(&finished.within(taken.end..range.end), rewritten)?;
                 }
                 Ok(())
             }
             Err(error) => Err(TrackedSendError::Part(error)),
         }
-    }
-
-    /// Runs `compute` for each `count` elements in turn, with the index of the first, and commits them: the
-    /// loop into which a compiler would cut one over the whole buffer.
-    ///
-    /// Needs no engine and works on each system.
-    ///
-    /// ```no_run
-    /// # fn example(sender: &mut chunkcomm_pipeline::DeltaSender<f64>)
-    /// # -> Result<(), Box<dyn std::error::Error>> {
-    /// sender.each_chunk(4096, |start, chunk| {
-    ///     for (index, element) in (start..).zip(chunk) {
-    ///         *element = (index as f64).sin();
-    ///     }
-    /// })?;
-    /// # Ok(())
-    /// # }
-    /// ```
-    ///
-    /// # Errors
-    /// [`TrackedSendError::Part`] when elements are out or committed, [`TrackedSendError::Delta`] when the
-    /// transfer failed. Chunks before that are committed.
-    ///
-    /// # Panics
-    /// When `count` is 0.
-    pub fn each_chunk(
-        &mut self,
-        count: usize,
-        mut compute: impl FnMut(usize, &mut [T]),
-    ) -> Result<(), TrackedSendError> {
-        let failed = |error: DeltaSendError| TrackedSendError::Delta(Arc::new(error));
-        for start in (0..self.len()).step_by(count) {
-            let end = start.saturating_add(count).min(self.len());
-            let mut part = self.part(start..end).map_err(TrackedSendError::Part)?;
-            compute(start, &mut part);
-            part.commit();
-            self.check().map_err(failed)?;
-        }
-        Ok(())
     }
 }
 
@@ -246,14 +199,14 @@ impl<T: Element> DeltaReceiver<T> {
     }
 
     async fn fill(&mut self, filler: &mut Filler<'_, T>) -> Result<(), TrackedRecvError> {
-        let failed = |error| TrackedRecvError::Delta(Arc::new(error));
         // Elements that the program took by `next_any` come first.
         self.show_again();
         loop {
             let landed = tokio::select! {
                 biased;
-                landed = self.next_any() => landed.map_err(failed)?,
-                () = filler.stopped() => return Err(TrackedRecvError::Ended),
+                landed = self.next_any() => landed?,
+                // The run has the reason.
+                () = filler.stopped() => return Ok(()),
             };
             let Some((range, elements)) = landed else { break };
             filler.put(range.start, elements)?;

@@ -1,74 +1,19 @@
-//! Errors of tracked buffers, by side.
+//! Errors of deltas whose ends are ordinary code, by side.
 
 use std::fmt;
-use std::io;
 use std::ops::Range;
 use std::sync::Arc;
-use std::time::Duration;
+
+use chunkcomm_pages::{ReadError, WriteError};
 
 use crate::error::{DeltaRecvError, DeltaSendError, PartError};
 
-/// Error of a buffer that cannot be tracked on this system.
-#[derive(Clone)]
-#[non_exhaustive]
-pub enum SetupError {
-    /// There is no engine for it: tracking needs Linux and real time, not a virtual host.
-    NotSupportedHere,
-    /// The memory cannot be had.
-    Memory {
-        /// Size in bytes.
-        bytes: usize,
-        /// Cause of the system.
-        source: Arc<io::Error>,
-    },
-    /// The engine does not work here.
-    Engine {
-        /// Name of the engine.
-        engine: String,
-        /// Cause of the system.
-        source: Arc<io::Error>,
-    },
-}
-
-impl fmt::Display for SetupError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::NotSupportedHere => write!(f, "tracked buffers are not supported here"),
-            Self::Memory { bytes, .. } => {
-                write!(f, "no memory of {bytes} bytes for a tracked buffer")
-            }
-            Self::Engine { engine, .. } => write!(f, "the engine {engine} does not work here"),
-        }
-    }
-}
-
-chunkcomm::debug_with_causes!(SetupError);
-
-impl std::error::Error for SetupError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            Self::NotSupportedHere => None,
-            Self::Memory { source, .. } | Self::Engine { source, .. } => Some(&**source),
-        }
-    }
-}
-
-/// Error of a buffer that was sent while it was written.
+/// Error of a delta that was sent while ordinary code wrote it.
 #[derive(Clone)]
 #[non_exhaustive]
 pub enum TrackedSendError {
-    /// Elements were written again after they had been sent.
-    Rewritten {
-        /// Indices of the elements of the first increment that was.
-        elements: Range<usize>,
-    },
-    /// The system refused a change of protection or a read.
-    System {
-        /// Name of the engine.
-        engine: String,
-        /// Cause of the system.
-        source: Arc<io::Error>,
-    },
+    /// The tracked buffer failed.
+    Buffer(WriteError),
     /// The tracked buffer and the delta have different lengths, in elements.
     Length {
         /// Length of the tracked buffer.
@@ -82,15 +27,22 @@ pub enum TrackedSendError {
     Delta(Arc<DeltaSendError>),
 }
 
+impl From<WriteError> for TrackedSendError {
+    fn from(error: WriteError) -> Self {
+        Self::Buffer(error)
+    }
+}
+
+impl From<DeltaSendError> for TrackedSendError {
+    fn from(error: DeltaSendError) -> Self {
+        Self::Delta(Arc::new(error))
+    }
+}
+
 impl fmt::Display for TrackedSendError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Rewritten { elements } => write!(
-                f,
-                "elements {}..{} were written again after they had been sent",
-                elements.start, elements.end
-            ),
-            Self::System { engine, .. } => write!(f, "the engine {engine} failed"),
+            Self::Buffer(error) => error.fmt(f),
             Self::Length { tracked, delta } => {
                 write!(f, "the tracked buffer has {tracked} elements, the delta {delta}")
             }
@@ -105,46 +57,25 @@ chunkcomm::debug_with_causes!(TrackedSendError);
 impl std::error::Error for TrackedSendError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
-            Self::System { source, .. } => Some(&**source),
+            Self::Buffer(error) => error.source(),
             Self::Delta(error) => error.source(),
-            Self::Rewritten { .. } | Self::Length { .. } | Self::Part(_) => None,
+            Self::Length { .. } | Self::Part(_) => None,
         }
     }
 }
 
-/// Error of a buffer that was read while it arrived.
+/// Error of a delta that ordinary code read while it arrived.
 #[derive(Clone)]
 #[non_exhaustive]
 pub enum TrackedRecvError {
-    /// Elements did not come within the deadline.
-    Late {
-        /// Time that was waited.
-        deadline: Duration,
-    },
-    /// The sender ended before the elements came.
-    Ended,
-    /// The system refused a change of protection or a write.
-    System {
-        /// Name of the engine.
-        engine: String,
-        /// Cause of the system.
-        source: Arc<io::Error>,
-    },
+    /// The tracked buffer failed, or elements did not come.
+    Buffer(ReadError),
     /// The tracked buffer and the delta have different lengths, in elements.
     Length {
         /// Length of the tracked buffer.
         tracked: usize,
         /// Length of the delta.
         delta: usize,
-    },
-    /// The range to wait for is not within the buffer.
-    Range {
-        /// Index of the first element asked for.
-        start: usize,
-        /// Index behind the last element asked for.
-        end: usize,
-        /// Number of elements of the buffer.
-        length: usize,
     },
     /// The sender wrote elements again that the code may have read before.
     Corrected {
@@ -162,17 +93,24 @@ pub enum TrackedRecvError {
     Delta(Arc<DeltaRecvError>),
 }
 
+impl From<ReadError> for TrackedRecvError {
+    fn from(error: ReadError) -> Self {
+        Self::Buffer(error)
+    }
+}
+
+impl From<DeltaRecvError> for TrackedRecvError {
+    fn from(error: DeltaRecvError) -> Self {
+        Self::Delta(Arc::new(error))
+    }
+}
+
 impl fmt::Display for TrackedRecvError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Late { deadline } => write!(f, "elements did not come within {deadline:?}"),
-            Self::Ended => write!(f, "the sender ended before the elements came"),
-            Self::System { engine, .. } => write!(f, "the engine {engine} failed"),
+            Self::Buffer(error) => error.fmt(f),
             Self::Length { tracked, delta } => {
                 write!(f, "the tracked buffer has {tracked} elements, the delta has {delta}")
-            }
-            Self::Range { start, end, length } => {
-                write!(f, "elements {start}..{end} are not within the buffer's {length}")
             }
             Self::Corrected { elements } => write!(
                 f,
@@ -192,9 +130,9 @@ chunkcomm::debug_with_causes!(TrackedRecvError);
 impl std::error::Error for TrackedRecvError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
-            Self::System { source, .. } => Some(&**source),
+            Self::Buffer(error) => error.source(),
             Self::Delta(error) => error.source(),
-            _ => None,
+            Self::Length { .. } | Self::Corrected { .. } | Self::Short { .. } => None,
         }
     }
 }

@@ -8,11 +8,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Instant;
 
-use crate::Element;
+use bytemuck::Pod;
 use chunkcomm::host;
 
 use super::contents::Edges;
-use super::error::{SetupError, TrackedSendError};
+use super::error::{SetupError, WriteError};
 use super::runs::{Finished, Sent};
 use super::settings::{INCREMENT_PAGES_MAX, Rewrites, SendEngine, Tracking};
 use super::sys::bell::Bell;
@@ -29,7 +29,7 @@ mod tracker;
 /// of the one before. The memory is the system's own, in whole pages.
 ///
 /// ```
-/// use chunkcomm_pipeline::tracked::{TrackedOutput, Tracking};
+/// use chunkcomm_pages::{TrackedOutput, Tracking, WriteError};
 ///
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let mut squares = TrackedOutput::<u64>::new(100_000, Tracking::default())?;
@@ -41,13 +41,13 @@ mod tracker;
 /// };
 /// let ((), _sent) = squares.track(write, |finished| {
 ///     copy[finished.range()].copy_from_slice(finished.elements);
-///     Ok(())
+///     Ok::<_, WriteError>(())
 /// })?;
 /// assert_eq!(copy[99_999], 99_999 * 99_999);
 /// # Ok(())
 /// # }
 /// ```
-pub struct TrackedOutput<T: Element> {
+pub struct TrackedOutput<T: Pod> {
     face: Face<T>,
     watch: Box<dyn Watch>,
     parts: Parts,
@@ -55,7 +55,7 @@ pub struct TrackedOutput<T: Element> {
     settings: Tracking,
 }
 
-impl<T: Element> TrackedOutput<T> {
+impl<T: Pod> TrackedOutput<T> {
     /// Makes a buffer of `len` elements, with the engine that the settings name or the first that works
     /// here.
     ///
@@ -148,21 +148,20 @@ impl<T: Element> TrackedOutput<T> {
     /// When `write` panics, `done` gets no further increment and the panic goes on here.
     ///
     /// # Errors
-    /// `write` has run to its end in each case. [`TrackedSendError::Rewritten`] with strict settings
+    /// `write` has run to its end in each case. [`WriteError::Rewritten`] with strict settings
     /// when elements were written again after they were handed on; `done` got none after that. The
-    /// error of `done`. [`TrackedSendError::System`] when the system refuses a call.
+    /// error of `done`. [`WriteError::System`] when the system refuses a call.
     ///
     /// # Panics
     /// When `write` or `done` panics, or no thread can be started.
-    pub fn track<R>(
+    pub fn track<R, E: From<WriteError> + Send>(
         &mut self,
         write: impl FnOnce(&mut [T]) -> R,
-        done: impl FnMut(Finished<'_, T>) -> Result<(), TrackedSendError> + Send,
-    ) -> Result<(R, Sent), TrackedSendError> {
+        done: impl FnMut(Finished<'_, T>) -> Result<(), E> + Send,
+    ) -> Result<(R, Sent), E> {
         let Self { face, watch, parts, engine, settings } = self;
-        let failed = |error: io::Error| TrackedSendError::System {
-            engine: engine.to_string(),
-            source: Arc::new(error),
+        let failed = |error: io::Error| {
+            E::from(WriteError::System { engine: engine.to_string(), source: Arc::new(error) })
         };
         let edges = Edges::of(bytemuck::cast_slice(face.elements()), parts.increment_bytes);
         parts.bell.reset();
@@ -194,7 +193,8 @@ impl<T: Element> TrackedOutput<T> {
         match tracked.unwrap_or_else(|panic| resume_unwind(panic)) {
             Ok(sent) => Ok((result, sent)),
             Err(Failed::System(error)) => Err(failed(error)),
-            Err(Failed::Other(error)) => Err(error),
+            Err(Failed::Rewritten(elements)) => Err(WriteError::Rewritten { elements }.into()),
+            Err(Failed::Done(error)) => Err(error),
         }
     }
 }
@@ -235,7 +235,7 @@ impl TrackedOutput<u8> {
     }
 }
 
-impl<T: Element> fmt::Debug for TrackedOutput<T> {
+impl<T: Pod> fmt::Debug for TrackedOutput<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("TrackedOutput")
             .field("len", &self.len())

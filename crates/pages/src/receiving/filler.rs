@@ -8,14 +8,14 @@ use std::mem;
 use std::ops::Range;
 use std::sync::Arc;
 
-use crate::Element;
+use bytemuck::Pod;
 use tokio::sync::Notify;
 
-use crate::tracked::error::TrackedRecvError;
-use crate::tracked::fill::Fill;
-use crate::tracked::pages::Pages;
-use crate::tracked::settings::RecvEngine;
-use crate::tracked::sys::page_bytes;
+use crate::error::ReadError;
+use crate::fill::Fill;
+use crate::pages::Pages;
+use crate::settings::RecvEngine;
+use crate::sys::page_bytes;
 
 /// Puts elements into a tracked buffer that is being read.
 pub struct Filler<'a, T> {
@@ -31,7 +31,7 @@ pub struct Filler<'a, T> {
     owns: PhantomData<fn(T)>,
 }
 
-impl<'a, T: Element> Filler<'a, T> {
+impl<'a, T: Pod> Filler<'a, T> {
     pub(super) fn new(
         engine: &'a Fill,
         pages: &'a Pages,
@@ -48,12 +48,12 @@ impl<'a, T: Element> Filler<'a, T> {
     /// Ranges may come in any order and must be disjoint.
     ///
     /// # Errors
-    /// [`TrackedRecvError::Ended`] when a page was given up before it came; nothing more may be put then.
-    /// [`TrackedRecvError::System`] when the system refuses a call.
+    /// [`ReadError::Ended`] when a page was given up before it came; nothing more may be put then.
+    /// [`ReadError::System`] when the system refuses a call.
     ///
     /// # Panics
     /// When the elements are not within the buffer.
-    pub fn put(&mut self, start: usize, elements: &[T]) -> Result<(), TrackedRecvError> {
+    pub fn put(&mut self, start: usize, elements: &[T]) -> Result<(), ReadError> {
         let end = start.checked_add(elements.len()).filter(|end| *end <= self.len);
         let end = end.expect("the elements are within the buffer") * size_of::<T>();
         let (mut offset, mut bytes) = (start * size_of::<T>(), bytemuck::cast_slice(elements));
@@ -91,13 +91,12 @@ impl<'a, T: Element> Filler<'a, T> {
         self.stop.notified().await;
     }
 
-    /// Fails unless every element was put.
-    pub(super) fn whole(&self) -> Result<(), TrackedRecvError> {
-        let whole = self.put_bytes == self.len * size_of::<T>();
-        if whole { Ok(()) } else { Err(TrackedRecvError::Ended) }
+    /// Whether every element was put.
+    pub(super) fn is_whole(&self) -> bool {
+        self.put_bytes == self.len * size_of::<T>()
     }
 
-    fn put_part(&mut self, page: usize, at: usize, bytes: &[u8]) -> Result<(), TrackedRecvError> {
+    fn put_part(&mut self, page: usize, at: usize, bytes: &[u8]) -> Result<(), ReadError> {
         let length = (self.len * size_of::<T>() - page * page_bytes()).min(page_bytes());
         let part = self.parts.entry(page).or_insert_with(|| (vec![0; page_bytes()], 0));
         part.0[at..at + bytes.len()].copy_from_slice(bytes);
@@ -109,17 +108,17 @@ impl<'a, T: Element> Filler<'a, T> {
         self.open(page..page + 1, &bytes)
     }
 
-    fn open(&self, pages: Range<usize>, bytes: &[u8]) -> Result<(), TrackedRecvError> {
+    fn open(&self, pages: Range<usize>, bytes: &[u8]) -> Result<(), ReadError> {
         let claimed = self.pages.claim(pages.clone());
         if !claimed.is_empty() {
             let bytes = &bytes[..claimed.len() * page_bytes()];
             self.engine.fill(claimed.clone(), bytes).map_err(|error: io::Error| {
                 self.pages.unclaim(claimed.clone());
                 let (engine, source) = (self.name.to_string(), Arc::new(error));
-                TrackedRecvError::System { engine, source }
+                ReadError::System { engine, source }
             })?;
         }
-        if claimed == pages { Ok(()) } else { Err(TrackedRecvError::Ended) }
+        if claimed == pages { Ok(()) } else { Err(ReadError::Ended) }
     }
 }
 

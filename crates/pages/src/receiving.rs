@@ -1,5 +1,6 @@
 //! A buffer that ordinary code reads while its elements arrive.
 
+use std::error::Error;
 use std::fmt;
 use std::io::{self, Write as _};
 use std::ops::Range;
@@ -8,11 +9,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
-use crate::Element;
+use bytemuck::Pod;
 use chunkcomm::{host, with_causes};
 use tokio::sync::Notify;
 
-use super::error::{SetupError, TrackedRecvError};
+use super::error::{ReadError, SetupError};
 use super::fill::{Fill, backing};
 use super::pages::{Never, Pages};
 use super::runs::Received;
@@ -31,7 +32,7 @@ pub use filler::Filler;
 /// May be used for any number of runs, one at a time.
 ///
 /// ```
-/// use chunkcomm_pipeline::tracked::{Awaiting, TrackedInput};
+/// use chunkcomm_pages::{Awaiting, ReadError, TrackedInput};
 ///
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let mut input = TrackedInput::<u32>::new(10_000, Awaiting::default())?;
@@ -41,14 +42,14 @@ pub use filler::Filler;
 ///         for start in (0..10_000).step_by(1_000) {
 ///             filler.put(start, &[7; 1_000])?;
 ///         }
-///         Ok(())
+///         Ok::<_, ReadError>(())
 ///     },
 /// )?;
 /// assert_eq!(sum, 70_000);
 /// # Ok(())
 /// # }
 /// ```
-pub struct TrackedInput<T: Element> {
+pub struct TrackedInput<T: Pod> {
     /// Before the face: ends the handling of faults before the memory goes.
     fill: Fill,
     face: Face<T>,
@@ -57,7 +58,7 @@ pub struct TrackedInput<T: Element> {
     settings: Awaiting,
 }
 
-impl<T: Element> TrackedInput<T> {
+impl<T: Pod> TrackedInput<T> {
     /// Makes a buffer of `len` elements, with the engine that the settings name or the first that works
     /// here.
     ///
@@ -136,21 +137,20 @@ impl<T: Element> TrackedInput<T> {
     /// [`Filler::stopped`] ends as well when `read` has returned after a load or a wait was late.
     ///
     /// # Errors
-    /// The error of `fill`. [`TrackedRecvError::Late`] or [`TrackedRecvError::Ended`] when elements did not
-    /// come. [`TrackedRecvError::System`] when the system refuses a call. `read` has run to its
+    /// The error of `fill`. [`ReadError::Late`] or [`ReadError::Ended`] when elements did not
+    /// come. [`ReadError::System`] when the system refuses a call. `read` has run to its
     /// end in each case; its result is dropped.
     ///
     /// # Panics
     /// When `read` or `fill` panics, or no thread can be started.
-    pub fn track<R>(
+    pub fn track<R, E: Error + From<ReadError> + Send>(
         &mut self,
         read: impl FnOnce(&[T], &Arrivals<'_>) -> R,
-        fill: impl FnOnce(&mut Filler<'_, T>) -> Result<(), TrackedRecvError> + Send,
-    ) -> Result<(R, Received), TrackedRecvError> {
+        fill: impl FnOnce(&mut Filler<'_, T>) -> Result<(), E> + Send,
+    ) -> Result<(R, Received), E> {
         let Self { fill: engine, face, pages, engine: name, settings } = self;
-        let failed = |error: io::Error| TrackedRecvError::System {
-            engine: name.to_string(),
-            source: Arc::new(error),
+        let failed = |error: io::Error| {
+            E::from(ReadError::System { engine: name.to_string(), source: Arc::new(error) })
         };
         pages.reset();
         let (engine, pages) = (&*engine, &**pages);
@@ -165,7 +165,7 @@ impl<T: Element> TrackedInput<T> {
             let filling = start("filler").spawn_scoped(scope, || {
                 let _end = EndOnDrop(pages);
                 let mut filler = Filler::new(engine, pages, len, *name, &stop);
-                let filled = fill(&mut filler).and_then(|()| filler.whole());
+                let filled = fill(&mut filler).map(|()| filler.is_whole());
                 if let Err(error) = &filled
                     && settings.missing == Missing::Abort
                     && !read_ended.load(Ordering::SeqCst)
@@ -207,20 +207,19 @@ impl<T: Element> TrackedInput<T> {
             .unwrap_or(Ok(Ok(())))
             .unwrap_or_else(|panic| resume_unwind(panic))
             .map_err(failed)?;
+        let late = ReadError::Late { deadline: settings.deadline };
         match (filled, pages.gave()) {
             // A late page is why nothing more was filled.
-            (_, Some(Never::Late)) => Err(TrackedRecvError::Late { deadline: settings.deadline }),
-            (Err(TrackedRecvError::Ended), None) if pages.waited_in_vain() => {
-                Err(TrackedRecvError::Late { deadline: settings.deadline })
-            }
+            (_, Some(Never::Late)) => Err(late.into()),
             (Err(error), _) => Err(error),
-            (Ok(()), Some(Never::Ended)) => Err(TrackedRecvError::Ended),
-            (Ok(()), None) => Ok((result, Received { stalls: pages.stalls() })),
+            (Ok(false), None) if pages.waited_in_vain() => Err(late.into()),
+            (Ok(false), _) | (Ok(true), Some(Never::Ended)) => Err(ReadError::Ended.into()),
+            (Ok(true), None) => Ok((result, Received { stalls: pages.stalls() })),
         }
     }
 }
 
-impl<T: Element> fmt::Debug for TrackedInput<T> {
+impl<T: Pod> fmt::Debug for TrackedInput<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("TrackedInput")
             .field("len", &self.len())
@@ -237,13 +236,10 @@ fn abort_unanswered(error: &io::Error) -> ! {
 }
 
 /// Writes an error to the standard error, since a load that now ends the process cannot return it.
-fn tell(error: &TrackedRecvError) {
-    // That a page does not come is told where it is read.
-    if !matches!(error, TrackedRecvError::Ended) {
-        let words = with_causes(error);
-        // Without a standard error there is nobody to tell.
-        let _ = writeln!(io::stderr(), "a tracked buffer is no longer filled: {words}");
-    }
+fn tell(error: &impl Error) {
+    let words = with_causes(error);
+    // Without a standard error there is nobody to tell.
+    let _ = writeln!(io::stderr(), "a tracked buffer is no longer filled: {words}");
 }
 
 /// The elements that have come, for code that asks before it reads.
@@ -259,23 +255,23 @@ impl Arrivals<'_> {
     /// Waits until all elements of `range` have come. Then reads of them do not wait.
     ///
     /// After it was late, nothing more is waited for when the code has returned: unless all elements have
-    /// come by then, the run returns [`TrackedRecvError::Late`].
+    /// come by then, the run returns [`ReadError::Late`].
     ///
     /// # Errors
-    /// [`TrackedRecvError::Late`] after the deadline of the settings, [`TrackedRecvError::Ended`] when
-    /// they never come, [`TrackedRecvError::Range`] when the range is not within the buffer.
-    pub fn wait(&self, range: Range<usize>) -> Result<(), TrackedRecvError> {
+    /// [`ReadError::Late`] after the deadline of the settings, [`ReadError::Ended`] when
+    /// they never come, [`ReadError::Range`] when the range is not within the buffer.
+    pub fn wait(&self, range: Range<usize>) -> Result<(), ReadError> {
         let (start, end) = (range.start, range.end);
         if start > end || end > self.len {
-            return Err(TrackedRecvError::Range { start, end, length: self.len });
+            return Err(ReadError::Range { start, end, length: self.len });
         }
         let deadline = self.settings.deadline;
         self.pages.wait(self.pages_of(range), deadline).map_err(|why| match why {
             Never::Late => {
                 self.pages.wait_in_vain();
-                TrackedRecvError::Late { deadline }
+                ReadError::Late { deadline }
             }
-            Never::Ended => TrackedRecvError::Ended,
+            Never::Ended => ReadError::Ended,
         })
     }
 

@@ -19,7 +19,7 @@ fn is_child() -> bool {
 
 /// Runs `test` of this file again, as a child, with `engine`.
 fn child(test: &str, engine: impl std::fmt::Display) -> Output {
-    let mut program = itself(&format!("tracked::tests::processes::{test}"));
+    let mut program = itself(&format!("tests::processes::{test}"));
     program.arg("--nocapture").env(CHILD, engine.to_string());
     program.output().expect("it runs")
 }
@@ -36,7 +36,7 @@ fn child_of_nobody(test: &str) -> Output {
     assert!(copied.expect("a copy").success());
     let mut program = std::process::Command::new(copy);
     program.args(["--exact", "--nocapture"]).env(CHILD, "all").current_dir("/");
-    program.arg(format!("tracked::tests::processes::{test}"));
+    program.arg(format!("tests::processes::{test}"));
     // Only a privileged test can become another user; else it is unprivileged itself.
     if rustix::process::geteuid().is_root() {
         program.uid(NOBODY).gid(NOBODY);
@@ -54,7 +54,9 @@ fn a_read_that_never_comes_aborts_with_its_reason() {
     if is_child() {
         let settings = Awaiting::default().with_engine(child_engine());
         let input = TrackedInput::<u8>::new(10_000, settings);
-        let _ = input.expect("the parent made one").track(|bytes, _| bytes[9_000], |_| Ok(()));
+        let _ = input
+            .expect("the parent made one")
+            .track(|bytes, _| bytes[9_000], |_| Ok::<_, ReadError>(()));
         return;
     }
     each_input::<u8>(1, &Awaiting::default(), |input| {
@@ -73,7 +75,7 @@ fn a_read_that_an_error_ends_aborts_with_the_error() {
         let settings = Awaiting::default().with_engine(child_engine());
         let input = TrackedInput::<u8>::new(10_000, settings);
         let source = std::sync::Arc::new(std::io::Error::other("no more memory"));
-        let error = TrackedRecvError::System { engine: "any".to_owned(), source };
+        let error = ReadError::System { engine: "any".to_owned(), source };
         let _ = input.expect("the parent made one").track(|bytes, _| bytes[9_000], |_| Err(error));
         return;
     }
@@ -95,7 +97,7 @@ fn every_engine_works_for_an_unprivileged_user() {
             let mut sum = 0;
             let done = |finished: Finished<'_, u64>| {
                 sum += finished.elements.iter().sum::<u64>();
-                Ok(())
+                Ok::<_, WriteError>(())
             };
             output.track(|elements| elements.fill(1), done).expect("it works");
             assert_eq!(sum, 5_000);
@@ -150,10 +152,14 @@ fn a_run_whose_thread_cannot_be_started_leaves_the_buffer_usable() {
         };
         each_output::<u64>(5_000, &Tracking::default(), |mut output| {
             let engine = output.engine();
-            no_threads(&mut || drop(output.track(|elements| elements.fill(1), |_| Ok(()))))
-                .expect_err("there is no thread");
+            no_threads(&mut || {
+                drop(output.track(|elements| elements.fill(1), |_| Ok::<_, WriteError>(())))
+            })
+            .expect_err("there is no thread");
             output.elements_mut().fill(2);
-            let (_, sent) = output.track(|elements| elements.fill(3), |_| Ok(())).expect("a run");
+            let (_, sent) = output
+                .track(|elements| elements.fill(3), |_| Ok::<_, WriteError>(()))
+                .expect("a run");
             assert!(sent.increments > 0, "{engine}");
         });
         each_input::<u64>(5_000, &Awaiting::default(), |mut input| {
@@ -174,9 +180,7 @@ fn a_run_whose_thread_cannot_be_started_leaves_the_buffer_usable() {
 }
 
 /// The wait for faults fails when it has more descriptors than the process may have.
-fn read_while_nobody_can_wait(
-    input: &mut TrackedInput<u64>,
-) -> (bool, Result<u64, TrackedRecvError>) {
+fn read_while_nobody_can_wait(input: &mut TrackedInput<u64>) -> (bool, Result<u64, ReadError>) {
     let (set, is_set) = std::sync::mpsc::channel();
     let mut read_ended = false;
     let run = input.track(
@@ -193,7 +197,7 @@ fn read_while_nobody_can_wait(
                 runtime.block_on(filler.stopped());
                 filler.put(0, &[1; 5_000])
             });
-            assert!(matches!(stopped, Err(TrackedRecvError::Ended)), "{stopped:?}");
+            assert!(matches!(stopped, Err(ReadError::Ended)), "{stopped:?}");
             stopped
         },
     );
@@ -209,7 +213,7 @@ fn reads_go_on_when_they_can_no_longer_be_looked_after() {
         let settings = settings.with_missing(Missing::Unfilled);
         let mut input = TrackedInput::<u64>::new(5_000, settings).expect("the parent made one");
         let (read_ended, error) = read_while_nobody_can_wait(&mut input);
-        assert!(read_ended && matches!(error, Err(TrackedRecvError::System { .. })), "{error:?}");
+        assert!(read_ended && matches!(error, Err(ReadError::System { .. })), "{error:?}");
         let read = |elements: &[u64], _: &Arrivals<'_>| elements[4_999];
         let (last, _) = input.track(read, |filler| filler.put(0, &[2; 5_000])).expect("a run");
         assert_eq!(last, 2);

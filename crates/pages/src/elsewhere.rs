@@ -1,20 +1,21 @@
 //! Tracked buffers on other systems than Linux: they cannot be made.
 
 use std::convert::Infallible;
+use std::error::Error;
 use std::marker::PhantomData;
 use std::ops::Range;
 
-use crate::Element;
+use bytemuck::Pod;
 
 use super::{
-    Awaiting, Finished, Received, RecvEngine, SendEngine, Sent, SetupError, TrackedRecvError,
-    TrackedSendError, Tracking,
+    Awaiting, Finished, ReadError, Received, RecvEngine, SendEngine, Sent, SetupError, Tracking,
+    WriteError,
 };
 
 /// Costs of the engines: there are none here.
 pub mod costs {
     use super::{RecvEngine, SendEngine, SetupError};
-    pub use crate::tracked::runs::{RecvCosts, SendCosts};
+    pub use crate::runs::{RecvCosts, SendCosts};
 
     /// Fails: not supported here.
     ///
@@ -35,9 +36,9 @@ pub mod costs {
 
 /// Memory that ordinary code writes while it is sent; not supported here.
 #[derive(Debug)]
-pub struct TrackedOutput<T: Element>(Infallible, PhantomData<T>);
+pub struct TrackedOutput<T: Pod>(Infallible, PhantomData<T>);
 
-impl<T: Element> TrackedOutput<T> {
+impl<T: Pod> TrackedOutput<T> {
     /// Fails: not supported here.
     ///
     /// # Errors
@@ -85,20 +86,20 @@ impl<T: Element> TrackedOutput<T> {
     ///
     /// # Errors
     /// None: there is no such buffer here.
-    pub fn track<R>(
+    pub fn track<R, E: From<WriteError> + Send>(
         &mut self,
         _write: impl FnOnce(&mut [T]) -> R,
-        _done: impl FnMut(Finished<'_, T>) -> Result<(), TrackedSendError> + Send,
-    ) -> Result<(R, Sent), TrackedSendError> {
+        _done: impl FnMut(Finished<'_, T>) -> Result<(), E> + Send,
+    ) -> Result<(R, Sent), E> {
         match self.0 {}
     }
 }
 
 /// Memory that ordinary code reads while it arrives; not supported here.
 #[derive(Debug)]
-pub struct TrackedInput<T: Element>(Infallible, PhantomData<T>);
+pub struct TrackedInput<T: Pod>(Infallible, PhantomData<T>);
 
-impl<T: Element> TrackedInput<T> {
+impl<T: Pod> TrackedInput<T> {
     /// Fails: not supported here.
     ///
     /// # Errors
@@ -135,11 +136,11 @@ impl<T: Element> TrackedInput<T> {
     ///
     /// # Errors
     /// None: there is no such buffer here.
-    pub fn track<R>(
+    pub fn track<R, E: Error + From<ReadError> + Send>(
         &mut self,
         _read: impl FnOnce(&[T], &Arrivals<'_>) -> R,
-        _fill: impl FnOnce(&mut Filler<'_, T>) -> Result<(), TrackedRecvError> + Send,
-    ) -> Result<(R, Received), TrackedRecvError> {
+        _fill: impl FnOnce(&mut Filler<'_, T>) -> Result<(), E> + Send,
+    ) -> Result<(R, Received), E> {
         match self.0 {}
     }
 }
@@ -153,7 +154,7 @@ impl Arrivals<'_> {
     ///
     /// # Errors
     /// None: there is no such buffer here.
-    pub fn wait(&self, _range: Range<usize>) -> Result<(), TrackedRecvError> {
+    pub fn wait(&self, _range: Range<usize>) -> Result<(), ReadError> {
         match self.0 {}
     }
 
@@ -168,12 +169,12 @@ impl Arrivals<'_> {
 #[derive(Debug)]
 pub struct Filler<'a, T>(Infallible, PhantomData<&'a T>);
 
-impl<T: Element> Filler<'_, T> {
+impl<T: Pod> Filler<'_, T> {
     /// Puts `elements` at index `start`.
     ///
     /// # Errors
     /// None: there is no such buffer here.
-    pub fn put(&mut self, _start: usize, _elements: &[T]) -> Result<(), TrackedRecvError> {
+    pub fn put(&mut self, _start: usize, _elements: &[T]) -> Result<(), ReadError> {
         match self.0 {}
     }
 

@@ -4,13 +4,12 @@ use std::io;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::Element;
+use bytemuck::Pod;
 
-use crate::tracked::contents::{Edges, hash};
-use crate::tracked::error::TrackedSendError;
-use crate::tracked::runs::{Finished, Sent};
-use crate::tracked::watch::{Parts, Watch};
-use crate::tracked::window::Window;
+use crate::contents::{Edges, hash};
+use crate::runs::{Finished, Sent};
+use crate::watch::{Parts, Watch};
+use crate::window::Window;
 
 /// Most bytes that are handed on together, but for an increment that is larger: 256 KiB.
 ///
@@ -19,20 +18,21 @@ use crate::tracked::window::Window;
 /// leave later.
 const TOGETHER_BYTES_MAX: usize = 256 * 1024;
 
-/// Failure of a run.
-pub(super) enum Failed {
+/// Failure of a run; `Done` is the error of the receiver of what is finished.
+pub(super) enum Failed<E> {
     System(io::Error),
-    Other(TrackedSendError),
+    Rewritten(Range<usize>),
+    Done(E),
 }
 
-impl From<io::Error> for Failed {
+impl<E> From<io::Error> for Failed<E> {
     fn from(error: io::Error) -> Self {
         Self::System(error)
     }
 }
 
 /// One run: the engine, the window, and the receiver of what is finished.
-pub(super) struct Tracker<'a, T: Element, D> {
+pub(super) struct Tracker<'a, T: Pod, D> {
     watch: &'a mut dyn Watch,
     parts: &'a Parts,
     window: Window,
@@ -47,9 +47,9 @@ pub(super) struct Tracker<'a, T: Element, D> {
     scratch: Vec<T>,
 }
 
-impl<'a, T: Element, D> Tracker<'a, T, D>
+impl<'a, T: Pod, D, E> Tracker<'a, T, D>
 where
-    D: FnMut(Finished<'_, T>) -> Result<(), TrackedSendError>,
+    D: FnMut(Finished<'_, T>) -> Result<(), E>,
 {
     /// Makes a run over `len` elements, whose increments are protected and whose ends are `edges`.
     pub(super) fn new(
@@ -65,7 +65,7 @@ where
     }
 
     /// Hands on increments until the bell ends, and then the rest, unless the run is `cut` off.
-    pub(super) fn run(mut self, cut: &AtomicBool) -> Result<Sent, Failed> {
+    pub(super) fn run(mut self, cut: &AtomicBool) -> Result<Sent, Failed<E>> {
         let mut touched = Vec::new();
         loop {
             let ended = self.parts.bell.has_ended();
@@ -99,7 +99,7 @@ where
     }
 
     /// Reads increments, in ascending order, and hands them on, neighbours together.
-    fn hand_on(&mut self, indices: &[usize], sealed: bool) -> Result<(), Failed> {
+    fn hand_on(&mut self, indices: &[usize], sealed: bool) -> Result<(), Failed<E>> {
         let most = (TOGETHER_BYTES_MAX / self.parts.increment_bytes).max(1);
         let together = |one: &usize, next: &usize| {
             let is_next = one + 1 == *next && one / most == next / most;
@@ -121,7 +121,12 @@ where
     }
 
     /// Whether an increment is to be handed on now, of which the scratch memory has the elements `read`.
-    fn leaves(&mut self, index: usize, read: &Range<usize>, sealed: bool) -> Result<bool, Failed> {
+    fn leaves(
+        &mut self,
+        index: usize,
+        read: &Range<usize>,
+        sealed: bool,
+    ) -> Result<bool, Failed<E>> {
         let (size, bytes) = (size_of::<T>(), self.parts.bytes(index));
         let before = read.start * size;
         let bytes = bytes.start - before..bytes.end.min(self.len * size) - before;
@@ -146,8 +151,7 @@ where
             Some(before) if before != now => {
                 self.sent.rewritten += 1;
                 if self.strict {
-                    let elements = self.whole_elements(&(index..index + 1));
-                    return Err(Failed::Other(TrackedSendError::Rewritten { elements }));
+                    return Err(Failed::Rewritten(self.whole_elements(&(index..index + 1))));
                 }
             }
             _ => {}
@@ -156,7 +160,12 @@ where
     }
 
     /// Hands on increments that are in the scratch memory, which begins with the element of index `start`.
-    fn hand_on_run(&mut self, run: Range<usize>, start: usize, again: bool) -> Result<(), Failed> {
+    fn hand_on_run(
+        &mut self,
+        run: Range<usize>,
+        start: usize,
+        again: bool,
+    ) -> Result<(), Failed<E>> {
         if run.is_empty() {
             return Ok(());
         }
@@ -172,7 +181,7 @@ where
             return Ok(());
         }
         let elements = &self.scratch[range.start - start..][..range.len()];
-        (self.done)(Finished { start: range.start, elements, again }).map_err(Failed::Other)
+        (self.done)(Finished { start: range.start, elements, again }).map_err(Failed::Done)
     }
 
     /// Returns the elements of increments, with those that lie partly in a neighbour that was sent.
@@ -204,7 +213,7 @@ where
 }
 
 /// Allows all writes, so that a writer goes on whatever ended the run.
-impl<T: Element, D> Drop for Tracker<'_, T, D> {
+impl<T: Pod, D> Drop for Tracker<'_, T, D> {
     fn drop(&mut self) {
         self.watch.disarm().expect("the system allows again what it allowed before");
     }

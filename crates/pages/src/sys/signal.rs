@@ -21,8 +21,8 @@ use std::ptr;
 use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use super::super::guard::Guard;
 use super::checked;
+use crate::guard::Guard;
 
 /// Most regions that are protected by this engine at one time.
 pub(crate) const GUARDS_MAX: usize = 64;

@@ -6,8 +6,8 @@ use std::process::Output;
 use chunkcomm_testkit::itself;
 
 use super::*;
-use crate::tracked::{
-    Arrivals, Awaiting, RecvEngine, SendEngine, TrackedInput, TrackedOutput, Tracking,
+use crate::{
+    Arrivals, Awaiting, RecvEngine, SendEngine, TrackedInput, TrackedOutput, Tracking, WriteError,
 };
 
 const CHILD: &str = "CHUNKCOMM_TRACKED_FAULT";
@@ -16,7 +16,7 @@ fn child(test: &str) -> Option<Output> {
     if std::env::var_os(CHILD).is_some() {
         return None;
     }
-    let mut program = itself(&format!("tracked::sys::tests::{test}"));
+    let mut program = itself(&format!("sys::tests::{test}"));
     Some(program.arg("--nocapture").env(CHILD, "").output().expect("it runs"))
 }
 
@@ -27,7 +27,7 @@ fn fault_elsewhere() {
     let foreign = Face::<u8>::new(100, Backing::File).expect("memory");
     foreign.region().protect(0..page_bytes(), Access::None).expect("ours");
     // No region of an engine: nobody will open it.
-    let _ = output.track(|bytes| bytes[0] = foreign.elements()[0], |_| Ok(()));
+    let _ = output.track(|bytes| bytes[0] = foreign.elements()[0], |_| Ok::<_, WriteError>(()));
 }
 
 #[test]
@@ -133,7 +133,7 @@ fn a_forked_process_has_no_part_in_the_buffer() {
             bytes.fill(5);
             touch(bytes.as_mut_ptr())
         };
-        let (ended, _) = output.track(write, |_| Ok(())).expect("written once");
+        let (ended, _) = output.track(write, |_| Ok::<_, WriteError>(())).expect("written once");
         assert_eq!(ended, Some(libc::SIGSEGV), "{engine}");
         assert_eq!(output.elements()[0], 5, "{engine}");
     }

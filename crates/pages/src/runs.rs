@@ -20,15 +20,23 @@ impl<T> Finished<'_, T> {
     pub fn range(&self) -> Range<usize> {
         self.start..self.start + self.elements.len()
     }
+
+    /// Returns those of the elements whose indices are in `range`.
+    ///
+    /// # Panics
+    /// When the range is not within [`range`](Self::range).
+    #[must_use]
+    pub fn within(&self, range: Range<usize>) -> Finished<'_, T> {
+        let elements = &self.elements[range.start - self.start..range.end - self.start];
+        Finished { start: range.start, elements, again: self.again }
+    }
 }
 
 /// Numbers of one run of a tracked buffer that was written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Sent {
-    /// Elements that were handed on before the code returned. Of a delta
-    /// ([`tracked_send`](crate::DeltaSender::tracked_send)) those that had left the node: they were handed to
-    /// its transport.
+    /// Elements that were handed on before the code returned.
     pub before_return: usize,
     /// Increments that were handed on, those included that were handed on again.
     pub increments: usize,
