@@ -71,7 +71,7 @@ const CRATES: &[Floors] = &[
             &["receiving", "sending"],
             &["costs", "elsewhere"],
         ],
-        outside: &["lib"],
+        outside: &["lib", "tests"],
     },
     Floors {
         krate: "pipeline",
