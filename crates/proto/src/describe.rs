@@ -55,6 +55,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::limits::TEXT_BYTES_MAX;
+use super::plain::cut;
 use explore::Explorer;
 use probe::Probe;
 
@@ -93,11 +94,7 @@ impl Description {
         if self.text.len() <= TEXT_BYTES_MAX {
             return self.text.clone();
         }
-        let mut end = TEXT_BYTES_MAX - MORE.len();
-        while !self.text.is_char_boundary(end) {
-            end -= 1;
-        }
-        format!("{}{MORE}", &self.text[..end])
+        format!("{}{MORE}", cut(&self.text, TEXT_BYTES_MAX - MORE.len()))
     }
 }
 

@@ -38,6 +38,16 @@ fn is_plain(c: char) -> bool {
     !c.is_control() && !separates && !turns
 }
 
+/// Returns `text` cut at a character so that it has at most `bytes_max` bytes.
+#[must_use]
+pub fn cut(text: &str, bytes_max: usize) -> &str {
+    let mut end = text.len().min(bytes_max);
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    text.get(..end).unwrap_or("")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -52,6 +62,13 @@ mod tests {
         {
             assert_eq!(shown(same), same);
         }
+    }
+
+    #[test]
+    fn a_text_is_cut_before_the_character_that_does_not_fit() {
+        assert_eq!(cut("節点", 5), "節");
+        assert_eq!(cut("節点", 6), "節点");
+        assert_eq!((cut("節点", 2), cut("", 0), cut("a", 9)), ("", "", "a"));
     }
 
     proptest! {

@@ -17,6 +17,8 @@
 //!
 //! The receiver's direction is a row of [`Reply`] messages. All numbers are little-endian.
 
+use chunkcomm_proto::plain::cut;
+
 use super::opening::{Opening, OpeningFault};
 
 /// Number of bytes of a frame's header.
@@ -147,11 +149,7 @@ fn wide_number(bytes: &[u8]) -> (u64, &[u8]) {
 
 /// Returns `cause`, cut to [`CAUSE_BYTES_MAX`].
 pub(crate) fn cut_cause(cause: &str) -> &str {
-    let mut end = cause.len().min(CAUSE_BYTES_MAX);
-    while !cause.is_char_boundary(end) {
-        end -= 1;
-    }
-    &cause[..end]
+    cut(cause, CAUSE_BYTES_MAX)
 }
 
 /// Message of the receiver.

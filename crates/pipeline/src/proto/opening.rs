@@ -12,6 +12,9 @@
 
 use std::fmt;
 
+use chunkcomm_proto::describe::fnv1a;
+use chunkcomm_proto::plain::cut;
+
 const MAGIC: [u8; 4] = *b"DLTA";
 const VERSION: u16 = 1;
 const FIXED_BYTES: usize = 28;
@@ -81,15 +84,8 @@ fn element_name(path: &str) -> String {
 fn shorten(mut name: String) -> String {
     const HASH_LETTERS: usize = 17;
     if name.len() > NAME_BYTES_MAX {
-        // FNV-1a, 64 bits: it only has to tell long names apart.
-        let hash = name.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
-            (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
-        });
-        let mut keep = NAME_BYTES_MAX - HASH_LETTERS;
-        while !name.is_char_boundary(keep) {
-            keep -= 1;
-        }
-        name.truncate(keep);
+        let hash = fnv1a(name.as_bytes());
+        name.truncate(cut(&name, NAME_BYTES_MAX - HASH_LETTERS).len());
         name.push_str(&format!("~{hash:016x}"));
     }
     name

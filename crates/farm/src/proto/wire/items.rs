@@ -3,6 +3,7 @@
 use std::convert::Infallible;
 
 use chunkcomm::codec::{EncodeError, encode_into_vec};
+use chunkcomm_proto::plain::cut;
 use serde::Serialize;
 
 use super::{Malformed, Reader};
@@ -121,9 +122,7 @@ const FAILURE_TEXT_BYTES_MAX: usize = 4096;
 
 /// Appends the text of a failure, cut to [`FAILURE_TEXT_BYTES_MAX`], in the place of a result.
 pub(crate) fn put_failure(out: &mut Vec<u8>, text: &str) {
-    let longest = text.len().min(FAILURE_TEXT_BYTES_MAX);
-    let end = (0..=longest).rev().find(|&at| text.is_char_boundary(at));
-    let text = &text.as_bytes()[..end.expect("0 is a boundary")];
+    let text = cut(text, FAILURE_TEXT_BYTES_MAX);
     out.extend_from_slice(&(text.len() as u32 | FAILED).to_le_bytes());
-    out.extend_from_slice(text);
+    out.extend_from_slice(text.as_bytes());
 }
