@@ -13,10 +13,10 @@ use chunkcomm::{BytesReceiver, BytesSender, RecvError, host, with_causes};
 
 use crate::error::DeltaRecvError;
 use crate::memory::{Lease, Share};
+use crate::proto::extents::Taken;
 use crate::proto::frame::{
     CORRECTION_BYTES_MAX, FrameFault, HEADER_BYTES, Header, Reply, encode_round,
 };
-use crate::proto::ledger::Taken;
 
 /// The receiver's direction of a delta's channel: a few bytes a round.
 pub(crate) struct WayBack(Mutex<Option<BytesSender>>);
@@ -141,8 +141,8 @@ impl<T: Pod> Lander<T> {
     fn cut(&self, bytes: u64) -> Result<At<T>, FrameFault> {
         let (landed, round, is_end) = {
             let state = self.share.state();
-            let (ledger, landed) = (state.ledger(), state.ledger().done_bytes());
-            let is_open = !ledger.is_whole() && ledger.prefix() == landed;
+            let (extents, landed) = (state.extents(), state.extents().done_bytes());
+            let is_open = !extents.is_whole() && extents.prefix() == landed;
             let corrected = state.corrections.ranges().last().map_or(0, |range| range.end);
             (landed, state.round, is_open && landed as u64 == bytes && corrected <= landed)
         };
@@ -160,7 +160,7 @@ impl<T: Pod> Lander<T> {
         let (range, outside) = (range_of(offset, bytes)?, FrameFault::Outside { offset, bytes });
         let (is_open, round) = {
             let state = self.share.state();
-            (state.ledger().is_open(), state.round)
+            (state.extents().is_open(), state.round)
         };
         if is_open && range == (0..0) {
             self.back.say_round(true, round);
@@ -185,8 +185,8 @@ impl<T: Pod> Lander<T> {
         let range = range_of(offset, bytes)?;
         let state = self.share.state();
         let fits =
-            (1..=CORRECTION_BYTES_MAX).contains(&range.len()) && range.end <= state.ledger().len();
-        if !fits || state.ledger().is_whole() {
+            (1..=CORRECTION_BYTES_MAX).contains(&range.len()) && range.end <= state.extents().len();
+        if !fits || state.extents().is_whole() {
             return Err(FrameFault::Outside { offset, bytes });
         }
         match state.corrections.overlap(&range) {
@@ -229,8 +229,8 @@ impl<T: Pod> Lander<T> {
     fn ended(&self, cause: Option<String>) -> DeltaRecvError {
         let Origin { peer, channel } = self.origin.clone();
         let state = self.share.state();
-        let ledger = state.ledger();
-        let (landed_bytes, length_bytes) = (ledger.done_bytes(), ledger.len());
+        let extents = state.extents();
+        let (landed_bytes, length_bytes) = (extents.done_bytes(), extents.len());
         DeltaRecvError::Ended { peer, channel, landed_bytes, length_bytes, cause }
     }
 
@@ -266,8 +266,8 @@ impl<T: Pod> Landing for Lander<T> {
             | At::Cause { filled, .. } => *filled += bytes,
             At::Increment(lease) => {
                 let state = self.share.state();
-                let ledger = state.ledger();
-                let (whole, round) = (ledger.done_bytes() + bytes == ledger.len(), state.round);
+                let extents = state.extents();
+                let (whole, round) = (extents.done_bytes() + bytes == extents.len(), state.round);
                 drop(state);
                 if whole {
                     self.back.say_round(true, round);

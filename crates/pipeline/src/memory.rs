@@ -19,10 +19,10 @@
 //!    mutability and nothing to drop, so a `&[T]`, a `&mut [T]`, a `&[u8]` and a `&mut [u8]` over any
 //!    part of it are valid whatever bytes were written, elements that were written half included.
 //! 2. *No aliasing.* [`Region`] keeps a raw pointer and never makes a reference to the whole. The
-//!    [`Ledger`] under its lock says of each byte that it is free, out or done, one of the three. Bytes
+//!    [`Extents`] under its lock say of each byte that it is free, out or done, one of the three. Bytes
 //!    behind the end of a round that was cut are none of them: nobody gets them before `into_vec`.
 //!    - A mutable reference comes from a [`Lease`] only, borrows it mutably, and covers bytes that the
-//!      ledger has out for this lease alone: `Ledger::take` refuses bytes that are out or done. A lease
+//!      extents have out for this lease alone: `Extents::take` refuses bytes that are out or done. A lease
 //!      gives bytes up (`commit`, `advance`, `drop`) by value or through `&mut self`, so that no
 //!      reference to them is left.
 //!    - A shared reference covers bytes that are done. Bytes leave that state only in
@@ -34,10 +34,10 @@
 //!    has the lease. A shared reference is made after the lock was taken and the byte found done. A
 //!    byte becomes free again under the lock, too, before a lease takes it. Moving a lease to another
 //!    thread synchronises by itself. No state is outside the lock, so a checker of memory orders would try
-//!    the orders of critical sections alone, which the tests of the ledger try with random steps.
+//!    the orders of critical sections alone, which the tests of the extents try with random steps.
 //! 4. *Lifetime.* Every reference borrows a holder, or is a `Bytes` that owns one, and a holder
 //!    has a count in the `Arc`. The `Vec` is made again when the last is dropped, or once by
-//!    `Owner::into_vec`: then nothing is out, no view is left, the owner is gone, and the ledger has
+//!    `Owner::into_vec`: then nothing is out, no view is left, the owner is gone, and the extents
 //!    become one of no bytes, which gives nothing out.
 //! 5. *Threads.* `T: Pod` can be made from bytes by safe code on any thread and has no interior
 //!    mutability, so nothing ties a value or a reference to its thread; with 2 and 3 [`Region`]
@@ -58,7 +58,7 @@ use tokio::sync::watch;
 
 use crate::error::DeltaRecvError;
 use crate::proto::corrections::Corrections;
-use crate::proto::ledger::{Cursor, Ledger, Taken};
+use crate::proto::extents::{Cursor, Extents, Taken};
 use holders::View;
 
 mod holders;
@@ -69,7 +69,7 @@ pub(crate) use owner::Owner;
 
 /// State of a region, under its lock.
 pub(crate) struct State {
-    ledger: Ledger,
+    extents: Extents,
     /// Number of [`View`]s.
     views: usize,
     /// Number of the round, from 1.
@@ -97,8 +97,8 @@ pub(crate) struct State {
 
 impl State {
     /// Returns the state of each byte.
-    pub(crate) fn ledger(&self) -> &Ledger {
-        &self.ledger
+    pub(crate) fn extents(&self) -> &Extents {
+        &self.extents
     }
 
     /// Whether nobody writes, and nobody sends or will send from what is done.
@@ -108,18 +108,18 @@ impl State {
 
     /// Returns the number of done bytes that do not leave yet: those of the last element.
     fn kept<T>(&self) -> usize {
-        let kept = self.withheld && self.ledger.is_whole();
-        if kept { self.ledger.len().min(size_of::<T>()) } else { 0 }
+        let kept = self.withheld && self.extents.is_whole();
+        if kept { self.extents.len().min(size_of::<T>()) } else { 0 }
     }
 
     /// Whether nobody writes and nobody reads, the owner's references apart.
     fn is_still(&self) -> bool {
-        self.views == 0 && self.ledger.none_out()
+        self.views == 0 && self.extents.none_out()
     }
 
     /// Whether somebody waits for as many bytes as are done.
     fn is_awaited(&self) -> bool {
-        self.sleepers > 0 || self.ledger.done_bytes() >= self.ring_from
+        self.sleepers > 0 || self.extents.done_bytes() >= self.ring_from
     }
 }
 
@@ -194,9 +194,9 @@ pub(crate) fn share<T: Pod>(buffer: Vec<T>) -> Owner<T> {
     const { assert!(size_of::<T>() > 0, "the elements of a delta have a size") };
     let mut buffer = std::mem::ManuallyDrop::new(buffer);
     // A `Vec` holds at most `isize::MAX` bytes, so this cannot overflow.
-    let ledger = Ledger::new(buffer.len() * size_of::<T>());
+    let extents = Extents::new(buffer.len() * size_of::<T>());
     let state = State {
-        ledger,
+        extents,
         views: 0,
         round: 1,
         closing: false,
@@ -254,7 +254,7 @@ impl<T: Pod> Share<T> {
     pub(crate) fn ring_from(&self, bytes: usize) -> bool {
         let mut state = self.state();
         state.ring_from = state.ring_from.min(bytes);
-        state.ledger.done_bytes() - state.kept::<T>() >= bytes
+        state.extents.done_bytes() - state.kept::<T>() >= bytes
     }
 
     /// Changes the state and tells all who wait.
@@ -266,19 +266,19 @@ impl<T: Pod> Share<T> {
 
     /// Says that the bytes land: an empty round waits for its end.
     pub(crate) fn land(&self) {
-        self.change(|state| state.ledger.land());
+        self.change(|state| state.extents.land());
     }
 
     /// Ends an empty round that lands.
     pub(crate) fn end_empty(&self) {
-        self.change(|state| assert!(state.ledger.end_empty(), "the round is open"));
+        self.change(|state| assert!(state.extents.end_empty(), "the round is open"));
     }
 
     /// Lets the round end behind what is done, and no round follow; false, and nothing, when bytes
     /// before that are missing, or some are out.
     pub(crate) fn cut(&self) -> bool {
         let mut state = self.state();
-        let cut = !state.withheld && state.ledger.cut();
+        let cut = !state.withheld && state.extents.cut();
         self.region.ring(state);
         cut
     }
@@ -332,15 +332,15 @@ impl<T: Pod> Share<T> {
     /// # Errors
     /// When a byte is out or done, or outside.
     pub(crate) fn lease(&self, range: Range<usize>) -> Result<Lease<T>, Taken> {
-        self.state().ledger.take(&range)?;
+        self.state().extents.take(&range)?;
         Ok(Lease { share: self.clone(), range })
     }
 
     /// Takes the first free bytes at or behind `start`, at most `bytes`; `None` when none is free.
     pub(crate) fn lease_free(&self, start: usize, bytes: usize) -> Option<Lease<T>> {
         let mut state = self.state();
-        let range = state.ledger.free_from(start, bytes)?;
-        state.ledger.take(&range).expect("it is free");
+        let range = state.extents.free_from(start, bytes)?;
+        state.extents.take(&range).expect("it is free");
         Some(Lease { share: self.clone(), range })
     }
 
@@ -349,7 +349,7 @@ impl<T: Pod> Share<T> {
     pub(crate) fn next_done(&self, cursor: &mut Cursor, round: u32) -> Option<Range<usize>> {
         let state = self.state();
         let kept = state.kept::<T>();
-        (state.round == round).then(|| cursor.next_before(&state.ledger, size_of::<T>(), kept))?
+        (state.round == round).then(|| cursor.next_before(&state.extents, size_of::<T>(), kept))?
     }
 
     /// Returns the correction of round `round` with this number.
@@ -361,7 +361,7 @@ impl<T: Pod> Share<T> {
     /// Returns the bytes of `range` as a handle that shares the memory; `None` when one is not done.
     pub(crate) fn view(&self, range: Range<usize>) -> Option<Bytes> {
         let mut state = self.state();
-        if range.start > range.end || !state.ledger.is_done(&range) {
+        if range.start > range.end || !state.extents.is_done(&range) {
             return None;
         }
         state.views += 1;

@@ -23,22 +23,22 @@ use tokio::sync::watch;
 
 use crate::error::{DeltaSendError, Mismatch};
 use crate::memory::{Carrier, Share, State};
+use crate::proto::extents::Cursor;
 use crate::proto::frame::{Header, Reply, cut_cause};
 use crate::proto::increment::Costs;
-use crate::proto::ledger::Cursor;
 use crate::proto::meter::Meter;
 use crate::proto::opening::{Opening, Shape};
 use crate::proto::sending::{GATHER_NS_MAX, Now, Sending, Step};
+use handle::Fated;
 use leaving::Leaving;
-use link::{Link, Production, ns_since};
-use transfer::Fated;
+use times::{LinkTimes, Production, ns_since};
 
+mod handle;
 #[cfg_attr(not(feature = "tracked"), expect(dead_code, reason = "asked by `tracked_send` alone"))]
 mod leaving;
-mod link;
-mod transfer;
+mod times;
 
-pub(crate) use transfer::Transfer;
+pub(crate) use handle::PumpHandle;
 
 /// Destination of a pump.
 pub(crate) struct Target<'a> {
@@ -82,7 +82,7 @@ pub(crate) async fn start<T: Pod, K: Send + 'static>(
     share: &Share<T>,
     manner: Manner,
     keep: K,
-) -> Result<Transfer, DeltaSendError> {
+) -> Result<PumpHandle, DeltaSendError> {
     let (peer, name) = (target.peer, target.channel);
     let channel = target.node.open_duplex_bytes(peer, name).await.map_err(DeltaSendError::Open)?;
     let (mut channel, replies, _) = channel.split();
@@ -103,8 +103,8 @@ pub(crate) async fn start<T: Pod, K: Send + 'static>(
         }
     }
     let leaving = Arc::new(Leaving::of(&mut channel));
-    let (fate, transfer) =
-        Transfer::new(peer, name, round, manner.increment_bytes, leaving.clone());
+    let (fate, handle) =
+        PumpHandle::new(peer, name, round, manner.increment_bytes, leaving.clone());
     let pump = Pump {
         carrier: share.carrier(),
         channel,
@@ -128,7 +128,7 @@ pub(crate) async fn start<T: Pod, K: Send + 'static>(
             fate.send_modify(|fate| fate.error = Some(error));
         }
     });
-    Ok(transfer)
+    Ok(handle)
 }
 
 struct Pump<T: Pod> {
@@ -181,20 +181,20 @@ impl<T: Pod> Pump<T> {
         for round in 1.. {
             let of_buffer = self.first + round - 1;
             self.until(|pump, state| {
-                let ledger = state.ledger();
-                let is_given_up = pump.is_last(state) && !ledger.is_cut() && !ledger.is_whole();
-                pump.ready >= round || (is_given_up && ledger.done_bytes() == 0)
+                let extents = state.extents();
+                let is_given_up = pump.is_last(state) && !extents.is_cut() && !extents.is_whole();
+                pump.ready >= round || (is_given_up && extents.done_bytes() == 0)
             })
             .await?;
             if self.ready >= round {
                 self.carry(round, of_buffer, fate).await?;
                 // An empty round that is forwarded lasts until its end has come.
-                self.until(|pump, state| state.ledger().is_whole() || pump.is_last(state)).await?;
+                self.until(|pump, state| state.extents().is_whole() || pump.is_last(state)).await?;
             }
             let (is_cut, is_whole, bytes) = {
                 let state = self.carrier.share().state();
-                let ledger = state.ledger();
-                (ledger.is_cut(), ledger.is_whole(), ledger.len() as u64)
+                let extents = state.extents();
+                (extents.is_cut(), extents.is_whole(), extents.len() as u64)
             };
             if is_cut {
                 let header = Header::End { round, bytes };
@@ -228,7 +228,7 @@ impl<T: Pod> Pump<T> {
             Source::Commits => state.closing,
             Source::Landing => state.end.is_some(),
         };
-        is_over || state.ledger().is_cut()
+        is_over || state.extents().is_cut()
     }
 
     /// Hands everything that is and will be done in a round to the channel.
@@ -240,7 +240,7 @@ impl<T: Pod> Pump<T> {
     ) -> Result<(), Stop> {
         let share = self.carrier.share().clone();
         let (mut bell, mut cursor) = (share.bell(), Cursor::default());
-        let (mut link, mut production) = (Link::default(), Production::default());
+        let (mut link, mut production) = (LinkTimes::default(), Production::default());
         let mut corrected = 0;
         loop {
             bell.mark_unchanged();

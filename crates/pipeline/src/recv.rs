@@ -12,11 +12,11 @@ use crate::error::{DeltaRecvError, DeltaSendError, Mismatch};
 use crate::landing::{Interest, Origin, WayBack, land};
 use crate::memory::{Owner, State, share};
 use crate::part::indices;
+use crate::proto::extents::Cursor;
 use crate::proto::frame::Reply;
 use crate::proto::increment::Increment;
-use crate::proto::ledger::Cursor;
 use crate::proto::opening::{Opening, Shape};
-use crate::pump::{self, Manner, Pace, Source, Target, Transfer};
+use crate::pump::{self, Manner, Pace, PumpHandle, Source, Target};
 use crate::turns::Turns;
 use opening::read_opening;
 
@@ -180,8 +180,8 @@ impl<T: Element> DeltaReceiver<T> {
         self.turns.take().await;
         let start = self.shown;
         let end = |state: &State| {
-            let (ledger, end) = (state.ledger(), state.ledger().prefix() / size_of::<T>());
-            (end > start || ledger.is_whole()).then_some(end)
+            let (extents, end) = (state.extents(), state.extents().prefix() / size_of::<T>());
+            (end > start || extents.is_whole()).then_some(end)
         };
         self.shown = self.owner.share().until(|state| outcome(state, end(state))).await?;
         Ok(Some(self.known(start..self.shown)).filter(|landed| !landed.is_empty()))
@@ -241,8 +241,8 @@ impl<T: Element> DeltaReceiver<T> {
     /// Waits until the round has landed and returns the number of its elements.
     async fn whole(&self) -> Result<usize, DeltaRecvError> {
         let length = |state: &State| {
-            let ledger = state.ledger();
-            ledger.is_whole().then(|| ledger.len() / size_of::<T>())
+            let extents = state.extents();
+            extents.is_whole().then(|| extents.len() / size_of::<T>())
         };
         self.owner.share().until(|state| outcome(state, length(state))).await
     }
@@ -299,7 +299,7 @@ impl<T: Element> DeltaReceiver<T> {
     /// that those of the round before are gone.
     pub(crate) async fn start_over(&mut self, value: Option<T>) -> Result<bool, DeltaRecvError> {
         self.finish().await?;
-        if self.owner.share().state().ledger().is_cut() {
+        if self.owner.share().state().extents().is_cut() {
             return Ok(false);
         }
         self.owner.reset(false).await;
@@ -389,14 +389,14 @@ impl<T: Element> DeltaReceiver<T> {
         state: &State,
         range: &impl RangeBounds<usize>,
     ) -> Option<Result<Range<usize>, DeltaRecvError>> {
-        let length = state.ledger().len() / size_of::<T>();
+        let length = state.extents().len() / size_of::<T>();
         let Range { start, end } = indices(range, length);
         if start > end || end > length {
             let channel = self.channel.clone();
             return Some(Err(DeltaRecvError::Range { channel, start, end, length }));
         }
         let bytes = start * size_of::<T>()..end * size_of::<T>();
-        outcome(state, state.ledger().is_done(&bytes).then_some(start..end))
+        outcome(state, state.extents().is_done(&bytes).then_some(start..end))
     }
 
     /// Returns elements that have landed.
@@ -424,9 +424,9 @@ fn fresh<T>(
     state: &State,
     cursor: &mut Cursor,
 ) -> Option<Result<Option<Range<usize>>, DeltaRecvError>> {
-    match cursor.next(state.ledger(), size_of::<T>()) {
+    match cursor.next(state.extents(), size_of::<T>()) {
         Some(bytes) => Some(Ok(Some(bytes.start / size_of::<T>()..bytes.end / size_of::<T>()))),
-        None if state.ledger().is_whole() => Some(Ok(None)),
+        None if state.extents().is_whole() => Some(Ok(None)),
         None => state.end.clone().map(Err),
     }
 }
@@ -449,7 +449,7 @@ impl<T: Element> fmt::Debug for DeltaReceiver<T> {
 
 /// A buffer on its way to a further node; dropping this does not stop the forward.
 #[derive(Debug)]
-pub struct Forward(Transfer);
+pub struct Forward(PumpHandle);
 
 impl Forward {
     /// Waits until every element is in the further node's buffer: those of the round in which the

@@ -9,9 +9,9 @@ use chunkcomm::{Node, Peer};
 use crate::error::{DeltaSendError, PartError};
 use crate::memory::{Lease, Owner, share};
 use crate::part::{Part, indices};
+use crate::proto::extents::Taken;
 use crate::proto::increment::Increment;
-use crate::proto::ledger::Taken;
-use crate::pump::{self, Manner, Pace, Source, Target, Transfer};
+use crate::pump::{self, Manner, Pace, PumpHandle, Source, Target};
 use crate::turns::Turns;
 
 /// Sends the elements of one buffer, increment by increment, while they are computed.
@@ -66,7 +66,7 @@ pub struct DeltaSender<T: Element> {
     /// Bytes of the round that were committed when [`commit`](Self::commit) last had an increment.
     seen_bytes: usize,
     turns: Turns,
-    transfer: Transfer,
+    pump: PumpHandle,
 }
 
 impl<T: Element> DeltaSender<T> {
@@ -100,14 +100,14 @@ impl<T: Element> DeltaSender<T> {
             Increment::Auto(costs) => Pace::Measured(costs),
         };
         let manner = Manner { source: Source::Commits, increment_bytes, pace };
-        let transfer = pump::start(target, owner.share(), manner, ()).await?;
+        let pump = pump::start(target, owner.share(), manner, ()).await?;
         Ok(Self {
             handed: Vec::new(),
             owner,
             position: 0,
             seen_bytes: 0,
             turns: Turns::default(),
-            transfer,
+            pump,
         })
     }
 
@@ -168,7 +168,7 @@ impl<T: Element> DeltaSender<T> {
     /// what was committed, and when elements of it are out or committed. Nothing is handed out.
     pub fn part(&self, range: impl RangeBounds<usize>) -> Result<Part<T>, PartError> {
         // Fewer than `len` behind the end of a stream.
-        let length = self.owner.share().state().ledger().len() / size_of::<T>();
+        let length = self.owner.share().state().extents().len() / size_of::<T>();
         let asked = indices(&range, self.len());
         if asked.start > asked.end || asked.end > length {
             return Err(PartError::Range { asked, length });
@@ -257,7 +257,7 @@ impl<T: Element> DeltaSender<T> {
         self.publish();
         let (bytes, is_whole) = {
             let state = self.owner.share().state();
-            (state.ledger().done_bytes(), state.ledger().is_whole())
+            (state.extents().done_bytes(), state.extents().is_whole())
         };
         if bytes - self.seen_bytes >= self.increment_bytes() || is_whole {
             self.seen_bytes = bytes;
@@ -271,7 +271,7 @@ impl<T: Element> DeltaSender<T> {
 
     /// Returns the error of this round, if it has failed.
     pub(crate) fn check(&self) -> Result<(), DeltaSendError> {
-        self.transfer.check()
+        self.pump.check()
     }
 
     fn publish(&mut self) {
@@ -307,13 +307,13 @@ impl<T: Element> DeltaSender<T> {
     /// costs that are measured.
     #[must_use]
     pub fn increment_bytes(&self) -> usize {
-        self.transfer.increment_bytes()
+        self.pump.increment_bytes()
     }
 
     /// Returns the node that receives.
     #[must_use]
     pub fn peer(&self) -> &Peer {
-        &self.transfer.peer
+        &self.pump.peer
     }
 
     /// Commits the elements that `next` handed out and waits until every element is in the receiver's
@@ -334,12 +334,12 @@ impl<T: Element> DeltaSender<T> {
         self.check()?;
         let is_whole = {
             let state = self.owner.share().state();
-            state.ledger().is_whole() && !state.withheld
+            state.extents().is_whole() && !state.withheld
         };
         if !is_whole {
             return Err(self.unfinished());
         }
-        self.transfer.landed().await?;
+        self.pump.landed().await?;
         self.owner.correct().await;
         Ok(())
     }
@@ -386,10 +386,10 @@ impl<T: Element> DeltaSender<T> {
     /// When the future is dropped, the stream may have ended; call it again.
     pub async fn end(&mut self) -> Result<(), DeltaSendError> {
         let ended = self.end_round().await;
-        let is_empty = self.owner.share().state().ledger().done_bytes() == 0;
+        let is_empty = self.owner.share().state().extents().done_bytes() == 0;
         match ended {
             // It left with the full round before, and so with everything.
-            Err(DeltaSendError::Gone { .. }) if is_empty && self.transfer.round > 1 => Ok(()),
+            Err(DeltaSendError::Gone { .. }) if is_empty && self.pump.round > 1 => Ok(()),
             ended => ended,
         }
     }
@@ -399,7 +399,7 @@ impl<T: Element> DeltaSender<T> {
         self.check()?;
         let (is_full, is_cut) = {
             let state = self.owner.share().state();
-            (state.ledger().is_whole(), state.ledger().is_cut())
+            (state.extents().is_whole(), state.extents().is_cut())
         };
         if is_full && !is_cut {
             self.begin(true).await?;
@@ -412,9 +412,9 @@ impl<T: Element> DeltaSender<T> {
 
     fn unfinished(&self) -> DeltaSendError {
         DeltaSendError::Unfinished {
-            peer: self.transfer.peer.name().to_owned(),
-            channel: self.transfer.channel.clone(),
-            committed: self.owner.share().state().ledger().done_bytes() / size_of::<T>(),
+            peer: self.pump.peer.name().to_owned(),
+            channel: self.pump.channel.clone(),
+            committed: self.owner.share().state().extents().done_bytes() / size_of::<T>(),
             length: self.len(),
         }
     }
@@ -438,11 +438,11 @@ impl<T: Element> DeltaSender<T> {
     /// Finishes this round and begins the next one: with `ends` the last one, which is empty.
     async fn begin(&mut self, ends: bool) -> Result<(), DeltaSendError> {
         self.finish().await?;
-        if self.owner.share().state().ledger().is_cut() {
-            return Err(self.transfer.over());
+        if self.owner.share().state().extents().is_cut() {
+            return Err(self.pump.over());
         }
         self.owner.reset(ends).await;
-        self.transfer.round += 1;
+        self.pump.round += 1;
         (self.position, self.seen_bytes) = (0, 0);
         self.turns.reset();
         Ok(())
@@ -451,7 +451,7 @@ impl<T: Element> DeltaSender<T> {
     /// Returns the number of the round, from 1.
     #[must_use]
     pub fn round(&self) -> u32 {
-        self.transfer.round
+        self.pump.round
     }
 
     /// Returns the buffer as soon as the link has released it and all parts are dropped: at once after
@@ -474,9 +474,9 @@ impl<T: Element> DeltaSender<T> {
         self.owner.elements(range)
     }
 
-    /// Returns the transfer.
-    pub(crate) fn transfer(&self) -> &Transfer {
-        &self.transfer
+    /// Returns the handle of the pump.
+    pub(crate) fn pump(&self) -> &PumpHandle {
+        &self.pump
     }
 
     /// Returns the memory.
@@ -488,9 +488,9 @@ impl<T: Element> DeltaSender<T> {
 impl<T: Element> fmt::Debug for DeltaSender<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("DeltaSender")
-            .field("channel", &self.transfer.channel)
-            .field("peer", &self.transfer.peer.name())
-            .field("round", &self.transfer.round)
+            .field("channel", &self.pump.channel)
+            .field("peer", &self.pump.peer.name())
+            .field("round", &self.pump.round)
             .field("position", &self.position)
             .field("len", &self.len())
             .field("increment_bytes", &self.increment_bytes())

@@ -106,9 +106,9 @@ fn an_empty_round_lands_with_its_header_and_once() {
         (Header::End { round: 1, bytes: 0 }.encode(), FrameFault::End { end: 0, landed: 0 }),
     ] {
         let (mut lander, ends) = lander(0);
-        assert!(!ends.owner.share().state().ledger().is_whole(), "nothing has come");
+        assert!(!ends.owner.share().state().extents().is_whole(), "nothing has come");
         put(&mut lander, &header(1, 0, 0), 5);
-        assert!(ends.owner.share().state().ledger().is_whole());
+        assert!(ends.owner.share().state().extents().is_whole());
         put(&mut lander, &bytes, 100);
         let end = ends.owner.share().state().end.clone();
         assert!(matches!(&end, Some(DeltaRecvError::Frame { fault: it, .. }) if *it == fault));
@@ -206,11 +206,11 @@ fn without_interest_there_is_no_room() {
 fn the_end_is_known_once_and_releases_the_bytes_that_were_landing() {
     let (mut torn, ends) = lander(2);
     put(&mut torn, &header(1, 0, 4), 100);
-    assert!(!ends.owner.share().state().ledger().none_out());
+    assert!(!ends.owner.share().state().extents().none_out());
     let broken = DeltaRecvError::Channel(RecvError::BufferTooSmall { bytes: 2, buffer_bytes: 1 });
     torn.over(broken);
     torn.end(Ok(()));
     let state = ends.owner.share().state();
-    assert!(state.ledger().none_out());
+    assert!(state.extents().none_out());
     assert!(matches!(state.end, Some(DeltaRecvError::Channel(_))), "the first reason stays");
 }

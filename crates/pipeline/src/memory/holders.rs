@@ -39,9 +39,9 @@ impl<T: Pod> Lease<T> {
     pub(crate) fn extend(&mut self, bytes: usize) -> usize {
         let end = self.range.end;
         let mut state = self.share.state();
-        let fresh = state.ledger.free_from(end, bytes).filter(|fresh| fresh.start == end);
+        let fresh = state.extents.free_from(end, bytes).filter(|fresh| fresh.start == end);
         let Some(fresh) = fresh else { return 0 };
-        state.ledger.take(&fresh).expect("it is free");
+        state.extents.take(&fresh).expect("it is free");
         self.range.end = fresh.end;
         fresh.len()
     }
@@ -78,7 +78,7 @@ impl<T: Pod> Lease<T> {
         let done = self.range.start..self.range.start + bytes;
         self.range.start = done.end;
         let mut state = self.share.state();
-        state.ledger.commit(done);
+        state.extents.commit(done);
         if state.is_awaited() {
             self.share.region.ring(state);
         }
@@ -101,7 +101,7 @@ impl<T: Pod> Drop for Lease<T> {
     fn drop(&mut self) {
         if !self.range.is_empty() {
             let range = self.range.clone();
-            self.share.change(|state| state.ledger.release(&range));
+            self.share.change(|state| state.extents.release(&range));
         }
     }
 }

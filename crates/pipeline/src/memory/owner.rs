@@ -6,7 +6,7 @@ use std::slice;
 use bytemuck::Pod;
 
 use super::Share;
-use crate::proto::ledger::Ledger;
+use crate::proto::extents::Extents;
 
 /// The only holder that reads elements, begins rounds, and takes the buffer back.
 pub(crate) struct Owner<T: Pod> {
@@ -30,7 +30,7 @@ impl<T: Pod> Owner<T> {
             return None;
         }
         let bytes = range.start * size_of::<T>()..range.end * size_of::<T>();
-        if !self.share.state().ledger.is_done(&bytes) {
+        if !self.share.state().extents.is_done(&bytes) {
             return None;
         }
         let base = self.share.region.base.as_ptr();
@@ -41,7 +41,7 @@ impl<T: Pod> Owner<T> {
 
     /// Returns the whole elements from the start that are done without a gap.
     pub(crate) fn prefix(&self) -> &[T] {
-        let whole = self.share.state().ledger.prefix() / size_of::<T>();
+        let whole = self.share.state().extents.prefix() / size_of::<T>();
         self.elements(0..whole).expect("they are done")
     }
 
@@ -65,12 +65,12 @@ impl<T: Pod> Owner<T> {
         self.share
             .until(|state| {
                 state.quiet_wanted = true;
-                let ready = state.is_quiet() && state.ledger.is_whole() && !state.ledger.is_cut();
+                let ready = state.is_quiet() && state.extents.is_whole() && !state.extents.is_cut();
                 ready.then(|| {
                     // No view is left, nothing is out, and the owner is borrowed mutably (2).
-                    state.ledger.reset();
+                    state.extents.reset();
                     if ends {
-                        assert!(state.ledger.cut(), "nothing is out, and nothing done");
+                        assert!(state.extents.cut(), "nothing is out, and nothing done");
                     }
                     state.corrections.reset();
                     state.round += 1;
@@ -101,7 +101,7 @@ impl<T: Pod> Owner<T> {
                     // SAFETY: nobody writes or reads, and the owner is ours.
                     unsafe { self.share.region.apply(state) };
                     // No view is left and nothing is out; from now on nothing is given out (4).
-                    state.ledger = Ledger::new(0);
+                    state.extents = Extents::new(0);
                     state.taken = true;
                 })
             })

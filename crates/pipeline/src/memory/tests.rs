@@ -120,14 +120,14 @@ fn the_buffer_comes_back_when_nobody_holds_it() {
 #[test]
 fn no_elements_are_whole_at_once() {
     let owner = share(Vec::<f64>::new());
-    assert!(owner.share().state().ledger().is_whole() && owner.prefix().is_empty());
+    assert!(owner.share().state().extents().is_whole() && owner.prefix().is_empty());
     assert!(owner.share().view(0..0).expect("nothing is missing").is_empty());
 }
 
 #[test]
 fn a_sleeping_thread_wakes_or_gives_up() {
     let owner = share(vec![0_u32; 4]);
-    let whole = |state: &mut State| state.ledger().is_whole().then_some(());
+    let whole = |state: &mut State| state.extents().is_whole().then_some(());
     let soon = Some(Duration::from_millis(1));
     assert_eq!(owner.share().until_blocking(soon, whole), None);
     std::thread::scope(|scope| {

@@ -303,7 +303,7 @@ fn unexpected(peer: &Peer, word: Option<Word>) -> PatternError {
 /// When the future is dropped, the node leaves the chain and the head's run fails.
 pub async fn serve(node: &Node, head: &Peer, index: usize) -> Result<(), PatternError> {
     let address = node.addresses().first().map(ToString::to_string).unwrap_or_default();
-    join_chain(Place::Alone(node), head, index, Whereabouts::Address(address)).await
+    join_chain(Finder::Alone(node), head, index, Whereabouts::Address(address)).await
 }
 
 /// Serves as [`serve`] does, on every rank of a cluster but 0: the rank is the index in the chain. The
@@ -317,21 +317,21 @@ pub async fn serve(node: &Node, head: &Peer, index: usize) -> Result<(), Pattern
 pub async fn serve_in(cluster: &Cluster) -> Result<(), PatternError> {
     let head = cluster.peer(0).await?;
     let rank = cluster.rank();
-    join_chain(Place::Member(cluster), &head, rank as usize, Whereabouts::Rank(rank)).await
+    join_chain(Finder::Member(cluster), &head, rank as usize, Whereabouts::Rank(rank)).await
 }
 
 /// A node's means to find others.
 #[derive(Clone, Copy)]
-enum Place<'a> {
+enum Finder<'a> {
     Alone(&'a Node),
     Member(&'a Cluster),
 }
 
-impl<'a> Place<'a> {
+impl<'a> Finder<'a> {
     fn node(self) -> &'a Node {
         match self {
-            Place::Alone(node) => node,
-            Place::Member(cluster) => cluster.node(),
+            Finder::Alone(node) => node,
+            Finder::Member(cluster) => cluster.node(),
         }
     }
 
@@ -339,8 +339,8 @@ impl<'a> Place<'a> {
     async fn reach(self, next: Whereabouts, head: &Peer) -> Result<Peer, PatternError> {
         match (next, self) {
             (Whereabouts::Address(address), _) => connect(self.node(), &address).await,
-            (Whereabouts::Rank(rank), Place::Member(cluster)) => Ok(cluster.peer(rank).await?),
-            (Whereabouts::Rank(_), Place::Alone(_)) => {
+            (Whereabouts::Rank(rank), Finder::Member(cluster)) => Ok(cluster.peer(rank).await?),
+            (Whereabouts::Rank(_), Finder::Alone(_)) => {
                 Err(PatternError::OutOfStep { peer: head.name().to_owned() })
             }
         }
@@ -348,12 +348,12 @@ impl<'a> Place<'a> {
 }
 
 async fn join_chain(
-    place: Place<'_>,
+    finder: Finder<'_>,
     head: &Peer,
     index: usize,
     at: Whereabouts,
 ) -> Result<(), PatternError> {
-    let node = place.node();
+    let node = finder.node();
     let mut words = node.open::<Word>(head, WORDS).await?;
     let membership = host::random().expect("the system gives random numbers");
     words.send_now(&Word::Joined { index, at, membership }).await?;
@@ -364,7 +364,7 @@ async fn join_chain(
         // The head ended before it gave an order.
         error = words.closed() => return Err(PatternError::Send(error)),
     };
-    let served = follow(place, head, index, &mut words, &mut orders).await;
+    let served = follow(finder, head, index, &mut words, &mut orders).await;
     if let Err(error) = &served {
         // A failed send is no matter: the head itself may have failed.
         let _ = words.send_now(&Word::Failed(chunkcomm::with_causes(error))).await;
@@ -373,7 +373,7 @@ async fn join_chain(
 }
 
 async fn follow(
-    place: Place<'_>,
+    finder: Finder<'_>,
     head: &Peer,
     index: usize,
     words: &mut Sender<Word>,
@@ -383,7 +383,7 @@ async fn follow(
         return Err(PatternError::OutOfStep { peer: head.name().to_owned() });
     };
     let next = match next {
-        Some(next) => Some(place.reach(next, head).await?),
+        Some(next) => Some(finder.reach(next, head).await?),
         None => None,
     };
     words.send_now(&Word::Placed).await?;
@@ -395,7 +395,7 @@ async fn follow(
         };
         arrays.prepare(&run, index, nodes).await?;
         words.send_now(&Word::Ready).await?;
-        let part = take_part(place.node(), head, next.as_ref(), &run, &mut arrays);
+        let part = take_part(finder.node(), head, next.as_ref(), &run, &mut arrays);
         tokio::select! {
             biased;
             done = part => done?,

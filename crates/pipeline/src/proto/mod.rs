@@ -5,9 +5,9 @@
 //! ranges and bytes come out as values. A test of the workspace checks this.
 
 pub(crate) mod corrections;
+pub(crate) mod extents;
 pub(crate) mod frame;
 pub(crate) mod increment;
-pub(crate) mod ledger;
 pub(crate) mod meter;
 pub(crate) mod opening;
 pub(crate) mod ranges;

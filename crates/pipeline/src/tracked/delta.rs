@@ -74,11 +74,11 @@ impl<T: Element> DeltaSender<T> {
         // Each element must be free: one that is committed would keep its value of an earlier run.
         drop(self.part(..).map_err(TrackedSendError::Part)?);
         let mut rewritten = Ranges::default();
-        self.transfer().count_leaving();
+        self.pump().count_leaving();
         self.share().change(|state| state.withheld = true);
         let write = |elements: &mut [T]| {
             let result = write(elements);
-            (result, self.transfer().left_bytes() / size_of::<T>())
+            (result, self.pump().left_bytes() / size_of::<T>())
         };
         let ((result, before_return), mut sent) = output.track(write, |finished| {
             self.put(&finished, &mut rewritten)?;

@@ -24,7 +24,7 @@ pub(super) struct Fated {
 
 /// The user's side of a pump.
 #[derive(Debug)]
-pub(crate) struct Transfer {
+pub(crate) struct PumpHandle {
     fate: watch::Receiver<Fated>,
     #[cfg_attr(
         not(feature = "tracked"),
@@ -37,7 +37,7 @@ pub(crate) struct Transfer {
     pub(crate) channel: String,
 }
 
-impl Transfer {
+impl PumpHandle {
     /// Begins in `round`, with the pump's side.
     pub(super) fn new(
         peer: &Peer,

@@ -6,7 +6,7 @@ use chunkcomm::host::Instant;
 
 /// The link as the pump sees it.
 #[derive(Default)]
-pub(super) struct Link {
+pub(super) struct LinkTimes {
     /// It has written all that it was given.
     pub(super) idle: bool,
     /// Time at which the channel took the last message.
@@ -21,7 +21,7 @@ pub(super) struct Link {
 /// costs a wake-up.
 const MEASURED_MAX: u32 = 32;
 
-impl Link {
+impl LinkTimes {
     pub(super) fn handle_send(&mut self, bytes: usize) {
         match &mut self.busy {
             Some((_, messages, all)) => (*messages, *all) = (*messages + 1, *all + bytes),

@@ -31,7 +31,7 @@ pub(crate) enum Taken {
 
 /// The bytes of one buffer.
 #[derive(Debug)]
-pub(crate) struct Ledger {
+pub(crate) struct Extents {
     len: usize,
     /// The round is the last one, and its length was not known before.
     cut: bool,
@@ -45,7 +45,7 @@ pub(crate) struct Ledger {
     journal: Vec<Range<usize>>,
 }
 
-impl Ledger {
+impl Extents {
     /// Begins a buffer of `len` bytes, all of them free.
     pub(crate) fn new(len: usize) -> Self {
         Self {
@@ -187,7 +187,7 @@ impl Ledger {
     }
 }
 
-/// A place in the journal of a [`Ledger`]; `reset` with it.
+/// A place in the journal of [`Extents`]; `reset` with it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Cursor {
     entry: usize,
@@ -198,20 +198,20 @@ pub(crate) struct Cursor {
 impl Cursor {
     /// Returns the next bytes that became done, and goes on behind them. The range is a multiple of
     /// `unit` bytes, counted from the start of its entry.
-    pub(crate) fn next(&mut self, ledger: &Ledger, unit: usize) -> Option<Range<usize>> {
-        self.next_before(ledger, unit, 0)
+    pub(crate) fn next(&mut self, extents: &Extents, unit: usize) -> Option<Range<usize>> {
+        self.next_before(extents, unit, 0)
     }
 
     /// Returns the next bytes as [`next`](Self::next) does, without the last `kept` bytes of the journal.
     pub(crate) fn next_before(
         &mut self,
-        ledger: &Ledger,
+        extents: &Extents,
         unit: usize,
         kept: usize,
     ) -> Option<Range<usize>> {
         loop {
-            let entry = ledger.journal.get(self.entry)?;
-            let is_last = self.entry + 1 == ledger.journal.len();
+            let entry = extents.journal.get(self.entry)?;
+            let is_last = self.entry + 1 == extents.journal.len();
             let known = entry.len().saturating_sub(if is_last { kept } else { 0 });
             let whole = known - known % unit;
             if self.read < whole {
@@ -248,7 +248,7 @@ mod tests {
         fn agrees_with_a_state_a_byte(
             steps in prop::collection::vec((0_u8..3, 0..LEN, 0_usize..16), 0..100),
         ) {
-            let (mut ledger, mut bytes) = (Ledger::new(LEN), [Byte::Free; LEN]);
+            let (mut extents, mut bytes) = (Extents::new(LEN), [Byte::Free; LEN]);
             let (mut cursor, mut journal) = (Cursor::default(), Vec::new());
             for (what, start, count) in steps {
                 let range = start..(start + count).min(LEN);
@@ -261,90 +261,90 @@ mod tests {
                         } else {
                             u8::from(part.contains(&Byte::Done))
                         };
-                        let found = match ledger.take(&range) {
+                        let found = match extents.take(&range) {
                             Ok(()) => 0,
-                            Err(Taken::Done(done)) => { prop_assert!(ledger.is_done(&done)); 1 }
+                            Err(Taken::Done(done)) => { prop_assert!(extents.is_done(&done)); 1 }
                             Err(Taken::Out(_)) => 2,
                             Err(Taken::Outside) => 3,
                         };
                         prop_assert_eq!(found, expected);
                         if found == 0 { part.fill(Byte::Out); }
                     }
-                    1 if all(Byte::Out) => { ledger.commit(range.clone()); part.fill(Byte::Done); }
-                    2 if all(Byte::Out) => { ledger.release(&range); part.fill(Byte::Free); }
+                    1 if all(Byte::Out) => { extents.commit(range.clone()); part.fill(Byte::Done); }
+                    2 if all(Byte::Out) => { extents.release(&range); part.fill(Byte::Free); }
                     _ => {}
                 }
-                while let Some(fresh) = cursor.next(&ledger, 1) {
+                while let Some(fresh) = cursor.next(&extents, 1) {
                     journal.extend(fresh);
                 }
                 let free = (0..LEN).find(|at| *at >= start && bytes[*at] == Byte::Free);
-                prop_assert_eq!(ledger.free_from(start, 3).map(|range| range.start), free);
+                prop_assert_eq!(extents.free_from(start, 3).map(|range| range.start), free);
                 let prefix = bytes.iter().take_while(|byte| **byte == Byte::Done).count();
-                prop_assert_eq!(ledger.prefix(), prefix);
+                prop_assert_eq!(extents.prefix(), prefix);
             }
             journal.sort_unstable();
             let done: Vec<usize> = (0..LEN).filter(|at| bytes[*at] == Byte::Done).collect();
-            prop_assert_eq!(ledger.done_bytes(), done.len());
+            prop_assert_eq!(extents.done_bytes(), done.len());
             prop_assert_eq!(journal, done, "each byte is told once");
         }
     }
 
     #[test]
     fn a_cursor_follows_the_order_and_shows_whole_units() {
-        let mut ledger = Ledger::new(40);
-        ledger.take(&(0..40)).unwrap();
+        let mut extents = Extents::new(40);
+        extents.take(&(0..40)).unwrap();
         let mut cursor = Cursor::default();
-        ledger.commit(20..26);
-        assert_eq!(cursor.next(&ledger, 4), Some(20..24));
-        assert_eq!(cursor.next(&ledger, 4), None);
-        ledger.commit(26..28);
-        ledger.commit(0..8);
-        assert_eq!(cursor.next_before(&ledger, 4, 4), Some(24..28));
-        assert_eq!(cursor.next_before(&ledger, 4, 4), Some(0..4));
-        assert_eq!(cursor.next_before(&ledger, 4, 4), None);
-        assert_eq!(cursor.next(&ledger, 4), Some(4..8));
-        assert_eq!(cursor.next(&ledger, 4), None);
+        extents.commit(20..26);
+        assert_eq!(cursor.next(&extents, 4), Some(20..24));
+        assert_eq!(cursor.next(&extents, 4), None);
+        extents.commit(26..28);
+        extents.commit(0..8);
+        assert_eq!(cursor.next_before(&extents, 4, 4), Some(24..28));
+        assert_eq!(cursor.next_before(&extents, 4, 4), Some(0..4));
+        assert_eq!(cursor.next_before(&extents, 4, 4), None);
+        assert_eq!(cursor.next(&extents, 4), Some(4..8));
+        assert_eq!(cursor.next(&extents, 4), None);
     }
 
     #[test]
     fn a_round_is_cut_behind_what_is_done_from_the_start() {
-        let mut ledger = Ledger::new(10);
-        ledger.take(&(0..8)).unwrap();
-        ledger.commit(4..6);
-        assert!(!ledger.cut(), "bytes are out");
-        ledger.release(&(0..4));
-        ledger.release(&(6..8));
-        assert!(!ledger.cut(), "there is a gap");
-        ledger.take(&(0..4)).unwrap();
-        ledger.commit(0..4);
-        assert!(!ledger.is_whole() && ledger.cut() && ledger.is_cut() && ledger.is_whole());
-        assert_eq!((ledger.len(), ledger.free_from(0, 1)), (6, None));
-        assert_eq!(ledger.take(&(6..7)), Err(Taken::Outside));
-        assert!(ledger.cut(), "once more changes nothing");
+        let mut extents = Extents::new(10);
+        extents.take(&(0..8)).unwrap();
+        extents.commit(4..6);
+        assert!(!extents.cut(), "bytes are out");
+        extents.release(&(0..4));
+        extents.release(&(6..8));
+        assert!(!extents.cut(), "there is a gap");
+        extents.take(&(0..4)).unwrap();
+        extents.commit(0..4);
+        assert!(!extents.is_whole() && extents.cut() && extents.is_cut() && extents.is_whole());
+        assert_eq!((extents.len(), extents.free_from(0, 1)), (6, None));
+        assert_eq!(extents.take(&(6..7)), Err(Taken::Outside));
+        assert!(extents.cut(), "once more changes nothing");
     }
 
     #[test]
     fn an_empty_round_that_lands_waits_for_its_end() {
-        let mut ledger = Ledger::new(0);
-        assert!(ledger.is_whole(), "at a sender");
-        ledger.land();
+        let mut extents = Extents::new(0);
+        assert!(extents.is_whole(), "at a sender");
+        extents.land();
         for _ in 0..2 {
-            assert!(ledger.is_open() && !ledger.is_whole());
-            assert!(ledger.end_empty() && ledger.is_whole());
-            assert!(!ledger.end_empty(), "it ends once");
-            ledger.reset();
+            assert!(extents.is_open() && !extents.is_whole());
+            assert!(extents.end_empty() && extents.is_whole());
+            assert!(!extents.end_empty(), "it ends once");
+            extents.reset();
         }
-        assert!(ledger.cut() && ledger.is_whole());
-        let mut longer = Ledger::new(1);
+        assert!(extents.cut() && extents.is_whole());
+        let mut longer = Extents::new(1);
         longer.land();
         assert!(!longer.end_empty());
     }
 
     #[test]
     fn a_range_outside_is_not_taken() {
-        let mut ledger = Ledger::new(4);
-        assert_eq!(ledger.take(&(2..5)), Err(Taken::Outside));
-        assert_eq!(ledger.take(&Range { start: 3, end: 2 }), Err(Taken::Outside));
-        assert_eq!(ledger.take(&(4..4)), Ok(()));
+        let mut extents = Extents::new(4);
+        assert_eq!(extents.take(&(2..5)), Err(Taken::Outside));
+        assert_eq!(extents.take(&Range { start: 3, end: 2 }), Err(Taken::Outside));
+        assert_eq!(extents.take(&(4..4)), Ok(()));
     }
 }
