@@ -11,10 +11,10 @@ pub enum SendEngine {
     /// `wp-async`: the kernel notes writes by itself, and a scan every 100 us returns the noted pages and
     /// protects them again. A fault costs the least. Linux 6.7.
     ///
-    /// A scan shows no order of writes. It is taken from what was written before: the code goes on up or
-    /// down from there, and begins anywhere. Code that jumps to and fro, or that goes down with
-    /// a single [open increment](Tracking::open_increments), may have an increment sent that it still
-    /// writes: take [`Wp`](Self::Wp) for it with strict settings.
+    /// A scan cannot order writes within 100 us. The tracker assumes code that begins anywhere, and goes up or
+    /// down from there. Of code that jumps to and fro, or that goes down with a single
+    /// [open increment](Tracking::open_increments), an increment may be sent while it is written: take
+    /// [`Wp`](Self::Wp) for it with strict settings.
     WpAsync,
     /// `wp`: a write to a protected page stops its thread until the tracker has allowed it
     /// (`userfaultfd`). Linux 5.19.

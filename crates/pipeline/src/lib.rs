@@ -52,7 +52,7 @@
 //!
 //! # Layers
 //!
-//! Each on the ones above it here, in reading order:
+//! Each stands on those above it, in reading order:
 //!
 //! - `proto`: pure: the state of each byte, the bytes that leave next ([`Increment`] decides how many
 //!   at a time), and the messages of both sides;

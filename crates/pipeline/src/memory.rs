@@ -27,8 +27,8 @@
 //!      reference to them is left.
 //!    - A shared reference covers bytes that are done. Bytes leave that state only in
 //!      [`Owner::reset`] and [`Owner::into_vec`], and change in [`Owner::correct`] and `into_vec` alone.
-//!      References of [`Owner::elements`] borrow the owner, of which there is one and which all three
-//!      take by `&mut` or by value. Each [`View`] is counted under the lock, and all three wait until
+//!      References of [`Owner::elements`] borrow the owner. All three need the only owner exclusively, so
+//!      none of its references is alive. Each [`View`] is counted under the lock, and all three wait until
 //!      the count is zero.
 //! 3. *No data race.* A byte becomes done under the lock, after it was written by the thread that
 //!    has the lease. A shared reference is made after the lock was taken and the byte found done. A

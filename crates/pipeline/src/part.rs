@@ -28,8 +28,8 @@ use crate::memory::Lease;
 /// }
 /// ```
 ///
-/// Dropped, the part's elements may be taken again. A part that is kept keeps the buffer: neither
-/// [`into_buffer`](crate::DeltaSender::into_buffer) nor the next round goes on before it is dropped.
+/// After a drop without a commit the elements may be handed out again. While a part exists,
+/// [`into_buffer`](crate::DeltaSender::into_buffer) and the next round wait.
 #[must_use = "a part that is not committed is not sent"]
 pub struct Part<T: Element> {
     lease: Lease<T>,
@@ -49,8 +49,7 @@ impl<T: Element> Part<T> {
 
     /// Puts the elements on their way; never waits.
     ///
-    /// Whether the transfer still goes on is told by the sender. Once that is dropped nothing more is
-    /// sent.
+    /// The sender tells whether the transfer still goes on. After its drop nothing more is sent.
     pub fn commit(self) {
         self.lease.commit();
     }

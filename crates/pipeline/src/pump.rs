@@ -1,16 +1,23 @@
-//! The task that carries what is done in a buffer to a peer, for every sender and every forward.
-//!
-//! The task asks [`Sending`] for the bytes that may leave, hands them to the channel, and sleeps until
-//! more is done. While the channel takes a message the writers go on, so the slower the link, the
-//! larger the next message.
+//! The task that carries the done bytes of a buffer to a peer, for every sender and every forward.
 //!
 //! ```text
-//!   wait for Ready ──▶ increments ──▶ wait for Landed ──▶ wait for the next round
-//!         ▲                                                        │
-//!         └────────────────────────────────────────────────────────┘
+//!   unready ──▶ carrying ──▶ sent ──▶ resting ──▶ the end
+//!      ▲           │                     │
+//!      │           '──▶ broken off       │
+//!      └─────────────────────────────────┘
 //! ```
 //!
-//! The first round needs no `Ready`: its bytes may leave before the receiver has agreed.
+//! | state in a round | it waits for | then it |
+//! |---|---|---|
+//! | unready | `Ready`; the first round needs none, its bytes may leave before the receiver agrees | carries |
+//! | carrying | done bytes, an idle link, time: as [`Sending`] says | sends them, and corrections |
+//! | sent | `Landed`, behind an `End` if the round was cut | rests: the writers may begin the next round |
+//! | resting | the next round of the buffer | is unready, or ends: the round was cut, or the owner is gone |
+//! | broken off, also from unready | nothing: bytes are missing, and the owner is gone or nothing more lands | sends the reason as `Broken` |
+//!
+//! In each state the task hears replies, and stops on one that refuses, on the receiver's end, and when the
+//! channel fails. While the channel takes a message the writers go on, so the slower the link, the larger
+//! the next message.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -56,14 +63,14 @@ pub(crate) enum Source {
     Landing,
 }
 
-/// How a pump sends.
+/// Manner in which a pump sends.
 pub(crate) struct Manner {
     pub(crate) source: Source,
     pub(crate) increment_bytes: usize,
     pub(crate) pace: Pace,
 }
 
-/// How a pump treats less than an increment.
+/// Treatment of less than an increment.
 pub(crate) enum Pace {
     /// It stays until the increment is whole.
     Whole,

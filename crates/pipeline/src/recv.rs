@@ -221,8 +221,8 @@ impl<T: Element> DeltaReceiver<T> {
         }
     }
 
-    /// Waits until all elements have landed and returns the whole buffer, with the last value of each; in
-    /// the last round of a stream the elements of that round.
+    /// Waits until all elements have landed and returns the whole buffer, with the last value of each. In the
+    /// last round of a stream it returns the elements of that round.
     ///
     /// Puts [corrections](Self::corrected) in their places, if there are any, once the forwards have
     /// released the memory.
@@ -279,12 +279,12 @@ impl<T: Element> DeltaReceiver<T> {
     }
 
     /// Waits until this round has landed here and at the forwards, and begins the next one in the same
-    /// memory: what had landed is no longer shown. Returns false when the sender has
+    /// memory, whose elements are then shown as they land. Returns false when the sender has
     /// [ended](crate::DeltaSender::end) the stream: there is no further round, the last one stays, and
     /// forwards may still be sending it.
     ///
-    /// Opens nothing and allocates nothing. The sender sends nothing of a round before this: a receiver
-    /// that pauses stops the sender, and nothing ends. Forwards go on with the next round.
+    /// Opens nothing and allocates nothing. The sender sends nothing of a round before this call: a receiver
+    /// that pauses holds the sender up, and ends nothing. Forwards go on with the next round.
     ///
     /// # Errors
     /// As [`finish`](Self::finish).
@@ -452,8 +452,8 @@ impl<T: Element> fmt::Debug for DeltaReceiver<T> {
 pub struct Forward(PumpHandle);
 
 impl Forward {
-    /// Waits until every element is in the further node's buffer: those of the round in which the
-    /// forward began, and with each further call that succeeds those of the next round.
+    /// Waits until every element of a round is in the further node's buffer. The first call waits for the
+    /// round in which the forward began, and each call after a success for the next round.
     ///
     /// # Errors
     /// [`DeltaSendError::Source`] when the elements stopped coming; the others as for a sender.

@@ -72,9 +72,8 @@ pub struct DeltaSender<T: Element> {
 impl<T: Element> DeltaSender<T> {
     /// Opens a delta of `buffer.len()` elements to `peer`, whose program accepts `name`.
     ///
-    /// Costs no round trip on a live link: bytes may leave before the receiver has agreed. The
-    /// buffer's elements stay as they are until they are written, so `buffer` may come from an earlier
-    /// transfer; its memory is then already mapped.
+    /// Costs no round trip on a live link: bytes may leave before the receiver has agreed. `buffer` may come
+    /// from an earlier transfer: its elements stay until they are written, and its memory is already mapped.
     ///
     /// # Errors
     /// [`DeltaSendError::Open`] or [`DeltaSendError::Channel`] when the link is gone; the buffer is
@@ -164,8 +163,9 @@ impl<T: Element> DeltaSender<T> {
     /// ```
     ///
     /// # Errors
-    /// [`PartError`] when the range is not within the buffer, or behind [`end`](Self::end) not within
-    /// what was committed, and when elements of it are out or committed. Nothing is handed out.
+    /// [`PartError::Range`] when the range is not within the buffer; after [`end`](Self::end), when it is not
+    /// within the committed elements. [`PartError::Out`] and [`PartError::Committed`] when some of its elements
+    /// are. Nothing is handed out.
     pub fn part(&self, range: impl RangeBounds<usize>) -> Result<Part<T>, PartError> {
         // Fewer than `len` behind the end of a stream.
         let length = self.owner.share().state().extents().len() / size_of::<T>();
@@ -219,8 +219,8 @@ impl<T: Element> DeltaSender<T> {
     /// ```
     ///
     /// # Errors
-    /// [`DeltaSendError::Part`] when elements are out or committed; the transfer goes on. That of the transfer,
-    /// if it failed: drop the sender. Chunks before that are committed.
+    /// [`DeltaSendError::Part`] when elements are out or committed; the transfer goes on. The error of the
+    /// transfer, if it failed: drop the sender. Chunks before that are committed.
     ///
     /// # Panics
     /// When `count` is 0.
@@ -242,14 +242,14 @@ impl<T: Element> DeltaSender<T> {
     /// Commits all elements that [`next`](Self::next) handed out. Does not wait for the network.
     ///
     /// Yields to the runtime when another increment is committed, at most once in 50 us, and at the end of
-    /// the buffer; elements that parts committed count. So the link sends even if the program's only
+    /// the buffer. Elements that parts committed count, too. So the link sends even if the program's only
     /// thread computes.
     ///
-    /// Less than an increment leaves when the link is idle, or, with [`Increment::Fixed`], stays until
-    /// the increment is whole or the buffer ends. [`Part::commit`] needs no runtime.
+    /// Less than an increment leaves when the link is idle. With [`Increment::Fixed`] it stays until the
+    /// increment is whole or the buffer ends. [`Part::commit`] needs no runtime.
     ///
     /// # Errors
-    /// That of the transfer, if it failed: drop the sender.
+    /// The error of the transfer, if it failed: drop the sender.
     ///
     /// # Cancel safety
     /// The first poll has committed; dropping the rest loses nothing.
@@ -319,13 +319,13 @@ impl<T: Element> DeltaSender<T> {
     /// Commits the elements that `next` handed out and waits until every element is in the receiver's
     /// buffer.
     ///
-    /// Success does not mean that the receiver's program has looked at the elements. After the last
-    /// element it costs the time of a message back.
+    /// Success does not mean that the receiver's program has looked at the elements. Costs one message back
+    /// after the last element has landed.
     ///
     /// # Errors
     /// [`DeltaSendError::Unfinished`] when elements are not committed: commit them and call again.
-    /// After a failed `tracked_send` it is always that: drop the sender.
-    /// [`DeltaSendError::Mismatch`] when the receiver expects something else. Others end the transfer.
+    /// After a failed `tracked_send` they never will be: drop the sender.
+    /// [`DeltaSendError::Mismatch`] when the receiver expects something else. Other errors end the transfer.
     ///
     /// # Cancel safety
     /// When the future is dropped, the transfer goes on; call it again.
@@ -350,9 +350,9 @@ impl<T: Element> DeltaSender<T> {
     /// empty. It has the elements from the start of the window on, without a gap. The receiver's `next`
     /// shows them, and its `start` returns false.
     ///
-    /// If the window is full, an empty round follows. `end` then waits, without a time-out, until the
-    /// receiver starts it or is dropped; it has everything, so neither is an error. A buffer without
-    /// elements is full in each round.
+    /// With a full window, `end` also waits, without a time-out, until the receiver starts one empty round or
+    /// is dropped. Neither is an error, since the receiver has everything. A buffer without elements is
+    /// always full.
     ///
     /// ```no_run
     /// # use std::io::Read;
@@ -380,7 +380,7 @@ impl<T: Element> DeltaSender<T> {
     ///
     /// # Errors
     /// [`DeltaSendError::Unfinished`] when elements are missing before the last committed one, or a
-    /// [`part`](Self::part) is out; the transfer goes on. Others end the transfer.
+    /// [`part`](Self::part) is out; the transfer goes on. Other errors end the transfer.
     ///
     /// # Cancel safety
     /// When the future is dropped, the stream may have ended; call it again.
@@ -422,9 +422,8 @@ impl<T: Element> DeltaSender<T> {
     /// Finishes this round and begins the next one on the same channel and in the same memory: all
     /// elements may be handed out again.
     ///
-    /// Opens nothing and allocates nothing. The elements keep their values. Committed elements leave
-    /// when the receiver has begun the round, too. A receiver that pauses stops the sender there, and
-    /// nothing ends.
+    /// Opens nothing and allocates nothing. The elements keep their values. Committed elements leave once the
+    /// receiver has begun the round, too: a receiver that pauses holds them up, and ends nothing.
     ///
     /// # Errors
     /// As [`finish`](Self::finish), and [`DeltaSendError::Over`] behind [`end`](Self::end).
@@ -455,10 +454,10 @@ impl<T: Element> DeltaSender<T> {
     }
 
     /// Returns the buffer as soon as the link has released it and all parts are dropped: at once after
-    /// [`finish`](Self::finish). Before that, the transfer ends with the committed elements.
+    /// [`finish`](Self::finish). Without `finish`, the transfer ends with the committed elements.
     ///
     /// # Cancel safety
-    /// When the future is dropped, so is the buffer, once the link releases it; the committed elements
+    /// When the future is dropped, the buffer is dropped once the link releases it. The committed elements
     /// are sent.
     pub async fn into_buffer(self) -> Vec<T> {
         let Self { handed, owner, .. } = self;

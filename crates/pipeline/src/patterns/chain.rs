@@ -269,8 +269,8 @@ async fn lead(
     Ok(Outcome { elapsed, difference })
 }
 
-/// Waits until a follower takes no orders any more, and returns its index. It has left the chain,
-/// though its node may be alive and the run may never miss its part.
+/// Waits until a follower takes no orders any more, and returns its index. The follower has left the chain.
+/// Its node may be alive, and the run may never miss its part.
 async fn first_gone(orders: &mut [Sender<Order>]) -> usize {
     poll_fn(|context| {
         let gone = orders.iter_mut().position(|orders| {

@@ -1,5 +1,5 @@
-//! Whole programs over deltas: nodes that each compute on every element of an array, with whole
-//! buffers or with deltas, the results verified.
+//! Whole programs over deltas: each node computes on every element of an array, with whole buffers or with
+//! deltas. The results are verified.
 //!
 //! These are the tests *pair*, *cascade* and *ring* of the delta paper (section 3), see [`Pattern`].
 //! The examples and the measurements run the same code: [`Chain`] at the first node, [`serve`] (in a
@@ -70,8 +70,8 @@ pub struct Run {
     pub compute: Compute,
     /// When bytes may leave.
     pub transfer: Transfer,
-    /// Number of arrays on which every node that sends computes besides, for itself: after its result is
-    /// sent, or on its way.
+    /// Number of further arrays on which every sending node computes for itself, once its result is sent or
+    /// on its way.
     pub independent: u32,
     /// Whether the nodes with a result compare it with the sequential one, after the time is taken.
     pub verify: bool,

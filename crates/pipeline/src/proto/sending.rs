@@ -143,8 +143,7 @@ impl Sending {
         Step::Send(range)
     }
 
-    /// Returns the number of committed bytes, all of the round counted, before which `poll_send` says
-    /// the same again.
+    /// Returns the total of committed bytes at which `poll_send` may next change its answer.
     pub(crate) fn next_bytes(&self, idle: bool) -> usize {
         let committed = self.sent.bytes() + self.unsent.bytes();
         let in_order = self.sent.run_at(0).map_or(0, |run| run.end) == self.sent.bytes()

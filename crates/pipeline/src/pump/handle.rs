@@ -1,4 +1,4 @@
-//! A transfer as its user sees it.
+//! The handle by which a sender or a forward follows its pump.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ pub(super) struct Fated {
     pub(super) error: Option<DeltaSendError>,
 }
 
-/// The user's side of a pump.
+/// Follows a pump: its outcome, and the bytes that have left.
 #[derive(Debug)]
 pub(crate) struct PumpHandle {
     fate: watch::Receiver<Fated>,

@@ -15,23 +15,25 @@ impl<T: Element> DeltaSender<T> {
     /// Runs `write`, ordinary code, with `output` as a plain slice, and commits the elements of this delta as
     /// they are finished there.
     ///
-    /// Blocks until `write` has returned and all elements are committed, not until they have landed:
-    /// [`finish`](Self::finish) waits for that. The elements leave on the runtime in which the delta was
-    /// opened, so a thread of that runtime must be free: else none of them leaves before the end, and
-    /// [`Sent::before_return`] is 0. Call this on a thread of its own or in `tokio::task::block_in_place`.
+    /// Blocks until `write` has returned and all elements are committed. [`finish`](Self::finish) waits until
+    /// they have landed. The elements leave on the runtime in which the delta was opened, so a thread of that
+    /// runtime must be free: else none of them leaves before the end. Call this on a thread of its own or in
+    /// `tokio::task::block_in_place`.
+    ///
+    /// [`Sent::before_return`] counts the elements that had left the node when `write` returned: they were
+    /// handed to its transport.
     ///
     /// With [`Rewrites::Strict`](super::Rewrites::Strict), `write` has one thread: of several, one that does not
-    /// run for a while counts as done. With `mprotect`, a store that needs
-    /// more mappings than the system allows **aborts the process**
-    /// ([`SendEngine::Mprotect`](super::SendEngine::Mprotect)).
+    /// run for a while counts as done. With `mprotect`, a store that needs more mappings than the system allows
+    /// **aborts the process** ([`SendEngine::Mprotect`](super::SendEngine::Mprotect)).
     ///
     /// Costs a page fault an increment, with `wp-async` one a page, and two copies, on top of an explicit
     /// [`part`](Self::part): use that in code of your own. `costs::send_costs` measures it.
     ///
-    /// With [`Rewrites::Resend`](super::Rewrites::Resend), the default, the last values of elements that were written again
-    /// after they had left follow when `write` has returned, each once. Both ends keep them apart until
-    /// `finish`, [`start`](Self::start) or `into_buffer`, so that no reference sees a change: `finish` of the
-    /// receiver returns the last values. Elements that it showed before may have earlier ones;
+    /// [`Rewrites::Resend`](super::Rewrites::Resend), the default, concerns elements that are written again after
+    /// they have left. Their last values follow when `write` has returned, each once. Both ends keep them apart
+    /// until `finish`, [`start`](Self::start) or `into_buffer`, so that no reference sees a change. `finish` of
+    /// the receiver returns the last values. Elements that it showed before may have earlier ones;
     /// [`DeltaReceiver::corrected`] names them.
     ///
     /// ```no_run
@@ -53,12 +55,18 @@ impl<T: Element> DeltaSender<T> {
     /// ```
     ///
     /// # Errors
-    /// [`TrackedSendError::Length`] when the lengths differ, [`TrackedSendError::Part`] when elements of
-    /// this round are out or committed already; then `write` did not run. [`start`](Self::start) begins
-    /// another round. Else `write` has run to its end, and this delta is to be dropped: its receiver
-    /// gets an error, also when it has each element. [`TrackedSendError::Rewritten`] with strict settings when elements were written again
-    /// after they were committed. [`TrackedSendError::Part`] when a part was taken meanwhile.
-    /// [`TrackedSendError::Delta`] when the transfer failed.
+    /// Before `write` runs:
+    ///
+    /// - [`TrackedSendError::Length`] when the lengths differ;
+    /// - [`TrackedSendError::Part`] when elements of this round are out or committed already. Begin another round
+    ///   by [`start`](Self::start).
+    ///
+    /// After `write` has run to its end. Drop this delta: its receiver gets an error, even if it has each element:
+    ///
+    /// - [`TrackedSendError::Buffer`] with strict settings when elements were written again after they were
+    ///   committed, or when the system refused a call;
+    /// - [`TrackedSendError::Part`] when a part was taken meanwhile;
+    /// - [`TrackedSendError::Delta`] when the transfer failed.
     ///
     /// # Panics
     /// When `write` panics, or no thread can be started.
@@ -144,17 +152,21 @@ impl<T: Element> DeltaReceiver<T> {
     /// as they land. A load of an element that has not landed waits for it.
     ///
     /// Blocks until `read` has returned and all elements have landed. Elements that
-    /// [`next_any`](Self::next_any) has shown in this round are there from the start. They land on the runtime in which the
-    /// delta was accepted, so a thread of that runtime must be free. Call this on a thread of its own or in
-    /// `tokio::task::block_in_place`. Costs a copy of each element, and a fault for each
-    /// page that is read early: use [`next_any`](Self::next_any) or [`wait`](Self::wait) in code of
-    /// your own.
+    /// [`next_any`](Self::next_any) has shown in this round are there from the start. The others land on the
+    /// runtime in which the delta was accepted, so a thread of that runtime must be free. Call this on a thread
+    /// of its own or in `tokio::task::block_in_place`.
+    ///
+    /// Costs a copy of each element, and a fault for each page that is read early. In code of your own use
+    /// [`next_any`](Self::next_any) or [`wait`](Self::wait).
     ///
     /// A load cannot return an error. When its element does not come, **the process is aborted**, unless
     /// the settings of `input` say otherwise ([`Missing`](super::Missing)): after the deadline, or
     /// at once when the sender has ended or the transfer failed. [`Arrivals::wait`] in `read` returns an
-    /// error instead. In a stream the [last round](DeltaSender::end) may be shorter than the buffer, and loads behind
-    /// its end never come: take streams by [`next`](Self::next), or with [`Missing::Unfilled`](super::Missing::Unfilled).
+    /// error instead.
+    ///
+    /// In a stream the [last round](DeltaSender::end) may be shorter than the buffer, and elements behind its end
+    /// never come. Take streams by [`next`](Self::next), or with
+    /// [`Missing::Unfilled`](super::Missing::Unfilled).
     ///
     /// ```no_run
     /// # fn example(receiver: &mut chunkcomm_pipeline::DeltaReceiver<f64>)
@@ -168,12 +180,16 @@ impl<T: Element> DeltaReceiver<T> {
     /// ```
     ///
     /// # Errors
-    /// [`TrackedRecvError::Length`] when the lengths differ; then `read` did not run. Else `read` has run to
-    /// its end, and its value is dropped: [`TrackedRecvError::Delta`] when the transfer failed,
-    /// [`TrackedRecvError::Late`] when an element did not come within the deadline of a load or a wait,
-    /// [`TrackedRecvError::Short`] when the stream ended before the buffer was full; then
-    /// [`finish`](Self::finish) returns the elements of the round. [`TrackedRecvError::Corrected`] when the sender wrote elements again that `read` may have used. Then
-    /// [`finish`](Self::finish) returns the last values.
+    /// [`TrackedRecvError::Length`] when the lengths differ; then `read` did not run. After the others `read` has
+    /// run to its end, and its value is dropped:
+    ///
+    /// - [`TrackedRecvError::Delta`] when the transfer failed;
+    /// - [`TrackedRecvError::Buffer`] when an element did not come within the deadline of a load or a wait, or
+    ///   the system refused a call;
+    /// - [`TrackedRecvError::Short`] when the stream ended before the buffer was full: [`finish`](Self::finish)
+    ///   returns the elements of the round;
+    /// - [`TrackedRecvError::Corrected`] when the sender wrote elements again that `read` may have used:
+    ///   [`finish`](Self::finish) returns the last values.
     ///
     /// # Panics
     /// When `read` panics, or no thread can be started.
