@@ -69,6 +69,30 @@ impl<T: Element> DeltaReceiver<T> {
     /// This side states `buffer.len()` and `T`. The contents are overwritten, so `buffer` may come from
     /// an earlier transfer. Returns as soon as the sender has stated the same, before its first element.
     ///
+    /// ```
+    /// use chunkcomm::Node;
+    /// use chunkcomm_pipeline::{DeltaReceiver, DeltaSender, Increment};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let near = Node::builder().listen("127.0.0.1:0".parse()?).build().await?;
+    /// let far = Node::builder().build().await?;
+    /// let peer = far.connect(&near.addresses()[0]).await?;
+    ///
+    /// let (ones, increment) = (vec![1_u32; 10_000], Increment::default());
+    /// let mut sender = DeltaSender::open(&far, &peer, "ones", ones, increment).await?;
+    /// let mut receiver = DeltaReceiver::accept(&near, "ones", vec![0_u32; 10_000]).await?;
+    /// sender.part(..)?.commit();
+    /// let mut sum = 0;
+    /// while let Some(part) = receiver.next().await? {
+    ///     sum += part.iter().sum::<u32>(); // what has landed since
+    /// }
+    /// assert_eq!(sum, 10_000);
+    /// sender.finish().await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// [`DeltaRecvError::Mismatch`] when the sender states another length or element type; the sender
     /// gets an error, too. [`DeltaRecvError::Opening`] when something else opens by that name.

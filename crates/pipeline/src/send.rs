@@ -75,6 +75,33 @@ impl<T: Element> DeltaSender<T> {
     /// Costs no round trip on a live link: bytes may leave before the receiver has agreed. `buffer` may come
     /// from an earlier transfer: its elements stay until they are written, and its memory is already mapped.
     ///
+    /// ```
+    /// use chunkcomm::Node;
+    /// use chunkcomm_pipeline::{DeltaReceiver, DeltaSender, Increment};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let far = Node::builder().listen("127.0.0.1:0".parse()?).build().await?;
+    /// let near = Node::builder().build().await?;
+    /// let peer = near.connect(&far.addresses()[0]).await?;
+    ///
+    /// let (buffer, increment) = (vec![0_u64; 10_000], Increment::default());
+    /// let mut sender = DeltaSender::open(&near, &peer, "squares", buffer, increment).await?;
+    /// let mut receiver = DeltaReceiver::accept(&far, "squares", vec![0_u64; 10_000]).await?;
+    /// let mut index = 0;
+    /// while let Some(chunk) = sender.next(1_000) {
+    ///     for element in chunk {
+    ///         *element = index * index;
+    ///         index += 1;
+    ///     }
+    ///     sender.commit().await?; // leaves while the next chunk is computed
+    /// }
+    /// sender.finish().await?;
+    /// assert_eq!(receiver.finish().await?[99], 9_801);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// [`DeltaSendError::Open`] or [`DeltaSendError::Channel`] when the link is gone; the buffer is
     /// dropped.
