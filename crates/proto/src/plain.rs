@@ -21,16 +21,6 @@ impl Display for Plain<'_> {
     }
 }
 
-/// Returns `text` cut at a character so that it has at most `bytes_max` bytes.
-#[must_use]
-pub fn cut(text: &str, bytes_max: usize) -> &str {
-    let mut end = text.len().min(bytes_max);
-    while !text.is_char_boundary(end) {
-        end -= 1;
-    }
-    text.get(..end).unwrap_or("")
-}
-
 fn is_plain(c: char) -> bool {
     let separates = matches!(c, '\u{2028}' | '\u{2029}');
     let turns = matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}')

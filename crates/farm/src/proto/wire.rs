@@ -61,37 +61,16 @@ pub(crate) use self::items::{
 pub(crate) use self::once::{Ask, Key, ONCE_HEAD_MAX, Told, once_answer, once_order};
 pub(crate) use self::progress::{Fractions, progress};
 
+use bytes::{Buf, TryGetError};
+
 /// Bytes that are no assignment or no answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Malformed;
 
-/// Takes numbers and slices from the front of its bytes.
-#[derive(Clone, Copy, Debug)]
-struct Reader<'a>(&'a [u8]);
-
-impl<'a> Reader<'a> {
+impl From<TryGetError> for Malformed {
     #[inline]
-    fn bytes(&mut self, count: usize) -> Result<&'a [u8], Malformed> {
-        let (taken, rest) = self.0.split_at_checked(count).ok_or(Malformed)?;
-        self.0 = rest;
-        Ok(taken)
-    }
-
-    #[inline]
-    fn array<const N: usize>(&mut self) -> Result<[u8; N], Malformed> {
-        let (taken, rest) = self.0.split_first_chunk::<N>().ok_or(Malformed)?;
-        self.0 = rest;
-        Ok(*taken)
-    }
-
-    #[inline]
-    fn u32(&mut self) -> Result<u32, Malformed> {
-        self.array().map(u32::from_le_bytes)
-    }
-
-    #[inline]
-    fn u64(&mut self) -> Result<u64, Malformed> {
-        self.array().map(u64::from_le_bytes)
+    fn from(_: TryGetError) -> Self {
+        Self
     }
 }
 
@@ -221,34 +200,34 @@ pub(crate) fn forget(digest: u128) -> [u8; 21] {
 }
 
 #[inline]
-pub(crate) fn read_order(bytes: &[u8]) -> Result<Order<'_>, Malformed> {
-    let mut reader = Reader(bytes);
-    let [kind] = reader.array()?;
-    let run = reader.u32()?;
+pub(crate) fn read_order(mut rest: &[u8]) -> Result<Order<'_>, Malformed> {
+    let kind = rest.try_get_u8()?;
+    let run = rest.try_get_u32_le()?;
     match kind {
         ASSIGN | REDUCIBLE => {
-            let function = reader.u32()?;
-            let (first, count, attempt) = (reader.u64()?, reader.u32()?, reader.u32()?);
+            let function = rest.try_get_u32_le()?;
+            let (first, count, attempt) =
+                (rest.try_get_u64_le()?, rest.try_get_u32_le()?, rest.try_get_u32_le()?);
             // An index that overflows is never assigned.
             first.checked_add(count.into()).ok_or(Malformed)?;
-            let (reducible, items) = (kind == REDUCIBLE, reader.0);
+            let (reducible, items) = (kind == REDUCIBLE, rest);
             Ok(Order::Assign(Assignment { run, function, first, count, attempt, reducible, items }))
         }
         TAKE_BACK => {
-            let count = reader.u64()?;
-            if reader.0.is_empty() { Ok(Order::TakeBack { run, count }) } else { Err(Malformed) }
+            let count = rest.try_get_u64_le()?;
+            if rest.is_empty() { Ok(Order::TakeBack { run, count }) } else { Err(Malformed) }
         }
         VALUE => {
-            let digest = reader.array().map(u128::from_le_bytes)?;
-            let (total, offset) = (reader.u64()?, reader.u64()?);
-            Ok(Order::Value(Part { digest, total, offset, bytes: reader.0 }))
+            let digest = rest.try_get_u128_le()?;
+            let (total, offset) = (rest.try_get_u64_le()?, rest.try_get_u64_le()?);
+            Ok(Order::Value(Part { digest, total, offset, bytes: rest }))
         }
         FORGET => {
-            let digest = reader.array().map(u128::from_le_bytes)?;
-            if reader.0.is_empty() { Ok(Order::Forget { digest }) } else { Err(Malformed) }
+            let digest = rest.try_get_u128_le()?;
+            if rest.is_empty() { Ok(Order::Forget { digest }) } else { Err(Malformed) }
         }
-        END if reader.0.is_empty() => Ok(Order::End),
-        ONCE_ORDER => once::read_once_order(run, reader),
+        END if rest.is_empty() => Ok(Order::End),
+        ONCE_ORDER => once::read_once_order(run, rest),
         _ => Err(Malformed),
     }
 }
@@ -360,40 +339,44 @@ fn about(kind: u8, run: u32, first: u64, count: u32) -> [u8; 17] {
 }
 
 #[inline]
-pub(crate) fn read_answer(bytes: &[u8]) -> Result<Answer<'_>, Malformed> {
-    let mut reader = Reader(bytes);
-    let [kind] = reader.array()?;
-    let run = reader.u32()?;
-    let (first, count) = (reader.u64()?, reader.u32()?);
+pub(crate) fn read_answer(mut rest: &[u8]) -> Result<Answer<'_>, Malformed> {
+    let kind = rest.try_get_u8()?;
+    let run = rest.try_get_u32_le()?;
+    let (first, count) = (rest.try_get_u64_le()?, rest.try_get_u32_le()?);
     first.checked_add(count.into()).ok_or(Malformed)?;
     match kind {
         DONE | REDUCED => {
-            let (busy_ns, is_reduced) = (reader.u64()?, kind == REDUCED);
-            let results = Items::new(reader.0, count);
+            let (busy_ns, is_reduced) = (rest.try_get_u64_le()?, kind == REDUCED);
+            let results = Items::new(rest, count);
             Ok(Answer::Done { run, first, count, busy_ns, is_reduced, results })
         }
-        LATE if reader.0.is_empty() && count <= 1 && first < u64::MAX => {
+        LATE if rest.is_empty() && count <= 1 && first < u64::MAX => {
             Ok(Answer::Late { run, index: first, is_stuck: count == 1 })
         }
-        RETURNED if reader.0.is_empty() => Ok(Answer::Returned { run, first, count }),
+        RETURNED if rest.is_empty() => Ok(Answer::Returned { run, first, count }),
         ASIDE if count == 1 => {
-            let deaths = reader.u32()?;
-            let text = std::str::from_utf8(reader.0).map_err(|_| Malformed)?;
+            let deaths = rest.try_get_u32_le()?;
+            let text = std::str::from_utf8(rest).map_err(|_| Malformed)?;
             Ok(Answer::Aside { run, index: first, deaths, text })
         }
         MISHAPS if count == 4 => {
-            let numbers = [reader.u64()?, reader.u64()?, reader.u64()?, reader.u64()?];
-            if reader.0.is_empty() { Ok(Answer::Mishaps { run, numbers }) } else { Err(Malformed) }
+            let numbers = [
+                rest.try_get_u64_le()?,
+                rest.try_get_u64_le()?,
+                rest.try_get_u64_le()?,
+                rest.try_get_u64_le()?,
+            ];
+            if rest.is_empty() { Ok(Answer::Mishaps { run, numbers }) } else { Err(Malformed) }
         }
-        THREADS if reader.0.is_empty() => Ok(Answer::Threads { count, lost: first }),
+        THREADS if rest.is_empty() => Ok(Answer::Threads { count, lost: first }),
         ONCE if first == 0 => {
-            let (key, ask) = once::read_once_answer(count, reader)?;
+            let (key, ask) = once::read_once_answer(count, rest)?;
             Ok(Answer::Once { run, key, ask })
         }
         PROGRESS if first == 0 => {
-            Ok(Answer::Progress { run, fractions: Fractions::read(count, reader)? })
+            Ok(Answer::Progress { run, fractions: Fractions::read(count, rest)? })
         }
-        VIRTUAL if reader.0.is_empty() => Ok(Answer::Virtual { run, workers: count }),
+        VIRTUAL if rest.is_empty() => Ok(Answer::Virtual { run, workers: count }),
         _ => Err(Malformed),
     }
 }

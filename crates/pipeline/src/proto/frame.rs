@@ -17,6 +17,7 @@
 //!
 //! The receiver's direction is a row of [`Reply`] messages. All numbers are little-endian.
 
+use bytes::Buf;
 use chunkcomm_proto::plain::cut;
 
 use super::opening::{Opening, OpeningFault};
@@ -120,10 +121,9 @@ impl Header {
 
     /// Reads a header.
     pub(crate) fn decode(header: &[u8; HEADER_BYTES]) -> Result<Self, FrameFault> {
-        let (kind, rest) = number(header);
-        let (round, rest) = number(rest);
-        let (offset, rest) = wide_number(rest);
-        let (bytes, _) = wide_number(rest);
+        let mut fields = &header[..];
+        let (kind, round) = (fields.get_u32_le(), fields.get_u32_le());
+        let (offset, bytes) = (fields.get_u64_le(), fields.get_u64_le());
         match kind {
             INCREMENT => Ok(Self::Increment { round, offset, bytes }),
             END => Ok(Self::End { round, bytes }),
@@ -135,16 +135,6 @@ impl Header {
             kind => Err(FrameFault::Kind { kind }),
         }
     }
-}
-
-fn number(bytes: &[u8]) -> (u32, &[u8]) {
-    let (head, rest) = bytes.split_first_chunk().expect("the header has this field");
-    (u32::from_le_bytes(*head), rest)
-}
-
-fn wide_number(bytes: &[u8]) -> (u64, &[u8]) {
-    let (head, rest) = bytes.split_first_chunk().expect("the header has this field");
-    (u64::from_le_bytes(*head), rest)
 }
 
 /// Returns `cause`, cut to [`CAUSE_BYTES_MAX`].

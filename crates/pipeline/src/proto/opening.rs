@@ -12,6 +12,7 @@
 
 use std::fmt;
 
+use bytes::Buf;
 use chunkcomm_proto::describe::fnv1a;
 use chunkcomm_proto::plain::cut;
 
@@ -151,19 +152,17 @@ impl Opening {
     pub(crate) fn decode(bytes: &[u8]) -> Result<Self, OpeningFault> {
         let wrong_length = OpeningFault::Length { bytes: bytes.len() };
         let (fixed, name) = bytes.split_first_chunk::<FIXED_BYTES>().ok_or(wrong_length)?;
-        let (magic, rest) = take::<4>(fixed).ok_or(wrong_length)?;
+        let (magic, mut fields) = fixed.split_at(MAGIC.len());
         if magic != MAGIC {
             return Err(OpeningFault::Magic);
         }
-        let (version, rest) = take::<2>(rest).ok_or(wrong_length)?;
-        let version = u16::from_le_bytes(version);
-        if version != VERSION {
-            return Err(OpeningFault::Version { theirs: version });
+        let theirs = fields.get_u16_le();
+        if theirs != VERSION {
+            return Err(OpeningFault::Version { theirs });
         }
-        let ([order, name_bytes], rest) = take::<2>(rest).ok_or(wrong_length)?;
-        let (element_bytes, rest) = take::<4>(rest).ok_or(wrong_length)?;
-        let (length, rest) = take::<8>(rest).ok_or(wrong_length)?;
-        let (increment_bytes, _) = take::<8>(rest).ok_or(wrong_length)?;
+        let (order, name_bytes) = (fields.get_u8(), fields.get_u8());
+        let (element_bytes, length) = (fields.get_u32_le(), fields.get_u64_le());
+        let increment_bytes = fields.get_u64_le();
         if name.len() != usize::from(name_bytes) {
             return Err(wrong_length);
         }
@@ -173,18 +172,14 @@ impl Opening {
         let element = std::str::from_utf8(name).map_err(|_| OpeningFault::Element)?;
         Ok(Self {
             shape: Shape {
-                length: u64::from_le_bytes(length),
+                length,
                 element: element.to_owned(),
-                element_bytes: u32::from_le_bytes(element_bytes),
+                element_bytes,
                 big_endian: order == 1,
             },
-            increment_bytes: u64::from_le_bytes(increment_bytes),
+            increment_bytes,
         })
     }
-}
-
-fn take<const N: usize>(bytes: &[u8]) -> Option<([u8; N], &[u8])> {
-    bytes.split_first_chunk::<N>().map(|(head, rest)| (*head, rest))
 }
 
 #[cfg(test)]

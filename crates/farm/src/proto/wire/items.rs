@@ -2,11 +2,12 @@
 
 use std::convert::Infallible;
 
+use bytes::Buf;
 use chunkcomm::codec::{EncodeError, encode_into_vec};
 use chunkcomm_proto::plain::cut;
 use serde::Serialize;
 
-use super::{Malformed, Reader};
+use super::Malformed;
 
 /// Bytes before a value: its length.
 pub(crate) const LENGTH_BYTES: usize = 4;
@@ -34,41 +35,44 @@ impl Item<'_> {
 /// Encoded values, each preceded by its length.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Items<'a> {
-    rest: Reader<'a>,
+    rest: &'a [u8],
     left: u32,
 }
 
 impl<'a> Items<'a> {
     /// Reads this number of items.
     pub(crate) fn new(items: &'a [u8], count: u32) -> Items<'a> {
-        Items { rest: Reader(items), left: count }
+        Items { rest: items, left: count }
     }
 
     /// Returns the next input's bytes; `None` after the last.
     #[inline]
     pub(crate) fn next(&mut self) -> Result<Option<&'a [u8]>, Malformed> {
-        if self.left == 0 {
-            return if self.rest.0.is_empty() { Ok(None) } else { Err(Malformed) };
-        }
-        self.left -= 1;
-        let bytes = self.rest.u32()?;
-        self.rest.bytes(bytes as usize).map(Some)
+        Ok(self.take(u32::MAX)?.map(|(_, value)| value))
     }
 
     /// Returns the next result or failure; `None` after the last.
     #[inline]
     pub(crate) fn next_result(&mut self) -> Result<Option<Item<'a>>, Malformed> {
-        if self.left == 0 {
-            return if self.rest.0.is_empty() { Ok(None) } else { Err(Malformed) };
-        }
-        self.left -= 1;
-        let bytes = self.rest.u32()?;
-        let value = self.rest.bytes((bytes & !FAILED) as usize)?;
-        if bytes & FAILED == 0 {
+        let Some((length, value)) = self.take(!FAILED)? else { return Ok(None) };
+        if length & FAILED == 0 {
             return Ok(Some(Item::Value(value)));
         }
         let text = std::str::from_utf8(value).map_err(|_| Malformed)?;
         Ok(Some(Item::Failure(text)))
+    }
+
+    /// Returns the next length, of which the bits of `mask` count the bytes, and these bytes; `None` after the
+    /// last.
+    #[inline]
+    fn take(&mut self, mask: u32) -> Result<Option<(u32, &'a [u8])>, Malformed> {
+        if self.left == 0 {
+            return if self.rest.is_empty() { Ok(None) } else { Err(Malformed) };
+        }
+        self.left -= 1;
+        let length = self.rest.try_get_u32_le()?;
+        let value = self.rest.split_off(..(length & mask) as usize).ok_or(Malformed)?;
+        Ok(Some((length, value)))
     }
 }
 

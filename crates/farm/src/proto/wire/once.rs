@@ -1,8 +1,8 @@
 //! The words about values that one worker computes for all.
 
-use bytes::Bytes;
+use bytes::{Buf, Bytes};
 
-use super::{Malformed, ONCE, ONCE_ORDER, Order, Reader, about};
+use super::{Malformed, ONCE, ONCE_ORDER, Order, about};
 
 /// Digest of a value's key and type.
 pub(crate) type Key = u128;
@@ -45,14 +45,11 @@ pub(crate) fn once_order(run: u32, key: Key, reply: &Told) -> Bytes {
 }
 
 /// Reads the reply after its kind and its run.
-pub(super) fn read_once_order<'a>(
-    run: u32,
-    mut reader: Reader<'a>,
-) -> Result<Order<'a>, Malformed> {
-    let key = reader.array().map(u128::from_le_bytes)?;
-    let reply = match reader.array()? {
-        [0] if reader.0.is_empty() => Told::Compute,
-        [1] => Told::Value(Bytes::copy_from_slice(reader.0)),
+pub(super) fn read_once_order<'a>(run: u32, mut rest: &'a [u8]) -> Result<Order<'a>, Malformed> {
+    let key = rest.try_get_u128_le()?;
+    let reply = match rest.try_get_u8()? {
+        0 if rest.is_empty() => Told::Compute,
+        1 => Told::Value(Bytes::copy_from_slice(rest)),
         _ => return Err(Malformed),
     };
     Ok(Order::Once { run, key, reply })
@@ -70,12 +67,12 @@ pub(crate) fn once_answer(run: u32, key: Key, ask: &Ask) -> Vec<u8> {
 }
 
 /// Reads the word of a worker after its kind, its run and its number.
-pub(super) fn read_once_answer(kind: u32, mut reader: Reader<'_>) -> Result<(Key, Ask), Malformed> {
-    let key = reader.array().map(u128::from_le_bytes)?;
+pub(super) fn read_once_answer(kind: u32, mut rest: &[u8]) -> Result<(Key, Ask), Malformed> {
+    let key = rest.try_get_u128_le()?;
     let ask = match kind {
-        NEED if reader.0.is_empty() => Ask::Need,
-        COMPUTED => Ask::Value(Bytes::copy_from_slice(reader.0)),
-        GIVEN_UP if reader.0.is_empty() => Ask::GivenUp,
+        NEED if rest.is_empty() => Ask::Need,
+        COMPUTED => Ask::Value(Bytes::copy_from_slice(rest)),
+        GIVEN_UP if rest.is_empty() => Ask::GivenUp,
         _ => return Err(Malformed),
     };
     Ok((key, ask))

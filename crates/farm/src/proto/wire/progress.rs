@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{Malformed, PROGRESS, Reader, about};
+use super::{Malformed, PROGRESS, about};
 use crate::proto::progress::WHOLE;
 
 /// Bytes of a task's index and its thousandths.
@@ -14,8 +14,8 @@ pub(crate) struct Fractions<'a>(std::slice::Iter<'a, [u8; FRACTION_BYTES]>);
 
 impl<'a> Fractions<'a> {
     /// Reads the fractions of this number of tasks.
-    pub(super) fn read(count: u32, reader: Reader<'a>) -> Result<Fractions<'a>, Malformed> {
-        let (each, rest) = reader.0.as_chunks::<FRACTION_BYTES>();
+    pub(super) fn read(count: u32, bytes: &'a [u8]) -> Result<Fractions<'a>, Malformed> {
+        let (each, rest) = bytes.as_chunks::<FRACTION_BYTES>();
         let fractions = Fractions(each.iter());
         let is_whole = rest.is_empty() && each.len() == count as usize;
         let fits = fractions.clone().all(|(_, thousandths)| thousandths <= WHOLE);
