@@ -31,9 +31,9 @@
 //! ```
 
 use crate::Address;
-use crate::driver::clock;
-use crate::driver::entropy;
-use crate::proto::Time;
+pub use crate::driver::clock::Alarm;
+use crate::driver::{clock, entropy};
+pub use crate::proto::Time;
 #[cfg(feature = "simulation")]
 use crate::transport::world;
 use std::hash::{BuildHasher, DefaultHasher, Hasher};
@@ -65,6 +65,12 @@ impl Instant {
     pub fn checked_add(self, duration: Duration) -> Option<Instant> {
         let nanos = u64::try_from(duration.as_nanos()).ok()?;
         Some(Instant(Time(self.0.0.checked_add(nanos)?)))
+    }
+
+    /// Returns the time as pure machines and an [`Alarm`] take it.
+    #[must_use]
+    pub fn time(self) -> Time {
+        self.0
     }
 }
 
@@ -171,7 +177,24 @@ pub fn timeout<F: Future>(
     limit: Duration,
     future: F,
 ) -> impl Future<Output = Result<F::Output, Elapsed>> {
-    let limited = clock::within(&Handle::current(), limit, future);
+    timeout_on(&Handle::current(), limit, future)
+}
+
+/// As [`timeout`], with a timer of `runtime`: the caller needs none of its own.
+///
+/// # Errors
+///
+/// As [`timeout`].
+///
+/// # Cancel safety
+///
+/// That of `future`.
+pub fn timeout_on<F: Future>(
+    runtime: &Handle,
+    limit: Duration,
+    future: F,
+) -> impl Future<Output = Result<F::Output, Elapsed>> + use<F> {
+    let limited = clock::within(runtime, limit, future);
     async { limited.await.ok_or(Elapsed(())) }
 }
 

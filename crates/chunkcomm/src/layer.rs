@@ -23,7 +23,7 @@
 //! | warns people, where no call can return an error | [`warn`] |
 //! | learns that nobody drives the node any more | [`Hooks::runtime_gone`] |
 //! | has messages whose content belongs to their link | [`needs_link`], [`arriving`] |
-//! | stands below, in the place of the system | `world` (feature `simulation`), [`Transport`] |
+//! | stands below, in the place of the system | [`world`] |
 //!
 //! # Reserved names
 //!
@@ -39,6 +39,7 @@
 
 mod ends;
 mod nodes;
+pub mod world;
 
 pub use crate::channel::Turn;
 pub use crate::channel::blocking::block_on;
@@ -50,21 +51,13 @@ pub use crate::driver::inbox::Outcome;
 pub use crate::driver::mail::Link;
 pub use crate::driver::staging::Staged;
 pub use crate::driver::taking::{Next, RxEnd as RawReceiver};
-#[cfg(feature = "simulation")]
-pub use crate::driver::tasks::panics;
 pub use crate::driver::waking::share_last_woken;
-pub use crate::driver::{clock, entropy};
 pub use crate::node::fingerprint::{Fingerprint, described};
 pub use crate::node::layers::{Answer, Hooks, Layer, Site, WeakNode};
 pub use crate::node::waits::Wait;
 pub use crate::node::warnings::warn;
 pub use crate::proto::packet::ChannelKind;
 pub use crate::proto::plain::Plain;
-#[cfg(target_os = "linux")]
-pub use crate::transport::Below;
-#[cfg(feature = "simulation")]
-pub use crate::transport::world;
-pub use crate::transport::{BoxFuture, Listener, Transport};
 pub use ends::{
     Expected, Watch, WordSender, Written, open_raw_duplex, raw_sender, receiver_of, system_channel,
 };

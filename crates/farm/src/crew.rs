@@ -101,10 +101,8 @@ impl Crew {
         let (tells, ends) = unbounded_channel();
         // Without random numbers no token is safe, so nothing is started.
         let random = || {
-            Token::random().map_err(|source| StartError::Thread {
-                worker: WorkerName::thread(0),
-                source: std::io::Error::other(source),
-            })
+            Token::random()
+                .map_err(|source| StartError::Thread { worker: WorkerName::thread(0), source })
         };
         Ok(Crew {
             farm: farm.to_owned(),

@@ -5,7 +5,7 @@
 
 use crate::network::{EndId, Event, HostId, JobId, Network, NetworkError, Random};
 use chunkcomm::Address;
-use chunkcomm::layer::clock;
+use chunkcomm::layer::world;
 use chunkcomm_proto::Time;
 use std::collections::{BTreeMap, VecDeque};
 use std::future::poll_fn;
@@ -293,7 +293,7 @@ impl State {
     /// Handles the events up to `now`.
     fn pump(&mut self, now: Time, woken: &mut Vec<Waker>) {
         while let Some((_, event)) = self.network.poll_event(now) {
-            clock::moves();
+            world::moves();
             match event {
                 Event::Incoming { host, port, end } => {
                     match self.listening.get_mut(&(host, port)) {

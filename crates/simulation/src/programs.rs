@@ -5,10 +5,8 @@ use crate::system::System;
 use crate::watchdog::Watchdog;
 use crate::{HostId, Network, Timeline};
 use chunkcomm::Address;
-use chunkcomm::host::{self, JoinHandle};
-use chunkcomm::layer::clock::{self, Alarm, Stretched};
-use chunkcomm::layer::panics;
-use chunkcomm::layer::world::{self, Process};
+use chunkcomm::host::{self, Alarm, Instant, JoinHandle};
+use chunkcomm::layer::world::{self, Process, Stretched, panics};
 use chunkcomm_proto::Time;
 use std::cell::Cell;
 use std::collections::BTreeSet;
@@ -18,7 +16,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::task::Poll;
 use std::time::Duration;
-use tokio::runtime::{Builder, Handle};
+use tokio::runtime::Builder;
 use tokio::task::{JoinError, LocalSet};
 
 /// Port at which rank 0 of a launched cluster listens.
@@ -59,7 +57,7 @@ pub fn run_within<T>(
     program: impl AsyncFnOnce(Simulation) -> T,
 ) -> Option<T> {
     assert!(!host::is_virtual(), "a simulation is run within another");
-    let lan = Lan::new(network, clock::now);
+    let lan = Lan::new(network, || Instant::now().time());
     let _watchdog = Watchdog::start(&lan);
     // These are dropped after the runtime, whose tasks end with it: also by a panic.
     let _entered = world::enter(Arc::new(System(Arc::clone(&lan))));
@@ -73,8 +71,8 @@ pub fn run_within<T>(
     let ended = runtime.block_on(async {
         tokio::spawn(move_on(Arc::downgrade(&lan)));
         let program: Pin<Box<dyn Future<Output = T>>> = Box::pin(program(simulation));
-        let program = clock::guarded(program);
-        clock::within(&Handle::current(), limit, program).await
+        let program = world::guarded(program);
+        host::timeout(limit, program).await.ok()
     });
     panics::check();
     ended
@@ -86,7 +84,7 @@ async fn move_on(lan: Weak<Lan>) {
     poll_fn(|context| {
         let Some(lan) = lan.upgrade() else { return Poll::Ready(()) };
         loop {
-            let (deadline, now) = (lan.poll_move(context), clock::now());
+            let (deadline, now) = (lan.poll_move(context), Instant::now().time());
             if alarm.poll(context, deadline, now).is_pending() {
                 return Poll::Pending;
             }
@@ -161,7 +159,7 @@ impl Simulation {
     /// Returns the time of the model since the simulation began.
     #[must_use]
     pub fn now(&self) -> Duration {
-        Duration::from_nanos(clock::now().0)
+        Duration::from_nanos(Instant::now().time().0)
     }
 
     /// Reports on the run so far.
@@ -181,7 +179,7 @@ impl Simulation {
     ///
     /// Safe.
     pub async fn sleep(&self, duration: Duration) {
-        clock::pause(duration).await;
+        host::sleep(duration).await;
     }
 
     /// Waits for `future` at most `limit`, in time of the model; `None` when the limit passes
@@ -191,7 +189,7 @@ impl Simulation {
     ///
     /// That of `future`.
     pub async fn within<F: Future>(&self, limit: Duration, future: F) -> Option<F::Output> {
-        clock::within(&Handle::current(), limit, future).await
+        host::timeout(limit, future).await.ok()
     }
 
     /// Runs `future` as a program of `host`: nodes built in it that listen nowhere dial from there.

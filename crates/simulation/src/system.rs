@@ -4,10 +4,10 @@
 use crate::lan::{Lan, State, error};
 use crate::network::{EndId, HostId, Read};
 use chunkcomm::Address;
+use chunkcomm::host::Instant;
 #[cfg(target_os = "linux")]
-use chunkcomm::layer::Below;
-use chunkcomm::layer::world::{Connecting, World};
-use chunkcomm::layer::{BoxFuture, Listener, Transport, clock};
+use chunkcomm::layer::world::Below;
+use chunkcomm::layer::world::{self, BoxFuture, Connecting, Listener, Transport, World};
 use std::future::poll_fn;
 use std::io::{self, IoSlice, IoSliceMut};
 use std::sync::Arc;
@@ -40,9 +40,9 @@ impl World for System {
         self.0.doings.runs(host);
         // Asked as by the program, so that one that is polled for ever is found.
         let now = if host.is_some() && !thread::panicking() {
-            Some(clock::now())
+            Some(Instant::now().time())
         } else {
-            clock::glance()
+            world::glance()
         };
         if let Some(now) = now {
             self.0.doings.moved(now.0);

@@ -16,7 +16,7 @@ use tokio::time::{Instant, Sleep};
 
 /// Returns the nanoseconds since the first call in the process, or since the simulation of this
 /// thread began. The time stands still while tokio's clock is paused.
-pub fn now() -> Time {
+pub(crate) fn now() -> Time {
     #[cfg(feature = "simulation")]
     if let Some(now) = stretch::now() {
         return now;
@@ -168,7 +168,7 @@ impl<F: Future> Future for Within<F> {
 /// # Cancel safety
 ///
 /// That of `future`.
-pub fn within<F: Future>(
+pub(crate) fn within<F: Future>(
     runtime: &Handle,
     limit: Duration,
     future: F,
@@ -182,7 +182,7 @@ pub fn within<F: Future>(
 /// # Cancel safety
 ///
 /// Safe.
-pub async fn pause(duration: Duration) {
+pub(crate) async fn pause(duration: Duration) {
     Timer::new(duration).await;
 }
 

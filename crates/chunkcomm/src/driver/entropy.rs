@@ -7,7 +7,7 @@ use std::io;
 /// # Errors
 ///
 /// The system gave none.
-pub fn fill(bytes: &mut [u8]) -> Result<(), getrandom::Error> {
+pub(crate) fn fill(bytes: &mut [u8]) -> Result<(), getrandom::Error> {
     #[cfg(feature = "simulation")]
     if crate::transport::world::fill_random(bytes) {
         return Ok(());
@@ -20,7 +20,7 @@ pub fn fill(bytes: &mut [u8]) -> Result<(), getrandom::Error> {
 /// # Errors
 ///
 /// The system gave none.
-pub fn bytes<const N: usize>() -> io::Result<[u8; N]> {
+pub(crate) fn bytes<const N: usize>() -> io::Result<[u8; N]> {
     let mut bytes = [0; N];
     fill(&mut bytes).map_err(io::Error::other)?;
     Ok(bytes)

@@ -12,12 +12,12 @@
 pub(crate) mod backs;
 pub(crate) mod buffers;
 pub(crate) mod channels;
-pub mod clock;
+pub(crate) mod clock;
 mod commands;
 pub(crate) mod connection;
 pub(crate) mod cycles;
 pub(crate) mod ending;
-pub mod entropy;
+pub(crate) mod entropy;
 pub(crate) mod events;
 pub(crate) mod inbox;
 pub(crate) mod keeping;

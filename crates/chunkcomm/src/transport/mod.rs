@@ -10,7 +10,7 @@ pub(crate) mod tls;
 #[cfg(unix)]
 pub(crate) mod unix;
 #[cfg(feature = "simulation")]
-pub mod world;
+pub(crate) mod world;
 
 use crate::Address;
 use crate::descriptors::with_limit;

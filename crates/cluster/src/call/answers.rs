@@ -6,7 +6,7 @@ use crate::proto::call::calls::Then;
 use crate::proto::call::wire::{self, Kind, WireError};
 use crate::sync::locked;
 use chunkcomm::error::LinkCause;
-use chunkcomm::layer::clock::{self, Alarm};
+use chunkcomm::host::{Alarm, Instant};
 use chunkcomm::layer::{Link, Next, Outcome as End, RawReceiver, is_closed};
 use chunkcomm::{LinkError, SendError};
 use chunkcomm_proto::codec;
@@ -166,7 +166,7 @@ impl<Resp: DeserializeOwned + Send + 'static> Reader<Resp> {
     fn poll_line(&mut self, line: &Line<Resp>, context: &mut Context<'_>) {
         let mut state = locked(&line.state);
         let deadline = state.calls.next_deadline();
-        let now = deadline.map(|_| clock::now());
+        let now = deadline.map(|_| Instant::now().time());
         if let Some(now) = now {
             state.calls.handle_timeout(now, &mut self.wakers);
         }

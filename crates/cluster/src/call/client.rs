@@ -10,7 +10,8 @@ use crate::proto::call::calls::Look;
 use crate::proto::call::{SERVICE_NAME_BYTES_MAX, wire};
 use crate::proto::cluster::NodeId;
 use crate::sync::locked;
-use chunkcomm::layer::{Fingerprint, clock};
+use chunkcomm::host::{self, Elapsed, Instant};
+use chunkcomm::layer::Fingerprint;
 use chunkcomm::{Node, OpenError, Peer, SendError};
 use chunkcomm_proto::{Time, codec};
 use serde::Serialize;
@@ -199,7 +200,7 @@ where
     }
 }
 
-type Sending = Pin<Box<dyn Future<Output = Option<Result<u32, CallError>>> + Send>>;
+type Sending = Pin<Box<dyn Future<Output = Result<Result<u32, CallError>, Elapsed>> + Send>>;
 
 enum Stage {
     Start,
@@ -271,10 +272,10 @@ where
         let deadline = self.deadline;
         let send = async move { line.send(call, deadline).await };
         Stage::Sending(match deadline {
-            None => Box::pin(async { Some(send.await) }),
+            None => Box::pin(async { Ok(send.await) }),
             Some(at) => {
-                let left = Duration::from_nanos(at.0.saturating_sub(clock::now().0));
-                Box::pin(clock::within(&self.client.inner.runtime, left, send))
+                let left = Duration::from_nanos(at.0.saturating_sub(Instant::now().time().0));
+                Box::pin(host::timeout_on(&self.client.inner.runtime, left, send))
             }
         })
     }
@@ -312,12 +313,12 @@ where
                     continue;
                 }
                 Stage::Sending(sending) => match ready!(sending.as_mut().poll(context)) {
-                    Some(Ok(slot)) => {
+                    Ok(Ok(slot)) => {
                         this.stage = Stage::Sent(slot);
                         continue;
                     }
-                    Some(Err(error)) => Err(error),
-                    None => Err(this.timed_out()),
+                    Ok(Err(error)) => Err(error),
+                    Err(_) => Err(this.timed_out()),
                 },
                 Stage::Sent(slot) => {
                     let slot = *slot;

@@ -11,7 +11,8 @@ use crate::report::CallsReport;
 use crate::sync::locked;
 use bytes::Bytes;
 use chunkcomm::error::RefusalReason;
-use chunkcomm::layer::{Fingerprint, RawSender, Staged, Waiting, clock, share_last_woken};
+use chunkcomm::host::Instant;
+use chunkcomm::layer::{Fingerprint, RawSender, Staged, Waiting, share_last_woken};
 use chunkcomm::{LinkError, SendError};
 use chunkcomm_proto::Time;
 use serde::de::DeserializeOwned;
@@ -395,5 +396,5 @@ impl<Resp> Drop for Reserved<'_, Resp> {
 
 /// Returns the time after which a call is late.
 pub(super) fn deadline(timeout: Option<std::time::Duration>) -> Option<Time> {
-    timeout.map(|timeout| clock::now().after(timeout))
+    timeout.map(|timeout| (Instant::now() + timeout).time())
 }

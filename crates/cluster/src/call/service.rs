@@ -11,7 +11,7 @@ use crate::proto::call::{CALLS_PREFIX, SERVICE_NAME_BYTES_MAX};
 use crate::sync::locked;
 use chunkcomm::Node;
 use chunkcomm::host::{self, JoinHandle};
-use chunkcomm::layer::{Expected, Fingerprint, clock, of, runtime, share_last_woken};
+use chunkcomm::layer::{Expected, Fingerprint, of, runtime, share_last_woken};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::fmt;
@@ -222,8 +222,8 @@ impl Service {
     pub async fn close(mut self, deadline: Duration) -> Result<(), ServiceCloseError> {
         self.retire();
         let runtime = runtime(&self.node).clone();
-        let ended = clock::within(&runtime, deadline, self.end());
-        if ended.await.is_some() {
+        let ended = host::timeout_on(&runtime, deadline, self.end());
+        if ended.await.is_ok() {
             return Ok(());
         }
         let ServiceStats { at_once, waiting, .. } = self.stats();

@@ -1,9 +1,10 @@
 //! The end: of the whole cluster, or of one membership.
 
-use super::{Cluster, End, EndError, left};
+use super::{Cluster, End, EndError};
 use crate::proto::cluster::membership::Membership;
 use crate::sync::locked;
-use chunkcomm::layer::{clock, waits_for};
+use chunkcomm::host::{self, Instant};
+use chunkcomm::layer::waits_for;
 use std::time::Duration;
 
 impl Cluster {
@@ -47,16 +48,14 @@ impl Cluster {
     /// When the future is dropped, this node still counts as done; call it again.
     pub async fn end(&self, deadline: Duration) -> Result<(), EndError> {
         let state = &self.shared.state;
-        let until = clock::now().after(deadline);
+        let until = Instant::now() + deadline;
         state.change(Membership::done);
-        let runtime = tokio::runtime::Handle::current();
-        let waits = clock::within(&runtime, deadline, self.finished());
-        let end = waits.await;
+        let end = host::timeout(deadline, self.finished()).await.ok();
         let keeper = locked(&self.shared.keeper).take();
         if let Some(keeper) = keeper {
             return keeper.end(state, end, until).await;
         }
-        let closed = state.close(left(until)).await;
+        let closed = state.close(until - Instant::now()).await;
         EndError::of(end)?;
         closed.map_err(EndError::Close)
     }
@@ -76,12 +75,11 @@ impl Cluster {
             return Err(EndError::Manager);
         }
         let state = &self.shared.state;
-        let until = clock::now().after(deadline);
+        let until = Instant::now() + deadline;
         state.change(Membership::leave);
         let mut over = state.over.subscribe();
-        let runtime = tokio::runtime::Handle::current();
         // Words not sent by then are lost; the others learn of the leave from the end of the line.
-        let _ = clock::within(&runtime, deadline, over.wait_for(|over| *over)).await;
-        state.close(left(until)).await.map_err(EndError::Close)
+        let _ = host::timeout(deadline, over.wait_for(|over| *over)).await;
+        state.close(until - Instant::now()).await.map_err(EndError::Close)
     }
 }

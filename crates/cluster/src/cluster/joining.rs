@@ -11,10 +11,11 @@ use super::{Cluster, ClusterConfig, End, JoinError, Refusal, Shared, State, Weak
 use crate::moving::moving;
 use crate::proto::cluster::Ready;
 use crate::proto::cluster::membership::Membership;
-use chunkcomm::layer::{BoxFuture, clock, given_name};
-use chunkcomm::{Address, Credential, Node, Peer, host};
-use chunkcomm_proto::Time;
+use chunkcomm::host::{self, Instant};
+use chunkcomm::layer::given_name;
+use chunkcomm::{Address, Credential, Node, Peer};
 use std::io;
+use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -26,14 +27,16 @@ struct Joining {
     config: ClusterConfig,
     place: Place,
     within: Duration,
-    until: Time,
+    until: Instant,
     /// The credential that was given.
     credential: Option<Credential>,
 }
 
 /// Joins a cluster. On the heap, so that the code is compiled with this crate and not with each
 /// program that awaits it.
-pub(super) fn join(config: ClusterConfig) -> BoxFuture<'static, Result<Cluster, JoinError>> {
+pub(super) fn join(
+    config: ClusterConfig,
+) -> Pin<Box<dyn Future<Output = Result<Cluster, JoinError>> + Send>> {
     Box::pin(join_it(config))
 }
 
@@ -41,7 +44,7 @@ async fn join_it(config: ClusterConfig) -> Result<Cluster, JoinError> {
     outlive_sigusr1()?;
     let place = config.place()?;
     let within = config.ready_time()?;
-    let until = clock::now().after(within);
+    let until = Instant::now() + within;
     let credential = config.given_credential()?;
     let joining = Joining { config, place, within, until, credential };
     joining.config.check_nodes(&joining.place)?;
@@ -107,9 +110,8 @@ impl Joining {
     ) -> Result<Option<R>, JoinError> {
         let system = |error| JoinError::System { what: "start a thread", error: Arc::new(error) };
         let tells = on_a_thread(what).map_err(system)?;
-        let runtime = tokio::runtime::Handle::current();
-        let done = clock::within(&runtime, super::left(self.until), tells).await;
-        Ok(done.and_then(Result::ok))
+        let done = host::timeout_at(self.until, tells).await;
+        Ok(done.ok().and_then(Result::ok))
     }
 
     /// Returns the state of a node that is about to be a member.
@@ -140,14 +142,12 @@ impl Joining {
     ) -> Result<Cluster, JoinError> {
         let talking = host::spawn(member::run(Arc::clone(&state), way, manager));
         let member = Talk(talking.abort_handle());
-        let runtime = tokio::runtime::Handle::current();
-        let wait = super::left(self.until) + ANSWER_GRACE;
-        let settled = clock::within(&runtime, wait, member::settled(&state)).await;
-        let end = match settled {
-            Some(None) => None,
-            Some(Some(End::Refused(why))) => Some(JoinError::Refused(why)),
-            Some(Some(end)) => Some(JoinError::Ended(end)),
-            None => {
+        let until = self.until.max(Instant::now()) + ANSWER_GRACE;
+        let end = match host::timeout_at(until, member::settled(&state)).await {
+            Ok(None) => None,
+            Ok(Some(End::Refused(why))) => Some(JoinError::Refused(why)),
+            Ok(Some(end)) => Some(JoinError::Ended(end)),
+            Err(_) => {
                 let last = "it does not say whether all are there".to_owned();
                 Some(JoinError::NoManager { waited: self.within + ANSWER_GRACE, last })
             }

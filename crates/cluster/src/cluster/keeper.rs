@@ -6,10 +6,8 @@ use crate::launch::{ChildExit, Children};
 use crate::proto::cluster::manager::{Line, Manager, Phase};
 use crate::proto::cluster::membership::End;
 use crate::proto::cluster::{Down, Signature, Up};
-use chunkcomm::host::{self, JoinHandle};
-use chunkcomm::layer::{clock, entropy};
+use chunkcomm::host::{self, Instant, JoinHandle};
 use chunkcomm::{Address, Duplex, Node, Peer, Receiver, Sender};
-use chunkcomm_proto::Time;
 use chunkcomm_proto::causes::with_causes;
 use std::collections::BTreeMap;
 use std::io;
@@ -87,9 +85,11 @@ impl Keeper {
         start: Start,
         children: Option<Children>,
     ) -> io::Result<Keeper> {
-        let incarnation = u128::from_le_bytes(entropy::bytes()?);
+        let mut incarnation = [0; 16];
+        host::fill_random(&mut incarnation)?;
+        let incarnation = u128::from_le_bytes(incarnation);
         let Start { size, ready_within, succeeds_within, functions } = start;
-        let manager = Manager::new(incarnation, size, ready_within, clock::now());
+        let manager = Manager::new(incarnation, size, ready_within, Instant::now().time());
         let manager = manager.succeeding(succeeds_within).comparing(functions);
         let (progress, seen) = watch::channel(Progress {
             others: 0,
@@ -116,9 +116,8 @@ impl Keeper {
     /// and go, then closes this node.
     pub(super) async fn dismiss(&mut self, state: &State) {
         const SOON: Duration = Duration::from_secs(2);
-        let runtime = tokio::runtime::Handle::current();
         let others_gone = self.progress.wait_for(|it| it.others == 0);
-        let _ = clock::within(&runtime, SOON, others_gone).await;
+        let _ = host::timeout(SOON, others_gone).await;
         let _ = state.close(SOON).await;
     }
 
@@ -127,17 +126,13 @@ impl Keeper {
         mut self,
         state: &State,
         end: Option<End>,
-        until: Time,
+        until: Instant,
     ) -> Result<(), EndError> {
-        let runtime = tokio::runtime::Handle::current();
         let others_gone = self.progress.wait_for(|it| it.others == 0);
-        let _ = clock::within(&runtime, super::left(until), others_gone).await;
-        let closed = state.close(super::left(until)).await;
+        let _ = host::timeout_at(until, others_gone).await;
+        let closed = state.close(until - Instant::now()).await;
         let children_gone = self.progress.wait_for(|it| it.children == 0);
-        let in_time = match clock::within(&runtime, super::left(until), children_gone).await {
-            Some(gone) => gone.is_ok(),
-            None => false,
-        };
+        let in_time = matches!(host::timeout_at(until, children_gone).await, Ok(Ok(_)));
         let Progress { children, failures, .. } = self.progress.borrow().clone();
         // Ending the task kills the processes that are left.
         self.closing.send_replace(true);
@@ -216,14 +211,16 @@ impl Work {
         self.tasks.spawn(host::here(accept(self.state.node.clone(), self.events.clone())));
         loop {
             let until = self.manager.poll_timeout();
-            let rest = until.map(super::left).unwrap_or_default() + Duration::from_millis(1);
+            let now = Instant::now().time();
+            let rest = until.map_or(0, |until| until.micros_since(now));
+            let rest = Duration::from_micros(rest) + Duration::from_millis(1);
             tokio::select! {
                 biased;
                 _ = closes.wait_for(|closing| *closing) => return,
                 exit = exit_of(&mut self.children) => self.child_ended(&exit),
                 Some(event) = happens.recv() => self.handle(event),
-                () = clock::pause(rest), if until.is_some() => {
-                    self.manager.handle_timeout(clock::now());
+                () = host::sleep(rest), if until.is_some() => {
+                    self.manager.handle_timeout(Instant::now().time());
                 }
             }
             self.deliver();

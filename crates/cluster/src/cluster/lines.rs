@@ -2,8 +2,10 @@
 //! them sent at once.
 
 use crate::proto::cluster::{Down, Up};
-use chunkcomm::layer::{clock, system_channel};
-use chunkcomm::{AcceptError, Address, ChannelOptions, Duplex, Node, OpenError, Peer, channel};
+use chunkcomm::layer::system_channel;
+use chunkcomm::{
+    AcceptError, Address, ChannelOptions, Duplex, Node, OpenError, Peer, channel, host,
+};
 use chunkcomm_proto::hello::{HELLO_BYTES, Hello, HelloError};
 use chunkcomm_proto::packet::Lane;
 use std::io;
@@ -68,7 +70,7 @@ async fn is_gone(address: &Address, incarnation: u128) -> bool {
             // The port may belong to another node by now.
             Ok(Some(Ok(hello))) => return hello.incarnation != incarnation,
             Ok(Some(Err(_))) => return false,
-            Ok(None) => clock::pause(LOOK_AGAIN).await,
+            Ok(None) => host::sleep(LOOK_AGAIN).await,
             Err(fault) => {
                 let gone = [io::ErrorKind::ConnectionRefused, io::ErrorKind::NotFound];
                 return gone.contains(&fault.kind());

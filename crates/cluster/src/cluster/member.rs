@@ -4,7 +4,7 @@ use super::{End, State, is_fatal, lines};
 use crate::proto::cluster::membership::{Change, Membership, Standing};
 use crate::proto::cluster::{Death, Down, Up};
 use crate::sync::locked;
-use chunkcomm::layer::clock;
+use chunkcomm::host::{self, Instant};
 use chunkcomm::{Address, Duplex, Node, Peer};
 use chunkcomm_proto::Time;
 use chunkcomm_proto::backoff::Backoff;
@@ -70,20 +70,19 @@ async fn talk_on(state: &State, way: &Way, first: Peer) {
                 Err(why) => why,
             },
         };
-        if !state.change(|it| it.handle_manager_lost(why, clock::now())) {
+        if !state.change(|it| it.handle_manager_lost(why, Instant::now().time())) {
             return;
         }
-        clock::pause(backoff.wait()).await;
-        state.change(|it| it.handle_timeout(clock::now()));
+        host::sleep(backoff.wait()).await;
+        state.change(|it| it.handle_timeout(Instant::now().time()));
     }
 }
 
 async fn reach(state: &State, way: &Way) -> Result<Peer, String> {
     /// Longest time of one attempt.
     const ATTEMPT: Duration = Duration::from_secs(5);
-    let runtime = tokio::runtime::Handle::current();
-    let gone = clock::within(&runtime, ATTEMPT, way.go(&state.node));
-    gone.await.unwrap_or_else(|| Err("it does not answer".to_owned()))
+    let gone = host::timeout(ATTEMPT, way.go(&state.node));
+    gone.await.unwrap_or_else(|_| Err("it does not answer".to_owned()))
 }
 
 /// Runs one line until it ends; returns why it was lost, or `None` when nothing more is to be sent.
@@ -144,7 +143,7 @@ impl Line<'_> {
                 Next::Heard(Err(why)) => return Some(why),
                 Next::Words => {}
                 Next::Deserted => return Some(self.desert()),
-                Next::Late => self.state.change(|it| it.handle_timeout(clock::now())),
+                Next::Late => self.state.change(|it| it.handle_timeout(Instant::now().time())),
             }
         }
     }
@@ -157,7 +156,7 @@ impl Line<'_> {
     }
 
     async fn next(&mut self) -> Next {
-        let now = clock::now();
+        let now = Instant::now().time();
         let deserted = deserted(self.manager, &mut self.losses);
         let rest = self.until.map(|until| Duration::from_micros(until.micros_since(now)) + STEP);
         tokio::select! {
@@ -167,7 +166,7 @@ impl Line<'_> {
             }
             _ = self.changed.changed() => Next::Words,
             () = deserted => Next::Deserted,
-            () = clock::pause(rest.unwrap_or_default()), if rest.is_some() => Next::Late,
+            () = host::sleep(rest.unwrap_or_default()), if rest.is_some() => Next::Late,
         }
     }
 

@@ -37,7 +37,7 @@ pub use error::{
 };
 
 use crate::proto::cluster::membership::Membership;
-use chunkcomm::layer::{clock, waits_for};
+use chunkcomm::layer::waits_for;
 use chunkcomm::{Node, Peer};
 use keeper::Keeper;
 use launch::Place;
@@ -255,9 +255,4 @@ impl Cluster {
 /// Whether an end makes the cluster unusable.
 fn is_fatal(end: &End) -> bool {
     !matches!(end, End::Finished { .. })
-}
-
-/// Returns the time left until `until`.
-fn left(until: chunkcomm_proto::Time) -> Duration {
-    Duration::from_micros(until.micros_since(clock::now()))
 }

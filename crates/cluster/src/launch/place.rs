@@ -9,8 +9,7 @@ use std::sync::OnceLock;
 
 use serde::{Deserialize, Serialize};
 
-use chunkcomm::layer::entropy;
-use chunkcomm::{Address, Credential, portable_only};
+use chunkcomm::{Address, Credential, host, portable_only};
 
 const PARENT: &str = "CHUNKCOMM_PARENT";
 const PARENT_PID: &str = "CHUNKCOMM_PARENT_PID";
@@ -60,9 +59,9 @@ impl Token {
     ///
     /// # Errors
     /// The system provides none.
-    pub fn random() -> Result<Token, getrandom::Error> {
+    pub fn random() -> io::Result<Token> {
         let mut bytes = [0; 16];
-        entropy::fill(&mut bytes)?;
+        host::fill_random(&mut bytes)?;
         Ok(Token(bytes))
     }
 

@@ -12,8 +12,8 @@ use super::reaching::{home_address, peer_of};
 use crate::moving::moving;
 use crate::proto::custody::Origin;
 use bytes::Bytes;
-use chunkcomm::layer::{Fingerprint, Link, Waiting, described, entropy, needs_link, raw_sender};
-use chunkcomm::{Lane, Node, OpenError, SendError, Sender, channel};
+use chunkcomm::layer::{Fingerprint, Link, Waiting, described, needs_link, raw_sender};
+use chunkcomm::{Lane, Node, OpenError, SendError, Sender, channel, host};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::fmt;
@@ -190,7 +190,8 @@ where
 {
     let refused = |error| PortError::Open(Arc::new(OpenError::Type(error)));
     let Fingerprint { hash, carries, .. } = described::<T>(None).map_err(refused)?;
-    let random = entropy::bytes().map_err(|error| PortError::System(Arc::new(error)))?;
+    let mut random = [0; 16];
+    host::fill_random(&mut random).map_err(|error| PortError::System(Arc::new(error)))?;
     let number = u128::from_le_bytes(random);
     let slot = moving(node).homes.add(number, hash);
     let address = PortAddress { number, home: home_address(node), express: lane == Lane::Express };

@@ -4,9 +4,9 @@ use super::building::{Built, listen_for, source_address};
 use super::{JoinError, Joining};
 use crate::cluster::launch::{Launcher, Meeting, Pmi, private_folder};
 use crate::cluster::member::Way;
-use crate::cluster::{Cluster, Refusal, left};
-use chunkcomm::layer::{clock, entropy};
-use chunkcomm::{Address, Credential, Peer, host};
+use crate::cluster::{Cluster, Refusal};
+use chunkcomm::host::{self, Instant};
+use chunkcomm::{Address, Credential, Peer};
 use chunkcomm_proto::backoff::Backoff;
 use chunkcomm_proto::causes::with_causes;
 use std::io;
@@ -118,7 +118,7 @@ impl Joining {
                     let state = self.state(built.node, &built.addresses);
                     return self.settle(state, way, peer, None).await;
                 }
-                Attempt::NotYet(last) if left(self.until).is_zero() => {
+                Attempt::NotYet(last) if self.left().is_zero() => {
                     return Err(JoinError::NoManager { waited: self.within, last });
                 }
                 Attempt::NotYet(_) if self.place.rank_0_has_ended() => {
@@ -128,8 +128,12 @@ impl Joining {
                 Attempt::NotYet(_) => {}
                 Attempt::Hopeless(error) => return Err(error),
             }
-            clock::pause(backoff.wait().min(left(self.until))).await;
+            host::sleep(backoff.wait().min(self.left())).await;
         }
+    }
+
+    fn left(&self) -> Duration {
+        self.until - Instant::now()
     }
 
     async fn attempt(&self, meeting: &Meeting) -> Attempt {
@@ -144,21 +148,20 @@ impl Joining {
             Err(error) => return Attempt::Hopeless(error),
         };
         let mut last = "no address of it is known".to_owned();
-        let runtime = tokio::runtime::Handle::current();
         for (index, address) in meeting.addresses.iter().enumerate() {
-            if index > 0 && left(self.until).is_zero() {
+            if index > 0 && self.left().is_zero() {
                 break;
             }
-            let limit = DIAL.min(left(self.until).max(Duration::from_secs(1)));
+            let limit = DIAL.min(self.left().max(Duration::from_secs(1)));
             // A single attempt: before the next, `find` is asked again.
             let dialling = built.node.connect_within(address, Duration::ZERO);
-            match clock::within(&runtime, limit, dialling).await {
-                Some(Ok(peer)) => return Attempt::Reached(built, peer),
-                Some(Err(error)) if meeting.addresses.len() == 1 && !error.may_pass() => {
+            match host::timeout(limit, dialling).await {
+                Ok(Ok(peer)) => return Attempt::Reached(built, peer),
+                Ok(Err(error)) if meeting.addresses.len() == 1 && !error.may_pass() => {
                     return Attempt::Hopeless(JoinError::Admission(error));
                 }
-                Some(Err(error)) => last = with_causes(&error),
-                None => last = format!("{address} does not answer"),
+                Ok(Err(error)) => last = with_causes(&error),
+                Err(_) => last = format!("{address} does not answer"),
             }
         }
         Attempt::NotYet(last)
@@ -210,7 +213,8 @@ impl Joining {
 
 /// Returns a name that no other process takes, even one in another container.
 fn socket_beside(manager: &Path) -> io::Result<std::path::PathBuf> {
-    let random = u32::from_le_bytes(entropy::bytes()?);
-    let name = format!("{}-{random:08x}", host::process_id());
+    let mut random = [0; 4];
+    host::fill_random(&mut random)?;
+    let name = format!("{}-{:08x}", host::process_id(), u32::from_le_bytes(random));
     Ok(manager.with_file_name(name))
 }

@@ -20,8 +20,7 @@ use super::PORTS_DEFAULT;
 use super::hosts::{Host, HostsError, parse_hosts};
 use crate::cluster::{Cluster, ClusterConfig, JoinError};
 use chunkcomm::Credential;
-use chunkcomm::layer::clock;
-use chunkcomm_proto::Time;
+use chunkcomm::host::{self, Instant};
 use command::Remote;
 use output::{Said, pass_on};
 use std::io::{self, Write as _};
@@ -159,7 +158,7 @@ struct Nodes {
     /// Whether all nodes are ready.
     ready: bool,
     /// The first early end: its fault, and the time until which a better explanation may come.
-    fault: Option<(HostsError, Time)>,
+    fault: Option<(HostsError, Instant)>,
     worst: i32,
 }
 
@@ -223,7 +222,7 @@ impl Nodes {
 
     /// Passes on the nodes' output until all have ended; returns the highest status.
     async fn run(&mut self, within: Duration, rejoin_window: Duration) -> Result<i32, HostsError> {
-        let began = clock::now();
+        let began = Instant::now();
         for rank in 0..self.hosts.len() {
             let words = if rank == 0 { "here\n" } else { "" };
             self.say(rank, &format!("{}\n{words}", self.credential)).await;
@@ -231,9 +230,10 @@ impl Nodes {
         let mut grace = None;
         let mut inputs_closed = false;
         loop {
-            let left = grace.map(crate::cluster::left).unwrap_or_default();
+            let until = |until: Instant| until - Instant::now();
+            let left = grace.map(until).unwrap_or_default();
             let waited = self.patience(within);
-            let cause = self.fault.as_ref().map(|(_, until)| crate::cluster::left(*until));
+            let cause = self.fault.as_ref().map(|(_, at)| until(*at));
             tokio::select! {
                 // The words of a node come before its end.
                 biased;
@@ -243,28 +243,28 @@ impl Nodes {
                     Some(Ok((rank, ending))) => {
                         self.ended(rank, ending)?;
                         if rank == 0 {
-                            grace = Some(clock::now().after(GRACE + rejoin_window));
+                            grace = Some(Instant::now() + GRACE + rejoin_window);
                         }
                     }
                     Some(Err(_)) => {}
                 },
-                () = clock::pause(crate::cluster::left(began.after(waited))), if !self.ready =>
+                () = host::sleep(until(began + waited)), if !self.ready =>
                 {
                     let awaited = if self.heard { "that all are ready" } else { "where it listens" };
                     let host = self.hosts[0].name.clone();
                     return Err(HostsError::Silent { host, awaited, waited });
                 }
-                () = clock::pause(cause.unwrap_or_default()), if cause.is_some() => {
+                () = host::sleep(cause.unwrap_or_default()), if cause.is_some() => {
                     return self.fault.take().map_or(Ok(self.worst), |(it, _)| Err(it));
                 }
-                () = clock::pause(left), if grace.is_some() => {
+                () = host::sleep(left), if grace.is_some() => {
                     if inputs_closed {
                         return Ok(self.give_up().await);
                     }
                     // The nodes end with their input.
                     self.inputs.fill_with(|| None);
                     inputs_closed = true;
-                    grace = Some(clock::now().after(INPUT_GRACE));
+                    grace = Some(Instant::now() + INPUT_GRACE);
                 }
             }
         }
@@ -335,7 +335,7 @@ impl Nodes {
             if matches!(code, 126 | 127 | STATUS_UNREACHED) {
                 return Err(fault);
             }
-            self.fault.get_or_insert((fault, clock::now().after(CAUSE)));
+            self.fault.get_or_insert((fault, Instant::now() + CAUSE));
         } else if code != 0 {
             eprintln!("rank {rank} on {host} ended: {how}");
         }
