@@ -21,6 +21,7 @@ use std::fmt;
 
 pub use crate::address::AddressError;
 pub use crate::credential::{CredentialError, FileFault};
+pub use crate::proto::plain::Plain;
 pub use link::{LinkCause, LinkError};
 pub use log::{LogCause, LogError};
 pub use node::{AcceptError, ConnectError, HelloCause, NodeError, OpenError, TypeRefused};

@@ -7,18 +7,18 @@
 //! ```text
 //!     layer          Layer::start, Hooks              chunkcomm-cluster, or yours
 //!     ----------------------------------------------------------------------------
-//!     this module    of, settings | Link, RawSender, RawReceiver, Expected | Wait
+//!     this module    Layer::of | Link, RawSender, RawReceiver, Expected | Wait
 //!     ----------------------------------------------------------------------------
 //!     chunkcomm      nodes, channels, links
 //! ```
 //!
 //! | a layer | by |
 //! |---|---|
-//! | is started with the node, with settings of its own | [`settings`] |
-//! | is started when the program first uses it | [`of`] |
-//! | agrees with its peer on a version of its words | [`Layer::VERSIONS`], [`version`] |
+//! | is started with the node, with settings of its own | [`Layer::settings`] |
+//! | is started when the program first uses it | [`Layer::of`] |
+//! | agrees with its peer on a version of its words | [`Layer::VERSIONS`], [`Layer::version`] |
 //! | takes channels with reserved names | [`Layer::NAMES`], [`Hooks::opened`], [`Expected`] |
-//! | adds lines to the node's report | [`Hooks::explain`], [`waits_for`] |
+//! | adds lines to the node's report | [`Hooks::explain`], [`Wait`] |
 //! | judges which losses the node reports | [`Hooks::reports_loss`] |
 //! | warns people, where no call can return an error | [`warn`] |
 //! | learns that nobody drives the node any more | [`Hooks::runtime_gone`] |
@@ -38,10 +38,9 @@
 //! A layer holds the node by [`WeakNode`]. Otherwise the node would never end.
 
 mod ends;
-mod nodes;
+mod settings;
 pub mod world;
 
-pub use crate::channel::Turn;
 pub use crate::channel::blocking::block_on;
 pub use crate::channel::context::{arriving, arriving_by, needs_link};
 pub use crate::channel::tx::{Tx as RawSender, Waiting};
@@ -52,16 +51,9 @@ pub use crate::driver::mail::Link;
 pub use crate::driver::staging::Staged;
 pub use crate::driver::taking::{Next, RxEnd as RawReceiver};
 pub use crate::driver::waking::share_last_woken;
-pub use crate::node::fingerprint::{Fingerprint, described};
+pub use crate::node::fingerprint::Fingerprint;
 pub use crate::node::layers::{Answer, Hooks, Layer, Site, WeakNode};
 pub use crate::node::waits::Wait;
 pub use crate::node::warnings::warn;
-pub use crate::proto::packet::ChannelKind;
-pub use crate::proto::plain::Plain;
-pub use ends::{
-    Expected, Watch, WordSender, Written, open_raw_duplex, raw_sender, receiver_of, system_channel,
-};
-pub use nodes::{
-    given_name, is_closed, links, of, quiet_but_for_accept, runtime, set_versions, settings,
-    started, version, version_by, waits_for,
-};
+pub use ends::{Expected, Watch, WordSender, Written};
+pub use settings::{given_name, quiet_but_for_accept, system_channel};

@@ -8,7 +8,7 @@ use crate::moving::value::{self, Value, ValuePort, ValueSource, ValueWriter};
 use crate::process::{InstantiateError, Process, ProcessHandle};
 use crate::registry::Registry;
 use crate::report::{CallsReport, MovingReport};
-use chunkcomm::layer::{settings, started};
+use chunkcomm::layer::Layer as _;
 use chunkcomm::{Lane, Node, NodeBuilder, OpenError, Peer, Sender};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -183,12 +183,12 @@ pub trait NodeExt: sealed::Sealed + Borrow<Node> {
 
     /// Returns the calls that this node made and that have no answer yet.
     fn calls_in_flight(&self) -> Vec<CallsReport> {
-        started::<Callers>(self.borrow()).map(|it| it.report()).unwrap_or_default()
+        Callers::started(self.borrow()).map(|it| it.report()).unwrap_or_default()
     }
 
     /// Returns how many channel ends and processes this node answers for or waits for.
     fn moving_report(&self) -> MovingReport {
-        started::<MovingLayer>(self.borrow()).map(|it| it.report()).unwrap_or_default()
+        MovingLayer::started(self.borrow()).map(|it| it.report()).unwrap_or_default()
     }
 }
 
@@ -204,7 +204,7 @@ pub trait NodeBuilderExt: sealed::Sealed {
 
 impl NodeBuilderExt for NodeBuilder {
     fn processes(mut self, registry: &Registry) -> NodeBuilder {
-        settings::<MovingLayer>(&mut self).registry = Some(Arc::new(registry.clone()));
+        MovingLayer::settings(&mut self).registry = Some(Arc::new(registry.clone()));
         self
     }
 }

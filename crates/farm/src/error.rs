@@ -5,7 +5,7 @@ use std::fmt;
 use std::time::Duration;
 
 use chunkcomm::codec::EncodeError;
-use chunkcomm::layer::Plain;
+use chunkcomm::error::Plain;
 use chunkcomm::{AcceptError, NodeError, RecvError, SendError, with_causes};
 use chunkcomm_cluster::cluster::{Death, NameError};
 use chunkcomm_cluster::launch::{ChildExit, LaunchError};

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use chunkcomm::layer::Plain;
+use chunkcomm::error::Plain;
 use chunkcomm_cluster::cluster::Member;
 
 /// Name of a worker: its index and its kind, which is a process, a thread or a node of

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::ops::Range;
 
-use chunkcomm::layer::Plain;
+use chunkcomm::error::Plain;
 use chunkcomm::{AcceptError, OpenError, RecvError, SendError};
 
 use crate::proto::frame::FrameFault;

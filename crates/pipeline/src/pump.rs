@@ -25,7 +25,7 @@ use std::time::Duration;
 use bytemuck::Pod;
 use bytes::{Buf, Bytes};
 use chunkcomm::host::{self, Instant};
-use chunkcomm::{BytesReceiver, BytesSender, Node, Peer, RecvError, SendError, layer};
+use chunkcomm::{BytesReceiver, BytesSender, Node, Peer, RecvError, SendError};
 use tokio::sync::watch;
 
 use crate::error::{DeltaSendError, Mismatch};
@@ -128,7 +128,7 @@ pub(crate) async fn start<T: Pod, K: Send + 'static>(
         landed: 0,
         ready: 1,
     };
-    host::spawn_on(layer::runtime(target.node), async move {
+    host::spawn_on(target.node.runtime(), async move {
         let outcome = pump.run(&fate).await;
         drop(keep);
         if let Err(error) = outcome {

@@ -91,10 +91,10 @@ pub struct Tx {
 impl Tx {
     pub(crate) fn new(end: TxEnd, peer: Peer) -> Tx {
         let shared = Arc::clone(&end.shared);
-        Tx::of(Slot::Own(Some(Box::new(end))), shared, peer)
+        Tx::from_slot(Slot::Own(Some(Box::new(end))), shared, peer)
     }
 
-    fn of(slot: Slot, shared: Arc<TxShared>, peer: Peer) -> Tx {
+    fn from_slot(slot: Slot, shared: Arc<TxShared>, peer: Peer) -> Tx {
         let (slot, scratch) = (Mutex::new(slot), Vec::new());
         Tx { slot, scratch, ready: false, held: None, shared, peer }
     }
@@ -486,6 +486,6 @@ impl Clone for Tx {
         };
         let end = end.unwrap_or_else(|| slot.share());
         drop(slot);
-        Tx::of(Slot::Shared(end), Arc::clone(&self.shared), self.peer.clone())
+        Tx::from_slot(Slot::Shared(end), Arc::clone(&self.shared), self.peer.clone())
     }
 }

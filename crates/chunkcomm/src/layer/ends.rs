@@ -1,6 +1,6 @@
 //! Links and the ends of channels, below their types.
 
-use super::{ChannelKind, Fingerprint, Link, Opened, RawReceiver, RawSender, Staged};
+use super::{Fingerprint, Link, Opened, RawReceiver, RawSender, Staged};
 use crate::channel::bytes_sender::BytesSender;
 use crate::channel::receiver::Receiver;
 use crate::channel::sender::Sender;
@@ -12,7 +12,7 @@ use crate::node::accepting::AcceptTable;
 use crate::node::{Node, Peer, duplexes};
 use crate::proto::describe::fnv1a;
 use crate::proto::outbox::OpenSpec;
-use crate::proto::packet::Lane;
+use crate::proto::packet::{ChannelKind, Lane};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::fmt;
@@ -51,6 +51,12 @@ impl Link {
     #[must_use]
     pub fn of(peer: &Peer) -> Link {
         Link(Arc::clone(&peer.link))
+    }
+
+    /// Returns the links of a node, those among them whose session has just ended.
+    #[must_use]
+    pub fn all_of(node: &Node) -> Vec<Link> {
+        node.table().links().into_iter().map(Link).collect()
     }
 
     /// Returns the peer at the other end, as `node`, which has the link, sees it.
@@ -121,6 +127,22 @@ impl Link {
             (Command::Open { id, spec, tx: Arc::clone(&shared), ring, back: None }, end)
         })?;
         Ok(WordSender { end, scratch: Vec::new() })
+    }
+
+    /// Opens a duplex of values from `node`, which has the link, at once and without a new session.
+    /// For `fingerprint` see [`Fingerprint::duplex`].
+    ///
+    /// # Errors
+    ///
+    /// The session has ended.
+    pub fn open_duplex(
+        &self,
+        node: &Node,
+        options: &ChannelOptions,
+        fingerprint: &Fingerprint,
+    ) -> Result<(RawSender, RawReceiver), LinkError> {
+        let (tx, rx) = node.try_open_both(&self.0, options, fingerprint)?;
+        Ok((RawSender::new(tx, self.peer(node)), rx))
     }
 }
 
@@ -250,6 +272,12 @@ impl RawReceiver {
         RawSender::new(tx, self.link().peer(node))
     }
 
+    /// Returns the receiver of values of this end. `carries`: see [`Fingerprint::carries`].
+    pub fn into_receiver<T: DeserializeOwned>(self, node: &Node, carries: bool) -> Receiver<T> {
+        let peer = self.link().peer(node);
+        Receiver::new(self, peer, carries)
+    }
+
     /// Whether the peer has opened the channel. Only the way back of a duplex begins before that.
     #[must_use]
     pub fn is_open(&self) -> bool {
@@ -262,42 +290,6 @@ impl RawReceiver {
     }
 }
 
-/// Returns the receiver of values for a raw end. `carries`: see [`Fingerprint::carries`].
-pub fn receiver_of<T: DeserializeOwned>(
-    end: RawReceiver,
-    node: &Node,
-    carries: bool,
-) -> Receiver<T> {
-    let peer = end.link().peer(node);
-    Receiver::new(end, peer, carries)
-}
-
-/// Returns the raw end of a sender.
-pub fn raw_sender<T>(sender: &mut Sender<T>) -> &mut RawSender {
-    sender.tx()
-}
-
-/// Opens a duplex of values to the peer of `link`, at once, without a new session. For
-/// `fingerprint` see [`Fingerprint::duplex`].
-///
-/// # Errors
-///
-/// The session has ended.
-pub fn open_raw_duplex(
-    node: &Node,
-    link: &Link,
-    options: &ChannelOptions,
-    fingerprint: &Fingerprint,
-) -> Result<(RawSender, RawReceiver), LinkError> {
-    let (tx, rx) = node.try_open_both(&link.0, options, fingerprint)?;
-    Ok((RawSender::new(tx, link.peer(node)), rx))
-}
-
-/// Puts a channel before the program's channels of its lane.
-pub fn system_channel(options: ChannelOptions) -> ChannelOptions {
-    options.system()
-}
-
 impl fmt::Debug for RawSender {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("RawSender").field(&self.name()).finish()
@@ -305,6 +297,11 @@ impl fmt::Debug for RawSender {
 }
 
 impl RawSender {
+    /// Returns the raw end of a sender.
+    pub fn of<T>(sender: &mut Sender<T>) -> &mut RawSender {
+        sender.tx()
+    }
+
     /// Returns the peer at the other end.
     #[must_use]
     pub fn peer(&self) -> &Peer {

@@ -1,6 +1,6 @@
 //! Calls that open channels to peers, and that accept the channels of peers.
 
-use super::fingerprint::{Fingerprint, described};
+use super::fingerprint::Fingerprint;
 use super::{Node, Peer};
 use crate::channel::ChannelOptions;
 use crate::channel::bytes_receiver::BytesReceiver;
@@ -50,7 +50,7 @@ impl Node {
         T: Serialize + DeserializeOwned,
     {
         let options = channel.into();
-        let print = described::<T>(options.schema_name()).map_err(OpenError::Type)?;
+        let print = Fingerprint::of::<T>(options.schema_name()).map_err(OpenError::Type)?;
         let opened = self.open_end(peer, &options, ChannelKind::Typed, &print, None);
         let (end, peer) = opened.await?;
         Ok(Sender::new(end, peer))
@@ -158,7 +158,7 @@ impl Node {
         T: Serialize + DeserializeOwned,
     {
         let options = channel.into();
-        let print = described::<T>(options.schema_name()).map_err(AcceptError::Type)?;
+        let print = Fingerprint::of::<T>(options.schema_name()).map_err(AcceptError::Type)?;
         let (end, peer) = self.accept_end(&options, ChannelKind::Typed, &print).await?;
         Ok((peer.clone(), Receiver::new(end, peer, print.carries)))
     }

@@ -1,7 +1,7 @@
 //! Calls that open and accept duplexes. [`crate::driver::backs`] says how the two channels of one
 //! are paired.
 
-use super::fingerprint::{Fingerprint, described};
+use super::fingerprint::Fingerprint;
 use super::{Node, Peer};
 use crate::channel::ChannelOptions;
 use crate::channel::bytes_duplex::BytesDuplex;
@@ -47,8 +47,8 @@ impl Node {
         In: Serialize + DeserializeOwned,
     {
         let options = channel.into();
-        let there = described::<Out>(options.schema_name()).map_err(OpenError::Type)?;
-        let back = described::<In>(options.schema_name()).map_err(OpenError::Type)?;
+        let there = Fingerprint::of::<Out>(options.schema_name()).map_err(OpenError::Type)?;
+        let back = Fingerprint::of::<In>(options.schema_name()).map_err(OpenError::Type)?;
         let (kind, print) = (ChannelKind::Typed, there.duplex(&back));
         let (tx, rx, peer) = self.open_both(peer, &options, kind, &print).await?;
         let receiver = Receiver::new(rx, peer.clone(), back.carries);
@@ -129,8 +129,8 @@ impl Node {
         In: Serialize + DeserializeOwned,
     {
         let options = channel.into();
-        let there = described::<In>(options.schema_name()).map_err(AcceptError::Type)?;
-        let back = described::<Out>(options.schema_name()).map_err(AcceptError::Type)?;
+        let there = Fingerprint::of::<In>(options.schema_name()).map_err(AcceptError::Type)?;
+        let back = Fingerprint::of::<Out>(options.schema_name()).map_err(AcceptError::Type)?;
         let (kind, print) = (ChannelKind::Typed, there.duplex(&back));
         let (rx, peer) = self.accept_end(&options, kind, &print).await?;
         let sender = Sender::new(open_back(&rx, &options, kind, &print), peer.clone());

@@ -23,6 +23,24 @@ pub struct Fingerprint {
 }
 
 impl Fingerprint {
+    /// Returns the fingerprint of a type, or of the schema that stands for it.
+    ///
+    /// # Errors
+    ///
+    /// Values of the type cannot be sent; the error has the reason.
+    pub fn of<T: Serialize + DeserializeOwned>(
+        schema: Option<&str>,
+    ) -> Result<Fingerprint, TypeRefused> {
+        let (description, carries): (Description, bool) = finds_needs(describe::<T>);
+        if let Some(reason) = description.refusal() {
+            return Err(TypeRefused { type_name: description.short(), reason: reason.to_owned() });
+        }
+        Ok(match schema {
+            Some(schema) => Fingerprint { carries, ..Fingerprint::of_name(schema) },
+            None => Fingerprint { hash: description.hash, text: description.short(), carries },
+        })
+    }
+
     pub(super) fn of_bytes(schema: Option<&str>) -> Fingerprint {
         Fingerprint::of_name(schema.unwrap_or("bytes"))
     }
@@ -48,22 +66,4 @@ impl Fingerprint {
         let hash = fnv1a(name.as_bytes());
         Fingerprint { hash, text: name.to_owned(), carries: false }
     }
-}
-
-/// Returns the fingerprint of a type, or of the schema that stands for it.
-///
-/// # Errors
-///
-/// Values of the type cannot be sent; the error has the reason.
-pub fn described<T: Serialize + DeserializeOwned>(
-    schema: Option<&str>,
-) -> Result<Fingerprint, TypeRefused> {
-    let (description, carries): (Description, bool) = finds_needs(describe::<T>);
-    if let Some(reason) = description.refusal() {
-        return Err(TypeRefused { type_name: description.short(), reason: reason.to_owned() });
-    }
-    Ok(match schema {
-        Some(schema) => Fingerprint { carries, ..Fingerprint::of_name(schema) },
-        None => Fingerprint { hash: description.hash, text: description.short(), carries },
-    })
 }

@@ -1,13 +1,15 @@
 //! The layers that stand on a node; see [`crate::layer`].
 
 use super::builder::setting;
-use super::{Node, NodeShared};
+use super::{Node, NodeBuilder, NodeShared};
 use crate::driver::events::Opened;
+use crate::driver::mail::Link;
 use crate::driver::wakers::locked;
 use crate::error::NodeError;
 use crate::proto::hello::{LAYERS_MAX, LayerRange, layer_hash};
 use std::any::{Any, TypeId};
 use std::fmt;
+use std::ops::RangeInclusive;
 use std::sync::{Arc, Mutex, Weak};
 use tokio::runtime::Handle;
 
@@ -38,7 +40,7 @@ pub trait Layer: Hooks + Sized {
     /// A node that starts the layer when it is built says the range in its hello. Two such nodes
     /// use the newest common version, and refuse each other without one. A layer that starts later
     /// is in no hello. Then both nodes use the layer's oldest version
-    /// ([`version`](crate::layer::version)). So before a release gives up its oldest version, all
+    /// ([`Layer::version`]). So before a release gives up its oldest version, all
     /// nodes must start the layer when they are built.
     const VERSIONS: (u16, u16);
 
@@ -49,6 +51,43 @@ pub trait Layer: Hooks + Sized {
     /// Starts the layer of a node. At its first use in several threads at once more than one may be
     /// started; all but one are dropped.
     fn start(settings: Self::Settings, site: Site) -> Self;
+
+    /// Returns the node's layer of this type. It is started with default settings if the node has
+    /// none.
+    fn of(node: &Node) -> Arc<Self> {
+        node.layers().get_or_start()
+    }
+
+    /// Returns the node's layer of this type, if it was started.
+    #[must_use]
+    fn started(node: &Node) -> Option<Arc<Self>> {
+        node.layers().started()
+    }
+
+    /// Returns the settings of the layer in a node to be built; the node then starts the layer.
+    fn settings(builder: &mut NodeBuilder) -> &mut Self::Settings {
+        builder.layers().settings::<Self>()
+    }
+
+    /// Sets the versions that the hello of the node to be built names for the layer; the node then
+    /// starts the layer. For tests, as a node of another release; nothing else of the layer changes.
+    #[doc(hidden)]
+    fn set_versions(builder: &mut NodeBuilder, versions: RangeInclusive<u16>) {
+        builder.layers().set_versions::<Self>((*versions.start(), *versions.end()));
+    }
+
+    /// Returns the version of the layer on a link.
+    ///
+    /// | the layer started with | version |
+    /// |---|---|
+    /// | both nodes | the newest that both speak |
+    /// | one node, or none | the oldest that this node speaks |
+    #[must_use]
+    fn version(link: &Link) -> u16 {
+        let hash = layer_hash(Self::NAME);
+        let found = link.0.peer.layers.iter().find(|it| it.hash == hash);
+        found.map_or(Self::VERSIONS.0, |it| it.version)
+    }
 }
 
 /// Calls of a node to its layers, on the threads of links: none of them may wait.

@@ -172,8 +172,15 @@ impl Node {
     }
 
     /// Returns the runtime that drives the links.
-    pub(crate) fn runtime(&self) -> &Handle {
+    #[must_use]
+    pub fn runtime(&self) -> &Handle {
         &self.shared.runtime
+    }
+
+    /// Whether the node was closed.
+    #[must_use]
+    pub fn is_closed(&self) -> bool {
+        self.table().is_closed()
     }
 
     /// Returns the peer at the other end of this link.

@@ -5,7 +5,7 @@
 //! channel, the task dials the peer or waits until the peer dials. It then opens the next channel
 //! there and hands the ring over.
 
-use super::fingerprint::{Fingerprint, described};
+use super::fingerprint::Fingerprint;
 use super::{Node, NodeShared, Peer};
 use crate::Address;
 use crate::channel::ChannelOptions;
@@ -164,7 +164,7 @@ impl Node {
         T: Serialize + DeserializeOwned,
     {
         let options = channel.into();
-        let print = described::<T>(options.schema_name()).map_err(OpenError::Type)?;
+        let print = Fingerprint::of::<T>(options.schema_name()).map_err(OpenError::Type)?;
         let (end, peer) = self.begin_stream(options, redelivery, ChannelKind::Typed, print)?;
         Ok(Sender::new(end, peer))
     }

@@ -1,6 +1,7 @@
-//! Waits that no link knows of, so that [`Node::explain`](super::Node::explain) can name
+//! Waits that no link knows of, so that [`Node::explain`] can name
 //! them.
 
+use super::Node;
 use crate::driver::clock;
 use crate::driver::wakers::locked;
 use crate::explain::WaitReport;
@@ -42,6 +43,14 @@ pub struct Wait {
     number: u64,
 }
 
+impl Wait {
+    /// Lets [`Node::explain`] name a wait for `what`.
+    #[must_use]
+    pub fn begin(node: &Node, what: String) -> Wait {
+        node.waits().begin(what)
+    }
+}
+
 impl Drop for Wait {
     fn drop(&mut self) {
         locked(&self.waits.0).waits.remove(&self.number);
@@ -50,7 +59,7 @@ impl Drop for Wait {
 
 impl Waits {
     /// Begins a wait for `what`.
-    pub(crate) fn begin(self: &Arc<Self>, what: String) -> Wait {
+    pub(super) fn begin(self: &Arc<Self>, what: String) -> Wait {
         self.add(What::Other(what))
     }
 

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use chunkcomm::channel::Landing;
 use chunkcomm::error::{LinkCause, RefusalReason};
-use chunkcomm::layer;
+use chunkcomm::layer::Link;
 use chunkcomm::proto::packet::Item;
 use chunkcomm::{
     AcceptError, Address, BytesDuplex, Duplex, Lane, LinkError, Node, RecvError, SelectAll,
@@ -344,7 +344,7 @@ fn a_wait_for_a_peer_that_never_accepts_ends_with_node_or_session() {
         limited(ours.sync()).await.unwrap();
         one.peer.abort();
         assert!(matches!(limited(ours.recv()).await, Err(RecvError::Lost { .. })));
-        until(|| layer::links(&one.a).is_empty()).await;
+        until(|| Link::all_of(&one.a).is_empty()).await;
         let (_, mut theirs) = limited(one.a.accept_duplex::<u64, u64>("late")).await.unwrap();
         assert_eq!(limited(theirs.recv()).await.unwrap(), Some(5), "it had arrived");
         assert!(matches!(limited(theirs.recv()).await, Err(RecvError::Lost { .. })));

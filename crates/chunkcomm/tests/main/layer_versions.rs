@@ -1,7 +1,7 @@
 //! Versions of layers: each layer agrees on its own, and names itself where it cannot.
 
 use chunkcomm::error::HelloCause;
-use chunkcomm::layer::{self, Answer, Hooks, Layer, Link, Opened, Site};
+use chunkcomm::layer::{Answer, Hooks, Layer, Link, Opened, Site};
 use chunkcomm::proto::hello::{Disagreement, Hello, LayerRange, layer_hash};
 use chunkcomm::{ConnectError, Node, NodeBuilder, NodeError, Peer};
 use chunkcomm_testkit::raw::{RawPeer, good_hello, socket_address};
@@ -42,14 +42,14 @@ type Two = Numbered<2>;
 /// Returns settings of a node that speaks these versions of layer one.
 fn speaking(versions: RangeInclusive<u16>) -> NodeBuilder {
     let mut builder = Node::builder();
-    layer::set_versions::<One>(&mut builder, versions);
+    One::set_versions(&mut builder, versions);
     builder
 }
 
 /// Returns `node`'s view of the peer that dialled it.
 async fn dialler(node: &Node) -> Peer {
-    until(|| !layer::links(node).is_empty()).await;
-    layer::links(node).remove(0).peer(node)
+    until(|| !Link::all_of(node).is_empty()).await;
+    Link::all_of(node).remove(0).peer(node)
 }
 
 #[test]
@@ -59,25 +59,25 @@ fn nodes_use_the_newest_common_version_of_each_layer() {
             let (mut older, mut newer) = (speaking(2..=5), speaking(4..=7));
             // The order of the layers does not count.
             let mut both = Node::builder();
-            layer::settings::<Two>(&mut both);
-            layer::set_versions::<One>(&mut both, 3..=3);
-            layer::settings::<Two>(&mut older);
-            layer::set_versions::<Two>(&mut newer, 2..=3);
+            Two::settings(&mut both);
+            One::set_versions(&mut both, 3..=3);
+            Two::settings(&mut older);
+            Two::set_versions(&mut newer, 2..=3);
             let older = older.listen(address).build().await.unwrap();
             let at = &older.addresses()[0];
             let newer = newer.build().await.unwrap();
             let peer = newer.connect(at).await.unwrap();
             let back = dialler(&older).await;
             for peer in [&peer, &back] {
-                assert_eq!(layer::version::<One>(peer), 5);
-                assert_eq!(layer::version_by::<Two>(&Link::of(peer)), 3);
+                assert_eq!(One::version(&Link::of(peer)), 5);
+                assert_eq!(Two::version(&Link::of(peer)), 3);
             }
             let both = both.build().await.unwrap();
             let peer = both.connect(at).await.unwrap();
-            assert_eq!((layer::version::<One>(&peer), layer::version::<Two>(&peer)), (3, 7));
+            assert_eq!((One::version(&Link::of(&peer)), Two::version(&Link::of(&peer))), (3, 7));
             // A node is its own peer by its newest version.
             let own = newer.local().await.unwrap();
-            assert_eq!((layer::version::<One>(&own), layer::version::<Two>(&own)), (7, 3));
+            assert_eq!((One::version(&Link::of(&own)), Two::version(&Link::of(&own))), (7, 3));
         }
     });
 }
@@ -113,20 +113,20 @@ fn a_layer_that_starts_late_speaks_its_oldest_version() {
     on_both(|| async {
         let pair = pair_of(tcp(), speaking(2..=7), Node::builder()).await;
         let back = dialler(&pair.a).await;
-        layer::of::<One>(&pair.b);
-        assert_eq!(layer::version::<One>(&pair.peer), 2);
-        assert_eq!(layer::version::<One>(&back), 2);
+        One::of(&pair.b);
+        assert_eq!(One::version(&Link::of(&pair.peer)), 2);
+        assert_eq!(One::version(&Link::of(&back)), 2);
         // The hello stays as it was, and with it later agreements.
         let late = speaking(2..=7).build().await.unwrap();
         let peer = late.connect(&pair.a.addresses()[0]).await.unwrap();
-        assert_eq!(layer::version::<One>(&peer), 7);
+        assert_eq!(One::version(&Link::of(&peer)), 7);
         let own = pair.b.local().await.unwrap();
-        assert_eq!(layer::version::<One>(&own), 2);
+        assert_eq!(One::version(&Link::of(&own)), 2);
         // Both start it late.
-        layer::of::<Two>(&pair.a);
-        layer::of::<Two>(&pair.b);
+        Two::of(&pair.a);
+        Two::of(&pair.b);
         for peer in [&pair.peer, &back] {
-            assert_eq!(layer::version::<Two>(peer), 2);
+            assert_eq!(Two::version(&Link::of(peer)), 2);
         }
     });
 }
@@ -136,7 +136,7 @@ fn a_layer_that_starts_late_speaks_its_oldest_version() {
 fn without_an_agreement_the_oldest_version_is_that_of_the_settings() {
     on_one_thread(async {
         let pair = pair_of(tcp(), Node::builder(), speaking(4..=6)).await;
-        assert_eq!(layer::version::<One>(&pair.peer), 4);
+        assert_eq!(One::version(&Link::of(&pair.peer)), 4);
     });
 }
 
@@ -144,9 +144,9 @@ fn without_an_agreement_the_oldest_version_is_that_of_the_settings() {
 fn the_hello_has_the_layers_that_start_with_the_node() {
     on_one_thread(async {
         let mut settings = speaking(3..=6).listen(tcp());
-        layer::settings::<Two>(&mut settings);
+        Two::settings(&mut settings);
         let node = settings.build().await.unwrap();
-        layer::of::<Numbered<3>>(&node);
+        Numbered::<3>::of(&node);
         let raw = RawPeer::connect(&node).await;
         let empty = LayerRange::default();
         let (one, two) = (LayerRange::new("test.one", (3, 6)), LayerRange::new("test.two", (2, 7)));
@@ -175,19 +175,19 @@ fn the_hello_has_the_layers_that_start_with_the_node() {
 fn layers_that_a_hello_cannot_name_are_an_error() {
     on_one_thread(async {
         let mut many = Node::builder();
-        layer::settings::<Numbered<0>>(&mut many);
-        layer::settings::<Numbered<1>>(&mut many);
-        layer::settings::<Numbered<2>>(&mut many);
-        layer::settings::<Numbered<3>>(&mut many);
+        Numbered::<0>::settings(&mut many);
+        Numbered::<1>::settings(&mut many);
+        Numbered::<2>::settings(&mut many);
+        Numbered::<3>::settings(&mut many);
         many.clone().build().await.unwrap();
-        layer::settings::<Numbered<4>>(&mut many);
+        Numbered::<4>::settings(&mut many);
         let error = many.build().await.unwrap_err();
         assert!(matches!(error, NodeError::Setting { name: "layers", .. }), "{error}");
         let text = error.to_string();
         assert!(text.contains(&NAMES.join(", ")) && text.contains("at most 4"), "{text}");
         // Two layers of one name would be one for a peer.
         let mut twins = speaking(2..=7);
-        layer::settings::<Twin>(&mut twins);
+        Twin::settings(&mut twins);
         let text = twins.build().await.unwrap_err().to_string();
         assert!(text.contains("test.one, test.one"), "{text}");
     });

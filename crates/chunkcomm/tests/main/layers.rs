@@ -55,7 +55,7 @@ impl Hooks for Greeter {
 /// Two nodes of which the first has the layer from its start.
 async fn greeting_pair() -> Pair {
     let mut a = Node::builder();
-    layer::settings::<Greeter>(&mut a).0 = "hello".to_owned();
+    Greeter::settings(&mut a).0 = "hello".to_owned();
     pair_of(tcp(), a, Node::builder()).await
 }
 
@@ -80,7 +80,7 @@ fn a_layer_gets_the_channels_with_its_names() {
         let mut sender = link.open_words(WORDS, FORM).unwrap();
         sender.send(&42_u64).await.unwrap();
         sender.urgent();
-        assert_eq!(word(&layer::of::<Greeter>(&pair.a)).await, 42);
+        assert_eq!(word(&Greeter::of(&pair.a)).await, 42);
         // Words of another form are refused by the layer.
         let mut other = link.open_words(WORDS, "numbers/2").unwrap();
         assert!(matches!(limited(other.failed()).await, SendError::Refused(_)));
@@ -97,7 +97,7 @@ fn a_node_without_the_layer_refuses_its_names_at_once() {
             assert!(matches!(limited(sender.failed()).await, SendError::Refused(_)), "{name:?}");
         }
         // The layer that is started by its first use takes what comes from then on.
-        let greeter = layer::of::<Greeter>(&pair.a);
+        let greeter = Greeter::of(&pair.a);
         assert_eq!(greeter.greeting, "");
         let mut sender = link.open_words(WORDS, FORM).unwrap();
         sender.send(&7_u64).await.unwrap();
@@ -134,7 +134,7 @@ fn a_layer_has_settings_a_report_and_a_node_that_may_end() {
         let report = limited(pair.a.explain()).await;
         assert_eq!(report.layers, ["greets by \"hello\""]);
         assert!(report.to_string().contains("\n  greets by \"hello\""), "{report}");
-        let greeter = layer::of::<Greeter>(&pair.a);
+        let greeter = Greeter::of(&pair.a);
         assert_eq!(greeter.site.name, "a");
         assert_eq!(greeter.site.node.upgrade().unwrap().incarnation(), pair.a.incarnation());
         let node = pair.a.downgrade();
@@ -185,9 +185,9 @@ impl Layer for Upper {
 
     fn start((): (), site: Site) -> Upper {
         let node = site.node.upgrade().unwrap();
-        assert!(layer::started::<Greeter>(&node).is_none());
-        let _lower = layer::of::<Greeter>(&node);
-        assert_eq!(layer::links(&node).len(), 1);
+        assert!(Greeter::started(&node).is_none());
+        let _lower = Greeter::of(&node);
+        assert_eq!(Link::all_of(&node).len(), 1);
         Upper
     }
 }
@@ -198,7 +198,7 @@ impl Hooks for Upper {}
 fn a_layer_may_use_the_node_and_another_layer_while_it_starts() {
     on_one_thread(async {
         let pair = pair().await;
-        let _upper = layer::of::<Upper>(&pair.a);
-        assert!(layer::started::<Greeter>(&pair.a).is_some());
+        let _upper = Upper::of(&pair.a);
+        assert!(Greeter::started(&pair.a).is_some());
     });
 }

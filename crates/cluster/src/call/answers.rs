@@ -7,7 +7,7 @@ use crate::proto::call::wire::{self, Kind, WireError};
 use crate::sync::locked;
 use chunkcomm::error::LinkCause;
 use chunkcomm::host::{Alarm, Instant};
-use chunkcomm::layer::{Link, Next, Outcome as End, RawReceiver, is_closed};
+use chunkcomm::layer::{Link, Next, Outcome as End, RawReceiver};
 use chunkcomm::{LinkError, SendError};
 use chunkcomm_proto::codec;
 
@@ -72,7 +72,7 @@ impl Over {
         match self {
             Over::Ended(End::Lost(link, _)) => line.lost(ending.number, link),
             // Channels end in order when this node closes.
-            Over::Ended(End::Done) if is_closed(&ending.node) => {
+            Over::Ended(End::Done) if ending.node.is_closed() => {
                 line.lost(ending.number, Link::of(peer).closed())
             }
             Over::Ended(End::Refused(refused)) => line.cause(SendError::Refused(refused)),

@@ -71,7 +71,7 @@ pub(crate) use opening::Reach;
 pub(crate) use service::serve_with;
 
 use chunkcomm::error::TypeRefused;
-use chunkcomm::layer::{Fingerprint, described, runtime};
+use chunkcomm::layer::Fingerprint;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -82,11 +82,11 @@ where
     Resp: Serialize + DeserializeOwned,
 {
     let schema = schema.map(String::as_str);
-    let (request, answer) = (described::<Req>(schema)?, described::<Resp>(schema)?);
+    let (request, answer) = (Fingerprint::of::<Req>(schema)?, Fingerprint::of::<Resp>(schema)?);
     Ok(request.duplex(&answer).in_role("call/1"))
 }
 
 /// Returns the runtime of the tasks that answer and read answers: the current one, else the node's.
 fn runtime_of(node: &chunkcomm::Node) -> tokio::runtime::Handle {
-    tokio::runtime::Handle::try_current().unwrap_or_else(|_| runtime(node).clone())
+    tokio::runtime::Handle::try_current().unwrap_or_else(|_| node.runtime().clone())
 }

@@ -7,7 +7,7 @@ use super::line::{Line, Up};
 use super::runtime_of;
 use super::service::duplex;
 use crate::sync::locked;
-use chunkcomm::layer::{Link, of, open_raw_duplex, share_last_woken};
+use chunkcomm::layer::{Layer as _, Link, share_last_woken};
 use chunkcomm::{LinkError, OpenError, Peer, channel, host};
 
 use serde::de::DeserializeOwned;
@@ -71,9 +71,9 @@ impl<Resp: DeserializeOwned + Send + 'static> Line<Resp> {
     fn open_over(self: &Arc<Self>, peer: &Peer) -> Result<(), LinkError> {
         let (node, lane) = (peer.node(), self.options.lane);
         // From now on the node has the layer that reports calls.
-        let callers = of::<Callers>(&node);
+        let callers = Callers::of(&node);
         let options = channel(duplex(&self.service)).lane(lane);
-        let (tx, rx) = open_raw_duplex(&node, &Link::of(peer), &options, &self.fingerprint)?;
+        let (tx, rx) = Link::of(peer).open_duplex(&node, &options, &self.fingerprint)?;
         let mut state = locked(&self.state);
         state.openings += 1;
         let number = state.openings;

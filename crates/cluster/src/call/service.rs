@@ -11,7 +11,7 @@ use crate::proto::call::{CALLS_PREFIX, SERVICE_NAME_BYTES_MAX};
 use crate::sync::locked;
 use chunkcomm::Node;
 use chunkcomm::host::{self, JoinHandle};
-use chunkcomm::layer::{Expected, Fingerprint, of, runtime, share_last_woken};
+use chunkcomm::layer::{Expected, Fingerprint, Layer as _, share_last_woken};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::fmt;
@@ -132,7 +132,7 @@ where
     }
     let fingerprint = fingerprint::<Req, Resp>(schema.as_ref()).map_err(ServeError::Type)?;
     // From now on the node has the layer that holds the requests.
-    let _callers = of::<Callers>(node);
+    let _callers = Callers::of(node);
     let Some(expected) = Expected::begin(node, duplex(name)) else {
         return Err(ServeError::Taken { name: name.to_owned() });
     };
@@ -221,7 +221,7 @@ impl Service {
     /// When the future is dropped, the service ends at once.
     pub async fn close(mut self, deadline: Duration) -> Result<(), ServiceCloseError> {
         self.retire();
-        let runtime = runtime(&self.node).clone();
+        let runtime = self.node.runtime().clone();
         let ended = host::timeout_on(&runtime, deadline, self.end());
         if ended.await.is_ok() {
             return Ok(());

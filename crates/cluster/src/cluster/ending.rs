@@ -4,7 +4,7 @@ use super::{Cluster, End, EndError};
 use crate::proto::cluster::membership::Membership;
 use crate::sync::locked;
 use chunkcomm::host::{self, Instant};
-use chunkcomm::layer::waits_for;
+use chunkcomm::layer::Wait;
 use std::time::Duration;
 
 impl Cluster {
@@ -22,7 +22,7 @@ impl Cluster {
     /// Safe.
     pub async fn finished(&self) -> End {
         let state = &self.shared.state;
-        let _wait = waits_for(&state.node, "the end of the cluster".to_owned());
+        let _wait = Wait::begin(&state.node, "the end of the cluster".to_owned());
         state.until(|it| it.end().cloned()).await
     }
 

@@ -3,7 +3,7 @@
 use super::WeakCluster;
 use crate::sync::locked;
 use chunkcomm::Node;
-use chunkcomm::layer::{self, Hooks, Layer, Site};
+use chunkcomm::layer::{Hooks, Layer, Site};
 use std::sync::Mutex;
 
 /// The layer of one node: the cluster that the node is a member of.
@@ -18,7 +18,7 @@ impl Layer for ClusterLayer {
     /// While the oldest is not raised, a new version may
     ///
     /// - add words, at the end of their enum. They are only sent to a peer that speaks the version
-    ///   ([`version`](layer::version)), and a peer does well without them;
+    ///   ([`Layer::version`]), and a peer does well without them;
     /// - change the form of a word, if both forms are written and read, by the link's version.
     const VERSIONS: (u16, u16) = (1, 1);
 
@@ -34,11 +34,11 @@ impl Hooks for ClusterLayer {}
 
 /// Returns the cluster of a node, if it is a member of one that has not ended.
 pub(super) fn cluster_of(node: &Node) -> Option<super::Cluster> {
-    let cluster = locked(&layer::of::<ClusterLayer>(node).0).clone();
+    let cluster = locked(&ClusterLayer::of(node).0).clone();
     cluster?.upgrade()
 }
 
 /// Notes that the node is a member of this cluster.
 pub(super) fn set_cluster(node: &Node, cluster: WeakCluster) {
-    *locked(&layer::of::<ClusterLayer>(node).0) = Some(cluster);
+    *locked(&ClusterLayer::of(node).0) = Some(cluster);
 }

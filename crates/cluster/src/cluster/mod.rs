@@ -37,7 +37,7 @@ pub use error::{
 };
 
 use crate::proto::cluster::membership::Membership;
-use chunkcomm::layer::waits_for;
+use chunkcomm::layer::Wait;
 use chunkcomm::{Node, Peer};
 use keeper::Keeper;
 use launch::Place;
@@ -237,7 +237,7 @@ impl Cluster {
         let state = &self.shared.state;
         let number = state.change(Membership::enter_barrier);
         let barrier = format!("all members to come to barrier {number}");
-        let _wait = waits_for(&state.node, barrier);
+        let _wait = Wait::begin(&state.node, barrier);
         let passed = state.until(|it| match (it.barrier(number), it.end()) {
             (Some(died), _) => Some(Ok(died.clone())),
             (None, Some(end)) => Some(Err(BarrierError::Ended(end.clone()))),

@@ -1,7 +1,7 @@
 //! Names: the names of nodes, and of the things that they provide, by which others find them.
 
 use super::{Cluster, Member, NameError, NamedError, NodeId};
-use chunkcomm::layer::waits_for;
+use chunkcomm::layer::Wait;
 
 impl Cluster {
     /// Returns the member whose node was given this name ([`NodeBuilder::name`]), as far as this
@@ -104,7 +104,7 @@ impl Cluster {
     /// Safe.
     pub async fn provider(&self, name: &str) -> Result<NodeId, NameError> {
         let provider = format!("somebody to provide {name:?}");
-        let _wait = waits_for(&self.shared.state.node, provider);
+        let _wait = Wait::begin(&self.shared.state.node, provider);
         let found = self.shared.state.until(|it| match (it.providers(name).next(), it.end()) {
             (Some(id), _) => Some(Ok(id)),
             (None, Some(end)) => Some(Err(NameError::Ended(end.clone()))),

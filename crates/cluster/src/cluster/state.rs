@@ -3,7 +3,7 @@
 use super::lines;
 use crate::proto::cluster::membership::Membership;
 use crate::sync::locked;
-use chunkcomm::layer::links;
+use chunkcomm::layer::Link;
 use chunkcomm::{Address, CloseError, Node, Peer, host};
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -69,7 +69,7 @@ impl State {
     /// this machine is looked for meanwhile: it may be killed.
     pub(super) async fn close(&self, deadline: Duration) -> Result<(), CloseError> {
         let mut looking = JoinSet::new();
-        for link in links(&self.node) {
+        for link in Link::all_of(&self.node) {
             let peer = link.peer(&self.node);
             let Some(address) = self.look(|it| address_here(it, &peer)) else { continue };
             looking.spawn(host::here(async move {

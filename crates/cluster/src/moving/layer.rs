@@ -6,7 +6,7 @@ use super::{Moving, home};
 use crate::registry::Registry;
 use crate::report::MovingReport;
 use chunkcomm::Node;
-use chunkcomm::layer::{self, Answer, Hooks, Layer, Opened, Site};
+use chunkcomm::layer::{Answer, Hooks, Layer, Opened, Site};
 use std::sync::Arc;
 
 /// The layer of one node.
@@ -23,7 +23,7 @@ pub(crate) struct Settings {
 
 /// Returns the state of a node about ends that move and about processes.
 pub(crate) fn moving(node: &Node) -> Arc<Moving> {
-    Arc::clone(&layer::of::<MovingLayer>(node).0)
+    Arc::clone(&MovingLayer::of(node).0)
 }
 
 impl MovingLayer {

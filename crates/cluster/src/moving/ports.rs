@@ -12,7 +12,7 @@ use super::reaching::{home_address, peer_of};
 use crate::moving::moving;
 use crate::proto::custody::Origin;
 use bytes::Bytes;
-use chunkcomm::layer::{Fingerprint, Link, Waiting, described, needs_link, raw_sender};
+use chunkcomm::layer::{Fingerprint, Link, RawSender, Waiting, needs_link};
 use chunkcomm::{Lane, Node, OpenError, SendError, Sender, channel, host};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -111,7 +111,7 @@ impl<T: Serialize + DeserializeOwned> SendingPort<T> {
         let options = channel(home::name_of(number)).lane(lane(express));
         let opened = held.node.open::<T>(&peer, options).await;
         let mut sender = opened.map_err(|error| PortError::Open(Arc::new(error)))?;
-        let channel = raw_sender(&mut sender).watch();
+        let channel = RawSender::of(&mut sender).watch();
         held.gone();
         moving(&held.node).connected(held.origin, channel);
         Ok(sender)
@@ -171,7 +171,7 @@ impl<T: Serialize + DeserializeOwned> ReceivingPort<T> {
         let (there, here) = sending_port::<T>(&node, lane(self.express))?;
         let mut back = self.back.connect().await?;
         hand_over(&mut back, there).await.map_err(|failed| PortError::Send(failed.error))?;
-        raw_sender(&mut back).urgent();
+        RawSender::of(&mut back).urgent();
         Ok(here)
     }
 }
@@ -189,7 +189,7 @@ where
     T: Serialize + DeserializeOwned,
 {
     let refused = |error| PortError::Open(Arc::new(OpenError::Type(error)));
-    let Fingerprint { hash, carries, .. } = described::<T>(None).map_err(refused)?;
+    let Fingerprint { hash, carries, .. } = Fingerprint::of::<T>(None).map_err(refused)?;
     let mut random = [0; 16];
     host::fill_random(&mut random).map_err(|error| PortError::System(Arc::new(error)))?;
     let number = u128::from_le_bytes(random);
@@ -219,7 +219,7 @@ pub(crate) async fn hand_over<T: Serialize>(
     value: T,
 ) -> Result<(), HandOverError<T>> {
     let failed = |value, error| Err(HandOverError { value, error });
-    let raw = raw_sender(sender);
+    let raw = RawSender::of(sender);
     let moving = moving(&raw.peer().node());
     let line = moving.line(&Link::of(raw.peer()));
     let leaving = Leaving::new(&moving, &line, moving.carrier(raw));

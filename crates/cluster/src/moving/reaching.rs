@@ -3,7 +3,7 @@
 use super::error::PortError;
 use super::ports::HomeAddress;
 use crate::moving::moving;
-use chunkcomm::layer::{Link, links};
+use chunkcomm::layer::Link;
 use chunkcomm::{Address, ConnectError, Node, Peer};
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,7 +28,7 @@ pub(super) async fn peer_of(node: &Node, home: &HomeAddress) -> Result<Peer, Por
         return node.local().await.map_err(|cause| unreachable(Some(cause)));
     }
     let is_home = |link: &Link| link.incarnation() == home.incarnation && link.is_alive();
-    if let Some(link) = links(node).into_iter().find(is_home) {
+    if let Some(link) = Link::all_of(node).into_iter().find(is_home) {
         return Ok(link.peer(node));
     }
     let mut failed = None;

@@ -5,7 +5,7 @@ use std::fmt;
 use std::time::Duration;
 
 use chunkcomm::codec::DecodeError;
-use chunkcomm::layer::Plain;
+use chunkcomm::error::Plain;
 
 use super::{Loss, counted};
 use crate::name::WorkerName;

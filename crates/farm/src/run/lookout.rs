@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use chunkcomm::host::Instant;
-use chunkcomm::layer::{Wait, waits_for};
+use chunkcomm::layer::Wait;
 use chunkcomm::proto::Time;
 use chunkcomm::proto::liveness::{Alive, Liveness, Silence};
 use chunkcomm::stats::PeerStats;
@@ -166,7 +166,7 @@ where
                 if watched.is_asked && watched.told.is_none() {
                     let tasks = counted(tasks, "task");
                     let what = format!("an answer of {}, which has {tasks}", link.name);
-                    watched.told = Some(waits_for(&link.peer().node(), what));
+                    watched.told = Some(Wait::begin(&link.peer().node(), what));
                 }
                 watched.is_asked = true;
                 // A message that waits for room there is a question too.

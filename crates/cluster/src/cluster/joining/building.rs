@@ -4,7 +4,7 @@ use super::{JoinError, Joining};
 use crate::cluster::launch::{Launcher, PORTS_DEFAULT, hostname};
 use crate::cluster::layer::ClusterLayer;
 use crate::moving::MovingLayer;
-use chunkcomm::layer::{given_name, set_versions, settings};
+use chunkcomm::layer::{Layer as _, given_name};
 use chunkcomm::{Address, Credential, Node, NodeBuilder, NodeError, host};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
@@ -74,10 +74,10 @@ impl Joining {
 
     fn builder(&self, credential: Option<&Credential>) -> NodeBuilder {
         let mut builder = self.config.node.clone();
-        settings::<MovingLayer>(&mut builder).of_cluster = true;
-        settings::<ClusterLayer>(&mut builder);
+        MovingLayer::settings(&mut builder).of_cluster = true;
+        ClusterLayer::settings(&mut builder);
         if let Some(versions) = self.config.versions.clone() {
-            set_versions::<ClusterLayer>(&mut builder, versions);
+            ClusterLayer::set_versions(&mut builder, versions);
         }
         if given_name(&builder).is_none() {
             builder = match self.place.rank() {

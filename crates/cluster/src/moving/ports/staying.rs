@@ -5,7 +5,7 @@ use crate::moving::error::PortError;
 use crate::moving::home::Slot;
 use crate::moving::moving;
 use crate::proto::custody::Fate;
-use chunkcomm::layer::{block_on, receiver_of};
+use chunkcomm::layer::block_on;
 use chunkcomm::{Node, Receiver, Sender};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -126,7 +126,7 @@ impl<T: DeserializeOwned> Arriving<T> {
     ) -> Poll<Result<&mut Receiver<T>, PortError>> {
         if self.receiver.is_none() {
             let end = ready!(self.slot.poll_connected(context)).map_err(ended)?;
-            self.receiver = Some(receiver_of(end, &self.node, self.carries));
+            self.receiver = Some(end.into_receiver(&self.node, self.carries));
         }
         Poll::Ready(self.receiver.as_mut().ok_or(PortError::Stray))
     }
