@@ -15,7 +15,7 @@ pub mod tracked;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use chunkcomm::proto::limits::WINDOW_BYTES_INITIAL;
-use chunkcomm::{Address, Node, Peer, Policy};
+use chunkcomm::{Address, Experiment, Limits, Node, Peer, Policy};
 use chunkcomm_testkit::free_path;
 
 use crate::failure::{Doing, Failure};
@@ -74,12 +74,18 @@ async fn build(
         PolicyKind::Unbuffered => Policy::Unbuffered,
         PolicyKind::Linger(time) => Policy::Linger(time),
     });
-    if let Some(bytes) = kind.packet_bytes {
-        builder = builder.packet_bytes_max(bytes);
-    }
+    let mut limits = Limits::default();
     if let Some(channels) = kind.channels {
-        builder = builder.window_bytes_max(channels * WINDOW_BYTES_A_CHANNEL);
+        limits.window_bytes_max = channels * WINDOW_BYTES_A_CHANNEL;
     }
+    if bytes > MESSAGE_BYTES_USUAL {
+        limits.message_bytes_max = bytes;
+    }
+    builder = builder.limits(limits).experiment(Experiment {
+        packet_bytes_max: kind.packet_bytes,
+        session_off: !kind.session,
+        ..Experiment::default()
+    });
     if let Some(address) = listen {
         builder = builder.listen(address);
     }
@@ -87,17 +93,11 @@ async fn build(
         // `serve` has asked for a loudly named option before it lets a stranger choose this.
         builder = builder.insecure_bind_beyond_loopback();
     }
-    if bytes > MESSAGE_BYTES_USUAL {
-        builder = builder.message_bytes_max(bytes);
-    }
     builder = match place.runtime {
         RuntimeKind::Ambient => builder,
         RuntimeKind::IoThread => builder.io_thread(),
         RuntimeKind::BusyPoll => builder.busy_poll(),
     };
-    if !kind.session {
-        builder = builder.session_off_for_measuring();
-    }
     let node = builder.build().await.doing("building a node")?;
     #[cfg(unix)]
     node.explain_on_sigusr1().doing("handling SIGUSR1")?;

@@ -63,7 +63,7 @@
 //!
 //! | to | names |
 //! |---|---|
-//! | make a node and meet others | [`Node`], [`NodeBuilder`], [`Address`], [`Peer`], [`Credential`] |
+//! | make a node and meet others | [`Node`], [`NodeBuilder`], [`Limits`], [`Silence`], [`Address`], [`Peer`], [`Credential`] |
 //! | send and receive values | [`Sender`], [`Receiver`], [`SelectAll`], [`channel()`] and its [`ChannelOptions`], [`Lane`] |
 //! | send and receive bytes | [`BytesSender`], [`BytesReceiver`] |
 //! | send and receive on one thing | [`Duplex`], [`BytesDuplex`] |
@@ -135,9 +135,11 @@ pub use error::{
     TryRecvError, TrySendError,
 };
 pub use log::Fsync;
+#[doc(hidden)]
+pub use node::Experiment;
 pub use node::{
-    AGE_BOUND_VARIABLE, CREDENTIAL_FILE_VARIABLE, LinkEvent, LinkEvents, Node, NodeBuilder, Peer,
-    Redelivery,
+    AGE_BOUND_VARIABLE, CREDENTIAL_FILE_VARIABLE, Limits, LinkEvent, LinkEvents, Node, NodeBuilder,
+    Peer, Redelivery,
 };
 pub use portable::{PORTABLE_VARIABLE, portable_only};
 /// ```
@@ -150,6 +152,7 @@ pub use portable::{PORTABLE_VARIABLE, portable_only};
 /// ```
 pub use proto::causes::with_causes;
 pub use proto::codec;
+pub use proto::liveness::Silence;
 pub use proto::packet::Lane;
 pub use proto::tuning::flush::{FlushReason, Policy};
 #[cfg(feature = "tls")]

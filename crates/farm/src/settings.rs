@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use chunkcomm::host::Instant;
 use chunkcomm::layer::quiet_but_for_accept;
-use chunkcomm::{Node, NodeBuilder, Policy};
+use chunkcomm::{Limits, Node, NodeBuilder, Policy, Silence};
 
 use crate::proto::pace::NODES_OF_A_FARMER;
 pub use crate::proto::pace::{Grain, NoGrain};
@@ -316,10 +316,12 @@ impl NodeSettings {
     pub(crate) fn node(&self) -> NodeBuilder {
         // The error of a run names the loss.
         let builder = quiet_but_for_accept(Node::builder());
-        let mut builder = builder.policy(self.policy).liveness(PROBE, SUSPECT, DEAD);
+        let silence = Silence { probe: PROBE, suspect: SUSPECT, dead: DEAD };
+        let mut limits = Limits::default();
         if let Some(bytes) = self.message_bytes_max {
-            builder = builder.message_bytes_max(bytes);
+            limits.message_bytes_max = bytes;
         }
+        let builder = builder.policy(self.policy).silence(silence).limits(limits);
         match self.runtime {
             Runtime::Ambient => builder,
             Runtime::IoThread => builder.io_thread(),

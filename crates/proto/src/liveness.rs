@@ -6,7 +6,10 @@
 //! blocked. So a look that comes late moves all deadlines by its delay.
 
 use super::Time;
-use super::limits::{IDLE_PROBE_MS, MESSAGE_BYTES_DEFAULT, VALUE_BYTES_A_SECOND, VALUE_MS_MAX};
+use super::limits::{
+    DEAD_MS_DEFAULT, IDLE_PROBE_MS, MESSAGE_BYTES_DEFAULT, PROBE_MS_DEFAULT, SUSPECT_MS_DEFAULT,
+    VALUE_BYTES_A_SECOND, VALUE_MS_MAX,
+};
 use std::time::Duration;
 
 /// Delay from which a look counts as late.
@@ -15,13 +18,24 @@ const LATE_MIN: Duration = Duration::from_millis(100);
 /// Limits of a peer's silence while something waits for the peer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Silence {
-    /// Time until the peer is asked for a sign of life, and between two such questions.
+    /// Time until the peer is asked for a sign of life, and between two such questions: 1 s by
+    /// default.
     pub probe: Duration,
-    /// Time until the peer's connection is given up.
+    /// Time until the peer's connection is given up and dialled anew: 3 s by default.
     pub suspect: Duration,
-    /// Time until the peer's session is dead; also the time in which a lost connection may come
-    /// back.
+    /// Time until the peer's session is dead: 10 s by default. Also the time in which a lost
+    /// connection may come back.
     pub dead: Duration,
+}
+
+impl Default for Silence {
+    fn default() -> Silence {
+        Silence {
+            probe: Duration::from_millis(PROBE_MS_DEFAULT),
+            suspect: Duration::from_millis(SUSPECT_MS_DEFAULT),
+            dead: Duration::from_millis(DEAD_MS_DEFAULT),
+        }
+    }
 }
 
 /// Questions of the dialler's system to the peer's on a connection on which nothing passes.

@@ -24,7 +24,8 @@ pub use scratch::{Scratch, free_path};
 pub use waiting::{cancelled, limited, on_both, on_one_thread, on_two_threads};
 pub use waiting::{settled, stays, until, until_some, waiting};
 
-use chunkcomm::{Address, BytesReceiver, BytesSender, Node, NodeBuilder, Peer, Receiver, Sender};
+use chunkcomm::{Address, BytesReceiver, BytesSender, Experiment, Limits, Node, NodeBuilder};
+use chunkcomm::{Peer, Receiver, Sender};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -49,6 +50,21 @@ pub fn memory() -> Address {
 /// Returns an address of loopback, at a port that the system chooses.
 pub fn tcp() -> Address {
     "127.0.0.1:0".parse().unwrap()
+}
+
+/// Returns the default limits, but for the memory of a link's receivers.
+pub fn windows_of(bytes: usize) -> Limits {
+    Limits { window_bytes_max: bytes, ..Limits::default() }
+}
+
+/// Returns the default limits, but for the largest message that the node takes.
+pub fn messages_of(bytes: usize) -> Limits {
+    Limits { message_bytes_max: bytes, ..Limits::default() }
+}
+
+/// Returns the settings of a node whose full packets have this size.
+pub fn packets_of(bytes: usize) -> Experiment {
+    Experiment { packet_bytes_max: Some(bytes), ..Experiment::default() }
 }
 
 /// Node `b`, which dialled node `a`.

@@ -17,7 +17,7 @@ use chunkcomm_pipeline::{
 };
 use chunkcomm_tests::farm_tasks::{Functions, registry};
 
-use chunkcomm_testkit::{at_last, cancelled, limited, on_both, until_some};
+use chunkcomm_testkit::{at_last, cancelled, limited, on_both, packets_of, until_some, windows_of};
 
 const LEN: usize = 20_000;
 
@@ -32,13 +32,13 @@ fn memory() -> Address {
 /// Builds a node whose window and packets are so small that large buffers wait often.
 async fn node(name: &str) -> Node {
     let builder = Node::builder().name(name).listen(memory());
-    builder.window_bytes_max(256 * 1024).packet_bytes_max(1024).build().await.unwrap()
+    builder.limits(windows_of(256 * 1024)).experiment(packets_of(1024)).build().await.unwrap()
 }
 
 /// Builds a node with room for the bytes of dropped runs, which nobody takes.
 async fn roomy_node(name: &str) -> Node {
     let builder = Node::builder().name(name).listen(memory());
-    builder.packet_bytes_max(1024).build().await.unwrap()
+    builder.experiment(packets_of(1024)).build().await.unwrap()
 }
 
 async fn link(from: &Node, to: &Node) -> Peer {

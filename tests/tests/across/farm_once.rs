@@ -8,7 +8,7 @@ use chunkcomm::host::{self, timeout};
 use chunkcomm_cluster::{Cluster, ClusterConfig, Function, Registry};
 use chunkcomm_farm::{Farm, Loss, Model, RegistryExt as _, TaskContext, TaskError, Tree, serve_in};
 use chunkcomm_simulation::{LinkSpec, run};
-use chunkcomm_testkit::Scratch;
+use chunkcomm_testkit::{Scratch, messages_of};
 
 use crate::farm::{DEADLINE, builder};
 use crate::farm_waits::farm_of;
@@ -103,7 +103,7 @@ fn a_value_too_large_for_the_farmer_is_kept_by_each_sub_farmer() {
     run(network, async |simulation| {
         let members = simulation.launch(&hosts, async |rank| {
             let bytes_max = if rank == 0 { 10_000 } else { 32 << 20 };
-            let node = Node::builder().message_bytes_max(bytes_max);
+            let node = Node::builder().limits(messages_of(bytes_max));
             let cluster = Cluster::join(ClusterConfig::new().node(node)).await.unwrap();
             let (registry, need) = needing(&COMPUTED, false);
             if rank == 0 {

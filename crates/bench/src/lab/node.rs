@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use chunkcomm::{Address, Node, NodeBuilder, Peer};
+use chunkcomm::{Address, Node, NodeBuilder, Peer, Silence};
 use tokio::task::{JoinHandle, JoinSet};
 
 use self::rounds::Rounds;
@@ -134,8 +134,9 @@ impl Process {
     /// Returns a builder with the settings that both sides share.
     fn builder(&self) -> NodeBuilder {
         // In the proportions of the library's own 1 s, 3 s and 10 s.
-        let (probe, suspect) = (self.dead / 10, self.dead * 3 / 10);
-        let mut builder = Node::builder().quiet().liveness(probe, suspect, self.dead);
+        let dead = self.dead;
+        let silence = Silence { probe: dead / 10, suspect: dead * 3 / 10, dead };
+        let mut builder = Node::builder().quiet().silence(silence);
         if !self.place.host.starts_with("127.") {
             // The node is in a namespace of its own, without strangers.
             builder = builder.insecure_bind_beyond_loopback();

@@ -45,14 +45,14 @@ pub enum LinkCause {
     /// The program or the cluster reported that the peer is gone, with its reason.
     Gone(String),
     /// Another peer began a session, and
-    /// [`NodeBuilder::sessions_max`](crate::NodeBuilder::sessions_max) allowed no more. This
+    /// [`Limits::sessions_max`](crate::Limits::sessions_max) allowed no more. This
     /// session had been cut off for longest.
     GaveWay {
         /// The limit.
         sessions_max: usize,
     },
     /// The sessions that are cut off held more memory than
-    /// [`NodeBuilder::cut_off_bytes_max`](crate::NodeBuilder::cut_off_bytes_max) allows. This one had
+    /// [`Limits::cut_off_bytes_max`](crate::Limits::cut_off_bytes_max) allows. This one had
     /// been cut off for longest.
     GaveWayForMemory {
         /// The limit.

@@ -174,7 +174,7 @@ pub enum HelloCause {
     /// The peer takes no session: it is closing.
     Refused,
     /// The node that was dialled takes no further session: all that
-    /// [`NodeBuilder::sessions_max`](crate::NodeBuilder::sessions_max) allows are connected.
+    /// [`Limits::sessions_max`](crate::Limits::sessions_max) allows are connected.
     Full {
         /// The limit of the node that was dialled.
         sessions_max: u64,

@@ -3,6 +3,8 @@
 
 mod building;
 mod checks;
+mod experiment;
+mod limits;
 
 #[cfg(feature = "tls")]
 use super::admission::UserTls;
@@ -10,18 +12,13 @@ use super::layers::LayerSettings;
 use super::warnings::Aloud;
 use crate::Address;
 use crate::credential::Credential;
-use crate::proto::hello::{VERSION_MAX, VERSION_MIN};
-use crate::proto::limits::{
-    CONNECT_MS_DEFAULT, CUT_OFF_BYTES_DEFAULT, DEAD_MS_DEFAULT, MESSAGE_BYTES_DEFAULT,
-    PROBE_MS_DEFAULT, RESEND_BYTES_DEFAULT, SESSIONS_MAX_DEFAULT, SUSPECT_MS_DEFAULT,
-    WINDOW_BYTES_LINK_DEFAULT,
-};
+use crate::proto::limits::CONNECT_MS_DEFAULT;
 use crate::proto::liveness::Silence;
 use crate::proto::tuning::constants::AGE_BOUND_MS_DEFAULT;
 use crate::proto::tuning::flush::Policy;
-use crate::proto::tuning::without::Without;
 pub(super) use checks::setting;
-use std::ops::RangeInclusive;
+pub use experiment::Experiment;
+pub use limits::Limits;
 use std::path::PathBuf;
 #[cfg(feature = "tls")]
 use std::sync::Arc;
@@ -40,22 +37,12 @@ pub(super) struct Settings {
     pub(super) sole_name: bool,
     pub(super) cluster: String,
     pub(super) policy: Policy,
-    /// Size of a full packet in bytes; `None`: the link tunes it.
-    pub(super) packet_bytes_max: Option<usize>,
     pub(super) age_bound: Duration,
-    pub(super) message_bytes_max: u64,
-    pub(super) window_bytes_max: u64,
-    pub(super) session: bool,
-    pub(super) resend_bytes_max: usize,
+    pub(super) limits: Limits,
     pub(super) silence: Silence,
     pub(super) connect_deadline: Duration,
-    pub(super) sessions_max: usize,
-    pub(super) cut_off_bytes_max: u64,
-    /// The oldest and the newest version of the protocol.
-    pub(super) versions: (u16, u16),
     pub(super) aloud: Aloud,
-    /// Controllers that are switched off, for measuring only.
-    pub(super) without: Without,
+    pub(super) experiment: Experiment,
 }
 
 /// Settings of a node to be built; see [`Node::builder`](super::Node::builder).
@@ -89,23 +76,12 @@ impl Default for NodeBuilder {
                 sole_name: false,
                 cluster: "default".to_owned(),
                 policy: Policy::default(),
-                packet_bytes_max: None,
                 age_bound: Duration::from_millis(AGE_BOUND_MS_DEFAULT),
-                message_bytes_max: MESSAGE_BYTES_DEFAULT,
-                window_bytes_max: WINDOW_BYTES_LINK_DEFAULT,
-                resend_bytes_max: RESEND_BYTES_DEFAULT,
-                silence: Silence {
-                    probe: Duration::from_millis(PROBE_MS_DEFAULT),
-                    suspect: Duration::from_millis(SUSPECT_MS_DEFAULT),
-                    dead: Duration::from_millis(DEAD_MS_DEFAULT),
-                },
+                limits: Limits::default(),
+                silence: Silence::default(),
                 connect_deadline: Duration::from_millis(CONNECT_MS_DEFAULT),
-                sessions_max: SESSIONS_MAX_DEFAULT,
-                cut_off_bytes_max: CUT_OFF_BYTES_DEFAULT,
-                session: true,
-                versions: (VERSION_MIN, VERSION_MAX),
                 aloud: Aloud::All,
-                without: Without::default(),
+                experiment: Experiment::default(),
             },
             age_bound_set: false,
             listen: Vec::new(),
@@ -134,7 +110,7 @@ impl NodeBuilder {
     ///
     /// A peer then knows a successor: when a node with the same name and this setting comes, the
     /// predecessor's session ends at once if it is cut off. Otherwise that session takes messages
-    /// until it is dead ([`liveness`](Self::liveness)), since the predecessor may come back. If two
+    /// until it is dead ([`silence`](Self::silence)), since the predecessor may come back. If two
     /// such nodes live all the same, the older one loses its session when its connection breaks.
     pub fn sole_name(mut self) -> NodeBuilder {
         self.settings.sole_name = true;
@@ -160,16 +136,6 @@ impl NodeBuilder {
         self
     }
 
-    /// Sets the size of a full packet in bytes, header included: 1 KiB to 1 MiB. A larger
-    /// size saves system calls and delays small messages of other channels.
-    ///
-    /// By default the link tunes it: 16 KiB, then 64 KiB once a stream saturates the link. It
-    /// is up to 256 KiB while the link's writes cost more than a twelfth of its time.
-    pub fn packet_bytes_max(mut self, bytes: usize) -> NodeBuilder {
-        self.settings.packet_bytes_max = Some(bytes);
-        self
-    }
-
     /// Sets the longest wait of a packet's oldest message while the runtime runs. The default
     /// is the value of `CHUNKCOMM_AGE_BOUND_MS`, else 1 ms. tokio's timers step one
     /// millisecond.
@@ -179,17 +145,9 @@ impl NodeBuilder {
         self
     }
 
-    /// Sets the largest message that this node takes, in encoded bytes: 32 MiB by default. A
-    /// link may spend as much memory on one large message beside its windows.
-    pub fn message_bytes_max(mut self, bytes: usize) -> NodeBuilder {
-        self.settings.message_bytes_max = bytes as u64;
-        self
-    }
-
-    /// Sets the memory in bytes that the receivers of one link may hold together, 16 MiB by
-    /// default. Half of it is set aside for the first 16 KiB of each channel.
-    pub fn window_bytes_max(mut self, bytes: usize) -> NodeBuilder {
-        self.settings.window_bytes_max = bytes as u64;
+    /// Sets the limits of the node's memory and sessions; see [`Limits`] for the defaults.
+    pub fn limits(mut self, limits: Limits) -> NodeBuilder {
+        self.settings.limits = limits;
         self
     }
 
@@ -209,7 +167,7 @@ impl NodeBuilder {
     ///
     /// The case: a task computes on a worker that tokio woke for a timer or another socket.
     /// Meanwhile the runtime looks at no socket, even if other workers are free. Peers give
-    /// up a node that is silent for the time `dead` of [`liveness`](Self::liveness).
+    /// up a node that is silent for the time `dead` of [`silence`](Self::silence).
     pub fn io_thread(mut self) -> NodeBuilder {
         self.io_thread = true;
         self
@@ -222,16 +180,8 @@ impl NodeBuilder {
         self
     }
 
-    /// Sets how long a peer may be silent while something waits for it:
-    ///
-    /// | time | after this silence | default |
-    /// |---|---|---|
-    /// | `probe` | the peer is asked for a sign of life | 1 s |
-    /// | `suspect` | its connection is given up and dialled anew | 3 s |
-    /// | `dead` | its session is dead | 10 s |
-    ///
-    /// A lost connection has `dead` to come back. A peer that nothing waits for is asked
-    /// every 30 s.
+    /// Sets how long a peer may be silent while something waits for it; see [`Silence`] for the
+    /// defaults. A peer that nothing waits for is asked every 30 s.
     ///
     /// Allowed are `10 ms <= probe < suspect <= dead`. Keep `probe` above 40 ms: an acknowledgement
     /// may take that long, and the node would ask after each message that nothing answers.
@@ -239,13 +189,26 @@ impl NodeBuilder {
     /// A node does not answer while it encodes or decodes a message on the thread of its links. So
     /// `suspect` and `dead` are longer by 1 s for each 32 MiB above 32 MiB of the larger of:
     ///
-    /// - [`message_bytes_max`](Self::message_bytes_max) of this node;
+    /// - [`Limits::message_bytes_max`] of this node;
     /// - the largest message that was sent to the peer and that its receiver has not taken.
     ///
     /// Nothing that the peer says about itself makes them longer. A node that gets longer messages
     /// from others needs an [`io_thread`](Self::io_thread).
-    pub fn liveness(mut self, probe: Duration, suspect: Duration, dead: Duration) -> NodeBuilder {
-        self.settings.silence = Silence { probe, suspect, dead };
+    ///
+    /// ```
+    /// use chunkcomm::{Node, Silence};
+    /// use std::time::Duration;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let patient = Silence { dead: Duration::from_secs(60), ..Silence::default() };
+    /// let node = Node::builder().silence(patient).build().await?;
+    /// # let _ = node;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn silence(mut self, silence: Silence) -> NodeBuilder {
+        self.settings.silence = silence;
         self
     }
 
@@ -253,38 +216,6 @@ impl NodeBuilder {
     /// `open` after the session's end: 10 s by default. With `Duration::ZERO` they try once.
     pub fn connect_deadline(mut self, deadline: Duration) -> NodeBuilder {
         self.settings.connect_deadline = deadline;
-        self
-    }
-
-    /// Limits the live sessions that peers have begun with this node: 16,384 by default, at
-    /// least one.
-    ///
-    /// Sessions that this node dialled do not count. At the limit a newcomer gets the place of the
-    /// session that has been cut off for longest, which would be dead next. While all sessions
-    /// are connected, the newcomer is refused. A session at rest costs about 6 KiB, a connected
-    /// one also a file descriptor.
-    pub fn sessions_max(mut self, sessions: usize) -> NodeBuilder {
-        self.settings.sessions_max = sessions;
-        self
-    }
-
-    /// Limits the memory that sessions without a connection hold, of those that peers have begun, in
-    /// bytes: 512 MiB by default. Large messages count that came in part, with 6 KiB a session and 1
-    /// KiB a channel. Packets that this node keeps do not count, nor messages that lie unread in channels
-    /// that nobody has accepted: those are bounded by number.
-    ///
-    /// Beyond the limit the session that has been cut off for longest ends, before it is dead. A node
-    /// with many peers that send messages of tens of megabytes needs more.
-    pub fn cut_off_bytes_max(mut self, bytes: u64) -> NodeBuilder {
-        self.settings.cut_off_bytes_max = bytes;
-        self
-    }
-
-    /// Sets the bytes that a link keeps for sending again after a lost connection: 4 MiB by
-    /// default, at least 1.25 MiB. While about this many bytes are unacknowledged, `send`
-    /// waits.
-    pub fn resend_bytes_max(mut self, bytes: usize) -> NodeBuilder {
-        self.settings.resend_bytes_max = bytes;
         self
     }
 
@@ -337,11 +268,10 @@ impl NodeBuilder {
         &mut self.layers
     }
 
-    /// Sets the versions of the protocol that the node's hello names. For tests, as a node of
-    /// another release; nothing else of the protocol changes.
+    /// Sets what measurements and tests alone need.
     #[doc(hidden)]
-    pub fn protocol_versions(mut self, versions: RangeInclusive<u16>) -> NodeBuilder {
-        self.settings.versions = (*versions.start(), *versions.end());
+    pub fn experiment(mut self, experiment: Experiment) -> NodeBuilder {
+        self.settings.experiment = experiment;
         self
     }
 
@@ -364,13 +294,6 @@ impl NodeBuilder {
 
     pub(crate) fn quiet_but_for_accept(mut self) -> NodeBuilder {
         self.settings.aloud = Aloud::AcceptErrors;
-        self
-    }
-
-    /// Leaves out acknowledgements, to measure their cost: `sync` and `close` then
-    /// mean only that everything was put in packets. Both ends must agree.
-    pub fn session_off_for_measuring(mut self) -> NodeBuilder {
-        self.settings.session = false;
         self
     }
 }

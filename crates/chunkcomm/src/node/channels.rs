@@ -131,7 +131,7 @@ impl Node {
     /// Opens that an `accept` waits for are served first. Opens that nobody waits for yet are held:
     ///
     /// - of a link: 7/8 of the channels for which
-    ///   [`NodeBuilder::window_bytes_max`](crate::NodeBuilder::window_bytes_max) has memory left,
+    ///   [`Limits::window_bytes_max`](crate::Limits::window_bytes_max) has memory left,
     ///   448 by default while none was accepted;
     /// - of a node: 4096, of which each link has its share.
     ///

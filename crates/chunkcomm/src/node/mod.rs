@@ -42,7 +42,7 @@ mod unaccepted;
 pub(crate) mod waits;
 pub(crate) mod warnings;
 
-pub use builder::{AGE_BOUND_VARIABLE, CREDENTIAL_FILE_VARIABLE, NodeBuilder};
+pub use builder::{AGE_BOUND_VARIABLE, CREDENTIAL_FILE_VARIABLE, Experiment, Limits, NodeBuilder};
 pub use events::{LinkEvent, LinkEvents};
 pub use peer::Peer;
 pub use redelivering::Redelivery;

@@ -304,7 +304,7 @@ impl Following {
         if !self.warned.swap(true, Ordering::Relaxed) {
             node.table().say(&format!(
                 "{} keeps a message of {bytes} bytes, and {} takes at most {bytes_max} \
-                 (NodeBuilder::message_bytes_max): its messages wait for a peer that takes more",
+                 (Limits::message_bytes_max): its messages wait for a peer that takes more",
                 Named(&self.options.name),
                 peer.name(),
             ));

@@ -81,7 +81,7 @@ impl NodeShared {
         let wish = word.wish(self.own.hello.incarnation, known.is_some());
         match (wish.map_err(HelloCause::Session)?, known) {
             (Wish::Begin, _) if !self.table.is_closed() => {
-                let sessions_max = self.settings.sessions_max;
+                let sessions_max = self.settings.limits.sessions_max;
                 if !self.table.make_room_for_session(sessions_max) {
                     let sessions_max = sessions_max as u64;
                     say(&mut *transport, &answer(Kind::Unknown, sessions_max)).await?;

@@ -39,7 +39,7 @@ impl NodeShared {
     /// Returns the action after a lost connection. Without acknowledgements a session cannot go
     /// on, and ends.
     pub(super) fn after_loss(&self, action: AfterLoss) -> AfterLoss {
-        if self.settings.session { action } else { AfterLoss::End }
+        if self.settings.experiment.session_off { AfterLoss::End } else { action }
     }
 
     pub(super) fn start_accepted(
@@ -73,10 +73,11 @@ impl NodeShared {
             packet_bytes_max: self.own.hello.packet_bytes_max as usize,
         };
         let settings = &self.settings;
-        let without = settings.without;
+        let (limits, experiment) = (&settings.limits, &settings.experiment);
+        let without = experiment.without;
         let shared = LinkShared::new(peer, without);
         let packet_bytes_agreed = agreement.packet_bytes_max as usize;
-        let sizes = match settings.packet_bytes_max {
+        let sizes = match experiment.packet_bytes_max {
             Some(bytes) => [bytes; 3],
             None if without.has(Controller::PacketSize) => [PACKET_BYTES_DEFAULT; 3],
             None => [PACKET_BYTES_SMALL, PACKET_BYTES_DEFAULT, PACKET_BYTES_TUNED],
@@ -92,11 +93,11 @@ impl NodeShared {
             packet_bytes_small: small,
             packet_bytes_max: first,
             packet_bytes_tuned: tuned,
-            windows_bytes_max: settings.window_bytes_max,
-            message_bytes_max: settings.message_bytes_max,
+            windows_bytes_max: limits.window_bytes_max as u64,
+            message_bytes_max: limits.message_bytes_max as u64,
             peer_open_credit: hello.open_credit,
-            session: settings.session,
-            resend_bytes_max: settings.resend_bytes_max,
+            session: !experiment.session_off,
+            resend_bytes_max: limits.resend_bytes_max,
             silence: settings.silence,
             now: clock::now(),
             without,

@@ -11,7 +11,7 @@ mod strangers;
 use chunkcomm::{Address, Node, NodeBuilder, Policy, Receiver, Sender, TrySendError};
 use chunkcomm_cluster::{CallClient, NodeExt};
 use chunkcomm_testkit::counting::{ALLOCATIONS, Counting, LIVE_BYTES};
-use chunkcomm_testkit::fill;
+use chunkcomm_testkit::{fill, windows_of};
 use std::future::Future;
 use std::pin::pin;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -229,7 +229,7 @@ fn a_channel_that_gets_one_tiny_message_a_packet_and_is_never_read_stays_within_
 
 /// Returns the same for runs that stay where they were read: packets of 64 KiB.
 async fn memory_of_unread_packets() -> (i64, u64) {
-    let small = Node::builder().window_bytes_max(1 << 20);
+    let small = Node::builder().limits(windows_of(1 << 20));
     let (_a, _b, mut sender, mut receiver) = channel(Node::builder(), small).await;
     let sending = tokio::spawn(async move {
         send(&mut sender, WARM_UP).await;

@@ -8,8 +8,8 @@ use chunkcomm::{
 };
 use chunkcomm_testkit::raw::{RawPeer, bytes_fingerprint};
 use chunkcomm_testkit::{
-    NEVER, all, fill, limited, memory, on_both, on_one_thread, pair, pair_of, stays, tcp, until,
-    waiting,
+    NEVER, all, fill, limited, memory, on_both, on_one_thread, packets_of, pair, pair_of, stays,
+    tcp, until, waiting, windows_of,
 };
 use futures_core::Stream;
 use futures_sink::Sink;
@@ -125,7 +125,7 @@ fn a_permit_sends_without_waiting() {
 fn more_than_a_channel_ever_has_room_for_cannot_be_reserved() {
     on_one_thread(async {
         for packet_bytes in [1024, 64 * 1024] {
-            let settings = Node::builder().packet_bytes_max(packet_bytes);
+            let settings = Node::builder().experiment(packets_of(packet_bytes));
             let pair = pair_of(tcp(), Node::builder(), settings).await;
             let (mut sender, _receiver) = pair.channel::<u64>("much").await;
             let error = limited(sender.reserve(100_000)).await.unwrap_err();
@@ -502,7 +502,7 @@ fn channels_of_one_name_are_accepted_in_the_order_they_were_opened() {
 fn more_channels_than_the_peer_has_memory_for_wait_for_their_turn() {
     on_both(|| async {
         // Half of 64 KiB is for the first 16 KiB of channels: two at a time.
-        let small = Node::builder().window_bytes_max(64 * 1024);
+        let small = Node::builder().limits(windows_of(64 * 1024));
         let pair = pair_of(tcp(), small, Node::builder()).await;
         let opened = async || {
             let mut sender: Sender<u32> = pair.b.open(&pair.peer, "turn").await.unwrap();
@@ -528,7 +528,7 @@ fn an_express_channel_leaves_before_what_bulk_channels_staged_earlier() {
     on_one_thread(async {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap().into();
-        let settings = Node::builder().packet_bytes_max(2048);
+        let settings = Node::builder().experiment(packets_of(2048));
         let node = settings.build().await.unwrap();
         let (peer, mut raw) = tokio::join!(node.connect(&address), RawPeer::accept(&listener));
         let peer = peer.unwrap();

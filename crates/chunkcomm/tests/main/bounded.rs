@@ -2,9 +2,10 @@
 
 use bytes::Bytes;
 use chunkcomm::proto::limits::WINDOW_BYTES_INITIAL;
-use chunkcomm::{Node, Policy};
+use chunkcomm::{Limits, Node, Policy};
 use chunkcomm_testkit::{
-    Pair, all, fill, limited, memory, on_both, on_one_thread, pair_of, settled, tcp, until,
+    Pair, all, fill, limited, memory, on_both, on_one_thread, packets_of, pair_of, settled, tcp,
+    until, windows_of,
 };
 use std::time::Duration;
 
@@ -12,7 +13,7 @@ use std::time::Duration;
 fn a_channel_that_is_never_read_accepts_its_window_and_its_ring() {
     on_both(|| async {
         for policy in [Policy::Chunked, Policy::Unbuffered] {
-            let settings = Node::builder().policy(policy).packet_bytes_max(4096);
+            let settings = Node::builder().policy(policy).experiment(packets_of(4096));
             let pair = pair_of(tcp(), Node::builder(), settings).await;
             let (mut sender, mut receiver) = pair.channel::<u8>("unread").await;
             // A message is a byte of length and one of value.
@@ -30,7 +31,8 @@ fn a_channel_that_is_never_read_accepts_its_window_and_its_ring() {
 #[test]
 fn an_unread_channel_of_large_messages_is_bounded_too() {
     on_both(|| async {
-        let small = Node::builder().window_bytes_max(256 * 1024).message_bytes_max(1 << 20);
+        let small =
+            Node::builder().limits(Limits { message_bytes_max: 1 << 20, ..windows_of(256 * 1024) });
         let pair = pair_of(tcp(), small, Node::builder()).await;
         let (mut sender, mut receiver) = pair.bytes("unread").await;
         let mut accepted = 0u64;
@@ -58,8 +60,8 @@ fn an_unread_channel_of_large_messages_is_bounded_too() {
 fn windows_together_stay_within_the_links_budget() {
     on_one_thread(async {
         // Half is for the first 16 KiB of eight channels.
-        let small = Node::builder().window_bytes_max(256 * 1024);
-        let pair = pair_of(tcp(), small, Node::builder().packet_bytes_max(4096)).await;
+        let small = Node::builder().limits(windows_of(256 * 1024));
+        let pair = pair_of(tcp(), small, Node::builder().experiment(packets_of(4096))).await;
         let mut channels = Vec::new();
         for number in 0..8 {
             let (mut sender, mut receiver) = pair.channel::<u8>(&format!("{number}")).await;
@@ -120,7 +122,9 @@ fn a_slow_receiver_makes_its_own_sender_wait_and_no_other() {
 #[test]
 fn large_messages_on_several_channels_at_once_all_arrive() {
     on_both(|| async {
-        let small = || Node::builder().window_bytes_max(512 * 1024).message_bytes_max(4 << 20);
+        let small = || {
+            Node::builder().limits(Limits { message_bytes_max: 4 << 20, ..windows_of(512 * 1024) })
+        };
         let pair = pair_of(tcp(), small(), small()).await;
         let mut tasks = Vec::new();
         for channel in 0..6u8 {
@@ -174,7 +178,7 @@ fn large_messages_that_nobody_takes_do_not_stop_other_channels() {
 #[test]
 fn large_messages_whose_receiver_is_dropped_make_room_for_others() {
     on_both(|| async {
-        let small = Node::builder().window_bytes_max(64 * 1024);
+        let small = Node::builder().limits(windows_of(64 * 1024));
         let pair = pair_of(tcp(), small, Node::builder()).await;
         let message = Bytes::from(vec![1; 5_000_000]);
         for round in 0..4 {
@@ -195,7 +199,8 @@ fn large_messages_whose_receiver_is_dropped_make_room_for_others() {
 fn both_ways_at_once_with_small_windows() {
     on_both(|| async {
         for address in [tcp(), memory()] {
-            let small = || Node::builder().window_bytes_max(64 * 1024).packet_bytes_max(4096);
+            let small =
+                || Node::builder().limits(windows_of(64 * 1024)).experiment(packets_of(4096));
             let pair = pair_of(address, small(), small()).await;
             let (there, from_b) = pair.bytes("there").await;
             let (back, from_a) = pair.bytes_back("back").await;

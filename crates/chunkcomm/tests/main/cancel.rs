@@ -6,7 +6,8 @@ use chunkcomm::channel::{SendingEnd, any_ready, send_bytes_to_all, send_to_all};
 use chunkcomm::{Address, Lane, Node, Receiver, RecvError, SelectAll, SendError, Sender, channel};
 use chunkcomm_cluster::launch::Launcher;
 use chunkcomm_testkit::{
-    Pair, all, at_last, cancelled, fill, limited, memory, on_both, on_one_thread, pair_of,
+    Pair, all, at_last, cancelled, fill, limited, memory, on_both, on_one_thread, packets_of,
+    pair_of, windows_of,
 };
 use futures_core::Stream;
 use futures_sink::Sink;
@@ -16,7 +17,7 @@ use std::time::Duration;
 
 /// Returns nodes whose outboxes and windows are so small that everything waits.
 async fn tight() -> Pair {
-    let small = || Node::builder().window_bytes_max(256 * 1024).packet_bytes_max(1024);
+    let small = || Node::builder().limits(windows_of(256 * 1024)).experiment(packets_of(1024));
     pair_of(memory(), small(), small()).await
 }
 

@@ -11,8 +11,8 @@ use chunkcomm::{
 };
 use chunkcomm_testkit::raw::RawPeer;
 use chunkcomm_testkit::{
-    Pair, at_last, cancelled, fill, limited, memory, on_both, on_one_thread, pair, pair_of, until,
-    waiting,
+    Pair, at_last, cancelled, fill, limited, memory, on_both, on_one_thread, packets_of, pair,
+    pair_of, until, waiting, windows_of,
 };
 use futures_core::Stream;
 use futures_sink::Sink;
@@ -291,7 +291,7 @@ fn closing_waits_for_what_was_accepted() {
 #[test]
 fn closing_frees_a_peer_that_waits_in_send() {
     on_both(|| async {
-        let small = || Node::builder().window_bytes_max(256 * 1024).packet_bytes_max(1024);
+        let small = || Node::builder().limits(windows_of(256 * 1024)).experiment(packets_of(1024));
         let pair = pair_of(memory(), small(), small()).await;
         let (mut ours, mut theirs) = both::<String, String>(&pair, "full").await;
         let accepted = fill(ours.sender(), &text(2)).await;
@@ -355,7 +355,7 @@ fn a_wait_for_a_peer_that_never_accepts_ends_with_node_or_session() {
 #[test]
 fn every_call_may_be_dropped_at_each_wait() {
     on_both(|| async {
-        let small = || Node::builder().window_bytes_max(256 * 1024).packet_bytes_max(1024);
+        let small = || Node::builder().limits(windows_of(256 * 1024)).experiment(packets_of(1024));
         let pair = pair_of(memory(), small(), small()).await;
         let mut ours: Duplex<(u64, String), u64> =
             at_last!(pair.b.open_duplex(&pair.peer, "dropped")).unwrap();

@@ -2,10 +2,10 @@
 
 use bytes::Bytes;
 use chunkcomm::channel::Landing;
-use chunkcomm::{BytesSender, Node, RecvError, SendError};
+use chunkcomm::{BytesSender, Limits, Node, RecvError, SendError};
 use chunkcomm_testkit::proxy::Proxy;
 use chunkcomm_testkit::random::seeded;
-use chunkcomm_testkit::{at_last, limited, memory, on_both, pair, pair_of, until};
+use chunkcomm_testkit::{at_last, limited, memory, on_both, pair, pair_of, until, windows_of};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -100,7 +100,7 @@ fn nothing_is_opened_while_a_node_closes() {
 fn a_refused_channel_that_had_ended_gives_its_window_back() {
     on_both(|| async {
         // Two initial windows, no more.
-        let small = Node::builder().window_bytes_max(64 * 1024);
+        let small = Node::builder().limits(windows_of(64 * 1024));
         let pair = pair_of(memory(), small, Node::builder()).await;
         for _ in 0..6 {
             let mut sender = pair.b.open_bytes(&pair.peer, "kinds").await.unwrap();
@@ -200,7 +200,9 @@ fn is_message(bytes: &[u8], number: u64, sizes: [usize; 3]) -> bool {
 #[test]
 fn a_receiver_that_closed_takes_all_that_is_acknowledged_and_no_more() {
     on_both(|| async {
-        let small = || Node::builder().window_bytes_max(256 * 1024).message_bytes_max(1 << 20);
+        let small = || {
+            Node::builder().limits(Limits { message_bytes_max: 1 << 20, ..windows_of(256 * 1024) })
+        };
         let pair = pair_of(chunkcomm_testkit::tcp(), small(), small()).await;
         let proxied = Proxy::before(&pair.a);
         let through = Node::builder().build().await.unwrap();
@@ -246,7 +248,7 @@ fn a_receiver_that_closed_takes_all_that_is_acknowledged_and_no_more() {
 fn closed_receivers_give_their_windows_back_drained_or_dropped() {
     on_both(|| async {
         // Two initial windows, no more.
-        let small = Node::builder().window_bytes_max(64 * 1024);
+        let small = Node::builder().limits(windows_of(64 * 1024));
         let pair = pair_of(memory(), small, Node::builder()).await;
         for round in 0..12u64 {
             let (mut sender, mut receiver) = pair.channel::<u64>("windows").await;

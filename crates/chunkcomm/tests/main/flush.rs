@@ -8,7 +8,7 @@ use chunkcomm::{
 };
 use chunkcomm_testkit::raw::RawPeer;
 use chunkcomm_testkit::{
-    NEVER, Pair, itself, limited, memory, on_both, on_one_thread, pair_of, tcp, until,
+    NEVER, Pair, itself, limited, memory, on_both, on_one_thread, packets_of, pair_of, tcp, until,
 };
 use std::time::Duration;
 use tokio::net::TcpListener;
@@ -18,7 +18,7 @@ type Small = (u64, u64);
 
 /// Returns a node whose packets wait unless there is another reason.
 fn waits() -> NodeBuilder {
-    Node::builder().policy(Policy::Linger(NEVER)).packet_bytes_max(16 * 1024)
+    Node::builder().policy(Policy::Linger(NEVER)).experiment(packets_of(16 * 1024))
 }
 
 /// Checks that only `reason` was ever counted at `b`.
@@ -141,7 +141,7 @@ fn fit_the_next_message_does_not_fit_in_the_rest() {
 fn fit_a_message_that_waits_for_room_in_the_outbox_does_not_fit_either() {
     on_both(|| async {
         for packet_bytes in [1024, 4096, 16 * 1024, 64 * 1024] {
-            let settings = waits().packet_bytes_max(packet_bytes);
+            let settings = waits().experiment(packets_of(packet_bytes));
             let pair = pair_of(tcp(), Node::builder(), settings).await;
             let mut sender: Sender<Vec<u8>> = pair.b.open(&pair.peer, "room").await.unwrap();
             let sending = tokio::spawn(async move {
@@ -390,7 +390,7 @@ async fn packet_sizes(packet_bytes_max: usize) -> Vec<usize> {
     const MESSAGES: u32 = 5_000;
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap().into();
-    let node = Node::builder().packet_bytes_max(packet_bytes_max).build().await.unwrap();
+    let node = Node::builder().experiment(packets_of(packet_bytes_max)).build().await.unwrap();
     let (peer, mut raw) = tokio::join!(node.connect(&address), RawPeer::accept(&listener));
     let mut sender: Sender<Vec<u8>> = node.open(&peer.unwrap(), "sizes").await.unwrap();
     let sending = tokio::spawn(async move {
@@ -443,7 +443,7 @@ fn the_packet_size_is_what_was_set() {
 fn an_impossible_packet_size_is_refused_with_what_is_allowed() {
     on_one_thread(async {
         for bytes in [0, 1023, 1024 * 1024 + 1] {
-            let error = Node::builder().packet_bytes_max(bytes).build().await.unwrap_err();
+            let error = Node::builder().experiment(packets_of(bytes)).build().await.unwrap_err();
             assert!(matches!(error, NodeError::Setting { name: "packet_bytes_max", .. }));
             assert!(error.to_string().contains("1024 to 1048576"), "{error}");
         }
@@ -453,7 +453,7 @@ fn an_impossible_packet_size_is_refused_with_what_is_allowed() {
 #[test]
 fn messages_larger_than_a_packet_pass_however_small_it_is() {
     on_both(|| async {
-        let settings = || Node::builder().packet_bytes_max(1024);
+        let settings = || Node::builder().experiment(packets_of(1024));
         let pair = pair_of(memory(), settings(), settings()).await;
         let (mut sender, mut receiver) = pair.channel::<Vec<u8>>("small").await;
         let sizes = [0usize, 700, 900, 1100, 3000, 8000, 8184, 8185, 9000, 100_000];

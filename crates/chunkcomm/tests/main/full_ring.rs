@@ -8,7 +8,8 @@ use chunkcomm::explain::LinkReport;
 use chunkcomm::proto::limits::{PACKET_BYTES_TUNED, RESEND_BYTES_MIN};
 use chunkcomm::proto::packet::{AppendRecords, FLAG_ACK_NOW, Header, Item};
 use chunkcomm::{
-    BytesSender, ChannelOptions, Lane, Node, NodeBuilder, Sender, TrySendError, channel,
+    BytesSender, ChannelOptions, Lane, Limits, Node, NodeBuilder, Sender, Silence, TrySendError,
+    channel,
 };
 use chunkcomm_testkit::proxy::Proxy;
 use chunkcomm_testkit::raw::RawPeer;
@@ -19,7 +20,9 @@ use tokio::net::TcpListener;
 /// Returns a node that keeps little, and gives nobody up meanwhile.
 fn settings() -> NodeBuilder {
     let [probe, suspect, dead] = [60, 120, 240].map(Duration::from_secs);
-    Node::builder().resend_bytes_max(RESEND_BYTES_MIN).liveness(probe, suspect, dead)
+    Node::builder()
+        .limits(Limits { resend_bytes_max: RESEND_BYTES_MIN, ..Limits::default() })
+        .silence(Silence { probe, suspect, dead })
 }
 
 fn express(name: &str) -> ChannelOptions {
@@ -185,7 +188,7 @@ fn questions_and_their_answers_pass_a_full_ring() {
         let address = listener.local_addr().unwrap().into();
         // The node asks soon, and gives nobody up meanwhile.
         let [probe, suspect, dead] = [1, 120, 240].map(Duration::from_secs);
-        let builder = settings().liveness(probe, suspect, dead);
+        let builder = settings().silence(Silence { probe, suspect, dead });
         let node = builder.build().await.unwrap();
         let (peer, mut raw) = tokio::join!(node.connect(&address), RawPeer::accept(&listener));
         let peer = peer.unwrap();

@@ -2,10 +2,10 @@
 
 use chunkcomm::error::HelloCause;
 use chunkcomm::proto::hello::{Disagreement, HELLO_BYTES, Hello, HelloError, Name};
-use chunkcomm::{ConnectError, Node};
+use chunkcomm::{ConnectError, Limits, Node};
 use chunkcomm_testkit::raw::{RawPeer, good_hello, socket_address};
 use chunkcomm_testkit::still::leap;
-use chunkcomm_testkit::{Pair, limited, on_both, on_one_thread, tcp, until};
+use chunkcomm_testkit::{Pair, limited, on_both, on_one_thread, tcp, until, windows_of};
 use std::io::Write;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -204,8 +204,7 @@ fn the_hello_names_the_node_and_its_limits() {
         let settings = Node::builder()
             .name("modest")
             .cluster("default")
-            .message_bytes_max(100_000)
-            .window_bytes_max(64 * 1024)
+            .limits(Limits { message_bytes_max: 100_000, ..windows_of(64 * 1024) })
             .listen(tcp());
         let node = settings.build().await.unwrap();
         let raw = RawPeer::connect(&node).await;

@@ -2,11 +2,13 @@
 
 use chunkcomm::error::LinkCause;
 use chunkcomm::{
-    CloseError, Node, OpenError, Peer, Receiver, RecvError, SendError, Sender, TryRecvError,
+    CloseError, Node, OpenError, Peer, Receiver, RecvError, SendError, Sender, Silence,
+    TryRecvError,
 };
 use chunkcomm_testkit::raw::RawPeer;
 use chunkcomm_testkit::{
     Pair, all, fill, limited, memory, on_both, on_one_thread, pair, pair_of, tcp, until, waiting,
+    windows_of,
 };
 use std::time::Duration;
 use tokio::net::TcpListener;
@@ -338,7 +340,8 @@ fn a_peer_that_hangs_up_within_a_message_loses_only_that() {
     on_both(|| async {
         use chunkcomm::proto::packet::AppendRecords;
         let ms = Duration::from_millis;
-        let hasty = Node::builder().liveness(ms(20), ms(100), ms(400));
+        let hasty =
+            Node::builder().silence(Silence { probe: ms(20), suspect: ms(100), dead: ms(400) });
         let node = hasty.listen(tcp()).build().await.unwrap();
         let mut raw = RawPeer::connect(&node).await;
         raw.open(1, "cut").await;
@@ -365,7 +368,7 @@ fn a_peer_that_hangs_up_within_a_message_loses_only_that() {
 #[test]
 fn opens_that_wait_for_memory_learn_that_the_session_is_lost() {
     on_one_thread(async {
-        let small = Node::builder().window_bytes_max(64 * 1024);
+        let small = Node::builder().limits(windows_of(64 * 1024));
         let pair = pair_of(tcp(), small, Node::builder()).await;
         let mut senders: Vec<Sender<u8>> = Vec::new();
         for _ in 0..5 {

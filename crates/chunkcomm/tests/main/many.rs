@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use chunkcomm::channel::{send_bytes_to_all, send_to_all};
 use chunkcomm::{Node, SendError, Sender};
-use chunkcomm_testkit::{limited, memory, on_both, on_one_thread, pair, tcp};
+use chunkcomm_testkit::{limited, memory, messages_of, on_both, on_one_thread, pair, tcp};
 use serde::ser::{Error as _, Serialize, Serializer};
 use serde::{Deserialize, de};
 
@@ -79,7 +79,7 @@ fn what_one_peer_does_not_take_the_others_get() {
         let server = Node::builder().build().await.unwrap();
         let (mut senders, mut receivers) = (Vec::new(), Vec::new());
         for bytes_max in [1 << 20, 64 * 1024, 1 << 20] {
-            let client = Node::builder().message_bytes_max(bytes_max).listen(memory());
+            let client = Node::builder().limits(messages_of(bytes_max)).listen(memory());
             let client = client.build().await.unwrap();
             let peer = server.connect(&client.addresses()[0]).await.unwrap();
             senders.push(server.open_bytes(&peer, "sizes").await.unwrap());

@@ -3,7 +3,9 @@
 use bytes::Bytes;
 use chunkcomm::error::RefusalReason;
 use chunkcomm::{AcceptError, Node, OpenError, SendError, Sender, TrySendError, channel};
-use chunkcomm_testkit::{all, limited, on_both, on_one_thread, pair, pair_of, tcp, until};
+use chunkcomm_testkit::{
+    all, limited, messages_of, on_both, on_one_thread, pair, pair_of, tcp, until,
+};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
@@ -178,7 +180,7 @@ fn a_type_whose_values_cannot_be_read_back_is_refused_before_anything_is_sent() 
 #[test]
 fn an_oversized_message_is_refused_with_both_sizes_and_the_channel_goes_on() {
     on_both(|| async {
-        let modest = Node::builder().message_bytes_max(100_000);
+        let modest = Node::builder().limits(messages_of(100_000));
         let pair = pair_of(tcp(), modest, Node::builder()).await;
         assert_eq!(pair.peer.message_bytes_max(), 100_000);
         let (mut sender, mut receiver) = pair.channel::<Vec<u8>>("size").await;

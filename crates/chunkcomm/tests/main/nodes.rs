@@ -1,8 +1,11 @@
 //! Nodes: addresses that cannot be had, settings, threads of their own.
 
-use chunkcomm::{AGE_BOUND_VARIABLE, Address, ConnectError, Node, NodeError, Policy};
+use chunkcomm::{
+    AGE_BOUND_VARIABLE, Address, ConnectError, Experiment, Node, NodeError, Policy, Silence,
+};
 use chunkcomm_testkit::{
-    NEVER, Pair, blocking, free_path, limited, memory, on_both, on_one_thread, pair_of, tcp, until,
+    NEVER, Pair, blocking, free_path, limited, memory, messages_of, on_both, on_one_thread,
+    pair_of, tcp, until, windows_of,
 };
 use std::error::Error;
 use std::io::ErrorKind;
@@ -81,11 +84,12 @@ fn settings_that_cannot_be_say_what_is_allowed() {
     const SECOND: Duration = Duration::from_secs(1);
     on_one_thread(async {
         let long = "n".repeat(33);
-        let unasked = Node::builder().liveness(SECOND, SECOND, SECOND);
+        let unasked =
+            Node::builder().silence(Silence { probe: SECOND, suspect: SECOND, dead: SECOND });
         let settings = [
             (unasked, "liveness", "probe < suspect"),
-            (Node::builder().message_bytes_max(100), "message_bytes_max", "8192"),
-            (Node::builder().window_bytes_max(100), "window_bytes_max", "32768"),
+            (Node::builder().limits(messages_of(100)), "message_bytes_max", "8192"),
+            (Node::builder().limits(windows_of(100)), "window_bytes_max", "32768"),
             (Node::builder().name(long.clone()), "name", "32 bytes"),
             (Node::builder().cluster(long), "cluster", "32 bytes"),
         ];
@@ -191,7 +195,9 @@ fn one_node_talks_to_many_peers() {
 #[test]
 fn without_a_session_messages_arrive_and_count_as_acknowledged_when_they_leave() {
     on_one_thread(async {
-        let off = || Node::builder().session_off_for_measuring();
+        let off = || {
+            Node::builder().experiment(Experiment { session_off: true, ..Experiment::default() })
+        };
         let pair = pair_of(tcp(), off(), off()).await;
         let (mut sender, mut receiver) = pair.channel::<u64>("off").await;
         sender.send_all(0..1000u64).await.unwrap();

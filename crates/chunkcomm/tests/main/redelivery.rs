@@ -5,7 +5,9 @@ use chunkcomm::{
     AcceptError, Address, Node, Receiver, Redelivery, SendError, Sender, TrySendError, channel,
 };
 use chunkcomm_testkit::random::seeded;
-use chunkcomm_testkit::{limited, on_both, on_one_thread, own_host, pair, until, until_some};
+use chunkcomm_testkit::{
+    limited, messages_of, on_both, on_one_thread, own_host, pair, until, until_some,
+};
 use std::time::Duration;
 
 const SECONDS: Duration = Duration::from_secs(20);
@@ -404,7 +406,7 @@ fn a_message_that_is_too_large_for_the_next_peer_waits_for_another() {
         limited(sender.sync()).await.unwrap();
         collector.kill();
         // The address of a killed node is free as soon as its sockets are closed.
-        let small = || Node::builder().name("small").message_bytes_max(50_000);
+        let small = || Node::builder().name("small").limits(messages_of(50_000));
         let built = || async { small().listen(address.clone()).build().await.ok() };
         let small = until_some(built).await;
         let links = || async { small.explain().await.links.len() };

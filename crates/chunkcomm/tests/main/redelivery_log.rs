@@ -4,7 +4,9 @@ use chunkcomm::error::LogCause;
 use chunkcomm::{Address, Fsync, Node, OpenError, Receiver, Redelivery, SendError, Sender};
 use chunkcomm_testkit::proc::Program;
 use chunkcomm_testkit::random::seeded;
-use chunkcomm_testkit::{itself, limited, on_both, on_one_thread, own_host, until, until_some};
+use chunkcomm_testkit::{
+    itself, limited, messages_of, on_both, on_one_thread, own_host, packets_of, until, until_some,
+};
 use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -255,7 +257,8 @@ fn a_peer_that_takes_less_is_asked_for_no_more_and_small_packets_carry_all() {
     on_one_thread(async {
         let log = directory("less");
         let small = Node::builder().name("small").listen(anywhere());
-        let small = small.message_bytes_max(50_000).packet_bytes_max(1024).build().await.unwrap();
+        let small =
+            small.limits(messages_of(50_000)).experiment(packets_of(1024)).build().await.unwrap();
         let b = Node::builder().build().await.unwrap();
         let to = small.addresses()[0].clone();
         let mut sender = open::<Vec<u8>>(&b, &to, &log).await.unwrap();

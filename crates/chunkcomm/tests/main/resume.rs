@@ -3,7 +3,7 @@
 use chunkcomm::error::LinkCause;
 use chunkcomm::proto::packet::{AppendRecords, ChannelKind, Header, Item, Lane};
 use chunkcomm::proto::resume::{Kind, Resume};
-use chunkcomm::{LinkEvent, Node, NodeBuilder, SendError, Sender};
+use chunkcomm::{LinkEvent, Node, NodeBuilder, SendError, Sender, Silence};
 use chunkcomm_testkit::proxy::Proxy;
 use chunkcomm_testkit::random::seeded;
 use chunkcomm_testkit::raw::{RawPeer, again, socket_address};
@@ -14,7 +14,7 @@ use tokio::net::TcpStream;
 /// Returns a node that gives up early.
 fn hasty() -> NodeBuilder {
     let ms = Duration::from_millis;
-    Node::builder().liveness(ms(20), ms(100), ms(2_000))
+    Node::builder().silence(Silence { probe: ms(20), suspect: ms(100), dead: ms(2_000) })
 }
 
 /// Returns two nodes with a proxy between them.

@@ -4,7 +4,7 @@ use chunkcomm::error::{HelloCause, LinkCause};
 use chunkcomm::proto::hello::{FLAG_SOLE_NAME, Hello, Name};
 use chunkcomm::proto::packet::AppendRecords as _;
 use chunkcomm::proto::resume::{Kind, Resume};
-use chunkcomm::{BytesReceiver, ConnectError, Node, NodeBuilder, NodeError, Peer};
+use chunkcomm::{BytesReceiver, ConnectError, Limits, Node, NodeBuilder, NodeError, Peer, Silence};
 use chunkcomm_testkit::proxy::Proxy;
 use chunkcomm_testkit::raw::{RawPeer, good_hello, socket_address};
 use chunkcomm_testkit::{limited, on_both, on_one_thread, tcp, until, until_some};
@@ -28,7 +28,10 @@ async fn begun(node: &Node, session: u64) -> RawPeer {
 }
 
 async fn node(sessions_max: usize) -> Node {
-    let settings = Node::builder().name("a").sessions_max(sessions_max).listen(tcp());
+    let settings = Node::builder()
+        .name("a")
+        .limits(Limits { sessions_max, ..Limits::default() })
+        .listen(tcp());
     settings.build().await.unwrap()
 }
 
@@ -121,7 +124,9 @@ fn sessions_that_are_cut_off_hold_no_more_than_the_limit() {
     on_both(|| async {
         // Each session has a part of a large message, and memory for four times the part.
         let part = vec![7; 10_000];
-        let settings = Node::builder().cut_off_bytes_max(200_000).listen(tcp());
+        let settings = Node::builder()
+            .limits(Limits { cut_off_bytes_max: 200_000, ..Limits::default() })
+            .listen(tcp());
         let a = settings.build().await.unwrap();
         let mut peers = Vec::new();
         for session in 1..=10 {
@@ -157,7 +162,9 @@ fn sessions_that_are_cut_off_hold_no_more_than_the_limit() {
 fn a_peer_cannot_make_its_dead_session_stay_for_longer() {
     on_both(|| async {
         let ms = Duration::from_millis;
-        let settings = Node::builder().liveness(ms(50), ms(200), ms(400)).listen(tcp());
+        let settings = Node::builder()
+            .silence(Silence { probe: ms(50), suspect: ms(200), dead: ms(400) })
+            .listen(tcp());
         let a = settings.build().await.unwrap();
         let hello = Hello { message_bytes_max: u64::MAX, ..good_hello() };
         let mut raw = RawPeer::connect_as(&a, &hello).await;
@@ -217,7 +224,13 @@ fn a_node_says_that_it_is_the_only_one_of_its_name() {
 fn two_nodes_of_one_name_lose_nothing_when_one_is_cut_off_for_long() {
     on_both(|| async {
         let ms = Duration::from_millis;
-        let hasty = || Node::builder().name("twin").liveness(ms(100), ms(300), ms(5_000));
+        let hasty = || {
+            Node::builder().name("twin").silence(Silence {
+                probe: ms(100),
+                suspect: ms(300),
+                dead: ms(5_000),
+            })
+        };
         let a = hasty().name("a").listen(tcp()).build().await.unwrap();
         let proxy = Proxy::before(&a);
         let first = hasty().build().await.unwrap();
@@ -247,7 +260,11 @@ fn two_nodes_of_one_name_lose_nothing_when_one_is_cut_off_for_long() {
 #[test]
 fn none_at_all_is_no_setting() {
     on_one_thread(async {
-        let error = Node::builder().sessions_max(0).build().await.unwrap_err();
+        let error = Node::builder()
+            .limits(Limits { sessions_max: 0, ..Limits::default() })
+            .build()
+            .await
+            .unwrap_err();
         assert!(matches!(error, NodeError::Setting { name: "sessions_max", .. }), "{error}");
     });
 }

@@ -2,10 +2,10 @@
 
 use bytes::Bytes;
 use chunkcomm::proto::packet::{AppendRecords, Header};
-use chunkcomm::{BytesReceiver, BytesSender, Node, NodeBuilder};
+use chunkcomm::{BytesReceiver, BytesSender, Node, NodeBuilder, Silence};
 use chunkcomm_testkit::raw::{RawPeer, run_of};
 use chunkcomm_testkit::still::StandsStill;
-use chunkcomm_testkit::{limited, on_one_thread, tcp};
+use chunkcomm_testkit::{limited, messages_of, on_one_thread, tcp};
 use std::time::Duration;
 
 const DEAD: Duration = Duration::from_millis(400);
@@ -29,7 +29,7 @@ impl Waiting {
 
     async fn of(builder: NodeBuilder) -> Waiting {
         let ms = Duration::from_millis;
-        let hasty = builder.liveness(ms(20), ms(100), DEAD);
+        let hasty = builder.silence(Silence { probe: ms(20), suspect: ms(100), dead: DEAD });
         let node = hasty.listen(tcp()).build().await.unwrap();
         let mut raw = RawPeer::connect(&node).await;
         raw.open(1, "by hand").await;
@@ -79,7 +79,7 @@ fn whoever_says_nothing_is_dead_after_its_time() {
 fn whoever_may_take_larger_messages_is_given_the_time_to_decode_them() {
     on_one_thread(async {
         // Two seconds for the bytes above the default.
-        let builder = Node::builder().message_bytes_max(3 * 32 * 1024 * 1024);
+        let builder = Node::builder().limits(messages_of(3 * 32 * 1024 * 1024));
         let mut waiting = Waiting::of(builder).await;
         waiting.silent(steps_to_death()).await;
         assert!(waiting.lives());

@@ -5,7 +5,7 @@ use crate::processes::programs;
 use chunkcomm::proto::hello::HELLO_BYTES;
 use chunkcomm::proto::packet::{Decoder, Item};
 use chunkcomm::proto::resume::RESUME_BYTES;
-use chunkcomm::{Lane, Node, channel};
+use chunkcomm::{Lane, Limits, Node, channel};
 use chunkcomm_cluster::cluster::Cluster;
 use chunkcomm_cluster::{NodeBuilderExt, NodeExt};
 use chunkcomm_testkit::{limited, on_both};
@@ -71,7 +71,8 @@ fn words_go_before_the_users_express_channels() {
         let programs = programs();
         let with = |config: chunkcomm_cluster::cluster::ClusterConfig| {
             // Few bytes are on their way, so that words come back soon.
-            let builder = Node::builder().resend_bytes_max(5 << 18);
+            let builder =
+                Node::builder().limits(Limits { resend_bytes_max: 5 << 18, ..Limits::default() });
             config.node(builder.processes(&programs.registry))
         };
         let (nodes, port) = cluster(1, with).await;

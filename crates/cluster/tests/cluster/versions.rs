@@ -2,7 +2,7 @@
 
 use crate::joining::{LONG, cluster, config, end_all};
 use crate::processes::{Programs, programs};
-use chunkcomm::{ChannelOptions, Lane, Node, channel};
+use chunkcomm::{ChannelOptions, Experiment, Lane, Node, channel};
 use chunkcomm_cluster::call::ServiceOptions;
 use chunkcomm_cluster::cluster::{Cluster, ClusterConfig};
 use chunkcomm_cluster::proto::cluster::{Down, Up};
@@ -34,7 +34,7 @@ fn speaking(versions: Versions, programs: &Programs, config: ClusterConfig) -> C
 /// A node of a release that speaks these versions of packets, and all of the words.
 fn packing(versions: Versions, programs: &Programs, config: ClusterConfig) -> ClusterConfig {
     let builder = Node::builder().processes(&programs.registry);
-    config.node(builder.protocol_versions(versions))
+    config.node(builder.experiment(Experiment { versions, ..Experiment::default() }))
 }
 
 async fn releases(versions: &[Versions], programs: &Programs) -> (Vec<Cluster>, u16) {

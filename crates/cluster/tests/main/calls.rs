@@ -3,15 +3,15 @@
 use chunkcomm::error::{LinkCause, RefusalReason};
 use chunkcomm::explain::LinkReport;
 use chunkcomm::layer::Expected;
-use chunkcomm::{Lane, Node, OpenError, Policy};
+use chunkcomm::{Lane, Node, OpenError, Policy, Silence};
 use chunkcomm_cluster::call::{CallOptions, ServeError, ServiceOptions};
 use chunkcomm_cluster::proto::call::CALLS_PREFIX;
 use chunkcomm_cluster::{CallClient, CallError, NodeExt, Service};
 use chunkcomm_testkit::proxy::Proxy;
 use chunkcomm_testkit::random::seeded;
 use chunkcomm_testkit::{
-    NEVER, Pair, cancelled, limited, memory, on_both, on_one_thread, pair, pair_of, tcp, until,
-    until_some, waiting,
+    NEVER, Pair, cancelled, limited, memory, on_both, on_one_thread, packets_of, pair, pair_of,
+    tcp, until, until_some, waiting, windows_of,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -331,7 +331,7 @@ fn a_call_that_is_dropped_drops_its_handler() {
 #[test]
 fn a_call_may_be_dropped_at_every_await() {
     on_both(|| async {
-        let small = || Node::builder().packet_bytes_max(1024).window_bytes_max(256 * 1024);
+        let small = || Node::builder().experiment(packets_of(1024)).limits(windows_of(256 * 1024));
         let pair = pair_of(memory(), small(), small()).await;
         let count = Count::default();
         let counts = count.clone();
@@ -458,7 +458,9 @@ fn a_service_that_does_not_close_in_time_or_is_dropped_says_so_to_its_callers() 
 fn calls_in_flight_learn_that_the_server_is_gone_and_later_ones_find_it_again() {
     on_both(|| async {
         let ms = Duration::from_millis;
-        let quick = || Node::builder().liveness(ms(100), ms(500), ms(2_000));
+        let quick = || {
+            Node::builder().silence(Silence { probe: ms(100), suspect: ms(500), dead: ms(2_000) })
+        };
         let server = quick().name("server").listen(tcp()).build().await.unwrap();
         let proxy = Proxy::before(&server);
         let (_service, _gate, count) = gated(&server, ServiceOptions::default());

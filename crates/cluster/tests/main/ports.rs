@@ -7,7 +7,8 @@ use chunkcomm_cluster::{
     ValueError, ValueWriter,
 };
 use chunkcomm_testkit::{
-    Pair, at_last, cancelled, limited, memory, on_both, on_one_thread, pair_of, tcp, until,
+    Pair, at_last, cancelled, limited, memory, on_both, on_one_thread, packets_of, pair_of, tcp,
+    until, windows_of,
 };
 use std::time::Duration;
 
@@ -507,7 +508,7 @@ fn a_value_is_read_where_its_reading_side_was_sent() {
 #[test]
 fn every_wait_may_be_dropped() {
     on_both(|| async {
-        let small = || Node::builder().window_bytes_max(256 * 1024).packet_bytes_max(1024);
+        let small = || Node::builder().limits(windows_of(256 * 1024)).experiment(packets_of(1024));
         let pair = pair_of(memory(), small(), small().listen(memory())).await;
         let (mut ways, mut ends) =
             pair.channel::<(SendingPort<u64>, Option<ReceivingPort<u64>>, String)>("ends").await;

@@ -116,7 +116,7 @@ impl NodeBuilder {
             let (holds, waits) = (Arc::new(Notify::new()), Arc::new(Waits::default()));
             let warnings = Warnings::new(display_name(&hello), self.settings.aloud);
             let (layers_too, holds_too) = (Arc::clone(&layers), Arc::clone(&holds));
-            let bytes_max = self.settings.cut_off_bytes_max;
+            let bytes_max = self.settings.limits.cut_off_bytes_max as u64;
             let table = AcceptTable::new(layers_too, holds_too, warnings, bytes_max);
             let table = Arc::new(table);
             let speaks = speak_of_unaccepted(Arc::downgrade(&table), Arc::clone(&waits), holds);
@@ -126,7 +126,7 @@ impl NodeBuilder {
                 thread.watch(&table);
             }
             NodeShared {
-                buffers: Arc::new(Buffers::new(self.settings.without)),
+                buffers: Arc::new(Buffers::new(self.settings.experiment.without)),
                 settings: self.settings,
                 own: own_hello,
                 admission,
@@ -169,7 +169,7 @@ impl NodeBuilder {
 
     fn read_without(&mut self) -> Result<(), NodeError> {
         let Some(text) = variable(WITHOUT_VARIABLE) else { return Ok(()) };
-        self.settings.without = text.parse().map_err(|_| {
+        self.settings.experiment.without = text.parse().map_err(|_| {
             let names = Controller::ALL.map(|(_, name)| name).join(", ");
             setting(WITHOUT_VARIABLE, &text, format!("some of {names}, with commas between them"))
         })?;
@@ -207,13 +207,14 @@ impl NodeBuilder {
             hello.node = Name::truncated(&default_name(hello.incarnation));
         }
         hello.flags = if settings.sole_name { FLAG_SOLE_NAME } else { 0 };
-        (hello.version_min, hello.version_max) = settings.versions;
+        let versions = &settings.experiment.versions;
+        (hello.version_min, hello.version_max) = (*versions.start(), *versions.end());
         // Packets larger than our own are taken: up to the default, or to the size that
         // the default may grow to.
-        let packet = settings.packet_bytes_max.unwrap_or(PACKET_BYTES_TUNED);
+        let packet = settings.experiment.packet_bytes_max.unwrap_or(PACKET_BYTES_TUNED);
         hello.packet_bytes_max = packet.max(PACKET_BYTES_DEFAULT) as u32;
-        hello.message_bytes_max = settings.message_bytes_max;
-        hello.open_credit = settings.window_bytes_max / OPEN_CREDIT_DIVISOR;
+        hello.message_bytes_max = settings.limits.message_bytes_max as u64;
+        hello.open_credit = settings.limits.window_bytes_max as u64 / OPEN_CREDIT_DIVISOR;
         hello.initial_window = WINDOW_BYTES_INITIAL as u32;
         let (layers, layer_names) = self.layers.ranges();
         hello.layers = layers;

@@ -15,31 +15,32 @@ use std::time::Duration;
 impl NodeBuilder {
     pub(super) fn check(&self, admission: &Admission) -> Result<(), NodeError> {
         let settings = &self.settings;
-        let packet = settings.packet_bytes_max.unwrap_or(PACKET_BYTES_DEFAULT);
+        let limits = &settings.limits;
+        let packet = settings.experiment.packet_bytes_max.unwrap_or(PACKET_BYTES_DEFAULT);
         if !(PACKET_BYTES_MIN..=PACKET_BYTES_LARGEST).contains(&packet) {
             let allowed = format!("{PACKET_BYTES_MIN} to {PACKET_BYTES_LARGEST}");
             return Err(setting("packet_bytes_max", packet, allowed));
         }
-        if settings.message_bytes_max < INLINE_BYTES_MAX as u64 {
+        if limits.message_bytes_max < INLINE_BYTES_MAX {
             let allowed = format!("at least {INLINE_BYTES_MAX}");
-            return Err(setting("message_bytes_max", settings.message_bytes_max, allowed));
+            return Err(setting("message_bytes_max", limits.message_bytes_max, allowed));
         }
-        let window_min = OPEN_CREDIT_DIVISOR * WINDOW_BYTES_INITIAL;
-        if settings.window_bytes_max < window_min {
+        let window_min = (OPEN_CREDIT_DIVISOR * WINDOW_BYTES_INITIAL) as usize;
+        if limits.window_bytes_max < window_min {
             let allowed = format!("at least {window_min}");
-            return Err(setting("window_bytes_max", settings.window_bytes_max, allowed));
+            return Err(setting("window_bytes_max", limits.window_bytes_max, allowed));
         }
-        if settings.resend_bytes_max < RESEND_BYTES_MIN {
+        if limits.resend_bytes_max < RESEND_BYTES_MIN {
             let allowed = format!("at least {RESEND_BYTES_MIN}");
-            return Err(setting("resend_bytes_max", settings.resend_bytes_max, allowed));
+            return Err(setting("resend_bytes_max", limits.resend_bytes_max, allowed));
         }
-        if settings.sessions_max == 0 {
+        if limits.sessions_max == 0 {
             return Err(setting("sessions_max", 0, "at least 1"));
         }
         let Silence { probe, suspect, dead } = settings.silence;
         if probe < Duration::from_millis(10) || suspect <= probe || dead < suspect {
             let value = format!("{probe:?}, {suspect:?}, {dead:?}");
-            return Err(setting("liveness", value, "10 ms <= probe < suspect <= dead"));
+            return Err(setting("silence", value, "10 ms <= probe < suspect <= dead"));
         }
         self.layers.check()?;
         for (name, value) in [("name", &settings.name), ("cluster", &settings.cluster)] {
