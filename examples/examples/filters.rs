@@ -15,7 +15,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use chunkcomm::host::Instant;
-use chunkcomm::proto::trace::TraceEvents;
+use chunkcomm::stats::trace::TraceEvents;
 use chunkcomm::{Node, Peer};
 use chunkcomm_cluster::{Cluster, ClusterConfig};
 use chunkcomm_examples::command_line::{numbers, parse_with, write_out};

@@ -21,7 +21,11 @@ use std::fmt;
 
 pub use crate::address::AddressError;
 pub use crate::credential::{CredentialError, FileFault};
+pub use crate::proto::credential::SeedTextError;
+pub use crate::proto::hello::{Disagreement, HelloError};
+pub use crate::proto::link::ProtocolError;
 pub use crate::proto::plain::Plain;
+pub use crate::proto::resume::ResumeError;
 pub use link::{LinkCause, LinkError};
 pub use log::{LogCause, LogError};
 pub use node::{AcceptError, ConnectError, HelloCause, NodeError, OpenError, TypeRefused};

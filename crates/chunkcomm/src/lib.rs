@@ -78,9 +78,8 @@
 //! Calls, processes, channel ends that travel and clusters are the crate `chunkcomm-cluster`.
 //!
 //! Inside, `transport` provides byte streams and `driver` moves bytes between them and the pure
-//! machine of a link. That machine is the crate `chunkcomm-proto` ([`proto`]), which promises no
-//! stability. Its stable parts are exported here: [`codec`], [`FlushReason`],
-//! [`FlushCounts`](stats::FlushCounts), [`Policy`], [`Lane`], [`with_causes`].
+//! machine of a link. That machine is the crate [`chunkcomm_proto`], which promises no stability.
+//! What a program needs of it is exported here, by its own name.
 //!
 //! # Features
 //!
@@ -95,7 +94,7 @@
 //! Values need `Serialize` and `DeserializeOwned`, at both ends. The type is
 //! described by probing its `Deserialize` (names, fields, variants). When the
 //! descriptions of the two ends differ, the channel is refused with an error that
-//! names both. See [`proto::describe`] for the differences that this does not see, and
+//! names both. See [`chunkcomm_proto::describe`] for the differences that this does not see, and
 //! [`ChannelOptions::schema`]. `#[serde(flatten)]`, `untagged` and `skip` lose
 //! data in a format that does not describe itself: do not use them in messages.
 // Names the feature of each item that needs one; the compiler of docs.rs can.
@@ -114,6 +113,7 @@ pub mod layer;
 mod log;
 mod node;
 mod portable;
+#[doc(hidden)]
 pub mod proto;
 pub mod stats;
 mod transport;

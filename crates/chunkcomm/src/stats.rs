@@ -1,6 +1,7 @@
 //! Counters by value, of a peer and of a channel.
 
 pub use crate::proto::link::PeerStats;
+pub use crate::proto::trace;
 pub use crate::proto::tuning::flush::FlushCounts;
 
 fn ratio(sum: u64, count: u64) -> f64 {

@@ -39,6 +39,26 @@ pub trait NodeExt: sealed::Sealed + Borrow<Node> {
     ///
     /// The name is empty or longer than 240 bytes, or taken, or values of a type cannot be
     /// sent.
+    ///
+    /// ```
+    /// use chunkcomm::Node;
+    /// use chunkcomm_cluster::prelude::*;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let server = Node::builder().listen("127.0.0.1:0".parse()?).build().await?;
+    /// let _service = server.serve("length", |text: String| async move {
+    ///     if text.is_empty() { Err("it is empty") } else { Ok(text.len() as u64) }
+    /// })?;
+    ///
+    /// # let client = Node::builder().build().await?;
+    /// # let peer = client.connect(&server.addresses()[0]).await?;
+    /// let length = client.call_client::<String, u64>(&peer, "length")?;
+    /// assert_eq!(length.call(&"four".to_owned()).await?, 4);
+    /// assert!(length.call(&String::new()).await.is_err());
+    /// # Ok(())
+    /// # }
+    /// ```
     fn serve<Req, Resp, E, F, Fut>(&self, name: &str, handler: F) -> Result<Service, ServeError>
     where
         Req: Serialize + DeserializeOwned + Send + 'static,
@@ -77,6 +97,25 @@ pub trait NodeExt: sealed::Sealed + Borrow<Node> {
     ///
     /// The name is empty or longer than 240 bytes, or values of a type cannot be sent. The first
     /// call reports whether the peer has the service, with these types.
+    ///
+    /// ```
+    /// use chunkcomm::Node;
+    /// use chunkcomm_cluster::prelude::*;
+    /// use std::time::Duration;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let server = Node::builder().listen("127.0.0.1:0".parse()?).build().await?;
+    /// # let _service = server.serve("root", |x: f64| async move { Ok::<_, String>(x.sqrt()) })?;
+    /// # let client = Node::builder().build().await?;
+    /// let peer = client.connect(&server.addresses()[0]).await?;
+    /// let root = client.call_client::<f64, f64>(&peer, "root")?.timeout(Duration::from_secs(5));
+    /// // Two calls are in flight at a time.
+    /// let (nine, four) = tokio::join!(root.call(&9.0), root.call(&4.0));
+    /// assert_eq!((nine?, four?), (3.0, 2.0));
+    /// # Ok(())
+    /// # }
+    /// ```
     fn call_client<Req, Resp>(
         &self,
         peer: &Peer,

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use chunkcomm::proto::trace::TraceEvents;
 use chunkcomm::stats::PeerStats;
+use chunkcomm::stats::trace::TraceEvents;
 
 use crate::error::Loss;
 use crate::name::WorkerName;

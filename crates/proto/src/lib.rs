@@ -4,8 +4,7 @@
 //! sources for these.
 //!
 //! This crate serves `chunkcomm`, which needs exactly its version: no stability is promised.
-//! `chunkcomm` exports the stable parts: its `codec`, `FlushCounts`, `FlushReason`, `Policy`,
-//! `Lane` and `with_causes`.
+//! `chunkcomm` exports what a program needs: `codec`, `Lane`, `Policy`, `Silence` and the like.
 //!
 //! Reading order: [`packet`] (the wire), [`message`] (messages in a run), [`outbox`] (the content
 //! of a packet), [`credit`] (how much may be sent), [`tuning`] (when a packet leaves, how large it

@@ -173,7 +173,7 @@ chunkcomm_proto::debug_with_causes!(NetworkError);
 /// A call at a time first lets everything before it happen; the events wait to be fetched.
 ///
 /// ```
-/// use chunkcomm::proto::Time;
+/// use chunkcomm::host::Time;
 /// use chunkcomm_simulation::{Event, LinkSpec, Network, Read};
 ///
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {

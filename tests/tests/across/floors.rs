@@ -191,12 +191,14 @@ const ROOT_NAMES_MAX: usize = 45;
 /// Most names that the author of a layer meets in `chunkcomm::layer`.
 const LAYER_NAMES_MAX: usize = 35;
 
-/// The names that a module of `chunkcomm` exports: those behind `pub` in its file from `begin` on.
+/// The names that a module of `chunkcomm` exports and its docs show: those behind `pub` in its file
+/// from `begin` on.
 fn exported_names(file: &str, begin: &str) -> Vec<String> {
     let path = sources("chunkcomm/src", 100).into_iter().find(|it| it.ends_with(file));
     let text = read_to_string(path.unwrap()).unwrap();
     let (_, text) = text.split_once(begin).unwrap();
     let mut names = Vec::new();
+    let text = text.replace("#[doc(hidden)]\npub ", "");
     for item in text.split("pub ").skip(1) {
         let item = item.split(';').next().unwrap();
         let items =

@@ -147,9 +147,9 @@ fn system_may_pass(error: &io::Error) -> bool {
 #[non_exhaustive]
 pub enum HelloCause {
     /// The peer's first bytes are no hello.
-    Wrong(crate::proto::hello::HelloError),
+    Wrong(super::HelloError),
     /// The hellos of the two nodes do not agree.
-    Disagreement(crate::proto::hello::Disagreement),
+    Disagreement(super::Disagreement),
     /// The connection broke or ended before the hello was complete.
     Io(Arc<io::Error>),
     /// No hello came in time.
@@ -170,7 +170,7 @@ pub enum HelloCause {
     /// The system gave no random numbers.
     System(Arc<io::Error>),
     /// The bytes after the hello name no session.
-    Session(crate::proto::resume::ResumeError),
+    Session(super::ResumeError),
     /// The peer takes no session: it is closing.
     Refused,
     /// The node that was dialled takes no further session: all that

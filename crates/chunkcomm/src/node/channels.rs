@@ -41,6 +41,23 @@ impl Node {
     /// # Cancel safety
     ///
     /// Safe.
+    ///
+    /// ```
+    /// use chunkcomm::Node;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let server = Node::builder().name("server").listen("127.0.0.1:0".parse()?).build().await?;
+    /// # let client = Node::builder().name("client").build().await?;
+    /// # let peer = client.connect(&server.addresses()[0]).await?;
+    /// let mut sender = client.open::<(u32, String)>(&peer, "words").await?;
+    /// sender.send(&(1, "one".to_owned())).await?;
+    ///
+    /// let (_, mut receiver) = server.accept::<(u32, String)>("words").await?;
+    /// assert_eq!(receiver.recv().await?, Some((1, "one".to_owned())));
+    /// # Ok(())
+    /// # }
+    /// ```
     pub async fn open<T>(
         &self,
         peer: &Peer,
@@ -150,6 +167,27 @@ impl Node {
     ///
     /// Safe, except for a channel that was just found to be of another type: that
     /// channel is refused all the same.
+    ///
+    /// ```
+    /// use chunkcomm::{AcceptError, Node, channel};
+    /// use std::time::Duration;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let server = Node::builder().name("server").listen("127.0.0.1:0".parse()?).build().await?;
+    /// # let client = Node::builder().name("client").build().await?;
+    /// # let peer = client.connect(&server.addresses()[0]).await?;
+    /// let mut sender = client.open::<u64>(&peer, "numbers").await?;
+    /// sender.send(&7).await?;
+    ///
+    /// let (from, mut receiver) = server.accept::<u64>("numbers").await?;
+    /// assert_eq!((from.name(), receiver.recv().await?), ("client", Some(7)));
+    ///
+    /// let soon = channel("others").within(Duration::from_millis(10));
+    /// assert!(matches!(server.accept::<u64>(soon).await, Err(AcceptError::Late { .. })));
+    /// # Ok(())
+    /// # }
+    /// ```
     pub async fn accept<T>(
         &self,
         channel: impl Into<ChannelOptions>,

@@ -44,6 +44,21 @@ impl Node {
     ///
     /// Dropped before it returns, it gives the connection up, or leaves the session for the
     /// next call.
+    ///
+    /// ```
+    /// use chunkcomm::Node;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let server = Node::builder().name("server").listen("127.0.0.1:0".parse()?).build().await?;
+    /// let client = Node::builder().name("client").build().await?;
+    /// let peer = client.connect(&server.addresses()[0]).await?;
+    /// assert_eq!(peer.name(), "server");
+    /// // The live session is used again.
+    /// assert_eq!(client.connect(&server.addresses()[0]).await?, peer);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub async fn connect(&self, address: &Address) -> Result<Peer, ConnectError> {
         self.connect_within(address, self.shared.settings.connect_deadline).await
     }

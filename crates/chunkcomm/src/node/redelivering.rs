@@ -155,6 +155,30 @@ impl Node {
     /// - The system has no random numbers.
     ///
     /// If the peer takes another type, the next call on the sender fails.
+    ///
+    /// ```
+    /// use chunkcomm::{Node, Redelivery};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let mut server = Node::builder().listen("127.0.0.1:0".parse()?).build().await?;
+    /// let address = server.addresses()[0].clone();
+    /// let client = Node::builder().build().await?;
+    /// let mut sender = client.open_redelivering::<u64>("orders", Redelivery::to(&address))?;
+    /// sender.send(&7).await?;
+    ///
+    /// // The first receiver takes the order, and goes without settling it.
+    /// let (_, mut receiver) = server.accept::<u64>("orders").await?;
+    /// assert_eq!(receiver.recv().await?, Some(7));
+    /// drop(receiver);
+    ///
+    /// let (_, mut receiver) = server.accept::<u64>("orders").await?;
+    /// assert_eq!(receiver.recv().await?, Some(7));
+    /// receiver.settle();
+    /// sender.sync_settled().await?;
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn open_redelivering<T>(
         &self,
         channel: impl Into<ChannelOptions>,

@@ -87,7 +87,7 @@ fn settings_that_cannot_be_say_what_is_allowed() {
         let unasked =
             Node::builder().silence(Silence { probe: SECOND, suspect: SECOND, dead: SECOND });
         let settings = [
-            (unasked, "liveness", "probe < suspect"),
+            (unasked, "silence", "probe < suspect"),
             (Node::builder().limits(messages_of(100)), "message_bytes_max", "8192"),
             (Node::builder().limits(windows_of(100)), "window_bytes_max", "32768"),
             (Node::builder().name(long.clone()), "name", "32 bytes"),

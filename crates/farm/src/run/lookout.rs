@@ -11,10 +11,11 @@ use std::task::Context;
 use std::time::Duration;
 
 use bytes::Bytes;
+use chunkcomm::Silence;
 use chunkcomm::host::Instant;
+use chunkcomm::host::Time;
 use chunkcomm::layer::Wait;
-use chunkcomm::proto::Time;
-use chunkcomm::proto::liveness::{Alive, Liveness, Silence};
+use chunkcomm::proto::liveness::{Alive, Liveness};
 use chunkcomm::stats::PeerStats;
 
 use super::{Run, Timer};
