@@ -1,16 +1,14 @@
-//! Imports within each crate: a folder imports from its own floor and from those below it. Cargo
+//! Imports within each crate: a room imports from its own floor and from those below it. Cargo
 //! keeps the floors of the crates themselves. ARCHITECTURE.md has the same table.
 
 use crate::pure::sources;
-use std::collections::BTreeSet;
+use crate::rooms::House;
 use std::fs::read_to_string;
 
-/// The floors of a crate, the lowest first. A floor has files and folders of the crate's `src`.
+/// The floors of a crate, the lowest first, each with its rooms.
 struct Floors {
     krate: &'static str,
     floors: &'static [&'static [&'static str]],
-    /// Files and folders that stand outside: the crate's root, programs, tests.
-    outside: &'static [&'static str],
 }
 
 const CRATES: &[Floors] = &[
@@ -25,7 +23,6 @@ const CRATES: &[Floors] = &[
             &["link"],
             &["endpoint"],
         ],
-        outside: &["lib"],
     },
     Floors {
         krate: "chunkcomm",
@@ -37,7 +34,6 @@ const CRATES: &[Floors] = &[
             &["channel", "node"],
             &["host", "layer"],
         ],
-        outside: &["lib", "bin"],
     },
     Floors {
         krate: "cluster",
@@ -49,7 +45,6 @@ const CRATES: &[Floors] = &[
             &["cluster"],
             &["ext"],
         ],
-        outside: &["lib"],
     },
     Floors {
         krate: "simulation",
@@ -59,7 +54,6 @@ const CRATES: &[Floors] = &[
             &["programs", "worlds"],
             &["repeat"],
         ],
-        outside: &["lib"],
     },
     Floors {
         krate: "pages",
@@ -71,7 +65,6 @@ const CRATES: &[Floors] = &[
             &["receiving", "sending"],
             &["costs", "elsewhere"],
         ],
-        outside: &["lib", "tests"],
     },
     Floors {
         krate: "pipeline",
@@ -84,7 +77,6 @@ const CRATES: &[Floors] = &[
             &["tracked"],
             &["patterns"],
         ],
-        outside: &["lib"],
     },
     Floors {
         krate: "farm",
@@ -115,72 +107,26 @@ const CRATES: &[Floors] = &[
             &["pool", "problem", "results", "subfarm"],
             &["builder", "farm", "serving"],
         ],
-        outside: &["lib"],
     },
 ];
 
 impl Floors {
-    fn floor(&self, folder: &str) -> Option<usize> {
-        self.floors.iter().position(|floor| floor.contains(&folder))
+    fn floor(&self, room: &str) -> Option<usize> {
+        self.floors.iter().position(|floor| floor.contains(&room))
     }
-
-    /// The folder of a name that the crate's root exports.
-    fn home_of<'a>(&self, root: &'a str, name: &str) -> Option<&'a str> {
-        let exports = root.split("pub use ").skip(1).filter_map(|rest| rest.split_once(';'));
-        let mut exports = exports.map(|(export, _)| export.trim_start_matches("crate::"));
-        let is_it = |word: &str| word == name;
-        let export = exports.find(|it| it.split(|c: char| !is_of_name(c)).any(is_it));
-        export?.split("::").next().filter(|folder| self.floor(folder).is_some())
-    }
-
-    /// The folders of the crate that `source` names outside its tests and comments; `root` is its
-    /// `lib.rs`.
-    fn imports<'a>(&self, source: &'a str, root: &'a str) -> BTreeSet<&'a str> {
-        let code = source.split("#[cfg(test)]\nmod tests {").next().unwrap();
-        let lines = code.lines().filter(|line| !line.trim_start().starts_with("//"));
-        let named = lines.flat_map(|line| line.split("crate::").skip(1));
-        let folders =
-            named.map(|rest| rest.split(|c: char| !c.is_alphanumeric() && c != '_').next());
-        let folders = folders.map(Option::unwrap).map(|folder| match self.floor(folder) {
-            Some(_) => Some(folder),
-            None => self.home_of(root, folder),
-        });
-        folders.flatten().collect()
-    }
-}
-
-fn is_of_name(c: char) -> bool {
-    c.is_alphanumeric() || c == '_'
-}
-
-/// The first folder of a source of a crate, or its own name without `.rs`.
-fn folder_of(path: &str) -> &str {
-    path.split(['/', '.']).next().unwrap()
 }
 
 #[test]
 fn imports_run_downwards_in_every_crate() {
     let mut upwards = Vec::new();
     for floors in CRATES {
-        let folder = format!("{}/src", floors.krate);
-        let sources = sources(&folder, 10);
-        let root = sources.iter().find(|it| it.ends_with("src/lib.rs")).unwrap();
-        let root = read_to_string(root).unwrap();
-        for source in &sources {
-            let path = source.to_str().unwrap().replace('\\', "/");
-            let (_, path) = path.split_once(&format!("{folder}/")).unwrap();
-            let own = folder_of(path);
-            let Some(floor) = floors.floor(own) else {
-                assert!(floors.outside.contains(&own), "{folder}/{path} is on no floor");
-                continue;
-            };
-            let text = read_to_string(source).unwrap();
-            // At the top of a crate `super` is its root.
-            let text = if path.contains('/') { text } else { text.replace("super::", "crate::") };
-            let above = floors.imports(&text, &root).into_iter();
-            let above = above.filter(|folder| floors.floor(folder) > Some(floor));
-            upwards.extend(above.map(|above| format!("{folder}/{path} imports {above}")));
+        let house = House::of(floors.krate);
+        for room in &house.rooms {
+            assert!(floors.floor(room).is_some(), "{}: {room} is on no floor", floors.krate);
         }
+        let above = house.imports.iter().filter(|it| floors.floor(&it.to) > floors.floor(&it.from));
+        upwards
+            .extend(above.map(|it| format!("{}/src/{} imports {}", floors.krate, it.file, it.to)));
     }
     assert!(upwards.is_empty(), "imports run upwards: {upwards:#?}");
 }
@@ -221,14 +167,4 @@ fn the_root_of_chunkcomm_has_few_names() {
     assert!((30..=ROOT_NAMES_MAX).contains(&names.len()), "{}: {names:?}", names.len());
     let names = exported_names("src/layer.rs", "\nmod ends;");
     assert!((25..=LAYER_NAMES_MAX).contains(&names.len()), "{}: {names:?}", names.len());
-}
-
-#[test]
-fn imports_are_found_outside_comments_and_tests() {
-    let source = "use crate::moving::Held;\n// crate::call\nfn f(_: crate::Node) { crate::cluster::join() }\n\
-                  use crate::NodeExt;\n\
-                  #[cfg(test)]\nmod tests {\n    use crate::launch::x;\n}\n";
-    let floors = CRATES.iter().find(|it| it.krate == "cluster").unwrap();
-    let root = "pub use ext::{NodeExt, SenderExt};\npub use chunkcomm::Node;\n";
-    assert_eq!(floors.imports(source, root), BTreeSet::from(["cluster", "ext", "moving"]));
 }

@@ -43,6 +43,7 @@ mod picture;
 mod pipeline;
 mod pure;
 mod raytracer;
+mod rooms;
 #[cfg(unix)]
 mod service;
 mod stages;

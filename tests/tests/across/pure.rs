@@ -42,7 +42,7 @@ const ABOVE: &[&str] = &[
 /// Collections without a fixed order.
 const UNORDERED: &[&str] = &["HashMap", "HashSet"];
 
-fn crates() -> PathBuf {
+pub(crate) fn crates() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates")
 }
 
