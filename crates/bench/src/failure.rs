@@ -7,7 +7,7 @@ use std::fmt;
 /// Exit status 2, of a command that could not be done.
 pub(crate) const STATUS_FAILED: u8 = 2;
 
-/// Failure that ends a command early; each exits with [`STATUS_FAILED`].
+/// Failure that ends a command early; each exits with status 2.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Failure {
     /// The options are not supported; the text says what is allowed.
