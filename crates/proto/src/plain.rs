@@ -1,4 +1,4 @@
-//! Text of a peer for people: in one line, and no longer than its place allows.
+//! Text of a peer in a line for people, and text that is cut to a limit.
 //!
 //! A peer chooses its name, the names of its channels, the texts of its refusals and errors.
 //! Printed as they are, these could begin lines of their own in a log or steer a terminal.

@@ -11,6 +11,7 @@ use crate::limits::{
 use crate::outbox::Staged;
 use crate::packet::{HEADER_BYTES, Header, Item, Refusal, StreamStart};
 use crate::plain::cut;
+
 use std::time::Duration;
 
 #[derive(Debug)]
