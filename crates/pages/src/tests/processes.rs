@@ -153,7 +153,7 @@ fn a_run_whose_thread_cannot_be_started_leaves_the_buffer_usable() {
         each_output::<u64>(5_000, &Tracking::default(), |mut output| {
             let engine = output.engine();
             no_threads(&mut || {
-                drop(output.track(|elements| elements.fill(1), |_| Ok::<_, WriteError>(())))
+                drop(output.track(|elements| elements.fill(1), |_| Ok::<_, WriteError>(())));
             })
             .expect_err("there is no thread");
             output.elements_mut().fill(2);
