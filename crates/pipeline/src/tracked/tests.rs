@@ -5,7 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc;
 use std::time::Duration;
 
-use chunkcomm::Node;
+use chunkcomm::{Node, Peer};
 use chunkcomm_testkit::random::seeded;
 use chunkcomm_testkit::{limited, memory};
 use tokio::runtime::{Builder, Runtime};
@@ -80,6 +80,19 @@ fn count_up(elements: &mut [u64], pause: impl Fn()) {
     }
 }
 
+/// Waits until bytes have left since `before`, and no more leave.
+fn until_left(peer: &Peer, before: u64) {
+    let (mut left, since) = (0, std::time::Instant::now());
+    while since.elapsed() < SOON {
+        std::thread::sleep(Duration::from_millis(100));
+        let now = peer.stats().packet_bytes_sent - before;
+        if now == left && left >= 100_000 {
+            return;
+        }
+        left = now;
+    }
+}
+
 #[test]
 fn elements_are_at_the_receiver_before_the_code_returns() {
     let ends = Ends::new();
@@ -93,9 +106,12 @@ fn elements_are_at_the_receiver_before_the_code_returns() {
             receiver.finish().await.expect("all comes").to_vec()
         });
         // The code goes on only when the receiver has its first elements.
+        let (peer, before) = (sender.peer().clone(), sender.peer().stats().packet_bytes_sent);
         let pause = || {
             let first = comes.recv_timeout(SOON).expect("it has landed");
             assert!(first.iter().copied().eq(0..100), "{engine}");
+            // A message counts when all of it has left.
+            until_left(&peer, before);
         };
         let write = |elements: &mut [u64]| count_up(elements, pause);
         let (_, sent) = sender.tracked_send(&mut output, write).expect("written once");
@@ -464,16 +480,9 @@ fn only_what_left_the_node_counts_as_overlapped() {
                 let (sender, receiver) = tokio::join!(sender, receiver);
                 let (mut sender, mut receiver) = (sender.expect("open"), receiver.expect("open"));
                 let before = peer.stats().packet_bytes_sent;
-                // Until some have left, and no more leave.
                 let pause = || {
-                    let (mut left, since) = (0, std::time::Instant::now());
-                    while io_thread && since.elapsed() < SOON {
-                        std::thread::sleep(Duration::from_millis(100));
-                        let now = peer.stats().packet_bytes_sent - before;
-                        if now == left && left >= 100_000 {
-                            return;
-                        }
-                        left = now;
+                    if io_thread {
+                        until_left(&peer, before);
                     }
                 };
                 let write = |elements: &mut [u64]| count_up(elements, pause);
