@@ -42,7 +42,7 @@
 //!
 //! - A process that is forked has no part in a buffer: its access is a fault, which ends it.
 //! - A program may lock its memory (`mlockall`): with `minor` and `missing` from Linux 5.18 on.
-//! - On other systems and on virtual hosts, [`SetupError::NotSupportedHere`] is all that there is.
+//! - On other systems and on virtual hosts no buffer can be made: [`SetupError::NotSupportedHere`].
 //!
 //! # Layers
 //!
