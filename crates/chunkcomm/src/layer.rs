@@ -31,7 +31,7 @@
 //! names in [`Layer::NAMES`]. A channel goes to the layer that lists its beginning. Without such a
 //! layer it is refused at once, so that the peer does not wait.
 //!
-//! A name may have a label for people between two zero bytes (`"\0the channel of a port\0..."`).
+//! A name may have a label for people between two zero bytes (`"\0the channel of a travelling end\0..."`).
 //! Errors and reports show the label, and behind a label that ends with a space the rest of the name
 //! too. Names that begin with `"\0duplex/"` are the node's own: the second channel of a duplex has one.
 //!

@@ -2,9 +2,9 @@
 
 use crate::call::{CallClient, CallOptions, Callers, ServeError, Service, ServiceOptions};
 use crate::moving::MovingLayer;
-use crate::moving::error::{HandOverError, PortError};
-use crate::moving::ports::{self, Arriving, Departing, ReceivingPort, SendingPort};
-use crate::moving::value::{self, Value, ValuePort, ValueSource, ValueWriter};
+use crate::moving::ends::{self, Arriving, Departing, TravellingReceiver, TravellingSender};
+use crate::moving::error::{HandOverError, TravelError};
+use crate::moving::value::{self, Value, ValueReader, ValueSource, ValueWriter};
 use crate::process::{InstantiateError, Process, ProcessHandle};
 use crate::registry::Registry;
 use crate::report::{CallsReport, MovingReport};
@@ -152,11 +152,11 @@ pub trait NodeExt: sealed::Sealed + Borrow<Node> {
     /// # Errors
     ///
     /// Values of the type cannot be sent, or the system gave no random numbers.
-    fn sending_port<T>(&self) -> Result<(SendingPort<T>, Arriving<T>), PortError>
+    fn travelling_sender<T>(&self) -> Result<(TravellingSender<T>, Arriving<T>), TravelError>
     where
         T: Serialize + DeserializeOwned,
     {
-        ports::sending_port(self.borrow(), Lane::Bulk)
+        ends::travelling_sender(self.borrow(), Lane::Bulk)
     }
 
     /// Makes a receiving end to hand over, and the end that sends to it from here. Costs no
@@ -165,11 +165,11 @@ pub trait NodeExt: sealed::Sealed + Borrow<Node> {
     /// # Errors
     ///
     /// Values of the type cannot be sent, or the system gave no random numbers.
-    fn receiving_port<T>(&self) -> Result<(ReceivingPort<T>, Departing<T>), PortError>
+    fn travelling_receiver<T>(&self) -> Result<(TravellingReceiver<T>, Departing<T>), TravelError>
     where
         T: Serialize + DeserializeOwned,
     {
-        ports::receiving_port(self.borrow(), Lane::Bulk)
+        ends::travelling_receiver(self.borrow(), Lane::Bulk)
     }
 
     /// Makes a value that is read here, and its writer to hand over. Costs no message.
@@ -177,7 +177,7 @@ pub trait NodeExt: sealed::Sealed + Borrow<Node> {
     /// # Errors
     ///
     /// Values of the type cannot be sent, or the system gave no random numbers.
-    fn value<T>(&self) -> Result<(ValueWriter<T>, Value<T>), PortError>
+    fn value<T>(&self) -> Result<(ValueWriter<T>, Value<T>), TravelError>
     where
         T: Serialize + DeserializeOwned,
     {
@@ -189,11 +189,11 @@ pub trait NodeExt: sealed::Sealed + Borrow<Node> {
     /// # Errors
     ///
     /// As [`NodeExt::value`].
-    fn value_port<T>(&self) -> Result<(ValuePort<T>, ValueSource<T>), PortError>
+    fn value_reader<T>(&self) -> Result<(ValueReader<T>, ValueSource<T>), TravelError>
     where
         T: Serialize + DeserializeOwned,
     {
-        value::value_port(self.borrow())
+        value::value_reader(self.borrow())
     }
 
     /// Asks `peer` to run a process with this input, whose ends move there. Sends one message,
@@ -250,8 +250,8 @@ impl NodeBuilderExt for NodeBuilder {
 
 /// Messages with channel ends in them, as a method of a [`Sender`].
 pub trait SenderExt<T>: sealed::Sealed {
-    /// As `send`, for a value with channel ends in it, which move with it: [`SendingPort`],
-    /// [`ReceivingPort`], [`ValueWriter`], [`ValuePort`].
+    /// As `send`, for a value with channel ends in it, which move with it: [`TravellingSender`],
+    /// [`TravellingReceiver`], [`ValueWriter`], [`ValueReader`].
     ///
     /// # Errors
     ///
@@ -266,6 +266,6 @@ pub trait SenderExt<T>: sealed::Sealed {
 
 impl<T: Serialize> SenderExt<T> for Sender<T> {
     async fn hand_over(&mut self, value: T) -> Result<(), HandOverError<T>> {
-        ports::hand_over(self, value).await
+        ends::hand_over(self, value).await
     }
 }

@@ -7,7 +7,7 @@
 //! ```text
 //!     Cluster      members, names, barriers; launchers start it        cluster, launch
 //!     Process      "run this there, with these streams"                process, registry
-//!     ports        channel ends and values that travel in messages     moving
+//!     ends         channel ends and values that travel in messages     moving
 //!     calls        requests and their answers                          call
 //!     ---------------------------------------------------------------------------------
 //!     chunkcomm    nodes, channels, links
@@ -36,7 +36,7 @@
 //! Reading order:
 //!
 //! - [`call`] for requests and their answers;
-//! - [`SendingPort`] and [`Value`], ends that travel;
+//! - [`TravellingSender`] and [`Value`], ends that travel;
 //! - [`mod@process`] for functions that other nodes run, with [`Registry`];
 //! - [`Cluster`] for programs on many machines, and [`launch`] for processes of this machine.
 //!
@@ -68,10 +68,10 @@ pub mod prelude {
 pub use call::{CallClient, CallError, Service};
 pub use cluster::{Cluster, ClusterConfig};
 pub use ext::{NodeBuilderExt, NodeExt, SenderExt};
-pub use moving::error::{HandOverError, PortError, ValueError};
-pub use moving::ports::{Arriving, Departing, ReceivingPort, SendingPort};
+pub use moving::ends::{Arriving, Departing, TravellingReceiver, TravellingSender};
+pub use moving::error::{HandOverError, TravelError, ValueError};
 pub use moving::process;
 pub use moving::process::{Process, ProcessContext, ProcessHandle};
-pub use moving::value::{Value, ValuePort, ValueSource, ValueWriter};
+pub use moving::value::{Value, ValueReader, ValueSource, ValueWriter};
 pub use registry::{Function, Registry};
 pub use report::{CallsReport, MovingReport};

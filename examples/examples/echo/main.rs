@@ -16,7 +16,9 @@ use std::process::ExitCode;
 
 use chunkcomm::host::Instant;
 use chunkcomm_cluster::process::Failure;
-use chunkcomm_cluster::{Cluster, Process, ReceivingPort, Registry, SendingPort, ValueWriter};
+use chunkcomm_cluster::{
+    Cluster, Process, Registry, TravellingReceiver, TravellingSender, ValueWriter,
+};
 use chunkcomm_examples::by_policy::{Seats, Team};
 use chunkcomm_examples::command_line::{parse_with, write_out};
 use chunkcomm_examples::program::run_program;
@@ -27,7 +29,7 @@ use item::{Item, item, item_nanos};
 use options::Options;
 use table::{Outcome, Row};
 
-type Ends = (ReceivingPort<Item>, SendingPort<Item>);
+type Ends = (TravellingReceiver<Item>, TravellingSender<Item>);
 
 /// Job of a caller.
 #[derive(Serialize, Deserialize)]
@@ -47,7 +49,7 @@ fn main() -> ExitCode {
 async fn work(options: &'static Options) -> Result<(), Box<dyn Error>> {
     let mut registry = Registry::new();
     let echo = registry.process("echo", |_, (items, back): Ends| async move {
-        // Both ports are connected before the first item comes.
+        // Both ends are connected before the first item comes.
         let (mut items, mut back) = (items.connect().await?, back.connect().await?);
         let thread = Thread::default();
         while let Some(item) = items.recv().await? {
@@ -112,8 +114,8 @@ async fn ask(
 /// Runs the process of a caller: sends and takes back at the same time.
 async fn call(cluster: &Cluster, echo: &Process<Ends>, job: &Job) -> Result<Outcome, Failure> {
     let items: Vec<Item> = (0..job.items).map(|index| item(index, job.words)).collect();
-    let (input, to_echo) = cluster.node().receiving_port()?;
-    let (output, mut back) = cluster.node().sending_port()?;
+    let (input, to_echo) = cluster.node().travelling_receiver()?;
+    let (output, mut back) = cluster.node().travelling_sender()?;
     let process = cluster.instantiate(job.helper, echo, (input, output)).await?;
     let mut to_echo = to_echo.connect().await?;
     let peer = cluster.peer(job.helper).await?;

@@ -18,7 +18,7 @@ use std::error::Error;
 use std::process::ExitCode;
 
 use chunkcomm_cluster::process::Failure;
-use chunkcomm_cluster::{Cluster, Process, ReceivingPort, Registry, SendingPort};
+use chunkcomm_cluster::{Cluster, Process, Registry, TravellingReceiver, TravellingSender};
 use chunkcomm_examples::by_policy::{Seats, Team};
 use chunkcomm_examples::command_line::{parse_with, write_out};
 use chunkcomm_examples::program::run_program;
@@ -39,9 +39,9 @@ struct Job {
     rounds: u32,
     /// Digest of the numbers as they were read.
     digest: Digest,
-    numbers: ReceivingPort<i64>,
+    numbers: TravellingReceiver<i64>,
     /// One outcome for each sorting: the ways in order, round by round.
-    outcomes: SendingPort<Outcome>,
+    outcomes: TravellingSender<Outcome>,
 }
 
 fn main() -> ExitCode {
@@ -100,8 +100,8 @@ async fn ask(
     options: &Options,
     numbers: &[i64],
 ) -> Result<Vec<Outcome>, Box<dyn Error>> {
-    let (input, to_caller) = cluster.node().receiving_port()?;
-    let (outcomes, mut told) = cluster.node().sending_port()?;
+    let (input, to_caller) = cluster.node().travelling_receiver()?;
+    let (outcomes, mut told) = cluster.node().travelling_sender()?;
     let workers = team.helpers.iter().copied().cycle().take(options.workers as usize).collect();
     let (ways, rounds) = (options.ways(), options.repeat);
     let digest = Digest::of(numbers);

@@ -8,7 +8,8 @@ use chunkcomm::host::{self, Instant};
 use chunkcomm::{Receiver, Sender};
 use chunkcomm_cluster::process::Failure;
 use chunkcomm_cluster::{
-    Arriving, Cluster, Departing, Process, ProcessHandle, ReceivingPort, Registry, SendingPort,
+    Arriving, Cluster, Departing, Process, ProcessHandle, Registry, TravellingReceiver,
+    TravellingSender,
 };
 use chunkcomm_examples::thread::Thread;
 use serde::de::DeserializeOwned;
@@ -39,7 +40,7 @@ impl fmt::Display for Way {
     }
 }
 
-type Ends<I, O> = (ReceivingPort<I>, SendingPort<O>);
+type Ends<I, O> = (TravellingReceiver<I>, TravellingSender<O>);
 
 /// The processes that sort.
 #[derive(Clone)]
@@ -161,8 +162,8 @@ impl Sorting<'_> {
     {
         let (mut to, mut from, mut handles) = (Vec::new(), Vec::new(), Vec::new());
         for &rank in self.ranks {
-            let (input, to_worker) = self.cluster.node().receiving_port()?;
-            let (output, from_worker) = self.cluster.node().sending_port()?;
+            let (input, to_worker) = self.cluster.node().travelling_receiver()?;
+            let (output, from_worker) = self.cluster.node().travelling_sender()?;
             handles.push(self.cluster.instantiate(rank, worker, (input, output)).await?);
             to.push(to_worker);
             from.push(from_worker);

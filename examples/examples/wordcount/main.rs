@@ -23,7 +23,9 @@ use std::process::ExitCode;
 use chunkcomm::host::{self, Instant};
 use chunkcomm::{Node, Sender};
 use chunkcomm_cluster::process::ProcessError;
-use chunkcomm_cluster::{Arriving, Cluster, Process, ReceivingPort, Registry, SendingPort};
+use chunkcomm_cluster::{
+    Arriving, Cluster, Process, Registry, TravellingReceiver, TravellingSender,
+};
 use chunkcomm_examples::cluster_options::{end_led, end_served};
 use chunkcomm_examples::command_line::{parse, write_out};
 use chunkcomm_examples::program::run_program;
@@ -39,7 +41,7 @@ type Failure = Box<dyn Error>;
 /// A word and its number of occurrences.
 type Count = (String, u64);
 /// The lines to a counting process, and the counts from it.
-type Ends = (ReceivingPort<String>, SendingPort<Count>);
+type Ends = (TravellingReceiver<String>, TravellingSender<Count>);
 
 fn main() -> ExitCode {
     let options = parse::<Options>();
@@ -90,8 +92,8 @@ async fn start(cluster: &Cluster, counting: &Process<Ends>) -> Result<Counting, 
     let mut all = Counting { lines: Vec::new(), counts: Vec::new(), ends: JoinSet::new() };
     let mut departing = Vec::new();
     for rank in ranks.filter(|&rank| members.len() == 1 || rank != cluster.rank()) {
-        let (lines, lines_here) = cluster.node().receiving_port()?;
-        let (counts, counts_here) = cluster.node().sending_port()?;
+        let (lines, lines_here) = cluster.node().travelling_receiver()?;
+        let (counts, counts_here) = cluster.node().travelling_sender()?;
         let process = cluster.instantiate(rank, counting, (lines, counts)).await?;
         all.ends.spawn(host::here(process));
         departing.push(lines_here);

@@ -2,7 +2,9 @@
 
 use chunkcomm::{BytesDuplex, Node, host};
 use chunkcomm_cluster::prelude::*;
-use chunkcomm_cluster::{Cluster, ClusterConfig, Function, ReceivingPort, Registry, ValueWriter};
+use chunkcomm_cluster::{
+    Cluster, ClusterConfig, Function, Registry, TravellingReceiver, ValueWriter,
+};
 use chunkcomm_farm::{Farm, Grain, Prefetch, serve_in};
 use chunkcomm_pipeline::patterns::{self, Chain, Compute, Pattern, Run, Transfer};
 use chunkcomm_simulation::{HostId, HostSpec, LinkSpec, Network, Simulation, run};
@@ -72,7 +74,7 @@ fn processes_stream_between_hosts() {
     let sums = run(network, async |simulation| {
         all(&simulation, &hosts, |rank| async move {
             let mut registry = Registry::new();
-            type Ends = (ReceivingPort<u64>, ValueWriter<(String, u64)>);
+            type Ends = (TravellingReceiver<u64>, ValueWriter<(String, u64)>);
             let sum = registry.process("sum", |_, (numbers, total): Ends| async move {
                 let (mut numbers, mut sum) = (numbers.connect().await?, 0);
                 while let Some(number) = numbers.recv().await? {
@@ -88,7 +90,7 @@ fn processes_stream_between_hosts() {
             if rank == 0 {
                 let mut running = Vec::new();
                 for to in 1..4 {
-                    let (numbers, sender) = cluster.node().receiving_port::<u64>().unwrap();
+                    let (numbers, sender) = cluster.node().travelling_receiver::<u64>().unwrap();
                     let (writer, total) = cluster.node().value().unwrap();
                     let process = cluster.instantiate(to, &sum, (numbers, writer)).await.unwrap();
                     running.push((sender, total, process));

@@ -69,8 +69,8 @@ fn every_wait_of_a_node_ends_when_its_runtime_does() {
             let error = node.connect_within(&nobody, Duration::MAX).await.unwrap_err();
             assert!(matches!(error, ConnectError::RuntimeGone), "{error}");
         });
-        let (_port, mut arriving) = pair.a.sending_port::<u64>().unwrap();
-        begins(&mut waits, "a port", async move {
+        let (_end, mut arriving) = pair.a.travelling_sender::<u64>().unwrap();
+        begins(&mut waits, "a travelling end", async move {
             let error = arriving.recv().await.unwrap_err();
             assert!(error.to_string().contains("runtime"), "{error}");
         });

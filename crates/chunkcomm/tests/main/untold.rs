@@ -4,7 +4,7 @@
 use chunkcomm::channel::Landing;
 use chunkcomm::error::{LinkCause, Unacknowledged};
 use chunkcomm::{CloseError, Node, OpenError, RecvError, SendError, Sender};
-use chunkcomm_cluster::{NodeExt, PortError, SenderExt, SendingPort};
+use chunkcomm_cluster::{NodeExt, SenderExt, TravelError, TravellingSender};
 use chunkcomm_testkit::{Pair, fill, limited, on_both, on_one_thread, pair, pair_of, tcp, until};
 use std::time::Duration;
 
@@ -232,11 +232,11 @@ fn a_landing_that_panics_when_its_session_ends_keeps_no_node_from_closing() {
 }
 
 #[test]
-fn what_came_to_a_port_whose_end_was_dropped_is_no_loss() {
+fn what_came_home_where_the_end_was_dropped_is_no_loss() {
     on_both(|| async {
         let pair = pair().await;
-        let (mut ways, mut ends) = pair.channel::<SendingPort<u64>>("ends").await;
-        let (there, here) = pair.b.sending_port::<u64>().unwrap();
+        let (mut ways, mut ends) = pair.channel::<TravellingSender<u64>>("ends").await;
+        let (there, here) = pair.b.travelling_sender::<u64>().unwrap();
         ways.hand_over(there).await.unwrap();
         let mut sender = limited(ends.recv()).await.unwrap().unwrap().connect().await.unwrap();
         drop(here);
@@ -248,19 +248,19 @@ fn what_came_to_a_port_whose_end_was_dropped_is_no_loss() {
     });
 }
 
-/// Accepts a message for the port, and drops its sender before anything has left. The message is longer
-/// than a window: not all of it leaves before the answer of the port's home.
-async fn accept_for(port: SendingPort<Vec<u64>>) {
-    let mut sender = limited(port.connect()).await.unwrap();
+/// Accepts a message for the end, and drops its sender before anything has left. The message is longer
+/// than a window: not all of it leaves before the answer of the end's home.
+async fn accept_for(end: TravellingSender<Vec<u64>>) {
+    let mut sender = limited(end.connect()).await.unwrap();
     sender.try_send(&vec![7; 1_000_000]).unwrap();
 }
 
 #[test]
-fn what_was_accepted_for_a_port_whose_end_was_dropped_before_is_no_loss() {
+fn what_was_accepted_after_the_home_dropped_its_end_is_no_loss() {
     on_one_thread(async {
         let pair = pair().await;
-        let (mut ways, mut ends) = pair.channel::<SendingPort<Vec<u64>>>("ends").await;
-        let (there, here) = pair.b.sending_port().unwrap();
+        let (mut ways, mut ends) = pair.channel::<TravellingSender<Vec<u64>>>("ends").await;
+        let (there, here) = pair.b.travelling_sender().unwrap();
         drop(here);
         ways.hand_over(there).await.unwrap();
         accept_for(limited(ends.recv()).await.unwrap().unwrap()).await;
@@ -271,22 +271,22 @@ fn what_was_accepted_for_a_port_whose_end_was_dropped_before_is_no_loss() {
 
 /// Nobody dropped the end.
 #[test]
-fn what_was_accepted_for_a_port_that_its_home_counts_as_lost_is_said() {
+fn what_was_accepted_for_an_end_that_its_home_counts_as_lost_is_said() {
     on_one_thread(async {
         let pair = pair_of(tcp(), Node::builder(), Node::builder().listen(tcp())).await;
-        let (mut ways, mut ends) = pair.channel::<SendingPort<Vec<u64>>>("ends").await;
-        let (there, mut here) = pair.b.sending_port().unwrap();
+        let (mut ways, mut ends) = pair.channel::<TravellingSender<Vec<u64>>>("ends").await;
+        let (there, mut here) = pair.b.travelling_sender().unwrap();
         ways.hand_over(there).await.unwrap();
-        let port = limited(ends.recv()).await.unwrap().unwrap();
+        let end = limited(ends.recv()).await.unwrap().unwrap();
         pair.peer.declare_dead("the plug was pulled");
         let lost = limited(here.recv()).await.unwrap_err();
-        assert!(matches!(lost, PortError::Lost { .. }), "{lost}");
+        assert!(matches!(lost, TravelError::Lost { .. }), "{lost}");
         limited(ends.peer().closed()).await;
         // On a session of its own.
-        accept_for(port).await;
+        accept_for(end).await;
         drop((ways, ends));
         let error = limited(pair.a.close(LATE)).await.unwrap_err();
-        assert!(error.to_string().contains("port to b: of 1 messages 0 are"), "{error}");
+        assert!(error.to_string().contains("end to b: of 1 messages 0 are"), "{error}");
         assert!(matches!(only(&error).3, Some(SendError::Refused(_))), "{error}");
     });
 }

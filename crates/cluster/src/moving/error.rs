@@ -9,7 +9,7 @@ use std::sync::Arc;
 /// Why the two ends of a channel do not meet, or nothing more comes on it.
 #[derive(Clone)]
 #[non_exhaustive]
-pub enum PortError {
+pub enum TravelError {
     /// The far end was dropped before it was connected.
     Dropped {
         /// Name of the node that dropped it.
@@ -41,38 +41,38 @@ pub enum PortError {
     System(Arc<std::io::Error>),
 }
 
-impl fmt::Display for PortError {
+impl fmt::Display for TravelError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            PortError::Dropped { by } => {
+            TravelError::Dropped { by } => {
                 write!(f, "the far end was dropped at {} before it was connected", Plain(by))
             }
-            PortError::Lost { why } => write!(f, "the far end is lost: {}", Plain(why)),
-            PortError::Unreachable { home, cause: Some(_) } => {
+            TravelError::Lost { why } => write!(f, "the far end is lost: {}", Plain(why)),
+            TravelError::Unreachable { home, cause: Some(_) } => {
                 write!(f, "{}, where the other end is, cannot be reached", Plain(home))
             }
-            PortError::Unreachable { home, cause: None } => {
+            TravelError::Unreachable { home, cause: None } => {
                 write!(f, "{}, where the other end is, listens nowhere", Plain(home))
             }
-            PortError::Stray => f.write_str("this channel end did not come in a message"),
-            PortError::Open(_) => f.write_str("the channel to the other end could not be opened"),
-            PortError::Receive(error) => error.fmt(f),
-            PortError::Send(error) => error.fmt(f),
-            PortError::System(_) => f.write_str("the system gave no random numbers"),
+            TravelError::Stray => f.write_str("this channel end did not come in a message"),
+            TravelError::Open(_) => f.write_str("the channel to the other end could not be opened"),
+            TravelError::Receive(error) => error.fmt(f),
+            TravelError::Send(error) => error.fmt(f),
+            TravelError::System(_) => f.write_str("the system gave no random numbers"),
         }
     }
 }
 
-chunkcomm_proto::debug_with_causes!(PortError);
+chunkcomm_proto::debug_with_causes!(TravelError);
 
-impl Error for PortError {
+impl Error for TravelError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         match self {
-            PortError::Unreachable { cause: Some(error), .. } => Some(error.as_ref()),
-            PortError::Open(error) => Some(error.as_ref()),
-            PortError::Receive(error) => error.source(),
-            PortError::Send(error) => error.source(),
-            PortError::System(error) => Some(error.as_ref()),
+            TravelError::Unreachable { cause: Some(error), .. } => Some(error.as_ref()),
+            TravelError::Open(error) => Some(error.as_ref()),
+            TravelError::Receive(error) => error.source(),
+            TravelError::Send(error) => error.source(),
+            TravelError::System(error) => Some(error.as_ref()),
             _ => None,
         }
     }
@@ -116,7 +116,7 @@ pub enum ValueError {
     },
     /// The value cannot come any more.
     #[error(transparent)]
-    Port(PortError),
+    Travel(TravelError),
 }
 
 chunkcomm_proto::debug_with_causes!(ValueError);

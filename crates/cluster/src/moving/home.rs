@@ -8,16 +8,16 @@ use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 
 /// Prefix of the names of channels to such ends.
-pub(crate) const PORT_PREFIX: &str = "\0the channel of a port\0";
+pub(crate) const END_PREFIX: &str = "\0the channel of a travelling end\0";
 
 /// Returns the name of the channel to the end with this number.
 pub(crate) fn name_of(number: u128) -> String {
-    format!("{PORT_PREFIX}{number:032x}")
+    format!("{END_PREFIX}{number:032x}")
 }
 
 /// Returns the number of the end that a channel of this name is for.
 pub(crate) fn number_of(name: &str) -> Option<u128> {
-    let number = name.strip_prefix(PORT_PREFIX)?;
+    let number = name.strip_prefix(END_PREFIX)?;
     u128::from_str_radix(number, 16).ok()
 }
 

@@ -39,7 +39,7 @@ impl Layer for MovingLayer {
 
     const VERSIONS: (u16, u16) = (1, 1);
 
-    const NAMES: &'static [&'static str] = &[WORDS_CHANNEL, home::PORT_PREFIX];
+    const NAMES: &'static [&'static str] = &[WORDS_CHANNEL, home::END_PREFIX];
 
     fn start(settings: Settings, site: Site) -> MovingLayer {
         let processes = Processes::new(settings.registry, site.own.clone(), settings.of_cluster);
@@ -55,7 +55,7 @@ impl Hooks for MovingLayer {
         }
     }
 
-    /// Messages to a port are the program's. Those that were acknowledged have arrived, as with a
+    /// Messages to an end are the program's. Those that were acknowledged have arrived, as with a
     /// dropped receiver.
     fn reports_loss(&self, channel: &str, unknown: u64) -> bool {
         unknown > 0 && home::number_of(channel).is_some()

@@ -7,11 +7,11 @@
 //! process has nothing of this.
 
 pub(crate) mod crossing;
+pub(crate) mod ends;
 pub(crate) mod error;
 pub(crate) mod home;
 mod layer;
 pub(crate) mod line;
-pub(crate) mod ports;
 pub mod process;
 mod reaching;
 pub(crate) mod value;
@@ -181,7 +181,7 @@ impl Moving {
         }
     }
 
-    /// Follows the channel that connected a port from `origin`: reports towards the port's home
+    /// Follows the channel that connected an end from `origin`: reports towards the end's home
     /// when the home has the channel, or why it never will.
     pub(crate) fn connected(self: &Arc<Self>, origin: Origin, channel: Watch) {
         let moving = Arc::downgrade(self);

@@ -1,7 +1,7 @@
 //! The way of a node to the home of a channel end that came in a message.
 
-use super::error::PortError;
-use super::ports::HomeAddress;
+use super::ends::HomeAddress;
+use super::error::TravelError;
 use crate::moving::moving;
 use chunkcomm::layer::Link;
 use chunkcomm::{Address, ConnectError, Node, Peer};
@@ -19,8 +19,8 @@ pub(super) fn home_address(node: &Node) -> HomeAddress {
 }
 
 /// Returns the node with this address, by an existing link of either direction or by dialling.
-pub(super) async fn peer_of(node: &Node, home: &HomeAddress) -> Result<Peer, PortError> {
-    let unreachable = |cause: Option<ConnectError>| PortError::Unreachable {
+pub(super) async fn peer_of(node: &Node, home: &HomeAddress) -> Result<Peer, TravelError> {
+    let unreachable = |cause: Option<ConnectError>| TravelError::Unreachable {
         home: home.name.clone(),
         cause: cause.map(Arc::new),
     };

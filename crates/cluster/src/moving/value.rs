@@ -1,7 +1,10 @@
 //! [`Value`]: written once at one node, read at another.
 
-use super::ports::{Arriving, Departing, ReceivingPort, SendingPort, receiving_port, sending_port};
-use crate::moving::error::{PortError, ValueError};
+use super::ends::{
+    Arriving, Departing, TravellingReceiver, TravellingSender, travelling_receiver,
+    travelling_sender,
+};
+use crate::moving::error::{TravelError, ValueError};
 use chunkcomm::{Node, SendError};
 use chunkcomm_proto::packet::Lane;
 use serde::de::DeserializeOwned;
@@ -69,10 +72,10 @@ async fn read<T: DeserializeOwned>(from: &mut Arriving<T>) -> Result<T, ValueErr
         Ok(Some(value)) => Ok(value),
         Ok(None) => {
             let by = from.receiver().await.map(|receiver| receiver.peer().name().to_owned());
-            Err(ValueError::Unwritten { by: by.map_err(ValueError::Port)? })
+            Err(ValueError::Unwritten { by: by.map_err(ValueError::Travel)? })
         }
-        Err(PortError::Dropped { by }) => Err(ValueError::Unwritten { by }),
-        Err(error) => Err(ValueError::Port(error)),
+        Err(TravelError::Dropped { by }) => Err(ValueError::Unwritten { by }),
+        Err(error) => Err(ValueError::Travel(error)),
     }
 }
 
@@ -86,12 +89,12 @@ async fn read<T: DeserializeOwned>(from: &mut Arriving<T>) -> Result<T, ValueErr
     bound(serialize = "T: Serialize", deserialize = "T: DeserializeOwned")
 )]
 pub struct ValueWriter<T> {
-    port: SendingPort<T>,
+    sender: TravellingSender<T>,
 }
 
 impl<T> fmt::Debug for ValueWriter<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ValueWriter").field("home", &self.port.home()).finish_non_exhaustive()
+        f.debug_struct("ValueWriter").field("home", &self.sender.home()).finish_non_exhaustive()
     }
 }
 
@@ -105,34 +108,34 @@ impl<T: Serialize + DeserializeOwned> ValueWriter<T> {
     /// # Cancel safety
     ///
     /// When the future is dropped, the value is unwritten, or it is on its way.
-    pub async fn write(self, value: &T) -> Result<(), PortError> {
-        let mut sender = self.port.connect().await?;
+    pub async fn write(self, value: &T) -> Result<(), TravelError> {
+        let mut sender = self.sender.connect().await?;
         match sender.send_now(value).await {
             Ok(()) | Err(SendError::Terminated(_)) => Ok(()),
-            Err(error) => Err(PortError::Send(error)),
+            Err(error) => Err(TravelError::Send(error)),
         }
     }
 }
 
-/// The reading side of a value on its way to the node that reads it; made by [`NodeExt::value_port`](crate::NodeExt::value_port).
-#[must_use = "nobody reads the value of a port that is dropped"]
+/// The reading side of a value on its way to the node that reads it; made by [`NodeExt::value_reader`](crate::NodeExt::value_reader).
+#[must_use = "nobody reads the value of a reader that is dropped"]
 #[derive(Serialize, Deserialize)]
 #[serde(
-    rename = "ValuePort",
+    rename = "ValueReader",
     bound(serialize = "T: Serialize", deserialize = "T: DeserializeOwned")
 )]
-pub struct ValuePort<T> {
-    port: ReceivingPort<T>,
+pub struct ValueReader<T> {
+    receiver: TravellingReceiver<T>,
 }
 
-impl<T> fmt::Debug for ValuePort<T> {
+impl<T> fmt::Debug for ValueReader<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ValuePort").field("home", &self.port.home()).finish_non_exhaustive()
+        f.debug_struct("ValueReader").field("home", &self.receiver.home()).finish_non_exhaustive()
     }
 }
 
-impl<T: Serialize + DeserializeOwned> ValuePort<T> {
-    /// Connects the port with the writer: from now on the value is read here.
+impl<T: Serialize + DeserializeOwned> ValueReader<T> {
+    /// Connects the reader with the writer: from now on the value is read here.
     ///
     /// # Errors
     ///
@@ -141,12 +144,12 @@ impl<T: Serialize + DeserializeOwned> ValuePort<T> {
     /// # Cancel safety
     ///
     /// When the future is dropped, nobody reads the value.
-    pub async fn connect(self) -> Result<Value<T>, PortError> {
-        self.port.connect().await.map(Value::new)
+    pub async fn connect(self) -> Result<Value<T>, TravelError> {
+        self.receiver.connect().await.map(Value::new)
     }
 }
 
-/// Writes the value of a [`ValuePort`], once.
+/// Writes the value of a [`ValueReader`], once.
 #[must_use = "a source that is dropped leaves its value unwritten"]
 pub struct ValueSource<T> {
     to: Departing<T>,
@@ -163,34 +166,34 @@ impl<T: Serialize + DeserializeOwned> ValueSource<T> {
     ///
     /// # Errors
     ///
-    /// The port was dropped or lost, or its node cannot be reached.
+    /// The reader was dropped or lost, or its node cannot be reached.
     ///
     /// # Cancel safety
     ///
     /// When the future is dropped, the value is unwritten, or it is on its way.
-    pub async fn write(self, value: &T) -> Result<(), PortError> {
+    pub async fn write(self, value: &T) -> Result<(), TravelError> {
         let mut sender = self.to.connect().await?;
         match sender.send_now(value).await {
             Ok(()) | Err(SendError::Terminated(_)) => Ok(()),
-            Err(error) => Err(PortError::Send(error)),
+            Err(error) => Err(TravelError::Send(error)),
         }
     }
 }
 
 /// Makes a value that is read here, and its writer to hand over.
-pub(crate) fn value<T>(node: &Node) -> Result<(ValueWriter<T>, Value<T>), PortError>
+pub(crate) fn value<T>(node: &Node) -> Result<(ValueWriter<T>, Value<T>), TravelError>
 where
     T: Serialize + DeserializeOwned,
 {
-    let (port, here) = sending_port(node, Lane::Express)?;
-    Ok((ValueWriter { port }, Value::new(here)))
+    let (sender, here) = travelling_sender(node, Lane::Express)?;
+    Ok((ValueWriter { sender }, Value::new(here)))
 }
 
 /// Makes a value that is written here, and its reading side to hand over.
-pub(crate) fn value_port<T>(node: &Node) -> Result<(ValuePort<T>, ValueSource<T>), PortError>
+pub(crate) fn value_reader<T>(node: &Node) -> Result<(ValueReader<T>, ValueSource<T>), TravelError>
 where
     T: Serialize + DeserializeOwned,
 {
-    let (port, to) = receiving_port(node, Lane::Express)?;
-    Ok((ValuePort { port }, ValueSource { to }))
+    let (receiver, to) = travelling_receiver(node, Lane::Express)?;
+    Ok((ValueReader { receiver }, ValueSource { to }))
 }

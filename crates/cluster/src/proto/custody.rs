@@ -1,12 +1,12 @@
 //! Responsibility for a channel end that travels in messages.
 //!
-//! A *port* is a channel end that was made at one node, its *home*, and is used at another. It gets
+//! A *travelling end* is a channel end that was made at one node, its *home*, and is used at another. It gets
 //! there in messages, through any number of nodes. Each step from a node to the next is a *hop*,
-//! numbered by the node that sends it. The sender of a hop reports the port's fate back to where
-//! the port came from, in the end to the home:
+//! numbered by the node that sends it. The sender of a hop reports the end's fate back to where
+//! the end came from, in the end to the home:
 //!
 //! ```text
-//! home  --hop 7-->  B  --hop 3-->  C       the port, in messages
+//! home  --hop 7-->  B  --hop 3-->  C       the end, in messages
 //! home  <--done 7-- B  <--done 3-- C       its fate
 //!
 //! sent --arrived--> there --done--> forgotten
@@ -14,12 +14,12 @@
 //!   '--> lost                            from either state, the link ended -> lost
 //! ```
 //!
-//! A message is decoded when it is taken, so a port in a message that nobody takes does not exist
+//! A message is decoded when it is taken, so an end in a message that nobody takes does not exist
 //! at the other side. When the channel that carried the message fails, its sender asks (*settle*).
-//! The other side reports each decoded port at once (*arrived*), on the same way and so before its
-//! answer (*settled*). A port that has not arrived when the answer comes is lost.
+//! The other side reports each decoded end at once (*arrived*), on the same way and so before its
+//! answer (*settled*). An end that has not arrived when the answer comes is lost.
 //!
-//! The machine: ports call [`Custody::send`], [`Custody::take_back`] and [`Custody::release`];
+//! The machine: ends call [`Custody::send`], [`Custody::take_back`] and [`Custody::release`];
 //! events of the world call `handle_*`; [`Custody::poll_event`] returns the next thing to do.
 
 use serde::{Deserialize, Serialize};
@@ -28,12 +28,12 @@ use std::collections::{BTreeMap, VecDeque};
 /// Longest name or cause that is passed on, in bytes.
 pub const CAUSE_BYTES_MAX: usize = 512;
 
-/// Fate of a port.
+/// Fate of an end.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Fate {
     /// A channel to its home was opened, and the home has it.
     Connected,
-    /// The port was dropped unused.
+    /// The end was dropped unused.
     Dropped {
         /// The name of the node that dropped it.
         by: String,
@@ -48,17 +48,17 @@ pub enum Fate {
 /// Word of two nodes about a hop between them, named by the hop's number at its sender.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Word {
-    /// The message was decoded: the port is here.
+    /// The message was decoded: the end is here.
     Arrived(u64),
-    /// The fate of the port.
+    /// The fate of the end.
     Done(u64, Fate),
-    /// The channel of the message has failed: did the port arrive?
+    /// The channel of the message has failed: did the end arrive?
     Settle(u64),
-    /// The answer: every arrived port was reported before.
+    /// The answer: every arrived end was reported before.
     Settled(u64),
 }
 
-/// Place where a port came from.
+/// Place where an end came from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Origin {
     /// It was made here, with this number.
@@ -77,11 +77,11 @@ pub enum Origin {
 pub enum Event {
     /// Send this word to the peer at the other end of this link.
     Say(u64, Word),
-    /// Report the fate of the port with this number, which was made here.
+    /// Report the fate of the end with this number, which was made here.
     Home(u128, Fate),
 }
 
-/// A port on its way, or at the peer that it was sent to.
+/// An end on its way, or at the peer that it was sent to.
 #[derive(Debug)]
 struct Sent {
     origin: Origin,
@@ -91,7 +91,7 @@ struct Sent {
     arrived: bool,
 }
 
-/// The ports that one node answers for. Bounded by the ports that this node sent and whose end it
+/// The ends that one node answers for. Bounded by the ends that this node sent and whose fate it
 /// has not heard of; a peer can add none.
 #[derive(Debug, Default)]
 pub struct Custody {
@@ -101,7 +101,7 @@ pub struct Custody {
 }
 
 impl Custody {
-    /// Notes that a port from `origin` is about to leave on `link`, in a message of channel
+    /// Notes that an end from `origin` is about to leave on `link`, in a message of channel
     /// `carrier`; returns the number of the hop.
     pub fn send(&mut self, origin: Origin, link: u64, carrier: u64) -> u64 {
         self.next_hop += 1;
@@ -109,12 +109,12 @@ impl Custody {
         self.next_hop
     }
 
-    /// Takes a port back: the message of this hop was not accepted, so the port did not leave.
+    /// Takes an end back: the message of this hop was not accepted, so the end did not leave.
     pub fn take_back(&mut self, hop: u64) {
         self.sent.remove(&hop);
     }
 
-    /// Reports the fate of a port that was here.
+    /// Reports the fate of an end that was here.
     pub fn release(&mut self, origin: Origin, fate: Fate) {
         self.events.push_back(match origin {
             Origin::Home(number) => Event::Home(number, fate),
@@ -122,7 +122,7 @@ impl Custody {
         });
     }
 
-    /// Notes that a port came by this hop.
+    /// Notes that an end came by this hop.
     pub fn arrive(&mut self, link: u64, hop: u64) {
         self.events.push_back(Event::Say(link, Word::Arrived(hop)));
     }
@@ -156,7 +156,7 @@ impl Custody {
         }
     }
 
-    /// Handles the end of a link: the ports sent on it are lost.
+    /// Handles the end of a link: the ends sent on it are lost.
     pub fn handle_link_ended(&mut self, link: u64, why: &str) {
         let mut origins = Vec::new();
         self.sent.retain(|_, sent| {
@@ -175,7 +175,7 @@ impl Custody {
         self.events.pop_front()
     }
 
-    /// Returns the number of ports that were sent and whose fate is not known.
+    /// Returns the number of ends that were sent and whose fate is not known.
     #[must_use]
     pub fn outstanding(&self) -> usize {
         self.sent.len()

@@ -4,14 +4,16 @@ use crate::joining::{cluster, end_all};
 use chunkcomm::Node;
 use chunkcomm_cluster::cluster::{ClusterConfig, MemberInstantiateError, PeerError};
 use chunkcomm_cluster::process::ProcessError;
-use chunkcomm_cluster::{NodeBuilderExt, NodeExt, Process, Registry, SendingPort, ValueWriter};
+use chunkcomm_cluster::{
+    NodeBuilderExt, NodeExt, Process, Registry, TravellingSender, ValueWriter,
+};
 use chunkcomm_testkit::{limited, on_both, on_one_thread};
 use std::sync::{Arc, OnceLock};
 
 pub(crate) struct Programs {
     pub(crate) registry: Registry,
     pub(crate) rank: Process<ValueWriter<u32>>,
-    pass: Process<(Vec<u32>, SendingPort<u32>)>,
+    pass: Process<(Vec<u32>, TravellingSender<u32>)>,
     wait: Process<ValueWriter<u32>>,
 }
 
@@ -23,13 +25,13 @@ pub(crate) fn programs() -> Programs {
         Ok(())
     });
     // Sends its rank and asks the next node to do the same, by a handle to itself.
-    let own = Arc::new(OnceLock::<Process<(Vec<u32>, SendingPort<u32>)>>::new());
+    let own = Arc::new(OnceLock::<Process<(Vec<u32>, TravellingSender<u32>)>>::new());
     let itself = Arc::clone(&own);
     let pass = registry.process("pass", move |context, (mut ranks, out): (Vec<u32>, _)| {
         let itself = itself.clone();
         async move {
             let cluster = context.cluster().ok_or_else(no_cluster)?;
-            let out: SendingPort<u32> = out;
+            let out: TravellingSender<u32> = out;
             let Some(next) = ranks.pop() else {
                 let mut out = out.connect().await?;
                 out.send(&cluster.rank()).await?;
@@ -89,7 +91,7 @@ fn an_end_passes_through_processes_on_all_nodes() {
     on_both(|| async {
         let programs = programs();
         let (nodes, _) = cluster(4, with(&programs)).await;
-        let (out, mut from) = nodes[0].node().sending_port().unwrap();
+        let (out, mut from) = nodes[0].node().travelling_sender().unwrap();
         let input = (vec![3, 0, 2], out);
         let process = nodes[0].instantiate(1, &programs.pass, input).await.unwrap();
         assert_eq!(limited(from.recv()).await.unwrap(), Some(3));

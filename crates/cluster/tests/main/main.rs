@@ -7,5 +7,5 @@
 mod calls;
 mod computing;
 mod manager;
-mod ports;
 mod processes;
+mod travelling;

@@ -4,8 +4,8 @@
 use chunkcomm::{Address, Node, Peer, SendError};
 use chunkcomm_cluster::process::{Failure, InstantiateError, ProcessError};
 use chunkcomm_cluster::{
-    Arriving, Departing, MovingReport, NodeBuilderExt, NodeExt, PortError, Process, ReceivingPort,
-    Registry, SenderExt, SendingPort, ValueWriter,
+    Arriving, Departing, MovingReport, NodeBuilderExt, NodeExt, Process, Registry, SenderExt,
+    TravelError, TravellingReceiver, TravellingSender, ValueWriter,
 };
 use chunkcomm_testkit::raw::RawPeer;
 use chunkcomm_testkit::{
@@ -16,16 +16,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use tokio::sync::oneshot;
 
 /// Ports of a process that doubles the numbers that come and counts them.
-type Doubled = (ReceivingPort<u64>, SendingPort<u64>, ValueWriter<u64>);
+type Doubled = (TravellingReceiver<u64>, TravellingSender<u64>, ValueWriter<u64>);
 
 struct Programs {
     registry: Registry,
     double: Process<Doubled>,
-    count: Process<SendingPort<u64>>,
+    count: Process<TravellingSender<u64>>,
     fail: Process<String>,
-    wait: Process<SendingPort<u64>>,
-    relay: Process<(String, SendingPort<u64>)>,
-    grind: Process<SendingPort<u64>>,
+    wait: Process<TravellingSender<u64>>,
+    relay: Process<(String, TravellingSender<u64>)>,
+    grind: Process<TravellingSender<u64>>,
 }
 
 fn programs() -> Programs {
@@ -41,7 +41,7 @@ fn programs() -> Programs {
         count.write(&seen).await?;
         Ok(())
     });
-    let count = registry.process("count", |_, out: SendingPort<u64>| async move {
+    let count = registry.process("count", |_, out: TravellingSender<u64>| async move {
         let mut out = out.connect().await?;
         for number in 0.. {
             out.send(&number).await?;
@@ -59,7 +59,7 @@ fn programs() -> Programs {
             how => panic!("{how}"),
         }
     });
-    let wait = registry.process("wait", |_, out: SendingPort<u64>| async move {
+    let wait = registry.process("wait", |_, out: TravellingSender<u64>| async move {
         let mut out = out.connect().await?;
         out.send(&1).await?;
         std::future::pending::<()>().await;
@@ -67,15 +67,16 @@ fn programs() -> Programs {
         Ok(())
     });
     let counts = count.clone();
-    let relay = registry.process("relay", move |context, (to, out): (String, SendingPort<u64>)| {
-        let counts = counts.clone();
-        async move {
-            let peer = context.node().connect(&to.parse()?).await?;
-            context.node().instantiate(&peer, &counts, out).await?.await?;
-            Ok(())
-        }
-    });
-    let grind = registry.blocking_process("grind", |context, out: SendingPort<u64>| {
+    let relay =
+        registry.process("relay", move |context, (to, out): (String, TravellingSender<u64>)| {
+            let counts = counts.clone();
+            async move {
+                let peer = context.node().connect(&to.parse()?).await?;
+                context.node().instantiate(&peer, &counts, out).await?.await?;
+                Ok(())
+            }
+        });
+    let grind = registry.blocking_process("grind", |context, out: TravellingSender<u64>| {
         let here = tokio::runtime::Handle::current();
         let mut out = here.block_on(out.connect())?;
         out.blocking_send(&1)?;
@@ -151,8 +152,8 @@ fn streams_go_in_and_out_and_values_come_back() {
     everywhere(|address| async move {
         let two = Two::new(address).await;
         for count in [0, 5000] {
-            let (input, numbers) = two.here.receiving_port().unwrap();
-            let (output, doubled) = two.here.sending_port().unwrap();
+            let (input, numbers) = two.here.travelling_receiver().unwrap();
+            let (output, doubled) = two.here.travelling_sender().unwrap();
             let (writer, counted) = two.here.value().unwrap();
             let input = (input, output, writer);
             let process = two.here.instantiate(&two.peer, &two.programs.double, input).await;
@@ -170,7 +171,7 @@ fn streams_go_in_and_out_and_values_come_back() {
 fn outputs_are_independent_of_each_other() {
     on_both(|| async {
         let mut registry = Registry::new();
-        type Three = (SendingPort<u64>, SendingPort<String>, ValueWriter<bool>);
+        type Three = (TravellingSender<u64>, TravellingSender<String>, ValueWriter<bool>);
         let three = registry.process("three", |_, (numbers, texts, done): Three| async move {
             done.write(&true).await?;
             let numbers = async {
@@ -193,8 +194,8 @@ fn outputs_are_independent_of_each_other() {
         let there = Node::builder().processes(&registry).listen(tcp()).build().await.unwrap();
         let here = Node::builder().build().await.unwrap();
         let peer = here.connect(&there.addresses()[0]).await.unwrap();
-        let (numbers, mut first) = here.sending_port().unwrap();
-        let (texts, mut second) = here.sending_port().unwrap();
+        let (numbers, mut first) = here.travelling_sender().unwrap();
+        let (texts, mut second) = here.travelling_sender().unwrap();
         let (writer, third) = here.value().unwrap();
         let process = here.instantiate(&peer, &three, (numbers, texts, writer)).await.unwrap();
         assert!(limited(third.get()).await.unwrap());
@@ -212,7 +213,7 @@ fn outputs_are_independent_of_each_other() {
 fn creation_costs_one_message() {
     on_one_thread(async {
         let two = Two::new(tcp).await;
-        let (out, mut from) = two.here.sending_port().unwrap();
+        let (out, mut from) = two.here.travelling_sender().unwrap();
         let process = two.here.instantiate(&two.peer, &two.programs.wait, out).await.unwrap();
         assert_eq!(limited(from.recv()).await.unwrap(), Some(1));
         limited(async {
@@ -266,7 +267,7 @@ fn a_panic_reaches_the_creator_with_its_place() {
 fn a_dropped_handle_ends_the_process() {
     everywhere(|address| async move {
         let two = Two::new(address).await;
-        let (out, mut from) = two.here.sending_port().unwrap();
+        let (out, mut from) = two.here.travelling_sender().unwrap();
         let process = two.here.instantiate(&two.peer, &two.programs.wait, out).await.unwrap();
         assert_eq!(limited(from.recv()).await.unwrap(), Some(1));
         drop(process);
@@ -274,13 +275,13 @@ fn a_dropped_handle_ends_the_process() {
         assert_eq!(limited(from.recv()).await.unwrap(), None);
         two.nothing_is_left().await;
         // A process that has hardly begun or not begun yet ends, too, with the ends in its input.
-        let (out, mut from) = two.here.sending_port().unwrap();
+        let (out, mut from) = two.here.travelling_sender().unwrap();
         drop(two.here.instantiate(&two.peer, &two.programs.wait, out).await.unwrap());
         let mut last = limited(from.recv()).await;
         if matches!(last, Ok(Some(1))) {
             last = limited(from.recv()).await;
         }
-        assert!(matches!(last, Err(PortError::Dropped { .. }) | Ok(None)), "{last:?}");
+        assert!(matches!(last, Err(TravelError::Dropped { .. }) | Ok(None)), "{last:?}");
         two.nothing_is_left().await;
     });
 }
@@ -289,7 +290,7 @@ fn a_dropped_handle_ends_the_process() {
 fn a_detached_process_outlives_its_handle() {
     on_both(|| async {
         let two = Two::new(tcp).await;
-        let (out, from) = two.here.sending_port().unwrap();
+        let (out, from) = two.here.travelling_sender().unwrap();
         two.here.instantiate(&two.peer, &two.programs.count, out).await.unwrap().detach();
         let mut from = limited(from.into_receiver()).await.unwrap();
         for number in 0..50_000 {
@@ -304,7 +305,7 @@ fn a_detached_process_outlives_its_handle() {
 fn a_dropped_receiver_ends_its_producer() {
     everywhere(|address| async move {
         let two = Two::new(address).await;
-        let (out, mut from) = two.here.sending_port().unwrap();
+        let (out, mut from) = two.here.travelling_sender().unwrap();
         let process = two.here.instantiate(&two.peer, &two.programs.count, out).await.unwrap();
         assert_eq!(limited(from.recv()).await.unwrap(), Some(0));
         drop(from);
@@ -319,14 +320,14 @@ fn a_difference_names_both_sides() {
     on_both(|| async {
         let two = Two::new(tcp).await;
         let mut other = Registry::new();
-        let nobodys = other.process("nobodys", |_, _: SendingPort<u8>| async { Ok(()) });
-        let count = other.process("count", |_, _: (SendingPort<u8>, u16)| async { Ok(()) });
-        let (out, mut from) = two.here.sending_port().unwrap();
+        let nobodys = other.process("nobodys", |_, _: TravellingSender<u8>| async { Ok(()) });
+        let count = other.process("count", |_, _: (TravellingSender<u8>, u16)| async { Ok(()) });
+        let (out, mut from) = two.here.travelling_sender().unwrap();
         let error = limited(two.here.instantiate(&two.peer, &nobodys, out).await.unwrap()).await;
         assert_eq!(error.unwrap_err().to_string(), "there has no process \"nobodys\"");
         // The ends in the input that nobody decoded are dropped.
-        assert!(matches!(limited(from.recv()).await, Err(PortError::Dropped { .. })));
-        let (out, mut from) = two.here.sending_port().unwrap();
+        assert!(matches!(limited(from.recv()).await, Err(TravelError::Dropped { .. })));
+        let (out, mut from) = two.here.travelling_sender().unwrap();
         let asked = two.here.instantiate(&two.peer, &count, (out, 1)).await.unwrap();
         let error = limited(asked).await.unwrap_err();
         let ProcessError::Differs { node, difference } = &error else { panic!("{error}") };
@@ -337,7 +338,7 @@ fn a_difference_names_both_sides() {
             let text = error.to_string().replace(") here", " here");
             assert!(text.contains(word), "{word}: {text}");
         }
-        assert!(matches!(limited(from.recv()).await, Err(PortError::Dropped { .. })));
+        assert!(matches!(limited(from.recv()).await, Err(TravelError::Dropped { .. })));
         // Other processes are not concerned.
         two.fails("error").await;
         two.nothing_is_left().await;
@@ -361,7 +362,7 @@ fn a_process_creates_processes_elsewhere() {
         let two = Two::new(address).await;
         let builder = Node::builder().name("far").processes(&two.programs.registry);
         let far = builder.listen(address()).build().await.unwrap();
-        let (out, mut from) = two.here.sending_port().unwrap();
+        let (out, mut from) = two.here.travelling_sender().unwrap();
         let input = (far.addresses()[0].to_string(), out);
         let process = two.here.instantiate(&two.peer, &two.programs.relay, input).await.unwrap();
         for number in 0..20_000 {
@@ -385,8 +386,8 @@ fn a_process_at_the_node_itself() {
     on_both(|| async {
         let two = Two::new(tcp).await;
         let own = two.there.local().await.unwrap();
-        let (input, numbers) = two.there.receiving_port().unwrap();
-        let (output, doubled) = two.there.sending_port().unwrap();
+        let (input, numbers) = two.there.travelling_receiver().unwrap();
+        let (output, doubled) = two.there.travelling_sender().unwrap();
         let (writer, counted) = two.there.value().unwrap();
         let input = (input, output, writer);
         let process = two.there.instantiate(&own, &two.programs.double, input).await.unwrap();
@@ -402,7 +403,7 @@ fn one_that_computes_leaves_the_links_alone() {
     // A runtime of one thread, which a process that spins on it would stop.
     on_one_thread(async {
         let two = Two::new(tcp).await;
-        let (out, mut from) = two.here.sending_port().unwrap();
+        let (out, mut from) = two.here.travelling_sender().unwrap();
         let process = two.here.instantiate(&two.peer, &two.programs.grind, out).await.unwrap();
         assert_eq!(limited(from.recv()).await.unwrap(), Some(1));
         two.fails("error").await;
@@ -418,7 +419,7 @@ fn one_that_computes_leaves_the_links_alone() {
 fn a_node_that_dies_is_named_and_its_own_processes_end() {
     everywhere(|address| async move {
         let two = Two::new(address).await;
-        let (out, mut from) = two.here.sending_port().unwrap();
+        let (out, mut from) = two.here.travelling_sender().unwrap();
         let process = two.here.instantiate(&two.peer, &two.programs.wait, out).await.unwrap();
         assert_eq!(limited(from.recv()).await.unwrap(), Some(1));
         two.peer.declare_dead("its fan stopped");
@@ -441,7 +442,7 @@ fn a_node_that_dies_is_named_and_its_own_processes_end() {
 fn a_node_that_closes_ends_its_processes() {
     on_both(|| async {
         let two = Two::new(tcp).await;
-        let (out, mut from) = two.here.sending_port().unwrap();
+        let (out, mut from) = two.here.travelling_sender().unwrap();
         let process = two.here.instantiate(&two.peer, &two.programs.wait, out).await.unwrap();
         assert_eq!(limited(from.recv()).await.unwrap(), Some(1));
         limited(two.there.close(std::time::Duration::from_secs(60))).await.unwrap();
@@ -476,7 +477,7 @@ fn every_wait_may_be_dropped() {
         let two = Two::new(tcp).await;
         for _ in 0..20 {
             let (mut process, mut from) = at_last!(async {
-                let (out, from) = two.here.sending_port().unwrap();
+                let (out, from) = two.here.travelling_sender().unwrap();
                 let asked = two.here.instantiate(&two.peer, &two.programs.count, out).await;
                 (asked.unwrap(), from)
             });
@@ -494,8 +495,8 @@ fn a_process_that_is_ended_may_be_so_at_every_wait() {
     on_two_threads(async {
         let two = Two::new(tcp).await;
         for round in 0..200u32 {
-            let (input, numbers) = two.here.receiving_port().unwrap();
-            let (output, doubled) = two.here.sending_port().unwrap();
+            let (input, numbers) = two.here.travelling_receiver().unwrap();
+            let (output, doubled) = two.here.travelling_sender().unwrap();
             let (writer, counted) = two.here.value::<u64>().unwrap();
             let input = (input, output, writer);
             let process =
@@ -588,14 +589,14 @@ fn a_refusal_of_words_concerns_no_end_that_is_on_its_way() {
     on_both(|| async {
         let (here, there, peer) = plain_pair().await;
         let programs = programs();
-        let mut ways = here.open::<SendingPort<u64>>(&peer, "ways").await.unwrap();
-        let (there_end, mut from) = here.sending_port().unwrap();
+        let mut ways = here.open::<TravellingSender<u64>>(&peer, "ways").await.unwrap();
+        let (there_end, mut from) = here.travelling_sender().unwrap();
         ways.hand_over(there_end).await.unwrap();
         // The peer has not decoded the end: it refuses the words of the process.
         let asked = here.instantiate(&peer, &programs.fail, "anyhow".to_owned()).await.unwrap();
         let error = limited(asked).await.unwrap_err();
         assert_eq!(error.to_string(), "there has no process \"fail\"");
-        let (_, mut ends) = limited(there.accept::<SendingPort<u64>>("ways")).await.unwrap();
+        let (_, mut ends) = limited(there.accept::<TravellingSender<u64>>("ways")).await.unwrap();
         let end = limited(ends.recv()).await.unwrap().unwrap();
         limited(end.connect()).await.unwrap().send_now(&7).await.unwrap();
         assert_eq!(limited(from.recv()).await.unwrap(), Some(7));
@@ -606,11 +607,11 @@ fn a_refusal_of_words_concerns_no_end_that_is_on_its_way() {
 fn ends_in_the_input_of_a_refused_process_are_dropped_there() {
     on_one_thread(async {
         let (here, _there, peer) = plain_pair().await;
-        let (out, mut from) = here.sending_port().unwrap();
+        let (out, mut from) = here.travelling_sender().unwrap();
         let asked = here.instantiate(&peer, &programs().count, out).await.unwrap();
         assert!(limited(asked).await.is_err());
         let error = limited(from.recv()).await.unwrap_err();
-        assert!(matches!(&error, PortError::Dropped { by } if by == "there"), "{error}");
+        assert!(matches!(&error, TravelError::Dropped { by } if by == "there"), "{error}");
     });
 }
 
@@ -620,12 +621,13 @@ fn a_peer_that_begins_to_speak_while_it_refuses_is_heard() {
         for _ in 0..20 {
             let (here, there, peer) = plain_pair().await;
             let programs = programs();
-            let mut ways = here.open::<SendingPort<u64>>(&peer, "ways").await.unwrap();
-            let (end, _from) = here.sending_port().unwrap();
+            let mut ways = here.open::<TravellingSender<u64>>(&peer, "ways").await.unwrap();
+            let (end, _from) = here.travelling_sender().unwrap();
             ways.hand_over(end).await.unwrap();
             let first = here.instantiate(&peer, &programs.fail, String::new()).await.unwrap();
             // By decoding the end it gets the layer, and says that the end arrived.
-            let (_, mut ends) = limited(there.accept::<SendingPort<u64>>("ways")).await.unwrap();
+            let (_, mut ends) =
+                limited(there.accept::<TravellingSender<u64>>("ways")).await.unwrap();
             let _end = limited(ends.recv()).await.unwrap().unwrap();
             let second = here.instantiate(&peer, &programs.fail, String::new()).await.unwrap();
             for asked in [first, second] {

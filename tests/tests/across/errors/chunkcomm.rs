@@ -108,7 +108,7 @@ fn accepting(texts: &mut Texts) {
         late(2) => AcceptError::Late,
         late(17) => AcceptError::Late,
         AcceptError::Lost { channel, error: error() },
-        AcceptError::Lost { channel: "\0the channel of a port\0f00".into(), error: error() },
+        AcceptError::Lost { channel: "\0the channel of a travelling end\0f00".into(), error: error() },
         AcceptError::Closed,
         AcceptError::RuntimeGone,
     );
@@ -229,7 +229,7 @@ const SOME_TIME: Duration = Duration::from_millis(1200);
 /// Names of users and of the library, whose texts differ.
 const CHANNELS: &[&str] = &[
     "news",
-    "\0the channel of a port\0f00",
+    "\0the channel of a travelling end\0f00",
     "\0\x1b[31m\0f00",
     "\0service \0ro\not",
     "\0chunkcomm.words",

@@ -18,7 +18,7 @@ use chunkcomm_cluster::proto::cluster::membership::WordError;
 use chunkcomm_cluster::registry::{
     Difference, FunctionError, FunctionFingerprint, TypeFingerprint,
 };
-use chunkcomm_cluster::{CallError, HandOverError, PortError, ValueError};
+use chunkcomm_cluster::{CallError, HandOverError, TravelError, ValueError};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -121,18 +121,18 @@ fn ends(texts: &mut Texts) {
     let open = || OpenError::Type(TypeRefused { type_name: "Rc".into(), reason: "no".into() });
     errors!(
         texts,
-        PortError::Dropped { by: "rank\n1".into() },
-        PortError::Lost { why: "rank 1\nis gone".into() },
-        PortError::Unreachable { home: home(), cause: None },
-        PortError::Unreachable { home: home(), cause: Some(Arc::new(connect())) },
-        PortError::Stray,
-        PortError::Open(Arc::new(open())),
-        PortError::Receive(received()),
-        PortError::Send(lost("lines")),
-        PortError::System(said()),
+        TravelError::Dropped { by: "rank\n1".into() },
+        TravelError::Lost { why: "rank 1\nis gone".into() },
+        TravelError::Unreachable { home: home(), cause: None },
+        TravelError::Unreachable { home: home(), cause: Some(Arc::new(connect())) },
+        TravelError::Stray,
+        TravelError::Open(Arc::new(open())),
+        TravelError::Receive(received()),
+        TravelError::Send(lost("lines")),
+        TravelError::System(said()),
         HandOverError { value: 1, error: lost("lines") },
         ValueError::Unwritten { by: "rank\n1".into() },
-        ValueError::Port(PortError::System(said())),
+        ValueError::Travel(TravelError::System(said())),
     );
 }
 

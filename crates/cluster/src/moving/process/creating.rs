@@ -4,7 +4,7 @@ use super::error::{InstantiateError, ProcessError};
 use super::hosting::Outcome;
 use super::words::{Create, Encoded, ProcessWord};
 use crate::moving::crossing::Leaving;
-use crate::moving::{LineWord, Saying, moving, ports};
+use crate::moving::{LineWord, Saying, ends, moving};
 use crate::registry::processes::{End, Process};
 use crate::registry::{Difference, FunctionFingerprint};
 use chunkcomm::layer::Link;
@@ -131,7 +131,7 @@ where
     line.wait_for_room().await;
     // The line is no channel that fails alone.
     let leaving = Leaving::new(&moving, &line, 0);
-    let (encoded, leaving) = ports::pack(&input, leaving).map_err(InstantiateError::Input)?;
+    let (encoded, leaving) = ends::pack(&input, leaving).map_err(InstantiateError::Input)?;
     let hops = leaving.hops();
     let bytes = CREATE_BYTES + (process.name().len() + encoded.len() + 8 * hops.len()) as u64;
     if bytes > peer.message_bytes_max() {

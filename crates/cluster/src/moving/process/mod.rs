@@ -1,8 +1,8 @@
 //! Processes: "run this there, with these streams".
 //!
 //! A *process* is a registered function that another node runs. Its input is any value that can be
-//! sent. Most inputs have channel ends in them: [`SendingPort`](crate::SendingPort) for results,
-//! [`ReceivingPort`](crate::ReceivingPort) for streams that the process takes. So a process has any
+//! sent. Most inputs have channel ends in them: [`TravellingSender`](crate::TravellingSender) for results,
+//! [`TravellingReceiver`](crate::TravellingReceiver) for streams that the process takes. So a process has any
 //! number of inputs and outputs, each of its own type and pace. After the processes of Eden (J.
 //! Berthold, "Dynamic Chunking in Eden", sections 2 and 3.1).
 //!
@@ -15,12 +15,12 @@
 //!
 //! ```
 //! use chunkcomm::Node;
-//! use chunkcomm_cluster::{NodeBuilderExt, NodeExt, Registry, SendingPort};
+//! use chunkcomm_cluster::{NodeBuilderExt, NodeExt, Registry, TravellingSender};
 //!
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let mut registry = Registry::new();
-//! let squares = registry.process("squares", |_, (count, out): (u64, SendingPort<u64>)| async move {
+//! let squares = registry.process("squares", |_, (count, out): (u64, TravellingSender<u64>)| async move {
 //!     let mut out = out.connect().await?;
 //!     for number in 0..count {
 //!         out.send(&(number * number)).await?; // element by element, gathered in packets
@@ -35,7 +35,7 @@
 //! let here = Node::builder().build().await?;
 //! let peer = here.connect(&there.addresses()[0]).await?;
 //!
-//! let (out, mut numbers) = here.sending_port()?;
+//! let (out, mut numbers) = here.travelling_sender()?;
 //! let process = here.instantiate(&peer, &squares, (4, out)).await?;
 //! let mut sum = 0;
 //! while let Some(number) = numbers.recv().await? {

@@ -39,7 +39,7 @@ fn a_carrier_that_failed_is_asked_for_what_did_not_arrive() {
     custody.handle_word(1, Word::Settled(lost));
     let told = events(&mut custody);
     assert!(matches!(&told[..], [Event::Home(1, Fate::Lost { .. })]), "{told:?}");
-    // A late answer changes nothing for a port that had arrived meanwhile.
+    // A late answer changes nothing for an end that had arrived meanwhile.
     custody.handle_word(1, Word::Arrived(other));
     custody.handle_word(1, Word::Settled(other));
     assert_eq!((events(&mut custody), custody.outstanding()), (vec![], 2));
@@ -92,15 +92,15 @@ fn causes_are_cut_where_a_character_ends() {
 
 const NODES: usize = 4;
 
-/// Nodes with links between all of them, and ports among them. Words arrive late and in order.
+/// Nodes with links between all of them, and ends among them. Words arrive late and in order.
 #[derive(Default)]
 struct World {
     nodes: [Custody; NODES],
     /// Words on their way, by (from, to). A link's number is that of the other node.
     words: BTreeMap<(usize, usize), VecDeque<Word>>,
-    /// Ports that are held: their node, number and origin.
+    /// Ends that are held: their node, number and origin.
     held: Vec<(usize, u128, Origin)>,
-    /// Ports in messages: number, from, to, hop.
+    /// Ends in messages: number, from, to, hop.
     messages: Vec<(u128, usize, usize, u64)>,
     told: BTreeMap<u128, Fate>,
     cut_off: Vec<(usize, usize)>,
@@ -120,7 +120,7 @@ impl World {
                             self.words.entry((node, to)).or_default().push_back(word);
                         }
                     }
-                    // Only the first counts: the home has forgotten the port then.
+                    // Only the first counts: the home has forgotten the end then.
                     Event::Home(number, fate) => {
                         assert_eq!(number as usize % NODES, node, "told to another home");
                         self.told.entry(number).or_insert(fate);
@@ -207,7 +207,7 @@ impl World {
         true
     }
 
-    /// Drops every held port, takes every message, delivers every word.
+    /// Drops every held end, takes every message, delivers every word.
     fn end(&mut self) {
         while !self.messages.is_empty() {
             self.step(3, 0);
@@ -233,7 +233,7 @@ proptest! {
         world.end();
         for number in 0..world.made {
             let told = world.told.keys().filter(|it| **it / NODES as u128 == number).count();
-            prop_assert_eq!(told, 1, "port {}", number);
+            prop_assert_eq!(told, 1, "end {}", number);
         }
         for node in &world.nodes {
             prop_assert_eq!(node.outstanding(), 0);

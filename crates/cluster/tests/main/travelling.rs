@@ -3,8 +3,8 @@
 
 use chunkcomm::{Address, Node, OpenError, Peer, SendError, Sender};
 use chunkcomm_cluster::{
-    Arriving, MovingReport, NodeExt, PortError, ReceivingPort, SenderExt, SendingPort, Value,
-    ValueError, ValueWriter,
+    Arriving, MovingReport, NodeExt, SenderExt, TravelError, TravellingReceiver, TravellingSender,
+    Value, ValueError, ValueWriter,
 };
 use chunkcomm_testkit::{
     Pair, at_last, cancelled, limited, memory, on_both, on_one_thread, packets_of, pair_of, tcp,
@@ -55,9 +55,9 @@ async fn takes_numbers(mut from: Arriving<u64>, count: u64) {
 fn a_sending_end_connects_where_it_was_sent() {
     everywhere(|address| async move {
         let pair = pair(address).await;
-        let (mut ways, mut ends) = pair.channel::<(u32, SendingPort<u64>)>("ends").await;
+        let (mut ways, mut ends) = pair.channel::<(u32, TravellingSender<u64>)>("ends").await;
         for round in 0..3 {
-            let (there, here) = pair.b.sending_port().unwrap();
+            let (there, here) = pair.b.travelling_sender().unwrap();
             ways.hand_over((round, there)).await.unwrap();
             let (number, there) = limited(ends.recv()).await.unwrap().unwrap();
             assert_eq!((number, there.home()), (round, "b"));
@@ -74,8 +74,8 @@ fn a_sending_end_connects_where_it_was_sent() {
 fn a_receiving_end_connects_where_it_was_sent() {
     everywhere(|address| async move {
         let pair = pair(address).await;
-        let (mut ways, mut ends) = pair.channel::<ReceivingPort<u64>>("ends").await;
-        let (there, here) = pair.b.receiving_port().unwrap();
+        let (mut ways, mut ends) = pair.channel::<TravellingReceiver<u64>>("ends").await;
+        let (there, here) = pair.b.travelling_receiver().unwrap();
         ways.hand_over(there).await.unwrap();
         let sending =
             tokio::spawn(async move { numbers(here.connect().await.unwrap(), 999).await });
@@ -90,15 +90,15 @@ fn a_receiving_end_connects_where_it_was_sent() {
 fn both_ends_may_stay_at_home() {
     on_both(|| async {
         let pair = pair(memory).await;
-        let (there, here) = pair.a.sending_port().unwrap();
+        let (there, here) = pair.a.travelling_sender().unwrap();
         let sending =
             tokio::spawn(async move { numbers(there.connect().await.unwrap(), 10).await });
         takes_numbers(here, 10).await;
         limited(sending).await.unwrap();
-        let (there, here) = pair.a.sending_port::<u64>().unwrap();
+        let (there, here) = pair.a.travelling_sender::<u64>().unwrap();
         drop(there);
         let error = { here }.recv().await.unwrap_err();
-        assert!(matches!(&error, PortError::Dropped { by } if by == "a"), "{error}");
+        assert!(matches!(&error, TravelError::Dropped { by } if by == "a"), "{error}");
         nothing_is_left(&[&pair.a]).await;
     });
 }
@@ -107,8 +107,8 @@ fn both_ends_may_stay_at_home() {
 fn by_reference_an_end_is_not_sent_and_stays() {
     on_both(|| async {
         let pair = pair(memory).await;
-        let (mut ways, mut ends) = pair.channel::<SendingPort<u64>>("ends").await;
-        let (there, here) = pair.b.sending_port().unwrap();
+        let (mut ways, mut ends) = pair.channel::<TravellingSender<u64>>("ends").await;
+        let (there, here) = pair.b.travelling_sender().unwrap();
         let error = ways.send(&there).await.unwrap_err();
         let SendError::Encode(cause) = &error else { panic!("{error}") };
         assert!(cause.to_string().contains("hand_over"), "{cause}");
@@ -125,8 +125,8 @@ fn by_reference_an_end_is_not_sent_and_stays() {
 fn an_end_of_another_node_is_not_sent() {
     on_one_thread(async {
         let pair = pair(memory).await;
-        let (mut ways, _ends) = pair.channel::<SendingPort<u64>>("ends").await;
-        let (there, _here) = pair.a.sending_port().unwrap();
+        let (mut ways, _ends) = pair.channel::<TravellingSender<u64>>("ends").await;
+        let (there, _here) = pair.a.travelling_sender().unwrap();
         let failed = ways.hand_over(there).await.unwrap_err();
         let SendError::Encode(cause) = &failed.error else { panic!("{failed}") };
         assert!(cause.to_string().contains("the node that has it"), "{cause}");
@@ -137,13 +137,13 @@ fn an_end_of_another_node_is_not_sent() {
 fn what_is_not_handed_over_comes_back_whole() {
     on_both(|| async {
         let pair = pair(memory).await;
-        let (mut gone, ends) = pair.channel::<SendingPort<u64>>("gone").await;
+        let (mut gone, ends) = pair.channel::<TravellingSender<u64>>("gone").await;
         drop(ends);
         limited(gone.closed()).await;
-        let (there, here) = pair.b.sending_port().unwrap();
+        let (there, here) = pair.b.travelling_sender().unwrap();
         let failed = gone.hand_over(there).await.unwrap_err();
         assert!(matches!(failed.error, SendError::Terminated(_)), "{failed}");
-        let (mut ways, mut ends) = pair.channel::<SendingPort<u64>>("ends").await;
+        let (mut ways, mut ends) = pair.channel::<TravellingSender<u64>>("ends").await;
         ways.hand_over(failed.value).await.unwrap();
         let there = limited(ends.recv()).await.unwrap().unwrap();
         let sending =
@@ -159,15 +159,15 @@ fn an_end_that_is_dropped_there_ends_this_one() {
     everywhere(|address| async move {
         let pair = pair(address).await;
         let (mut ways, mut ends) =
-            pair.channel::<(SendingPort<u64>, ReceivingPort<u64>)>("ends").await;
-        let (out, mut from) = pair.b.sending_port::<u64>().unwrap();
-        let (into, to) = pair.b.receiving_port::<u64>().unwrap();
+            pair.channel::<(TravellingSender<u64>, TravellingReceiver<u64>)>("ends").await;
+        let (out, mut from) = pair.b.travelling_sender::<u64>().unwrap();
+        let (into, to) = pair.b.travelling_receiver::<u64>().unwrap();
         ways.hand_over((out, into)).await.unwrap();
         drop(limited(ends.recv()).await.unwrap().unwrap());
         let error = limited(from.recv()).await.unwrap_err();
-        assert!(matches!(&error, PortError::Dropped { by } if by == "a"), "{error}");
+        assert!(matches!(&error, TravelError::Dropped { by } if by == "a"), "{error}");
         let error = limited(to.connect()).await.unwrap_err();
-        assert!(matches!(&error, PortError::Dropped { by } if by == "a"), "{error}");
+        assert!(matches!(&error, TravelError::Dropped { by } if by == "a"), "{error}");
         nothing_is_left(&[&pair.a, &pair.b]).await;
     });
 }
@@ -178,14 +178,14 @@ fn a_message_that_is_not_taken_ends_the_ends_in_it() {
         let pair = pair(address).await;
         // The message lies in the inbox; its channel may have ended before.
         for ended in [false, true] {
-            let (mut ways, ends) = pair.channel::<SendingPort<u64>>("ends").await;
-            let (there, mut here) = pair.b.sending_port::<u64>().unwrap();
+            let (mut ways, ends) = pair.channel::<TravellingSender<u64>>("ends").await;
+            let (there, mut here) = pair.b.travelling_sender::<u64>().unwrap();
             ways.hand_over(there).await.unwrap();
             ways.sync().await.unwrap();
             let ways = (!ended).then_some(ways);
             drop(ends);
             let error = limited(here.recv()).await.unwrap_err();
-            assert!(matches!(&error, PortError::Dropped { by } if by == "a"), "{error}");
+            assert!(matches!(&error, TravelError::Dropped { by } if by == "a"), "{error}");
             drop(ways);
         }
         nothing_is_left(&[&pair.a, &pair.b]).await;
@@ -196,12 +196,12 @@ fn a_message_that_is_not_taken_ends_the_ends_in_it() {
 fn a_message_on_its_way_to_nobody_ends_the_ends_in_it() {
     everywhere(|address| async move {
         let pair = pair(address).await;
-        let (mut ways, ends) = pair.channel::<(SendingPort<u64>, String)>("ends").await;
+        let (mut ways, ends) = pair.channel::<(TravellingSender<u64>, String)>("ends").await;
         let mut here = Vec::new();
         // As many as fill the window, the rings and the sockets.
         let sending = async {
             loop {
-                let (there, at_home) = pair.b.sending_port::<u64>().unwrap();
+                let (there, at_home) = pair.b.travelling_sender::<u64>().unwrap();
                 here.push(at_home);
                 if let Err(failed) = ways.hand_over((there, "x".repeat(3000))).await {
                     return failed.error;
@@ -217,7 +217,10 @@ fn a_message_on_its_way_to_nobody_ends_the_ends_in_it() {
         assert!(here.len() > 5, "{}", here.len());
         for mut one in here {
             let error = limited(one.recv()).await.unwrap_err();
-            assert!(matches!(error, PortError::Dropped { .. } | PortError::Lost { .. }), "{error}");
+            assert!(
+                matches!(error, TravelError::Dropped { .. } | TravelError::Lost { .. }),
+                "{error}"
+            );
         }
         nothing_is_left(&[&pair.a, &pair.b]).await;
     });
@@ -227,14 +230,14 @@ fn a_message_on_its_way_to_nobody_ends_the_ends_in_it() {
 fn a_channel_that_is_refused_ends_the_ends_in_its_messages() {
     on_both(|| async {
         let pair = pair(tcp).await;
-        let mut ways = pair.b.open::<SendingPort<u64>>(&pair.peer, "ends").await.unwrap();
-        let (there, mut here) = pair.b.sending_port::<u64>().unwrap();
+        let mut ways = pair.b.open::<TravellingSender<u64>>(&pair.peer, "ends").await.unwrap();
+        let (there, mut here) = pair.b.travelling_sender::<u64>().unwrap();
         ways.hand_over(there).await.unwrap();
         // The type of an end includes the type of its messages.
-        let refused = limited(pair.a.accept::<SendingPort<u32>>("ends")).await.unwrap_err();
+        let refused = limited(pair.a.accept::<TravellingSender<u32>>("ends")).await.unwrap_err();
         assert!(refused.to_string().contains("u64"), "{refused}");
         let error = limited(here.recv()).await.unwrap_err();
-        assert!(matches!(error, PortError::Lost { .. }), "{error}");
+        assert!(matches!(error, TravelError::Lost { .. }), "{error}");
         nothing_is_left(&[&pair.b]).await;
     });
 }
@@ -243,10 +246,10 @@ fn a_channel_that_is_refused_ends_the_ends_in_its_messages() {
 fn a_node_that_is_gone_ends_the_ends_that_it_had() {
     everywhere(|address| async move {
         let pair = pair(address).await;
-        let (mut ways, mut ends) = pair.channel::<SendingPort<u64>>("ends").await;
+        let (mut ways, mut ends) = pair.channel::<TravellingSender<u64>>("ends").await;
         let mut at_home = Vec::new();
         for _ in 0..3 {
-            let (there, here) = pair.b.sending_port::<u64>().unwrap();
+            let (there, here) = pair.b.travelling_sender::<u64>().unwrap();
             ways.hand_over(there).await.unwrap();
             at_home.push(here);
         }
@@ -257,10 +260,10 @@ fn a_node_that_is_gone_ends_the_ends_that_it_had() {
         assert_eq!(limited(at_home[0].recv()).await.unwrap(), Some(7));
         pair.peer.declare_dead("the plug was pulled");
         let error = limited(at_home[0].recv()).await.unwrap_err();
-        assert!(matches!(error, PortError::Receive(_)), "{error}");
+        assert!(matches!(error, TravelError::Receive(_)), "{error}");
         for here in &mut at_home[1..] {
             let error = limited(here.recv()).await.unwrap_err();
-            assert!(matches!(error, PortError::Lost { .. }), "{error}");
+            assert!(matches!(error, TravelError::Lost { .. }), "{error}");
             let text = error.to_string();
             assert!(text.contains("a is gone: the plug was pulled"), "{text}");
         }
@@ -280,7 +283,7 @@ fn a_node_that_is_gone_ends_the_ends_that_it_had() {
                 assert!(matches!(error, SendError::Refused(_) | SendError::Lost(_)), "{error}");
             }
             Err(error) => {
-                let PortError::Open(cause) = error else { panic!("{error}") };
+                let TravelError::Open(cause) = error else { panic!("{error}") };
                 assert!(matches!(*cause, OpenError::Lost(_)), "{cause}");
             }
         }
@@ -293,9 +296,9 @@ fn a_node_that_is_gone_ends_the_ends_that_it_had() {
 fn a_receiver_that_is_dropped_ends_its_sender() {
     on_both(|| async {
         let pair = pair(tcp).await;
-        let (mut ways, mut ends) = pair.channel::<SendingPort<u64>>("ends").await;
+        let (mut ways, mut ends) = pair.channel::<TravellingSender<u64>>("ends").await;
         for connected_before in [true, false] {
-            let (there, mut here) = pair.b.sending_port::<u64>().unwrap();
+            let (there, mut here) = pair.b.travelling_sender::<u64>().unwrap();
             ways.hand_over(there).await.unwrap();
             let there = limited(ends.recv()).await.unwrap().unwrap();
             let mut sender = there.connect().await.unwrap();
@@ -321,10 +324,10 @@ fn an_end_that_did_not_come_in_a_message_is_of_no_use() {
         let words = (1u64, 2u128, 3u128, String::from("a"), Vec::<String>::new(), false);
         let nothing: Option<u64> = None;
         chunkcomm::codec::encode_into_vec(&(words, nothing), &mut bytes).unwrap();
-        let stray: SendingPort<u64> = chunkcomm::codec::decode(&bytes).unwrap();
+        let stray: TravellingSender<u64> = chunkcomm::codec::decode(&bytes).unwrap();
         assert_eq!(stray.home(), "a");
         assert!(chunkcomm::codec::encode_into_vec(&stray, &mut Vec::new()).is_err());
-        assert!(matches!(stray.connect().await, Err(PortError::Stray)));
+        assert!(matches!(stray.connect().await, Err(TravelError::Stray)));
     });
 }
 
@@ -332,8 +335,8 @@ fn an_end_that_did_not_come_in_a_message_is_of_no_use() {
 fn who_guesses_is_refused() {
     on_one_thread(async {
         let pair = pair(tcp).await;
-        let (_there, _here) = pair.a.sending_port::<u64>().unwrap();
-        let guess = format!("\0the channel of a port\0{:032x}", 12345);
+        let (_there, _here) = pair.a.travelling_sender::<u64>().unwrap();
+        let guess = format!("\0the channel of a travelling end\0{:032x}", 12345);
         let mut sender = pair.b.open::<u64>(&pair.peer, &guess).await.unwrap();
         sender.send(&1).await.unwrap();
         let error = limited(sender.closed()).await;
@@ -352,7 +355,7 @@ struct Row {
     links: [Peer; 2],
 }
 
-type Ends = (SendingPort<u64>, ReceivingPort<u64>);
+type Ends = (TravellingSender<u64>, TravellingReceiver<u64>);
 
 impl Row {
     async fn new(address: fn() -> Address) -> Row {
@@ -383,8 +386,8 @@ impl Row {
 fn passed_on_ends_connect_without_those_between() {
     everywhere(|address| async move {
         let mut row = Row::new(address).await;
-        let (out, from) = row.a.sending_port::<u64>().unwrap();
-        let (into, to) = row.a.receiving_port::<u64>().unwrap();
+        let (out, from) = row.a.travelling_sender::<u64>().unwrap();
+        let (into, to) = row.a.travelling_receiver::<u64>().unwrap();
         let (out, into) = row.pass_on((out, into)).await;
         const COUNT: u64 = 20_000;
         let there = tokio::spawn(async move {
@@ -408,13 +411,13 @@ fn passed_on_ends_connect_without_those_between() {
 fn passed_on_ends_that_are_dropped_end_those_at_home() {
     everywhere(|address| async move {
         let mut row = Row::new(address).await;
-        let (out, mut from) = row.a.sending_port::<u64>().unwrap();
-        let (into, to) = row.a.receiving_port::<u64>().unwrap();
+        let (out, mut from) = row.a.travelling_sender::<u64>().unwrap();
+        let (into, to) = row.a.travelling_receiver::<u64>().unwrap();
         drop(row.pass_on((out, into)).await);
         let error = limited(from.recv()).await.unwrap_err();
-        assert!(matches!(&error, PortError::Dropped { by } if by == "c"), "{error}");
+        assert!(matches!(&error, TravelError::Dropped { by } if by == "c"), "{error}");
         let error = limited(to.connect()).await.unwrap_err();
-        assert!(matches!(&error, PortError::Dropped { by } if by == "c"), "{error}");
+        assert!(matches!(&error, TravelError::Dropped { by } if by == "c"), "{error}");
         nothing_is_left(&[&row.a, &row.b, &row.c]).await;
     });
 }
@@ -423,8 +426,8 @@ fn passed_on_ends_that_are_dropped_end_those_at_home() {
 fn a_node_beyond_the_next_that_is_gone_is_named() {
     on_both(|| async {
         let mut row = Row::new(tcp).await;
-        let (out, mut from) = row.a.sending_port::<u64>().unwrap();
-        let (into, _to) = row.a.receiving_port::<u64>().unwrap();
+        let (out, mut from) = row.a.travelling_sender::<u64>().unwrap();
+        let (into, _to) = row.a.travelling_receiver::<u64>().unwrap();
         let held = row.pass_on((out, into)).await;
         row.links[1].declare_dead("it burns");
         let error = limited(from.recv()).await.unwrap_err();
@@ -493,9 +496,10 @@ fn a_value_that_is_not_written_says_who_did_not() {
 fn a_value_is_read_where_its_reading_side_was_sent() {
     everywhere(|address| async move {
         let pair = pair(address).await;
-        let (mut ways, mut ends) = pair.channel::<chunkcomm_cluster::ValuePort<u64>>("ends").await;
-        let (port, source) = pair.b.value_port::<u64>().unwrap();
-        ways.hand_over(port).await.unwrap();
+        let (mut ways, mut ends) =
+            pair.channel::<chunkcomm_cluster::ValueReader<u64>>("ends").await;
+        let (end, source) = pair.b.value_reader::<u64>().unwrap();
+        ways.hand_over(end).await.unwrap();
         let writing = tokio::spawn(async move { source.write(&12).await });
         let value = limited(ends.recv()).await.unwrap().unwrap().connect().await.unwrap();
         assert_eq!(limited(value.get()).await.unwrap(), &12);
@@ -510,20 +514,21 @@ fn every_wait_may_be_dropped() {
     on_both(|| async {
         let small = || Node::builder().limits(windows_of(256 * 1024)).experiment(packets_of(1024));
         let pair = pair_of(memory(), small(), small().listen(memory())).await;
-        let (mut ways, mut ends) =
-            pair.channel::<(SendingPort<u64>, Option<ReceivingPort<u64>>, String)>("ends").await;
+        let (mut ways, mut ends) = pair
+            .channel::<(TravellingSender<u64>, Option<TravellingReceiver<u64>>, String)>("ends")
+            .await;
         let mut at_home = Vec::new();
         let taking = tokio::spawn(async move {
             let mut taken = Vec::new();
-            while let Some((port, _, _)) = at_last!(ends.recv()).unwrap() {
-                taken.push(port);
+            while let Some((end, _, _)) = at_last!(ends.recv()).unwrap() {
+                taken.push(end);
             }
             taken
         });
         for number in 0..60usize {
             let size = [10, 300, 700, 6000, 9000, 40_000][number % 6];
             let home = at_last!({
-                let (there, here) = pair.b.sending_port::<u64>().unwrap();
+                let (there, here) = pair.b.travelling_sender::<u64>().unwrap();
                 let handing = ways.hand_over((there, None, "x".repeat(size)));
                 async move { handing.await.map(|()| here).unwrap() }
             });
@@ -534,9 +539,9 @@ fn every_wait_may_be_dropped() {
         assert_eq!(taken.len(), at_home.len());
         let last = taken.split_off(30);
         let sending = tokio::spawn(async move {
-            for (number, port) in taken.into_iter().enumerate() {
-                // A connect that is dropped drops its port.
-                let connected = cancelled(number as u32 % 3, port.connect()).await;
+            for (number, end) in taken.into_iter().enumerate() {
+                // A connect that is dropped drops its end.
+                let connected = cancelled(number as u32 % 3, end.connect()).await;
                 if let Some(connected) = connected {
                     numbers(connected.unwrap(), 3).await;
                 }
@@ -551,7 +556,7 @@ fn every_wait_may_be_dropped() {
                     assert_eq!(first, Some(0));
                     assert_eq!(at_last!(home.recv()).unwrap(), Some(1));
                 }
-                Err(error) => assert!(matches!(error, PortError::Dropped { .. }), "{error}"),
+                Err(error) => assert!(matches!(error, TravelError::Dropped { .. }), "{error}"),
             }
         }
         assert!((1..30).contains(&connected), "{connected}");

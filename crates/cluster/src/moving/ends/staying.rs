@@ -1,7 +1,7 @@
 //! The ends that stay at home when their other end travels.
 
-use super::SendingPort;
-use crate::moving::error::PortError;
+use super::TravellingSender;
+use crate::moving::error::TravelError;
 use crate::moving::home::Slot;
 use crate::moving::moving;
 use crate::proto::custody::Fate;
@@ -14,11 +14,11 @@ use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
-/// The end where the values of a [`SendingPort`] arrive. Its sender need not be connected yet.
+/// The end where the values of a [`TravellingSender`] arrive. Its sender need not be connected yet.
 ///
-/// Dropping it ends the sender, as with a [`Receiver`]. The sender of a port that is connected
+/// Dropping it ends the sender, as with a [`Receiver`]. The sender of an end that is connected
 /// later learns it at its first message.
-#[must_use = "the port is lost when its other end is dropped"]
+#[must_use = "the end is lost when its other end is dropped"]
 pub struct Arriving<T> {
     slot: Arc<Slot>,
     number: u128,
@@ -53,14 +53,14 @@ impl<T: DeserializeOwned> Arriving<T> {
     ///
     /// # Errors
     ///
-    /// The port was dropped or lost before it was connected.
+    /// The end was dropped or lost before it was connected.
     ///
     /// # Cancel safety
     ///
     /// Safe.
-    pub async fn receiver(&mut self) -> Result<&mut Receiver<T>, PortError> {
+    pub async fn receiver(&mut self) -> Result<&mut Receiver<T>, TravelError> {
         poll_fn(|context| self.poll_receiver(context).map_ok(|_| ())).await?;
-        self.receiver.as_mut().ok_or(PortError::Stray)
+        self.receiver.as_mut().ok_or(TravelError::Stray)
     }
 
     /// As [`Arriving::receiver`], by value.
@@ -72,26 +72,26 @@ impl<T: DeserializeOwned> Arriving<T> {
     /// # Cancel safety
     ///
     /// When the future is dropped, this end is dropped.
-    pub async fn into_receiver(mut self) -> Result<Receiver<T>, PortError> {
+    pub async fn into_receiver(mut self) -> Result<Receiver<T>, TravelError> {
         self.receiver().await?;
-        self.receiver.take().ok_or(PortError::Stray)
+        self.receiver.take().ok_or(TravelError::Stray)
     }
 
     /// Waits for the next value; `None` when the sender is done and all was taken.
     ///
     /// # Errors
     ///
-    /// The port was dropped or lost before it was connected; else as [`Receiver::recv`].
+    /// The end was dropped or lost before it was connected; else as [`Receiver::recv`].
     ///
     /// # Cancel safety
     ///
     /// Safe: dropped before it returns, it has taken nothing.
-    pub async fn recv(&mut self) -> Result<Option<T>, PortError> {
+    pub async fn recv(&mut self) -> Result<Option<T>, TravelError> {
         match &mut self.receiver {
             Some(receiver) => receiver.recv().await,
             None => self.receiver().await?.recv().await,
         }
-        .map_err(PortError::Receive)
+        .map_err(TravelError::Receive)
     }
 
     /// As `recv`, for plain threads: the thread sleeps while it waits. Not for async code, whose
@@ -100,12 +100,12 @@ impl<T: DeserializeOwned> Arriving<T> {
     /// # Errors
     ///
     /// As `recv`.
-    pub fn blocking_recv(&mut self) -> Result<Option<T>, PortError> {
+    pub fn blocking_recv(&mut self) -> Result<Option<T>, TravelError> {
         if self.receiver.is_none() {
             block_on(self.receiver())?;
         }
         match &mut self.receiver {
-            Some(receiver) => receiver.blocking_recv().map_err(PortError::Receive),
+            Some(receiver) => receiver.blocking_recv().map_err(TravelError::Receive),
             None => Ok(None),
         }
     }
@@ -115,38 +115,38 @@ impl<T: DeserializeOwned> Arriving<T> {
     /// # Errors
     ///
     /// As `recv`.
-    pub fn poll_recv(&mut self, context: &mut Context<'_>) -> Poll<Result<Option<T>, PortError>> {
+    pub fn poll_recv(&mut self, context: &mut Context<'_>) -> Poll<Result<Option<T>, TravelError>> {
         let receiver = ready!(self.poll_receiver(context))?;
-        receiver.poll_recv(context).map_err(PortError::Receive)
+        receiver.poll_recv(context).map_err(TravelError::Receive)
     }
 
     fn poll_receiver(
         &mut self,
         context: &mut Context<'_>,
-    ) -> Poll<Result<&mut Receiver<T>, PortError>> {
+    ) -> Poll<Result<&mut Receiver<T>, TravelError>> {
         if self.receiver.is_none() {
             let end = ready!(self.slot.poll_connected(context)).map_err(ended)?;
             self.receiver = Some(end.into_receiver(&self.node, self.carries));
         }
-        Poll::Ready(self.receiver.as_mut().ok_or(PortError::Stray))
+        Poll::Ready(self.receiver.as_mut().ok_or(TravelError::Stray))
     }
 }
 
-fn ended(fate: Fate) -> PortError {
+fn ended(fate: Fate) -> TravelError {
     match fate {
-        Fate::Dropped { by } => PortError::Dropped { by },
-        Fate::Lost { why } => PortError::Lost { why },
-        Fate::Connected => PortError::Lost { why: "it was connected before".to_owned() },
+        Fate::Dropped { by } => TravelError::Dropped { by },
+        Fate::Lost { why } => TravelError::Lost { why },
+        Fate::Connected => TravelError::Lost { why: "it was connected before".to_owned() },
     }
 }
 
-/// The end that sends the values of a [`ReceivingPort`](crate::ReceivingPort). Its receiver need not
+/// The end that sends the values of a [`TravellingReceiver`](crate::TravellingReceiver). Its receiver need not
 /// be known yet.
 ///
 /// Dropping it ends the stream before its first value.
-#[must_use = "the port is lost when its other end is dropped"]
+#[must_use = "the end is lost when its other end is dropped"]
 pub struct Departing<T> {
-    pub(super) there: Arriving<SendingPort<T>>,
+    pub(super) there: Arriving<TravellingSender<T>>,
 }
 
 impl<T> fmt::Debug for Departing<T> {
@@ -156,22 +156,22 @@ impl<T> fmt::Debug for Departing<T> {
 }
 
 impl<T: Serialize + DeserializeOwned> Departing<T> {
-    /// Waits until some node has connected the port, and returns the sender to that node.
+    /// Waits until some node has connected the end, and returns the sender to that node.
     ///
     /// # Errors
     ///
-    /// The port was dropped or lost before it was connected, or the node that connected it cannot
+    /// The end was dropped or lost before it was connected, or the node that connected it cannot
     /// be reached.
     ///
     /// # Cancel safety
     ///
     /// When the future is dropped, this end is dropped.
-    pub async fn connect(mut self) -> Result<Sender<T>, PortError> {
+    pub async fn connect(mut self) -> Result<Sender<T>, TravelError> {
         match self.there.recv().await? {
-            Some(port) => port.connect().await,
+            Some(end) => end.connect().await,
             None => {
                 let why = "its receiver ended before it began".to_owned();
-                Err(PortError::Lost { why })
+                Err(TravelError::Lost { why })
             }
         }
     }

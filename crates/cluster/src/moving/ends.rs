@@ -1,4 +1,4 @@
-//! Channel ends that travel in messages, [`SendingPort`] and [`ReceivingPort`], and the ends that
+//! Channel ends that travel in messages, [`TravellingSender`] and [`TravellingReceiver`], and the ends that
 //! stay at their home, [`Arriving`] and [`Departing`].
 
 mod staying;
@@ -6,7 +6,7 @@ mod staying;
 pub use staying::{Arriving, Departing};
 
 use super::crossing::{self, Held, Leaving};
-use super::error::{HandOverError, PortError};
+use super::error::{HandOverError, TravelError};
 use super::home;
 use super::reaching::{home_address, peer_of};
 use crate::moving::moving;
@@ -25,33 +25,33 @@ use std::sync::Arc;
 /// It can be part of a message. The node that gets it connects it directly to its home, past the
 /// nodes that passed it on.
 ///
-/// [`NodeExt::sending_port`](crate::NodeExt::sending_port) makes it. That node is its *home*, where its values arrive. It moves in
+/// [`NodeExt::travelling_sender`](crate::NodeExt::travelling_sender) makes it. That node is its *home*, where its values arrive. It moves in
 /// messages that [`SenderExt::hand_over`](crate::SenderExt::hand_over) sends and in the input of a process. [`Sender::send`] leaves
 /// the value with the caller and therefore refuses it.
 ///
 /// If it is dropped unconnected, at any node, its home learns that: [`Arriving`] returns
-/// [`PortError::Dropped`]. The home also learns that the message is not taken, or that a node
-/// that has the port dies ([`PortError::Lost`]). A node that only passed it on must live until it
+/// [`TravelError::Dropped`]. The home also learns that the message is not taken, or that a node
+/// that has the end dies ([`TravelError::Lost`]). A node that only passed it on must live until it
 /// is connected.
 ///
 /// It can be connected once, by whoever has its number, which is random: a second time is refused.
-#[must_use = "a port that is dropped unconnected is lost"]
-pub struct SendingPort<T> {
+#[must_use = "an end that is dropped unconnected is lost"]
+pub struct TravellingSender<T> {
     /// The end's custody; `None` where it was decoded outside of a message.
     held: Option<Arc<Held>>,
-    address: PortAddress,
+    address: EndAddress,
     types: PhantomData<fn(&T)>,
 }
 
-/// The destination of a port: number, home, lane.
+/// The destination of an end: number, home, lane.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-struct PortAddress {
+struct EndAddress {
     number: u128,
     home: HomeAddress,
     express: bool,
 }
 
-/// The node where a port was made.
+/// The node where an end was made.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct HomeAddress {
     pub(crate) incarnation: u128,
@@ -59,41 +59,43 @@ pub(crate) struct HomeAddress {
     pub(crate) addresses: Vec<String>,
 }
 
-/// A port in a message. `carries` is always `None`: it makes `T` part of the port's description.
+/// An end in a message. `carries` is always `None`: it makes `T` part of the end's description.
 #[derive(Serialize, Deserialize)]
-#[serde(rename = "SendingPort")]
+#[serde(rename = "TravellingSender")]
 struct Packed<T> {
     hop: u64,
-    address: PortAddress,
+    address: EndAddress,
     carries: Option<T>,
 }
 
-impl<T> fmt::Debug for SendingPort<T> {
+impl<T> fmt::Debug for TravellingSender<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("SendingPort").field("home", &self.address.home.name).finish_non_exhaustive()
+        f.debug_struct("TravellingSender")
+            .field("home", &self.address.home.name)
+            .finish_non_exhaustive()
     }
 }
 
-impl<T: Serialize> Serialize for SendingPort<T> {
+impl<T: Serialize> Serialize for TravellingSender<T> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let Some(held) = &self.held else {
-            return Err(serde::ser::Error::custom(PortError::Stray));
+            return Err(serde::ser::Error::custom(TravelError::Stray));
         };
         let hop = crossing::pack(held).map_err(serde::ser::Error::custom)?;
         Packed::<T> { hop, address: self.address.clone(), carries: None }.serialize(serializer)
     }
 }
 
-impl<'de, T: DeserializeOwned> Deserialize<'de> for SendingPort<T> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<SendingPort<T>, D::Error> {
+impl<'de, T: DeserializeOwned> Deserialize<'de> for TravellingSender<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<TravellingSender<T>, D::Error> {
         needs_link();
         let Packed { hop, address, carries: _ } = Packed::<T>::deserialize(deserializer)?;
-        Ok(SendingPort { held: crossing::unpack(hop), address, types: PhantomData })
+        Ok(TravellingSender { held: crossing::unpack(hop), address, types: PhantomData })
     }
 }
 
-impl<T: Serialize + DeserializeOwned> SendingPort<T> {
-    /// Connects the port with its home, by an existing link or by dialling. Data may follow at
+impl<T: Serialize + DeserializeOwned> TravellingSender<T> {
+    /// Connects the end with its home, by an existing link or by dialling. Data may follow at
     /// once.
     ///
     /// # Errors
@@ -103,14 +105,14 @@ impl<T: Serialize + DeserializeOwned> SendingPort<T> {
     ///
     /// # Cancel safety
     ///
-    /// When the future is dropped, the port is dropped, and the other end learns that.
-    pub async fn connect(self) -> Result<Sender<T>, PortError> {
-        let held = self.held.ok_or(PortError::Stray)?;
-        let PortAddress { number, home, express } = self.address;
+    /// When the future is dropped, the end is dropped, and the other end learns that.
+    pub async fn connect(self) -> Result<Sender<T>, TravelError> {
+        let held = self.held.ok_or(TravelError::Stray)?;
+        let EndAddress { number, home, express } = self.address;
         let peer = peer_of(&held.node, &home).await?;
         let options = channel(home::name_of(number)).lane(lane(express));
         let opened = held.node.open::<T>(&peer, options).await;
-        let mut sender = opened.map_err(|error| PortError::Open(Arc::new(error)))?;
+        let mut sender = opened.map_err(|error| TravelError::Open(Arc::new(error)))?;
         let channel = RawSender::of(&mut sender).watch();
         held.gone();
         moving(&held.node).connected(held.origin, channel);
@@ -118,7 +120,7 @@ impl<T: Serialize + DeserializeOwned> SendingPort<T> {
     }
 }
 
-impl<T> SendingPort<T> {
+impl<T> TravellingSender<T> {
     /// Returns the name of the node where the values arrive.
     #[must_use]
     pub fn home(&self) -> &str {
@@ -126,29 +128,29 @@ impl<T> SendingPort<T> {
     }
 }
 
-/// The receiving end of a channel on its way to the node that uses it; [`SendingPort`] is the
-/// sending one. [`NodeExt::receiving_port`](crate::NodeExt::receiving_port) makes it; that node sends by [`Departing`].
+/// The receiving end of a channel on its way to the node that uses it; [`TravellingSender`] is the
+/// sending one. [`NodeExt::travelling_receiver`](crate::NodeExt::travelling_receiver) makes it; that node sends by [`Departing`].
 ///
-/// It is a sending port for a sending port. The node that connects it sends a port home, by which
+/// It is a travelling sender of travelling senders. The node that connects it sends an end home, by which
 /// the values come. So the sender waits for one message before it can send the first value.
-#[must_use = "a port that is dropped unconnected is lost"]
+#[must_use = "an end that is dropped unconnected is lost"]
 #[derive(Serialize, Deserialize)]
 #[serde(
-    rename = "ReceivingPort",
+    rename = "TravellingReceiver",
     bound(serialize = "T: Serialize", deserialize = "T: DeserializeOwned")
 )]
-pub struct ReceivingPort<T> {
-    back: SendingPort<SendingPort<T>>,
+pub struct TravellingReceiver<T> {
+    back: TravellingSender<TravellingSender<T>>,
     express: bool,
 }
 
-impl<T> fmt::Debug for ReceivingPort<T> {
+impl<T> fmt::Debug for TravellingReceiver<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ReceivingPort").field("home", &self.home()).finish_non_exhaustive()
+        f.debug_struct("TravellingReceiver").field("home", &self.home()).finish_non_exhaustive()
     }
 }
 
-impl<T> ReceivingPort<T> {
+impl<T> TravellingReceiver<T> {
     /// Returns the name of the node that the values come from.
     #[must_use]
     pub fn home(&self) -> &str {
@@ -156,8 +158,8 @@ impl<T> ReceivingPort<T> {
     }
 }
 
-impl<T: Serialize + DeserializeOwned> ReceivingPort<T> {
-    /// Connects the port with its home: from now on the values come here.
+impl<T: Serialize + DeserializeOwned> TravellingReceiver<T> {
+    /// Connects the end with its home: from now on the values come here.
     ///
     /// # Errors
     ///
@@ -165,12 +167,13 @@ impl<T: Serialize + DeserializeOwned> ReceivingPort<T> {
     ///
     /// # Cancel safety
     ///
-    /// When the future is dropped, the port is dropped, and the other end learns that.
-    pub async fn connect(self) -> Result<Arriving<T>, PortError> {
-        let node = self.back.held.as_ref().map(|held| held.node.clone()).ok_or(PortError::Stray)?;
-        let (there, here) = sending_port::<T>(&node, lane(self.express))?;
+    /// When the future is dropped, the end is dropped, and the other end learns that.
+    pub async fn connect(self) -> Result<Arriving<T>, TravelError> {
+        let node =
+            self.back.held.as_ref().map(|held| held.node.clone()).ok_or(TravelError::Stray)?;
+        let (there, here) = travelling_sender::<T>(&node, lane(self.express))?;
         let mut back = self.back.connect().await?;
-        hand_over(&mut back, there).await.map_err(|failed| PortError::Send(failed.error))?;
+        hand_over(&mut back, there).await.map_err(|failed| TravelError::Send(failed.error))?;
         RawSender::of(&mut back).urgent();
         Ok(here)
     }
@@ -181,36 +184,36 @@ fn lane(express: bool) -> Lane {
 }
 
 /// Makes a sending end to hand over, and the end where its values arrive here.
-pub(crate) fn sending_port<T>(
+pub(crate) fn travelling_sender<T>(
     node: &Node,
     lane: Lane,
-) -> Result<(SendingPort<T>, Arriving<T>), PortError>
+) -> Result<(TravellingSender<T>, Arriving<T>), TravelError>
 where
     T: Serialize + DeserializeOwned,
 {
-    let refused = |error| PortError::Open(Arc::new(OpenError::Type(error)));
+    let refused = |error| TravelError::Open(Arc::new(OpenError::Type(error)));
     let Fingerprint { hash, carries, .. } = Fingerprint::of::<T>(None).map_err(refused)?;
     let mut random = [0; 16];
-    host::fill_random(&mut random).map_err(|error| PortError::System(Arc::new(error)))?;
+    host::fill_random(&mut random).map_err(|error| TravelError::System(Arc::new(error)))?;
     let number = u128::from_le_bytes(random);
     let slot = moving(node).homes.add(number, hash);
-    let address = PortAddress { number, home: home_address(node), express: lane == Lane::Express };
+    let address = EndAddress { number, home: home_address(node), express: lane == Lane::Express };
     let held = Some(Held::new(node.clone(), Origin::Home(number)));
-    let there = SendingPort { held, address, types: PhantomData };
+    let there = TravellingSender { held, address, types: PhantomData };
     let here = Arriving::new(slot, number, node.clone(), carries);
     Ok((there, here))
 }
 
 /// Makes a receiving end to hand over, and the end that sends to it from here.
-pub(crate) fn receiving_port<T>(
+pub(crate) fn travelling_receiver<T>(
     node: &Node,
     lane: Lane,
-) -> Result<(ReceivingPort<T>, Departing<T>), PortError>
+) -> Result<(TravellingReceiver<T>, Departing<T>), TravelError>
 where
     T: Serialize + DeserializeOwned,
 {
-    let (back, there) = sending_port::<SendingPort<T>>(node, Lane::Express)?;
-    Ok((ReceivingPort { back, express: lane == Lane::Express }, Departing { there }))
+    let (back, there) = travelling_sender::<TravellingSender<T>>(node, Lane::Express)?;
+    Ok((TravellingReceiver { back, express: lane == Lane::Express }, Departing { there }))
 }
 
 /// See [`SenderExt::hand_over`](crate::SenderExt::hand_over).
@@ -263,8 +266,8 @@ mod tests {
         let home = listens.build().await.unwrap();
         let node = Node::builder().build().await.unwrap();
         let peer = node.connect(&home.addresses()[0]).await.unwrap();
-        let (port, mut here) = home.sending_port::<u64>().unwrap();
-        let name = home::name_of(port.address.number);
+        let (end, mut here) = home.travelling_sender::<u64>().unwrap();
+        let name = home::name_of(end.address.number);
         let open = || node.open::<u64>(&peer, &name);
         // An end of another type is not connected.
         let mut wrong = node.open::<u32>(&peer, &name).await.unwrap();
@@ -279,7 +282,7 @@ mod tests {
         assert!(matches!(second.closed().await, SendError::Refused(_)));
         first.send(&7).await.unwrap();
         assert_eq!(here.recv().await.unwrap(), Some(7));
-        drop(port);
+        drop(end);
         assert_eq!(home.moving_report(), MovingReport::default());
     }
 }
