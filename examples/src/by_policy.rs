@@ -4,7 +4,6 @@
 //! gather, odd ones do not. In each team the first node, the *caller*, does the work with the
 //! others. One team works at a time; rank 0 decides which.
 
-use chunkcomm_cluster::NodeBuilderExt;
 use std::error::Error;
 
 use chunkcomm::{Node, Policy};
@@ -192,7 +191,7 @@ impl TeamOptions {
             }
         };
         let policy = if gathers { Policy::Chunked } else { Policy::Unbuffered };
-        let node = Node::builder().policy(policy).processes(processes);
+        let node = Node::builder().policy(policy);
         Ok((config.registry(processes).node(node), place.launcher()))
     }
 }

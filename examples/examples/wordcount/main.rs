@@ -15,13 +15,12 @@ mod sending;
 mod tally;
 mod text;
 
-use chunkcomm_cluster::NodeBuilderExt;
 use chunkcomm_cluster::NodeExt;
 use std::error::Error;
 use std::process::ExitCode;
 
+use chunkcomm::Sender;
 use chunkcomm::host::{self, Instant};
-use chunkcomm::{Node, Sender};
 use chunkcomm_cluster::process::ProcessError;
 use chunkcomm_cluster::{
     Arriving, Cluster, Process, Registry, TravellingReceiver, TravellingSender,
@@ -51,8 +50,7 @@ fn main() -> ExitCode {
 async fn work(options: &'static Options) -> Result<(), Failure> {
     let mut registry = Registry::new();
     let counting = registry.process("wordcount.count", |_, ends| count(ends));
-    let node = Node::builder().processes(&registry);
-    let config = options.cluster.config().registry(&registry).node(node);
+    let config = options.cluster.config().registry(&registry);
     let Some(cluster) = options.cluster.join(config).await? else { return Ok(()) };
     if cluster.rank() > 0 {
         // The counting processes run beside this wait.

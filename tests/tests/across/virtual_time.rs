@@ -1,6 +1,6 @@
 //! Clusters, calls, farms and deltas as programs of virtual hosts, in virtual time.
 
-use chunkcomm::{BytesDuplex, Node, host};
+use chunkcomm::{BytesDuplex, host};
 use chunkcomm_cluster::prelude::*;
 use chunkcomm_cluster::{
     Cluster, ClusterConfig, Function, Registry, TravellingReceiver, ValueWriter,
@@ -83,8 +83,7 @@ fn processes_stream_between_hosts() {
                 total.write(&(host::virtual_name().unwrap(), sum)).await?;
                 Ok(())
             });
-            let node = Node::builder().processes(&registry);
-            let config = ClusterConfig::new().registry(&registry).node(node);
+            let config = ClusterConfig::new().registry(&registry);
             let cluster = Cluster::join(config).await.unwrap();
             let mut totals = Vec::new();
             if rank == 0 {

@@ -8,6 +8,7 @@ use chunkcomm::{CREDENTIAL_FILE_VARIABLE, Credential, Node, NodeBuilder, host};
 use std::ffi::OsString;
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Default time for all nodes to be ready; later ones are named in the error.
@@ -29,7 +30,7 @@ pub struct ClusterConfig {
     pub(super) credential: Option<Credential>,
     pub(super) ready_within: Option<Duration>,
     pub(super) rejoin_window: Duration,
-    pub(super) functions: Option<Vec<Signature>>,
+    pub(super) registry: Option<Arc<Registry>>,
     pub(super) node: NodeBuilder,
     /// The versions of the cluster's layer, in tests; `None`: those that this release speaks.
     pub(super) versions: Option<RangeInclusive<u16>>,
@@ -53,7 +54,7 @@ impl ClusterConfig {
             credential: None,
             ready_within: None,
             rejoin_window: Duration::ZERO,
-            functions: None,
+            registry: None,
             node: Node::builder(),
             versions: None,
             environment: Environment::of_this_process(),
@@ -110,15 +111,14 @@ impl ClusterConfig {
 
     /// Sets the functions and processes that nodes run for each other. A node is refused if its
     /// registry differs from that of rank 0, in names or types; the error names both sides. A node
-    /// without a registry is not compared.
+    /// without a registry is not compared. Processes that [`node`](Self::node) has run instead of
+    /// these.
     ///
     /// Nothing else in the programs needs to agree: channels and services compare their types when they
     /// are opened. So the nodes of a running cluster can be replaced one by one with another version of
     /// the program.
     pub fn registry(mut self, registry: &Registry) -> ClusterConfig {
-        let functions = registry.fingerprints().into_iter().map(function);
-        let processes = registry.processes.fingerprints().map(process);
-        self.functions = Some(functions.chain(processes).collect());
+        self.registry = Some(Arc::new(registry.clone()));
         self
     }
 
@@ -153,6 +153,14 @@ impl ClusterConfig {
     ) -> ClusterConfig {
         self.arguments = arguments.into_iter().map(Into::into).collect();
         self
+    }
+
+    /// Returns the signatures of the registry, which the nodes compare.
+    pub(super) fn functions(&self) -> Option<Vec<Signature>> {
+        let registry = self.registry.as_ref()?;
+        let functions = registry.fingerprints().into_iter().map(function);
+        let processes = registry.processes.fingerprints().map(process);
+        Some(functions.chain(processes).collect())
     }
 
     /// Finds the place of this process.

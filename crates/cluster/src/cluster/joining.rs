@@ -125,7 +125,7 @@ impl Joining {
             host: hostname(),
             pid: host::process_id(),
             addresses: addresses.iter().map(Address::to_string).collect(),
-            functions: self.config.functions.clone(),
+            functions: self.config.functions(),
             again: None,
         };
         let membership = Membership::new(ready, self.config.rejoin_window);

@@ -1,12 +1,9 @@
 //! Processes at the nodes of a cluster.
 
 use crate::joining::{cluster, end_all};
-use chunkcomm::Node;
 use chunkcomm_cluster::cluster::{ClusterConfig, MemberInstantiateError, PeerError};
 use chunkcomm_cluster::process::ProcessError;
-use chunkcomm_cluster::{
-    NodeBuilderExt, NodeExt, Process, Registry, TravellingSender, ValueWriter,
-};
+use chunkcomm_cluster::{NodeExt, Process, Registry, TravellingSender, ValueWriter};
 use chunkcomm_testkit::{limited, on_both, on_one_thread};
 use std::sync::{Arc, OnceLock};
 
@@ -56,8 +53,8 @@ fn no_cluster() -> chunkcomm_cluster::process::Failure {
 }
 
 fn with(programs: &Programs) -> impl Fn(ClusterConfig) -> ClusterConfig {
-    let builder = Node::builder().processes(&programs.registry);
-    move |config| config.node(builder.clone())
+    let registry = programs.registry.clone();
+    move |config| config.registry(&registry)
 }
 
 #[test]

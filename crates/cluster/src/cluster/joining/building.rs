@@ -74,7 +74,11 @@ impl Joining {
 
     fn builder(&self, credential: Option<&Credential>) -> NodeBuilder {
         let mut builder = self.config.node.clone();
-        MovingLayer::settings(&mut builder).of_cluster = true;
+        let moving = MovingLayer::settings(&mut builder);
+        moving.of_cluster = true;
+        if moving.registry.is_none() {
+            moving.registry.clone_from(&self.config.registry);
+        }
         ClusterLayer::settings(&mut builder);
         if let Some(versions) = self.config.versions.clone() {
             ClusterLayer::set_versions(&mut builder, versions);

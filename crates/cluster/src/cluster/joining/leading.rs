@@ -180,7 +180,7 @@ impl Joining {
             size,
             ready_within: self.within,
             succeeds_within: self.config.rejoin_window.min(SUCCEEDS_WITHIN),
-            functions: self.config.functions.clone(),
+            functions: self.config.functions(),
         };
         let keeper = Keeper::start(&state, start, children).map_err(|error| JoinError::System {
             what: "give random numbers",
