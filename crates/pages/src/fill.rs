@@ -7,10 +7,10 @@ use std::time::{Duration, Instant};
 
 use bytemuck::Pod;
 
+use super::faults::Guarded;
 use super::guard::Guard;
 use super::pages::{Never, Pages};
 use super::settings::RecvEngine;
-use super::sys::signal::Guarded;
 use super::sys::uffd::{Mode, Uffd, feature};
 use super::sys::{Access, Backing, Face, Region, page_bytes};
 

@@ -9,8 +9,8 @@ use std::sync::Arc;
 use super::increments::{Fault, Increments};
 use super::pages::Pages;
 use super::sys::bell::Bell;
-use super::sys::signal::{abort, yield_now};
 use super::sys::{Access, Region};
+use super::sys::{abort, yield_now};
 
 /// Handles the faults of one region.
 pub(crate) enum Guard {

@@ -46,7 +46,7 @@
 //!
 //! # Layers
 //!
-//! In reading order: `settings`, `runs` and `error`; `sys`, the only `unsafe`; `guard`, `increments` and
+//! In reading order: `settings`, `runs` and `error`; `sys` and `faults`, the only `unsafe`; `guard`, `increments` and
 //! `pages`, the states that a signal handler shares; `window` and `contents`, pure: the order in which
 //! increments are finished, and the comparison of their contents; `watch` and `fill`, the engines; and
 //! [`TrackedOutput`] and [`TrackedInput`].
@@ -63,6 +63,8 @@ pub mod costs;
 #[cfg(any(test, not(target_os = "linux")))]
 #[cfg_attr(target_os = "linux", allow(dead_code, unreachable_pub))]
 mod elsewhere;
+#[cfg(target_os = "linux")]
+mod faults;
 #[cfg(target_os = "linux")]
 mod fill;
 #[cfg(target_os = "linux")]

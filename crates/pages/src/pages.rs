@@ -19,8 +19,8 @@ use std::time::{Duration, Instant};
 
 use super::atomics::{AtomicBool, AtomicU8, AtomicU32, Ordering, yield_now};
 use super::settings::Missing;
+use super::sys::abort;
 use super::sys::bell::Bell;
-use super::sys::signal::abort;
 use super::sys::{Access, Region, page_bytes};
 
 const AWAY: u8 = 0;

@@ -18,7 +18,7 @@ use super::fill::{Fill, backing};
 use super::pages::{Never, Pages};
 use super::runs::Received;
 use super::settings::{Awaiting, Missing, RecvEngine};
-use super::sys::signal::abort;
+use super::sys::abort;
 use super::sys::{Face, page_bytes};
 use filler::{Armed, EndOnDrop, Stopping};
 

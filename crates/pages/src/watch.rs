@@ -5,11 +5,11 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use super::faults::Guarded;
 use super::guard::{Guard, Writes};
 use super::settings::SendEngine;
 use super::sys::Region;
 use super::sys::bell::Bell;
-use super::sys::signal::Guarded;
 use super::sys::uffd::{Mode, Pagemap, Uffd, feature};
 
 /// Shortest time between two scans of `wp-async`. A shorter one costs the writer's core without showing

@@ -61,6 +61,7 @@ const CRATES: &[Floors] = &[
             &["settings"],
             &["contents", "error", "runs", "window"],
             &["guard", "increments", "pages", "sys"],
+            &["faults"],
             &["fill", "watch"],
             &["receiving", "sending"],
             &["costs", "elsewhere"],

@@ -1,4 +1,5 @@
-//! Memory whose pages tell when they are written or needed: the only `unsafe` of tracked buffers.
+//! Memory whose pages tell when they are written or needed: with [`faults`](crate::faults) the only `unsafe` of
+//! tracked buffers.
 //!
 //! A [`Region`] is memory of the system: a memory file mapped at one address, or private pages. The
 //! [`Face`] is that address, and the only way to a reference. Everything else reads the region by system
@@ -31,14 +32,13 @@
 //!    bytes that were read may be old or torn, but they are plain bytes in another buffer, and the page
 //!    is reported as written again.
 //! 5. *Handler.* It uses atomics, `mprotect` and `futex`, all of them safe in a signal. It saves
-//!    `errno`. [`signal`] has the argument for the memory that it looks at.
+//!    `errno`. [`faults`](crate::faults) has the argument for the memory that it looks at.
 //! 6. *Threads.* A [`Region`] gives no reference, and its system calls may run on any thread. A [`Face`]
 //!    is an owner of `T: Pod` like a `Vec<T>`.
 
 #![allow(unsafe_code)]
 
 pub(crate) mod bell;
-pub(crate) mod signal;
 pub(crate) mod uffd;
 
 use std::io;
@@ -63,7 +63,7 @@ pub(crate) fn page_bytes() -> usize {
 }
 
 /// Returns the error of a system call that returned `result`, or the result.
-fn checked(result: libc::c_int) -> io::Result<libc::c_int> {
+pub(crate) fn checked(result: libc::c_int) -> io::Result<libc::c_int> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
 }
 
@@ -302,6 +302,21 @@ fn timespec(duration: Duration) -> libc::timespec {
     time.tv_sec = seconds as libc::time_t;
     time.tv_nsec = duration.subsec_nanos() as libc::c_long;
     time
+}
+
+/// Writes `words` to the standard error and ends the process. Safe in a signal handler.
+pub(crate) fn abort(words: &[&str]) -> ! {
+    for word in words {
+        // SAFETY: the kernel reads the bytes of `word`. A failure changes nothing: the process ends.
+        unsafe { libc::write(libc::STDERR_FILENO, word.as_ptr().cast(), word.len()) };
+    }
+    std::process::abort()
+}
+
+/// Lets another thread run. Safe in a signal handler.
+pub(crate) fn yield_now() {
+    // SAFETY: takes nothing.
+    unsafe { libc::sched_yield() };
 }
 
 #[cfg(test)]

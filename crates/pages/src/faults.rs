@@ -14,6 +14,8 @@
 //!   before it, which was read before the handler could run.
 //! - *Signal safety.* Atomics, `mprotect`, `futex`, `sched_yield`, `clock_gettime`, `write`, `abort`.
 
+#![allow(unsafe_code)]
+
 use std::io;
 use std::mem::MaybeUninit;
 use std::ops::Range;
@@ -21,8 +23,8 @@ use std::ptr;
 use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use super::checked;
-use crate::guard::Guard;
+use super::guard::Guard;
+use super::sys::checked;
 
 /// Most regions that are protected by this engine at one time.
 pub(crate) const GUARDS_MAX: usize = 64;
@@ -177,19 +179,4 @@ unsafe fn pass_on(signal: libc::c_int, info: *mut libc::siginfo_t, context: *mut
             handler(signal);
         }
     }
-}
-
-/// Writes `words` to the standard error and ends the process. Safe in a signal handler.
-pub(crate) fn abort(words: &[&str]) -> ! {
-    for word in words {
-        // SAFETY: the kernel reads the bytes of `word`. A failure changes nothing: the process ends.
-        unsafe { libc::write(libc::STDERR_FILENO, word.as_ptr().cast(), word.len()) };
-    }
-    std::process::abort()
-}
-
-/// Lets another thread run. Safe in a signal handler.
-pub(crate) fn yield_now() {
-    // SAFETY: takes nothing.
-    unsafe { libc::sched_yield() };
 }
