@@ -29,6 +29,7 @@ const FOLDERS: &[(&str, usize)] = &[
     ("chunkcomm", 100),
     ("cluster", 70),
     ("farm", 15),
+    ("pages", 3),
     ("pipeline", 15),
     ("simulation", 20),
 ];
@@ -53,6 +54,8 @@ async fn the_texts_of_all_errors_are_those_of_the_file() {
     cluster::all(&mut texts);
     texts.part("farm");
     farm::all(&mut texts).await;
+    texts.part("pages");
+    pipeline::pages(&mut texts);
     texts.part("pipeline");
     pipeline::all(&mut texts).await;
     texts.part("simulation");

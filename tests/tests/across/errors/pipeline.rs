@@ -7,7 +7,8 @@ use chunkcomm::{AcceptError, OpenError, RecvError};
 use chunkcomm_cluster::cluster::PeerError;
 use chunkcomm_pipeline::patterns::{Compute, PatternError};
 use chunkcomm_pipeline::tracked::{
-    SendEngine, SetupError, TrackedRecvError, TrackedSendError, UnknownEngine,
+    ReadError, SendEngine, SetupError, TrackedRecvError, TrackedSendError, UnknownEngine,
+    WriteError,
 };
 use chunkcomm_pipeline::{
     DeltaReceiver, DeltaRecvError, DeltaSendError, DeltaSender, FrameFault, Increment,
@@ -95,10 +96,9 @@ fn faults(texts: &mut Texts) {
     );
 }
 
-fn tracked(texts: &mut Texts) {
+/// Errors of `chunkcomm-pages`.
+pub(super) fn pages(texts: &mut Texts) {
     let engine = || "mprotect".to_owned();
-    let range = PartError::Range { asked: 3..12, length: 9 };
-    let delta = DeltaRecvError::Channel(received());
     let unknown: UnknownEngine = "none".parse::<SendEngine>().unwrap_err();
     texts.error("UnknownEngine", &unknown);
     errors!(
@@ -106,16 +106,26 @@ fn tracked(texts: &mut Texts) {
         SetupError::NotSupportedHere,
         SetupError::Memory { bytes: 9, source: said() },
         SetupError::Engine { engine: engine(), source: said() },
-        TrackedSendError::Rewritten { elements: 3..5 },
-        TrackedSendError::System { engine: engine(), source: said() },
+        WriteError::Rewritten { elements: 3..5 },
+        WriteError::System { engine: engine(), source: said() },
+        ReadError::Late { deadline: Duration::from_millis(1500) },
+        ReadError::Ended,
+        ReadError::System { engine: engine(), source: said() },
+        ReadError::Range { start: 3, end: 12, length: 9 },
+    );
+}
+
+fn tracked(texts: &mut Texts) {
+    let range = PartError::Range { asked: 3..12, length: 9 };
+    let delta = DeltaRecvError::Channel(received());
+    errors!(
+        texts,
+        TrackedSendError::Buffer(WriteError::Rewritten { elements: 3..5 }),
         TrackedSendError::Length { tracked: 9, delta: 8 },
         TrackedSendError::Part(range),
         TrackedSendError::Delta(Arc::new(DeltaSendError::Channel(lost("lines")))),
-        TrackedRecvError::Late { deadline: Duration::from_millis(1500) },
-        TrackedRecvError::Ended,
-        TrackedRecvError::System { engine: engine(), source: said() },
+        TrackedRecvError::Buffer(ReadError::Ended),
         TrackedRecvError::Length { tracked: 9, delta: 8 },
-        TrackedRecvError::Range { start: 3, end: 12, length: 9 },
         TrackedRecvError::Corrected { elements: 3..5 },
         TrackedRecvError::Short { landed: 3, length: 9 },
         TrackedRecvError::Delta(Arc::new(delta)),
