@@ -59,6 +59,7 @@ fn deltas(texts: &mut Texts) {
         DeltaSendError::Open(OpenError::Connect(connect())),
         DeltaSendError::Channel(lost("lines")),
         DeltaSendError::Unfinished { peer: peer(), channel: channel(), committed: 3, length: 9 },
+        DeltaSendError::Part(PartError::Range { asked: 3..12, length: 9 }),
         DeltaSendError::Source { peer: peer(), channel: channel(), source: Box::new(ended(None)) },
         DeltaSendError::Gone { peer: peer(), channel: channel() },
         DeltaSendError::Over { peer: peer(), channel: channel() },
