@@ -1,4 +1,23 @@
-//! The account of a run: its ledger, what answers do to it, and the way of the results to their user.
+//! The account of a run: which tasks are out, what an answer does to them, and the way of a result to
+//! its user.
+//!
+//! ```text
+//!   source ──▶ Ledger ──▶ assignment ──▶ worker ──▶ answer ──▶ Ledger      accepted once, or dropped
+//!                 ▲                                              │
+//!                 └─── again: a worker died, or gave it back     ▼
+//!                                                 Journal ◀── result       if the run has a journal
+//!                                                                │
+//!                                                            InOrder       if the order is that of the tasks
+//!                                                                │
+//!                                                              Sink ──▶ user
+//! ```
+//!
+//! | an answer's task | what happens |
+//! |---|---|
+//! | is out | its result goes on |
+//! | has its result already, or is of an earlier run | the answer is dropped |
+//! | was never assigned | the worker is cut off ([`Refused::Worker`]) |
+//! | failed | its error goes on in the place of a result; with `stops` it ends the run |
 
 use std::time::Duration;
 
@@ -72,7 +91,7 @@ pub(crate) struct Account<'a, O, S> {
     pub(crate) journal: Option<&'a mut Journal>,
     /// Number of tasks whose results the journal had.
     pub(crate) recalled: u64,
-    /// Workers that are at a task that has not ended in time, and that task.
+    /// Workers with a stuck task, and the index of that task.
     pub(crate) late: Vec<(usize, u64)>,
 }
 
@@ -362,8 +381,8 @@ where
         self.set_share(worker);
     }
 
-    /// Takes the number of tasks that a worker now has begun at a time. To the ledger and the pace each
-    /// virtual worker is a thread: the time of a task has its waits in it.
+    /// Takes the worker's number of virtual workers. The ledger and the pace count each as a thread: a
+    /// task's time includes its waits.
     fn take_virtual(&mut self, worker: usize, workers: u32) -> Result<(), Refused> {
         let Worker { farms, stats, .. } = &mut self.workers[worker];
         if *farms || !(1..=wire::VIRTUAL_MAX).contains(&workers) {

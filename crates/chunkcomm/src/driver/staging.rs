@@ -1,18 +1,29 @@
 //! The sending end of a channel: messages go into its ring, and the driver is woken when it has to
 //! know of them.
 //!
+//! ```text
+//!   message ──▶ encode into the ring's room ──▶ commit ──▶ queued? ──yes──▶ done
+//!      │              │ no room                               │ no
+//!      │              ▼                                       ▼
+//!      │        Staged::Full: the encoded message        mark as queued, tell the driver
+//!      │        lies in the scratch until there is room
+//!      ▼
+//!   longer than `inline_bytes_max`: beside the ring as a large message, with a mark in the ring
+//! ```
+//!
 //! # When the driver is woken
 //!
-//! A channel whose driver knows that it has something staged is *queued*. Both sides take two
-//! steps:
+//! A channel whose driver knows that it has something staged is *queued*.
 //!
-//! - The producer commits, then looks whether the channel is queued.
-//! - The driver takes the staged messages and marks the channel as not queued, then looks whether
-//!   something was staged meanwhile.
+//! | step | producer | driver |
+//! |---|---|---|
+//! | 1 | commits a message | takes the staged messages, marks the channel as not queued |
+//! | | full fence | full fence |
+//! | 2 | looks whether the channel is queued | looks whether something was staged meanwhile |
 //!
-//! On two threads, both sides need a full fence between their two steps, or each could miss the
-//! other's. On the thread of the driver's runtime, program order is enough. The fence is left out
-//! there: it costs as much as all the rest of a message.
+//! On two threads, each side could miss the other's first step without its fence. On the thread of
+//! the driver's runtime program order is enough. The fence is left out there: it costs as much as
+//! all the rest of a message.
 
 mod encoding;
 mod shared;

@@ -1,5 +1,19 @@
 //! The receiver's side of a channel: the runs that it took from the inbox, and the messages in
 //! them.
+//!
+//! ```text
+//!   inbox ──▶ runs ──▶ current: | message | message | message |
+//!   (RxShared)                   taken      ▲ at
+//!
+//!   current used up ──▶ its messages count as consumed ──▶ the inbox's next run
+//!   nothing left    ──▶ Empty, or Ended once the channel has ended
+//! ```
+//!
+//! | a run | holds | a message of it is |
+//! |---|---|---|
+//! | `Copied` | small messages | borrowed |
+//! | `Shared` | small messages of a packet that is kept | borrowed, or a slice without a copy |
+//! | `Large` | one large message | moved out |
 
 mod landing;
 

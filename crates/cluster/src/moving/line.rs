@@ -1,5 +1,20 @@
 //! A line: the words of two nodes about ends that move and about processes, on a channel each way
 //! beside all others of a link.
+//!
+//! ```text
+//!   our node                                                        the peer
+//!   say ──▶ waiting words ──▶ speak ───── "\0chunkcomm.words" ────▶ hear ──▶ custody, processes
+//!                                                                               │ answers
+//!   custody, processes ◀── hear ◀──────── the same channel back ◀── speak ◀── waiting words
+//! ```
+//!
+//! | event | effect |
+//! |---|---|
+//! | a line starts | one task speaks until the link ends |
+//! | the peer opens its channel of words | [`Line::hear`]: another task reads them |
+//! | 65,536 words wait | the peer's words are not read, so it cannot make us answer more |
+//! | 4 MiB of processes' inputs wait | creating a process waits |
+//! | the link ends | waiting words are dropped, all waits end, `line_ended` tells the custody |
 
 use super::Moving;
 use super::process::{self, words::ProcessWord};
@@ -21,8 +36,8 @@ pub(crate) const WORDS_CHANNEL: &str = "\0chunkcomm.words";
 /// the link agreed on.
 const WORDS_SCHEMA: &str = "chunkcomm.words/1";
 
-/// Words that wait to be sent, at most; while there are more, the peer's words are not read. A peer
-/// that makes us answer and does not listen costs no more memory than these.
+/// Most words that wait to be sent: a peer that makes us answer and does not listen costs no more
+/// memory.
 const WORDS_WAITING_MAX: usize = 64 * 1024;
 
 /// Bytes of processes' inputs that wait to be sent, at most; creating a process waits beyond that.
@@ -205,8 +220,7 @@ async fn next_word(words: &mut RawReceiver) -> Option<LineWord> {
     }
 }
 
-/// A word that a peer without this layer does not answer. The peer has no ends, and runs no
-/// processes.
+/// A word that a peer without this layer does not answer: it has no ends and runs no processes.
 pub(super) enum Unanswered {
     Settle(u64),
     Create { id: u64, hops: Vec<u64> },
@@ -264,8 +278,8 @@ async fn speak(
 }
 
 /// Sends `next`, and the words after it, on one channel until that fails; `Closed` when there will be
-/// no more. Adds those that count as unanswered if the channel is refused. A word that it no longer
-/// takes, and that the peer's layer waits for, is `next` again.
+/// no more. Adds those that count as unanswered if the channel is refused. An unsent reply goes back
+/// into `next`.
 async fn speak_on(
     sender: &mut WordSender,
     line: &Line,

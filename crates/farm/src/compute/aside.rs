@@ -8,10 +8,12 @@
 //!           nothing to do, somebody is back, or too many are active
 //! ```
 //!
-//! As many threads are active as the worker is to have. A task whose wait is over goes before those that
-//! are not begun. It may hold a lock that all active tasks wait for. So when none of them gives its place up
-//! for some time, one more task goes on ([`Patience`]). There are at most as many threads as virtual workers
-//! may be, and those that were given up.
+//! | rule | reason |
+//! |---|---|
+//! | As many threads are active as the worker is to have. | |
+//! | A task whose wait is over goes before tasks that are not begun. | |
+//! | Without a free place for some time, one more such task goes on ([`Patience`]). | It may hold a lock that all active tasks wait for. |
+//! | At most as many threads exist as virtual workers are allowed, besides those that were given up. | |
 
 use std::cell::RefCell;
 use std::sync::Arc;

@@ -8,8 +8,8 @@
 //!                        ended
 //! ```
 //!
-//! The tasks are those of the worker: any of its threads goes on with one that was woken, so that the
-//! threads are evenly busy whoever began it.
+//! The tasks belong to the worker, not to a thread. Any thread goes on with a woken one, so that all
+//! threads are evenly busy.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

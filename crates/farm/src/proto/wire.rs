@@ -31,22 +31,22 @@
 //!               the text of a failure
 //! ```
 //!
-//! An answer covers any range of the tasks that the worker holds, so that a worker may gather the
-//! results of small assignments and need not keep those of a large one. Of one that a sub-farmer has
-//! reduced all is accepted, or nothing. A take-back asks for up to
-//! `count` tasks that are not begun: the worker returns them, and then an empty range. One for no
-//! task measures the round trip. The parts of a shared value come in their order, before the tasks
-//! that name it by its digest. A task is late that has not ended in its time and its grace: `stuck` is 1
-//! where its thread is at it, and 0 where it waited and was dropped. The number of virtual workers takes
-//! the place of that of the threads until the run ends, or another is told. Progress has the fractions
-//! that running tasks have reported since the word before (`progress.rs`). The words
-//! *once* are about values that a worker computes for all (`once.rs`).
+//! | word | meaning |
+//! |---|---|
+//! | assignment | Tasks `first` to `first + count` of the run. |
+//! | answer | Results of any range of the worker's tasks. It may span small assignments, or be a part of a large one. |
+//! | reduced | A sub-farmer's answer to reducible tasks. It is accepted whole or refused. |
+//! | take-back | Asks for up to `count` tasks that are not begun. Zero tasks is a ping. |
+//! | return | The tasks given back, then an empty range as the end. |
+//! | value | A part of a shared value. Its parts come in order, before the tasks that name its digest. |
+//! | late | Timeout plus grace of a task has passed. `stuck` = 1: a thread still runs it; 0: it waited and was dropped. |
+//! | virtual | Takes the place of the number of threads, until the run ends or another is sent. |
+//! | progress | Fractions that running tasks have reported since the last such word (`progress.rs`). |
+//! | once | A value that one worker computes for all (`once.rs`). |
+//! | aside, threads, mishaps | Only of sub-farmers: tasks it has set aside; threads below it and workers it has lost; tasks that it gave out again, got back, copied and dropped. Sent when they change. |
 //!
-//! A sub-farmer is a worker to its farmer, in the same words, and a farmer to those below it. It also
-//! says which tasks it has set aside. When they have changed it says how many threads there are below it
-//! and how many workers it has lost so far, and how many tasks of the run it has given out again, got
-//! back, copied and dropped. Its own workers turn to the farmer when its messages end without the
-//! word *end*.
+//! A sub-farmer is a worker to its farmer and a farmer to its workers, with the same words. Its workers
+//! turn to the farmer when its messages end without the word *end*.
 //!
 //! Integers are little-endian. The number of the run tells the rest of a cancelled run from the
 //! next run. Hello, Setup and Reply go through the codec (`wire/hello.rs`). The others are written and read by hand,
