@@ -125,6 +125,7 @@ fn open(outbox: &mut Outbox) -> u32 {
         kind: ChannelKind::Typed,
         fingerprint: 1,
         stream: None,
+        backlog: None,
         name: "bench".to_owned(),
     };
     let channel = outbox.open(spec, Time(0));

@@ -16,6 +16,7 @@ mod log;
 mod node;
 mod recv;
 mod send;
+mod watch;
 
 use std::fmt;
 
@@ -34,6 +35,7 @@ pub use send::{
     Account, ChannelLost, ChannelName, ChannelRefused, CloseError, RefusalReason, SendAllError,
     SendError, SendToAllError, TrySendError, Unacknowledged,
 };
+pub use watch::{PublishError, WatchError};
 
 /// A channel in a text for people. The library's own channels have names that mean nothing to
 /// people.

@@ -117,6 +117,7 @@ mod portable;
 pub mod proto;
 pub mod stats;
 mod transport;
+pub mod watch;
 
 pub use address::Address;
 pub use channel::bytes_duplex::BytesDuplex;

@@ -55,6 +55,9 @@ pub const FRAGMENT_BYTES_MAX: usize = 256 * 1024;
 /// Smallest fragment that is worth a packet while credit is short.
 pub const FRAGMENT_BYTES_MIN: usize = 4 * 1024;
 
+/// Smallest backlog of a channel, in bytes. Its eighth is the step of the receiver's reports.
+pub const BACKLOG_BYTES_MIN: u64 = 4 * 1024;
+
 /// Bytes that a channel may send before the receiver has granted any.
 pub const WINDOW_BYTES_INITIAL: u64 = 16 * 1024;
 
@@ -194,6 +197,8 @@ const _: () = {
     assert!(2 * INLINE_BYTES_MAX as u64 <= WINDOW_BYTES_INITIAL);
     assert!(WINDOW_BYTES_INITIAL <= WINDOW_BYTES_CHANNEL_MAX);
     assert!(FRAGMENT_BYTES_MIN <= FRAGMENT_BYTES_MAX);
+    // A message that no backlog takes as one of many leaves in fragments.
+    assert!(LARGE_BYTES_MIN + 5 < BACKLOG_BYTES_MIN);
     assert!(FRAGMENT_BYTES_MIN as u64 <= WINDOW_BYTES_INITIAL / 2);
     assert!(PACKET_OVERHEAD_BYTES + CHANNEL_NAME_BYTES_MAX < PACKET_BYTES_MIN);
     assert!(INLINE_BYTES_MAX + 2 * PACKET_OVERHEAD_BYTES <= PACKET_BYTES_SMALL);

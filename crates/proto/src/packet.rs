@@ -5,8 +5,9 @@
 //! record, 16 bytes    kind u8 | flags u8 | aux u16 | channel u32 | value u64
 //!   run        value = bytes u32, messages u32; then the messages
 //!   fragment   value = the message's bytes, aux 0; then u32 bytes, u32 0, then them
-//!   open       value = fingerprint, aux = name bytes, flags = lane, kind, stream;
-//!              of a stream 32 bytes: id u128, first u64, sent before u64; the name
+//!   open       value = fingerprint, aux = name bytes, flags = lane, kind, stream, backlog;
+//!              of a stream 32 bytes: id u128, first u64, sent before u64;
+//!              with a backlog its bytes u64; the name
 //!   end        value = messages of the channel in all: the sender is done
 //!   terminate  the receiver is gone, or wants no more
 //!   credit     value = bytes that the channel may send in all
@@ -18,6 +19,7 @@
 //!   wait       value = number, aux = chain bytes; a chain of waits ([`super::cycle`])
 //!   settled    value = messages of the stream that its receiver has settled in all,
 //!              flags = 1: its last word
+//!   consumed   value = bytes of a channel with a backlog that its receiver has consumed in all
 //! ```
 //!
 //! All numbers are little-endian. A packet without runs, fragments, opens and ends carries no
@@ -66,6 +68,9 @@ pub enum ChannelKind {
 
 /// Bytes of a [`StreamStart`] in an open.
 pub const STREAM_BYTES: usize = 32;
+
+/// Bytes of a backlog in an open.
+pub const BACKLOG_BYTES: usize = 8;
 
 /// Largest number of a stream's message: all sums of two stay below `u64::MAX`.
 pub const STREAM_NUMBER_MAX: u64 = u64::MAX / 4;
@@ -158,10 +163,12 @@ const KIND_BYE: u8 = 10;
 const KIND_GONE: u8 = 11;
 const KIND_WAIT: u8 = 12;
 const KIND_SETTLED: u8 = 13;
+const KIND_CONSUMED: u8 = 14;
 
 const OPEN_EXPRESS: u8 = 1;
 const OPEN_BYTES: u8 = 2;
 const OPEN_STREAM: u8 = 4;
+const OPEN_BACKLOG: u8 = 8;
 
 const SETTLED_LAST: u8 = 1;
 
@@ -216,6 +223,8 @@ pub enum Item<'a> {
         fingerprint: u64,
         /// The channel's part of a stream, if its receiver settles.
         stream: Option<StreamStart>,
+        /// Most bytes that are accepted and not consumed, if that is bounded.
+        backlog: Option<u64>,
         /// The channel's name.
         name: &'a str,
     },
@@ -279,6 +288,13 @@ pub enum Item<'a> {
         /// Whether the receiver is gone.
         last: bool,
     },
+    /// The receiver of our channel with a backlog has consumed bytes.
+    Consumed {
+        /// Our number of the channel.
+        channel: u32,
+        /// Bytes since the channel began.
+        total: u64,
+    },
 }
 
 impl Item<'_> {
@@ -291,6 +307,7 @@ impl Item<'_> {
                 | Item::Gone
                 | Item::Wait { .. }
                 | Item::Settled { .. }
+                | Item::Consumed { .. }
         );
         let frame = matches!(self, Item::Packet(_) | Item::Repeated(_) | Item::PacketEnd { .. });
         !totals && !frame

@@ -5,7 +5,7 @@ use super::ends::SendingEnd;
 use super::sender::Sender;
 use super::tx::{Tx, Waiting};
 use crate::driver::staging::Staged;
-use crate::error::{SendError, SendToAllError};
+use crate::error::{SendError, SendToAllError, TrySendError};
 use crate::proto::codec;
 use bytes::Bytes;
 use serde::Serialize;
@@ -103,6 +103,74 @@ async fn to_all(
         }
     }
     none_failed(failed)
+}
+
+/// Sends `value` to all of `senders` that can take it at once; it is encoded once. Returns the others, by
+/// index, each with the reason: [`TrySendError::Full`], or that it failed.
+///
+/// For values of which a slow receiver may miss some. With a limit on what waits for it
+/// ([`backlog`](super::ChannelOptions::backlog)), the sender of a slow receiver is full early.
+///
+/// ```
+/// use chunkcomm::channel::try_send_to_all;
+/// use chunkcomm::{Node, TrySendError, channel};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let node = Node::builder().build().await?;
+/// let peer = node.local().await?;
+/// let mut senders = Vec::new();
+/// for name in ["fast", "slow"] {
+///     senders.push(node.open::<u64>(&peer, channel(name).backlog(4096)).await?);
+/// }
+/// let (_, mut fast) = node.accept::<u64>("fast").await?;
+/// let (_, _slow) = node.accept::<u64>("slow").await?;
+/// let mut missed = 0;
+/// for price in 0..10_000 {
+///     for (index, error) in try_send_to_all(&mut senders, &price) {
+///         assert!(index == 1 && matches!(error, TrySendError::Full));
+///         missed += 1;
+///     }
+///     assert_eq!(fast.recv().await?, Some(price));
+/// }
+/// println!("the slow one missed {missed} prices");
+/// # assert!(missed > 5_000);
+/// # Ok(())
+/// # }
+/// ```
+#[must_use]
+pub fn try_send_to_all<T: Serialize>(
+    senders: &mut [Sender<T>],
+    value: &T,
+) -> Vec<(usize, TrySendError)> {
+    let mut encoded = Vec::new();
+    if let Err(error) = codec::encode_into_vec(value, &mut encoded) {
+        let error = SendError::Encode(Arc::new(error));
+        let failed = |index| (index, TrySendError::Failed(error.clone()));
+        return (0..senders.len()).map(failed).collect();
+    }
+    try_to_all(senders.iter_mut().map(Sender::tx), &Bytes::from(encoded))
+}
+
+/// As [`try_send_to_all`], for bytes; the senders share messages above 8 KiB.
+#[must_use]
+pub fn try_send_bytes_to_all(
+    senders: &mut [BytesSender],
+    message: &Bytes,
+) -> Vec<(usize, TrySendError)> {
+    try_to_all(senders.iter_mut().map(BytesSender::tx), message)
+}
+
+fn try_to_all<'a>(
+    senders: impl Iterator<Item = &'a mut Tx>,
+    message: &Bytes,
+) -> Vec<(usize, TrySendError)> {
+    let sent = senders.map(|tx| match tx.stage_waiting(&Waiting::Bytes(message)) {
+        Ok(Staged::Done) => Ok(()),
+        Ok(Staged::Full) => Err(TrySendError::Full),
+        Err(error) => Err(TrySendError::Failed(error)),
+    });
+    sent.enumerate().filter_map(|(index, sent)| Some((index, sent.err()?))).collect()
 }
 
 fn none_failed(failed: Vec<(usize, SendError)>) -> Result<(), SendToAllError> {

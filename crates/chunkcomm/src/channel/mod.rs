@@ -139,14 +139,14 @@ pub use crate::driver::taking::Delivery;
 pub use crate::node::duplexes::UnansweredDuplex;
 pub use bytes_sender::BytesPermit;
 pub use ends::{ReceivingEnd, SendingEnd};
-pub use many::{any_ready, send_bytes_to_all, send_to_all};
+pub use many::{any_ready, send_bytes_to_all, send_to_all, try_send_bytes_to_all, try_send_to_all};
 pub use receiver::Receiving;
 pub use select_all::{SELECT_TURN_BYTES, Selected};
 pub use sender::{Permit, Sending};
 
 use crate::error::OpenError;
 use crate::node::Peer;
-use crate::proto::limits::CHANNEL_NAME_BYTES_MAX;
+use crate::proto::limits::{BACKLOG_BYTES_MIN, CHANNEL_NAME_BYTES_MAX};
 use crate::proto::packet::Lane;
 use std::time::Duration;
 
@@ -170,6 +170,7 @@ pub fn channel(name: impl Into<String>) -> ChannelOptions {
         from: None,
         settled: false,
         stream: None,
+        backlog: None,
     }
 }
 
@@ -189,6 +190,8 @@ pub struct ChannelOptions {
     pub(crate) settled: bool,
     /// The number of the stream, if the receiver settles.
     pub(crate) stream: Option<u128>,
+    /// Most bytes that are accepted and not consumed.
+    pub(crate) backlog: Option<u64>,
 }
 
 impl From<&str> for ChannelOptions {
@@ -242,6 +245,25 @@ impl ChannelOptions {
     /// [`Node::open_redelivering`](crate::Node::open_redelivering) sends them again.
     pub fn settled(mut self) -> ChannelOptions {
         self.settled = true;
+        self
+    }
+
+    /// Limits the channel's backlog: the encoded bytes that are accepted and that the receiver has not
+    /// taken, wherever they are. At least 4 KiB; no limit by default.
+    ///
+    /// Beyond it `send` waits and `try_send` returns `Full`. So the sender of a slow receiver knows that
+    /// it is slow, and a message is never behind more than this. Without the limit, some 20 KiB wait for
+    /// a receiver that does not take them, and up to 4 MiB for one that took them fast before.
+    ///
+    /// A message above the limit is accepted with nothing before it, and goes alone. The receiver reports
+    /// each eighth of the limit, and when it waits for more. A small limit costs throughput: a sender
+    /// can be ahead by that much in each round trip.
+    ///
+    /// It is set by the sending end: where the channel is opened; for the way back of a duplex, where it is
+    /// accepted. A redelivering sender has a limit of its own
+    /// ([`Redelivery::bytes_max`](crate::Redelivery::bytes_max)), and this one has no effect there.
+    pub fn backlog(mut self, bytes: u64) -> ChannelOptions {
+        self.backlog = Some(bytes.max(BACKLOG_BYTES_MIN));
         self
     }
 

@@ -125,6 +125,7 @@ impl Channels {
                     slot.shared.set_report_step(link.report_step(id));
                 }
             }
+            Command::ConsumedOfBacklog { id, bytes } => link.consumed_of_backlog(id, bytes),
             Command::Settled { id } => {
                 if let Some(slot) = self.receivers.get(id) {
                     self.senders.settling.insert(id, Arc::clone(&slot.shared));

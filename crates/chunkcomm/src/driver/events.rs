@@ -56,6 +56,11 @@ impl Channels {
         match event {
             Event::Opened { .. } => self.opened(event, link, now),
             Event::Settled { channel, total, last } => self.senders.settled(channel, total, last),
+            Event::Consumed { channel, total } => {
+                if let Some(slot) = self.senders.slots.get(channel) {
+                    slot.shared.set_consumed(total);
+                }
+            }
             Event::Ended { channel } => {
                 let Some(slot) = self.receivers.get_mut(channel) else { return };
                 let landed = slot.landing.is_some();
@@ -91,11 +96,13 @@ impl Channels {
     }
 
     fn opened(&mut self, event: Event<'_>, link: &mut Link, since: Time) {
-        let Event::Opened { channel, lane, kind, fingerprint, stream, name } = event else {
+        let Event::Opened { channel, lane, kind, fingerprint, stream, backlog, name } = event
+        else {
             return;
         };
         if let Some((of, back)) = self.senders.backs.take(name) {
             if back.kind == kind && back.fingerprint == fingerprint && stream.is_none() {
+                back.shared.set_backlog(backlog);
                 return self.opened_back(channel, &back.shared, link);
             }
             // It ends with the session.
@@ -103,6 +110,7 @@ impl Channels {
             return self.shared.command(Command::Corrupt { id: channel });
         }
         let shared = RxShared::new(name, channel);
+        shared.set_backlog(backlog);
         shared.set_report_step(link.report_step(channel));
         self.receivers.insert(channel, RxSlot::new(Arc::clone(&shared)));
         let receiver = RxEnd::new(shared, Arc::clone(&self.shared), stream);

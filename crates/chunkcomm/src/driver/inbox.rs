@@ -7,6 +7,8 @@
 use super::landing::Landing;
 use super::wakers::locked;
 use crate::error::{ChannelRefused, LinkError, RecvError};
+use crate::proto::credit::REPORT_DIVISOR;
+use crate::proto::limits::BACKLOG_BYTES_MIN;
 use crate::proto::link::Counted;
 use bytes::Bytes;
 use std::collections::VecDeque;
@@ -93,6 +95,9 @@ pub(crate) struct RxShared {
     queue: Mutex<RxQueue>,
     /// Step in bytes at which the receiver reports the consumed ones.
     report_step: AtomicU64,
+    /// Step in bytes at which the receiver of a channel with a backlog reports the consumed ones; 0
+    /// without a backlog.
+    backlog_step: AtomicU64,
     /// Number of messages of the stream that the receiver has settled.
     settled: AtomicU64,
     /// Whether the driver was told of settled messages and looks by itself since then.
@@ -115,6 +120,7 @@ impl RxShared {
                 early: Early::default(),
             }),
             report_step: AtomicU64::new(0),
+            backlog_step: AtomicU64::new(0),
             settled: AtomicU64::new(0),
             settled_told: AtomicBool::new(false),
         })
@@ -187,6 +193,16 @@ impl RxShared {
 
     pub(crate) fn set_report_step(&self, bytes: u64) {
         self.report_step.store(bytes, Ordering::Relaxed);
+    }
+
+    pub(crate) fn backlog_step(&self) -> u64 {
+        self.backlog_step.load(Ordering::Relaxed)
+    }
+
+    /// Notes the channel's backlog, if it has one, when the peer opens it.
+    pub(crate) fn set_backlog(&self, bytes: Option<u64>) {
+        let step = bytes.map_or(0, |bytes| bytes.max(BACKLOG_BYTES_MIN) / REPORT_DIVISOR);
+        self.backlog_step.store(step, Ordering::Relaxed);
     }
 
     /// Changes the queue with `put` and tells the receiver. `None` when there is no receiver any

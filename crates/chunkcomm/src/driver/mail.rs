@@ -46,6 +46,8 @@ pub(crate) enum Command {
     End { id: u32, messages: u64, at: Time },
     /// A receiver took runs of this many bytes.
     Consumed { id: u32, bytes: u64 },
+    /// The receiver of a channel with a backlog took this many bytes.
+    ConsumedOfBacklog { id: u32, bytes: u64 },
     /// A receiver has settled messages of its stream.
     Settled { id: u32 },
     /// A receiver waits, as a held-back large message requires before it comes.

@@ -118,6 +118,9 @@ fn answer_waited_for(id: u32, slot: &TxSlot, link: &Link) -> Option<String> {
     if slot.ring.messages() > 0 {
         return Some("its turn: somebody waits for what is staged to leave".to_owned());
     }
+    if let Some((held, bytes_max)) = slot.shared.backlog_held(link.channel_state(id).sent_bytes) {
+        return Some(format!("its receiver: {held} of at most {bytes_max} bytes are not taken"));
+    }
     let unknown = link.sent_messages(id).saturating_sub(slot.shared.acked());
     (unknown > 0).then(|| "an acknowledgement, and somebody for that".to_owned())
 }

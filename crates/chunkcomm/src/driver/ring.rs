@@ -9,6 +9,8 @@
 //! until their receiver has settled them. The consumer can go back and read them again. Its
 //! producer may use all of the memory, and stays a bounded number of unread bytes ahead.
 //!
+//! A ring with a [`Backlog`] takes no more than its receiver lets it, whatever room it has.
+//!
 //! A ring that *logs* has a second reader, its [`Tail`]: the consumer sees committed bytes as soon
 //! as the tail has *stored* them.
 //!
@@ -144,8 +146,43 @@ fn ends(ring: Arc<Ring>) -> (Producer, Consumer) {
         messages: 0,
         free: capacity,
         unread_max: None,
+        backlog: None,
     };
     (producer, Consumer(Cursor { ring, position: 0, bytes: 0, messages: 0 }))
+}
+
+/// Bound of the bytes that are accepted and that the receiver has not consumed.
+///
+/// Invariant: `accepted <= consumed + bytes_max`, except behind one longer message, which was accepted
+/// with nothing before it.
+pub(crate) struct Backlog {
+    bytes_max: u64,
+    /// Bytes that the receiver has consumed, as the driver was told.
+    consumed: Arc<AtomicU64>,
+    /// Bytes accepted in all, without those committed since `noted`.
+    accepted: u64,
+    /// Bytes committed in this ring when they were last noted.
+    noted: u32,
+}
+
+impl Backlog {
+    pub(crate) fn new(bytes_max: u64, consumed: Arc<AtomicU64>) -> Backlog {
+        Backlog { bytes_max, consumed, accepted: 0, noted: 0 }
+    }
+
+    /// Returns the bytes that are accepted and not consumed; `committed`: bytes committed in this ring.
+    fn held(&mut self, committed: u32) -> u64 {
+        self.accepted += u64::from(committed.wrapping_sub(self.noted));
+        self.noted = committed;
+        // A receiver that tells more than it got harms its own bound alone.
+        self.accepted.saturating_sub(self.consumed.load(Ordering::Acquire))
+    }
+
+    /// Returns the bytes that can still be accepted.
+    fn room(&mut self, committed: u32) -> usize {
+        let room = self.bytes_max.saturating_sub(self.held(committed));
+        usize::try_from(room).unwrap_or(usize::MAX)
+    }
 }
 
 /// The end that stages messages.
@@ -159,6 +196,7 @@ pub(crate) struct Producer {
     free: usize,
     /// In a ring that keeps: most bytes that the consumer has not read.
     unread_max: Option<usize>,
+    backlog: Option<Backlog>,
 }
 
 impl Producer {
@@ -178,7 +216,42 @@ impl Producer {
                 (self.capacity() - held).min(unread_max.saturating_sub(unread))
             }
         };
+        self.free = self.free.min(self.backlog_room());
         self.free
+    }
+
+    /// Bounds the bytes that are accepted and not consumed. Called before anything is staged.
+    pub(crate) fn bound(&mut self, backlog: Backlog) {
+        self.backlog = Some(backlog);
+        self.free();
+    }
+
+    /// Returns the bound of the backlog.
+    pub(crate) fn backlog_bytes_max(&self) -> usize {
+        let bytes_max = self.backlog.as_ref().map(|backlog| backlog.bytes_max);
+        bytes_max.and_then(|bytes| usize::try_from(bytes).ok()).unwrap_or(usize::MAX)
+    }
+
+    /// Returns the bytes that the backlog still has room for; without one there is no bound.
+    pub(crate) fn backlog_room(&mut self) -> usize {
+        self.backlog.as_mut().map_or(usize::MAX, |backlog| backlog.room(self.bytes))
+    }
+
+    /// Whether the backlog has room for a large message: one above its bound has it with nothing
+    /// before it.
+    pub(crate) fn backlog_admits(&mut self, bytes: usize) -> bool {
+        let Some(backlog) = &mut self.backlog else { return true };
+        let held = backlog.held(self.bytes);
+        // The mark of the message counts, too.
+        held == 0 || held.saturating_add(bytes as u64 + 1) <= backlog.bytes_max
+    }
+
+    /// Counts the bytes of a large message, which do not lie in the ring, as accepted.
+    pub(crate) fn count_large(&mut self, bytes: usize) {
+        if let Some(backlog) = &mut self.backlog {
+            backlog.accepted += bytes as u64;
+            self.free();
+        }
     }
 
     /// Returns the bytes that the consumer has, read or not, in a ring that keeps.
@@ -200,7 +273,7 @@ impl Producer {
     /// Returns whether no byte in the ring is the consumer's.
     pub(crate) fn is_empty(&mut self) -> bool {
         match self.unread_max {
-            None => self.free() == self.capacity(),
+            None => self.bytes == self.ring.taken.0.load(Ordering::Acquire),
             Some(_) => self.held() == 0,
         }
     }
@@ -273,8 +346,14 @@ impl Producer {
         let set = self.ring.next.set(Arc::clone(&next));
         assert!(set.is_ok(), "only the producer of the newest ring replaces it");
         let unread_max = self.unread_max;
-        *self =
-            Producer { ring: next, position: 0, bytes: 0, messages: 0, free: capacity, unread_max };
+        let mut backlog = self.backlog.take();
+        if let Some(backlog) = &mut backlog {
+            backlog.held(self.bytes);
+            backlog.noted = 0;
+        }
+        let (position, bytes, messages) = (0, 0, 0);
+        let free = capacity;
+        *self = Producer { ring: next, position, bytes, messages, free, unread_max, backlog };
         self.free();
     }
 }

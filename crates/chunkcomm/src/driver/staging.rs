@@ -32,7 +32,7 @@ pub(crate) use shared::{Failure, Settling, TxShared};
 
 use super::clock;
 use super::mail::{Command, LinkShared, Notice};
-use super::ring::{Consumer, Producer, Tail, ring, ring_that_logs};
+use super::ring::{Backlog, Consumer, Producer, Tail, ring, ring_that_logs};
 use super::wakers::locked;
 use crate::error::{Account, SendError};
 use crate::log::Recovered;
@@ -129,10 +129,16 @@ impl TxEnd {
         if let Some(stream) = shared.settling.stream() {
             producer.keep(stream.unread_bytes_max(ring_bytes_max));
         }
+        let mut inline_bytes_max = INLINE_BYTES_MAX.min(ring_bytes_max - PREFIX_BYTES_MAX);
+        if let Some((bytes_max, consumed)) = &shared.backlog {
+            producer.bound(Backlog::new(*bytes_max, Arc::clone(consumed)));
+            let bytes_max = usize::try_from(*bytes_max).unwrap_or(usize::MAX);
+            inline_bytes_max = inline_bytes_max.min(bytes_max - PREFIX_BYTES_MAX);
+        }
         TxEnd {
             producer,
             ring_size,
-            inline_bytes_max: INLINE_BYTES_MAX.min(ring_bytes_max - PREFIX_BYTES_MAX),
+            inline_bytes_max,
             id,
             accepted: 0,
             no_room_told: 0,
@@ -165,7 +171,7 @@ impl TxEnd {
     pub(crate) fn capacity(&mut self) -> usize {
         // A ring may be larger than its bound for a while.
         let grown = self.ring_size.bytes_max().saturating_sub(self.producer.capacity());
-        self.producer.free() + grown
+        (self.producer.free() + grown).min(self.producer.backlog_room())
     }
 
     /// Returns the number of bytes of the longest message that goes through the ring.
@@ -176,7 +182,7 @@ impl TxEnd {
     /// Whether a message of `bytes` with its prefix would be staged without waiting, if it goes
     /// through the ring.
     pub(crate) fn has_room(&mut self, bytes: usize) -> bool {
-        let bytes = bytes.min(self.ring_size.bytes_max());
+        let bytes = bytes.min(self.ring_size.bytes_max()).min(self.producer.backlog_bytes_max());
         // A ring that keeps its messages grows further.
         let keeps = self.shared.settling.stream().is_some();
         let has = self.capacity() >= bytes || keeps && self.make_room(bytes);
@@ -188,7 +194,9 @@ impl TxEnd {
 
     /// Whether a large message of any size would be staged without waiting.
     pub(crate) fn has_room_for_large(&mut self) -> bool {
-        self.make_room(1) && locked(&self.shared.slow).large_bytes == 0
+        self.make_room(1)
+            && self.producer.backlog_admits(usize::MAX - 1)
+            && locked(&self.shared.slow).large_bytes == 0
     }
 
     /// Stages the user's own bytes: a small message is copied in.
@@ -236,12 +244,13 @@ impl TxEnd {
             return Ok(Staged::Full);
         }
         // The driver only lowers the bytes of large messages, so the answer stays true.
-        let fits = self.shared.admits_large(bytes);
+        let fits = self.shared.admits_large(bytes) && self.producer.backlog_admits(bytes);
         Ok(if fits { Staged::Done } else { Staged::Full })
     }
 
     /// Stages a large message, for which there is room.
     fn push_large(&mut self, payload: Bytes) -> Result<Staged, SendError> {
+        let bytes = payload.len();
         let mut slow = locked(&self.shared.slow);
         slow.large_bytes += payload.len();
         if self.shared.is_logged() {
@@ -251,6 +260,7 @@ impl TxEnd {
         self.shared.large_pending.fetch_add(1, Ordering::Release);
         drop(slow);
         self.producer.push(&[TAG_LARGE], &[]);
+        self.producer.count_large(bytes);
         self.committed(self.ring_size.wake_step(), 1)?;
         Ok(Staged::Done)
     }
@@ -262,6 +272,11 @@ impl TxEnd {
         }
         if self.producer.has_released() {
             self.ring_size.released();
+        }
+        if self.producer.backlog_room() < bytes {
+            // A larger ring would not help.
+            self.tell_no_room();
+            return false;
         }
         while let Some(grown) = self.grown() {
             self.producer.replace(grown);

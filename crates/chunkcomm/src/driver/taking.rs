@@ -62,6 +62,8 @@ pub struct RxEnd {
     at: usize,
     taken: u32,
     consumed: u64,
+    /// Bytes consumed of a channel with a backlog, since its sender was told.
+    untold: u64,
     finished: bool,
     /// Nobody has taken the channel yet: dropped so, it is refused.
     pub(crate) refuses: bool,
@@ -110,6 +112,7 @@ impl RxEnd {
             at: 0,
             taken: 0,
             consumed: 0,
+            untold: 0,
             finished: false,
             left: ReceivingStats::default(),
         }
@@ -273,16 +276,17 @@ impl RxEnd {
                 self.left.large_messages += 1;
                 self.left.bytes += bytes.len() as u64;
                 match counted {
-                    Counted::Not => {}
+                    Counted::Not => return Some(Some(bytes)),
                     Counted::Window => self.count(bytes.len()),
                     Counted::Large => {
                         self.link.command(Command::LargeTaken { id: self.shared.id() });
                     }
                 }
+                self.count_of_backlog(bytes.len() + 1);
                 Some(Some(bytes))
             }
             run => {
-                self.current = Some(run);
+                self.current = Some(self.first_part(run));
                 self.at = 0;
                 self.taken = 0;
                 Some(None)
@@ -312,6 +316,50 @@ impl RxEnd {
             });
         }
         self.count(length);
+        self.count_of_backlog(length);
+    }
+
+    /// Cuts a run of a channel with a backlog, so that its bytes are reported step by step; puts the
+    /// rest back in front of the others.
+    fn first_part(&mut self, run: Run) -> Run {
+        let step = self.shared.backlog_step() as usize;
+        let (whole, messages) = match run {
+            _ if step == 0 => return run,
+            Run::Copied { bytes, messages } if bytes.len() > step => (Bytes::from(bytes), messages),
+            Run::Shared { bytes, messages } if bytes.len() > step => (bytes, messages),
+            _ => return run,
+        };
+        let (mut at, mut count) = (0, 0);
+        while at < step
+            && let Some(range) = message::next_in_run(&whole, at)
+        {
+            (at, count) = (range.end, count + 1);
+        }
+        if at == whole.len() || at < step || count >= messages {
+            // A run that disagrees with its count is reported where it is left.
+            return Run::Shared { bytes: whole, messages };
+        }
+        self.runs.push_front(Run::Shared { bytes: whole.slice(at..), messages: messages - count });
+        Run::Shared { bytes: whole.slice(..at), messages: count }
+    }
+
+    /// Counts consumed bytes of a channel with a backlog; tells its sender of each step.
+    fn count_of_backlog(&mut self, bytes: usize) {
+        let step = self.shared.backlog_step();
+        if step > 0 {
+            self.untold += bytes as u64;
+            if self.untold >= step {
+                self.tell_consumed();
+            }
+        }
+    }
+
+    /// Tells the sender of a channel with a backlog what was consumed, all of it.
+    fn tell_consumed(&mut self) {
+        let bytes = std::mem::take(&mut self.untold);
+        if bytes > 0 {
+            self.link.command(Command::ConsumedOfBacklog { id: self.shared.id(), bytes });
+        }
     }
 
     /// Notes that the receiver asks for the next message: those that it has taken are settled,
@@ -409,6 +457,7 @@ impl RxEnd {
         if !self.runs.is_empty() {
             return Next::Message;
         }
+        self.tell_consumed();
         match outcome {
             Some(outcome) => {
                 self.finish();
@@ -489,6 +538,7 @@ impl RxEnd {
             });
         }
         self.finished = true;
+        self.tell_consumed();
         let bytes = std::mem::take(&mut self.consumed);
         self.link.command(Command::Consumed { id: self.shared.id(), bytes });
         if self.shared.id() == 0 {

@@ -119,6 +119,7 @@ impl Link {
             kind: ChannelKind::Typed,
             fingerprint: fnv1a(schema.as_bytes()),
             stream: None,
+            backlog: None,
             name: name.to_owned(),
         });
         let shared = TxShared::new(name.to_owned(), schema.to_owned(), Settling::No);

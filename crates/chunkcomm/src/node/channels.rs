@@ -132,10 +132,12 @@ impl Node {
             kind,
             fingerprint: print.hash,
             stream: options.stream.map(|id| StreamStart { id, first: 0, sent_before: 0 }),
+            backlog: options.backlog,
             name: options.name.clone(),
         });
         let settling = if options.stream.is_some() { Settling::Counted } else { Settling::No };
-        let shared = TxShared::new(options.name.clone(), print.text.clone(), settling);
+        let (name, text) = (options.name.clone(), print.text.clone());
+        let shared = TxShared::bounded(name, text, settling, options.backlog);
         link.open(|id| {
             let (end, ring) = TxEnd::new(link, &shared, id);
             (Command::Open { id, spec, tx: Arc::clone(&shared), ring, back }, end)

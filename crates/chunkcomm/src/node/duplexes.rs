@@ -263,9 +263,11 @@ pub(crate) fn open_back(
         kind,
         fingerprint: print.hash,
         stream: None,
+        backlog: options.backlog,
         name: backs::name(there.id()),
     });
-    let shared = TxShared::new(there.name.to_string(), print.text.clone(), Settling::No);
+    let (name, text) = (there.name.to_string(), print.text.clone());
+    let shared = TxShared::bounded(name, text, Settling::No, options.backlog);
     let opened = link.open(|id| {
         let (end, ring) = TxEnd::new(link, &shared, id);
         (Command::Open { id, spec, tx: Arc::clone(&shared), ring, back: None }, end)

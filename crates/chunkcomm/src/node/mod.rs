@@ -41,6 +41,7 @@ mod streams;
 mod unaccepted;
 pub(crate) mod waits;
 pub(crate) mod warnings;
+pub(crate) mod whom;
 
 pub use builder::{AGE_BOUND_VARIABLE, CREDENTIAL_FILE_VARIABLE, Experiment, Limits, NodeBuilder};
 pub use events::{LinkEvent, LinkEvents};
@@ -51,6 +52,7 @@ use crate::Address;
 use crate::driver::buffers::Buffers;
 use crate::driver::cycles::SharedBoard;
 use crate::driver::mail::LinkShared;
+use crate::driver::wakers::locked;
 use crate::transport::Home;
 use crate::transport::spin::Spinner;
 use accepting::AcceptTable;
@@ -59,6 +61,7 @@ use builder::Settings;
 use hello::OwnHello;
 use io_thread::IoThread;
 use layers::Layers;
+use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::{Arc, Mutex};
 use tokio::runtime::Handle;
@@ -96,6 +99,8 @@ pub(crate) struct NodeShared {
     local: tokio::sync::Mutex<Option<Arc<LinkShared>>>,
     layers: Arc<Layers>,
     waits: Arc<Waits>,
+    /// The names under which the node publishes values.
+    published: Mutex<BTreeSet<String>>,
     /// Ends the thread of `io_thread` when it is dropped.
     _io_thread: Option<IoThread>,
 }
@@ -169,6 +174,21 @@ impl Node {
     /// Returns the table of channels that peers open, of links and losses.
     pub(crate) fn table(&self) -> &Arc<AcceptTable> {
         &self.shared.table
+    }
+
+    /// Takes a name for a value that is published; false if it is taken.
+    pub(crate) fn claim(&self, name: &str) -> bool {
+        locked(&self.shared.published).insert(name.to_owned())
+    }
+
+    /// Gives the name back.
+    pub(crate) fn give_up_name(&self, name: &str) {
+        locked(&self.shared.published).remove(name);
+    }
+
+    /// Warns people.
+    pub(crate) fn warn_of(&self, what: &str) {
+        self.shared.table.say(what);
     }
 
     /// Returns the runtime that drives the links.

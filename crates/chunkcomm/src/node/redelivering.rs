@@ -6,6 +6,7 @@
 //! there and hands the ring over.
 
 use super::fingerprint::Fingerprint;
+use super::whom::Whom;
 use super::{Node, NodeShared, Peer};
 use crate::Address;
 use crate::channel::ChannelOptions;
@@ -24,26 +25,18 @@ use crate::proto::backoff::Backoff;
 use crate::proto::limits::{KEPT_BYTES_DEFAULT, RING_BYTES_LARGEST};
 use crate::proto::outbox::OpenSpec;
 use crate::proto::packet::{ChannelKind, StreamStart};
-use crate::proto::plain::Plain;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::future::poll_fn;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
-use std::time::Duration;
-
-/// Longest single wait for a session with a peer of a given name: 500 ms.
-const NAMED_WAIT: Duration = Duration::from_millis(500);
 
 /// Settings of a redelivering sender: its peer, the bytes that it keeps and its channels.
 #[derive(Debug, Clone)]
 #[must_use]
 pub struct Redelivery {
-    /// The address to dial; without one the peer dials.
-    address: Option<Address>,
-    /// The peer's name, as [`Peer::name`] returns it.
-    peer_name: Option<String>,
+    whom: Whom,
     bytes_max: usize,
     log: Option<(PathBuf, Fsync)>,
 }
@@ -51,35 +44,24 @@ pub struct Redelivery {
 impl Redelivery {
     /// Sends to any node that listens at `address`, now and after its restarts.
     pub fn to(address: &Address) -> Redelivery {
-        Redelivery::following(Some(address.clone()), None)
+        Redelivery::following(Whom::at(address))
     }
 
     /// Sends to the node of this name ([`NodeBuilder::name`](crate::NodeBuilder::name)) over its
     /// sessions with this node, whichever side dialled. While there is none the sender waits and
     /// dials nobody. Of several sessions it takes the newest when it opens a channel.
     pub fn to_peer(name: impl Into<String>) -> Redelivery {
-        Redelivery::following(None, Some(name.into()))
+        Redelivery::following(Whom::named(&name.into()))
     }
 
-    fn following(address: Option<Address>, peer_name: Option<String>) -> Redelivery {
-        Redelivery {
-            address,
-            peer_name: peer_name.map(|name| Plain(&name).to_string()),
-            bytes_max: KEPT_BYTES_DEFAULT,
-            log: None,
-        }
-    }
-
-    /// Returns the peer's name, or its address.
-    fn peer(&self) -> String {
-        let name = self.peer_name.clone();
-        name.or_else(|| self.address.as_ref().map(Address::to_string)).unwrap_or_default()
+    fn following(whom: Whom) -> Redelivery {
+        Redelivery { whom, bytes_max: KEPT_BYTES_DEFAULT, log: None }
     }
 
     /// Sends only to a node of this name ([`NodeBuilder::name`](crate::NodeBuilder::name)). While
     /// another node has the address, the sender waits. By default any node will do.
     pub fn peer_name(mut self, name: impl Into<String>) -> Redelivery {
-        self.peer_name = Some(Plain(&name.into()).to_string());
+        self.whom = self.whom.only_named(&name.into());
         self
     }
 
@@ -236,8 +218,8 @@ impl Node {
         let stream = Stream::new(id, redelivery.bytes_max, log.is_some());
         let settling = Settling::Kept(Arc::clone(&stream));
         let shared = TxShared::new(options.name.clone(), print.text.clone(), settling);
-        let peer = redelivery.peer();
-        let address = redelivery.address.as_ref();
+        let peer = redelivery.whom.text();
+        let address = redelivery.whom.address.as_ref();
         let link = || LinkShared::without_session(&peer, address, self.message_bytes_max());
         let nowhere = link();
         nowhere.end(&LinkError::new(peer.clone(), LinkCause::ConnectionLost));
@@ -305,23 +287,6 @@ impl Following {
         }
     }
 
-    /// Returns the peer if it is there. Tries once, for a short time: between attempts this task
-    /// does not keep the node alive.
-    async fn peer(&self, node: &Node) -> Option<Peer> {
-        let Redelivery { address, peer_name, .. } = &self.redelivery;
-        let Some(address) = address else {
-            let name = peer_name.as_deref().unwrap_or_default();
-            let named = poll_fn(|context| node.table().poll_named(name, context));
-            return clock::within(node.runtime(), NAMED_WAIT, named).await.map(|it| node.peer(it));
-        };
-        let peer = node.connect_within(address, Duration::ZERO).await.ok()?;
-        if let Some(name) = peer_name.as_ref().filter(|name| *name != peer.name()) {
-            tracing::debug!(%address, wanted = %name, found = %peer.name(), "another node is there");
-            return None;
-        }
-        Some(peer)
-    }
-
     /// Warns once of a kept message that is too large for the peer. A restarted peer may take less
     /// than before, and would end each session over that message.
     fn warn_of_large(&self, node: &Node, peer: &Peer, bytes: u64, bytes_max: u64) {
@@ -337,7 +302,7 @@ impl Following {
 
     /// Opens the next channel of the stream if its peer is there; returns whether it did.
     async fn open(&self, node: &Node) -> bool {
-        let Some(peer) = self.peer(node).await else { return false };
+        let Some(peer) = self.redelivery.whom.find(node).await else { return false };
         let Some(returned) = self.stream.take() else { return false };
         let (bytes, bytes_max) = (returned.shared.longest_large(), peer.message_bytes_max());
         if bytes > bytes_max {
@@ -355,6 +320,7 @@ impl Following {
             kind: self.kind,
             fingerprint: self.print.hash,
             stream: Some(start),
+            backlog: None,
             name: self.options.name.clone(),
         });
         let mut ring = Some(ring);

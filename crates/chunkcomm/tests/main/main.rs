@@ -7,6 +7,7 @@
 #[cfg(feature = "tls")]
 mod admission;
 mod api;
+mod backlog;
 mod bounded;
 mod bytes;
 mod cancel;
@@ -43,4 +44,5 @@ mod streams;
 mod tuning;
 mod untold;
 mod warnings;
+mod watch;
 mod wire;

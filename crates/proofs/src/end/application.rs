@@ -35,6 +35,7 @@ impl End {
             kind: ChannelKind::Typed,
             fingerprint: 1,
             stream: None,
+            backlog: None,
             name,
         };
         self.rings.open();

@@ -155,6 +155,7 @@ impl End {
             kind,
             fingerprint: 1,
             stream: None,
+            backlog: None,
             name: "name".to_owned(),
         };
         self.rings.open();

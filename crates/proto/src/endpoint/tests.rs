@@ -39,6 +39,7 @@ fn open(endpoint: &mut Endpoint, rings: &mut Rings, now: Time) -> u32 {
         kind: ChannelKind::Bytes,
         fingerprint: 1,
         stream: None,
+        backlog: None,
         name: "name".to_owned(),
     };
     let channel = endpoint.link.open(spec, now);

@@ -33,6 +33,8 @@ pub enum Event<'a> {
         fingerprint: u64,
         /// The channel's part of a stream, if its receiver settles.
         stream: Option<StreamStart>,
+        /// Most bytes that are accepted and not consumed, if that is bounded.
+        backlog: Option<u64>,
         /// The channel's name.
         name: &'a str,
     },
@@ -79,6 +81,13 @@ pub enum Event<'a> {
         total: u64,
         /// Whether the receiver is gone and settles no more.
         last: bool,
+    },
+    /// The receiver of our channel with a backlog has consumed bytes.
+    Consumed {
+        /// Our channel.
+        channel: u32,
+        /// Bytes since the channel began.
+        total: u64,
     },
     /// Our open was refused.
     Refused {

@@ -37,6 +37,8 @@ pub(super) struct Incoming {
     /// Whether the receiver is gone: messages that still come are discarded.
     terminated: bool,
     ended: bool,
+    /// Bytes that the receiver has consumed, as it reported them, of a channel with a backlog.
+    pub(super) consumed: Option<u64>,
     /// Whether the channel is among those whose grant is to be sent.
     pub(super) grant_owed: bool,
 }
@@ -66,7 +68,7 @@ enum Memory {
 }
 
 impl Incoming {
-    fn new(window: Window, stream: Option<StreamStart>) -> Incoming {
+    fn new(window: Window, stream: Option<StreamStart>, backlog: Option<u64>) -> Incoming {
         Incoming {
             window,
             received_bytes: 0,
@@ -80,6 +82,7 @@ impl Incoming {
             stopped: false,
             terminated: false,
             ended: false,
+            consumed: backlog.map(|_| 0),
             grant_owed: false,
         }
     }
@@ -145,6 +148,17 @@ impl Link {
     pub fn consumed(&mut self, channel: u32, bytes: u64) {
         let Some(incoming) = self.incoming.get_mut(channel) else { return };
         if incoming.window.consume(bytes, &mut self.budget) {
+            self.owe_grant(channel);
+        }
+    }
+
+    /// Notes that the receiver of the peer's `channel` has consumed `bytes` more; for channels with
+    /// a backlog, whose sender is told at once. A large message counts one byte more than it has: that
+    /// of its mark among the others.
+    pub fn consumed_of_backlog(&mut self, channel: u32, bytes: u64) {
+        let Some(incoming) = self.incoming.get_mut(channel) else { return };
+        if let Some(consumed) = &mut incoming.consumed {
+            *consumed += bytes;
             self.owe_grant(channel);
         }
     }
@@ -347,7 +361,7 @@ impl Link {
                 }
                 Ok(Event::LargeBytes { channel, bytes, done })
             }
-            Item::Open { channel, lane, kind, fingerprint, stream, name } => {
+            Item::Open { channel, lane, kind, fingerprint, stream, backlog, name } => {
                 if self.incoming.contains(channel) {
                     return Err(ProtocolError::OpenedTwice(channel));
                 }
@@ -356,8 +370,8 @@ impl Link {
                     return Err(ProtocolError::Answers { waiting });
                 }
                 let window = self.budget.open()?;
-                self.incoming.insert(channel, Incoming::new(window, stream));
-                Ok(Event::Opened { channel, lane, kind, fingerprint, stream, name })
+                self.incoming.insert(channel, Incoming::new(window, stream, backlog));
+                Ok(Event::Opened { channel, lane, kind, fingerprint, stream, backlog, name })
             }
             Item::End { channel, messages } => self.handle_end(channel, messages),
             Item::Terminate { channel } => {
@@ -383,6 +397,7 @@ impl Link {
             Item::Gone => Ok(Event::Gone),
             Item::Wait { number, chain } => Ok(Event::Wait { number, chain }),
             Item::Settled { channel, total, last } => Ok(Event::Settled { channel, total, last }),
+            Item::Consumed { channel, total } => Ok(Event::Consumed { channel, total }),
         }
     }
 
@@ -479,6 +494,7 @@ impl Link {
         large.received += bytes;
         let last = large.received == large.bytes;
         let memory = if incoming.terminated { Memory::Callers } else { large.memory };
+        let whole = large.bytes;
         if last {
             incoming.large = None;
             incoming.received_messages += 1;
@@ -486,6 +502,9 @@ impl Link {
         }
         if memory == Memory::Callers {
             self.consumed(channel, bytes);
+        }
+        if last && memory == Memory::Callers {
+            self.consumed_of_backlog(channel, whole + 1);
         }
         if last && memory == Memory::Demanded {
             // The message came within the window before its turn.

@@ -271,6 +271,9 @@ impl Link {
             if let Some(incoming) = self.incoming.get_mut(channel) {
                 incoming.grant_owed = false;
                 head.credit(channel, incoming.window.granted());
+                if let Some(consumed) = incoming.consumed {
+                    head.consumed(channel, consumed);
+                }
             }
         }
     }

@@ -142,6 +142,7 @@ impl End {
             kind: ChannelKind::Typed,
             fingerprint: 1,
             stream: None,
+            backlog: None,
             name,
         };
         let id = self.link.open(spec, now);
@@ -290,6 +291,7 @@ impl End {
             Event::Gone => panic!("nobody gives up"),
             Event::Wait { .. } => panic!("nobody tells of waits"),
             Event::Settled { .. } => panic!("nobody settles"),
+            Event::Consumed { .. } => panic!("no channel has a backlog"),
             Event::None => {}
         }
     }

@@ -22,6 +22,8 @@ pub struct OpenSpec {
     pub fingerprint: u64,
     /// The channel's part of a stream that the receiver settles.
     pub stream: Option<StreamStart>,
+    /// Most bytes of the channel that are accepted and not consumed, if that is bounded.
+    pub backlog: Option<u64>,
     /// The channel's name, at most 255 bytes.
     pub name: String,
 }

@@ -68,7 +68,8 @@ impl<S: Staged> Putting<'_, S> {
         if bytes_max.saturating_sub(head.len()) < bytes {
             return false;
         }
-        head.open_for(self.id, spec.lane, spec.kind, spec.fingerprint, spec.stream, &spec.name);
+        let has = (spec.stream, spec.backlog);
+        head.open_for(self.id, spec.lane, spec.kind, spec.fingerprint, has, &spec.name);
         self.channel.opened = true;
         self.carry(false);
         true

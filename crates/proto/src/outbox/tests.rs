@@ -181,8 +181,15 @@ impl Scene {
 
     fn open_as(&mut self, lane: Lane, system: bool) -> u32 {
         let name = format!("channel {}", self.expected.len());
-        let spec =
-            OpenSpec { lane, system, kind: ChannelKind::Typed, fingerprint: 7, stream: None, name };
+        let spec = OpenSpec {
+            lane,
+            system,
+            kind: ChannelKind::Typed,
+            fingerprint: 7,
+            stream: None,
+            backlog: None,
+            name,
+        };
         let id = self.outbox.open(spec, self.now);
         let credit = WINDOW_BYTES_INITIAL;
         self.expected.insert(id, Expected { messages: Vec::new(), credit, ended: false });

@@ -1,9 +1,10 @@
 //! Appending records to a packet.
 
 use super::{
-    ChannelKind, KIND_BYE, KIND_CREDIT, KIND_DESCRIBE, KIND_END, KIND_FRAGMENT, KIND_GONE,
-    KIND_OPEN, KIND_OPEN_CREDIT, KIND_REFUSE, KIND_RUN, KIND_SETTLED, KIND_TERMINATE, KIND_WAIT,
-    Lane, OPEN_BYTES, OPEN_EXPRESS, OPEN_STREAM, RECORD_BYTES, Refusal, SETTLED_LAST, StreamStart,
+    ChannelKind, KIND_BYE, KIND_CONSUMED, KIND_CREDIT, KIND_DESCRIBE, KIND_END, KIND_FRAGMENT,
+    KIND_GONE, KIND_OPEN, KIND_OPEN_CREDIT, KIND_REFUSE, KIND_RUN, KIND_SETTLED, KIND_TERMINATE,
+    KIND_WAIT, Lane, OPEN_BACKLOG, OPEN_BYTES, OPEN_EXPRESS, OPEN_STREAM, RECORD_BYTES, Refusal,
+    SETTLED_LAST, StreamStart,
 };
 use crate::limits::TEXT_BYTES_MAX;
 use crate::plain::cut;
@@ -16,16 +17,16 @@ pub trait AppendRecords {
     fn fragment(&mut self, channel: u32, message_bytes: u64, bytes: u32);
     /// Appends the open of a channel.
     fn open(&mut self, channel: u32, lane: Lane, kind: ChannelKind, fingerprint: u64, name: &str) {
-        self.open_for(channel, lane, kind, fingerprint, None, name);
+        self.open_for(channel, lane, kind, fingerprint, (None, None), name);
     }
-    /// Appends the open of a channel, with its part of a stream if there is one.
+    /// Appends the open of a channel, with its part of a stream and its backlog, if it has them.
     fn open_for(
         &mut self,
         channel: u32,
         lane: Lane,
         kind: ChannelKind,
         fingerprint: u64,
-        stream: Option<StreamStart>,
+        has: (Option<StreamStart>, Option<u64>),
         name: &str,
     );
     /// Appends the end of a channel after `messages` in all: its sender is done.
@@ -48,6 +49,8 @@ pub trait AppendRecords {
     fn wait(&mut self, number: u64, chain: &[u8]);
     /// Appends that a channel's receiver has settled `total` messages of its stream in all.
     fn settled(&mut self, channel: u32, total: u64, last: bool);
+    /// Appends that the receiver of a channel with a backlog has consumed `total` bytes in all.
+    fn consumed(&mut self, channel: u32, total: u64);
 }
 
 impl AppendRecords for Vec<u8> {
@@ -66,18 +69,22 @@ impl AppendRecords for Vec<u8> {
         lane: Lane,
         kind: ChannelKind,
         fingerprint: u64,
-        stream: Option<StreamStart>,
+        (stream, backlog): (Option<StreamStart>, Option<u64>),
         name: &str,
     ) {
         let express = if lane == Lane::Express { OPEN_EXPRESS } else { 0 };
         let bytes = if kind == ChannelKind::Bytes { OPEN_BYTES } else { 0 };
         let settled = if stream.is_some() { OPEN_STREAM } else { 0 };
-        let flags = express | bytes | settled;
+        let bounded = if backlog.is_some() { OPEN_BACKLOG } else { 0 };
+        let flags = express | bytes | settled | bounded;
         record(self, KIND_OPEN, flags, name.len() as u16, channel, fingerprint);
         if let Some(StreamStart { id, first, sent_before }) = stream {
             self.extend_from_slice(&id.to_le_bytes());
             self.extend_from_slice(&first.to_le_bytes());
             self.extend_from_slice(&sent_before.to_le_bytes());
+        }
+        if let Some(backlog) = backlog {
+            self.extend_from_slice(&backlog.to_le_bytes());
         }
         self.extend_from_slice(name.as_bytes());
     }
@@ -130,6 +137,10 @@ impl AppendRecords for Vec<u8> {
 
     fn settled(&mut self, channel: u32, total: u64, last: bool) {
         record(self, KIND_SETTLED, if last { SETTLED_LAST } else { 0 }, 0, channel, total);
+    }
+
+    fn consumed(&mut self, channel: u32, total: u64) {
+        record(self, KIND_CONSUMED, 0, 0, channel, total);
     }
 }
 

@@ -1,11 +1,11 @@
 //! Decoder of packets and records, from bytes that were cut anywhere.
 
 use super::{
-    ChannelKind, FLAG_ACK_NOW, FRAGMENT_HEAD_BYTES, HEADER_BYTES, Header, Item, KIND_BYE,
-    KIND_CREDIT, KIND_DESCRIBE, KIND_END, KIND_FRAGMENT, KIND_GONE, KIND_OPEN, KIND_OPEN_CREDIT,
-    KIND_REFUSE, KIND_RUN, KIND_SETTLED, KIND_TERMINATE, KIND_WAIT, Lane, OPEN_BYTES, OPEN_EXPRESS,
-    OPEN_STREAM, RECORD_BYTES, Refusal, SETTLED_LAST, STREAM_BYTES, STREAM_NUMBER_MAX, StreamStart,
-    WireError, u32_at, u64_at,
+    BACKLOG_BYTES, ChannelKind, FLAG_ACK_NOW, FRAGMENT_HEAD_BYTES, HEADER_BYTES, Header, Item,
+    KIND_BYE, KIND_CONSUMED, KIND_CREDIT, KIND_DESCRIBE, KIND_END, KIND_FRAGMENT, KIND_GONE,
+    KIND_OPEN, KIND_OPEN_CREDIT, KIND_REFUSE, KIND_RUN, KIND_SETTLED, KIND_TERMINATE, KIND_WAIT,
+    Lane, OPEN_BACKLOG, OPEN_BYTES, OPEN_EXPRESS, OPEN_STREAM, RECORD_BYTES, Refusal, SETTLED_LAST,
+    STREAM_BYTES, STREAM_NUMBER_MAX, StreamStart, WireError, u32_at, u64_at,
 };
 use crate::cycle::is_chain;
 use crate::limits::{CHANNEL_NAME_BYTES_MAX, FRAGMENT_BYTES_MAX, TEXT_BYTES_MAX};
@@ -255,10 +255,16 @@ fn record_bytes(rest: &[u8]) -> Option<usize> {
     Some(match kind {
         KIND_RUN => RECORD_BYTES + (value & u64::from(u32::MAX)) as usize,
         KIND_FRAGMENT => FRAGMENT_HEAD_BYTES,
-        KIND_OPEN if rest.get(1)? & OPEN_STREAM != 0 => RECORD_BYTES + STREAM_BYTES + aux,
-        KIND_OPEN | KIND_REFUSE | KIND_DESCRIBE | KIND_WAIT => RECORD_BYTES + aux,
+        KIND_OPEN => RECORD_BYTES + open_extra(*rest.get(1)?).iter().sum::<usize>() + aux,
+        KIND_REFUSE | KIND_DESCRIBE | KIND_WAIT => RECORD_BYTES + aux,
         _ => RECORD_BYTES,
     })
+}
+
+/// Returns the bytes of the stream and of the backlog in an open with these flags.
+fn open_extra(flags: u8) -> [usize; 2] {
+    let bytes_of = |flag, bytes| if flags & flag == 0 { 0 } else { bytes };
+    [bytes_of(OPEN_STREAM, STREAM_BYTES), bytes_of(OPEN_BACKLOG, BACKLOG_BYTES)]
 }
 
 #[inline(always)]
@@ -284,15 +290,16 @@ fn parse(bytes: &[u8]) -> Result<Item<'_>, WireError> {
             Item::Fragment { channel, message_bytes: value, bytes }
         }
         KIND_OPEN => {
-            let streams = flags & OPEN_STREAM != 0;
-            let (stream, name) =
-                tail.split_at_checked(if streams { STREAM_BYTES } else { 0 }).ok_or(wrong)?;
+            let [stream, backlog] = open_extra(flags);
+            let (stream, tail) = tail.split_at_checked(stream).ok_or(wrong)?;
+            let (backlog, name) = tail.split_at_checked(backlog).ok_or(wrong)?;
             Item::Open {
                 channel,
                 lane: if flags & OPEN_EXPRESS == 0 { Lane::Bulk } else { Lane::Express },
                 kind: if flags & OPEN_BYTES == 0 { ChannelKind::Typed } else { ChannelKind::Bytes },
                 fingerprint: value,
-                stream: if streams { Some(parse_stream(stream)?) } else { None },
+                stream: if stream.is_empty() { None } else { Some(parse_stream(stream)?) },
+                backlog: u64_at(backlog, 0),
                 name: text(name, CHANNEL_NAME_BYTES_MAX)?,
             }
         }
@@ -315,6 +322,7 @@ fn parse(bytes: &[u8]) -> Result<Item<'_>, WireError> {
         KIND_WAIT if is_chain(tail) => Item::Wait { number: value, chain: tail },
         KIND_WAIT => return Err(WireError::BadChain),
         KIND_SETTLED => Item::Settled { channel, total: value, last: flags & SETTLED_LAST != 0 },
+        KIND_CONSUMED => Item::Consumed { channel, total: value },
         other => return Err(WireError::UnknownRecord(other)),
     })
 }

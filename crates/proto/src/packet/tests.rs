@@ -7,7 +7,8 @@ use proptest::prelude::*;
 enum Record {
     Run(u32, u32, Vec<u8>),
     Fragment(u32, u64, Vec<u8>),
-    Open(u32, bool, bool, u64, Option<StreamStart>, String),
+    Open(u32, bool, bool, u64, (Option<StreamStart>, Option<u64>), String),
+    Consumed(u32, u64),
     Settled(u32, u64, bool),
     End(u32, u64),
     Terminate(u32),
@@ -39,9 +40,17 @@ fn any_record() -> impl Strategy<Value = Record> {
             b.len() as u64 + more,
             b
         )),
-        (any::<u32>(), any::<bool>(), any::<bool>(), any::<u64>(), any_stream(), "[a-zä]{0,40}")
+        (
+            any::<u32>(),
+            any::<bool>(),
+            any::<bool>(),
+            any::<u64>(),
+            (any_stream(), any::<Option<u64>>()),
+            "[a-zä]{0,40}"
+        )
             .prop_map(|(c, l, k, f, s, n)| Record::Open(c, l, k, f, s, n)),
         (any::<u32>(), any::<u64>(), any::<bool>()).prop_map(|(c, t, l)| Record::Settled(c, t, l)),
+        (any::<u32>(), any::<u64>()).prop_map(|(c, t)| Record::Consumed(c, t)),
         (any::<u32>(), any::<u64>()).prop_map(|(c, m)| Record::End(c, m)),
         any::<u32>().prop_map(Record::Terminate),
         (any::<u32>(), any::<u64>()).prop_map(|(c, t)| Record::Credit(c, t)),
@@ -79,6 +88,7 @@ fn write(records: &[Record], sequence: u64, ack: u64) -> Vec<u8> {
                 body.extend_from_slice(b);
             }
             Record::Settled(c, t, last) => body.settled(*c, *t, *last),
+            Record::Consumed(c, t) => body.consumed(*c, *t),
             Record::Open(c, express, bytes, f, s, n) => {
                 let lane = if *express { Lane::Express } else { Lane::Bulk };
                 let kind = if *bytes { ChannelKind::Bytes } else { ChannelKind::Typed };
@@ -138,13 +148,14 @@ fn note(item: Item<'_>, packets: &mut Vec<Vec<Record>>) {
         Item::Fragment { channel, message_bytes, .. } => {
             Record::Fragment(channel, message_bytes, Vec::new())
         }
+        Item::Consumed { channel, total } => Record::Consumed(channel, total),
         Item::Settled { channel, total, last } => Record::Settled(channel, total, last),
-        Item::Open { channel, lane, kind, fingerprint, stream, name } => Record::Open(
+        Item::Open { channel, lane, kind, fingerprint, stream, backlog, name } => Record::Open(
             channel,
             lane == Lane::Express,
             kind == ChannelKind::Bytes,
             fingerprint,
-            stream,
+            (stream, backlog),
             name.to_owned(),
         ),
         Item::End { channel, messages } => Record::End(channel, messages),
@@ -274,7 +285,7 @@ fn a_stream_with_numbers_out_of_range_is_refused() {
         (start(0, beyond), false),
     ] {
         let mut body = Vec::new();
-        body.open_for(1, Lane::Bulk, ChannelKind::Bytes, 7, Some(stream), "name");
+        body.open_for(1, Lane::Bulk, ChannelKind::Bytes, 7, (Some(stream), None), "name");
         let header = Header { body_bytes: body.len() as u32, sequence: 1, ..Header::default() };
         let packet = [&header.encode()[..], &body].concat();
         let (mut decoder, mut at) = (Decoder::new(1 << 16), 0);

@@ -3,8 +3,8 @@
 use super::{Texts, address, errors, label, said, words};
 use chunkcomm::error::{
     Account, AddressError, ChannelLost, ChannelName, ChannelRefused, CredentialError, DecodeFailed,
-    FileFault, HelloCause, LinkCause, LogCause, LogError, RefusalReason, SendAllError,
-    SendToAllError, TypeRefused, Unacknowledged,
+    FileFault, HelloCause, LinkCause, LogCause, LogError, PublishError, RefusalReason,
+    SendAllError, SendToAllError, TypeRefused, Unacknowledged, WatchError,
 };
 use chunkcomm::host::{Elapsed, timeout};
 use chunkcomm::proto::codec::{DecodeError, EncodeError};
@@ -158,10 +158,20 @@ fn receiving(texts: &mut Texts) {
     };
     let failed =
         DecodeFailed { channel: "lines".into(), peer: "peer".into(), error: DecodeError::Short };
+    let failed = Arc::new(failed);
     errors!(
         texts,
+        PublishError::Open(OpenError::Name { bytes: 0 }),
+        PublishError::Encode(Arc::new(EncodeError::Refused("not today".into()))),
+        PublishError::Taken { channel: "pri\nce".into() },
+        WatchError::Ended,
+        WatchError::Refused(Arc::new(refused())),
+        WatchError::Decode(Arc::clone(&failed)),
+        WatchError::Open(OpenError::Name { bytes: 0 }),
+        WatchError::Late { channel: "price".into(), waited: Duration::from_millis(1500) },
+        WatchError::Closed,
         RecvError::Refused(Arc::new(refused())),
-        RecvError::Decode(Arc::new(failed)),
+        RecvError::Decode(failed),
         RecvError::BufferTooSmall { bytes: 9, buffer_bytes: 8 },
         RecvError::LandingFull { channel: "lines".into() },
         TryRecvError::Empty,

@@ -72,6 +72,7 @@ impl Inbound<'_> {
             fits &= slot.put(&run[range]);
         }
         self.endpoint.link.consumed(channel, run.len() as u64);
+        self.endpoint.link.consumed_of_backlog(channel, run.len() as u64);
         if !fits {
             self.landing_full(channel);
         } else if at != run.len() {
@@ -142,6 +143,9 @@ impl Inbound<'_> {
         } else {
             slot.shared.put_large(assembling.memory, counted).is_some()
         };
+        if !kept && counted != Counted::Not {
+            self.endpoint.link.consumed_of_backlog(channel, bytes + 1);
+        }
         match counted {
             Counted::Window if !kept => self.endpoint.link.consumed(channel, bytes),
             Counted::Large if !kept => self.endpoint.link.large_taken(channel),

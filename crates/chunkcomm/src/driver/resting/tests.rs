@@ -245,6 +245,7 @@ impl Node {
             kind: ChannelKind::Bytes,
             fingerprint: 0,
             stream: None,
+            backlog: None,
             name: "words".into(),
         });
         let sender = link.open(|id| {

@@ -98,14 +98,27 @@ pub(crate) struct TxShared {
     message_bytes_max: AtomicU64,
     /// Treatment of messages that the receiver has not settled.
     pub(crate) settling: Settling,
+    /// Most bytes that are accepted and not consumed, if that is bounded, and the consumed ones.
+    pub(super) backlog: Option<(u64, Arc<AtomicU64>)>,
     counters: Mutex<ChannelCounters>,
     pub(super) slow: Mutex<Slow>,
 }
 
 impl TxShared {
     pub(crate) fn new(name: String, description: String, settling: Settling) -> Arc<TxShared> {
+        TxShared::bounded(name, description, settling, None)
+    }
+
+    /// As `new`, for a channel whose backlog may be bounded.
+    pub(crate) fn bounded(
+        name: String,
+        description: String,
+        settling: Settling,
+        backlog: Option<u64>,
+    ) -> Arc<TxShared> {
         Arc::new(TxShared {
             settling,
+            backlog: backlog.map(|bytes_max| (bytes_max, Arc::default())),
             settled: AtomicU64::new(0),
             stored: AtomicU64::new(0),
             storing: AtomicU64::new(0),
@@ -222,6 +235,22 @@ impl TxShared {
     /// Returns the number of messages in all, if the sender is done.
     pub(crate) fn ended(&self) -> Option<u64> {
         locked(&self.slow).ended
+    }
+
+    /// Returns the `sent` bytes that the receiver has not consumed, and their bound; `None` without a
+    /// backlog, or when all are consumed.
+    pub(crate) fn backlog_held(&self, sent: u64) -> Option<(u64, u64)> {
+        let (bytes_max, consumed) = self.backlog.as_ref()?;
+        let held = sent.saturating_sub(consumed.load(Ordering::Acquire));
+        (held > 0).then_some((held, *bytes_max))
+    }
+
+    /// Notes that the receiver has consumed `bytes` in all, and wakes who waits for room.
+    pub(crate) fn set_consumed(&self, bytes: u64) {
+        if let Some((_, consumed)) = &self.backlog {
+            consumed.fetch_max(bytes, Ordering::AcqRel);
+            self.progress();
+        }
     }
 
     pub(crate) fn set_settled(&self, messages: u64) {

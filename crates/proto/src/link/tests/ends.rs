@@ -341,7 +341,7 @@ fn with_streams(count: u32, config: &LinkConfig) -> End {
     let mut bytes = Vec::new();
     for channel in 1..=count {
         let start = StreamStart { id: channel.into(), first: 0, sent_before: 0 };
-        bytes.open_for(channel, Lane::Bulk, ChannelKind::Typed, 1, Some(start), "stream");
+        bytes.open_for(channel, Lane::Bulk, ChannelKind::Typed, 1, (Some(start), None), "stream");
     }
     let header = Header { body_bytes: bytes.len() as u32, sequence: 1, ..Header::default() };
     bytes.splice(..0, header.encode());

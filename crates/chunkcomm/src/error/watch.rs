@@ -1,0 +1,101 @@
+//! Errors of values that are published and watched.
+
+use super::{ChannelRefused, DecodeFailed, Named, OpenError};
+use crate::proto::codec::EncodeError;
+use std::error::Error;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Error of [`Node::publish`](crate::Node::publish).
+#[derive(Clone)]
+#[non_exhaustive]
+pub enum PublishError {
+    /// The name or the type cannot be used.
+    Open(OpenError),
+    /// The value cannot be encoded.
+    Encode(Arc<EncodeError>),
+    /// This node publishes something under this name already.
+    Taken {
+        /// The name.
+        channel: String,
+    },
+}
+
+impl fmt::Display for PublishError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            PublishError::Open(error) => error.fmt(f),
+            PublishError::Encode(_) => f.write_str("the value cannot be encoded"),
+            PublishError::Taken { channel } => {
+                write!(f, "this node publishes a value under {channel:?} already")
+            }
+        }
+    }
+}
+
+crate::debug_with_causes!(PublishError);
+
+impl Error for PublishError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        match self {
+            PublishError::Open(error) => error.source(),
+            PublishError::Encode(error) => Some(error.as_ref()),
+            PublishError::Taken { .. } => None,
+        }
+    }
+}
+
+/// Error of a value that is watched: why no further one will come.
+#[derive(Clone)]
+#[non_exhaustive]
+pub enum WatchError {
+    /// The publisher has ended the watch.
+    Ended,
+    /// The publisher has another type.
+    Refused(Arc<ChannelRefused>),
+    /// A value cannot be decoded.
+    Decode(Arc<DecodeFailed>),
+    /// The name or the type cannot be used.
+    Open(OpenError),
+    /// No value came within the time of
+    /// [`ChannelOptions::within`](crate::ChannelOptions::within).
+    Late {
+        /// The name.
+        channel: String,
+        /// The time.
+        waited: Duration,
+    },
+    /// This node is closed.
+    Closed,
+}
+
+impl fmt::Display for WatchError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            WatchError::Ended => f.write_str("the publisher has ended the watch"),
+            WatchError::Refused(refused) => refused.fmt(f),
+            WatchError::Decode(failed) => {
+                let DecodeFailed { channel, peer, .. } = &**failed;
+                write!(f, "{}: a value of {peer} cannot be decoded", Named(channel))
+            }
+            WatchError::Open(error) => error.fmt(f),
+            WatchError::Late { channel, waited } => {
+                write!(f, "no value of {} came within {waited:?}", Named(channel))
+            }
+            WatchError::Closed => f.write_str("the node is closed"),
+        }
+    }
+}
+
+crate::debug_with_causes!(WatchError);
+
+impl Error for WatchError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        match self {
+            WatchError::Decode(failed) => Some(&failed.error),
+            WatchError::Open(error) => error.source(),
+            _ => None,
+        }
+    }
+}

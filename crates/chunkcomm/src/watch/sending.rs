@@ -1,0 +1,259 @@
+//! The publisher of a value.
+
+use super::{Silence, Word};
+use crate::channel::ChannelOptions;
+use crate::channel::sender::Sender;
+use crate::channel::tx::Waiting;
+use crate::driver::clock;
+use crate::driver::staging::Staged;
+use crate::driver::tasks;
+use crate::error::{AcceptError, OpenError, PublishError, SendError};
+use crate::node::Node;
+use crate::node::fingerprint::Fingerprint;
+use crate::proto::codec::{self, EncodeError};
+use ::bytes::Bytes;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use std::fmt;
+use std::ops::Deref;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+use tokio::sync::watch;
+
+/// Longest time for which the end of a watch waits for one watcher to learn of it.
+const END_WITHIN: Duration = Duration::from_secs(10);
+
+/// Pause after a watcher that was refused for its type.
+const REFUSED_PAUSE: Duration = Duration::from_millis(10);
+
+/// The newest value, as it is and as it is sent.
+struct Slot<T> {
+    number: u64,
+    value: T,
+    /// A [`Word`], encoded.
+    word: Bytes,
+}
+
+/// Replaces a value that other nodes watch; [`Node::publish`] makes it. Clones publish the same value. When
+/// the last one is dropped, the watch ends for all watchers.
+pub struct WatchSender<T> {
+    slot: watch::Sender<Slot<T>>,
+}
+
+impl<T> Clone for WatchSender<T> {
+    fn clone(&self) -> WatchSender<T> {
+        WatchSender { slot: self.slot.clone() }
+    }
+}
+
+impl<T> fmt::Debug for WatchSender<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let number = self.slot.borrow().number;
+        f.debug_struct("WatchSender").field("number", &number).finish_non_exhaustive()
+    }
+}
+
+impl<T: Serialize> WatchSender<T> {
+    /// Replaces the value and returns the old one; each watcher gets the new one unless it is replaced
+    /// before. Costs one encoding, whatever the number of watchers. Never waits.
+    ///
+    /// # Errors
+    ///
+    /// The value cannot be encoded; the old one stays.
+    pub fn send_replace(&self, value: T) -> Result<T, EncodeError> {
+        let encoded = encode(&value)?;
+        let mut new = Some((value, encoded));
+        let mut old = None;
+        self.slot.send_modify(|slot| {
+            let (value, encoded) = new.take().expect("it is called once");
+            slot.number += 1;
+            slot.word = word(slot.number, &encoded);
+            old = Some(std::mem::replace(&mut slot.value, value));
+        });
+        Ok(old.expect("it was called"))
+    }
+}
+
+impl<T> WatchSender<T> {
+    /// Returns the present value. While it is borrowed, it cannot be replaced.
+    pub fn borrow(&self) -> Published<'_, T> {
+        Published(self.slot.borrow())
+    }
+
+    /// Returns the number of watchers that have a connection now.
+    #[must_use]
+    pub fn receiver_count(&self) -> usize {
+        // One is of the task that accepts them.
+        self.slot.receiver_count().saturating_sub(1)
+    }
+}
+
+/// The present value of a [`WatchSender`].
+pub struct Published<'a, T>(watch::Ref<'a, Slot<T>>);
+
+impl<T> Deref for Published<'_, T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.0.value
+    }
+}
+
+impl<T: fmt::Debug> fmt::Debug for Published<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        (**self).fmt(f)
+    }
+}
+
+impl<T> Published<'_, T> {
+    /// Returns the value's number: how often values were replaced before it.
+    #[must_use]
+    pub fn number(&self) -> u64 {
+        self.0.number
+    }
+}
+
+fn encode<T: Serialize>(value: &T) -> Result<Vec<u8>, EncodeError> {
+    let mut encoded = Vec::new();
+    codec::encode_into_vec(value, &mut encoded)?;
+    Ok(encoded)
+}
+
+/// Returns the word with this value. The codec writes the parts of a tuple one after the other.
+fn word(number: u64, value: &[u8]) -> Bytes {
+    let mut word = encode(&Some(number)).expect("a number can be encoded");
+    word.extend_from_slice(value);
+    word.into()
+}
+
+impl Node {
+    /// Publishes `value` under a name, for the nodes that [watch](Node::watch) it; see [`crate::watch`].
+    ///
+    /// The name is that of a duplex, which watchers open. Of the [options](crate::channel()) the lane and
+    /// the schema count.
+    ///
+    /// # Errors
+    ///
+    /// - The name is empty or longer than 255 bytes.
+    /// - Values of the type, or this one, cannot be sent.
+    /// - This node publishes something under the name already.
+    pub fn publish<T>(
+        &self,
+        channel: impl Into<ChannelOptions>,
+        value: T,
+    ) -> Result<WatchSender<T>, PublishError>
+    where
+        T: Serialize + DeserializeOwned + Send + Sync + 'static,
+    {
+        let options = channel.into();
+        options.check_name().map_err(PublishError::Open)?;
+        let print = Fingerprint::of::<T>(options.schema_name());
+        print.map_err(|refused| PublishError::Open(OpenError::Type(refused)))?;
+        let encoded = encode(&value).map_err(|error| PublishError::Encode(Arc::new(error)))?;
+        if !self.claim(&options.name) {
+            return Err(PublishError::Taken { channel: options.name });
+        }
+        let (slot, changes) = watch::channel(Slot { number: 0, value, word: word(0, &encoded) });
+        let claim = Claim { node: self.clone(), options };
+        tasks::spawn_on(self.runtime(), claim.serve(changes));
+        Ok(WatchSender { slot })
+    }
+}
+
+/// The name of a watch, which no other publisher of the node may have.
+struct Claim {
+    node: Node,
+    options: ChannelOptions,
+}
+
+impl Drop for Claim {
+    fn drop(&mut self) {
+        self.node.give_up_name(&self.options.name);
+    }
+}
+
+impl Claim {
+    /// Accepts watchers until the last publisher is dropped.
+    async fn serve<T>(self, mut changes: watch::Receiver<Slot<T>>)
+    where
+        T: Serialize + DeserializeOwned + Send + Sync + 'static,
+    {
+        let warned = Arc::new(AtomicBool::new(false));
+        loop {
+            let accepting = self.node.accept_duplex::<Word<T>, Silence>(self.options.clone());
+            let accepted = tokio::select! {
+                biased;
+                () = ended(&mut changes) => return,
+                accepted = accepting => accepted,
+            };
+            match accepted {
+                Ok((_, duplex)) => {
+                    let watcher = Watcher { node: self.node.clone(), warned: Arc::clone(&warned) };
+                    let (words, _) = duplex.split();
+                    tasks::spawn_on(self.node.runtime(), watcher.serve(words, changes.clone()));
+                }
+                // The watcher was told.
+                Err(AcceptError::Mismatch { .. }) => clock::pause(REFUSED_PAUSE).await,
+                Err(_) => return,
+            }
+        }
+    }
+}
+
+/// Waits until the last publisher is dropped.
+async fn ended<T>(changes: &mut watch::Receiver<Slot<T>>) {
+    while changes.changed().await.is_ok() {}
+}
+
+/// Serves one watcher.
+struct Watcher {
+    node: Node,
+    /// Whether people were warned of a value that is too large for a watcher.
+    warned: Arc<AtomicBool>,
+}
+
+impl Watcher {
+    /// Sends the newest value whenever the one before is acknowledged; then the end.
+    async fn serve<T>(self, mut words: Sender<Word<T>>, mut changes: watch::Receiver<Slot<T>>)
+    where
+        T: Serialize + DeserializeOwned + Send + Sync + 'static,
+    {
+        loop {
+            let word = changes.borrow_and_update().word.clone();
+            if let Err(error) = send(&mut words, word).await {
+                return self.warn_of_large(words.peer().name(), &error);
+            }
+            let gone = tokio::select! {
+                biased;
+                changed = changes.changed() => changed.is_err(),
+                _ = words.closed() => return,
+            };
+            if gone {
+                // Fails when the watcher is gone as well.
+                let _ = words.send(&None).await;
+                let _ = words.close(END_WITHIN).await;
+                return;
+            }
+        }
+    }
+
+    fn warn_of_large(&self, peer: &str, error: &SendError) {
+        if matches!(error, SendError::TooLarge { .. }) && !self.warned.swap(true, Ordering::Relaxed)
+        {
+            self.node.warn_of(&format!("a published value does not reach {peer}: {error}"));
+        }
+    }
+}
+
+/// Sends an encoded word, and waits until it is acknowledged.
+async fn send<T>(words: &mut Sender<Word<T>>, word: Bytes) -> Result<(), SendError>
+where
+    T: Serialize,
+{
+    let tx = words.tx();
+    if tx.stage_waiting(&Waiting::Bytes(&word))? == Staged::Full {
+        tx.stage_later(Waiting::Bytes(&word)).await?;
+    }
+    words.sync().await
+}
