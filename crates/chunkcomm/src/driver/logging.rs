@@ -45,6 +45,8 @@ struct Logging {
     logger: Logger,
     /// Commands of the sender about messages that are not stored.
     words: Vec<Command>,
+    /// Whether the end of the sender was among its commands.
+    end_came: bool,
     /// The stream's channel.
     channel: Option<(Arc<LinkShared>, u32)>,
     taken: Taken,
@@ -63,7 +65,7 @@ impl Logger {
 impl Logging {
     fn new(logger: Logger) -> Logging {
         let (words, taken) = (Vec::new(), Taken::default());
-        Logging { logger, words, channel: None, taken, marked_at: None }
+        Logging { logger, words, end_came: false, channel: None, taken, marked_at: None }
     }
 
     fn run(mut self) {
@@ -78,7 +80,9 @@ impl Logging {
             tracing::error!(channel = ?shared.name, error = ?error, "the log cannot be written");
             shared.set_storing(*stored + u64::from(tail.messages()));
             shared.refuse_more(Failure::Log(Arc::new(error)));
-            // Stored messages are still delivered. Until then no other sender may open the log.
+            // Stored messages are still delivered. Until then no other sender may open the log. The
+            // sender's commands are not taken any more.
+            self.end_came = true;
             while !self.is_over(context) {
                 thread::park();
             }
@@ -97,6 +101,7 @@ impl Logging {
                 self.taken.staged.clear();
                 let words = self.taken.commands.drain(..);
                 self.words.extend(words.filter(|word| behind(word).is_some()));
+                self.end_came |= self.words.iter().any(|word| matches!(word, Command::End { .. }));
             }
             let stored = self.store()?;
             self.tell_driver(stored);
@@ -118,8 +123,9 @@ impl Logging {
     /// time.
     fn is_over(&self, context: &mut Context<'_>) -> bool {
         let Logger { shared, stream, stored, .. } = &self.logger;
+        // The command comes after `ended` is set, and is passed on first: the receiver waits for it.
         let all_settled = shared.settled() == *stored && shared.ended() == Some(*stored);
-        stream.poll_ended(context).is_ready() || all_settled
+        stream.poll_ended(context).is_ready() || (all_settled && self.end_came)
     }
 
     /// Stores all messages that are staged; returns whether there were any.
