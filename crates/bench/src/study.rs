@@ -107,7 +107,8 @@ impl Setup {
         let mut farm = builder.start_in(cluster).await.doing("starting the farm")?;
         let tasks = (0..PIXELS).step_by(self.pixels as usize);
         let started = host::Instant::now();
-        let ran = farm.run_as_completed(&compute, tasks, |_, _| {}).await;
+        let results = farm.stream(&compute, tasks).doing("farming")?.as_completed();
+        let ran = results.for_each(|_, _| {}).await;
         let seconds = started.elapsed().as_secs_f64();
         ran.doing("farming")?;
         farm.finish(FINISH_DEADLINE).await.doing("ending the farm")?;

@@ -35,7 +35,7 @@ use crate::proto::progress::Underway;
 use crate::proto::timeline::Recorder;
 use crate::proto::waiting::Waiting;
 use crate::proto::wire::{self, Answer, Fractions, Item};
-use crate::settings::{Order, Ways, nanos};
+use crate::settings::{Ways, nanos};
 use crate::stats::{Mishaps, WorkerStats};
 use crate::tasks::{Output, Sink, Unreadable};
 
@@ -54,7 +54,8 @@ pub(crate) struct Plan {
     /// The function's index in the farmer's Setup.
     pub(crate) function: u32,
     pub(crate) ways: Ways,
-    pub(crate) order: Order,
+    /// Whether results are handed on as they come, not in the order of the tasks.
+    pub(crate) at_once: bool,
     /// Whether the first task that fails ends the run.
     pub(crate) stops: bool,
     /// Whether all results are kept, so that those which wait for others cost nothing.
@@ -63,6 +64,14 @@ pub(crate) struct Plan {
     pub(crate) is_below: bool,
     /// Whether sub-farmers may reduce the results.
     pub(crate) reduces: bool,
+}
+
+impl Plan {
+    /// Returns the plan of a run in the order of the tasks that goes on when a task fails.
+    pub(crate) fn new(run: u32, function: u32, ways: Ways) -> Plan {
+        let (at_once, stops, collects, is_below, reduces) = (false, false, false, false, false);
+        Plan { run, function, ways, at_once, stops, collects, is_below, reduces }
+    }
 }
 
 /// Tasks and results of a run, and the statistics of its workers.
@@ -474,6 +483,14 @@ where
         self.hand_on(index, Ok(result), bytes)
     }
 
+    /// Hands results on as they come from now on, and those that wait for others.
+    pub(crate) fn hand_on_at_once(&mut self) {
+        self.plan.at_once = true;
+        for (index, result, bytes) in self.order.drain() {
+            self.sink.take(index, result, bytes);
+        }
+    }
+
     #[inline]
     fn hand_on(
         &mut self,
@@ -483,7 +500,7 @@ where
     ) -> Result<(), RunError> {
         match result {
             Err(error) if self.plan.stops => return Err(RunError::Task(error)),
-            result if self.plan.order == Order::Tasks => {
+            result if !self.plan.at_once => {
                 self.order.accept(index, result, bytes);
                 while let Some((index, result, bytes)) = self.order.pop() {
                     self.sink.take(index, result, bytes);

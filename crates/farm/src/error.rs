@@ -304,7 +304,7 @@ pub enum RunError {
     },
     /// The journal could not be written, or is of another program. Further runs give the same error.
     Journal(JournalError),
-    /// A task has no result. The farm can go on.
+    /// A task has no result. The farm can go on, and so do [`Results`](crate::Results).
     Task(TaskError),
     /// An assignment is larger than a message may be. The farm can go on.
     TooLarge {
@@ -327,8 +327,8 @@ pub enum RunError {
         /// Number of those that have no result.
         unanswered: u64,
     },
-    /// None of the workers that are there is [chosen](crate::Farm::only_on) for the run, or those that were
-    /// are gone. The farm can go on.
+    /// None of the workers that are there is [chosen](crate::FunctionExt::only_on) for the run, or those that
+    /// were are gone. The farm can go on.
     NotChosen {
         /// Number of workers that are there.
         there: usize,

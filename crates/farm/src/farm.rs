@@ -11,12 +11,12 @@ use chunkcomm::codec::EncodeError;
 use chunkcomm::host::{Instant, timeout_at};
 use chunkcomm_cluster::Registry;
 use chunkcomm_cluster::registry::Function;
-use futures_core::Stream;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::account::Plan;
 use crate::builder::FarmBuilder;
+use crate::chosen::RunOf;
 use crate::crew::Crew;
 use crate::error::{FinishError, Loss, RunError, StartError, TaskError};
 use crate::functions::{DivideAndConquer, MapReduce};
@@ -26,12 +26,12 @@ use crate::link::Link;
 use crate::name::WorkerName;
 use crate::pool::pool;
 use crate::proto::record::RunHead;
-use crate::results::{Results, Streamed, Waiting};
-use crate::run::{Choice, Run, Watch, Workers};
-use crate::settings::{Order, Ways};
+use crate::results::{Results, Waiting};
+use crate::run::{Run, Watch, Workers};
+use crate::settings::Ways;
 use crate::shared::{Shared, Sharing};
 use crate::stats::{Outcome, Progress, Reduced, RunStats};
-use crate::tasks::{Groups, Listed, Sink, Source};
+use crate::tasks::{Groups, Listed, Sink, Source, Tasks};
 
 /// A year: stands in for a deadline that the clock cannot represent.
 const FOR_EVER: Duration = Duration::from_secs(365 * 24 * 3600);
@@ -55,8 +55,6 @@ pub struct Farm {
     sharing: Sharing,
     /// Whether the last run has left tasks at the workers.
     unfinished: bool,
-    /// Chooses the workers of the next run.
-    choice: Option<Choice>,
     /// Called with the progress of runs.
     watch: Option<Watch>,
     /// The farmer's node; last, so that the channels are dropped before it.
@@ -99,7 +97,6 @@ impl Farm {
             journal,
             sharing: Sharing::default(),
             unfinished: false,
-            choice: None,
             watch: None,
             _node: node,
         })
@@ -143,39 +140,6 @@ impl Farm {
         self.sharing.share(value)
     }
 
-    /// Gives the tasks of the next run only to the workers that `choose` takes; others get none of them. To
-    /// keep a run off a worker, take all others.
-    ///
-    /// The closure is asked about each worker that is there when the run begins, or becomes ready during it;
-    /// about [the farmer's own](crate::Model) once that takes part. It may be asked again, and should answer
-    /// the same. A process in the place of a dead one is another worker. In a farm with
-    /// [sub-farmers](crate::FarmBuilder::tree) it is asked about these only: each is taken with all nodes
-    /// below it. [`Tree::Hosts`](crate::Tree::Hosts) makes the nodes of a host such a group.
-    ///
-    /// If its chosen workers are gone, a run waits for expected ones up to the
-    /// [`start_deadline`](crate::FarmBuilder::start_deadline). Then it ends with [`RunError::NotChosen`].
-    ///
-    /// ```no_run
-    /// # async fn example(farm: &mut chunkcomm_farm::Farm, encode: &chunkcomm_cluster::Function<u32, u32>)
-    /// # -> Result<(), chunkcomm_farm::RunError> {
-    /// use chunkcomm_farm::WorkerName;
-    ///
-    /// let has_a_gpu = |worker: &WorkerName| {
-    ///     worker.member.as_ref().is_some_and(|node| &*node.host == "gpu.lab")
-    /// };
-    /// let encoded = farm.only_on(has_a_gpu).run(encode, 0..100).await?;
-    /// let others = farm.only_on(move |worker| !has_a_gpu(worker)).run(encode, 0..100).await?;
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn only_on(
-        &mut self,
-        choose: impl Fn(&WorkerName) -> bool + Send + Sync + 'static,
-    ) -> &mut Farm {
-        self.choice = Some(Box::new(choose));
-        self
-    }
-
     /// Calls a closure with the progress of the runs that follow: when a run begins, every 100 ms, and when
     /// it has all its results; a run that fails makes no last call. Another call replaces the closure.
     ///
@@ -207,9 +171,9 @@ impl Farm {
     /// When the future is dropped, no further task is handed out. Tasks that workers
     /// hold already (at most prefetch times grain a worker) may still be run. The next
     /// run may begin at once: it drops the tasks that have not begun, and the results of those that have.
-    pub async fn run<I, O>(
+    pub async fn run<'f, I, O>(
         &mut self,
-        function: &Function<I, O>,
+        function: impl Into<RunOf<'f, Function<I, O>>>,
         tasks: impl IntoIterator<Item = I>,
     ) -> Result<Outcome<O>, RunError>
     where
@@ -219,7 +183,8 @@ impl Farm {
         let tasks = Listed::new(tasks);
         let mut results = Vec::with_capacity(tasks.left().unwrap_or_default() as usize);
         let sink = only_results(|_, result| results.push(result));
-        let mut run = self.begin(function, tasks, sink, Order::Tasks, true)?;
+        let mut run = self.begin(function.into(), tasks, sink)?;
+        run.stop_at_failure();
         run.collect();
         let stats = run.drive().await?;
         Ok(Outcome { results, stats })
@@ -233,9 +198,9 @@ impl Farm {
     ///
     /// # Cancel safety
     /// As [`run`](Farm::run).
-    pub async fn run_to_end<I, O>(
+    pub async fn run_to_end<'f, I, O>(
         &mut self,
-        function: &Function<I, O>,
+        function: impl Into<RunOf<'f, Function<I, O>>>,
         tasks: impl IntoIterator<Item = I>,
     ) -> Result<Outcome<Result<O, TaskError>>, RunError>
     where
@@ -245,76 +210,32 @@ impl Farm {
         let tasks = Listed::new(tasks);
         let mut results = Vec::with_capacity(tasks.left().unwrap_or_default() as usize);
         let sink = |_, result| results.push(result);
-        let mut run = self.begin(function, tasks, sink, Order::Tasks, false)?;
+        let mut run = self.begin(function.into(), tasks, sink)?;
         run.collect();
         let stats = run.drive().await?;
         Ok(Outcome { results, stats })
     }
 
-    /// Runs a function on every task and passes each result to `each` with its task's
-    /// index, as soon as this result and all before it are there.
+    /// Runs a function on every task and returns a stream of the results, each with its task's index: in
+    /// the order of the tasks, or [as they come](Results::as_completed). The tasks are those of an iterator
+    /// or of a stream, which may be endless and slow.
     ///
-    /// Results that are ahead of a slow task are held until then. While they are a million, or have 64 MiB
-    /// encoded, no further task is taken.
+    /// The run goes on while its results are taken. A task that fails does not end it.
     ///
     /// # Errors
-    /// As [`run`](Farm::run); `each` was called for a prefix of the tasks.
-    ///
-    /// # Cancel safety
-    /// As [`run`](Farm::run).
-    pub async fn run_in_order<I, O>(
+    /// See [`RunError`]: here those of the beginning. Others come with the results.
+    pub fn stream<'f, I, O, T, Kind>(
         &mut self,
-        function: &Function<I, O>,
-        tasks: impl IntoIterator<Item = I>,
-        each: impl FnMut(u64, O),
-    ) -> Result<RunStats, RunError>
+        function: impl Into<RunOf<'f, Function<I, O>>>,
+        tasks: T,
+    ) -> Result<Results<'_, I, O, T::Source>, RunError>
     where
         I: Serialize + DeserializeOwned + 'static,
         O: Serialize + DeserializeOwned + 'static,
+        T: Tasks<Kind, Task = I>,
     {
-        self.drive(function, Listed::new(tasks), only_results(each), Order::Tasks, true).await
-    }
-
-    /// Runs a function on every task and passes each result to `each` with its task's
-    /// index as it comes: for progress, and for results in any order.
-    ///
-    /// # Errors
-    /// As [`run`](Farm::run); `each` was called for the results accepted so far.
-    ///
-    /// # Cancel safety
-    /// As [`run`](Farm::run).
-    pub async fn run_as_completed<I, O>(
-        &mut self,
-        function: &Function<I, O>,
-        tasks: impl IntoIterator<Item = I>,
-        each: impl FnMut(u64, O),
-    ) -> Result<RunStats, RunError>
-    where
-        I: Serialize + DeserializeOwned + 'static,
-        O: Serialize + DeserializeOwned + 'static,
-    {
-        self.drive(function, Listed::new(tasks), only_results(each), Order::Completed, true).await
-    }
-
-    /// Runs a function on every task of a stream, which may be endless and slow, and returns the
-    /// stream of the results: in the order of the tasks, or as they come. A task that fails does
-    /// not end the run.
-    ///
-    /// # Errors
-    /// See [`RunError`]; those of the run itself come in the stream.
-    pub fn stream<I, O, S>(
-        &mut self,
-        function: &Function<I, O>,
-        tasks: S,
-        order: Order,
-    ) -> Result<Results<'_, I, O, S>, RunError>
-    where
-        I: Serialize + DeserializeOwned + 'static,
-        O: Serialize + DeserializeOwned + 'static,
-        S: Stream<Item = I>,
-    {
-        let tasks = Streamed::new(tasks);
-        Ok(Results::new(self.begin(function, tasks, Waiting::new(), order, false)?))
+        let run = self.begin(function.into(), tasks.into_source(), Waiting::new())?;
+        Ok(Results::new(run))
     }
 
     /// Runs tasks that create tasks, a *workpool*: the function returns a result and further tasks,
@@ -328,9 +249,9 @@ impl Farm {
     ///
     /// # Cancel safety
     /// As [`run`](Farm::run).
-    pub async fn run_pool<I, O>(
+    pub async fn run_pool<'f, I, O>(
         &mut self,
-        function: &Function<I, (O, Vec<I>)>,
+        function: impl Into<RunOf<'f, Function<I, (O, Vec<I>)>>>,
         tasks: impl IntoIterator<Item = I>,
         each: impl FnMut(O),
     ) -> Result<RunStats, RunError>
@@ -339,7 +260,7 @@ impl Farm {
         O: Serialize + DeserializeOwned + 'static,
     {
         let (tasks, sink) = pool(tasks, each);
-        self.drive(function, tasks, sink, Order::Completed, true).await
+        self.drive(function.into(), tasks, sink).await
     }
 
     /// Maps every input and reduces the results to one, in the order of the inputs; `None` if there are
@@ -355,15 +276,16 @@ impl Farm {
     ///
     /// # Cancel safety
     /// As [`run`](Farm::run).
-    pub async fn map_reduce<I, O>(
+    pub async fn map_reduce<'f, I, O>(
         &mut self,
-        function: &MapReduce<I, O>,
+        function: impl Into<RunOf<'f, MapReduce<I, O>>>,
         inputs: impl IntoIterator<Item = I>,
     ) -> Result<Reduced<O>, RunError>
     where
         I: Serialize + DeserializeOwned + 'static,
         O: Serialize + DeserializeOwned + 'static,
     {
+        let RunOf { function, choice } = function.into();
         let groups = Groups::new(inputs);
         let size = groups.size();
         let mut value = None;
@@ -373,8 +295,9 @@ impl Farm {
                 (value, part) => part.or(value),
             };
         };
-        let (sink, function) = (only_results(each), &function.function);
-        let mut run = self.begin(function, groups, sink, Order::Tasks, true)?;
+        let maps = RunOf { function: &function.function, choice };
+        let mut run = self.begin(maps, groups, only_results(each))?;
+        run.stop_at_failure();
         run.let_reduce();
         let stats = run.drive().await.map_err(|error| error.in_groups_of(size))?;
         Ok(Reduced { value, stats })
@@ -392,48 +315,50 @@ impl Farm {
     ///
     /// # Cancel safety
     /// As [`run`](Farm::run).
-    pub async fn divide_and_conquer<I, O>(
+    pub async fn divide_and_conquer<'f, I, O>(
         &mut self,
-        function: &DivideAndConquer<I, O>,
+        function: impl Into<RunOf<'f, DivideAndConquer<I, O>>>,
         problem: I,
     ) -> Result<Reduced<O>, RunError>
     where
         I: Serialize + DeserializeOwned + 'static,
         O: Serialize + DeserializeOwned + 'static,
     {
+        let RunOf { function, choice } = function.into();
         let (tasks, sink, solution) = crate::problem::problem(problem, &*function.conquer);
-        let stats = self.drive(&function.function, tasks, sink, Order::Completed, true).await?;
+        let divides = RunOf { function: &function.function, choice };
+        let stats = self.drive(divides, tasks, sink).await?;
         Ok(Reduced { value: solution.get(), stats })
     }
 
+    /// Runs tasks whose results are wanted as they come, until one fails.
     async fn drive<I, O, T: Source<Task = I>, S: Sink<O>>(
         &mut self,
-        function: &Function<I, O>,
+        function: RunOf<'_, Function<I, O>>,
         tasks: T,
         sink: S,
-        order: Order,
-        stops: bool,
     ) -> Result<RunStats, RunError>
     where
         I: Serialize + DeserializeOwned + 'static,
         O: Serialize + DeserializeOwned + 'static,
     {
-        self.begin(function, tasks, sink, order, stops)?.drive().await
+        let mut run = self.begin(function, tasks, sink)?;
+        run.hand_on_at_once();
+        run.stop_at_failure();
+        run.drive().await
     }
 
+    /// Begins a run in the order of the tasks that goes on when a task fails.
     fn begin<I, O, T: Source<Task = I>, S: Sink<O>>(
         &mut self,
-        function: &Function<I, O>,
+        RunOf { function, choice }: RunOf<'_, Function<I, O>>,
         tasks: T,
         sink: S,
-        order: Order,
-        stops: bool,
     ) -> Result<Run<'_, I, O, T, S>, RunError>
     where
         I: Serialize + DeserializeOwned + 'static,
         O: Serialize + DeserializeOwned + 'static,
     {
-        let choice = self.choice.take();
         if let Some(lost) = &self.lost {
             return Err(lost.clone());
         }
@@ -449,17 +374,7 @@ impl Farm {
                 journal.take_over(handed)?;
             }
         }
-        let (run, ways) = (self.run, self.ways);
-        let plan = Plan {
-            run,
-            function: function_id,
-            ways,
-            order,
-            stops,
-            collects: false,
-            is_below: false,
-            reduces: false,
-        };
+        let plan = Plan::new(self.run, function_id, self.ways);
         let forgotten = self.sharing.sweep();
         self.links.iter_mut().for_each(|link| link.tell(&forgotten));
         let Farm { links, crew, reception, lost, journal, sharing, unfinished, watch, .. } = self;

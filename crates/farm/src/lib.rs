@@ -66,13 +66,13 @@
 //!
 //! | what happens | the run |
 //! |---|---|
-//! | a task panics | [`Farm::run`] ends with [`RunError::Task`]; [`Farm::run_to_end`] and [`Farm::stream`] go on, with a [`TaskError`] in the place of the result |
+//! | a task panics | [`Farm::run`] ends with [`RunError::Task`]; [`Farm::run_to_end`] and [`Results::next`] go on, with an error in the place of the result |
 //! | a worker dies | other workers run its tasks; its [`WorkerStats::lost`] tells the cause |
 //! | a task does not end in time ([`FarmBuilder::task_timeout`]) | the task has failed with [`TaskError::TimedOut`]; a process that the farm started is replaced |
 //! | three workers die of one task | the task has failed with [`TaskError::SetAside`], which has its input ([`FarmBuilder::deaths_max`]) |
 //! | a worker is silent at the end of a run | a worker without tasks gets a copy of what the silent one holds |
 //! | the time that the farm has is nearly over ([`FarmBuilder::walltime`]) | ends with [`RunError::OutOfTime`] when the tasks at work are done, or when the time is over |
-//! | no [chosen](Farm::only_on) worker is left, and none is to come | ends with [`RunError::NotChosen`] |
+//! | no [chosen](FunctionExt::only_on) worker is left, and none is to come | ends with [`RunError::NotChosen`] |
 //! | no worker is left, and none is to come | ends with [`RunError::Lost`], and so does each later run |
 //! | the farmer dies | goes on when the program is started again with its journal ([`FarmBuilder::journal`]); else it is lost. No worker process is left; nodes of a cluster with a rejoin window wait for the next farmer ([`serve_in`]) |
 //!
@@ -125,7 +125,7 @@
 //!
 //! # Reading order
 //!
-//! - `farm`: what the user holds. `builder` and `settings` set it up.
+//! - `farm`: what the user holds. `builder` and `settings` set it up; `chosen` one run.
 //! - `handshake`: how workers arrive, also in the middle of a run. `crew` starts and replaces
 //!   them and hears how they ended; `link` is the way to one.
 //! - `run`: one run. It moves messages; `account` asks `proto` what to do, and hands the results
@@ -146,6 +146,7 @@
 
 mod account;
 mod builder;
+mod chosen;
 mod compute;
 mod context;
 mod crew;
@@ -178,6 +179,7 @@ mod warning;
 mod worker;
 
 pub use builder::FarmBuilder;
+pub use chosen::{FunctionExt, RunOf};
 pub use context::TaskContext;
 pub use error::{FinishError, Loss, RunError, ServeError, StartError, TaskError, Unreplaced};
 pub use farm::Farm;
@@ -188,8 +190,8 @@ pub use name::WorkerName;
 pub use results::Results;
 pub use serving::{Serving, serve_in};
 pub use settings::{
-    Grain, Model, NoGrain, NoTree, NoVirtualWorkers, Order, Prefetch, Runtime, Tree,
-    VIRTUAL_WORKERS_MAX, VirtualWorkers, WORKER_COUNT_MAX, WorkersAs,
+    Grain, Model, NoGrain, NoTree, NoVirtualWorkers, Prefetch, Runtime, Tree, VIRTUAL_WORKERS_MAX,
+    VirtualWorkers, WORKER_COUNT_MAX, WorkersAs,
 };
 pub use shared::Shared;
 pub use stats::{Mishaps, Outcome, Progress, Reduced, RunStats, TaskSpan, Timeline, WorkerStats};

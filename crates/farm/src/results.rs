@@ -23,8 +23,8 @@ const A_LOOK: u32 = 64;
 
 /// The results that nobody has taken yet.
 pub(crate) struct Waiting<O> {
-    /// Each with its task's index and its encoded bytes.
-    results: VecDeque<(u64, Result<O, TaskError>, usize)>,
+    /// Each with its task's index and its encoded bytes. Errors have boxes: millions of results are small.
+    results: VecDeque<(u64, Result<O, Box<TaskError>>, usize)>,
     /// Encoded bytes of all of them.
     bytes: usize,
 }
@@ -34,16 +34,21 @@ impl<O> Waiting<O> {
         Waiting { results: VecDeque::new(), bytes: 0 }
     }
 
-    fn pop(&mut self) -> Option<(u64, Result<O, TaskError>)> {
+    #[inline]
+    fn pop(&mut self) -> Option<Result<(u64, O), RunError>> {
         let (index, result, bytes) = self.results.pop_front()?;
         self.bytes -= bytes;
-        Some((index, result))
+        Some(match result {
+            Ok(result) => Ok((index, result)),
+            Err(error) => Err(RunError::Task(*error)),
+        })
     }
 }
 
 impl<O> Sink<O> for Waiting<O> {
+    #[inline]
     fn take(&mut self, index: u64, result: Result<O, TaskError>, bytes: usize) {
-        self.results.push_back((index, result, bytes));
+        self.results.push_back((index, result.map_err(Box::new), bytes));
         self.bytes += bytes;
     }
 
@@ -52,49 +57,24 @@ impl<O> Sink<O> for Waiting<O> {
     }
 }
 
-/// The tasks of a stream.
-pub(crate) struct Streamed<S>(Option<Pin<Box<S>>>);
-
-impl<S: Stream> Streamed<S> {
-    pub(crate) fn new(tasks: S) -> Streamed<S> {
-        Streamed(Some(Box::pin(tasks)))
-    }
-}
-
-impl<S: Stream> Source for Streamed<S> {
-    type Task = S::Item;
-
-    fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<S::Item>> {
-        let Some(tasks) = &mut self.0 else { return Poll::Ready(None) };
-        let next = tasks.as_mut().poll_next(context);
-        if matches!(next, Poll::Ready(None)) {
-            self.0 = None;
-        }
-        next
-    }
-
-    fn left(&self) -> Option<u64> {
-        let Some(tasks) = &self.0 else { return Some(0) };
-        let (at_least, at_most) = tasks.size_hint();
-        (at_most == Some(at_least)).then_some(at_least as u64)
-    }
-}
-
-/// The results of [`Farm::stream`](crate::Farm::stream): a stream of the index of each task and its
-/// result.
+/// The results of [`Farm::stream`](crate::Farm::stream), each with its task's index: in the order of the
+/// tasks, or [as they come](Results::as_completed).
+///
+/// [`next`](Results::next) takes one after the other, and so does the [`Stream`]. [`for_each`](Results::for_each)
+/// hands all to a closure, at less cost a task.
 ///
 /// The run goes on while the stream is polled: between two polls the workers do what they hold,
 /// 20 to 60 ms of work each, and get nothing new. Up to 65,536 results or 64 MiB of encoded ones wait here.
 /// Then, and while a million results or 64 MiB wait for that of an earlier task, the workers get no further
 /// tasks.
 ///
-/// An item that is an error ends the stream; a task's own error stands in the place of its result.
+/// [`RunError::Task`] stands in the place of a task's result. Any other error is the last item.
 ///
 /// Dropping the stream cancels the run, as dropping the future of [`Farm::run`](crate::Farm::run)
 /// does.
 #[must_use = "a run goes on while its results are taken"]
-pub struct Results<'a, I, O, S: Stream<Item = I>> {
-    run: Run<'a, I, O, Streamed<S>, Waiting<O>>,
+pub struct Results<'a, I, O, T: Source<Task = I>> {
+    run: Run<'a, I, O, T, Waiting<O>>,
     taken: u32,
     /// The report, when the run has ended well.
     stats: Option<RunStats>,
@@ -103,23 +83,30 @@ pub struct Results<'a, I, O, S: Stream<Item = I>> {
     failed: Option<RunError>,
 }
 
-impl<I, O, S: Stream<Item = I>> fmt::Debug for Results<'_, I, O, S> {
+impl<I, O, T: Source<Task = I>> fmt::Debug for Results<'_, I, O, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Results").field("ended", &self.ended).finish_non_exhaustive()
     }
 }
 
 // Nothing is pinned in place: the stream of the tasks has a box of its own.
-impl<I, O, S: Stream<Item = I>> Unpin for Results<'_, I, O, S> {}
+impl<I, O, T: Source<Task = I>> Unpin for Results<'_, I, O, T> {}
 
-impl<'a, I, O, S> Results<'a, I, O, S>
+impl<'a, I, O, T> Results<'a, I, O, T>
 where
     I: Serialize + DeserializeOwned + 'static,
     O: Serialize + DeserializeOwned + 'static,
-    S: Stream<Item = I>,
+    T: Source<Task = I>,
 {
-    pub(crate) fn new(run: Run<'a, I, O, Streamed<S>, Waiting<O>>) -> Self {
+    pub(crate) fn new(run: Run<'a, I, O, T, Waiting<O>>) -> Self {
         Results { run, taken: 0, stats: None, ended: false, failed: None }
+    }
+
+    /// Gives the results as they come, not in the order of the tasks. Those that wait for the result of an
+    /// earlier task come next.
+    pub fn as_completed(mut self) -> Self {
+        self.run.hand_on_at_once();
+        self
     }
 
     /// Returns how far the run is.
@@ -132,45 +119,86 @@ where
         self.stats.as_ref()
     }
 
-    /// Waits for the next result.
+    /// Waits for the next result, and returns it with its task's index; `None` after the last one.
     ///
     /// # Errors
-    /// The item is an error when the run ends without all results; see [`RunError`].
+    /// [`RunError::Task`] stands in the place of the result of a task that failed: it names the task, and the
+    /// run goes on. Any other error ends the run; see [`RunError`].
     ///
     /// # Cancel safety
     /// Nothing is lost when the future is dropped.
-    pub async fn next(&mut self) -> Option<Result<(u64, Result<O, TaskError>), RunError>> {
-        std::future::poll_fn(|context| Pin::new(&mut *self).poll_next(context)).await
+    pub async fn next(&mut self) -> Result<Option<(u64, O)>, RunError> {
+        std::future::poll_fn(|context| Pin::new(&mut *self).poll_next(context)).await.transpose()
+    }
+
+    /// Passes each result to `each` with its task's index until the run ends, and returns the report. The
+    /// first task that fails ends the run.
+    ///
+    /// # Errors
+    /// See [`RunError`]; `each` was called for the results that came before.
+    ///
+    /// # Cancel safety
+    /// As [`Farm::run`](crate::Farm::run).
+    pub async fn for_each(mut self, mut each: impl FnMut(u64, O)) -> Result<RunStats, RunError> {
+        self.run.stop_at_failure();
+        let ended = std::future::poll_fn(|context| {
+            loop {
+                if !self.ended {
+                    self.drive(context);
+                }
+                let sink = self.run.sink();
+                let had_room = sink.has_room();
+                while let Some(item) = sink.pop() {
+                    match item {
+                        Ok((index, result)) => each(index, result),
+                        Err(error) => return Poll::Ready(Err(error)),
+                    }
+                }
+                if self.ended {
+                    return Poll::Ready(self.failed.take().map_or(Ok(()), Err));
+                }
+                if had_room {
+                    return Poll::Pending;
+                }
+            }
+        });
+        ended.await?;
+        Ok(self.run.report())
+    }
+
+    /// Drives the run, and notes its end.
+    fn drive(&mut self, context: &mut Context<'_>) {
+        match self.run.poll(context) {
+            Poll::Ready(Ok(())) => {
+                self.ended = true;
+                self.stats = Some(self.run.report());
+            }
+            Poll::Ready(Err(error)) => {
+                self.ended = true;
+                self.failed = Some(error);
+            }
+            Poll::Pending => {}
+        }
     }
 }
 
-impl<I, O, S> Stream for Results<'_, I, O, S>
+impl<I, O, T> Stream for Results<'_, I, O, T>
 where
     I: Serialize + DeserializeOwned + 'static,
     O: Serialize + DeserializeOwned + 'static,
-    S: Stream<Item = I>,
+    T: Source<Task = I>,
 {
-    type Item = Result<(u64, Result<O, TaskError>), RunError>;
+    type Item = Result<(u64, O), RunError>;
 
     fn poll_next(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         let this = self.get_mut();
         this.taken = this.taken.wrapping_add(1);
         let looks = this.run.sink().results.is_empty() || this.taken.is_multiple_of(A_LOOK);
         if looks && !this.ended {
-            match this.run.poll(context) {
-                Poll::Ready(Ok(())) => {
-                    this.ended = true;
-                    this.stats = Some(this.run.report());
-                }
-                Poll::Ready(Err(error)) => {
-                    this.ended = true;
-                    this.failed = Some(error);
-                }
-                Poll::Pending => {}
-            }
+            this.drive(context);
         }
         match this.run.sink().pop() {
-            Some(item) => Poll::Ready(Some(Ok(item))),
+            Some(item) => Poll::Ready(Some(item)),
             None if this.ended => Poll::Ready(this.failed.take().map(Err)),
             None => Poll::Pending,
         }

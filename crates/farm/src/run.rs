@@ -188,6 +188,16 @@ where
         self.account.plan.reduces = self.account.journal.is_none();
     }
 
+    /// Lets the first task that fails end the run.
+    pub(crate) fn stop_at_failure(&mut self) {
+        self.account.plan.stops = true;
+    }
+
+    /// Hands results on as they come, not in the order of the tasks.
+    pub(crate) fn hand_on_at_once(&mut self) {
+        self.account.hand_on_at_once();
+    }
+
     /// Notes that all results are kept.
     pub(crate) fn collect(&mut self) {
         self.account.plan.collects = true;

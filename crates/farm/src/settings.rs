@@ -253,16 +253,6 @@ pub(crate) struct Ways {
     pub(crate) spans_max: usize,
 }
 
-/// Order of the results of a run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Order {
-    /// The order of the tasks. Results that are ahead of a slow task are held until then: a million of them,
-    /// or 64 MiB encoded, and what the workers hold.
-    Tasks,
-    /// The order in which the results come.
-    Completed,
-}
-
 impl From<u32> for Grain {
     fn from(tasks: u32) -> Grain {
         Grain::Fixed(tasks)

@@ -2,11 +2,13 @@
 
 use std::iter::Fuse;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use chunkcomm::codec::{DecodeError, EncodeError, decode};
 use chunkcomm_cluster::registry::panic_message;
+use futures_core::Stream;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -69,8 +71,49 @@ impl Output for Encoded {
     }
 }
 
+/// Tasks of [`Farm::stream`](crate::Farm::stream): those of an iterator, or of a stream, which may be
+/// endless and slow.
+///
+/// `Kind` tells the two apart. The compiler finds it.
+#[diagnostic::on_unimplemented(message = "`{Self}` is neither an iterator nor a stream of tasks")]
+pub trait Tasks<Kind> {
+    /// Type of a task.
+    type Task;
+    #[doc(hidden)]
+    type Source: Source<Task = Self::Task>;
+
+    #[doc(hidden)]
+    fn into_source(self) -> Self::Source;
+}
+
+/// Kind of [`Tasks`]: an iterator.
+#[derive(Debug)]
+pub enum Iterated {}
+
+/// Kind of [`Tasks`]: a stream.
+#[derive(Debug)]
+pub enum Streamed {}
+
+impl<T: IntoIterator> Tasks<Iterated> for T {
+    type Task = T::Item;
+    type Source = Listed<T::IntoIter>;
+
+    fn into_source(self) -> Listed<T::IntoIter> {
+        Listed::new(self)
+    }
+}
+
+impl<S: Stream> Tasks<Streamed> for S {
+    type Task = S::Item;
+    type Source = Arriving<S>;
+
+    fn into_source(self) -> Arriving<S> {
+        Arriving(Some(Box::pin(self)))
+    }
+}
+
 /// Where the tasks of a run come from.
-pub(crate) trait Source {
+pub trait Source {
     type Task;
 
     /// Returns the next task; pending when there is none now, `None` when there are no more.
@@ -88,7 +131,7 @@ pub(crate) trait Source {
 }
 
 /// The tasks of an iterator.
-pub(crate) struct Listed<T>(Fuse<T>);
+pub struct Listed<T>(Fuse<T>);
 
 impl<T: Iterator> Listed<T> {
     pub(crate) fn new(tasks: impl IntoIterator<IntoIter = T>) -> Listed<T> {
@@ -106,6 +149,28 @@ impl<T: Iterator> Source for Listed<T> {
 
     fn left(&self) -> Option<u64> {
         let (at_least, at_most) = self.0.size_hint();
+        (at_most == Some(at_least)).then_some(at_least as u64)
+    }
+}
+
+/// The tasks of a stream, until its end.
+pub struct Arriving<S>(Option<Pin<Box<S>>>);
+
+impl<S: Stream> Source for Arriving<S> {
+    type Task = S::Item;
+
+    fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<S::Item>> {
+        let Some(tasks) = &mut self.0 else { return Poll::Ready(None) };
+        let next = tasks.as_mut().poll_next(context);
+        if matches!(next, Poll::Ready(None)) {
+            self.0 = None;
+        }
+        next
+    }
+
+    fn left(&self) -> Option<u64> {
+        let Some(tasks) = &self.0 else { return Some(0) };
+        let (at_least, at_most) = tasks.size_hint();
         (at_most == Some(at_least)).then_some(at_least as u64)
     }
 }

@@ -59,8 +59,8 @@ fn a_task_costs_the_farmer_no_allocation() {
         for (tasks, counted) in [(20_000u64, false), (200_000, true)] {
             let before = allocations();
             let pairs = (0..tasks).map(|number| (number, 1));
-            let run = farm.run_as_completed(&same, pairs, |_, pair| sum += pair.1);
-            run.await.unwrap();
+            let results = farm.stream(&same, pairs).unwrap().as_completed();
+            results.for_each(|_, pair| sum += pair.1).await.unwrap();
             let made = allocations() - before;
             // Some allocations a packet and some a run are allowed: a thousand times fewer
             // than tasks when packets are full, and never one a task.

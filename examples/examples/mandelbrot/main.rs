@@ -108,10 +108,11 @@ impl Program {
             steps[at..at + tile.len()].copy_from_slice(&tile);
         };
         let stats = match self.options.wait {
-            0 => farm.run_as_completed(&self.render, tiles, place).await?,
+            0 => farm.stream(&self.render, tiles)?.as_completed().for_each(place).await?,
             wait => {
                 let tiles = tiles.map(|tile| (wait, tile));
-                farm.run_as_completed(&self.render_after, tiles, place).await?
+                let results = farm.stream(&self.render_after, tiles)?.as_completed();
+                results.for_each(place).await?
             }
         };
         Ok((steps, stats))

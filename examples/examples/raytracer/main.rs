@@ -119,7 +119,7 @@ impl Program {
         };
         let scene = farm.share(scene)?;
         let tasks = areas.iter().map(|area| (scene.clone(), (width, height), *area));
-        let stats = farm.run_as_completed(&self.render, tasks, place).await?;
+        let stats = farm.stream(&self.render, tasks)?.as_completed().for_each(place).await?;
         Ok((pixels, stats))
     }
 }

@@ -636,8 +636,8 @@ fn the_start_and_the_runs_of_a_farm() {
                     assert_eq!(result, 2 * index);
                     seen[index as usize] += 1;
                 };
-                let ran = farm.run_as_completed(double, 0..TASKS, each);
-                let ran = limited(cancelled(waits, ran)).await;
+                let results = farm.stream(double, 0..TASKS).unwrap().as_completed();
+                let ran = limited(cancelled(waits, results.for_each(each))).await;
                 done[1] |= all_done(ran);
                 assert!(seen.iter().all(|count| *count <= 1), "{seen:?}");
                 let mut next = 0;
@@ -645,8 +645,8 @@ fn the_start_and_the_runs_of_a_farm() {
                     assert_eq!((index, result), (next, 2 * next));
                     next += 1;
                 };
-                let ran =
-                    limited(cancelled(waits, farm.run_in_order(double, 0..TASKS, each))).await;
+                let results = farm.stream(double, 0..TASKS).unwrap();
+                let ran = limited(cancelled(waits, results.for_each(each))).await;
                 done[2] |= all_done(ran);
                 // Dropped runs do not show in the next one.
                 let outcome = limited(farm.run(double, 0..TASKS)).await.unwrap();

@@ -88,7 +88,8 @@ async fn as_completed_gives_each_result_once_when_it_comes() {
     let mut order = Vec::new();
     // The first task keeps one worker busy while the other does the rest.
     let tasks = std::iter::once(5_000).chain([0; 30]);
-    let stats = farm.run_as_completed(&functions.sleep, tasks, |index, _| order.push(index)).await;
+    let results = farm.stream(&functions.sleep, tasks).unwrap().as_completed();
+    let stats = results.for_each(|index, _| order.push(index)).await;
     assert_eq!(stats.unwrap().tasks, 31);
     assert_eq!(order.last(), Some(&0), "{order:?}");
     assert_eq!(order.iter().copied().collect::<BTreeSet<u64>>(), (0..31).collect());
@@ -96,7 +97,8 @@ async fn as_completed_gives_each_result_once_when_it_comes() {
 
     let mut order = Vec::new();
     let tasks = std::iter::once(300).chain([0; 30]);
-    farm.run_in_order(&functions.sleep, tasks, |index, _| order.push(index)).await.unwrap();
+    let results = farm.stream(&functions.sleep, tasks).unwrap();
+    results.for_each(|index, _| order.push(index)).await.unwrap();
     assert_eq!(order, (0..31).collect::<Vec<u64>>());
 }
 
@@ -173,7 +175,7 @@ async fn large_results_that_wait_for_an_earlier_one_stop_the_source() {
                     first = bytes[0];
                 }
             };
-            farm.run_in_order(&function, tasks, each).await.unwrap();
+            farm.stream(&function, tasks).unwrap().for_each(each).await.unwrap();
             assert_eq!(next, 120);
         }
         assert!(expected.contains(&usize::from(first)), "{first} of {expected:?}");

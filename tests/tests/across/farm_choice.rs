@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use chunkcomm::host::{sleep, timeout};
 use chunkcomm_cluster::Cluster;
-use chunkcomm_farm::{Farm, Loss, Prefetch, RunError, RunStats, Tree, WorkerName};
+use chunkcomm_farm::{
+    Farm, FunctionExt as _, Loss, Prefetch, RunError, RunStats, Tree, WorkerName,
+};
 use chunkcomm_simulation::each_seed;
 
 use crate::farm::{DEADLINE, builder};
@@ -43,14 +45,14 @@ fn only_chosen_nodes_work_and_then_all_again() {
         on_virtual_nodes(seed, 5, async |cluster| {
             let (registry, rest) = resting();
             let mut farm = Farm::builder(registry).start_in(&cluster).await.unwrap();
-            let stats = farm.only_on(odd).run(&rest, unequal()).await.unwrap().stats;
+            let stats = farm.run(rest.only_on(odd), unequal()).await.unwrap().stats;
             assert_eq!((worked(&stats), stats.tasks), (vec![1, 3], 60));
             for worker in stats.workers.iter().filter(|worker| !odd(&worker.worker)) {
                 let waited = worker.waited_for_farmer + worker.waited_for_wire;
                 assert_eq!((worker.answers, waited), (0, Duration::ZERO));
             }
-            let stats =
-                farm.only_on(|worker| !odd(worker)).run(&rest, unequal()).await.unwrap().stats;
+            let even = |worker: &WorkerName| !odd(worker);
+            let stats = farm.run(rest.only_on(even), unequal()).await.unwrap().stats;
             assert_eq!(worked(&stats), [2, 4]);
             let stats = farm.run(&rest, unequal()).await.unwrap().stats;
             assert_eq!(worked(&stats), [1, 2, 3, 4]);
@@ -70,7 +72,7 @@ fn a_node_that_is_not_chosen_drops_what_a_dropped_run_has_left() {
         let dropped = timeout(Duration::from_millis(50), farm.run(&rest, vec![(30, 0, 1); 100]));
         assert!(dropped.await.is_err());
         let first = |worker: &WorkerName| rank(worker) == 1;
-        let stats = farm.only_on(first).run(&rest, vec![(10, 0, 1); 20]).await.unwrap().stats;
+        let stats = farm.run(rest.only_on(first), vec![(10, 0, 1); 20]).await.unwrap().stats;
         assert_eq!(worked(&stats), [1]);
         sleep(Duration::from_millis(200)).await;
         let stats = farm.run(&rest, vec![(10, 0, 1); 20]).await.unwrap().stats;
@@ -88,7 +90,7 @@ fn a_sub_farmer_is_chosen_with_all_below_it() {
         let builder = Farm::builder(registry).tree(Tree::FanOut(2));
         let mut farm = builder.start_in(&cluster).await.unwrap();
         let second = |worker: &WorkerName| rank(worker) == 3;
-        let stats = farm.only_on(second).run(&rest, vec![(10, 0, 1); 40]).await.unwrap().stats;
+        let stats = farm.run(rest.only_on(second), vec![(10, 0, 1); 40]).await.unwrap().stats;
         assert_eq!(worked(&stats), [3]);
         // The two of its group share the 400 ms.
         assert!(stats.elapsed < Duration::from_millis(250), "{:?}", stats.elapsed);
@@ -100,11 +102,11 @@ fn a_sub_farmer_is_chosen_with_all_below_it() {
 async fn a_run_without_a_chosen_worker_ends_and_the_farm_goes_on() {
     let (builder, functions) = builder();
     let mut farm = builder.deaths_max(1).start().await.unwrap();
-    let none = farm.only_on(|_| false).run(&functions.double, 0..10).await.unwrap_err();
+    let none = farm.run(functions.double.only_on(|_| false), 0..10).await.unwrap_err();
     assert!(matches!(none, RunError::NotChosen { there: 2, unanswered: 0, .. }), "{none}");
     // The chosen one dies of a task, which is set aside. The process in its place is another worker.
     let first = |worker: &WorkerName| worker.index == 0;
-    let left = farm.only_on(first).run_to_end(&functions.exit, [3, 3]).await.unwrap_err();
+    let left = farm.run_to_end(functions.exit.only_on(first), [3, 3]).await.unwrap_err();
     let RunError::NotChosen { there: 1 | 2, .. } = left else { panic!("{left}") };
     let outcome = farm.run(&functions.double, 0..10).await.unwrap();
     assert_eq!(outcome.results[9], 18);
@@ -118,7 +120,7 @@ async fn a_worker_that_comes_during_the_run_is_chosen_too() {
     let mut farm = builder.deaths_max(1).start().await.unwrap();
     let not_first = |worker: &WorkerName| worker.index > 0;
     let tasks = [3, 3, 3];
-    let run = timeout(DEADLINE, farm.only_on(not_first).run_to_end(&functions.exit, tasks));
+    let run = timeout(DEADLINE, farm.run_to_end(functions.exit.only_on(not_first), tasks));
     let outcome = run.await.expect("processes replace those that end").unwrap();
     assert!(outcome.results.iter().all(Result::is_err));
     let stats = outcome.stats;

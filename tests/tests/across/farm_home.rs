@@ -134,7 +134,8 @@ fn without_the_farmer_after_a_death(nodes: usize, dead: usize, tree: Tree) {
         let tasks = (0..2_000).map(large).chain(long);
         let mut seen = Vec::new();
         let each = |_, home| seen.push((begun.elapsed(), home));
-        let stats = farm.run_as_completed(&work, tasks, each).await.unwrap();
+        let results = farm.stream(&work, tasks).unwrap().as_completed();
+        let stats = results.for_each(each).await.unwrap();
         let lost = |worker: &WorkerStats| u64::from(worker.lost.is_some()) + worker.lost_below;
         assert_eq!(stats.workers.iter().map(lost).sum::<u64>(), 1);
         let told = DEATH + Duration::from_secs(12);

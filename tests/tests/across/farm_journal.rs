@@ -5,9 +5,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use chunkcomm_cluster::Registry;
-use chunkcomm_farm::{
-    Durability, Farm, JournalCause, Order, RunError, StartError, TaskError, WorkersAs,
-};
+use chunkcomm_farm::{Durability, Farm, JournalCause, RunError, StartError, TaskError, WorkersAs};
 use chunkcomm_testkit::blocking::until;
 use chunkcomm_testkit::{Scratch, proc};
 
@@ -67,12 +65,21 @@ async fn results_of_the_journal_come_in_order_and_as_a_stream() {
         let builder = builder.workers_as(WorkersAs::Thread).journal(&*file, durability);
         let mut farm = builder.start().await.unwrap();
         let tasks = tasks(durability == Durability::Batched);
-        let mut results = farm.stream(&functions.unlucky, tasks, Order::Tasks).unwrap();
+        let mut results = farm.stream(&functions.unlucky, tasks).unwrap();
         let mut found = Vec::new();
-        while let Some(next) = results.next().await {
-            let (index, result) = next.unwrap();
-            assert_eq!(index, found.len() as u64);
-            found.push(result.ok());
+        loop {
+            match results.next().await {
+                Ok(Some((index, result))) => {
+                    assert_eq!(index, found.len() as u64);
+                    found.push(Some(result));
+                }
+                Ok(None) => break,
+                Err(RunError::Task(failed)) => {
+                    assert_eq!(failed.index(), found.len() as u64);
+                    found.push(None);
+                }
+                Err(error) => panic!("{error}"),
+            }
         }
         let recalled = results.stats().unwrap().recalled;
         drop(results);

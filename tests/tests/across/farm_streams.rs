@@ -5,7 +5,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use super::farm::{DEADLINE, builder, pids};
-use chunkcomm_farm::{Grain, Order, Prefetch, TaskError};
+use chunkcomm_farm::{Grain, Prefetch, RunError, TaskError};
 use chunkcomm_testkit::proc;
 use futures_core::Stream;
 use rustix::process::Signal;
@@ -28,19 +28,19 @@ async fn a_stream_gives_each_result_when_it_is_there() {
     let (builder, functions) = builder();
     let mut farm = builder.start().await.unwrap();
     let (tasks, sent) = channel(1);
-    let mut results = farm.stream(&functions.double, Sent(sent), Order::Tasks).unwrap();
+    let mut results = farm.stream(&functions.double, Sent(sent)).unwrap();
     // Slow: the next task is sent when the result before is there.
     for number in 0..20 {
         tasks.send(number).await.unwrap();
         let next = timeout(DEADLINE, results.next()).await.unwrap().unwrap().unwrap();
-        assert!(matches!(next, (index, Ok(result)) if index == number && result == number * 2));
+        assert_eq!(next, (number, number * 2));
         assert_eq!(results.progress().given, number + 1);
         assert_eq!((results.progress().unanswered, results.progress().left), (0, None));
     }
     let quiet = timeout(Duration::from_millis(50), results.next()).await;
     assert!(quiet.is_err(), "there is no task");
     drop(tasks);
-    assert!(results.next().await.is_none());
+    assert!(results.next().await.unwrap().is_none());
     assert_eq!(results.stats().unwrap().tasks, 20);
     farm.finish(DEADLINE).await.unwrap();
 }
@@ -49,22 +49,25 @@ async fn a_stream_gives_each_result_when_it_is_there() {
 async fn a_stream_has_its_errors_in_place_and_both_orders() {
     let (builder, functions) = builder();
     let mut farm = builder.start().await.unwrap();
-    for order in [Order::Tasks, Order::Completed] {
+    for as_completed in [false, true] {
         let (tasks, sent) = channel(1_000);
         (0..1_000).for_each(|number| tasks.try_send(number).unwrap());
         drop(tasks);
-        let mut results = farm.stream(&functions.unlucky, Sent(sent), order).unwrap();
+        let results = farm.stream(&functions.unlucky, Sent(sent)).unwrap();
+        let mut results = if as_completed { results.as_completed() } else { results };
         let mut seen = Vec::new();
-        while let Some(item) = results.next().await {
-            let (index, result) = item.unwrap();
-            match result {
-                Ok(number) => assert_eq!(number, index),
-                Err(TaskError::Failed { index: 13, .. }) => assert_eq!(index, 13),
+        loop {
+            match results.next().await {
+                Ok(Some((index, number))) => {
+                    assert_eq!(number, index);
+                    seen.push(index);
+                }
+                Ok(None) => break,
+                Err(RunError::Task(TaskError::Failed { index: 13, .. })) => seen.push(13),
                 Err(error) => panic!("{error}"),
             }
-            seen.push(index);
         }
-        if order == Order::Completed {
+        if as_completed {
             seen.sort_unstable();
         }
         assert_eq!(seen, (0..1_000).collect::<Vec<_>>());
@@ -72,7 +75,7 @@ async fn a_stream_has_its_errors_in_place_and_both_orders() {
     // A dropped stream is a cancelled run.
     let (tasks, sent) = channel(10);
     tasks.try_send(60_000).unwrap();
-    let mut results = farm.stream(&functions.sleep, Sent(sent), Order::Tasks).unwrap();
+    let mut results = farm.stream(&functions.sleep, Sent(sent)).unwrap();
     assert!(timeout(Duration::from_millis(50), results.next()).await.is_err());
     drop(results);
     let outcome = timeout(DEADLINE, farm.run(&functions.double, 0..10)).await.unwrap().unwrap();

@@ -61,7 +61,8 @@ async fn squares_while_dying(
     const TASKS: u64 = 1500;
     let mut squares = vec![0; TASKS as usize];
     let mut done = 0;
-    let run = farm.run_as_completed(&functions.square, 0..TASKS, |index, square| {
+    let results = farm.stream(&functions.square, 0..TASKS).unwrap().as_completed();
+    let run = results.for_each(|index, square| {
         squares[index as usize] = square;
         done += 1;
         if done == TASKS / 5 {

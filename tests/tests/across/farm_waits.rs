@@ -320,7 +320,8 @@ async fn tasks_that_a_killed_process_has_begun_are_run_by_others() {
     let mut victims = pids(&farm).into_iter().take(2);
     let mut results = vec![Vec::new(); TASKS];
     let mut done = 0;
-    let run = farm.run_as_completed(&functions.square_later, 0..TASKS as u64, |index, square| {
+    let tasks = farm.stream(&functions.square_later, 0..TASKS as u64).unwrap().as_completed();
+    let run = tasks.for_each(|index, square| {
         results[index as usize].push(square);
         done += 1;
         if done % 200 == 0 {

@@ -152,7 +152,10 @@ fn within_time(
                 let builder = set(Farm::builder(registry).tree(Tree::Off));
                 let mut farm = builder.start_in(&cluster).await.unwrap();
                 let mut count = 0;
-                let ended = farm.run_in_order(&wait, 0..3000, |_, _| count += 1).await;
+                let ended = match farm.stream(&wait, 0..3000) {
+                    Ok(results) => results.for_each(|_, _| count += 1).await,
+                    Err(error) => Err(error),
+                };
                 let (at, again) = (host::unix_time(), farm.run(&wait, 0..1).await);
                 assert_eq!(again.is_ok(), ended.is_ok());
                 Some((ended, at, count))

@@ -242,11 +242,9 @@ impl Runs {
         };
         let (function, tasks) = (&self.function, first..first + count);
         let run = async {
-            if in_order {
-                farm.run_in_order(function, tasks, each).await
-            } else {
-                farm.run_as_completed(function, tasks, each).await
-            }
+            let results = farm.stream(function, tasks)?;
+            let results = if in_order { results } else { results.as_completed() };
+            results.for_each(each).await
         };
         let ended = tokio::time::timeout(lab.ended(), run).await;
         self.sums.runs += 1;

@@ -143,10 +143,8 @@ pub async fn run(
         };
         let run = async {
             if !is_reduced {
-                return farm
-                    .run_as_completed(&function, 0..plan.tasks, each)
-                    .await
-                    .map(|it| (it, None));
+                let results = farm.stream(&function, 0..plan.tasks)?.as_completed();
+                return Ok((results.for_each(each).await?, None));
             }
             let die = async {
                 tokio::time::sleep(elapsed.mul_f64(at as f64 / plan.tasks as f64)).await;

@@ -303,7 +303,8 @@ async fn farm_out<M: Message>(
         *slot = true;
     };
     let started = host::Instant::now();
-    let stats = farm.run_as_completed(function, given, take).await;
+    let results = farm.stream(function, given).doing("farming")?.as_completed();
+    let stats = results.for_each(take).await;
     let seconds = started.elapsed().as_secs_f64();
     stats.doing("farming")?;
     if wrong > 0 || answered.contains(&false) {

@@ -18,9 +18,7 @@ fn plan() -> Plan {
         end: None,
         spans_max: 0,
     };
-    let order = Order::Tasks;
-    let (stops, collects, is_below, reduces) = (false, false, false, false);
-    Plan { run: 1, function: 0, ways, order, stops, collects, is_below, reduces }
+    Plan::new(1, 0, ways)
 }
 
 fn worker() -> Worker {

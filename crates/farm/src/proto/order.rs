@@ -57,6 +57,13 @@ impl<T> InOrder<T> {
         self.bytes -= bytes;
         Some((self.base - 1, result, bytes))
     }
+
+    /// Removes and returns all results that wait, with their tasks' indices and their encoded bytes.
+    pub(crate) fn drain(&mut self) -> impl Iterator<Item = (u64, T, usize)> {
+        self.bytes = 0;
+        let waiting = (self.base..).zip(std::mem::take(&mut self.slots));
+        waiting.filter_map(|(index, slot)| slot.map(|(result, bytes)| (index, result, bytes)))
+    }
 }
 
 #[cfg(test)]

@@ -18,7 +18,7 @@ use crate::pieces::Pieces;
 use crate::proto::split;
 use crate::proto::wire::{self, Assignment};
 use crate::run::{Run, Timer, Workers};
-use crate::settings::{Order, nanos};
+use crate::settings::nanos;
 use crate::stats::Mishaps;
 use crate::tasks::{Encoded, Sink, Source};
 
@@ -101,9 +101,8 @@ impl<'a> Relay<'a> {
             (function, reducible) = (assignment.function, assignment.reducible);
             pieces.put(&assignment);
         }
-        let (ways, order) = (*ways, Order::Completed);
-        let (run, stops, collects, is_below, reduces) = (number, false, false, true, false);
-        let plan = Plan { run, function, ways, order, stops, collects, is_below, reduces };
+        let plan = Plan::new(number, function, *ways);
+        let plan = Plan { at_once: true, is_below: true, ..plan };
         let mut relay = Relay {
             tasks: &mut upper.tasks,
             answers: &mut upper.answers,

@@ -60,7 +60,8 @@ fn grown<M: Message>(
         match queue {
             Queue::Held => {
                 let function = functions.of::<M, u64>();
-                let run = farm.run_as_completed(&function, all, |_, _| {});
+                let results = farm.stream(&function, all).doing("filling the queue")?;
+                let run = results.as_completed().for_each(|_, _| {});
                 resident_when(run, || given.get() == tasks).await
             }
             Queue::Pool => {
