@@ -6,10 +6,10 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use chunkcomm::host;
-use chunkcomm_farm::{
-    Durability, FarmBuilder, Grain, Model, Prefetch, RunStats, Tree, VirtualWorkers,
-    WORKER_COUNT_MAX, WorkersAs,
+use chunkcomm_farm::settings::{
+    Durability, Grain, Model, Prefetch, Tree, VirtualWorkers, WORKER_COUNT_MAX, WorkersAs,
 };
+use chunkcomm_farm::{FarmBuilder, RunStats};
 use clap::{Args, ValueEnum};
 
 /// Most spans of a timeline: 64 MB.

@@ -21,7 +21,7 @@ use chunkcomm_bench::ours::farm::{self, FarmKind, start};
 use chunkcomm_bench::ours::{calls, latency, stream};
 use chunkcomm_bench::pair::{self, FAR_COMMAND};
 use chunkcomm_cluster::Registry;
-use chunkcomm_farm::{Grain, Model, Prefetch, Runtime as FarmRuntime, Tree, WorkersAs};
+use chunkcomm_farm::settings::{Grain, Model, Prefetch, Runtime as FarmRuntime, Tree, WorkersAs};
 use criterion::{BenchmarkGroup, Criterion, Throughput};
 
 /// Channels that are open and idle beside a stream.

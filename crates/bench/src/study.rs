@@ -14,7 +14,8 @@ use std::time::Duration;
 
 use chunkcomm::host;
 use chunkcomm_cluster::{Cluster, Registry};
-use chunkcomm_farm::{Farm, Grain, Model, Prefetch, serve_in};
+use chunkcomm_farm::settings::{Grain, Model, Prefetch};
+use chunkcomm_farm::{Farm, serve_in};
 use chunkcomm_simulation::WorldSpec;
 
 pub use machines::{Machine, Tool};

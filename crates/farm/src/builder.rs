@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use chunkcomm::host::Instant;
-use chunkcomm::{Address, Node, Policy, host};
+use chunkcomm::{Address, Node, host};
 use chunkcomm_cluster::cluster::launch::Environment;
 use chunkcomm_cluster::launch::Launcher;
 use chunkcomm_cluster::{Cluster, Registry};
@@ -16,12 +16,12 @@ use chunkcomm_cluster::{Cluster, Registry};
 use crate::crew::Crew;
 use crate::error::StartError;
 use crate::farm::Farm;
-use crate::journal::{Durability, Journal};
+use crate::journal::Journal;
 use crate::proto::wire::Limit;
 use crate::serving::{THREADS_MAX, share_of_cores};
 use crate::settings::{
-    FARM_NAME, Grain, Model, NodeSettings, Prefetch, Runtime, START_DEADLINE, Tree,
-    VIRTUAL_WORKERS_MAX, VirtualWorkers, WORKER_COUNT_MAX, Ways, WorkersAs, nanos,
+    FARM_NAME, Grain, JournalOptions, Messaging, Model, Prefetch, START_DEADLINE, TaskTimeout,
+    Tree, VIRTUAL_WORKERS_MAX, VirtualWorkers, WORKER_COUNT_MAX, Ways, WorkersAs, nanos,
 };
 use crate::worker::Farmer;
 
@@ -36,9 +36,6 @@ const DEATHS_MAX: u32 = 3;
 
 /// Time before the end of a job in which a program is to end by itself.
 const JOB_RESERVE: Duration = Duration::from_secs(30);
-
-/// Default time from a task's time-out until it is given up.
-const GRACE: Duration = Duration::from_secs(1);
 
 type Adjust = Box<dyn FnOnce(Launcher) -> Launcher + Send>;
 
@@ -69,15 +66,12 @@ pub struct FarmBuilder {
     tree: Tree,
     virtual_workers: VirtualWorkers,
     deaths_max: u32,
-    timeout: Option<Duration>,
-    grace: Duration,
-    node: NodeSettings,
-    skips_damage: bool,
+    timeout: Option<TaskTimeout>,
+    messaging: Messaging,
     explains: bool,
-    listen: Option<Address>,
     start_deadline: Duration,
     launcher: Option<Adjust>,
-    journal: Option<(PathBuf, Durability)>,
+    journal: Option<(PathBuf, JournalOptions)>,
     name: String,
     nodes: Option<BTreeSet<u32>>,
     walltime: Option<Duration>,
@@ -96,8 +90,10 @@ impl fmt::Debug for FarmBuilder {
     }
 }
 
-impl FarmBuilder {
-    pub(crate) fn new(registry: Registry) -> FarmBuilder {
+impl Farm {
+    /// Begins to set up a farm whose tasks are functions of this registry. Give each farm a
+    /// clone where several use the same functions.
+    pub fn builder(registry: Registry) -> FarmBuilder {
         FarmBuilder {
             registry,
             workers: None,
@@ -109,11 +105,8 @@ impl FarmBuilder {
             virtual_workers: VirtualWorkers::default(),
             deaths_max: DEATHS_MAX,
             timeout: None,
-            grace: GRACE,
-            node: NodeSettings::default(),
-            skips_damage: false,
+            messaging: Messaging::default(),
             explains: false,
-            listen: None,
             start_deadline: START_DEADLINE,
             launcher: None,
             journal: None,
@@ -123,7 +116,9 @@ impl FarmBuilder {
             spans_max: 0,
         }
     }
+}
 
+impl FarmBuilder {
     /// Sets the number of workers, in model A the farmer's own among them: 1 to
     /// [`WORKER_COUNT_MAX`]. By default one a processor.
     pub fn workers(mut self, count: usize) -> FarmBuilder {
@@ -194,8 +189,8 @@ impl FarmBuilder {
 
     /// Sets the longest time that an attempt at a task may run; none by default. After that time
     /// [`TaskContext::is_cancelled`](crate::TaskContext::is_cancelled) is true for the task. After the
-    /// [grace](FarmBuilder::task_grace), too, the task has failed with
-    /// [`TaskError::TimedOut`](crate::TaskError::TimedOut).
+    /// [grace](TaskTimeout::grace), too, the task has failed with
+    /// [`TaskError::TimedOut`](crate::TaskError::TimedOut). A plain duration has a grace of 1 s.
     ///
     /// A process that the farm started is then replaced; its other tasks go to other workers. A thread
     /// of a node or of this process cannot be ended: it goes on beside another that takes its place. A
@@ -211,15 +206,8 @@ impl FarmBuilder {
     ///
     /// Workers check their tasks every quarter of the shorter of time-out and grace, from 1 to 100 ms.
     /// With a time-out, tiny tasks run in a thread of their own, which costs some microseconds a slice.
-    pub fn task_timeout(mut self, timeout: Duration) -> FarmBuilder {
-        self.timeout = Some(timeout);
-        self
-    }
-
-    /// Sets the time that a task has to end after its [time-out](FarmBuilder::task_timeout); 1 s by
-    /// default. A result that comes within it counts.
-    pub fn task_grace(mut self, grace: Duration) -> FarmBuilder {
-        self.grace = grace;
+    pub fn task_timeout(mut self, timeout: impl Into<TaskTimeout>) -> FarmBuilder {
+        self.timeout = Some(timeout.into());
         self
     }
 
@@ -238,23 +226,19 @@ impl FarmBuilder {
     /// The farm appends to the file and never removes it: remove it when the results are safe
     /// elsewhere. The start reads the whole file. Bytes at its end that are not whole are cut off with a warning: they
     /// were being written. Damage in what was permanent is
-    /// [`JournalCause::Damaged`](crate::JournalCause::Damaged), and the file is left as it is.
+    /// [`JournalCause::Damaged`](crate::JournalCause::Damaged), and the file is left as it is; with
+    /// [`skip_damaged_records`](JournalOptions::skip_damaged_records) the farm goes on without it.
     ///
     /// - The file has the encoded results, and 13 bytes a task beside them (17 if the result has 255
     ///   bytes or more).
     /// - The farmer has some 80 bytes of memory for each stored result, and 16 bytes for each task from
     ///   the first one without a result on.
-    pub fn journal(mut self, path: impl Into<PathBuf>, durability: Durability) -> FarmBuilder {
-        self.journal = Some((path.into(), durability));
-        self
-    }
-
-    /// Goes on without damaged records of the [journal](FarmBuilder::journal): their tasks are run again, and
-    /// those of a whole run if the record is its beginning. A warning names each record's place. By default
-    /// the start fails. The records stay in the file, so later
-    /// starts need this too.
-    pub fn skip_damaged_records(mut self) -> FarmBuilder {
-        self.skips_damage = true;
+    pub fn journal(
+        mut self,
+        path: impl Into<PathBuf>,
+        options: impl Into<JournalOptions>,
+    ) -> FarmBuilder {
+        self.journal = Some((path.into(), options.into()));
         self
     }
 
@@ -266,30 +250,9 @@ impl FarmBuilder {
         self
     }
 
-    /// Sets where the nodes move their bytes; on the ambient runtime by default.
-    pub fn runtime(mut self, runtime: Runtime) -> FarmBuilder {
-        self.node.runtime = runtime;
-        self
-    }
-
-    /// Sets how the nodes gather messages; [`Policy::Chunked`] by default.
-    pub fn policy(mut self, policy: Policy) -> FarmBuilder {
-        self.node.policy = policy;
-        self
-    }
-
-    /// Sets the bytes of the largest message, and so of the largest assignment and
-    /// answer; 32 MiB by default.
-    pub fn message_bytes_max(mut self, bytes: usize) -> FarmBuilder {
-        self.node.message_bytes_max = Some(bytes);
-        self
-    }
-
-    /// Sets the address at which the farmer listens for its workers; its own worker
-    /// comes through memory. By default a free port of the loopback interface for
-    /// processes, memory for threads.
-    pub fn listen(mut self, address: Address) -> FarmBuilder {
-        self.listen = Some(address);
+    /// Sets how farmer and workers send messages.
+    pub fn messaging(mut self, messaging: Messaging) -> FarmBuilder {
+        self.messaging = messaging;
         self
     }
 
@@ -366,7 +329,7 @@ impl FarmBuilder {
         let others = count - usize::from(own);
         let journal = self.open_journal()?;
         let own_address = memory_address();
-        let mut builder = self.node.node().name("farmer");
+        let mut builder = self.messaging.node().node().name("farmer");
         if others > 0 {
             builder = builder.listen(self.address());
         }
@@ -391,8 +354,8 @@ impl FarmBuilder {
     /// [name](FarmBuilder::name).
     ///
     /// The cluster determines the workers, where they meet, and how the nodes send. So `workers`,
-    /// `workers_as`, `listen` and `launcher` of this builder have no effect. Neither have `policy`,
-    /// `runtime` and `message_bytes_max`, which a node sets for itself
+    /// `workers_as`, `launcher` and `messaging` of this builder have no effect; a node sets for itself how
+    /// it sends
     /// ([`ClusterConfig::node`](chunkcomm_cluster::ClusterConfig::node)).
     ///
     /// # Errors
@@ -431,9 +394,14 @@ impl FarmBuilder {
         crew.announce(cluster).await?;
         let threads = share_of_cores(cluster).clamp(1, THREADS_MAX) as u32;
         if own {
-            crew.hire_thread(Farmer::Here(node.clone()), self.node, &registry, threads)?;
+            crew.hire_thread(
+                Farmer::Here(node.clone()),
+                self.messaging.node(),
+                &registry,
+                threads,
+            )?;
         } else if self.model == Model::Auto {
-            crew.keep_in_reserve(node.clone(), self.node, &registry, threads);
+            crew.keep_in_reserve(node.clone(), self.messaging.node(), &registry, threads);
         }
         let rule = self.tree.rule(members.len());
         crew.hire_members(members, rule);
@@ -447,7 +415,7 @@ impl FarmBuilder {
 
     /// Returns the address at which workers other than the farmer's own must report.
     fn address(&self) -> Address {
-        match (&self.listen, self.kind()) {
+        match (&self.messaging.listen, self.kind()) {
             (Some(address), _) => address.clone(),
             (None, WorkersAs::Process) => Address::Tcp { host: "127.0.0.1".into(), port: 0 },
             (None, WorkersAs::Thread) => memory_address(),
@@ -465,7 +433,7 @@ impl FarmBuilder {
         let registry = Arc::new(self.registry);
         let mut crew = Crew::new(FARM_NAME, None)?;
         if own {
-            crew.hire_thread(Farmer::At(own_address.clone()), self.node, &registry, 1)?;
+            crew.hire_thread(Farmer::At(own_address.clone()), self.messaging.node(), &registry, 1)?;
         }
         if others > 0 {
             // The bound address, which has its port.
@@ -475,10 +443,15 @@ impl FarmBuilder {
                 let adjust = self.launcher.unwrap_or_else(|| Box::new(|launcher| launcher));
                 // The functions that `main` registers may depend on the arguments.
                 let launcher = Launcher::new(bound).args(std::env::args_os().skip(1));
-                crew.hire_processes(others, self.node, adjust(launcher))?;
+                crew.hire_processes(others, self.messaging.node(), adjust(launcher))?;
             } else {
                 for _ in 0..others {
-                    crew.hire_thread(Farmer::At(bound.clone()), self.node, &registry, 1)?;
+                    crew.hire_thread(
+                        Farmer::At(bound.clone()),
+                        self.messaging.node(),
+                        &registry,
+                        1,
+                    )?;
                 }
             }
         }
@@ -490,7 +463,7 @@ impl FarmBuilder {
         let grain = self.grain.fixed();
         allowed("prefetch", depth.unwrap_or(1).into(), "1 or more", depth != Some(0))?;
         allowed("grain", grain.into(), "1 or more", grain != 0)?;
-        let no_time = self.timeout == Some(Duration::ZERO);
+        let no_time = self.timeout.is_some_and(|it| it.timeout.is_zero());
         let size = if let Tree::FanOut(size) = self.tree { size } else { 2 };
         allowed("tree", size.into(), "2 or more", size >= 2)?;
         let each = self.virtual_workers.fixed().unwrap_or(1);
@@ -501,15 +474,16 @@ impl FarmBuilder {
     }
 
     fn open_journal(&self) -> Result<Option<Journal>, StartError> {
-        let skips = self.skips_damage;
-        let open = |(path, durability): &(PathBuf, _)| Journal::open(path, *durability, skips);
+        let open = |(path, options): &(PathBuf, _)| Journal::open(path, *options);
         self.journal.as_ref().map(open).transpose().map_err(StartError::Journal)
     }
 
     fn ways(&self) -> Ways {
         let (prefetch, grain) = (self.prefetch.fixed(), self.grain);
-        let grace_ns = nanos(self.grace);
-        let limit = self.timeout.map(|timeout| Limit { timeout_ns: nanos(timeout), grace_ns });
+        let limit = self.timeout.map(|TaskTimeout { timeout, grace }| Limit {
+            timeout_ns: nanos(timeout),
+            grace_ns: nanos(grace),
+        });
         Ways {
             prefetch,
             grain,

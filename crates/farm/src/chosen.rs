@@ -36,10 +36,10 @@ pub trait FunctionExt: Sized {
     /// keep a run off a worker, take all others.
     ///
     /// The closure is asked about each worker that is there when the run begins, or becomes ready during it;
-    /// about [the farmer's own](crate::Model) once that takes part. It may be asked again, and
+    /// about [the farmer's own](crate::settings::Model) once that takes part. It may be asked again, and
     /// should answer the same. A process in the place of a dead one is another worker. In a farm with
     /// [sub-farmers](crate::FarmBuilder::tree) it is asked about these only: each is taken with all nodes
-    /// below it. [`Tree::Hosts`](crate::Tree::Hosts) makes the nodes of a host such a group.
+    /// below it. [`Tree::Hosts`](crate::settings::Tree::Hosts) makes the nodes of a host such a group.
     ///
     /// If its chosen workers are gone, a run waits for expected ones up to the
     /// [`start_deadline`](crate::FarmBuilder::start_deadline). Then it ends with

@@ -15,7 +15,6 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::account::Plan;
-use crate::builder::FarmBuilder;
 use crate::chosen::RunOf;
 use crate::crew::Crew;
 use crate::error::{FinishError, Loss, RunError, StartError, TaskError};
@@ -68,12 +67,6 @@ impl std::fmt::Debug for Farm {
 }
 
 impl Farm {
-    /// Begins to set up a farm whose tasks are functions of this registry. Give each farm a
-    /// clone where several use the same functions.
-    pub fn builder(registry: Registry) -> FarmBuilder {
-        FarmBuilder::new(registry)
-    }
-
     /// Waits until all workers are ready.
     pub(crate) async fn open(
         node: Node,

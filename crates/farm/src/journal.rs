@@ -15,6 +15,7 @@ use std::sync::Arc;
 use self::reading::{Found, Runs, Unread, read_runs};
 use self::writer::Writer;
 use crate::proto::record::{self, Finished, RunHead, Stamp};
+use crate::settings::{Durability, JournalOptions};
 use crate::warning::warn;
 
 mod reading;
@@ -28,23 +29,6 @@ const SYNC_BYTES: usize = 2 << 20;
 
 /// Largest payload; a longer one is damage.
 const PAYLOAD_BYTES_MAX: u32 = 1 << 31;
-
-/// Moment from which accepted results survive a crash of the farmer's machine.
-///
-/// They survive the end of the farmer's process, also by SIGKILL, once its writing thread has written
-/// them. The farmer hands them to that thread as it goes, and waits while 4 MiB are unwritten. Lost
-/// results are computed again.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Durability {
-    /// When the system writes them to the disk.
-    None,
-    /// At most a second later, or as soon as the disk has done what it was given before, and at the end
-    /// of the run; for a run that was dropped, when the next begins or the farm ends.
-    #[default]
-    Batched,
-    /// Before they are passed to the user. Each answer of a worker then waits for the disk.
-    Sync,
-}
 
 /// The journal of a farm cannot be used.
 #[derive(Clone)]
@@ -67,7 +51,7 @@ pub enum JournalCause {
     /// The file is something else, or a journal of another version.
     NotAJournal,
     /// The record at this place is damaged, and was permanent. The file is as it was.
-    /// [`FarmBuilder::skip_damaged_records`](crate::FarmBuilder::skip_damaged_records) goes on without it.
+    /// [`skip_damaged_records`](crate::settings::JournalOptions::skip_damaged_records) goes on without it.
     Damaged {
         /// Place of the record in the file, in bytes.
         place: u64,
@@ -207,11 +191,8 @@ pub(crate) struct Journal {
 impl Journal {
     /// Opens the journal, or makes it. Bytes at its end that are not whole are cut off. A damaged record that was
     /// permanent is refused, or skipped.
-    pub(crate) fn open(
-        path: &Path,
-        durability: Durability,
-        skips: bool,
-    ) -> Result<Journal, JournalError> {
+    pub(crate) fn open(path: &Path, options: JournalOptions) -> Result<Journal, JournalError> {
+        let JournalOptions { durability, skip_damaged_records: skips } = options;
         let failed = |cause| JournalError { path: path.to_owned(), cause };
         let io = |error: io::Error| failed(JournalCause::Io(Arc::new(error)));
         let options = OpenOptions::new().read(true).append(true).create(true).clone();

@@ -5,8 +5,8 @@
 //! copies of the program as processes on this machine, threads, or the nodes of a
 //! [`Cluster`](chunkcomm_cluster::Cluster) on one or many machines. Many tiny tasks
 //! share a message, and messages share packets. The farm measures how many tasks go
-//! together ([`Grain::Auto`]) and how many such assignments a worker holds
-//! ([`Prefetch::Auto`]).
+//! together ([`Grain::Auto`](settings::Grain::Auto)) and how many such assignments a worker holds
+//! ([`Prefetch::Auto`](settings::Prefetch::Auto)).
 //!
 //! ```no_run
 //! use chunkcomm_cluster::Registry;
@@ -125,7 +125,7 @@
 //!
 //! # Reading order
 //!
-//! - `farm`: what the user holds. `builder` and `settings` set it up; `chosen` one run.
+//! - `farm`: what the user holds. `builder` and [`settings`] set it up; `chosen` one run.
 //! - `handshake`: how workers arrive, also in the middle of a run. `crew` starts and replaces
 //!   them and hears how they ended; `link` is the way to one.
 //! - `run`: one run. It moves messages; `account` asks `proto` what to do, and hands the results
@@ -168,7 +168,7 @@ mod remains;
 mod results;
 mod run;
 mod serving;
-mod settings;
+pub mod settings;
 mod shared;
 mod stats;
 mod subfarm;
@@ -184,14 +184,11 @@ pub use context::TaskContext;
 pub use error::{FinishError, Loss, RunError, ServeError, StartError, TaskError, Unreplaced};
 pub use farm::Farm;
 pub use functions::{DivideAndConquer, Divided, MapReduce, RegistryExt};
-pub use journal::{Durability, JournalCause, JournalError};
+pub use journal::{JournalCause, JournalError};
 pub use machine::serve_if_started;
 pub use name::WorkerName;
 pub use results::Results;
 pub use serving::{Serving, serve_in};
-pub use settings::{
-    Grain, Model, NoGrain, NoTree, NoVirtualWorkers, Prefetch, Runtime, Tree, VIRTUAL_WORKERS_MAX,
-    VirtualWorkers, WORKER_COUNT_MAX, WorkersAs,
-};
 pub use shared::Shared;
 pub use stats::{Mishaps, Outcome, Progress, Reduced, RunStats, TaskSpan, Timeline, WorkerStats};
+pub use tasks::Tasks;

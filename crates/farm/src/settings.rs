@@ -1,12 +1,11 @@
-//! Settings of a farm: those of its builder, and those that go on to its workers.
+//! Types of the settings of a farm: of [`FarmBuilder`](crate::FarmBuilder).
 
 use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
 use chunkcomm::host::Instant;
-use chunkcomm::layer::quiet_but_for_accept;
-use chunkcomm::{Limits, Node, NodeBuilder, Policy, Silence};
+use chunkcomm::{Address, Policy};
 
 use crate::proto::pace::NODES_OF_A_FARMER;
 pub use crate::proto::pace::{Grain, NoGrain};
@@ -231,6 +230,80 @@ impl Tree {
     }
 }
 
+/// Moment from which accepted results survive a crash of the farmer's machine.
+///
+/// They survive the end of the farmer's process, also by SIGKILL, once its writing thread has written
+/// them. The farmer hands them to that thread as it goes, and waits while 4 MiB are unwritten. Lost
+/// results are computed again.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Durability {
+    /// When the system writes them to the disk.
+    None,
+    /// At most a second later, or as soon as the disk has done what it was given before, and at the end
+    /// of the run; for a run that was dropped, when the next begins or the farm ends.
+    #[default]
+    Batched,
+    /// Before they are passed to the user. Each answer of a worker then waits for the disk.
+    Sync,
+}
+
+/// How a farm keeps and reads its [journal](crate::FarmBuilder::journal).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct JournalOptions {
+    /// When accepted results are permanent.
+    pub durability: Durability,
+    /// Whether the farm goes on without damaged records: their tasks are run again, and those of a whole
+    /// run if the record is its beginning. A warning names each record's place. By default the start
+    /// fails. The records stay in the file, so later starts need this too.
+    pub skip_damaged_records: bool,
+}
+
+impl From<Durability> for JournalOptions {
+    fn from(durability: Durability) -> JournalOptions {
+        JournalOptions { durability, ..JournalOptions::default() }
+    }
+}
+
+/// Longest time that an attempt at a task may run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TaskTimeout {
+    /// Time after which the task is asked to end.
+    pub timeout: Duration,
+    /// Time that it then has to end; 1 s by default. A result that comes within it counts.
+    pub grace: Duration,
+}
+
+/// Default time from a task's time-out until it is given up.
+const GRACE: Duration = Duration::from_secs(1);
+
+impl From<Duration> for TaskTimeout {
+    fn from(timeout: Duration) -> TaskTimeout {
+        TaskTimeout { timeout, grace: GRACE }
+    }
+}
+
+/// How the nodes of a farm that [starts](crate::FarmBuilder::start) its workers send messages.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Messaging {
+    /// Where the nodes move their bytes.
+    pub runtime: Runtime,
+    /// How the nodes gather messages; [`Policy::Chunked`] by default.
+    pub policy: Policy,
+    /// Bytes of the largest message, and so of the largest assignment and answer; 32 MiB by default.
+    pub message_bytes_max: Option<usize>,
+    /// Address at which the farmer listens for its workers; its own worker comes through memory. By
+    /// default a free port of the loopback interface for processes, memory for threads.
+    pub listen: Option<Address>,
+}
+
+impl Messaging {
+    /// Returns the settings that the workers' nodes share.
+    pub(crate) fn node(&self) -> NodeSettings {
+        let Messaging { runtime, policy, message_bytes_max, .. } = *self;
+        NodeSettings { runtime, policy, message_bytes_max }
+    }
+}
+
 /// Name of a farm that is given none.
 pub(crate) const FARM_NAME: &str = "default";
 
@@ -274,99 +347,9 @@ pub enum Runtime {
     BusyPoll,
 }
 
-const RUNTIMES: [(Runtime, &str); 3] = [
-    (Runtime::Ambient, "ambient"),
-    (Runtime::IoThread, "io-thread"),
-    (Runtime::BusyPoll, "busy-poll"),
-];
+pub(crate) use node::NodeSettings;
 
-/// Settings that farmer and workers share. A worker process gets them through its
-/// environment.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub(crate) struct NodeSettings {
-    pub(crate) runtime: Runtime,
-    pub(crate) policy: Policy,
-    pub(crate) message_bytes_max: Option<usize>,
-}
-
-/// Silence after which a node asks its peer for a sign of life. After `SUSPECT` it dials the
-/// connection anew. Both are as between any two nodes.
-const PROBE: Duration = Duration::from_secs(1);
-const SUSPECT: Duration = Duration::from_secs(3);
-
-/// Silence after which a node counts as dead: an hour, since here silence is no death. The launcher
-/// sees how a worker ends, and a worker sees the farmer's end. A worker with a long task in its I/O
-/// loop is silent until the task is done. So is a farmer whose program computes on the farm's runtime.
-const DEAD: Duration = Duration::from_secs(3600);
-
-impl NodeSettings {
-    /// Name of the environment variable that makes a started copy a worker of a farm.
-    pub(crate) const VARIABLE: &'static str = "CHUNKCOMM_FARM_WORKER";
-
-    pub(crate) fn node(&self) -> NodeBuilder {
-        // The error of a run names the loss.
-        let builder = quiet_but_for_accept(Node::builder());
-        let silence = Silence { probe: PROBE, suspect: SUSPECT, dead: DEAD };
-        let mut limits = Limits::default();
-        if let Some(bytes) = self.message_bytes_max {
-            limits.message_bytes_max = bytes;
-        }
-        let builder = builder.policy(self.policy).silence(silence).limits(limits);
-        match self.runtime {
-            Runtime::Ambient => builder,
-            Runtime::IoThread => builder.io_thread(),
-            Runtime::BusyPoll => builder.busy_poll(),
-        }
-    }
-}
-
-impl fmt::Display for NodeSettings {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (_, runtime) = RUNTIMES[self.runtime as usize];
-        write!(f, "{runtime}")?;
-        match self.policy {
-            Policy::Unbuffered => f.write_str(" unbuffered")?,
-            Policy::Linger(duration) => write!(f, " {}", duration.as_micros())?,
-            _ => f.write_str(" chunked")?,
-        }
-        match self.message_bytes_max {
-            Some(bytes) => write!(f, " {bytes}"),
-            None => Ok(()),
-        }
-    }
-}
-
-/// A text that is no setting: the farmer runs another program.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct BadSettings(String);
-
-impl fmt::Display for BadSettings {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}={} is not understood", NodeSettings::VARIABLE, self.0)
-    }
-}
-
-impl FromStr for NodeSettings {
-    type Err = BadSettings;
-
-    fn from_str(text: &str) -> Result<NodeSettings, BadSettings> {
-        let bad = || BadSettings(text.to_owned());
-        let mut words = text.split(' ');
-        let word = words.next().unwrap_or_default();
-        let (runtime, _) = *RUNTIMES.iter().find(|(_, name)| *name == word).ok_or_else(bad)?;
-        let policy = match words.next() {
-            Some("chunked") => Policy::Chunked,
-            Some("unbuffered") => Policy::Unbuffered,
-            Some(us) => Policy::Linger(Duration::from_micros(us.parse().map_err(|_| bad())?)),
-            None => return Err(bad()),
-        };
-        let message_bytes_max = match words.next() {
-            Some(bytes) => Some(bytes.parse().map_err(|_| bad())?),
-            None => None,
-        };
-        Ok(NodeSettings { runtime, policy, message_bytes_max })
-    }
-}
+mod node;
 
 #[cfg(test)]
 mod tests {
@@ -400,24 +383,6 @@ mod tests {
         }
         for text in ["", "0", "1025", "-1", "Auto"] {
             assert_eq!(text.parse::<VirtualWorkers>(), Err(NoVirtualWorkers), "{text:?}");
-        }
-    }
-
-    #[test]
-    fn settings_survive_their_text() {
-        for (runtime, name) in RUNTIMES {
-            for policy in
-                [Policy::Chunked, Policy::Unbuffered, Policy::Linger(Duration::from_micros(250))]
-            {
-                for message_bytes_max in [None, Some(1 << 20)] {
-                    let settings = NodeSettings { runtime, policy, message_bytes_max };
-                    assert!(settings.to_string().starts_with(name));
-                    assert_eq!(settings.to_string().parse(), Ok(settings));
-                }
-            }
-        }
-        for text in ["", "ambient", "ambient sometimes", "soon chunked", "ambient chunked much"] {
-            assert!(text.parse::<NodeSettings>().is_err(), "{text:?}");
         }
     }
 }

@@ -10,7 +10,8 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
 use chunkcomm_cluster::Registry;
-use chunkcomm_farm::{Farm, Prefetch, WorkersAs};
+use chunkcomm_farm::Farm;
+use chunkcomm_farm::settings::{Prefetch, WorkersAs};
 
 thread_local! {
     static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };

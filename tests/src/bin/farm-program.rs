@@ -24,7 +24,8 @@ use std::time::Duration;
 use chunkcomm::{Node, SendError, with_causes};
 use chunkcomm_cluster::cluster::End;
 use chunkcomm_cluster::{Cluster, ClusterConfig};
-use chunkcomm_farm::{Durability, Farm, serve_if_started, serve_in};
+use chunkcomm_farm::settings::{Durability, TaskTimeout};
+use chunkcomm_farm::{Farm, serve_if_started, serve_in};
 use chunkcomm_testkit::proc;
 use chunkcomm_tests::farm_tasks::{
     FORGETS, OTHER_TYPES, OTHER_VERSION, OtherJob, STILLBORN, printed, registry, sample_job,
@@ -88,8 +89,11 @@ fn main() -> Result<(), Box<dyn Error>> {
     runtime.block_on(async {
         if word.as_deref() == Some("timed") {
             let builder = Farm::builder(registry).workers(2).grain(1);
-            let builder = builder.task_timeout(Duration::from_secs(2));
-            let mut farm = builder.task_grace(Duration::from_millis(10)).start().await?;
+            let builder = builder.task_timeout(TaskTimeout {
+                timeout: Duration::from_secs(2),
+                grace: Duration::from_millis(10),
+            });
+            let mut farm = builder.start().await?;
             println!("it runs");
             let outcome = farm.run_to_end(&functions.sleep, [300; 24]).await?;
             let results = outcome.results.iter().filter(|result| result.is_ok()).count();

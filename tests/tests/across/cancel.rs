@@ -7,7 +7,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use chunkcomm::{Address, Node, Peer};
-use chunkcomm_farm::{Farm, FarmBuilder, Model, Prefetch, RunError, WorkersAs};
+use chunkcomm_farm::settings::{Messaging, Model, Prefetch, WorkersAs};
+use chunkcomm_farm::{Farm, FarmBuilder, RunError};
 use chunkcomm_pipeline::patterns::{
     Arrays, Chain, Compute, Pattern, PatternError, Run, Transfer, run_head, run_middle, run_tail,
     sequential, serve,
@@ -603,7 +604,7 @@ async fn started(model: Model) -> (Farm, Functions) {
     let (mut waits, address) = (0, memory());
     loop {
         let (builder, functions) = farm(model);
-        match limited(cancelled(waits, builder.listen(address.clone()).start())).await {
+        match limited(cancelled(waits, builder.messaging(at(&address)).start())).await {
             Some(Ok(farm)) => return (farm, functions),
             // The node of the dropped start is not quite gone.
             Some(Err(chunkcomm_farm::StartError::Node(_))) => {
@@ -661,6 +662,10 @@ fn the_start_and_the_runs_of_a_farm() {
     });
 }
 
+fn at(address: &Address) -> Messaging {
+    Messaging { listen: Some(address.clone()), ..Messaging::default() }
+}
+
 fn all_done(ran: Option<Result<chunkcomm_farm::RunStats, RunError>>) -> bool {
     ran.is_some_and(|ran| {
         assert_eq!(ran.unwrap().tasks, TASKS);
@@ -676,7 +681,7 @@ fn the_finish_of_a_farm() {
             // The address is free again once the farm before is gone, finished or dropped.
             let start = || async {
                 let (builder, functions) = farm(Model::B);
-                match builder.listen(address.clone()).start().await {
+                match builder.messaging(at(&address)).start().await {
                     Ok(farm) => Some((farm, functions)),
                     Err(chunkcomm_farm::StartError::Node(_)) => None,
                     Err(error) => panic!("{error}"),

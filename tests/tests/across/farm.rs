@@ -10,10 +10,8 @@ use std::time::Duration;
 use chunkcomm::codec::decode;
 use chunkcomm_cluster::Registry;
 use chunkcomm_cluster::launch::Launcher;
-use chunkcomm_farm::{
-    Farm, FarmBuilder, Grain, Loss, Model, Prefetch, RunError, Runtime, StartError, TaskError,
-    WorkersAs,
-};
+use chunkcomm_farm::settings::{Grain, Messaging, Model, Prefetch, Runtime, WorkersAs};
+use chunkcomm_farm::{Farm, FarmBuilder, Loss, RunError, StartError, TaskError};
 use chunkcomm_testkit::proc::{self, is_gone, wait_until_gone};
 use chunkcomm_testkit::{Scratch, blocking};
 use chunkcomm_tests::farm_tasks::{
@@ -625,10 +623,15 @@ async fn large_tasks_and_large_results_pass_each_other() {
     farm.finish(DEADLINE).await.unwrap();
 }
 
+/// Messages of at most these bytes.
+fn of_bytes(bytes: usize) -> Messaging {
+    Messaging { message_bytes_max: Some(bytes), ..Messaging::default() }
+}
+
 #[tokio::test]
 async fn what_is_too_large_is_an_error_that_names_the_task() {
     let (builder, functions) = builder();
-    let mut farm = builder.message_bytes_max(1 << 20).start().await.unwrap();
+    let mut farm = builder.messaging(of_bytes(1 << 20)).start().await.unwrap();
     let error = farm.run(&functions.bytes, [1, 2, 3 << 20, 4]).await.unwrap_err();
     let RunError::Task(TaskError::Failed { index: 2, text, .. }) = &error else {
         panic!("{error}")
@@ -651,7 +654,7 @@ async fn what_is_too_large_is_an_error_that_names_the_task() {
 #[tokio::test]
 async fn measured_assignments_stay_within_a_message() {
     let (builder, functions) = builder();
-    let mut farm = builder.message_bytes_max(20_000).start().await.unwrap();
+    let mut farm = builder.messaging(of_bytes(20_000)).start().await.unwrap();
     let task = |at: usize| vec![at as u8; 1 + at % 3 * 7_000];
     let outcome = farm.run(&functions.echo, (0..2_000).map(task)).await.unwrap();
     assert!(outcome.results.iter().enumerate().all(|(at, result)| *result == task(at)));
@@ -685,7 +688,8 @@ async fn a_worker_whose_loop_is_held_up_for_long_is_not_given_up() {
 fn every_runtime_runs_a_farm() {
     let run = |runtime: Runtime| async move {
         let (builder, functions) = builder();
-        let mut farm = builder.runtime(runtime).start().await.unwrap();
+        let mut farm =
+            builder.messaging(Messaging { runtime, ..Messaging::default() }).start().await.unwrap();
         let outcome = farm.run(&functions.double, 0..5_000).await.unwrap();
         assert_eq!(outcome.results[4_999], 9_998, "{runtime:?}");
         farm.finish(DEADLINE).await.unwrap();

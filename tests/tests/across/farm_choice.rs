@@ -4,9 +4,8 @@ use std::time::Duration;
 
 use chunkcomm::host::{sleep, timeout};
 use chunkcomm_cluster::Cluster;
-use chunkcomm_farm::{
-    Farm, FunctionExt as _, Loss, Prefetch, RunError, RunStats, Tree, WorkerName,
-};
+use chunkcomm_farm::settings::{Prefetch, Tree};
+use chunkcomm_farm::{Farm, FunctionExt as _, Loss, RunError, RunStats, WorkerName};
 use chunkcomm_simulation::each_seed;
 
 use crate::farm::{DEADLINE, builder};

@@ -7,9 +7,8 @@ use std::time::Duration;
 use super::nodes::free_address;
 use chunkcomm::Node;
 use chunkcomm_cluster::{Cluster, ClusterConfig};
-use chunkcomm_farm::{
-    Farm, FarmBuilder, Loss, Model, Prefetch, RunError, StartError, TaskError, serve_in,
-};
+use chunkcomm_farm::settings::{Model, Prefetch};
+use chunkcomm_farm::{Farm, FarmBuilder, Loss, RunError, StartError, TaskError, serve_in};
 use chunkcomm_testkit::{blocking, proc, until_some};
 use chunkcomm_tests::farm_tasks::{
     FEWER, FORGETS, Functions, OTHER_TYPES, OTHER_VERSION, registry,

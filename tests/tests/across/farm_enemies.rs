@@ -10,7 +10,8 @@ use super::farm_cluster;
 use super::nodes::free_address;
 use chunkcomm::codec::encode_into_vec;
 use chunkcomm::{BytesDuplex, Node, SendError};
-use chunkcomm_farm::{Farm, FarmBuilder, Loss, Model, Prefetch, StartError, TaskError};
+use chunkcomm_farm::settings::{Messaging, Model, Prefetch, TaskTimeout};
+use chunkcomm_farm::{Farm, FarmBuilder, Loss, StartError, TaskError};
 use chunkcomm_testkit::proc;
 use chunkcomm_testkit::random::seeded;
 use chunkcomm_testkit::{Scratch, blocking, until_some};
@@ -134,7 +135,8 @@ async fn a_stopped_worker_is_replaced_where_tasks_have_a_time() {
 async fn a_stopped_node_is_dropped_where_tasks_have_a_time() {
     let (cluster, others) = farm_cluster::cluster(3, &[]).await;
     let (builder, functions) = farm_cluster::builder();
-    let builder = builder.task_timeout(TIMEOUT).task_grace(Duration::from_millis(10));
+    let limit = TaskTimeout { timeout: TIMEOUT, grace: Duration::from_millis(10) };
+    let builder = builder.task_timeout(limit);
     let mut farm = builder.start_in(&cluster).await.unwrap();
     let victim = others.pids()[1];
     proc::signal(victim, Signal::STOP);
@@ -155,7 +157,8 @@ async fn a_stopped_node_is_dropped_where_tasks_have_a_time() {
 #[tokio::test]
 async fn a_task_that_stops_its_process_ends_as_one_that_took_too_long() {
     let (builder, functions) = builder();
-    let builder = builder.task_timeout(TIMEOUT).task_grace(Duration::from_millis(10));
+    let limit = TaskTimeout { timeout: TIMEOUT, grace: Duration::from_millis(10) };
+    let builder = builder.task_timeout(limit);
     let mut farm = builder.start().await.unwrap();
     let run = timeout(DEADLINE, farm.run_to_end(&functions.stops, 0..100)).await;
     let outcome = run.expect("it does not wait for ever").unwrap();
@@ -274,7 +277,10 @@ async fn strangers_that_say_nothing_or_guess_do_not_keep_the_workers_out() {
         let address = free_address();
         let (builder, functions) = builder();
         let builder = builder
-            .listen(format!("tcp://{address}").parse().unwrap())
+            .messaging(Messaging {
+                listen: Some(format!("tcp://{address}").parse().unwrap()),
+                ..Messaging::default()
+            })
             .launcher(|launcher| launcher.program("/bin/sh").args(["-c".to_owned(), wait]));
         let farmer = format!("tcp://{address}");
         let enemy = async {

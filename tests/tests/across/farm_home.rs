@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use chunkcomm::host::{self, Instant};
 use chunkcomm_cluster::{Cluster, Function, Registry};
-use chunkcomm_farm::{Farm, Model, RegistryExt as _, RunStats, Tree, WorkerStats};
+use chunkcomm_farm::settings::{Model, Tree};
+use chunkcomm_farm::{Farm, RegistryExt as _, RunStats, WorkerStats};
 use chunkcomm_simulation::LinkSpec;
 
 use crate::farm::DEADLINE;

@@ -5,7 +5,8 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use chunkcomm_cluster::Registry;
-use chunkcomm_farm::{Durability, Farm, JournalCause, RunError, StartError, TaskError, WorkersAs};
+use chunkcomm_farm::settings::{Durability, WorkersAs};
+use chunkcomm_farm::{Farm, JournalCause, RunError, StartError, TaskError};
 use chunkcomm_testkit::blocking::until;
 use chunkcomm_testkit::{Scratch, proc};
 

@@ -6,7 +6,8 @@ use std::time::Duration;
 use chunkcomm::Node;
 use chunkcomm::host::{self, timeout};
 use chunkcomm_cluster::{Cluster, ClusterConfig, Function, Registry};
-use chunkcomm_farm::{Farm, Loss, Model, RegistryExt as _, TaskContext, TaskError, Tree, serve_in};
+use chunkcomm_farm::settings::{Model, Tree};
+use chunkcomm_farm::{Farm, Loss, RegistryExt as _, TaskContext, TaskError, serve_in};
 use chunkcomm_simulation::{LinkSpec, run};
 use chunkcomm_testkit::{Scratch, messages_of};
 

@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use chunkcomm::host::{self, Instant, timeout};
 use chunkcomm_cluster::{Function, Registry};
-use chunkcomm_farm::{Farm, Progress, RegistryExt as _, Tree, VirtualWorkers, WorkersAs};
+use chunkcomm_farm::settings::{Tree, VirtualWorkers, WorkersAs};
+use chunkcomm_farm::{Farm, Progress, RegistryExt as _};
 
 use crate::farm::DEADLINE;
 use crate::farm_waits::farm_of;

@@ -2,7 +2,8 @@
 
 use chunkcomm::host;
 use chunkcomm_cluster::{Cluster, Registry};
-use chunkcomm_farm::{Durability, Farm, MapReduce, Model, RegistryExt as _, Tree, serve_in};
+use chunkcomm_farm::settings::{Durability, Model, Tree};
+use chunkcomm_farm::{Farm, MapReduce, RegistryExt as _, serve_in};
 use chunkcomm_simulation::{LinkSpec, each_seed, run};
 use chunkcomm_testkit::Scratch;
 use std::path::{Path, PathBuf};

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use chunkcomm_farm::{RunError, TaskError, WorkersAs};
+use chunkcomm_farm::settings::WorkersAs;
+use chunkcomm_farm::{RunError, TaskError};
 use tokio::time::timeout;
 
 use crate::farm::{DEADLINE, builder, kill, pids};

@@ -1,6 +1,7 @@
 //! Map and reduce, divide and conquer.
 
-use chunkcomm_farm::{Farm, FarmBuilder, RunError, TaskError, WorkersAs};
+use chunkcomm_farm::settings::WorkersAs;
+use chunkcomm_farm::{Farm, FarmBuilder, RunError, TaskError};
 
 use crate::farm::{DEADLINE, builder, kill, pids};
 

@@ -5,7 +5,8 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use super::farm::{DEADLINE, builder, pids};
-use chunkcomm_farm::{Grain, Prefetch, RunError, TaskError};
+use chunkcomm_farm::settings::{Grain, Prefetch};
+use chunkcomm_farm::{RunError, TaskError};
 use chunkcomm_testkit::proc;
 use futures_core::Stream;
 use rustix::process::Signal;

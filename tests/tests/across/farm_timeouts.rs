@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use chunkcomm_farm::{Loss, TaskError, WorkersAs};
+use chunkcomm_farm::settings::{TaskTimeout, WorkersAs};
+use chunkcomm_farm::{Loss, TaskError};
 use chunkcomm_testkit::proc::wait_until_gone;
 use tokio::time::timeout;
 
@@ -16,8 +17,9 @@ const HOUR_MS: u64 = 3_600_000;
 async fn a_task_that_does_not_end_fails_alone() {
     for workers_as in [WorkersAs::Process, WorkersAs::Thread] {
         let (builder, functions) = builder();
-        let builder = builder.workers_as(workers_as).task_timeout(TIMEOUT);
-        let mut farm = builder.task_grace(Duration::from_millis(10)).start().await.unwrap();
+        let limit = TaskTimeout { timeout: TIMEOUT, grace: Duration::from_millis(10) };
+        let builder = builder.workers_as(workers_as).task_timeout(limit);
+        let mut farm = builder.start().await.unwrap();
         let before = pids(&farm);
         // Short ones before, so that the long one shares its assignment.
         let mut tasks = vec![0; 200];
@@ -56,8 +58,10 @@ async fn a_task_that_does_not_end_fails_alone() {
 async fn late_tasks_at_every_worker_do_not_end_the_farm() {
     for count in [1, 2] {
         let (builder, functions) = builder();
-        let builder = builder.workers(count).grain(1).task_timeout(Duration::from_millis(200));
-        let mut farm = builder.task_grace(Duration::from_millis(10)).start().await.unwrap();
+        let (time, grace) = (Duration::from_millis(200), Duration::from_millis(10));
+        let limit = TaskTimeout { timeout: time, grace };
+        let builder = builder.workers(count).grain(1).task_timeout(limit);
+        let mut farm = builder.start().await.unwrap();
         let tasks = [HOUR_MS, HOUR_MS, 0, 0, HOUR_MS, 0];
         let run = farm.run_to_end(&functions.sleep, tasks);
         let outcome = timeout(DEADLINE, run).await.unwrap().unwrap();
@@ -87,7 +91,8 @@ async fn a_task_of_a_tiny_function_is_asked_to_end_too() {
 #[tokio::test]
 async fn a_result_that_comes_within_the_grace_counts() {
     let (builder, functions) = builder();
-    let builder = builder.task_timeout(Duration::from_millis(50)).task_grace(DEADLINE);
+    let limit = TaskTimeout { timeout: Duration::from_millis(50), grace: DEADLINE };
+    let builder = builder.task_timeout(limit);
     let mut farm = builder.grain(1).start().await.unwrap();
     let outcome = farm.run(&functions.patient, [(); 3]).await.unwrap();
     let indices: Vec<u64> = outcome.results.into_iter().map(|(index, _)| index).collect();

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use super::farm_cluster::{DEADLINE, Others, builder, cluster};
 use chunkcomm_cluster::Cluster;
-use chunkcomm_farm::{Farm, Loss, RunError, StartError, TaskError, Tree};
+use chunkcomm_farm::settings::{TaskTimeout, Tree};
+use chunkcomm_farm::{Farm, Loss, RunError, StartError, TaskError};
 use chunkcomm_testkit::{blocking, proc};
 use chunkcomm_tests::farm_tasks::Functions;
 use rustix::process::Signal;
@@ -155,8 +156,10 @@ async fn a_task_that_does_not_end_fails_alone_below_a_sub_farmer() {
     let (cluster, others) = cluster(5, &[]).await;
     let (builder, functions) = builder();
     let builder = builder.tree(Tree::FanOut(4));
-    let builder = builder.task_timeout(Duration::from_millis(100)).grain(1);
-    let mut farm = builder.task_grace(Duration::from_millis(100)).start_in(&cluster).await.unwrap();
+    let limit =
+        TaskTimeout { timeout: Duration::from_millis(100), grace: Duration::from_millis(100) };
+    let builder = builder.task_timeout(limit).grain(1);
+    let mut farm = builder.start_in(&cluster).await.unwrap();
     let sleeps = (0..40).map(|at| if at % 10 == 5 { 3000 } else { 1 });
     let outcome = farm.run_to_end(&functions.sleep, sleeps).await.unwrap();
     for (at, result) in outcome.results.iter().enumerate() {

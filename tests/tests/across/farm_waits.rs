@@ -5,10 +5,8 @@ use std::time::Duration;
 
 use chunkcomm::host::{self, Instant};
 use chunkcomm_cluster::{Cluster, Function, Registry};
-use chunkcomm_farm::{
-    Farm, FarmBuilder, Outcome, RegistryExt as _, TaskError, Tree, VirtualWorkers, WorkersAs,
-    serve_in,
-};
+use chunkcomm_farm::settings::{TaskTimeout, Tree, VirtualWorkers, WorkersAs};
+use chunkcomm_farm::{Farm, FarmBuilder, Outcome, RegistryExt as _, TaskError, serve_in};
 use chunkcomm_simulation::{LinkSpec, each_seed};
 
 use crate::farm::{DEADLINE, builder, kill, pids};
@@ -205,7 +203,8 @@ fn unequal_tasks_are_evened_out_among_workers_and_sub_farmers() {
 fn a_task_that_waits_too_long_fails_alone() {
     farm_on(4, 3, async |cluster| {
         let (registry, rest) = resting();
-        let builder = Farm::builder(registry).task_timeout(500 * MS).task_grace(100 * MS);
+        let limit = TaskTimeout { timeout: 500 * MS, grace: 100 * MS };
+        let builder = Farm::builder(registry).task_timeout(limit);
         let mut farm = builder.start_in(&cluster).await.unwrap();
         let hour = (0, 3_600_000, 1);
         let tasks: Vec<Times> =
@@ -288,8 +287,9 @@ fn tasks_wait_for_a_value_that_another_computes() {
 async fn tasks_wait_in_processes_and_threads_too() {
     for workers_as in [WorkersAs::Process, WorkersAs::Thread] {
         let (builder, functions) = builder();
-        let builder = builder.workers_as(workers_as).task_timeout(Duration::from_secs(2));
-        let mut farm = builder.task_grace(10 * MS).start().await.unwrap();
+        let limit = TaskTimeout { timeout: Duration::from_secs(2), grace: 10 * MS };
+        let builder = builder.workers_as(workers_as).task_timeout(limit);
+        let mut farm = builder.start().await.unwrap();
         let mut tasks = vec![Some(20); 100];
         tasks[30] = None;
         let outcome = farm.run_to_end(&functions.rest, tasks).await.unwrap();

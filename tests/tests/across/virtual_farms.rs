@@ -2,10 +2,8 @@
 
 use chunkcomm::host;
 use chunkcomm_cluster::{Cluster, ClusterConfig, Registry};
-use chunkcomm_farm::{
-    Durability, Farm, FarmBuilder, Grain, Model, Prefetch, RunError, RunStats, StartError, Tree,
-    WorkerStats, serve_in,
-};
+use chunkcomm_farm::settings::{Durability, Grain, Model, Prefetch, Tree};
+use chunkcomm_farm::{Farm, FarmBuilder, RunError, RunStats, StartError, WorkerStats, serve_in};
 use chunkcomm_simulation::{HostId, HostSpec, LinkSpec, Network, each_seed, run};
 use chunkcomm_testkit::Scratch;
 use std::sync::atomic::{AtomicU32, Ordering};

@@ -5,7 +5,8 @@ use chunkcomm_cluster::prelude::*;
 use chunkcomm_cluster::{
     Cluster, ClusterConfig, Function, Registry, TravellingReceiver, ValueWriter,
 };
-use chunkcomm_farm::{Farm, Grain, Prefetch, serve_in};
+use chunkcomm_farm::settings::{Grain, Prefetch};
+use chunkcomm_farm::{Farm, serve_in};
 use chunkcomm_pipeline::patterns::{self, Chain, Compute, Pattern, Run, Transfer};
 use chunkcomm_simulation::{HostId, HostSpec, LinkSpec, Network, Simulation, run};
 use std::time::Duration;

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use chunkcomm_farm::{Durability, Grain, Model, Prefetch, Tree, WORKER_COUNT_MAX, WorkersAs};
+use chunkcomm_farm::settings::{
+    Durability, Grain, Model, Prefetch, Tree, WORKER_COUNT_MAX, WorkersAs,
+};
 use clap::{Args, ValueEnum};
 
 use super::{Verdict, set_ratio};

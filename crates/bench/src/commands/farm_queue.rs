@@ -1,6 +1,6 @@
 //! `chunkperf farm-queue`: memory of a farmer in which many tasks wait.
 
-use chunkcomm_farm::{Grain, Prefetch};
+use chunkcomm_farm::settings::{Grain, Prefetch};
 use clap::{Args, ValueEnum};
 
 use super::Verdict;

@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use chunkcomm::with_causes;
-use chunkcomm_farm::{Grain, Prefetch, Tree};
+use chunkcomm_farm::settings::{Grain, Prefetch, Tree};
 use chunkcomm_simulation::load;
 use clap::Args;
 

@@ -14,7 +14,8 @@ use std::time::Duration;
 use chunkcomm::host;
 use chunkcomm_cluster::registry::Function;
 use chunkcomm_cluster::{Cluster, Registry};
-use chunkcomm_farm::{Farm, VirtualWorkers, serve_in};
+use chunkcomm_farm::settings::VirtualWorkers;
+use chunkcomm_farm::{Farm, serve_in};
 use chunkcomm_simulation::WorldSpec;
 use clap::Args;
 

@@ -6,7 +6,7 @@
 
 mod claims;
 
-use chunkcomm_farm::Model;
+use chunkcomm_farm::settings::Model;
 use clap::{Args, ValueEnum};
 
 use self::claims::{Claim, claims_of};

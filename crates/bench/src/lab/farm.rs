@@ -9,7 +9,8 @@ use std::time::{Duration, Instant};
 
 use chunkcomm_cluster::Registry;
 use chunkcomm_cluster::registry::Function;
-use chunkcomm_farm::{Farm, Loss, RunError, RunStats, WorkerName, WorkersAs};
+use chunkcomm_farm::settings::{Messaging, WorkersAs};
+use chunkcomm_farm::{Farm, Loss, RunError, RunStats, WorkerName};
 use chunkcomm_proto::random::{Random, mix};
 use clap::Args;
 use tokio::task::JoinSet;
@@ -90,7 +91,7 @@ pub async fn run(
     let builder = Farm::builder(registry)
         .workers(WORKERS)
         .workers_as(WorkersAs::Process)
-        .runtime(runtime_of(lab.place.runtime))
+        .messaging(Messaging { runtime: runtime_of(lab.place.runtime), ..Messaging::default() })
         .deaths_max(DEATHS_MAX);
     let mut farm = builder.start().await.doing("starting the farm")?;
     let started = Instant::now();

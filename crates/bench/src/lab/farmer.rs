@@ -5,7 +5,8 @@ use std::process::{Child, Stdio};
 use std::time::Duration;
 
 use chunkcomm_cluster::Registry;
-use chunkcomm_farm::{Durability, Farm};
+use chunkcomm_farm::Farm;
+use chunkcomm_farm::settings::Durability;
 use chunkcomm_proto::random::mix;
 use chunkcomm_testkit::Scratch;
 use clap::Args;

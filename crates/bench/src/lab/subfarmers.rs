@@ -8,7 +8,8 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use chunkcomm_cluster::{Cluster, ClusterConfig, Registry};
-use chunkcomm_farm::{Farm, MapReduce, RegistryExt as _, Tree, WorkerStats, serve_in};
+use chunkcomm_farm::settings::Tree;
+use chunkcomm_farm::{Farm, MapReduce, RegistryExt as _, WorkerStats, serve_in};
 use chunkcomm_proto::random::mix;
 use chunkcomm_testkit::free_port;
 use chunkcomm_testkit::proc::Program;

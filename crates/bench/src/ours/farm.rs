@@ -9,10 +9,10 @@ use std::time::{Duration, Instant};
 use chunkcomm::{Address, host};
 use chunkcomm_cluster::registry::Function;
 use chunkcomm_cluster::{Cluster, Registry};
-use chunkcomm_farm::{
-    Durability, Farm, Grain, Model, Prefetch, Runtime as FarmRuntime, Tree, WorkersAs,
-    serve_if_started, serve_in,
+use chunkcomm_farm::settings::{
+    Durability, Grain, Messaging, Model, Prefetch, Runtime as FarmRuntime, Tree, WorkersAs,
 };
+use chunkcomm_farm::{Farm, serve_if_started, serve_in};
 use chunkcomm_testkit::{Scratch, free_path};
 use tokio::runtime::Runtime;
 
@@ -159,8 +159,11 @@ fn open(
         .model(kind.model)
         .prefetch(kind.prefetch)
         .grain(kind.grain)
-        .runtime(kind.runtime)
-        .listen(kind.listen.clone());
+        .messaging(Messaging {
+            runtime: kind.runtime,
+            listen: Some(kind.listen.clone()),
+            ..Messaging::default()
+        });
     let work = kind.work;
     let builder = builder.launcher(move |launcher| {
         let launcher = match work.to_text() {

@@ -1,10 +1,10 @@
 //! Answers that are not accepted, or in part.
 
 use super::*;
-use crate::journal::Durability;
 use crate::name::WorkerName;
 use crate::proto::ledger::Share;
 use crate::proto::record::RunHead;
+use crate::settings::Durability;
 use chunkcomm_testkit::Scratch;
 
 fn plan() -> Plan {
@@ -129,7 +129,7 @@ fn of_a_reduced_answer_all_is_accepted_or_nothing() {
 fn a_result_that_cannot_be_decoded_is_not_kept() {
     let file = Scratch::new("journal-account");
     for round in 0..2 {
-        let mut journal = Journal::open(&file, Durability::Sync, false).unwrap();
+        let mut journal = Journal::open(&file, Durability::Sync.into()).unwrap();
         let function = "f".to_owned();
         journal.begin(&RunHead { run: 1, types: (0, 0), function }).unwrap();
         let known: Vec<bool> =

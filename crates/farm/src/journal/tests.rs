@@ -1,12 +1,15 @@
 use super::*;
 use chunkcomm_testkit::Scratch;
 
+const SKIPPING: JournalOptions =
+    JournalOptions { durability: Durability::Batched, skip_damaged_records: true };
+
 fn open(file: &Path) -> Journal {
-    Journal::open(file, Durability::Batched, false).unwrap()
+    Journal::open(file, Durability::Batched.into()).unwrap()
 }
 
 fn cause(file: &Path) -> JournalCause {
-    let Err(error) = Journal::open(file, Durability::None, false) else { panic!("it opens") };
+    let Err(error) = Journal::open(file, Durability::None.into()) else { panic!("it opens") };
     assert!(error.to_string().contains(&*file.to_string_lossy()), "{error}");
     error.cause
 }
@@ -139,7 +142,7 @@ fn damage_of_what_was_permanent_is_refused_or_skipped() {
             assert_eq!(place, records[number].0 as u64, "{at}");
             assert_eq!(std::fs::read(&scratch).unwrap(), damaged, "nothing is changed");
 
-            let mut journal = Journal::open(&scratch, Durability::Batched, true).unwrap();
+            let mut journal = Journal::open(&scratch, SKIPPING).unwrap();
             journal.begin(&head(1)).unwrap();
             let found = meet(&mut journal, &[b"a", b"b", b"c"]);
             let lost = |index: usize| number == 0 || number == index + 1;
@@ -148,7 +151,7 @@ fn damage_of_what_was_permanent_is_refused_or_skipped() {
                 .filter(|&index| lost(index))
                 .for_each(|index| journal.add(index as u64, b"again"));
             drop(journal);
-            let mut journal = Journal::open(&scratch, Durability::Batched, true).unwrap();
+            let mut journal = Journal::open(&scratch, SKIPPING).unwrap();
             journal.begin(&head(1)).unwrap();
             assert!(meet(&mut journal, &[b"a", b"b", b"c"]).iter().all(Option::is_some), "{at}");
         }
@@ -171,7 +174,7 @@ fn zeros_at_the_end_are_cut_off() {
 #[test]
 fn damage_of_what_was_not_permanent_is_cut_off_with_what_follows() {
     let scratch = Scratch::new("journal-hole");
-    let mut journal = Journal::open(&scratch, Durability::None, false).unwrap();
+    let mut journal = Journal::open(&scratch, Durability::None.into()).unwrap();
     journal.begin(&head(1)).unwrap();
     meet(&mut journal, &[b"a", b"b", b"c"]);
     for index in 0..3 {
@@ -262,7 +265,7 @@ fn the_digests_of_tasks_with_results_are_dropped() {
 fn large_amounts_are_given_to_the_disk_before_a_second_is_over() {
     for (durability, is_left) in [(Durability::Batched, false), (Durability::None, true)] {
         let scratch = Scratch::new("journal-amount");
-        let mut journal = Journal::open(&scratch, durability, false).unwrap();
+        let mut journal = Journal::open(&scratch, durability.into()).unwrap();
         journal.begin(&head(1)).unwrap();
         journal.settle().unwrap();
         meet(&mut journal, &[b"a", b"b"]);

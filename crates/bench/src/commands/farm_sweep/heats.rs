@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use chunkcomm_farm::{Grain, Prefetch};
+use chunkcomm_farm::settings::{Grain, Prefetch};
 
 use crate::failure::Failure;
 use crate::harness::near::Bench;

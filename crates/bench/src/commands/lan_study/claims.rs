@@ -1,6 +1,6 @@
 //! Statements of the study about its figures, and whether they hold for ours.
 
-use chunkcomm_farm::Model;
+use chunkcomm_farm::settings::Model;
 
 use super::{Figure, Point};
 use crate::harness::slices::name_of;
