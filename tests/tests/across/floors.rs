@@ -105,7 +105,7 @@ const CRATES: &[Floors] = &[
             &["crew", "link"],
             &["account", "handshake"],
             &["run"],
-            &["pool", "problem", "results", "subfarm"],
+            &["chosen", "pool", "problem", "results", "subfarm"],
             &["builder", "farm", "serving"],
         ],
     },
