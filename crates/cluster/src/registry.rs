@@ -192,6 +192,15 @@ impl Registry {
     ///
     /// Every copy of the program must register the same functions; the order does not matter.
     ///
+    /// ```
+    /// use chunkcomm_cluster::Registry;
+    ///
+    /// let mut registry = Registry::new();
+    /// let double = registry.register("double", |number: u32| number * 2);
+    /// assert_eq!(double.name(), "double");
+    /// assert!(registry.lookup("double").is_some());
+    /// ```
+    ///
     /// # Panics
     /// When the name is taken, and when values of one of the types cannot travel (see
     /// [`Description::refusal`]): mistakes in the program, in every copy of it.

@@ -157,6 +157,22 @@ impl Farm {
     /// Takes a task from the iterator when a worker has room, not before. A task may be run more
     /// than once, when a worker dies or falls silent; one result of each is taken.
     ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use chunkcomm_cluster::Registry;
+    /// use chunkcomm_farm::{Farm, settings::WorkersAs};
+    ///
+    /// let mut registry = Registry::new();
+    /// let square = registry.register("square", |number: u64| number * number);
+    /// let mut farm = Farm::builder(registry).workers_as(WorkersAs::Thread).start().await?;
+    /// let outcome = farm.run(&square, 0..100).await?;
+    /// assert_eq!(outcome.results[12], 144);
+    /// assert_eq!(outcome.stats.tasks, 100);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// See [`RunError`]: the run ends at the first task that fails, or when no worker is left.
     ///
@@ -186,6 +202,22 @@ impl Farm {
     /// As [`run`](Farm::run), but a task that fails does not end the run: its error stands in the
     /// place of its result.
     ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use chunkcomm_cluster::Registry;
+    /// use chunkcomm_farm::{Farm, settings::WorkersAs};
+    ///
+    /// let mut registry = Registry::new();
+    /// let inverse = registry.register("inverse", |number: u32| 100 / number);
+    /// let mut farm = Farm::builder(registry).workers_as(WorkersAs::Thread).start().await?;
+    /// let outcome = farm.run_to_end(&inverse, [4, 0, 5]).await?;
+    /// assert_eq!(outcome.results[2].as_ref().ok(), Some(&20));
+    /// assert_eq!(outcome.results[1].as_ref().unwrap_err().index(), 1);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// See [`RunError`].
     ///
@@ -214,6 +246,30 @@ impl Farm {
     /// or of a stream, which may be endless and slow.
     ///
     /// The run goes on while its results are taken. A task that fails does not end it.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use chunkcomm_cluster::Registry;
+    /// use chunkcomm_farm::{Farm, RunError, settings::WorkersAs};
+    ///
+    /// let mut registry = Registry::new();
+    /// let inverse = registry.register("inverse", |number: u32| 100 / number);
+    /// let mut farm = Farm::builder(registry).workers_as(WorkersAs::Thread).start().await?;
+    /// let mut results = farm.stream(&inverse, 0..10)?;
+    /// let (mut sum, mut failed) = (0, Vec::new());
+    /// loop {
+    ///     match results.next().await {
+    ///         Ok(Some((_index, inverse))) => sum += inverse,
+    ///         Ok(None) => break,
+    ///         Err(RunError::Task(error)) => failed.push(error.index()),
+    ///         Err(error) => return Err(error.into()),
+    ///     }
+    /// }
+    /// assert_eq!((sum, failed), (281, vec![0]));
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// See [`RunError`]: here those of the beginning. Others come with the results.

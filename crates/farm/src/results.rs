@@ -134,6 +134,22 @@ where
     /// Passes each result to `each` with its task's index until the run ends, and returns the report. The
     /// first task that fails ends the run.
     ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use chunkcomm_cluster::Registry;
+    /// use chunkcomm_farm::{Farm, settings::WorkersAs};
+    ///
+    /// let mut registry = Registry::new();
+    /// let square = registry.register("square", |number: u64| number * number);
+    /// let mut farm = Farm::builder(registry).workers_as(WorkersAs::Thread).start().await?;
+    /// let (mut sum, results) = (0, farm.stream(&square, 0..100)?.as_completed());
+    /// results.for_each(|_index, square| sum += square).await?;
+    /// assert_eq!(sum, 328_350);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// See [`RunError`]; `each` was called for the results that came before.
     ///
