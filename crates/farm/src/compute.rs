@@ -141,7 +141,7 @@ struct Seat {
 
 /// The tasks of a worker, seen from its I/O loop. When this is dropped, the threads end after their
 /// current task; nobody waits for that.
-pub(crate) struct Bench {
+pub(crate) struct Compute {
     shared: Arc<Shared>,
     answered: UnboundedReceiver<Vec<u8>>,
     /// Results of the tasks that the loop ran itself.
@@ -154,7 +154,7 @@ pub(crate) struct Bench {
     due: Option<Instant>,
 }
 
-impl Bench {
+impl Compute {
     /// Starts this number of threads; an assignment names its function by the index in `entries`. Each
     /// thread has this number of virtual workers, or a measured one.
     pub(crate) fn start(
@@ -162,7 +162,7 @@ impl Bench {
         threads: u32,
         limit: Option<Limit>,
         virtual_workers: Option<u32>,
-    ) -> std::io::Result<Bench> {
+    ) -> std::io::Result<Compute> {
         let threads = threads.max(1);
         let is_async = entries.iter().map(Entry::is_async).collect();
         let width = Width::new(threads, virtual_workers);
@@ -187,11 +187,11 @@ impl Bench {
         let report = Report::default();
         // When a thread cannot be started, dropping this ends those before it.
         let stuck = Vec::new();
-        let bench = Bench { shared, answered, report, work, threads, stuck, due: None };
+        let compute = Compute { shared, answered, report, work, threads, stuck, due: None };
         for _ in 0..threads {
-            bench.shared.start_runner()?;
+            compute.shared.start_runner()?;
         }
-        Ok(bench)
+        Ok(compute)
     }
 
     /// Lets tasks ask the farmer for values, in messages of at most this size.
@@ -213,7 +213,7 @@ impl Bench {
         self.threads
     }
 
-    /// Waits until [`look`](Bench::look) is due: for ever while no compute thread is at work.
+    /// Waits until [`look`](Compute::look) is due: for ever while no compute thread is at work.
     ///
     /// # Cancel safety
     /// The next call waits for the same time.
@@ -394,7 +394,7 @@ impl Bench {
     }
 }
 
-impl Drop for Bench {
+impl Drop for Compute {
     fn drop(&mut self) {
         let mut queue = self.shared.queue();
         queue.closed = true;

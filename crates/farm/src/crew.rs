@@ -18,7 +18,7 @@ use crate::error::{Loss, StartError, Unreplaced};
 use crate::link::Link;
 use crate::machine::{FIRST_INDEX, work_blocking};
 use crate::name::WorkerName;
-use crate::proto::tree::{Place, Rule, Tree};
+use crate::proto::tree::{Position, Rule, Tree};
 use crate::proto::wire::{self, Hello, Role};
 use crate::settings::{NodeSettings, Ways};
 use crate::threads::start_thread;
@@ -296,12 +296,12 @@ impl Crew {
             _ => tree.place_again(worker.index, &member.host),
         };
         match place {
-            Place::Head => {
+            Position::Head => {
                 let below = if self.has_started { 0 } else { tree.below(worker.index) as u32 };
                 let Ways { prefetch, grain, deaths_max, .. } = *ways;
                 Role::Farm { token, below, prefetch, grain, deaths_max }
             }
-            Place::Below(head) => {
+            Position::Below(head) => {
                 let head = self.names[head].member.as_ref().expect("a node is at the head");
                 Role::Below { rank: head.id.rank, token }
             }
@@ -310,7 +310,7 @@ impl Crew {
 
     /// Whether a sub-farmer has this worker, or had it at its end.
     pub(crate) fn is_below(&self, worker: &WorkerName) -> bool {
-        let is_head = |tree: &Tree| tree.place_of(worker.index) == Some(Place::Head);
+        let is_head = |tree: &Tree| tree.place_of(worker.index) == Some(Position::Head);
         worker.member.is_some() && self.tree.as_ref().is_some_and(|tree| !is_head(tree))
     }
 

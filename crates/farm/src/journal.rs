@@ -104,10 +104,10 @@ impl Error for JournalError {
 #[derive(Default)]
 struct Known {
     latest: BTreeMap<u128, u32>,
-    results: Vec<Place>,
+    results: Vec<Stored>,
 }
 
-struct Place {
+struct Stored {
     at: u64,
     bytes: u32,
     before: Option<u32>,
@@ -117,12 +117,12 @@ impl Known {
     fn put(&mut self, digest: u128, at: u64, bytes: u32) {
         let Ok(number) = u32::try_from(self.results.len()) else { return };
         let before = self.latest.insert(digest, number);
-        self.results.push(Place { at, bytes, before });
+        self.results.push(Stored { at, bytes, before });
     }
 
     fn take(&mut self, digest: u128) -> Option<(u64, u32)> {
         let number = self.latest.get_mut(&digest)?;
-        let Place { at, bytes, before } = self.results[*number as usize];
+        let Stored { at, bytes, before } = self.results[*number as usize];
         match before {
             Some(before) => *number = before,
             None => drop(self.latest.remove(&digest)),

@@ -16,18 +16,17 @@ use crate::error::TaskError;
 use crate::functions::{Conquer, Divided};
 use crate::tasks::{Sink, Source};
 
-/// Place of a problem: the number of the divided problem that it is a part of, and which part.
-/// `None` for the whole.
-type Place = Option<(u64, usize)>;
+/// The divided problem that a problem is a part of, by its number, and which part. `None` for the whole.
+type PartOf = Option<(u64, usize)>;
 
 struct Divisions<I, O> {
     /// Problems to be given, the newest last.
-    open: Vec<(I, Place)>,
+    open: Vec<(I, PartOf)>,
     /// Problems at workers, by the index of their task.
-    given: BTreeMap<u64, Place>,
+    given: BTreeMap<u64, PartOf>,
     given_count: u64,
     /// Problems that wait for the solutions of their parts.
-    divided: BTreeMap<u64, (Place, Vec<Option<O>>)>,
+    divided: BTreeMap<u64, (PartOf, Vec<Option<O>>)>,
     divided_count: u64,
     solution: Option<O>,
 }

@@ -6,7 +6,7 @@ use std::pin::pin;
 use chunkcomm::host;
 use chunkcomm_cluster::registry::FunctionFingerprint;
 
-use crate::compute::{Bench, SLICE};
+use crate::compute::{Compute, SLICE};
 use crate::proto::handover::{Holding, Orphan};
 use crate::proto::wire::Handed;
 
@@ -15,7 +15,7 @@ const HANDED_BYTES: usize = 64 << 10;
 
 /// The tasks of a worker whose farmer is gone, and their results.
 pub(crate) struct Remains {
-    bench: Bench,
+    compute: Compute,
     holding: Holding,
     /// The functions of the farmer that is gone.
     functions: Vec<FunctionFingerprint>,
@@ -25,14 +25,14 @@ pub(crate) struct Remains {
 impl Remains {
     /// A farmer that is gone has acknowledged this many messages.
     pub(crate) fn new(
-        bench: Bench,
+        compute: Compute,
         holding: Holding,
         functions: Vec<FunctionFingerprint>,
         acknowledged: u64,
     ) -> Remains {
         // Nobody replies to its tasks.
-        drop(bench.needs().close());
-        let mut remains = Remains { bench, holding, functions, orphans: Vec::new() };
+        drop(compute.needs().close());
+        let mut remains = Remains { compute, holding, functions, orphans: Vec::new() };
         remains.orphans = remains.holding.finish_sent(acknowledged).unwrap_or_default();
         remains
     }
@@ -41,17 +41,17 @@ impl Remains {
     pub(crate) async fn work_until<T>(&mut self, event: impl Future<Output = T>) -> T {
         let mut event = pin!(event);
         loop {
-            let (ran, answers) = self.bench.run_here(SLICE).await;
+            let (ran, answers) = self.compute.run_here(SLICE).await;
             answers.into_iter().flatten().for_each(|answer| self.keep(&answer));
-            let look = self.bench.due();
+            let look = self.compute.due();
             tokio::select! {
                 biased;
                 told = &mut event => return told,
                 () = host::yield_now(), if ran => {}
-                answer = self.bench.answered() => self.keep(&answer),
-                () = Bench::wait_until(look) => {
+                answer = self.compute.answered() => self.keep(&answer),
+                () = Compute::wait_until(look) => {
                     // A thread that cannot be replaced is missing from then on.
-                    let words = self.bench.look().unwrap_or_default();
+                    let words = self.compute.look().unwrap_or_default();
                     words.iter().for_each(|word| self.keep(word));
                 }
             }
@@ -60,7 +60,7 @@ impl Remains {
 
     /// Keeps the results of an answer that nobody has taken.
     fn keep(&mut self, answer: &[u8]) {
-        // The bench writes whole answers.
+        // The threads write whole answers.
         self.orphans.extend(self.holding.finish(answer).unwrap_or_default());
     }
 

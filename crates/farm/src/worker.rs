@@ -19,7 +19,7 @@ use chunkcomm_cluster::Registry;
 use chunkcomm_cluster::launch::Token;
 use chunkcomm_cluster::registry::Entry;
 
-use crate::compute::{Bench, SLICE};
+use crate::compute::{Compute, SLICE};
 use crate::error::ServeError;
 use crate::proto::handover::Holding;
 use crate::proto::split;
@@ -192,21 +192,21 @@ pub(crate) async fn serve(
     let entry = |name: &str| registry.lookup(name).expect("there is no difference").clone();
     let entries: Vec<Entry> = setup.functions.iter().map(|print| entry(&print.name)).collect();
     let Setup { limit, virtual_workers, .. } = setup;
-    let bench = Bench::start(entries, threads, limit, virtual_workers);
-    let bench = bench.map_err(ServeError::Thread)?;
-    bench.connect(farmer.message_bytes_max());
-    if !say_ready(&mut answers, bench.threads()).await? {
+    let compute = Compute::start(entries, threads, limit, virtual_workers);
+    let compute = compute.map_err(ServeError::Thread)?;
+    compute.connect(farmer.message_bytes_max());
+    if !say_ready(&mut answers, compute.threads()).await? {
         return Ok(Served::NotTaken);
     }
     let holding = service.outlives.then(Holding::default);
-    let mut desk = Desk { answers, bench, holding, is_done: false };
+    let mut desk = Desk { answers, compute, holding, is_done: false };
     match desk.serve(tasks).await {
         Ok(()) if desk.is_done => Ok(Served::Done),
         Ok(()) => Ok(Served::Cut),
         Err(error) => match desk.holding {
             Some(holding) if error.is_loss() => {
                 let acknowledged = desk.answers.stats().acknowledged;
-                let remains = Remains::new(desk.bench, holding, setup.functions, acknowledged);
+                let remains = Remains::new(desk.compute, holding, setup.functions, acknowledged);
                 Ok(Served::Lost(error, Box::new(remains)))
             }
             _ => Err(error),
@@ -233,7 +233,7 @@ async fn say(to: &mut BytesSender, word: &Reply) -> Result<(), ServeError> {
 /// State of a worker at work.
 struct Desk {
     answers: BytesSender,
-    bench: Bench,
+    compute: Compute,
     /// The tasks that it holds, if they are to outlive the farmer.
     holding: Option<Holding>,
     /// Whether the farmer has said that the farm is done.
@@ -253,14 +253,14 @@ impl Desk {
                     Err(_) => return Err(ServeError::Malformed),
                 }
             }
-            while let Some(answer) = self.bench.try_answered() {
+            while let Some(answer) = self.compute.try_answered() {
                 self.send(answer).await?;
             }
             if self.run_tiny().await? {
                 host::yield_now().await;
                 continue;
             }
-            let look = self.bench.due();
+            let look = self.compute.due();
             tokio::select! {
                 biased;
                 received = tasks.recv() => match received? {
@@ -270,12 +270,12 @@ impl Desk {
                     }
                     None => return Ok(()),
                 },
-                answer = self.bench.answered() => self.send(answer).await?,
-                () = Bench::wait_until(look) => {
-                    for answer in self.bench.look().map_err(ServeError::Thread)? {
+                answer = self.compute.answered() => self.send(answer).await?,
+                () = Compute::wait_until(look) => {
+                    for answer in self.compute.look().map_err(ServeError::Thread)? {
                         self.send(answer).await?;
                     }
-                    if self.bench.is_stuck() {
+                    if self.compute.is_stuck() {
                         return Err(ServeError::Stuck);
                     }
                 }
@@ -291,7 +291,7 @@ impl Desk {
             if left.is_zero() {
                 return Ok(true);
             }
-            let (ran, answers) = self.bench.run_here(left).await;
+            let (ran, answers) = self.compute.run_here(left).await;
             for answer in answers.into_iter().flatten() {
                 self.send(answer).await?;
             }
@@ -305,7 +305,7 @@ impl Desk {
     fn take(&mut self, bytes: &[u8]) -> Result<Option<Given>, ServeError> {
         match wire::read_order(bytes).map_err(|_| ServeError::Malformed)? {
             Order::Assign(assignment) => {
-                if !self.bench.put(&assignment) {
+                if !self.compute.put(&assignment) {
                     return Err(ServeError::Malformed);
                 }
                 if let Some(holding) = &mut self.holding {
@@ -314,7 +314,7 @@ impl Desk {
                 Ok(None)
             }
             Order::Value(part) => {
-                if !self.bench.values().put(&part) {
+                if !self.compute.values().put(&part) {
                     return Err(ServeError::Malformed);
                 }
                 Ok(None)
@@ -324,15 +324,15 @@ impl Desk {
                 Ok(None)
             }
             Order::Forget { digest } => {
-                self.bench.values().forget(digest);
+                self.compute.values().forget(digest);
                 Ok(None)
             }
             Order::Once { run, key, reply } => {
-                self.bench.needs().handle_reply(run, key, reply);
+                self.compute.needs().handle_reply(run, key, reply);
                 Ok(None)
             }
             Order::TakeBack { run, count } => {
-                Ok(Some(Given { run, tasks: self.bench.give_back(run, count) }))
+                Ok(Some(Given { run, tasks: self.compute.give_back(run, count) }))
             }
         }
     }

@@ -17,19 +17,19 @@ fn entries() -> Vec<Entry> {
     registry.entries().cloned().collect()
 }
 
-/// Starts a bench with the functions of this registry.
-fn start(registry: &Registry, threads: u32, limit: Option<Limit>, each: Option<u32>) -> Bench {
+/// Starts the threads with the functions of this registry.
+fn start(registry: &Registry, threads: u32, limit: Option<Limit>, each: Option<u32>) -> Compute {
     let entries = registry.entries().cloned().collect();
-    Bench::start(entries, threads, limit, each).unwrap()
+    Compute::start(entries, threads, limit, each).unwrap()
 }
 
-fn put(bench: &mut Bench, run: u32, first: u64, numbers: &[u32]) {
+fn put(compute: &mut Compute, run: u32, first: u64, numbers: &[u32]) {
     let mut bytes = Vec::new();
     wire::begin_assignment(&mut bytes, run, 0);
     numbers.iter().for_each(|number| wire::put_value(&mut bytes, number).unwrap());
     wire::number_assignment(&mut bytes, first, numbers.len() as u32);
     let Ok(Order::Assign(assignment)) = wire::read_order(&bytes) else { panic!() };
-    assert!(bench.put(&assignment));
+    assert!(compute.put(&assignment));
 }
 
 type Results = Vec<Result<f64, String>>;
@@ -49,19 +49,19 @@ fn read(answer: &[u8]) -> (u32, u64, Results) {
 }
 
 /// Takes answers until they have this number of results.
-async fn results(bench: &mut Bench, count: usize) -> Results {
+async fn results(compute: &mut Compute, count: usize) -> Results {
     let mut all = Vec::new();
     while all.len() < count {
-        all.extend(read(&bench.answered().await).2);
+        all.extend(read(&compute.answered().await).2);
     }
     all
 }
 
 #[tokio::test]
 async fn the_threads_answer_and_a_panic_fails_its_task_alone() {
-    let mut bench = Bench::start(entries(), 1, None, None).unwrap();
-    put(&mut bench, 1, 5, &[2, 0, 4]);
-    let answers = results(&mut bench, 3).await;
+    let mut compute = Compute::start(entries(), 1, None, None).unwrap();
+    put(&mut compute, 1, 5, &[2, 0, 4]);
+    let answers = results(&mut compute, 3).await;
     let panicked = "function \"inverse\" panicked: no inverse of zero".to_owned();
     assert_eq!(answers, [Ok(0.5), Err(panicked), Ok(0.25)]);
 }
@@ -70,12 +70,12 @@ async fn the_threads_answer_and_a_panic_fails_its_task_alone() {
 #[tokio::test]
 async fn no_wake_up_is_missed() {
     for round in 0..1_000 {
-        let mut bench = Bench::start(entries(), 1, None, None).unwrap();
+        let mut compute = Compute::start(entries(), 1, None, None).unwrap();
         for first in 0..10 {
             (0..(round + first) % 50).for_each(|_| std::hint::spin_loop());
-            put(&mut bench, 1, first, &[4]);
+            put(&mut compute, 1, first, &[4]);
             let put_at = Instant::now();
-            while bench.try_answered().is_none() {
+            while compute.try_answered().is_none() {
                 assert!(put_at.elapsed() < DEADLINE, "{round}: the thread is not awake");
                 std::hint::spin_loop();
             }
@@ -90,19 +90,19 @@ async fn a_long_task_does_not_keep_back_the_results_before_it() {
         std::thread::sleep(Duration::from_millis(ms.into()));
         f64::from(ms)
     });
-    let mut bench = start(&registry, 1, None, None);
-    put(&mut bench, 1, 0, &[0, 60_000]);
-    assert!(bench.is_at_work());
+    let mut compute = start(&registry, 1, None, None);
+    put(&mut compute, 1, 0, &[0, 60_000]);
+    assert!(compute.is_at_work());
     let put_at = Instant::now();
     let old = loop {
         tokio::time::sleep(Duration::from_millis(10)).await;
-        if let Some(old) = bench.look().unwrap().pop() {
+        if let Some(old) = compute.look().unwrap().pop() {
             break old;
         }
         assert!(put_at.elapsed() < DEADLINE, "the first result is kept back");
     };
     assert_eq!(read(&old), (1, 0, vec![Ok(0.0)]));
-    assert!(bench.is_at_work() && bench.look().unwrap().is_empty());
+    assert!(compute.is_at_work() && compute.look().unwrap().is_empty());
 }
 
 #[tokio::test]
@@ -113,14 +113,14 @@ async fn a_task_that_does_not_end_loses_its_thread_and_no_other_task() {
         f64::from(ms)
     });
     let limit = Limit { timeout_ns: 1_000_000_000, grace_ns: 1_000_000 };
-    let mut bench = start(&registry, 1, Some(limit), None);
+    let mut compute = start(&registry, 1, Some(limit), None);
     // Tasks known as short share a slice.
-    (0..99).for_each(|_| bench.shared.queue().placements[0].handle_done(1, 1_000));
-    put(&mut bench, 1, 5, &[0, 0, 3_600_000, 0]);
+    (0..99).for_each(|_| compute.shared.queue().placements[0].handle_done(1, 1_000));
+    put(&mut compute, 1, 5, &[0, 0, 3_600_000, 0]);
     let put_at = Instant::now();
     let messages = loop {
-        tokio::time::sleep(bench.look_after()).await;
-        let messages = bench.look().unwrap();
+        tokio::time::sleep(compute.look_after()).await;
+        let messages = compute.look().unwrap();
         if !messages.is_empty() {
             break messages;
         }
@@ -128,9 +128,9 @@ async fn a_task_that_does_not_end_loses_its_thread_and_no_other_task() {
     };
     let expected = [wire::late(1, 7, true), wire::returned(1, 5, 2), wire::returned(1, 8, 1)];
     assert_eq!(messages, expected);
-    put(&mut bench, 1, 5, &[0, 0]);
-    assert_eq!(results(&mut bench, 2).await, [Ok(0.0), Ok(0.0)]);
-    assert_eq!((bench.stuck.len(), bench.look().unwrap().len()), (1, 0));
+    put(&mut compute, 1, 5, &[0, 0]);
+    assert_eq!(results(&mut compute, 2).await, [Ok(0.0), Ok(0.0)]);
+    assert_eq!((compute.stuck.len(), compute.look().unwrap().len()), (1, 0));
 }
 
 #[tokio::test]
@@ -152,27 +152,27 @@ async fn a_thread_that_is_given_up_computes_no_value_for_others() {
 /// Lets the only function of this registry compute a value, until its thread is given up.
 async fn computes_no_value_for_others(registry: &Registry) {
     let limit = Limit { timeout_ns: 1_000_000_000, grace_ns: 1_000_000 };
-    let mut bench = start(registry, 1, Some(limit), None);
-    bench.connect(1000);
-    put(&mut bench, 1, 5, &[7]);
+    let mut compute = start(registry, 1, Some(limit), None);
+    compute.connect(1000);
+    put(&mut compute, 1, 5, &[7]);
     let said = |word: Vec<u8>| match wire::read_answer(&word) {
         Ok(Answer::Once { run: 1, key, ask }) => Some((key, ask)),
         _ => None,
     };
     let (key, ask) = loop {
-        if let Some(said) = said(bench.answered().await) {
+        if let Some(said) = said(compute.answered().await) {
             break said;
         }
     };
     assert_eq!(ask, Ask::Need);
-    bench.needs().handle_reply(1, key, Told::Compute);
+    compute.needs().handle_reply(1, key, Told::Compute);
     let begun = Instant::now();
-    while bench.stuck.is_empty() {
-        tokio::time::sleep(bench.look_after()).await;
-        bench.look().unwrap();
+    while compute.stuck.is_empty() {
+        tokio::time::sleep(compute.look_after()).await;
+        compute.look().unwrap();
         assert!(begun.elapsed() < DEADLINE, "the task goes on");
     }
-    let words: Vec<_> = std::iter::from_fn(|| bench.try_answered()).filter_map(said).collect();
+    let words: Vec<_> = std::iter::from_fn(|| compute.try_answered()).filter_map(said).collect();
     assert_eq!(words, [(key, Ask::GivenUp)]);
 }
 
@@ -188,8 +188,8 @@ async fn no_task_is_lost_when_it_ends_as_its_thread_is_given_up() {
     let limit = Limit { timeout_ns: 1_000_000, grace_ns: 1_000_000 };
     let mut ended = 0;
     for round in 0..60_u64 {
-        let mut bench = Bench::start(entries.clone(), 2, Some(limit), None).unwrap();
-        (0..99).for_each(|_| bench.shared.queue().placements[0].handle_done(1, 100_000));
+        let mut compute = Compute::start(entries.clone(), 2, Some(limit), None).unwrap();
+        (0..99).for_each(|_| compute.shared.queue().placements[0].handle_done(1, 100_000));
         let mut bytes = Vec::new();
         for first in [0, 50] {
             wire::begin_assignment(&mut bytes, 1, 0);
@@ -200,13 +200,13 @@ async fn no_task_is_lost_when_it_ends_as_its_thread_is_given_up() {
             }
             wire::number_assignment(&mut bytes, first, 50);
             let Ok(Order::Assign(assignment)) = wire::read_order(&bytes) else { panic!() };
-            assert!(bench.put(&assignment));
+            assert!(compute.put(&assignment));
         }
         let (mut told, begun) = ([false; 100], Instant::now());
         while told.contains(&false) {
             assert!(begun.elapsed() < DEADLINE, "round {round}: {told:?}");
-            let mut messages = bench.look().unwrap();
-            messages.extend(std::iter::from_fn(|| bench.try_answered()));
+            let mut messages = compute.look().unwrap();
+            messages.extend(std::iter::from_fn(|| compute.try_answered()));
             for message in messages {
                 let (first, count) = match wire::read_answer(&message).unwrap() {
                     Answer::Done { first, count, .. } => (first, count),
@@ -218,62 +218,62 @@ async fn no_task_is_lost_when_it_ends_as_its_thread_is_given_up() {
             }
             tokio::task::yield_now().await;
         }
-        ended += bench.stuck.len();
+        ended += compute.stuck.len();
     }
     assert!(ended > 0, "no task was late");
 }
 
 #[tokio::test]
 async fn several_threads_share_an_assignment_and_the_loop_takes_none() {
-    let mut bench = Bench::start(entries(), 3, None, None).unwrap();
-    (0..20).for_each(|_| bench.shared.queue().placements[0].handle_done(1, 100));
+    let mut compute = Compute::start(entries(), 3, None, None).unwrap();
+    (0..20).for_each(|_| compute.shared.queue().placements[0].handle_done(1, 100));
     for first in 0..10 {
-        put(&mut bench, 1, first * 100, &[4; 100]);
-        assert!(!bench.run_here(Duration::from_micros(50)).await.0);
+        put(&mut compute, 1, first * 100, &[4; 100]);
+        assert!(!compute.run_here(Duration::from_micros(50)).await.0);
     }
-    assert_eq!(results(&mut bench, 1000).await, vec![Ok(0.25); 1000]);
+    assert_eq!(results(&mut compute, 1000).await, vec![Ok(0.25); 1000]);
 }
 
-/// A bench without threads, whose queue stays as it is.
-fn bench_without_threads() -> Bench {
-    let mut bench = Bench::start(entries(), 1, None, None).unwrap();
-    let mut queue = bench.shared.queue();
+/// No threads: the queue stays as it is.
+fn compute_without_threads() -> Compute {
+    let mut compute = Compute::start(entries(), 1, None, None).unwrap();
+    let mut queue = compute.shared.queue();
     queue.closed = true;
     drop(queue);
-    bench.shared.wake();
-    bench.report = Report::default();
-    bench
+    compute.shared.wake();
+    compute.report = Report::default();
+    compute
 }
 
 #[tokio::test]
 async fn what_is_given_back_is_the_end_of_the_queue() {
-    let mut bench = bench_without_threads();
-    put(&mut bench, 1, 0, &[1; 5]);
-    put(&mut bench, 1, 5, &[1; 3]);
-    assert_eq!(bench.give_back(1, 5), [(5, 3), (3, 2)]);
-    assert_eq!(bench.shared.queue().pieces.front().unwrap().items.len(), 3 * 8);
-    assert_eq!(bench.give_back(1, u64::MAX), [(0, 3)]);
-    assert_eq!(bench.give_back(1, 1), []);
+    let mut compute = compute_without_threads();
+    put(&mut compute, 1, 0, &[1; 5]);
+    put(&mut compute, 1, 5, &[1; 3]);
+    assert_eq!(compute.give_back(1, 5), [(5, 3), (3, 2)]);
+    assert_eq!(compute.shared.queue().pieces.front().unwrap().items.len(), 3 * 8);
+    assert_eq!(compute.give_back(1, u64::MAX), [(0, 3)]);
+    assert_eq!(compute.give_back(1, 1), []);
 }
 
 #[tokio::test]
 async fn a_new_run_drops_what_an_earlier_one_left() {
-    let mut bench = bench_without_threads();
-    put(&mut bench, 1, 0, &[1; 5]);
-    assert_eq!(bench.give_back(0, 0), [], "a question about the round trip is of no run");
-    put(&mut bench, 2, 9, &[1]);
-    assert_eq!(bench.give_back(2, 100), [(9, 1)]);
+    let mut compute = compute_without_threads();
+    put(&mut compute, 1, 0, &[1; 5]);
+    assert_eq!(compute.give_back(0, 0), [], "a question about the round trip is of no run");
+    put(&mut compute, 2, 9, &[1]);
+    assert_eq!(compute.give_back(2, 100), [(9, 1)]);
 }
 
 #[tokio::test]
 async fn tiny_tasks_run_in_the_loop_and_gather_in_an_answer() {
-    let mut bench = bench_without_threads();
-    put(&mut bench, 1, 0, &[2; 50]);
+    let mut compute = compute_without_threads();
+    put(&mut compute, 1, 0, &[2; 50]);
     let mut answers = Vec::new();
     loop {
         // However long they took here.
-        (0..20).for_each(|_| bench.shared.queue().placements[0].handle_done(1, 100));
-        let (ran, sent) = bench.run_here(Duration::from_micros(1)).await;
+        (0..20).for_each(|_| compute.shared.queue().placements[0].handle_done(1, 100));
+        let (ran, sent) = compute.run_here(Duration::from_micros(1)).await;
         answers.extend(sent.into_iter().flatten());
         if !ran {
             break;
@@ -283,9 +283,9 @@ async fn tiny_tasks_run_in_the_loop_and_gather_in_an_answer() {
     assert_eq!((run, first, results, answers.len()), (1, 0, vec![Ok(0.5); 50], 1));
 }
 
-/// A bench whose function waits until as many others have begun as its input says, and is woken by
+/// Threads whose function waits until as many others have begun as its input says, and is woken by
 /// the last of them.
-fn meeting(threads: u32, each: Option<u32>) -> Bench {
+fn meeting(threads: u32, each: Option<u32>) -> Compute {
     let mut registry = Registry::new();
     let (begun, met) = (Arc::new(Mutex::new(0)), Arc::new(Notify::new()));
     registry.register_async("meet", move |others: u32| {
@@ -307,35 +307,35 @@ fn meeting(threads: u32, each: Option<u32>) -> Bench {
 #[tokio::test]
 async fn a_thread_runs_others_while_a_task_waits() {
     for (threads, each, count) in [(1, None, 16), (3, None, 48), (1, Some(100), 100)] {
-        let mut bench = meeting(threads, each);
-        put(&mut bench, 1, 0, &vec![count; count as usize]);
-        let (_, told) = results_of_waits(&mut bench, count as usize).await;
-        assert_eq!((told, bench.shared.queue().left()), (count, 0), "{threads} threads");
+        let mut compute = meeting(threads, each);
+        put(&mut compute, 1, 0, &vec![count; count as usize]);
+        let (_, told) = results_of_waits(&mut compute, count as usize).await;
+        assert_eq!((told, compute.shared.queue().left()), (count, 0), "{threads} threads");
     }
 }
 
 #[tokio::test]
 async fn no_more_tasks_are_begun_than_virtual_workers() {
-    let mut bench = meeting(1, Some(2));
-    put(&mut bench, 1, 0, &[3; 5]);
-    while bench.shared.queue().waits.begun() < 2 || bench.shared.queue().waiting < 1 {
+    let mut compute = meeting(1, Some(2));
+    put(&mut compute, 1, 0, &[3; 5]);
+    while compute.shared.queue().waits.begun() < 2 || compute.shared.queue().waiting < 1 {
         tokio::task::yield_now().await;
     }
-    assert_eq!(bench.give_back(1, 100), [(2, 3)]);
+    assert_eq!(compute.give_back(1, 100), [(2, 3)]);
     // Those that were begun end with another run.
-    put(&mut bench, 2, 0, &[0]);
+    put(&mut compute, 2, 0, &[0]);
     loop {
-        let answer = bench.answered().await;
+        let answer = compute.answered().await;
         if matches!(wire::read_answer(&answer), Ok(Answer::Done { run: 2, .. })) {
             break;
         }
     }
-    assert_eq!(bench.shared.queue().left(), 0);
+    assert_eq!(compute.shared.queue().left(), 0);
 }
 
-/// A bench whose function sleeps for its input in milliseconds, with the largest for ever; without time
+/// Threads whose function sleeps for its input in milliseconds, with the largest for ever; without time
 /// it wakes itself some times.
-fn sleeping(limit: Option<Limit>) -> Bench {
+fn sleeping(limit: Option<Limit>) -> Compute {
     let mut registry = Registry::new();
     registry.register_async_task("sleep", |task, ms: u32| async move {
         for _ in 0..if ms == 0 { 100 } else { 0 } {
@@ -356,13 +356,13 @@ fn sleeping(limit: Option<Limit>) -> Bench {
 
 #[tokio::test]
 async fn tasks_that_wake_themselves_wait_or_panic_end_in_any_order() {
-    let mut bench = sleeping(None);
-    put(&mut bench, 1, 0, &[20, 0, 3, 1, 0]);
+    let mut compute = sleeping(None);
+    put(&mut compute, 1, 0, &[20, 0, 3, 1, 0]);
     let mut all = vec![None; 5];
     while all.contains(&None) {
         let answer = tokio::select! {
             biased;
-            answer = bench.answered() => answer,
+            answer = compute.answered() => answer,
             () = tokio::time::sleep(Duration::from_millis(1)) => continue,
         };
         if let Ok(Answer::Done { first, .. }) = wire::read_answer(&answer) {
@@ -379,13 +379,13 @@ async fn tasks_that_wake_themselves_wait_or_panic_end_in_any_order() {
 #[tokio::test]
 async fn a_task_that_waits_too_long_is_dropped_and_its_thread_goes_on() {
     let limit = Limit { timeout_ns: 1_000_000_000, grace_ns: 1_000_000_000 };
-    let mut bench = sleeping(Some(limit));
-    put(&mut bench, 1, 5, &[1, u32::MAX, 1]);
+    let mut compute = sleeping(Some(limit));
+    put(&mut compute, 1, 5, &[1, u32::MAX, 1]);
     let (mut late, mut ended, put_at) = (Vec::new(), 0, Instant::now());
     while late.is_empty() || ended < 2 {
-        tokio::time::sleep(bench.look_after()).await;
-        let mut messages = bench.look().unwrap();
-        messages.extend(std::iter::from_fn(|| bench.try_answered()));
+        tokio::time::sleep(compute.look_after()).await;
+        let mut messages = compute.look().unwrap();
+        messages.extend(std::iter::from_fn(|| compute.try_answered()));
         for message in messages {
             match wire::read_answer(&message).unwrap() {
                 Answer::Done { count, .. } => ended += count,
@@ -396,9 +396,10 @@ async fn a_task_that_waits_too_long_is_dropped_and_its_thread_goes_on() {
         }
         assert!(put_at.elapsed() < DEADLINE, "{late:?}, {ended}");
     }
-    assert_eq!((late, bench.stuck.len()), (vec![(6, false)], 0));
-    put(&mut bench, 1, 6, &[1]);
-    while !matches!(wire::read_answer(&bench.answered().await), Ok(Answer::Done { first: 6, .. })) {
+    assert_eq!((late, compute.stuck.len()), (vec![(6, false)], 0));
+    put(&mut compute, 1, 6, &[1]);
+    while !matches!(wire::read_answer(&compute.answered().await), Ok(Answer::Done { first: 6, .. }))
+    {
     }
 }
 
@@ -412,17 +413,17 @@ async fn a_late_look_asks_a_task_to_end_before_it_gives_it_up() {
         0.0
     });
     let limit = Limit { timeout_ns: 1_000_000, grace_ns: 1_000_000 };
-    let mut bench = start(&registry, 1, Some(limit), None);
-    put(&mut bench, 1, 5, &[0]);
-    let at_work = |bench: &Bench| locked(&bench.shared.seats)[0].work.now().is_some();
+    let mut compute = start(&registry, 1, Some(limit), None);
+    put(&mut compute, 1, 5, &[0]);
+    let at_work = |compute: &Compute| locked(&compute.shared.seats)[0].work.now().is_some();
     let put_at = Instant::now();
-    while !at_work(&bench) {
+    while !at_work(&compute) {
         assert!(put_at.elapsed() < DEADLINE);
         tokio::task::yield_now().await;
     }
     std::thread::sleep(Duration::from_millis(5));
-    assert!(bench.look().unwrap().is_empty());
-    let told = bench.look().unwrap();
+    assert!(compute.look().unwrap().is_empty());
+    let told = compute.look().unwrap();
     let is_late = |it: &Vec<u8>| {
         matches!(wire::read_answer(it), Ok(Answer::Late { run: 1, index: 5, is_stuck: true }))
     };
@@ -441,23 +442,23 @@ async fn the_time_of_a_stop_is_no_time_of_a_task() {
         0.0
     });
     let limit = Limit { timeout_ns: 150_000_000, grace_ns: 0 };
-    let mut bench = start(&registry, 1, Some(limit), None);
-    put(&mut bench, 1, 5, &[0]);
+    let mut compute = start(&registry, 1, Some(limit), None);
+    put(&mut compute, 1, 5, &[0]);
     let put_at = Instant::now();
-    while bench.due().is_none() || locked(&bench.shared.seats)[0].work.now().is_none() {
+    while compute.due().is_none() || locked(&compute.shared.seats)[0].work.now().is_none() {
         assert!(put_at.elapsed() < DEADLINE);
         tokio::task::yield_now().await;
     }
     // In the place of a stop.
     std::thread::sleep(Duration::from_millis(400));
-    assert_eq!(bench.shared.stopped_ns.load(Ordering::Relaxed), 0);
-    bench.look().unwrap();
-    assert!(bench.shared.stopped_ns.load(Ordering::Relaxed) >= 300_000_000);
+    assert_eq!(compute.shared.stopped_ns.load(Ordering::Relaxed), 0);
+    compute.look().unwrap();
+    assert!(compute.shared.stopped_ns.load(Ordering::Relaxed) >= 300_000_000);
     // No look was due here, so none is late.
     std::thread::sleep(Duration::from_millis(200));
-    bench.look().unwrap();
+    compute.look().unwrap();
     assert!(
-        bench.shared.stopped_ns.load(Ordering::Relaxed)
+        compute.shared.stopped_ns.load(Ordering::Relaxed)
             < put_at.elapsed().as_nanos() as u64 - 200_000_000
     );
     drop(ends);
@@ -475,12 +476,12 @@ async fn a_task_that_wakes_itself_for_ever_is_given_up() {
         })
     });
     let limit = Limit { timeout_ns: 50_000_000, grace_ns: 50_000_000 };
-    let mut bench = start(&registry, 1, Some(limit), None);
-    put(&mut bench, 1, 5, &[0]);
+    let mut compute = start(&registry, 1, Some(limit), None);
+    put(&mut compute, 1, 5, &[0]);
     let put_at = Instant::now();
     loop {
-        tokio::time::sleep(bench.look_after()).await;
-        let told = bench.look().unwrap();
+        tokio::time::sleep(compute.look_after()).await;
+        let told = compute.look().unwrap();
         let is_late = |it: &Vec<u8>| {
             matches!(wire::read_answer(it), Ok(Answer::Late { run: 1, index: 5, .. }))
         };
@@ -492,10 +493,10 @@ async fn a_task_that_wakes_itself_for_ever_is_given_up() {
 }
 
 /// Takes answers until they have this number of results; returns the virtual workers that were told.
-async fn results_of_waits(bench: &mut Bench, count: usize) -> (Results, u32) {
+async fn results_of_waits(compute: &mut Compute, count: usize) -> (Results, u32) {
     let (mut all, mut told) = (Vec::new(), 0);
     while all.len() < count {
-        let answer = bench.answered().await;
+        let answer = compute.answered().await;
         match wire::read_answer(&answer).unwrap() {
             Answer::Virtual { run: 1, workers } => told = workers,
             _ => all.extend(read(&answer).2),
@@ -516,11 +517,11 @@ async fn calls_that_block_overlap_on_one_thread() {
             met.await.map(|_| f64::from(number)).unwrap()
         }
     });
-    let mut bench = start(&registry, 1, None, None);
-    put(&mut bench, 1, 0, &[4; 8]);
+    let mut compute = start(&registry, 1, None, None);
+    put(&mut compute, 1, 0, &[4; 8]);
     let mut ended = 0;
     while ended < 8 {
-        if let Answer::Done { count, .. } = wire::read_answer(&bench.answered().await).unwrap() {
+        if let Answer::Done { count, .. } = wire::read_answer(&compute.answered().await).unwrap() {
             ended += count;
         }
     }

@@ -14,9 +14,9 @@
 
 use std::collections::BTreeMap;
 
-/// Place of a node.
+/// Position of a node in the tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum Position {
     /// At the head of a group.
     Head,
     /// Below this head.
@@ -36,7 +36,7 @@ pub(crate) enum Rule {
 #[derive(Clone, Debug)]
 pub(crate) struct Tree {
     rule: Rule,
-    places: BTreeMap<usize, Place>,
+    places: BTreeMap<usize, Position>,
     /// Heads that take nodes, in the order in which they came, with their hosts.
     heads: Vec<(usize, String)>,
 }
@@ -47,31 +47,31 @@ impl Tree {
     }
 
     /// Places a new node, by its index among the workers.
-    pub(crate) fn place(&mut self, node: usize, host: &str) -> Place {
+    pub(crate) fn place(&mut self, node: usize, host: &str) -> Position {
         self.place_beside(node, host, None)
     }
 
     /// Places a node again, whose head is gone.
-    pub(crate) fn place_again(&mut self, node: usize, host: &str) -> Place {
+    pub(crate) fn place_again(&mut self, node: usize, host: &str) -> Position {
         let before = match self.places.remove(&node) {
-            Some(Place::Below(head)) => Some(head),
+            Some(Position::Below(head)) => Some(head),
             _ => None,
         };
         self.heads.retain(|&(head, _)| head != node);
         self.place_beside(node, host, before)
     }
 
-    fn place_beside(&mut self, node: usize, host: &str, not: Option<usize>) -> Place {
+    fn place_beside(&mut self, node: usize, host: &str, not: Option<usize>) -> Position {
         let has_room = |&(head, ref of): &(usize, String)| match self.rule {
             Rule::Size(size) => self.below(head) + 1 < size,
             Rule::Host => of == host,
         };
         let mut heads = self.heads.iter().filter(|&&(head, _)| Some(head) != not);
         let place = match heads.find(|head| has_room(head)) {
-            Some(&(head, _)) => Place::Below(head),
-            None => Place::Head,
+            Some(&(head, _)) => Position::Below(head),
+            None => Position::Head,
         };
-        if place == Place::Head {
+        if place == Position::Head {
             self.heads.push((node, host.to_owned()));
         }
         self.places.insert(node, place);
@@ -85,13 +85,13 @@ impl Tree {
     }
 
     /// Returns the place of a node.
-    pub(crate) fn place_of(&self, node: usize) -> Option<Place> {
+    pub(crate) fn place_of(&self, node: usize) -> Option<Position> {
         self.places.get(&node).copied()
     }
 
     /// Returns the number of nodes below this head.
     pub(crate) fn below(&self, head: usize) -> usize {
-        self.places.values().filter(|&&place| place == Place::Below(head)).count()
+        self.places.values().filter(|&&place| place == Position::Below(head)).count()
     }
 }
 
@@ -99,7 +99,7 @@ impl Tree {
 mod tests {
     use super::*;
 
-    fn tree(rule: Rule, hosts: &[&str]) -> (Tree, Vec<Place>) {
+    fn tree(rule: Rule, hosts: &[&str]) -> (Tree, Vec<Position>) {
         let mut tree = Tree::new(rule);
         let places = hosts.iter().enumerate().map(|(node, host)| tree.place(node, host)).collect();
         (tree, places)
@@ -107,7 +107,7 @@ mod tests {
 
     #[test]
     fn groups_are_filled_one_after_the_other() {
-        use Place::{Below, Head};
+        use Position::{Below, Head};
         let (tree, places) = tree(Rule::Size(3), &["a"; 7]);
         assert_eq!(places, [Head, Below(0), Below(0), Head, Below(3), Below(3), Head]);
         assert_eq!((tree.below(0), tree.below(6)), (2, 0));
@@ -115,14 +115,14 @@ mod tests {
 
     #[test]
     fn a_host_has_one_head() {
-        use Place::{Below, Head};
+        use Position::{Below, Head};
         let (_, places) = tree(Rule::Host, &["a", "b", "a", "b", "a"]);
         assert_eq!(places, [Head, Head, Below(0), Below(1), Below(0)]);
     }
 
     #[test]
     fn nodes_without_their_head_get_a_new_one() {
-        use Place::{Below, Head};
+        use Position::{Below, Head};
         let (mut tree, _) = tree(Rule::Size(3), &["a"; 6]);
         // They come before the farmer knows of the death, or after.
         assert_eq!(tree.place_again(4, "a"), Head);
@@ -134,7 +134,7 @@ mod tests {
 
     #[test]
     fn a_head_that_left_and_comes_again_takes_the_first_place_that_is_free() {
-        use Place::{Below, Head};
+        use Position::{Below, Head};
         let (mut tree, _) = tree(Rule::Size(2), &["a"; 3]);
         tree.handle_lost(0);
         assert_eq!(tree.place_again(1, "a"), Below(2));

@@ -23,17 +23,17 @@ async fn other_threads_run_tasks_while_some_are_blocked() {
             });
             f64::from(number)
         });
-        let mut bench = start(&registry, threads, None, each);
-        put(&mut bench, 1, 0, &vec![4; 5 * meet]);
-        let (all, told) = results_of_waits(&mut bench, 5 * meet).await;
+        let mut compute = start(&registry, threads, None, each);
+        put(&mut compute, 1, 0, &vec![4; 5 * meet]);
+        let (all, told) = results_of_waits(&mut compute, 5 * meet).await;
         assert_eq!((all, told), (vec![Ok(4.0); 5 * meet], meet as u32));
         assert_eq!(most.load(Ordering::Relaxed), meet as u32, "no more than virtual workers");
-        let queue = bench.shared.queue();
+        let queue = compute.shared.queue();
         assert_eq!((queue.aside, queue.back, queue.runners), (0, 0, meet as u32));
         drop(queue);
         // All threads end.
-        let shared = Arc::downgrade(&bench.shared);
-        drop(bench);
+        let shared = Arc::downgrade(&compute.shared);
+        drop(compute);
         let begun = Instant::now();
         while shared.strong_count() > 0 {
             assert!(begun.elapsed() < DEADLINE, "{} threads are left", shared.strong_count());
@@ -57,9 +57,9 @@ async fn a_task_that_waits_for_a_value_has_another_in_its_place() {
         }
         f64::from(number)
     });
-    let mut bench = start(&registry, 1, None, None);
-    put(&mut bench, 1, 0, &[1, 2, 3]);
-    let (mut all, _) = results_of_waits(&mut bench, 3).await;
+    let mut compute = start(&registry, 1, None, None);
+    put(&mut compute, 1, 0, &[1, 2, 3]);
+    let (mut all, _) = results_of_waits(&mut compute, 3).await;
     all.sort_by(|a, b| a.as_ref().unwrap().total_cmp(b.as_ref().unwrap()));
     assert_eq!(all, [Ok(1.0), Ok(2.0), Ok(3.0)]);
 }
@@ -78,14 +78,14 @@ async fn a_task_whose_wait_is_over_goes_before_those_not_begun() {
         computing.fetch_sub(1, Ordering::Relaxed);
         f64::from(number)
     });
-    let mut bench = start(&registry, 1, None, Some(4));
+    let mut compute = start(&registry, 1, None, Some(4));
     {
-        let patience = &mut bench.shared.queue().patience;
+        let patience = &mut compute.shared.queue().patience;
         patience.least = DEADLINE;
         patience.handle_place(Instant::now(), false);
     }
-    put(&mut bench, 1, 0, &[0; 40]);
-    assert_eq!(results_of_waits(&mut bench, 40).await.0, vec![Ok(0.0); 40]);
+    put(&mut compute, 1, 0, &[0; 40]);
+    assert_eq!(results_of_waits(&mut compute, 40).await.0, vec![Ok(0.0); 40]);
     assert_eq!(most.load(Ordering::Relaxed), 1, "one thread is to compute");
 }
 
@@ -117,9 +117,9 @@ async fn a_task_goes_on_after_its_wait_and_no_other_begins_in_its_place() {
         }
         1.0
     });
-    let mut bench = start(&registry, 1, None, None);
-    put(&mut bench, 1, 0, &[0, 1, 2]);
-    assert_eq!(results_of_waits(&mut bench, 3).await.0, [Ok(1.0), Ok(1.0), Ok(1.0)]);
+    let mut compute = start(&registry, 1, None, None);
+    put(&mut compute, 1, 0, &[0, 1, 2]);
+    assert_eq!(results_of_waits(&mut compute, 3).await.0, [Ok(1.0), Ok(1.0), Ok(1.0)]);
 }
 
 #[tokio::test]
@@ -134,27 +134,27 @@ async fn a_blocked_thread_that_is_given_up_leaves_no_place_behind() {
         f64::from(number)
     });
     let limit = Limit { timeout_ns: 1_000_000_000, grace_ns: 1_000_000 };
-    let mut bench = start(&registry, 1, Some(limit), None);
-    put(&mut bench, 1, 0, &[7, 5, 5]);
+    let mut compute = start(&registry, 1, Some(limit), None);
+    put(&mut compute, 1, 0, &[7, 5, 5]);
     // The others do not wait for the time to be over.
-    let (all, _) = results_of_waits(&mut bench, 2).await;
-    assert_eq!((all, bench.stuck.len()), (vec![Ok(5.0); 2], 0));
+    let (all, _) = results_of_waits(&mut compute, 2).await;
+    assert_eq!((all, compute.stuck.len()), (vec![Ok(5.0); 2], 0));
     let mut late = Vec::new();
     while late.is_empty() {
-        tokio::time::sleep(bench.look_after()).await;
-        late = bench.look().unwrap();
+        tokio::time::sleep(compute.look_after()).await;
+        late = compute.look().unwrap();
     }
     assert_eq!(late, [wire::late(1, 0, true)]);
     for comes_back in [false, true] {
         if comes_back {
             ends.send(()).unwrap();
-            while Arc::strong_count(&bench.stuck[0]) > 1 {
+            while Arc::strong_count(&compute.stuck[0]) > 1 {
                 tokio::task::yield_now().await;
             }
         }
-        put(&mut bench, 1, 3, &[5]);
-        assert_eq!(results_of_waits(&mut bench, 1).await.0, [Ok(5.0)]);
-        let queue = bench.shared.queue();
+        put(&mut compute, 1, 3, &[5]);
+        assert_eq!(results_of_waits(&mut compute, 1).await.0, [Ok(5.0)]);
+        let queue = compute.shared.queue();
         let counted = (queue.aside, queue.back, queue.runners);
         assert_eq!(counted, (0, 0, 2), "comes back: {comes_back}");
     }
@@ -168,8 +168,8 @@ async fn nobody_stands_in_for_an_async_task() {
         task.blocking(|| std::thread::sleep(Duration::from_millis(1)));
         f64::from(number)
     });
-    let mut bench = start(&registry, 1, None, None);
-    put(&mut bench, 1, 0, &[4; 20]);
-    assert_eq!(results_of_waits(&mut bench, 20).await.0, vec![Ok(4.0); 20]);
-    assert_eq!(bench.shared.queue().runners, 1);
+    let mut compute = start(&registry, 1, None, None);
+    put(&mut compute, 1, 0, &[4; 20]);
+    assert_eq!(results_of_waits(&mut compute, 20).await.0, vec![Ok(4.0); 20]);
+    assert_eq!(compute.shared.queue().runners, 1);
 }
