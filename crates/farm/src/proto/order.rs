@@ -71,6 +71,17 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
+    #[test]
+    fn those_that_wait_can_be_had_without_the_first() {
+        let mut order = InOrder::new();
+        order.accept(0, "a", 1);
+        assert_eq!(order.pop(), Some((0, "a", 1)));
+        order.accept(2, "c", 10);
+        order.accept(4, "e", 100);
+        assert_eq!(order.drain().collect::<Vec<_>>(), [(2, "c", 10), (4, "e", 100)]);
+        assert_eq!((order.bytes(), order.window(), order.pop()), (0, 0, None));
+    }
+
     proptest! {
         #[test]
         fn any_order_in_gives_the_order_of_tasks(
