@@ -333,6 +333,7 @@ impl Machine {
                 kind: ChannelKind::Typed,
                 fingerprint: 7,
                 stream: None,
+                backlog: deeds.one_in(4).then_some(4096),
                 name: "ours".into(),
             };
             let channel = self.endpoint.link.open(spec, self.now);

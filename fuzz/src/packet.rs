@@ -263,10 +263,11 @@ impl Found {
                 to.fragment(channel, message_bytes, bytes);
             }
             Item::FragmentBytes { bytes, .. } => to.extend_from_slice(bytes),
-            Item::Open { channel, lane, kind, fingerprint, stream, name } => {
-                to.open_for(channel, lane, kind, fingerprint, stream, name);
+            Item::Open { channel, lane, kind, fingerprint, stream, backlog, name } => {
+                to.open_for(channel, lane, kind, fingerprint, (stream, backlog), name);
             }
             Item::Settled { channel, total, last } => to.settled(channel, total, last),
+            Item::Consumed { channel, total } => to.consumed(channel, total),
             Item::End { channel, messages } => to.end(channel, messages),
             Item::Terminate { channel } => to.terminate(channel),
             Item::Credit { channel, total } => to.credit(channel, total),
@@ -290,8 +291,10 @@ pub fn seeds() -> Vec<Vec<u8>> {
     let mut body = Vec::new();
     body.open(1, Lane::Bulk, ChannelKind::Typed, 7, "channel");
     let stream = StreamStart { id: 9, first: 5, sent_before: 8 };
-    body.open_for(4, Lane::Express, ChannelKind::Bytes, 7, Some(stream), "stream");
+    body.open_for(4, Lane::Express, ChannelKind::Bytes, 7, (Some(stream), None), "stream");
     body.settled(4, 6, true);
+    body.open_for(5, Lane::Bulk, ChannelKind::Typed, 7, (None, Some(4096)), "feed");
+    body.consumed(5, 512);
     body.run(1, 6, 2);
     body.extend_from_slice(&[2, 8, 9, 2, 8, 9]);
     body.end(1, 2);

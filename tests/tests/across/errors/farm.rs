@@ -10,9 +10,10 @@ use chunkcomm_cluster::Registry;
 use chunkcomm_cluster::cluster::{End, NameError, PeerError};
 use chunkcomm_cluster::launch::{LaunchError, Launcher};
 use chunkcomm_cluster::registry::Difference;
+use chunkcomm_farm::settings::{Durability, NoGrain, NoTree, NoVirtualWorkers};
 use chunkcomm_farm::{
-    Durability, Farm, JournalCause, JournalError, Loss, NoGrain, NoTree, NoVirtualWorkers,
-    RunError, ServeError, StartError, TaskError, Unreplaced, WorkerName,
+    Farm, JournalCause, JournalError, Loss, RunError, ServeError, StartError, TaskError,
+    Unreplaced, WorkerName,
 };
 use std::io;
 use std::process::ExitStatus;
