@@ -210,7 +210,7 @@ fn said<Resp>(kind: Kind, rest: &[u8], line: &Line<Resp>) -> Option<CallError> {
     let service = Arc::clone(&line.service);
     let text = String::from_utf8_lossy(rest).into_owned();
     Some(match kind {
-        Kind::Value | Kind::Cancelled => return None,
+        Kind::Value | Kind::Cancelled | Kind::Expired => return None,
         Kind::Failed => CallError::Failed { service, text },
         Kind::Panicked => CallError::Panicked { service, text },
         Kind::Overloaded => CallError::Overloaded { service },

@@ -2,18 +2,20 @@
 
 use super::by_name::{Directory, Named};
 use super::error::CallError;
-use super::line::{Line, Outcome, Sent, deadline};
+use super::line::{Line, Outcome, Sent, left_ms};
 use super::opening::ToPeer;
 use super::options::CallOptions;
+use super::scope::{earlier, inherited};
 use super::{fingerprint, runtime_of};
+use crate::proto::call::SERVICE_NAME_BYTES_MAX;
 use crate::proto::call::calls::Look;
-use crate::proto::call::{SERVICE_NAME_BYTES_MAX, wire};
+use crate::proto::call::wire::{self, With};
 use crate::proto::cluster::NodeId;
 use crate::sync::locked;
 use chunkcomm::host::{self, Elapsed, Instant};
 use chunkcomm::layer::Fingerprint;
 use chunkcomm::{Node, OpenError, Peer, SendError};
-use chunkcomm_proto::{Time, codec};
+use chunkcomm_proto::codec;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::cell::Cell;
@@ -97,6 +99,10 @@ impl<Req, Resp> CallClient<Req, Resp> {
     /// Limits the wait for an answer, for calls of this client and of clones made of it. The time
     /// for opening and dialling counts; without limit by default. A timeout is reported up to a few
     /// milliseconds late.
+    ///
+    /// The limit travels with the call. A request that still waits for its turn then is not handled, and the
+    /// calls that the handler makes inherit what is left ([`CallScope`](super::CallScope)). A call that is
+    /// made within such a scope has the earlier of both limits.
     #[must_use]
     pub fn timeout(mut self, timeout: Duration) -> CallClient<Req, Resp> {
         self.timeout = Some(timeout);
@@ -164,7 +170,8 @@ where
     pub fn call<'a>(&'a self, request: &'a Req) -> Calling<'a, Req, Resp> {
         let (deadline, line, stage) = (None, None, Stage::Start);
         let (provider, tried) = (None, Vec::new());
-        Calling { client: self, request, deadline, line, stage, provider, tried }
+        let after = Duration::ZERO;
+        Calling { client: self, request, deadline, after, line, stage, provider, tried }
     }
 
     /// Returns the line for a call, except those of the providers in `tried`.
@@ -220,7 +227,9 @@ where
 {
     client: &'a CallClient<Req, Resp>,
     request: &'a Req,
-    deadline: Option<Time>,
+    deadline: Option<Instant>,
+    /// Time from the first poll to the deadline.
+    after: Duration,
     line: Option<Arc<Line<Resp>>>,
     stage: Stage,
     /// The line's provider, if the service has several.
@@ -245,15 +254,30 @@ where
     /// Sends the request, if that can be done now.
     #[inline]
     fn start(&mut self, context: &mut Context<'_>) -> Result<Stage, CallError> {
+        let (scope, carried) = inherited(&self.client.inner.service);
         if self.line.is_none() {
-            self.deadline = deadline(self.client.timeout);
+            let own = self.client.timeout.map(|timeout| Instant::now() + timeout);
+            self.deadline = earlier(own, scope);
+            self.after = match scope {
+                Some(scope) if own.is_none_or(|own| scope < own) => scope - Instant::now(),
+                _ => self.client.timeout.unwrap_or_default(),
+            };
+            if self.after.is_zero() && self.deadline.is_some() {
+                return Err(self.timed_out());
+            }
         }
         let (provider, line) = self.client.line(&self.tried)?;
         self.provider = provider;
         let mut call = SCRATCH.take();
         call.clear();
-        codec::encode_into_vec(&(wire::call_head(0), self.request), &mut call)
-            .map_err(|error| line.request(SendError::Encode(Arc::new(error))))?;
+        let encoded = if self.deadline.is_none() && carried.is_empty() {
+            codec::encode_into_vec(&(wire::call_head(0), self.request), &mut call)
+        } else {
+            let with = With { left_ms: self.deadline.map(left_ms), context: carried.as_bytes() };
+            wire::put_call_with(&mut call, with);
+            codec::encode_into_vec(self.request, &mut call)
+        };
+        encoded.map_err(|error| line.request(SendError::Encode(Arc::new(error))))?;
         let sent = line.try_send(&mut call, self.deadline, context.waker());
         let stage = match sent {
             Ok(Sent::At(slot)) => Stage::Sent(slot),
@@ -274,7 +298,7 @@ where
         Stage::Sending(match deadline {
             None => Box::pin(async { Ok(send.await) }),
             Some(at) => {
-                let left = Duration::from_nanos(at.0.saturating_sub(Instant::now().time().0));
+                let left = at - Instant::now();
                 Box::pin(host::timeout_on(&self.client.inner.runtime, left, send))
             }
         })
@@ -289,8 +313,8 @@ where
     }
 
     fn timed_out(&self) -> CallError {
-        let after = self.client.timeout.unwrap_or_default();
-        CallError::Timeout { service: Arc::clone(&self.client.inner.service), after }
+        let (service, after) = (Arc::clone(&self.client.inner.service), self.after);
+        CallError::Timeout { service, after }
     }
 }
 

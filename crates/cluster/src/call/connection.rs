@@ -3,6 +3,7 @@
 use super::handling::{
     Handler, Later, Outcome, Queued, Stall, Turn, stage_answer, stage_text, unpanicked,
 };
+use super::scope::CallScope;
 use super::service::Shared;
 use crate::proto::call::serving::{Cancelled, Key, Refused, Verdict};
 use crate::proto::call::wire::{Kind, Request};
@@ -22,7 +23,7 @@ const LAST_ANSWERS: Duration = Duration::from_secs(10);
 
 /// A client's word, its value decoded.
 enum Word<Req> {
-    Call(u32, Outcome<Req>),
+    Call(u32, Option<Box<CallScope>>, Outcome<Req>),
     Cancel(u32),
     /// Not a word of a client.
     Wrong,
@@ -30,16 +31,17 @@ enum Word<Req> {
 
 impl<Req: DeserializeOwned> Word<Req> {
     #[inline]
-    fn of(message: &[u8]) -> Word<Req> {
+    fn of(service: &str, message: &[u8]) -> Word<Req> {
         match Request::parse(message) {
-            Ok(Request::Call { slot, value }) => {
+            Ok(Request::Call { slot, with, value }) => {
+                let scope = with.map(|with| CallScope::arrived(service, with));
                 // A panic in the type's `Deserialize` harms no other call.
                 let decoded = match unpanicked(|| codec::decode::<Req>(value)) {
                     Ok(Ok(request)) => Ok(request),
                     Ok(Err(error)) => Err((Kind::Unreadable, error.to_string())),
                     Err((_, text)) => Err((Kind::Unreadable, text)),
                 };
-                Word::Call(slot, decoded)
+                Word::Call(slot, scope, decoded)
             }
             Ok(Request::Cancel { slot }) => Word::Cancel(slot),
             Err(_) => Word::Wrong,
@@ -133,8 +135,9 @@ where
 {
     async fn run(&mut self) -> Result<(), Broken> {
         loop {
-            match self.rx.take_with(Word::<Req>::of) {
-                Some(Word::Call(slot, request)) => self.call(slot, request).await?,
+            let service = &self.shared.name;
+            match self.rx.take_with(|message| Word::<Req>::of(service, message)) {
+                Some(Word::Call(slot, scope, request)) => self.call(slot, scope, request).await?,
                 Some(Word::Cancel(slot)) => self.cancel(slot).await?,
                 Some(Word::Wrong) => return Err(Broken::Protocol("it said what is no request")),
                 None => match poll_fn(|context| self.rx.poll_next(context)).await {
@@ -149,15 +152,20 @@ where
     }
 
     #[inline]
-    async fn call(&mut self, slot: u32, request: Outcome<Req>) -> Result<(), Broken> {
+    async fn call(
+        &mut self,
+        slot: u32,
+        scope: Option<Box<CallScope>>,
+        request: Outcome<Req>,
+    ) -> Result<(), Broken> {
         let request = match request {
             Ok(request) => request,
             Err((kind, text)) => return self.say(slot, kind, &text).await,
         };
         let key = Key { caller: self.caller, slot };
-        let (verdict, request) = self.ask(key, request);
-        let request = match (verdict, request) {
-            (Verdict::Run, Some(request)) => request,
+        let (verdict, taken) = self.ask(key, scope, request);
+        let (scope, request) = match (verdict, taken) {
+            (Verdict::Run, Some(taken)) => taken,
             (Verdict::Run | Verdict::Wait, _) => return Ok(()),
             (Verdict::Twice, _) => {
                 return Err(Broken::Protocol("it used the number of a call twice"));
@@ -169,7 +177,7 @@ where
                 return self.say(slot, Kind::Closing, "").await;
             }
         };
-        let Some(outcome) = self.begin(key, request) else { return Ok(()) };
+        let Some(outcome) = self.begin(key, scope, request) else { return Ok(()) };
         match stage_answer(&mut self.tx, slot, &outcome) {
             Ok(Later::Nothing) => {
                 self.shared.finished();
@@ -182,22 +190,32 @@ where
         }
     }
 
-    /// Decides about a request, and returns it unless it waits.
+    /// Decides about a request, and returns it with its scope unless it waits.
     #[inline]
-    fn ask(&self, key: Key, request: Req) -> (Verdict, Option<Req>) {
+    fn ask(
+        &self,
+        key: Key,
+        scope: Option<Box<CallScope>>,
+        request: Req,
+    ) -> (Verdict, Option<(Option<Box<CallScope>>, Req)>) {
         let mut serving = locked(&self.shared.serving);
         let verdict = serving.request(key);
         if verdict == Verdict::Wait {
-            serving.queue(key, Queued { request, tx: self.tx.clone() });
+            serving.queue(key, Queued { request, scope, tx: self.tx.clone() });
             return (verdict, None);
         }
-        (verdict, Some(request))
+        (verdict, Some((scope, request)))
     }
 
     /// Handles a request as far as possible without waiting; one that waits goes on in a task.
     #[inline]
-    fn begin(&mut self, key: Key, request: Req) -> Option<Outcome<H::Answer>> {
-        if let Err(panicked) = self.stall.begin(|| self.shared.handler.begin(request)) {
+    fn begin(
+        &mut self,
+        key: Key,
+        scope: Option<Box<CallScope>>,
+        request: Req,
+    ) -> Option<Outcome<H::Answer>> {
+        if let Err(panicked) = self.stall.begin(scope, || self.shared.handler.begin(request)) {
             return Some(Err(panicked));
         }
         if !self.shared.parallel

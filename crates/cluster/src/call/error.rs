@@ -32,7 +32,8 @@ pub enum CallError {
     Timeout {
         /// The service.
         service: Arc<str>,
-        /// The client's timeout.
+        /// The client's timeout, or the time that was left of the [`CallScope`](super::CallScope) around
+        /// the call.
         after: Duration,
     },
     /// Too many requests wait at the service: this one was not handled.

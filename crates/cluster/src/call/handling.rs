@@ -1,6 +1,7 @@
 //! How a request is handled: polled once where it was read, then, if it waits, in a task of its
 //! own.
 
+use super::scope::{CallScope, enter};
 use super::service::Shared;
 use crate::proto::call::serving::{Key, Start};
 use crate::proto::call::wire::Kind;
@@ -47,23 +48,33 @@ where
 pub(super) type Outcome<A> = Result<A, (Kind, String)>;
 
 /// A place where a handler runs; reused by one handler after another.
-pub(super) struct Stall<F>(Pin<Box<Option<F>>>);
+pub(super) struct Stall<F> {
+    future: Pin<Box<Option<F>>>,
+    /// The scope of the call, if it came with one.
+    scope: Option<Box<CallScope>>,
+}
 
 impl<F: Future<Output = Result<A, E>>, A, E: fmt::Display> Stall<F> {
     pub(super) fn new() -> Stall<F> {
-        Stall(Box::pin(None))
+        Stall { future: Box::pin(None), scope: None }
     }
 
-    /// Begins the future that `begin` returns; a panic is an outcome.
-    pub(super) fn begin(&mut self, begin: impl FnOnce() -> F) -> Result<(), (Kind, String)> {
-        let future = unpanicked(begin)?;
-        self.0.set(Some(future));
+    /// Begins the future that `begin` returns, in this scope; a panic is an outcome.
+    pub(super) fn begin(
+        &mut self,
+        scope: Option<Box<CallScope>>,
+        begin: impl FnOnce() -> F,
+    ) -> Result<(), (Kind, String)> {
+        self.scope = scope;
+        let future = enter(&mut self.scope, || unpanicked(begin))?;
+        self.future.set(Some(future));
         Ok(())
     }
 
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<Outcome<A>> {
-        let Some(future) = self.0.as_mut().as_pin_mut() else { return Poll::Pending };
-        let polled = match unpanicked(|| future.poll(context)) {
+        let Stall { future, scope } = self;
+        let Some(running) = future.as_mut().as_pin_mut() else { return Poll::Pending };
+        let polled = match enter(scope, || unpanicked(|| running.poll(context))) {
             Ok(Poll::Pending) => return Poll::Pending,
             Ok(Poll::Ready(Ok(answer))) => Ok(answer),
             Ok(Poll::Ready(Err(error))) => {
@@ -72,7 +83,7 @@ impl<F: Future<Output = Result<A, E>>, A, E: fmt::Display> Stall<F> {
             Err(panicked) => Err(panicked),
         };
         // The handler's own values are dropped before its answer is sent.
-        match unpanicked(|| self.0.set(None)) {
+        match enter(scope, || unpanicked(|| future.set(None))) {
             Ok(()) => Poll::Ready(polled),
             Err(panicked) => Poll::Ready(Err(panicked)),
         }
@@ -103,6 +114,7 @@ impl<Req: Send + 'static, H: Handler<Req>> Drop for Turn<Req, H> {
 /// A request whose turn comes later.
 pub(super) struct Queued<Req> {
     pub(super) request: Req,
+    pub(super) scope: Option<Box<CallScope>>,
     /// Sender for the answer.
     pub(super) tx: RawSender,
 }
@@ -116,10 +128,15 @@ impl<Req: Send + 'static, H: Handler<Req>> Shared<Req, H> {
 
     /// Starts a request that waited for its turn.
     fn launch(self: &Arc<Self>, start: Start<Queued<Req>>) {
-        let Start { key, number, request: Queued { request, tx } } = start;
+        let Start { key, number, request: Queued { request, scope, tx } } = start;
+        if scope.as_ref().is_some_and(|scope| scope.is_over()) {
+            locked(&self.serving).expired();
+            let expired = Err((Kind::Expired, String::new()));
+            return self.spawn_answer(key, number, expired, tx);
+        }
         let mut stall = Stall::new();
         // The task reports a panic here, too.
-        let begun = stall.begin(|| self.handler.begin(request));
+        let begun = stall.begin(scope, || self.handler.begin(request));
         match begun {
             Ok(()) => self.spawn(key, number, stall, tx),
             Err(panicked) => self.spawn_answer(key, number, Err(panicked), tx),

@@ -111,7 +111,7 @@ impl<Resp: DeserializeOwned + Send + 'static> Line<Resp> {
     pub(super) fn try_send(
         &self,
         call: &mut [u8],
-        deadline: Option<Time>,
+        deadline: Option<Instant>,
         waker: &Waker,
     ) -> Result<Sent, CallError> {
         let mut state = locked(&self.state);
@@ -139,7 +139,8 @@ impl<Resp: DeserializeOwned + Send + 'static> Line<Resp> {
         }
     }
 
-    fn sent(&self, state: &mut State<Resp>, slot: u32, deadline: Option<Time>, waker: Waker) {
+    fn sent(&self, state: &mut State<Resp>, slot: u32, deadline: Option<Instant>, waker: Waker) {
+        let deadline = deadline.map(Instant::time);
         state.calls.sent(slot, waker, deadline);
         self.note_in_flight(state);
         if let (Some(deadline), Some(up)) = (deadline, &mut state.up)
@@ -157,22 +158,25 @@ impl<Resp: DeserializeOwned + Send + 'static> Line<Resp> {
     pub(super) async fn send(
         self: &Arc<Self>,
         call: Vec<u8>,
-        deadline: Option<Time>,
+        deadline: Option<Instant>,
     ) -> Result<u32, CallError> {
         let slot = Reserved::of(self)?;
         let mut call = call;
         wire::set_slot(&mut call, slot.number);
-        let call = Bytes::from(call);
         // A channel that ended since the last call is opened again, once.
         let mut again = false;
         loop {
             self.open().await?;
-            let sent = poll_fn(|context| self.poll_send(context, slot.number, &call, deadline));
+            if let Some(deadline) = deadline {
+                wire::set_left(&mut call, left_ms(deadline));
+            }
+            let bytes = Bytes::from(std::mem::take(&mut call));
+            let sent = poll_fn(|context| self.poll_send(context, slot.number, &bytes, deadline));
             match sent.await {
                 Ok(()) => return Ok(slot.used()),
                 Err(Refusal::Request(error)) => return Err(error),
                 Err(Refusal::Ended(error)) if again => return Err(error),
-                Err(Refusal::Ended(_)) => again = true,
+                Err(Refusal::Ended(_)) => (again, call) = (true, bytes.into()),
             }
         }
     }
@@ -182,7 +186,7 @@ impl<Resp: DeserializeOwned + Send + 'static> Line<Resp> {
         context: &mut Context<'_>,
         slot: u32,
         call: &Bytes,
-        deadline: Option<Time>,
+        deadline: Option<Instant>,
     ) -> Poll<Result<(), Refusal>> {
         let mut guard = locked(&self.state);
         let state = &mut *guard;
@@ -394,7 +398,8 @@ impl<Resp> Drop for Reserved<'_, Resp> {
     }
 }
 
-/// Returns the time after which a call is late.
-pub(super) fn deadline(timeout: Option<std::time::Duration>) -> Option<Time> {
-    timeout.map(|timeout| (Instant::now() + timeout).time())
+/// Returns the milliseconds to a deadline, rounded up.
+pub(super) fn left_ms(deadline: Instant) -> u32 {
+    let left = deadline - Instant::now();
+    u32::try_from(left.as_nanos().div_ceil(1_000_000)).unwrap_or(u32::MAX - 1)
 }

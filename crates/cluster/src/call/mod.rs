@@ -57,11 +57,13 @@ mod handling;
 mod line;
 mod opening;
 mod options;
+mod scope;
 mod service;
 
 pub use client::{CallClient, Calling};
 pub use error::{CallError, ServeError, ServiceCloseError};
 pub use options::{CallOptions, ServiceOptions};
+pub use scope::{CallContext, CallHooks, CallScope, set_call_hooks};
 pub use service::{Service, ServiceStats};
 
 pub(crate) use by_name::Directory;

@@ -52,6 +52,7 @@ impl<Req: Send + 'static, H: Handler<Req>> Served for Shared<Req, H> {
             requests: counters.requests,
             overloaded: counters.overloaded,
             cancelled: counters.cancelled,
+            expired: counters.expired,
             at_once: serving.at_once(),
             waiting: serving.waiting(),
         }
@@ -80,6 +81,8 @@ pub struct ServiceStats {
     pub overloaded: u64,
     /// Of these, cancelled while they waited or were handled.
     pub cancelled: u64,
+    /// Of these, not handled: their deadline passed while they waited for their turn.
+    pub expired: u64,
     /// Requests in handling now.
     pub at_once: usize,
     /// Requests waiting for their turn now.

@@ -8,4 +8,5 @@ mod calls;
 mod computing;
 mod manager;
 mod processes;
+mod scopes;
 mod travelling;

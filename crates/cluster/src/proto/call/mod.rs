@@ -36,6 +36,9 @@ const _: () = assert!(
 /// wait.
 pub const IN_FLIGHT_MAX: usize = 1 << 24;
 
+/// Longest context of a call, in bytes: a trace's identifiers in W3C form are 55.
+pub const CONTEXT_BYTES_MAX: usize = 64;
+
 /// Longest text of an error, in bytes; the rest is cut off.
 pub const ERROR_TEXT_BYTES_MAX: usize = 4096;
 

@@ -80,6 +80,8 @@ pub struct Counters {
     pub overloaded: u64,
     /// Of these, cancelled while they waited or were handled.
     pub cancelled: u64,
+    /// Of these, not handled: the deadline passed while they waited.
+    pub expired: u64,
 }
 
 /// The requests of a service. `R` is a waiting request, `T` a task that can be aborted.
@@ -234,6 +236,11 @@ impl<R, T> Serving<R, T> {
         let mine = Key { caller, slot: 0 }..=Key { caller, slot: u32::MAX };
         let keys: Vec<Key> = self.jobs.range(mine).map(|(key, _)| *key).collect();
         keys.into_iter().map(|key| self.cancel(key)).collect()
+    }
+
+    /// Counts a request whose deadline passed before its turn.
+    pub fn expired(&mut self) {
+        self.counters.expired += 1;
     }
 
     /// Ends a request that was handled; returns the next one, if one waits.

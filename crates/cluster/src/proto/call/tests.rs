@@ -3,9 +3,9 @@
 use super::calls::{Calls, Look, Then, Unasked};
 use super::choice::Choice;
 use super::serving::{Cancelled, Key, Refused, Serving, Verdict};
-use super::wire::{self, Kind, Request, WireError};
-use super::{ERROR_TEXT_BYTES_MAX, cut};
-use chunkcomm_proto::Time;
+use super::wire::{self, Kind, Request, WireError, With};
+use super::{CONTEXT_BYTES_MAX, ERROR_TEXT_BYTES_MAX, cut};
+use chunkcomm_proto::{Time, codec};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
@@ -15,12 +15,37 @@ fn every_word_is_what_it_was() {
     assert_eq!(Request::parse(&wire::cancel(7)[..4]), Err(WireError));
     assert_eq!(Request::parse(&wire::cancel(7)), Ok(Request::Cancel { slot: 7 }));
     let mut call = Vec::new();
-    chunkcomm_proto::codec::encode_into_vec(&(wire::call_head(0), "x"), &mut call).unwrap();
+    codec::encode_into_vec(&(wire::call_head(0), "x"), &mut call).unwrap();
     wire::set_slot(&mut call, 0xABCD);
-    let Ok(Request::Call { slot: 0xABCD, value }) = Request::parse(&call) else { panic!() };
-    assert_eq!(chunkcomm_proto::codec::decode::<String>(value), Ok("x".to_owned()));
+    let value_bytes = codec::encode_into_vec(&"x", &mut Vec::new()).unwrap();
+    assert_eq!(call.len(), wire::HEAD_BYTES + value_bytes, "nothing but the head and the value");
+    let word = Request::parse(&call);
+    let Ok(Request::Call { slot: 0xABCD, with: None, value }) = word else { panic!() };
+    assert_eq!(codec::decode::<String>(value), Ok("x".to_owned()));
     let text = Kind::Panicked.with_text(9, "oh");
     assert_eq!(wire::answer(&text), Ok((9, Kind::Panicked, &b"oh"[..])));
+}
+
+proptest! {
+    #[test]
+    fn deadline_and_context_travel_and_the_time_left_can_be_set_again(
+        left_ms in proptest::option::of(0..u32::MAX),
+        context in vec(any::<u8>(), 0..=CONTEXT_BYTES_MAX),
+        value in vec(any::<u8>(), 0..20),
+        slot in any::<u32>(),
+        later_ms in any::<u32>(),
+    ) {
+        let mut call = Vec::new();
+        wire::put_call_with(&mut call, With { left_ms, context: &context });
+        call.extend_from_slice(&value);
+        wire::set_slot(&mut call, slot);
+        let with = Some(With { left_ms, context: &context });
+        prop_assert_eq!(Request::parse(&call), Ok(Request::Call { slot, with, value: &value }));
+        wire::set_left(&mut call, later_ms);
+        let left_ms = left_ms.map(|_| later_ms.min(u32::MAX - 1));
+        let with = Some(With { left_ms, context: &context });
+        prop_assert_eq!(Request::parse(&call), Ok(Request::Call { slot, with, value: &value }));
+    }
 }
 
 #[test]
@@ -33,8 +58,9 @@ fn a_long_text_is_cut_between_characters() {
 proptest! {
     #[test]
     fn any_bytes_are_a_word_or_an_error(bytes in vec(any::<u8>(), 0..20)) {
-        if let Ok(Request::Call { value, .. }) = Request::parse(&bytes) {
-            prop_assert_eq!(value, &bytes[5..]);
+        if let Ok(Request::Call { with, value, .. }) = Request::parse(&bytes) {
+            let before = with.map_or(5, |with| 10 + with.context.len());
+            prop_assert_eq!(value, &bytes[before..]);
         }
         if let Ok((_, kind, rest)) = wire::answer(&bytes) {
             prop_assert_eq!(kind as u8, bytes[0]);

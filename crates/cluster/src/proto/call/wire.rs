@@ -2,15 +2,27 @@
 //!
 //! ```text
 //!   kind u8 | slot u32 | the rest: a value, a text, or nothing
+//!
+//!   a call with a deadline or a context, in the place of the rest:
+//!   milliseconds left u32, or u32::MAX | bytes of the context u8 | the context | the value
 //! ```
 //!
 //! The set of words depends on the version that the link agreed on.
+
+use super::CONTEXT_BYTES_MAX;
 
 /// Bytes before the value of a request or an answer.
 pub const HEAD_BYTES: usize = 5;
 
 const CALL: u8 = 1;
 const CANCEL: u8 = 2;
+const CALL_WITH: u8 = 3;
+
+/// Milliseconds of a call without a deadline.
+const NO_DEADLINE: u32 = u32::MAX;
+
+/// Bytes between the head and the context of a call that has one of the two.
+const WITH_BYTES: usize = 5;
 
 /// A message that is no word of calls.
 #[derive(Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -26,6 +38,8 @@ pub enum Request<'a> {
     Call {
         /// The client's number of the call.
         slot: u32,
+        /// The deadline and the context of the call, if it has one of them.
+        with: Option<With<'a>>,
         /// The encoded request.
         value: &'a [u8],
     },
@@ -34,6 +48,34 @@ pub enum Request<'a> {
         /// The client's number of the call.
         slot: u32,
     },
+}
+
+/// What a call may have beside its request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct With<'a> {
+    /// Milliseconds from the sending of the call to its deadline.
+    pub left_ms: Option<u32>,
+    /// Bytes of the caller, at most [`CONTEXT_BYTES_MAX`].
+    pub context: &'a [u8],
+}
+
+/// Appends the head of a call with a deadline or a context to `call`, which is empty.
+pub fn put_call_with(call: &mut Vec<u8>, with: With<'_>) {
+    let context = with.context.get(..CONTEXT_BYTES_MAX).unwrap_or(with.context);
+    call.extend_from_slice(&head(CALL_WITH, 0));
+    call.extend_from_slice(&with.left_ms.unwrap_or(NO_DEADLINE).to_le_bytes());
+    call.push(context.len() as u8);
+    call.extend_from_slice(context);
+}
+
+/// Writes the milliseconds that are left into a call that was encoded earlier, if it has a deadline.
+pub fn set_left(call: &mut [u8], left_ms: u32) {
+    if let [CALL_WITH, _, _, _, _, left @ ..] = call
+        && let Some(left) = left.first_chunk_mut::<4>()
+        && u32::from_le_bytes(*left) != NO_DEADLINE
+    {
+        *left = left_ms.min(NO_DEADLINE - 1).to_le_bytes();
+    }
 }
 
 /// Returns the head of a call, before its value.
@@ -77,7 +119,19 @@ impl<'a> Request<'a> {
     pub fn parse(message: &'a [u8]) -> Result<Request<'a>, WireError> {
         let (kind, slot, rest) = split(message)?;
         match (kind, rest) {
-            (CALL, value) => Ok(Request::Call { slot, value }),
+            (CALL, value) => Ok(Request::Call { slot, with: None, value }),
+            (CALL_WITH, rest) => {
+                let (head, rest) = rest.split_first_chunk::<WITH_BYTES>().ok_or(WireError)?;
+                let [left_ms @ .., bytes] = *head;
+                let bytes = usize::from(bytes);
+                let left_ms = u32::from_le_bytes(left_ms);
+                let left_ms = (left_ms != NO_DEADLINE).then_some(left_ms);
+                let (context, value) = rest.split_at_checked(bytes).ok_or(WireError)?;
+                if bytes > CONTEXT_BYTES_MAX {
+                    return Err(WireError);
+                }
+                Ok(Request::Call { slot, with: Some(With { left_ms, context }), value })
+            }
             (CANCEL, []) => Ok(Request::Cancel { slot }),
             _ => Err(WireError),
         }
@@ -103,9 +157,11 @@ pub enum Kind {
     Unreadable,
     /// The handler was done, but its answer cannot be sent. The reason follows.
     Unsendable,
+    /// The deadline passed while the request waited; it was not run.
+    Expired,
 }
 
-const KINDS: [Kind; 8] = [
+const KINDS: [Kind; 9] = [
     Kind::Value,
     Kind::Failed,
     Kind::Panicked,
@@ -114,6 +170,7 @@ const KINDS: [Kind; 8] = [
     Kind::Closing,
     Kind::Unreadable,
     Kind::Unsendable,
+    Kind::Expired,
 ];
 
 impl Kind {
