@@ -49,6 +49,9 @@ impl<Req: DeserializeOwned> Word<Req> {
     }
 }
 
+/// A request with the scope of its call.
+type Scoped<Req> = (Option<Box<CallScope>>, Req);
+
 /// Reason why a connection ends other than by its client.
 enum Broken {
     /// Answers cannot be sent.
@@ -197,7 +200,7 @@ where
         key: Key,
         scope: Option<Box<CallScope>>,
         request: Req,
-    ) -> (Verdict, Option<(Option<Box<CallScope>>, Req)>) {
+    ) -> (Verdict, Option<Scoped<Req>>) {
         let mut serving = locked(&self.shared.serving);
         let verdict = serving.request(key);
         if verdict == Verdict::Wait {

@@ -42,7 +42,8 @@
 //! # Costs
 //!
 //! A call allocates nothing and spawns nothing as long as its handler does not have to wait: the
-//! handler is polled once where its request was read, and only then becomes a task.
+//! handler is polled once where its request was read, and only then becomes a task. A deadline or a context
+//! costs the service one allocation.
 //! [`ServiceOptions::parallel`] is for handlers that compute for long.
 //!
 //! Reading order: [`CallClient`], [`Service`], [`CallError`].
@@ -59,12 +60,16 @@ mod opening;
 mod options;
 mod scope;
 mod service;
+#[cfg(feature = "opentelemetry")]
+mod traces;
 
 pub use client::{CallClient, Calling};
 pub use error::{CallError, ServeError, ServiceCloseError};
 pub use options::{CallOptions, ServiceOptions};
 pub use scope::{CallContext, CallHooks, CallScope, set_call_hooks};
 pub use service::{Service, ServiceStats};
+#[cfg(feature = "opentelemetry")]
+pub use traces::trace_calls;
 
 pub(crate) use by_name::Directory;
 pub(crate) use callers::Callers;

@@ -98,7 +98,7 @@ impl CallScope {
     /// [`run`](Self::run) around it; else one without deadline and context.
     #[must_use]
     pub fn current() -> CallScope {
-        with_current(|scope| scope.cloned()).unwrap_or_default()
+        with_current(|scope| scope.map_or_else(CallScope::default, Clone::clone))
     }
 
     /// Returns a scope whose deadline is `left` from now.

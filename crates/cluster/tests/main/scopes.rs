@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 use tokio::sync::Semaphore;
 
-/// What a handler sees: the milliseconds left, and the context.
+/// The milliseconds left and the context, as a handler sees them.
 type Sight = (Option<u64>, Vec<u8>);
 
 fn sight() -> Sight {

@@ -50,7 +50,7 @@ pub enum Request<'a> {
     },
 }
 
-/// What a call may have beside its request.
+/// Deadline and context of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct With<'a> {
     /// Milliseconds from the sending of the call to its deadline.

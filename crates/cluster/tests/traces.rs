@@ -1,0 +1,82 @@
+//! One trace through three nodes, as an exporter of OpenTelemetry gets it.
+
+use chunkcomm::host;
+use chunkcomm_cluster::NodeExt;
+use chunkcomm_cluster::call::{CallScope, trace_calls};
+use chunkcomm_testkit::{limited, pair};
+use opentelemetry::trace::{SpanId, TracerProvider as _};
+use opentelemetry_sdk::trace::{InMemorySpanExporter, SdkTracerProvider, SpanData};
+use tracing::Instrument as _;
+use tracing_subscriber::layer::SubscriberExt as _;
+
+fn only<'a>(spans: &'a [SpanData], name: &str, service: &str) -> &'a SpanData {
+    let has = |span: &&SpanData| {
+        let is_of = |it: &opentelemetry::KeyValue| it.value.as_str() == service;
+        span.name == name && (service.is_empty() || span.attributes.iter().any(is_of))
+    };
+    let mut found = spans.iter().filter(has);
+    let span = found.next().unwrap_or_else(|| panic!("no span {name} {service}: {spans:#?}"));
+    assert!(found.next().is_none(), "{name} {service} is there twice");
+    span
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_trace_goes_through_three_nodes() {
+    let exporter = InMemorySpanExporter::default();
+    let provider = SdkTracerProvider::builder().with_simple_exporter(exporter.clone()).build();
+    let layer = tracing_opentelemetry::layer().with_tracer(provider.tracer("test"));
+    tracing::subscriber::set_global_default(tracing_subscriber::registry().with(layer)).unwrap();
+    assert!(trace_calls() && !trace_calls(), "it is set once");
+
+    let two = pair().await;
+    let third = chunkcomm::Node::builder().name("third").build().await.unwrap();
+    let last = two.a.serve("last", |number: u64| async move {
+        // In a span of its own, and after a wait.
+        tracing::info_span!("inside").in_scope(|| ());
+        host::sleep(std::time::Duration::from_millis(2)).await;
+        Ok::<_, String>(number + 1)
+    });
+    let _last = last.unwrap();
+    let to_last = two.b.call_client::<u64, u64>(&two.peer, "last").unwrap();
+    let middle = two.b.serve("middle", move |number: u64| {
+        let to_last = to_last.clone();
+        async move {
+            let call = async move { to_last.call(&number).await }.in_current_span();
+            let call = host::spawn(CallScope::current().run(call));
+            call.await.unwrap().map_err(|error| error.to_string())
+        }
+    });
+    let _middle = middle.unwrap();
+    // The middle one listens nowhere: it is reached by way of its own node.
+    let local = two.b.local().await.unwrap();
+    let to_middle = two.b.call_client::<u64, u64>(&local, "middle").unwrap();
+    let front = two.a.serve("front", move |number: u64| {
+        let to_middle = to_middle.clone();
+        async move { to_middle.call(&number).await.map_err(|error| error.to_string()) }
+    });
+    let _front = front.unwrap();
+    let peer = third.connect(&two.a.addresses()[0]).await.unwrap();
+    let to_front = third.call_client::<u64, u64>(&peer, "front").unwrap();
+
+    // Without a trace nothing is added.
+    assert_eq!(limited(to_front.call(&1)).await.unwrap(), 2);
+    provider.force_flush().unwrap();
+    let root = tracing::info_span!("root");
+    assert_eq!(limited(to_front.call(&40).instrument(root)).await.unwrap(), 41);
+    provider.force_flush().unwrap();
+
+    let spans = exporter.get_finished_spans().unwrap();
+    let root = only(&spans, "root", "");
+    let trace = root.span_context.trace_id();
+    let traced: Vec<_> =
+        spans.iter().filter(|span| span.span_context.trace_id() == trace).cloned().collect();
+    assert_eq!(traced.len(), 5, "{traced:#?}");
+    assert_eq!(root.parent_span_id, SpanId::INVALID);
+    let mut parent = root.span_context.span_id();
+    for service in ["front", "middle", "last"] {
+        let span = only(&traced, "call", service);
+        assert_eq!(span.parent_span_id, parent, "the parent of {service}");
+        parent = span.span_context.span_id();
+    }
+    assert_eq!(only(&traced, "inside", "").parent_span_id, parent);
+}
