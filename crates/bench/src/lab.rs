@@ -6,7 +6,7 @@
 //! same.
 //!
 //! Reading order: [`chunkcomm_testkit::proxy`] (faults of connections), [`node`] and [`processes`] (both sides of a
-//! node process), [`checks`] (a receiver's checks), then the scenarios: [`cuts`], [`stop`],
+//! node process) with [`protocol`] (their words), [`checks`] (a receiver's checks), then the scenarios: [`cuts`], [`stop`],
 //! [`resumes`], [`idle_links`], [`slow`], [`corrupt`], [`namespaces`], [`farm`],
 //! [`farmer`], [`subfarmers`].
 

@@ -8,7 +8,7 @@
 //! (calls in flight), [`ours`] (with the library), [`baseline`] (by hand), [`pair`] (starts the two
 //! processes), [`options`], [`lan`] (virtual time), [`lab`] (faults), `study` (a paper's farms in
 //! virtual time), [`commands`] (rows), [`cli`]. [`table`] prints rows, [`fit`] puts lines through
-//! figures.
+//! figures, [`stats`] has medians and ratios.
 
 pub mod baseline;
 pub mod cli;

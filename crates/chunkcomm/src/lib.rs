@@ -79,7 +79,7 @@
 //!
 //! Inside, `transport` provides byte streams and `driver` moves bytes between them and the pure
 //! machine of a link. That machine is the crate [`chunkcomm_proto`], which promises no stability.
-//! What a program needs of it is exported here, by its own name.
+//! The parts of it that programs need are exported here, each by its own name.
 //!
 //! # Features
 //!

@@ -6,7 +6,7 @@
 //!
 //! ```text
 //!     Cluster      members, names, barriers; launchers start it        cluster, launch
-//!     Process      "run this there, with these streams"                process, registry
+//!     Process      "run this there, with these streams"                moving::process, registry
 //!     ends         channel ends and values that travel in messages     moving
 //!     calls        requests and their answers                          call
 //!     ---------------------------------------------------------------------------------

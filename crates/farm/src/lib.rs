@@ -128,8 +128,8 @@
 //! - `farm`: what the user holds. `builder` and [`settings`] set it up; `chosen` one run.
 //! - `handshake`: how workers arrive, also in the middle of a run. `crew` starts and replaces
 //!   them and hears how they ended; `link` is the way to one.
-//! - `run`: one run. It moves messages; `account` asks `proto` what to do, and hands the results
-//!   on. `tasks` has the two ends, a source and a sink; `results` is a run as a stream, `pool` one
+//! - `run`: one run, with a task's way through the files. It moves messages; `account` asks `proto`
+//!   what to do, and hands the results on. `tasks` has the two ends, a source and a sink; `results` is a run as a stream, `pool` one
 //!   of tasks that create tasks.
 //! - `journal`: the accepted results in a file, for a farmer that is started again.
 //! - `serving`, `machine`: a node of a cluster, or a process, as a worker; `subfarm` a node that is both

@@ -3,6 +3,20 @@
 //! A turn takes every answer that is there, from all workers, before it gives out
 //! new assignments, so that the channels below gather both. On this path a task costs
 //! no allocation and no lock, beyond what the values themselves need.
+//!
+//! A task's way to its function and back, with the files:
+//!
+//! ```text
+//! Farm::run         Run::give_out      Link::send          Desk::take     Compute::put
+//! farm/runs.rs ──▶  run/giving.rs ──▶  link.rs        ~~~  worker.rs ──▶  compute.rs
+//!                   Ledger::assign                                        Queue, then a Runner or the
+//!                   proto/ledger.rs                                       I/O loop: compute/
+//!                                                                              │
+//! Sink::take        Account            Link::poll_answer   Desk::send     run_each: the function
+//! tasks.rs    ◀───  account.rs    ◀──  link.rs        ~~~  worker.rs ◀──  context.rs
+//!                   Ledger::handle_answer, InOrder                        Report: compute/report.rs
+//!                   proto/ledger.rs, proto/order.rs
+//! ```
 
 use std::future::poll_fn;
 use std::task::{Context, Poll};

@@ -2,9 +2,9 @@
 //!
 //! The I/O loop is one async task beside the link's own. It takes assignments and sends answers;
 //! `compute.rs` has what lies between. It runs tiny tasks itself, in slices, so that packets are
-//! read and written in between; `proto/placement.rs` decides which. It never stops taking answers
-//! from the compute threads, and the farmer never stops taking answers from it, so that two full
-//! channels cannot block each other.
+//! read and written in between; `proto/placement.rs` decides which. While an answer waits for room
+//! it takes no assignment. The farmer never stops taking answers, and the compute threads never wait
+//! for the loop, so two full channels cannot block each other.
 
 use std::error::Error;
 use std::fmt;

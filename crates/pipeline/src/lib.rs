@@ -57,7 +57,8 @@
 //! - `proto`: pure: the state of each byte, the bytes that leave next ([`Increment`] decides how many
 //!   at a time), and the messages of both sides;
 //! - `memory`: the buffer that is written in parts and read meanwhile; its `unsafe` is the crate's only;
-//! - `pump` and `landing`: from the buffer to a channel, and from a channel into a buffer;
+//! - `pump` and `landing`: from the buffer to a channel, and from a channel into a buffer; `turns`: when
+//!   a computing task yields;
 //! - [`DeltaSender`], [`Part`], [`DeltaReceiver`], [`Forward`]: the user's interface;
 //! - `tracked` (feature): the same for code that takes a plain slice, by page protection (Linux);
 //! - [`patterns`]: whole programs made of these, to measure and to learn from.

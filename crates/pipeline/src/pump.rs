@@ -1,5 +1,16 @@
 //! The task that carries the done bytes of a buffer to a peer, for every sender and every forward.
 //!
+//! An increment's way, with the files:
+//!
+//! ```text
+//! DeltaSender::commit   Extents             Pump::carry     Sending::poll_send
+//! send.rs, memory/ ──▶  proto/extents.rs ─▶ this file ◀───▶ proto/sending.rs
+//!                                               │ header, view of the memory
+//!                                               ~
+//! DeltaReceiver::wait   Extents             Lander          the socket: `driver/reading/slot.rs`
+//! recv.rs, memory/ ◀──  proto/extents.rs ◀─ landing.rs ◀──  of `chunkcomm`
+//! ```
+//!
 //! ```text
 //!   unready ──▶ carrying ──▶ sent ──▶ resting ──▶ the end
 //!      ▲           │                     │

@@ -15,7 +15,7 @@
 //! application), `arrivals` (messages checked as they come), `world` (events, ours and the
 //! network's). Its chapters are `connections` (the talks on the network's connections), `driver` (bytes
 //! and time for one end), `dialling` (until an end has its connection), `applications`, `faults` and
-//! `checks`. `writing` puts packets on the network, and `coverage` counts what a run met. `graphs` is a
+//! `checks`. `rings` holds staged messages, `writing` puts packets on the network, and `coverage` counts what a run met. `graphs` is a
 //! simulation of its own, of many channels without faults.
 //!
 //! Run it with `cargo run --release -p chunkcomm-proofs --bin chunkcomm-simulate -- --help`. The folder

@@ -13,7 +13,8 @@
 //! machine of one end of a session: the link and its connections), [`cycle`] (waits across links).
 //! Before all of them come [`hello`], [`credential`] and [`resume`]. Beside them stand [`codec`],
 //! [`describe`], [`causes`] (how errors show), [`plain`] (how text of a peer shows) and [`trace`]
-//! (how spans of time show).
+//! (how spans of time show). Small parts of several of them are [`limits`], [`ids`], [`fair`],
+//! [`backoff`], [`random`] and [`spares`].
 //!
 //! # Features
 //!

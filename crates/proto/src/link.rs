@@ -5,7 +5,7 @@
 //! the verbs about channels.
 //!
 //! Reading order: this file (what the caller asks), `events` (what comes out),
-//! `incoming` and `outgoing` (the two halves), `error`.
+//! `incoming` and `outgoing` (the two halves), `error`, `stats`.
 
 mod error;
 mod events;

@@ -13,8 +13,7 @@
 //!
 //! Each is asked at its own moment: the rings by the producer of a message, the buffers and the
 //! watch by a driver that reads, the others by a driver that writes. So each has its own typed
-//! methods. A struct of all observations would be filled for each question, and be read by one
-//! controller.
+//! methods.
 //!
 //! [`constants`] has each tuned number with its reason. The chapter `docs/tuning.md` says how
 //! each controller decides, and how to measure a link without it.

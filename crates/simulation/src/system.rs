@@ -1,4 +1,4 @@
-//! What a program has from its system, of a simulated network: [`World`], [`Listener`] and
+//! A simulated network in the place of a program's system: [`World`], [`Listener`] and
 //! [`Transport`].
 
 use crate::lan::{Lan, State, error};

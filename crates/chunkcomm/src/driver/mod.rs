@@ -2,12 +2,15 @@
 //! one timer and wakes tasks. It decides nothing.
 //!
 //! Reading order: [`ring`] (place where a message is staged), [`staging`] (the sending end of a
-//! channel), [`inbox`] and [`taking`] (the receiving end), [`mail`] (commands of the ends to the
-//! driver), [`waking`] (running the driver beside them), [`keeping`] (messages that a stream sends
-//! again), [`large`] (memory of large messages), [`link`] (the driver of one peer), [`reading`] and
+//! channel), [`inbox`] and [`taking`] (the receiving end), [`landing`] (memory that a receiver gives),
+//! [`mail`] (commands of the ends to the driver), [`waking`] (running the driver beside them),
+//! [`keeping`] (messages that a stream sends again), [`logging`] (those that it stores first),
+//! [`large`] (memory of large messages), [`link`] (the driver of one peer), [`reading`] and
 //! [`writing`] (its two halves), [`resting`] (when the driver sleeps), [`connection`] (one is lost,
-//! another comes), [`channels`] (the table of its channels), [`commands`] and [`events`] (what
-//! changes it), [`cycles`] (waits that last), [`ending`], [`buffers`], [`clock`], [`entropy`].
+//! another comes), [`channels`] (the table of its channels) with [`backs`] (the ways back of
+//! duplexes), [`commands`] and [`events`] (what changes it), [`cycles`] (waits that last), [`report`]
+//! and `metrics` (what others see of it), [`ending`], [`buffers`], [`tasks`], [`wakers`], [`clock`],
+//! [`entropy`].
 
 pub(crate) mod backs;
 pub(crate) mod buffers;

@@ -6,11 +6,11 @@
 //! - [`connecting`], [`listening`] (connections that come) with [`slots`] (their places);
 //! - [`hello`] (from a connection to a link), [`admission`] (proofs and TLS of peers),
 //!   [`resume`] (the session of a connection), [`starting`] (a session's driver);
-//! - [`channels`] with [`accepting`] (the node's table), [`held`] (opens that wait for an
+//! - [`channels`] with [`duplexes`] and [`accepting`] (the node's table), [`held`] (opens that wait for an
 //!   `accept`) and [`fingerprint`] (types);
 //! - [`redelivering`] and [`streams`] (senders that outlive their peer);
 //! - [`layers`] (what other crates add to a node);
-//! - [`links`] and [`events`] (changes of the links);
+//! - [`links`] and [`events`] (changes of the links), [`whom`] (a peer across its sessions);
 //! - [`explaining`] with [`waits`], and [`unaccepted`] (names that may be misspelt);
 //! - [`closing`] with [`losses`] (messages that may not have arrived);
 //! - [`warnings`] (of losses and of unaccepted channels).

@@ -8,7 +8,7 @@
 //! below whom), [`split`] (answers that are too large), [`parts`] (results in any order), [`width`] (tasks
 //! that a worker has begun), [`handover`] (results for the next farmer), [`waiting`] (what a worker's
 //! threads wait for), [`timeline`] (who had which tasks when), [`progress`] (fractions of tasks that are done),
-//! [`once`] (values that a worker computes for all).
+//! [`once`] (values that a worker computes for all), [`home`] (whether the farmer's node works, too).
 
 pub(crate) mod handover;
 pub(crate) mod home;

@@ -3,8 +3,8 @@
 //! - A run of committed bytes leaves in whole increments, counted from the run's start. All that are
 //!   whole leave together, so that those committed while the link was busy go as one message.
 //! - The rest of a run leaves when it cannot grow: between bytes that have left or the buffer's ends.
-//! - When the link is idle and no increment has left for a while, everything leaves; so it does when
-//!   nothing more will be committed.
+//! - When the link is idle and no increment has left for a while, everything leaves, unless the
+//!   increment is fixed. Everything also leaves when nothing more will be committed.
 //! - Runs leave in the order in which they became ready.
 
 use std::collections::VecDeque;

@@ -19,7 +19,7 @@
 //! other ([`Signature`]). Everything else is a range of versions or is compared where it is used,
 //! so that programs of several versions are members of one cluster.
 //!
-//! Reading order: this file, [`manager`], [`membership`].
+//! Reading order: this file, [`manager`], [`membership`], `signature`, `refusal`.
 
 pub mod manager;
 pub mod membership;
