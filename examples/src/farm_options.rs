@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use chunkcomm::host;
 use chunkcomm_farm::settings::{
-    Durability, Grain, Model, Prefetch, Tree, VirtualWorkers, WORKER_COUNT_MAX, WorkersAs,
+    Fsync, Grain, Model, Prefetch, Tree, VirtualWorkers, WORKER_COUNT_MAX, WorkersAs,
 };
 use chunkcomm_farm::{FarmBuilder, RunStats};
 use clap::{Args, ValueEnum};
@@ -131,7 +131,7 @@ impl FarmOptions {
     /// Sets the farm up by the options.
     pub fn apply(&self, farm: FarmBuilder) -> FarmBuilder {
         let farm = match &self.journal {
-            Some(file) => farm.journal(file, Durability::default()),
+            Some(file) => farm.journal(file, Fsync::default()),
             None => farm,
         };
         let farm = match self.task_timeout {

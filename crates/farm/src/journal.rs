@@ -15,7 +15,7 @@ use std::sync::Arc;
 use self::reading::{Found, Runs, Unread, read_runs};
 use self::writer::Writer;
 use crate::proto::record::{self, Finished, RunHead, Stamp};
-use crate::settings::{Durability, JournalOptions};
+use crate::settings::{Fsync, JournalOptions};
 use crate::warning::warn;
 
 mod reading;
@@ -50,11 +50,11 @@ pub enum JournalCause {
     InUse,
     /// The file is something else, or a journal of another version.
     NotAJournal,
-    /// The record at this place is damaged, and was permanent. The file is as it was.
+    /// The record here is damaged, and was permanent. Nothing was changed.
     /// [`skip_damaged_records`](crate::settings::JournalOptions::skip_damaged_records) goes on without it.
     Damaged {
-        /// Place of the record in the file, in bytes.
-        place: u64,
+        /// Bytes of the file before the damage.
+        offset: u64,
     },
     /// A run of this number had another function, or other types.
     OtherRun {
@@ -74,9 +74,9 @@ impl fmt::Display for JournalError {
             JournalCause::NotAJournal => {
                 write!(f, "the file {path} is no journal of this version of the farm")
             }
-            JournalCause::Damaged { place } => write!(
+            JournalCause::Damaged { offset } => write!(
                 f,
-                "the journal {path} is damaged at byte {place}, where it was complete \
+                "the journal {path} is damaged at byte {offset}, where it was complete \
                  (skip_damaged_records runs its tasks again)"
             ),
             JournalCause::OtherRun { run, function } => write!(
@@ -164,7 +164,7 @@ impl Inputs {
 /// A journal that is open.
 pub(crate) struct Journal {
     path: PathBuf,
-    durability: Durability,
+    fsync: Fsync,
     /// Locked while the journal is open; appends.
     file: Arc<File>,
     writer: Writer,
@@ -189,10 +189,9 @@ pub(crate) struct Journal {
 }
 
 impl Journal {
-    /// Opens the journal, or makes it. Bytes at its end that are not whole are cut off. A damaged record that was
-    /// permanent is refused, or skipped.
+    /// Opens the journal, or makes it.
     pub(crate) fn open(path: &Path, options: JournalOptions) -> Result<Journal, JournalError> {
-        let JournalOptions { durability, skip_damaged_records: skips } = options;
+        let JournalOptions { fsync, skip_damaged_records: skips } = options;
         let failed = |cause| JournalError { path: path.to_owned(), cause };
         let io = |error: io::Error| failed(JournalCause::Io(Arc::new(error)));
         let options = OpenOptions::new().read(true).append(true).create(true).clone();
@@ -217,7 +216,7 @@ impl Journal {
         } else {
             let found = read_runs(&file, length, skips).map_err(|error| match error {
                 Unread::Io(error) => io(error),
-                Unread::Damaged(place) => failed(JournalCause::Damaged { place }),
+                Unread::Damaged(offset) => failed(JournalCause::Damaged { offset }),
             })?;
             tell(path, length, &found);
             file.set_len(found.end).map_err(io)?;
@@ -226,7 +225,7 @@ impl Journal {
         let file = Arc::new(file);
         let mut journal = Journal {
             path: path.to_owned(),
-            durability,
+            fsync,
             writer: Writer::start(file.clone(), place).map_err(io)?,
             file,
             runs,
@@ -328,7 +327,7 @@ impl Journal {
 
     /// Whether results must not be passed on before [`end_answer`](Journal::end_answer).
     pub(crate) fn holds_back(&self) -> bool {
-        self.durability == Durability::Sync
+        self.fsync == Fsync::Always
     }
 
     /// Adds the accepted result of a task.
@@ -358,7 +357,7 @@ impl Journal {
     /// Ends a turn of the farmer; returns whether [`sync`](Journal::sync) is due within a second.
     pub(crate) fn end_turn(&mut self) -> Result<bool, JournalError> {
         self.write()?;
-        Ok(self.unsynced > 0 && self.durability != Durability::None)
+        Ok(self.unsynced > 0 && self.fsync != Fsync::Never)
     }
 
     /// Waits until all is written, and permanent if it is to be.
@@ -402,7 +401,7 @@ impl Journal {
         self.place += self.buffer.len() as u64;
         let written = self.writer.write(std::mem::take(&mut self.buffer));
         self.buffer = written.map_err(|error| self.broken_by(error))?;
-        if self.unsynced >= SYNC_BYTES && self.durability == Durability::Batched {
+        if self.unsynced >= SYNC_BYTES && self.fsync == Fsync::EverySecond {
             self.sync()?;
         }
         Ok(())

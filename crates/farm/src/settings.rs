@@ -235,32 +235,34 @@ impl Tree {
 /// They survive the end of the farmer's process, also by SIGKILL, once its writing thread has written
 /// them. The farmer hands them to that thread as it goes, and waits while 4 MiB are unwritten. Lost
 /// results are computed again.
+///
+/// The log of a redelivering sender has the same words, without `EverySecond` ([`chunkcomm::Fsync`]).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Durability {
-    /// When the system writes them to the disk.
-    None,
+pub enum Fsync {
+    /// Before they are passed to the user. Each answer of a worker then waits for the disk.
+    Always,
     /// At most a second later, or as soon as the disk has done what it was given before, and at the end
     /// of the run; for a run that was dropped, when the next begins or the farm ends.
     #[default]
-    Batched,
-    /// Before they are passed to the user. Each answer of a worker then waits for the disk.
-    Sync,
+    EverySecond,
+    /// When the system makes them permanent.
+    Never,
 }
 
 /// How a farm keeps and reads its [journal](crate::FarmBuilder::journal).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct JournalOptions {
     /// When accepted results are permanent.
-    pub durability: Durability,
+    pub fsync: Fsync,
     /// Whether the farm goes on without damaged records: their tasks are run again, and those of a whole
     /// run if the record is its beginning. A warning names each record's place. By default the start
     /// fails. The records stay in the file, so later starts need this too.
     pub skip_damaged_records: bool,
 }
 
-impl From<Durability> for JournalOptions {
-    fn from(durability: Durability) -> JournalOptions {
-        JournalOptions { durability, ..JournalOptions::default() }
+impl From<Fsync> for JournalOptions {
+    fn from(fsync: Fsync) -> JournalOptions {
+        JournalOptions { fsync, ..JournalOptions::default() }
     }
 }
 

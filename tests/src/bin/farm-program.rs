@@ -24,7 +24,7 @@ use std::time::Duration;
 use chunkcomm::{Node, SendError, with_causes};
 use chunkcomm_cluster::cluster::End;
 use chunkcomm_cluster::{Cluster, ClusterConfig};
-use chunkcomm_farm::settings::{Durability, TaskTimeout};
+use chunkcomm_farm::settings::{Fsync, TaskTimeout};
 use chunkcomm_farm::{Farm, serve_if_started, serve_in};
 use chunkcomm_testkit::proc;
 use chunkcomm_tests::farm_tasks::{
@@ -168,7 +168,7 @@ async fn nest(levels: u32, hosts: Option<String>) -> Result<(), Box<dyn Error>> 
 async fn keep_journal(file: &str) -> Result<(), Box<dyn Error>> {
     let (registry, functions) = registry();
     // Short assignments: the journal grows in small steps, at which the test kills.
-    let builder = Farm::builder(registry).workers(2).grain(1).journal(file, Durability::None);
+    let builder = Farm::builder(registry).workers(2).grain(1).journal(file, Fsync::Never);
     let mut farm = builder.start().await?;
     let goes_on = PathBuf::from(format!("{file}.goes-on"));
     let numbers = (0..300).inspect(|number| {

@@ -5,7 +5,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use chunkcomm_cluster::Registry;
-use chunkcomm_farm::settings::{Durability, WorkersAs};
+use chunkcomm_farm::settings::{Fsync, WorkersAs};
 use chunkcomm_farm::{Farm, JournalCause, RunError, StartError, TaskError};
 use chunkcomm_testkit::blocking::until;
 use chunkcomm_testkit::{Scratch, proc};
@@ -61,11 +61,11 @@ fn a_farmer_that_is_started_again_goes_on_where_it_was_killed() {
 #[tokio::test]
 async fn results_of_the_journal_come_in_order_and_as_a_stream() {
     let file = Scratch::new("journal-stream");
-    for durability in [Durability::Sync, Durability::Batched] {
+    for fsync in [Fsync::Always, Fsync::EverySecond] {
         let (builder, functions) = builder();
-        let builder = builder.workers_as(WorkersAs::Thread).journal(&*file, durability);
+        let builder = builder.workers_as(WorkersAs::Thread).journal(&*file, fsync);
         let mut farm = builder.start().await.unwrap();
-        let tasks = tasks(durability == Durability::Batched);
+        let tasks = tasks(fsync == Fsync::EverySecond);
         let mut results = farm.stream(&functions.unlucky, tasks).unwrap();
         let mut found = Vec::new();
         loop {
@@ -84,7 +84,7 @@ async fn results_of_the_journal_come_in_order_and_as_a_stream() {
         }
         let recalled = results.stats().unwrap().recalled;
         drop(results);
-        if durability == Durability::Sync {
+        if fsync == Fsync::Always {
             assert_eq!(
                 found,
                 (0..20).map(|number| (number != 13).then_some(number)).collect::<Vec<_>>()
@@ -137,7 +137,7 @@ async fn a_type_that_panics_fails_its_task_alone() {
         let function = registry.register("echo", |number: u64| NeverFive(number));
         let next = registry.register("take", |NeverFive(number)| number);
         let builder = Farm::builder(registry).workers(2).workers_as(WorkersAs::Thread);
-        let mut farm = builder.journal(&*file, Durability::Sync).start().await.unwrap();
+        let mut farm = builder.journal(&*file, Fsync::Always).start().await.unwrap();
         let outcome = farm.run_to_end(&function, 0..7).await.unwrap();
         for (index, result) in outcome.results.iter().enumerate() {
             match result {
@@ -166,17 +166,17 @@ async fn a_type_that_panics_fails_its_task_alone() {
 async fn a_journal_of_another_program_is_refused() {
     let file = Scratch::new("journal-other");
     let (first, functions) = builder();
-    let mut farm = first.journal(&*file, Durability::None).start().await.unwrap();
+    let mut farm = first.journal(&*file, Fsync::Never).start().await.unwrap();
     farm.run(&functions.double, [1, 2]).await.unwrap();
 
     let (second, _) = builder();
-    let error = second.journal(&*file, Durability::None).start().await.unwrap_err();
+    let error = second.journal(&*file, Fsync::Never).start().await.unwrap_err();
     let StartError::Journal(error) = error else { panic!("{error}") };
     assert!(matches!(error.cause, JournalCause::InUse), "{error}");
     farm.finish(DEADLINE).await.unwrap();
 
     let (third, functions) = builder();
-    let mut farm = third.journal(&*file, Durability::None).start().await.unwrap();
+    let mut farm = third.journal(&*file, Fsync::Never).start().await.unwrap();
     let error = farm.run(&functions.unlucky, [1, 2]).await.unwrap_err();
     let RunError::Journal(error) = error else { panic!("{error}") };
     assert!(error.to_string().contains("its run 1 had function \"double\""), "{error}");

@@ -2,7 +2,7 @@
 
 use chunkcomm::host;
 use chunkcomm_cluster::{Cluster, Registry};
-use chunkcomm_farm::settings::{Durability, Model, Tree};
+use chunkcomm_farm::settings::{Fsync, Model, Tree};
 use chunkcomm_farm::{Farm, MapReduce, RegistryExt as _, serve_in};
 use chunkcomm_simulation::{LinkSpec, each_seed, run};
 use chunkcomm_testkit::Scratch;
@@ -58,7 +58,7 @@ fn counted(tree: Tree, journal: Option<&Path>) -> (u64, u64, Duration) {
             let (registry, count) = counting(&reduced);
             let mut builder = Farm::builder(registry).tree(tree).model(Model::B);
             if let Some(file) = journal {
-                builder = builder.journal(file, Durability::Batched);
+                builder = builder.journal(file, Fsync::EverySecond);
             }
             let mut farm = builder.start_in(&cluster).await.unwrap();
             let counted = farm.map_reduce(&count, 0..NUMBERS).await.unwrap();

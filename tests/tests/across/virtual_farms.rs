@@ -2,7 +2,7 @@
 
 use chunkcomm::host;
 use chunkcomm_cluster::{Cluster, ClusterConfig, Registry};
-use chunkcomm_farm::settings::{Durability, Grain, Model, Prefetch, Tree};
+use chunkcomm_farm::settings::{Fsync, Grain, Model, Prefetch, Tree};
 use chunkcomm_farm::{Farm, FarmBuilder, RunError, RunStats, StartError, WorkerStats, serve_in};
 use chunkcomm_simulation::{HostId, HostSpec, LinkSpec, Network, each_seed, run};
 use chunkcomm_testkit::Scratch;
@@ -215,7 +215,7 @@ fn the_next_farm_does_what_is_left() {
     for turn in 0.. {
         let file = journal.to_path_buf();
         let (ended, ..) = within_time(10 * MS, None, move |farm| {
-            farm.walltime(Duration::from_secs(4)).journal(file, Durability::default())
+            farm.walltime(Duration::from_secs(4)).journal(file, Fsync::default())
         });
         match ended {
             Ok(stats) => {
@@ -258,7 +258,7 @@ fn with_farmers(
                 if rank == farmer {
                     let builder = Farm::builder(registry).tree(Tree::Off);
                     let builder = builder.nodes((0..4).filter(|&at| at != rank as u32));
-                    let builder = builder.journal(journal, Durability::Batched).grain(2);
+                    let builder = builder.journal(journal, Fsync::EverySecond).grain(2);
                     let mut farm = builder.start_in(&cluster).await.unwrap();
                     let outcome = farm.run(&square, 0..TASKS).await.unwrap();
                     farm.finish(DEADLINE).await.unwrap();

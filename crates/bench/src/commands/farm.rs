@@ -2,9 +2,7 @@
 
 use std::time::Duration;
 
-use chunkcomm_farm::settings::{
-    Durability, Grain, Model, Prefetch, Tree, WORKER_COUNT_MAX, WorkersAs,
-};
+use chunkcomm_farm::settings::{Fsync, Grain, Model, Prefetch, Tree, WORKER_COUNT_MAX, WorkersAs};
 use clap::{Args, ValueEnum};
 
 use super::{Verdict, set_ratio};
@@ -340,9 +338,9 @@ impl FarmArgs {
             listen: farmer_address(self.common.transport)?,
             journal: match self.journal {
                 JournalKind::Off => None,
-                JournalKind::None => Some(Durability::None),
-                JournalKind::Batched => Some(Durability::Batched),
-                JournalKind::Sync => Some(Durability::Sync),
+                JournalKind::None => Some(Fsync::Never),
+                JournalKind::Batched => Some(Fsync::EverySecond),
+                JournalKind::Sync => Some(Fsync::Always),
             },
         })
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use chunkcomm_cluster::Registry;
 use chunkcomm_farm::Farm;
-use chunkcomm_farm::settings::Durability;
+use chunkcomm_farm::settings::Fsync;
 use chunkcomm_proto::random::mix;
 use chunkcomm_testkit::Scratch;
 use clap::Args;
@@ -55,7 +55,7 @@ pub fn farm_out(journal: &Path, tasks: u64) -> Result<(), Failure> {
         let mut registry = Registry::new();
         let function = register(&mut registry);
         let builder = Farm::builder(registry).workers(WORKERS);
-        let builder = builder.journal(journal, Durability::None);
+        let builder = builder.journal(journal, Fsync::Never);
         let mut farm = builder.start().await.doing("starting the farm")?;
         let outcome = farm.run(&function, 0..tasks).await.doing("farming")?;
         farm.finish(FINISH_DEADLINE).await.doing("ending the farm")?;

@@ -10,7 +10,7 @@ use chunkcomm::{Address, host};
 use chunkcomm_cluster::registry::Function;
 use chunkcomm_cluster::{Cluster, Registry};
 use chunkcomm_farm::settings::{
-    Durability, Grain, Messaging, Model, Prefetch, Runtime as FarmRuntime, Tree, WorkersAs,
+    Fsync, Grain, Messaging, Model, Prefetch, Runtime as FarmRuntime, Tree, WorkersAs,
 };
 use chunkcomm_farm::{Farm, serve_if_started, serve_in};
 use chunkcomm_testkit::{Scratch, free_path};
@@ -56,7 +56,7 @@ pub struct FarmKind {
     /// Address on which the farmer listens.
     pub listen: Address,
     /// Whether the farmer keeps a journal, and when it is permanent.
-    pub journal: Option<Durability>,
+    pub journal: Option<Fsync>,
 }
 
 impl FarmKind {
@@ -135,7 +135,7 @@ pub fn farmer_address(transport: Transport) -> Result<Address, Failure> {
 /// If they do not start.
 pub fn start(runtime: &Runtime, kind: &FarmKind) -> Result<Box<dyn Ready>, Failure> {
     let functions = Functions::new(kind.work);
-    let journal = kind.journal.map(|durability| (Scratch::new("farm-journal"), durability));
+    let journal = kind.journal.map(|fsync| (Scratch::new("farm-journal"), fsync));
     let farm = open(runtime, kind, &functions, journal.as_ref())?;
     let (bytes, _journal) = (kind.task_bytes, journal.map(|(file, _)| file));
     with_message_of!(bytes, M => {
@@ -147,7 +147,7 @@ fn open(
     runtime: &Runtime,
     kind: &FarmKind,
     functions: &Functions,
-    journal: Option<&(Scratch, Durability)>,
+    journal: Option<&(Scratch, Fsync)>,
 ) -> Result<Farm, Failure> {
     let mut cores = machine::cores();
     let pinned = kind.workers_as == WorkersAs::Process;
@@ -177,7 +177,7 @@ fn open(
         launcher.cpus(cores)
     });
     let builder = match journal {
-        Some((file, durability)) => builder.journal(&**file, *durability),
+        Some((file, fsync)) => builder.journal(&**file, *fsync),
         None => builder,
     };
     let farm = runtime.block_on(builder.start()).doing("starting the farm")?;

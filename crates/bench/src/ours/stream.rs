@@ -64,7 +64,7 @@ pub enum Delivery {
     Plain,
     /// Messages are kept, and sent again to a peer that was restarted.
     Redelivered,
-    /// As `Redelivered`, and stored on disk before they leave: `Fsync::Batched`.
+    /// As `Redelivered`, and stored on disk before they leave: `Fsync::Always`.
     Logged,
 }
 
@@ -131,7 +131,7 @@ async fn connect<M: Message>(
             node.open_redelivering::<M>(CHANNEL, Redelivery::to(address))
         }
         (Delivery::Logged, Some(address)) => {
-            let redelivery = Redelivery::to(address).log(&**log, Fsync::Batched);
+            let redelivery = Redelivery::to(address).log(&**log, Fsync::Always);
             // The log's thread may use any core, as in a program that is not pinned.
             machine::unpin();
             let sender = node.open_redelivering::<M>(CHANNEL, redelivery);

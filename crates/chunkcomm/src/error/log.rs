@@ -29,7 +29,7 @@ pub enum LogCause {
         channel: String,
     },
     /// The file is damaged. Nothing was changed.
-    Corrupt {
+    Damaged {
         /// Bytes of the file before the damage.
         offset: u64,
     },
@@ -45,7 +45,7 @@ impl fmt::Display for LogError {
                 f,
                 "the log {path} belongs to channel \"{channel}\"; this sender has another name or type"
             ),
-            LogCause::Corrupt { offset } => write!(
+            LogCause::Damaged { offset } => write!(
                 f,
                 "the log {path} is damaged at byte {offset}; the messages before it are whole, and \
                  nothing was changed. To begin anew without its messages, move its directory away"

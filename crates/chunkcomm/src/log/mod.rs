@@ -46,18 +46,20 @@ const NUMBER_DIGITS: usize = 20;
 const ONE_WRITE_BYTES: usize = 64 * 1024;
 
 /// Moment from which stored messages also survive a crash of the machine.
+///
+/// The journal of a farm has the same words, and `EverySecond` (`chunkcomm_farm::settings::Fsync`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Fsync {
-    /// One `fsync` covers all messages that were accepted during the previous one. None of them
-    /// leaves before it is done. They survive a crash of the machine.
+    /// Before they leave. One `fsync` covers all messages that were accepted during the previous
+    /// one.
     #[default]
-    Batched,
-    /// Messages are written before they leave; the system makes them permanent at a time of its
-    /// own. They survive the end of the process, also by SIGKILL. After a crash of the machine the
-    /// log may be damaged, which is an error when it is opened. It may also lack its last messages.
-    /// New messages then get the numbers of the missing ones. A receiver that skips numbers it has
-    /// stored loses these new messages.
+    Always,
+    /// When the system makes them permanent. They are written before they leave, and survive the
+    /// end of the process, also by SIGKILL. After a crash of the machine the log may be damaged,
+    /// which is an error when it is opened. It may also lack its last messages. New messages then
+    /// get the numbers of the missing ones. A receiver that skips numbers it has stored loses these
+    /// new messages.
     Never,
 }
 
@@ -238,7 +240,7 @@ impl Log {
 
     /// Makes the written bytes permanent, as far as that is asked for.
     fn sync(&mut self) -> io::Result<()> {
-        if self.fsync == Fsync::Batched {
+        if self.fsync == Fsync::Always {
             self.file.sync_data()?;
             self.counters.syncs += 1;
         }

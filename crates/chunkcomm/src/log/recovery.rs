@@ -97,7 +97,7 @@ pub(super) fn read(
     for (index, first) in segments.clone().into_iter().enumerate() {
         let path = segment(directory, first);
         let failed = |error| LogError::io(&path, error);
-        let corrupt = |offset| LogError::new(&path, LogCause::Corrupt { offset });
+        let damaged = |offset| LogError::new(&path, LogCause::Damaged { offset });
         let mut bytes = Bytes::from(std::fs::read(&path).map_err(failed)?);
         let whole = bytes.len();
         let Some((head, head_bytes)) = Head::decode(&bytes) else {
@@ -114,7 +114,7 @@ pub(super) fn read(
                 }
                 break;
             }
-            return Err(corrupt(0));
+            return Err(damaged(0));
         };
         bytes.advance(head_bytes);
         if head.identity != *identity {
@@ -125,7 +125,7 @@ pub(super) fn read(
             .get_or_insert_with(|| Recovered { settled: first, ..Recovered::nothing(head.stream) });
         // A missing segment had messages.
         if head.stream != known.stream || head.first != first || first != known.next() {
-            return Err(corrupt(0));
+            return Err(damaged(0));
         }
         while !bytes.is_empty() {
             let offset = (whole - bytes.len()) as u64;
@@ -135,7 +135,7 @@ pub(super) fn read(
                     known.staged.push_back((record.staged, record.messages));
                 }
                 if !known.settle(record.settled) {
-                    return Err(corrupt(offset));
+                    return Err(damaged(offset));
                 }
             } else if index == last && record::was_being_written(&bytes, offset) {
                 cut.push(format!(
@@ -148,7 +148,7 @@ pub(super) fn read(
                 file.set_len(offset).map_err(failed)?;
                 bytes.clear();
             } else {
-                return Err(corrupt(offset));
+                return Err(damaged(offset));
             }
         }
     }

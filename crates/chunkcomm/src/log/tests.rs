@@ -113,7 +113,7 @@ proptest! {
         let directory = Scratch::new("log");
         let (mut log, _) = open(&directory).unwrap();
         if synced {
-            log.fsync = Fsync::Batched;
+            log.fsync = Fsync::Always;
         }
         for number in 0..20 {
             append(&mut log, &[message(number)], 0);
@@ -127,7 +127,7 @@ proptest! {
         bytes[at] ^= 1 << bit;
         std::fs::write(&file, &bytes).unwrap();
         let Err(error) = open(&directory) else { panic!("byte {at} of {end} is damaged") };
-        prop_assert!(matches!(error.cause, LogCause::Corrupt { .. }), "{}", error);
+        prop_assert!(matches!(error.cause, LogCause::Damaged { .. }), "{}", error);
         prop_assert_eq!(std::fs::read(&file).unwrap(), bytes);
     }
 }
@@ -136,7 +136,7 @@ proptest! {
 fn records_that_were_being_written_are_cut_off_whatever_is_there_of_them() {
     let directory = Scratch::new("log");
     let (mut log, _) = open(&directory).unwrap();
-    log.fsync = Fsync::Batched;
+    log.fsync = Fsync::Always;
     for number in 0..5 {
         append(&mut log, &[message(number)], 0);
     }
@@ -197,7 +197,7 @@ fn segments_are_begun_and_removed() {
     drop(log);
     std::fs::remove_file(segment(&directory, 12)).unwrap();
     let Err(error) = open(&directory) else { panic!("it is missing") };
-    assert!(matches!(error.cause, LogCause::Corrupt { .. }), "{error}");
+    assert!(matches!(error.cause, LogCause::Damaged { .. }), "{error}");
 }
 
 #[test]

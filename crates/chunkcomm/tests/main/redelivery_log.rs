@@ -47,7 +47,7 @@ async fn open<T: serde::Serialize + serde::de::DeserializeOwned>(
     to: &Address,
     log: &Path,
 ) -> Result<Sender<T>, OpenError> {
-    node.open_redelivering("events", Redelivery::to(to).log(log, Fsync::Batched))
+    node.open_redelivering("events", Redelivery::to(to).log(log, Fsync::Always))
 }
 
 #[test]
@@ -328,7 +328,7 @@ fn a_node_that_closes_stores_everything_and_sends_nothing_behind_its_ends() {
 #[test]
 fn the_counters_of_a_sender_tell_what_its_log_has_written() {
     on_one_thread(async {
-        for (fsync, syncs) in [(Fsync::Batched, 3), (Fsync::Never, 0)] {
+        for (fsync, syncs) in [(Fsync::Always, 3), (Fsync::Never, 0)] {
             let log = directory(&format!("counters-{fsync:?}"));
             let b = Node::builder().build().await.unwrap();
             let to = Redelivery::to(&anywhere()).log(&log, fsync);

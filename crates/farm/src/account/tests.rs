@@ -4,7 +4,7 @@ use super::*;
 use crate::name::WorkerName;
 use crate::proto::ledger::Share;
 use crate::proto::record::RunHead;
-use crate::settings::Durability;
+use crate::settings::Fsync;
 use chunkcomm_testkit::Scratch;
 
 fn plan() -> Plan {
@@ -129,7 +129,7 @@ fn of_a_reduced_answer_all_is_accepted_or_nothing() {
 fn a_result_that_cannot_be_decoded_is_not_kept() {
     let file = Scratch::new("journal-account");
     for round in 0..2 {
-        let mut journal = Journal::open(&file, Durability::Sync.into()).unwrap();
+        let mut journal = Journal::open(&file, Fsync::Always.into()).unwrap();
         let function = "f".to_owned();
         journal.begin(&RunHead { run: 1, types: (0, 0), function }).unwrap();
         let known: Vec<bool> =

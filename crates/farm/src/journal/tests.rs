@@ -2,14 +2,14 @@ use super::*;
 use chunkcomm_testkit::Scratch;
 
 const SKIPPING: JournalOptions =
-    JournalOptions { durability: Durability::Batched, skip_damaged_records: true };
+    JournalOptions { fsync: Fsync::EverySecond, skip_damaged_records: true };
 
 fn open(file: &Path) -> Journal {
-    Journal::open(file, Durability::Batched.into()).unwrap()
+    Journal::open(file, Fsync::EverySecond.into()).unwrap()
 }
 
 fn cause(file: &Path) -> JournalCause {
-    let Err(error) = Journal::open(file, Durability::None.into()) else { panic!("it opens") };
+    let Err(error) = Journal::open(file, Fsync::Never.into()) else { panic!("it opens") };
     assert!(error.to_string().contains(&*file.to_string_lossy()), "{error}");
     error.cause
 }
@@ -138,8 +138,8 @@ fn damage_of_what_was_permanent_is_refused_or_skipped() {
                 assert!(meet(&mut journal, &[b"a", b"b", b"c"]).iter().all(Option::is_some));
                 continue;
             }
-            let JournalCause::Damaged { place } = cause(&scratch) else { panic!("{at}") };
-            assert_eq!(place, records[number].0 as u64, "{at}");
+            let JournalCause::Damaged { offset } = cause(&scratch) else { panic!("{at}") };
+            assert_eq!(offset, records[number].0 as u64, "{at}");
             assert_eq!(std::fs::read(&scratch).unwrap(), damaged, "nothing is changed");
 
             let mut journal = Journal::open(&scratch, SKIPPING).unwrap();
@@ -174,7 +174,7 @@ fn zeros_at_the_end_are_cut_off() {
 #[test]
 fn damage_of_what_was_not_permanent_is_cut_off_with_what_follows() {
     let scratch = Scratch::new("journal-hole");
-    let mut journal = Journal::open(&scratch, Durability::None.into()).unwrap();
+    let mut journal = Journal::open(&scratch, Fsync::Never.into()).unwrap();
     journal.begin(&head(1)).unwrap();
     meet(&mut journal, &[b"a", b"b", b"c"]);
     for index in 0..3 {
@@ -263,18 +263,18 @@ fn the_digests_of_tasks_with_results_are_dropped() {
 /// The end of the run has few bytes to wait for then.
 #[test]
 fn large_amounts_are_given_to_the_disk_before_a_second_is_over() {
-    for (durability, is_left) in [(Durability::Batched, false), (Durability::None, true)] {
+    for (fsync, is_left) in [(Fsync::EverySecond, false), (Fsync::Never, true)] {
         let scratch = Scratch::new("journal-amount");
-        let mut journal = Journal::open(&scratch, durability.into()).unwrap();
+        let mut journal = Journal::open(&scratch, fsync.into()).unwrap();
         journal.begin(&head(1)).unwrap();
         journal.settle().unwrap();
         meet(&mut journal, &[b"a", b"b"]);
         journal.add(0, &vec![7; SYNC_BYTES]);
         journal.end_answer().unwrap();
-        assert_eq!(journal.unsynced > 0, is_left, "{durability:?}");
+        assert_eq!(journal.unsynced > 0, is_left, "{fsync:?}");
         journal.add(1, b"b");
         journal.settle().unwrap();
-        assert_eq!(journal.unsynced > 0, is_left, "{durability:?}");
+        assert_eq!(journal.unsynced > 0, is_left, "{fsync:?}");
     }
 }
 

@@ -145,7 +145,7 @@ fn logs(texts: &mut Texts) {
         ("LogError LogCause::Io", LogCause::Io(said())),
         ("LogError LogCause::InUse", LogCause::InUse),
         ("LogError LogCause::OtherStream", LogCause::OtherStream { channel: "lines".into() }),
-        ("LogError LogCause::Corrupt", LogCause::Corrupt { offset: 99 }),
+        ("LogError LogCause::Damaged", LogCause::Damaged { offset: 99 }),
     ] {
         texts.error(label, &log(cause));
     }

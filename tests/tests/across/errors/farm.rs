@@ -10,7 +10,7 @@ use chunkcomm_cluster::Registry;
 use chunkcomm_cluster::cluster::{End, NameError, PeerError};
 use chunkcomm_cluster::launch::{LaunchError, Launcher};
 use chunkcomm_cluster::registry::Difference;
-use chunkcomm_farm::settings::{Durability, NoGrain, NoTree, NoVirtualWorkers};
+use chunkcomm_farm::settings::{Fsync, NoGrain, NoTree, NoVirtualWorkers};
 use chunkcomm_farm::{
     Farm, JournalCause, JournalError, Loss, RunError, ServeError, StartError, TaskError,
     Unreplaced, WorkerName,
@@ -31,12 +31,12 @@ pub(super) async fn all(texts: &mut Texts) {
 
 async fn journals(texts: &mut Texts) -> JournalError {
     let builder =
-        Farm::builder(Registry::new()).workers(1).journal("/nowhere/journal", Durability::None);
+        Farm::builder(Registry::new()).workers(1).journal("/nowhere/journal", Fsync::Never);
     let StartError::Journal(mut error) = builder.start().await.unwrap_err() else { panic!() };
     for (label, cause) in [
         ("JournalError JournalCause::InUse", JournalCause::InUse),
         ("JournalError JournalCause::NotAJournal", JournalCause::NotAJournal),
-        ("JournalError JournalCause::Damaged", JournalCause::Damaged { place: 99 }),
+        ("JournalError JournalCause::Damaged", JournalCause::Damaged { offset: 99 }),
         (
             "JournalError JournalCause::OtherRun",
             JournalCause::OtherRun { run: 2, function: "row".into() },
