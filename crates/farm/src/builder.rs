@@ -224,15 +224,26 @@ impl FarmBuilder {
     /// With a journal sub-farmers do not reduce results of `map_reduce`: the farmer gets one a group.
     ///
     /// The farm appends to the file and never removes it: remove it when the results are safe
-    /// elsewhere. The start reads the whole file. Bytes at its end that are not whole are cut off with a warning: they
-    /// were being written. Damage in what was permanent is
-    /// [`JournalCause::Damaged`](crate::JournalCause::Damaged), and the file is left as it is; with
-    /// [`skip_damaged_records`](JournalOptions::skip_damaged_records) the farm goes on without it.
+    /// elsewhere. The start reads the whole file.
     ///
     /// - The file has the encoded results, and 13 bytes a task beside them (17 if the result has 255
     ///   bytes or more).
     /// - The farmer has some 80 bytes of memory for each stored result, and 16 bytes for each task from
     ///   the first one without a result on.
+    ///
+    /// # Damage
+    ///
+    /// In a journal, as in the log of a redelivering sender ([`chunkcomm::Redelivery::log`]),
+    /// each record marks how much of its file was permanent when it was written. Opening goes by the
+    /// marks:
+    ///
+    /// - Damage before the last mark is refused
+    ///   ([`JournalCause::Damaged`](crate::JournalCause::Damaged)), and nothing is changed.
+    /// - A record behind it that is not whole was being written. It is cut off with all that follows,
+    ///   and a warning says so.
+    /// - A journal may skip a damaged record and compute its results again
+    ///   ([`skip_damaged_records`](JournalOptions::skip_damaged_records)).
+    /// - A log that was never synced refuses damage that whole records follow.
     pub fn journal(
         mut self,
         path: impl Into<PathBuf>,

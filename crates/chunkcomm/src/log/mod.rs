@@ -15,13 +15,8 @@
 //! without messages holds only that.
 //!
 //! Each record has a checksum (CRC-32), and the number of bytes of the segment that were permanent
-//! when the record was written. Records at the end may not be whole:
-//!
-//! - If no later record says that they were permanent, they were being written when the process or
-//!   the machine stopped. They are cut off: no message in them has left.
-//! - Otherwise this is an error, as for any other record that is not whole, and nothing is changed.
-//!
-//! Damage to the very last record looks like a record that was being written.
+//! when the record was written. The rule of [`Redelivery::log`](crate::Redelivery::log) tells by it
+//! which damage is cut off: no message in it has left.
 
 mod record;
 mod recovery;

@@ -84,7 +84,7 @@ impl Redelivery {
     /// messages are numbered after those.
     ///
     /// A thread of the sender's own writes the log. The log is append-only, in files of some
-    /// 64 MiB. A file is removed when all of its messages are settled. Each write has a checksum.
+    /// 64 MiB. A file is removed when all of its messages are settled. Each record has a checksum.
     ///
     /// If the log cannot be written, every later call on the sender fails with
     /// [`SendError::Log`](crate::SendError::Log). Messages that were stored before are delivered.
@@ -92,6 +92,20 @@ impl Redelivery {
     /// The log belongs to the channel's name and type, not to the peer. Do not use a copy of a log
     /// or restore a backup. The copy would give new messages numbers that were used before. A
     /// receiver that skips numbers it has stored would lose these messages.
+    ///
+    /// # Damage
+    ///
+    /// In a log, as in the journal of a farm (`chunkcomm_farm::FarmBuilder::journal`),
+    /// each record marks how much of its file was permanent when it was written. Opening goes by the
+    /// marks:
+    ///
+    /// - Damage before the last mark is refused ([`LogCause::Damaged`]), and nothing is changed.
+    /// - A record behind it that is not whole was being written. It is cut off with all that follows,
+    ///   and a warning says so.
+    /// - A journal may skip a damaged record and compute its results again.
+    /// - A log that was never synced refuses damage that whole records follow.
+    ///
+    /// Damage to the very last record looks like a record that was being written.
     pub fn log(mut self, directory: impl Into<PathBuf>, fsync: Fsync) -> Redelivery {
         self.log = Some((directory.into(), fsync));
         self
