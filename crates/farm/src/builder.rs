@@ -25,16 +25,16 @@ use crate::settings::{
 };
 use crate::worker::Farmer;
 
-/// The allowed numbers of workers, as an error's text names them.
+/// Allowed numbers of workers, as an error's text names them.
 const WORKERS: &str = "1 to 1024";
 
-/// The same for virtual workers.
+/// Allowed numbers of virtual workers, as an error's text names them.
 const VIRTUAL_WORKERS: &str = "1 to 1024";
 
-/// Default number of workers that die of a task before it is set aside.
+/// Default number of workers that may die of a task before the task is set aside.
 const DEATHS_MAX: u32 = 3;
 
-/// Time before the end of a job in which a program is to end by itself.
+/// Time before the end of a batch job at which a farm's time is over.
 const JOB_RESERVE: Duration = Duration::from_secs(30);
 
 type Adjust = Box<dyn FnOnce(Launcher) -> Launcher + Send>;
@@ -42,8 +42,8 @@ type Adjust = Box<dyn FnOnce(Launcher) -> Launcher + Send>;
 /// Settings of a farm. [`start`](FarmBuilder::start) ends the chain with workers on this machine,
 /// [`start_in`](FarmBuilder::start_in) with the nodes of a cluster.
 ///
-/// Every setting has a default; grain and prefetch are measured. `start` and `start_in` refuse values
-/// that are not allowed.
+/// Every setting has a default; grain and prefetch are measured. `start` and `start_in` refuse
+/// values outside the allowed range.
 ///
 /// ```no_run
 /// # async fn example(registry: chunkcomm_cluster::Registry) -> Result<(), Box<dyn std::error::Error>> {
@@ -91,8 +91,9 @@ impl fmt::Debug for FarmBuilder {
 }
 
 impl Farm {
-    /// Begins to set up a farm whose tasks are functions of this registry. Give each farm a
-    /// clone where several use the same functions.
+    /// Begins to set up a farm whose tasks are functions of this registry.
+    ///
+    /// Several farms with the same functions get a clone of the registry each.
     pub fn builder(registry: Registry) -> FarmBuilder {
         FarmBuilder {
             registry,
@@ -119,8 +120,9 @@ impl Farm {
 }
 
 impl FarmBuilder {
-    /// Sets the number of workers, in model A the farmer's own among them: 1 to
-    /// [`WORKER_COUNT_MAX`]. By default one a processor.
+    /// Sets the number of workers: 1 to [`WORKER_COUNT_MAX`], by default one a processor.
+    ///
+    /// In model A the farmer's own worker counts.
     pub fn workers(mut self, count: usize) -> FarmBuilder {
         self.workers = Some(count);
         self
@@ -138,90 +140,106 @@ impl FarmBuilder {
         self
     }
 
-    /// Sets the number of assignments that a worker holds; measured by default. A larger number
-    /// hides a longer way to the worker. At the end of a run, workers that have nothing to do get
-    /// what others have not begun.
+    /// Sets the number of assignments that a worker holds; measured by default.
+    ///
+    /// A larger number hides a longer way to the worker. At the end of a run, workers without tasks
+    /// get tasks that others have not begun.
     pub fn prefetch(mut self, prefetch: Prefetch) -> FarmBuilder {
         self.prefetch = prefetch;
         self
     }
 
-    /// Sets the number of tasks in an assignment; measured by default. A larger
-    /// number costs less a task and balances less well.
+    /// Sets the number of tasks in an assignment; measured by default.
+    ///
+    /// A larger number costs less a task and balances less well.
     pub fn grain(mut self, tasks: impl Into<Grain>) -> FarmBuilder {
         self.grain = tasks.into();
         self
     }
 
-    /// Sets whether sub-farmers stand between the farmer and the nodes of a cluster
-    /// ([`start_in`](FarmBuilder::start_in)); with more than 100 nodes by default. [`Tree`] says when
-    /// that pays. Workers that the farm starts have none.
+    /// Sets whether sub-farmers stand between the farmer and the nodes of a cluster.
+    ///
+    /// By default they do with more than 100 nodes. [`Tree`] says when sub-farmers pay. The setting
+    /// is for [`start_in`](FarmBuilder::start_in); workers that the farm starts have no
+    /// sub-farmers.
     pub fn tree(mut self, tree: Tree) -> FarmBuilder {
         self.tree = tree;
         self
     }
 
-    /// Bounds the number of tasks that a worker has begun and not finished, for each of its threads. By
-    /// default as many as keep the threads busy, up to 16.
+    /// Bounds the number of tasks that a worker has begun and not finished, for each of its
+    /// threads.
     ///
-    /// A larger number makes up for longer waits. It costs memory, and a thread for each task that
-    /// [blocks](crate::TaskContext::blocking) its own. A task that was begun is not moved to a worker without
-    /// work. If its worker dies, another one begins it again.
+    /// The default is as many as keep the threads busy, up to 16. A larger number makes up for
+    /// longer waits. It costs memory, and a thread for each task that
+    /// [blocks](crate::TaskContext::blocking) its own. A begun task is not moved to a worker
+    /// without work. If its worker dies, another worker begins it again.
     pub fn virtual_workers(mut self, virtual_workers: VirtualWorkers) -> FarmBuilder {
         self.virtual_workers = virtual_workers;
         self
     }
 
-    /// Sets the number of workers that may die while they run the same task; 3 by default, at least
-    /// 1. The task is then set aside as [`TaskError::SetAside`](crate::TaskError::SetAside).
+    /// Sets the number of workers that may die while they run the same task; at least 1, by default
+    /// 3.
     ///
-    /// Nobody knows which of its tasks killed a worker. A task that two dying workers held is run next
-    /// by a worker that holds nothing else. So with a number below 3, a task that was held with others
-    /// may still cost up to 3 workers. Deaths of another cause count too: choose a larger number where
-    /// workers are often killed in the middle of long tasks.
+    /// The task is then set aside as [`TaskError::SetAside`](crate::TaskError::SetAside).
     ///
-    /// Under a [`tree`](FarmBuilder::tree) each sub-farmer counts the deaths of its workers, and the farmer
-    /// those of sub-farmers. A task that kills both may cost up to the square of this number.
+    /// The farmer cannot tell which of its tasks killed a worker. A task that two dying workers
+    /// held is run next by a worker that holds nothing else. So a task held with others may cost up
+    /// to 3 workers even with a number below 3. Deaths of another cause count too. Choose a larger
+    /// number where workers are often killed in the middle of long tasks.
+    ///
+    /// Under a [`tree`](FarmBuilder::tree) each sub-farmer counts the deaths of its workers, and
+    /// the farmer those of sub-farmers. A task that kills both may cost up to the square of this
+    /// number.
     pub fn deaths_max(mut self, workers: u32) -> FarmBuilder {
         self.deaths_max = workers;
         self
     }
 
-    /// Sets the longest time that an attempt at a task may run; none by default. After that time
-    /// [`TaskContext::is_cancelled`](crate::TaskContext::is_cancelled) is true for the task. After the
-    /// [grace](TaskTimeout::grace), too, the task has failed with
+    /// Sets the longest time that an attempt at a task may run; none by default.
+    ///
+    /// After the time-out [`TaskContext::is_cancelled`](crate::TaskContext::is_cancelled) is true
+    /// for the task. After the [grace](TaskTimeout::grace) as well, the task has failed with
     /// [`TaskError::TimedOut`](crate::TaskError::TimedOut). A plain duration has a grace of 1 s.
     ///
-    /// A process that the farm started is then replaced; its other tasks go to other workers. A thread
-    /// of a node or of this process cannot be ended: it goes on beside another that takes its place. A
-    /// node stops its service when it has 64 such threads, or twice its other threads if that is more.
+    /// A process that the farm started is then replaced; its other tasks go to other workers. A
+    /// thread of a node or of the farmer's process cannot be ended: it goes on, and another thread
+    /// takes its place. A node stops its service when it has 64 such threads, or twice its other
+    /// threads if that is more.
     ///
-    /// The farmer looks after the workers themselves: a task may stop its process. A worker that has tasks and
-    /// answers nothing for time-out, grace and 3 s has died as far as the farm is concerned: a process is
-    /// replaced, and the service of a node ends. The task that stopped the workers has failed with the same
-    /// error when [`deaths_max`](FarmBuilder::deaths_max) have died. Tasks of a silent worker are copied only
-    /// while it answers questions. A stop of farmer and workers together costs none of them time. Without a
-    /// time-out nobody is ended; after 10 s a warning and [`Node::explain`](chunkcomm::Node::explain) name the
-    /// worker.
+    /// The farmer also watches the workers, since a task may stop its process. A worker with tasks
+    /// counts as dead when it answers nothing for time-out, grace and 3 s. Its process is replaced,
+    /// or the service of its node ends. When [`deaths_max`](FarmBuilder::deaths_max) workers have
+    /// died of a task in this way, the task has failed with `TimedOut`. Tasks of a silent worker
+    /// are copied only while it answers questions. A stop of farmer and workers together costs no
+    /// task any time.
     ///
-    /// Workers check their tasks every quarter of the shorter of time-out and grace, from 1 to 100 ms.
-    /// With a time-out, tiny tasks run in a thread of their own, which costs some microseconds a slice.
+    /// Without a time-out no worker is ended. After 10 s of silence a warning and
+    /// [`Node::explain`](chunkcomm::Node::explain) name the worker.
+    ///
+    /// Workers check their tasks every quarter of the shorter of time-out and grace, from 1 to 100
+    /// ms. With a time-out, tiny tasks run in a thread of their own, which costs some microseconds
+    /// a slice.
     pub fn task_timeout(mut self, timeout: impl Into<TaskTimeout>) -> FarmBuilder {
         self.timeout = Some(timeout.into());
         self
     }
 
-    /// Keeps accepted results in this file, which is made if it is not there. A program that is started
-    /// again with it goes on where the farmer died. There is no journal by default.
+    /// Keeps accepted results in this file, for a program that is started again; no journal by
+    /// default.
     ///
-    /// The program must make the same runs in the same order, each with the same function. A task
-    /// whose input is in the journal gets the stored result, whatever its index; tasks with equal
-    /// inputs get one each. The further tasks of a pool are part of the results. A task of
-    /// [`map_reduce`](crate::Farm::map_reduce) is a group of inputs: with another number of inputs the
-    /// groups are others, and are run again. Tasks that failed or were set aside are run again. The run's
-    /// [`recalled`](crate::RunStats::recalled) counts the tasks that were not run.
+    /// The file is made if it does not exist. A program that is started again with the file goes on
+    /// where the farmer died. It must make the same runs in the same order, each with the same
+    /// function. A task whose input is in the journal gets the stored result, whatever its index;
+    /// tasks with equal inputs get one each. [`recalled`](crate::RunStats::recalled) counts these
+    /// tasks.
     ///
-    /// With a journal sub-farmers do not reduce results of `map_reduce`: the farmer gets one a group.
+    /// | run | in the journal |
+    /// |---|---|
+    /// | [`run_pool`](crate::Farm::run_pool) | a task's further tasks, as part of its result |
+    /// | [`map_reduce`](crate::Farm::map_reduce) | a result for each group of inputs, so sub-farmers do not reduce; another number of inputs makes other groups, which run again |
+    /// | any, with a task that failed or was set aside | nothing for that task, which runs again |
     ///
     /// The farm appends to the file and never removes it: remove it when the results are safe
     /// elsewhere. The start reads the whole file.
@@ -254,8 +272,10 @@ impl FarmBuilder {
     }
 
     /// Keeps a timeline of each run, for [`RunStats::timeline`](crate::RunStats::timeline); none by
-    /// default. It has a span of 64 bytes for each answer of a worker, at most `spans_max` spans. The
-    /// workers do nothing for it.
+    /// default.
+    ///
+    /// The timeline has a span of 64 bytes for each answer of a worker, and at most `spans_max`
+    /// spans. It costs the workers nothing.
     pub fn keep_timeline(mut self, spans_max: usize) -> FarmBuilder {
         self.spans_max = spans_max;
         self
@@ -267,26 +287,28 @@ impl FarmBuilder {
         self
     }
 
-    /// Sets the time that the workers have to report; 30 s by default. A run that has lost all its
-    /// workers waits for the same time for new ones: processes in the place of dead ones, nodes that
-    /// have lost their sub-farmer.
+    /// Sets the time within which the workers must report; 30 s by default.
+    ///
+    /// A run that has lost all its workers waits as long for new ones: processes in the place of
+    /// dead ones, and nodes that have lost their sub-farmer.
     pub fn start_deadline(mut self, deadline: Duration) -> FarmBuilder {
         self.start_deadline = deadline;
         self
     }
 
-    /// Lets the farmer's process print [`Node::explain`] of the farmer's node to
-    /// stderr whenever it gets the signal `SIGUSR1`. The signal then no longer ends
-    /// the process. Worker processes always print theirs.
+    /// Lets the farmer's process print [`Node::explain`] of its node to stderr at each `SIGUSR1`.
+    ///
+    /// The signal then does not end the process. Worker processes always print theirs.
     #[cfg(unix)]
     pub fn explain_on_sigusr1(mut self) -> FarmBuilder {
         self.explains = true;
         self
     }
 
-    /// Adjusts how worker processes are started, replacements included: their arguments, environment
-    /// and processors, or another program. By default they get the arguments of this process;
-    /// [`Launcher::args`] replaces them.
+    /// Adjusts how worker processes are started, replacements included.
+    ///
+    /// The launcher sets their arguments, environment and processors, or another program. By
+    /// default they get the arguments of this process; [`Launcher::args`] replaces them.
     pub fn launcher(
         mut self,
         adjust: impl FnOnce(Launcher) -> Launcher + Send + 'static,
@@ -295,14 +317,16 @@ impl FarmBuilder {
         self
     }
 
-    /// Sets the time, from now on, after which the farm's processes may be ended: by a batch system, or
-    /// by a host that is needed otherwise. By default the end of Slurm's job, less 30 s, where Slurm says
-    /// it (`SLURM_JOB_END_TIME`); else there is none.
+    /// Sets the time from this call until the farm's processes may be ended, for instance by a
+    /// batch system.
     ///
-    /// Runs end before, with [`RunError::OutOfTime`]. The farmer gives out nothing more when the time
-    /// left is 1.25 times the longest that a worker has held a task, plus 0.1 s. It takes the results of
-    /// what is at work. With a [journal](FarmBuilder::journal) the next farm goes on from there. Leave
-    /// time for what the program does afterwards.
+    /// The default is the end of Slurm's job, less 30 s, where Slurm tells it
+    /// (`SLURM_JOB_END_TIME`), and otherwise none.
+    ///
+    /// Runs end before that time, with [`RunError::OutOfTime`]. The farmer stops giving out tasks
+    /// when the time left is 1.25 times the longest wait for an answer so far, plus 0.1 s. It then
+    /// takes the results of the tasks at work. With a [journal](FarmBuilder::journal) the next farm
+    /// goes on from there. Leave time for what the program does afterwards.
     ///
     /// [`RunError::OutOfTime`]: crate::RunError::OutOfTime
     pub fn walltime(mut self, walltime: Duration) -> FarmBuilder {
@@ -310,22 +334,25 @@ impl FarmBuilder {
         self
     }
 
-    /// Names the farm, in a cluster that has several at a time: nodes become workers of the one that
-    /// [`Serving::farm`](crate::Serving::farm) names.
+    /// Names the farm, where a cluster has several at a time.
+    ///
+    /// Nodes become workers of the farm that [`Serving::farm`](crate::Serving::farm) names.
     pub fn name(mut self, name: impl Into<String>) -> FarmBuilder {
         self.name = name.into();
         self
     }
 
-    /// Sets the ranks of the nodes that the farm waits for when it [starts in](FarmBuilder::start_in)
-    /// a cluster; by default all other present nodes. Others that come later are taken, too.
+    /// Sets the ranks that the farm waits for when it [starts in](FarmBuilder::start_in) a cluster.
+    ///
+    /// The default is all other present nodes. Nodes of other ranks that come later are taken too.
     pub fn nodes(mut self, ranks: impl IntoIterator<Item = u32>) -> FarmBuilder {
         self.nodes = Some(ranks.into_iter().collect());
         self
     }
 
-    /// Starts the workers and returns when all of them are connected and have the
-    /// same functions as the farmer. In a simulation all of them are tasks of the farmer's host.
+    /// Starts the workers, and returns when all are connected and have the farmer's functions.
+    ///
+    /// In a simulation all workers are tasks of the farmer's host.
     ///
     /// # Errors
     /// See [`StartError`]. After an error no worker process is left.
@@ -357,29 +384,28 @@ impl FarmBuilder {
         Farm::open(node, registry, crew, ways, journal, deadline).await
     }
 
-    /// Starts a farm on this node of a cluster; the cluster's other present nodes are its
-    /// workers. Each of them must call [`serve_in`](crate::serve_in). Nodes that join the cluster
-    /// later, and call it, become workers too. In model A the farmer's own worker comes first.
+    /// Starts a farm on this node of a cluster; the other present nodes are its workers.
     ///
-    /// A cluster may have several farms at a time, on one node or several, if each has a
+    /// Each of them must call [`serve_in`](crate::serve_in). Nodes that join the cluster later, and
+    /// call it, become workers too. In model A the farmer's own worker comes first. A cluster may
+    /// have several farms at a time, on one node or several, if each has a
     /// [name](FarmBuilder::name).
     ///
-    /// The cluster determines the workers, where they meet, and how the nodes send. So `workers`,
-    /// `workers_as`, `launcher` and `messaging` of this builder have no effect; a node sets for itself how
-    /// it sends
-    /// ([`ClusterConfig::node`](chunkcomm_cluster::ClusterConfig::node)).
+    /// The cluster determines the workers and where they meet. Each node sets for itself how it
+    /// sends ([`ClusterConfig::node`](chunkcomm_cluster::ClusterConfig::node)). So `workers`,
+    /// `workers_as`, `launcher` and `messaging` of this builder have no effect.
     ///
     /// # Errors
-    /// See [`StartError`]: there is no worker, one of them has other functions, or does not call
-    /// [`serve_in`](crate::serve_in) in time, or another farm has the name. Workers that had
-    /// arrived return from that call; the others wait for the next farm.
+    /// See [`StartError`]: there is no worker, or another farm has the name. Or a worker has other
+    /// functions, or does not call [`serve_in`](crate::serve_in) in time. Workers that had arrived
+    /// return from that call; the others wait for the next farm.
     ///
     /// # Cancel safety
     /// When the future is dropped, workers that had arrived return; the others wait.
     pub async fn start_in(self, cluster: &Cluster) -> Result<Farm, StartError> {
         self.check()?;
         let mut crew = Crew::new(&self.name, None)?;
-        // Before the members are read, so that no death falls between the two.
+        // The crew watches before the members are read, so that no death falls between the two.
         crew.watch(cluster);
         let mut members = cluster.members();
         members.retain(|member| member.id != cluster.id());
@@ -433,7 +459,7 @@ impl FarmBuilder {
         }
     }
 
-    /// Starts the farmer's own worker, if it has one, and the others.
+    /// Starts the workers, the farmer's own first if it has one.
     fn hire(
         self,
         (own, others): (bool, usize),
@@ -447,7 +473,7 @@ impl FarmBuilder {
             crew.hire_thread(Farmer::At(own_address.clone()), self.messaging.node(), &registry, 1)?;
         }
         if others > 0 {
-            // The bound address, which has its port.
+            // The bound address has the port.
             let bound = node.addresses().into_iter().find(|address| address != own_address);
             let bound = bound.expect("the node listens where it was told to");
             if kind == WorkersAs::Process {
@@ -507,7 +533,7 @@ impl FarmBuilder {
         }
     }
 
-    /// Returns when the farm's time is over.
+    /// Returns the moment at which the farm's time is over.
     fn end(&self) -> Option<Instant> {
         let of_job = || {
             let left = Environment::of_this_process().job_time_left()?;

@@ -1,4 +1,4 @@
-//! The task that a thread runs, as its function and its worker see it.
+//! The task that a thread runs, for its function and its worker.
 
 use std::cell::{Cell, RefCell};
 use std::fmt;
@@ -9,7 +9,7 @@ use crate::needs::{Needs, Unanswered};
 use crate::proto::progress::{Reports, WHOLE};
 use crate::values::{Once, Values};
 
-/// The task that runs: its index, its attempt, and whether it should end.
+/// The running task: its index, its attempt, and whether it should end.
 ///
 /// Functions registered with [`RegistryExt::register_task`](crate::RegistryExt::register_task) and
 /// [`RegistryExt::register_async_task`](crate::RegistryExt::register_async_task) get it.
@@ -39,16 +39,20 @@ impl TaskContext {
         self.index
     }
 
-    /// Returns how often the task was given out before: 0 for a task whose worker did not die and
-    /// that was neither moved nor copied. More than one attempt may run at a time.
+    /// Returns how often the task was given out before; 0 for the first attempt.
+    ///
+    /// A task is given out again when its worker died, or when it was moved or copied. More than
+    /// one attempt may run at a time.
     #[must_use]
     pub fn attempt(&self) -> u32 {
         self.attempt
     }
 
-    /// Whether the task should end: its [time](crate::FarmBuilder::task_timeout) is over, another run
-    /// has begun, or the farm has ended. A function that runs for long looks here, and returns the
-    /// best that it has, or panics. A result that comes within the grace counts.
+    /// Returns whether the task should end.
+    ///
+    /// It should if its [time](crate::FarmBuilder::task_timeout) is over, another run has begun, or
+    /// the farm has ended. A function that runs for long looks here, and returns the best that it
+    /// has, or panics. A result that comes within the grace counts.
     #[must_use]
     pub fn is_cancelled(&self) -> bool {
         let Work { cancelled, abandoned, common, .. } = &*self.work;
@@ -58,13 +62,14 @@ impl TaskContext {
             || common.run.load(Ordering::Relaxed) != self.run
     }
 
-    /// Reports the fraction of the task that is done, from 0 to 1, for [`Progress`](crate::Progress) at the
-    /// farmer.
+    /// Reports the fraction of the task that is done, from 0 to 1, for
+    /// [`Progress`](crate::Progress) at the farmer.
     ///
-    /// Call it as often as is handy: a fraction with the same thousandths costs a few nanoseconds, another
-    /// one a lock. The farmer gets the newest fraction of each running task at most every 200 ms from a
-    /// worker. A task that ends before then is not reported, and of two attempts at a task the larger
-    /// fraction counts. Values outside of 0 to 1 count as the nearest, one that is no number as 0.
+    /// Call it as often as is handy: a report with the same thousandths costs a few nanoseconds,
+    /// another one a lock. A worker sends the newest fraction of each running task, at most every
+    /// 200 ms. So a task that ends before then is not reported. Of two attempts at a task the
+    /// larger fraction counts. A value outside of 0 to 1 counts as the nearest one, and one that is
+    /// no number as 0.
     ///
     /// ```
     /// use chunkcomm_cluster::Registry;
@@ -88,7 +93,7 @@ impl TaskContext {
         }
     }
 
-    /// Drops the report of the task, if it has made one: it has ended.
+    /// Drops the report of the task, which has ended.
     pub(crate) fn end_reports(&self) {
         if self.work.reported.load(Ordering::Relaxed) != 0 {
             self.work.common.reports().end(self.run, self.index..self.index + 1);
@@ -105,7 +110,8 @@ impl TaskContext {
         &self.work.common.needs
     }
 
-    /// Begins a task that may wait. It has a state of its own, since others of its thread run meanwhile.
+    /// Begins a task that may wait. The task has a state of its own, since its thread runs others
+    /// meanwhile.
     pub(crate) fn begin(common: &Arc<Common>, tasks: &Tasks, now_ns: u64) -> TaskContext {
         let &Tasks { run, first: index, attempt, .. } = tasks;
         let work = Arc::new(Work::new(common.clone()));
@@ -117,12 +123,12 @@ impl TaskContext {
         self.run
     }
 
-    /// Returns the time since which the task has been there.
+    /// Returns the time at which the task began, in nanoseconds.
     pub(crate) fn begun_ns(&self) -> u64 {
         self.work.begun_ns.load(Ordering::Relaxed)
     }
 
-    /// Asks the task to end; returns whether it was not asked before.
+    /// Asks the task to end; returns whether this is the first request.
     pub(crate) fn cancel(&self) -> bool {
         self.work.cancelled.swap(self.serial, Ordering::Relaxed) != self.serial
     }
@@ -149,7 +155,7 @@ pub(crate) fn current_worker() -> Option<Arc<Common>> {
     CURRENT.with(|current| current.work.borrow().as_ref().map(|work| work.common.clone()))
 }
 
-/// Whether this thread runs tasks of this runner one after the other.
+/// Returns whether this thread runs tasks of this runner one after the other.
 pub(crate) fn is_at_slice_of(runner: &Arc<Work>) -> bool {
     let is_its = |work: &Arc<Work>| Arc::ptr_eq(work, runner);
     CURRENT.with(|current| current.work.borrow().as_ref().is_some_and(is_its))
@@ -213,8 +219,10 @@ pub(crate) struct Tasks {
     pub(crate) attempt: u32,
 }
 
-/// Runs tasks on this thread, each with its context: calls `run` once for each. `clock` gives its
-/// start. Returns whether a function looked at its context.
+/// Runs tasks on this thread, each with its context; returns whether a function looked at its
+/// context.
+///
+/// `run` is called once for each task, and `clock` gives the start of the task.
 #[inline]
 pub(crate) fn run_each(
     work: &Arc<Work>,
@@ -243,7 +251,7 @@ pub(crate) fn run_each(
     })
 }
 
-/// A task that runs for long.
+/// Task that runs for long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Long {
     pub(crate) serial: u64,
@@ -282,7 +290,7 @@ impl Common {
     }
 }
 
-/// The state of a runner, for the eyes of others.
+/// State of a runner, for other threads.
 #[derive(Debug, Default)]
 pub(crate) struct Work {
     /// Odd while a task runs; another number for each task.
@@ -293,9 +301,10 @@ pub(crate) struct Work {
     cancelled: AtomicU64,
     /// Serial of the task that reported a fraction last, and its thousandths.
     reported: AtomicU64,
-    /// Whether nobody waits for the runner any more.
+    /// Whether the runner was given up: nobody waits for it.
     abandoned: AtomicBool,
-    /// Whether its task blocks it, or waits to go on. Set, as `abandoned` and `back`, with the queue locked.
+    /// Whether its task blocks it, or waits to go on. Written with the queue locked, as are
+    /// `abandoned` and `back`.
     aside: AtomicBool,
     /// Whether its task waits to go on.
     back: AtomicBool,

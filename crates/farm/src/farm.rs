@@ -31,10 +31,10 @@ const FOR_EVER: Duration = Duration::from_secs(365 * 24 * 3600);
 
 /// A farmer and its workers, ready to run tasks.
 ///
-/// A farm has one run at a time. A worker that dies is replaced if the farm started its process, and
-/// nodes that join the farm's cluster later work for it too. Dropping the farm kills and reaps
-/// the worker processes, and ends the service of a cluster's nodes;
-/// [`finish`](Farm::finish) lets them end by themselves.
+/// A farm has one run at a time. A process that the farm started is replaced when it dies. Nodes
+/// that join the farm's cluster later work for it too. Dropping the farm kills and reaps the worker
+/// processes, and ends the service of a cluster's nodes. [`finish`](Farm::finish) lets them end by
+/// themselves.
 #[must_use = "a farm ends when it is dropped"]
 pub struct Farm {
     links: Vec<Link>,
@@ -89,16 +89,17 @@ impl Farm {
         })
     }
 
-    /// Returns the names of the workers, by index, also of those that are lost.
+    /// Returns the names of the workers by index, lost ones included.
     #[must_use]
     pub fn workers(&self) -> &[WorkerName] {
         self.crew.names()
     }
 
-    /// Makes a value that many tasks read: it is encoded once, and sent once to each worker. The
-    /// tasks' inputs name it ([`Shared`]).
+    /// Makes a value that many tasks read; each worker gets it once.
     ///
-    /// The farmer and each worker keep the value, and the farmer its encoded bytes, until all
+    /// The farm encodes the value once. The tasks' inputs name it ([`Shared`]). The farmer and each
+    /// worker keep the value, and the farmer its encoded bytes, until all handles are dropped and a
+    /// run begins.
     /// handles are dropped and a run begins.
     ///
     /// ```no_run
@@ -127,11 +128,13 @@ impl Farm {
         self.sharing.share(value)
     }
 
-    /// Calls a closure with the progress of the runs that follow: when a run begins, every 100 ms, and when
-    /// it has all its results; a run that fails makes no last call. Another call replaces the closure.
+    /// Calls a closure with the progress of the runs that follow.
     ///
-    /// It is called by the task that drives the run, which does nothing else meanwhile: the closure should
-    /// return at once.
+    /// The closure is called when a run begins, every 100 ms, and when the run has all its results.
+    /// A run that fails makes no last call. Another call of this method replaces the closure.
+    ///
+    /// The task that drives the run calls the closure and does nothing else meanwhile. So the
+    /// closure should return at once.
     ///
     /// ```no_run
     /// # async fn example(farm: &mut chunkcomm_farm::Farm) {
@@ -146,13 +149,14 @@ impl Farm {
         self.watch = Some(Box::new(watch));
     }
 
-    /// Lets the workers end by themselves and returns as soon as all of them have. Processes
-    /// are reaped; nodes of a cluster have ended [`serve_in`](crate::serve_in). Tasks that a
-    /// dropped run left behind are given up. A task that runs in a worker's I/O loop is waited
-    /// for. A process that is still there after `deadline` is killed.
+    /// Lets the workers end by themselves, and returns as soon as all of them have ended.
+    ///
+    /// Processes are reaped; nodes of a cluster return from [`serve_in`](crate::serve_in). Tasks
+    /// that a dropped run left behind are given up; one that runs in a worker's I/O loop is waited
+    /// for. A process that has not ended after `deadline` is killed.
     ///
     /// # Errors
-    /// [`FinishError`] names the workers that ended otherwise, but for those that a run has reported
+    /// [`FinishError`] names the workers that ended otherwise, except those that a run has reported
     /// as lost. No process is left in any case.
     ///
     /// # Cancel safety
@@ -162,7 +166,7 @@ impl Farm {
         let until = now.checked_add(deadline).unwrap_or(now + FOR_EVER);
         self.links.iter_mut().for_each(Link::end_tasks);
         if self.crew.is_running() {
-            // One that is still to come is met, and ended.
+            // A worker that is still to come is met, and ended.
             let Farm { links, crew, reception, .. } = &mut self;
             let mut drained = BTreeSet::new();
             let all_ended = poll_fn(|context| {
@@ -184,7 +188,7 @@ impl Farm {
                             Poll::Ready(Err(loss)) => {
                                 drained.insert(at);
                                 if loss.is_of_runtime() {
-                                    // Nobody hears how the processes end.
+                                    // Nobody asks how the processes end.
                                     crew.dismiss();
                                 }
                             }

@@ -1,4 +1,5 @@
-//! Functions of a farm beyond plain ones: with a context, map and reduce, divide and conquer.
+//! Functions of a farm beyond plain ones: functions that see their task, map and reduce, divide and
+//! conquer.
 
 use std::borrow::BorrowMut;
 use std::fmt;
@@ -16,8 +17,9 @@ pub(crate) type Conquer<O> = dyn Fn(Vec<O>) -> O + Send + Sync;
 
 /// Registration of functions for a farm.
 pub trait RegistryExt: BorrowMut<Registry> {
-    /// Registers a function that also gets its task; otherwise as [`Registry::register`]. Outside of
-    /// a farm the task has index 0 and is never cancelled.
+    /// Registers a function that also gets its task; otherwise as [`Registry::register`].
+    ///
+    /// Outside of a farm the task has index 0 and is never cancelled.
     ///
     /// ```
     /// use chunkcomm_cluster::Registry;
@@ -52,10 +54,11 @@ pub trait RegistryExt: BorrowMut<Registry> {
     }
 
     /// Registers an async function that also gets its task; otherwise as
-    /// [`Registry::register_async`]. While a task waits, its thread runs others
-    /// ([`FarmBuilder::virtual_workers`](crate::FarmBuilder::virtual_workers)).
+    /// [`Registry::register_async`].
     ///
-    /// When a task's time is over or its run is dropped, the task is dropped where it waits.
+    /// While a task waits, its thread runs others
+    /// ([`FarmBuilder::virtual_workers`](crate::FarmBuilder::virtual_workers)). A task whose time
+    /// is over, or whose run is dropped, is dropped where it waits.
     ///
     /// ```
     /// use chunkcomm::host;
@@ -88,12 +91,14 @@ pub trait RegistryExt: BorrowMut<Registry> {
     }
 
     /// Registers a function for [`Farm::map_reduce`](crate::Farm::map_reduce), and how two of its
-    /// results become one. `reduce` must be associative, and need not be commutative: the results of
-    /// neighbours are reduced at the worker, at its sub-farmer if it has one, and at the farmer, always in
-    /// the order of the inputs. A call of `reduce` should take a few milliseconds at most: a farmer or
-    /// sub-farmer handles no messages meanwhile. If it panics at the farmer, the call of the run panics.
+    /// results become one.
     ///
-    /// It also registers `reduce <name>`, which sub-farmers call.
+    /// `reduce` must be associative, and need not be commutative. The worker, its sub-farmer if it
+    /// has one, and the farmer reduce results of neighbours, always in the order of the inputs. A
+    /// call of `reduce` should take a few milliseconds at most: a farmer or sub-farmer handles no
+    /// messages meanwhile. If `reduce` panics at the farmer, the call of the run panics.
+    ///
+    /// The call also registers `reduce <name>`, which sub-farmers call.
     ///
     /// # Panics
     /// As [`Registry::register`], for both names.
@@ -119,11 +124,12 @@ pub trait RegistryExt: BorrowMut<Registry> {
         MapReduce { function, reduce }
     }
 
-    /// Registers a function for [`Farm::divide_and_conquer`](crate::Farm::divide_and_conquer), and how
-    /// the solutions of all parts of a problem become its solution, in the order of the parts.
+    /// Registers a function for [`Farm::divide_and_conquer`](crate::Farm::divide_and_conquer), and
+    /// how solutions of parts become one.
     ///
-    /// Workers divide. The farmer conquers, so that should be quick. A worker should solve a problem
-    /// whole that takes less than some 100 us.
+    /// `conquer` gets the solutions of all parts of a problem in the order of the parts. Workers
+    /// divide; the farmer conquers, so that should be quick. A worker should solve a problem whole
+    /// if that takes less than some 100 us.
     ///
     /// ```
     /// use chunkcomm_cluster::Registry;
@@ -178,16 +184,18 @@ fn reducer_of(name: &str) -> String {
 pub(crate) struct Reducer(Entry);
 
 impl Reducer {
-    /// Returns that of the function of this name; `None` if none is registered.
+    /// Returns the reducer of the function of this name; `None` if none is registered.
     pub(crate) fn of(name: &str, registry: &Registry) -> Option<Reducer> {
         registry.lookup(&reducer_of(name)).cloned().map(Reducer)
     }
 
-    /// Reduces the results of `count` tasks, each after its length: the first has the result of all then,
-    /// and the others have none. `None` if one of the tasks failed.
+    /// Reduces the results of `count` tasks, each after its length; `None` if one of the tasks
+    /// failed.
+    ///
+    /// The first task then has the result of all, and the others have none.
     ///
     /// # Errors
-    /// When the user's function fails.
+    /// The user's function fails.
     pub(crate) fn reduce(
         &self,
         results: &[u8],
@@ -213,8 +221,8 @@ impl Reducer {
 
 /// A registered map and reduce.
 pub struct MapReduce<I, O> {
-    /// Maps a group of inputs and reduces the results. A sub-farmer reduces those of several groups: one
-    /// then has the result of some groups after it, too, and those have none.
+    /// Maps a group of inputs and reduces the results. A sub-farmer reduces the results of several
+    /// groups: the first group then has the result of all, and the others have none.
     pub(crate) function: Function<Vec<I>, Option<O>>,
     pub(crate) reduce: Arc<Combine<O>>,
 }
@@ -222,9 +230,9 @@ pub struct MapReduce<I, O> {
 /// A problem that was divided.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Divided<I, O> {
-    /// It was small, and this is its solution.
+    /// The problem was small, and this is its solution.
     Solved(O),
-    /// Its parts: problems of the same kind. Without parts the solution is that of no parts.
+    /// Its parts: problems of the same kind. A problem without parts has the solution of no parts.
     Parts(Vec<I>),
 }
 

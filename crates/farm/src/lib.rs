@@ -1,11 +1,10 @@
-//! Processor farms: a farmer hands tasks to workers, takes their results, and
-//! gives each worker its next task before the worker has to ask for it.
+//! Processor farms: a farmer hands tasks to workers and takes their results.
 //!
-//! Tasks are functions of the program itself, registered by name. Workers are
-//! copies of the program as processes on this machine, threads, or the nodes of a
-//! [`Cluster`](chunkcomm_cluster::Cluster) on one or many machines. Many tiny tasks
-//! share a message, and messages share packets. The farm measures how many tasks go
-//! together ([`Grain::Auto`](settings::Grain::Auto)) and how many such assignments a worker holds
+//! A worker gets its next task before it has to ask for it. Tasks are functions of the program
+//! itself, registered by name. A worker is a copy of the program as a process on this machine, a
+//! thread, or a node of a [`Cluster`](chunkcomm_cluster::Cluster). Many tiny tasks share a message,
+//! and messages share packets. The farm measures how many tasks make an *assignment*
+//! ([`Grain::Auto`](settings::Grain::Auto)) and how many assignments a worker holds
 //! ([`Prefetch::Auto`](settings::Prefetch::Auto)).
 //!
 //! ```no_run
@@ -55,14 +54,14 @@
 //! # }
 //! ```
 //!
-//! With more than 100 nodes some of them are sub-farmers, each of which farms for a group
+//! A farm of more than 100 nodes has *sub-farmers*: nodes that farm for a group each
 //! ([`FarmBuilder::tree`]).
 //!
 //! # When a worker dies
 //!
-//! Its tasks go to the other workers, and the run goes on. The farmer keeps the encoded input
-//! of each task until it has a result. A process that the farm started is replaced by another.
-//! Nodes that join the cluster later, and call [`serve_in`], work too.
+//! The tasks of a dead worker go to the other workers, and the run goes on. The farmer keeps the
+//! encoded input of each task until it has the result. A process that the farm started is replaced
+//! by another. Nodes that join the cluster later and call [`serve_in`] become workers too.
 //!
 //! | what happens | the run |
 //! |---|---|
@@ -70,23 +69,23 @@
 //! | a worker dies | other workers run its tasks; its [`WorkerStats::lost`] tells the cause |
 //! | a task does not end in time ([`FarmBuilder::task_timeout`]) | the task has failed with [`TaskError::TimedOut`]; a process that the farm started is replaced |
 //! | three workers die of one task | the task has failed with [`TaskError::SetAside`], which has its input ([`FarmBuilder::deaths_max`]) |
-//! | a worker is silent at the end of a run | a worker without tasks gets a copy of what the silent one holds |
+//! | a worker is silent at the end of a run | a worker without tasks gets a copy of the silent one's tasks |
 //! | the time that the farm has is nearly over ([`FarmBuilder::walltime`]) | ends with [`RunError::OutOfTime`] when the tasks at work are done, or when the time is over |
 //! | no [chosen](FunctionExt::only_on) worker is left, and none is to come | ends with [`RunError::NotChosen`] |
 //! | no worker is left, and none is to come | ends with [`RunError::Lost`], and so does each later run |
 //! | the farmer dies | goes on when the program is started again with its journal ([`FarmBuilder::journal`]); else it is lost. No worker process is left; nodes of a cluster with a rejoin window wait for the next farmer ([`serve_in`]) |
 //!
-//! A task may therefore run more than once, even if nobody dies. One of its results is taken.
-//! So a function may change files or databases only in ways that bear repetition. [`Mishaps`]
-//! has the numbers of tasks that were given out again, moved and copied.
+//! A task may therefore run more than once, even if no worker dies. The farmer takes one of its
+//! results. So a function may change files or databases only in ways that bear repetition.
+//! [`Mishaps`] counts the tasks that were given out again, moved or copied.
 //!
-//! Nobody knows which of its tasks killed a worker. They all go to others. A task that two dying
-//! workers held is then run by a worker that holds nothing else. So the neighbours of a task that
-//! kills get their results.
+//! The farmer cannot tell which of its tasks killed a worker: all of them go to other workers. A
+//! task that two dying workers held is then run by a worker that holds nothing else. So the other
+//! tasks of the dead workers still get their results.
 //!
-//! A silent worker process does not count as dead: it may compute. Without another worker the
-//! farm waits for a stopped one (`SIGSTOP`) until it goes on. In a cluster a node counts as dead
-//! after 10 s of silence.
+//! A silent worker process does not count as dead: it may compute. A farm whose only worker is
+//! stopped (`SIGSTOP`) waits until that worker goes on. A node of a cluster counts as dead after 10
+//! s of silence.
 //!
 //! # What it does not do
 //!
@@ -95,27 +94,27 @@
 //!
 //! # Where tasks run
 //!
-//! A worker reads and writes packets in one thread and computes in others, so that a long
-//! task does not keep it from taking new work. A worker that is a process or a thread has one
-//! thread that computes. A node of a cluster has one for each core that is its share of the
-//! host's ([`serve_in`], [`Serving::threads`]).
+//! A worker reads and writes packets in one thread and computes in others. So it takes new work
+//! during a long task. A worker that is a process or a thread has one computing thread. A node of a
+//! cluster has one for each core of its share of the host's cores ([`serve_in`],
+//! [`Serving::threads`]).
 //!
-//! For tasks of a few microseconds the way to the other thread would cost more than the task.
-//! So a worker with one such thread runs functions whose tasks take less than 20 us on average
-//! in its I/O loop, in slices of 50 us, until one turns out long. With a
-//! [`task_timeout`](FarmBuilder::task_timeout) it does not.
+//! Handing a task of a few microseconds to another thread costs more than the task. So a worker
+//! with one computing thread runs short tasks in its I/O loop, in slices of 50 us. A function's
+//! tasks are short if they take less than 20 us on average, until one of them turns out long. With
+//! a [`task_timeout`](FarmBuilder::task_timeout) no task runs in the I/O loop.
 //!
-//! A function that is short at first and then does not return for a second therefore holds
-//! up its worker's packets for that second, once. Nodes of a cluster are given up after 10 s
-//! of silence, so there such a task must be shorter than that. Workers that the farm
-//! started may take longer.
+//! The first long task of such a function holds up its worker's packets until it ends. A cluster
+//! gives a node up after 10 s of silence, so that task must be shorter there. At a worker that the
+//! farm started it may take longer.
 //!
 //! # Tasks that wait
 //!
-//! While a task of an async function waits ([`RegistryExt::register_async_task`]) its thread runs
-//! others. A task may also say that it blocks its thread ([`TaskContext::blocking`]). Then another thread
-//! runs others. A *virtual worker* is a worker's place for one task that was begun. A worker has as many
-//! as keep its threads busy, by default up to 16 a thread ([`FarmBuilder::virtual_workers`]).
+//! The thread of a task of an async function runs other tasks while that one waits
+//! ([`RegistryExt::register_async_task`]). Any task may also declare that it blocks its thread
+//! ([`TaskContext::blocking`]); another thread then runs other tasks. A *virtual worker* is a
+//! worker's place for one begun task. A worker has as many of them as keep its threads busy, by
+//! default up to 16 a thread ([`FarmBuilder::virtual_workers`]).
 //!
 //! # When not to use it
 //!
@@ -125,24 +124,26 @@
 //!
 //! # Reading order
 //!
-//! - `farm`: what the user holds. `builder` and [`settings`] set it up; `chosen` one run.
-//! - `handshake`: how workers arrive, also in the middle of a run. `crew` starts and replaces
-//!   them and hears how they ended; `link` is the way to one.
-//! - `run`: one run, with a task's way through the files. It moves messages; `account` asks `proto`
-//!   what to do, and hands the results on. `tasks` has the two ends, a source and a sink; `results` is a run as a stream, `pool` one
-//!   of tasks that create tasks.
+//! - `farm`: the farm as its user holds it. `builder` and [`settings`] set up a farm, `chosen` one
+//!   run.
+//! - `handshake`: the arrival of workers, also in the middle of a run. `crew` starts and replaces
+//!   workers and hears how they ended; `link` is the duplex to one.
+//! - `run`: one run, with a task's way through the files; it moves messages. `account` asks `proto` what to do, and hands the results
+//!   on. `tasks` has a run's source and sink. `results` is a run as a stream, `pool` a run of tasks
+//!   that create tasks.
 //! - `journal`: the accepted results in a file, for a farmer that is started again.
-//! - `serving`, `machine`: a node of a cluster, or a process, as a worker; `subfarm` a node that is both
-//!   worker and farmer.
-//! - `functions`: functions that see their task, map and reduce, divide and conquer; `problem` is one
-//!   that is divided.
-//! - `remains`: what a worker holds when its farmer is gone.
-//! - `shared`: values that many tasks read; `once`: those that a task computes for others;
-//!   `values`: both at a worker; `needs`: the worker's side of those that another worker may have.
-//! - `worker`, `compute`: the worker's I/O loop, and its threads; `pieces` is what waits for them.
-//!   `context` is the task that a thread runs, as its function sees it.
-//! - `proto`: the decisions. `ledger` knows who holds which tasks, `tree` who works below whom, `pace` how
-//!   much a worker holds, `home` whether the farmer's node works, too.
+//! - `serving`, `machine`: a node of a cluster, or a process, as a worker. `subfarm`: a node that
+//!   is both worker and farmer.
+//! - `functions`: functions that see their task, map and reduce, divide and conquer. `problem`: a
+//!   run that divides a problem.
+//! - `remains`: the tasks and results of a worker whose farmer is gone.
+//! - `shared`: values that many tasks read. `once`: values that a task computes for others.
+//!   `values`: both, at a worker. `needs`: a worker's questions for values that another worker may
+//!   have.
+//! - `worker`, `compute`: the worker's I/O loop, and its threads. `pieces`: the tasks that wait for
+//!   the threads. `context`: the running task, as its function sees it.
+//! - `proto`: the decisions. `ledger` knows which worker holds which tasks, `tree` which node works
+//!   below which. `pace` sets how much a worker holds, `home` whether the farmer's node works too.
 
 mod account;
 mod builder;

@@ -1,4 +1,4 @@
-//! Workers as processes and threads of a real machine, which a simulation does without.
+//! Workers as processes and threads of a real machine; a simulation has neither.
 
 use std::pin::{Pin, pin};
 use std::process;
@@ -15,7 +15,7 @@ use crate::name::WorkerName;
 use crate::settings::{FARM_NAME, NodeSettings};
 use crate::worker::{Farmer, Post, Stopped, work};
 
-/// The exit status of a worker process that could not go on.
+/// Exit status of a worker process that could not go on.
 const STATUS_FAILED: i32 = 1;
 
 /// Waits for a future on this thread, which steps aside meanwhile.
@@ -39,16 +39,16 @@ impl Wake for Unparks {
     }
 }
 
-/// Serves the farm that started this process, and ends the process when the farm is
-/// done; returns at once when no farm started the process.
+/// Serves the farm that started this process, and ends the process when the farm is done.
 ///
-/// Call it first thing in `main`, with the registry that the farmer uses: worker processes are
-/// copies of the program with the same arguments, and go no further than this call. Each runs all
-/// of `main` that stands before the call: open and write nothing there. The captures of a registered
-/// closure are made anew in each process. A worker that cannot go on prints
-/// the reason to stderr and ends with status 1. A worker that gets the signal `SIGUSR1` prints
-/// [`Node::explain`](chunkcomm::Node::explain) there and goes on. Its standard input is empty,
-/// its output and stderr are the farmer's.
+/// Returns at once in a process that no farm started. Call it first thing in `main`, with the
+/// registry that the farmer uses. Worker processes are copies of the program with the same
+/// arguments, and go no further than this call. Each runs all of `main` before the call: open and
+/// write nothing there. Each makes the captures of a registered closure anew.
+///
+/// A worker that cannot go on prints the reason to stderr and ends with status 1. At the signal
+/// `SIGUSR1` a worker prints [`Node::explain`](chunkcomm::Node::explain) there and goes on. A
+/// worker's standard input is empty; its output and stderr are the farmer's.
 pub fn serve_if_started(registry: &Registry) {
     let Some(settings) = std::env::var_os(NodeSettings::VARIABLE) else {
         return;
@@ -80,7 +80,7 @@ pub fn serve_if_started(registry: &Registry) {
 /// the farmer's own worker comes before it.
 pub(crate) const FIRST_INDEX: &str = "CHUNKCOMM_FARM_FIRST";
 
-/// Works on a new thread: the caller may be inside a runtime, where another cannot be entered.
+/// Works on a new thread, since a runtime cannot be entered inside the caller's.
 fn serve_on_own_thread(post: &Post, registry: &Registry) -> Result<(), Stopped> {
     thread::scope(|scope| {
         let worker = thread::Builder::new()

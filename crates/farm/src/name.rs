@@ -6,8 +6,7 @@ use std::sync::Arc;
 use chunkcomm::error::Plain;
 use chunkcomm_cluster::cluster::Member;
 
-/// Name of a worker: its index and its kind, which is a process, a thread or a node of
-/// a cluster.
+/// Name of a worker: its index, and its kind: a process, a thread or a node of a cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WorkerName {
     /// Index, from 0 and below the farm's number of workers.

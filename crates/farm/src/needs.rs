@@ -1,4 +1,4 @@
-//! Values that a worker's tasks need and that another worker may have: the worker's side of
+//! Questions of a worker's tasks for values that another worker may have: the worker's side of
 //! `proto/once.rs`.
 //!
 //! ```text
@@ -9,7 +9,8 @@
 //!      └────────── computing: the value, or given up
 //! ```
 //!
-//! A task that no longer waits leaves its question: the next one that needs the value takes the reply.
+//! A task that ends its wait leaves its question: the next task that needs the value takes the
+//! reply.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -21,7 +22,7 @@ use tokio::sync::oneshot;
 
 use crate::proto::wire::{self, Ask, Key, Told};
 
-/// The values that the tasks of a worker have asked for. Those without a way to a farmer have none.
+/// Values that a worker's tasks have asked for; none if the worker has no way to a farmer.
 #[derive(Clone, Default)]
 pub(crate) struct Needs(Arc<Mutex<State>>);
 
@@ -29,34 +30,34 @@ pub(crate) struct Needs(Arc<Mutex<State>>);
 struct State {
     run: u32,
     keys: BTreeMap<Key, Need>,
-    /// Takes words to the farmer.
+    /// Way of words to the farmer.
     answers: Option<UnboundedSender<Vec<u8>>>,
-    /// Most bytes of a message to the farmer.
+    /// Longest message to the farmer, in bytes.
     bytes_max: u64,
 }
 
 enum Need {
     /// The task of this index waits for the reply.
     Asked(u64, oneshot::Sender<Found>),
-    /// By the task of this index.
+    /// The task of this index computes the value.
     Computing(u64),
 }
 
-/// Questions that get no reply. To drop them wakes the tasks that wait, which locks their queue.
+/// Questions that get no reply. Dropping them wakes the tasks that wait, which locks their queue.
 #[must_use = "it is dropped while no queue is locked"]
 pub(crate) struct Unanswered(
     #[expect(dead_code, reason = "it is held to be dropped")] BTreeMap<Key, Need>,
 );
 
-/// The farmer's reply to a task.
+/// Reply of the farmer to a task.
 pub(crate) enum Found {
     Compute(Computing),
     /// The encoded value.
     Value(Bytes),
 }
 
-/// The duty to compute a value. When it is dropped before [`finish`](Computing::finish) the farmer hears
-/// that, and another worker computes.
+/// Duty to compute a value. Dropped before [`finish`](Computing::finish), it tells the farmer to
+/// have another worker compute.
 pub(crate) struct Computing {
     needs: Needs,
     run: u32,
@@ -76,7 +77,7 @@ impl Needs {
         (state.answers, state.bytes_max) = (Some(answers), bytes_max);
     }
 
-    /// Begins a run. Tasks of the one before get no reply.
+    /// Begins a run. Tasks of the previous run get no reply.
     pub(crate) fn enter(&self, run: u32) -> Unanswered {
         let mut state = self.state();
         state.run = run;
@@ -90,8 +91,10 @@ impl Needs {
         Unanswered(std::mem::take(&mut state.keys))
     }
 
-    /// Asks the farmer for a value that a task of this run and index needs. Waits for the reply; `None` if
-    /// there is no farmer to reply.
+    /// Asks the farmer for a value that a task of this run and index needs, and waits for the
+    /// reply.
+    ///
+    /// Returns `None` if there is no farmer to reply.
     ///
     /// # Cancel safety
     /// The next call for this key takes the reply.
@@ -123,12 +126,14 @@ impl Needs {
             Told::Value(value) => Found::Value(value),
         };
         drop(state);
-        // If nobody waits any more, dropping the duty gives it up.
+        // If no task waits, dropping the duty gives it up.
         let _ = sender.send(found);
     }
 
-    /// Gives up the values that a task was to compute, whose thread does not come back to it. If it waits
-    /// for one, it waits no more, and a reply that it is to compute is given up.
+    /// Gives up the values that a task was to compute, whose thread was given up.
+    ///
+    /// If the task waits for a value, the wait ends. A reply that tells the task to compute is
+    /// given up.
     pub(crate) fn give_up(&self, run: u32, task: u64) {
         let mut state = self.state();
         if state.run != run {
@@ -169,7 +174,7 @@ impl Computing {
     /// Sends the encoded value to the farmer.
     ///
     /// # Panics
-    /// When it is larger than a message.
+    /// The value is larger than a message.
     pub(crate) fn finish(self, value: Vec<u8>) {
         let bytes_max = self.needs.state().bytes_max.saturating_sub(wire::ONCE_HEAD_MAX);
         let bytes = value.len() as u64;

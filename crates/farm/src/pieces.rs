@@ -1,4 +1,4 @@
-//! Encoded tasks that wait: what a worker has not begun, and a sub-farmer has not given out.
+//! Encoded tasks that wait: at a worker to begin, or at a sub-farmer to be given out.
 
 use std::collections::VecDeque;
 
@@ -12,7 +12,7 @@ pub(crate) struct Piece {
     pub(crate) function: u32,
     pub(crate) first: u64,
     pub(crate) count: u32,
-    /// How often they were given out before.
+    /// Number of times that the tasks were given out before.
     pub(crate) attempt: u32,
     /// Their inputs, each after its length.
     pub(crate) items: Bytes,
@@ -31,7 +31,7 @@ pub(crate) struct Pieces {
     pieces: VecDeque<Piece>,
     /// Number of tasks in them.
     tasks: u64,
-    /// Number of the newest run: pieces of earlier ones are dropped.
+    /// Number of the newest run; pieces of earlier runs are dropped.
     run: u32,
 }
 
@@ -70,7 +70,7 @@ impl Pieces {
             return self.pieces.pop_front();
         }
         self.tasks -= u64::from(count);
-        // A fault in the bytes after the end shows when they are run.
+        // A fault in the bytes after the end shows when the tasks run.
         let bytes = wire::items_bytes(&piece.items, count).unwrap_or(piece.items.len());
         let items = piece.items.split_to(bytes);
         let taken = Piece { count, items, ..*piece };
@@ -103,7 +103,7 @@ impl Pieces {
         self.tasks = 0;
     }
 
-    /// Begins a run: what an earlier one left is dropped. Returns whether it is another run.
+    /// Begins a run and drops what an earlier one left; returns whether it is another run.
     pub(crate) fn enter(&mut self, run: u32) -> bool {
         let is_other = self.run != run;
         if is_other {

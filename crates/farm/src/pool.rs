@@ -1,8 +1,8 @@
 //! Tasks that create tasks.
 //!
-//! The children of a task come with its result. So they are known when the result is accepted, and
-//! only then: a task that is run twice has its children once. The run is over when every task that
-//! was given has its result and none is left, whatever lies in buffers.
+//! The children of a task come with its result, and count only when that is accepted. So a task
+//! that runs twice has its children once. The run is over when every given task has its result and
+//! no task is left.
 
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
@@ -17,13 +17,13 @@ struct Pool<I> {
     answered: u64,
 }
 
-/// Gives the newest task first: the pool then holds few.
+/// Source of a pool: gives the newest task first, so that the pool holds few.
 pub(crate) struct Given<I>(Arc<Mutex<Pool<I>>>);
 
-/// Takes results and children.
+/// Sink of a pool: takes results and children.
 pub(crate) struct Taken<I, F>(Arc<Mutex<Pool<I>>>, F);
 
-/// Returns the two ends of a pool that begins with these tasks.
+/// Returns the source and the sink of a pool that begins with these tasks.
 pub(crate) fn pool<I, F>(tasks: impl IntoIterator<Item = I>, each: F) -> (Given<I>, Taken<I, F>) {
     let mut tasks: Vec<I> = tasks.into_iter().collect();
     tasks.reverse();

@@ -6,7 +6,8 @@
 //!                   '─ part 1 ── solved ─┘ conquered here, and so on upwards
 //! ```
 //!
-//! The places are the farmer's. A worker divides a problem, and never says where it stands.
+//! The farmer keeps the places of the parts. A worker divides a problem, and never says where the
+//! problem stands.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -16,7 +17,8 @@ use crate::error::TaskError;
 use crate::functions::{Conquer, Divided};
 use crate::tasks::{Sink, Source};
 
-/// The divided problem that a problem is a part of, by its number, and which part. `None` for the whole.
+/// Place of a part: the number of the divided problem, and the index of the part. `None` for the
+/// whole.
 type PartOf = Option<(u64, usize)>;
 
 struct Divisions<I, O> {
@@ -31,16 +33,16 @@ struct Divisions<I, O> {
     solution: Option<O>,
 }
 
-/// Gives the newest problem first: few wait then.
+/// Source of a problem's parts: gives the newest first, so that few wait.
 pub(crate) struct Given<I, O>(Arc<Mutex<Divisions<I, O>>>);
 
-/// Takes solutions and parts.
+/// Sink of a problem's parts: takes solutions and further parts.
 pub(crate) struct Taken<'a, I, O>(Arc<Mutex<Divisions<I, O>>>, &'a Conquer<O>);
 
-/// The solution of the whole, when all is done.
+/// Solution of the whole problem, after the run.
 pub(crate) struct Solution<I, O>(Arc<Mutex<Divisions<I, O>>>);
 
-/// Returns the two ends of a run that solves the problem, and its end.
+/// Returns source and sink of a run that solves the problem, and the solution to come.
 pub(crate) fn problem<I, O>(
     whole: I,
     conquer: &Conquer<O>,

@@ -10,27 +10,27 @@ use crate::compute::{Compute, SLICE};
 use crate::proto::handover::{Holding, Orphan};
 use crate::proto::wire::Handed;
 
-/// Bytes of results from which they go in another message.
+/// Bytes of results in a message, from which the rest goes in another.
 const HANDED_BYTES: usize = 64 << 10;
 
-/// The tasks of a worker whose farmer is gone, and their results.
+/// Tasks of a worker whose farmer is gone, and their results.
 pub(crate) struct Remains {
     compute: Compute,
     holding: Holding,
-    /// The functions of the farmer that is gone.
+    /// Functions of the lost farmer.
     functions: Vec<FunctionFingerprint>,
     orphans: Vec<Orphan>,
 }
 
 impl Remains {
-    /// A farmer that is gone has acknowledged this many messages.
+    /// Takes over the tasks of a lost farmer, which has acknowledged this many messages.
     pub(crate) fn new(
         compute: Compute,
         holding: Holding,
         functions: Vec<FunctionFingerprint>,
         acknowledged: u64,
     ) -> Remains {
-        // Nobody replies to its tasks.
+        // No farmer replies to these tasks.
         drop(compute.needs().close());
         let mut remains = Remains { compute, holding, functions, orphans: Vec::new() };
         remains.orphans = remains.holding.finish_sent(acknowledged).unwrap_or_default();
@@ -58,7 +58,7 @@ impl Remains {
         }
     }
 
-    /// Keeps the results of an answer that nobody has taken.
+    /// Keeps the results of an answer that no farmer has taken.
     fn keep(&mut self, answer: &[u8]) {
         // The threads write whole answers.
         self.orphans.extend(self.holding.finish(answer).unwrap_or_default());

@@ -15,15 +15,16 @@ use crate::run::Run;
 use crate::stats::{Progress, RunStats};
 use crate::tasks::{Sink, Source};
 
-/// Most results that wait for their user; the workers then get no further tasks.
+/// Most results that wait for their user; with more, the workers get no further tasks.
 const WAITING_MAX: usize = 1 << 16;
 
 /// Number of results between two looks after the workers while results wait.
 const A_LOOK: u32 = 64;
 
-/// The results that nobody has taken yet.
+/// Results that the user has not taken yet.
 pub(crate) struct Waiting<O> {
-    /// Each with its task's index and its encoded bytes. Errors have boxes: millions of results are small.
+    /// The results, each with its task's index and its encoded bytes. An error is boxed, so that
+    /// millions of results stay small.
     results: VecDeque<(u64, Result<O, Box<TaskError>>, usize)>,
     /// Encoded bytes of all of them.
     bytes: usize,
@@ -57,16 +58,16 @@ impl<O> Sink<O> for Waiting<O> {
     }
 }
 
-/// The results of [`Farm::stream`](crate::Farm::stream), each with its task's index: in the order of the
-/// tasks, or [as they come](Results::as_completed).
+/// Results of [`Farm::stream`](crate::Farm::stream), each with its task's index.
 ///
-/// [`next`](Results::next) takes one after the other, and so does the [`Stream`]. [`for_each`](Results::for_each)
-/// hands all to a closure, at less cost a task.
+/// They come in the order of the tasks, or [as they come](Results::as_completed).
+/// [`next`](Results::next) and the [`Stream`] take one result after the other.
+/// [`for_each`](Results::for_each) hands all to a closure, at less cost a task.
 ///
-/// The run goes on while the stream is polled: between two polls the workers do what they hold,
-/// 20 to 60 ms of work each, and get nothing new. Up to 65,536 results or 64 MiB of encoded ones wait here.
-/// Then, and while a million results or 64 MiB wait for that of an earlier task, the workers get no further
-/// tasks.
+/// The run goes on while the stream is polled. Between two polls the workers do the tasks that they
+/// hold, 20 to 60 ms of work each, and get no new ones. Up to 65,536 results or 64 MiB of encoded
+/// ones wait here. Then the workers get no further tasks. They also get none while a million
+/// results or 64 MiB wait for that of an earlier task.
 ///
 /// [`RunError::Task`] stands in the place of a task's result. Any other error is the last item.
 ///
@@ -76,7 +77,7 @@ impl<O> Sink<O> for Waiting<O> {
 pub struct Results<'a, I, O, T: Source<Task = I>> {
     run: Run<'a, I, O, T, Waiting<O>>,
     taken: u32,
-    /// The report, when the run has ended well.
+    /// Report of a run that has ended well.
     stats: Option<RunStats>,
     ended: bool,
     /// The error that comes after the results that were accepted before it.
@@ -102,14 +103,15 @@ where
         Results { run, taken: 0, stats: None, ended: false, failed: None }
     }
 
-    /// Gives the results as they come, not in the order of the tasks. Those that wait for the result of an
-    /// earlier task come next.
+    /// Gives the results as they come instead of in the order of the tasks.
+    ///
+    /// Results that already wait for that of an earlier task come next.
     pub fn as_completed(mut self) -> Self {
         self.run.hand_on_at_once();
         self
     }
 
-    /// Returns how far the run is.
+    /// Returns the progress of the run.
     pub fn progress(&self) -> Progress {
         self.run.progress()
     }
@@ -122,8 +124,8 @@ where
     /// Waits for the next result, and returns it with its task's index; `None` after the last one.
     ///
     /// # Errors
-    /// [`RunError::Task`] stands in the place of the result of a task that failed: it names the task, and the
-    /// run goes on. Any other error ends the run; see [`RunError`].
+    /// [`RunError::Task`] stands in the place of the result of a task that failed, and names the
+    /// task. The run goes on. Any other error ends the run; see [`RunError`].
     ///
     /// # Cancel safety
     /// Nothing is lost when the future is dropped.
@@ -131,8 +133,10 @@ where
         std::future::poll_fn(|context| Pin::new(&mut *self).poll_next(context)).await.transpose()
     }
 
-    /// Passes each result to `each` with its task's index until the run ends, and returns the report. The
-    /// first task that fails ends the run.
+    /// Passes each result to `each` with its task's index until the run ends, and returns the
+    /// report.
+    ///
+    /// The first task that fails ends the run.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")]

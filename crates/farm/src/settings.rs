@@ -12,13 +12,13 @@ pub use crate::proto::pace::{Grain, NoGrain};
 use crate::proto::tree::Rule;
 use crate::proto::wire::Limit;
 
-/// Most workers of a farm when it starts, those below sub-farmers included.
+/// Most workers of a farm when it starts: 1024, those below sub-farmers included.
 pub const WORKER_COUNT_MAX: usize = 1024;
 
-/// Default time in which the workers must report; one that does not is a mistake of the program.
+/// Default time in which the workers must report: 30 s. A later worker is a mistake of the program.
 pub(crate) const START_DEADLINE: Duration = Duration::from_secs(30);
 
-/// Returns a time in nanoseconds, at most what 64 bits hold.
+/// Returns a time in nanoseconds, or the largest number of 64 bits if it is longer.
 pub(crate) fn nanos(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
@@ -26,31 +26,34 @@ pub(crate) fn nanos(time: Duration) -> u64 {
 /// Whether the farmer's node works too (LAN farm study, section 2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Model {
-    /// The farmer has a worker of its own, the first, in its process. So every processor works, and
-    /// tasks take time from the farmer. A task that ends its process ends the farmer.
+    /// The farmer has a worker of its own, the first, in its process.
     ///
-    /// In a cluster that worker has a thread for each core that is the node's share of the host's cores.
-    /// Outside of a cluster it has one.
+    /// So every processor works, and tasks take time from the farmer. A task that ends its process
+    /// ends the farmer. In a cluster that worker has a thread for each core of the node's share of
+    /// the host's cores. Elsewhere it has one thread.
     A,
     /// The farmer only farms.
     B,
-    /// As [`B`](Model::B), but as [`A`](Model::A) in a cluster without another node: the default.
+    /// Model [`A`](Model::A) in a cluster without another node, else model [`B`](Model::B) with a
+    /// worker in reserve; the default.
     ///
-    /// In a cluster the farmer's node also works for a run whose tasks do not pay to be sent. That is the case
-    /// when the workers wait for messages most of the time, and all of them together compute less than half a
-    /// core does. A mean below 10 us rules it out: such tasks cost the farmer as much time at home as on the
-    /// wire. The farmer looks at most once in 100 ms, after at least four answers for each thread. Once its
-    /// node takes part, it does so until the run ends.
+    /// In a cluster the farmer's node also works for a run whose tasks do not pay to be sent. These
+    /// are tasks where the workers mostly wait for messages, and together compute less than half a
+    /// core does. Tasks of less than 10 us on average always go to the workers: they cost the
+    /// farmer as much time at home as on the wire. The farmer looks at most once in 100 ms, after
+    /// at least four answers for each thread. Once its node takes part, it does so until the run
+    /// ends.
     ///
-    /// The farmer's own worker gets no copies of a silent worker's tasks. When another worker dies, it returns
-    /// the tasks that it has not begun, and gets no more in that run: the task that killed could end the
+    /// The farmer's own worker gets no copies of a silent worker's tasks. When another worker dies,
+    /// the farmer's own returns the tasks that it has not begun. It gets no more in that run: the
+    /// task that killed the other could end the farmer.
     /// farmer.
     #[default]
     Auto,
 }
 
 impl Model {
-    /// Whether the farmer has a worker of its own, `alone` or beside others.
+    /// Returns whether the farmer has a worker of its own, `alone` or beside others.
     pub(crate) fn works(self, alone: bool) -> bool {
         self == Model::A || self == Model::Auto && alone
     }
@@ -59,8 +62,7 @@ impl Model {
 /// Kind of a worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum WorkersAs {
-    /// A copy of this program as a process of its own, reached over TCP on the
-    /// loopback interface.
+    /// A copy of this program as a process of its own, reached over TCP on the loopback interface.
     #[default]
     Process,
     /// A thread of this process, reached through memory.
@@ -70,12 +72,13 @@ pub enum WorkersAs {
 /// Number of unanswered assignments that a worker holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Prefetch {
-    /// This number, at least 1. With 1 no assignment waits while one is at work; 2 is
-    /// double buffering.
+    /// This number, at least 1. With 1 no assignment waits while one is at work; 2 is double
+    /// buffering.
     Fixed(u32),
-    /// As many as cover two round trips, by the measured round trip and times of tasks: at least 2, and
-    /// enough that each thread has a task while one assignment waits. More than these hold at most 10 ms
-    /// of work.
+    /// As many as cover two round trips, by the measured round trip and times of tasks.
+    ///
+    /// At least 2, and enough that each thread has a task while one assignment waits. Assignments
+    /// beyond these hold at most 10 ms of work.
     #[default]
     Auto,
 }
@@ -91,23 +94,23 @@ impl Prefetch {
 
 /// Most tasks that a worker has begun and not finished, for each thread that computes.
 ///
-/// A thread has more than one such task only if tasks wait: those of an
-/// [async function](crate::RegistryExt::register_async_task), and those that say that they
+/// A thread has more than one such task only if tasks wait. These are tasks of an [async
+/// function](crate::RegistryExt::register_async_task), and tasks that declare that they
 /// [block](crate::TaskContext::blocking) their thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum VirtualWorkers {
-    /// This number a thread: 1 to [`VIRTUAL_WORKERS_MAX`]. With 1 a thread has nothing to do
-    /// while its task waits.
+    /// This number a thread: 1 to [`VIRTUAL_WORKERS_MAX`]. With 1 a thread idles while its task
+    /// waits.
     Fixed(u32),
     /// As many as keep the threads busy: 1 to 16 a thread.
     #[default]
     Auto,
 }
 
-/// Most virtual workers of a thread.
+/// Most virtual workers of a thread: 1024.
 pub const VIRTUAL_WORKERS_MAX: u32 = 1024;
 
-/// A text that is no number of [`VirtualWorkers`].
+/// Text that is no number of [`VirtualWorkers`].
 #[derive(Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("allowed are auto, and numbers from 1 to {VIRTUAL_WORKERS_MAX}")]
 pub struct NoVirtualWorkers;
@@ -149,25 +152,27 @@ impl VirtualWorkers {
 
 /// Whether sub-farmers stand between the farmer of a cluster and its workers.
 ///
-/// An answer and the next assignment cost a farmer up to 0.1 ms. So it keeps this many workers busy:
+/// An answer and the next assignment cost a farmer up to 0.1 ms. So a farmer keeps this many
+/// workers busy:
 ///
 /// ```text
 /// time of an assignment / 0.1 ms  =  grain x time of a task / 0.1 ms
 /// ```
 ///
-/// `Auto` reckons with assignments of 10 ms: 100 workers. For more workers one farmer must give
-/// longer assignments. Then some workers still compute at the end while others wait, and in a short
-/// run some get none. In groups of `n` the farmer speaks with `workers / n` sub-farmers, and each of
-/// these with `n` workers. The sum is smallest if `n` is the square root of the number of workers.
+/// `Auto` assumes assignments of 10 ms: 100 workers. One farmer with more workers must give longer
+/// assignments. Then some workers still compute at the end while others wait. In a short run some
+/// get no task at all. In groups of `n` the farmer speaks with `workers / n` sub-farmers, and each
+/// of these with `n` workers. The sum is smallest if `n` is the square root of the number of
+/// workers.
 ///
-/// A sub-farmer is a node that works as well. It passes inputs and results on as they are, but it reduces
-/// results of [`map_reduce`](crate::Farm::map_reduce). When a sub-farmer dies, the
-/// nodes below it get another, and no task is lost. Nodes that join later get a place in a group that
-/// has room, or form a new one.
+/// A sub-farmer is a node that works as well. It passes inputs and results on as they are, but
+/// reduces results of [`map_reduce`](crate::Farm::map_reduce). When a sub-farmer dies, the nodes
+/// below it get another, and no task is lost. Nodes that join later get a place in a group that has
+/// room, or form a new group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Tree {
-    /// Groups of the square root of the number of nodes, if more than 100 are there when the farm starts.
-    /// No task has been timed by then, so the limit takes the 10 ms of an assignment above.
+    /// Groups of the square root of the number of nodes, if more than 100 nodes are there at the
+    /// start. No task has been timed by then, so the limit assumes assignments of 10 ms.
     #[default]
     Auto,
     /// One farmer speaks with all workers.
@@ -178,13 +183,13 @@ pub enum Tree {
     Hosts,
 }
 
-/// A text that is no [`Tree`].
+/// Text that is no [`Tree`].
 #[derive(Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("allowed are auto, off, hosts, and a number from 2 on")]
 pub struct NoTree;
 
 chunkcomm::debug_with_causes!(NoTree);
-// The machines of `proto` use nothing of `chunkcomm`, so this stands here.
+// The machines of `proto` do not depend on `chunkcomm`, so this implementation is here.
 chunkcomm::debug_with_causes!(NoGrain);
 
 impl FromStr for Tree {
@@ -222,7 +227,7 @@ impl Tree {
             Tree::FanOut(size) => size as usize,
             Tree::Hosts => return Some(Rule::Host),
         };
-        // Groups of about equal size; a single one has room for those that join later.
+        // The groups have about equal size; a single group has room for nodes that join later.
         Some(Rule::Size(match nodes.div_ceil(size) {
             0 | 1 => size,
             groups => nodes.div_ceil(groups),
@@ -232,31 +237,36 @@ impl Tree {
 
 /// Moment from which accepted results survive a crash of the farmer's machine.
 ///
-/// They survive the end of the farmer's process, also by SIGKILL, once its writing thread has written
-/// them. The farmer hands them to that thread as it goes, and waits while 4 MiB are unwritten. Lost
-/// results are computed again.
+/// Results survive the end of the farmer's process, also by SIGKILL, once its writing thread has
+/// written them. The farmer hands results to that thread as it goes, and waits while 4 MiB are
+/// unwritten. Lost results are computed again.
 ///
 /// The log of a redelivering sender has the same words, without `EverySecond` ([`chunkcomm::Fsync`]).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Fsync {
-    /// Before they are passed to the user. Each answer of a worker then waits for the disk.
+    /// Before they are passed to the user: each answer of a worker waits for the disk.
     Always,
-    /// At most a second later, or as soon as the disk has done what it was given before, and at the end
-    /// of the run; for a run that was dropped, when the next begins or the farm ends.
+    /// At most a second after they are accepted; later only while the disk is at an earlier write.
+    /// The default.
+    ///
+    /// The end of a run makes all its results permanent. Those of a dropped run become permanent
+    /// when the next run begins or the farm ends.
     #[default]
     EverySecond,
-    /// When the system makes them permanent.
+    /// When the operating system makes them permanent.
     Never,
 }
 
 /// How a farm keeps and reads its [journal](crate::FarmBuilder::journal).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct JournalOptions {
-    /// When accepted results are permanent.
+    /// Moment from which accepted results are permanent.
     pub fsync: Fsync,
-    /// Whether the farm goes on without damaged records: their tasks are run again, and those of a whole
-    /// run if the record is its beginning. A warning names each record's place. By default the start
-    /// fails. The records stay in the file, so later starts need this too.
+    /// Whether the farm goes on without damaged records; false by default, so that the start fails.
+    ///
+    /// The tasks of a damaged record run again; those of the whole run if the record is the run's
+    /// beginning. A warning names each record's place. The records stay in the file, so later
+    /// starts need this setting too.
     pub skip_damaged_records: bool,
 }
 
@@ -271,11 +281,11 @@ impl From<Fsync> for JournalOptions {
 pub struct TaskTimeout {
     /// Time after which the task is asked to end.
     pub timeout: Duration,
-    /// Time that it then has to end; 1 s by default. A result that comes within it counts.
+    /// Time that the task then has to end; 1 s by default. A result that comes within it counts.
     pub grace: Duration,
 }
 
-/// Default time from a task's time-out until it is given up.
+/// Default time from a task's time-out until the task is given up: 1 s.
 const GRACE: Duration = Duration::from_secs(1);
 
 impl From<Duration> for TaskTimeout {
@@ -287,14 +297,15 @@ impl From<Duration> for TaskTimeout {
 /// How the nodes of a farm that [starts](crate::FarmBuilder::start) its workers send messages.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Messaging {
-    /// Where the nodes move their bytes.
+    /// Place where the nodes move their bytes; the farmer's runtime by default.
     pub runtime: Runtime,
-    /// How the nodes gather messages; [`Policy::Chunked`] by default.
+    /// Way in which the nodes gather messages; [`Policy::Chunked`] by default.
     pub policy: Policy,
     /// Bytes of the largest message, and so of the largest assignment and answer; 32 MiB by default.
     pub message_bytes_max: Option<usize>,
-    /// Address at which the farmer listens for its workers; its own worker comes through memory. By
-    /// default a free port of the loopback interface for processes, memory for threads.
+    /// Address at which the farmer listens for its workers; by default a free port of the loopback
+    /// interface for processes, memory for threads. The farmer's own worker always comes through
+    /// memory.
     pub listen: Option<Address>,
 }
 
@@ -306,23 +317,23 @@ impl Messaging {
     }
 }
 
-/// Name of a farm that is given none.
+/// Default name of a farm.
 pub(crate) const FARM_NAME: &str = "default";
 
-/// How a farm shares its tasks out; the prefetch is measured where it is `None`.
+/// Settings by which a farm shares its tasks out; the prefetch is measured where it is `None`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ways {
     pub(crate) prefetch: Option<u32>,
     pub(crate) grain: Grain,
     /// Number of workers that die of a task before it is set aside.
     pub(crate) deaths_max: u32,
-    /// Time of a task.
+    /// Time limit of a task.
     pub(crate) limit: Option<Limit>,
-    /// Virtual workers of a thread, where they are not measured.
+    /// Virtual workers of a thread; `None` if they are measured.
     pub(crate) virtual_workers: Option<u32>,
     /// Time that workers have to report.
     pub(crate) start: Duration,
-    /// When the farm's time is over, if that is known.
+    /// Moment at which the farm's time is over, if that is known.
     pub(crate) end: Option<Instant>,
     /// Most spans of a run's timeline; 0 for none.
     pub(crate) spans_max: usize,
@@ -334,18 +345,17 @@ impl From<u32> for Grain {
     }
 }
 
-/// The place where the nodes of farmer and workers move their bytes.
+/// Place where the nodes of farmer and workers move their bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Runtime {
-    /// On the runtime on which the farmer was started; a worker's runtime is of the
-    /// current-thread kind.
+    /// The runtime on which the farmer was started; a worker's runtime is of the current-thread
+    /// kind.
     #[default]
     Ambient,
-    /// On a separate thread in every process.
+    /// A separate thread in every process.
     IoThread,
-    /// Polling without ever sleeping: the shortest round trip, one whole
-    /// processor a node. The farmer's own runtime must then be of the
-    /// current-thread kind.
+    /// A thread that polls and never sleeps: the shortest round trip, for a whole processor a node.
+    /// The farmer's own runtime must be of the current-thread kind.
     BusyPoll,
 }
 

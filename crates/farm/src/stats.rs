@@ -16,32 +16,34 @@ pub use crate::proto::timeline::{TaskSpan, Timeline};
 pub struct WorkerStats {
     /// Name of the worker.
     pub worker: WorkerName,
-    /// Number of tasks whose results the worker gave, those that were dropped among them.
+    /// Number of tasks whose results the worker gave, dropped results included.
     pub tasks: u64,
     /// Number of messages that brought these results.
     pub answers: u64,
-    /// Number of threads on which the worker computes, those below a sub-farmer among them; of virtual
-    /// workers where tasks wait.
+    /// Number of threads on which the worker computes, those below a sub-farmer included; the
+    /// number of virtual workers where tasks wait.
     pub threads: u32,
-    /// Time spent in the tasks themselves, summed over the worker's threads. Waits count: the sum
-    /// is then that of the virtual workers.
+    /// Time spent in the tasks themselves, waits included, summed over the worker's threads. It is
+    /// summed over the virtual workers where tasks wait.
     pub busy: Duration,
     /// Largest number of virtual workers that the worker had; 0 if its tasks did not wait.
     pub virtual_workers: u32,
-    /// Time without a task, summed over the threads: the farmer had given the worker fewer tasks than
-    /// it has threads. The source had none, others had the last ones, or the grain is too large.
+    /// Time without a task, summed over the threads: the worker had fewer tasks than threads.
+    /// Causes: the source had no task, other workers had the last ones, or the grain is too large.
     pub waited_for_farmer: Duration,
-    /// Rest of the threads' time in the run. Assignments and answers were under way, too large to leave
-    /// at once, or not yet read at a farmer that is busy. The worker's own time for them is in it, and
-    /// the time of tasks whose results did not come before the end of the run.
+    /// Remaining time of the threads in the run: they waited for messages.
+    ///
+    /// Assignments and answers were under way, too large to leave at once, or not yet read by a
+    /// busy farmer. The worker's own time for messages counts here. So does the time of tasks whose
+    /// results came too late for the run.
     pub waited_for_wire: Duration,
-    /// Number of its tasks that did not end in time. Each still has a thread, if the worker is there
-    /// and the task was not waiting.
+    /// Number of the worker's tasks that did not end in time. A thread still runs such a task if
+    /// the worker is there and the task was not waiting.
     pub timed_out: u64,
-    /// Number of workers that a sub-farmer has lost since the end of the run before.
+    /// Number of workers that a sub-farmer has lost since the end of the previous run.
     pub lost_below: u64,
-    /// Tasks of the run that a sub-farmer has given out again, moved or given twice, as far as it has
-    /// told before the end of the run. They are not in [`RunStats::mishaps`].
+    /// Mishaps of a sub-farmer's tasks, as far as it has reported them before the end of the run.
+    /// They are not part of [`RunStats::mishaps`].
     pub mishaps_below: Mishaps,
     /// Cause of the worker's loss; `None` while it is there.
     pub lost: Option<Loss>,
@@ -66,24 +68,27 @@ impl WorkerStats {
     }
 }
 
-/// How far a run is, in numbers of tasks.
+/// Progress of a run, in numbers of tasks.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Progress {
-    /// Given to workers, or found in the journal.
+    /// Number of tasks that were given to workers, or found in the journal.
     pub given: u64,
-    /// Of those, without a result yet.
+    /// Number of given tasks that have no result yet.
     pub unanswered: u64,
-    /// Still in the stream or the iterator, where it tells its length exactly.
+    /// Number of tasks still in the stream or the iterator; `None` unless it tells its length
+    /// exactly.
     pub left: Option<u64>,
-    /// Sum of the fractions of running tasks that are done, as far as these report one
+    /// Sum of the reported fractions of running tasks
     /// ([`TaskContext::progress`](crate::TaskContext::progress)); at most `unanswered`.
     pub underway: f64,
 }
 
 impl Progress {
-    /// Returns the work that is done, in tasks: those that have a result, failed ones among them, and the
-    /// reported fractions of others. It may fall: fractions that a lost worker has reported no longer count.
+    /// Returns the work that is done, in tasks: tasks with a result or a failure, and reported
+    /// fractions.
+    ///
+    /// It may fall: fractions that a lost worker has reported no longer count.
     #[must_use]
     pub fn done(&self) -> f64 {
         (self.given - self.unanswered) as f64 + self.underway
@@ -100,25 +105,24 @@ impl Progress {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct RunStats {
-    /// Number of tasks whose results were accepted; those that failed are among them, those that
-    /// were set aside are not.
+    /// Number of tasks whose results were accepted; failed ones count, those that were set aside do
+    /// not.
     pub tasks: u64,
-    /// Number of tasks whose results were in the journal of an earlier farmer; not among `tasks`.
+    /// Number of tasks whose results were in the journal of an earlier farmer; not part of `tasks`.
     pub recalled: u64,
-    /// Time from the first assignment to the last result. The start of the workers is
-    /// not in it.
+    /// Time from the first assignment to the last result, without the start of the workers.
     pub elapsed: Duration,
-    /// Statistics of each worker, in the order in which they came, lost ones among them.
+    /// Statistics of each worker, lost ones included, in the order in which they came.
     pub workers: Vec<WorkerStats>,
-    /// Numbers of tasks that were lost, moved or done twice; those below a sub-farmer are in
+    /// Numbers of tasks that were lost, moved or done twice, except those of
     /// [`WorkerStats::mishaps_below`].
     pub mishaps: Mishaps,
-    /// Messages and packets between the farmer and all its workers, counted at the farmer and summed
-    /// over the workers. A run ends when its last result is accepted: the next run may count a few
-    /// of its packets of acknowledgements. Maxima are those since the workers' sessions began.
+    /// Messages and packets between the farmer and all its workers, counted at the farmer.
+    ///
+    /// A run ends when its last result is accepted, so the next run may count some of its
+    /// acknowledgements. Maxima are those since the workers' sessions began.
     pub traffic: PeerStats,
-    /// The tasks of each worker in time, where the farm
-    /// [keeps it](crate::FarmBuilder::keep_timeline).
+    /// Timeline of the workers' tasks, if the farm [keeps it](crate::FarmBuilder::keep_timeline).
     pub timeline: Option<Timeline>,
 }
 
@@ -129,9 +133,12 @@ impl RunStats {
         if self.tasks == 0 { 0.0 } else { self.tasks as f64 / self.elapsed.as_secs_f64() }
     }
 
-    /// Returns the timeline as JSON in the Trace Event Format of Chrome, which Perfetto
-    /// (<https://ui.perfetto.dev>) and `chrome://tracing` show; `None` where none was kept. Each worker is a
-    /// process with its threads. A span is an answer: the time of its tasks, until the farmer took it.
+    /// Returns the timeline as JSON in the Trace Event Format of Chrome; `None` where none was
+    /// kept.
+    ///
+    /// Perfetto (<https://ui.perfetto.dev>) and `chrome://tracing` show it. Each worker is a
+    /// process with its threads. A span is an answer: the time of its tasks, up to the farmer's
+    /// receipt.
     #[must_use]
     pub fn to_trace_json(&self) -> Option<String> {
         let timeline = self.timeline.as_ref()?;
@@ -168,21 +175,21 @@ impl RunStats {
     }
 }
 
-/// The results of a run in the order of its tasks, and the run's report.
+/// Results of a run in the order of its tasks, and the run's report.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Outcome<O> {
-    /// One result a task, in the order of the tasks.
+    /// The results, one a task, in the order of the tasks.
     pub results: Vec<O>,
     /// Report of the run.
     pub stats: RunStats,
 }
 
-/// The one result of a run, and the run's report.
+/// Single result of a run, and the run's report.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Reduced<O> {
-    /// The result; `None` without an input.
+    /// The result; `None` if there was no input.
     pub value: Option<O>,
     /// Report of the run. A task is a group of inputs, or a problem to divide.
     pub stats: RunStats,

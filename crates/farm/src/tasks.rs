@@ -1,4 +1,4 @@
-//! Where the tasks of a run come from, and where its results go.
+//! Source of the tasks of a run, and sink of its results.
 
 use std::iter::Fuse;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -15,22 +15,22 @@ use serde::de::DeserializeOwned;
 use crate::error::TaskError;
 use crate::proto::wire;
 
-/// An input, as a run writes it.
+/// Input of a task, to be encoded.
 pub(crate) trait Input {
-    /// Appends its length and its encoded bytes. A panic of the type is an error too.
+    /// Appends its length and its encoded bytes. A panic of the type is an error, too.
     fn put(&self, message: &mut Vec<u8>) -> Result<(), EncodeError>;
 }
 
-/// A result, as a run reads it.
+/// Result of a task, to be decoded.
 pub(crate) trait Output: Sized {
-    /// Reads the result. A panic of the type is an error too: the other tasks go on.
+    /// Reads the result. A panic of the type is an error, too, so that the other tasks go on.
     fn read(bytes: &[u8]) -> Result<Self, Unreadable>;
 }
 
-/// Bytes that are no result.
+/// Reason why bytes are no result.
 pub(crate) enum Unreadable {
     Refused(DecodeError),
-    /// With this message.
+    /// The type panicked with this message.
     Panicked(String),
 }
 
@@ -55,7 +55,7 @@ impl<T: DeserializeOwned> Output for T {
     }
 }
 
-/// An input with its length, or a result, which passes through a sub-farmer as it is.
+/// Input with its length, or a result; it passes through a sub-farmer as it is.
 pub(crate) struct Encoded(pub(crate) Bytes);
 
 impl Input for Encoded {
@@ -71,10 +71,9 @@ impl Output for Encoded {
     }
 }
 
-/// Tasks of [`Farm::stream`](crate::Farm::stream): those of an iterator, or of a stream, which may be
-/// endless and slow.
+/// Tasks of [`Farm::stream`](crate::Farm::stream): an iterator or a stream.
 ///
-/// `Kind` tells the two apart. The compiler finds it.
+/// Either may be endless and slow. `Kind` tells the two apart; the compiler finds it.
 #[diagnostic::on_unimplemented(message = "`{Self}` is neither an iterator nor a stream of tasks")]
 pub trait Tasks<Kind> {
     /// Type of a task.
@@ -112,18 +111,18 @@ impl<S: Stream> Tasks<Streamed> for S {
     }
 }
 
-/// Where the tasks of a run come from.
+/// Source of the tasks of a run.
 pub trait Source {
     type Task;
 
-    /// Returns the next task; pending when there is none now, `None` when there are no more.
+    /// Returns the next task; pending while there is none, `None` after the last.
     fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<Self::Task>>;
 
-    /// Returns the number of tasks that are left, where it is known.
+    /// Returns the number of remaining tasks, where it is known.
     fn left(&self) -> Option<u64>;
 
-    /// Returns the index of the next task, and how often it was given out before, where the farmer
-    /// above has numbered it.
+    /// Returns the index of the next task and how often it was given out before, if the farmer
+    /// above numbered it.
     #[inline]
     fn numbered(&self) -> Option<(u64, u32)> {
         None
@@ -175,20 +174,21 @@ impl<S: Stream> Source for Arriving<S> {
     }
 }
 
-/// Inputs of an iterator in groups of neighbours, each a task.
+/// Inputs of an iterator in groups of neighbours; each group is a task.
 pub(crate) struct Groups<T> {
     inputs: Listed<T>,
     size: usize,
 }
 
-/// Inputs of a group where their number is not known.
+/// Inputs of a group where the number of inputs is not known.
 const GROUP: usize = 16;
 
 /// Most inputs of a group.
 const GROUP_MAX: usize = 1024;
 
-/// Groups, or more, where the number of inputs is known: some for each of hundreds of workers. The
-/// number of workers would make other groups each time, which a journal does not know.
+/// Least number of groups where the number of inputs is known: some for each of hundreds of
+/// workers. A number that depended on the workers would differ from start to start, and a journal
+/// would not find the groups.
 const GROUPS: u64 = 4096;
 
 impl<T: Iterator> Groups<T> {
@@ -218,18 +218,18 @@ impl<T: Iterator> Source for Groups<T> {
     }
 }
 
-/// Where the results of a run go.
+/// Sink of the results of a run.
 pub(crate) trait Sink<O> {
-    /// Takes a result, which has this number of encoded bytes.
+    /// Takes a result of this number of encoded bytes.
     fn take(&mut self, index: u64, result: Result<O, TaskError>, bytes: usize);
 
-    /// Takes tasks that go back to the farmer above, which alone asks for some.
+    /// Takes tasks that go back to the farmer above; only that farmer asks for some.
     fn give_back(&mut self, _first: u64, _count: u32) {}
 
-    /// Takes the thousandths of a running task that are done, which a sub-farmer passes on.
+    /// Takes the thousandths of a running task that are done; a sub-farmer passes them on.
     fn note_progress(&mut self, _task: u64, _thousandths: u32) {}
 
-    /// Whether it takes results of further tasks.
+    /// Returns whether it takes results of further tasks.
     fn has_room(&self) -> bool {
         true
     }

@@ -1,5 +1,5 @@
-//! Values that a worker keeps for its tasks: those that the farm shares, and those that a task has
-//! computed for others.
+//! Values that a worker keeps for its tasks: values that the farm shares, and values that a task
+//! has computed for others.
 
 use std::any::{Any, TypeId};
 use std::collections::BTreeMap;
@@ -14,7 +14,7 @@ use tokio::sync::OnceCell;
 
 use crate::proto::wire::Part;
 
-/// The values that a farm shares, at a worker.
+/// Shared values of a farm, at a worker.
 #[derive(Debug, Default)]
 pub(crate) struct Values(Mutex<BTreeMap<u128, Value>>);
 
@@ -26,7 +26,7 @@ struct Value {
 }
 
 impl Values {
-    /// Takes the next part of a value; `false` if it does not follow the parts before it.
+    /// Takes the next part of a value; returns `false` if it does not follow the parts before it.
     pub(crate) fn put(&self, part: &Part<'_>) -> bool {
         let mut values = self.values();
         let value = values.entry(part.digest).or_default();
@@ -48,12 +48,12 @@ impl Values {
         drop_quietly(forgotten);
     }
 
-    /// Locks the values. A type that panicked as it was decoded has left its value as it was.
+    /// Locks the values. A value whose type panicked while it was decoded is as it was before.
     fn values(&self) -> MutexGuard<'_, BTreeMap<u128, Value>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the value. Panics when it is not here or of another type.
+    /// Returns the value; panics when it is not here or of another type.
     pub(crate) fn get<T: DeserializeOwned + Send + Sync + 'static>(&self, digest: u128) -> Arc<T> {
         let found = self.find(digest);
         found.unwrap_or_else(|why| panic!("the shared value {digest:032x} {why}"))
@@ -79,13 +79,14 @@ impl Values {
     }
 }
 
-/// A value that is computed once, or will be.
+/// A value that is computed once, or is yet to be.
 type Cell = OnceCell<Arc<dyn Any + Send + Sync>>;
 
-/// Values by their run, type and encoded key. A task of a dropped run may look here when another has begun.
+/// Values by their run, type and encoded key. A task of a dropped run may ask after another has
+/// begun.
 type Cells = BTreeMap<(u32, TypeId, Vec<u8>), Arc<Cell>>;
 
-/// The values that tasks of a worker compute for each other, in a run.
+/// Values that a worker's tasks compute for each other in a run.
 #[derive(Default)]
 pub(crate) struct Once(Mutex<Cells>);
 
@@ -115,7 +116,7 @@ impl Once {
     }
 }
 
-/// Drops what a task has made. A panic of its type is none of the worker's.
+/// Drops a task's product. A panic of its type does not reach the worker.
 pub(crate) fn drop_quietly<T>(made: T) {
     let _ = catch_unwind(AssertUnwindSafe(|| drop(made)));
 }

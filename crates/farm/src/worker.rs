@@ -1,10 +1,10 @@
 //! A worker: takes assignments, runs them, answers.
 //!
 //! The I/O loop is one async task beside the link's own. It takes assignments and sends answers;
-//! `compute.rs` has what lies between. It runs tiny tasks itself, in slices, so that packets are
-//! read and written in between; `proto/placement.rs` decides which. While an answer waits for room
-//! it takes no assignment. The farmer never stops taking answers, and the compute threads never wait
-//! for the loop, so two full channels cannot block each other.
+//! `compute.rs` has what lies between. The loop runs tiny tasks itself, in slices, so that packets
+//! are read and written in between; `proto/placement.rs` decides which. While an answer waits for
+//! room, the loop takes no assignment. The farmer always takes answers, and the compute threads never
+//! wait for the loop. So two full channels cannot block each other.
 
 use std::error::Error;
 use std::fmt;
@@ -27,7 +27,7 @@ use crate::proto::wire::{self, Hello, Order, Reply, Role, Setup};
 use crate::remains::Remains;
 use crate::settings::NodeSettings;
 
-/// Why a worker stopped: one line, with all sources.
+/// Reason why a worker stopped: one line, with all sources.
 #[derive(Debug)]
 pub(crate) struct Stopped(pub(crate) String);
 
@@ -52,7 +52,7 @@ pub(crate) enum Farmer {
     Here(Node),
 }
 
-/// A worker's place of work, and its identity for the farmer.
+/// Workplace of a worker, and its identity for the farmer.
 #[derive(Clone, Debug)]
 pub(crate) struct Post {
     pub(crate) farmer: Farmer,
@@ -99,7 +99,7 @@ pub(crate) struct Service<'a> {
     pub(crate) registry: &'a Registry,
     /// Number of threads that compute.
     pub(crate) threads: u32,
-    /// Whether what it holds outlives its farmer.
+    /// Whether the tasks that it holds outlive its farmer.
     pub(crate) outlives: bool,
 }
 
@@ -107,15 +107,15 @@ pub(crate) struct Service<'a> {
 pub(crate) enum Served {
     /// The farm is done.
     Done,
-    /// The farm ended, or was about to, before it knew the worker.
+    /// The farm ended, or was about to, before it took the worker.
     NotTaken,
     /// The node of this rank is the worker's farmer, in the farm of this token.
     Below(u32, Token),
     /// The worker is to be a sub-farmer.
     Farmer(Box<Upper>),
-    /// The tasks ended, and nobody said that the farm is done.
+    /// The tasks ended without the word that the farm is done.
     Cut,
-    /// The farmer is gone, and what it had given out outlives it.
+    /// The farmer is gone, and the tasks that it had given out outlive it.
     Lost(ServeError, Box<Remains>),
 }
 
@@ -126,8 +126,10 @@ pub(crate) struct Upper {
     pub(crate) setup: Setup,
 }
 
-/// Serves the farmer at the other end of this link, until its farm is done. It takes the worker before
-/// `unwanted` is over, or not at all. It gets the results of the `remains`.
+/// Serves the farmer at the other end of this link, until its farm is done.
+///
+/// The farmer takes the worker before `unwanted` is over, or not at all. It gets the results of the
+/// `remains`.
 pub(crate) async fn serve(
     service: &Service<'_>,
     farmer: &Peer,
@@ -169,7 +171,7 @@ pub(crate) async fn serve(
     if let Some(old) = remains.take() {
         for results in old.handed(&setup.functions) {
             match say(&mut answers, &Reply::Results(results)).await {
-                // A result that does not fit fails its task, when that is run again.
+                // A result that does not fit fails its task, when the task runs again.
                 Ok(()) | Err(ServeError::Send(SendError::TooLarge { .. })) => {}
                 Err(error) => return Err(error),
             }
@@ -214,7 +216,7 @@ pub(crate) async fn serve(
     }
 }
 
-/// Says that the worker is ready; `false` if the farm has ended.
+/// Tells the farmer that the worker is ready; returns `false` if the farm has ended.
 pub(crate) async fn say_ready(to: &mut BytesSender, threads: u32) -> Result<bool, ServeError> {
     match say(to, &Reply::Ready { threads }).await {
         Ok(()) => Ok(true),
@@ -234,7 +236,7 @@ async fn say(to: &mut BytesSender, word: &Reply) -> Result<(), ServeError> {
 struct Desk {
     answers: BytesSender,
     compute: Compute,
-    /// The tasks that it holds, if they are to outlive the farmer.
+    /// The tasks that the worker holds, if they are to outlive the farmer.
     holding: Option<Holding>,
     /// Whether the farmer has said that the farm is done.
     is_done: bool,
@@ -283,7 +285,7 @@ impl Desk {
         }
     }
 
-    /// Runs tasks here for about a slice; `false` when none is to be run here.
+    /// Runs tasks in the loop for about a slice; returns `false` when none is to run here.
     async fn run_tiny(&mut self) -> Result<bool, ServeError> {
         let begun = Instant::now();
         loop {
@@ -348,8 +350,8 @@ impl Desk {
         Ok(self.answers.send_slice(&wire::returned(run, 0, 0)).await?)
     }
 
-    /// Sends an answer. Results too large to be sent together go one by one; one that is too large
-    /// by itself is its task's failure.
+    /// Sends an answer. Results too large to be sent together go one by one; a single result that
+    /// is too large fails its task.
     async fn send(&mut self, answer: Vec<u8>) -> Result<(), ServeError> {
         let sent = self.try_send(&answer).await;
         if let Some(holding) = &mut self.holding {
@@ -379,7 +381,7 @@ impl Desk {
     }
 }
 
-/// Tasks of a run that are given back: the first of each range, and their number.
+/// Tasks of a run that are given back, as ranges of a first task and a number.
 struct Given {
     run: u32,
     tasks: Vec<(u64, u32)>,

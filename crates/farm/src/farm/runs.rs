@@ -19,8 +19,8 @@ use crate::tasks::{Groups, Listed, Sink, Source, Tasks};
 impl Farm {
     /// Runs a function on every task and returns the results in the order of the tasks.
     ///
-    /// Takes a task from the iterator when a worker has room, not before. A task may be run more
-    /// than once, when a worker dies or falls silent; one result of each is taken.
+    /// The run takes a task from the iterator only when a worker has room. A task may run more than
+    /// once, when a worker dies or falls silent; one result of each task is taken.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")]
@@ -41,10 +41,9 @@ impl Farm {
     /// # Errors
     /// See [`RunError`]: the run ends at the first task that fails, or when no worker is left.
     ///
-    /// # Cancel safety
-    /// When the future is dropped, no further task is handed out. Tasks that workers
-    /// hold already (at most prefetch times grain a worker) may still be run. The next
-    /// run may begin at once: it drops the tasks that have not begun, and the results of those that have.
+    /// When the future is dropped, no further task is handed out. Workers may still run the tasks
+    /// that they hold, at most prefetch times grain a worker. The next run may begin at once. It
+    /// drops the tasks that have not begun, and the results of those that have.
     pub async fn run<'f, I, O>(
         &mut self,
         function: impl Into<RunOf<'f, Function<I, O>>>,
@@ -64,8 +63,9 @@ impl Farm {
         Ok(Outcome { results, stats })
     }
 
-    /// As [`run`](Farm::run), but a task that fails does not end the run: its error stands in the
-    /// place of its result.
+    /// Runs as [`run`](Farm::run), but goes on when a task fails.
+    ///
+    /// The task's error stands in the place of its result.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")]
@@ -106,11 +106,12 @@ impl Farm {
         Ok(Outcome { results, stats })
     }
 
-    /// Runs a function on every task and returns a stream of the results, each with its task's index: in
-    /// the order of the tasks, or [as they come](Results::as_completed). The tasks are those of an iterator
-    /// or of a stream, which may be endless and slow.
+    /// Runs a function on every task and returns a stream of the results, each with its task's
+    /// index.
     ///
-    /// The run goes on while its results are taken. A task that fails does not end it.
+    /// Results come in the order of the tasks, or [as they come](Results::as_completed). The tasks
+    /// are those of an iterator or of a stream, which may be endless and slow. The run goes on
+    /// while its results are taken. A task that fails does not end it.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")]
@@ -137,7 +138,7 @@ impl Farm {
     /// ```
     ///
     /// # Errors
-    /// See [`RunError`]: here those of the beginning. Others come with the results.
+    /// See [`RunError`]: only those of the beginning of a run. Later errors come with the results.
     pub fn stream<'f, I, O, T, Kind>(
         &mut self,
         function: impl Into<RunOf<'f, Function<I, O>>>,
@@ -152,11 +153,11 @@ impl Farm {
         Ok(Results::new(run))
     }
 
-    /// Runs tasks that create tasks, a *workpool*: the function returns a result and further tasks,
-    /// which are run in turn, the newest first. Passes each result to `each` as it comes.
+    /// Runs tasks that create tasks, a *workpool*, and passes each result to `each` as it comes.
     ///
-    /// The farmer takes a task's further tasks with its accepted result: a task that ran twice has its
-    /// further tasks once. The run is over when no task is left.
+    /// The function returns a result and further tasks, which are run in turn, the newest first.
+    /// The farmer takes further tasks only with an accepted result. So a task that ran twice adds
+    /// its further tasks once. The run is over when no task is left.
     ///
     /// # Errors
     /// As [`run`](Farm::run); `each` was called for the results accepted so far.
@@ -177,13 +178,14 @@ impl Farm {
         self.drive(function.into(), tasks, sink).await
     }
 
-    /// Maps every input and reduces the results to one, in the order of the inputs; `None` if there are
-    /// no inputs. Each task is a group of neighbouring inputs. Workers reduce the results of a group,
-    /// sub-farmers those of neighbouring groups, and the farmer the few that are left. With a
-    /// [journal](crate::FarmBuilder::journal) sub-farmers do not reduce.
+    /// Maps every input and reduces the results to one, in the order of the inputs.
     ///
-    /// If the number of inputs is known, a group has a 4096th of them, rounded down, from 1 to 1024.
-    /// Else it has 16.
+    /// The value is `None` if there are no inputs. Each task is a group of neighbouring inputs.
+    /// Workers reduce the results of a group, sub-farmers those of neighbouring groups, the farmer
+    /// the remaining few. With a [journal](crate::FarmBuilder::journal) sub-farmers do not reduce.
+    ///
+    /// A group has a 4096th of the inputs, rounded down, from 1 to 1024. It has 16 if the number of
+    /// inputs is not known.
     ///
     /// # Errors
     /// As [`run`](Farm::run); the index of a task is that of the first input of its group.
@@ -217,12 +219,11 @@ impl Farm {
         Ok(Reduced { value, stats })
     }
 
-    /// Solves a problem: workers divide it and its parts until they are small, and solve those; the
-    /// solutions are put together here.
+    /// Solves a problem: workers divide it into parts until these are small, and solve those.
     ///
-    /// The parts of a problem are taken with its accepted result, as in [`run_pool`](Farm::run_pool).
-    /// The newest part is solved first, so that few parts wait. If the closure that puts solutions
-    /// together panics, this call panics.
+    /// The farmer puts the solutions together. It takes the parts of a problem only with an
+    /// accepted result, as in [`run_pool`](Farm::run_pool). The newest part is solved first, so
+    /// that few parts wait. If the closure that puts solutions together panics, this call panics.
     ///
     /// # Errors
     /// As [`run`](Farm::run).
@@ -245,7 +246,7 @@ impl Farm {
         Ok(Reduced { value: solution.get(), stats })
     }
 
-    /// Runs tasks whose results are wanted as they come, until one fails.
+    /// Runs tasks whose results are wanted as they come; ends at the first failure.
     async fn drive<I, O, T: Source<Task = I>, S: Sink<O>>(
         &mut self,
         function: RunOf<'_, Function<I, O>>,
@@ -262,7 +263,8 @@ impl Farm {
         run.drive().await
     }
 
-    /// Begins a run in the order of the tasks that goes on when a task fails.
+    /// Begins a run whose results come in the order of the tasks, and that goes on when a task
+    /// fails.
     fn begin<I, O, T: Source<Task = I>, S: Sink<O>>(
         &mut self,
         RunOf { function, choice }: RunOf<'_, Function<I, O>>,
@@ -309,7 +311,7 @@ impl Farm {
     }
 }
 
-/// Hands results on; where it is used, the run ends at the first error.
+/// Wraps `each` for results alone; a run that uses it ends at the first error.
 fn only_results<O>(mut each: impl FnMut(u64, O)) -> impl FnMut(u64, Result<O, TaskError>) {
     move |index, result| {
         if let Ok(result) = result {

@@ -1,5 +1,4 @@
-//! Tasks that a worker holds, kept so that it can hand their results to the next farmer when it has lost
-//! this one.
+//! Tasks that a worker holds, kept so that the next farmer gets their results if this one is lost.
 //!
 //! ```text
 //!   assignment ──▶ held ── answer is acknowledged, or tasks are given back ──▶ forgotten
@@ -13,11 +12,11 @@ use std::collections::{BTreeMap, VecDeque};
 use super::record;
 use super::wire::{self, Answer, Assignment, Item, Malformed};
 
-/// The result of a task that was run while there was no farmer.
+/// Result of a task that ran while there was no farmer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Orphan {
     pub(crate) run: u32,
-    /// Index of the function in the Setup of the farmer that is gone.
+    /// Index of the function in the lost farmer's Setup.
     pub(crate) function: u32,
     /// Digest of the encoded input.
     pub(crate) digest: u128,
@@ -63,8 +62,8 @@ impl Holding {
         });
     }
 
-    /// Notes that an answer was sent, the last message being that of this number; the farmer has
-    /// acknowledged the first messages, this many.
+    /// Notes that an answer was sent, with the number of its last message. Forgets the answers
+    /// whose messages the farmer has `acknowledged`.
     pub(crate) fn sent(
         &mut self,
         number: u64,
@@ -91,7 +90,7 @@ impl Holding {
         Ok(orphans)
     }
 
-    /// Forgets the tasks of a message to the farmer.
+    /// Forgets the tasks of a message that the farmer has.
     fn answered(&mut self, message: &[u8]) -> Result<(), Malformed> {
         match wire::read_answer(message)? {
             Answer::Done { run, first, count, .. } | Answer::Returned { run, first, count }
@@ -105,8 +104,8 @@ impl Holding {
         Ok(())
     }
 
-    /// Takes the results of an answer for which there is no farmer. Failures are dropped: those tasks
-    /// are run again.
+    /// Takes the results of an answer for which there is no farmer. Failures are dropped, so that
+    /// those tasks run again.
     pub(crate) fn finish(&mut self, message: &[u8]) -> Result<Vec<Orphan>, Malformed> {
         let mut orphans = Vec::new();
         if let Answer::Done { run, first, mut results, .. } = wire::read_answer(message)?

@@ -1,8 +1,9 @@
-//! Whether the farmer's own node should work, too: where tasks do not pay to be sent.
+//! Decision whether the farmer's own node works too, because tasks do not pay to be sent.
 //!
-//! The farm is measured, not its parts. Its workers together are busy with tasks for less than half of
-//! the time of one core, and wait for messages most of the time. A core at home then does more than all
-//! of them: its tasks need no wire. So a task whose input takes longer on the wire than it takes to
+//! The farm is measured as a whole. Its workers together are busy with tasks for less than half of
+//! the time of one core, and wait for messages most of the time. A core at home then does more than
+//! all of them, since its tasks need no wire. A task that takes longer on the wire than to compute
+//! stays at home. The wire still carries as many tasks as it can.
 //! compute stays at home, and the wire still carries as many as it can.
 
 /// Sums over the workers of a run since its begin.
@@ -22,21 +23,23 @@ pub(crate) struct Spent {
 
 /// Shortest time between two looks, in nanoseconds: 100 ms.
 const LOOK_NS: u64 = 100_000_000;
-/// Fewest answers between two looks, for each thread: the time of a task counts when it is answered.
+/// Fewest answers between two looks, for each thread: the time of a task counts only once it is
+/// answered.
 const ANSWERS: u64 = 4;
-/// Tasks of less than 10 us cost the farmer about as much at home as they do on a wire.
+/// Shortest mean time of a task that may stay at home, in nanoseconds: 10 us. A shorter task costs
+/// the farmer about as much at home as on a wire.
 const TASK_NS_MIN: u64 = 10_000;
 
-/// Looks from time to time whether tasks pay to be sent.
+/// Decides from time to time whether tasks pay to be sent.
 #[derive(Debug)]
 pub(crate) struct Home {
-    /// The sums at the last look; `None` when there is nothing to look for.
+    /// Sums at the last look; `None` when nothing is to be decided.
     last: Option<Spent>,
     works: bool,
 }
 
 impl Home {
-    /// Begins with a run; without a worker at home there is nothing to look for.
+    /// Begins a run; without a worker at home there is nothing to decide.
     pub(crate) fn new(has_worker: bool) -> Home {
         Home { last: has_worker.then(Spent::default), works: false }
     }
@@ -67,7 +70,7 @@ impl Home {
         self.works
     }
 
-    /// A worker died at its tasks, of which no further one is run at home.
+    /// Notes that a worker died at its tasks: no further task of the run goes to the farmer's node.
     pub(crate) fn handle_death(&mut self) {
         *self = Home { last: None, works: false };
     }

@@ -1,4 +1,4 @@
-//! Ledger of a run: who holds which tasks, and what becomes of those that come back.
+//! Ledger of a run: which worker holds which tasks, and what becomes of tasks that come back.
 //!
 //! Tasks are numbered from 0 in the order of their source. An assignment is a *piece*: a range of
 //! tasks with their encoded inputs, which are kept until the results are accepted.
@@ -13,20 +13,21 @@
 //!                                          set aside
 //! ```
 //!
-//! When a worker dies, any of its pieces may be the cause, or none. They are given out again as
-//! others are. A piece that was at two deaths is a *suspect*: it is split into its tasks, and each
-//! goes to a worker that holds nothing else. If that one dies too, this task is the cause.
+//! When a worker dies, any of its pieces may be the cause, or none. They are given out again like
+//! others. A piece that was at two deaths is a *suspect*: it is split into its tasks, and each goes
+//! to a worker that holds nothing else. If that worker dies too, this task is the cause.
 //!
 //! A worker holds at most its [`Share`]. Workers with room stand in a line and get one piece a
-//! turn, so that the first tasks are spread evenly. Open pieces go before new tasks. Nothing is
-//! accepted that nobody holds: what comes late or twice is counted and dropped.
+//! turn, so that the first tasks are spread evenly. Open pieces go before new tasks. An answer
+//! counts only for tasks that its worker holds: results that come late or twice are counted and
+//! dropped.
 //!
-//! When nothing is left to give, a worker without tasks gets some that another has not begun
-//! ([`Ledger::poll_victim`]), and then a copy of what a silent one holds
+//! When nothing is left to give, a worker without tasks gets tasks that another has not begun
+//! ([`Ledger::poll_victim`]). After that it gets a copy of a silent worker's tasks
 //! ([`Ledger::poll_straggler`]).
 //!
 //! Order of calls: `handle_*` for the events of the workers. Then [`Ledger::poll_free`] until it
-//! returns `None`, each time followed by [`Ledger::reissue`], and if that has nothing by
+//! returns `None`. After each `Some`: [`Ledger::reissue`]. If that returns `None`:
 //! [`Ledger::assign`] or [`Ledger::handle_source`].
 
 use std::collections::VecDeque;
@@ -35,18 +36,18 @@ use std::ops::Range;
 use piece::{Key, Piece};
 use worker::Worker;
 
-/// The first death splits a piece at work into this many parts, to find the task to blame.
+/// Parts into which the first death splits a piece at work, to find the task to blame.
 const PARTS: u32 = 64;
 
-/// Deaths from which on a piece is a suspect. One is no reason: a worker of many threads holds many
-/// pieces, which would be tried one after the other, while all others wait.
+/// Deaths from which on a piece is a suspect. One death is no reason: a worker of many threads
+/// holds many pieces. They would be tried one after the other, while all other workers wait.
 const SUSPECTED: u32 = 2;
 
 /// An answer for tasks that were never assigned, or from a worker that has not joined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct NotAsked;
 
-/// The most that a worker may hold.
+/// Most that a worker may hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Share {
     /// Pieces, at least 1.
@@ -55,7 +56,7 @@ pub(crate) struct Share {
     pub(crate) grain: u32,
 }
 
-/// The tasks of an answer that are accepted.
+/// Tasks of an answer that are accepted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Accepted {
     All,
@@ -63,7 +64,7 @@ pub(crate) enum Accepted {
     Some(Vec<Range<u64>>),
 }
 
-/// A task that is not run again: it was at work when this many workers died.
+/// Task that is not run again: it was at work when this many workers died.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct SetAside {
     pub(crate) task: u64,
@@ -72,26 +73,27 @@ pub(crate) struct SetAside {
     pub(crate) input: Vec<u8>,
 }
 
-/// Tasks of a run that were lost, moved or done twice, in numbers.
+/// Numbers of tasks of a run that were lost, moved or done twice.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Mishaps {
-    /// Given out again after the loss of their worker.
+    /// Number of tasks given out again after the loss of their worker.
     pub reissued: u64,
-    /// Given back by one worker for another that had nothing to do. Also the tasks of a reduced result that
-    /// was refused, since another worker had already done one of them.
+    /// Number of tasks that a worker gave back for another without tasks. Tasks of a reduced result
+    /// count too if it was refused, because another worker had already done one of them.
     pub returned: u64,
-    /// Also given to a second worker, at the end of the run, while the first was silent.
+    /// Number of tasks also given to a second worker at the end of the run, while the first was
+    /// silent.
     pub copied: u64,
-    /// Results that came late or twice, and were dropped.
+    /// Number of results that came late or twice, and were dropped.
     pub dropped: u64,
 }
 
-/// The assignments of one run.
+/// Assignments of one run.
 #[derive(Clone, Debug)]
 pub(crate) struct Ledger {
     workers: Vec<Worker>,
-    /// Pieces by key; those of the keys in `free` are empty, and keep their buffers.
+    /// Pieces by key. A piece whose key is in `free` is empty, and keeps its buffer.
     pieces: Vec<Piece>,
     free: Vec<Key>,
     /// Pieces that wait for a worker.
@@ -103,7 +105,7 @@ pub(crate) struct Ledger {
     present: usize,
     /// Number of tasks assigned so far.
     next: u64,
-    /// Number of those that were neither accepted nor set aside.
+    /// Number of assigned tasks that were neither accepted nor set aside.
     unanswered: u64,
     /// Whether the source has no task now.
     dry: bool,
@@ -117,7 +119,8 @@ pub(crate) struct Ledger {
 }
 
 impl Ledger {
-    /// Returns a ledger without workers. A task is set aside when `deaths_max` workers died of it.
+    /// Returns a ledger without workers. A task is set aside when `deaths_max` workers have died of
+    /// it.
     pub(crate) fn new(deaths_max: u32) -> Ledger {
         Ledger {
             workers: Vec::new(),
@@ -148,23 +151,23 @@ impl Ledger {
         worker
     }
 
-    /// Gives this worker no copy of what another holds.
+    /// Gives this worker no copies of other workers' tasks.
     pub(crate) fn give_no_copies(&mut self, worker: usize) {
         self.workers[worker].gets_copies = false;
     }
 
-    /// Copies what this worker holds only if it has given a sign of life in its silence. A task that stops its
-    /// process would stop another.
+    /// Copies this worker's tasks only if it has given a sign of life in its silence. A task that
+    /// stops its process would stop the other worker's too.
     pub(crate) fn ask_before_copies(&mut self, worker: usize) {
         self.workers[worker].is_asked = true;
     }
 
-    /// Notes that a worker was heard, whatever it said.
+    /// Notes a sign of life of a worker: a message of any kind.
     pub(crate) fn handle_sign(&mut self, worker: usize, now_ns: u64) {
         self.workers[worker].signed_ns = now_ns;
     }
 
-    /// Gives this worker no further task, or tasks again. It may tell things all the same.
+    /// Gives this worker no further task, or lets it have tasks again. Its answers still count.
     pub(crate) fn keep_off(&mut self, worker: usize, kept_off: bool) {
         let slot = &mut self.workers[worker];
         if std::mem::replace(&mut slot.kept_off, kept_off) == kept_off {
@@ -201,7 +204,7 @@ impl Ledger {
         Ok(accepted)
     }
 
-    /// Takes tasks that a worker gave back; an empty range ends what it gives.
+    /// Takes tasks that a worker gave back; an empty range is the end of a return.
     pub(crate) fn handle_returned(
         &mut self,
         worker: usize,
@@ -212,7 +215,7 @@ impl Ledger {
         let tasks = first..first + u64::from(count);
         let teller = self.teller(worker, &tasks)?;
         teller.heard_ns = now_ns;
-        // It may have given back what another answered.
+        // The worker may have given back tasks that another answered.
         teller.owes = false;
         if tasks.is_empty() {
             teller.asked_ns = None;
@@ -231,8 +234,8 @@ impl Ledger {
         Ok(())
     }
 
-    /// Removes a lost worker. Its pieces are open again, but for tasks that are set aside, which
-    /// are returned: none if the tasks are not to `blame`.
+    /// Removes a lost worker, and opens its pieces. Returns the tasks that are set aside; none if
+    /// the tasks are not to `blame`.
     pub(crate) fn handle_lost(&mut self, worker: usize, blame: bool) -> Vec<SetAside> {
         let lost = &mut self.workers[worker];
         if !std::mem::take(&mut lost.joined) {
@@ -266,7 +269,7 @@ impl Ledger {
         aside
     }
 
-    /// Takes the word of a sub-farmer that this many workers below it died of a task; `None` if it does
+    /// Takes a sub-farmer's word that this many workers below it died of a task; `None` if it does
     /// not hold the task.
     pub(crate) fn handle_aside(
         &mut self,
@@ -281,7 +284,7 @@ impl Ledger {
             self.pieces[key].deaths = deaths;
             self.set_aside(key)
         });
-        // The word is its answer, also where another was quicker.
+        // The word is the sub-farmer's answer, even if another worker was quicker.
         self.workers[worker].owes = false;
         self.stand_in_line(worker);
         Ok(aside)
@@ -315,25 +318,25 @@ impl Ledger {
         self.workers[worker].threads = threads.max(1);
     }
 
-    /// Sets what the worker may hold, and the mean time of its tasks.
+    /// Sets the worker's share, and the mean time of its tasks.
     pub(crate) fn set_share(&mut self, worker: usize, share: Share, task_ns: Option<f64>) {
         let slot = &mut self.workers[worker];
         (slot.share, slot.task_ns) = (share, task_ns);
         self.stand_in_line(worker);
     }
 
-    /// Returns the worker whose turn it is, while there may be tasks and a worker has room.
-    /// The worker stays first in line until it gets something.
+    /// Returns the worker whose turn it is, while there may be tasks and a worker has room. The
+    /// worker stays first in line until it gets a piece.
     pub(crate) fn poll_free(&mut self) -> Option<usize> {
         if !self.has_open() && (self.ended || self.dry) {
             return None;
         }
         if self.ended || self.dry || !self.suspects.is_empty() {
-            // The last ones, and the suspects, go to those who have nothing.
+            // The last tasks, and the suspects, go to workers that hold nothing.
             match self.line.iter().position(|&at| self.workers[at].is_idle()) {
                 Some(at) => self.line.swap(0, at),
                 None if self.suspects.is_empty() => {}
-                // Nobody would have nothing if all were given more.
+                // If all workers got more, none would ever hold nothing.
                 None => return None,
             }
         }
@@ -368,8 +371,8 @@ impl Ledger {
         self.free.last().map_or_else(Vec::new, |&key| std::mem::take(&mut self.pieces[key].message))
     }
 
-    /// Assigns these new tasks, whose assignment is `message`, to the worker whose turn it is. Returns
-    /// the message. They are the next ones, unless a farmer above numbers them.
+    /// Assigns these new tasks, whose assignment is `message`, to the worker whose turn it is;
+    /// returns the message. The tasks are the next ones, unless a farmer above numbers them.
     pub(crate) fn assign(
         &mut self,
         first: u64,
@@ -393,11 +396,12 @@ impl Ledger {
         self.next - 1
     }
 
-    /// Gives about `count` tasks that nobody holds back to the farmer above; returns their ranges.
+    /// Gives about `count` tasks that no worker holds back to the farmer above; returns their
+    /// ranges.
     pub(crate) fn give_up(&mut self, count: u64) -> Vec<(u64, u32)> {
         let (mut given, mut left) = (Vec::new(), count);
         while left > 0 {
-            // The farmer above does not know of deaths here.
+            // The farmer above does not know of the deaths below this one.
             let blameless = |key: &Key| self.pieces[*key].deaths == 0;
             let Some(at) = self.open.iter().rposition(blameless) else { break };
             let key = self.open.remove(at).expect("it was found there");
@@ -410,12 +414,12 @@ impl Ledger {
         given
     }
 
-    /// Whether a worker has nothing to do.
+    /// Whether a worker has no task.
     pub(crate) fn any_idle(&self) -> bool {
         self.workers.iter().any(Worker::is_idle)
     }
 
-    /// Returns the number of tasks assigned so far, which are those with lower indices.
+    /// Returns the number of tasks assigned so far; these have the lowest indices.
     pub(crate) fn assigned(&self) -> u64 {
         self.next
     }
@@ -474,7 +478,7 @@ impl Ledger {
         !self.open.is_empty() || !self.suspects.is_empty()
     }
 
-    /// Returns the worker that tells something of these tasks.
+    /// Returns the worker, if it may send a word about these tasks.
     #[inline]
     fn teller(&mut self, worker: usize, tasks: &Range<u64>) -> Result<&mut Worker, NotAsked> {
         let teller = self.workers.get_mut(worker).filter(|worker| worker.joined);
@@ -501,7 +505,7 @@ impl Ledger {
     /// Accepts those of these tasks that the worker holds.
     fn accept(&mut self, worker: usize, tasks: &Range<u64>) -> Accepted {
         let mut left = tasks.clone();
-        // Workers answer what they got first, in its order.
+        // Workers answer in the order in which they got their pieces.
         while let Some(&key) = self.workers[worker].pieces.front() {
             if left.is_empty() || self.pieces[key].first != left.start {
                 break;
@@ -519,7 +523,7 @@ impl Ledger {
         for part in &parts {
             let key = self.carve(worker, part);
             self.accept_front(key, self.pieces[key].count);
-            // A sub-farmer may have a task twice, when its farmer has given it out again.
+            // A sub-farmer may have a task twice, if its farmer has given it out again.
             dropped = dropped.saturating_sub(part.end - part.start);
         }
         self.mishaps.dropped += dropped;

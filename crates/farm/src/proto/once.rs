@@ -6,11 +6,11 @@
 //!                 └── nobody else asked ◀──┴──▶ compute, to the next that asked
 //! ```
 //!
-//! A sub-farmer is to its farmer a worker: it asks for the first below it that needs a value, and then for
-//! the others as well. Its table begins with the word of the farmer above, where that of a farmer begins
-//! with *compute*.
+//! A sub-farmer is a worker to its farmer: it asks once, for the first worker below that needs a
+//! value. It then serves the others from its own table. That table begins with the reply of the
+//! farmer above; a farmer's own table begins with *compute*.
 //!
-//! Order of calls: `handle_*` for what is heard, then the `poll_*` until they return `None`.
+//! Order of calls: `handle_*` for words and losses, then the `poll_*` until they return `None`.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -22,13 +22,13 @@ use super::wire::{self, Ask, Key, Told};
 enum State {
     /// The farmer above was asked, for these workers.
     Asked(VecDeque<usize>),
-    /// A worker computes it, and others wait.
+    /// A worker computes the value, and others wait.
     Computing(usize, VecDeque<usize>),
-    /// The word that tells the value to any worker: the value lies in memory once.
+    /// The encoded reply with the value, the same for any worker: the value lies in memory once.
     Known(Bytes),
 }
 
-/// The values of a run.
+/// Values of a run.
 #[derive(Debug)]
 pub(crate) struct Table {
     run: u32,
@@ -40,14 +40,14 @@ pub(crate) struct Table {
 }
 
 impl Table {
-    /// Returns the table of a run, without values; of a sub-farmer, if it `is_below` another farmer.
+    /// Returns the empty table of a run; `is_below` makes it a sub-farmer's.
     pub(crate) fn new(run: u32, is_below: bool) -> Table {
         let (replies, asks) = (VecDeque::new(), VecDeque::new());
         Table { run, is_below, values: BTreeMap::new(), replies, asks }
     }
 
-    /// Takes the word of a worker about a value. That of a worker which was not told to compute it is
-    /// dropped.
+    /// Takes the word of a worker about a value. It is dropped if the worker was not told to
+    /// compute the value.
     pub(crate) fn handle_ask(&mut self, worker: usize, key: Key, ask: Ask) {
         let is_its =
             matches!(self.values.get(&key), Some(&State::Computing(by, _)) if by == worker);
@@ -65,7 +65,7 @@ impl Table {
         }
     }
 
-    /// Takes the loss of a worker: the next one computes what it was to compute.
+    /// Takes the loss of a worker: the next one that waits computes its values.
     pub(crate) fn handle_lost(&mut self, worker: usize) {
         let mut given_up = Vec::new();
         for (&key, state) in &mut self.values {
@@ -125,7 +125,7 @@ impl Table {
         self.replies.push_back((worker, key, wire::once_order(self.run, key, &Told::Compute)));
     }
 
-    /// Lets the next worker that waits compute the value.
+    /// Lets the next worker in the wait compute the value.
     fn pass_on(&mut self, key: Key) {
         let waiting = match self.values.remove(&key) {
             Some(State::Asked(waiting) | State::Computing(_, waiting)) => waiting,

@@ -8,7 +8,7 @@
 //!           on      | window    |
 //! ```
 //!
-//! The window is as long as the fastest result is ahead of the slowest.
+//! The window is as long as the distance from the slowest result to the fastest.
 
 use std::collections::VecDeque;
 
@@ -18,7 +18,7 @@ pub(crate) struct InOrder<T> {
     base: u64,
     /// Each result with its encoded bytes.
     slots: VecDeque<Option<(T, usize)>>,
-    /// Encoded bytes of all of them.
+    /// Sum of the encoded bytes in the slots.
     bytes: usize,
 }
 
@@ -27,7 +27,7 @@ impl<T> InOrder<T> {
         InOrder { base: 0, slots: VecDeque::new(), bytes: 0 }
     }
 
-    /// Takes the result of task `index`, which was not given before, with the number of its encoded bytes.
+    /// Takes the result of task `index`, with its encoded bytes. A task has one result.
     #[inline]
     pub(crate) fn accept(&mut self, index: u64, result: T, bytes: usize) {
         let at = index.checked_sub(self.base).expect("a result is accepted once") as usize;

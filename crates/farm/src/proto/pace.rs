@@ -1,19 +1,19 @@
-//! How much a worker holds, where it is measured.
+//! Amount of work that a worker holds, where it is measured.
 //!
-//! An assignment and its answer cost each side some 50 to 100 us, most of it to wake up. So an
-//! assignment takes [`TARGET_NS`], or [`FARMER_NS`] for each worker if that is more, since the farmer
-//! pays for all of them. Where the number of tasks left is known it takes [`LONG_TARGET_NS`], but not
-//! in a tree, and less near the end.
+//! An assignment and its answer cost each side some 50 to 100 us, mostly to wake up. So an
+//! assignment takes [`TARGET_NS`], or [`FARMER_NS`] for each worker if that is more, since the
+//! farmer pays for all workers. It takes [`LONG_TARGET_NS`] where the number of tasks left is
+//! known, but not in a tree. Near the end it takes less.
 //!
-//! A worker holds k assignments of t seconds each. It stays busy while
-//! the answer to the first travels to the farmer and a new one back, when
-//! k >= 1 + (round trip + farmer's delay) / t. The farmer's delay is not measured, so the round
-//! trip counts twice. A worker holds at least two assignments, and more only up to 10 ms of work: what it
-//! holds is missing elsewhere at the end. (LAN farm study, section 4: double buffering is k = 2.)
+//! A worker holds k assignments of t seconds each. It stays busy while the answer to the first
+//! travels to the farmer and the next assignment back, if k >= 1 + (round trip + farmer's delay) /
+//! t. The farmer's delay is not measured, so the round trip counts twice. A worker holds at least
+//! two assignments, and more only up to 10 ms of work: its tasks are missing elsewhere at the end.
+//! (LAN farm study, section 4: double buffering is k = 2.)
 //!
-//! Near a known end assignments shrink: each has a half of what remains for its worker
-//! (factoring), so that all end at nearly the same time; but never below what the farmer can keep up
-//! with.
+//! Near a known end assignments shrink: each has half of the remaining tasks of its worker
+//! (factoring). So all workers end at nearly the same time. An assignment never shrinks below what
+//! the farmer can keep up with.
 
 use std::fmt;
 use std::str::FromStr;
@@ -22,14 +22,12 @@ use serde::{Deserialize, Serialize};
 
 use super::ledger::Share;
 
-/// Number of tasks in an assignment.
-///
-/// A worker gets one task while nothing is known of its tasks.
+/// Number of tasks in an assignment. A worker gets one task while no task has been timed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub enum Grain {
     /// This number, at least 1.
     Fixed(u32),
-    /// As many as take this long on the worker's threads, by the time that tasks take there:
+    /// As many as take this long on the worker's threads, by the measured time of tasks:
     ///
     /// | while | time |
     /// |---|---|
@@ -43,7 +41,7 @@ pub enum Grain {
     Auto,
 }
 
-/// A text that is no [`Grain`].
+/// Text that is no [`Grain`].
 #[derive(Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("allowed are auto and whole numbers from 1")]
 pub struct NoGrain;
@@ -71,7 +69,7 @@ impl fmt::Display for Grain {
 }
 
 impl Grain {
-    /// Returns the number that was set; 1 where none was.
+    /// Returns the number that was set, or 1.
     pub(crate) fn fixed(self) -> u32 {
         if let Grain::Fixed(tasks) = self { tasks } else { 1 }
     }
@@ -79,28 +77,28 @@ impl Grain {
 
 /// Time that an assignment should take, in nanoseconds.
 const TARGET_NS: f64 = 10e6;
-/// The same where it is known how many tasks are left, but not in a tree: two ledgers give out assignments
-/// there, and each holds some back from the others.
+/// Time of an assignment where the number of tasks left is known, but not in a tree. Two ledgers
+/// give out assignments in a tree, and each holds some back from the others.
 /// - less: the exchanges cost more, with 10 ms 2 % of two cores
 /// - more: the links' acknowledgements, due after 40 ms, leave in packets of their own, and cost as much
 const LONG_TARGET_NS: f64 = 30e6;
 /// The farmer's time for an assignment and its answer, in nanoseconds.
 const FARMER_NS: f64 = 100e3;
-/// Number of workers to whom a farmer gives assignments as short as they should be.
+/// Most workers to which a farmer can give assignments of the wanted length.
 pub(crate) const NODES_OF_A_FARMER: usize = (TARGET_NS / FARMER_NS) as usize;
-/// Smallest depth, double buffering: with less a worker waits for every assignment.
+/// Smallest number of assignments at a worker, double buffering: with one it waits for each.
 const DEPTH_MIN: f64 = 2.0;
-/// Largest depth: beyond it packets are full already and only memory is taken.
+/// Largest number of assignments at a worker: beyond it packets are full and only memory is taken.
 const DEPTH_MAX: f64 = 4096.0;
 /// Most work worth holding at a worker, in nanoseconds, beyond double buffering.
 const HELD_NS_MAX: f64 = 10e6;
-/// The smallest assignment at the end of a run, in shares of the farmer's time for all workers.
+/// Smallest assignment at the end of a run, in shares of the farmer's time for all workers.
 const LAST: f64 = 0.25;
-/// The same in a tree of farms. Tasks pass two ledgers there, both of which shrink the assignments.
-/// With 0.25, 1000 workers of tasks of 0.5 ms waited for a fifth of their last 25 ms.
+/// Smallest assignment at the end of a run in a tree. Tasks pass two ledgers there, and both shrink
+/// assignments. With 0.25, 1000 workers of tasks of 0.5 ms waited for a fifth of their last 25 ms.
 const LAST_IN_TREE: f64 = 1.0;
-/// An assignment has at most this many times as many tasks as the largest that was answered:
-/// the first tasks may be the short ones.
+/// Largest ratio of an assignment's tasks to the largest answered one: the first tasks may be the
+/// short ones.
 const GROWTH: u32 = 16;
 /// Most tasks of an assignment.
 const GRAIN_MAX: u32 = 1 << 16;
@@ -110,7 +108,7 @@ const MEAN_SHARE: f64 = 1.0 / 8.0;
 /// Follows the time of a worker's tasks.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pace {
-    /// A set number; `None` is measured.
+    /// The set number of assignments; `None` if it is measured.
     depth: Option<u32>,
     grain: Grain,
     round_trip_ns: f64,
@@ -119,7 +117,7 @@ pub(crate) struct Pace {
     task_ns: Option<f64>,
 }
 
-/// Most tasks of an assignment, by the largest that any worker has answered.
+/// Most tasks of an assignment, from the largest that any worker has answered.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Growth(u32);
 
@@ -136,15 +134,15 @@ impl Growth {
 }
 
 impl Pace {
-    /// Begins with the round trip to the worker, measured when it joined, and its threads.
-    /// Depth and grain are measured where they are not set.
+    /// Begins with the worker's threads, and the round trip measured when it joined. Depth and
+    /// grain are measured where they are not set.
     pub(crate) fn new(depth: Option<u32>, grain: Grain, round_trip_ns: u64, threads: u32) -> Pace {
         let threads = f64::from(threads.max(1));
         let round_trip_ns = round_trip_ns as f64;
         Pace { depth, grain, round_trip_ns, threads, in_tree: false, task_ns: None }
     }
 
-    /// The worker is a sub-farmer, or below one.
+    /// Notes that the worker is a sub-farmer, or below one.
     pub(crate) fn in_tree(mut self) -> Pace {
         self.in_tree = true;
         self
@@ -177,8 +175,8 @@ impl Pace {
         self.task_ns
     }
 
-    /// Returns what the worker may hold, one of `workers`; `left` is the number of tasks, where it
-    /// is known, that remain for it.
+    /// Returns the share of the worker, one of `workers`; `left` is the number of tasks that remain
+    /// for it, where it is known.
     #[inline]
     pub(crate) fn share(&self, growth: Growth, left: Option<u64>, workers: usize) -> Share {
         let grain = match self.grain {
@@ -191,7 +189,7 @@ impl Pace {
                 let target = farmer_ns.max(target * self.threads);
                 let last = if self.in_tree { LAST_IN_TREE } else { LAST };
                 let half = left.map_or(f64::MAX, |left| left as f64 / 2.0);
-                // Smaller ones at the end cost more than they balance.
+                // Smaller assignments at the end cost more than they balance.
                 let wanted = (target / task_ns).min(half.max(last * farmer_ns / task_ns));
                 (wanted as u32).clamp(1, growth.0)
             }
@@ -204,10 +202,10 @@ impl Pace {
     }
 
     fn measured_depth(&self, grain: u32) -> u32 {
-        // One at work for each thread, where they have a task each, and one that waits.
+        // One task at work for each thread, and one assignment that waits.
         let smallest = DEPTH_MIN.max((self.threads / f64::from(grain)).ceil() + 1.0);
         let Some(task_ns) = self.task_ns else { return smallest as u32 };
-        // Several threads work off an assignment together, or several assignments.
+        // Several threads share the work of an assignment.
         let piece_ns = task_ns * f64::from(grain) / self.threads;
         let wanted = 1.0 + (2.0 * self.round_trip_ns / piece_ns).ceil();
         // A float too large for the integer becomes its maximum.

@@ -9,8 +9,8 @@ struct Part {
     count: u32,
     /// Each after its length, as in an answer.
     items: Vec<u8>,
-    /// Number of results in `items`, without the empty ones: those follow a reduced result, one for each
-    /// further task that it is of.
+    /// Number of results in `items`, without the empty ones. A reduced result is followed by an
+    /// empty one for each further task of its range.
     results: u32,
 }
 
@@ -46,7 +46,7 @@ impl Parts {
 
     /// Adds the result of a task, which `put` writes.
     pub(crate) fn add(&mut self, index: u64, put: impl FnOnce(&mut Vec<u8>)) {
-        // One that is reduced must not grow: it cannot be sent in two.
+        // A reduced part must not grow: it cannot be sent in two.
         if self.parts.last().is_none_or(|last| last.end() != index || last.is_reduced()) {
             self.parts.push(Part { first: index, ..Part::default() });
         }
@@ -58,16 +58,16 @@ impl Parts {
         self.count += 1;
     }
 
-    /// Has the results of neighbours reduced: `reduce` takes some, each after its length, and their
-    /// number, and returns as many in their place, or `None` to leave them. An answer with neighbours has
-    /// at most `bytes_max`.
+    /// Reduces the results of neighbours. `reduce` takes results, each after its length, and their
+    /// number. It returns as many in their place, or `None` to leave them. An answer with
+    /// neighbours has at most `bytes_max`.
     pub(crate) fn reduce(
         &mut self,
         bytes_max: usize,
         mut reduce: impl FnMut(&[u8], u32) -> Option<Vec<u8>>,
     ) {
         let items_max = bytes_max.saturating_sub(wire::ANSWER_HEAD);
-        // They may have to leave as they are.
+        // The joined results may have to leave as they are.
         self.join(|last, part| last.items.len() + part.items.len() <= items_max);
         for part in self.parts.iter_mut().filter(|part| part.results > 1) {
             let reduced = reduce(&part.items, part.count);
@@ -78,8 +78,8 @@ impl Parts {
         self.bytes = self.parts.iter().map(|part| part.items.len()).sum();
     }
 
-    /// Takes the results, as answers of this run; `busy_ns` is the mean time of a task. An answer of
-    /// `bytes_max` is not continued.
+    /// Takes the results, as answers of this run; `busy_ns` is the mean time of a task. An answer
+    /// of `bytes_max` gets no further part.
     pub(crate) fn take(&mut self, run: u32, busy_ns: f64, bytes_max: usize) -> Vec<Vec<u8>> {
         (self.count, self.bytes) = (0, 0);
         self.join(|last, part| {

@@ -1,4 +1,4 @@
-//! Settings that go on to the workers.
+//! Settings that the workers get too.
 
 use std::fmt;
 use std::str::FromStr;
@@ -15,8 +15,7 @@ const RUNTIMES: [(Runtime, &str); 3] = [
     (Runtime::BusyPoll, "busy-poll"),
 ];
 
-/// Settings that farmer and workers share. A worker process gets them through its
-/// environment.
+/// Settings that farmer and workers share. A worker process gets them through its environment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub(crate) struct NodeSettings {
     pub(crate) runtime: Runtime,
@@ -24,14 +23,15 @@ pub(crate) struct NodeSettings {
     pub(crate) message_bytes_max: Option<usize>,
 }
 
-/// Silence after which a node asks its peer for a sign of life. After `SUSPECT` it dials the
+/// Silence after which a node asks its peer for a sign of life: 1 s. After `SUSPECT` it dials the
 /// connection anew. Both are as between any two nodes.
 const PROBE: Duration = Duration::from_secs(1);
 const SUSPECT: Duration = Duration::from_secs(3);
 
-/// Silence after which a node counts as dead: an hour, since here silence is no death. The launcher
+/// Silence after which a node counts as dead: an hour, since silence here is no death. The launcher
 /// sees how a worker ends, and a worker sees the farmer's end. A worker with a long task in its I/O
-/// loop is silent until the task is done. So is a farmer whose program computes on the farm's runtime.
+/// loop is silent until the task ends. A farmer whose program computes on the farm's runtime is
+/// silent too.
 const DEAD: Duration = Duration::from_secs(3600);
 
 impl NodeSettings {
@@ -71,7 +71,7 @@ impl fmt::Display for NodeSettings {
     }
 }
 
-/// A text that is no setting: the farmer runs another program.
+/// Text that is no setting: the farmer runs another program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct BadSettings(String);
 
