@@ -42,8 +42,8 @@ use crate::tasks::{Output, Sink, Unreadable};
 /// Most results that wait for that of an earlier task.
 const REORDERED_MAX: usize = 1 << 20;
 
-/// Encoded bytes of the results that wait, for those of earlier tasks or for their user, from which no
-/// further task is begun: 64 MiB.
+/// Encoded bytes of waiting results from which no further task is begun: 64 MiB. Results wait for
+/// those of earlier tasks, or for their user.
 pub(crate) const WAITING_BYTES_MAX: usize = 64 << 20;
 
 /// Settings of a run, fixed when it begins.
@@ -54,11 +54,11 @@ pub(crate) struct Plan {
     /// The function's index in the farmer's Setup.
     pub(crate) function: u32,
     pub(crate) ways: Ways,
-    /// Whether results are handed on as they come, not in the order of the tasks.
+    /// Whether results are handed on as they come instead of in the order of the tasks.
     pub(crate) at_once: bool,
     /// Whether the first task that fails ends the run.
     pub(crate) stops: bool,
-    /// Whether all results are kept, so that those which wait for others cost nothing.
+    /// Whether all results are kept, so that results that wait for others cost nothing more.
     pub(crate) collects: bool,
     /// Whether a sub-farmer drives the run.
     pub(crate) is_below: bool,
@@ -67,7 +67,7 @@ pub(crate) struct Plan {
 }
 
 impl Plan {
-    /// Returns the plan of a run in the order of the tasks that goes on when a task fails.
+    /// Returns the plan of a run that keeps the order of the tasks and goes on when a task fails.
     pub(crate) fn new(run: u32, function: u32, ways: Ways) -> Plan {
         let (at_once, stops, collects, is_below, reduces) = (false, false, false, false, false);
         Plan { run, function, ways, at_once, stops, collects, is_below, reduces }
@@ -90,12 +90,12 @@ pub(crate) struct Account<'a, O, S> {
     pub(crate) once: Table,
     /// The run's timeline, if it is kept.
     pub(crate) recorder: Option<Box<Recorder>>,
-    /// Tasks a second of all workers, measured.
+    /// Tasks a second of all workers together, measured.
     speed: f64,
     pub(crate) started: Instant,
-    /// Time since then, read once a turn.
+    /// Time since the begin of the run, in nanoseconds; read once a turn.
     pub(crate) now_ns: u64,
-    /// Number of tasks that the source still has, where it is known.
+    /// Number of tasks still in the source, where it is known.
     pub(crate) left: Option<u64>,
     pub(crate) journal: Option<&'a mut Journal>,
     /// Number of tasks whose results the journal had.
@@ -108,9 +108,9 @@ pub(crate) struct Account<'a, O, S> {
 pub(crate) struct Worker {
     pace: Pace,
     threads: u32,
-    /// Number of workers that it has lost since it began.
+    /// Number of workers that a sub-farmer has lost since it began.
     below: u64,
-    /// Whether it is a sub-farmer.
+    /// Whether the worker is a sub-farmer.
     farms: bool,
     pub(crate) stats: WorkerStats,
     waiting: Waiting,
@@ -118,10 +118,10 @@ pub(crate) struct Worker {
     speed: f64,
 }
 
-/// Why an answer was not taken.
+/// Reason why an answer was not taken.
 pub(crate) enum Refused {
     Run(RunError),
-    /// The worker sent what nobody asked for.
+    /// The worker sent an answer that was not asked for.
     Worker,
 }
 
@@ -175,9 +175,9 @@ where
         self.now_ns = nanos(self.started.elapsed());
     }
 
-    /// Adds a worker, and returns its index; it gets tasks of the run only if it is chosen.
+    /// Adds a worker, and returns its index. The worker gets tasks of the run only if it is chosen.
     pub(crate) fn join(&mut self, link: &Link, is_chosen: bool) -> usize {
-        // A sub-farmer keeps to the settings; what it holds itself is measured.
+        // The settings hold for the workers below a sub-farmer; its own share is measured.
         let Ways { prefetch, grain, .. } = match link.farms {
             true => Ways { prefetch: None, grain: Grain::Auto, ..self.plan.ways },
             false => self.plan.ways,
@@ -215,7 +215,7 @@ where
         }
     }
 
-    /// Gives a worker no further task of the run, or tasks again.
+    /// Gives a worker no further task of the run, or lets it have tasks again.
     pub(crate) fn keep_off(&mut self, worker: usize, kept_off: bool) {
         self.ledger.keep_off(worker, kept_off);
         if kept_off {
@@ -281,7 +281,7 @@ where
                 }
                 if run == self.plan.run { self.take_late(worker, index) } else { Ok(()) }
             }
-            // Only a sub-farmer has workers whose number changes, and who may die.
+            // Only a sub-farmer has workers that may die, and a number of threads that changes.
             Answer::Aside { .. } | Answer::Threads { .. } | Answer::Mishaps { .. }
                 if !self.workers[worker].farms =>
             {
@@ -337,7 +337,7 @@ where
                 self.take_returned(worker, first, count)
             }
             Answer::Done { first, count, busy_ns, results, .. } => {
-                // Read once to its end: what is not whole is not accepted.
+                // Reads the answer to its end first: an answer that is not whole is not accepted.
                 let mut whole = results;
                 while whole.next_result()?.is_some() {}
                 let now_ns = self.now_ns;
@@ -357,7 +357,8 @@ where
         Ok(())
     }
 
-    /// Takes the fractions of the tasks that the worker holds; others have a result by now.
+    /// Takes the fractions of the tasks that the worker holds; its other tasks have a result by
+    /// now.
     fn take_progress(&mut self, worker: usize, fractions: Fractions<'_>) {
         for (task, thousandths) in fractions {
             if self.ledger.holds(worker, task) {
@@ -377,7 +378,7 @@ where
         }
     }
 
-    /// Counts the tasks of an answer, and sets what the worker may hold.
+    /// Counts the tasks of an answer, and sets the worker's share.
     fn measure(&mut self, worker: usize, count: u32, busy_ns: u64) {
         let Worker { stats, pace, speed, .. } = &mut self.workers[worker];
         stats.tasks += u64::from(count);
@@ -390,8 +391,8 @@ where
         self.set_share(worker);
     }
 
-    /// Takes the worker's number of virtual workers. The ledger and the pace count each as a thread: a
-    /// task's time includes its waits.
+    /// Takes the worker's number of virtual workers. Ledger and pace count each as a thread, since
+    /// a task's time includes its waits.
     fn take_virtual(&mut self, worker: usize, workers: u32) -> Result<(), Refused> {
         let Worker { farms, stats, .. } = &mut self.workers[worker];
         if *farms || !(1..=wire::VIRTUAL_MAX).contains(&workers) {
@@ -476,14 +477,14 @@ where
         }
     }
 
-    /// Accepts the next task of the source, whose result of these encoded bytes the journal has.
+    /// Accepts the next task of the source; the journal has its result, of these encoded bytes.
     pub(crate) fn recall(&mut self, (result, bytes): (O, usize)) -> Result<(), RunError> {
         let index = self.ledger.skip();
         self.recalled += 1;
         self.hand_on(index, Ok(result), bytes)
     }
 
-    /// Hands results on as they come from now on, and those that wait for others.
+    /// Hands results on as they come from now on, beginning with those that wait.
     pub(crate) fn hand_on_at_once(&mut self) {
         self.plan.at_once = true;
         for (index, result, bytes) in self.order.drain() {

@@ -45,35 +45,35 @@ use crate::tasks::{Input, Output, Sink, Source};
 use self::lookout::Lookout;
 pub(crate) use self::timer::Timer;
 
-/// Time before the end of the farm's time from which on nothing is given out, besides 1.25 times the
-/// longest time that an answer took.
+/// Time before the end of the farm's time from which on nothing is given out, in nanoseconds: 0.1
+/// s. 1.25 times the longest wait for an answer is added.
 const DRAIN_NS_MIN: u64 = 100_000_000;
 
 /// Time between two looks for silent workers at the end of a run.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// Longest time that accepted results are in the journal and not permanent.
+/// Longest time that an accepted result in the journal is not permanent.
 const SYNC_WAIT: Duration = Duration::from_secs(1);
 
-/// A closure that says whether a worker gets tasks of a run.
+/// Closure that chooses the workers that get tasks of a run.
 pub(crate) type Choice = Box<dyn Fn(&WorkerName) -> bool + Send + Sync>;
 
-/// A closure that is told how far a run is.
+/// Closure that gets the progress of a run.
 pub(crate) type Watch = Box<dyn FnMut(&Progress) + Send + Sync>;
 
-/// The farm's side of a run: its workers, and how others come.
+/// The farm's side of a run: its workers, and the arrival of others.
 pub(crate) struct Workers<'a> {
     pub(crate) links: &'a mut Vec<Link>,
     pub(crate) crew: &'a mut Crew,
     pub(crate) reception: &'a mut Reception,
     pub(crate) sharing: &'a mut Sharing,
-    /// Why the farm can run nothing more.
+    /// Reason why the farm can run nothing more.
     pub(crate) lost: &'a mut Option<RunError>,
     /// Whether the last run has left tasks at the workers.
     pub(crate) unfinished: &'a mut bool,
-    /// Chooses the workers of the run; all without it.
+    /// Chooses the workers of the run; `None` takes all.
     pub(crate) choice: Option<Choice>,
-    /// Called with the progress of the run.
+    /// Gets the progress of the run.
     pub(crate) watch: Option<&'a mut Watch>,
 }
 
@@ -84,7 +84,8 @@ impl Workers<'_> {
             && self.choice.as_ref().is_none_or(|choice| choice(worker))
     }
 
-    /// Adds a worker to the account. The farmer's own gets no copies: what makes others silent may end it.
+    /// Adds a worker to the account. The farmer's own gets no copies: a task that silences others
+    /// may end it.
     fn join<O: Output, S: Sink<O>>(
         &self,
         link: &Link,
@@ -100,7 +101,7 @@ impl Workers<'_> {
         }
     }
 
-    /// Whether somebody is to come who gets tasks of the run.
+    /// Whether a worker is still to come that gets tasks of the run.
     fn expects(&self, home: &Home) -> bool {
         self.crew.expects(self.links, |name| self.choose(name, home))
     }
@@ -115,31 +116,31 @@ impl Workers<'_> {
 pub(crate) struct Run<'a, I, O, T: Source<Task = I>, S> {
     workers: Workers<'a>,
     tasks: T,
-    /// An encoded input, after its length, that did not fit in the last assignment.
+    /// Encoded input, after its length, that did not fit in the last assignment.
     carried: Vec<u8>,
-    /// Its index and attempt, where a farmer above has numbered it.
+    /// Index and attempt of that input, if a farmer above has numbered it.
     carried_numbers: Option<(u64, u32)>,
-    /// The result of the task after those of the last assignment, from the journal, with its encoded bytes.
+    /// Result from the journal, with its encoded bytes, of the task after the last assignment.
     recalled: Option<(O, usize)>,
     account: Account<'a, O, S>,
-    /// Number of tasks that the farmer above wants back, and workers were asked for.
+    /// Number of tasks that the farmer above wants back, and that workers were asked for.
     wanted: u64,
-    /// Says whether the farmer's own worker, if it has one in reserve, takes part.
+    /// Decision whether the farmer's own worker, if it has one in reserve, takes part.
     home: Home,
-    /// Set while workers without tasks wait for others.
+    /// Timer that is set while workers without tasks wait for others.
     look: Timer,
     /// The worker that this run lost last.
     buried: Option<usize>,
-    /// Workers whose link broke, with what that looked like, until the cause is known.
+    /// Workers whose link broke, with the symptom, until the cause is known.
     broken: Vec<(usize, Loss)>,
     cause_wait: Timer,
-    /// Set while nobody works, and somebody is to come.
+    /// Timer that is set while no worker is there, and one is to come.
     alone: Timer,
     sync_wait: Timer,
     lookout: Lookout,
-    /// Set until the progress is shown again.
+    /// Timer until the next call with the progress; `None` if nothing watches the run.
     show_wait: Option<Timer>,
-    /// Wakes the run when it has to give nothing more out, or to end.
+    /// Timer that wakes the run when it has to stop giving out tasks, or to end.
     drain: Timer,
     /// Traffic before the run.
     before: PeerStats,
@@ -161,7 +162,7 @@ where
         journal: Option<&'a mut Journal>,
     ) -> Self {
         if std::mem::replace(workers.unfinished, true) {
-            // A worker drops what it has of another run.
+            // At this word a worker drops what it has of another run.
             let word = [Bytes::copy_from_slice(&wire::take_back(plan.run, 1))];
             workers.links.iter_mut().for_each(|link| link.tell(&word));
         }
@@ -170,7 +171,7 @@ where
         for link in workers.links.iter() {
             workers.join(link, &mut account, &home);
         }
-        // The cause of their end was not known when the run before ended.
+        // The cause of these breaks was not known when the previous run ended.
         let is_broken = |link: &Link| !link.is_open() && link.lost.is_none();
         let broken = workers.links.iter().enumerate().filter(|(_, link)| is_broken(link));
         let broken: Vec<_> = broken.map(|(worker, _)| (worker, Loss::Closed)).collect();
@@ -207,7 +208,7 @@ where
         self.account.plan.stops = true;
     }
 
-    /// Hands results on as they come, not in the order of the tasks.
+    /// Hands results on as they come instead of in the order of the tasks.
     pub(crate) fn hand_on_at_once(&mut self) {
         self.account.hand_on_at_once();
     }
@@ -252,7 +253,7 @@ where
         self.tasks.left().map(|left| left + self.apart())
     }
 
-    /// Number of tasks that left the source, and are not in the ledger.
+    /// Returns the number of tasks that left the source and are not in the ledger.
     fn apart(&self) -> u64 {
         u64::from(!self.carried.is_empty()) + u64::from(self.recalled.is_some())
     }
@@ -367,7 +368,7 @@ where
             self.even_out(context)?;
         }
         if !self.broken.is_empty() {
-            // Some may have broken in this turn.
+            // Links may have broken in this turn.
             self.note_ends(context)?;
         }
         self.reply(context)?;
@@ -410,7 +411,7 @@ where
         self.carried.is_empty() && self.recalled.is_none() && self.tasks.left() == Some(0)
     }
 
-    /// Writes what was accepted in this turn, and makes it permanent in time.
+    /// Writes the results accepted in this turn, and makes them permanent in time.
     fn keep_journal(&mut self, context: &mut Context<'_>) -> Result<(), RunError> {
         let Some(journal) = &mut self.account.journal else { return Ok(()) };
         if journal.end_turn()? && self.sync_wait.is_over(SYNC_WAIT, context) {
@@ -479,7 +480,7 @@ where
         Ok(())
     }
 
-    /// Takes up to `count` tasks back from the workers; they go to the sink as they come.
+    /// Takes up to `count` tasks back from the workers; the tasks go to the sink as they come.
     pub(crate) fn take_back(
         &mut self,
         mut count: u64,
@@ -525,7 +526,7 @@ where
         }
     }
 
-    /// Lets workers without tasks have some of those that others hold.
+    /// Gives workers without tasks some that others hold.
     fn even_out(&mut self, context: &mut Context<'_>) -> Result<(), RunError> {
         while let Some((victim, count)) = self.account.ledger.poll_victim(self.account.now_ns) {
             self.ask_back(victim, count, context)?;

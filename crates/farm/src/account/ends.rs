@@ -47,7 +47,8 @@ where
         self.set_aside(aside, worker, Loss::Below(text.to_owned())).map_err(Refused::Run)
     }
 
-    /// Notes the loss of a worker: opens its tasks for others, which are not to `blame` or may be.
+    /// Notes the loss of a worker, and opens its tasks for others. `blame`: one of them may be the
+    /// cause.
     pub(crate) fn lose(&mut self, worker: usize, loss: &Loss, blame: bool) -> Result<(), RunError> {
         self.speed -= std::mem::take(&mut self.workers[worker].speed);
         self.workers[worker].waiting.note(0, 0, self.now_ns);
@@ -68,7 +69,7 @@ where
         let stats = &mut self.workers[worker].stats;
         let (function, worker) = (self.function.clone(), stats.worker.clone());
         let error = match (&loss, self.plan.ways.limit) {
-            // It stopped the processes.
+            // The task stopped the processes of its workers.
             (Loss::Silent(_), Some(limit)) => {
                 stats.timed_out += 1;
                 let after = Duration::from_nanos(limit.after_ns());

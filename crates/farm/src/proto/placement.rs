@@ -1,21 +1,20 @@
 //! Placement of a function's tasks: beside the worker's I/O loop or in it.
 //!
-//! A task that computes for long must not run where packets are read and written: the
-//! worker would neither take new work nor answer. Such a task runs on a thread of its
-//! own. But handing a task to another thread and back costs 5 to 50 us (the other
-//! thread sleeps, an idle core halts): a farm of tiny tasks would spend its time on
-//! handing over. Tasks are therefore measured. A function begins on the compute
-//! thread, moves into the loop when its tasks turn out tiny, and back when one does
-//! not.
+//! A task that computes for long must not run where packets are read and written: the worker would
+//! neither take new work nor answer. Such a task runs on a compute thread. But handing a task to
+//! another thread and back costs 5 to 50 us, since that thread sleeps and an idle core halts. A
+//! farm of tiny tasks would spend its time on handing over. Tasks are therefore measured. A
+//! function begins on the compute thread, moves into the loop when its tasks turn out tiny, and
+//! back when one does not.
 
-/// Mean time of a task, in nanoseconds, below which its function runs in the loop: a
-/// hand-over would cost as much as the task.
+/// Mean time of a task, in nanoseconds, below which its function runs in the loop: 20 us. A
+/// hand-over costs as much as such a task.
 const INLINE_MEAN_NS_MAX: f64 = 20_000.0;
-/// Mean time of a task above which its function leaves the loop again. Twice the other
-/// bound, so that a function near it does not move to and fro.
+/// Mean time of a task, in nanoseconds, above which its function leaves the loop: 40 us. Twice the
+/// other bound, so that a function near it does not move to and fro.
 const INLINE_MEAN_NS_LEAVE: f64 = 40_000.0;
-/// Time of a task that sends its function out of the loop at once: nothing was read or
-/// written in that time.
+/// Time of a single task, in nanoseconds, that sends its function out of the loop at once: 500 us.
+/// Nothing was read or written in that time.
 const INLINE_TASK_NS_MAX: f64 = 500_000.0;
 /// Number of tasks measured before a function moves into the loop: the first ones run
 /// with cold caches.
@@ -38,7 +37,7 @@ pub(crate) struct Placement {
     place: Place,
     mean_ns: f64,
     samples: u32,
-    /// Whether it never moves into the loop.
+    /// Whether the function never moves into the loop.
     kept: bool,
 }
 
@@ -53,13 +52,14 @@ impl Placement {
         self.place
     }
 
-    /// Returns the number of tasks that take about `target_ns`, at least 1: 1 while nothing is known.
+    /// Returns the number of tasks that take about `target_ns`, at least 1; 1 before the first
+    /// measurement.
     #[inline]
     pub(crate) fn tasks_in(&self, target_ns: f64) -> u32 {
         if self.samples == 0 { 1 } else { ((target_ns / self.mean_ns.max(1.0)) as u32).max(1) }
     }
 
-    /// Keeps the function on the compute thread from now on: it wants to hear when to end.
+    /// Keeps the function on the compute thread from now on: it looks at its context.
     pub(crate) fn keep_on_thread(&mut self) {
         (self.place, self.kept) = (Place::Thread, true);
     }

@@ -4,37 +4,38 @@
 //!   task ──▶ Reports ── a word at most every 200 ms ──▶ Reports of a sub-farmer ──▶ Underway
 //! ```
 //!
-//! A fraction is a number of thousandths. A word has the newest one of each task that reported one since
-//! the word before, so that a farmer hears from a worker at a bounded rate whatever its tasks do.
+//! A fraction is a number of thousandths. A word has the newest fraction of each task that reported
+//! one since the previous word. So a farmer hears from a worker at a bounded rate, whatever the
+//! tasks do.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
 
 use super::wire;
 
-/// The fraction of a task that is done.
+/// Thousandths of a finished task.
 pub(crate) const WHOLE: u32 = 1000;
 
-/// Shortest time between two words. A farmer of 1000 workers then takes 5000 words a second; a shorter
-/// time is not seen on a progress bar.
+/// Shortest time between two words, in nanoseconds: 200 ms. A farmer of 1000 workers then takes
+/// 5000 words a second; a shorter time is not seen on a progress bar.
 pub(crate) const EVERY_NS: u64 = 200_000_000;
 
-/// Most tasks of a word; the next one goes on behind them.
+/// Most tasks of a word; the next word goes on behind them.
 const TASKS_MAX: usize = 4096;
 
-/// Reports that are not told yet.
+/// Reports that were not sent yet.
 #[derive(Debug, Default)]
 pub(crate) struct Reports {
     run: u32,
     tasks: BTreeMap<u64, u32>,
-    /// Index behind the last task that was told, where the next word begins.
+    /// Index behind the last task that was sent, where the next word begins.
     next: u64,
     /// When the last word left.
     told_ns: Option<u64>,
 }
 
 impl Reports {
-    /// Begins a run: reports of the one before are dropped.
+    /// Begins a run; reports of the previous run are dropped.
     pub(crate) fn enter(&mut self, run: u32) {
         (self.run, self.next) = (run, 0);
         self.tasks.clear();
@@ -64,7 +65,7 @@ impl Reports {
     pub(crate) fn poll_word(&mut self, now_ns: u64) -> Option<Vec<u8>> {
         self.due_ns().filter(|&due_ns| due_ns <= now_ns)?;
         self.told_ns = Some(now_ns);
-        // If each word began with the lowest index, those of more tasks would never be told.
+        // If each word began with the lowest index, tasks with higher ones might never be sent.
         let in_turn = self.tasks.range(self.next..).chain(self.tasks.range(..self.next));
         let told: Vec<(u64, u32)> = in_turn.take(TASKS_MAX).map(|(&it, &of)| (it, of)).collect();
         for &(task, _) in &told {
@@ -75,10 +76,10 @@ impl Reports {
     }
 }
 
-/// The fractions of the tasks that workers hold.
+/// Fractions of the tasks that workers hold.
 #[derive(Debug, Default)]
 pub(crate) struct Underway {
-    /// Each with the worker that reported it.
+    /// Fraction by task, with the worker that reported it.
     tasks: BTreeMap<u64, (usize, u32)>,
 }
 

@@ -10,19 +10,20 @@
 //!   result    digest of the input 12 bytes | bytes u8, or 255 and u32 | encoded result
 //! ```
 //!
-//! Integers are little-endian. `input` and `output` are the hashes of the types. `permanent` is the length of
-//! the file that was on the disk when the record was made: damage there is no write that was cut short. The
-//! head's checksum covers its place in the file too, so that a journal in a result is not taken for records.
+//! Integers are little-endian. `input` and `output` are the hashes of the types. `permanent` is the
+//! length of the file that was on the disk when the record was made: damage before it is no write
+//! that was cut short. The head's checksum covers its place in the file too, so that a journal in a
+//! result is not taken for records.
 
 use siphasher::sip128::SipHasher13;
 
-/// The first bytes of a journal; the last one is the version.
+/// First bytes of a journal; the last one is the version.
 pub(crate) const MAGIC: [u8; 8] = *b"farmlog\x01";
 
 /// Bytes of a record before its payload.
 pub(crate) const HEAD: usize = 24;
 
-/// Bytes of a digest of an input. Of 10^9 tasks two have the same with a probability of 10^-11.
+/// Bytes of a digest of an input: two of 10^9 tasks share a digest with a probability of 10^-11.
 const DIGEST_BYTES: usize = 12;
 
 /// Stands for a number of bytes that follows in four bytes.
@@ -32,18 +33,18 @@ const RUN: u8 = 0;
 const RESULTS: u8 = 1;
 const MARK: u8 = 2;
 
-/// The words of a record beside its payload.
+/// Words of a record beside its payload.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Stamp {
     /// Number of the run.
     pub(crate) run: u32,
-    /// Length of the file that is permanent.
+    /// Length of the permanent part of the file.
     pub(crate) permanent: u64,
     /// Place in the file of the buffer that the record is written to.
     pub(crate) place: u64,
 }
 
-/// The head of a record, whose checksum is right.
+/// Head of a record, with the right checksum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Head {
     /// Bytes of the payload.
@@ -61,7 +62,7 @@ impl Head {
     }
 }
 
-/// The run that the results after this record belong to.
+/// Run that the results after this record belong to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct RunHead {
     /// Number of the run in its program, from 1.
@@ -71,15 +72,15 @@ pub(crate) struct RunHead {
     pub(crate) function: String,
 }
 
-/// Results of a run that workers have finished without a farmer: the digest of each task's encoded input,
-/// and its encoded result.
+/// Results of a run that workers have finished without a farmer. Each is the digest of a task's
+/// encoded input, and its encoded result.
 #[derive(Clone, Debug)]
 pub(crate) struct Finished {
     pub(crate) head: RunHead,
     pub(crate) results: Vec<(u128, Vec<u8>)>,
 }
 
-/// A payload.
+/// Payload of a record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Record<'a> {
     Run(RunHead),
@@ -108,7 +109,7 @@ pub(crate) fn put_run(out: &mut Vec<u8>, head: &RunHead, stamp: Stamp) {
     finish(out, at, stamp);
 }
 
-/// Appends a record that says what is permanent.
+/// Appends a record that says how much of the file is permanent.
 pub(crate) fn put_mark(out: &mut Vec<u8>, stamp: Stamp) {
     let at = begin(out, MARK);
     finish(out, at, stamp);
@@ -157,14 +158,15 @@ pub(crate) fn finish(out: &mut [u8], at: usize, stamp: Stamp) {
     head[20..].copy_from_slice(&sum.to_le_bytes());
 }
 
-/// Reads the head of a record at this place of the file; `None` if it is none.
+/// Reads the head of a record at this place of the file; `None` if there is no head.
 pub(crate) fn read_head(head: [u8; HEAD], at: u64) -> Option<Head> {
     let (checked, sum) = head.split_last_chunk::<4>()?;
     let (bytes, rest) = checked.split_first_chunk()?;
     let (of_payload, rest) = rest.split_first_chunk()?;
     let (run, rest) = rest.split_first_chunk()?;
     let permanent = u64::from_le_bytes(rest.try_into().ok()?);
-    // A permanent part lies before. This spares most sums where a head is searched.
+    // A permanent part lies before its record. This check spares most checksums in a search for a
+    // head.
     if permanent > at || u32::from_le_bytes(*sum) != head_sum(checked, at) {
         return None;
     }
@@ -179,7 +181,7 @@ fn head_sum(checked: &[u8], at: u64) -> u32 {
     hasher.finalize()
 }
 
-/// Reads the payload of a record of this run, whose checksum is right; `None` if it is of no known form.
+/// Reads the payload of a record of this run; `None` if its form is unknown. Its checksum is right.
 pub(crate) fn read(run: u32, payload: &[u8]) -> Option<Record<'_>> {
     match payload.split_first()? {
         (&RUN, rest) => {
@@ -195,11 +197,11 @@ pub(crate) fn read(run: u32, payload: &[u8]) -> Option<Record<'_>> {
     }
 }
 
-/// The results of a record, in the order in which they were accepted.
+/// Results of a record, in the order in which they were accepted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Results<'a> {
     rest: &'a [u8],
-    /// Place of the rest in the payload.
+    /// Place of the unread part in the payload.
     at: usize,
 }
 

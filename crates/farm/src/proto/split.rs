@@ -1,10 +1,10 @@
-//! Answers that are too large to be sent: their results one by one.
+//! Splitting of answers that are too large to be sent, into single results.
 
 use std::error::Error;
 
 use super::wire::{self, Answer, Ask, Item, Malformed};
 
-/// Returns the word that gives a value for all up, in the place of the one with the value; `None` for
+/// Returns the word that gives a value up instead of the answer that has the value; `None` for
 /// another answer.
 pub(crate) fn given_up(answer: &[u8]) -> Option<Vec<u8>> {
     match wire::read_answer(answer) {
@@ -34,7 +34,7 @@ pub(crate) fn one_by_one(answer: &[u8]) -> Result<Vec<Vec<u8>>, Malformed> {
     Ok(all)
 }
 
-/// Returns the answer of a failure in the place of one for a single task, which is too large by itself.
+/// Returns the failure that replaces the answer of a single task, which is too large by itself.
 pub(crate) fn in_its_place(answer: &[u8], error: &dyn Error) -> Vec<u8> {
     let Ok(Answer::Done { run, first, busy_ns, .. }) = wire::read_answer(answer) else {
         unreachable!("it was written as an answer");

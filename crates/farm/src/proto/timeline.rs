@@ -1,7 +1,8 @@
 //! A timeline of a run: which worker had which tasks, and when.
 //!
-//! The farmer keeps it alone, from the answers. An answer tells how long its tasks took, and not when: so its
-//! span ends when the answer came. Spans of a worker that overlap stand in different threads.
+//! The farmer alone keeps it, from the answers. An answer tells how long its tasks took, but not
+//! when. So its span ends when the answer came. Spans of a worker that overlap belong to different
+//! threads.
 
 use std::time::Duration;
 
@@ -11,13 +12,13 @@ use std::time::Duration;
 pub struct TaskSpan {
     /// Index of the worker in [`RunStats::workers`](crate::RunStats::workers).
     pub worker: usize,
-    /// Thread of the worker, from 0: the first one that was free, as far as the farmer knows.
+    /// Thread of the worker, from 0: the first free one, as far as the farmer knows.
     pub thread: u32,
-    /// Begin, since the begin of the run: `end` less the time of the tasks, and not before the end of the
-    /// thread's span before.
+    /// Begin, since the begin of the run: `end` less the time of the tasks, but not before the end
+    /// of the thread's previous span.
     pub begin: Duration,
-    /// Time at which the farmer took the answer, since the begin of the run. A result may wait up to
-    /// 100 ms at its worker for others to be sent with it.
+    /// Time at which the farmer took the answer, since the begin of the run. A result may wait up
+    /// to 100 ms at its worker, to be sent together with others.
     pub end: Duration,
     /// Index of the first task.
     pub first: u64,
@@ -25,13 +26,13 @@ pub struct TaskSpan {
     pub tasks: u32,
 }
 
-/// Record of a run, kept with [`FarmBuilder::keep_timeline`](crate::FarmBuilder::keep_timeline).
+/// Spans of a run, kept with [`FarmBuilder::keep_timeline`](crate::FarmBuilder::keep_timeline).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Timeline {
     /// The spans in the order in which the answers came.
     pub spans: Vec<TaskSpan>,
-    /// Number of spans beyond the most that are kept.
+    /// Number of spans that were dropped, beyond the most that are kept.
     pub spans_dropped: u64,
 }
 
@@ -40,7 +41,7 @@ pub struct Timeline {
 pub(crate) struct Recorder {
     pub(crate) timeline: Timeline,
     spans_max: usize,
-    /// Until when each thread of each worker is taken.
+    /// Time until which each thread of each worker is taken.
     taken_ns: Vec<Vec<u64>>,
 }
 
@@ -73,7 +74,8 @@ impl Recorder {
                 taken_ns.push(0);
                 taken_ns.len() - 1
             }
-            // The clocks of two hosts, or a word that took longer than the one before.
+            // All threads seem taken: the clocks of two hosts differ, or an answer took longer than
+            // the one before.
             None => (0..taken_ns.len()).min_by_key(|&at| taken_ns[at]).unwrap_or_default(),
         };
         let Some(until_ns) = taken_ns.get_mut(thread) else { return };

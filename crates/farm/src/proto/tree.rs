@@ -8,9 +8,9 @@
 //!      w w w    w w w    w w w        workers
 //! ```
 //!
-//! A node takes the first group that has room, and is the head of a new one where none has. A node
-//! whose head is gone is placed again in this way, in another group. So the first of those that lost
-//! their head is the next head, if the other groups are full.
+//! A node takes the first group that has room, and is the head of a new group where none has. A
+//! node whose head is gone is placed again in this way, in another group. If the other groups are
+//! full, the first of these nodes is the next head.
 
 use std::collections::BTreeMap;
 
@@ -37,7 +37,7 @@ pub(crate) enum Rule {
 pub(crate) struct Tree {
     rule: Rule,
     places: BTreeMap<usize, Position>,
-    /// Heads that take nodes, in the order in which they came, with their hosts.
+    /// Heads that take nodes, with their hosts, in the order in which they came.
     heads: Vec<(usize, String)>,
 }
 
@@ -51,7 +51,7 @@ impl Tree {
         self.place_beside(node, host, None)
     }
 
-    /// Places a node again, whose head is gone.
+    /// Places a node again whose head is gone.
     pub(crate) fn place_again(&mut self, node: usize, host: &str) -> Position {
         let before = match self.places.remove(&node) {
             Some(Position::Below(head)) => Some(head),
@@ -78,7 +78,7 @@ impl Tree {
         place
     }
 
-    /// Notes that a node is lost: nobody is placed below it any more.
+    /// Notes that a node is lost: no node is placed below it from then on.
     pub(crate) fn handle_lost(&mut self, node: usize) {
         self.heads.retain(|&(head, _)| head != node);
         self.places.remove(&node);

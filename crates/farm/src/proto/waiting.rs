@@ -1,4 +1,4 @@
-//! The time of a worker's threads: in tasks, without a task, and the rest.
+//! Time of a worker's threads: in tasks, without a task, and the rest.
 //!
 //! ```text
 //!   tasks that the worker holds   3 ┤██      ██
@@ -7,17 +7,17 @@
 //!                                 0 ┼──────▒▒──────▒▒─   ▒ both do
 //! ```
 //!
-//! The ledger says how many tasks a worker holds. A thread beyond their number waits for the farmer.
-//! Threads that have a task there, and do not run one, wait for messages.
+//! The ledger says how many tasks a worker holds. A thread beyond that number waits for the farmer.
+//! The other threads have a task; one that does not run it waits for messages.
 
 /// Thread time of a worker, in nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Waiting {
     threads: u32,
-    /// Threads for which there is no task.
+    /// Number of threads for which there is no task.
     lacking: u32,
     since_ns: u64,
-    /// Until then, of all threads and of those that lacked a task.
+    /// Time until `since_ns`, of all threads and of those that lacked a task.
     all_ns: u64,
     lacked_ns: u64,
 }
@@ -25,13 +25,13 @@ pub(crate) struct Waiting {
 /// Time of a worker's threads outside of tasks, in nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Waited {
-    /// Without a task, also at the worker or on its way.
+    /// Time without a task, also without one on its way.
     pub(crate) for_farmer_ns: u64,
     pub(crate) for_wire_ns: u64,
 }
 
 impl Waiting {
-    /// Begins with a worker of this number of threads that holds nothing.
+    /// Begins with a worker that has this number of threads and no task.
     pub(crate) fn new(threads: u32, now_ns: u64) -> Waiting {
         Waiting { threads, lacking: threads, since_ns: now_ns, all_ns: 0, lacked_ns: 0 }
     }
@@ -46,11 +46,11 @@ impl Waiting {
         }
     }
 
-    /// Returns the time outside of tasks until now; `busy_ns` is that in tasks.
+    /// Returns the time outside of tasks until now; `busy_ns` is the time in tasks.
     pub(crate) fn waited(&self, busy_ns: u64, now_ns: u64) -> Waited {
         let (all_ns, lacked_ns) = self.until(now_ns);
         let rest_ns = all_ns.saturating_sub(busy_ns);
-        // A task that another has done may run on while nothing is held.
+        // A task that another worker has done may run on while the worker holds nothing.
         let for_farmer_ns = lacked_ns.min(rest_ns);
         Waited { for_farmer_ns, for_wire_ns: rest_ns - for_farmer_ns }
     }

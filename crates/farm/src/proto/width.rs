@@ -1,34 +1,35 @@
 //! Number of virtual workers: places for tasks that a worker has begun, most of which wait.
 //!
-//! A thread goes on with a task that has waited rather than begin another. When a task blocks its thread,
-//! another thread begins a task. So more tasks are begun only while the others wait, and about as many as
-//! keep the threads busy:
+//! A thread goes on with a task that has waited rather than begin another. When a task blocks its
+//! thread, another thread begins a task. So more tasks are begun only while the others wait, about
+//! as many as keep the threads busy:
 //!
 //! ```text
 //!   threads x (1 + time that a task waits / time that it computes)      up to the bound
 //! ```
 //!
-//! Nothing measures these times. A thread without anything to go on with begins a task. If all virtual
+//! Nothing measures these times. A thread without a task to go on with begins one. If all virtual
 //! workers have a task then, their number doubles ([`Width::handle_idle`]). The farmer is told the
-//! number, and gives out tasks for it. The number falls again when fewer tasks are begun for a while.
+//! number, and gives out tasks for it. The number falls again when fewer tasks are begun for a
+//! while.
 
-/// Most virtual workers of a thread where their number is measured. They keep a thread busy with tasks
-/// that wait for 15 times as long as they compute. More would balance worse, since a task that was begun is
-/// not moved, and with each dead worker more is computed again.
+/// Most virtual workers of a thread where their number is measured. They keep a thread busy with
+/// tasks that wait for 15 times as long as they compute. More would balance worse, since a begun
+/// task is not moved. Each dead worker would cost more repeated work.
 pub(crate) const AUTO_MAX: u32 = 16;
 
-/// Number of tasks, for each virtual worker, after which a number that was too large falls.
+/// Number of ended tasks for each virtual worker, after which a number that was too large falls.
 const PATIENCE: u32 = 4;
 
-/// Follows the number of virtual workers of a worker.
+/// Controller of a worker's number of virtual workers.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Width {
     threads: u32,
     bound: u32,
     wanted: u32,
-    /// The number that the farmer goes by.
+    /// Number that the farmer knows.
     told: u32,
-    /// Most tasks begun at a time, since `ended` was 0.
+    /// Most tasks begun at a time since `ended` was 0.
     peak: u32,
     ended: u32,
     is_fixed: bool,
@@ -48,12 +49,12 @@ impl Width {
         self.bound
     }
 
-    /// Notes another run: the farmer goes by the number of threads.
+    /// Notes another run: the farmer assumes the number of threads.
     pub(crate) fn handle_run(&mut self) {
         self.told = self.threads;
     }
 
-    /// Notes that a thread has nothing to go on with, while this number of tasks are begun.
+    /// Notes that a thread has no task to go on with, while this number of tasks are begun.
     pub(crate) fn handle_idle(&mut self, begun: u32) {
         self.peak = self.peak.max(begun.saturating_add(1));
         if begun >= self.wanted && !self.is_fixed {
@@ -71,12 +72,12 @@ impl Width {
         (self.peak, self.ended) = (0, 0);
     }
 
-    /// Whether the farmer goes by more than the threads.
+    /// Whether the farmer assumes more than the threads.
     pub(crate) fn is_told(&self) -> bool {
         self.told > self.threads
     }
 
-    /// Returns the number of virtual workers, if the farmer goes by another.
+    /// Returns the number of virtual workers, if the farmer assumes another.
     pub(crate) fn poll_told(&mut self) -> Option<u32> {
         (std::mem::replace(&mut self.told, self.wanted) != self.wanted).then_some(self.wanted)
     }

@@ -45,12 +45,12 @@
 //! | once | A value that one worker computes for all (`once.rs`). |
 //! | aside, threads, mishaps | Only of sub-farmers: tasks it has set aside; threads below it and workers it has lost; tasks that it gave out again, got back, copied and dropped. Sent when they change. |
 //!
-//! A sub-farmer is a worker to its farmer and a farmer to its workers, with the same words. Its workers
-//! turn to the farmer when its messages end without the word *end*.
+//! A sub-farmer is a worker to its farmer and a farmer to its workers, with the same words. When
+//! its messages end without the word *end*, its workers turn to the farmer.
 //!
 //! Integers are little-endian. The number of the run tells the rest of a cancelled run from the
-//! next run. Hello, Setup and Reply go through the codec (`wire/hello.rs`). The others are written and read by hand,
-//! since each task has them.
+//! next run. Hello, Setup and Reply go through the codec (`wire/hello.rs`). The others are written
+//! and read by hand, since each task has them.
 
 pub(crate) use self::hello::{
     Handed, Hello, HelloError, Limit, Reply, Role, Setup, VERSIONS, duplex, hello, read_hello,
@@ -89,24 +89,25 @@ pub(crate) struct Part<'a> {
     pub(crate) bytes: &'a [u8],
 }
 
-/// A message of the farmer.
+/// Message of the farmer.
 #[derive(Clone, Debug)]
 pub(crate) enum Order<'a> {
     Assign(Assignment<'a>),
     Value(Part<'a>),
-    /// No task names the value any more.
+    /// Notice that no task names the value from then on.
     Forget {
         digest: u128,
     },
     /// The farm is done, and the messages end.
     End,
-    /// The reply to a worker that needs a value which one of them computes for all.
+    /// Reply to a worker that needs a value which one worker computes for all.
     Once {
         run: u32,
         key: Key,
         reply: Told,
     },
-    /// Return up to this number of tasks that are not begun, those with the highest indices first.
+    /// Request for up to this number of tasks that are not begun, those with the highest indices
+    /// first.
     TakeBack {
         run: u32,
         count: u64,
@@ -121,11 +122,11 @@ pub(crate) struct Assignment<'a> {
     pub(crate) function: u32,
     pub(crate) first: u64,
     pub(crate) count: u32,
-    /// How often the tasks were given out before.
+    /// Number of times that the tasks were given out before.
     pub(crate) attempt: u32,
     /// Whether a sub-farmer may reduce the results.
     pub(crate) reducible: bool,
-    /// The inputs, each after its length; not looked at yet.
+    /// Inputs, each after its length; not checked yet.
     pub(crate) items: &'a [u8],
 }
 
@@ -191,7 +192,7 @@ pub(crate) fn value_part(part: &Part<'_>) -> Vec<u8> {
     bytes
 }
 
-/// Encodes that a shared value is not needed any more.
+/// Encodes the notice that a shared value is not needed from then on.
 pub(crate) fn forget(digest: u128) -> [u8; 21] {
     let mut bytes = [0; 21];
     bytes[0] = FORGET;
@@ -232,19 +233,19 @@ pub(crate) fn read_order(mut rest: &[u8]) -> Result<Order<'_>, Malformed> {
     }
 }
 
-/// A message of a worker about the tasks of the range from `first` on.
+/// Word of a worker about the range of tasks from `first` on.
 #[derive(Clone, Debug)]
 pub(crate) enum Answer<'a> {
-    /// The tasks were run; each has a result or failed. If they were reduced, a result is of several.
+    /// The tasks were run: each has a result or failed. A reduced result is one of several tasks.
     Done { run: u32, first: u64, count: u32, busy_ns: u64, is_reduced: bool, results: Items<'a> },
-    /// The task has not ended in time, and its result is not waited for. Where it is not stuck it has
-    /// no thread any more.
+    /// The task has not ended in time, and its result is not awaited. Not stuck means that no
+    /// thread runs it.
     Late { run: u32, index: u64, is_stuck: bool },
-    /// This many workers died of the task, the last one as the text says.
+    /// This many workers died of the task; the text tells how the last one was lost.
     Aside { run: u32, index: u64, deaths: u32, text: &'a str },
-    /// Numbers of tasks that were given out again, returned, copied and dropped below so far.
+    /// Numbers of tasks that were so far given out again, returned, copied and dropped below.
     Mishaps { run: u32, numbers: [u64; 4] },
-    /// Number of threads that now compute here and below, and of workers that were lost below.
+    /// Number of threads that compute here and below, and of workers lost below.
     Threads { count: u32, lost: u64 },
     /// Number of virtual workers in the run.
     Virtual { run: u32, workers: u32 },
@@ -252,7 +253,7 @@ pub(crate) enum Answer<'a> {
     Progress { run: u32, fractions: Fractions<'a> },
     /// A word about a value that one worker computes for all.
     Once { run: u32, key: Key, ask: Ask },
-    /// The tasks were not begun and are given back. An empty range ends what a take-back asked for.
+    /// The tasks were not begun and are given back. An empty range ends the reply to a take-back.
     Returned { run: u32, first: u64, count: u32 },
 }
 
@@ -272,7 +273,7 @@ const BUSY_AT: usize = 17;
 /// Bytes of an answer before its results.
 pub(crate) const ANSWER_HEAD: usize = BUSY_AT + 8;
 
-/// Begins the answer to tasks from `first` on; the results follow with [`put_item`] and
+/// Begins the answer to tasks from `first` on. The results follow with [`put_item`] and
 /// [`put_failure`], their number and their time with [`finish_answer`].
 #[inline]
 pub(crate) fn begin_answer(out: &mut Vec<u8>, run: u32, first: u64) {
@@ -320,7 +321,7 @@ pub(crate) fn mishaps(run: u32, numbers: [u64; 4]) -> Vec<u8> {
     bytes
 }
 
-/// Encodes the number of threads that compute, and of workers that were lost.
+/// Encodes the number of threads that compute, and of lost workers.
 pub(crate) fn threads(count: u32, lost: u64) -> [u8; 17] {
     about(THREADS, 0, lost, count)
 }

@@ -1,4 +1,4 @@
-//! Workers that end: what they held, and the end of a run without any.
+//! Ends of workers: their tasks go to others, and a run without any worker ends.
 
 use std::task::Context;
 use std::task::Poll;
@@ -12,7 +12,7 @@ use crate::link::Link;
 use crate::name::WorkerName;
 use crate::tasks::{Input, Output, Sink, Source};
 
-/// Time to wait for the cause of a broken link. The farmer sees the break before the end of the
+/// Longest wait for the cause of a broken link. The farmer sees the break before the end of the
 /// process that caused it.
 const CAUSE_WAIT: Duration = Duration::from_secs(2);
 
@@ -23,7 +23,7 @@ where
     T: Source<Task = I>,
     S: Sink<O>,
 {
-    /// Ends worker processes that are at a task that has not ended in time.
+    /// Ends worker processes whose task has not ended in time.
     pub(super) fn retire_late(&mut self) -> Result<(), RunError> {
         while let Some((worker, task)) = self.account.late.pop() {
             if self.workers.links[worker].name.pid.is_some() {
@@ -55,7 +55,7 @@ where
         Ok(())
     }
 
-    /// Notes that a worker is lost. Where its link broke the cause is still waited for: it comes
+    /// Notes that a worker is lost. After a broken link the run still waits for the cause: it comes
     /// soon, and is the better report.
     pub(super) fn lose(&mut self, worker: usize, loss: Loss) -> Result<(), RunError> {
         if loss.is_of_runtime() {
@@ -73,8 +73,8 @@ where
         Ok(())
     }
 
-    /// Opens what a lost worker held for others. A process that has not ended is killed: it may not
-    /// see that its tasks have ended, while its answers wait.
+    /// Opens a lost worker's tasks for others. A process that has not ended is killed: while its
+    /// answers wait, it may not see that its tasks have ended.
     pub(super) fn bury(&mut self, worker: usize, loss: &Loss) -> Result<(), RunError> {
         self.broken.retain(|&(broken, _)| broken != worker);
         let link = &mut self.workers.links[worker];
@@ -100,7 +100,7 @@ where
         self.account.lose(worker, loss, blame)
     }
 
-    /// Ends the run when nobody is left to work for it, and nobody is to come or has come in the time to start.
+    /// Ends the run when it has no worker, and none is to come or has come in the time to start.
     pub(super) fn check_for_workers(&mut self, context: &mut Context<'_>) -> Result<(), RunError> {
         if self.account.ledger.present() > 0 {
             self.alone = Timer::default();

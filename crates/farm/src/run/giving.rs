@@ -1,4 +1,4 @@
-//! Tasks from their source to the workers.
+//! Way of tasks from their source to the workers.
 
 use std::task::{Context, Poll};
 
@@ -10,14 +10,14 @@ use crate::tasks::{Input, Output, Sink, Source};
 /// Bytes from which an assignment of measured grain takes no further task.
 const ASSIGNMENT_BYTES: usize = 128 << 10;
 
-/// Number of results from the journal in a turn: the nodes of the farmer are to be heard meanwhile.
+/// Most results from the journal in a turn: the farmer must hear its nodes in between.
 const RECALLS: u32 = 256;
 
 /// New tasks for a worker.
 struct Written {
     first: u64,
     count: u32,
-    /// How often the farmer above has given them out before.
+    /// Number of times that the farmer above has given them out before.
     attempt: u32,
     /// The assignment.
     message: Vec<u8>,
@@ -61,7 +61,7 @@ where
         Ok(())
     }
 
-    /// Writes the next tasks, as many as the grain or as there are.
+    /// Writes the next tasks: as many as the grain, or as there are.
     fn write_assignment(
         &mut self,
         worker: usize,
@@ -77,7 +77,7 @@ where
         let taken = usize::try_from(taken).unwrap_or(usize::MAX);
         let bytes_max = match account.is_measured(worker) {
             true => taken.min(ASSIGNMENT_BYTES),
-            // A sub-farmer's tasks fit one by one: so its farmer sent them.
+            // Each of a sub-farmer's tasks fits by itself, as its farmer sent it.
             false if self.tasks.numbered().is_some() => taken,
             false => usize::MAX,
         };

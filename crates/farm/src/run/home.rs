@@ -13,11 +13,11 @@ where
     T: Source<Task = I>,
     S: Sink<O>,
 {
-    /// Lets the farmer's own worker take part from the time on at which tasks do not pay to be sent.
+    /// Lets the farmer's own worker take part, once tasks do not pay to be sent.
     pub(super) fn look_home(&mut self) {
         if self.home.is_due(self.account.now_ns) && self.home.handle_look(self.account.spent()) {
             self.workers.crew.hire_reserve();
-            // It may be there already, from an earlier run.
+            // The worker may be there already, from an earlier run.
             if let Some(worker) = self.own_worker() {
                 let name = &self.workers.links[worker].name;
                 let is_chosen = self.workers.choose(name, &self.home);
@@ -26,8 +26,8 @@ where
         }
     }
 
-    /// Gives the farmer's own worker no further task of this run, and takes back what it has not begun: a
-    /// worker died, perhaps of a task.
+    /// Gives the farmer's own worker no further task of this run, and takes back tasks that it has
+    /// not begun. Another worker died, perhaps of a task.
     pub(super) fn work_no_more(&mut self) {
         self.home.handle_death();
         let Some(worker) = self.own_worker() else { return };

@@ -1,4 +1,5 @@
-//! Workers that have tasks and answer nothing: a stopped process does not end, and neither does its link.
+//! Watch over workers that have tasks and answer nothing: a stopped process ends neither itself nor
+//! its link.
 //!
 //! ```text
 //!   silence   1 s  asked, and again each second       any message of the worker ends its silence
@@ -31,15 +32,15 @@ const PROBE: Duration = Duration::from_secs(1);
 /// Silence after which a warning names the worker.
 const WARNED: Duration = Duration::from_secs(10);
 
-/// Silence beyond the time of a task and its grace. A machine that is short of memory may halt a
-/// process for a second or two.
+/// Silence beyond the time of a task and its grace after which a worker is lost. A machine that is
+/// short of memory may halt a process for a second or two.
 const BEYOND: Duration = Duration::from_secs(3);
 
-/// Bytes to and from a worker since its last look that show a long message under way. A question and
-/// its acknowledgement have less.
+/// Bytes to and from a worker since the last look that show a long message under way. A question
+/// and its acknowledgement have fewer.
 const PROGRESS_BYTES: u64 = 1 << 10;
 
-/// The silence of the workers of a run.
+/// Silence of the workers of a run.
 pub(super) struct Lookout {
     silence: Silence,
     workers: Vec<Option<Watched>>,
@@ -48,14 +49,14 @@ pub(super) struct Lookout {
     wait: Timer,
 }
 
-/// A worker with tasks.
+/// Watch over a worker with tasks.
 struct Watched {
     liveness: Liveness,
-    /// Whether a question has no answer.
+    /// Whether a question to the worker has no answer.
     is_asked: bool,
     /// Bytes to and from the worker at the last look.
     bytes: u64,
-    /// The line in the report of the node.
+    /// Line about the worker in the node's report.
     told: Option<Wait>,
 }
 
@@ -117,7 +118,7 @@ fn silence_max(limit: Option<Limit>) -> Duration {
     limit.map_or(Duration::MAX, |limit| Duration::from_nanos(limit.after_ns()) + BEYOND)
 }
 
-/// Whether the worker may be stopped while its farmer is not.
+/// Whether the worker can be stopped while its farmer is not.
 pub(super) fn may_stop(link: &Link) -> bool {
     link.name.pid.is_some() || link.name.member.is_some()
 }
@@ -129,7 +130,7 @@ where
     T: Source<Task = I>,
     S: Sink<O>,
 {
-    /// Asks workers that are silent, and ends those that answer nothing for too long.
+    /// Asks silent workers, and ends those that answer nothing for too long.
     pub(super) fn look_for_silent(&mut self, context: &mut Context<'_>) -> Result<(), RunError> {
         if self.account.ledger.unanswered() == 0 {
             self.lookout.due = None;
@@ -170,7 +171,7 @@ where
                     watched.told = Some(Wait::begin(&link.peer().node(), what));
                 }
                 watched.is_asked = true;
-                // A message that waits for room there is a question too.
+                // A message that waits for room counts as a question.
                 if !link.is_stalled() {
                     // The answer is of no run, and is dropped.
                     self.tell(worker, Bytes::copy_from_slice(&wire::take_back(0, 0)));
@@ -188,7 +189,7 @@ where
             Alive::Dead => {
                 self.lookout.forget(worker);
                 self.bury(worker, &Loss::Silent(self.lookout.silence.dead))?;
-                // The next turn gives its tasks out.
+                // The next turn gives out the lost worker's tasks.
                 context.waker().wake_by_ref();
             }
         }

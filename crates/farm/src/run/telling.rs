@@ -1,4 +1,5 @@
-//! Words of a run: its progress to the user, and values that a worker has computed to the others.
+//! Words of a run: its progress to the user, and values that one worker has computed for the
+//! others.
 
 use std::task::Context;
 use std::time::Duration;
@@ -36,11 +37,12 @@ where
         }
     }
 
-    /// Tells workers who computes a value, and those that are computed.
+    /// Sends workers the duty to compute a value, and values that others have computed.
     pub(super) fn reply(&mut self, context: &mut Context<'_>) -> Result<(), RunError> {
         while let Some((worker, key, mut message)) = self.account.once.poll_reply() {
             if message.len() as u64 > self.workers.links[worker].peer().message_bytes_max() {
-                // It computes the value for itself, and what it says of it is not asked for.
+                // The worker then computes the value for itself, and its later word about the value
+                // is dropped.
                 message = wire::once_order(self.account.plan.run, key, &Told::Compute);
             }
             self.tell(worker, message);

@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use chunkcomm::host::{Instant, sleep, sleep_until};
 
-/// A wait that begins when it is first asked for, and again when it was over.
+/// Wait that begins when it is first asked for, and again after it was over.
 #[derive(Default)]
 pub(crate) struct Timer {
     wait: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
-    /// End of the wait, where it is a moment.
+    /// End of the wait, if that is a moment.
     at: Option<Instant>,
 }
 

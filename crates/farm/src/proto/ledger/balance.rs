@@ -1,28 +1,28 @@
-//! Tasks that go from one worker to another: those that it has not begun, and copies of what a silent
-//! one holds.
+//! Tasks that go from one worker to another: tasks not begun, and copies of a silent worker's
+//! tasks.
 
 use super::Ledger;
 use super::piece::Key;
 use super::worker::Worker;
 
-/// A worker is silent when it has not answered for this many times the mean time of a task, and
-/// [`SILENCE_NS_MIN`] (Spark duplicates at 1.5 times the median).
+/// Multiple of the mean time of a task after which a worker without an answer is silent, at least
+/// [`SILENCE_NS_MIN`]. (Spark duplicates at 1.5 times the median.)
 const SILENCE: f64 = 1.5;
 pub(super) const SILENCE_NS_MIN: f64 = 250e6;
 
-/// The time until a worker is silent while no task was answered yet. Also for a piece that was at a
-/// death, or that is copied already: each copy may cost one more worker.
+/// Time after which a worker is silent before any task was answered: 5 s. It also holds for a piece
+/// that was at a death or is already copied, since each copy may cost one more worker.
 pub(super) const SILENCE_NS_LONG: f64 = 5e9;
 
-/// Age of the last sign of life of a worker from which it may be stopped. It is asked each second.
+/// Age of a worker's last sign of life from which it may be stopped: 2 s. It is asked each second.
 pub(super) const SIGN_NS: f64 = 2e9;
 
-/// Estimated work that is worth a way to another worker and back, in nanoseconds.
+/// Estimated work that is worth its way to another worker, in nanoseconds: 500 us.
 const WORTH_NS: f64 = 500e3;
 
 impl Ledger {
     /// Returns a worker to ask for tasks that it has not begun, and their number, when another has
-    /// nothing to do. At most one is asked for each idle one.
+    /// no task. At most one worker is asked for each idle one.
     pub(crate) fn poll_victim(&mut self, now_ns: u64) -> Option<(usize, u64)> {
         if self.has_open() || !(self.ended || self.dry) {
             return None;
@@ -33,8 +33,9 @@ impl Ledger {
         Some((victim, self.ask(victim, u64::MAX, now_ns)))
     }
 
-    /// Returns a worker to ask for tasks that it has not begun, and their number: up to `count`, which
-    /// the farmer above wants. It keeps a half, so as not to be the next that has nothing to do.
+    /// Returns a worker to ask for tasks that it has not begun, and their number, for the farmer
+    /// above. The number is at most `count`. The worker keeps a half, so that it is not the next
+    /// one without tasks.
     pub(crate) fn poll_spare(&mut self, count: u64, now_ns: u64) -> Option<(usize, u64)> {
         let victim = self.victim().filter(|_| count > 0)?;
         Some((victim, self.ask(victim, count, now_ns)))
@@ -52,20 +53,20 @@ impl Ledger {
         able.max_by(|&a, &b| worth(&self.workers[a]).total_cmp(&worth(&self.workers[b])))
     }
 
-    /// Notes that a worker is asked for a half of its spare tasks, or `count`; returns their number.
-    /// Until it gives something or gets a piece, it has nothing to give.
+    /// Notes that a worker is asked for a half of its spare tasks, or `count`; returns their
+    /// number. Until it returns some or gets a piece, it is not asked again.
     fn ask(&mut self, worker: usize, count: u64, now_ns: u64) -> u64 {
         let slot = &mut self.workers[worker];
         (slot.asked_ns, slot.barren) = (Some(now_ns), true);
         slot.spare().div_ceil(2).min(count)
     }
 
-    /// Whether somebody has nothing to do while others hold tasks.
+    /// Whether a worker has no task while others hold some.
     pub(crate) fn is_in_tail(&self) -> bool {
         (self.ended || self.dry) && self.unanswered > 0 && self.any_idle()
     }
 
-    /// Gives a copy of a silent worker's piece to a worker without tasks; returns that worker, the
+    /// Gives a copy of a silent worker's piece to a worker without tasks. Returns that worker, the
     /// piece's first task and number, and its message.
     pub(crate) fn poll_straggler(&mut self, now_ns: u64) -> Option<(usize, u64, u32, &[u8])> {
         if !self.is_in_tail() || self.has_open() {
@@ -76,7 +77,7 @@ impl Ledger {
             answered => (SILENCE * self.busy_ns / answered as f64).max(SILENCE_NS_MIN),
         };
         let silence = |at: usize| now_ns.saturating_sub(self.workers[at].heard_ns) as f64;
-        // The one that was heard last.
+        // The worker that was heard last is most likely alive.
         let able = |worker: &Worker| worker.is_idle() && worker.gets_copies;
         let able = (0..self.workers.len()).filter(|&at| able(&self.workers[at]));
         let idle = able.max_by_key(|&at| self.workers[at].heard_ns)?;

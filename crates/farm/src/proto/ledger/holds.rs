@@ -5,11 +5,11 @@ use std::ops::Range;
 use super::piece::{Key, Piece};
 use super::{Ledger, SUSPECTED, SetAside};
 
-/// Bytes of the largest buffer that is kept for the next assignment.
+/// Largest buffer that is kept for the next assignment, in bytes.
 pub(super) const KEPT_BYTES_MAX: usize = 64 << 10;
 
 impl Ledger {
-    /// Returns those of these tasks that the worker holds, in ascending order.
+    /// Returns the tasks of this range that the worker holds, in ascending order.
     pub(super) fn held_of(&self, worker: usize, tasks: &Range<u64>) -> Vec<Range<u64>> {
         let common = |&key: &Key| {
             let held = self.pieces[key].tasks();
@@ -58,7 +58,7 @@ impl Ledger {
         }
     }
 
-    /// Ends a worker's hold of a piece; returns whether nobody holds it now.
+    /// Ends a worker's hold of a piece; returns whether no worker holds it now.
     pub(super) fn let_go(&mut self, key: Key, worker: usize) -> bool {
         let piece = &mut self.pieces[key];
         let slot = &mut self.workers[worker];
@@ -75,7 +75,7 @@ impl Ledger {
         waiting.push_back(key);
     }
 
-    /// Whether a worker is to have this piece alone: the next death is to tell the cause.
+    /// Whether a worker is to have this piece alone, so that the next death tells the cause.
     fn is_suspect(&self, key: Key) -> bool {
         let deaths = self.pieces[key].deaths;
         deaths >= SUSPECTED || deaths > 0 && deaths + 1 >= self.deaths_max
@@ -121,7 +121,7 @@ impl Ledger {
         }
     }
 
-    /// Removes a piece that is done with, from its holders too. Its buffer is kept.
+    /// Removes a finished piece, also from its holders. Its buffer is kept.
     #[inline]
     pub(super) fn remove(&mut self, key: Key) {
         let piece = &mut self.pieces[key];
@@ -129,7 +129,7 @@ impl Ledger {
         for holder in std::mem::take(&mut piece.holders).into_iter().flatten() {
             let slot = &mut self.workers[holder as usize];
             slot.tasks -= u64::from(piece.count);
-            // The one that answers just now owes nothing then.
+            // A worker that answers at this moment owes nothing afterwards.
             slot.owes |= copied;
             match slot.pieces.front() {
                 Some(&front) if front == key => drop(slot.pieces.pop_front()),

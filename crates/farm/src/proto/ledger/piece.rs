@@ -11,15 +11,15 @@ pub(super) type Key = usize;
 pub(super) struct Piece {
     pub(super) first: u64,
     pub(super) count: u32,
-    /// Items at the beginning of the message that were accepted.
+    /// Number of items at the beginning of the message that were accepted.
     pub(super) skip: u32,
-    /// How often it was given out before.
+    /// Number of times that it was given out before.
     pub(super) attempt: u32,
     /// Number of workers that died while they held it.
     pub(super) deaths: u32,
-    /// When it was given out last.
+    /// Time at which it was given out last.
     pub(super) given_ns: u64,
-    /// The workers that hold it: none while it is open, two when it was copied.
+    /// Workers that hold it: none while it is open, two when it was copied.
     pub(super) holders: [Option<u32>; 2],
     /// The assignment as it was sent.
     pub(super) message: Vec<u8>,
@@ -56,7 +56,7 @@ impl Piece {
         rest
     }
 
-    /// Keeps the first `each` tasks; returns the others in parts of as many.
+    /// Keeps the first `each` tasks; returns the others in parts of the same number.
     pub(super) fn split(&mut self, each: u32) -> Vec<Piece> {
         let mut parts = Vec::new();
         if self.count <= each {

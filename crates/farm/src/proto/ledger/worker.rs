@@ -9,29 +9,29 @@ use super::piece::Key;
 #[derive(Clone, Debug)]
 pub(super) struct Worker {
     pub(super) joined: bool,
-    /// Whether it gets no task of this run.
+    /// Whether the worker gets no task of this run.
     pub(super) kept_off: bool,
-    /// Whether it gets copies of what a silent worker holds.
+    /// Whether the worker gets copies of a silent worker's tasks.
     pub(super) gets_copies: bool,
     pub(super) in_line: bool,
-    /// Whether the last piece is not on its way yet; no other is given before.
+    /// Whether the last piece still waits to be sent; no other is given before.
     pub(super) stalled: bool,
-    /// Whether it got nothing beside a suspect.
+    /// Whether the worker holds a suspect, and gets nothing beside it.
     pub(super) alone: bool,
-    /// Whether another answered what it holds, so that its own answer is still to come.
+    /// Whether another worker answered its tasks, so that its own answer is still to come.
     pub(super) owes: bool,
-    /// When it was asked for tasks that it has not begun; `None` if it has said what it gives.
+    /// Time at which it was asked for tasks not begun; `None` once it has answered that.
     pub(super) asked_ns: Option<u64>,
-    /// Whether it had none when it was asked, and got no piece since.
+    /// Whether it had no such tasks when it was asked, and got no piece since.
     pub(super) barren: bool,
     pub(super) threads: u32,
     pub(super) share: Share,
     pub(super) task_ns: Option<f64>,
-    /// When it answered last, or got a piece while it had none.
+    /// Time of its last answer, or of a piece that it got while it had none.
     pub(super) heard_ns: u64,
-    /// When it was heard last, whatever it said.
+    /// Time of its last message of any kind.
     pub(super) signed_ns: u64,
-    /// Whether it is asked for signs of life, and what it holds is copied only with one.
+    /// Whether it is asked for signs of life; its tasks are then copied only after one.
     pub(super) is_asked: bool,
     pub(super) tasks: u64,
     pub(super) pieces: VecDeque<Key>,
@@ -70,8 +70,8 @@ impl Worker {
             && (self.pieces.len() < self.share.pieces as usize || self.holds_little())
     }
 
-    /// Whether several threads hold no more tasks than all pieces of their share but one. The rest of a
-    /// piece may wait for one thread, while the others have none.
+    /// Whether a worker of several threads holds no more tasks than its share less one piece. The
+    /// rest of a piece may wait for one thread, while the others have no task.
     fn holds_little(&self) -> bool {
         let others = u64::from(self.share.pieces - 1) * u64::from(self.share.grain);
         self.threads > 1 && self.tasks <= others
@@ -82,19 +82,19 @@ impl Worker {
         is_free && self.pieces.is_empty()
     }
 
-    /// Whether it does not answer, but has given a sign of life since.
+    /// Whether the worker gave a sign of life since its last answer, or is not asked for any.
     pub(super) fn is_alive(&self, now_ns: u64) -> bool {
         let is_new = (now_ns.saturating_sub(self.signed_ns) as f64) < SIGN_NS;
         !self.is_asked || is_new && self.signed_ns > self.heard_ns
     }
 
-    /// Whether it was asked for tasks a short time ago, and has not said what it gives.
+    /// Whether the worker was asked for tasks a short time ago, and has not answered that.
     pub(super) fn is_to_give(&self, now_ns: u64) -> bool {
         let since = |asked_ns: u64| (now_ns.saturating_sub(asked_ns) as f64) < SILENCE_NS_MIN;
         self.joined && self.asked_ns.is_some_and(since)
     }
 
-    /// Returns the number of tasks that it cannot have begun.
+    /// Returns the number of tasks that the worker cannot have begun.
     pub(super) fn spare(&self) -> u64 {
         self.tasks.saturating_sub(self.threads.into())
     }

@@ -1,4 +1,4 @@
-//! The words before the first task: who a worker is, and the part that it gets.
+//! Words before the first task: a worker's identity, and the part that it gets.
 //!
 //! The worker's first message begins with 4 bytes: the oldest and the newest version of this
 //! protocol that it speaks. These bytes and the form of Hello never change, so that two sides
@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use crate::proto::pace::Grain;
 
 /// Returns the name of the duplexes between the workers of this farm and its farmer, or a
-/// sub-farmer. A cluster's farmer provides something under it.
+/// sub-farmer. A cluster's farmer provides something under the same name.
 pub(crate) fn duplex(farm: &str) -> String {
     format!("chunkcomm-farm.{farm}")
 }
@@ -30,13 +30,13 @@ pub(crate) enum Hello {
     Started { token: Token, index: u64 },
     /// A node of the farmer's cluster; its link tells which one.
     Member,
-    /// The same, whose sub-farmer is gone.
+    /// A node of the farmer's cluster whose sub-farmer is gone.
     Orphan,
-    /// The same, sent to a sub-farmer by the farm of this token.
+    /// A node that the farm of this token has sent to this sub-farmer.
     Placed(Token),
 }
 
-/// Bytes that are no hello.
+/// Reason why bytes are no hello.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum HelloError {
     /// The worker's versions, none of which this code speaks.
@@ -76,16 +76,17 @@ pub(crate) struct Setup {
     pub(crate) version: u16,
     pub(crate) functions: Vec<FunctionFingerprint>,
     pub(crate) limit: Option<Limit>,
-    /// Virtual workers of a thread, where they are not measured.
+    /// Virtual workers of a thread; `None` if they are measured.
     pub(crate) virtual_workers: Option<u32>,
     pub(crate) role: Role,
 }
 
-/// The part of a node in the farm.
+/// Part of a node in the farm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Role {
     Work,
-    /// Work, and farm to those that come from the farm of this token; ready when `below` of them are.
+    /// Work, and farm for the nodes that the farm of this token sends; ready when `below` of them
+    /// are.
     Farm {
         token: Token,
         below: u32,
@@ -100,12 +101,12 @@ pub(crate) enum Role {
     },
 }
 
-/// Time of a task, in nanoseconds.
+/// Time limit of a task, in nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Limit {
-    /// Until the task is asked to end.
+    /// Time until the task is asked to end.
     pub(crate) timeout_ns: u64,
-    /// From then until it is given up.
+    /// Time from that request until the task is given up.
     pub(crate) grace_ns: u64,
 }
 
@@ -116,7 +117,7 @@ impl Limit {
     }
 }
 
-/// The worker's answer to the [`Setup`].
+/// Answer of the worker to the [`Setup`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) enum Reply {
     /// The worker computes on this number of threads.
@@ -124,7 +125,7 @@ pub(crate) enum Reply {
         threads: u32,
     },
     Differs(Difference),
-    /// Results for a farmer in the place of one that is gone. Another reply follows.
+    /// Results for a farmer that takes the place of a lost one. Another reply follows.
     Results(Handed),
 }
 

@@ -15,7 +15,7 @@ pub(crate) const LENGTH_BYTES: usize = 4;
 /// Marks the text of a failure in the place of a result.
 const FAILED: u32 = 1 << 31;
 
-/// A result, or the text of why there is none.
+/// Result, or the text of a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Item<'a> {
     Value(&'a [u8]),
@@ -62,8 +62,8 @@ impl<'a> Items<'a> {
         Ok(Some(Item::Failure(text)))
     }
 
-    /// Returns the next length, of which the bits of `mask` count the bytes, and these bytes; `None` after the
-    /// last.
+    /// Returns the next length and its bytes; `None` after the last. The bits of `mask` in the
+    /// length count the bytes.
     #[inline]
     fn take(&mut self, mask: u32) -> Result<Option<(u32, &'a [u8])>, Malformed> {
         if self.left == 0 {
@@ -100,8 +100,8 @@ pub(crate) fn put_item<E>(
         out.truncate(at);
         return Err(error);
     }
-    // A message has less than 2 GiB, so the cut length of a longer value is never
-    // seen: sending it fails.
+    // A message has less than 2 GiB. So the cut length of a longer value is never seen: sending it
+    // fails.
     let bytes = (out.len() - at - LENGTH_BYTES) as u32 & !FAILED;
     out[at..at + LENGTH_BYTES].copy_from_slice(&bytes.to_le_bytes());
     Ok(())
@@ -121,7 +121,7 @@ pub(crate) fn put_bytes(out: &mut Vec<u8>, value: &[u8]) {
     });
 }
 
-/// Bytes of the longest text of a failure: it must always fit in a message.
+/// Longest text of a failure, in bytes: it must always fit in a message.
 const FAILURE_TEXT_BYTES_MAX: usize = 4096;
 
 /// Appends the text of a failure, cut to [`FAILURE_TEXT_BYTES_MAX`], in the place of a result.

@@ -1,4 +1,4 @@
-//! The words about values that one worker computes for all.
+//! Words about values that one worker computes for all.
 
 use bytes::{Buf, Bytes};
 
@@ -7,10 +7,10 @@ use super::{Malformed, ONCE, ONCE_ORDER, Order, about};
 /// Digest of a value's key and type.
 pub(crate) type Key = u128;
 
-/// The answer to a worker that needs a value.
+/// Reply to a worker that needs a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Told {
-    /// It computes the value.
+    /// The worker is to compute the value.
     Compute,
     /// The encoded value.
     Value(Bytes),
@@ -20,13 +20,13 @@ pub(crate) enum Told {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Ask {
     Need,
-    /// The encoded value, which it has computed.
+    /// The worker has computed the value, encoded here.
     Value(Bytes),
-    /// It was to compute the value, and does not.
+    /// The worker was to compute the value, and does not.
     GivenUp,
 }
 
-/// Bytes of a word before its value, and more.
+/// Most bytes of a word beside its value.
 pub(crate) const ONCE_HEAD_MAX: u64 = 64;
 
 const NEED: u32 = 0;

@@ -8,7 +8,7 @@ use crate::proto::progress::WHOLE;
 /// Bytes of a task's index and its thousandths.
 const FRACTION_BYTES: usize = 12;
 
-/// Tasks, each with the thousandths of it that are done.
+/// Tasks, each with the thousandths that are done.
 #[derive(Clone, Debug)]
 pub(crate) struct Fractions<'a>(std::slice::Iter<'a, [u8; FRACTION_BYTES]>);
 
