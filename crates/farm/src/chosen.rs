@@ -1,4 +1,4 @@
-//! A function with what is set for one run of it.
+//! A function with the options of one run.
 
 use std::fmt;
 
@@ -8,10 +8,10 @@ use crate::functions::{DivideAndConquer, MapReduce};
 use crate::name::WorkerName;
 use crate::run::Choice;
 
-/// A function with the options of one run.
+/// A function with the options of one run, made by [`FunctionExt`].
 ///
-/// Each call of a [`Farm`](crate::Farm) that runs a function takes this, or a plain reference to the
-/// function. [`FunctionExt`] makes it.
+/// Each call of a [`Farm`](crate::Farm) that runs a function takes this, or a plain reference to
+/// the function.
 pub struct RunOf<'f, F> {
     pub(crate) function: &'f F,
     pub(crate) choice: Option<Choice>,
@@ -32,16 +32,18 @@ impl<'f, F> From<&'f F> for RunOf<'f, F> {
 
 /// Options of one run, set on its function.
 pub trait FunctionExt: Sized {
-    /// Gives the tasks of the run only to the workers that `choose` takes; others get none of them. To
-    /// keep a run off a worker, take all others.
+    /// Gives the tasks of the run only to the workers that `choose` takes.
     ///
-    /// The closure is asked about each worker that is there when the run begins, or becomes ready during it;
-    /// about [the farmer's own](crate::settings::Model) once that takes part. It may be asked again, and
-    /// should answer the same. A process in the place of a dead one is another worker. In a farm with
-    /// [sub-farmers](crate::FarmBuilder::tree) it is asked about these only: each is taken with all nodes
-    /// below it. [`Tree::Hosts`](crate::settings::Tree::Hosts) makes the nodes of a host such a group.
+    /// To keep a run off a worker, take all others. The closure is asked about each worker that is
+    /// there when the run begins, or becomes ready during it. It is asked about [the farmer's
+    /// own](crate::settings::Model) once that takes part. It may be asked again about a worker, and
+    /// should answer the same. A process in the place of a dead one is another worker.
     ///
-    /// If its chosen workers are gone, a run waits for expected ones up to the
+    /// In a farm with [sub-farmers](crate::FarmBuilder::tree) the closure is asked about these
+    /// only: each is taken with all nodes below it. [`Tree::Hosts`](crate::settings::Tree::Hosts)
+    /// makes the nodes of a host such a group.
+    ///
+    /// A run whose chosen workers are gone waits for expected ones up to the
     /// [`start_deadline`](crate::FarmBuilder::start_deadline). Then it ends with
     /// [`RunError::NotChosen`](crate::RunError::NotChosen).
     ///

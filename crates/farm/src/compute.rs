@@ -1,4 +1,4 @@
-//! The tasks that a worker holds, and the threads that run them.
+//! Tasks that a worker holds, and the threads that run them.
 //!
 //! ```text
 //!   assignments ──▶ queue ──▶ slice ──▶ I/O loop, for tiny tasks ──┐
@@ -7,15 +7,20 @@
 //!                 given back                                    answers
 //! ```
 //!
-//! A runner takes the next few tasks of the oldest assignment, a *slice*, runs them and adds their
-//! results to its answer. The answer leaves at the end of an assignment when it has as many tasks
-//! as are left, so that new ones come before those are done; after [`HOLD`]; or when the runner has
-//! nothing to do. A farmer that is woken for each result would do little else.
+//! A runner takes the next few tasks of the oldest assignment, a *slice*. It runs them and adds
+//! their results to its answer. The answer leaves
+//!
+//! - at the end of an assignment when it has as many tasks as are left, so that new ones come in
+//!   time;
+//! - after [`HOLD`];
+//! - when the runner has nothing to do.
+//!
+//! A farmer that was woken for each result would do little else.
 //!
 //! A runner whose task blocks its thread steps aside, and another takes its place: `aside.rs`.
 //!
 //! Tasks of an async function are begun one by one. While they wait they are in `waits.rs`, and any
-//! thread goes on with them. Their results gather in one place, since they end in any order.
+//! thread goes on with them. Their results are gathered in one place, since they end in any order.
 
 use std::future::pending;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -54,39 +59,40 @@ mod waits;
 /// Longest time that a result waits for others to be sent with it.
 pub(crate) const HOLD: Duration = Duration::from_millis(100);
 
-/// Time that tasks run in the I/O loop before it looks after packets again.
+/// Longest time that tasks run in the I/O loop between two looks after packets.
 pub(crate) const SLICE: Duration = Duration::from_micros(50);
 
 /// Shortest time between two looks after the compute threads.
 const LOOK_MIN: Duration = Duration::from_millis(1);
 
-/// Delay from which a look counts as late.
+/// Delay from which a look at the threads counts as late.
 const LATE_MIN: Duration = Duration::from_millis(100);
 
-/// Number of threads at tasks that were given up from which a worker ends; twice as many as it has others,
-/// if that is more.
+/// Number of threads with given-up tasks at which a worker ends. It is twice the number of its
+/// other threads, if that is more.
 const STUCK_MAX: usize = 64;
 
 struct Shared {
     queue: Mutex<Queue>,
-    /// Those of all runners, but for the runners that were given up.
+    /// Runners that were not given up.
     seats: Mutex<Vec<Seat>>,
     answers: UnboundedSender<Vec<u8>>,
     common: Arc<Common>,
-    /// The runtime of the I/O loop, which has the timers that async tasks wait for.
+    /// Runtime of the I/O loop, which has the timers that async tasks wait for.
     runtime: Handle,
     /// Wakes the compute threads; in a simulation, their tasks.
     work: Condvar,
     virtual_work: Notify,
-    /// Wakes the threads whose tasks wait to go on.
+    /// Wakes threads whose tasks wait to go on.
     places: Condvar,
-    /// Results of async tasks. Not locked while the queue is being locked.
+    /// Results of async tasks. Never locked while the queue is being locked.
     done: Mutex<Done>,
     entries: Vec<Entry>,
-    /// Time of a task, and the moment from which it is counted.
+    /// Time limit of a task, and the moment from which times are counted.
     limit: Option<Limit>,
     started: Instant,
-    /// Sum of the delays of late looks, for which the process was stopped: they are no time of a task.
+    /// Sum of the delays of late looks. The process was stopped then, so they are no time of a
+    /// task.
     stopped_ns: AtomicU64,
 }
 
@@ -95,7 +101,7 @@ impl Shared {
         locked(&self.queue)
     }
 
-    /// Returns the time in nanoseconds, if the time of tasks is limited.
+    /// Returns the current time in nanoseconds, if the time of tasks is limited.
     #[inline]
     fn clock(&self) -> u64 {
         if self.limit.is_none() {
@@ -122,12 +128,12 @@ impl Shared {
     }
 }
 
-/// Drops tasks that nobody wants any more.
+/// Drops tasks whose results nobody wants.
 fn discard(tasks: impl IntoIterator<Item = Begun>) {
     tasks.into_iter().for_each(drop_quietly);
 }
 
-/// A runner, seen from the I/O loop.
+/// A runner as the I/O loop sees it.
 #[derive(Clone)]
 struct Seat {
     /// Its results.
@@ -135,11 +141,11 @@ struct Seat {
     work: Arc<Work>,
     /// The tasks of its slice: their run, the first, and their number.
     slice: Arc<Mutex<(u32, u64, u32)>>,
-    /// The task that was asked last to end, and when it had begun.
+    /// The task that was last asked to end, and the time of its begin.
     asked: Option<(u64, u64)>,
 }
 
-/// The tasks of a worker, seen from its I/O loop. When this is dropped, the threads end after their
+/// Tasks of a worker as its I/O loop sees them. When this is dropped, the threads end after their
 /// current task; nobody waits for that.
 pub(crate) struct Compute {
     shared: Arc<Shared>,
@@ -148,15 +154,15 @@ pub(crate) struct Compute {
     report: Report,
     work: Arc<Work>,
     threads: u32,
-    /// Runners that were given up at a task that did not end.
+    /// Runners that were given up, with tasks that have not ended.
     stuck: Vec<Arc<Work>>,
-    /// When the next look is due, while compute threads are at work.
+    /// Time of the next look, while compute threads are at work.
     due: Option<Instant>,
 }
 
 impl Compute {
-    /// Starts this number of threads; an assignment names its function by the index in `entries`. Each
-    /// thread has this number of virtual workers, or a measured one.
+    /// Starts this number of threads, each with this number of virtual workers, or a measured one.
+    /// An assignment names its function by the index in `entries`.
     pub(crate) fn start(
         entries: Vec<Entry>,
         threads: u32,
@@ -185,7 +191,7 @@ impl Compute {
             stopped_ns: AtomicU64::new(0),
         });
         let report = Report::default();
-        // When a thread cannot be started, dropping this ends those before it.
+        // If a thread cannot be started, dropping this ends the threads before it.
         let stuck = Vec::new();
         let compute = Compute { shared, answered, report, work, threads, stuck, due: None };
         for _ in 0..threads {
@@ -213,7 +219,7 @@ impl Compute {
         self.threads
     }
 
-    /// Waits until [`look`](Compute::look) is due: for ever while no compute thread is at work.
+    /// Waits until [`look`](Compute::look) is due; for ever while no compute thread is at work.
     ///
     /// # Cancel safety
     /// The next call waits for the same time.
@@ -240,11 +246,13 @@ impl Compute {
         shorter.clamp(LOOK_MIN, HOLD)
     }
 
-    /// Looks after the compute threads. Returns the answers that have waited for long, whose runners
-    /// are at a task that takes long, and words about the progress of tasks and those that are late.
+    /// Looks after the compute threads.
+    ///
+    /// Returns answers that have waited for long, whose runners are at a long task. Also returns
+    /// words about the progress of tasks, and about late tasks.
     ///
     /// # Errors
-    /// When a thread cannot be replaced.
+    /// A thread cannot be replaced.
     pub(crate) fn look(&mut self) -> std::io::Result<Vec<Vec<u8>>> {
         let now = Instant::now();
         self.note_stop(now);
@@ -271,7 +279,7 @@ impl Compute {
             seat.work.cancel(long.serial);
             let asked = (long.index, long.begun_ns);
             if seat.asked.replace(asked) != Some(asked) {
-                // A late look leaves the task the time until the next one.
+                // A task that was just asked has time until the next look, however late this one is.
                 return true;
             }
             let is_over = for_ns >= limit.after_ns();
@@ -291,7 +299,8 @@ impl Compute {
         started.map(|()| messages)
     }
 
-    /// Takes the delay of a late look for a stop of the process. The tasks have that much more time.
+    /// Takes the delay of a late look for a stop of the process, and gives the tasks that much more
+    /// time.
     fn note_stop(&mut self, now: Instant) {
         let late = self.due.take().map_or(Duration::ZERO, |due| now - due);
         if late >= LATE_MIN {
@@ -299,7 +308,7 @@ impl Compute {
         }
     }
 
-    /// Drops tasks that wait, and whose time and grace are over.
+    /// Drops waiting tasks whose time and grace are over.
     fn look_at_waits(&mut self, messages: &mut Vec<Vec<u8>>) {
         let Some(limit) = self.shared.limit else { return };
         let now_ns = self.shared.clock();
@@ -309,13 +318,13 @@ impl Compute {
         let late = |task: &Begun| wire::late(task.context.run(), task.context.index(), false);
         messages.extend(over.iter().map(|task| late(task).to_vec()));
         if any_woken || !over.is_empty() {
-            // Those that are dropped make room.
+            // The dropped tasks make room for others.
             self.shared.wake();
         }
         discard(over);
     }
 
-    /// Whether too many tasks do not end.
+    /// Whether too many given-up tasks have not ended.
     pub(crate) fn is_stuck(&self) -> bool {
         let runners = self.shared.queue().runners as usize;
         self.stuck.len() >= STUCK_MAX.max(2 * runners)
@@ -327,7 +336,7 @@ impl Compute {
         queue.left() > 0 || queue.waiting < queue.runners
     }
 
-    /// Takes an assignment; `false` if it names no function.
+    /// Takes an assignment; returns `false` if it names no function.
     pub(crate) fn put(&mut self, assignment: &Assignment<'_>) -> bool {
         let Assignment { run, function, .. } = *assignment;
         let mut queue = self.shared.queue();
@@ -342,7 +351,7 @@ impl Compute {
         drop(queue);
         drop(unanswered);
         if !placed {
-            // The others only stand in for these.
+            // Further threads only stand in for these.
             (0..waiting.min(self.threads)).for_each(|_| self.shared.wake_one());
         }
         discard(dropped);
@@ -352,7 +361,7 @@ impl Compute {
     /// Removes up to `count` tasks of this run that are not begun, and returns their ranges.
     pub(crate) fn give_back(&mut self, run: u32, count: u64) -> Vec<(u64, u32)> {
         let mut queue = self.shared.queue();
-        // A question about the round trip is of no run.
+        // A ping is of no run.
         let (is_other, dropped) = if count > 0 { queue.enter(run) } else { (false, Vec::new()) };
         let unanswered = is_other.then(|| self.shared.common.enter(run));
         let given = queue.pieces.give_back(count);
@@ -362,8 +371,8 @@ impl Compute {
         given
     }
 
-    /// Runs the next tasks here, for about this time, if they are tiny; returns whether it did, and
-    /// answers that must leave.
+    /// Runs the next tasks in the loop for about this time, if they are tiny. Returns whether it
+    /// did, and answers that must leave.
     pub(crate) async fn run_here(&mut self, target: Duration) -> (bool, [Option<Vec<u8>>; 2]) {
         let taken = self.shared.queue().take(Place::Loop, target.as_nanos() as f64);
         let Some(slice) = taken else {
@@ -410,7 +419,7 @@ impl Drop for Compute {
 }
 
 impl Shared {
-    /// Starts a runner, which counts as one already.
+    /// Starts a runner, which is counted already.
     fn start_runner(self: &Arc<Shared>) -> std::io::Result<()> {
         let work = Arc::new(Work::new(self.common.clone()));
         let (report, slice) = (Arc::<Mutex<Report>>::default(), Arc::<Mutex<_>>::default());
@@ -422,7 +431,7 @@ impl Shared {
             let started = start_thread("farm-compute".to_owned(), move || runner.compute());
             if started.is_err() {
                 self.queue().runners -= 1;
-                // Somebody may have stood back for it.
+                // A thread may have stood back for the new one.
                 self.wake_one();
                 self.places.notify_one();
             }
@@ -432,8 +441,8 @@ impl Shared {
         Ok(())
     }
 
-    /// Gives a runner up, if it is still at this task; its other tasks are given back. Returns whether
-    /// it did: another is to have its place.
+    /// Gives a runner up, if it is still at this task, and gives its other tasks back. Returns
+    /// whether it did; another runner must then take its place.
     fn give_up(&self, seat: &Seat, long: Long, messages: &mut Vec<Vec<u8>>) -> bool {
         let slice = locked(&seat.slice);
         let (run, first, count) = *slice;
@@ -441,7 +450,7 @@ impl Shared {
         if seat.work.now() != Some(long) || !(first..end).contains(&long.index) {
             return false;
         }
-        // It locks the slice before it reports, and then ends.
+        // The runner locks the slice before it reports, and then ends.
         let mut queue = self.queue();
         seat.work.abandon();
         queue.aside -= u32::from(seat.work.is_aside());
@@ -478,7 +487,7 @@ impl Shared {
         run_each(work, Tasks { run, first, count, attempt }, || self.clock(), run_next)
     }
 
-    /// Notes the time of tasks that are done; returns the end.
+    /// Notes the time of finished tasks; returns the moment of their end.
     fn measure(&self, tasks: &Piece, started: Instant, is_seen: bool) -> Instant {
         let ended = Instant::now();
         let mut queue = self.queue();

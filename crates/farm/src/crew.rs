@@ -1,5 +1,4 @@
-//! The workers as processes, threads and nodes of a cluster: their names, and how
-//! they ended.
+//! Workers as processes, threads and nodes of a cluster: their names, and how they ended.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -25,7 +24,7 @@ use crate::threads::start_thread;
 use crate::worker::{Farmer, Post, Stopped, work};
 
 /// Number of processes in a row that are replaced although they were never ready. A program that no
-/// longer starts must not be started for ever; a machine out of memory may kill a few.
+/// longer starts must not be started for ever; a machine short of memory may kill a few.
 const UNREADY_MAX: u32 = 16;
 
 /// All workers of a farm, by index: threads, processes, nodes of a cluster. Dropping it kills and
@@ -35,26 +34,26 @@ pub(crate) struct Crew {
     /// The farm's name.
     farm: String,
     names: Vec<WorkerName>,
-    /// The token by which a started worker is known; `None` for a node of a cluster.
+    /// Token by which a started worker is known; `None` for a node of a cluster.
     tokens: Vec<Option<Token>>,
     /// The token of the worker threads.
     token: Token,
-    /// The token of the farm, by which a sub-farmer knows the nodes that its farmer has sent.
+    /// Token of the farm, by which a sub-farmer knows the nodes that its farmer has sent.
     of_farm: Token,
     /// Ends of threads and deaths of nodes.
     ends: UnboundedReceiver<(Gone, Loss)>,
-    /// A sender held so that the receiver stays pending when all other senders are gone.
+    /// Sender held so that the receiver stays pending when all other senders are gone.
     tells: UnboundedSender<(Gone, Loss)>,
-    /// Starts the processes, also those that take the place of dead ones.
+    /// Starter of the processes, replacements included.
     launcher: Option<Launcher>,
-    /// Processes that died in a row before they were ready.
+    /// Number of processes that died in a row before they were ready.
     unready: u32,
-    /// Why none was started in the place of the last dead one.
+    /// Reason why no process replaced the last dead one.
     unreplaced: Option<Unreplaced>,
     processes: Vec<Children>,
     /// The end of each worker that has ended, by index; for a node usually its death.
     ended: BTreeMap<usize, Loss>,
-    /// The task that reports the deaths of nodes, and the workers of a simulation.
+    /// Tasks that report the deaths of nodes, and the workers of a simulation.
     watch: JoinSet<()>,
     cluster: Option<Cluster>,
     reserve: Option<Reserve>,
@@ -62,23 +61,23 @@ pub(crate) struct Crew {
     announced: Option<Announced>,
     /// The places of the nodes, where there are sub-farmers.
     tree: Option<Tree>,
-    /// How often each node has been told its place.
+    /// Number of times that each node has been told its place.
     arrivals: BTreeMap<usize, u32>,
-    /// Whether all that were there at the start are ready.
+    /// Whether all workers that were there at the start are ready.
     has_started: bool,
 }
 
-/// The farmer's own worker, where the others do not need it at the start.
+/// Worker of the farmer's node that the start does not wait for.
 struct Reserve {
     node: Node,
     settings: NodeSettings,
     registry: Arc<Registry>,
     threads: u32,
-    /// Its index, once it is hired.
+    /// Index of the worker, once it is hired.
     index: Option<usize>,
 }
 
-/// A farm that a cluster's nodes find by its name; no longer when this is dropped.
+/// Farm that a cluster's nodes find by its name, until this is dropped.
 struct Announced {
     cluster: Cluster,
     name: String,
@@ -96,10 +95,10 @@ enum Gone {
 }
 
 impl Crew {
-    /// Returns a crew without workers; a sub-farmer's is told the token of the farm.
+    /// Returns a crew without workers. A sub-farmer's gets the token of the farm.
     pub(crate) fn new(farm: &str, of_farm: Option<Token>) -> Result<Crew, StartError> {
         let (tells, ends) = unbounded_channel();
-        // Without random numbers no token is safe, so nothing is started.
+        // No token is safe without random numbers, so nothing is started then.
         let random = || {
             Token::random()
                 .map_err(|source| StartError::Thread { worker: WorkerName::thread(0), source })
@@ -127,8 +126,8 @@ impl Crew {
         })
     }
 
-    /// Starts a worker thread that computes on this number of threads; in a simulation, a task of the
-    /// farmer's host.
+    /// Starts a worker thread that computes on this number of threads. In a simulation it is a task
+    /// of the farmer's host.
     pub(crate) fn hire_thread(
         &mut self,
         farmer: Farmer,
@@ -144,7 +143,7 @@ impl Crew {
         let (registry, end) = (Arc::clone(registry), self.tells.clone());
         let ended = move |worked: Result<(), Stopped>| {
             let told = worked.err().map_or_else(String::new, |stopped| stopped.to_string());
-            // A failed send means that the farm is gone, which is no matter.
+            // A failed send means that the farm is gone and needs no report.
             let _ = end.send((Gone::Thread(index), Loss::Ended(told)));
         };
         if host::is_virtual() {
@@ -180,14 +179,14 @@ impl Crew {
         self.reserve.as_ref().is_some_and(|reserve| reserve.index == Some(worker.index))
     }
 
-    /// Starts the worker that was kept in reserve, if it has not been.
+    /// Starts the worker in reserve, unless it was started before.
     pub(crate) fn hire_reserve(&mut self) {
         let Some(mut reserve) = self.reserve.take_if(|reserve| reserve.index.is_none()) else {
             return;
         };
         let Reserve { node, settings, registry, threads, .. } = &reserve;
         let index = self.names.len();
-        // Where no thread can be started, the others go on.
+        // If no thread can be started, the other workers go on.
         if self.hire_thread(Farmer::Here(node.clone()), *settings, registry, *threads).is_ok() {
             reserve.index = Some(index);
             self.reserve = Some(reserve);
@@ -218,7 +217,7 @@ impl Crew {
     }
 
     /// Starts a process in the place of a dead one, unless too many died in a row before they were
-    /// ready. Where none can be started, people are warned and the others go on.
+    /// ready. If none can be started, a warning says so and the other workers go on.
     pub(crate) fn replace(&mut self, worker: &WorkerName, was_ready: bool) {
         if worker.pid.is_none() {
             return;
@@ -233,7 +232,7 @@ impl Crew {
         }
     }
 
-    /// Returns why no process was started in the place of the last dead one.
+    /// Returns the reason why no process replaced the last dead one.
     pub(crate) fn unreplaced(&self) -> Option<&Unreplaced> {
         self.unreplaced.as_ref()
     }
@@ -255,8 +254,8 @@ impl Crew {
         &self.names
     }
 
-    /// Returns the worker that sent this hello over the link to this peer, if the farm has it or
-    /// takes it.
+    /// Returns the worker that sent this hello over the link to this peer, if the farm has the
+    /// worker or takes it.
     pub(crate) fn known(&mut self, hello: &Hello, peer: &Peer) -> Option<WorkerName> {
         match *hello {
             Hello::Started { index, token } => {
@@ -264,7 +263,8 @@ impl Crew {
                 (self.tokens.get(index)? == &Some(token)).then(|| self.names[index].clone())
             }
             Hello::Member | Hello::Orphan => self.known_member(peer),
-            // It was sent by an earlier farm. The farmer of this one waits for its hello.
+            // An earlier farm sent this node here. The farmer of the current farm waits for its
+            // hello.
             Hello::Placed(token) if token != self.of_farm => None,
             Hello::Placed(_) => self.known_member(peer),
         }
@@ -283,7 +283,7 @@ impl Crew {
         self.names.last().cloned()
     }
 
-    /// Returns what the worker that sent this hello is to do.
+    /// Returns the part of the worker that sent this hello.
     pub(crate) fn role(&mut self, worker: &WorkerName, hello: &Hello, ways: &Ways) -> Role {
         let (Some(tree), Some(member)) = (&mut self.tree, &worker.member) else {
             return Role::Work;
@@ -291,7 +291,8 @@ impl Crew {
         *self.arrivals.entry(worker.index).or_default() += 1;
         let token = self.of_farm;
         let place = match tree.place_of(worker.index) {
-            // At the start all have their places. An orphan of an earlier farm is none of this one.
+            // At the start all nodes have their places. An orphan of an earlier farm is new to this
+            // one.
             Some(place) if !self.has_started || *hello != Hello::Orphan => place,
             _ => tree.place_again(worker.index, &member.host),
         };
@@ -314,18 +315,18 @@ impl Crew {
         worker.member.is_some() && self.tree.as_ref().is_some_and(|tree| !is_head(tree))
     }
 
-    /// Notes that all workers are ready which were there at the start.
+    /// Notes that all workers that were there at the start are ready.
     pub(crate) fn has_started(&mut self) {
         self.has_started = true;
     }
 
-    /// Returns how often a node has been told its place.
+    /// Returns the number of times that a node has been told its place.
     pub(crate) fn arrival(&self, index: usize) -> u32 {
         self.arrivals.get(&index).copied().unwrap_or_default()
     }
 
-    /// Notes that the link of this arrival of a worker is lost: nobody is placed below it, unless it has
-    /// come again before its farmer saw that.
+    /// Notes the loss of a worker's link, of this arrival: no node is placed below the worker. It
+    /// has no effect if the worker has come again before its farmer saw the loss.
     pub(crate) fn note_lost(&mut self, index: usize, arrival: u32) {
         if self.arrival(index) == arrival {
             self.note_gone(index);
@@ -360,8 +361,8 @@ impl Crew {
         Ok(())
     }
 
-    /// Takes these nodes of a cluster as workers, and those that come later; with sub-farmers by this
-    /// rule.
+    /// Takes these nodes of a cluster as workers, and nodes that come later. With a rule it places
+    /// them below sub-farmers.
     pub(crate) fn hire_members(&mut self, members: Vec<Member>, rule: Option<Rule>) {
         let mut tree = rule.map(Tree::new);
         for member in members {
@@ -373,14 +374,14 @@ impl Crew {
         self.tree = tree;
     }
 
-    /// Hears of the deaths of nodes, and knows those that say hello.
+    /// Follows the deaths of nodes, and knows nodes that say hello.
     pub(crate) fn watch(&mut self, cluster: &Cluster) {
         let mut changes = cluster.changes();
         let tells = self.tells.clone();
         self.watch.spawn(host::here(async move {
             while let Some(change) = changes.next().await {
                 if let Change::Died(death) = change {
-                    // A failed send means that the farm is gone, which is no matter.
+                    // A failed send means that the farm is gone and needs no report.
                     let _ = tells.send((Gone::Node(death.id), Loss::Died(death)));
                 }
             }
@@ -388,8 +389,8 @@ impl Crew {
         self.cluster = Some(cluster.clone());
     }
 
-    /// Reports the end of each worker once, of a node only its death; pending when no
-    /// worker is left.
+    /// Reports the end of each worker once, of a node only its death. Pending when no worker is
+    /// left.
     pub(crate) fn poll_ended(&mut self, context: &mut Context<'_>) -> Poll<(WorkerName, Loss)> {
         while let Poll::Ready(Some((gone, loss))) = self.ends.poll_recv(context) {
             let index = match gone {
@@ -414,8 +415,8 @@ impl Crew {
         Poll::Pending
     }
 
-    /// Records that a node of the cluster did not become a worker. It knows why: `serve_in` returns
-    /// the reason. A process ends with it.
+    /// Records that a worker was refused. A node of the cluster knows the reason: `serve_in`
+    /// returns it. A process ends with it.
     pub(crate) fn note_refused(&mut self, error: &StartError) {
         if let StartError::Lost { worker, .. }
         | StartError::Versions { worker, .. }
@@ -434,7 +435,7 @@ impl Crew {
     }
 
     fn note_exit(&mut self, exit: ChildExit) -> (WorkerName, Loss) {
-        // A number may be that of an older process too.
+        // The system may have used the number for an older process too.
         let named = self.names.iter().rfind(|name| name.pid == Some(exit.pid));
         let index = named.expect("a child is a worker").index;
         self.note(index, Loss::Exited(exit))
@@ -453,14 +454,14 @@ impl Crew {
         }
     }
 
-    /// Whether threads or processes have not ended.
+    /// Whether a thread or process has not ended.
     pub(crate) fn is_running(&self) -> bool {
         let running = |name: &WorkerName| name.member.is_none() && self.how_ended(name).is_none();
         self.names.iter().any(running)
     }
 
-    /// Whether a wanted worker may become ready that has no link yet: one that was started, or the one that
-    /// takes the place of a process which is about to end.
+    /// Whether a wanted worker without a link may become ready. It was started, or it will replace
+    /// a process that is about to end.
     pub(crate) fn expects(&self, links: &[Link], is_wanted: impl Fn(&WorkerName) -> bool) -> bool {
         let is_to_come = |name: &WorkerName| {
             let link = links.iter().find(|link| link.name.index == name.index);
@@ -477,12 +478,12 @@ impl Crew {
 }
 
 impl Loss {
-    /// Whether this says why the worker is lost, not only what that broke.
+    /// Whether this is the cause of the worker's loss, not only its symptom.
     pub(crate) fn is_a_cause(&self) -> bool {
         matches!(self, Loss::Exited(_) | Loss::Ended(_) | Loss::Died(_) | Loss::Malformed)
     }
 
-    /// Whether nobody drives the farmer's node: its runtime is gone, and with it all workers.
+    /// Whether the farmer's node has lost its runtime, and with it all workers.
     pub(crate) fn is_of_runtime(&self) -> bool {
         let link = match self {
             Loss::Link(RecvError::Lost { link, .. }) => link,
@@ -492,7 +493,7 @@ impl Loss {
         matches!(link.cause(), LinkCause::DriverGone)
     }
 
-    /// Whether the worker ended as one does whose farmer is done.
+    /// Whether the worker ended as it does when its farmer is done.
     pub(crate) fn is_orderly(&self) -> bool {
         match self {
             Loss::Exited(exit) => exit.status.is_some_and(|status| status.success()),

@@ -1,4 +1,4 @@
-//! Errors of a farm, an enum an operation. Every message names the worker.
+//! Errors of a farm, one enum for each operation. Every message names the worker.
 
 use std::error::Error;
 use std::fmt;
@@ -26,31 +26,31 @@ mod task;
 pub enum Loss {
     /// The worker's process ended.
     Exited(ChildExit),
-    /// The worker's thread ended, with this reason; empty for an orderly end.
+    /// The worker's thread ended with this reason; empty for an orderly end.
     Ended(String),
-    /// The worker was a node of the cluster, which is gone.
+    /// The worker was a node of the cluster, which died.
     Died(Death),
     /// The worker was below a sub-farmer, which reported its loss in these words.
     Below(String),
     /// The link to the worker broke.
     Link(RecvError),
-    /// Nothing more can be sent to the worker.
+    /// The link to the worker takes no message.
     Send(SendError),
     /// The worker closed its channel.
     Closed,
-    /// The worker sent bytes that are no answer to any assignment of its own.
+    /// The worker sent bytes that answer no assignment of its own.
     Malformed,
-    /// The farm had ended, and killed the worker's process.
+    /// The farm had ended and killed the worker's process.
     Dismissed,
-    /// The worker's process was at a task that did not end in time, and was ended.
+    /// The worker's process was ended, since its task did not end in time.
     Stuck {
         /// Index of the task.
         task: u64,
     },
-    /// The worker had tasks and answered nothing for this time, as a process that is stopped. A process was
-    /// then killed.
+    /// The worker had tasks and answered nothing for this time, as a stopped process does. A worker
+    /// process was then killed.
     Silent(Duration),
-    /// The worker had not ended after this time; a process was then killed.
+    /// The worker had not ended after this time. A worker process was then killed.
     Late(Duration),
 }
 
@@ -86,8 +86,7 @@ pub(crate) fn counted(count: u64, name: &str) -> String {
     format!("{count} {name}{}", if count == 1 { "" } else { "s" })
 }
 
-/// Names the tasks without a result: those that were given out, and those that are left if their number
-/// is known.
+/// Names the tasks without a result: given ones, and the remaining ones if their number is known.
 fn without_result(unanswered: u64, left: Option<u64>) -> String {
     match left {
         Some(left) => format!("{} without a result", counted(unanswered + left, "task")),
@@ -109,11 +108,11 @@ impl Loss {
     }
 }
 
-/// Reason why no process is started in the place of a dead one.
+/// Reason why no process was started in the place of a dead one.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Unreplaced {
-    /// The system started none.
+    /// The system could not start one.
     Launch(LaunchError),
     /// This number of processes in a row ended before they were ready.
     Unready {
@@ -125,7 +124,7 @@ pub enum Unreplaced {
 impl fmt::Display for Unreplaced {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            // The causes stand here: the cause of a run's error is that of the loss.
+            // The cause is part of the text, since the source of a run's error is that of the loss.
             Unreplaced::Launch(error) => f.write_str(&with_causes(error)),
             Unreplaced::Unready { count } => {
                 write!(f, "{count} processes in a row ended before they were ready")
@@ -137,7 +136,7 @@ impl fmt::Display for Unreplaced {
 /// Error of a farm that did not start. No worker process is left.
 #[non_exhaustive]
 pub enum StartError {
-    /// A number that the builder was given is not possible.
+    /// A number given to the builder is not allowed.
     Setting {
         /// Name of the number.
         name: &'static str,
@@ -170,7 +169,7 @@ pub enum StartError {
         /// Rank of the other farm's farmer.
         rank: u32,
     },
-    /// Workers could not be waited for.
+    /// The farmer's node cannot accept workers.
     Accept(AcceptError),
     /// A worker ended before it was ready.
     Lost {
@@ -178,8 +177,8 @@ pub enum StartError {
         worker: WorkerName,
         /// How the worker was lost.
         loss: Box<Loss>,
-        /// The reasons for which the farmer's node has refused connections, each once. They may have
-        /// been those of the worker.
+        /// Reasons for which the farmer's node has refused connections, each once. A refused
+        /// connection may have been that of the worker.
         refusals: Vec<String>,
     },
     /// A node of the cluster speaks no version that the farmer speaks.
@@ -204,8 +203,8 @@ pub enum StartError {
         waited: Duration,
         /// Workers that did not report.
         missing: Vec<WorkerName>,
-        /// The reasons for which the farmer's node has refused connections, each once. They may have
-        /// been those of the workers.
+        /// Reasons for which the farmer's node has refused connections, each once. A refused
+        /// connection may have been that of a missing worker.
         refusals: Vec<String>,
     },
 }
@@ -285,8 +284,10 @@ impl Error for StartError {
     }
 }
 
-/// Error of a run that ended without all results. Beyond the results already handed
-/// on, it is not known which tasks were done.
+/// Error of a run that ended without all results.
+///
+/// Results that were already handed on are valid. Of the other tasks it is not known which were
+/// done.
 #[derive(Clone)]
 #[non_exhaustive]
 pub enum RunError {
@@ -302,7 +303,7 @@ pub enum RunError {
         /// The codec's error.
         source: EncodeError,
     },
-    /// The journal could not be written, or is of another program. Further runs give the same error.
+    /// The journal could not be written, or is another program's. Further runs give the same error.
     Journal(JournalError),
     /// A task has no result. The farm can go on, and so do [`Results`](crate::Results).
     Task(TaskError),
@@ -319,35 +320,36 @@ pub enum RunError {
         /// Most bytes that the worker takes: the setting `message_bytes_max` of its node.
         bytes_max: u64,
     },
-    /// The farm's [time](crate::FarmBuilder::walltime) is nearly over. The tasks that workers held were
-    /// waited for while there was time. Further runs give the same error.
+    /// The farm's [time](crate::FarmBuilder::walltime) is nearly over.
+    ///
+    /// The run waited for the tasks at work while there was time. Further runs give the same error.
     OutOfTime {
         /// Number of tasks that were given out.
         given: u64,
-        /// Number of those that have no result.
+        /// Number of given tasks without a result.
         unanswered: u64,
     },
-    /// None of the workers that are there is [chosen](crate::FunctionExt::only_on) for the run, or those that
-    /// were are gone. The farm can go on.
+    /// No [chosen](crate::FunctionExt::only_on) worker is there for the run, or left of it. The
+    /// farm can go on.
     NotChosen {
         /// Number of workers that are there.
         there: usize,
-        /// Number of tasks that were given out and have no result.
+        /// Number of given tasks without a result.
         unanswered: u64,
-        /// Number of tasks that were not given out, if the iterator tells it exactly.
+        /// Number of tasks that were not given out; `None` unless the iterator tells it exactly.
         left: Option<u64>,
     },
     /// The last worker was lost, and with it the farm: further runs give the same error.
     Lost {
         /// The worker that was lost last.
         worker: WorkerName,
-        /// Number of tasks that were given out and have no result.
+        /// Number of given tasks without a result.
         unanswered: u64,
-        /// Number of tasks that were not given out, if the iterator tells it exactly.
+        /// Number of tasks that were not given out; `None` unless the iterator tells it exactly.
         left: Option<u64>,
         /// How the worker was lost.
         loss: Box<Loss>,
-        /// The reason why no process was started in the place of the last dead one, if one was to be.
+        /// Reason why no process replaced the last dead one; `None` if none was to.
         unreplaced: Option<Box<Unreplaced>>,
     },
 }
@@ -411,8 +413,8 @@ impl Error for RunError {
 }
 
 impl RunError {
-    /// Returns the error of a run whose tasks are groups of inputs: an index is that of a group's
-    /// first input.
+    /// Returns the error of a run whose tasks are groups of inputs: an index becomes that of the
+    /// group's first input.
     pub(crate) fn in_groups_of(mut self, size: usize) -> RunError {
         match &mut self {
             RunError::Input { index, .. }
@@ -437,7 +439,7 @@ impl From<JournalError> for RunError {
 }
 
 /// Workers that did not end well when the farm was finished, and that no run has reported as lost.
-/// Their processes are gone nevertheless.
+/// No worker process is left.
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct FinishError {

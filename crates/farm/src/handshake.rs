@@ -1,5 +1,5 @@
-//! The farmer meets its workers: checks who each is and whether it has the same
-//! functions, and measures how far away it is.
+//! Arrival of the workers: the farmer checks who each is and whether it has the same functions, and
+//! measures the round trip.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::future::poll_fn;
@@ -30,7 +30,8 @@ const UNHEARD_MAX: usize = WORKER_COUNT_MAX + 256;
 /// Time in which an unwanted worker must hear that it is not wanted.
 const PARTING: Duration = Duration::from_secs(1);
 
-/// Most bytes of results that a worker may hand over; further ones are dropped, and their tasks run again.
+/// Most bytes of results that a worker may hand over. Further results are dropped, and their tasks
+/// run again.
 const HANDED_BYTES_MAX: usize = 256 << 20;
 
 /// Number of round trips measured with a new worker; the shortest counts.
@@ -43,32 +44,32 @@ enum Greeted {
     Versions((u16, u16), Peer),
     /// The worker has results for an earlier farmer.
     Results(Handed),
-    /// Nothing more is to be said.
+    /// The conversation is over.
     Met(Met),
 }
 
-/// Meets the workers, those that come later too.
+/// Arrival of the workers, also of those that come later.
 pub(crate) struct Reception {
     node: Node,
     functions: Vec<FunctionFingerprint>,
     ways: Ways,
     greetings: UnboundedReceiver<Greeted>,
     greets: UnboundedSender<Greeted>,
-    /// Accepts duplexes and speaks with who opened them.
+    /// Tasks that accept duplexes and speak with the nodes that opened them.
     tasks: JoinSet<()>,
     /// Indices of the workers that have said hello.
     arrived: BTreeSet<usize>,
-    /// Results for an earlier farmer, which workers have handed over.
+    /// Results for an earlier farmer that workers have handed over.
     handed: Vec<Finished>,
 }
 
 /// Outcome of a worker's arrival.
 pub(crate) enum Met {
     Ready(Link),
-    /// The worker has the same functions, and now turns to its sub-farmer.
+    /// The worker has the same functions, and goes on to its sub-farmer.
     Placed(WorkerName),
-    /// The farm does not have it. One with other functions ends only when its duplex is closed, by a drop
-    /// of this; otherwise the farmer would hear of its end before its reply.
+    /// The farm does not take the worker. A worker with other functions ends only when its duplex
+    /// is closed, by a drop of this. Otherwise the farmer would hear of its end before its reply.
     Not(StartError, Option<BytesDuplex>),
 }
 
@@ -100,7 +101,7 @@ impl Reception {
         std::mem::take(&mut self.handed)
     }
 
-    /// Takes no more workers: those that come wait for the next farm.
+    /// Takes no more workers; workers that come wait for the next farm.
     pub(crate) fn close(&mut self) {
         self.tasks.abort_all();
         self.greetings.close();
@@ -112,7 +113,7 @@ impl Reception {
             match greeted {
                 Greeted::Hello(hello, version, duplex) => {
                     let Some(name) = crew.known(&hello, duplex.peer()) else { continue };
-                    // A node may come again, when it had left.
+                    // A node may come again after it has left.
                     if self.arrived.insert(name.index) || name.member.is_some() {
                         let role = crew.role(&name, &hello, &self.ways);
                         let Ways { limit, virtual_workers, .. } = self.ways;
@@ -124,7 +125,7 @@ impl Reception {
                             if let Met::Ready(link) = &mut met {
                                 link.arrival = arrival;
                             }
-                            // A failed send means that the farm is gone, which is no matter.
+                            // A failed send means that the farm is gone and needs no word.
                             let _ = greets.send(Greeted::Met(met));
                         }));
                     }
@@ -167,7 +168,7 @@ impl Reception {
                 match event.await {
                     Ok(Met::Ready(link)) => drop(links.insert(link.name.index, link)),
                     Ok(Met::Placed(name)) => drop(placed.insert(name.index)),
-                    // Left by an earlier call; the node may come again.
+                    // An earlier call left this word; the node may come again.
                     Ok(Met::Not(StartError::Lost { worker, loss, .. }, _))
                         if worker.member.is_some() && !loss.is_a_cause() => {}
                     Ok(Met::Not(mut error, duplex)) => {
@@ -175,7 +176,7 @@ impl Reception {
                             *refusals = self.refusals();
                         }
                         if let Some(duplex) = duplex {
-                            // The worker may be gone by then, which is no matter.
+                            // The worker may be gone by then: its failure changes nothing.
                             let _ = duplex.close(PARTING).await;
                         }
                         return Err(error);
@@ -210,7 +211,7 @@ impl Reception {
     }
 }
 
-/// Accepts duplexes and hears who opened each.
+/// Accepts duplexes, and waits for the hello of each.
 async fn accept(node: Node, name: String, greets: UnboundedSender<Greeted>) {
     let mut hearing = JoinSet::new();
     let mut unheard: VecDeque<AbortHandle> = VecDeque::new();
@@ -231,7 +232,7 @@ async fn accept(node: Node, name: String, greets: UnboundedSender<Greeted>) {
                         }
                     })));
                 }
-                // A stranger's channel of another kind.
+                // A stranger opened a channel of another kind.
                 Err(AcceptError::Mismatch { .. }) => {}
                 Err(error) => {
                     let _ = greets.send(Greeted::Met(Met::Not(StartError::Accept(error), None)));
@@ -242,7 +243,7 @@ async fn accept(node: Node, name: String, greets: UnboundedSender<Greeted>) {
     }
 }
 
-/// Waits for a peer's hello; `None` for a stranger, whose duplex is closed again.
+/// Waits for a peer's hello; `None` for a stranger, whose duplex is closed.
 async fn hear_hello(mut duplex: BytesDuplex) -> Option<Greeted> {
     let bytes = duplex.recv().await.ok().flatten()?;
     match wire::read_hello(&bytes) {
@@ -279,8 +280,8 @@ enum Failure {
     Lost(Loss),
 }
 
-/// Returns the time of a round trip in nanoseconds, and the number of the worker's threads; `None` for
-/// one that works for another node.
+/// Returns the round trip in nanoseconds, and the number of the worker's threads; `None` for a
+/// worker of another node.
 async fn try_make_ready(
     duplex: &mut BytesDuplex,
     setup: &Setup,

@@ -1,9 +1,9 @@
 //! The farmer's end of the duplex to a worker, for a hand-written future.
 //!
-//! Sending and receiving must go on together. A farmer that only waited until an
-//! assignment fits would leave the answers unread. The worker would then wait until
-//! its answers fit, and neither would go on. So the farmer polls both directions. A
-//! waiting assignment lives here and not in the future of a run, which may be dropped.
+//! Sending and receiving must go on together. A farmer that only waited until an assignment fits
+//! would leave the answers unread. The worker would then wait until its answers fit, and neither
+//! would go on. So the farmer polls both directions. A waiting assignment lives here and not in the
+//! future of a run, which may be dropped.
 
 use std::collections::VecDeque;
 use std::future::Future;
@@ -19,34 +19,34 @@ use crate::name::WorkerName;
 use crate::proto::wire;
 use crate::shared::Sharing;
 
-/// Longest time until it is known which messages a lost worker has got: after 10 s of silence the
-/// session of a cluster's node is dead.
+/// Longest time until it is known which messages a lost worker has got: 10 s. After that silence
+/// the session of a cluster's node is dead.
 const UNACKNOWLEDGED_FOR: Duration = Duration::from_secs(10);
 
 /// The duplex to a worker that is ready.
 pub(crate) struct Link {
     pub(crate) name: WorkerName,
     pub(crate) round_trip_ns: u64,
-    /// Number of threads on which the worker computes, with those below it.
+    /// Number of threads on which the worker computes, those below it included.
     pub(crate) threads: u32,
-    /// Whether it is a sub-farmer.
+    /// Whether the worker is a sub-farmer.
     pub(crate) farms: bool,
-    /// How often the worker had been told its place, with this time.
+    /// Number of times that the worker has been told its place, this one included.
     pub(crate) arrival: u32,
-    /// Number of workers that it has lost since it began, as far as it has told.
+    /// Number of workers that a sub-farmer has lost since it began, as far as it has reported.
     pub(crate) lost_below: u64,
-    /// Whether a warning has named it for its silence.
+    /// Whether a warning has named the worker for its silence.
     pub(crate) is_warned_of: bool,
-    /// Why the worker is lost, if it is.
+    /// Cause of the worker's loss, if it is lost.
     pub(crate) lost: Option<Loss>,
-    /// `None` after their end.
+    /// Way of tasks to the worker; `None` after their end.
     tasks: Option<BytesSender>,
     /// Messages that wait for room; the last one is the assignment.
     waiting: VecDeque<Bytes>,
-    /// Number of the next shared value that the worker does not have.
+    /// Number of the first shared value that the worker does not have.
     known: u64,
     peer: Peer,
-    /// `None` once no run wants them.
+    /// Answers of the worker; `None` once no run wants them.
     answers: Option<BytesReceiver>,
 }
 
@@ -80,9 +80,10 @@ impl Link {
         &self.peer
     }
 
-    /// Sends an assignment, after the shared values that the worker does not have. No other may be
-    /// waiting. When it is pending the assignment waits for room, and [`Link::poll_stalled`] reports
-    /// when it is accepted.
+    /// Sends an assignment, after the shared values that the worker does not have.
+    ///
+    /// No other assignment may be waiting. Pending means that the assignment waits for room;
+    /// [`Link::poll_stalled`] reports when it is accepted.
     #[inline]
     pub(crate) fn send(
         &mut self,
@@ -117,7 +118,7 @@ impl Link {
         }
     }
 
-    /// Whether the worker is there as far as this end knows.
+    /// Whether the worker is there, as far as this end knows.
     pub(crate) fn is_open(&self) -> bool {
         self.tasks.is_some()
     }
@@ -127,7 +128,7 @@ impl Link {
         !self.waiting.is_empty()
     }
 
-    /// Ready when all that waits is accepted; pending when nothing waits.
+    /// Ready when all waiting messages are accepted; pending when none waits.
     pub(crate) fn poll_stalled(
         &mut self,
         context: &mut Context<'_>,
@@ -146,8 +147,7 @@ impl Link {
         Poll::Ready(Ok(()))
     }
 
-    /// Passes the next answer to `look`, without a copy where it lies whole in the
-    /// link's buffer.
+    /// Passes the next answer to `look`, without a copy if it lies whole in the link's buffer.
     #[inline]
     pub(crate) fn poll_answer<R>(
         &mut self,
@@ -169,8 +169,8 @@ impl Link {
         })
     }
 
-    /// Says that the farm is done, in the place of what waits, and ends the tasks. Ready when the worker
-    /// has ended its answers, which are dropped.
+    /// Says that the farm is done instead of sending waiting messages, and ends the tasks. Ready
+    /// when the worker has ended its answers, which are dropped.
     pub(crate) fn poll_finish(&mut self, context: &mut Context<'_>) -> Poll<()> {
         if self.is_open() {
             if self.waiting.front().is_none_or(|word| word[..] != wire::THE_END) {
@@ -190,8 +190,8 @@ impl Link {
         self.waiting.clear();
     }
 
-    /// Ends the tasks of a lost worker. Others get them, so they are not lost: the error is taken here,
-    /// or the node would report it when it closes.
+    /// Ends the tasks of a lost worker. Other workers get them, so they are not lost. The error is
+    /// taken here, or the node would report it when it closes.
     pub(crate) fn give_up_tasks(&mut self) {
         if let Some(tasks) = self.tasks.take() {
             host::spawn(async move {
@@ -201,16 +201,16 @@ impl Link {
         self.waiting.clear();
     }
 
-    /// Drops the answers of a lost worker until it ends them: one that waits for room for an answer does not
-    /// see that its tasks have ended.
+    /// Drops the answers of a lost worker until it ends them. A worker that waits for room for an
+    /// answer does not see that its tasks have ended.
     pub(crate) fn give_up_answers(&mut self) {
         if let Some(mut answers) = self.answers.take() {
             host::spawn(async move { while let Ok(Some(_)) = answers.recv().await {} });
         }
     }
 
-    /// Waits until the worker has ended its answers, which it does after the tasks have
-    /// ended. Drops answers that still come: no run wants them.
+    /// Waits until the worker has ended its answers, which it does after its tasks have ended.
+    /// Drops answers that still come: no run wants them.
     pub(crate) async fn answers_end(&mut self) -> Result<(), Loss> {
         let Some(answers) = &mut self.answers else { return Ok(()) };
         while answers.recv().await.map_err(Loss::Link)?.is_some() {}

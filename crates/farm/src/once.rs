@@ -1,4 +1,4 @@
-//! Values that the first task that needs them computes for all tasks of its worker.
+//! Values that the first task to need them computes for all tasks of its worker.
 
 use std::any::Any;
 use std::future::ready;
@@ -16,15 +16,15 @@ use crate::needs::Found;
 use crate::proto::record::digest;
 
 impl TaskContext {
-    /// Returns the value of this key, which the first task of the worker that needs it computes. Others
-    /// wait meanwhile, and their threads run others.
+    /// Returns the value of this key, which the first task of the worker that needs it computes.
     ///
-    /// Each worker computes a value for itself: a process, a node of a cluster, or a thread of the
-    /// farmer's process, with all its threads. Values of different types have different keys. They are
-    /// kept until another run begins, so that a run of many keys needs memory for all of them.
+    /// Other tasks that need the value wait meanwhile, and their threads run others. Each worker
+    /// computes a value for itself: a process, a node of a cluster, or a thread of the farmer's
+    /// process. Values of different types have different keys. They are kept until another run
+    /// begins, so a run of many keys needs memory for all of them.
     ///
-    /// A task that waits for a value whose task waits for it waits for ever: the keys must have an
-    /// order in which they need each other.
+    /// Two tasks that wait for each other's values wait for ever. So the keys must have an order in
+    /// which they need each other.
     ///
     /// ```
     /// use chunkcomm_cluster::Registry;
@@ -39,10 +39,10 @@ impl TaskContext {
     /// ```
     ///
     /// # Cancel safety
-    /// When the future is dropped while it computes, another task that waits computes the value.
+    /// When the future is dropped while it computes, another waiting task computes the value.
     ///
     /// # Panics
-    /// When `compute` does; another task that waits then computes the value. When the codec refuses the
+    /// If `compute` panics; another waiting task then computes the value. If the codec refuses the
     /// key.
     pub async fn once<T, F>(
         &self,
@@ -56,30 +56,34 @@ impl TaskContext {
         let cell = self.values().cell::<T>(self.run(), key);
         let value = cell.get_or_init(async || {
             let value: Arc<dyn Any + Send + Sync> = Arc::new(compute().await);
-            // Others have it when its work is done.
+            // Others get the value when the work that computed it is done.
             host::after_work().await;
             value
         });
         typed(value.await)
     }
 
-    /// Returns the value of this key, which the first task of the farm that needs it computes, for the tasks
-    /// of all workers. Others wait meanwhile, and their threads run others.
+    /// Returns the value of this key, which the first task of the farm that needs it computes.
     ///
-    /// The value goes to the farmer, and from there once to each worker that needs it. It pays where that
-    /// takes less time than to compute it again at each worker, as [`once`](TaskContext::once) does. If the
-    /// worker that computes is lost, or its task ends or is given up before, another one that waits computes.
-    /// The farmer and the workers that have it keep the encoded and the decoded value until another run
-    /// begins.
+    /// The tasks of all workers get it. Tasks that need the value wait meanwhile, and their threads
+    /// run others.
     ///
-    /// The wait for a value counts in the task's [time](crate::FarmBuilder::task_timeout). A slow worker that
-    /// computes holds up all tasks that need the value.
+    /// The value goes to the farmer, and from there once to each worker that needs it. That pays
+    /// where it takes less time than to compute the value at each worker, as
+    /// [`once`](TaskContext::once) does. Another waiting worker computes if the first is lost, or
+    /// its task ends or is given up before. The farmer and the workers that have the value keep it,
+    /// encoded and decoded, until another run begins.
     ///
-    /// The keys of values of different types, and those of [`once`](TaskContext::once), are different. Values
-    /// need each other in one direction only, in all tasks. If `a` is computed from `b` in one task, and `b`
-    /// from `a` in another, the two tasks wait for each other for ever.
+    /// The wait for a value counts in the task's [time](crate::FarmBuilder::task_timeout). A slow
+    /// worker that computes holds up all tasks that need the value.
     ///
-    /// Outside of a farm, or when the farmer is gone, a task computes the value for its worker.
+    /// Values of different types have different keys, which also differ from those of
+    /// [`once`](TaskContext::once). Values must need each other in one direction only, in all
+    /// tasks. If `a` is computed from `b` in one task, and `b` from `a` in another, both tasks wait
+    /// for ever.
+    ///
+    /// Outside of a farm, or when the farmer is gone, a task computes the value for its worker
+    /// alone.
     ///
     /// ```
     /// use chunkcomm_cluster::Registry;
@@ -94,12 +98,12 @@ impl TaskContext {
     /// ```
     ///
     /// # Cancel safety
-    /// As for [`once`](TaskContext::once): another task that waits computes the value, at this worker or
-    /// another.
+    /// As for [`once`](TaskContext::once): another waiting task computes the value, at this worker
+    /// or another.
     ///
     /// # Panics
-    /// When `compute` does, when the codec refuses the key or the value, and when the encoded value is
-    /// larger than a message (`message_bytes_max`). Another task that waits then computes the value.
+    /// If `compute` panics, if the codec refuses the key or the value, or if the encoded value is
+    /// larger than a message (`message_bytes_max`). Another waiting task then computes the value.
     pub async fn once_for_all<T, F>(
         &self,
         key: &(impl Serialize + Sync),
@@ -114,7 +118,7 @@ impl TaskContext {
             let found = self.needs().ask((self.run(), self.index()), digest_of::<T>(key)).await;
             let compute = async || {
                 let value = compute().await;
-                // Others have it when its work is done.
+                // Others get the value when the work that computed it is done.
                 host::after_work().await;
                 value
             };
@@ -123,11 +127,11 @@ impl TaskContext {
         typed(value.await)
     }
 
-    /// Returns the value of this key, which the first task of the worker that needs it computes; for functions
-    /// that are not async.
+    /// Returns the value of this key as [`once`](TaskContext::once), for functions that are not
+    /// async.
     ///
-    /// The values are those of [`once`](TaskContext::once). While a task waits for a value, another thread of
-    /// the worker runs other tasks, as with [`blocking`](TaskContext::blocking).
+    /// Both have the same values. While a task waits for a value, another thread of the worker runs
+    /// other tasks, as with [`blocking`](TaskContext::blocking).
     ///
     /// # Panics
     /// As [`once`](TaskContext::once).
@@ -141,15 +145,15 @@ impl TaskContext {
         typed(wait_blocking(value))
     }
 
-    /// Returns the value of this key, which the first task of the farm that needs it computes; for functions that
-    /// are not async.
+    /// Returns the value of this key as [`once_for_all`](TaskContext::once_for_all), for functions
+    /// that are not async.
     ///
-    /// The values are those of [`once_for_all`](TaskContext::once_for_all). While a task waits for a value,
-    /// another thread of the worker runs other tasks, as with [`blocking`](TaskContext::blocking). A task that
-    /// waits computes the value itself when its run is dropped, its thread is given up, or the farmer is gone.
+    /// Both have the same values. While a task waits for a value, another thread of the worker runs
+    /// other tasks, as with [`blocking`](TaskContext::blocking). A waiting task computes the value
+    /// itself when its run is dropped, its thread is given up, or the farmer is gone.
     ///
-    /// In virtual time, where no thread can be blocked, each worker computes the value for itself, as with
-    /// [`once_blocking`](TaskContext::once_blocking).
+    /// In virtual time no thread can be blocked. There each worker computes the value for itself,
+    /// as with [`once_blocking`](TaskContext::once_blocking).
     ///
     /// ```
     /// use chunkcomm_cluster::Registry;
@@ -175,7 +179,7 @@ impl TaskContext {
     {
         let cell = self.values().cell::<ForAll<T>>(self.run(), key);
         let value = cell.get_or_init(async || {
-            // The thread that would wait is the one that brings the reply.
+            // In virtual time the waiting thread would be the one that brings the reply.
             let found = match host::is_virtual() {
                 true => None,
                 false => self.needs().ask((self.run(), self.index()), digest_of::<T>(key)).await,
@@ -186,7 +190,8 @@ impl TaskContext {
     }
 }
 
-/// Returns the value that another worker has computed. Computes it if there is none, and tells the farmer.
+/// Returns the value that another worker has computed. If there is none, computes it and tells the
+/// farmer.
 async fn found_or<T, F>(
     found: Option<Found>,
     compute: impl FnOnce() -> F,
@@ -212,7 +217,7 @@ where
     Arc::new(value)
 }
 
-/// The type of values for all workers, whose keys are not those of others.
+/// Marks the type of a value for all workers, so that its key differs from those of other values.
 struct ForAll<T>(PhantomData<T>);
 
 /// Returns the name of a value for all workers.

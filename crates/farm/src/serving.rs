@@ -17,24 +17,25 @@ use crate::worker::{Served, Service, serve};
 /// Time in which a sub-farmer takes a node that the farmer has sent to it.
 const WELCOME: Duration = Duration::from_secs(10);
 
-/// Time from the loss of a farmer to another attempt, where the cluster does not say that it is gone.
+/// Time from the loss of a farmer to another attempt, if the cluster does not say that it is gone.
 const RETRY: Duration = Duration::from_secs(1);
 
-/// Time after which a node that a sub-farmer has not taken says so to the farmer.
+/// Pause after which a node that a sub-farmer has not taken says so to the farmer.
 const REFUSED: Duration = Duration::from_millis(10);
 
 /// Most threads of a worker.
 pub(crate) const THREADS_MAX: usize = 1024;
 
-/// Makes this node a worker of the farm that another node starts, or has started, with
-/// [`FarmBuilder::start_in`](crate::FarmBuilder::start_in). Awaiting it returns when that farm is
-/// done, dropped or lost, or when the cluster is finished before.
+/// Makes this node a worker of the farm that another node starts with
+/// [`FarmBuilder::start_in`](crate::FarmBuilder::start_in).
 ///
-/// Call it on every node but the farmer's, with the registry that the farmer uses. After it has
-/// returned it may be called again, for the next farm.
+/// Call it on every node but the farmer's, before or after the farm starts, with the registry that
+/// the farmer uses. Awaiting it returns when the farm is done, dropped or lost, or when the cluster
+/// is finished before. It may then be called again, for the next farm.
 ///
-/// In a cluster with a [`rejoin_window`](chunkcomm_cluster::ClusterConfig::rejoin_window) it does not return when the
-/// farmer is lost: it finishes what it holds, and serves the next farmer that comes within that time. One with a
+/// In a cluster with a [`rejoin_window`](chunkcomm_cluster::ClusterConfig::rejoin_window) the call
+/// does not return when the farmer is lost. The node finishes the tasks that it holds, and serves
+/// the next farmer that comes within that time. A farmer with a
 /// [journal](crate::FarmBuilder::journal) takes the results, and does not run those tasks again.
 ///
 /// # Errors
@@ -60,15 +61,16 @@ pub struct Serving<'a> {
 impl Serving<'_> {
     /// Sets the number of threads that compute: 1 to 1024.
     ///
-    /// By default one for each core that is the node's share of the host's: cores over nodes of the
-    /// cluster on that host, rounded down, at least 1. The crate's *Where tasks run* has more.
+    /// The default is the node's share of the host's cores: cores over nodes of the cluster on that
+    /// host, rounded down, at least 1. The crate's *Where tasks run* has more.
     pub fn threads(mut self, threads: usize) -> Self {
         self.threads = Some(threads);
         self
     }
 
-    /// Serves the farm of this [name](crate::FarmBuilder::name) instead of the one without. A node may
-    /// serve several farms at a time; each has its own threads.
+    /// Serves the farm of this [name](crate::FarmBuilder::name) instead of the one without a name.
+    ///
+    /// A node may serve several farms at a time; each has its own threads.
     pub fn farm(mut self, name: impl Into<String>) -> Self {
         self.farm = name.into();
         self
@@ -107,7 +109,7 @@ impl<'a> IntoFuture for Serving<'a> {
     }
 }
 
-/// Returns the number of cores that are this node's share of the host's.
+/// Returns the number of cores in this node's share of the host.
 pub(crate) fn share_of_cores(cluster: &Cluster) -> usize {
     let members = cluster.members();
     let me = members.iter().find(|member| member.id == cluster.id());
@@ -120,10 +122,10 @@ async fn serve_whom_told(cluster: &Cluster, service: &Service<'_>) -> Result<(),
     let name = wire::duplex(service.farm);
     let window = cluster.rejoin_window();
     let (mut below, mut hello) = (None, Hello::Member);
-    // A farmer that is gone: which one, why, and until when another may come.
+    // A lost farmer: its node, the error, and the time until which another may come.
     let mut lost = None;
     let mut remains = None;
-    // The farmer of the farm in which its sub-farmer was lost.
+    // The farmer in whose farm this node lost its sub-farmer.
     let mut orphan_of = None;
     loop {
         if orphan_of.is_some_and(|farmer| has_finished(cluster, &name, farmer)) {
@@ -164,13 +166,13 @@ async fn serve_whom_told(cluster: &Cluster, service: &Service<'_>) -> Result<(),
                 host::sleep(REFUSED).await;
                 (None, Hello::Orphan)
             }
-            // The farmer has another sub-farmer, or is done.
+            // The farmer has another sub-farmer for this node, or is done.
             _ if is_below => {
                 orphan_of = Some(farmer);
                 (None, Hello::Orphan)
             }
             Ok(Served::Cut) => return Ok(()),
-            // The next farm may take it.
+            // The next farm may take this node.
             Ok(Served::NotTaken) => (None, Hello::Member),
             Ok(Served::Lost(error, left)) => {
                 remains = Some(left);
@@ -186,14 +188,14 @@ async fn serve_whom_told(cluster: &Cluster, service: &Service<'_>) -> Result<(),
     }
 }
 
-/// Whether this farmer is there and has ended its farm.
+/// Whether this farmer's node is there and has ended its farm.
 fn has_finished(cluster: &Cluster, name: &str, farmer: NodeId) -> bool {
     let is_there = cluster.members().iter().any(|member| member.id == farmer);
     is_there && !cluster.providers(name).contains(&farmer)
 }
 
-/// Waits for another farmer, or the same one again, until this time. Meanwhile goes on with the tasks that
-/// the last one had given out.
+/// Waits until this time for another farmer, or the same one again. Meanwhile goes on with the
+/// tasks of the lost farmer.
 async fn next_farmer(
     cluster: &Cluster,
     name: &str,
@@ -202,7 +204,7 @@ async fn next_farmer(
     remains: &mut Option<Box<Remains>>,
 ) -> Option<Result<NodeId, NameError>> {
     let next = host::timeout_at(until, async {
-        // Where the last one is not known to be gone, its link may have been cut alone.
+        // If the lost farmer's node is not known to be gone, only its link may have been cut.
         let _ = host::timeout(RETRY, cluster.withdrawn(name, last)).await;
         cluster.provider(name).await
     });
@@ -213,8 +215,8 @@ async fn next_farmer(
     next.ok()
 }
 
-/// Waits until a node must no longer wait to be taken: by a sub-farmer a while, by a farmer as long as
-/// it has the farm.
+/// Waits until a node must no longer wait to be taken. For a sub-farmer it waits a while, for a
+/// farmer as long as that has the farm.
 async fn unwanted(cluster: &Cluster, name: &str, farmer: NodeId, is_below: bool) {
     if is_below {
         host::sleep(WELCOME).await;

@@ -15,28 +15,31 @@ use crate::context::current_worker;
 use crate::proto::record::digest;
 use crate::proto::wire::{self, Part};
 
-/// Bytes of a value that travel in a message.
+/// Bytes of a value that travel in one message.
 const PART_BYTES: usize = 16 << 10;
 
-/// A value that tasks read, made by [`Farm::share`](crate::Farm::share). In a task's input it is only
-/// a name of 16 bytes; the value itself is sent to each worker once, before the first task.
+/// Value that many tasks read, made by [`Farm::share`](crate::Farm::share).
+///
+/// In a task's input it is only a name of 16 bytes. The value itself is sent to each worker once,
+/// before the first task.
 ///
 /// The farm forgets the value when a run begins and this and all its clones at the farmer are
-/// dropped: keep one while tasks use it. Those that came back in a result are no such clones.
+/// dropped: keep one while tasks use it. Clones that came back in a result do not count.
 pub struct Shared<T> {
     digest: u128,
-    /// At the farmer.
+    /// The value, at the farmer.
     value: Option<Arc<T>>,
     types: PhantomData<fn() -> T>,
 }
 
 impl<T: DeserializeOwned + Send + Sync + 'static> Shared<T> {
-    /// Returns the value. The first call at a worker decodes it; others share what it has.
+    /// Returns the value. The first call at a worker decodes it; later calls share the decoded
+    /// value.
     ///
     /// # Panics
-    /// Where the value is not: outside of a farm's tasks, unless this is what
-    /// [`Farm::share`](crate::Farm::share) returned, and in a task that comes after its handles were
-    /// dropped. The panic is that task's failure.
+    /// The value is not here. A handle from [`Farm::share`](crate::Farm::share) always has it.
+    /// Others have it only in a task of the farm, and not in one that comes after all handles were
+    /// dropped. The panic is the task's failure.
     #[must_use]
     pub fn get(&self) -> Arc<T> {
         match (&self.value, current_worker()) {
@@ -78,19 +81,19 @@ impl<'de, T> Deserialize<'de> for Shared<T> {
     }
 }
 
-/// The values that a farmer has shared, in the order in which they were.
+/// Values that a farmer has shared, the oldest first.
 #[derive(Default)]
 pub(crate) struct Sharing {
     values: BTreeMap<u64, Held>,
     next: u64,
-    /// The parts of a value that comes from the farmer above.
+    /// Parts of a value that comes from the farmer above.
     coming: Vec<Bytes>,
 }
 
 struct Held {
     digest: u128,
     handle: Weak<dyn Any + Send + Sync>,
-    /// The messages that bring the value to a worker.
+    /// Messages that bring the value to a worker.
     messages: Vec<Bytes>,
 }
 
@@ -134,7 +137,7 @@ impl Sharing {
         gone.into_iter().map(|digest| Bytes::copy_from_slice(&wire::forget(digest))).collect()
     }
 
-    /// Takes a part of a value from the farmer above; it goes on when it is whole.
+    /// Takes a part of a value from the farmer above; the value goes on when it is whole.
     pub(crate) fn relay(&mut self, part: &Part<'_>) {
         if part.offset == 0 {
             self.coming.clear();
@@ -154,7 +157,8 @@ impl Sharing {
         Bytes::copy_from_slice(&wire::forget(digest))
     }
 
-    /// Returns the messages with the values from number `known` on, and sets it to the next.
+    /// Returns the messages with the values from number `known` on; sets `known` to the next
+    /// number.
     pub(crate) fn news(&self, known: &mut u64) -> impl Iterator<Item = Bytes> {
         let from = std::mem::replace(known, self.next);
         self.values.range(from..).flat_map(|(_, held)| held.messages.iter().cloned())

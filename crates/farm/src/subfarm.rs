@@ -7,13 +7,13 @@
 //!              answers    (reduced, for map_reduce)
 //! ```
 //!
-//! It drives a run as a farmer does. The source of the tasks is what the farmer has assigned, and the
-//! sink gathers the results. Inputs and results keep their indices. So all that holds for a farm holds
-//! here: a worker that dies, one that is slow, a task that kills.
+//! It drives a run as a farmer does. The source of the tasks is the farmer's assignments, and the
+//! sink gathers the results. Inputs and results keep their indices. So a sub-farmer handles a
+//! worker that dies, a slow one, and a task that kills as a farmer does.
 //!
-//! As a worker does, it sends its results when they are as many as its other tasks: new tasks then come
-//! before those are done. Results of neighbours go as one answer, and those of `map_reduce` are reduced to
-//! one before. Such a result is of a range of tasks.
+//! It sends its results as a worker does, when they are as many as its other tasks. So new tasks
+//! come before those are done. Results of neighbours go as one answer. Those of `map_reduce` are
+//! first reduced to one result, which is of a range of tasks.
 
 use std::collections::VecDeque;
 use std::future::poll_fn;
@@ -50,14 +50,14 @@ pub(crate) struct Subfarm {
     unfinished: bool,
     /// Messages to the farmer that wait for room.
     waiting: VecDeque<Bytes>,
-    /// Numbers of threads and of lost workers that the farmer knows of.
+    /// Numbers of threads and of lost workers that the farmer knows.
     told: (u32, u64),
     /// The reducer of each function that has one.
     reducers: Vec<Option<Reducer>>,
 }
 
 impl Subfarm {
-    /// Waits until the workers are there that the farmer has told of, and tells it.
+    /// Waits until the workers that the farmer has named are there, and says so to the farmer.
     pub(crate) async fn open(
         cluster: &Cluster,
         service: &Service<'_>,
@@ -113,7 +113,7 @@ impl Subfarm {
             }
         }
         farm.told.0 = farm.links.iter().fold(0, |sum, link| sum.saturating_add(link.threads));
-        // If the farmer has ended, those below hear of it.
+        // If the farmer has ended, the workers below hear of it.
         say_ready(&mut farm.upper.answers, farm.told.0).await?;
         Ok(farm)
     }
@@ -138,7 +138,7 @@ impl Subfarm {
         let links = &mut self.links;
         poll_fn(|context| {
             let there = links.iter_mut().filter(|link| link.lost.is_none());
-            // Each is to be polled.
+            // All waits are polled together.
             let waits =
                 there.fold(false, |waits, link| waits | link.poll_finish(context).is_pending());
             if waits { Poll::Pending } else { Poll::Ready(()) }

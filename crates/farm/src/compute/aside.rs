@@ -1,4 +1,4 @@
-//! Threads whose task blocks them, and those that take their places.
+//! Threads whose tasks block them, and the threads that take their places.
 //!
 //! ```text
 //!                    step         task blocks            wait is over        place
@@ -28,14 +28,14 @@ use crate::context::{TaskContext, Work, is_at_slice_of};
 /// Time without a free place after which a task goes on without one.
 const PATIENCE: Duration = Duration::from_millis(20);
 
-/// The time without a free place after which a task goes on without one. It doubles from one such task to the
-/// next until no more threads are active than are to be: many tasks may have waited for the same value, and
-/// compute for long.
+/// Time without a free place after which a task goes on without one. It doubles with each such
+/// task, until the number of active threads is in bounds again. Many tasks may have waited for the
+/// same value, and may compute for long.
 #[derive(Debug)]
 pub(super) struct Patience {
     pub(super) least: Duration,
     now: Duration,
-    /// When a place got free, or a task went on without.
+    /// Time at which a place got free, or a task went on without one.
     since: Instant,
 }
 
@@ -54,7 +54,8 @@ impl Patience {
         (self.now, self.since) = (self.now.saturating_mul(2), now);
     }
 
-    /// Notes that a place got free, or was taken; and whether more threads are active than are to be.
+    /// Notes that a place got free or was taken; `is_crowded`: more threads are active than should
+    /// be.
     pub(super) fn handle_place(&mut self, now: Instant, is_crowded: bool) {
         self.since = now;
         if !is_crowded {
@@ -68,7 +69,7 @@ thread_local! {
     static RUNNER: RefCell<Option<(Arc<Shared>, Arc<Work>)>> = const { RefCell::new(None) };
 }
 
-/// Makes this thread that of a runner, until the result is dropped.
+/// Makes this thread the thread of a runner, until the result is dropped.
 pub(super) fn sit_down(shared: &Arc<Shared>, work: &Arc<Work>) -> Seated {
     RUNNER.set(Some((shared.clone(), work.clone())));
     Seated
@@ -78,31 +79,33 @@ pub(super) struct Seated;
 
 impl Drop for Seated {
     fn drop(&mut self) {
-        // Its parts are dropped after that: values of the user may be among them.
+        // The runner's parts are dropped after that: values of the user may be among them.
         drop(RUNNER.take());
     }
 }
 
 impl TaskContext {
-    /// Runs a function that blocks its thread, such as a read from a slow disk. The function runs on this
-    /// thread. Another thread of the worker runs other tasks meanwhile.
+    /// Runs a function that blocks its thread, such as a read from a slow disk.
     ///
-    /// When the function has returned, the task goes on before others begin, as soon as another task ends
-    /// or blocks. It should hold no lock for which other tasks wait: then none of them ends, and it goes on
-    /// after 20 ms or more.
+    /// The function runs on this thread. Another thread of the worker runs other tasks meanwhile.
+    /// After the function has returned, the task goes on as soon as another task ends or blocks,
+    /// before others begin. It should hold no lock for which other tasks wait: then none of them
+    /// ends, and the task goes on after 20 ms or more.
     ///
-    /// A worker starts further threads when they are needed, and keeps them until the farm ends. At most
-    /// it has as many as [virtual workers](crate::FarmBuilder::virtual_workers): by default 16 for each
-    /// thread that computes. When all of them are blocked the worker begins no task. So a task must not wait
-    /// here for tasks that may not have begun. Short tasks are begun in groups of some 0.25 ms, and those
-    /// behind this one in its group wait with it.
+    /// A worker starts further threads when it needs them, and keeps them until the farm ends. At
+    /// most it has as many as [virtual workers](crate::FarmBuilder::virtual_workers): by default 16
+    /// for each computing thread. While all of them are blocked the worker begins no task. So a
+    /// task must not wait here for tasks that may not have begun. Short tasks are begun in groups
+    /// of some 0.25 ms, and the tasks behind this one in its group wait with it.
     ///
-    /// The wait counts in the task's [time](crate::FarmBuilder::task_timeout), and nothing interrupts the
-    /// function. When time and grace are over, the task has failed and its thread is given up.
+    /// The wait counts in the task's [time](crate::FarmBuilder::task_timeout), and nothing
+    /// interrupts the function. When time and grace are over, the task has failed and its thread is
+    /// given up.
     ///
-    /// To wake another thread takes some 30 us. A shorter wait is better left alone. A call that also has an
-    /// async form is cheaper in an [async task](crate::RegistryExt::register_async_task), whose wait takes no
-    /// thread. In an async task, outside of a farm, and in virtual time, the function just runs.
+    /// Waking another thread takes some 30 us, so a shorter wait is better left alone. A call with
+    /// an async form is cheaper in an [async task](crate::RegistryExt::register_async_task), whose
+    /// wait takes no thread. In an async task, outside of a farm, and in virtual time, the function
+    /// just runs.
     ///
     /// ```
     /// use chunkcomm_cluster::Registry;
@@ -122,8 +125,8 @@ impl TaskContext {
     }
 }
 
-/// Runs a function that blocks this thread. If it is a compute thread with a task that is not async,
-/// another one has its place meanwhile.
+/// Runs a function that blocks this thread. Another thread takes the place of a compute thread
+/// meanwhile, if its task is not async.
 pub(crate) fn while_aside<R>(wait: impl FnOnce() -> R) -> R {
     let runner = RUNNER.with_borrow(Option::clone).filter(|(_, work)| is_at_slice_of(work));
     let aside = runner.and_then(|(shared, work)| Aside::new(shared, work));
@@ -132,14 +135,14 @@ pub(crate) fn while_aside<R>(wait: impl FnOnce() -> R) -> R {
     result
 }
 
-/// A runner that has stepped aside. It comes back when this is dropped.
+/// Runner that has stepped aside; it comes back when this is dropped.
 struct Aside {
     shared: Arc<Shared>,
     work: Arc<Work>,
 }
 
 impl Aside {
-    /// Steps aside; `None` if the runner has already, or was given up.
+    /// Steps aside; `None` if the runner is aside already, or was given up.
     fn new(shared: Arc<Shared>, work: Arc<Work>) -> Option<Aside> {
         let mut queue = shared.queue();
         if work.is_aside() || work.is_abandoned() {
@@ -177,7 +180,7 @@ impl Drop for Aside {
             let waited = shared.places.wait_timeout(queue, left);
             queue = waited.expect("nothing panics with the queue locked").0;
         }
-        // Whoever has given it up has counted it out.
+        // A runner that was given up is no longer counted.
         if work.is_abandoned() {
             return;
         }

@@ -1,4 +1,4 @@
-//! The assignments of a worker, in slices.
+//! Assignments of a worker, in slices.
 
 use chunkcomm::host::Instant;
 
@@ -9,27 +9,28 @@ use crate::proto::placement::{Place, Placement};
 use crate::proto::width::Width;
 use crate::proto::wire;
 
-/// Time of a slice on a compute thread, in nanoseconds: what is in a slice cannot be given back.
+/// Time of a slice on a compute thread, in nanoseconds: 250 us. Tasks of a slice cannot be given
+/// back.
 const SLICE_NS: f64 = 250e3;
 
-/// The next step of a compute thread.
+/// Next step of a compute thread.
 pub(super) enum Next {
     Go(Step),
-    /// Wait for tasks, for one that was begun, or since others go first: `is_full` if no other may be
-    /// begun.
+    /// Wait: for tasks, for a begun task, or because others go first. `is_full`: no other task may
+    /// be begun.
     Wait {
         is_full: bool,
     },
     End,
 }
 
-/// The thread that takes the place of one whose task blocks it.
+/// Thread that takes the place of one whose task blocks it.
 pub(super) enum StandIn {
-    /// One whose task waits to go on; none if there were too many.
+    /// A thread whose task waits to go on; none if too many threads are active.
     Back,
-    /// One that waits for tasks, if one does.
+    /// A thread that waits for tasks, if there is one.
     Waiting,
-    /// A new one.
+    /// A new thread.
     New,
 }
 
@@ -42,26 +43,27 @@ pub(super) enum Step {
     GoOn(Begun),
 }
 
-/// Number of tasks gone on with in a row before another is begun. Tasks that wake themselves, and wait
-/// for those that were not begun, would otherwise do so for ever.
+/// Number of tasks that a thread goes on with in a row before it begins another. Tasks that wake
+/// themselves, and wait for tasks not begun, would otherwise keep it for ever.
 const IN_A_ROW_MAX: u32 = 64;
 
 /// Tasks that are run one after the other.
 pub(super) struct Slice {
     pub(super) tasks: Piece,
-    /// Number of tasks that are then left, for one thread; if the answer may leave for them.
+    /// Number of tasks left for one thread after the slice; `None` if the answer must not leave for
+    /// them.
     pub(super) left: Option<u64>,
 }
 
 /// State that the runners of a worker share.
 pub(super) struct Queue {
     pub(super) pieces: Pieces,
-    /// Where the tasks of each function run.
+    /// Place of each function's tasks.
     pub(super) placements: Vec<Placement>,
     pub(super) threads: u32,
-    /// Number of compute threads: more than `threads` once some have stepped aside.
+    /// Number of compute threads; above `threads` once some have stepped aside.
     pub(super) runners: u32,
-    /// Number of them whose task blocks them, or waits to go on.
+    /// Number of compute threads whose task blocks them, or waits to go on.
     pub(super) aside: u32,
     /// Number of threads whose task waits to go on.
     pub(super) back: u32,
@@ -103,15 +105,15 @@ impl Queue {
             width,
             is_limited,
             in_a_row: 0,
-            // Several threads are not helped by the loop, and a loop that runs a task sees no time-out.
+            // The loop does not help several threads, and a loop that runs a task sees no time-out.
             loops: threads == 1 && !is_limited,
             waiting: 0,
             closed: false,
         }
     }
 
-    /// Begins a run, if it is another one: tasks of the one before are dropped, and those returned that
-    /// were begun. Returns whether it is another.
+    /// Begins a run, if it is another one: tasks of the previous run are dropped. Returns whether
+    /// it is another, and the dropped tasks that were begun.
     pub(super) fn enter(&mut self, run: u32) -> (bool, Vec<Begun>) {
         if !self.pieces.enter(run) {
             return (false, Vec::new());
@@ -125,22 +127,23 @@ impl Queue {
         self.pieces.tasks() + u64::from(self.waits.begun())
     }
 
-    /// Number of tasks that were begun and may wait.
+    /// Returns the number of tasks that were begun and may wait.
     fn begun(&self) -> u32 {
         self.waits.begun() + self.aside
     }
 
-    /// Number of compute threads that have a task, or look for one; until the worker ends.
+    /// Returns the number of compute threads that have a task, or look for one, until the worker
+    /// ends.
     fn active(&self) -> u32 {
         self.runners - self.waiting - self.aside
     }
 
-    /// Whether more threads are active than are to be.
+    /// Whether more threads are active than should be.
     fn is_crowded(&self) -> bool {
         self.active() > self.threads
     }
 
-    /// Notes that a thread has given its place up, or taken one.
+    /// Notes that a thread has given up its place, or taken one.
     pub(super) fn note_place(&mut self) {
         let is_crowded = self.is_crowded();
         self.patience.handle_place(Instant::now(), is_crowded);
@@ -151,7 +154,7 @@ impl Queue {
         self.active() < self.threads
     }
 
-    /// Notes that the task of a compute thread blocks it. Returns who takes the thread's place.
+    /// Notes that the task of a compute thread blocks it; returns the thread that takes its place.
     pub(super) fn step_aside(&mut self) -> StandIn {
         self.aside += 1;
         let free = self.threads.saturating_sub(self.active() + self.back);
@@ -167,7 +170,7 @@ impl Queue {
         StandIn::Waiting
     }
 
-    /// Takes tasks of about this time in nanoseconds, if the next ones run at this place.
+    /// Takes tasks of about this time in nanoseconds, if the next tasks run at this place.
     pub(super) fn take(&mut self, place: Place, target_ns: f64) -> Option<Slice> {
         let piece = self.pieces.front()?;
         let placement = &self.placements[piece.function as usize];
@@ -203,7 +206,7 @@ impl Queue {
         }
     }
 
-    /// Goes on with a task that was woken, or else begins one if there are `more`.
+    /// Goes on with a woken task, or else begins one if there are `more`.
     fn next_async(&mut self, more: bool) -> Next {
         let begun = self.begun();
         let is_full = begun >= self.width.bound();
@@ -223,7 +226,7 @@ impl Queue {
         }
     }
 
-    /// Returns the word about the number of virtual workers, if the farmer goes by another.
+    /// Returns the word about the number of virtual workers, if the farmer assumes another.
     pub(super) fn told(&mut self) -> Option<Vec<u8>> {
         if self.begun() == 0 && !self.width.is_told() {
             return None;

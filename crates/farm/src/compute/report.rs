@@ -1,4 +1,4 @@
-//! The answers that runners gather.
+//! Answers that runners gather.
 
 use std::time::Duration;
 
@@ -12,10 +12,10 @@ use crate::pieces::Piece;
 use crate::proto::parts::Parts;
 use crate::proto::wire;
 
-/// Bytes of results from which an answer leaves.
+/// Bytes of results at which an answer leaves.
 pub(crate) const ANSWER_BYTES: usize = 256 << 10;
 
-/// Results that a runner has and that are not sent yet.
+/// Results of a runner that were not sent yet.
 #[derive(Default)]
 pub(super) struct Report {
     /// The answer so far.
@@ -24,12 +24,12 @@ pub(super) struct Report {
     pub(super) first: u64,
     pub(super) count: u32,
     pub(super) busy: Duration,
-    /// When it was begun; `None` if there is none.
+    /// Time at which the answer was begun; `None` if there is none.
     pub(super) begun: Option<Instant>,
 }
 
 impl Report {
-    /// Makes room for the results of these tasks: returns the answer that they do not continue.
+    /// Makes room for the results of these tasks; returns the answer, if they do not continue it.
     pub(super) fn begin(&mut self, tasks: &Piece, now: Instant) -> Option<Vec<u8>> {
         let follows = self.run == tasks.run && self.first + u64::from(self.count) == tasks.first;
         let before = if follows { None } else { self.take() };
@@ -60,7 +60,7 @@ impl Report {
     }
 }
 
-/// Results of async tasks, which end in any order, of all threads of a worker.
+/// Results of the async tasks of all threads of a worker; they end in any order.
 #[derive(Default)]
 pub(super) struct Done {
     run: u32,
@@ -89,7 +89,7 @@ impl Done {
         });
     }
 
-    /// Whether the results must leave, of which this number of tasks have none yet.
+    /// Whether the results must leave; `left` is the number of tasks without a result.
     pub(super) fn is_due(&self, left: u64, now: Instant) -> bool {
         self.parts.count() >= left || self.parts.bytes() >= ANSWER_BYTES || self.is_old(now)
     }

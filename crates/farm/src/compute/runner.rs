@@ -63,7 +63,7 @@ impl Runner {
         let mut queue = self.shared.queue();
         loop {
             let next = queue.next();
-            // While the queue is locked: the farmer keeps the number that comes last.
+            // The queue stays locked, since the farmer keeps the number that comes last.
             if !self.send(queue.told()) {
                 return None;
             }
@@ -72,7 +72,7 @@ impl Runner {
                 Next::End => return None,
                 Next::Wait { is_full } => is_full,
             };
-            // Results are sent when there is nothing else to do. The queue stays locked until the
+            // Results leave when there is nothing else to do. The queue stays locked until the
             // wait, so that no wake-up falls between the two.
             let Some(answers) = self.gathered(is_full) else {
                 queue.waiting += 1;
@@ -125,7 +125,7 @@ impl Runner {
                     let (shared, tasks) = (&self.shared, &slice.tasks);
                     let run = || shared.run(tasks, &mut results, &self.seat.work);
                     let (is_seen, work) = host::working(run);
-                    // Their time passes now, and is that of the first.
+                    // The time of all of them passes here, as that of the first.
                     self.seat.work.begin(tasks.first, shared.clock());
                     work.done().await;
                     self.seat.work.end();
@@ -140,8 +140,8 @@ impl Runner {
         }
     }
 
-    /// Polls a task, and lets the work pass that it declares. A task that waits only for that goes on at
-    /// once: its own waits begin when the work is done.
+    /// Polls a task, and lets the work pass that it declares. A task that waits only for that work
+    /// goes on at once: its own waits begin when the work is done.
     async fn go_on_virtually(&self, task: impl FnOnce() -> Begun) -> bool {
         let (mut task, begun) = host::working(task);
         begun.done().await;
@@ -157,10 +157,10 @@ impl Runner {
         }
     }
 
-    /// Takes all results that are to leave before the runner waits; `None` if there are none.
+    /// Takes all results that must leave before the runner waits; `None` if there are none.
     fn gathered(&self, is_full: bool) -> Option<Vec<Vec<u8>>> {
         let mut answers: Vec<_> = locked(&self.seat.report).take().into_iter().collect();
-        // Of those that wait, some will soon have a result as well.
+        // Some of the waiting tasks will soon have a result as well.
         if !is_full {
             answers.append(&mut locked(&self.shared.done).take());
         }
@@ -178,7 +178,7 @@ impl Runner {
         let started = Instant::now();
         let entry = &self.shared.entries[piece.function as usize];
         let within = (!host::is_virtual()).then(|| self.shared.runtime.enter());
-        // Bytes that are not whole are no input, which is the task's failure.
+        // Bytes that are not whole are no input: the task fails.
         let input = piece.inputs().next().ok().flatten().unwrap_or_default();
         let call = context.within(|| entry.start(input)).expect("the function is async");
         drop(within);
@@ -186,7 +186,7 @@ impl Runner {
         Begun { key, context, started, call, waker }
     }
 
-    /// Shows that this runner is at a task.
+    /// Notes that this runner is at a task.
     fn take_up(&self, task: &Begun) {
         *locked(&self.seat.slice) = (task.context.run(), task.context.index(), 1);
         self.seat.work.begin(task.context.index(), task.context.begun_ns());
@@ -197,8 +197,8 @@ impl Runner {
         context.within(|| Pin::new(call).poll(&mut Context::from_waker(waker)))
     }
 
-    /// Keeps a task that was polled, or gathers its result; `false` if the worker has ended, or has
-    /// given this runner up.
+    /// Keeps a task that was polled, or gathers its result. Returns `false` if the worker has
+    /// ended, or has given this runner up.
     fn settle(&self, task: Begun, polled: Polled) -> bool {
         self.seat.work.end();
         if !self.put_down() {
@@ -231,15 +231,16 @@ impl Runner {
         self.send(answers)
     }
 
-    /// Notes that the tasks of the slice have results, so that nobody gives them up; `false` if
-    /// somebody has.
+    /// Notes that the tasks of the slice have results, so that they cannot be given up. Returns
+    /// `false` if they were given up before.
     fn put_down(&self) -> bool {
         let mut noted = locked(&self.seat.slice);
         noted.2 = 0;
         !self.seat.work.is_abandoned()
     }
 
-    /// Reports the results of a slice; `false` if the worker has ended, or has given this runner up.
+    /// Reports the results of a slice; returns `false` if the worker has ended or given this runner
+    /// up.
     fn report(
         &self,
         slice: &Slice,
@@ -262,7 +263,7 @@ impl Runner {
         self.send(before.into_iter().chain(answer))
     }
 
-    /// Sends answers; `false` if the worker has ended.
+    /// Sends answers; returns `false` if the worker has ended.
     fn send(&self, answers: impl IntoIterator<Item = Vec<u8>>) -> bool {
         answers.into_iter().all(|answer| self.shared.answers.send(answer).is_ok())
     }

@@ -8,8 +8,8 @@
 //!                        ended
 //! ```
 //!
-//! The tasks belong to the worker, not to a thread. Any thread goes on with a woken one, so that all
-//! threads are evenly busy.
+//! The tasks belong to the worker, not to a thread. Any thread goes on with a woken task, so that
+//! all threads are evenly busy.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ use super::Shared;
 use crate::context::TaskContext;
 use crate::proto::wire::Limit;
 
-/// The place of a begun task: its slot, and the number of tasks that had the slot before.
+/// Place of a begun task: its slot, and the number of tasks that had the slot before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Key {
     slot: usize,
@@ -40,9 +40,9 @@ pub(super) struct Begun {
 
 enum State {
     Free,
-    /// Its call is with a thread.
+    /// A thread polls the task.
     Polled {
-        /// Where the time of tasks is limited.
+        /// Context of the task, if the time of tasks is limited.
         context: Option<TaskContext>,
         is_woken: bool,
     },
@@ -55,7 +55,7 @@ struct Slot {
     state: State,
 }
 
-/// The begun tasks of a worker.
+/// Begun tasks of a worker.
 #[derive(Default)]
 pub(super) struct Waits {
     slots: Vec<Slot>,
@@ -89,7 +89,7 @@ impl Waits {
         }
     }
 
-    /// Keeps a task that waits. Returns one that nobody wants any more.
+    /// Keeps a task that waits; returns the task if nobody wants its result.
     pub(super) fn put_back(&mut self, task: Begun) -> Option<Begun> {
         let key = task.key;
         let Some(slot) = self.slot(key) else { return Some(task) };
@@ -102,7 +102,7 @@ impl Waits {
         None
     }
 
-    /// Notes that a task has ended; `false` if nobody wants its result any more.
+    /// Notes that a task has ended; returns `false` if nobody wants its result.
     pub(super) fn end(&mut self, key: Key) -> bool {
         let is_wanted = self.slot(key).is_some();
         if is_wanted {
@@ -111,7 +111,7 @@ impl Waits {
         is_wanted
     }
 
-    /// Notes that a task can go on; returns whether a thread is to look after it.
+    /// Notes that a task can go on; returns whether a thread must go on with it.
     pub(super) fn wake(&mut self, key: Key) -> bool {
         let Some(slot) = self.slot(key) else { return false };
         match std::mem::replace(&mut slot.state, State::Free) {
@@ -131,7 +131,7 @@ impl Waits {
         }
     }
 
-    /// Whether a task was woken while it is polled; it is then polled again.
+    /// Whether a task was woken while it was polled; it is then polled again.
     pub(super) fn go_on(&mut self, key: Key) -> bool {
         match self.slot(key) {
             Some(Slot { state: State::Polled { is_woken, .. }, .. }) => std::mem::take(is_woken),
@@ -155,13 +155,13 @@ impl Waits {
         None
     }
 
-    /// Removes all tasks; those that are not with a thread are returned.
+    /// Removes all tasks; returns those that no thread polls.
     pub(super) fn clear(&mut self) -> Vec<Begun> {
         self.woken.clear();
         (0..self.slots.len()).filter_map(|slot| self.remove(slot)).collect()
     }
 
-    /// Forgets the task of this run and index that a thread was given up with.
+    /// Forgets the task of this run and index, whose thread was given up.
     pub(super) fn give_up(&mut self, run: u32, index: u64) {
         let is_it = |slot: &Slot| match &slot.state {
             State::Polled { context: Some(context), .. } => {
@@ -174,8 +174,8 @@ impl Waits {
         }
     }
 
-    /// Asks tasks to end whose time is over. Returns those whose grace is over as well, and whether
-    /// one was woken. Those that a thread is at are not among them.
+    /// Asks tasks to end whose time is over. Returns those whose grace is over too, except those
+    /// that a thread polls. Also returns whether a task was woken.
     pub(super) fn look(&mut self, now_ns: u64, limit: Limit) -> (Vec<Begun>, bool) {
         let (mut over, mut any_woken) = (Vec::new(), false);
         for at in 0..self.slots.len() {
@@ -211,7 +211,7 @@ impl Waits {
         if matches!(state, State::Free) {
             return None;
         }
-        // Wakers of the task may outlive it.
+        // A task's wakers may outlive it.
         slot.turn += 1;
         self.free.push(at);
         self.begun -= 1;
@@ -222,7 +222,7 @@ impl Waits {
     }
 }
 
-/// Wakes a task.
+/// Waker of a task.
 pub(super) struct Alarm {
     pub(super) shared: Arc<Shared>,
     pub(super) key: Key,

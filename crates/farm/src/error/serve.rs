@@ -1,4 +1,4 @@
-//! Error of a node of a cluster as a worker.
+//! Errors of a node of a cluster as a worker.
 
 use std::io;
 
@@ -43,7 +43,8 @@ pub enum ServeError {
     /// This node was a sub-farmer, and its farm could not go on.
     #[error(transparent)]
     Farm(Box<RunError>),
-    /// 64 tasks were given up after their time, and did not end: each has a thread of this process.
+    /// 64 tasks were given up after their time and did not end; each still has a thread of this
+    /// process.
     #[error("64 tasks do not end although their time is over")]
     Stuck,
     /// The cluster has ended otherwise than by being finished.
@@ -54,14 +55,14 @@ pub enum ServeError {
 chunkcomm::debug_with_causes!(ServeError);
 
 impl ServeError {
-    /// Whether the farmer may be gone, so that another one may come.
+    /// Whether the farmer may be gone, so that another may come.
     pub(crate) fn is_loss(&self) -> bool {
         use ServeError::{Farmer, Open, Recv, Send};
         matches!(self, Farmer(_) | Open(_) | Recv(_) | Send(_))
     }
 }
 
-/// Returns the function as this program has it.
+/// Returns the text of the function as this program has it.
 fn here(found: &Difference) -> String {
     let ours = found.ours.as_ref();
     ours.map_or_else(|| "no function of that name".to_owned(), ToString::to_string)

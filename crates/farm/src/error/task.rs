@@ -10,12 +10,12 @@ use chunkcomm::error::Plain;
 use super::{Loss, counted};
 use crate::name::WorkerName;
 
-/// Error of a task, in the place of its result.
+/// Error of a task; it stands in the place of the task's result.
 #[derive(Clone)]
 #[non_exhaustive]
 pub enum TaskError {
-    /// The task failed: it panicked, the worker could not decode its input, or its
-    /// result could not be encoded or was too large.
+    /// The task panicked, or the worker could not decode its input. Or the result could not be
+    /// encoded, or was too large.
     Failed {
         /// Index of the task.
         index: u64,
@@ -26,7 +26,7 @@ pub enum TaskError {
         /// The worker's reason, for instance a panic's message.
         text: String,
     },
-    /// Workers died while they ran the task, so it is not run again.
+    /// Workers died while they ran the task, so it does not run again.
     SetAside {
         /// Index of the task.
         index: u64,
@@ -41,8 +41,8 @@ pub enum TaskError {
         /// The task's input, as [`chunkcomm::codec`] encodes it.
         input: Vec<u8>,
     },
-    /// The task did not end in its time and its grace. Also a task that stopped the processes of workers, as
-    /// `SIGSTOP` does.
+    /// The task did not end within its time and its grace, or it stopped the processes of workers,
+    /// as `SIGSTOP` does.
     TimedOut {
         /// Index of the task.
         index: u64,
@@ -62,7 +62,7 @@ pub enum TaskError {
         /// The codec's error.
         source: DecodeError,
     },
-    /// The result's type panicked as the farmer decoded it.
+    /// The result's type panicked while the farmer decoded it.
     ResultPanicked {
         /// Index of the task.
         index: u64,

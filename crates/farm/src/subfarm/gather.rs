@@ -1,4 +1,4 @@
-//! The results that a sub-farmer has, and its farmer has not.
+//! Results that a sub-farmer has not sent to its farmer yet.
 
 use std::time::Duration;
 
@@ -20,13 +20,13 @@ pub(super) struct Gathered<'a> {
     begun: Option<Instant>,
     /// Fractions of running tasks that are done.
     pub(super) reports: Reports,
-    /// Words about tasks that are late, set aside or given back.
+    /// Words about late tasks, and tasks set aside or given back.
     words: Vec<Bytes>,
-    /// Reduces the results, if they are to be reduced.
+    /// Reducer of the results, if they are to be reduced.
     reducer: Option<&'a Reducer>,
     /// Whether the reducer has failed. The farmer then reduces the results, and reports the failure.
     fails: bool,
-    /// With this many bytes the results are reduced. If they still have as many, they are sent.
+    /// Bytes of results from which they are reduced. If they still have as many, they are sent.
     full: usize,
     /// Bytes of the longest message to the farmer.
     bytes_max: usize,
@@ -49,7 +49,7 @@ impl<'a> Gathered<'a> {
         }
     }
 
-    /// Lets the results be reduced from now on, or not.
+    /// Sets the reducer of results from now on; `None`: they are not reduced.
     pub(super) fn set_reducer(&mut self, reducer: Option<&'a Reducer>) {
         self.reducer = reducer;
     }
@@ -59,7 +59,8 @@ impl<'a> Gathered<'a> {
         self.parts.count()
     }
 
-    /// Whether the results are so long that they must leave. They are reduced first.
+    /// Reduces results that are long, and returns whether they are still so long that they must
+    /// leave.
     pub(super) fn is_full(&mut self) -> bool {
         if self.parts.bytes() >= self.full {
             self.reduce();
@@ -78,12 +79,12 @@ impl<'a> Gathered<'a> {
             self.fails = reduced.is_err();
             reduced.ok()?
         });
-        // Each time there are twice as many bytes, so that long results gather, too, and each is reduced
-        // a few times only.
+        // The bound doubles each time. So long results gather too, and each is reduced only a few
+        // times.
         self.full = (2 * self.parts.bytes()).min(self.bytes_max).max(ANSWER_BYTES);
     }
 
-    /// Returns how long the first result has waited; `None` if there is none.
+    /// Returns the time that the first result has waited; `None` if there is none.
     pub(super) fn age(&self) -> Option<Duration> {
         self.begun.map(Instant::elapsed)
     }
@@ -128,7 +129,7 @@ impl Sink<Encoded> for Gathered<'_> {
             Err(TaskError::SetAside { deaths, worker, loss, .. }) => {
                 wire::aside(self.run, index, deaths, &format!("{worker} was lost: {loss}"))
             }
-            // The farmer names this node.
+            // The farmer names this node in the failure.
             Err(TaskError::Failed { worker, text, .. }) if worker.member.is_none() => {
                 return self.add(index, |items| wire::put_failure(items, &text));
             }

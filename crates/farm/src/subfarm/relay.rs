@@ -22,15 +22,15 @@ use crate::settings::nanos;
 use crate::stats::Mishaps;
 use crate::tasks::{Encoded, Sink, Source};
 
-/// Longest time that results wait while a worker has no task. Each sub-farmer may cost the farmer
-/// 0.1 ms in this time.
+/// Longest time that results wait while a worker has no task: 2 ms. Each sub-farmer may cost the
+/// farmer 0.1 ms in this time.
 const HOLD_WHILE_IDLE: Duration = Duration::from_millis(2);
 
-/// Shortest time between results that go up before all are there: a half, and then a half of the rest,
-/// and so on, would wake the farmer many times.
+/// Shortest time between results that go up before all are there: 2 ms. A half, then a half of the
+/// rest, and so on, would wake the farmer many times.
 const APART: Duration = Duration::from_millis(2);
 
-/// Returns an assignment that has all its inputs: the ledger takes them apart.
+/// Returns an assignment once all its inputs are checked: the ledger takes them apart.
 fn whole(assignment: Assignment<'_>) -> Result<Assignment<'_>, ServeError> {
     match wire::items_bytes(assignment.items, assignment.count) {
         Some(bytes) if bytes == assignment.items.len() => Ok(assignment),
@@ -38,15 +38,15 @@ fn whole(assignment: Assignment<'_>) -> Result<Assignment<'_>, ServeError> {
     }
 }
 
-/// The end of a run.
+/// End of a run.
 pub(super) enum Turn {
-    /// This run begins with this order.
+    /// The run of this number begins with this order.
     Run(u32, Bytes),
     /// The farm is done.
     Done,
 }
 
-/// The tasks of the farmer's assignments that are not given out.
+/// Source of the tasks in the farmer's assignments that are not given out.
 impl Source for Pieces {
     type Task = Encoded;
 
@@ -64,25 +64,25 @@ impl Source for Pieces {
     }
 }
 
-/// A run in progress, between the farmer and the workers.
+/// Run in progress, between the farmer and the workers.
 pub(super) struct Relay<'a> {
     tasks: &'a mut BytesReceiver,
     answers: &'a mut BytesSender,
     waiting: &'a mut VecDeque<Bytes>,
-    /// Numbers of threads and of lost workers that the farmer knows of.
+    /// Numbers of threads and of lost workers that the farmer knows.
     known: &'a mut (u32, u64),
-    /// Mishaps of the run that the farmer knows of.
+    /// Mishaps of the run that the farmer knows.
     mishaps: Mishaps,
     number: u32,
     reducers: &'a [Option<Reducer>],
     run: Run<'a, Encoded, Encoded, Pieces, Gathered<'a>>,
-    /// Time in the tasks, and their number, of all results that went up.
+    /// Time in the tasks of all results that went up, and the number of these tasks.
     told: (Duration, u64),
-    /// When results went up last.
+    /// Time at which results went up last.
     sent: Instant,
     wait: Timer,
     begun: Instant,
-    /// Set while fractions of tasks wait.
+    /// Timer that is set while fractions of tasks wait.
     progress_wait: Timer,
 }
 
@@ -168,7 +168,7 @@ impl<'a> Relay<'a> {
                 return Ok(Some(whole(assignment)?.run));
             }
             wire::Order::Assign(assignment) => {
-                // That of a run that began with a take-back is not known before.
+                // A run that began with a take-back learns its function here.
                 self.set_function(assignment.function, assignment.reducible);
                 self.run.source().put(&whole(assignment)?);
             }
@@ -178,7 +178,7 @@ impl<'a> Relay<'a> {
                 self.run.once().handle_reply(key, reply);
             }
             wire::Order::End | wire::Order::Once { .. } => {}
-            // One for no task measures the round trip.
+            // A take-back of zero tasks is a ping.
             wire::Order::TakeBack { run, count } if run != self.number && count > 0 => {
                 self.waiting.push_back(Bytes::copy_from_slice(&wire::returned(run, 0, 0)));
                 return Ok(Some(run));
@@ -188,7 +188,7 @@ impl<'a> Relay<'a> {
         Ok(None)
     }
 
-    /// Gives back the tasks that are not given out. Those that workers give back follow later.
+    /// Gives back the tasks that are not given out. Tasks that workers give back follow later.
     fn give_back(
         &mut self,
         run: u32,
@@ -209,7 +209,7 @@ impl<'a> Relay<'a> {
         Ok(())
     }
 
-    /// Lets the gathered results go up when they are due.
+    /// Sends the gathered results up when they are due.
     fn send_up(&mut self, context: &mut Context<'_>) {
         self.waiting.extend(self.run.sink().words());
         while let Some(age) = self.run.sink().age() {
@@ -237,8 +237,8 @@ impl<'a> Relay<'a> {
         self.wait = Timer::default();
     }
 
-    /// Tells the farmer of mishaps since it was told, together with results. Messages of their own took a
-    /// quarter of the time of 1,000 workers with tasks of 0.5 ms.
+    /// Tells the farmer of mishaps since the last such word, together with results. Messages of
+    /// their own took a quarter of the time of 1,000 workers with tasks of 0.5 ms.
     fn tell_mishaps(&mut self) {
         let now = self.run.held().0.mishaps();
         if std::mem::replace(&mut self.mishaps, now) != now {
@@ -248,7 +248,7 @@ impl<'a> Relay<'a> {
         }
     }
 
-    /// Lets the fractions of running tasks go up when they are due.
+    /// Sends the fractions of running tasks up when they are due.
     fn send_progress(&mut self, context: &mut Context<'_>) {
         while let Some(due_ns) = self.run.sink().reports.due_ns() {
             let now_ns = nanos(self.begun.elapsed());
@@ -271,7 +271,7 @@ impl<'a> Relay<'a> {
         busy.as_nanos() as f64 / tasks.max(1) as f64
     }
 
-    /// Sends what waits, as far as there is room.
+    /// Sends waiting messages, as far as there is room.
     fn poll_sent(&mut self, context: &mut Context<'_>) -> Poll<Result<(), ServeError>> {
         while let Some(message) = self.waiting.front() {
             let ready = std::task::ready!(self.answers.poll_ready(context));
@@ -279,7 +279,7 @@ impl<'a> Relay<'a> {
                 Ok(()) => drop(self.waiting.pop_front()),
                 Err(error @ SendError::TooLarge { .. }) => {
                     let answer = self.waiting.pop_front().unwrap_or_default();
-                    // Those below have the value. The next one elsewhere computes it again.
+                    // The workers below have the value. The next one elsewhere computes it again.
                     if let Some(word) = split::given_up(&answer) {
                         self.waiting.push_front(Bytes::from(word));
                         continue;
