@@ -7,9 +7,10 @@
 //!     drop: kills and reaps                       place.parent: where to connect
 //! ```
 //!
-//! A child learns from its environment the address to connect to, its index and the number of
-//! children. It must ask for that ([`child`]) first thing in `main`: the call also ties its life to
-//! the parent's, so that no process outlives the program that started it, however that one ends.
+//! A child learns three things from its environment: the address to connect to, its index and the
+//! number of children. It must ask for them ([`child`]) first thing in `main`, since the call also
+//! ties its life to the parent's. So no process outlives the program that started it, however that
+//! one ends.
 //!
 //! Three means ensure that:
 //!
@@ -40,30 +41,32 @@ use chunkcomm::{Address, Credential};
 
 pub(crate) use place::{COPIES, FOR_ONE_CHILD, after_words, is_child};
 
-/// Most children that are started: more are a mistake, and would take the machine down.
+/// Most children that are started; more are a mistake, and would take the machine down.
 pub const CHILD_COUNT_MAX: usize = 4096;
 
-/// Reason why no children were started; those already started are gone again.
+/// Reason why no children were started. Children that were started before the error are gone again.
 #[derive(Clone)]
 #[non_exhaustive]
 pub enum LaunchError {
-    /// This process was itself started by a launcher. A program whose `main` does not ask for its
-    /// [`child`] place would start copies of itself without end, so this is refused.
+    /// A launcher started this process itself.
+    ///
+    /// A program whose `main` does not ask for its [`child`] place would start copies of itself
+    /// without end, so this is refused.
     Nested,
     /// No children, or more than [`CHILD_COUNT_MAX`], were asked for.
     Count(usize),
     /// A child is to run on a processor that this process may not use.
     NoSuchCpu {
-        /// The processor asked for.
+        /// Processor asked for.
         cpu: usize,
         /// Processors that this process may use.
         allowed: Vec<usize>,
     },
     /// A system call of the start failed.
     System {
-        /// The failed action.
+        /// Action that failed.
         what: &'static str,
-        /// The program that was to be started.
+        /// Program that was to be started.
         program: PathBuf,
         /// The system's error.
         source: Arc<io::Error>,
@@ -111,8 +114,9 @@ impl std::error::Error for LaunchError {
     }
 }
 
-/// Starts copies of a program as child processes: by value, one setting after
-/// the other, then [`spawn`](Launcher::spawn).
+/// Starts copies of a program as child processes.
+///
+/// Setters take it by value, one after the other; [`spawn`](Launcher::spawn) starts the children.
 #[must_use]
 #[derive(Clone, Debug)]
 pub struct Launcher {
@@ -125,8 +129,9 @@ pub struct Launcher {
 }
 
 impl Launcher {
-    /// Makes a launcher whose children connect to `parent`: an address of a node of this process
-    /// that other processes can reach.
+    /// Makes a launcher whose children connect to `parent`.
+    ///
+    /// That is an address of a node of this process that other processes can reach.
     pub fn new(parent: Address) -> Launcher {
         Launcher {
             parent,
@@ -138,47 +143,51 @@ impl Launcher {
         }
     }
 
-    /// Starts this program instead of the one that is running. It must ask for
-    /// its [`child`] place as well. By default, on Linux, the running program is started even if its
-    /// file has been replaced.
+    /// Starts this program instead of the one that is running.
+    ///
+    /// It must ask for its [`child`] place as well. By default the running program is started, on
+    /// Linux even if its file has been replaced.
     pub fn program(mut self, program: impl Into<PathBuf>) -> Launcher {
         self.program = Some(program.into());
         self
     }
 
-    /// Sets the arguments of the children's command line, in the place of earlier ones; there are
-    /// none by default. Other users of the machine can read them: they are no place for secrets.
+    /// Sets the arguments of the children's command line; none by default.
+    ///
+    /// They replace earlier ones. Other users of the machine can read them: they are no place for
+    /// secrets.
     pub fn args<A: Into<OsString>>(mut self, arguments: impl IntoIterator<Item = A>) -> Launcher {
         self.arguments = arguments.into_iter().map(Into::into).collect();
         self
     }
 
-    /// Sets a variable in the children's environment; the other variables are those of this
-    /// process.
+    /// Sets a variable in the children's environment; the others are those of this process.
     pub fn env(mut self, name: impl Into<OsString>, value: impl Into<OsString>) -> Launcher {
         self.variables.insert(name.into(), value.into());
         self
     }
 
-    /// Pins the children to these processors, in turn and from the start again. Only on Linux;
-    /// elsewhere, and with `CHUNKCOMM_PORTABLE=1`, the system places the children.
+    /// Pins the children to these processors, in turn and from the start again.
+    ///
+    /// Only on Linux; elsewhere, and with `CHUNKCOMM_PORTABLE=1`, the system places the children.
     pub fn cpus(mut self, cpus: impl IntoIterator<Item = usize>) -> Launcher {
         self.cpus = cpus.into_iter().collect();
         self
     }
 
-    /// Sends the children this credential through the pipe that is their standard input: it is on
-    /// no command line and in no environment. They find it in their [`ChildPlace`].
+    /// Sends the children this credential through the pipe that is their standard input.
+    ///
+    /// So it is on no command line and in no environment. The children find it in their
+    /// [`ChildPlace`].
     pub fn credential(mut self, credential: Credential) -> Launcher {
         self.credential = Some(credential);
         self
     }
 
-    /// Starts `count` children and returns when the system has created them;
-    /// they may not have reached their `main`.
+    /// Starts `count` children and returns when the system has created them.
     ///
-    /// Blocks for about a millisecond a child. Standard output and standard
-    /// error of the children are those of this process.
+    /// The children may not have reached their `main`. The call blocks for about a millisecond a
+    /// child. Standard output and standard error of the children are those of this process.
     ///
     /// # Errors
     /// See [`LaunchError`]: either all children are started or none is left.
@@ -221,7 +230,7 @@ impl Launcher {
         {
             std::os::unix::process::CommandExt::arg0(&mut command, name);
         }
-        // Another launcher's may have been inherited.
+        // The variables of another launcher may have been inherited.
         for name in FOR_ONE_CHILD {
             command.env_remove(name);
         }
@@ -233,12 +242,12 @@ impl Launcher {
     }
 }
 
-/// The running program, also when its file has been replaced or removed.
+/// Returns the running program, even if its file has been replaced or removed.
 #[cfg(target_os = "linux")]
 const RUNNING: &str = "/proc/self/exe";
 
-/// Returns the file of the running program. Its own name is used while that is the same file, since
-/// tools show a process by the name.
+/// Returns the file of the running program. Its own name is used if that is still the same file,
+/// since tools show a process by the name.
 fn running_program() -> io::Result<PathBuf> {
     let path = env::current_exe()?;
     #[cfg(target_os = "linux")]

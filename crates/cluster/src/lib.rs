@@ -1,8 +1,8 @@
-//! One program on many machines, on top of [`chunkcomm`]: calls, processes, channel ends that
-//! travel in messages, and clusters.
+//! One program on many machines: calls, processes, travelling channel ends, and clusters, on top of
+//! [`chunkcomm`].
 //!
-//! For programs whose nodes ask each other for work. A program that only needs channels between
-//! nodes it dials itself needs `chunkcomm` alone.
+//! The crate is for programs whose nodes ask each other for work. A program that only needs
+//! channels between nodes that it dials itself needs `chunkcomm` alone.
 //!
 //! ```text
 //!     Cluster      members, names, barriers; launchers start it        cluster, launch
@@ -13,8 +13,8 @@
 //!     chunkcomm    nodes, channels, links
 //! ```
 //!
-//! Calls, processes and travelling ends are methods of nodes, their builders and senders, by the traits
-//! [`NodeExt`], [`NodeBuilderExt`] and [`SenderExt`]. The [`prelude`] brings all three:
+//! Calls, processes and travelling ends are methods of nodes, their builders and senders, by three
+//! traits: [`NodeExt`], [`NodeBuilderExt`] and [`SenderExt`]. The [`prelude`] brings all three:
 //!
 //! ```
 //! use chunkcomm::Node;
@@ -35,17 +35,17 @@
 //!
 //! Reading order:
 //!
-//! - [`call`] for requests and their answers;
-//! - [`TravellingSender`] and [`Value`], ends that travel;
-//! - [`mod@process`] for functions that other nodes run, with [`Registry`];
-//! - [`Cluster`] for programs on many machines, and [`launch`] for processes of this machine.
+//! - [`call`]: requests and their answers.
+//! - [`TravellingSender`] and [`Value`]: channel ends that travel.
+//! - [`mod@process`]: functions that other nodes run, with [`Registry`].
+//! - [`Cluster`]: programs on many machines. [`launch`]: processes of this machine.
 //!
 //! # Features
 //!
 //! | feature | default | adds |
 //! |---|---|---|
 //! | `tls` | yes | Credentials and TLS, as in `chunkcomm`. |
-// Names the feature of each item that needs one; the compiler of docs.rs can.
+// Names the feature of each item that needs one; only the compiler of docs.rs can.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 

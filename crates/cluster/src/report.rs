@@ -8,13 +8,13 @@ use std::fmt;
 pub struct CallsReport {
     /// The service.
     pub service: String,
-    /// The peer's name; none while the way to it is being opened.
+    /// Name of the peer; `None` while the way to it is being opened.
     pub peer: Option<String>,
     /// Number of calls.
     pub in_flight: usize,
 }
 
-/// Channel ends that move and processes of a node, at one moment.
+/// Numbers of moving channel ends and of processes of a node, at one moment.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct MovingReport {
@@ -24,7 +24,7 @@ pub struct MovingReport {
     pub ends_sent: usize,
     /// Number of processes that run here for others.
     pub processes_running: usize,
-    /// Number of processes that run elsewhere for this node, which has their handles.
+    /// Number of processes that run elsewhere for this node.
     pub processes_asked: usize,
 }
 

@@ -16,9 +16,10 @@ use std::sync::Arc;
 use tokio::sync::watch;
 
 impl Cluster {
-    /// Answers requests under `name`, as [`NodeExt::serve`](crate::NodeExt::serve) does, and
-    /// [provides](Cluster::provide) the name: every member finds it by
-    /// [`Cluster::call_client`]. Several nodes may serve the same name.
+    /// Answers requests under `name`, which every member then finds by [`Cluster::call_client`].
+    ///
+    /// It serves as [`NodeExt::serve`](crate::NodeExt::serve) does, and
+    /// [provides](Cluster::provide) the name. Several nodes may serve the same name.
     ///
     /// # Errors
     ///
@@ -26,7 +27,7 @@ impl Cluster {
     ///
     /// # Cancel safety
     ///
-    /// When the future is dropped, there is no service, but the name may stay provided until
+    /// When the future is dropped, there is no service. The name may stay provided until
     /// [`Cluster::withdraw`].
     pub async fn serve<Req, Resp, E, F, Fut>(
         &self,
@@ -48,11 +49,12 @@ impl Cluster {
         Ok(service.withdrawing(move || state.change(|it| it.withdraw(&name))))
     }
 
-    /// Returns a client of the service `name`, at all of its providers. Each call goes to the provider
-    /// with the fewest of this client's calls in flight; equal providers take turns. A provider that
-    /// refuses a call, or cannot be reached, is passed over; a dead provider is not asked. Without
-    /// any provider a call fails at once; [`Cluster::provider`] waits for one. The client counts as a
-    /// clone of this [`Cluster`].
+    /// Returns a client of the service `name`, at all of its providers.
+    ///
+    /// Each call goes to the provider with the fewest of this client's calls in flight; equal
+    /// providers take turns. A provider that refuses a call, or cannot be reached, is passed over.
+    /// A dead provider is not asked. Without any provider a call fails at once;
+    /// [`Cluster::provider`] waits for one. The client counts as a clone of this [`Cluster`].
     ///
     /// # Errors
     ///
@@ -65,7 +67,7 @@ impl Cluster {
         self.call_client_with(name, CallOptions::default())
     }
 
-    /// As [`Cluster::call_client`], with options.
+    /// Returns a client as [`Cluster::call_client`], with options.
     ///
     /// # Errors
     ///
@@ -83,8 +85,9 @@ impl Cluster {
         CallClient::by_name(self.node(), name, options, directory)
     }
 
-    /// Returns a client of the service `name` at the node of this rank, whether or not the name is
-    /// [provided](Cluster::provide) in the cluster.
+    /// Returns a client of the service `name` at the node of this rank.
+    ///
+    /// The name need not be [provided](Cluster::provide) in the cluster.
     ///
     /// # Errors
     ///
@@ -92,7 +95,7 @@ impl Cluster {
     ///
     /// # Cancel safety
     ///
-    /// Safe.
+    /// Nothing is lost when the future is dropped.
     pub async fn call_client_at<Req, Resp>(
         &self,
         rank: u32,

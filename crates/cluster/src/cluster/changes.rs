@@ -5,7 +5,8 @@ use super::state::State;
 use std::fmt;
 use std::sync::Arc;
 
-/// Reader of the changes in a cluster, in order; see [`Cluster::changes`](super::Cluster::changes).
+/// Reader of the changes in a cluster, in order; made by
+/// [`Cluster::changes`](super::Cluster::changes).
 pub struct Changes {
     pub(super) state: Arc<State>,
     pub(super) next: u64,
@@ -18,12 +19,13 @@ impl fmt::Debug for Changes {
 }
 
 impl Changes {
-    /// Waits for the next change; `None` when the cluster has ended and all were returned. The last
-    /// 1024 are kept: a slower reader gets the number of those that it missed.
+    /// Waits for the next change; `None` when the cluster has ended and all were returned.
+    ///
+    /// The last 1024 changes are kept. A slower reader gets the number of those that it missed.
     ///
     /// # Cancel safety
     ///
-    /// Nothing is lost.
+    /// Nothing is lost when the future is dropped.
     pub async fn next(&mut self) -> Option<Change> {
         let number = self.next;
         let found = self.state.until(|it| match (it.change(number), it.end()) {

@@ -11,17 +11,18 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Default time for all nodes to be ready; later ones are named in the error.
+/// Default time for all nodes to be ready: 30 s. The error names later nodes.
 const READY_WITHIN_DEFAULT: Duration = Duration::from_secs(30);
 
-/// Least number of copies, this process included, that a program starts by default.
+/// Least number of copies that a program starts by default, this process included.
 const COPIES_MIN: usize = 2;
 
 /// The environment variable that sets `ready_within`, in milliseconds.
 const READY_VARIABLE: &str = "CHUNKCOMM_READY_MS";
 
-/// Settings of a cluster to join, the same on every node. Each setter takes the settings by value and
-/// returns them.
+/// Settings of a cluster to join, the same on every node.
+///
+/// Each setter takes the settings by value and returns them.
 #[derive(Clone, Debug)]
 #[must_use]
 pub struct ClusterConfig {
@@ -32,7 +33,7 @@ pub struct ClusterConfig {
     pub(super) rejoin_window: Duration,
     pub(super) registry: Option<Arc<Registry>>,
     pub(super) node: NodeBuilder,
-    /// The versions of the cluster's layer, in tests; `None`: those that this release speaks.
+    /// Versions of the cluster's layer, for tests; `None`: those that this release speaks.
     pub(super) versions: Option<RangeInclusive<u16>>,
     pub(super) environment: Environment,
     pub(super) arguments: Vec<OsString>,
@@ -45,8 +46,9 @@ impl Default for ClusterConfig {
 }
 
 impl ClusterConfig {
-    /// Returns the default settings, with the environment and the arguments of this process. Copies
-    /// are started with the same arguments.
+    /// Returns the default settings, with the environment and the arguments of this process.
+    ///
+    /// Copies are started with the same arguments.
     pub fn new() -> ClusterConfig {
         ClusterConfig {
             nodes: None,
@@ -62,69 +64,76 @@ impl ClusterConfig {
         }
     }
 
-    /// Sets the number of nodes, this one included. A launcher that started them must have started
-    /// the same number. Default: the launcher's number, or the slots of the hosts file; without
-    /// either, the number of processors, at least 2.
+    /// Sets the number of nodes, this one included.
+    ///
+    /// A launcher that started the nodes must have started the same number. The default is the
+    /// launcher's number, or the slots of the hosts file. Without either it is the number of
+    /// processors, at least 2.
     pub fn nodes(mut self, nodes: u32) -> ClusterConfig {
         self.nodes = Some(nodes);
         self
     }
 
-    /// Starts the nodes over ssh on the hosts of this file, unless a launcher started
-    /// this process.
+    /// Starts the nodes over ssh on the hosts of this file, unless a launcher started this process.
     pub fn hosts(mut self, path: impl Into<PathBuf>) -> ClusterConfig {
         self.hosts = Some(path.into());
         self
     }
 
-    /// Sets the secret by which the nodes know each other; by default the one in the file that
-    /// `CHUNKCOMM_CREDENTIAL_FILE` names. Without any, a cluster on one machine makes a fresh one
-    /// for itself, as does every cluster of a hosts file; otherwise several machines need one.
+    /// Sets the secret by which the nodes know each other.
+    ///
+    /// The default is the secret in the file that `CHUNKCOMM_CREDENTIAL_FILE` names. Without that
+    /// file, a cluster on one machine makes a fresh secret, and so does every cluster of a hosts
+    /// file. Other clusters on several machines need one.
     pub fn credential(mut self, credential: Credential) -> ClusterConfig {
         self.credential = Some(credential);
         self
     }
 
-    /// Sets the time within which all nodes must be ready, default 30 s or the value of
-    /// `CHUNKCOMM_READY_MS`; the error names the nodes that are late.
+    /// Sets the time within which all nodes must be ready; the error names the nodes that are late.
+    ///
+    /// The default is the value of `CHUNKCOMM_READY_MS`, or else 30 s.
     pub fn ready_within(mut self, within: Duration) -> ClusterConfig {
         self.ready_within = Some(within);
         self
     }
 
-    /// Sets how long nodes keep their links and wait for a new manager after theirs is gone.
-    /// Default 0: they end with an error.
+    /// Sets how long nodes keep their links and wait for a new manager after the loss of theirs.
+    ///
+    /// With the default of 0 they end with an error.
     ///
     /// Use it where rank 0 is started again at the same address and the other nodes are left alone:
     /// `mpiexec -disable-auto-cleanup`, `srun --kill-on-bad-exit=0 --no-kill`. Set the address with
-    /// `CHUNKCOMM_MANAGER`, also under a launcher: the address that a launcher gives is valid for one
-    /// job only.
+    /// `CHUNKCOMM_MANAGER`, also under a launcher: a launcher's own address is valid for one job
+    /// only.
     ///
     /// Workers of a farm (`chunkcomm-farm`) wait as long for another farmer, whatever its rank.
     ///
-    /// With a window, a rank 0 of size 1 begins up to 3 s later. It may succeed a manager whose cluster
-    /// had grown, so it waits for that manager's members.
+    /// With a window, a rank 0 of size 1 begins up to 3 s later. It may succeed a manager whose
+    /// cluster had grown, so it waits for that manager's members.
     pub fn rejoin_window(mut self, window: Duration) -> ClusterConfig {
         self.rejoin_window = window;
         self
     }
 
-    /// Sets the functions and processes that nodes run for each other. A node is refused if its
-    /// registry differs from that of rank 0, in names or types; the error names both sides. A node
-    /// without a registry is not compared. Processes that [`node`](Self::node) has run instead of
-    /// these.
+    /// Sets the functions and processes that nodes run for each other.
     ///
-    /// Nothing else in the programs needs to agree: channels and services compare their types when they
-    /// are opened. So the nodes of a running cluster can be replaced one by one with another version of
-    /// the program.
+    /// A node is refused if its registry differs from that of rank 0, in names or types; the error
+    /// names both sides. A node without a registry is not compared. Processes given to
+    /// [`node`](Self::node) run instead of these.
+    ///
+    /// Nothing else in the programs needs to agree: channels and services compare their types when
+    /// they are opened. So the nodes of a running cluster can be replaced one by one with another
+    /// version of the program.
     pub fn registry(mut self, registry: &Registry) -> ClusterConfig {
         self.registry = Some(Arc::new(registry.clone()));
         self
     }
 
-    /// Sets the settings of the node; its cluster, addresses and credential are set by the cluster.
-    /// A name given here is known to all members ([`Cluster::member_named`]). Without one, messages
-    /// for people name the node by its rank, as `rank-3`.
+    /// Sets the settings of the node, except its cluster, addresses and credential.
+    ///
+    /// All members know a name given here ([`Cluster::member_named`]). Without one, messages for
+    /// people name the node by its rank, as `rank-3`.
     ///
     /// [`Cluster::member_named`]: super::Cluster::member_named
     pub fn node(mut self, node: NodeBuilder) -> ClusterConfig {
@@ -132,8 +141,9 @@ impl ClusterConfig {
         self
     }
 
-    /// Sets the versions of the cluster's words that the node's hello names. For tests, as a member
-    /// of another release; nothing else of the words changes.
+    /// Sets the versions of the cluster's words that the node's hello names.
+    ///
+    /// For tests, as a member of another release; nothing else of the words changes.
     #[doc(hidden)]
     pub fn versions(mut self, versions: RangeInclusive<u16>) -> ClusterConfig {
         self.versions = Some(versions);
@@ -171,15 +181,15 @@ impl ClusterConfig {
         Place::detect(&self.environment)
     }
 
-    /// Explains to people the detected place, the reasons, and what
-    /// [`Cluster::join`](super::Cluster::join) does then.
+    /// Explains to people the detected place, the reasons, and the effect on
+    /// [`Cluster::join`](super::Cluster::join).
     ///
     /// With a hosts file it adds the nodes to be started on each host, and the commands that copy
     /// the program there.
     ///
     /// # Errors
-    /// A variable makes no sense, or the hosts file, the number of nodes or the credential cannot be
-    /// used.
+    /// A variable makes no sense. Or the hosts file, the number of nodes or the credential cannot
+    /// be used.
     pub fn explain(&self) -> Result<String, JoinError> {
         let place = self.place()?;
         self.ready_time()?;
@@ -198,7 +208,7 @@ impl ClusterConfig {
         })
     }
 
-    /// Returns the number of nodes of a process that starts copies of itself, this one included.
+    /// Returns the number of nodes for a process that starts copies of itself, this one included.
     pub(super) fn copies(&self) -> u32 {
         self.nodes.unwrap_or_else(|| host::cores().max(COPIES_MIN) as u32)
     }
@@ -207,7 +217,7 @@ impl ClusterConfig {
     pub(super) fn check_nodes(&self, place: &Place) -> Result<(), JoinError> {
         let by = place.launcher();
         match (self.nodes, place.size()) {
-            // Copies and nodes over ssh have the command line of the process that starts them.
+            // Copies and nodes over ssh have the command line of the process that started them.
             _ if matches!(by, Launcher::Copy | Launcher::Ssh) => Ok(()),
             (Some(asked), Some(started)) if asked != started => {
                 Err(JoinError::Nodes { asked, started, by: by.to_string() })

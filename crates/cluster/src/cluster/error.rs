@@ -20,29 +20,29 @@ use std::time::Duration;
 pub enum JoinError {
     /// The environment makes no sense.
     Place(PlaceError),
-    /// The launcher started another number of nodes than was asked for.
+    /// The launcher started another number of nodes than the program asked for.
     Nodes {
-        /// The number asked for.
+        /// Number asked for.
         asked: u32,
-        /// The number started.
+        /// Number started.
         started: u32,
         /// The launcher.
         by: String,
     },
-    /// The nodes are on several machines, and there is no credential to know them by.
+    /// The nodes are on several machines, and have no credential to know each other by.
     NeedsCredential {
         /// The launcher.
         by: String,
     },
-    /// The credential cannot be had.
+    /// The credential cannot be read or made.
     Credential(CredentialError),
     /// The node cannot be built.
     Node(NodeError),
     /// No port of the range is free.
     Ports {
-        /// The first.
+        /// First port of the range.
         first: u16,
-        /// The last.
+        /// Last port of the range.
         last: u16,
     },
     /// The copies of this program were not started.
@@ -74,12 +74,12 @@ pub enum JoinError {
     Admission(ConnectError),
     /// The manager does not take this node, or the cluster did not start.
     Refused(Refusal),
-    /// On rank 0: nodes were not ready in time, and connections had been refused, which may
-    /// have been theirs.
+    /// On rank 0: nodes were not ready in time, and connections had been refused that may have been
+    /// theirs.
     TurnedAway {
         /// The nodes that were not ready.
         missing: Refusal,
-        /// The reasons for which the last connections were refused, each once.
+        /// Reasons for which the last connections were refused, each once.
         refusals: Vec<String>,
     },
     /// The membership ended before it began.
@@ -167,14 +167,14 @@ impl From<PmiError> for JoinError {
 #[derive(Clone)]
 #[non_exhaustive]
 pub enum PeerError {
-    /// Nobody has had this rank, or its node has left.
+    /// No node has had this rank, or its node has left.
     Nobody {
         /// The rank.
         rank: u32,
         /// Number of nodes that started the cluster.
         size: u32,
     },
-    /// The node died, and nobody has taken its rank.
+    /// The node died, and no other has taken its rank.
     Dead(Death),
     /// Another process answers at the node's address, and the manager has not announced it.
     Replaced {
@@ -223,8 +223,9 @@ impl Error for PeerError {
 #[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum BarrierError {
-    /// These members died since the last barrier. All that came get the same error; the next
-    /// barrier is among those that are left.
+    /// These members died since the last barrier.
+    ///
+    /// All members that came get the same error. The next barrier is one of the remaining members.
     #[error("at the barrier are missing, by death: {}", listed(.0))]
     Died(Vec<NodeId>),
     /// The cluster has ended.
@@ -261,7 +262,7 @@ pub enum NamedError {
         /// The name.
         name: String,
     },
-    /// The last node of that name died, and nobody has taken the name.
+    /// The last node of that name died, and no other has taken the name.
     #[error("{name:?}, {death}")]
     Dead {
         /// The name.
@@ -281,14 +282,14 @@ pub enum NamedError {
 
 chunkcomm_proto::debug_with_causes!(NamedError);
 
-/// Fault at the end. The node is closed all the same.
+/// Fault at the end of a membership. The node is closed all the same.
 #[derive(Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum EndError {
     /// Rank 0 cannot leave: the manager runs there. It can end the cluster.
     #[error("rank 0 cannot leave the cluster, whose manager it runs; it can end it")]
     Manager,
-    /// Others were not at their end in time.
+    /// Other nodes were not at their end in time.
     #[error("other nodes were not at their end in time")]
     NotAllDone,
     /// The membership ended otherwise.
@@ -335,12 +336,12 @@ pub enum ClusterServeError {
 
 chunkcomm_proto::debug_with_causes!(ClusterServeError);
 
-/// Reason why a member of a cluster was not asked for a process. Its input is dropped, with its
-/// ends.
+/// Reason why a member of a cluster was not asked for a process. The process's input is dropped,
+/// with the ends in it.
 #[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum MemberInstantiateError {
-    /// There is no such member of the cluster, or it cannot be reached.
+    /// The cluster has no such member, or it cannot be reached.
     #[error(transparent)]
     Member(PeerError),
     /// The member was not asked.

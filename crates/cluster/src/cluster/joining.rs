@@ -1,4 +1,4 @@
-//! From a place to a member: builds a node, finds rank 0, waits for the start of the others.
+//! Way from a place to a member: builds a node, finds rank 0, waits for the start of the others.
 
 mod building;
 mod following;
@@ -19,7 +19,7 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// Added to the wait for the manager's word, in which it names the missing nodes.
+/// Time added to the wait for the manager's word, which names the missing nodes.
 const ANSWER_GRACE: Duration = Duration::from_secs(10);
 
 /// State on the way to a member.
@@ -32,8 +32,8 @@ struct Joining {
     credential: Option<Credential>,
 }
 
-/// Joins a cluster. On the heap, so that the code is compiled with this crate and not with each
-/// program that awaits it.
+/// Joins a cluster. The future is on the heap, so that its code is compiled with this crate, and
+/// not with each program that awaits it.
 pub(super) fn join(
     config: ClusterConfig,
 ) -> Pin<Box<dyn Future<Output = Result<Cluster, JoinError>> + Send>> {
@@ -81,7 +81,7 @@ fn outlive_sigusr1() -> Result<(), JoinError> {
     if host::is_virtual() {
         return Ok(());
     }
-    // The handler stays when nobody listens to it any more.
+    // The handler stays when its receiver is dropped.
     signal(SignalKind::user_defined1()).map(drop).map_err(|error| JoinError::System {
         what: "let SIGUSR1 be handled",
         error: Arc::new(error),

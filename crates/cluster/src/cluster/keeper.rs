@@ -1,4 +1,4 @@
-//! The task of rank 0 that drives the manager: its lines to the members, and the copies that it
+//! Task of rank 0 that drives the manager: its lines to the members, and the copies that it
 //! started.
 
 use super::{EndError, State, lines};
@@ -16,17 +16,17 @@ use std::time::Duration;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 
-/// Members' words that wait for the manager, at most; more wait in their channels.
+/// Most words of members that wait for the manager; more wait in their channels.
 const WORDS_WAITING_MAX: usize = 256;
 
-/// Words that wait for one member, at most; with more, the member counts as gone.
+/// Most words that wait for one member; with more, the member counts as gone.
 const WORDS_FOR_ONE_MAX: usize = 4096;
 
 /// The manager at work. Dropping it ends it, and kills the processes that it started.
 pub(super) struct Keeper {
     task: JoinHandle<()>,
     progress: watch::Receiver<Progress>,
-    /// Set to end the task.
+    /// Signal that ends the task.
     closing: watch::Sender<bool>,
 }
 
@@ -35,7 +35,7 @@ pub(super) struct Start {
     /// Number of nodes.
     pub(super) size: u32,
     pub(super) ready_within: Duration,
-    /// Wait for members of an earlier manager, where no other node is expected.
+    /// Wait for members of an earlier manager, if no other node is expected.
     pub(super) succeeds_within: Duration,
     /// Functions that rank 0 runs for others.
     pub(super) functions: Option<Vec<Signature>>,
@@ -44,10 +44,10 @@ pub(super) struct Start {
 /// State of the keeper's work that others may read.
 #[derive(Clone, Debug, Default)]
 struct Progress {
-    /// Members other than the one of this process. In a cluster that did not start: nodes that have
-    /// not yet heard the reason and gone.
+    /// Number of members other than that of this process. In a cluster that did not start: nodes
+    /// that have not yet heard the reason and gone.
     others: usize,
-    /// Processes that were started here and have not ended.
+    /// Number of processes that were started here and have not ended.
     children: usize,
     /// Rank and status of each process that ended badly.
     failures: Vec<String>,
@@ -61,7 +61,7 @@ enum Event {
 }
 
 struct Wire {
-    /// `None` after the last word; the member goes then.
+    /// Words to the member; `None` after the last word, when the member goes.
     words: Option<mpsc::Sender<Down>>,
     peer: Peer,
 }
@@ -112,8 +112,8 @@ impl Keeper {
         Ok(Keeper { task, progress: seen, closing })
     }
 
-    /// Dismisses a cluster that did not start: gives all present nodes up to 2 s to hear the reason
-    /// and go, then closes this node.
+    /// Dismisses a cluster that did not start. All present nodes get up to 2 s to hear the reason
+    /// and go; then this node is closed.
     pub(super) async fn dismiss(&mut self, state: &State) {
         const SOON: Duration = Duration::from_secs(2);
         let others_gone = self.progress.wait_for(|it| it.others == 0);

@@ -1,5 +1,5 @@
-//! The line between a member and the manager: a duplex of the express lane for system messages, each of
-//! them sent at once.
+//! Line between a member and the manager: a duplex of the express lane for system messages. Each
+//! message is sent at once.
 
 use crate::proto::cluster::{Down, Up};
 use chunkcomm::layer::system_channel;
@@ -13,8 +13,8 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt as _};
 use tokio::net::TcpStream;
 
-/// Returns the duplex. It compares a name and no type, because the form of the words depends on the
-/// version that the link agreed on.
+/// Returns the options of the duplex. It compares a name and no type, because the form of the words
+/// depends on the version that the link agreed on.
 fn line() -> ChannelOptions {
     let line = system_channel(channel("chunkcomm.cluster.up"));
     line.lane(Lane::Express).schema("chunkcomm.cluster.up/1")
@@ -31,8 +31,8 @@ pub(super) async fn accept(node: &Node) -> Result<(Peer, Duplex<Down, Up>), Acce
 }
 
 /// Waits until the peer listens no longer at `address`, where it listened all its life. So its end
-/// is known at once, rather than after a long silence. Looks there whenever the link's connection
-/// is lost; `seen` counts the losses that were looked into.
+/// is known at once instead of after a long silence. Looks there whenever the link's connection is
+/// lost; `seen` counts the losses that were looked into.
 pub(super) async fn deserted(peer: &Peer, address: &Address, seen: &mut u64) {
     loop {
         let now = peer.losses_beyond(*seen).await;
@@ -43,15 +43,15 @@ pub(super) async fn deserted(peer: &Peer, address: &Address, seen: &mut u64) {
     }
 }
 
-/// Looks at an address where connections end without a word, at most.
+/// Most looks at an address where connections end without a word.
 const LOOKS_MAX: u32 = 20;
 
 /// Pause between two looks.
 const LOOK_AGAIN: Duration = Duration::from_millis(10);
 
-/// Whether nothing listens there, or another node. A process that is being killed may lose its
-/// links before its listener. So an accepted connection proves nothing until the node has sent its
-/// hello, which it does at once.
+/// Whether no node listens there, or another one. A process that is being killed may lose its links
+/// before its listener. So an accepted connection proves nothing until the node has sent its hello,
+/// which it does at once.
 async fn is_gone(address: &Address, incarnation: u128) -> bool {
     for _ in 0..LOOKS_MAX {
         let hello = match address {
@@ -80,7 +80,8 @@ async fn is_gone(address: &Address, incarnation: u128) -> bool {
     false
 }
 
-/// Waits for the node's first message; `None` when it ended before. A stopped process is waited for.
+/// Waits for the node's first message; `None` when the connection ended before. A stopped process
+/// is waited for.
 async fn hello_of(mut stream: impl AsyncRead + Unpin) -> Option<Result<Hello, HelloError>> {
     let mut bytes = [0; HELLO_BYTES];
     stream.read_exact(&mut bytes).await.ok()?;

@@ -1,4 +1,4 @@
-//! The task of every node that talks to the manager.
+//! Task of every node that talks to the manager.
 
 use super::{End, State, is_fatal, lines};
 use crate::proto::cluster::membership::{Change, Membership, Standing};
@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::watch;
 
-/// The way to the manager.
+/// Way to the manager.
 #[derive(Clone, Debug)]
 pub(super) enum Way {
     /// In this process.
@@ -85,7 +85,8 @@ async fn reach(state: &State, way: &Way) -> Result<Peer, String> {
     gone.await.unwrap_or_else(|_| Err("it does not answer".to_owned()))
 }
 
-/// Runs one line until it ends; returns why it was lost, or `None` when nothing more is to be sent.
+/// Runs one line until it ends. Returns the cause of its loss, or `None` when nothing more is to be
+/// sent.
 async fn talk(state: &State, manager: &Peer) -> Option<String> {
     state.keep_link(manager);
     let duplex = match lines::open(&state.node, manager).await {
@@ -97,7 +98,7 @@ async fn talk(state: &State, manager: &Peer) -> Option<String> {
     Line { state, manager, duplex, changed, until: None, losses: 0 }.hold().await
 }
 
-/// Waits until nobody listens any more at the manager's address.
+/// Waits until no node listens at the manager's address.
 async fn deserted(manager: &Peer, losses: &mut u64) {
     match manager.dialled() {
         Some(address) => lines::deserted(manager, address, losses).await,
@@ -119,7 +120,7 @@ struct Line<'a> {
     duplex: Duplex<Up, Down>,
     changed: watch::Receiver<()>,
     until: Option<Time>,
-    /// Lost connections of the link that were looked into.
+    /// Number of lost connections of the link that were looked into.
     losses: u64,
 }
 

@@ -8,8 +8,8 @@
 //!   peers names ending changes      the rest of what a cluster can be asked
 //! ```
 //!
-//! The machines in [`crate::proto::cluster`] make the decisions; the channels, tasks and processes
-//! are here.
+//! [`crate::proto::cluster`] has the machines that make the decisions. The channels, tasks and
+//! processes are here.
 
 mod calls;
 mod changes;
@@ -46,14 +46,14 @@ use std::fmt;
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
-/// The nodes of one program on one or many machines, as one of them sees it.
+/// Nodes of one program on one or many machines, as one of them sees it.
 ///
-/// [`Cluster::join`] finds the place of the process (its launcher, its rank, the number of nodes),
-/// makes a [`Node`] and waits until all others are there. Links to other nodes are dialled when
+/// [`Cluster::join`] finds the place of the process: its launcher, its rank, the number of nodes.
+/// It makes a [`Node`] and waits until all others are there. Links to other nodes are dialled when
 /// they are first needed ([`Cluster::peer`]).
 ///
-/// Rank 0 runs the *manager*, which knows the members and reports every arrival, departure and death
-/// to all of them. When the manager is gone, the others end with an error, unless
+/// Rank 0 runs the *manager*, which knows the members and reports every arrival, departure and
+/// death to all of them. When the manager is gone, the others end with an error, unless
 /// [`ClusterConfig::rejoin_window`] lets them wait for another. `mpiexec`, `mpirun` and `srun` must
 /// then be told to leave the other processes alone when one ends.
 ///
@@ -116,7 +116,7 @@ struct Shared {
     _member: joining::Talk,
     /// On rank 0 only.
     keeper: Mutex<Option<Keeper>>,
-    /// Files and sockets' folders by which nodes met.
+    /// Files, and folders of sockets, by which the nodes met.
     _removed: joining::Leftovers,
 }
 
@@ -124,20 +124,21 @@ impl Cluster {
     /// Finds the place of this process, starts the others if that is its task, and waits until all
     /// are there.
     ///
-    /// Call it first thing in `main`, on every node, with the same settings. A process that another
-    /// node started gets its orders through standard input; on Unix the program then reads an empty
-    /// standard input. With a hosts file, the process that the user started only passes on the
-    /// output of the nodes: there the call does not return, but ends the process with the highest
-    /// exit status of the nodes.
+    /// Call it first thing in `main`, on every node, with the same settings.
     ///
-    /// From this call on, SIGUSR1 does not end the process. Some launchers send it to the remaining
-    /// processes when one dies (`mpiexec -disable-auto-cleanup`).
+    /// - A process that another node started gets its orders through standard input. On Unix the
+    ///   program then reads an empty standard input.
+    /// - With a hosts file, the process that the user started only passes on the output of the
+    ///   nodes. There the call does not return, but ends the process with the highest exit status
+    ///   of the nodes.
+    /// - From this call on, SIGUSR1 does not end the process. Some launchers send it to the
+    ///   remaining processes when one dies (`mpiexec -disable-auto-cleanup`).
     ///
     /// # Errors
     ///
     /// The environment makes no sense, a machine or program cannot be had, a node is not ready in
-    /// time, or the nodes disagree; the error names the variable, host or rank. Processes that were
-    /// started are gone.
+    /// time, or the nodes disagree. The error names the variable, host or rank. No started process
+    /// is left.
     ///
     /// # Cancel safety
     ///
@@ -158,8 +159,9 @@ impl Cluster {
         self.shared.id
     }
 
-    /// Returns the number of nodes that started the cluster: ranks 0 to `size` - 1. Later ones have
-    /// higher ranks, see [`Cluster::members`].
+    /// Returns the number of nodes that started the cluster: ranks 0 to `size` - 1.
+    ///
+    /// Later nodes have higher ranks; see [`Cluster::members`].
     #[must_use]
     pub fn size(&self) -> u32 {
         self.shared.state.look(Membership::size)
@@ -198,20 +200,21 @@ impl Cluster {
         })
     }
 
-    /// Returns the time that this node waits for another rank 0 ([`ClusterConfig::rejoin_window`]);
-    /// zero if it does not.
+    /// Returns the time that this node waits for another rank 0; zero if it does not.
+    ///
+    /// [`ClusterConfig::rejoin_window`] sets it.
     #[must_use]
     pub fn rejoin_window(&self) -> Duration {
         self.shared.state.look(Membership::rejoin_window)
     }
 
-    /// Returns the members that died, in the order in which this node learnt of it; the last 4096.
+    /// Returns the last 4096 members that died, in the order in which this node learnt of it.
     #[must_use]
     pub fn deaths(&self) -> Vec<Death> {
         self.shared.state.look(|it| it.deaths().to_vec())
     }
 
-    /// Returns the changes from now on.
+    /// Returns a reader of the changes from now on.
     #[must_use]
     pub fn changes(&self) -> Changes {
         let state = Arc::clone(&self.shared.state);
@@ -225,9 +228,9 @@ impl Cluster {
     ///
     /// # Errors
     ///
-    /// [`BarrierError::Died`] if a member died since the last barrier: all waiting members get it and
-    /// pass the barrier, and the remaining members meet at the next one. [`BarrierError::Ended`] if the
-    /// cluster has ended.
+    /// [`BarrierError::Died`] if a member died since the last barrier. All waiting members get it
+    /// and pass the barrier; the remaining members meet at the next one. [`BarrierError::Ended`] if
+    /// the cluster has ended.
     ///
     /// # Cancel safety
     ///

@@ -1,18 +1,20 @@
-//! Names: the names of nodes, and of the things that they provide, by which others find them.
+//! Names of nodes, and of the things that they provide, by which others find them.
 
 use super::{Cluster, Member, NameError, NamedError, NodeId};
 use chunkcomm::layer::Wait;
 
 impl Cluster {
     /// Returns the member whose node was given this name ([`NodeBuilder::name`]), as far as this
-    /// node knows. A member and its name become known together. A dead member loses its name, and a
-    /// later one may have it.
+    /// node knows.
+    ///
+    /// A member and its name become known together. A dead member loses its name, and a later one
+    /// may have it.
     ///
     /// [`NodeBuilder::name`]: chunkcomm::NodeBuilder::name
     ///
     /// # Errors
     ///
-    /// No member has the name now; the error says whether one had it and died. Or several have it:
+    /// No member has the name; the error says whether one had it and died. Or several have it:
     /// names need not differ, and [`Cluster::members_named`] returns all.
     pub fn member_named(&self, name: &str) -> Result<Member, NamedError> {
         self.shared.state.look(|it| {
@@ -37,8 +39,9 @@ impl Cluster {
         self.shared.state.look(|it| it.members_named(name).cloned().collect())
     }
 
-    /// Announces to all members that this node provides something under `name`, and waits until the
-    /// manager has announced it. Several nodes may provide the same name.
+    /// Announces to all members that this node provides something under `name`.
+    ///
+    /// Waits until the manager has announced it. Several nodes may provide the same name.
     ///
     /// # Errors
     ///
@@ -63,22 +66,22 @@ impl Cluster {
         told.await
     }
 
-    /// Announces to all members that this node no longer provides `name`.
+    /// Announces to all members that this node provides nothing under `name` from now on.
     pub fn withdraw(&self, name: &str) {
         self.shared.state.change(|it| it.withdraw(name));
     }
 
-    /// Whether this node provides something under `name`, or is about to.
+    /// Returns whether this node provides something under `name`, or is about to.
     #[must_use]
     pub fn provides(&self, name: &str) -> bool {
         self.shared.state.look(|it| it.provides(name))
     }
 
-    /// Waits until this node no longer provides something under `name`, or the cluster has ended.
+    /// Waits until `provider` provides nothing under `name`, or the cluster has ended.
     ///
     /// # Cancel safety
     ///
-    /// Safe.
+    /// Nothing is lost when the future is dropped.
     pub async fn withdrawn(&self, name: &str, provider: NodeId) {
         let over = self.shared.state.until(|it| {
             let provides = it.providers(name).any(|id| id == provider);
@@ -101,7 +104,7 @@ impl Cluster {
     ///
     /// # Cancel safety
     ///
-    /// Safe.
+    /// Nothing is lost when the future is dropped.
     pub async fn provider(&self, name: &str) -> Result<NodeId, NameError> {
         let provider = format!("somebody to provide {name:?}");
         let _wait = Wait::begin(&self.shared.state.node, provider);

@@ -5,16 +5,17 @@ use chunkcomm::{Address, ConnectError, Peer};
 use std::time::Duration;
 
 impl Cluster {
-    /// Returns the link to the node of this rank; dials it if there is none. This node itself is
-    /// reached through memory.
+    /// Returns the link to the node of this rank; dials the node if there is no link.
+    ///
+    /// This node itself is reached through memory.
     ///
     /// # Errors
     ///
-    /// Nobody has this rank, it died, or it cannot be reached.
+    /// No node has this rank, it died, or it cannot be reached.
     ///
     /// # Cancel safety
     ///
-    /// Safe.
+    /// Nothing is lost when the future is dropped.
     pub async fn peer(&self, rank: u32) -> Result<Peer, PeerError> {
         let state = &self.shared.state;
         if let Some(end) = state.look(|it| it.end().filter(|end| is_fatal(end)).cloned()) {

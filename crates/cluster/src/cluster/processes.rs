@@ -15,19 +15,22 @@ impl ProcessContext {
     }
 }
 
-/// Notes that the node is a member: processes that wait for that begin.
+/// Notes that the node is a member, so that waiting processes begin.
 pub(super) fn set_member(cluster: &Cluster, weak: WeakCluster) {
     set_cluster(cluster.node(), weak);
     moving(cluster.node()).set_member();
 }
 
 impl Cluster {
-    /// As [`NodeExt::instantiate`](crate::NodeExt::instantiate), at the node of this rank; a link is dialled if there is none.
-    /// This node can be asked, too.
+    /// Runs a process at the node of this rank, as
+    /// [`NodeExt::instantiate`](crate::NodeExt::instantiate).
+    ///
+    /// The node is dialled if there is no link. This node can be asked, too.
     ///
     /// # Errors
     ///
-    /// Nobody has this rank, it died or cannot be reached; else as [`NodeExt::instantiate`](crate::NodeExt::instantiate).
+    /// No node has this rank, it died or cannot be reached. Otherwise as
+    /// [`NodeExt::instantiate`](crate::NodeExt::instantiate).
     ///
     /// # Cancel safety
     ///
@@ -46,8 +49,10 @@ impl Cluster {
         asked.map_err(MemberInstantiateError::Instantiate)
     }
 
-    /// As [`Cluster::instantiate`], at the next member after the last chosen one, in turn; at this
-    /// one only when there is no other.
+    /// Runs a process at the members in turn, as [`Cluster::instantiate`].
+    ///
+    /// It goes to the next member after the last chosen one, and to this one only when there is no
+    /// other.
     ///
     /// # Errors
     ///

@@ -15,7 +15,7 @@ use tokio::task::JoinSet;
 pub(super) struct State {
     pub(super) node: Node,
     pub(super) membership: Mutex<Membership>,
-    /// Marked whenever the membership may have changed, or has words to send.
+    /// Signal that the membership may have changed, or has words to send.
     pub(super) changed: watch::Sender<()>,
     /// Open links, by incarnation.
     pub(super) peers: Mutex<BTreeMap<u128, Peer>>,
@@ -65,8 +65,8 @@ impl State {
         }
     }
 
-    /// Closes the node. While all nodes end, the manager reports no more deaths. So each peer of
-    /// this machine is looked for meanwhile: it may be killed.
+    /// Closes the node. While all nodes end, the manager reports no more deaths. So this node looks
+    /// meanwhile for each peer of this machine, which may be killed.
     pub(super) async fn close(&self, deadline: Duration) -> Result<(), CloseError> {
         let mut looking = JoinSet::new();
         for link in Link::all_of(&self.node) {

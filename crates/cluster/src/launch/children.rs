@@ -1,4 +1,4 @@
-//! The parent's side: a thread that starts the children and waits for them.
+//! Parent's side: a thread that starts the children and waits for them.
 
 use std::fmt;
 use std::io::{self, PipeWriter, Write as _};
@@ -15,15 +15,15 @@ use tokio::task::JoinSet;
 
 use super::{LaunchError, Token, place};
 
-/// The end of a child process.
+/// End of a child process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ChildExit {
     /// Index of the child, from 0.
     pub index: usize,
-    /// Its process id, free to be used again by the system.
+    /// Process id; the system may use it again.
     pub pid: u32,
-    /// Exit status; `None` when the system did not report it (a program that ignores SIGCHLD).
+    /// Exit status; `None` when the system did not report it, as to a program that ignores SIGCHLD.
     pub status: Option<ExitStatus>,
 }
 
@@ -37,7 +37,7 @@ impl fmt::Display for ChildExit {
     }
 }
 
-/// Order to all children together; a later one is never taken back.
+/// Order to a child; an order never goes back to an earlier one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Order {
     Run,
@@ -59,8 +59,7 @@ impl Orders {
     }
 }
 
-/// Running child processes. Dropping it kills and reaps them, which takes a few
-/// milliseconds.
+/// Running child processes. Dropping it kills and reaps them, which takes a few milliseconds.
 #[must_use = "children are killed when they are dropped"]
 #[derive(Debug)]
 pub struct Children {
@@ -103,13 +102,13 @@ impl Children {
         &self.pids
     }
 
-    /// Returns the random token that these children were given, to know them by.
+    /// Returns the random token that these children were given, by which they are known.
     #[must_use]
     pub fn token(&self) -> Token {
         self.token
     }
 
-    /// Waits until any child ends; returns every end once. `None` when all ends were returned.
+    /// Waits until any child ends, and returns each end once; `None` when all ends were returned.
     ///
     /// # Cancel safety
     /// Nothing is lost when the future is dropped.
@@ -117,13 +116,14 @@ impl Children {
         self.exits.recv().await
     }
 
-    /// As [`exited`](Children::exited), without waiting: `None` when there is no end to return now.
+    /// Returns the next end without waiting; `None` when there is none now.
     pub fn try_exited(&mut self) -> Option<ChildExit> {
         self.exits.try_recv().ok()
     }
 
-    /// As [`exited`](Children::exited), for hand-written futures: wakes the last
-    /// context it was polled with.
+    /// Polls for the next end, as [`exited`](Children::exited), for hand-written futures.
+    ///
+    /// It wakes the last context that it was polled with.
     pub fn poll_exited(&mut self, context: &mut Context<'_>) -> Poll<Option<ChildExit>> {
         self.exits.poll_recv(context)
     }
@@ -193,12 +193,12 @@ fn supervise(
 struct Started {
     pid: u32,
     child: Child,
-    /// Our end of its standard input, which ends when this is dropped.
+    /// Parent's end of the child's standard input; dropping it ends that input.
     input: PipeWriter,
 }
 
-/// Starts all children or none: when one fails, those before it are killed and reaped. Each finds
-/// `words` at the start of its standard input.
+/// Starts all children or none: if one fails, those before it are killed and reaped. Each child
+/// finds `words` at the start of its standard input.
 async fn start_all(
     commands: Vec<std::process::Command>,
     words: Option<String>,
@@ -222,7 +222,7 @@ fn start(mut command: std::process::Command, words: Option<&str>) -> io::Result<
     let mut input = place::give_input(&mut command)?;
     let child = Command::from(command).kill_on_drop(true).spawn()?;
     if let Some(words) = words {
-        // The pipe has room for the words. A child that is gone is reported by its end.
+        // The pipe has room for the words. The end of a child that is gone is reported anyway.
         let _ = input.write_all(words.as_bytes());
     }
     let pid = child.id().expect("a child that was not waited for has an id");
@@ -249,7 +249,7 @@ async fn watch_over(
             }
         }
     };
-    // Fails when the receiver was dropped, which wants no more ends.
+    // Fails when the receiver was dropped, which needs no more ends.
     let _ = exits.send(ChildExit { index, pid, status: status.ok() });
 }
 

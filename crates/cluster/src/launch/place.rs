@@ -1,4 +1,4 @@
-//! The child's side: its parent, its index, and its end together with the parent.
+//! Child's side: its parent, its index, and its end together with the parent.
 
 use std::env;
 use std::fmt;
@@ -17,15 +17,15 @@ const INDEX: &str = "CHUNKCOMM_INDEX";
 const COUNT: &str = "CHUNKCOMM_COUNT";
 const TOKEN: &str = "CHUNKCOMM_TOKEN";
 const CPU: &str = "CHUNKCOMM_CPU";
-/// Variable with the number of lines at the start of the standard input, which then stays open and
+/// Variable with the number of lines at the start of standard input, which then stays open and
 /// empty.
 const WORDS: &str = "CHUNKCOMM_WORDS";
 /// Variable with the device and inode of the pipe at standard input.
 const PIPE: &str = "CHUNKCOMM_PIPE";
 /// Variable with the number of nodes of a cluster that copies its program.
 pub(crate) const COPIES: &str = "CHUNKCOMM_COPIES";
-/// Variables that a parent makes for one child: all of the above, and those of a farm. Programs that
-/// the child starts inherit them.
+/// Variables that a parent makes for one child: those above, and those of a farm. Programs that the
+/// child starts inherit them.
 pub(crate) const FOR_ONE_CHILD: [&str; 11] = [
     PARENT,
     PARENT_PID,
@@ -39,7 +39,7 @@ pub(crate) const FOR_ONE_CHILD: [&str; 11] = [
     "CHUNKCOMM_FARM_WORKER",
     "CHUNKCOMM_FARM_FIRST",
 ];
-/// Longest of these lines, in bytes.
+/// Longest of the lines at the start of standard input, in bytes.
 const WORD_BYTES_MAX: u64 = 4096;
 
 /// Name of the thread that reads standard input, of which Linux keeps 15 bytes.
@@ -47,10 +47,10 @@ const READER: &str = "chunkcomm-parent";
 
 /// Exit status of a child whose environment cannot be read.
 const STATUS_BAD_PLACE: i32 = 2;
-/// Exit status of a child whose parent is gone; nobody waits for it.
+/// Exit status of a child whose parent is gone; no process waits for it.
 const STATUS_ORPHAN: i32 = 3;
 
-/// A random number by which a parent recognises its children. Its `Debug` form hides it.
+/// Random number by which a parent recognises its children. Its `Debug` form hides it.
 #[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Token([u8; 16]);
 
@@ -94,27 +94,27 @@ pub struct ChildPlace {
     pub index: usize,
     /// Number of children started together.
     pub count: usize,
-    /// Token of these children only.
+    /// Token that only these children have.
     pub token: Token,
     /// Credential for the children, if the parent's launcher was given one.
     pub credential: Option<Credential>,
 }
 
 /// Returns the place of this process among the children of a [`Launcher`](super::Launcher); `None`
-/// when no launcher started it.
+/// if no launcher started it.
 ///
 /// Call it first thing in `main`, before threads are started. In a child the first call ties its
-/// life to the parent's: from then on a thread reads standard input and ends the process when the
-/// parent is gone. On Linux the kernel does the same. A child has no standard input of its own: on
+/// life to the parent's. From then on a thread reads standard input and ends the process when the
+/// parent is gone; on Linux the kernel does the same. A child has no standard input of its own: on
 /// Unix it is empty, elsewhere reading it waits. On Linux the process is pinned where the launcher
 /// asked for it.
 ///
 /// A program that a child starts itself is none of these children, although it inherits their
-/// environment: its standard input is not the pipe that was made for the child (on Unix; elsewhere clear
-/// the variable `CHUNKCOMM_PARENT` for it). A program between the parent and the child, such as a shell,
-/// must leave that pipe at the child's standard input.
+/// environment: its standard input is not the child's pipe. That is so on Unix; elsewhere clear the
+/// variable `CHUNKCOMM_PARENT` for it. A program between the parent and the child, such as a shell,
+/// must leave the pipe at the child's standard input.
 ///
-/// A place that cannot be read ends the process with status 2 and a message on stderr; a child that
+/// A place that cannot be read ends the process with status 2 and a message on stderr. A child that
 /// went on without its place would start children itself.
 pub fn child() -> Option<ChildPlace> {
     static PLACE: OnceLock<Option<ChildPlace>> = OnceLock::new();
@@ -134,7 +134,8 @@ pub fn child() -> Option<ChildPlace> {
         .clone()
 }
 
-/// Whether a launcher started this process. The first call decides: the pipe is taken away later.
+/// Whether a launcher started this process. The first call decides, since the pipe is taken away
+/// later.
 pub(crate) fn is_child() -> bool {
     static IS_CHILD: OnceLock<bool> = OnceLock::new();
     *IS_CHILD.get_or_init(|| env::var_os(PARENT).is_some() && is_meant())
@@ -142,8 +143,9 @@ pub(crate) fn is_child() -> bool {
 
 /// Whether the variables of a child were made for this process, not for one that started it.
 ///
-/// An orphan is meant as well: its pipe has the same inode. A child whose input was replaced is meant
-/// too, and refused. If one of them took itself for a parent, it would start others of its kind.
+/// They are meant for an orphan too: its pipe has the same inode. They are also meant for a child
+/// whose input was replaced, which is refused. If one of them took itself for a parent, it would
+/// start others of its kind.
 #[cfg(unix)]
 fn is_meant() -> bool {
     let above = std::os::unix::process::parent_id();
@@ -151,8 +153,8 @@ fn is_meant() -> bool {
     has_input_of_parent() || above == parent || is_shell_of(above, parent)
 }
 
-/// Whether a process is a child of `parent` that has not taken its place, such as a shell. False where
-/// the system does not say.
+/// Whether a process, such as a shell, is a child of `parent` that has not taken its place. `false`
+/// if the system does not say.
 #[cfg(unix)]
 fn is_shell_of(pid: u32, parent: u32) -> bool {
     let read = |file: &str| std::fs::read_to_string(format!("/proc/{pid}/{file}"));
@@ -193,7 +195,7 @@ fn identity(file: &std::fs::Metadata) -> String {
     format!("{}:{}", file.dev(), file.ino())
 }
 
-/// Gives a child to be its standard input: a pipe, by which it knows its variables as its own.
+/// Gives a child to be its standard input, a pipe by which it knows its variables as its own.
 /// Returns the other end.
 pub(super) fn give_input(command: &mut Command) -> io::Result<io::PipeWriter> {
     let (input, ours) = io::pipe()?;
@@ -262,8 +264,8 @@ fn variable<T: FromStr<Err: fmt::Display>>(name: &str) -> Result<T, String> {
     text.parse().map_err(|error| format!("{name}={text}: {error}"))
 }
 
-/// Ends this process with its parent: by the portable way (a thread that reads standard input to
-/// its end) always, and also by the kernel's, since a stopped child has no thread that reads.
+/// Ends this process with its parent. The portable way is a thread that reads standard input to its
+/// end. The kernel does it too, since a stopped child has no thread that reads.
 fn end_with_parent(words: usize) -> Result<Vec<String>, String> {
     let words = after_words(words).map_err(|error| format!("standard input: {error}"))?;
     if !portable_only() {
@@ -275,8 +277,7 @@ fn end_with_parent(words: usize) -> Result<Vec<String>, String> {
 /// Reads `count` lines from standard input. From then on a thread reads on, and ends the process
 /// when the input ends.
 ///
-/// # Errors
-/// The input ends before, a line is too long, or there is no thread.
+/// The input ends before, a line is too long, or the thread cannot be started.
 pub(crate) fn after_words(count: usize) -> io::Result<Vec<String>> {
     let (told, tells) = std::sync::mpsc::sync_channel(1);
     std::thread::Builder::new().name(READER.into()).spawn(move || {
@@ -324,8 +325,8 @@ fn read_word(input: &mut io::StdinLock<'_>) -> io::Result<String> {
     }
 }
 
-/// Asks the kernel to end this process with the one that started it. A kernel may forbid that, and a
-/// parent that ended before sends no signal; the pipe is there for these cases too.
+/// Asks the kernel to end this process with the one that started it. A kernel may forbid that, and
+/// a parent that ended before sends no signal; the pipe covers these cases too.
 #[cfg(target_os = "linux")]
 fn die_with_parent() {
     let _ = rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL));

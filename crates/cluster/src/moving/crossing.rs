@@ -1,8 +1,8 @@
-//! The crossing of a channel end into a message and out of it.
+//! Crossing of a channel end into a message and out of it.
 //!
-//! serde hands no context to `Serialize` and `Deserialize`. So the context of an end is kept in a
-//! variable of the thread while its message is encoded or decoded; without that variable an end
-//! does not cross.
+//! serde hands no context to `Serialize` and `Deserialize`. So a thread variable holds the context
+//! of the ends while their message is encoded or decoded. Without that variable an end does not
+//! cross.
 
 use super::{Moving, Saying};
 use crate::moving::moving;
@@ -24,7 +24,7 @@ const PACKED: u8 = 1;
 /// The end has left, or was used.
 const GONE: u8 = 2;
 
-/// An unused end, at the node where it is. Dropping it here informs its home.
+/// An unused end, at the node where it is. Dropping it informs the end's home.
 pub(crate) struct Held {
     pub(crate) node: Node,
     pub(crate) origin: Origin,
@@ -53,8 +53,7 @@ impl Drop for Held {
     }
 }
 
-/// The ends in a message that is being encoded or waits to be accepted. Dropping it takes them
-/// back.
+/// Ends in a message that is being encoded or waits to be accepted. Dropping this takes them back.
 pub(crate) struct Leaving {
     moving: Arc<Moving>,
     line: u64,
@@ -63,7 +62,7 @@ pub(crate) struct Leaving {
 }
 
 impl Leaving {
-    /// Ends of a message on this line, by the channel with this number.
+    /// Begins with no ends, for a message on this line, by the channel with this number.
     pub(crate) fn new(moving: &Arc<Moving>, line: &Saying, carrier: u64) -> Leaving {
         Leaving { moving: Arc::clone(moving), line: line.number, carrier, ends: Vec::new() }
     }
@@ -88,7 +87,7 @@ impl Leaving {
         self.ends.iter().map(|(_, hop)| *hop).collect()
     }
 
-    /// The message was accepted: the ends have left.
+    /// Notes that the message was accepted: the ends have left.
     pub(crate) fn accepted(mut self) {
         for (held, _) in self.ends.drain(..) {
             held.gone();
@@ -128,7 +127,7 @@ impl std::fmt::Display for Stays {
     }
 }
 
-/// Packs the end into the message at hand; returns the number of its hop.
+/// Packs the end into the message that is being encoded; returns the number of its hop.
 pub(crate) fn pack(held: &Arc<Held>) -> Result<u64, Stays> {
     LEAVING.with(|leaving| {
         let mut leaving = leaving.borrow_mut();
@@ -146,7 +145,8 @@ pub(crate) fn pack(held: &Arc<Held>) -> Result<u64, Stays> {
     })
 }
 
-/// Takes an end out of the message at hand, by its hop. `None` where no message is decoded.
+/// Takes the end with this hop out of the message that is being decoded; `None` if there is no such
+/// message.
 pub(crate) fn unpack(hop: u64) -> Option<Arc<Held>> {
     let (node, link) = arriving()?;
     let moving = moving(&node);

@@ -1,5 +1,5 @@
-//! Channel ends that travel in messages, [`TravellingSender`] and [`TravellingReceiver`], and the ends that
-//! stay at their home, [`Arriving`] and [`Departing`].
+//! Channel ends that travel in messages, [`TravellingSender`] and [`TravellingReceiver`], and the
+//! ends that stay at their home, [`Arriving`] and [`Departing`].
 
 mod staying;
 
@@ -20,30 +20,35 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-/// The sending end of a channel on its way to the node that uses it.
+/// Sending end of a channel, on its way to the node that uses it.
 ///
-/// It can be part of a message. The node that gets it connects it directly to its home, past the
-/// nodes that passed it on.
+/// The end can be part of a message. The node that gets it connects it directly to its home, past
+/// the nodes that passed it on.
 ///
-/// [`NodeExt::travelling_sender`](crate::NodeExt::travelling_sender) makes it. That node is its *home*, where its values arrive. It moves in
-/// messages that [`SenderExt::hand_over`](crate::SenderExt::hand_over) sends and in the input of a process. [`Sender::send`] leaves
-/// the value with the caller and therefore refuses it.
+/// [`NodeExt::travelling_sender`](crate::NodeExt::travelling_sender) makes the end. The node that
+/// calls it is the end's *home*, where its values arrive. The end moves in messages that
+/// [`SenderExt::hand_over`](crate::SenderExt::hand_over) sends, and in the input of a process.
+/// [`Sender::send`] leaves its value with the caller, and therefore refuses an end.
 ///
-/// If it is dropped unconnected, at any node, its home learns that: [`Arriving`] returns
-/// [`TravelError::Dropped`]. The home also learns that the message is not taken, or that a node
-/// that has the end dies ([`TravelError::Lost`]). A node that only passed it on must live until it
-/// is connected.
+/// The home learns of an end that is lost before it is connected:
 ///
-/// It can be connected once, by whoever has its number, which is random: a second time is refused.
+/// - It was dropped, at any node: [`Arriving`] returns [`TravelError::Dropped`].
+/// - Its message was not taken, or a node that had it died: [`Arriving`] returns
+///   [`TravelError::Lost`].
+///
+/// A node that only passed the end on must live until the end is connected.
+///
+/// A node that has the end's number, which is random, can connect it once; a second time is
+/// refused.
 #[must_use = "an end that is dropped unconnected is lost"]
 pub struct TravellingSender<T> {
-    /// The end's custody; `None` where it was decoded outside of a message.
+    /// Custody of the end; `None` if it was decoded outside of a message.
     held: Option<Arc<Held>>,
     address: EndAddress,
     types: PhantomData<fn(&T)>,
 }
 
-/// The destination of an end: number, home, lane.
+/// Destination of an end: number, home, lane.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 struct EndAddress {
     number: u128,
@@ -95,13 +100,12 @@ impl<'de, T: DeserializeOwned> Deserialize<'de> for TravellingSender<T> {
 }
 
 impl<T: Serialize + DeserializeOwned> TravellingSender<T> {
-    /// Connects the end with its home, by an existing link or by dialling. Data may follow at
-    /// once.
+    /// Connects the end with its home, by an existing link or by dialling. Data may follow at once.
     ///
     /// # Errors
     ///
-    /// The home cannot be reached. Whether the other end is still there is not known yet: a
-    /// later call on the sender reports it.
+    /// The home cannot be reached. Whether the other end is still there is not known yet: a later
+    /// call on the sender reports it.
     ///
     /// # Cancel safety
     ///
@@ -128,11 +132,15 @@ impl<T> TravellingSender<T> {
     }
 }
 
-/// The receiving end of a channel on its way to the node that uses it; [`TravellingSender`] is the
-/// sending one. [`NodeExt::travelling_receiver`](crate::NodeExt::travelling_receiver) makes it; that node sends by [`Departing`].
+/// Receiving end of a channel, on its way to the node that uses it.
 ///
-/// It is a travelling sender of travelling senders. The node that connects it sends an end home, by which
-/// the values come. So the sender waits for one message before it can send the first value.
+/// It is the counterpart of [`TravellingSender`], made by
+/// [`NodeExt::travelling_receiver`](crate::NodeExt::travelling_receiver). The node that calls that
+/// sends by [`Departing`].
+///
+/// The end is a travelling sender of travelling senders: the node that connects it sends home an
+/// end, by which the values come. So [`Departing`] waits for one message before it can send the
+/// first value.
 #[must_use = "an end that is dropped unconnected is lost"]
 #[derive(Serialize, Deserialize)]
 #[serde(
@@ -163,7 +171,7 @@ impl<T: Serialize + DeserializeOwned> TravellingReceiver<T> {
     ///
     /// # Errors
     ///
-    /// The home cannot be reached. If the other end is gone, receiving fails.
+    /// The home cannot be reached. If only the other end is gone, receiving fails.
     ///
     /// # Cancel safety
     ///

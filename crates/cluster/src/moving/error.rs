@@ -6,7 +6,7 @@ use std::error::Error;
 use std::fmt;
 use std::sync::Arc;
 
-/// Why the two ends of a channel do not meet, or nothing more comes on it.
+/// Reason why the two ends of a channel do not meet, or why nothing more comes on it.
 #[derive(Clone)]
 #[non_exhaustive]
 pub enum TravelError {
@@ -15,8 +15,8 @@ pub enum TravelError {
         /// Name of the node that dropped it.
         by: String,
     },
-    /// The far end is lost: a node that had it is gone, or nobody took the message that
-    /// carried it.
+    /// The far end is lost: a node that had it is gone, or the message that carried it was not
+    /// taken.
     Lost {
         /// The known cause.
         why: String,
@@ -25,8 +25,8 @@ pub enum TravelError {
     Unreachable {
         /// The home's name.
         home: String,
-        /// The error of the last attempt; `None` when the home listens nowhere and there is
-        /// no link with it.
+        /// Error of the last attempt; `None` when the home listens nowhere and there is no link
+        /// with it.
         cause: Option<Arc<ConnectError>>,
     },
     /// The end did not come in a message: it was decoded by other means.
@@ -104,7 +104,7 @@ impl<T> Error for HandOverError<T> {
     }
 }
 
-/// Why a [`Value`](crate::Value) has no value.
+/// Reason why a [`Value`](crate::Value) has no value.
 #[derive(Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum ValueError {

@@ -1,4 +1,4 @@
-//! The ends whose home is this node. The channels that others open to them arrive here.
+//! Ends whose home is this node. The channels that other nodes open to them arrive here.
 
 use crate::proto::custody::Fate;
 use crate::sync::locked;
@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 
-/// Prefix of the names of channels to such ends.
+/// Prefix of the names of channels to these ends.
 pub(crate) const END_PREFIX: &str = "\0the channel of a travelling end\0";
 
 /// Returns the name of the channel to the end with this number.
@@ -24,18 +24,18 @@ pub(crate) fn number_of(name: &str) -> Option<u128> {
 /// Most dropped ends that are remembered: 1024. An older one refuses its channel.
 const DROPPED_MAX: usize = 1024;
 
-/// Ends that were made here, by number. The number is random: only a node that received it can
+/// Ends that were made here, by number. The number is random, so only a node that received it can
 /// connect.
 #[derive(Default)]
 pub(crate) struct Homes(Mutex<Ends>);
 
 #[derive(Default)]
 struct Ends {
-    /// Those that are not connected yet.
+    /// Ends that are not connected yet.
     waiting: BTreeMap<u128, Arc<Slot>>,
-    /// Those that were dropped before they were connected, the oldest first. A channel to one is
-    /// terminated, as by a dropped receiver: its messages are no loss. A channel to any other end
-    /// that is gone is refused.
+    /// Ends that were dropped before they were connected, the oldest first. A channel to one of
+    /// them is terminated, as by a dropped receiver: its messages are no loss. A channel to any
+    /// other missing end is refused.
     dropped: VecDeque<u128>,
 }
 
@@ -46,7 +46,7 @@ pub(crate) struct Slot {
 }
 
 enum State {
-    /// For its channel; the task that asked last is woken.
+    /// The end waits for its channel; the task that asked last is woken.
     Waiting(Option<Waker>),
     Connected(RawReceiver),
     Ended(Fate),
@@ -62,7 +62,7 @@ impl Homes {
         slot
     }
 
-    /// Removes an end that was dropped: nobody waits for its channel any more.
+    /// Removes a dropped end, which waits for no channel.
     pub(crate) fn remove(&self, number: u128) {
         let mut ends = locked(&self.0);
         if ends.waiting.remove(&number).is_none() {
@@ -74,8 +74,8 @@ impl Homes {
         ends.dropped.push_back(number);
     }
 
-    /// Connects an end with the channel that a peer opened. `Err` when there is no such end, it has
-    /// a channel, or it has another type.
+    /// Connects an end with the channel that a peer opened. `Err`: there is no such end, it has a
+    /// channel, or it has another type.
     pub(super) fn connect(&self, number: u128, opened: Opened) -> Result<(), Box<Opened>> {
         let mut ends = locked(&self.0);
         let fits = ends.waiting.get(&number).is_some_and(|slot| opened.is_of(slot.fingerprint));
@@ -91,7 +91,7 @@ impl Homes {
         Ok(())
     }
 
-    /// Notes the fate of the far end with this number; ignored once that is connected.
+    /// Notes the fate of the far end with this number; has no effect once that end is connected.
     pub(super) fn ended(&self, number: u128, fate: Fate) {
         let slot = locked(&self.0).waiting.remove(&number);
         if let Some(slot) = slot {
@@ -121,7 +121,7 @@ impl Slot {
         }
     }
 
-    /// Waits for the channel, or for the fate of the far end instead. To be polled until it is
+    /// Waits for the channel, or for the fate of the far end. The caller polls it until it is
     /// ready.
     pub(crate) fn poll_connected(
         &self,

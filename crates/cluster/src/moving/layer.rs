@@ -55,8 +55,8 @@ impl Hooks for MovingLayer {
         }
     }
 
-    /// Messages to an end are the program's. Those that were acknowledged have arrived, as with a
-    /// dropped receiver.
+    /// Messages to an end are the program's. Acknowledged ones have arrived, as with a dropped
+    /// receiver.
     fn reports_loss(&self, channel: &str, unknown: u64) -> bool {
         unknown > 0 && home::number_of(channel).is_some()
     }

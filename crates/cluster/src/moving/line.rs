@@ -1,4 +1,4 @@
-//! A line: the words of two nodes about ends that move and about processes, on a channel each way
+//! A line: words of two nodes about ends that move and about processes. It is a channel each way
 //! beside all others of a link.
 //!
 //! ```text
@@ -32,15 +32,16 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 /// The name of the channel; no user's name begins with a zero byte by accident.
 pub(crate) const WORDS_CHANNEL: &str = "\0chunkcomm.words";
 
-/// Name of the words, compared instead of a type. It stays: their form depends on the version that
-/// the link agreed on.
+/// Name of the words, compared instead of a type. It never changes: the form of the words depends
+/// on the version that the link agreed on.
 const WORDS_SCHEMA: &str = "chunkcomm.words/1";
 
-/// Most words that wait to be sent: a peer that makes us answer and does not listen costs no more
-/// memory.
+/// Most words that wait to be sent. So a peer that makes this node answer, and does not listen,
+/// costs no more memory.
 const WORDS_WAITING_MAX: usize = 64 * 1024;
 
-/// Bytes of processes' inputs that wait to be sent, at most; creating a process waits beyond that.
+/// Most bytes of processes' inputs that wait to be sent: 4 MiB. Beyond that, creating a process
+/// waits.
 const INPUTS_WAITING_BYTES_MAX: usize = 4 << 20;
 
 /// A word on a line.
@@ -60,7 +61,7 @@ impl LineWord {
     }
 }
 
-/// Our side of the line beside one link.
+/// This node's side of the line beside one link.
 pub(crate) struct Line {
     pub(crate) number: u64,
     pub(crate) link: Link,
@@ -74,9 +75,9 @@ pub(crate) struct Line {
 #[derive(Default)]
 struct Waiting {
     count: AtomicUsize,
-    /// Bytes of the inputs in them.
+    /// Bytes of the inputs in the waiting words.
     input_bytes: AtomicUsize,
-    /// Whether the line has ended: none of them will be sent.
+    /// Whether the line has ended, so that no waiting word will be sent.
     over: AtomicBool,
     fewer: Notify,
 }
@@ -108,7 +109,7 @@ impl Waiting {
     }
 }
 
-/// A line, for its users that send words on it.
+/// A line, for the parts that send words on it.
 pub(crate) type Saying = Arc<Line>;
 
 impl Line {
@@ -220,7 +221,7 @@ async fn next_word(words: &mut RawReceiver) -> Option<LineWord> {
     }
 }
 
-/// A word that a peer without this layer does not answer: it has no ends and runs no processes.
+/// A word that a peer without this layer leaves unanswered: it has no ends and runs no processes.
 pub(super) enum Unanswered {
     Settle(u64),
     Create { id: u64, hops: Vec<u64> },
@@ -233,7 +234,8 @@ impl Unanswered {
             LineWord::Process(ProcessWord::Create(create)) => {
                 Some(Unanswered::Create { id: create.id, hops: create.hops.clone() })
             }
-            // All others answer what the peer's layer said, or end a process that is answered here.
+            // All other words answer the peer's layer, or end a process that the refusal already
+            // ends.
             _ => None,
         }
     }
@@ -241,8 +243,8 @@ impl Unanswered {
 
 /// Sends the waiting words, many at once; returns the error that ends the line.
 ///
-/// A peer may have no layer for them yet, and refuse their channel. They are then answered in its
-/// place, and the next word opens another channel.
+/// A peer may have no layer for these words yet, and refuse their channel. This node then answers
+/// them in the peer's place, and the next word opens another channel.
 async fn speak(
     moving: &Weak<Moving>,
     line: &Line,
@@ -277,9 +279,9 @@ async fn speak(
     }
 }
 
-/// Sends `next`, and the words after it, on one channel until that fails; `Closed` when there will be
-/// no more. Adds those that count as unanswered if the channel is refused. An unsent reply goes back
-/// into `next`.
+/// Sends `next`, and the words after it, on one channel until that fails; `Closed` when no more
+/// words come. If the channel is refused, adds the words that need an answer to `unanswered`. An
+/// unsent reply goes back into `next`.
 async fn speak_on(
     sender: &mut WordSender,
     line: &Line,
@@ -301,8 +303,8 @@ async fn speak_on(
             }
             line.waiting.remove(&word);
             if heard {
-                // The peer speaks, so it has the layer. It refused no word before: that would have come
-                // first, and the word would not have been accepted.
+                // The peer speaks, so it has the layer, and refused no word before. A refusal would
+                // have come first, and the word would not have been accepted.
                 unanswered.clear();
             }
             *next = to_say.try_recv().ok();

@@ -1,5 +1,5 @@
-//! Channel ends on their way through messages, and processes that are asked for: a node's work for
-//! them, behind the public types.
+//! Work of a node for channel ends on their way through messages, and for processes, behind the
+//! public types.
 //!
 //! [`proto::custody`](crate::proto::custody) decides which node answers for an end. The transport
 //! of the decisions is here: a [`line`] per link; the [`crossing`] of an end into a message and out
@@ -94,7 +94,7 @@ impl Moving {
         self.advertised.get().map(Vec::as_slice)
     }
 
-    /// Notes that the node is a member of its cluster: processes that wait for that begin.
+    /// Notes that the node is a member of its cluster, so that waiting processes begin.
     pub(crate) fn set_member(&self) {
         self.member.send_replace(true);
     }
@@ -104,7 +104,7 @@ impl Moving {
         self.member.subscribe()
     }
 
-    /// Returns the line beside this link; begins it if there was none.
+    /// Returns the line beside this link; begins the line if there was none.
     pub(crate) fn line(self: &Arc<Self>, link: &Link) -> Arc<Line> {
         let mut lines = locked(&self.lines);
         if let Some(line) = lines.there.iter().find(|line| line.link == *link) {
@@ -121,7 +121,7 @@ impl Moving {
         lines.there.iter().find(|line| line.number == number).map(Arc::clone)
     }
 
-    /// Returns the number of this channel, which carries ends; the channel is watched from now on.
+    /// Returns the number of this channel, which carries ends; watches the channel from now on.
     pub(crate) fn carrier(self: &Arc<Self>, channel: &RawSender) -> u64 {
         let channel = channel.watch();
         let mut carriers = locked(&self.carriers);
@@ -151,11 +151,12 @@ impl Moving {
         let mut custody = locked(&self.custody);
         let result = act(&mut custody);
         while let Some(event) = custody.poll_event() {
-            // In order: the word that an end arrived comes before the word that it was settled.
+            // The order matters: the word that an end arrived comes before the word that it was
+            // settled.
             match event {
                 Event::Say(number, word) => match self.line_numbered(number) {
                     Some(line) => line.say(LineWord::Custody(word)),
-                    // The line has ended meanwhile: words sent on it since are lost, too.
+                    // The line has ended meanwhile: words sent on it since are lost too.
                     None => custody.handle_link_ended(number, "the link has ended"),
                 },
                 event @ Event::Home(..) => events.push(event),
@@ -181,8 +182,8 @@ impl Moving {
         }
     }
 
-    /// Follows the channel that connected an end from `origin`: reports towards the end's home
-    /// when the home has the channel, or why it never will.
+    /// Follows the channel that connected an end from `origin`. Reports towards the end's home that
+    /// the home has the channel, or why it never will.
     pub(crate) fn connected(self: &Arc<Self>, origin: Origin, channel: Watch) {
         let moving = Arc::downgrade(self);
         let name = self.name.clone();
@@ -199,7 +200,7 @@ impl Moving {
         share_last_woken();
     }
 
-    /// Takes a channel of ours that a peer opened; gives it back when it is to be refused.
+    /// Takes a channel of this layer that a peer opened; gives it back when it must be refused.
     pub(crate) fn opened(self: &Arc<Self>, opened: Opened) -> Result<(), Box<Opened>> {
         if opened.name() == WORDS_CHANNEL {
             return self.line(&opened.link()).hear(self, opened);
@@ -210,7 +211,7 @@ impl Moving {
         }
     }
 
-    /// Ends all waiting ends: nobody drives the node any more, so no channel will come.
+    /// Ends all waiting ends: the node has no runtime, so no channel will come.
     pub(crate) fn runtime_gone(&self) {
         self.homes.end_all("the runtime that drove the node is gone");
     }
@@ -233,11 +234,12 @@ impl Moving {
         }
     }
 
-    /// Ends a line: nothing is sent on it any more.
+    /// Ends a line: nothing more is sent on it.
     fn line_ended(self: &Arc<Self>, line: &Arc<Line>, error: &LinkError) {
         let why = with_causes(error);
         self.custody(|custody| {
-            // Under one lock: between the two, a caller that finds no line could not name the cause.
+            // One lock covers both: a caller that finds no line in between could not name the
+            // cause.
             locked(&self.lines).there.retain(|it| it.number != line.number);
             custody.handle_link_ended(line.number, &why);
         });

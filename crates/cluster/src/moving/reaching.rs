@@ -36,7 +36,7 @@ pub(super) async fn peer_of(node: &Node, home: &HomeAddress) -> Result<Peer, Tra
         let Ok(address) = address.parse::<Address>() else { continue };
         match node.connect_within(&address, Duration::ZERO).await {
             Ok(peer) if peer.incarnation() == home.incarnation => return Ok(peer),
-            // Another node has the address now, or it is another machine's loopback.
+            // Another node has the address, or it is another machine's loopback.
             Ok(_) => {}
             Err(error) => failed = Some(error),
         }

@@ -13,10 +13,11 @@ use std::fmt;
 use std::sync::Arc;
 use tokio::sync::{Mutex, OnceCell};
 
-/// A value that is written once, elsewhere, and can be read any number of times here. Clones
-/// share it.
+/// A value that is written once, elsewhere, and can be read any number of times here.
 ///
-/// [`NodeExt::value`](crate::NodeExt::value) makes it with its [`ValueWriter`], which can be handed over to another node. The
+/// Clones share the value. [`NodeExt::value`](crate::NodeExt::value) makes it with its
+/// [`ValueWriter`], which can be handed over to another node. The written value leaves at once,
+/// before streams of the same link.
 /// written value leaves at once, before streams of the same link.
 pub struct Value<T> {
     shared: Arc<Shared<T>>,
@@ -48,19 +49,19 @@ impl<T: DeserializeOwned> Value<T> {
     ///
     /// # Errors
     ///
-    /// The writer was dropped without writing, or is lost. Every later call, on clones too, fails
-    /// alike.
+    /// The writer was dropped without writing, or is lost. Every later call fails alike, on clones
+    /// too.
     ///
     /// # Cancel safety
     ///
-    /// Safe.
+    /// Nothing is lost when the future is dropped.
     pub async fn get(&self) -> Result<&T, ValueError> {
         let shared = &self.shared;
         let read = shared.read.get_or_init(|| async { read(&mut *shared.from.lock().await).await });
         read.await.as_ref().map_err(Clone::clone)
     }
 
-    /// Returns the value, if it was read before.
+    /// Returns the value, if an earlier call has read it.
     #[must_use]
     pub fn peek(&self) -> Option<&T> {
         self.shared.read.get()?.as_ref().ok()
@@ -79,9 +80,9 @@ async fn read<T: DeserializeOwned>(from: &mut Arriving<T>) -> Result<T, ValueErr
     }
 }
 
-/// Writes a [`Value`], once. Can be handed over to another node until then.
+/// Writer of a [`Value`], for one time. It can be handed over to another node.
 ///
-/// If it is dropped unwritten, the reader gets [`ValueError::Unwritten`].
+/// If the writer is dropped without writing, the reader gets [`ValueError::Unwritten`].
 #[must_use = "a writer that is dropped leaves its value unwritten"]
 #[derive(Serialize, Deserialize)]
 #[serde(
@@ -103,11 +104,11 @@ impl<T: Serialize + DeserializeOwned> ValueWriter<T> {
     ///
     /// # Errors
     ///
-    /// The node of the reader cannot be reached. It is no error if nobody reads any more.
+    /// The node of the reader cannot be reached. It is no error if the reader itself is gone.
     ///
     /// # Cancel safety
     ///
-    /// When the future is dropped, the value is unwritten, or it is on its way.
+    /// When the future is dropped, the value is either unwritten or on its way.
     pub async fn write(self, value: &T) -> Result<(), TravelError> {
         let mut sender = self.sender.connect().await?;
         match sender.send_now(value).await {
@@ -117,7 +118,8 @@ impl<T: Serialize + DeserializeOwned> ValueWriter<T> {
     }
 }
 
-/// The reading side of a value on its way to the node that reads it; made by [`NodeExt::value_reader`](crate::NodeExt::value_reader).
+/// Reading side of a value on its way to the node that reads it; made by
+/// [`NodeExt::value_reader`](crate::NodeExt::value_reader).
 #[must_use = "nobody reads the value of a reader that is dropped"]
 #[derive(Serialize, Deserialize)]
 #[serde(
@@ -143,13 +145,13 @@ impl<T: Serialize + DeserializeOwned> ValueReader<T> {
     ///
     /// # Cancel safety
     ///
-    /// When the future is dropped, nobody reads the value.
+    /// When the future is dropped, the reader is dropped.
     pub async fn connect(self) -> Result<Value<T>, TravelError> {
         self.receiver.connect().await.map(Value::new)
     }
 }
 
-/// Writes the value of a [`ValueReader`], once.
+/// Writer of the value of a [`ValueReader`], for one time.
 #[must_use = "a source that is dropped leaves its value unwritten"]
 pub struct ValueSource<T> {
     to: Departing<T>,
@@ -170,7 +172,7 @@ impl<T: Serialize + DeserializeOwned> ValueSource<T> {
     ///
     /// # Cancel safety
     ///
-    /// When the future is dropped, the value is unwritten, or it is on its way.
+    /// When the future is dropped, the value is either unwritten or on its way.
     pub async fn write(self, value: &T) -> Result<(), TravelError> {
         let mut sender = self.to.connect().await?;
         match sender.send_now(value).await {

@@ -1,10 +1,9 @@
 //! Responsibility for a channel end that travels in messages.
 //!
-//! A *travelling end* is a channel end that was made at one node, its *home*, and is used at another. It gets
-//! there in messages, through any number of nodes. Each step from a node to the next is a *hop*,
-//! numbered by the node that sends it. The sender of a hop reports the end's fate back to where
-//! the end came from, in the end to the home:
-//!
+//! A *travelling end* is a channel end that was made at one node, its *home*, and is used at
+//! another. It gets there in messages, through any number of nodes. Each step from a node to the
+//! next is a *hop*, numbered by the node that sends it. The sender of a hop reports the end's fate
+//! to the node that the end came from. So the fate reaches the home:
 //! ```text
 //! home  --hop 7-->  B  --hop 3-->  C       the end, in messages
 //! home  <--done 7-- B  <--done 3-- C       its fate
@@ -14,12 +13,12 @@
 //!   '--> lost                            from either state, the link ended -> lost
 //! ```
 //!
-//! A message is decoded when it is taken, so an end in a message that nobody takes does not exist
-//! at the other side. When the channel that carried the message fails, its sender asks (*settle*).
-//! The other side reports each decoded end at once (*arrived*), on the same way and so before its
-//! answer (*settled*). An end that has not arrived when the answer comes is lost.
+//! A message is decoded when it is taken. So an end in a message that nobody takes does not exist
+//! at the other side. When the channel of the message fails, its sender asks (*settle*). The other
+//! side has reported each decoded end at once (*arrived*), on the same way and so before its answer
+//! (*settled*). An end that has not arrived when the answer comes is lost.
 //!
-//! The machine: ends call [`Custody::send`], [`Custody::take_back`] and [`Custody::release`];
+//! Order of calls: ends call [`Custody::send`], [`Custody::take_back`] and [`Custody::release`];
 //! events of the world call `handle_*`; [`Custody::poll_event`] returns the next thing to do.
 
 use serde::{Deserialize, Serialize};
@@ -38,7 +37,7 @@ pub enum Fate {
         /// The name of the node that dropped it.
         by: String,
     },
-    /// A node that had it is gone, or its home could not be reached.
+    /// A node that had the end is gone, or the end's home could not be reached.
     Lost {
         /// The known cause.
         why: String,
@@ -52,20 +51,20 @@ pub enum Word {
     Arrived(u64),
     /// The fate of the end.
     Done(u64, Fate),
-    /// The channel of the message has failed: did the end arrive?
+    /// The channel of the message has failed: has the end arrived?
     Settle(u64),
-    /// The answer: every arrived end was reported before.
+    /// Answer to `Settle`: each end that arrived was reported before.
     Settled(u64),
 }
 
 /// Place where an end came from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Origin {
-    /// It was made here, with this number.
+    /// The end was made here, with this number.
     Home(u128),
-    /// It came by this hop of the peer at the other end of this link.
+    /// The end came by this hop of the peer at the other end of this link.
     Hop {
-        /// Our number of the link.
+        /// This node's number of the link.
         link: u64,
         /// The peer's number of the hop.
         hop: u64,
@@ -86,13 +85,15 @@ pub enum Event {
 struct Sent {
     origin: Origin,
     link: u64,
-    /// Our number of the channel that carries the message.
+    /// This node's number of the channel that carries the message.
     carrier: u64,
     arrived: bool,
 }
 
-/// The ends that one node answers for. Bounded by the ends that this node sent and whose fate it
-/// has not heard of; a peer can add none.
+/// Ends that one node answers for.
+///
+/// Their number is bounded by the ends that this node sent and whose fate it does not know; a peer
+/// can add none.
 #[derive(Debug, Default)]
 pub struct Custody {
     next_hop: u64,
@@ -127,8 +128,8 @@ impl Custody {
         self.events.push_back(Event::Say(link, Word::Arrived(hop)));
     }
 
-    /// Handles a word of the peer at the other end of `link`. A word about a hop that was
-    /// forgotten, or never sent there, changes nothing.
+    /// Handles a word of the peer at the other end of `link`. A word about a forgotten hop, or a
+    /// hop that was never sent there, changes nothing.
     pub fn handle_word(&mut self, link: u64, word: Word) {
         match word {
             Word::Arrived(hop) => {
@@ -147,7 +148,7 @@ impl Custody {
         }
     }
 
-    /// Handles the failure of a channel: its messages are decoded by now, or never will be.
+    /// Handles the failure of a channel. Its messages are decoded by now, or never will be.
     pub fn handle_carrier_failed(&mut self, carrier: u64) {
         for (&hop, sent) in &self.sent {
             if sent.carrier == carrier && !sent.arrived {
@@ -175,7 +176,7 @@ impl Custody {
         self.events.pop_front()
     }
 
-    /// Returns the number of ends that were sent and whose fate is not known.
+    /// Returns the number of sent ends whose fate is not known.
     #[must_use]
     pub fn outstanding(&self) -> usize {
         self.sent.len()

@@ -1,5 +1,5 @@
-//! The pure machines of this crate, which speak over channels as programs do: [`call`] (requests and
-//! their answers), [`cluster`] (membership) and [`custody`] (ends that travel). No stability is
+//! Pure machines of this crate: [`call`] (requests and their answers), [`cluster`] (membership) and
+//! [`custody`] (ends that travel). They speak over channels as programs do. No stability is
 //! promised.
 
 pub mod call;

@@ -1,4 +1,4 @@
-//! The node of a member: where it listens, and the addresses at which others reach it.
+//! Node of a member: where it listens, and the addresses at which others reach it.
 
 use super::{JoinError, Joining};
 use crate::cluster::launch::{Launcher, PORTS_DEFAULT, hostname};
@@ -9,7 +9,7 @@ use chunkcomm::{Address, Credential, Node, NodeBuilder, NodeError, host};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
 
-/// Returns the address of this machine from which packets to `there` leave; none is sent.
+/// Returns the address of this machine from which packets to `there` would leave; sends none.
 pub(super) fn source_address(there: SocketAddr) -> io::Result<IpAddr> {
     let any: SocketAddr = match there {
         SocketAddr::V4(_) => (Ipv4Addr::UNSPECIFIED, 0).into(),
@@ -20,14 +20,15 @@ pub(super) fn source_address(there: SocketAddr) -> io::Result<IpAddr> {
     Ok(socket.local_addr()?.ip())
 }
 
-/// Returns the address of this machine towards others, if it has a route to them. The route is
-/// looked up to an address reserved for documents (RFC 5737); nothing is sent there.
+/// Returns the address of this machine towards others, if it has a route to them. Looks up the
+/// route to an address reserved for documents (RFC 5737), and sends nothing there.
 fn towards_others() -> Option<IpAddr> {
     source_address((Ipv4Addr::new(192, 0, 2, 1), 9).into()).ok().filter(|ip| !ip.is_loopback())
 }
 
-/// Returns the address to listen at, to be reached by `host`: `host` itself where that is an IP
-/// address, else all addresses of this machine, since a name may stand for its loopback here.
+/// Returns the address to listen at so that others reach this node by `host`. That is `host` itself
+/// if it is an IP address, else all addresses of this machine. A name may stand for its loopback
+/// here.
 pub(super) fn listen_for(host: &str, port: u16) -> Address {
     let host = match host.parse::<IpAddr>() {
         Ok(ip) => ip.to_string(),
@@ -44,8 +45,8 @@ pub(super) struct Built {
 }
 
 impl Joining {
-    /// Builds a node at the first of these addresses that is free. Others reach it by `host`, where
-    /// that is not the address itself.
+    /// Builds a node at the first free one of these addresses. Others reach it by `host`, if that
+    /// is not the address itself.
     pub(super) async fn build(
         &self,
         candidates: &[Address],
@@ -107,8 +108,8 @@ impl Joining {
         }
     }
 
-    /// Returns the ports to listen at where no other node must know them. Nodes over ssh keep to
-    /// one range, which a firewall can leave open.
+    /// Returns the ports to listen at if no other node must know them. Nodes over ssh keep to one
+    /// range, which a firewall can leave open.
     pub(super) fn own_ports(&self) -> Vec<u16> {
         let over_ssh = (self.place.launcher() == Launcher::Ssh).then_some(PORTS_DEFAULT);
         self.place.ports().or(over_ssh).map_or_else(|| vec![0], Iterator::collect)
@@ -124,8 +125,8 @@ fn is_taken(error: &NodeError) -> bool {
     matches!(error, NodeError::Listen { error, .. } if error.kind() == io::ErrorKind::AddrInUse)
 }
 
-/// Returns the addresses at which others reach a node. The unspecified address is replaced: nobody
-/// can dial it.
+/// Returns the addresses at which others reach a node. The unspecified address is replaced, since
+/// it cannot be dialled.
 fn advertised(node: &Node, host: Option<&str>) -> Vec<Address> {
     let mut addresses = Vec::new();
     for address in node.addresses() {

@@ -1,4 +1,4 @@
-//! All ranks but 0: they find out where rank 0 is, and dial it until it answers.
+//! Joining of all ranks but 0: they find out where rank 0 is, and dial it until it answers.
 
 use super::building::{Built, listen_for, source_address};
 use super::{JoinError, Joining};
@@ -80,8 +80,8 @@ impl Joining {
         self.follow(|| find().ok().flatten()).await
     }
 
-    /// Joins with the words of the process that started this one over ssh: first the credential,
-    /// then the address of rank 0 as soon as that is known.
+    /// Joins with the words of the process that started this one over ssh. First comes the
+    /// credential, then the address of rank 0 as soon as that is known.
     pub(super) async fn meet_as_told(self) -> Result<Cluster, JoinError> {
         let told = self.blocking(|| crate::launch::after_words(2)).await?;
         let told = told.ok_or_else(|| JoinError::NoManager {
@@ -102,8 +102,8 @@ impl Joining {
         self.follow(|| Some(meeting.clone())).await
     }
 
-    /// Dials rank 0 until it answers or the time is over. `find` returns its address, as far as
-    /// known now.
+    /// Dials rank 0 until it answers or the time is over. `find` returns the address that is known
+    /// so far.
     async fn follow(self, find: impl Fn() -> Option<Meeting>) -> Result<Cluster, JoinError> {
         let mut backoff = Backoff::new(u64::from(host::process_id()));
         loop {
@@ -167,8 +167,8 @@ impl Joining {
         Attempt::NotYet(last)
     }
 
-    /// Adds the IP address that leads to rank 0. The name of a pod may be published later than the
-    /// pod has joined, and a failed lookup is repeated only after a while.
+    /// Adds the IP address that leads to rank 0. The name of a pod may be published after the pod
+    /// has joined, and a failed lookup is repeated only after a while.
     async fn add_to_its_name(&self, addresses: &mut Vec<Address>, manager: Option<&Address>) {
         if self.place.launcher() != Launcher::Kubernetes {
             return;

@@ -1,4 +1,5 @@
-//! Rank 0: it listens first, starts the manager, and announces its address to the others.
+//! Joining of rank 0: it listens first, starts the manager, and announces its address to the
+//! others.
 
 use super::building::{Built, listen_for};
 use super::{JoinError, Joining, Leftovers};
@@ -17,8 +18,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Wait of a rank 0 of size 1 for members of an earlier manager. Its cluster may have grown before
-/// the loss; the members dial again at least once a second.
+/// Wait of a rank 0 of size 1 for members of an earlier manager: 3 s. That manager's cluster may
+/// have grown before the loss; its members dial again at least once a second.
 const SUCCEEDS_WITHIN: Duration = Duration::from_secs(3);
 
 /// State that rank 0 has in addition to a member's.
@@ -133,8 +134,8 @@ impl Joining {
         Ok(cluster)
     }
 
-    /// Listens at a Unix socket in a folder of this user, with a credential for this cluster alone;
-    /// without Unix sockets on loopback.
+    /// Listens at a Unix socket in a folder of this user, or on loopback without Unix sockets.
+    /// Makes a credential for this cluster alone.
     async fn listen_on_this_machine(&self) -> Result<Listening, JoinError> {
         let fresh = match &self.credential {
             Some(_) => None,
@@ -167,7 +168,7 @@ impl Joining {
         Ok(Listening { built, fresh: None, removed: Leftovers::new() })
     }
 
-    /// Starts the manager: from now on others may come.
+    /// Starts the manager, so that others may come.
     async fn lead(
         self,
         listening: Listening,

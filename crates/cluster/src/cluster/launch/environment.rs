@@ -1,4 +1,4 @@
-//! The variables of a process, and the error of one that makes no sense.
+//! Variables of a process, and the error of one that makes no sense.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -7,15 +7,15 @@ use super::own::{MANAGER, PROCESS, RANK, SIZE, TOLD};
 use crate::launch::{FOR_ONE_CHILD, is_child};
 use chunkcomm::host;
 
-/// The variables of a process, by name.
+/// Variables of a process, by name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Environment(BTreeMap<String, String>);
 
 impl Environment {
     /// Returns the variables of this process. Bytes that are not UTF-8 are replaced.
     ///
-    /// The variables that a node sets for a copy, for a worker or over ssh are left out in programs
-    /// that this process starts: they inherit them. Those of other launchers are not.
+    /// A program that a node starts inherits variables that were meant for the node alone, as a
+    /// copy, a worker or over ssh. There they are left out; variables of other launchers stay.
     #[must_use]
     pub fn of_this_process() -> Environment {
         let mut variables: BTreeMap<_, _> = host::variables().into_iter().collect();
@@ -28,8 +28,11 @@ impl Environment {
         Environment(variables)
     }
 
-    /// Returns the time until the batch system ends the job of this process, zero when that should have
-    /// been; `None` without a known end. Slurm says it: `SLURM_JOB_END_TIME`, in seconds since 1970.
+    /// Returns the time until the batch system ends the job of this process; `None` without a known
+    /// end.
+    ///
+    /// The time is zero when the end should have been already. Slurm gives it as
+    /// `SLURM_JOB_END_TIME`, in seconds since 1970.
     #[must_use]
     pub fn job_time_left(&self) -> Option<Duration> {
         let end = self.get("SLURM_JOB_END_TIME")?.trim().parse().ok()?;
@@ -50,7 +53,7 @@ impl<N: Into<String>, V: Into<String>> FromIterator<(N, V)> for Environment {
     }
 }
 
-/// Removes what an ssh said to another process than this one.
+/// Removes variables that an ssh made for another process.
 fn remove_those_of_another(variables: &mut BTreeMap<String, String>, pid: u32) {
     let is_of_ssh = variables.get(MANAGER).is_some_and(|manager| manager == TOLD);
     let is_of_another = variables.get(PROCESS).is_some_and(|process| *process != pid.to_string());
@@ -70,7 +73,7 @@ pub struct PlaceError {
     pub variable: String,
     /// Its value; `None` when it is not set.
     pub value: Option<String>,
-    /// The fault, or the right form.
+    /// Fault of the value, or its right form.
     pub why: String,
 }
 

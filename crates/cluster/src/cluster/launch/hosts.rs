@@ -17,12 +17,12 @@ pub(super) struct Host {
     pub name: String,
     /// Number of nodes on this host.
     pub slots: u32,
-    /// Name or address at which other nodes reach it, where that is another.
+    /// Name or address at which other nodes reach the host; `None` if it is `name`.
     pub address: Option<String>,
 }
 
 impl Host {
-    /// Returns the name or address at which other nodes reach it.
+    /// Returns the name or address at which other nodes reach the host.
     #[must_use]
     pub(super) fn reached_by(&self) -> &str {
         let without_user = || self.name.rsplit_once('@').map_or(&*self.name, |(_, host)| host);
@@ -30,13 +30,14 @@ impl Host {
     }
 }
 
-/// Reads a hosts file: one host a line, `name [slots=N] [address=A]`; the rest of a line after `#`
-/// is ignored. A name is that of a host, or its address; one of IPv6 may stand in brackets. A port
-/// does not belong there: it is ssh's matter.
+/// Reads a hosts file: one host a line, `name [slots=N] [address=A]`.
+///
+/// The rest of a line after `#` is ignored. A name is that of a host, or its address; one of IPv6
+/// may stand in brackets. A port does not belong there: it is ssh's matter.
 ///
 /// # Errors
-/// A line that makes no sense, with its number from 1; or there is no host. A host listed twice is
-/// an error too: `slots` is meant.
+/// A line makes no sense, with its number from 1; or there is no host. A host listed twice is an
+/// error too: `slots` is meant.
 pub(super) fn parse_hosts(text: &str) -> Result<Vec<Host>, (usize, String)> {
     let mut hosts: Vec<Host> = Vec::new();
     for (index, line) in text.lines().enumerate() {
@@ -115,7 +116,7 @@ pub enum HostsError {
     Line {
         /// The file.
         path: PathBuf,
-        /// The line, from 1; 0: the file as a whole.
+        /// Number of the line, from 1; 0 for the file as a whole.
         line: usize,
         /// The fault.
         why: String,
@@ -124,32 +125,32 @@ pub enum HostsError {
     Slots {
         /// The file.
         path: PathBuf,
-        /// The number asked for.
+        /// Number asked for.
         asked: u32,
-        /// The number of slots.
+        /// Number of slots.
         slots: u32,
     },
     /// A node ended before all were ready.
     Ended {
-        /// Its rank.
+        /// Rank of the node.
         rank: u32,
-        /// The host that it was on.
+        /// Host that the node was on.
         host: String,
-        /// Its status, or the reason.
+        /// Status of the node, or the reason.
         why: String,
     },
     /// Rank 0 reports why the cluster has not started.
     NotStarted {
-        /// Nodes to blame: rank and host.
+        /// Rank and host of each node to blame.
         at_fault: Vec<(u32, String)>,
-        /// The report of rank 0.
+        /// Report of rank 0.
         why: String,
     },
     /// Rank 0 did not send in time the word that the others wait for.
     Silent {
-        /// The host that it is on.
+        /// Host that rank 0 is on.
         host: String,
-        /// The missing word.
+        /// Missing word.
         awaited: &'static str,
         /// Length of the wait.
         waited: Duration,

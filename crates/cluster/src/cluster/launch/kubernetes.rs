@@ -1,4 +1,4 @@
-//! Indexed jobs of Kubernetes: the index is the rank, and the pod of index 0 has a DNS name under
+//! Indexed jobs of Kubernetes. The index is the rank, and the pod of index 0 has a DNS name under
 //! the job's headless service. The environment does not contain the number of pods, so the manifest
 //! sets `CHUNKCOMM_SIZE`.
 

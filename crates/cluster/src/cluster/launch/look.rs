@@ -1,11 +1,11 @@
-//! Looks at variables: each one found is a reason for the place, and one that makes no sense is an
+//! Looks at variables. Each one found is a reason for the place; one that makes no sense is an
 //! error that names the variable.
 
 use super::{Environment, Meet, PORTS_DEFAULT, Place, PlaceError, SIZE_MAX};
 use chunkcomm::Address;
 use std::ops::RangeInclusive;
 
-/// Looks for one launcher.
+/// Function that looks for one launcher.
 pub(super) type Way = fn(&mut Look<'_>) -> Result<Option<Place>, PlaceError>;
 
 /// The environment, and the variables found in it.
@@ -15,7 +15,7 @@ pub(super) struct Look<'a> {
 }
 
 impl Look<'_> {
-    /// Returns the value, noted as a reason.
+    /// Returns the value, and notes it as a reason.
     pub(super) fn text(&mut self, name: &str) -> Option<String> {
         let value = self.environment.get(name)?.to_owned();
         if !self.found.iter().any(|(noted, _)| noted == name) {
@@ -94,7 +94,7 @@ impl Look<'_> {
         Ok(Some(ports))
     }
 
-    /// Returns the ports of the range, each once, beginning at a place that `seed` chooses.
+    /// Returns the ports of the range, each once, from a place on that `seed` chooses.
     pub(super) fn ports_from(&mut self, seed: u64) -> Result<Vec<u16>, PlaceError> {
         let ports = self.ports()?.unwrap_or(PORTS_DEFAULT);
         let count = u64::from(*ports.end() - ports.start()) + 1;

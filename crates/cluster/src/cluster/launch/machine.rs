@@ -15,7 +15,7 @@ pub(in crate::cluster) fn hostname() -> String {
     name.unwrap_or("localhost").to_owned()
 }
 
-/// Runs a blocking `what` on a thread of its own; returns the receiver of its result. Nobody else
+/// Runs a blocking `what` on a thread of its own; returns the receiver of its result. Nothing else
 /// waits for the thread.
 pub(in crate::cluster) fn on_a_thread<R: Send + 'static>(
     what: impl FnOnce() -> R + Send + 'static,

@@ -1,5 +1,5 @@
-//! The address and credential by which others find rank 0, and files of one user by which nodes of
-//! one machine meet.
+//! Address and credential by which others find rank 0, and files of one user by which nodes of one
+//! machine meet.
 
 use chunkcomm::{Address, Credential};
 use std::io;
@@ -20,7 +20,7 @@ const NONE: &str = "-";
 const TEXT_BYTES_MAX: u64 = 8192;
 
 impl Meeting {
-    /// As lines of text: the credential, then the addresses.
+    /// Returns it as lines of text: the credential, then the addresses.
     pub(in crate::cluster) fn to_text(&self) -> String {
         let credential = self.credential.as_ref().map(Credential::reveal);
         let mut text = credential.as_deref().map_or(NONE, str::trim_end).to_owned() + "\n";
@@ -63,8 +63,8 @@ impl Meeting {
     }
 }
 
-/// A folder or file of the private folder that is removed when this is dropped. The last one takes
-/// the private folder along.
+/// Folder or file of the private folder that is removed when this is dropped. Removing the last one
+/// removes the private folder too.
 #[derive(Debug)]
 pub(in crate::cluster) struct Removed(pub(in crate::cluster) PathBuf);
 
@@ -75,13 +75,13 @@ impl Drop for Removed {
             true => std::fs::remove_dir_all(&self.0),
             false => std::fs::remove_file(&self.0),
         };
-        // Fails while something else is in it.
+        // Fails while the folder has another entry.
         let _ = self.0.parent().map(std::fs::remove_dir);
     }
 }
 
-/// Returns the folder of this user in which nodes of one machine meet; nobody else may read it.
-/// With `makes`, a missing folder is made.
+/// Returns the folder of this user in which nodes of one machine meet. No other user may read it.
+/// `makes`: a missing folder is made.
 pub(in crate::cluster) fn private_folder(makes: bool) -> Result<PathBuf, (PathBuf, io::Error)> {
     let path = std::env::temp_dir().join(format!("chunkcomm-{}", user()));
     let found = match if makes { make_private(&path) } else { check_private(&path) } {
@@ -112,7 +112,7 @@ fn check_length(folder: &Path) -> io::Result<()> {
 
 /// Makes the folder of a new socket, `PID-RANDOM` within the private one.
 pub(in crate::cluster) fn socket_folder() -> Result<Removed, (PathBuf, io::Error)> {
-    /// Attempts: another cluster that ends removes the private folder when that is empty.
+    /// Most attempts: another cluster that ends removes the private folder when that is empty.
     const ATTEMPTS: usize = 100;
     let mut tried = 0;
     loop {
@@ -131,10 +131,10 @@ pub(in crate::cluster) fn socket_folder() -> Result<Removed, (PathBuf, io::Error
     }
 }
 
-/// The socket of rank 0 in such a folder.
+/// Name of rank 0's socket in such a folder.
 pub(in crate::cluster) const MANAGER_SOCKET: &str = "manager";
 
-/// Removes leftovers of clusters whose rank 0 was killed: nobody listens there.
+/// Removes leftovers of clusters whose rank 0 was killed: nothing listens there.
 #[cfg(unix)]
 fn sweep(base: &Path) {
     use io::ErrorKind::{ConnectionRefused, NotADirectory, NotFound};
@@ -147,7 +147,7 @@ fn sweep(base: &Path) {
         };
         let fault = std::os::unix::net::UnixStream::connect(socket).err().map(|it| it.kind());
         let dead = match fault {
-            // A socket that was bound is not listened at yet, for a moment.
+            // For a moment, a socket that was bound does not listen yet.
             Some(ConnectionRefused) => !is_made_by_the_living(&path),
             // An entry without a socket is just being made, or its maker was killed meanwhile.
             Some(NotFound | NotADirectory) => meeting.is_some() || is_old(&path),
@@ -159,15 +159,15 @@ fn sweep(base: &Path) {
     }
 }
 
-/// Whether the process that made a folder `PID-RANDOM` is still there: one that ended has no program,
-/// even if nobody has waited for it. False where the system does not say.
+/// Whether the process that made a folder `PID-RANDOM` is still there. A process that ended has no
+/// program, even if no parent has waited for it. `false` if the system does not say.
 #[cfg(unix)]
 fn is_made_by_the_living(path: &Path) -> bool {
     let pid = path.file_name().and_then(|name| name.to_str()?.split_once('-')?.0.parse().ok());
     pid.is_some_and(|pid: u32| std::fs::read_link(format!("/proc/{pid}/exe")).is_ok())
 }
 
-/// Whether its last change is longer ago than the time it takes to make it.
+/// Whether the entry changed last before the time that it takes to make one.
 #[cfg(unix)]
 fn is_old(path: &Path) -> bool {
     const MADE_WITHIN: std::time::Duration = std::time::Duration::from_secs(60);
@@ -196,7 +196,7 @@ fn make_private(path: &Path) -> io::Result<()> {
     folder.create(path)
 }
 
-/// Checks that nobody else made the folder, to read its files.
+/// Checks that no other user made the folder, to read its files.
 fn check_private(path: &Path) -> io::Result<()> {
     let found = std::fs::symlink_metadata(path)?;
     let wrong = |why: &str| Err(io::Error::new(io::ErrorKind::PermissionDenied, why.to_owned()));

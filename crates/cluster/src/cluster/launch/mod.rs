@@ -1,4 +1,4 @@
-//! The place of a process: the launcher that started it, and its number among the nodes.
+//! Place of a process: the launcher that started it, and its number among the nodes.
 //!
 //! [`Place::detect`] is a function of the environment alone. It looks in this order, and the first
 //! match counts:
@@ -14,9 +14,9 @@
 //! | `CHUNKCOMM_MANAGER` alone | a node that comes later | there |
 //! | nothing | a program started by its user | it starts copies of itself |
 //!
-//! A variable that only a launcher sets (`PMI_RANK`, `SLURM_PROCID`) without those that lead to the
-//! other nodes is an error: each of the nodes would start copies. Only rank 0 of Slurm may lack
-//! them: that is a batch script.
+//! A variable that only a launcher sets (`PMI_RANK`, `SLURM_PROCID`) is an error without the
+//! variables that lead to the other nodes. Otherwise each of the nodes would start copies. Only
+//! rank 0 of Slurm may lack them: that is a batch script.
 
 mod environment;
 mod hosts;
@@ -44,11 +44,11 @@ use chunkcomm::Address;
 use std::fmt;
 use std::ops::RangeInclusive;
 
-/// The most nodes that a place may name.
+/// Most nodes that a place may name.
 const SIZE_MAX: u32 = crate::proto::cluster::MEMBER_COUNT_MAX;
 
-/// The ports that nodes listen at where a port must be known beforehand; set by `CHUNKCOMM_PORTS`.
-/// Below those that systems assign by themselves.
+/// Default ports of nodes whose port must be known beforehand; `CHUNKCOMM_PORTS` sets others. They
+/// are below those that systems assign by themselves.
 pub const PORTS_DEFAULT: RangeInclusive<u16> = 17_700..=17_799;
 
 /// Launcher that started a process as a node.
@@ -59,7 +59,7 @@ pub enum Launcher {
     User,
     /// Another node, which started this copy on its machine.
     Copy,
-    /// Our own variables.
+    /// The variables of this crate.
     Variables,
     /// The process that reads a hosts file, over ssh.
     Ssh,
@@ -88,7 +88,7 @@ impl fmt::Display for Launcher {
     }
 }
 
-/// How the nodes find rank 0.
+/// Way in which the nodes find rank 0.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Meet {
     /// This process starts the others.
@@ -105,7 +105,7 @@ pub(crate) enum Meet {
     Told,
 }
 
-/// The connection with a PMI-1 launcher.
+/// Connection with a PMI-1 launcher.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum PmiWay {
     /// Through this inherited socket.
@@ -210,13 +210,13 @@ impl Place {
         self.size
     }
 
-    /// Whether all nodes are on this machine, as far as the launcher reports.
+    /// Returns whether all nodes are on this machine, as far as the launcher reports.
     #[must_use]
     pub fn is_one_machine(&self) -> bool {
         self.one_machine
     }
 
-    /// Adds the launcher's answer.
+    /// Adds the launcher's answer to the place.
     pub(super) fn learn(&mut self, rank: u32, size: u32) {
         (self.rank, self.size) = (Some(rank), Some(size));
         self.one_machine |= self.local_size == Some(size);
@@ -253,7 +253,7 @@ impl Place {
         self.explain_as(&rank, machines, &self.meet.to_string())
     }
 
-    /// As [`Place::explain`], for the process that the user started with a hosts file.
+    /// Explains as [`Place::explain`], for the process that the user started with a hosts file.
     pub(super) fn explain_with_hosts(&self) -> String {
         let rank = "none: this process starts all nodes, and prints what they print";
         let meet = "at rank 0, as this process tells them by ssh";
@@ -277,7 +277,7 @@ impl Place {
 }
 
 impl Meet {
-    /// At these ports of a host.
+    /// Returns the way to rank 0 at these ports of a host.
     fn at(host: &str, ports: impl IntoIterator<Item = u16>) -> Meet {
         let at = |port| Address::Tcp { host: host.to_owned(), port };
         Meet::At(ports.into_iter().map(at).collect())

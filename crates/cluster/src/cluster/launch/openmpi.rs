@@ -1,5 +1,5 @@
 //! Open MPI's `mpirun`. Its own protocol (PMIx) is binary, has many versions, and is not supported.
-//! On one machine the nodes meet by a file, on several at the address that `mpirun -x
+//! On one machine the nodes meet by a file. On several they meet at the address that `mpirun -x
 //! CHUNKCOMM_MANAGER=host:port` passes on.
 
 use super::{Launcher, Look, Meet, Place, PlaceError};

@@ -1,4 +1,4 @@
-//! Our own variables.
+//! Variables of this crate.
 
 use super::{Launcher, Look, Meet, Place, PlaceError};
 use crate::launch::COPIES;
@@ -8,14 +8,14 @@ const INDEX: &str = "CHUNKCOMM_INDEX";
 pub(super) const RANK: &str = "CHUNKCOMM_RANK";
 pub(super) const SIZE: &str = "CHUNKCOMM_SIZE";
 pub(super) const MANAGER: &str = "CHUNKCOMM_MANAGER";
-/// Variable with the id of the process that an ssh started: programs that it starts inherit the
-/// others.
+/// Variable with the id of the process that an ssh started. Programs that the process starts
+/// inherit the other variables.
 pub(super) const PROCESS: &str = "CHUNKCOMM_PROCESS";
 
 /// The value of `CHUNKCOMM_MANAGER` where the address comes on standard input.
 pub(super) const TOLD: &str = "told";
 
-/// A copy that another node started on this machine; that node has rank 0.
+/// Looks for a copy that another node started on this machine; that node has rank 0.
 pub(super) fn copy(look: &mut Look<'_>) -> Result<Option<Place>, PlaceError> {
     if !look.has(PARENT) || !look.has(COPIES) {
         return Ok(None);
@@ -27,7 +27,7 @@ pub(super) fn copy(look: &mut Look<'_>) -> Result<Option<Place>, PlaceError> {
     Ok(Some(Place::new(Launcher::Copy, Meet::Parent(address)).of(rank, size)))
 }
 
-/// By hand, by systemd, or by ssh.
+/// Looks for a node started by hand, by systemd, or by ssh.
 pub(super) fn variables(look: &mut Look<'_>) -> Result<Option<Place>, PlaceError> {
     if !look.has(RANK) {
         return Ok(None);
@@ -43,7 +43,7 @@ pub(super) fn variables(look: &mut Look<'_>) -> Result<Option<Place>, PlaceError
     Ok(Some(Place::new(Launcher::Variables, manager).of(rank, size)))
 }
 
-/// A node that comes later.
+/// Looks for a node that comes later.
 pub(super) fn later(look: &mut Look<'_>) -> Result<Option<Place>, PlaceError> {
     let manager = look.manager()?;
     if manager.is_some() && look.has(SIZE) {

@@ -1,6 +1,6 @@
 //! PMI-1, the text protocol between a launcher and the processes that it started, in the dialect of
-//! MPICH's `mpiexec.hydra` and Slurm's `srun --mpi=pmi2`: a command is one line, its answer
-//! another, and there are never two commands at a time.
+//! MPICH's `mpiexec.hydra` and Slurm's `srun --mpi=pmi2`. A command is one line, and so is its
+//! answer. There are never two commands at a time.
 
 use super::{Launcher, Look, Meet, Place, PlaceError, PmiWay, slurm};
 use std::error::Error;
@@ -60,13 +60,13 @@ pub(super) fn check_nobody(look: &mut Look<'_>) -> Result<(), PlaceError> {
     look.needed(FD, why).map(drop)
 }
 
-/// Failure in speaking with the launcher.
+/// Failure of the conversation with the launcher.
 #[derive(Clone)]
 #[non_exhaustive]
 pub enum PmiError {
-    /// The socket that `PMI_FD` or `PMI_PORT` names cannot be had.
+    /// The socket that `PMI_FD` or `PMI_PORT` names cannot be used.
     Socket {
-        /// Its name in the environment.
+        /// Name of the socket in the environment.
         way: String,
         /// The reason.
         error: Arc<io::Error>,
@@ -89,7 +89,7 @@ pub enum PmiError {
     Failed {
         /// The command.
         command: &'static str,
-        /// The launcher's code and text.
+        /// Code and text of the launcher.
         why: String,
     },
     /// A value is longer than the launcher takes.
@@ -99,7 +99,7 @@ pub enum PmiError {
         /// Longest value, in bytes.
         max: usize,
     },
-    /// The launcher did not answer in time: are all ranks there?
+    /// The launcher did not answer in time: perhaps ranks are missing.
     Timeout,
 }
 
@@ -137,7 +137,7 @@ impl Error for PmiError {
     }
 }
 
-/// A conversation with the launcher. Blocks.
+/// Conversation with the launcher; its calls block.
 pub(in crate::cluster) struct Pmi<S> {
     stream: BufReader<S>,
     space: String,
@@ -154,7 +154,7 @@ impl Pmi<Box<dyn Stream>> {
     /// Begins the conversation. `known` is the rank and size from the environment.
     ///
     /// # Errors
-    /// The socket cannot be had, or the launcher does not speak PMI-1.
+    /// The socket cannot be used, or the launcher does not speak PMI-1.
     pub(in crate::cluster) fn begin(
         way: &PmiWay,
         known: Option<(u32, u32)>,
@@ -177,7 +177,7 @@ impl Pmi<Box<dyn Stream>> {
     }
 }
 
-/// Duplicates an inherited socket into a descriptor of our own. The kernel makes it, so that no
+/// Duplicates an inherited socket into a descriptor of its own. The kernel chooses it, so that no
 /// other descriptor is taken over, whatever number the environment names.
 #[cfg(target_os = "linux")]
 fn inherited(fd: i32) -> io::Result<std::fs::File> {
@@ -199,7 +199,7 @@ fn inherited(_fd: i32) -> io::Result<std::fs::File> {
     Err(io::Error::new(io::ErrorKind::Unsupported, why))
 }
 
-/// The `key=value` words of a line.
+/// Words of a line, as `key=value`.
 struct Answer(String);
 
 impl Answer {
@@ -227,7 +227,7 @@ impl<S: Read + Write> Pmi<S> {
         let stream = BufReader::new(stream);
         let mut pmi = Pmi { stream, space: String::new(), value_bytes_max: 0, rank: 0, size: 1 };
         pmi.ask(COMMAND, &format!("cmd=initack pmiid={id}"), "initack")?;
-        // The following lines come unasked; the last one is `debug`.
+        // The next lines come unasked; the last one is `debug`.
         loop {
             let answer = pmi.answer(COMMAND, "set")?;
             let number = |text: &str| text.parse().ok();
@@ -276,7 +276,7 @@ impl<S: Read + Write> Pmi<S> {
         self.ask("put", &line, "put_result").map(|_| ())
     }
 
-    /// Waits until all processes are here; afterwards each can read the values of the others.
+    /// Waits until all processes are here; then each can read the values of the others.
     pub(in crate::cluster) fn barrier(&mut self) -> Result<(), PmiError> {
         self.ask("barrier_in", "cmd=barrier_in", "barrier_out").map(|_| ())
     }

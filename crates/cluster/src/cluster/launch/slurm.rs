@@ -1,6 +1,6 @@
-//! Slurm's `srun`: a step of a job. Without PMI the nodes meet by a file on one machine, on several
-//! at the first host of the step, at a port that job and step choose. The cluster's name is made of
-//! job and step, so that another job at the same port is recognised.
+//! Slurm's `srun`: a step of a job. Without PMI the nodes of one machine meet by a file. Those of
+//! several meet at the first host of the step, at a port that job and step choose. The cluster's
+//! name has job and step, so that another job at the same port is recognised.
 
 use super::{Launcher, Look, Meet, Place, PlaceError};
 
@@ -83,10 +83,10 @@ fn hosts(look: &mut Look<'_>) -> Result<Vec<String>, PlaceError> {
     Ok(hosts)
 }
 
-/// Returns whether the task of rank 0 has ended, as far as another task can see, in a step of
-/// `size` tasks on this machine. By default `srun` does not end the other tasks then, and nobody
-/// informs them. So the tasks are looked for among the children of `slurmstepd`, which starts all
-/// before any of them runs.
+/// Returns whether the task of rank 0 has ended, as far as another task of the same machine can
+/// see. The step has `size` tasks on this machine. By default `srun` does not end the other tasks
+/// then, and does not inform them. So the tasks are looked for among the children of `slurmstepd`,
+/// which starts all before any of them runs.
 #[cfg(target_os = "linux")]
 pub(super) fn rank_0_has_ended(size: u32) -> bool {
     let parent = std::os::unix::process::parent_id();
@@ -109,7 +109,7 @@ pub(super) fn rank_0_has_ended(_size: u32) -> bool {
     false
 }
 
-/// Returns the children of a process, of all its threads; none where the system does not list them.
+/// Returns the children of all threads of a process; none if the system does not list them.
 #[cfg(target_os = "linux")]
 fn children(pid: u32) -> Vec<String> {
     let Ok(threads) = std::fs::read_dir(format!("/proc/{pid}/task")) else { return Vec::new() };
@@ -119,7 +119,7 @@ fn children(pid: u32) -> Vec<String> {
 }
 
 /// Returns the hosts of a list such as `n[001,007-015],h2`; several brackets in a host are
-/// multiplied out. `None` when it is no list, or has too many hosts.
+/// multiplied out. `None` if it is no list, or has too many hosts.
 pub(super) fn expand(list: &str) -> Option<Vec<String>> {
     let mut hosts = Vec::new();
     for part in split_outside_brackets(list)? {
@@ -166,7 +166,7 @@ fn expand_one(part: &str) -> Option<Vec<String>> {
     Some(hosts)
 }
 
-/// `001,007-015`: leading zeros are kept.
+/// Returns the numbers of `001,007-015`, with their leading zeros.
 fn expand_numbers(text: &str) -> Option<Vec<String>> {
     let mut numbers = Vec::new();
     for range in text.split(',') {

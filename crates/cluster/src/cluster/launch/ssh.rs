@@ -1,4 +1,4 @@
-//! Nodes over ssh. The process that the user started starts all of them, sends them what they need
+//! Nodes over ssh. The process that the user started starts all of them. It sends them their orders
 //! on their standard input, and passes on their output.
 //!
 //! ```text
@@ -33,24 +33,25 @@ use tokio::process::{Child, ChildStdin};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
-/// Lines that rank 0 prints for the process that started it.
+/// Line by which rank 0 reports its port to the process that started it.
 const PORT_LINE: &str = "chunkcomm: rank 0 listens at port ";
 const READY_LINE: &str = "chunkcomm: all are ready";
-/// Ranks with commas between them, a space, and the reason follow.
+/// Line by which rank 0 reports why the cluster has not started. Ranks with commas between them, a
+/// space, and the reason follow.
 const NOT_STARTED_LINE: &str = "chunkcomm: not started ";
 
 /// Time after the end of rank 0, beyond `rejoin_window`, in which the other nodes should notice it
-/// by themselves: longer than the wait for a silent peer.
+/// by themselves. It is longer than the wait for a silent peer.
 const GRACE: Duration = Duration::from_secs(15);
 
-/// Time for an ssh to end after that, when the inputs are closed: the nodes then end at once. An
+/// Time after that for an ssh to end, once the inputs are closed: the nodes then end at once. An
 /// ssh that still runs is cut off from its host.
 const INPUT_GRACE: Duration = Duration::from_secs(5);
 
-/// Status of ssh when it cannot reach its host.
+/// Exit status of an ssh that cannot reach its host.
 const STATUS_UNREACHED: i32 = 255;
 
-/// Wait for the cause, when a node ends while the cluster starts: it may only follow another.
+/// Wait for the cause when a node ends while the cluster starts: its end may only follow another.
 const CAUSE: Duration = Duration::from_secs(1);
 
 /// Reports the port of rank 0 to the process that started it.
@@ -58,7 +59,7 @@ pub(in crate::cluster) fn tell_port(port: u16) -> io::Result<()> {
     tell(&format!("{PORT_LINE}{port}"))
 }
 
-/// Reports to that process that the cluster has started.
+/// Reports to the process that started this one that the cluster has started.
 pub(in crate::cluster) fn tell_ready() -> io::Result<()> {
     tell(READY_LINE)
 }
@@ -99,7 +100,7 @@ pub(in crate::cluster) async fn supervise(
     std::process::exit(status)
 }
 
-/// Explains to people, in some lines, the nodes to be started, and how to copy the program.
+/// Explains to people the nodes to be started, and how to copy the program, in some lines.
 pub(in crate::cluster) fn explain(
     config: &ClusterConfig,
     path: &Path,
@@ -129,7 +130,7 @@ pub(in crate::cluster) fn explain(
 fn read(path: &Path, nodes: Option<u32>) -> Result<Vec<Host>, HostsError> {
     let bytes = std::fs::read(path)
         .map_err(|error| HostsError::Read { path: path.to_owned(), error: Arc::new(error) })?;
-    // Bytes that are not UTF-8 fit no host's name, and do no harm in a comment.
+    // Bytes that are not UTF-8 are in no host's name, and do no harm in a comment.
     let hosts = parse_hosts(&String::from_utf8_lossy(&bytes))
         .map_err(|(line, why)| HostsError::Line { path: path.to_owned(), line, why })?;
     let slots = hosts.iter().map(|host| host.slots).sum();
@@ -141,11 +142,11 @@ fn read(path: &Path, nodes: Option<u32>) -> Result<Vec<Host>, HostsError> {
     Ok(each.take(asked as usize).cloned().collect())
 }
 
-/// The nodes as this process sees them: one ssh each.
+/// Nodes as this process sees them: one ssh each.
 struct Nodes {
     hosts: Vec<Host>,
     program: String,
-    /// The command by which hosts are reached.
+    /// Command by which hosts are reached.
     ssh: String,
     /// Standard inputs, kept open: a node ends when its input does.
     inputs: Vec<Option<ChildStdin>>,
@@ -157,15 +158,15 @@ struct Nodes {
     heard: bool,
     /// Whether all nodes are ready.
     ready: bool,
-    /// The first early end: its fault, and the time until which a better explanation may come.
+    /// First early end: its fault, and the time until which a better explanation may come.
     fault: Option<(HostsError, Instant)>,
     worst: i32,
 }
 
-/// How a node ended.
+/// End of a node.
 struct Ending {
     status: io::Result<ExitStatus>,
-    /// The last line that the node, or ssh, wrote to its standard error.
+    /// Last line that the node, or its ssh, wrote to standard error.
     last_words: Option<String>,
 }
 
@@ -202,7 +203,7 @@ impl Nodes {
             let err = child.stderr.take().map(|err| pass_on(err, true, prefix, rank, says.clone()));
             nodes.running.spawn(async move {
                 let printed = async {
-                    // Until both are closed there may be more to print.
+                    // There may be more to print until both outputs are closed.
                     if let Some(out) = out {
                         out.await;
                     }
@@ -270,8 +271,8 @@ impl Nodes {
         }
     }
 
-    /// Returns the longest wait for rank 0. Once it listens, rank 0 itself names the nodes that are
-    /// not ready.
+    /// Returns the longest wait for rank 0. Once rank 0 listens, it names the nodes that are not
+    /// ready itself.
     fn patience(&self, within: Duration) -> Duration {
         if self.heard { within + GRACE } else { within }
     }
@@ -306,8 +307,8 @@ impl Nodes {
         Ok(())
     }
 
-    /// Ends the remaining ssh processes, and names their nodes. Nothing more is heard of these
-    /// nodes; they end by themselves when they miss rank 0.
+    /// Ends the remaining ssh processes, and names their nodes. These nodes send nothing more; they
+    /// end by themselves when they miss rank 0.
     async fn give_up(&mut self) -> i32 {
         self.running.shutdown().await;
         for (rank, host) in self.hosts.iter().enumerate().filter(|(rank, _)| !self.ended[*rank]) {
@@ -327,7 +328,7 @@ impl Nodes {
         };
         self.worst = self.worst.max(code);
         let host = self.hosts[rank].name.clone();
-        // Rank 0 has no reason to end well then; others may have been ready, and left.
+        // Rank 0 has no reason to end well that early; others may have been ready, and left.
         if !self.ready && (code != 0 || rank == 0) {
             let words = ending.last_words.map(|words| format!(": {words}")).unwrap_or_default();
             let why = self.why(code, &how, &words, &host);

@@ -1,4 +1,4 @@
-//! The ends that stay at home when their other end travels.
+//! Ends that stay at home while their other end travels.
 
 use super::TravellingSender;
 use crate::moving::error::TravelError;
@@ -14,10 +14,10 @@ use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
-/// The end where the values of a [`TravellingSender`] arrive. Its sender need not be connected yet.
+/// End where the values of a [`TravellingSender`] arrive. The sender need not be connected yet.
 ///
-/// Dropping it ends the sender, as with a [`Receiver`]. The sender of an end that is connected
-/// later learns it at its first message.
+/// Dropping it ends the sender, as with a [`Receiver`]. A sender that is connected later learns
+/// that at its first message.
 #[must_use = "the end is lost when its other end is dropped"]
 pub struct Arriving<T> {
     slot: Arc<Slot>,
@@ -41,15 +41,17 @@ impl<T> Drop for Arriving<T> {
 }
 
 impl<T> Arriving<T> {
-    /// Returns the arriving side of the end with this number; `carries`: values have ends in them.
+    /// Returns the arriving side of the end with this number; `carries`: its values have ends in
+    /// them.
     pub(super) fn new(slot: Arc<Slot>, number: u128, node: Node, carries: bool) -> Arriving<T> {
         Arriving { slot, number, node, receiver: None, carries }
     }
 }
 
 impl<T: DeserializeOwned> Arriving<T> {
-    /// Waits until the sender has sent something or has ended, and returns the receiver. Calls on
-    /// the receiver cost nothing extra.
+    /// Waits until the sender has sent something or has ended, and returns the receiver.
+    ///
+    /// Calls on the receiver cost nothing extra.
     ///
     /// # Errors
     ///
@@ -57,13 +59,13 @@ impl<T: DeserializeOwned> Arriving<T> {
     ///
     /// # Cancel safety
     ///
-    /// Safe.
+    /// Nothing is lost when the future is dropped.
     pub async fn receiver(&mut self) -> Result<&mut Receiver<T>, TravelError> {
         poll_fn(|context| self.poll_receiver(context).map_ok(|_| ())).await?;
         self.receiver.as_mut().ok_or(TravelError::Stray)
     }
 
-    /// As [`Arriving::receiver`], by value.
+    /// Waits as [`Arriving::receiver`], and returns the receiver by value.
     ///
     /// # Errors
     ///
@@ -81,11 +83,11 @@ impl<T: DeserializeOwned> Arriving<T> {
     ///
     /// # Errors
     ///
-    /// The end was dropped or lost before it was connected; else as [`Receiver::recv`].
+    /// The end was dropped or lost before it was connected. Otherwise as [`Receiver::recv`].
     ///
     /// # Cancel safety
     ///
-    /// Safe: dropped before it returns, it has taken nothing.
+    /// Nothing is lost when the future is dropped.
     pub async fn recv(&mut self) -> Result<Option<T>, TravelError> {
         match &mut self.receiver {
             Some(receiver) => receiver.recv().await,
@@ -94,8 +96,9 @@ impl<T: DeserializeOwned> Arriving<T> {
         .map_err(TravelError::Receive)
     }
 
-    /// As `recv`, for plain threads: the thread sleeps while it waits. Not for async code, whose
-    /// other tasks would sleep too.
+    /// Waits as `recv`, for plain threads: the thread sleeps meanwhile.
+    ///
+    /// It is not for async code, whose other tasks would sleep too.
     ///
     /// # Errors
     ///
@@ -110,7 +113,7 @@ impl<T: DeserializeOwned> Arriving<T> {
         }
     }
 
-    /// As `recv`, as a `poll` function.
+    /// Polls for what `recv` waits for.
     ///
     /// # Errors
     ///
@@ -140,8 +143,8 @@ fn ended(fate: Fate) -> TravelError {
     }
 }
 
-/// The end that sends the values of a [`TravellingReceiver`](crate::TravellingReceiver). Its receiver need not
-/// be known yet.
+/// End that sends the values of a [`TravellingReceiver`](crate::TravellingReceiver). The receiver
+/// need not be connected yet.
 ///
 /// Dropping it ends the stream before its first value.
 #[must_use = "the end is lost when its other end is dropped"]
@@ -160,8 +163,8 @@ impl<T: Serialize + DeserializeOwned> Departing<T> {
     ///
     /// # Errors
     ///
-    /// The end was dropped or lost before it was connected, or the node that connected it cannot
-    /// be reached.
+    /// The end was dropped or lost before it was connected. Or the node that connected it cannot be
+    /// reached.
     ///
     /// # Cancel safety
     ///

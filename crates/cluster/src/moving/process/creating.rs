@@ -17,12 +17,12 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use tokio::sync::oneshot;
 
-/// Bytes of a process's message beside its name, its input and the hops in it; an upper bound.
+/// Upper bound of the bytes of a process's message beside its name, its input and the input's hops.
 const CREATE_BYTES: u64 = 128;
 
-/// Handle of a process that was asked for; a future of its end.
+/// Handle of a process that was asked for, and a future of its end.
 ///
-/// Dropped, the process is ended; [`ProcessHandle::detach`] lets it go on.
+/// Dropping the handle ends the process; [`ProcessHandle::detach`] lets the process go on.
 #[must_use = "a process is ended when its handle is dropped"]
 pub struct ProcessHandle {
     id: u64,
@@ -50,8 +50,10 @@ impl ProcessHandle {
         &self.peer
     }
 
-    /// Lets the process go on without this handle, also after the session with its creator has
-    /// ended; its end is not reported.
+    /// Lets the process go on without this handle, even after the session with its creator has
+    /// ended.
+    ///
+    /// The end of the process is not reported.
     pub fn detach(mut self) {
         self.say(ProcessWord::Detach(self.id));
         self.over = true;
@@ -89,7 +91,8 @@ impl ProcessHandle {
     }
 }
 
-/// The end of the process. Awaited by reference and dropped early, it can be awaited again.
+/// The end of the process. A handle that was awaited by reference, and not to the end, can be
+/// awaited again.
 impl Future for ProcessHandle {
     type Output = Result<(), ProcessError>;
 
@@ -129,7 +132,7 @@ where
     let moving = moving(node);
     let line = moving.line(&Link::of(&peer));
     line.wait_for_room().await;
-    // The line is no channel that fails alone.
+    // The number 0 is no channel: a line does not fail alone.
     let leaving = Leaving::new(&moving, &line, 0);
     let (encoded, leaving) = ends::pack(&input, leaving).map_err(InstantiateError::Input)?;
     let hops = leaving.hops();

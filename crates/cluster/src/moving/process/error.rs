@@ -6,7 +6,7 @@ use chunkcomm_proto::plain::Plain;
 use std::error::Error;
 use std::fmt;
 
-/// End of a process that was not done.
+/// End of a process that did not succeed.
 #[derive(Clone)]
 #[non_exhaustive]
 pub enum ProcessError {
@@ -27,25 +27,25 @@ pub enum ProcessError {
         node: String,
         /// The panic's message.
         message: String,
-        /// File, line and column, as compiled into the program that ran it.
+        /// File, line and column, as compiled into the program that ran the process.
         place: Option<String>,
     },
-    /// The node ended the process, since it is being closed.
+    /// The node ended the process because it is being closed.
     Stopped {
         /// The process.
         process: String,
         /// The node where it ran.
         node: String,
     },
-    /// The node does not have the process, or has it with another input. The process did not begin.
+    /// The node does not have the process, or has it with another input type. The process did not
+    /// begin.
     Differs {
         /// The node.
         node: String,
-        /// The process that this node asked for (`theirs`, from that node's view) and the one of
-        /// that node.
+        /// The process as the node sees both sides: `theirs` is the one that this node asked for.
         difference: Box<Difference>,
     },
-    /// The node could not decode the input, though its type is the same. It did not begin.
+    /// The node could not decode the input, though its type is the same. The process did not begin.
     Input {
         /// The process.
         process: String,
@@ -54,13 +54,13 @@ pub enum ProcessError {
         /// The reason.
         why: String,
     },
-    /// The node runs as many processes as it may. This one did not begin.
+    /// The node runs as many processes as it may. The process did not begin.
     Full {
         /// The process.
         process: String,
         /// The node.
         node: String,
-        /// Their number.
+        /// Number of processes that the node runs.
         processes: u64,
     },
     /// The session with the node ended before the process did.
@@ -116,7 +116,7 @@ impl Error for ProcessError {
     }
 }
 
-/// Reason why a process was not asked for. Its input is dropped, with its ends.
+/// Reason why a process was not asked for. Its input is dropped, with the ends in it.
 #[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum InstantiateError {

@@ -1,4 +1,4 @@
-//! The processes that a node runs for others, and those that it asked others for.
+//! Processes that a node runs for others, and processes that it asked others for.
 
 use super::words::{Create, ProcessWord};
 use crate::moving::{LineWord, Moving, Saying};
@@ -15,8 +15,8 @@ use std::task::Poll;
 use tokio::runtime::Handle;
 use tokio::sync::{oneshot, watch};
 
-/// Processes that a node runs at a time, at most. Each costs its future and its ends; more are a
-/// program that creates them without end.
+/// Most processes that a node runs at a time. Each costs its future and its ends; a program with
+/// more creates them without end.
 const HOSTED_MAX: usize = 65_536;
 
 /// End of a process, or the error that hides it.
@@ -26,7 +26,7 @@ pub(super) type Outcome = Result<End, LinkError>;
 pub(crate) struct Processes {
     registry: Option<Arc<Registry>>,
     runtime: Handle,
-    /// Whether they begin only when the node is a member of its cluster.
+    /// Whether processes begin only when the node is a member of its cluster.
     of_cluster: bool,
     asked: Mutex<Asked>,
     hosted: Mutex<BTreeMap<Key, Hosted>>,
@@ -58,8 +58,7 @@ impl Processes {
         Processes { registry, runtime, of_cluster, asked, hosted }
     }
 
-    /// Returns the number of a process that is about to be asked for on this line, and the receiver
-    /// of its end.
+    /// Returns the number of a new process on this line, and the receiver of its end.
     pub(super) fn created(&self, line: &Saying) -> (u64, oneshot::Receiver<Outcome>) {
         let (told, ended) = oneshot::channel();
         let mut asked = locked(&self.asked);
@@ -68,7 +67,7 @@ impl Processes {
         asked.waiting.insert(id, (line.number, told));
         drop(asked);
         if let Some(error) = line.link.ended() {
-            // The line may have ended before it could find this process.
+            // If the line ended before, its end has not found this process.
             self.ended(line.number, id, Err(error));
         }
         (id, ended)
@@ -104,8 +103,8 @@ impl Processes {
         self.ended(line, id, Ok(End::Differs(None)));
     }
 
-    /// Ends a line: processes that were asked for on it are lost, and those that run for its other
-    /// side end.
+    /// Ends a line: processes that this node asked for on it are lost, and processes that run for
+    /// its peer end.
     pub(crate) fn line_ended(&self, line: u64, error: &LinkError) {
         let mut asked = locked(&self.asked);
         let lost: Vec<u64> =
@@ -134,7 +133,7 @@ impl Processes {
         }
     }
 
-    /// Returns the number of processes that run here, and of those asked for that have not ended.
+    /// Returns the number of processes that run here, and of asked ones that have not ended.
     pub(crate) fn counts(&self) -> (usize, usize) {
         (locked(&self.hosted).len(), locked(&self.asked).waiting.len())
     }
@@ -266,7 +265,7 @@ fn start(
     let decode = || arriving_by(&node, &report.line.link, || (entry.start)(context, input));
     match catch(decode) {
         Ok(Ok(running)) => {
-            // From now on the ends belong to the process.
+            // From here on the ends belong to the process.
             report.hops.clear();
             Ok(running)
         }

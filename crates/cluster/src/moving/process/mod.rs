@@ -1,17 +1,17 @@
 //! Processes: "run this there, with these streams".
 //!
 //! A *process* is a registered function that another node runs. Its input is any value that can be
-//! sent. Most inputs have channel ends in them: [`TravellingSender`](crate::TravellingSender) for results,
-//! [`TravellingReceiver`](crate::TravellingReceiver) for streams that the process takes. So a process has any
-//! number of inputs and outputs, each of its own type and pace. After the processes of Eden (J.
-//! Berthold, "Dynamic Chunking in Eden", sections 2 and 3.1).
+//! sent. Most inputs have channel ends in them: [`TravellingSender`](crate::TravellingSender) for
+//! results, [`TravellingReceiver`](crate::TravellingReceiver) for streams that the process takes.
+//! So a process has any number of inputs and outputs, each of its own type and pace. The idea is
+//! that of the processes of Eden (J. Berthold, "Dynamic Chunking in Eden", sections 2 and 3.1).
 //!
 //! Every copy of a program registers the same processes and gives them to its node
 //! ([`NodeBuilderExt::processes`](crate::NodeBuilderExt::processes)).
-//! [`NodeExt::instantiate`](crate::NodeExt::instantiate) sends one message, which leaves at once. There
-//! is no answer before the process ends, and data on its ends takes the shortest way. Name and
-//! input type are compared when the message comes, for this process alone: programs of different
-//! versions may have other processes.
+//! [`NodeExt::instantiate`](crate::NodeExt::instantiate) sends one message, which leaves at once.
+//! No answer comes before the process ends, and data on its ends takes the shortest way. The node
+//! compares name and input type when the message comes, for this process alone. So programs of
+//! different versions may have other processes.
 //!
 //! ```
 //! use chunkcomm::Node;
@@ -48,8 +48,8 @@
 //! ```
 //!
 //! A process is ended when its creator is gone, or when its [`ProcessHandle`] is dropped without
-//! being [detached](ProcessHandle::detach): its future is dropped at the place where it waits. When
-//! a receiver is dropped, the next `send` to it fails, and with `?` the process ends.
+//! being [detached](ProcessHandle::detach). Its future is dropped where it waits. When a receiver
+//! is dropped, the next `send` to it fails, and with `?` the process ends.
 
 mod creating;
 mod error;

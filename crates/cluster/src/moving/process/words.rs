@@ -5,7 +5,7 @@ use serde::de::Visitor;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::fmt;
 
-/// A word about a process, which is named by its creator's number.
+/// Word about a process, named by its creator's number.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum ProcessWord {
     Create(Create),
@@ -24,7 +24,7 @@ pub(crate) struct Create {
     pub(crate) name: String,
     /// Hash of the input's type.
     pub(crate) print: u64,
-    /// The hops of the ends in the input, for a node that does not decode it.
+    /// Hops of the ends in the input, for a node that does not decode it.
     pub(crate) hops: Vec<u64>,
     pub(crate) input: Encoded,
 }

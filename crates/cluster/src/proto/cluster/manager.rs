@@ -1,4 +1,4 @@
-//! The manager's side of a cluster.
+//! Manager's side of a cluster.
 
 mod seating;
 
@@ -10,7 +10,7 @@ use chunkcomm_proto::Time;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
-/// The channel of a node to the manager, numbered by the driver.
+/// Channel of a node to the manager, numbered by the driver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Line(pub u64);
 
@@ -21,7 +21,7 @@ pub enum Phase {
     Gathering,
     /// The cluster runs.
     Running,
-    /// All were asked to stop.
+    /// All members were asked to stop.
     Finished {
         /// The member that asked for it; `None` when all were done.
         by: Option<NodeId>,
@@ -35,7 +35,7 @@ struct Seat {
     line: Line,
     /// Last barrier that the member passed.
     passed: u64,
-    /// Later barrier that the member waits at.
+    /// Later barrier at which the member waits.
     at: Option<u64>,
     done: bool,
     /// Whether it was a member of an earlier manager.
@@ -54,7 +54,7 @@ pub struct Manager {
     ready_by: Time,
     /// End of the wait for members of an earlier manager.
     alone_until: Option<Time>,
-    /// Functions of rank 0, which all must have.
+    /// Functions of rank 0; every node with functions must have the same.
     functions: Option<Vec<Signature>>,
     phase: Phase,
     seats: BTreeMap<u32, Seat>,
@@ -67,15 +67,15 @@ pub struct Manager {
     died: Vec<NodeId>,
     /// The last barrier that was passed.
     barrier: u64,
-    /// The dead that this barrier named.
+    /// Dead members that this barrier named.
     named: Vec<NodeId>,
     /// Whether members of an earlier manager have announced themselves.
     again: bool,
-    /// The members that these knew.
+    /// Members that the announcing ones knew.
     known: BTreeSet<NodeId>,
     /// Ids of `deaths`.
     dead: BTreeSet<NodeId>,
-    /// The dead that no barrier has named yet, by the barrier that is to name them.
+    /// Dead members that no barrier has named yet, by the barrier that will name them.
     unnamed: BTreeMap<u64, Vec<NodeId>>,
     /// Ranks that have heard that the cluster does not start.
     told: BTreeSet<u32>,
@@ -83,8 +83,9 @@ pub struct Manager {
 }
 
 impl Manager {
-    /// Returns a manager that waits for ranks 0 to `size` - 1 until `ready_within` from `now`. Its
-    /// incarnation distinguishes it from the one before.
+    /// Returns a manager that waits for ranks 0 to `size` - 1 until `ready_within` from `now`.
+    ///
+    /// Its incarnation distinguishes it from earlier managers.
     #[must_use]
     pub fn new(incarnation: u128, size: u32, ready_within: Duration, now: Time) -> Manager {
         Manager {
@@ -112,9 +113,9 @@ impl Manager {
         }
     }
 
-    /// Makes a manager that may be the successor of another, and can hear of that from members
-    /// alone. Without any rank to wait for, it waits for `wait` for members that know the earlier
-    /// one.
+    /// Makes a manager that may succeed another, of which only members can tell it.
+    ///
+    /// If it expects no other rank, it waits for `wait` for members that know the earlier manager.
     #[must_use]
     pub fn succeeding(self, wait: Duration) -> Manager {
         let alone_until = (!wait.is_zero()).then(|| self.began.after(wait));
@@ -138,8 +139,9 @@ impl Manager {
         self.seats.values().map(|seat| &seat.member)
     }
 
-    /// Returns the number of nodes that may still come to a cluster that did not start, and hear
-    /// the reason: the ranks that have not heard it and are not to blame.
+    /// Returns the number of nodes that may still come, and hear why the cluster did not start.
+    ///
+    /// These are the ranks that have not heard the reason and are not to blame.
     #[must_use]
     pub fn untold(&self) -> usize {
         let Phase::Failed(why) = &self.phase else { return 0 };
@@ -160,9 +162,11 @@ impl Manager {
         (self.phase == Phase::Gathering).then_some(next)
     }
 
-    /// Handles the passing of time. When the time for the start is over, absent ranks are missing,
-    /// and the cluster does not start. If members of an earlier manager announced themselves, the
-    /// missing ones are dead and the cluster goes on.
+    /// Handles the passing of time.
+    ///
+    /// When the time for the start is over, absent ranks are missing, and the cluster does not
+    /// start. If members of an earlier manager announced themselves, the missing ones are dead and
+    /// the cluster goes on.
     pub fn handle_timeout(&mut self, now: Time) {
         if self.phase != Phase::Gathering {
             return;
@@ -192,7 +196,7 @@ impl Manager {
                 self.transmits.push_back((line, Down::Refused(Refusal::Twice)));
                 self.remove_dead(rank, "it announced itself twice".to_owned());
             }
-            // A word that came before the node knew of a cluster is ignored.
+            // A word that a node sent before it knew of a cluster is ignored.
             (_, Some(_)) if self.phase == Phase::Gathering => {}
             (message, Some(rank)) => self.handle_word(rank, message),
             // The node lost its rank by its death, or was refused.
@@ -279,8 +283,8 @@ impl Manager {
         }
     }
 
-    /// Lets all members pass the last barrier that one has passed. After a change of managers that
-    /// is news to some.
+    /// Lets all members pass the last barrier that one of them has passed. After a change of
+    /// managers that is news to some.
     fn catch_up(&mut self) {
         let number = self.barrier;
         for seat in self.seats.values_mut().filter(|seat| seat.passed < number) {
@@ -332,7 +336,7 @@ impl Manager {
                 self.pass_barrier();
                 self.finish_if_all_done();
             }
-            // All members go then.
+            // All members go after that.
             Phase::Finished { .. } | Phase::Failed(_) => {}
         }
     }
@@ -346,7 +350,7 @@ impl Manager {
         self.remember(death);
     }
 
-    /// Takes a death back: the member is there.
+    /// Takes a death back, since the member is there.
     fn revive(&mut self, id: NodeId) {
         if self.dead.remove(&id) {
             self.deaths.retain(|death| death.id != id);
@@ -384,7 +388,7 @@ impl Manager {
         self.transmits.extend(lines);
     }
 
-    /// Checks the invariants that hold after every call.
+    /// Checks the invariants, which hold after every call.
     fn check(&self) {
         assert_eq!(self.seats.len(), self.lines.len(), "a line for each seat");
         for (rank, seat) in &self.seats {
@@ -406,7 +410,7 @@ pub(super) fn is_name(name: &str) -> bool {
     (1..=NAME_BYTES_MAX).contains(&name.len())
 }
 
-/// Returns the barrier behind this one; members come to no other.
+/// Returns the barrier after this one, the only one that members come to.
 fn next_of(passed: u64) -> Option<u64> {
     passed.checked_add(1)
 }

@@ -1,4 +1,4 @@
-//! A member's side of a cluster: its view of the others.
+//! Member's side of a cluster: its view of the others.
 
 mod hearing;
 mod standing;
@@ -10,10 +10,10 @@ use chunkcomm_proto::Time;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
-/// Changes kept for later readers, at most.
+/// Most changes that are kept for later readers.
 pub const CHANGES_MAX: usize = 1024;
 
-/// Result of a barrier: the members that died while the others came.
+/// Result of a barrier: the members that died since the previous barrier.
 pub type Passed = Vec<NodeId>;
 
 /// View that one node has of its cluster.
@@ -38,13 +38,13 @@ pub struct Membership {
     provides: BTreeSet<String>,
     refused_names: BTreeSet<String>,
     deaths: Vec<Death>,
-    /// Names of those among the dead that were members with a name here.
+    /// Names of dead members, if their nodes had one.
     dead_names: BTreeMap<NodeId, String>,
-    /// The dead that no barrier has named yet.
+    /// Dead members that no barrier has named yet.
     unnamed: Vec<NodeId>,
     passed: u64,
     at: Option<u64>,
-    /// Barrier that this node came to, while nobody here has its result.
+    /// Barrier that this node came to and whose result no caller has taken.
     owed: Option<u64>,
     /// Result of the last barrier.
     how: Passed,
@@ -53,13 +53,13 @@ pub struct Membership {
 }
 
 impl Membership {
-    /// Returns the time that this node waits for another rank 0.
+    /// Returns the longest time that this node waits for another rank 0.
     #[must_use]
     pub fn rejoin_window(&self) -> Duration {
         self.rejoin_window
     }
 
-    /// Returns a node that is about to announce itself with `ready`.
+    /// Returns the view of a node that is about to announce itself with `ready`.
     #[must_use]
     pub fn new(ready: Ready, rejoin_window: Duration) -> Membership {
         Membership {
@@ -133,7 +133,7 @@ impl Membership {
         self.members.values().filter(move |member| member.name.as_deref() == Some(name))
     }
 
-    /// Returns the death of a node of this name, the last of several.
+    /// Returns the last death of a node of this name.
     #[must_use]
     pub fn death_of(&self, name: &str) -> Option<&Death> {
         let had_it = |death: &&Death| self.dead_names.get(&death.id).is_some_and(|it| it == name);
@@ -169,7 +169,7 @@ impl Membership {
         self.changes_before + self.changes.len() as u64
     }
 
-    /// Returns the change of this number, from 0, and the number behind it.
+    /// Returns the change of this number, from 0, and the number of the change after it.
     #[must_use]
     pub fn change(&self, number: u64) -> Option<(Change, u64)> {
         if number < self.changes_before {
@@ -179,8 +179,9 @@ impl Membership {
         Some((self.changes.get(index)?.clone(), number + 1))
     }
 
-    /// Announces this node on a line to a manager; everything that the manager has not heard before
-    /// is sent again.
+    /// Announces this node on a line to a manager.
+    ///
+    /// Everything that the manager has not heard is sent again.
     pub fn announce(&mut self) {
         if self.end().is_some() {
             return;
@@ -213,8 +214,9 @@ impl Membership {
         if may_speak { self.words.pop_front() } else { None }
     }
 
-    /// Handles the loss of the manager. Returns whether to look for another, until
-    /// [`Membership::poll_timeout`].
+    /// Handles the loss of the manager; returns whether to look for another.
+    ///
+    /// The search lasts until [`Membership::poll_timeout`].
     pub fn handle_manager_lost(&mut self, why: impl Into<String>, now: Time) -> bool {
         let why = why.into();
         match &self.standing {
@@ -250,8 +252,7 @@ impl Membership {
         self.standing = Standing::Ended(End::ManagerLost { why });
     }
 
-    /// Comes to the next barrier; returns its number. Until [`Membership::leave_barrier`] the
-    /// number stays the same.
+    /// Comes to the next barrier; returns its number, the same until [`Membership::leave_barrier`].
     pub fn enter_barrier(&mut self) -> u64 {
         if let Some(number) = self.owed {
             return number;
@@ -280,13 +281,13 @@ impl Membership {
         self.words.push_back(Up::Provide(name.to_owned()));
     }
 
-    /// Provides nothing under this name any more.
+    /// Withdraws this name: this node provides nothing under it from now on.
     pub fn withdraw(&mut self, name: &str) {
         self.provides.remove(name);
         self.words.push_back(Up::Withdraw(name.to_owned()));
     }
 
-    /// Asks all to stop.
+    /// Asks all members to stop.
     pub fn finish(&mut self) {
         if !std::mem::replace(&mut self.asked_to_finish, true) {
             self.words.push_back(Up::Finish);

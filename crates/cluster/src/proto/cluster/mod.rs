@@ -1,6 +1,6 @@
-//! The system manager of a cluster and its members' view: two pure machines and the messages
-//! between them. After the Eden runtime's `SysMan` (J. Berthold, "Dynamic Chunking in Eden",
-//! section 3.1: Ready, Task-Ids, Finish) and the dynamic hosts of PVM.
+//! System manager of a cluster and its members' view: two pure machines and the messages between
+//! them. After the Eden runtime's `SysMan` (J. Berthold, "Dynamic Chunking in Eden", section 3.1:
+//! Ready, Task-Ids, Finish) and the dynamic hosts of PVM.
 //!
 //! ```text
 //!   member                                      manager (in the process of rank 0)
@@ -16,8 +16,8 @@
 //! one is another member.
 //!
 //! All members must agree on the size at the start, and on the functions that they run for each
-//! other ([`Signature`]). Everything else is a range of versions or is compared where it is used,
-//! so that programs of several versions are members of one cluster.
+//! other ([`Signature`]). Everything else is a range of versions, or is compared where it is used.
+//! So programs of several versions can be members of one cluster.
 //!
 //! Reading order: this file, [`manager`], [`membership`], `signature`, `refusal`.
 
@@ -37,19 +37,19 @@ use std::fmt;
 
 /// Most members of a cluster; further nodes are refused.
 pub const MEMBER_COUNT_MAX: u32 = 65_536;
-/// Longest name that something can be provided under, in bytes.
+/// Longest name under which something is provided, in bytes.
 pub const NAME_BYTES_MAX: usize = 255;
-/// Names that one member may provide, at most.
+/// Most names that one member may provide.
 pub const NAMES_A_MEMBER_MAX: usize = 1024;
-/// Deaths that are remembered, the last ones.
+/// Number of the last deaths that are remembered.
 pub const DEATHS_MAX: usize = 4096;
 
-/// One life of one rank.
+/// Id of a node: one life of one rank.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct NodeId {
-    /// The index in the cluster.
+    /// Index in the cluster.
     pub rank: u32,
-    /// The random number that this process drew when it started.
+    /// Random number that the process drew when it started.
     pub incarnation: u128,
 }
 
@@ -64,13 +64,13 @@ impl fmt::Display for NodeId {
 pub struct Member {
     /// Rank and incarnation.
     pub id: NodeId,
-    /// The machine that the member runs on.
+    /// Machine that the member runs on.
     pub host: String,
-    /// The process id there.
+    /// Process id on that machine.
     pub pid: u32,
     /// Addresses at which the member listens, the best first.
     pub addresses: Vec<String>,
-    /// Name of its node, if given.
+    /// Name of the member's node, if it has one.
     pub name: Option<String>,
 }
 
@@ -87,9 +87,9 @@ impl fmt::Display for Member {
 /// End of a member that had not announced it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Death {
-    /// The dead member.
+    /// Dead member.
     pub id: NodeId,
-    /// How the death was noticed.
+    /// Way in which the death was noticed.
     pub why: String,
 }
 
@@ -102,25 +102,24 @@ impl fmt::Display for Death {
 /// Announcement of a node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ready {
-    /// The rank that it was started with; `None` asks for the next free one, in a cluster that
-    /// runs.
+    /// Rank that the node was started with; `None` asks for the next free one, in a running
+    /// cluster.
     pub rank: Option<u32>,
     /// Size of the cluster at its start, as given to the node.
     pub size: Option<u32>,
-    /// The random number of the node.
+    /// Random number of the node.
     pub incarnation: u128,
-    /// Name of the node, if given.
+    /// Name of the node, if it has one.
     pub name: Option<String>,
-    /// The machine that the node runs on.
+    /// Machine that the node runs on.
     pub host: String,
-    /// The process id there.
+    /// Process id on that machine.
     pub pid: u32,
     /// Addresses at which the node listens.
     pub addresses: Vec<String>,
-    /// The functions that the node runs for others; `None`: it runs none, and they are not
-    /// compared.
+    /// Functions that the node runs for others; `None`: it runs none, and they are not compared.
     pub functions: Option<Vec<Signature>>,
-    /// State of a node that was a member already and lost its manager.
+    /// State of a member that lost its manager; `None` for a new node.
     pub again: Option<Box<Before>>,
 }
 
@@ -135,11 +134,11 @@ pub struct Before {
     pub names: Vec<String>,
     /// Whether the member has no more to do.
     pub done: bool,
-    /// Members that it knew.
+    /// Members that the member knew.
     pub members: Vec<NodeId>,
-    /// Deaths that it knew.
+    /// Deaths that the member knew.
     pub deaths: Vec<Death>,
-    /// Those of the dead that no barrier has named yet.
+    /// Dead members that no barrier has named yet.
     pub unnamed: Vec<NodeId>,
 }
 
@@ -153,11 +152,11 @@ pub enum Up {
     Barrier(u64),
     /// The member provides something under this name from now on.
     Provide(String),
-    /// The member provides nothing under this name any more.
+    /// The member provides nothing under this name from now on.
     Withdraw(String),
-    /// All are to stop.
+    /// All members are to stop.
     Finish,
-    /// The member has no more to do; when this holds for all, all stop.
+    /// The member has no more to do. When this holds for all, all stop.
     Done,
     /// The member goes, and the others stay.
     Leave,
@@ -167,30 +166,30 @@ pub enum Up {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum Down {
-    /// All are there. The first word; or `Refused` comes instead.
+    /// All nodes are there: the first word, unless `Refused` comes instead.
     TaskIds(TaskIds),
-    /// The node is not admitted; the last word.
+    /// The node is not admitted: the last word.
     Refused(Refusal),
     /// A later member came.
     Joined(Member),
-    /// A member left, and had announced it.
+    /// A member left, as it had announced.
     Left(NodeId),
-    /// A member is gone without having announced it.
+    /// A member is gone without an announcement.
     Died(Death),
     /// All members came to this barrier, except the dead.
     Released {
         /// Number of the barrier.
         number: u64,
-        /// Members that died since the barrier before.
+        /// Members that died since the previous barrier.
         died: Vec<NodeId>,
     },
     /// A member provides something under this name.
     Provided(String, NodeId),
-    /// A member provides nothing under this name any more.
+    /// A member provides nothing under this name from now on.
     Withdrawn(String, NodeId),
     /// The name is refused: the member has too many, or the name is empty or too long.
     NameRefused(String),
-    /// All stop: a member asked for it, or all are done.
+    /// All members stop: one asked for it, or all are done.
     Finish {
         /// The member that asked; `None` when all were done.
         by: Option<NodeId>,
@@ -210,8 +209,8 @@ pub struct TaskIds {
     pub members: Vec<Member>,
     /// Provided names, each with its provider.
     pub names: Vec<(String, NodeId)>,
-    /// Deaths before.
+    /// Deaths until then.
     pub deaths: Vec<Death>,
-    /// The last barrier that was passed.
+    /// Last barrier that was passed.
     pub barrier: u64,
 }

@@ -11,22 +11,24 @@ use std::fmt;
 pub enum Refusal {
     /// The node was given another size.
     Size {
-        /// The node's rank; `None` for one that comes later, without a rank.
+        /// Rank of the node; `None` for a later node without a rank.
         rank: Option<u32>,
-        /// The size given to the node.
+        /// Size given to the node.
         theirs: u32,
-        /// The size given to the manager.
+        /// Size given to the manager.
         ours: u32,
     },
     /// The functions of the node differ from those of rank 0, in names or types.
     Functions {
-        /// The node's rank; `None` for one that comes later, without a rank.
+        /// Rank of the node; `None` for a later node without a rank.
         rank: Option<u32>,
         /// The first function that differs.
         mismatch: Box<Mismatch>,
     },
-    /// The rank is not below the size. Only a node that was a member before, or that joins a
-    /// running cluster without a size, may have such a rank.
+    /// The rank is not below the size.
+    ///
+    /// Only a node that was a member before, or that joins a running cluster without a size, may
+    /// have such a rank.
     Rank {
         /// The rank.
         rank: u32,
@@ -46,14 +48,14 @@ pub enum Refusal {
     DiedEarly {
         /// The rank.
         rank: u32,
-        /// How the end was noticed.
+        /// Way in which the end was noticed.
         why: String,
     },
     /// The node announced itself before, over the same channel.
     Twice,
     /// The cluster has stopped.
     Over,
-    /// There are [`MEMBER_COUNT_MAX`] members.
+    /// The cluster has [`MEMBER_COUNT_MAX`] members.
     Full,
 }
 
@@ -121,7 +123,7 @@ struct Ranks<'a>(&'a [u32]);
 
 impl fmt::Display for Ranks<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        /// Ranks that are shown, at most; more are only counted.
+        /// Most ranks that are named; more are only counted.
         const SHOWN_MAX: usize = 16;
         f.write_str(if self.0.len() == 1 { "rank " } else { "ranks " })?;
         for (index, rank) in self.0.iter().take(SHOWN_MAX).enumerate() {

@@ -1,4 +1,4 @@
-//! The command line of ssh, with everything that is no secret.
+//! Command line of ssh, with everything that is no secret.
 
 use super::super::hosts::{Host, HostsError};
 use super::super::own::{MANAGER, PROCESS, RANK, SIZE, TOLD};
@@ -8,7 +8,7 @@ use std::process::Stdio;
 use std::sync::Arc;
 use tokio::process::{Child, Command};
 
-/// The environment variable with the ssh command, and options for it.
+/// Environment variable with the ssh command, and options for it.
 const SSH: &str = "CHUNKCOMM_SSH";
 
 /// Variables that are passed on to nodes unchanged.
@@ -19,7 +19,7 @@ const PASSED_ON: [&str; 4] = [
     chunkcomm::PORTABLE_VARIABLE,
 ];
 
-/// The way nodes are started.
+/// Way in which nodes are started.
 pub(super) struct Remote {
     ssh: Vec<String>,
     size: usize,
@@ -74,8 +74,8 @@ impl Remote {
         let (name, options) = self.ssh.split_first().expect("never empty");
         let mut command = Command::new(name);
         command.args(options);
-        // ssh must not ask: nobody would answer. The user's own options come before these, and the
-        // first counts.
+        // ssh must not ask, since no one would answer. The user's own options come before these,
+        // and the first counts.
         command.args(["-o", "BatchMode=yes", "-o", "ConnectTimeout=10"]);
         // A host that is cut off is noticed after half a minute, not when TCP gives up.
         command.args(["-o", "ServerAliveInterval=10", "-o", "ServerAliveCountMax=3"]);
@@ -87,7 +87,7 @@ impl Remote {
             .map_err(|error| HostsError::Ssh { program: name.clone(), error: Arc::new(error) })
     }
 
-    /// Returns the line for a shell of the other machine. The secret is not in it.
+    /// Returns the line for a shell of the other machine, without the secret.
     fn line(&self, rank: usize, host: &Host) -> String {
         let mut script = format!("cd {} 2>/dev/null; exec env", quoted(&self.folder));
         let own = [
@@ -107,17 +107,17 @@ impl Remote {
         for word in std::iter::once(&self.program).chain(&self.arguments) {
             script += &format!(" {}", quoted(word));
         }
-        // Works with any shell of the user.
+        // This works with any shell of the user.
         format!("exec sh -c {}", quoted(&script))
     }
 }
 
-/// Returns the command that copies the program to a host, to be typed here. It uses ssh alone,
-/// whose options are not those of scp.
+/// Returns the command that copies the program to a host, to be typed here. It uses ssh alone:
+/// ssh's options are not those of scp.
 pub(super) fn copying(ssh: &str, program: &str, host: &str) -> String {
     let folder = program.rsplit_once('/').map_or("", |(folder, _)| folder);
     let (folder, program) = (quoted(folder), quoted(program));
-    // One shell here, and one there.
+    // One quoting is for the shell here, and one for the shell there.
     let script = format!("mkdir -p {folder} && cat > {program} && chmod +x {program}");
     format!("{ssh} {host} {} < {program}", quoted(&script))
 }

@@ -1,4 +1,4 @@
-//! The output of nodes, with the rank before each line.
+//! Output of nodes, with the rank before each line.
 
 use super::{NOT_STARTED_LINE, PORT_LINE, READY_LINE};
 use std::io::Write as _;
@@ -20,7 +20,7 @@ pub(super) enum Said {
     },
 }
 
-/// Characters kept of a last line, at most.
+/// Most characters that are kept of a last line.
 const WORDS_MAX: usize = 400;
 
 /// Prints the output until it ends; returns the last line that is not blank.
@@ -40,7 +40,7 @@ pub(super) async fn pass_on(
             Ok(_) => {}
         }
         if let Some(said) = said_by(rank, to_stderr, &line) {
-            // Nobody listens when all is over.
+            // Fails when all is over and nothing listens.
             let _ = says.send(said).await;
             continue;
         }
@@ -51,7 +51,7 @@ pub(super) async fn pass_on(
             line.push(b'\n');
         }
         line.splice(0..0, prefix.bytes());
-        // Fails when nobody reads the output any more; the nodes find that out themselves, if at
+        // Fails when nothing reads the output any more; the nodes find that out themselves, if at
         // all.
         let _ = if to_stderr {
             std::io::stderr().lock().write_all(&line)

@@ -1,4 +1,4 @@
-//! Admission of nodes: the words with which they announce themselves, and the start.
+//! Admission of nodes: their announcements, and the start.
 
 use super::{Line, Manager, Phase, Seat, is_name, next_of};
 use crate::proto::cluster::{
@@ -12,7 +12,7 @@ impl Manager {
     pub(super) fn handle_ready(&mut self, line: Line, ready: Ready) {
         let fault = match &self.phase {
             Phase::Finished { .. } => Some(Refusal::Over),
-            // A node that comes too late for the start gets the reason of the failure.
+            // A node that comes too late for the start gets the reason of its failure.
             Phase::Failed(why) => {
                 self.told.extend(ready.rank);
                 Some(why.clone())
@@ -20,7 +20,7 @@ impl Manager {
             Phase::Gathering | Phase::Running => self.misfit(&ready),
         };
         match fault {
-            // The nodes that wait for the others would wait in vain.
+            // The nodes that wait for the start would wait in vain.
             Some(fault) if self.phase == Phase::Gathering && is_of_the_start(&fault) => {
                 self.transmits.push_back((line, Down::Refused(fault.clone())));
                 self.fail(fault);
@@ -59,7 +59,7 @@ impl Manager {
         (!fits).then_some(Refusal::Rank { rank, size: self.size })
     }
 
-    /// Returns the lowest free rank behind those of the start.
+    /// Returns the lowest free rank above those of the start.
     fn free_rank(&self) -> u32 {
         let mut rank = self.size;
         for taken in self.seats.range(self.size..).map(|(taken, _)| *taken) {
@@ -71,7 +71,7 @@ impl Manager {
         rank
     }
 
-    /// Gives `ready` its seat: a free one, or its own, of which it lost the line.
+    /// Gives `ready` its seat: a free one, or its own if it lost its line.
     fn seat(&mut self, line: Line, ready: Ready) {
         let rank = ready.rank.unwrap_or_else(|| self.free_rank());
         let id = NodeId { rank, incarnation: ready.incarnation };
@@ -96,7 +96,7 @@ impl Manager {
         self.revive(id);
         self.lines.insert(line, rank);
         if running {
-            // The first words to it, even before its own names.
+            // These are the first words to the member, even before its own names.
             self.welcome(rank);
             self.catch_up();
         }
@@ -135,7 +135,7 @@ impl Manager {
         }
     }
 
-    /// Starts a cluster that is complete. For clusters that have not started.
+    /// Starts the cluster, if it has not started and is complete.
     pub(super) fn start_if_all_there(&mut self) {
         let alone = self.alone_until.is_some() && self.size == 1 && !self.again;
         if self.missing().is_empty() && !alone {
@@ -161,8 +161,8 @@ impl Manager {
         self.finish_if_all_done();
     }
 
-    /// Missing ranks of the start. After another manager: missing ranks of members that any node
-    /// knew and none knows to be dead.
+    /// Returns the missing ranks of the start. After another manager: missing ranks of members that
+    /// a node knew and that no node knows to be dead.
     pub(super) fn missing(&self) -> Vec<u32> {
         let is_free = |rank: &u32| !self.seats.contains_key(rank);
         if self.again {
@@ -180,7 +180,7 @@ impl Manager {
     }
 
     /// Notes the death of an earlier manager's members that did not come back, or whose rank
-    /// another has.
+    /// another node has.
     fn bury_the_lost(&mut self) {
         for id in self.lost() {
             let why = "it did not announce itself to the new manager".to_owned();
@@ -188,8 +188,8 @@ impl Manager {
         }
     }
 
-    /// Continues the barriers of the earlier manager's members. A new member has passed every
-    /// barrier that anybody passed. The dead are named by the barrier that was to name them.
+    /// Continues the barriers of the earlier manager's members. A new member counts as having
+    /// passed every barrier that a member passed. The barrier that was to name a death still does.
     fn take_up_the_barriers(&mut self) {
         for seat in self.seats.values_mut().filter(|seat| !seat.again) {
             seat.passed = self.barrier;
@@ -220,7 +220,8 @@ impl Manager {
     }
 }
 
-/// Adds deaths that are not in the list. Of more than [`DEATHS_MAX`], barriers do not name all.
+/// Adds deaths that are not in the list. With more than [`DEATHS_MAX`] deaths, barriers do not name
+/// all.
 fn add_unknown(to: &mut Vec<NodeId>, more: &[NodeId]) {
     let known: BTreeSet<NodeId> = to.iter().copied().collect();
     to.extend(more.iter().filter(|id| !known.contains(id)));

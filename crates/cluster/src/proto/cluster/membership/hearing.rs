@@ -7,8 +7,7 @@ use std::collections::BTreeSet;
 impl Membership {
     /// Handles a word of the manager.
     ///
-    /// # Errors
-    /// No manager sends that now; the caller gives it up.
+    /// No manager sends that at this point; the caller gives the manager up.
     pub fn handle_message(&mut self, message: Down) -> Result<(), WordError> {
         match (&self.standing, message) {
             // The word was on its way when the membership ended.

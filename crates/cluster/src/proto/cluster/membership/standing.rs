@@ -9,7 +9,7 @@ use std::fmt;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum End {
-    /// All stop: a member asked for it, or all are done.
+    /// All members stop: one asked for it, or all are done.
     Finished {
         /// The member that asked; `None` when all were done.
         by: Option<NodeId>,
@@ -61,15 +61,15 @@ pub enum Standing {
 pub enum Change {
     /// A member came.
     Joined(Member),
-    /// A member left, and had announced it.
+    /// A member left, as it had announced.
     Left(NodeId),
-    /// A member is gone without having announced it.
+    /// A member is gone without an announcement.
     Died(Death),
-    /// The manager is gone, and a new one is waited for.
+    /// The manager is gone; the node waits for a new one.
     ManagerLost,
     /// A new manager knows this node.
     ManagerBack,
-    /// This number of changes is too old to be known still.
+    /// This number of changes were dropped before they were read.
     Missed(u64),
 }
 
