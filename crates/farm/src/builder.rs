@@ -289,8 +289,8 @@ impl FarmBuilder {
 
     /// Sets the time within which the workers must report; 30 s by default.
     ///
-    /// A run that has lost all its workers waits as long for new ones: processes in the place of
-    /// dead ones, and nodes that have lost their sub-farmer.
+    /// A run that has lost all its workers waits as long for new ones. These are processes in the
+    /// place of dead ones, and nodes that have lost their sub-farmer.
     pub fn start_deadline(mut self, deadline: Duration) -> FarmBuilder {
         self.start_deadline = deadline;
         self

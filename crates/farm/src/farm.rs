@@ -100,7 +100,6 @@ impl Farm {
     /// The farm encodes the value once. The tasks' inputs name it ([`Shared`]). The farmer and each
     /// worker keep the value, and the farmer its encoded bytes, until all handles are dropped and a
     /// run begins.
-    /// handles are dropped and a run begins.
     ///
     /// ```no_run
     /// # async fn example(registry: chunkcomm_cluster::Registry) -> Result<(), Box<dyn std::error::Error>> {

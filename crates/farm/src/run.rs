@@ -45,8 +45,8 @@ use crate::tasks::{Input, Output, Sink, Source};
 use self::lookout::Lookout;
 pub(crate) use self::timer::Timer;
 
-/// Time before the end of the farm's time from which on nothing is given out, in nanoseconds: 0.1
-/// s. 1.25 times the longest wait for an answer is added.
+/// Time before the end of the farm's time from which on nothing is given out: 0.1 s, in nanoseconds.
+/// To it is added 1.25 times the longest wait for an answer.
 const DRAIN_NS_MIN: u64 = 100_000_000;
 
 /// Time between two looks for silent workers at the end of a run.

@@ -24,7 +24,7 @@ const PART_BYTES: usize = 16 << 10;
 /// before the first task.
 ///
 /// The farm forgets the value when a run begins and this and all its clones at the farmer are
-/// dropped: keep one while tasks use it. Clones that came back in a result do not count.
+/// dropped. So keep one while tasks use it. Clones that came back in a result do not count.
 pub struct Shared<T> {
     digest: u128,
     /// The value, at the farmer.

@@ -2,9 +2,13 @@
 //! public types.
 //!
 //! [`proto::custody`](crate::proto::custody) decides which node answers for an end. The transport
-//! of the decisions is here: a [`line`] per link; the [`crossing`] of an end into a message and out
-//! of it; and the ends whose [`home`] is this node. A program that moves no end and starts no
-//! process has nothing of this.
+//! of the decisions is here:
+//!
+//! - a [`line`] per link;
+//! - the [`crossing`] of an end into a message and out of it;
+//! - the ends whose [`home`] is this node.
+//!
+//! A program that moves no end and starts no process has nothing of this.
 
 pub(crate) mod crossing;
 pub(crate) mod ends;

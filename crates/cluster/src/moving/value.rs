@@ -18,7 +18,6 @@ use tokio::sync::{Mutex, OnceCell};
 /// Clones share the value. [`NodeExt::value`](crate::NodeExt::value) makes it with its
 /// [`ValueWriter`], which can be handed over to another node. The written value leaves at once,
 /// before streams of the same link.
-/// written value leaves at once, before streams of the same link.
 pub struct Value<T> {
     shared: Arc<Shared<T>>,
 }

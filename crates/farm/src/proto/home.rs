@@ -4,7 +4,6 @@
 //! the time of one core, and wait for messages most of the time. A core at home then does more than
 //! all of them, since its tasks need no wire. A task that takes longer on the wire than to compute
 //! stays at home. The wire still carries as many tasks as it can.
-//! compute stays at home, and the wire still carries as many as it can.
 
 /// Sums over the workers of a run since its begin.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

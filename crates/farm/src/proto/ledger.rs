@@ -14,7 +14,7 @@
 //! ```
 //!
 //! When a worker dies, any of its pieces may be the cause, or none. They are given out again like
-//! others. A piece that was at two deaths is a *suspect*: it is split into its tasks, and each goes
+//! others. A piece that was at two deaths is a *suspect*. It is split into its tasks, and each goes
 //! to a worker that holds nothing else. If that worker dies too, this task is the cause.
 //!
 //! A worker holds at most its [`Share`]. Workers with room stand in a line and get one piece a

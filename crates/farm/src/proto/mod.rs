@@ -1,14 +1,18 @@
 //! Pure parts of a farm: bytes, times and events go in, decisions come out. Nothing here uses a
 //! socket, a task, a lock or a clock; a test of the workspace checks this.
 //!
-//! Reading order: [`ledger`] (which worker holds which tasks), [`order`] (results in the order of
-//! their tasks), [`wire`] (messages of farmer and worker), [`pace`] (how much work a worker holds),
-//! [`placement`] (where a worker runs a task), [`record`] (a journal's bytes), [`tree`] (which node
-//! works below which), [`split`] (answers that are too large), [`parts`] (results in any order),
-//! [`width`] (number of begun tasks of a worker), [`handover`] (results for the next farmer),
-//! [`waiting`] (time that a worker's threads wait), [`timeline`] (which worker had which tasks
-//! when), [`progress`] (fractions of tasks that are done), [`once`] (values that a worker computes
-//! for all), [`home`] (whether the farmer's node works, too).
+//! Reading order:
+//!
+//! - [`ledger`]: which worker holds which tasks. [`order`]: results in the order of their tasks.
+//!   [`parts`]: results in any order.
+//! - [`wire`]: messages of farmer and worker. [`split`]: answers that are too large.
+//! - [`pace`]: how much work a worker holds. [`placement`]: where a worker runs a task. [`width`]:
+//!   number of begun tasks of a worker. [`home`]: whether the farmer's node works too.
+//! - [`tree`]: which node works below which.
+//! - [`record`]: a journal's bytes. [`handover`]: results for the next farmer.
+//! - [`waiting`]: time that a worker's threads wait. [`timeline`]: which worker had which tasks
+//!   when. [`progress`]: fractions of tasks that are done.
+//! - [`once`]: values that one worker computes for all.
 
 pub(crate) mod handover;
 pub(crate) mod home;

@@ -5,11 +5,16 @@
 //! farmer pays for all workers. It takes [`LONG_TARGET_NS`] where the number of tasks left is
 //! known, but not in a tree. Near the end it takes less.
 //!
-//! A worker holds k assignments of t seconds each. It stays busy while the answer to the first
-//! travels to the farmer and the next assignment back, if k >= 1 + (round trip + farmer's delay) /
-//! t. The farmer's delay is not measured, so the round trip counts twice. A worker holds at least
-//! two assignments, and more only up to 10 ms of work: its tasks are missing elsewhere at the end.
-//! (LAN farm study, section 4: double buffering is k = 2.)
+//! A worker holds k assignments of t seconds each. It stays busy while the first answer travels to
+//! the farmer and an assignment back, if
+//!
+//! ```text
+//!   k >= 1 + (round trip + farmer's delay) / t
+//! ```
+//!
+//! The farmer's delay is not measured, so the round trip counts twice. A worker holds at least two
+//! assignments, and more only up to 10 ms of work: its tasks are missing elsewhere at the end. (LAN
+//! farm study, section 4: double buffering is k = 2.)
 //!
 //! Near a known end assignments shrink: each has half of the remaining tasks of its worker
 //! (factoring). So all workers end at nearly the same time. An assignment never shrinks below what

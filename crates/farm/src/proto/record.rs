@@ -11,7 +11,7 @@
 //! ```
 //!
 //! Integers are little-endian. `input` and `output` are the hashes of the types. `permanent` is the
-//! length of the file that was on the disk when the record was made: damage before it is no write
+//! length of the file that was on the disk when the record was made. Damage before it is no write
 //! that was cut short. The head's checksum covers its place in the file too, so that a journal in a
 //! result is not taken for records.
 

@@ -187,8 +187,8 @@ impl Joining {
         }
     }
 
-    /// Returns the addresses to listen at so that rank 0 and other peers reach this node: beside
-    /// rank 0's socket, or at the address of this machine that leads to rank 0.
+    /// Returns the addresses to listen at so that rank 0 and other peers reach this node. They are
+    /// beside rank 0's socket, or those of this machine that lead to rank 0.
     async fn places_to_listen(&self, manager: &[Address]) -> io::Result<Vec<Address>> {
         let at = |host: &str| {
             self.own_ports().into_iter().map(|port| listen_for(host, port)).collect::<Vec<_>>()

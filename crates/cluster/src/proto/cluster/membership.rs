@@ -19,7 +19,7 @@ pub type Passed = Vec<NodeId>;
 /// View that one node has of its cluster.
 ///
 /// Order of calls: [`Membership::announce`] when there is a line to a manager; `handle_*` and plain
-/// verbs as things happen, and after each [`Membership::poll_transmit`] until it returns nothing.
+/// verbs as things happen. After each, [`Membership::poll_transmit`] until it returns nothing.
 pub struct Membership {
     ready: Ready,
     rejoin_window: Duration,
