@@ -130,7 +130,7 @@ impl Needs {
         let _ = sender.send(found);
     }
 
-    /// Gives up the values that a task was to compute, whose thread was given up.
+    /// Gives up the values that a task was to compute: its thread was given up.
     ///
     /// If the task waits for a value, the wait ends. A reply that tells the task to compute is
     /// given up.

@@ -19,8 +19,8 @@ impl TaskContext {
     /// Returns the value of this key, which the first task of the worker that needs it computes.
     ///
     /// Other tasks that need the value wait meanwhile, and their threads run others. Each worker
-    /// computes a value for itself: a process, a node of a cluster, or a thread of the farmer's
-    /// process. Values of different types have different keys. They are kept until another run
+    /// computes a value for itself and all its threads: a process, a node of a cluster, or a thread
+    /// of the farmer's process. Values of different types have different keys. They are kept until another run
     /// begins, so a run of many keys needs memory for all of them.
     ///
     /// Two tasks that wait for each other's values wait for ever. So the keys must have an order in
@@ -70,9 +70,9 @@ impl TaskContext {
     ///
     /// The value goes to the farmer, and from there once to each worker that needs it. That pays
     /// where it takes less time than to compute the value at each worker, as
-    /// [`once`](TaskContext::once) does. Another waiting worker computes if the first is lost, or
-    /// its task ends or is given up before. The farmer and the workers that have the value keep it,
-    /// encoded and decoded, until another run begins.
+    /// [`once`](TaskContext::once) does. If the computing worker is lost, or its task ends early or
+    /// is given up, another waiting worker computes. The farmer and the workers that have the value
+    /// keep it, encoded and decoded, until another run begins.
     ///
     /// The wait for a value counts in the task's [time](crate::FarmBuilder::task_timeout). A slow
     /// worker that computes holds up all tasks that need the value.

@@ -34,15 +34,14 @@ pub enum Model {
     A,
     /// The farmer only farms.
     B,
-    /// Model [`A`](Model::A) in a cluster without another node, else model [`B`](Model::B) with a
-    /// worker in reserve; the default.
+    /// Model [`A`](Model::A) in a cluster without another node, else model [`B`](Model::B); the
+    /// default.
     ///
     /// In a cluster the farmer's node also works for a run whose tasks do not pay to be sent. In
     /// such a run the workers mostly wait for messages, and together compute less than half a core
-    /// does. Tasks of less than 10 us on average always go to the workers: they cost the
-    /// farmer as much time at home as on the wire. The farmer looks at most once in 100 ms, after
-    /// at least four answers for each thread. Once its node takes part, it does so until the run
-    /// ends.
+    /// does. Tasks of less than 10 us on average always go to the workers. They cost the farmer as
+    /// much time at home as on the wire. The farmer looks at most once in 100 ms, after at least
+    /// four answers for each thread. Once its node takes part, it does so until the run ends.
     ///
     /// The farmer's own worker gets no copies of a silent worker's tasks. When another worker dies,
     /// the farmer's own returns the tasks that it has not begun. It gets no more in that run: the

@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Default time for all nodes to be ready: 30 s. The error names later nodes.
+/// Default time for all nodes to be ready: 30 s. The error names late nodes.
 const READY_WITHIN_DEFAULT: Duration = Duration::from_secs(30);
 
 /// Least number of copies that a program starts by default, this process included.

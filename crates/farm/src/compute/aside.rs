@@ -89,8 +89,8 @@ impl TaskContext {
     ///
     /// The function runs on this thread. Another thread of the worker runs other tasks meanwhile.
     /// After the function has returned, the task goes on as soon as another task ends or blocks,
-    /// before others begin. It should hold no lock for which other tasks wait: then none of them
-    /// ends, and the task goes on after 20 ms or more.
+    /// before others begin. The task should hold no lock for which other tasks wait: otherwise none
+    /// of them ends, and the task goes on after 20 ms or more.
     ///
     /// A worker starts further threads when it needs them, and keeps them until the farm ends. At
     /// most it has as many as [virtual workers](crate::FarmBuilder::virtual_workers): by default 16
