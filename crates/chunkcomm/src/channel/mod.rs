@@ -255,7 +255,8 @@ impl ChannelOptions {
     /// it is slow, and a message is never behind more than this. Without the limit, some 20 KiB wait for
     /// a receiver that does not take them, and up to 4 MiB for one that took them fast before.
     ///
-    /// A message above the limit is accepted with nothing before it, and goes alone. The receiver reports
+    /// A message above the limit is accepted with nothing before it, and goes alone. A `Sink` learns the
+    /// size of an item after it was ready, so one large item may be beyond the limit. The receiver reports
     /// each eighth of the limit, and when it waits for more. A small limit costs throughput: a sender
     /// can be ahead by that much in each round trip.
     ///

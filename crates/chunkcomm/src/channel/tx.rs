@@ -13,7 +13,7 @@ use crate::proto::message::PREFIX_BYTES_MAX;
 use crate::stats::ChannelStats;
 use ::bytes::Bytes;
 use serde::Serialize;
-use sink::stage_held;
+use sink::{stage_behind, stage_held};
 use std::borrow::Borrow;
 use std::future::poll_fn;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -167,17 +167,8 @@ impl Tx {
     /// As [`Self::stage`].
     pub fn stage_waiting(&mut self, waiting: &Waiting<'_>) -> Result<Staged, SendError> {
         let (scratch, held) = (&mut self.scratch, &mut self.held);
-        self.slot.get_mut().unwrap_or_else(PoisonError::into_inner).with(|end| {
-            if stage_held(end, held)? == Staged::Full {
-                return Ok(Staged::Full);
-            }
-            match waiting {
-                Waiting::Scratch => end.stage_scratch(scratch),
-                Waiting::Bytes(bytes) => end.stage_bytes(bytes),
-                Waiting::Slice(bytes) => end.stage_slice(bytes),
-                Waiting::Held => Ok(Staged::Done),
-            }
-        })
+        let slot = self.slot.get_mut().unwrap_or_else(PoisonError::into_inner);
+        slot.with(|end| stage_behind(end, held, scratch, waiting))
     }
 
     /// Waits until `waiting` is staged.

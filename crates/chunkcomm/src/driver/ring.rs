@@ -154,7 +154,7 @@ fn ends(ring: Arc<Ring>) -> (Producer, Consumer) {
 /// Bound of the bytes that are accepted and that the receiver has not consumed.
 ///
 /// Invariant: `accepted <= consumed + bytes_max`, except behind one longer message, which was accepted
-/// with nothing before it.
+/// with nothing before it, or one large item of a `Sink`.
 pub(crate) struct Backlog {
     bytes_max: u64,
     /// Bytes that the receiver has consumed, as the driver was told.

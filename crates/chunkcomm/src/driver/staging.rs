@@ -64,6 +64,8 @@ pub(crate) struct TxEnd {
     /// Bytes of the last message, if it was a large one.
     last_large: usize,
     pub(crate) send_waits: u64,
+    /// A large message may be beyond the backlog.
+    passes_backlog: bool,
     /// The driver knows that nothing more comes.
     ended: bool,
     pub(crate) shared: Arc<TxShared>,
@@ -147,6 +149,7 @@ impl TxEnd {
             last_prefix: 1,
             last_large: 0,
             send_waits: 0,
+            passes_backlog: false,
             ended: false,
             shared: Arc::clone(shared),
             link: Arc::clone(link),
@@ -192,11 +195,18 @@ impl TxEnd {
         has
     }
 
-    /// Whether a large message of any size would be staged without waiting.
+    /// Whether a large message of any size would be staged without waiting, if it may pass the backlog.
     pub(crate) fn has_room_for_large(&mut self) -> bool {
-        self.make_room(1)
-            && self.producer.backlog_admits(usize::MAX - 1)
-            && locked(&self.shared.slow).large_bytes == 0
+        self.make_room(1) && locked(&self.shared.slow).large_bytes == 0
+    }
+
+    /// Stages by `stage`, whatever the backlog is: an item of a `Sink` that was ready, whose size
+    /// nobody knew then.
+    pub(crate) fn beyond_backlog<R>(&mut self, stage: impl FnOnce(&mut TxEnd) -> R) -> R {
+        self.passes_backlog = true;
+        let staged = stage(self);
+        self.passes_backlog = false;
+        staged
     }
 
     /// Stages the user's own bytes: a small message is copied in.
@@ -244,8 +254,11 @@ impl TxEnd {
             return Ok(Staged::Full);
         }
         // The driver only lowers the bytes of large messages, so the answer stays true.
-        let fits = self.shared.admits_large(bytes) && self.producer.backlog_admits(bytes);
-        Ok(if fits { Staged::Done } else { Staged::Full })
+        if !self.passes_backlog && !self.producer.backlog_admits(bytes) {
+            self.tell_no_room();
+            return Ok(Staged::Full);
+        }
+        Ok(if self.shared.admits_large(bytes) { Staged::Done } else { Staged::Full })
     }
 
     /// Stages a large message, for which there is room.

@@ -8,6 +8,7 @@
 mod admission;
 mod api;
 mod backlog;
+mod backlog_any;
 mod bounded;
 mod bytes;
 mod cancel;

@@ -1,6 +1,6 @@
 //! The end of a channel as a `Sink`, whose `start_send` cannot wait.
 //!
-//! Ready means that an item of any size has room. If a clone takes that room before the
+//! Ready means that an item of any size has room; a large one may be beyond the backlog. If a clone takes that room before the
 //! item comes, the item is *held*. The next call that can wait stages it; everything else
 //! that this sender stages comes behind it. An end with a held item is shared from then on,
 //! so that an end that was never cloned need not look for one.
@@ -22,6 +22,24 @@ pub(super) fn stage_held(end: &mut TxEnd, held: &mut Option<Bytes>) -> Result<St
         *held = None;
     }
     Ok(staged)
+}
+
+/// Stages `waiting` behind an item that is held.
+pub(super) fn stage_behind(
+    end: &mut TxEnd,
+    held: &mut Option<Bytes>,
+    scratch: &mut Vec<u8>,
+    waiting: &Waiting<'_>,
+) -> Result<Staged, SendError> {
+    if stage_held(end, held)? == Staged::Full {
+        return Ok(Staged::Full);
+    }
+    match waiting {
+        Waiting::Scratch => end.stage_scratch(scratch),
+        Waiting::Bytes(bytes) => end.stage_bytes(bytes),
+        Waiting::Slice(bytes) => end.stage_slice(bytes),
+        Waiting::Held => Ok(Staged::Done),
+    }
 }
 
 impl Tx {
@@ -58,8 +76,10 @@ impl Tx {
         match self.stage(item)? {
             Staged::Done => Ok(()),
             Staged::Full if ready => {
-                let encoded = std::mem::take(&mut self.scratch);
-                self.hold(Bytes::from(encoded));
+                if self.stage_beyond(&Waiting::Scratch)? == Staged::Full {
+                    let encoded = std::mem::take(&mut self.scratch);
+                    self.hold(Bytes::from(encoded));
+                }
                 Ok(())
             }
             Staged::Full => Err(SendError::NotReady),
@@ -72,11 +92,21 @@ impl Tx {
         match self.stage_waiting(&Waiting::Bytes(&item))? {
             Staged::Done => Ok(()),
             Staged::Full if ready => {
-                self.hold(item);
+                if self.stage_beyond(&Waiting::Bytes(&item))? == Staged::Full {
+                    self.hold(item);
+                }
                 Ok(())
             }
             Staged::Full => Err(SendError::NotReady),
         }
+    }
+
+    /// Stages an item that found no room; a large one may be beyond the backlog.
+    #[cold]
+    fn stage_beyond(&mut self, waiting: &Waiting<'_>) -> Result<Staged, SendError> {
+        let (scratch, held) = (&mut self.scratch, &mut self.held);
+        let slot = self.slot.get_mut().unwrap_or_else(PoisonError::into_inner);
+        slot.with(|end| end.beyond_backlog(|end| stage_behind(end, held, scratch, waiting)))
     }
 
     fn hold(&mut self, item: Bytes) {
