@@ -181,6 +181,7 @@ impl Channels {
             fits &= fit;
         }
         let outcome = slot.shared.with_queue(|queue| queue.outcome());
+        rest.tell_consumed();
         rest.disarm();
         if fits {
             link.settle(id, link.received_messages(id), now);

@@ -355,7 +355,7 @@ impl RxEnd {
     }
 
     /// Tells the sender of a channel with a backlog what was consumed, all of it.
-    fn tell_consumed(&mut self) {
+    pub(crate) fn tell_consumed(&mut self) {
         let bytes = std::mem::take(&mut self.untold);
         if bytes > 0 {
             self.link.command(Command::ConsumedOfBacklog { id: self.shared.id(), bytes });

@@ -1,6 +1,7 @@
 //! Channels with a backlog, used in every way at random: the bound holds, and nobody waits for ever.
 
 use bytes::Bytes;
+use chunkcomm::channel::Landing;
 use chunkcomm::error::RecvError;
 use chunkcomm::{BytesReceiver, BytesSender, Node, SelectAll, TrySendError, channel};
 use chunkcomm_testkit::proxy::Proxy;
@@ -11,6 +12,7 @@ use std::future::poll_fn;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 use std::task::Poll;
+use tokio::sync::oneshot;
 
 /// Messages of a scenario.
 const MESSAGES: usize = 300;
@@ -225,6 +227,62 @@ fn selected_receivers_report_over_cuts() {
         assert_eq!(counts, [MESSAGES; 3]);
         for sending in sending {
             sending.await.unwrap();
+        }
+    });
+}
+
+/// Counts the bytes that land.
+struct Counting {
+    memory: Vec<u8>,
+    bytes: usize,
+    done: Option<oneshot::Sender<usize>>,
+}
+
+impl Landing for Counting {
+    fn room(&mut self) -> &mut [u8] {
+        &mut self.memory
+    }
+
+    fn advance(&mut self, bytes: usize) {
+        self.bytes += bytes;
+    }
+
+    fn end(mut self: Box<Self>, outcome: Result<(), RecvError>) {
+        outcome.unwrap();
+        let _ = self.done.take().unwrap().send(self.bytes);
+    }
+}
+
+/// What arrives while a landing is chosen is reported to the last byte: a message above the backlog
+/// waits for that.
+#[test]
+fn a_landing_that_is_chosen_at_any_time_reports_everything() {
+    on_both(|| async {
+        for seed in 0..60_u64 {
+            println!("seed {seed}");
+            let mut random = seeded(seed);
+            let address = if seed % 2 == 0 { tcp() } else { memory() };
+            let pair = pair_of(address, Node::builder(), Node::builder()).await;
+            let options = channel("land").backlog(4096);
+            let mut sender = pair.b.open_bytes(&pair.peer, options).await.unwrap();
+            let (_, receiver) = limited(pair.a.accept_bytes("land")).await.unwrap();
+            let sending = tokio::spawn(async move {
+                let mut sum = 0;
+                for number in 0..200 {
+                    let size = if number % 10 == 9 { 6_000 } else { 1 + number };
+                    limited(sender.send(Bytes::from(vec![1; size]))).await.unwrap();
+                    sum += size;
+                }
+                sum
+            });
+            for _ in 0..random.below(6) {
+                tokio::task::yield_now().await;
+            }
+            let (done, landed) = oneshot::channel();
+            let memory = vec![0; 10_000];
+            receiver.land(Box::new(Counting { memory, bytes: 0, done: Some(done) }));
+            let sum = limited(sending).await.unwrap();
+            assert_eq!(limited(landed).await.unwrap(), sum);
         }
     });
 }
