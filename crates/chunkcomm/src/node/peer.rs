@@ -99,6 +99,11 @@ impl Peer {
         }
     }
 
+    /// Whether it is the node itself, over its local session.
+    pub(crate) fn is_own(&self) -> bool {
+        matches!(self.link.peer.beginning, Beginning::Local)
+    }
+
     /// Returns the version of the protocol between this node and the peer: the newest that both
     /// speak.
     #[must_use]

@@ -17,15 +17,22 @@ pub(crate) struct Whom {
     pub(crate) address: Option<Address>,
     /// The peer's name, as [`Peer::name`] returns it.
     peer_name: Option<String>,
+    /// Whether it is this node itself.
+    is_own: bool,
 }
 
 impl Whom {
     pub(crate) fn at(address: &Address) -> Whom {
-        Whom { address: Some(address.clone()), peer_name: None }
+        Whom { address: Some(address.clone()), peer_name: None, is_own: false }
     }
 
     pub(crate) fn named(name: &str) -> Whom {
-        Whom { address: None, peer_name: Some(Plain(name).to_string()) }
+        Whom { address: None, peer_name: Some(Plain(name).to_string()), is_own: false }
+    }
+
+    /// The node itself, over its local session.
+    pub(crate) fn own() -> Whom {
+        Whom { address: None, peer_name: None, is_own: true }
     }
 
     pub(crate) fn only_named(self, name: &str) -> Whom {
@@ -41,7 +48,10 @@ impl Whom {
     /// Returns the peer if it is there. Tries once, for a short time: between attempts the caller does
     /// not keep the node alive.
     pub(crate) async fn find(&self, node: &Node) -> Option<Peer> {
-        let Whom { address, peer_name } = self;
+        let Whom { address, peer_name, is_own } = self;
+        if *is_own {
+            return node.local().await.ok();
+        }
         let Some(address) = address else {
             let name = peer_name.as_deref().unwrap_or_default();
             let named = poll_fn(|context| node.table().poll_named(name, context));

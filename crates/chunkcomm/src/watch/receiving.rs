@@ -19,8 +19,8 @@ use tokio::sync::watch;
 /// The node whose value is watched: by its address, which this node dials whenever there is no session,
 /// or by its name.
 ///
-/// `&Address` and `&Peer` convert into it. A peer that this node has dialled stands for its address, any
-/// other peer for its name.
+/// `&Address` and `&Peer` convert into it. A peer that this node has dialled stands for its address, the
+/// [local](Node::local) one for this node, any other peer for its name.
 #[derive(Debug, Clone)]
 pub struct Publisher(Whom);
 
@@ -53,6 +53,7 @@ impl From<&Peer> for Publisher {
     fn from(peer: &Peer) -> Publisher {
         match peer.dialled() {
             Some(address) => Publisher::at(address),
+            None if peer.is_own() => Publisher(Whom::own()),
             None => Publisher::named(peer.name()),
         }
     }

@@ -221,3 +221,17 @@ fn cancelled_calls_can_be_made_again() {
         }
     });
 }
+
+#[test]
+fn a_node_watches_its_own_value() {
+    on_both(|| async {
+        let node = Node::builder().build().await.unwrap();
+        let sender = node.publish("own", 1_u64).unwrap();
+        let local = node.local().await.unwrap();
+        let mut receiver = limited(node.watch::<u64>("own", &local)).await.unwrap();
+        sender.send_replace(2).unwrap();
+        until_it_is(&mut receiver, 2).await;
+        drop(sender);
+        assert!(matches!(limited(receiver.changed()).await, Err(WatchError::Ended)));
+    });
+}
