@@ -268,6 +268,12 @@ impl ChannelOptions {
         self
     }
 
+    /// Returns the options that count for a watch: the name, the lane and the schema.
+    pub(crate) fn for_watch(self) -> ChannelOptions {
+        let ChannelOptions { name, lane, schema, .. } = self;
+        ChannelOptions { lane, schema, ..channel(name) }
+    }
+
     /// Puts the channel before the user's channels of its lane.
     pub(crate) fn system(mut self) -> ChannelOptions {
         self.system = true;

@@ -200,7 +200,9 @@ impl Node {
         let print = Fingerprint::of::<T>(options.schema_name());
         print.map_err(|refused| WatchError::Open(OpenError::Type(refused)))?;
         let seed = entropy::bytes::<8>().map_err(|_| WatchError::Open(OpenError::NoRandomness))?;
-        let (name, within) = (options.name.clone(), options.within);
+        let within = options.within;
+        let options = options.for_watch();
+        let name = options.name.clone();
         let (slot, newest) = watch::channel(Slot { arrivals: 0, value: None, over: None });
         let Publisher(whom) = publisher.into();
         let following = Following { whom, options, slot, seed: u64::from_le_bytes(seed) };

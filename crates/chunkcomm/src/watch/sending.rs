@@ -146,7 +146,7 @@ impl Node {
     where
         T: Serialize + DeserializeOwned + Send + Sync + 'static,
     {
-        let options = channel.into();
+        let options = channel.into().for_watch();
         options.check_name().map_err(PublishError::Open)?;
         let print = Fingerprint::of::<T>(options.schema_name());
         print.map_err(|refused| PublishError::Open(OpenError::Type(refused)))?;

@@ -235,3 +235,19 @@ fn a_node_watches_its_own_value() {
         assert!(matches!(limited(receiver.changed()).await, Err(WatchError::Ended)));
     });
 }
+
+/// Of the options of a channel, those that a watch has no use for have no effect.
+#[test]
+fn other_options_do_not_count() {
+    on_both(|| async {
+        let pair = pair_of(tcp(), Node::builder().name("a"), Node::builder().name("b")).await;
+        let options = || channel("options").within(Duration::from_millis(20)).settled().backlog(1);
+        let local = pair.a.local().await.unwrap();
+        let sender = pair.a.publish(options().from_peer(&local), 1_u64).unwrap();
+        tokio::time::sleep(Duration::from_millis(60)).await;
+        let options = options().within(Duration::from_secs(20));
+        let mut receiver = limited(pair.b.watch::<u64>(options, &pair.peer)).await.unwrap();
+        sender.send_replace(2).unwrap();
+        until_it_is(&mut receiver, 2).await;
+    });
+}
