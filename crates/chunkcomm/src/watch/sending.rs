@@ -8,16 +8,16 @@ use crate::driver::clock;
 use crate::driver::staging::Staged;
 use crate::driver::tasks;
 use crate::error::{AcceptError, OpenError, PublishError, SendError};
-use crate::node::Node;
 use crate::node::fingerprint::Fingerprint;
+use crate::node::{Node, NodeShared};
 use crate::proto::codec::{self, EncodeError};
 use ::bytes::Bytes;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::fmt;
 use std::ops::Deref;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 use tokio::sync::watch;
 
@@ -39,11 +39,13 @@ struct Slot<T> {
 /// the last one is dropped, the watch ends for all watchers.
 pub struct WatchSender<T> {
     slot: watch::Sender<Slot<T>>,
+    /// Given up after the value has ended, so that the name is free at once.
+    claim: Arc<Claim>,
 }
 
 impl<T> Clone for WatchSender<T> {
     fn clone(&self) -> WatchSender<T> {
-        WatchSender { slot: self.slot.clone() }
+        WatchSender { slot: self.slot.clone(), claim: Arc::clone(&self.claim) }
     }
 }
 
@@ -155,25 +157,34 @@ impl Node {
             return Err(PublishError::Taken { channel: options.name });
         }
         let (slot, changes) = watch::channel(Slot { number: 0, value, word: word(0, &encoded) });
-        let claim = Claim { node: self.clone(), options };
-        tasks::spawn_on(self.runtime(), claim.serve(changes));
-        Ok(WatchSender { slot })
+        let (node, name) = (Arc::downgrade(&self.shared), options.name.clone());
+        let publisher = Publishing { node: self.clone(), options };
+        tasks::spawn_on(self.runtime(), publisher.serve(changes));
+        Ok(WatchSender { slot, claim: Arc::new(Claim { node, name }) })
     }
 }
 
 /// The name of a watch, which no other publisher of the node may have.
 struct Claim {
-    node: Node,
-    options: ChannelOptions,
+    node: Weak<NodeShared>,
+    name: String,
 }
 
 impl Drop for Claim {
     fn drop(&mut self) {
-        self.node.give_up_name(&self.options.name);
+        if let Some(shared) = self.node.upgrade() {
+            Node { shared }.give_up_name(&self.name);
+        }
     }
 }
 
-impl Claim {
+/// Accepts the watchers of a value.
+struct Publishing {
+    node: Node,
+    options: ChannelOptions,
+}
+
+impl Publishing {
     /// Accepts watchers until the last publisher is dropped.
     async fn serve<T>(self, mut changes: watch::Receiver<Slot<T>>)
     where

@@ -251,3 +251,26 @@ fn other_options_do_not_count() {
         until_it_is(&mut receiver, 2).await;
     });
 }
+
+#[test]
+fn a_name_is_free_when_its_publisher_is_dropped() {
+    on_both(|| async {
+        let pair = pair_of(tcp(), Node::builder().name("a"), Node::builder()).await;
+        for round in 0..50_u64 {
+            let sender = pair.a.publish("free", round).unwrap();
+            let watching = pair.b.watch::<u64>("free", &pair.peer);
+            let mut receiver = limited(watching).await.unwrap();
+            assert_eq!(*receiver.borrow_and_update(), round);
+            if round % 2 == 0 {
+                tokio::task::yield_now().await;
+            }
+            drop(sender);
+            let again = pair.a.publish("free", round + 1_000).unwrap();
+            // The one who watches learns of the end, who comes sees the new value.
+            assert!(matches!(limited(receiver.changed()).await, Err(WatchError::Ended)));
+            let receiver = limited(pair.b.watch::<u64>("free", &pair.peer)).await.unwrap();
+            assert_eq!(*receiver.borrow(), round + 1_000);
+            drop(again);
+        }
+    });
+}
