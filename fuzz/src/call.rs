@@ -27,12 +27,19 @@ pub fn run(data: &[u8]) {
 /// Writes what was read as a message; the bytes must be the same.
 fn as_word(data: &[u8]) {
     match Request::parse(data) {
-        Ok(Request::Call { slot, value }) => {
+        Ok(Request::Call { slot, with, value }) => {
             let mut again = data.to_vec();
             wire::set_slot(&mut again, !slot);
-            assert_eq!(Request::parse(&again), Ok(Request::Call { slot: !slot, value }));
+            assert_eq!(Request::parse(&again), Ok(Request::Call { slot: !slot, with, value }));
             wire::set_slot(&mut again, slot);
             assert_eq!(again, data);
+            if let Some(with) = with {
+                let mut written = Vec::new();
+                wire::put_call_with(&mut written, with);
+                wire::set_slot(&mut written, slot);
+                written.extend_from_slice(value);
+                assert_eq!(written, data);
+            }
         }
         Ok(Request::Cancel { slot }) => assert_eq!(wire::cancel(slot)[..], *data),
         Err(_) => {}

@@ -253,7 +253,7 @@ impl Landing for Counting {
     }
 }
 
-/// What arrives while a landing is chosen is reported to the last byte: a message above the backlog
+/// Messages that arrive while a landing is chosen are reported to the last byte: a message above the backlog
 /// waits for that.
 #[test]
 fn a_landing_that_is_chosen_at_any_time_reports_everything() {
