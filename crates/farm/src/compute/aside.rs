@@ -89,7 +89,7 @@ impl TaskContext {
     ///
     /// The function runs on this thread. Another thread of the worker runs other tasks meanwhile.
     /// After the function has returned, the task goes on as soon as another task ends or blocks,
-    /// before others begin. The task should hold no lock for which other tasks wait: otherwise none
+    /// before others begin. The task should hold no lock for which other tasks wait. Otherwise none
     /// of them ends, and the task goes on after 20 ms or more.
     ///
     /// A worker starts further threads when it needs them, and keeps them until the farm ends. At
