@@ -86,7 +86,7 @@ pub enum Event<'a> {
     Consumed {
         /// Our channel.
         channel: u32,
-        /// Bytes since the channel began.
+        /// Bytes since the channel began. After a cut a lower number may follow a higher one.
         total: u64,
     },
     /// Our open was refused.

@@ -5,7 +5,7 @@
 use super::*;
 use crate::credit::CreditError;
 use crate::limits::{
-    ACK_DELAY_MS, INLINE_BYTES_MAX, OPEN_CREDIT_DIVISOR, PACKET_BYTES_DEFAULT,
+    ACK_DELAY_MS, BACKLOG_BYTES_MIN, INLINE_BYTES_MAX, OPEN_CREDIT_DIVISOR, PACKET_BYTES_DEFAULT,
     PACKET_OVERHEAD_BYTES, SETTLED_GAP_MS, TEXT_BYTES_MAX,
 };
 use crate::liveness::Silence;
@@ -34,6 +34,7 @@ struct Waiting {
     messages: Vec<Vec<u8>>,
     bytes: u64,
     counted: Counted,
+    is_large: bool,
 }
 
 /// A channel at its receiver.
@@ -62,6 +63,11 @@ struct Sent {
     refused: bool,
     acknowledged: u64,
     end_acknowledged: bool,
+    is_bounded: bool,
+    /// Bytes that were staged, with the heads of messages.
+    bytes: u64,
+    /// Bytes that the receiver has consumed, as it reported them.
+    consumed: u64,
 }
 
 /// One node: its machine and the state of a driver.
@@ -136,17 +142,18 @@ impl End {
     fn open(&mut self, express: bool, name: &str, now: Time) -> u32 {
         let lane = if express { Lane::Express } else { Lane::Bulk };
         let name = name.to_owned();
+        let is_bounded = name.starts_with("bounded");
         let spec = OpenSpec {
             lane,
             system: false,
             kind: ChannelKind::Typed,
             fingerprint: 1,
             stream: None,
-            backlog: None,
+            backlog: is_bounded.then_some(BACKLOG_BYTES_MIN),
             name,
         };
         let id = self.link.open(spec, now);
-        self.sent.insert(id, Sent::default());
+        self.sent.insert(id, Sent { is_bounded, ..Sent::default() });
         id
     }
 
@@ -157,6 +164,8 @@ impl End {
         }
         let bytes = payload(channel, sent.messages, size);
         sent.messages += 1;
+        let is_large = size > self.inline_bytes_max;
+        sent.bytes += if is_large { 1 } else { message::prefix_bytes(size) } as u64 + size as u64;
         if self.rings.stage(channel, &bytes, self.inline_bytes_max) {
             self.link.staged(channel, now);
         }
@@ -230,7 +239,9 @@ impl End {
 
     fn event(&mut self, event: Event<'_>, callers: bool) {
         match event {
-            Event::Opened { channel, name, .. } => {
+            Event::Opened { channel, name, backlog, .. } => {
+                let is_bounded = name.starts_with("bounded");
+                assert_eq!(backlog, is_bounded.then_some(BACKLOG_BYTES_MIN));
                 assert!(self.inboxes.insert(channel, Inbox::default()).is_none());
                 if name.starts_with("refuse") {
                     let text = "t".repeat(2 * TEXT_BYTES_MAX);
@@ -247,7 +258,10 @@ impl End {
                 }
                 assert_eq!((found.len(), at), (messages as usize, bytes.len()));
                 let bytes = bytes.len() as u64;
-                self.put(channel, Waiting { messages: found, bytes, counted: Counted::Window });
+                self.put(
+                    channel,
+                    Waiting { messages: found, bytes, counted: Counted::Window, is_large: false },
+                );
             }
             Event::LargeBegins { channel, .. } => {
                 let inbox = self.inboxes.get_mut(&channel).unwrap();
@@ -264,7 +278,10 @@ impl End {
                     if counted == Counted::Large {
                         self.large_held += bytes;
                     }
-                    self.put(channel, Waiting { messages: vec![message], bytes, counted });
+                    self.put(
+                        channel,
+                        Waiting { messages: vec![message], bytes, counted, is_large: true },
+                    );
                 }
             }
             Event::Ended { channel } => {
@@ -291,7 +308,12 @@ impl End {
             Event::Gone => panic!("nobody gives up"),
             Event::Wait { .. } => panic!("nobody tells of waits"),
             Event::Settled { .. } => panic!("nobody settles"),
-            Event::Consumed { .. } => panic!("no channel has a backlog"),
+            Event::Consumed { channel, total } => {
+                let sent = self.sent.get_mut(&channel).unwrap();
+                assert!(sent.is_bounded, "{total} bytes of channel {channel}");
+                // A packet that is sent again has an earlier total.
+                sent.consumed = sent.consumed.max(total);
+            }
             Event::None => {}
         }
     }
@@ -325,6 +347,11 @@ impl End {
                 let expected = payload(channel, inbox.taken, message.len());
                 assert!(message == expected, "message {} of channel {channel}", inbox.taken);
                 inbox.taken += 1;
+            }
+            // The link reports what lies in memory of the receiver. Of a large message the mark counts, too.
+            if waiting.counted != Counted::Not {
+                let bytes = waiting.bytes + u64::from(waiting.is_large);
+                self.link.consumed_of_backlog(channel, bytes);
             }
             match waiting.counted {
                 Counted::Not => {}

@@ -6,6 +6,7 @@ use super::*;
 enum Step {
     Open(bool),
     OpenRefused,
+    OpenBounded(bool),
     Stage(u32, usize),
     Urgent(u32),
     Flush(u32, bool),
@@ -31,6 +32,7 @@ fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
         3 => any::<bool>().prop_map(Step::Open),
         1 => Just(Step::OpenRefused),
+        2 => any::<bool>().prop_map(Step::OpenBounded),
         24 => (channel.clone(), size).prop_map(|(channel, size)| Step::Stage(channel, size)),
         2 => channel.clone().prop_map(Step::Urgent),
         2 => (channel.clone(), any::<bool>()).prop_map(|(channel, sync)| Step::Flush(channel, sync)),
@@ -62,6 +64,11 @@ impl Pair {
                     end.open(false, "refuse me", now);
                 }
             }
+            Step::OpenBounded(express) => {
+                if end.sent.len() < 5 {
+                    end.open(express, "bounded", now);
+                }
+            }
             Step::Stage(channel, size) => end.stage(channel, size, now),
             Step::Urgent(channel) => {
                 let until = end.sent.get(&channel).map_or(0, |sent| sent.messages);
@@ -84,8 +91,42 @@ impl Pair {
         }
     }
 
+    /// Lets time pass and both ends take everything that comes.
+    fn round(&mut self) {
+        self.now = self.now.after(Duration::from_millis(1));
+        for side in [0, 1] {
+            self.ends[side].transmit(100, self.now);
+            self.deliver(1 - side, usize::MAX, false);
+            let channels: Vec<u32> = self.ends[1 - side].inboxes.keys().copied().collect();
+            for channel in channels {
+                self.ends[1 - side].take(channel, usize::MAX);
+            }
+        }
+    }
+
+    /// Returns whether each sender of a channel with a backlog knows that all was consumed. A channel
+    /// whose open waits for credit of the peer has none there.
+    fn all_reported(&self) -> bool {
+        [0, 1].into_iter().all(|side| {
+            let (sender, receiver) = (&self.ends[side], &self.ends[1 - side]);
+            let bounded = sender.sent.iter().filter(|(_, sent)| sent.is_bounded && !sent.ended);
+            bounded.filter_map(|(id, sent)| Some((sent, receiver.inboxes.get(id)?))).all(
+                |(sent, inbox)| {
+                    assert!(sent.consumed <= sent.bytes);
+                    inbox.stopped || inbox.dropped || sent.consumed == sent.bytes
+                },
+            )
+        })
+    }
+
     /// Lets both ends take everything that comes, and time pass, until both are quiet.
     pub(super) fn finish(&mut self) {
+        (0..5).for_each(|_| self.round());
+        let reported = (0..5000).any(|_| {
+            self.round();
+            self.all_reported()
+        });
+        assert!(reported, "consumed bytes are not reported");
         for side in [0, 1] {
             let channels: Vec<u32> = self.ends[side].sent.keys().copied().collect();
             for channel in channels {
@@ -94,15 +135,7 @@ impl Pair {
             self.ends[side].link.close(self.now);
         }
         for _ in 0..5000 {
-            self.now = self.now.after(Duration::from_millis(1));
-            for side in [0, 1] {
-                self.ends[side].transmit(100, self.now);
-                self.deliver(1 - side, usize::MAX, false);
-                let channels: Vec<u32> = self.ends[1 - side].inboxes.keys().copied().collect();
-                for channel in channels {
-                    self.ends[1 - side].take(channel, usize::MAX);
-                }
-            }
+            self.round();
             if self.ends.iter().all(|end| end.link.is_quiet() && end.wire.is_empty()) {
                 return self.check();
             }
