@@ -5,6 +5,7 @@
 mod crowd;
 mod cycles;
 mod faults;
+mod feeds;
 mod formula;
 mod lanes;
 mod local;
