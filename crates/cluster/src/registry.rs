@@ -2,7 +2,7 @@
 //!
 //! A function cannot be sent, but its name can. Every copy of a program builds the same
 //! [`Registry`], first thing in `main`, and one copy asks another to run a function by its name.
-//! With [`Registry::fingerprints`] and [`Registry::difference`] the two check, before anything is run,
+//! With [`Registry::signatures`] and [`Registry::difference`] the two check, before anything is run,
 //! that they mean the same function. Functions that have channels to others are
 //! [processes](crate::process).
 //!
@@ -22,13 +22,12 @@
 //! ```
 
 mod error;
-mod fingerprints;
 pub(crate) mod processes;
 mod started;
 mod travels;
 
+pub use crate::proto::signature::{Difference, Signature, TypeFingerprint};
 pub use error::FunctionError;
-pub use fingerprints::{Difference, FunctionFingerprint, TypeFingerprint};
 pub use started::Started;
 pub use travels::Travels;
 
@@ -158,11 +157,11 @@ impl Entry {
             && self.output.hash == describe::<O>().hash
     }
 
-    fn print(&self) -> FunctionFingerprint {
-        FunctionFingerprint {
+    fn signature(&self) -> Signature {
+        Signature {
             name: self.name.to_string(),
             input: TypeFingerprint::of(&self.input),
-            output: TypeFingerprint::of(&self.output),
+            output: Some(TypeFingerprint::of(&self.output)),
         }
     }
 }
@@ -281,24 +280,24 @@ impl Registry {
         self.entries.iter()
     }
 
-    /// Names and type fingerprints of all functions, in the order in which they were registered:
-    /// announced to another process before it is asked for calls.
+    /// Names and types of all functions, in the order in which they were registered: announced to
+    /// another process before it is asked for calls.
     #[must_use]
-    pub fn fingerprints(&self) -> Vec<FunctionFingerprint> {
-        self.entries.iter().map(Entry::print).collect()
+    pub fn signatures(&self) -> Vec<Signature> {
+        self.entries.iter().map(Entry::signature).collect()
     }
 
     /// Returns the first function that another process announced (its
-    /// [`fingerprints`](Registry::fingerprints)) and that this one does not have, or has with other
+    /// [`signatures`](Registry::signatures)) and that this one does not have, or has with other
     /// types. `None` when every one of them can be called here.
     ///
     /// A function that only this registry has is no difference.
     #[must_use]
-    pub fn difference(&self, theirs: &[FunctionFingerprint]) -> Option<Difference> {
+    pub fn difference(&self, theirs: &[Signature]) -> Option<Difference> {
         theirs.iter().find_map(|their| {
-            let ours = self.lookup(&their.name).map(Entry::print);
+            let ours = self.lookup(&their.name).map(Entry::signature);
             let same = ours.as_ref().is_some_and(|ours| ours.same_types(their));
-            (!same).then(|| Difference { theirs: their.clone(), ours })
+            (!same).then(|| Difference { theirs: Some(their.clone()), ours })
         })
     }
 }
@@ -429,18 +428,19 @@ mod tests {
     #[test]
     fn registries_are_compared_by_name_and_types() {
         let ours = sample();
-        assert_eq!(ours.difference(&ours.fingerprints()), None);
+        assert_eq!(ours.difference(&ours.signatures()), None);
 
         let mut other = Registry::new();
         other.register("sum", |point: (f32, f64)| point.0);
-        let difference = ours.difference(&other.fingerprints()).unwrap();
-        assert_eq!(difference.theirs.name, "sum");
-        assert_ne!(difference.ours.unwrap().input, difference.theirs.input);
+        let difference = ours.difference(&other.signatures()).unwrap();
+        let theirs = difference.theirs.unwrap();
+        assert_eq!(theirs.name, "sum");
+        assert_ne!(difference.ours.unwrap().input, theirs.input);
 
         let mut more = sample();
         more.register("more", |number: u8| number);
-        assert_eq!(more.difference(&ours.fingerprints()), None, "more functions do no harm");
-        let difference = ours.difference(&more.fingerprints()).unwrap();
-        assert_eq!((difference.theirs.name.as_str(), difference.ours), ("more", None));
+        assert_eq!(more.difference(&ours.signatures()), None, "more functions do no harm");
+        let difference = ours.difference(&more.signatures()).unwrap();
+        assert_eq!((difference.theirs.unwrap().name.as_str(), difference.ours), ("more", None));
     }
 }

@@ -9,7 +9,7 @@ use chunkcomm::error::Plain;
 use chunkcomm::{AcceptError, NodeError, RecvError, SendError, with_causes};
 use chunkcomm_cluster::cluster::{Death, NameError};
 use chunkcomm_cluster::launch::{ChildExit, LaunchError};
-use chunkcomm_cluster::registry::Difference;
+use chunkcomm_cluster::registry::{Difference, Signature};
 
 use crate::journal::JournalError;
 use crate::name::WorkerName;
@@ -243,7 +243,10 @@ impl fmt::Display for StartError {
                  this program {} to {}",
                 theirs.0, theirs.1, ours.0, ours.1
             ),
-            StartError::Differs { worker, difference } => differs(f, worker, difference),
+            StartError::Differs { worker, difference } => {
+                let (farmers, workers) = (found(&difference.theirs), found(&difference.ours));
+                write!(f, "the farmer registered {farmers}, {worker} has {workers}")
+            }
             StartError::Late { waited, missing, refusals } => {
                 write!(f, "not ready after {} s: ", waited.as_secs_f64())?;
                 for (at, worker) in missing.iter().enumerate() {
@@ -258,12 +261,9 @@ impl fmt::Display for StartError {
     }
 }
 
-fn differs(f: &mut fmt::Formatter<'_>, worker: &WorkerName, found: &Difference) -> fmt::Result {
-    write!(f, "the farmer registered {}, ", found.theirs)?;
-    match &found.ours {
-        Some(ours) => write!(f, "{worker} has {ours}"),
-        None => write!(f, "{worker} has no function of that name"),
-    }
+/// Names the function that one side has.
+fn found(function: &Option<Signature>) -> String {
+    function.as_ref().map_or_else(|| "no function of that name".to_owned(), ToString::to_string)
 }
 
 chunkcomm::debug_with_causes!(StartError);

@@ -70,8 +70,7 @@ impl Farm {
         journal: Option<Journal>,
         deadline: Duration,
     ) -> Result<Farm, StartError> {
-        let mut reception =
-            Reception::open(node.clone(), crew.farm(), registry.fingerprints(), ways);
+        let mut reception = Reception::open(node.clone(), crew.farm(), registry.signatures(), ways);
         let links = reception.meet_all(&mut crew, deadline).await?;
         Ok(Farm {
             links,

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use chunkcomm::codec::{decode, encode_into_vec};
 use chunkcomm::host::{Instant, here, timeout};
 use chunkcomm::{AcceptError, BytesDuplex, Node, Peer};
-use chunkcomm_cluster::registry::{Difference, FunctionFingerprint};
+use chunkcomm_cluster::registry::{Difference, Signature};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::{AbortHandle, JoinSet};
 
@@ -51,7 +51,7 @@ enum Greeted {
 /// Arrival of the workers, also of those that come later.
 pub(crate) struct Reception {
     node: Node,
-    functions: Vec<FunctionFingerprint>,
+    functions: Vec<Signature>,
     ways: Ways,
     greetings: UnboundedReceiver<Greeted>,
     greets: UnboundedSender<Greeted>,
@@ -75,12 +75,7 @@ pub(crate) enum Met {
 
 impl Reception {
     /// Takes workers that have these functions.
-    pub(crate) fn open(
-        node: Node,
-        farm: &str,
-        functions: Vec<FunctionFingerprint>,
-        ways: Ways,
-    ) -> Reception {
+    pub(crate) fn open(node: Node, farm: &str, functions: Vec<Signature>, ways: Ways) -> Reception {
         let (greets, greetings) = unbounded_channel();
         let mut tasks = JoinSet::new();
         tasks.spawn(here(accept(node.clone(), wire::duplex(farm), greets.clone())));
@@ -139,8 +134,9 @@ impl Reception {
                 }
                 Greeted::Results(Handed { run, function, results }) => {
                     let of = &self.functions[function as usize];
-                    let (types, function) = ((of.input.hash, of.output.hash), of.name.clone());
-                    let head = RunHead { run, types, function };
+                    let output = of.output.as_ref().map_or(0, |output| output.hash);
+                    let types = (of.input.hash, output);
+                    let head = RunHead { run, types, function: of.name.clone() };
                     self.handed.push(Finished { head, results });
                 }
                 Greeted::Met(met) => return Poll::Ready(met),

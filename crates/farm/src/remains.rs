@@ -4,7 +4,7 @@
 use std::pin::pin;
 
 use chunkcomm::host;
-use chunkcomm_cluster::registry::FunctionFingerprint;
+use chunkcomm_cluster::registry::Signature;
 
 use crate::compute::{Compute, SLICE};
 use crate::proto::handover::{Holding, Orphan};
@@ -18,7 +18,7 @@ pub(crate) struct Remains {
     compute: Compute,
     holding: Holding,
     /// Functions of the lost farmer.
-    functions: Vec<FunctionFingerprint>,
+    functions: Vec<Signature>,
     orphans: Vec<Orphan>,
 }
 
@@ -27,7 +27,7 @@ impl Remains {
     pub(crate) fn new(
         compute: Compute,
         holding: Holding,
-        functions: Vec<FunctionFingerprint>,
+        functions: Vec<Signature>,
         acknowledged: u64,
     ) -> Remains {
         // No farmer replies to these tasks.
@@ -65,7 +65,7 @@ impl Remains {
     }
 
     /// Returns the results for a farmer with these functions, in messages of about 64 KiB.
-    pub(crate) fn handed(&self, functions: &[FunctionFingerprint]) -> Vec<Handed> {
+    pub(crate) fn handed(&self, functions: &[Signature]) -> Vec<Handed> {
         let mut parts = Vec::<Handed>::new();
         let mut bytes = 0;
         for orphan in &self.orphans {

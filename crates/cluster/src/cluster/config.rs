@@ -2,8 +2,7 @@
 
 use super::JoinError;
 use super::launch::{Environment, Launcher, Meet, Place, PlaceError, ssh};
-use crate::proto::cluster::Signature;
-use crate::registry::{FunctionFingerprint, Registry};
+use crate::registry::{Registry, Signature};
 use chunkcomm::{CREDENTIAL_FILE_VARIABLE, Credential, Node, NodeBuilder, host};
 use std::ffi::OsString;
 use std::ops::RangeInclusive;
@@ -168,9 +167,7 @@ impl ClusterConfig {
     /// Returns the signatures of the registry, which the nodes compare.
     pub(super) fn functions(&self) -> Option<Vec<Signature>> {
         let registry = self.registry.as_ref()?;
-        let functions = registry.fingerprints().into_iter().map(function);
-        let processes = registry.processes.fingerprints().map(process);
-        Some(functions.chain(processes).collect())
+        Some(registry.signatures().into_iter().chain(registry.processes.signatures()).collect())
     }
 
     /// Finds the place of this process.
@@ -249,17 +246,4 @@ impl ClusterConfig {
             (None, None) => Ok(None),
         }
     }
-}
-
-fn function(print: FunctionFingerprint) -> Signature {
-    Signature {
-        hashes: vec![print.input.hash, print.output.hash],
-        types: format!("{} -> {}", print.input.text, print.output.text),
-        name: print.name,
-    }
-}
-
-fn process(print: FunctionFingerprint) -> Signature {
-    let types = format!("of {}", print.input.text);
-    Signature { hashes: vec![print.input.hash], types, name: print.name }
 }

@@ -28,7 +28,7 @@ mod processes;
 mod state;
 
 pub use crate::proto::cluster::membership::{Change, End};
-pub use crate::proto::cluster::{Death, Member, Mismatch, NodeId, Refusal, Signature};
+pub use crate::proto::cluster::{Death, Member, NodeId, Refusal};
 pub use changes::Changes;
 pub use config::ClusterConfig;
 pub use error::{

@@ -8,7 +8,7 @@ pub use context::ProcessContext;
 pub use failure::Failure;
 pub(crate) use panics::catch;
 
-use super::{FunctionFingerprint, Registry, Travels, TypeFingerprint, describe_for};
+use super::{Registry, Signature, Travels, TypeFingerprint, describe_for};
 use chunkcomm::host;
 use chunkcomm_proto::codec::{DecodeError, decode};
 use chunkcomm_proto::describe::Description;
@@ -40,8 +40,8 @@ impl<I> Process<I> {
         self.description.hash
     }
 
-    pub(crate) fn print(&self) -> FunctionFingerprint {
-        print(&self.name, &self.description)
+    pub(crate) fn signature(&self) -> Signature {
+        signature(&self.name, &self.description)
     }
 }
 
@@ -71,7 +71,7 @@ pub(crate) enum End {
     /// Its future was dropped.
     Stopped,
     /// The node does not have the process, or has it with another input.
-    Differs(Option<FunctionFingerprint>),
+    Differs(Option<Signature>),
     /// The input could not be decoded.
     Input(String),
     /// The node runs this many processes already, as many as it may.
@@ -103,27 +103,22 @@ impl fmt::Debug for Entries {
 
 impl Entries {
     /// Names and input types of all processes.
-    pub(crate) fn fingerprints(&self) -> impl Iterator<Item = FunctionFingerprint> {
-        self.0.iter().map(|(name, entry)| print(name, &entry.description))
+    pub(crate) fn signatures(&self) -> impl Iterator<Item = Signature> {
+        self.0.iter().map(|(name, entry)| signature(name, &entry.description))
     }
 
     /// Returns the process with this name and input, or the one that has the name instead.
-    pub(crate) fn find(
-        &self,
-        name: &str,
-        hash: u64,
-    ) -> Result<&Entry, Option<FunctionFingerprint>> {
+    pub(crate) fn find(&self, name: &str, hash: u64) -> Result<&Entry, Option<Signature>> {
         match self.0.get(name) {
             Some(entry) if entry.description.hash == hash => Ok(entry),
-            Some(entry) => Err(Some(print(name, &entry.description))),
+            Some(entry) => Err(Some(signature(name, &entry.description))),
             None => Err(None),
         }
     }
 }
 
-fn print(name: &str, input: &Description) -> FunctionFingerprint {
-    let output = TypeFingerprint { hash: 0, text: "process".to_owned() };
-    FunctionFingerprint { name: name.to_owned(), input: TypeFingerprint::of(input), output }
+fn signature(name: &str, input: &Description) -> Signature {
+    Signature { name: name.to_owned(), input: TypeFingerprint::of(input), output: None }
 }
 
 impl Registry {

@@ -330,10 +330,12 @@ fn a_difference_names_both_sides() {
         let (out, mut from) = two.here.travelling_sender().unwrap();
         let asked = two.here.instantiate(&two.peer, &count, (out, 1)).await.unwrap();
         let error = limited(asked).await.unwrap_err();
-        let ProcessError::Differs { node, difference } = &error else { panic!("{error}") };
+        let ProcessError::Differs { node, here, there: Some(there) } = &error else {
+            panic!("{error}")
+        };
         assert_eq!(node, "there");
-        assert!(difference.theirs.input.text.contains("u16"), "{error}");
-        assert!(difference.ours.as_ref().unwrap().input.text.contains("u64"), "{error}");
+        assert!(here.input.text.contains("u16"), "{error}");
+        assert!(there.input.text.contains("u64"), "{error}");
         for word in ["count", "u8", "u16 here", "u64", "at there"] {
             let text = error.to_string().replace(") here", " here");
             assert!(text.contains(word), "{word}: {text}");

@@ -7,7 +7,7 @@ use chunkcomm::{OpenError, RecvError, SendError};
 use chunkcomm_cluster::cluster::{End, NameError, PeerError};
 use chunkcomm_cluster::registry::Difference;
 
-use super::RunError;
+use super::{RunError, found};
 
 /// Error of a node that could not serve a farm to its end.
 #[derive(thiserror::Error)]
@@ -32,7 +32,7 @@ pub enum ServeError {
     #[error(transparent)]
     Recv(#[from] RecvError),
     /// This program does not have a function of the farm, or has it with other types.
-    #[error("the farmer registered {}, this program {}", .0.theirs, here(.0))]
+    #[error("the farmer registered {}, this program {}", found(&.0.theirs), found(&.0.ours))]
     Differs(Box<Difference>),
     /// The farmer sent bytes that are no assignment: another version of this program?
     #[error("the farmer sent bytes that are no assignment")]
@@ -60,10 +60,4 @@ impl ServeError {
         use ServeError::{Farmer, Open, Recv, Send};
         matches!(self, Farmer(_) | Open(_) | Recv(_) | Send(_))
     }
-}
-
-/// Returns the text of the function as this program has it.
-fn here(found: &Difference) -> String {
-    let ours = found.ours.as_ref();
-    ours.map_or_else(|| "no function of that name".to_owned(), ToString::to_string)
 }

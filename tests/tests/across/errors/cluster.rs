@@ -9,15 +9,13 @@ use chunkcomm_cluster::call::{ServeError, ServiceCloseError};
 use chunkcomm_cluster::cluster::launch::{HostsError, PlaceError, PmiError};
 use chunkcomm_cluster::cluster::{
     BarrierError, ClusterServeError, Death, End, EndError, JoinError, Member,
-    MemberInstantiateError, Mismatch, NameError, NamedError, NodeId, PeerError, Refusal, Signature,
+    MemberInstantiateError, NameError, NamedError, NodeId, PeerError, Refusal,
 };
 use chunkcomm_cluster::launch::LaunchError;
 use chunkcomm_cluster::process::{InstantiateError, ProcessError};
 use chunkcomm_cluster::proto::call::{calls::Unasked, wire::WireError};
 use chunkcomm_cluster::proto::cluster::membership::WordError;
-use chunkcomm_cluster::registry::{
-    Difference, FunctionError, FunctionFingerprint, TypeFingerprint,
-};
+use chunkcomm_cluster::registry::{Difference, FunctionError, Signature, TypeFingerprint};
 use chunkcomm_cluster::{CallError, HandOverError, TravelError, ValueError};
 use std::sync::Arc;
 use std::time::Duration;
@@ -96,15 +94,18 @@ fn processes(texts: &mut Texts) {
         place,
     };
     let message = "no\nroot".to_owned();
-    let nowhere = || Difference { theirs: function("u8"), ours: None };
+    let differs = |there: Option<Signature>| {
+        let (here, there) = (Box::new(function("u8")), there.map(Box::new));
+        ProcessError::Differs { node: node(), here, there }
+    };
     errors!(
         texts,
         ProcessError::Failed { process: process(), node: node(), message },
         failed(None) => ProcessError::Panicked,
         failed(Some("main.rs:3:5".into())) => ProcessError::Panicked,
         ProcessError::Stopped { process: process(), node: node() },
-        ProcessError::Differs { node: node(), difference: Box::new(difference()) },
-        ProcessError::Differs { node: node(), difference: Box::new(nowhere()) },
+        differs(Some(function("u16"))) => ProcessError::Differs,
+        differs(None) => ProcessError::Differs,
         ProcessError::Input { process: process(), node: node(), why: "short\n".into() },
         ProcessError::Full { process: process(), node: node(), processes: 5 },
         ProcessError::Lost { process: process(), link: broken() },
@@ -194,18 +195,16 @@ fn joining(texts: &mut Texts) {
 fn refusals(texts: &mut Texts) {
     let why = || "exit\nstatus: 1".to_owned();
     let ranks = |count| Refusal::Missing { ranks: (1..=count).collect(), waited_ms: 1500 };
-    let of = |theirs, ours| Box::new(Mismatch { theirs, ours });
-    let one = |types: &str| {
-        Some(Signature { name: "row".into(), hashes: vec![1, 2], types: types.into() })
-    };
+    let of = |theirs, ours| Box::new(Difference { theirs, ours });
+    let one = |input: &str| Some(function(input));
     words!(
         texts,
         Refusal::Size { rank: Some(1), theirs: 4, ours: 5 },
         Refusal::Size { rank: None, theirs: 4, ours: 5 },
-        Refusal::Functions { rank: Some(1), mismatch: of(one("u8"), one("u16")) },
-        Refusal::Functions { rank: None, mismatch: of(one("u8"), None) },
-        Refusal::Functions { rank: None, mismatch: of(None, one("u8")) },
-        Refusal::Functions { rank: None, mismatch: of(None, None) },
+        Refusal::Functions { rank: Some(1), difference: of(one("u8"), one("u16")) },
+        Refusal::Functions { rank: None, difference: of(one("u8"), None) },
+        Refusal::Functions { rank: None, difference: of(None, one("u8")) },
+        Refusal::Functions { rank: None, difference: of(None, None) },
         Refusal::Rank { rank: 9, size: 4 },
         Refusal::Taken(Box::new(member())),
         Refusal::Missing { ranks: vec![3], waited_ms: 2000 },
@@ -289,11 +288,11 @@ pub(super) fn member() -> Member {
     Member { id: id(3), host: "pear".into(), pid: 4242, addresses, name: Some("third".into()) }
 }
 
-fn function(input: &str) -> FunctionFingerprint {
+fn function(input: &str) -> Signature {
     let of = |text: &str| TypeFingerprint { hash: 1, text: text.to_owned() };
-    FunctionFingerprint { name: "row".into(), input: of(input), output: of("u64") }
+    Signature { name: "row".into(), input: of(input), output: Some(of("u64")) }
 }
 
 pub(super) fn difference() -> Difference {
-    Difference { theirs: function("u8"), ours: Some(function("u16")) }
+    Difference { theirs: Some(function("u8")), ours: Some(function("u16")) }
 }

@@ -5,8 +5,8 @@ use super::hosting::Outcome;
 use super::words::{Create, Encoded, ProcessWord};
 use crate::moving::crossing::Leaving;
 use crate::moving::{LineWord, Saying, ends, moving};
+use crate::registry::Signature;
 use crate::registry::processes::{End, Process};
-use crate::registry::{Difference, FunctionFingerprint};
 use chunkcomm::layer::Link;
 use chunkcomm::{Node, Peer, SendError};
 use serde::Serialize;
@@ -28,7 +28,7 @@ pub struct ProcessHandle {
     id: u64,
     line: Saying,
     peer: Peer,
-    print: FunctionFingerprint,
+    signature: Signature,
     ended: oneshot::Receiver<Outcome>,
     /// Whether nothing is to be sent any more.
     over: bool,
@@ -37,7 +37,7 @@ pub struct ProcessHandle {
 impl fmt::Debug for ProcessHandle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ProcessHandle")
-            .field("process", &self.print.name)
+            .field("process", &self.signature.name)
             .field("node", &self.peer.name())
             .finish_non_exhaustive()
     }
@@ -69,7 +69,7 @@ impl ProcessHandle {
     }
 
     fn error(&self, outcome: Outcome) -> Result<(), ProcessError> {
-        let (process, node) = (self.print.name.clone(), self.peer.name().to_owned());
+        let (process, node) = (self.signature.name.clone(), self.peer.name().to_owned());
         let end = match outcome {
             Ok(end) => end,
             Err(link) => return Err(ProcessError::Lost { process, link }),
@@ -81,9 +81,9 @@ impl ProcessHandle {
                 ProcessError::Panicked { process, node, message, place }
             }
             End::Stopped => ProcessError::Stopped { process, node },
-            End::Differs(ours) => {
-                let difference = Box::new(Difference { theirs: self.print.clone(), ours });
-                ProcessError::Differs { node, difference }
+            End::Differs(there) => {
+                let here = Box::new(self.signature.clone());
+                ProcessError::Differs { node, here, there: there.map(Box::new) }
             }
             End::Input(why) => ProcessError::Input { process, node, why },
             End::Full(processes) => ProcessError::Full { process, node, processes },
@@ -151,5 +151,5 @@ where
     };
     line.say(LineWord::Process(ProcessWord::Create(create)));
     leaving.accepted();
-    Ok(ProcessHandle { id, line, peer, print: process.print(), ended, over: false })
+    Ok(ProcessHandle { id, line, peer, signature: process.signature(), ended, over: false })
 }

@@ -1,6 +1,6 @@
 //! Errors of processes.
 
-use crate::registry::Difference;
+use crate::registry::Signature;
 use chunkcomm::{ConnectError, LinkError, SendError};
 use chunkcomm_proto::plain::Plain;
 use std::error::Error;
@@ -42,8 +42,10 @@ pub enum ProcessError {
     Differs {
         /// The node.
         node: String,
-        /// The process as the node sees both sides: `theirs` is the one that this node asked for.
-        difference: Box<Difference>,
+        /// The process that this node asked for.
+        here: Box<Signature>,
+        /// The process of that name that the node has.
+        there: Option<Box<Signature>>,
     },
     /// The node could not decode the input, though its type is the same. The process did not begin.
     Input {
@@ -85,14 +87,14 @@ impl fmt::Display for ProcessError {
             ProcessError::Stopped { process, node } => {
                 write!(f, "process {process:?} was ended at {node}")
             }
-            ProcessError::Differs { node, difference } => match &difference.ours {
-                None => write!(f, "{node} has no process {:?}", difference.theirs.name),
-                Some(there) => {
-                    let (name, here) = (&there.name, Plain(&difference.theirs.input.text));
-                    let there = Plain(&there.input.text);
-                    write!(f, "process {name:?} takes {here} here and {there} at {node}")
-                }
-            },
+            ProcessError::Differs { node, here, there: None } => {
+                write!(f, "{node} has no process {:?}", here.name)
+            }
+            ProcessError::Differs { node, here, there: Some(there) } => {
+                let (name, here) = (&there.name, Plain(&here.input.text));
+                let there = Plain(&there.input.text);
+                write!(f, "process {name:?} takes {here} here and {there} at {node}")
+            }
             ProcessError::Input { process, node, why } => {
                 let why = Plain(why);
                 write!(f, "{node} could not decode the input of process {process:?}: {why}")

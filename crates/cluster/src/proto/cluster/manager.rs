@@ -3,9 +3,9 @@
 mod seating;
 
 use super::{
-    DEATHS_MAX, Death, Down, Member, NAME_BYTES_MAX, NAMES_A_MEMBER_MAX, NodeId, Ready, Refusal,
-    Signature, Up,
+    DEATHS_MAX, Death, Down, Member, NAME_BYTES_MAX, NAMES_A_MEMBER_MAX, NodeId, Ready, Refusal, Up,
 };
+use crate::proto::signature::Signature;
 use chunkcomm_proto::Time;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;

@@ -24,13 +24,12 @@
 pub mod manager;
 pub mod membership;
 mod refusal;
-mod signature;
 #[cfg(test)]
 mod tests;
 
 pub use refusal::Refusal;
-pub use signature::{Mismatch, Signature};
 
+use crate::proto::signature::Signature;
 use chunkcomm_proto::plain::Plain;
 use serde::{Deserialize, Serialize};
 use std::fmt;

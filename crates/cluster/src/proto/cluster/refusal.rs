@@ -1,6 +1,7 @@
 //! Reasons why a node is no member.
 
-use super::{MEMBER_COUNT_MAX, Member, Mismatch};
+use super::{MEMBER_COUNT_MAX, Member};
+use crate::proto::signature::Difference;
 use chunkcomm_proto::plain::Plain;
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -23,7 +24,7 @@ pub enum Refusal {
         /// Rank of the node; `None` for a later node without a rank.
         rank: Option<u32>,
         /// The first function that differs.
-        mismatch: Box<Mismatch>,
+        difference: Box<Difference>,
     },
     /// The rank is not below the size.
     ///
@@ -87,12 +88,12 @@ impl fmt::Display for Refusal {
                 "a node that comes later was told that the cluster has {theirs} nodes, rank 0 that \
                  it has {ours}"
             ),
-            Refusal::Functions { rank, mismatch } => {
+            Refusal::Functions { rank, difference } => {
                 let theirs = match rank {
                     Some(rank) => format!("rank {rank}"),
                     None => "a node that comes later".to_owned(),
                 };
-                f.write_str(&mismatch.between(&theirs, "rank 0"))
+                f.write_str(&difference.between(&theirs, "rank 0"))
             }
             Refusal::Rank { rank, size } => {
                 write!(f, "there is no rank {rank} in a cluster of {size} nodes")

@@ -3,10 +3,8 @@
 
 use super::manager::{Line, Manager, Phase};
 use super::membership::{Change, End, Membership, Standing};
-use super::{
-    Before, Death, Down, Member, Mismatch, NAMES_A_MEMBER_MAX, NodeId, Ready, Refusal, Signature,
-    Up,
-};
+use super::{Before, Death, Down, Member, NAMES_A_MEMBER_MAX, NodeId, Ready, Refusal, Up};
+use crate::proto::signature::{Difference, Signature, TypeFingerprint};
 use chunkcomm_proto::Time;
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -36,10 +34,11 @@ fn ready(rank: impl Into<Option<u32>>, size: u32, incarnation: u128) -> Ready {
 
 /// Functions from names to the fingerprint of their input.
 fn functions(of: &[(&str, u64)]) -> Vec<Signature> {
+    let of_type = |hash| TypeFingerprint { hash, text: format!("T{hash}") };
     let one = |&(name, hash): &(&str, u64)| Signature {
         name: name.to_owned(),
-        hashes: vec![hash, 1],
-        types: format!("T{hash} -> T1"),
+        input: of_type(hash),
+        output: Some(of_type(1)),
     };
     of.iter().map(one).collect()
 }

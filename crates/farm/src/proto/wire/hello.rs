@@ -7,7 +7,7 @@
 
 use chunkcomm::codec::{EncodeError, decode, encode_into_vec};
 use chunkcomm_cluster::launch::Token;
-use chunkcomm_cluster::registry::{Difference, FunctionFingerprint};
+use chunkcomm_cluster::registry::{Difference, Signature};
 use serde::{Deserialize, Serialize};
 
 use crate::proto::pace::Grain;
@@ -74,7 +74,7 @@ fn common(ours: (u16, u16), theirs: (u16, u16)) -> Option<u16> {
 pub(crate) struct Setup {
     /// Version that both sides use.
     pub(crate) version: u16,
-    pub(crate) functions: Vec<FunctionFingerprint>,
+    pub(crate) functions: Vec<Signature>,
     pub(crate) limit: Option<Limit>,
     /// Virtual workers of a thread; `None` if they are measured.
     pub(crate) virtual_workers: Option<u32>,

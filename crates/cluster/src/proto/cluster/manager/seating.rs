@@ -2,10 +2,10 @@
 
 use super::{Line, Manager, Phase, Seat, is_name, next_of};
 use crate::proto::cluster::{
-    Before, DEATHS_MAX, Death, Down, MEMBER_COUNT_MAX, Member, Mismatch, NodeId, Ready, Refusal,
-    TaskIds,
+    Before, DEATHS_MAX, Death, Down, MEMBER_COUNT_MAX, Member, NodeId, Ready, Refusal, TaskIds,
 };
 
+use crate::proto::signature::Difference;
 use std::collections::BTreeSet;
 
 impl Manager {
@@ -38,9 +38,9 @@ impl Manager {
             return Some(Refusal::Size { rank: ready.rank, theirs, ours: self.size });
         }
         if let (Some(ours), Some(theirs)) = (&self.functions, &ready.functions)
-            && let Some(mismatch) = Mismatch::find(ours, theirs)
+            && let Some(difference) = Difference::find(ours, theirs)
         {
-            return Some(Refusal::Functions { rank: ready.rank, mismatch: Box::new(mismatch) });
+            return Some(Refusal::Functions { rank: ready.rank, difference: Box::new(difference) });
         }
         let Some(rank) = ready.rank else {
             let there = self.seats.len() + self.early.len();

@@ -77,8 +77,8 @@ fn other_functions_are_named_on_both_sides() {
         ),
     ] {
         let theirs = functions(theirs);
-        let mismatch = Mismatch::find(&ours, &theirs).unwrap();
-        let why = Refusal::Functions { rank: Some(1), mismatch: Box::new(mismatch) };
+        let difference = Difference::find(&ours, &theirs).unwrap();
+        let why = Refusal::Functions { rank: Some(1), difference: Box::new(difference) };
         assert_eq!(why.to_string(), text);
         // At the start no other node waits for it in vain.
         let with = |rank, functions: &[Signature]| Ready {
