@@ -48,7 +48,7 @@ async fn publish(address: Address, life: u64) {
         host::sleep(MS).await;
         sender.send_replace(life * VALUES + value).unwrap();
     }
-    pending().await
+    pending::<()>().await;
 }
 
 async fn watch(address: Address, pause: Duration) {
