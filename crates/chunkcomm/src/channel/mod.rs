@@ -268,10 +268,11 @@ impl ChannelOptions {
         self
     }
 
-    /// Returns the options that count for a watch: the name, the lane and the schema.
+    /// Returns the options that count for a watch: the name, the lane and the schema. The smallest backlog
+    /// bounds the values that wait for a watcher that holds one.
     pub(crate) fn for_watch(self) -> ChannelOptions {
         let ChannelOptions { name, lane, schema, .. } = self;
-        ChannelOptions { lane, schema, ..channel(name) }
+        ChannelOptions { lane, schema, ..channel(name).backlog(BACKLOG_BYTES_MIN) }
     }
 
     /// Puts the channel before the user's channels of its lane.
