@@ -31,10 +31,10 @@ enum Word<Req> {
 
 impl<Req: DeserializeOwned> Word<Req> {
     #[inline]
-    fn of(service: &str, message: &[u8]) -> Word<Req> {
+    fn of(service: &str, message: &[u8], spare: &mut Option<Box<CallScope>>) -> Word<Req> {
         match Request::parse(message) {
             Ok(Request::Call { slot, with, value }) => {
-                let scope = with.map(|with| CallScope::arrived(service, with));
+                let scope = with.map(|with| CallScope::arrived(service, with, spare.take()));
                 // A panic in the type's `Deserialize` harms no other call.
                 let decoded = match unpanicked(|| codec::decode::<Req>(value)) {
                     Ok(Ok(request)) => Ok(request),
@@ -89,6 +89,8 @@ struct Connection<Req: Send + 'static, H: Handler<Req>> {
     rx: RawReceiver,
     tx: RawSender,
     stall: Stall<H::Running>,
+    /// Memory for the scope of the next call.
+    spare: Option<Box<CallScope>>,
     budget: Budget,
 }
 
@@ -117,7 +119,7 @@ pub(super) async fn serve<Req, H>(
     let tx = rx.open_back(&shared.node, lane, &shared.fingerprint);
     let _leaving = Leaving { shared: Arc::clone(&shared), caller };
     let (stall, budget) = (Stall::new(), Budget::default());
-    let mut connection = Connection { shared, caller, rx, tx, stall, budget };
+    let mut connection = Connection { shared, caller, rx, tx, stall, spare: None, budget };
     let ran = tokio::select! {
         biased;
         ran = connection.run() => ran,
@@ -139,7 +141,8 @@ where
     async fn run(&mut self) -> Result<(), Broken> {
         loop {
             let service = &self.shared.name;
-            match self.rx.take_with(|message| Word::<Req>::of(service, message)) {
+            let spare = &mut self.spare;
+            match self.rx.take_with(|message| Word::<Req>::of(service, message, spare)) {
                 Some(Word::Call(slot, scope, request)) => self.call(slot, scope, request).await?,
                 Some(Word::Cancel(slot)) => self.cancel(slot).await?,
                 Some(Word::Wrong) => return Err(Broken::Protocol("it said what is no request")),
@@ -224,6 +227,7 @@ where
         if !self.shared.parallel
             && let std::task::Poll::Ready(outcome) = self.stall.poll_once()
         {
+            self.spare = self.stall.take_scope();
             return Some(outcome);
         }
         let stall = std::mem::replace(&mut self.stall, Stall::new());

@@ -89,6 +89,11 @@ impl<F: Future<Output = Result<A, E>>, A, E: fmt::Display> Stall<F> {
         }
     }
 
+    /// Returns the scope of a call that is done.
+    pub(super) fn take_scope(&mut self) -> Option<Box<CallScope>> {
+        self.scope.take()
+    }
+
     /// Polls the handler once, without a waker. If it waits, its task polls it again before
     /// anything else, so that no wake is lost.
     pub(super) fn poll_once(&mut self) -> Poll<Outcome<A>> {

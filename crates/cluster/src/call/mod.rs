@@ -42,8 +42,7 @@
 //! # Costs
 //!
 //! A call allocates nothing and spawns nothing as long as its handler does not have to wait: the
-//! handler is polled once where its request was read, and only then becomes a task. A deadline or a context
-//! costs the service one allocation.
+//! handler is polled once where its request was read, and only then becomes a task.
 //! [`ServiceOptions::parallel`] is for handlers that compute for long.
 //!
 //! Reading order: [`CallClient`], [`Service`], [`CallError`].

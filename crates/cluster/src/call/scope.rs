@@ -146,14 +146,20 @@ impl CallScope {
         poll_fn(|context| enter(&mut scope, || future.as_mut().poll(context))).await
     }
 
-    /// Returns the scope of a call that came with this.
-    pub(super) fn arrived(service: &str, with: With<'_>) -> Box<CallScope> {
+    /// Returns the scope of a call that came with this, in the memory of an earlier one if there is some.
+    pub(super) fn arrived(
+        service: &str,
+        with: With<'_>,
+        spare: Option<Box<CallScope>>,
+    ) -> Box<CallScope> {
         let context = CallContext::new(with.context).unwrap_or_default();
         let left = with.left_ms.map(|ms| Duration::from_millis(u64::from(ms)));
         let deadline = left.map(|left| Instant::now() + left);
         let hooks = HOOKS.get().filter(|_| !context.is_empty());
         let span = hooks.map(|hooks| hooks.extract(service, &context));
-        Box::new(CallScope { deadline, context, span })
+        let mut scope = spare.unwrap_or_default();
+        *scope = CallScope { deadline, context, span };
+        scope
     }
 
     /// Whether the deadline has passed.
