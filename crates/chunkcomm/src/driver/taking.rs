@@ -286,7 +286,8 @@ impl RxEnd {
                 Some(Some(bytes))
             }
             run => {
-                self.current = Some(self.first_part(run));
+                let bounded = self.shared.backlog_step() > 0;
+                self.current = Some(if bounded { self.first_part(run) } else { run });
                 self.at = 0;
                 self.taken = 0;
                 Some(None)
@@ -321,10 +322,10 @@ impl RxEnd {
 
     /// Cuts a run of a channel with a backlog, so that its bytes are reported step by step; puts the
     /// rest back in front of the others.
+    #[cold]
     fn first_part(&mut self, run: Run) -> Run {
         let step = self.shared.backlog_step() as usize;
         let (whole, messages) = match run {
-            _ if step == 0 => return run,
             Run::Copied { bytes, messages } if bytes.len() > step => (Bytes::from(bytes), messages),
             Run::Shared { bytes, messages } if bytes.len() > step => (bytes, messages),
             _ => return run,

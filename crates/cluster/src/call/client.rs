@@ -5,7 +5,7 @@ use super::error::CallError;
 use super::line::{Line, Outcome, Sent, left_ms};
 use super::opening::ToPeer;
 use super::options::CallOptions;
-use super::scope::{earlier, inherited};
+use super::scope::inherited;
 use super::{fingerprint, runtime_of};
 use crate::proto::call::SERVICE_NAME_BYTES_MAX;
 use crate::proto::call::calls::Look;
@@ -254,14 +254,13 @@ where
     /// Sends the request, if that can be done now.
     #[inline]
     fn start(&mut self, context: &mut Context<'_>) -> Result<Stage, CallError> {
-        let (scope, carried) = inherited(&self.client.inner.service);
+        let inherited = inherited(&self.client.inner.service);
         if self.line.is_none() {
-            let own = self.client.timeout.map(|timeout| Instant::now() + timeout);
-            self.deadline = earlier(own, scope);
-            self.after = match scope {
-                Some(scope) if own.is_none_or(|own| scope < own) => scope - Instant::now(),
-                _ => self.client.timeout.unwrap_or_default(),
-            };
+            self.after = self.client.timeout.unwrap_or_default();
+            self.deadline = self.client.timeout.map(|timeout| Instant::now() + timeout);
+            if let Some(scope) = inherited.as_ref().and_then(|scope| scope.deadline()) {
+                self.limit(scope);
+            }
             if self.after.is_zero() && self.deadline.is_some() {
                 return Err(self.timed_out());
             }
@@ -270,10 +269,11 @@ where
         self.provider = provider;
         let mut call = SCRATCH.take();
         call.clear();
+        let carried = inherited.as_ref().map_or(&[][..], |scope| scope.context().as_bytes());
         let encoded = if self.deadline.is_none() && carried.is_empty() {
             codec::encode_into_vec(&(wire::call_head(0), self.request), &mut call)
         } else {
-            let with = With { left_ms: self.deadline.map(left_ms), context: carried.as_bytes() };
+            let with = With { left_ms: self.deadline.map(left_ms), context: carried };
             wire::put_call_with(&mut call, with);
             codec::encode_into_vec(self.request, &mut call)
         };
@@ -289,6 +289,14 @@ where
         }
         self.line = Some(line);
         Ok(stage)
+    }
+
+    /// Takes the deadline of the scope around the call if it is the earlier one.
+    #[cold]
+    fn limit(&mut self, scope: Instant) {
+        if self.deadline.is_none_or(|own| scope < own) {
+            (self.deadline, self.after) = (Some(scope), scope - Instant::now());
+        }
     }
 
     #[cold]

@@ -185,21 +185,25 @@ pub fn set_call_hooks(hooks: impl CallHooks) -> bool {
     HOOKS.set(Box::new(hooks)).is_ok()
 }
 
-/// Returns the deadline and the context that a call made now inherits, its context as the hooks fill it.
+/// Returns the scope that a call made now inherits, its context as the hooks fill it; `None` without a
+/// scope and hooks.
 #[inline]
-pub(super) fn inherited(service: &str) -> (Option<Instant>, CallContext) {
-    let (deadline, context) = with_current(|scope| match scope {
-        Some(scope) => (scope.deadline, scope.context),
-        None => (None, CallContext::default()),
-    });
-    match HOOKS.get() {
-        None => (deadline, context),
-        Some(hooks) => (deadline, hooks.inject(service, &context)),
+pub(super) fn inherited(service: &str) -> Option<Box<CallScope>> {
+    let hooks = HOOKS.get();
+    let scope = CURRENT.take();
+    if scope.is_none() && hooks.is_none() {
+        return None;
     }
+    let mut inherits = scope.clone().unwrap_or_default();
+    CURRENT.set(scope);
+    if let Some(hooks) = hooks {
+        inherits.context = hooks.inject(service, &inherits.context);
+    }
+    Some(inherits)
 }
 
 /// Returns the earlier of two deadlines.
-pub(super) fn earlier(one: Option<Instant>, other: Option<Instant>) -> Option<Instant> {
+fn earlier(one: Option<Instant>, other: Option<Instant>) -> Option<Instant> {
     match (one, other) {
         (Some(one), Some(other)) => Some(one.min(other)),
         (one, other) => one.or(other),
