@@ -89,5 +89,6 @@ pub use part::Part;
 pub use proto::frame::FrameFault;
 pub use proto::increment::{AUTO_INCREMENT_BYTES_MAX, AUTO_INCREMENT_BYTES_MIN, Costs, Increment};
 pub use proto::opening::{OpeningFault, Shape};
+pub use proto::schedule::algorithm::{Algorithm, ParseAlgorithmError};
 pub use recv::{DeltaReceiver, Forward, Landed};
 pub use send::DeltaSender;

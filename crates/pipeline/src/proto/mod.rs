@@ -1,5 +1,5 @@
 //! Pure bookkeeping of a delta: the state of each byte, the bytes that leave next, the best increment,
-//! and the bytes that both sides exchange.
+//! and the bytes that both sides exchange. Beside it the schedules of collective calls.
 //!
 //! Nothing here uses a socket, a task, a lock or a clock: lengths and costs come in as arguments,
 //! ranges and bytes come out as values. A test of the workspace checks this.
@@ -11,4 +11,6 @@ pub(crate) mod increment;
 pub(crate) mod meter;
 pub(crate) mod opening;
 pub(crate) mod ranges;
+#[allow(dead_code, reason = "the calls stand on it")]
+pub(crate) mod schedule;
 pub(crate) mod sending;
