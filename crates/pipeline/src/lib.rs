@@ -69,6 +69,7 @@
 // Names the feature of each item that needs one; the compiler of docs.rs can.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
+mod collective;
 mod element;
 mod error;
 mod landing;
@@ -83,6 +84,7 @@ mod send;
 pub mod tracked;
 mod turns;
 
+pub use collective::op::{Bits, Number, Op};
 pub use element::Element;
 pub use error::{DeltaRecvError, DeltaSendError, Mismatch, PartError};
 pub use part::Part;

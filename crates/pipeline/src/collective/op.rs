@@ -1,0 +1,312 @@
+//! Operators of reductions and scans.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::sync::Arc;
+
+use crate::Element;
+
+/// Operator that combines the elements of two ranks, one by one.
+///
+/// Every operator is taken as associative. The lower rank's element is the left operand, unless the
+/// operator is commutative.
+///
+/// ```
+/// use chunkcomm_pipeline::Op;
+///
+/// assert_eq!(Op::<f32>::sum().name(), "sum");
+/// // The earliest of the largest: (value, place) pairs.
+/// let largest = Op::named("largest", |a: &[u32; 2], b: &[u32; 2]| if b[0] > a[0] { *b } else { *a });
+/// assert!(!largest.is_commutative());
+/// ```
+#[derive(Clone)]
+pub struct Op<T: 'static> {
+    name: Cow<'static, str>,
+    commutative: bool,
+    identity: Option<T>,
+    kernel: Kernel<T>,
+}
+
+/// The loops of an operator. Built-in ones cost no allocation, since a small call makes none.
+#[derive(Clone)]
+enum Kernel<T: 'static> {
+    BuiltIn(&'static dyn Loops<T>),
+    Named(Arc<dyn Loops<T>>),
+}
+
+impl<T: Element> Op<T> {
+    /// Takes a function of the lower rank's element and the upper's, which must be associative.
+    ///
+    /// All ranks of a call give the operator the same name. On floating-point numbers the order of operands
+    /// decides bits; it is the same at all ranks.
+    pub fn named<F>(name: impl Into<Cow<'static, str>>, combine: F) -> Self
+    where
+        F: Fn(&T, &T) -> T + Send + Sync + 'static,
+    {
+        let kernel = Kernel::Named(Arc::new(Each(combine)));
+        Self { name: name.into(), commutative: false, identity: None, kernel }
+    }
+
+    /// Says that the order of the operands does not matter, which lets more algorithms serve.
+    #[must_use]
+    pub fn commutative(self) -> Self {
+        Self { commutative: true, ..self }
+    }
+
+    /// Returns the name: `sum`, `product`, `min`, `max`, `and`, `or`, `xor`, or that of a named one.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Returns whether the order of the operands does not matter. True for all built-in ones.
+    #[must_use]
+    pub fn is_commutative(&self) -> bool {
+        self.commutative
+    }
+
+    /// Returns the element that changes no other, which the built-in operators have.
+    pub(crate) fn identity(&self) -> Option<T> {
+        self.identity
+    }
+
+    /// Sets `acc = lower op acc`.
+    ///
+    /// # Panics
+    ///
+    /// When the lengths differ, as the others do.
+    pub(crate) fn before(&self, acc: &mut [T], lower: &[T]) {
+        assert_eq!(acc.len(), lower.len(), "operands of one call are of one length");
+        self.loops().before(acc, lower);
+    }
+
+    /// Sets `acc = acc op upper`.
+    pub(crate) fn after(&self, acc: &mut [T], upper: &[T]) {
+        assert_eq!(acc.len(), upper.len(), "operands of one call are of one length");
+        self.loops().after(acc, upper);
+    }
+
+    /// Sets `out = lower op upper`.
+    pub(crate) fn combine(&self, out: &mut [T], lower: &[T], upper: &[T]) {
+        let len = out.len();
+        assert!(len == lower.len() && len == upper.len(), "operands of one call are of one length");
+        self.loops().combine(out, lower, upper);
+    }
+
+    fn loops(&self) -> &dyn Loops<T> {
+        match &self.kernel {
+            Kernel::BuiltIn(loops) => *loops,
+            Kernel::Named(loops) => &**loops,
+        }
+    }
+
+    fn built_in(name: &'static str, identity: T, loops: &'static dyn Loops<T>) -> Self {
+        let kernel = Kernel::BuiltIn(loops);
+        Self { name: Cow::Borrowed(name), commutative: true, identity: Some(identity), kernel }
+    }
+}
+
+impl<T: Number> Op<T> {
+    /// Returns the sum. Integers wrap; a NaN that comes out is [`f32::NAN`] or [`f64::NAN`].
+    #[must_use]
+    pub fn sum() -> Self {
+        Self::built_in("sum", T::ZERO, &Each(T::add))
+    }
+
+    /// Returns the product. Integers wrap; a NaN that comes out is [`f32::NAN`] or [`f64::NAN`].
+    #[must_use]
+    pub fn product() -> Self {
+        Self::built_in("product", T::ONE, &Each(T::multiply))
+    }
+
+    /// Returns the smaller one. Of floating-point numbers `minimum` of IEEE 754-2019: a NaN makes NaN, and -0 is
+    /// below +0.
+    #[must_use]
+    pub fn min() -> Self {
+        Self::built_in("min", T::HIGHEST, &Each(T::minimum))
+    }
+
+    /// Returns the larger one. Of floating-point numbers `maximum` of IEEE 754-2019: a NaN makes NaN, and +0 is
+    /// above -0.
+    #[must_use]
+    pub fn max() -> Self {
+        Self::built_in("max", T::LOWEST, &Each(T::maximum))
+    }
+}
+
+impl<T: Bits> Op<T> {
+    /// Returns the bits that both have.
+    #[must_use]
+    pub fn and() -> Self {
+        Self::built_in("and", T::ONES, &Each(T::and))
+    }
+
+    /// Returns the bits that one of them has.
+    #[must_use]
+    pub fn or() -> Self {
+        Self::built_in("or", T::ZERO, &Each(T::or))
+    }
+
+    /// Returns the bits that exactly one of them has.
+    #[must_use]
+    pub fn xor() -> Self {
+        Self::built_in("xor", T::ZERO, &Each(T::xor))
+    }
+}
+
+impl<T: 'static> fmt::Debug for Op<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut shown = f.debug_struct("Op");
+        shown.field("name", &self.name).field("commutative", &self.commutative);
+        shown.finish_non_exhaustive()
+    }
+}
+
+/// An operator on slices: one virtual call each, with a loop that the compiler vectorises.
+trait Loops<T>: Send + Sync {
+    fn before(&self, acc: &mut [T], lower: &[T]);
+    fn after(&self, acc: &mut [T], upper: &[T]);
+    fn combine(&self, out: &mut [T], lower: &[T], upper: &[T]);
+}
+
+/// A function of two elements as loops over slices.
+struct Each<F>(F);
+
+impl<T: Copy, F: Fn(&T, &T) -> T + Send + Sync> Loops<T> for Each<F> {
+    fn before(&self, acc: &mut [T], lower: &[T]) {
+        for (acc, lower) in acc.iter_mut().zip(lower) {
+            *acc = (self.0)(lower, acc);
+        }
+    }
+
+    fn after(&self, acc: &mut [T], upper: &[T]) {
+        for (acc, upper) in acc.iter_mut().zip(upper) {
+            *acc = (self.0)(acc, upper);
+        }
+    }
+
+    fn combine(&self, out: &mut [T], lower: &[T], upper: &[T]) {
+        for (out, (lower, upper)) in out.iter_mut().zip(lower.iter().zip(upper)) {
+            *out = (self.0)(lower, upper);
+        }
+    }
+}
+
+/// Elements with a sum, a product and an order: `u8` to `u128`, `i8` to `i128`, `usize`, `isize`, `f32` and `f64`.
+pub trait Number: Element + sealed::Number {}
+
+/// Elements with bits: the integers among [`Number`].
+pub trait Bits: Number + sealed::Bits {}
+
+mod sealed {
+    #[allow(unreachable_pub, reason = "parents of public traits")]
+    pub trait Number: Sized {
+        const ZERO: Self;
+        const ONE: Self;
+        const LOWEST: Self;
+        const HIGHEST: Self;
+        fn add(&self, other: &Self) -> Self;
+        fn multiply(&self, other: &Self) -> Self;
+        fn minimum(&self, other: &Self) -> Self;
+        fn maximum(&self, other: &Self) -> Self;
+    }
+
+    #[allow(unreachable_pub, reason = "parents of public traits")]
+    pub trait Bits: Number {
+        const ONES: Self;
+        fn and(&self, other: &Self) -> Self;
+        fn or(&self, other: &Self) -> Self;
+        fn xor(&self, other: &Self) -> Self;
+    }
+}
+
+macro_rules! integers {
+    ($($integer:ty)*) => {$(
+        impl Number for $integer {}
+        impl Bits for $integer {}
+
+        impl sealed::Number for $integer {
+            const ZERO: Self = 0;
+            const ONE: Self = 1;
+            const LOWEST: Self = Self::MIN;
+            const HIGHEST: Self = Self::MAX;
+
+            fn add(&self, other: &Self) -> Self {
+                self.wrapping_add(*other)
+            }
+
+            fn multiply(&self, other: &Self) -> Self {
+                self.wrapping_mul(*other)
+            }
+
+            fn minimum(&self, other: &Self) -> Self {
+                *self.min(other)
+            }
+
+            fn maximum(&self, other: &Self) -> Self {
+                *self.max(other)
+            }
+        }
+
+        impl sealed::Bits for $integer {
+            const ONES: Self = !0;
+
+            fn and(&self, other: &Self) -> Self {
+                self & other
+            }
+
+            fn or(&self, other: &Self) -> Self {
+                self | other
+            }
+
+            fn xor(&self, other: &Self) -> Self {
+                self ^ other
+            }
+        }
+    )*};
+}
+
+integers!(u8 u16 u32 u64 u128 usize i8 i16 i32 i64 i128 isize);
+
+// A processor takes sign and payload of a NaN from either operand, and the compiler may turn the operands.
+// So that all ranks get the same bits, every NaN becomes the same one.
+macro_rules! floats {
+    ($($float:ty)*) => {$(
+        impl Number for $float {}
+
+        impl sealed::Number for $float {
+            // +0 would make +0 of -0.
+            const ZERO: Self = -0.0;
+            const ONE: Self = 1.0;
+            const LOWEST: Self = Self::NEG_INFINITY;
+            const HIGHEST: Self = Self::INFINITY;
+
+            fn add(&self, other: &Self) -> Self {
+                let sum = self + other;
+                if sum.is_nan() { Self::NAN } else { sum }
+            }
+
+            fn multiply(&self, other: &Self) -> Self {
+                let product = self * other;
+                if product.is_nan() { Self::NAN } else { product }
+            }
+
+            fn minimum(&self, other: &Self) -> Self {
+                // Equal ones differ in the sign of zero at most.
+                let equal = Self::from_bits(self.to_bits() | other.to_bits());
+                let least = if self < other { *self } else { *other };
+                let least = if self == other { equal } else { least };
+                if self.is_nan() | other.is_nan() { Self::NAN } else { least }
+            }
+
+            fn maximum(&self, other: &Self) -> Self {
+                let equal = Self::from_bits(self.to_bits() & other.to_bits());
+                let most = if self > other { *self } else { *other };
+                let most = if self == other { equal } else { most };
+                if self.is_nan() | other.is_nan() { Self::NAN } else { most }
+            }
+        }
+    )*};
+}
+
+floats!(f32 f64);
