@@ -1,7 +1,7 @@
 //! Errors of a cluster.
 
 use super::launch::{HostsError, PlaceError, PmiError};
-use super::{Death, End, NodeId, Refusal};
+use super::{Death, End, NodeId, Objection, Refusal};
 use crate::call::ServeError;
 use crate::launch::LaunchError;
 use crate::process::InstantiateError;
@@ -234,6 +234,41 @@ pub enum BarrierError {
 }
 
 chunkcomm_proto::debug_with_causes!(BarrierError);
+
+/// Reason why some members did not agree.
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum AgreeError {
+    /// The proposal is refused. An open agreement of that name is not affected.
+    #[error("no agreement on {name:?}: {why}")]
+    Refused {
+        /// Name of the agreement.
+        name: String,
+        /// The reason.
+        why: Objection,
+    },
+    /// The members that are to agree have named different members. Those that proposed first still
+    /// wait.
+    #[error(
+        "no agreement on {name:?}: this node names {count} members, and {first} has named \
+         {first_count}, not the same ones"
+    )]
+    Differs {
+        /// Name of the agreement.
+        name: String,
+        /// Number of members that this node names.
+        count: u32,
+        /// A member that proposed earlier.
+        first: NodeId,
+        /// Number of members that it named.
+        first_count: u32,
+    },
+    /// The cluster has ended.
+    #[error("{0}")]
+    Ended(End),
+}
+
+chunkcomm_proto::debug_with_causes!(AgreeError);
 
 /// Reason why a name is not provided, or has no provider.
 #[derive(Clone, PartialEq, Eq, thiserror::Error)]

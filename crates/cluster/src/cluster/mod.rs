@@ -5,12 +5,13 @@
 //!   joining     meets rank 0, builds the node                           -> Node, way to the manager
 //!   member      a task on every node: talks with the manager, keeps what the node knows
 //!   keeper      a task on rank 0: the manager, its lines, the copies it started
-//!   peers names ending changes      the rest of what a cluster can be asked
+//!   peers names agreeing ending changes      the rest of what a cluster can be asked
 //! ```
 //!
 //! [`crate::proto::cluster`] has the machines that make the decisions. The channels, tasks and
 //! processes are here.
 
+mod agreeing;
 mod calls;
 mod changes;
 mod config;
@@ -27,13 +28,15 @@ mod peers;
 mod processes;
 mod state;
 
+pub use crate::proto::cluster::agreement::Objection;
 pub use crate::proto::cluster::membership::{Change, End};
 pub use crate::proto::cluster::{Death, Member, NodeId, Refusal};
+pub use agreeing::Agreed;
 pub use changes::Changes;
 pub use config::ClusterConfig;
 pub use error::{
-    BarrierError, ClusterServeError, EndError, JoinError, MemberInstantiateError, NameError,
-    NamedError, PeerError,
+    AgreeError, BarrierError, ClusterServeError, EndError, JoinError, MemberInstantiateError,
+    NameError, NamedError, PeerError,
 };
 
 use crate::proto::cluster::membership::Membership;

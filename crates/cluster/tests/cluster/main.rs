@@ -3,6 +3,7 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod agreeing;
 mod calls;
 mod faults;
 mod joining;

@@ -1,11 +1,13 @@
 //! Manager's side of a cluster.
 
+mod agreeing;
 mod seating;
 
 use super::{
     DEATHS_MAX, Death, Down, Member, NAME_BYTES_MAX, NAMES_A_MEMBER_MAX, NodeId, Ready, Refusal, Up,
 };
 use crate::proto::signature::Signature;
+use agreeing::Agreements;
 use chunkcomm_proto::Time;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
@@ -79,6 +81,7 @@ pub struct Manager {
     unnamed: BTreeMap<u64, Vec<NodeId>>,
     /// Ranks that have heard that the cluster does not start.
     told: BTreeSet<u32>,
+    agreements: Agreements,
     transmits: VecDeque<(Line, Down)>,
 }
 
@@ -109,6 +112,7 @@ impl Manager {
             dead: BTreeSet::new(),
             unnamed: BTreeMap::new(),
             told: BTreeSet::new(),
+            agreements: Agreements::default(),
             transmits: VecDeque::new(),
         }
     }
@@ -244,8 +248,10 @@ impl Manager {
                 self.remove(rank);
                 self.tell_all(&Down::Left(id));
                 self.pass_barrier();
+                self.decide_all();
                 self.finish_if_all_done();
             }
+            Up::Agree(proposal) => self.propose(rank, proposal),
         }
     }
 
@@ -334,6 +340,7 @@ impl Manager {
                 self.tell_all(&Down::Died(death.clone()));
                 self.note_death(death);
                 self.pass_barrier();
+                self.decide_all();
                 self.finish_if_all_done();
             }
             // All members go after that.
@@ -376,6 +383,7 @@ impl Manager {
             ids.remove(&seat.member.id);
         });
         self.names.retain(|_, ids| !ids.is_empty());
+        self.agreements.forget(seat.member.id);
         Some(seat)
     }
 
@@ -399,6 +407,7 @@ impl Manager {
             assert!(!self.dead.contains(&seat.member.id), "the dead have no seat");
             assert!(seat.at.is_none_or(|at| at > seat.passed), "waits at a later one");
         }
+        assert!(self.agreements.is_sound(), "somebody waits for each agreement");
         assert!(
             self.phase == Phase::Gathering || self.early.is_empty(),
             "nobody waits for a start"

@@ -1,11 +1,14 @@
 //! Member's side of a cluster: its view of the others.
 
+mod agreeing;
 mod hearing;
 mod standing;
 
+pub use agreeing::Outcome;
 pub use standing::{Change, End, Standing, WordError};
 
 use super::{Before, Death, Member, NodeId, Ready, Up};
+use agreeing::Agreeing;
 use chunkcomm_proto::Time;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
@@ -48,6 +51,7 @@ pub struct Membership {
     owed: Option<u64>,
     /// Result of the last barrier.
     how: Passed,
+    agreeing: Agreeing,
     changes: VecDeque<Change>,
     changes_before: u64,
 }
@@ -83,6 +87,7 @@ impl Membership {
             at: None,
             owed: None,
             how: Passed::new(),
+            agreeing: Agreeing::default(),
             changes: VecDeque::new(),
             changes_before: 0,
         }
@@ -195,10 +200,12 @@ impl Membership {
             members: self.members.values().map(|member| member.id).collect(),
             deaths: self.deaths.clone(),
             unnamed: self.unnamed.clone(),
+            decisions: self.agreeing.heard(),
         };
         let again = self.manager.map(|_| Box::new(before()));
         self.words.clear();
         self.words.push_back(Up::Ready(Ready { again, ..self.ready.clone() }));
+        self.words.extend(self.agreeing.open().cloned().map(Up::Agree));
         if self.asked_to_finish {
             self.words.push_back(Up::Finish);
         }

@@ -6,9 +6,10 @@
 //!   member                                      manager (in the process of rank 0)
 //!     Ready(rank, size, name, ..) ────────────▶ gathers until all are there
 //!     ◀──── TaskIds(members, names, ..)  or Refused(why)
-//!     Barrier, Provide, Finish, Done, Leave ──▶
+//!     Barrier, Agree, Provide, Finish, Done, Leave ──▶
 //!     ◀──── Joined, Left, Died, Provided ..  ── sent to all
 //!     ◀──── Released ────────────────────────── all have come to the barrier
+//!     ◀──── Agreed ──────────────────────────── all have proposed, or are gone
 //!     ◀──── Finish ──────────────────────────── asked for, or all are done
 //! ```
 //!
@@ -19,8 +20,9 @@
 //! other ([`Signature`]). Everything else is a range of versions, or is compared where it is used.
 //! So programs of several versions can be members of one cluster.
 //!
-//! Reading order: this file, [`manager`], [`membership`], `signature`, `refusal`.
+//! Reading order: this file, [`agreement`], [`manager`], [`membership`], `signature`, `refusal`.
 
+pub mod agreement;
 pub mod manager;
 pub mod membership;
 mod refusal;
@@ -30,6 +32,7 @@ mod tests;
 pub use refusal::Refusal;
 
 use crate::proto::signature::Signature;
+use agreement::{Decision, Objection, Proposal};
 use chunkcomm_proto::plain::Plain;
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -139,6 +142,8 @@ pub struct Before {
     pub deaths: Vec<Death>,
     /// Dead members that no barrier has named yet.
     pub unnamed: Vec<NodeId>,
+    /// The last decisions that the member heard.
+    pub decisions: Vec<Decision>,
 }
 
 /// Word of a member to the manager.
@@ -159,6 +164,8 @@ pub enum Up {
     Done,
     /// The member goes, and the others stay.
     Leave,
+    /// The member proposes a value, and waits for the decision.
+    Agree(Proposal),
 }
 
 /// Word of the manager to a member.
@@ -192,6 +199,15 @@ pub enum Down {
     Finish {
         /// The member that asked; `None` when all were done.
         by: Option<NodeId>,
+    },
+    /// The manager has decided.
+    Agreed(Decision),
+    /// The manager refuses the member's proposal of this number.
+    NotAgreed {
+        /// Number of the proposal.
+        number: u64,
+        /// The reason.
+        why: Objection,
     },
 }
 

@@ -1,6 +1,7 @@
 //! The two machines against each other: words in any interleaving, and deaths, new members and new
 //! managers at any moment.
 
+use super::agreement::{Decision, Objection, Proposal};
 use super::manager::{Line, Manager, Phase};
 use super::membership::{Change, End, Membership, Standing};
 use super::{Before, Death, Down, Member, NAMES_A_MEMBER_MAX, NodeId, Ready, Refusal, Up};
@@ -10,6 +11,7 @@ use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
+mod agreeing;
 mod new_manager;
 mod running;
 mod starting;

@@ -89,6 +89,7 @@ impl Manager {
         }
         if again {
             self.learn(&before);
+            self.learn_decisions(id, &before.decisions);
         }
         let passed = if again { before.passed } else { self.barrier };
         let at = before.at.filter(|at| next_of(passed) == Some(*at));

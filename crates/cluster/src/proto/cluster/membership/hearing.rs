@@ -56,6 +56,8 @@ impl Membership {
                 self.provides.remove(&name);
                 self.refused_names.insert(name);
             }
+            Down::Agreed(decision) => self.handle_decision(decision),
+            Down::NotAgreed { number, why } => self.handle_objection(number, why),
             Down::Finish { by } => self.standing = Standing::Ended(End::Finished { by }),
         }
         Ok(())

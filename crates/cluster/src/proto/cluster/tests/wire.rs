@@ -4,6 +4,7 @@
 
 use super::*;
 use crate::proto::cluster::TaskIds;
+use crate::proto::cluster::agreement::Proposed;
 use chunkcomm_proto::codec;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -22,6 +23,11 @@ fn check<T: Serialize + DeserializeOwned + PartialEq + Debug>(word: &T, bytes: &
 
 const ID: NodeId = NodeId { rank: 2, incarnation: 0x0102 };
 
+fn decision() -> Decision {
+    let values = vec![Proposed { by: ID, number: 9, value: vec![7, 8] }];
+    Decision { name: "n".to_owned(), values, gone: vec![NodeId { rank: 3, incarnation: 4 }] }
+}
+
 #[test]
 fn what_members_say_has_these_bytes() {
     let before = Before {
@@ -32,6 +38,7 @@ fn what_members_say_has_these_bytes() {
         members: vec![ID],
         deaths: vec![Death { id: ID, why: "w".to_owned() }],
         unnamed: vec![ID],
+        decisions: vec![decision()],
     };
     let first = Ready {
         name: Some("n".to_owned()),
@@ -56,7 +63,10 @@ fn what_members_say_has_these_bytes() {
             "000000010000000000000008000000000000006d656d6f72793a3500010300000000000000010400",
             "000000000000010000000000000001000000000000006e0101000000000000000200000002010000",
             "00000000000000000000000001000000000000000200000002010000000000000000000000000000",
-            "01000000000000007701000000000000000200000002010000000000000000000000000000",
+            "01000000000000007701000000000000000200000002010000000000000000000000000000010000",
+            "000000000001000000000000006e0100000000000000020000000201000000000000000000000000",
+            "00000900000000000000020000000000000007080100000000000000030000000400000000000000",
+            "0000000000000000"
         ),
     );
     check(&Up::Barrier(7), "010000000700000000000000");
@@ -65,6 +75,14 @@ fn what_members_say_has_these_bytes() {
     check(&Up::Finish, "04000000");
     check(&Up::Done, "05000000");
     check(&Up::Leave, "06000000");
+    let (name, among) = (name(), vec![ID]);
+    check(
+        &Up::Agree(Proposal { number: 9, name, among, value: vec![7, 8] }),
+        concat!(
+            "07000000090000000000000001000000000000006e01000000000000000200000002010000000000",
+            "00000000000000000002000000000000000708"
+        ),
+    );
 }
 
 #[test]
@@ -123,4 +141,16 @@ fn what_managers_say_has_these_bytes() {
     );
     check(&Down::NameRefused(name()), "0800000001000000000000006e");
     check(&Down::Finish { by: Some(ID) }, "09000000010200000002010000000000000000000000000000");
+    check(
+        &Down::Agreed(decision()),
+        concat!(
+            "0a00000001000000000000006e010000000000000002000000020100000000000000000000000000",
+            "00090000000000000002000000000000000708010000000000000003000000040000000000000000",
+            "00000000000000"
+        ),
+    );
+    check(
+        &Down::NotAgreed { number: 9, why: Objection::TooMany },
+        "0b000000090000000000000003000000",
+    );
 }

@@ -8,6 +8,10 @@ enum Act {
     /// The oldest word of a line, up or down, arrives.
     Arrive(usize),
     Barrier(usize),
+    /// A member proposes under a name, among all that it knows, or among some of them.
+    Propose(usize, u8, bool),
+    /// Callers of a member are gone without their outcomes.
+    Abandon(usize),
     Provide(usize, u8),
     Withdraw(usize, u8),
     Leave(usize),
@@ -21,6 +25,9 @@ fn act() -> impl Strategy<Value = Act> {
     prop_oneof![
         20 => any::<usize>().prop_map(Act::Arrive),
         4 => any::<usize>().prop_map(Act::Barrier),
+        4 => (any::<usize>(), 0..3_u8, any::<bool>())
+            .prop_map(|(who, name, all)| Act::Propose(who, name, all)),
+        1 => any::<usize>().prop_map(Act::Abandon),
         2 => (any::<usize>(), 0..4_u8).prop_map(|(who, name)| Act::Provide(who, name)),
         1 => (any::<usize>(), 0..4_u8).prop_map(|(who, name)| Act::Withdraw(who, name)),
         1 => any::<usize>().prop_map(Act::Leave),
@@ -39,6 +46,18 @@ struct Body {
     entered: u64,
     /// Whether the last word announced a node that comes: this member, or another.
     somebody_came: bool,
+    proposed: BTreeMap<u64, Asked>,
+}
+
+/// Proposal of a member.
+struct Asked {
+    name: u8,
+    among: Vec<NodeId>,
+    /// Values that it had; the last one may come too late.
+    values: Vec<u8>,
+    /// Whether a caller waits for the outcome.
+    waits: bool,
+    decided: bool,
 }
 
 /// Members with lines of their own to one manager. A word on a line arrives at an act of
@@ -52,6 +71,8 @@ struct World {
     /// Result of each barrier, by manager and number.
     passed: BTreeMap<(u64, u64), Vec<NodeId>>,
     managers: u64,
+    /// The decision that was made of each proposal, and the members that have heard it.
+    decided: BTreeMap<(NodeId, u64), (Decision, BTreeSet<NodeId>)>,
 }
 
 impl World {
@@ -65,6 +86,7 @@ impl World {
             now: Time(0),
             passed: BTreeMap::new(),
             managers: 1,
+            decided: BTreeMap::new(),
         };
         for rank in 0..size {
             world.come(Some(rank));
@@ -83,7 +105,8 @@ impl World {
         member.announce();
         let line = Line(self.next);
         let (up, down) = (VecDeque::new(), VecDeque::new());
-        let body = Body { member, line, up, down, entered: 0, somebody_came: false };
+        let proposed = BTreeMap::new();
+        let body = Body { member, line, up, down, entered: 0, somebody_came: false, proposed };
         self.bodies.push(body);
         self.pump();
     }
@@ -123,8 +146,91 @@ impl World {
                 let known = self.passed.entry((self.managers, number)).or_insert(died.clone());
                 assert_eq!(*known, died, "all hear the same of barrier {number}");
             }
+            if self.bodies[which / 2].member.id().is_some() {
+                self.take_outcomes(which / 2);
+            }
         }
         self.pump();
+    }
+
+    /// Takes what was decided, and checks that everybody hears the same of a proposal.
+    fn take_outcomes(&mut self, which: usize) {
+        self.forget_the_decisions_of_the_dead();
+        let Body { member, proposed, .. } = &mut self.bodies[which];
+        let id = member.id().expect("it hears of agreements");
+        proposed.retain(|number, asked| {
+            let Some(outcome) = member.agreement(*number).cloned() else { return true };
+            asked.decided = true;
+            if asked.waits {
+                member.leave_agreement(*number, true);
+            }
+            let decision = match outcome {
+                Ok(decision) => decision,
+                Err(Objection::Differs { .. }) => return false,
+                Err(why) => panic!("{why}"),
+            };
+            let mut all: Vec<NodeId> = decision.values.iter().map(|it| it.by).collect();
+            all.extend(&decision.gone);
+            all.sort_unstable();
+            assert_eq!(all, asked.among);
+            let ours = decision.values.iter().find(|it| it.by == id).expect("it was there");
+            assert_eq!(ours.number, *number);
+            assert!(asked.values.contains(&ours.value[0]));
+            for it in &decision.values {
+                let new = || (decision.clone(), BTreeSet::new());
+                let (known, by) = self.decided.entry((it.by, it.number)).or_insert_with(new);
+                assert_eq!(*known, decision, "all hear the same");
+                by.insert(id);
+            }
+            !asked.waits
+        });
+    }
+
+    /// A decision is lost when all that have heard it die, and then the manager.
+    fn forget_the_decisions_of_the_dead(&mut self) {
+        let living: BTreeSet<_> = self.bodies.iter().filter_map(|it| it.member.id()).collect();
+        self.decided.retain(|_, (_, by)| !by.is_disjoint(&living));
+    }
+
+    fn propose(&mut self, who: usize, name: u8, all: bool) {
+        self.next += 1;
+        let value = self.next as u8;
+        let Body { member, proposed, .. } = &mut self.bodies[who];
+        let Some(id) = member.id() else { return };
+        let of = |it: &NodeId| all || *it == id || it.rank % 2 == u32::from(name % 2);
+        let members = member.members().values().map(|it| it.id);
+        let among: Vec<NodeId> = members.filter(of).collect();
+        let number = member.propose(&name.to_string(), &among, &[value]).unwrap();
+        let asked = proposed.entry(number).or_insert_with(|| Asked {
+            name,
+            among,
+            values: Vec::new(),
+            waits: false,
+            decided: false,
+        });
+        asked.values.push(value);
+        if std::mem::replace(&mut asked.waits, true) {
+            // One of two callers is gone.
+            member.leave_agreement(number, false);
+        }
+        self.take_outcomes(who);
+    }
+
+    /// Checks that at rest nobody waits for members that have proposed, or are gone.
+    fn check_agreements(&mut self) {
+        self.forget_the_decisions_of_the_dead();
+        let living = |id: &NodeId| self.bodies.iter().find(|it| it.member.id() == Some(*id));
+        for body in &self.bodies {
+            let id = body.member.id().expect("a member");
+            for (number, asked) in body.proposed.iter().filter(|(_, it)| !it.decided) {
+                assert!(!self.decided.contains_key(&(id, *number)), "{id:?} has not heard");
+                let same =
+                    |it: &Asked| !it.decided && it.name == asked.name && it.among == asked.among;
+                let mut there = asked.among.iter().filter_map(living);
+                let missing = there.any(|other| !other.proposed.values().any(same));
+                assert!(missing, "{id:?} waits for nobody");
+            }
+        }
     }
 
     fn act(&mut self, act: &Act) {
@@ -137,6 +243,15 @@ impl World {
                 let body = &mut self.bodies[pick(*who)];
                 if body.member.id().is_some() {
                     body.entered = body.member.enter_barrier();
+                }
+            }
+            Act::Propose(who, name, all) => self.propose(pick(*who), *name, *all),
+            Act::Abandon(who) => {
+                let Body { member, proposed, .. } = &mut self.bodies[pick(*who)];
+                for (number, asked) in proposed.iter_mut() {
+                    if std::mem::take(&mut asked.waits) {
+                        member.leave_agreement(*number, false);
+                    }
                 }
             }
             Act::Provide(who, name) => self.bodies[pick(*who)].member.provide(&name.to_string()),
@@ -279,6 +394,9 @@ proptest! {
         }
         world.check_views();
         world.check_deaths();
+        if *world.manager.phase() == Phase::Running {
+            world.check_agreements();
+        }
         if *world.manager.phase() == Phase::Running {
             world.pass_a_barrier();
         }

@@ -1,0 +1,248 @@
+//! Agreements of members.
+
+use super::*;
+use crate::proto::cluster::agreement::{
+    AGREEMENTS_A_MEMBER_MAX, DECISIONS_MAX, Proposed, VALUE_BYTES_MAX,
+};
+
+/// A member of the clusters of [`running`].
+fn id(rank: u32) -> NodeId {
+    NodeId { rank, incarnation: 100 + u128::from(rank) }
+}
+
+fn ids(ranks: &[u32]) -> Vec<NodeId> {
+    ranks.iter().copied().map(id).collect()
+}
+
+fn proposal(number: u64, name: &str, among: &[u32], value: u8) -> Proposal {
+    Proposal { number, name: name.to_owned(), among: ids(among), value: vec![value] }
+}
+
+fn propose(manager: &mut Manager, rank: u32, proposal: Proposal) {
+    manager.handle_message(Line(rank.into()), Up::Agree(proposal));
+}
+
+fn decision(name: &str, values: &[(u32, u64, u8)], gone: &[u32]) -> Decision {
+    let values = values.iter().map(|&(rank, number, value)| {
+        let by = id(rank);
+        Proposed { by, number, value: vec![value] }
+    });
+    Decision { name: name.to_owned(), values: values.collect(), gone: ids(gone) }
+}
+
+#[test]
+fn all_get_the_values_of_all_once_the_last_has_proposed() {
+    let mut manager = running(3);
+    propose(&mut manager, 2, proposal(1, "x", &[2, 0, 1, 0], 12));
+    // A later value replaces the earlier one.
+    propose(&mut manager, 0, proposal(5, "x", &[0, 1, 2], 9));
+    propose(&mut manager, 0, proposal(5, "x", &[0, 1, 2], 10));
+    // Other names and members are other agreements.
+    propose(&mut manager, 1, proposal(1, "y", &[1, 2], 0));
+    assert_eq!(said(&mut manager), []);
+    propose(&mut manager, 1, proposal(2, "x", &[0, 1, 2], 11));
+    let agreed = decision("x", &[(0, 5, 10), (1, 2, 11), (2, 1, 12)], &[]);
+    let told = [0, 1, 2].map(|line| (line, Down::Agreed(agreed.clone())));
+    assert_eq!(said(&mut manager), told);
+    // Who sends its proposal again gets the decision that was made of it. The name is free.
+    propose(&mut manager, 1, proposal(3, "x", &[0, 1], 21));
+    assert_eq!(said(&mut manager), []);
+    propose(&mut manager, 2, proposal(1, "x", &[0, 1, 2], 13));
+    assert_eq!(said(&mut manager), [(2, Down::Agreed(agreed))]);
+    propose(&mut manager, 0, proposal(6, "x", &[0, 1], 20));
+    let agreed = decision("x", &[(0, 6, 20), (1, 3, 21)], &[]);
+    assert_eq!(said(&mut manager), [0, 1].map(|line| (line, Down::Agreed(agreed.clone()))));
+}
+
+#[test]
+fn the_dead_and_those_that_left_are_not_waited_for() {
+    let mut manager = running(4);
+    let among = [0, 1, 2, 3, 9];
+    propose(&mut manager, 0, proposal(1, "x", &among, 10));
+    // Its value goes with it.
+    propose(&mut manager, 1, proposal(1, "x", &among, 11));
+    manager.handle_lost(Line(1), "silent");
+    propose(&mut manager, 2, proposal(1, "x", &among, 12));
+    let told = said(&mut manager);
+    assert!(told.iter().all(|(_, down)| matches!(down, Down::Died(_))), "{told:?}");
+    // The second death is the last that is waited for; nobody knows rank 9.
+    manager.handle_lost(Line(3), "silent");
+    let agreed = decision("x", &[(0, 1, 10), (2, 1, 12)], &[1, 3, 9]);
+    let told = [0, 2].map(|line| (line, Down::Agreed(agreed.clone())));
+    assert_eq!(said(&mut manager)[2..], told);
+    propose(&mut manager, 0, proposal(2, "y", &[0, 2], 20));
+    manager.handle_message(Line(2), Up::Leave);
+    let agreed = decision("y", &[(0, 2, 20)], &[2]);
+    assert_eq!(said(&mut manager)[1..], [(0, Down::Agreed(agreed))]);
+    // Nobody is left to hear of an agreement of the dead.
+    let mut manager = running(2);
+    propose(&mut manager, 1, proposal(1, "x", &[0, 1], 10));
+    manager.handle_lost(Line(1), "silent");
+    said(&mut manager);
+    propose(&mut manager, 0, proposal(1, "x", &[0], 11));
+    assert_eq!(said(&mut manager), [(0, Down::Agreed(decision("x", &[(0, 1, 11)], &[])))]);
+}
+
+#[test]
+fn a_member_that_was_taken_for_dead_hears_what_was_decided_without_it() {
+    let mut manager = running(2);
+    propose(&mut manager, 1, proposal(1, "x", &[0, 1], 11));
+    manager.handle_lost(Line(1), "silent");
+    propose(&mut manager, 0, proposal(1, "x", &[0, 1], 10));
+    said(&mut manager);
+    let before = Before { members: ids(&[0, 1]), ..Before::default() };
+    let again = Ready { again: Some(Box::new(before)), ..ready(1, 2, 101) };
+    manager.handle_message(Line(7), Up::Ready(again));
+    said(&mut manager);
+    let again = || Up::Agree(proposal(1, "x", &[0, 1], 11));
+    manager.handle_message(Line(7), again());
+    assert_eq!(said(&mut manager), [(7, Down::Agreed(decision("x", &[(0, 1, 10)], &[1])))]);
+    // Once: the next of that name is another.
+    manager.handle_message(Line(7), Up::Agree(proposal(2, "x", &[0, 1], 21)));
+    propose(&mut manager, 0, proposal(2, "x", &[0, 1], 20));
+    let agreed = decision("x", &[(0, 2, 20), (1, 2, 21)], &[]);
+    assert_eq!(said(&mut manager), [0, 7].map(|line| (line, Down::Agreed(agreed.clone()))));
+}
+
+#[test]
+fn proposals_that_do_not_fit_are_refused() {
+    let mut manager = running(3);
+    let long = Proposal { value: vec![0; VALUE_BYTES_MAX + 1], ..proposal(4, "x", &[0], 0) };
+    for (proposal, why) in [
+        (proposal(2, "", &[0], 0), Objection::Name),
+        (proposal(3, &"n".repeat(256), &[0], 0), Objection::Name),
+        (long, Objection::Value { bytes: 1025 }),
+        (proposal(5, "x", &[1, 2], 0), Objection::NotAmong),
+        (proposal(6, "x", &[], 0), Objection::NotAmong),
+    ] {
+        let number = proposal.number;
+        propose(&mut manager, 0, proposal);
+        assert_eq!(said(&mut manager), [(0, Down::NotAgreed { number, why })]);
+    }
+    // The first agreement goes on.
+    propose(&mut manager, 1, proposal(1, "x", &[0, 1, 2], 1));
+    propose(&mut manager, 0, proposal(7, "x", &[0, 1], 1));
+    let why = Objection::Differs { count: 2, first: id(1), first_count: 3 };
+    let text = "this node names 2 members, and rank 1 named 3, not the same ones";
+    assert_eq!(why.to_string(), text);
+    assert_eq!(said(&mut manager), [(0, Down::NotAgreed { number: 7, why })]);
+    for number in 0..=AGREEMENTS_A_MEMBER_MAX as u64 {
+        propose(&mut manager, 0, proposal(10 + number, &number.to_string(), &[0, 1], 0));
+    }
+    let number = 10 + AGREEMENTS_A_MEMBER_MAX as u64;
+    let why = Objection::TooMany;
+    assert_eq!(said(&mut manager), [(0, Down::NotAgreed { number, why })]);
+    // One of them can be proposed to again, and another once one is decided.
+    propose(&mut manager, 0, proposal(10, "0", &[0, 1], 0));
+    propose(&mut manager, 1, proposal(2, "0", &[0, 1], 0));
+    propose(&mut manager, 0, proposal(number, "another", &[0, 1], 0));
+    let told = said(&mut manager);
+    assert!(told.iter().all(|(_, down)| matches!(down, Down::Agreed(_))), "{told:?}");
+    assert_eq!(told.len(), 2);
+}
+
+/// Lets everything that the member says arrive at the manager, and the answers at the member.
+fn exchange(member: &mut Membership, manager: &mut Manager) {
+    while let Some(word) = member.poll_transmit() {
+        manager.handle_message(Line(0), word);
+        while let Some((_, down)) = manager.poll_transmit() {
+            member.handle_message(down).unwrap();
+        }
+    }
+}
+
+/// The only member of a cluster.
+fn alone() -> (Membership, Manager) {
+    let mut member = Membership::new(ready(0, 1, 100), SECOND);
+    member.announce();
+    let mut manager = Manager::new(77, 1, SECOND, Time(0));
+    exchange(&mut member, &mut manager);
+    (member, manager)
+}
+
+fn value_of(member: &Membership, number: u64) -> Option<u8> {
+    Some(member.agreement(number)?.as_ref().unwrap().values[0].value[0])
+}
+
+#[test]
+fn a_caller_that_comes_back_gets_the_outcome_of_its_first_call() {
+    let (mut member, mut manager) = alone();
+    let among = [id(0)];
+    // Gone before the decision: the last value counts.
+    let number = member.propose("x", &among, &[1]).unwrap();
+    member.leave_agreement(number, false);
+    assert_eq!(member.propose("x", &among, &[2]), Ok(number));
+    // Gone after the decision.
+    member.leave_agreement(number, false);
+    exchange(&mut member, &mut manager);
+    let first = value_of(&member, number);
+    assert_eq!(member.propose("x", &among, &[3]), Ok(number));
+    assert_eq!(value_of(&member, number), first);
+    // Two callers of one proposal both get it; the next call is another.
+    assert_eq!(member.propose("x", &among, &[4]), Ok(number));
+    member.leave_agreement(number, true);
+    assert_eq!(value_of(&member, number), first);
+    let next = member.propose("x", &among, &[5]).unwrap();
+    assert_ne!(next, number);
+    member.leave_agreement(number, true);
+    assert_eq!(member.agreement(number), None);
+    exchange(&mut member, &mut manager);
+    assert_eq!(value_of(&member, next), Some(5));
+}
+
+#[test]
+fn outcomes_that_nobody_takes_are_bounded() {
+    let (mut member, mut manager) = alone();
+    let among = [id(0)];
+    let mut numbers = Vec::new();
+    let kept = member.propose("kept", &among, &[0]).unwrap();
+    for name in 0..2 * DECISIONS_MAX {
+        let number = member.propose(&name.to_string(), &among, &[0]).unwrap();
+        member.leave_agreement(number, false);
+        exchange(&mut member, &mut manager);
+        numbers.push(number);
+    }
+    let (gone, left) = numbers.split_at(DECISIONS_MAX);
+    assert!(gone.iter().all(|number| member.agreement(*number).is_none()));
+    assert!(left.iter().all(|number| member.agreement(*number).is_some()));
+    assert!(member.agreement(kept).is_some(), "a caller waits for it");
+}
+
+#[test]
+fn a_new_manager_knows_what_some_have_heard() {
+    let agreed = decision("x", &[(0, 4, 10), (1, 5, 11), (2, 6, 12)], &[]);
+    let again = |rank: u32, decisions: Vec<Decision>| {
+        let before = Before { members: ids(&[0, 1, 2]), decisions, ..Before::default() };
+        let ready = ready(rank, 3, 100 + u128::from(rank));
+        Up::Ready(Ready { again: Some(Box::new(before)), ..ready })
+    };
+    let mut manager = Manager::new(78, 3, SECOND, Time(0));
+    manager.handle_message(Line(0), again(0, vec![agreed.clone()]));
+    manager.handle_message(Line(1), again(1, vec![]));
+    manager.handle_message(Line(2), again(2, vec![]));
+    assert_eq!(said(&mut manager).len(), 3);
+    // Rank 0 goes on to the next of that name; the others still wait for the first.
+    propose(&mut manager, 0, proposal(5, "x", &[0, 1, 2], 20));
+    for (rank, number) in [(1, 5), (2, 6)] {
+        propose(&mut manager, rank, proposal(number, "x", &[0, 1, 2], 0));
+        assert_eq!(said(&mut manager), [(u64::from(rank), Down::Agreed(agreed.clone()))]);
+        propose(&mut manager, rank, proposal(number + 1, "x", &[0, 1, 2], 20));
+    }
+    let second = decision("x", &[(0, 5, 20), (1, 6, 20), (2, 7, 20)], &[]);
+    assert_eq!(said(&mut manager), [0, 1, 2].map(|line| (line, Down::Agreed(second.clone()))));
+}
+
+#[test]
+fn who_comes_back_late_brings_its_decisions_to_those_that_wait() {
+    let mut manager = running(3);
+    propose(&mut manager, 1, proposal(5, "x", &[0, 1, 2], 11));
+    propose(&mut manager, 2, proposal(7, "x", &[0, 1, 2], 22));
+    assert_eq!(said(&mut manager), []);
+    let agreed = decision("x", &[(0, 4, 10), (1, 5, 11), (2, 6, 12)], &[]);
+    let before = Before { decisions: vec![agreed.clone()], ..Before::default() };
+    let again = Ready { again: Some(Box::new(before)), ..ready(0, 3, 100) };
+    manager.handle_message(Line(8), Up::Ready(again));
+    let told = said(&mut manager);
+    let told: Vec<_> = told.iter().filter(|it| matches!(it.1, Down::Agreed(_))).collect();
+    assert_eq!(told, [&(1, Down::Agreed(agreed))]);
+}
