@@ -38,6 +38,11 @@ impl Wakers {
         }
     }
 
+    /// Adds the wakers of others, which are to be woken together; a task may then be there twice.
+    pub(crate) fn append(&mut self, others: Wakers) {
+        self.0.extend(others.0);
+    }
+
     /// Takes all wakers, to be woken without the lock.
     pub(crate) fn take(&mut self) -> Wakers {
         Wakers(std::mem::take(&mut self.0))

@@ -2,7 +2,7 @@
 //! streams, losses.
 
 use super::fingerprint::Fingerprint;
-use super::held::Held;
+use super::held::{Held, incarnation};
 use super::layers::{Answer, Layers};
 use super::links::{Links, News};
 use super::losses::{Losses, is_reserved, reported};
@@ -39,6 +39,7 @@ pub(super) struct Table {
     pub(super) held: Held,
     /// Number of held opens that gave way to others since the last warning of that.
     pub(super) gave_way: u64,
+    /// Tasks that wait for anything but an open.
     waiting: Wakers,
     /// Types of refused senders: link, channel, text.
     described: Vec<(Arc<LinkShared>, u32, String)>,
@@ -52,6 +53,15 @@ pub(super) struct Table {
     pub(super) closed: bool,
     /// Whether the runtime is gone: nobody drives the links, and none will come.
     pub(super) runtime_gone: bool,
+}
+
+impl Table {
+    /// Takes the wakers of all tasks that wait; the caller wakes them without the lock.
+    fn take_waiting(&mut self) -> Wakers {
+        let mut waiting = self.waiting.take();
+        waiting.append(self.held.take_all_waiting());
+        waiting
+    }
 }
 
 /// The table of one node, and its layers, which take the channels with reserved names.
@@ -80,9 +90,10 @@ impl Acceptor for AcceptTable {
         if table.closed || only_expected && !table.expected.contains(opened.name()) {
             return Err(Box::new(opened));
         }
+        let (name, node) = (Arc::clone(&opened.receiver.shared.name), incarnation(&opened));
         let gave_way = table.held.hold(opened, left)?;
         table.gave_way += u64::from(gave_way.is_some());
-        let waiting = table.waiting.take();
+        let waiting = table.held.take_waiting(&name, node);
         drop(table);
         self.holds.notify_one();
         waiting.wake();
@@ -139,7 +150,7 @@ impl Acceptor for AcceptTable {
         let closed = table.closed;
         table.losses.add(lost, closed);
         table.described.retain(|(known, _, _)| !Arc::ptr_eq(known, link));
-        let waiting = table.waiting.take();
+        let waiting = table.take_waiting();
         drop(table);
         waiting.wake();
         watching.wake();
@@ -236,7 +247,7 @@ impl AcceptTable {
         let mut table = locked(&self.table);
         table.closed = true;
         let held = table.held.clear();
-        let (waiting, watching) = (table.waiting.take(), table.links.take_waiting());
+        let (waiting, watching) = (table.take_waiting(), table.links.take_waiting());
         drop(table);
         // Their senders learn that nobody takes them.
         drop(held);
@@ -268,7 +279,7 @@ impl AcceptTable {
         self.give_up_streams();
         let mut table = locked(&self.table);
         table.runtime_gone = true;
-        let waiting = table.waiting.take();
+        let waiting = table.take_waiting();
         drop(table);
         waiting.wake();
         self.layers.runtime_gone();
@@ -335,8 +346,9 @@ impl AcceptTable {
             drop(opened);
             return;
         }
+        let (name, node) = (Arc::clone(&opened.receiver.shared.name), incarnation(&opened));
         table.held.give_back(opened);
-        let waiting = table.waiting.take();
+        let waiting = table.held.take_waiting(&name, node);
         drop(table);
         waiting.wake();
     }
@@ -434,7 +446,7 @@ impl AcceptTable {
         {
             return Poll::Ready(Err(AcceptError::Lost { channel: name.to_owned(), error }));
         }
-        table.waiting.add(context.waker());
+        table.held.wait(name, node, context.waker());
         Poll::Pending
     }
 

@@ -15,9 +15,11 @@
 
 use crate::driver::events::Opened;
 use crate::driver::mail::LinkShared;
+use crate::driver::wakers::Wakers;
 use crate::proto::limits::{HELD_OPENS_NODE_MAX, OPEN_RESERVE_DIVISOR};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
+use std::task::Waker;
 
 /// Opens that wait for an `accept`, and names that an `accept` waits for.
 #[derive(Default)]
@@ -25,9 +27,16 @@ pub(super) struct Held {
     /// The opens by name, in an order that is the same in each run.
     by_name: BTreeMap<String, VecDeque<Opened>>,
     count: usize,
-    /// Number of calls that wait in `accept`, by name and by the node whose opens they take; `None` for
-    /// those that take any.
-    wanted: BTreeMap<String, BTreeMap<Option<u128>, usize>>,
+    /// Calls that wait in `accept`, by name and by the node whose opens they take; `None` for those
+    /// that take any.
+    wanted: BTreeMap<String, BTreeMap<Option<u128>, Calls>>,
+}
+
+/// Calls that wait for the same opens.
+#[derive(Default)]
+struct Calls {
+    count: usize,
+    wakers: Wakers,
 }
 
 impl Held {
@@ -103,26 +112,55 @@ impl Held {
 
     /// Counts one more call that waits for an open of `name`, of this node alone where one is given.
     pub(super) fn want(&mut self, name: &str, from: Option<u128>) {
-        *self.wanted.entry(name.to_owned()).or_default().entry(from).or_default() += 1;
+        let wanted = self.wanted.entry(name.to_owned()).or_default();
+        wanted.entry(from).or_default().count += 1;
     }
 
     /// Counts one fewer such call.
     pub(super) fn want_no_more(&mut self, name: &str, from: Option<u128>) {
         let Some(wanted) = self.wanted.get_mut(name) else { return };
-        if let Some(count) = wanted.get_mut(&from) {
-            *count -= 1;
+        if let Some(calls) = wanted.get_mut(&from) {
+            calls.count -= 1;
         }
-        wanted.retain(|_, count| *count > 0);
+        wanted.retain(|_, calls| calls.count > 0);
         if wanted.is_empty() {
             self.wanted.remove(name);
         }
+    }
+
+    /// Lets such a call, which is counted, wait.
+    pub(super) fn wait(&mut self, name: &str, from: Option<u128>, waker: &Waker) {
+        if let Some(calls) = self.wanted.get_mut(name).and_then(|wanted| wanted.get_mut(&from)) {
+            calls.wakers.add(waker);
+        }
+    }
+
+    /// Takes the wakers of the calls that an open of `name` by this node is for.
+    pub(super) fn take_waiting(&mut self, name: &str, node: u128) -> Wakers {
+        let mut waiting = Wakers::default();
+        let Some(wanted) = self.wanted.get_mut(name) else { return waiting };
+        for from in [None, Some(node)] {
+            if let Some(calls) = wanted.get_mut(&from) {
+                waiting.append(calls.wakers.take());
+            }
+        }
+        waiting
+    }
+
+    /// Takes the wakers of all calls.
+    pub(super) fn take_all_waiting(&mut self) -> Wakers {
+        let mut waiting = Wakers::default();
+        for calls in self.wanted.values_mut().flat_map(BTreeMap::values_mut) {
+            waiting.append(calls.wakers.take());
+        }
+        waiting
     }
 
     /// Returns whether more calls wait for opens of `name` by this node than are held for them, not
     /// counting `beside` of the held ones.
     fn is_wanted(&self, name: &str, node: u128, beside: usize) -> bool {
         let Some(wanted) = self.wanted.get(name) else { return false };
-        let calls = |from| wanted.get(&from).copied().unwrap_or(0);
+        let calls = |from| wanted.get(&from).map_or(0, |calls: &Calls| calls.count);
         let (of_any, of_its) = (calls(None), calls(Some(node)));
         let is_for_them = |opened: &&Opened| of_any > 0 || incarnation(opened) == node;
         let held = self.by_name.get(name).into_iter().flatten().filter(is_for_them).count();
@@ -184,6 +222,6 @@ impl Held {
 }
 
 /// Returns the incarnation of the node that opened.
-fn incarnation(opened: &Opened) -> u128 {
+pub(super) fn incarnation(opened: &Opened) -> u128 {
     opened.receiver.link.peer.incarnation
 }

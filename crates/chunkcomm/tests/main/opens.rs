@@ -6,10 +6,12 @@ use chunkcomm::proto::limits::{
     HELD_OPENS_NODE_MAX, OPEN_CREDIT_DIVISOR, OPEN_RESERVE_DIVISOR, WINDOW_BYTES_INITIAL,
     WINDOW_BYTES_LINK_DEFAULT,
 };
-use chunkcomm::{Node, Peer, SendError, Sender, TrySendError};
-use chunkcomm_testkit::{Pair, limited, on_both, on_one_thread, pair, until};
+use chunkcomm::{AcceptError, Node, Peer, SendError, Sender, TrySendError, channel};
+use chunkcomm_testkit::{Pair, limited, on_both, on_one_thread, pair, tcp, until};
 use std::future::{Future, poll_fn};
-use std::pin::Pin;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::Poll;
 use std::time::Duration;
 
@@ -227,5 +229,111 @@ fn a_refused_open_whose_sender_is_gone_is_said_when_the_node_is_closed() {
         let names: Vec<&str> = error.channels.iter().map(|it| it.channel.as_str()).collect();
         assert_eq!(names, ["refused"; 3], "{error}");
         assert!(error.to_string().contains("nobody accepted it"), "{error}");
+    });
+}
+
+/// Runs `future`; counts its polls.
+async fn counted<F: Future>(future: F, polls: Arc<AtomicUsize>) -> F::Output {
+    let mut future = pin!(future);
+    poll_fn(|context| {
+        polls.fetch_add(1, Ordering::Relaxed);
+        future.as_mut().poll(context)
+    })
+    .await
+}
+
+#[test]
+fn an_open_wakes_the_accepts_of_its_name_and_peer_only() {
+    on_both(|| async {
+        const NAMES: usize = 64;
+        let pair = pair().await;
+        let (_other, _) = another(&pair).await;
+        let mut greeting = pair.b.open::<usize>(&pair.peer, "greeting").await.unwrap();
+        greeting.send(&0).await.unwrap();
+        let (from_b, _) = limited(pair.a.accept::<usize>("greeting")).await.unwrap();
+        let polls = Arc::new(AtomicUsize::new(0));
+        let mut accepting = tokio::task::JoinSet::new();
+        for number in 0..NAMES {
+            let (node, polls, from) = (pair.a.clone(), Arc::clone(&polls), from_b.clone());
+            let name = channel(format!("name {number}"));
+            let name = if number % 2 == 0 { name } else { name.from_peer(&from) };
+            accepting.spawn(async move {
+                let (_, mut receiver) = counted(node.accept::<usize>(name), polls).await.unwrap();
+                assert_eq!(receiver.recv().await.unwrap(), Some(number));
+                number
+            });
+        }
+        until(|| polls.load(Ordering::Relaxed) == NAMES).await;
+        for number in (0..NAMES).rev() {
+            let name = format!("name {number}");
+            let mut sender = pair.b.open::<usize>(&pair.peer, &*name).await.unwrap();
+            sender.send(&number).await.unwrap();
+            assert_eq!(limited(accepting.join_next()).await.unwrap().unwrap(), number);
+            assert_eq!(polls.load(Ordering::Relaxed), 2 * NAMES - number, "{name}");
+        }
+    });
+}
+
+#[test]
+fn all_accepts_learn_that_the_node_is_closed() {
+    on_both(|| async {
+        let pair = pair().await;
+        let mut accepting = tokio::task::JoinSet::new();
+        for number in 0..8 {
+            let node = pair.a.clone();
+            accepting.spawn(async move { node.accept::<usize>(&*format!("{number}")).await });
+        }
+        tokio::task::yield_now().await;
+        limited(pair.a.close(LATE)).await.unwrap();
+        let mut done = 0;
+        while let Some(accepted) = limited(accepting.join_next()).await {
+            assert!(matches!(accepted.unwrap().unwrap_err(), AcceptError::Closed));
+            done += 1;
+        }
+        assert_eq!(done, 8);
+    });
+}
+
+#[test]
+fn an_accept_from_one_peer_takes_the_opens_of_all_its_sessions() {
+    on_both(|| async {
+        let a = Node::builder().name("a").listen(tcp()).build().await.unwrap();
+        let b = Node::builder().name("b").listen(tcp()).build().await.unwrap();
+        let first = limited(b.connect(&a.addresses()[0])).await.unwrap();
+        let mut sender = b.open::<usize>(&first, "work").await.unwrap();
+        sender.send(&1).await.unwrap();
+        let (from_b, mut receiver) = limited(a.accept::<usize>("work")).await.unwrap();
+        assert_eq!(limited(receiver.recv()).await.unwrap(), Some(1));
+        // An accept that waits since before the other session.
+        let work = channel("work").from_peer(&from_b);
+        let waiting = tokio::spawn({
+            let (a, work) = (a.clone(), work.clone());
+            async move { a.accept::<usize>(work).await }
+        });
+        limited(a.connect(&b.addresses()[0])).await.unwrap();
+        let mut events = b.events();
+        let second = limited(async {
+            loop {
+                let event = events.next().await.unwrap();
+                if let chunkcomm::LinkEvent::Connected { peer, .. } = event
+                    && peer != first
+                {
+                    return peer;
+                }
+            }
+        })
+        .await;
+        first.abort();
+        limited(from_b.closed()).await;
+        let mut sender = b.open::<usize>(&second, "work").await.unwrap();
+        sender.send(&2).await.unwrap();
+        let (peer, mut receiver) = limited(waiting).await.unwrap().unwrap();
+        assert_eq!((peer.incarnation(), peer == from_b), (b.incarnation(), false));
+        assert_eq!(limited(receiver.recv()).await.unwrap(), Some(2));
+        // The last session is over: so is the wait.
+        let waiting = tokio::spawn(async move { a.accept::<usize>(work).await });
+        second.abort();
+        let error = limited(waiting).await.unwrap().unwrap_err();
+        assert!(matches!(error, AcceptError::Lost { .. }), "{error}");
     });
 }
