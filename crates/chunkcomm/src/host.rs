@@ -356,9 +356,10 @@ impl Work {
     pub async fn done(self) {
         #[cfg(feature = "simulation")]
         if let (false, Some(world)) = (self.0.is_zero(), world::of_this_thread()) {
-            let host = world::current_host();
-            let host = host.expect("a program that computes is run on a host of the simulation");
-            world.compute(host, self.0).await;
+            let process = world::current_process();
+            let process =
+                process.expect("a program that computes is run on a host of the simulation");
+            world.compute(process, self.0).await;
         }
     }
 }
@@ -423,7 +424,7 @@ pub fn process_id() -> u32 {
 pub fn variables() -> Vec<(String, String)> {
     #[cfg(feature = "simulation")]
     if let Some(world) = world::of_this_thread() {
-        return world::current_host().map_or_else(Vec::new, |host| world.variables(host));
+        return world::current_process().map_or_else(Vec::new, |it| world.variables(it));
     }
     let text = |text: std::ffi::OsString| text.to_string_lossy().into_owned();
     std::env::vars_os().map(|(name, value)| (text(name), text(value))).collect()

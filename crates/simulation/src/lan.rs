@@ -3,6 +3,10 @@
 //! The time comes from the `clock` that it is made with; no timer is used. A task above moves the
 //! network on ([`Lan::poll_move`]) when its next event is due.
 
+mod seats;
+
+pub(crate) use seats::Seat;
+
 use crate::network::{EndId, Event, HostId, JobId, Network, NetworkError, Random};
 use chunkcomm::Address;
 use chunkcomm::layer::world;
@@ -65,8 +69,12 @@ pub(crate) struct State {
     /// Number of listeners so far.
     listeners: u64,
     computing: BTreeMap<JobId, Computing>,
-    /// The environment variables of the programs of each host.
-    pub(crate) variables: BTreeMap<HostId, Vec<(String, String)>>,
+    /// The processes whose ends these are.
+    owners: BTreeMap<EndId, Seat>,
+    /// The environment variables of processes.
+    pub(crate) variables: BTreeMap<Seat, Vec<(String, String)>>,
+    /// The places of the ranks of the latest launch.
+    pub(crate) ranks: Vec<Seat>,
     mover: Option<Waker>,
     /// Time at which the mover comes by itself.
     moves_at: Option<Time>,
@@ -88,12 +96,14 @@ struct Waiting {
 struct Listening {
     /// Number of the listener: another one may have the port later.
     number: u64,
+    seat: Seat,
     incoming: VecDeque<EndId>,
     waker: Option<Waker>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Computing {
+    seat: Seat,
     waker: Option<Waker>,
     done: bool,
 }
@@ -125,7 +135,9 @@ impl Lan {
             listening: BTreeMap::new(),
             listeners: 0,
             computing: BTreeMap::new(),
+            owners: BTreeMap::new(),
             variables: BTreeMap::new(),
+            ranks: Vec::new(),
             mover: None,
             moves_at: None,
         };
@@ -169,11 +181,12 @@ impl Lan {
         })
     }
 
-    pub(crate) fn dial(&self, from: HostId, to: &str, port: u16) -> io::Result<EndId> {
+    pub(crate) fn dial(&self, from: Seat, to: &str, port: u16) -> io::Result<EndId> {
         self.act(|state, now| {
             let to = state.network.host(to).ok_or(io::ErrorKind::NotFound)?;
-            let end = state.network.dial(now, from, to, port).map_err(error)?;
+            let end = state.network.dial(now, from.host, to, port).map_err(error)?;
             state.dialling.insert(end, Dialling::default());
+            state.owners.insert(end, from);
             Ok(end)
         })
     }
@@ -200,16 +213,15 @@ impl Lan {
         })
     }
 
-    /// Listens at a port of `host`; returns the host and the port, and the listener's number.
-    pub(crate) fn listen(&self, host: &str, port: u16) -> io::Result<((HostId, u16), u64)> {
+    /// Listens at a port of the seat's host; returns the port, and the listener's number.
+    pub(crate) fn listen(&self, seat: Seat, port: u16) -> io::Result<(u16, u64)> {
         self.act(|state, _| {
-            let host = state.network.host(host).ok_or(io::ErrorKind::AddrNotAvailable)?;
-            let port = state.network.listen(host, port).map_err(error)?;
+            let port = state.network.listen(seat.host, port).map_err(error)?;
             state.listeners += 1;
             let number = state.listeners;
-            let (incoming, waker) = (VecDeque::new(), None);
-            state.listening.insert((host, port), Listening { number, incoming, waker });
-            Ok(((host, port), number))
+            let listening = Listening { number, seat, incoming: VecDeque::new(), waker: None };
+            state.listening.insert((seat.host, port), listening);
+            Ok((port, number))
         })
     }
 
@@ -241,16 +253,16 @@ impl Lan {
             }
             state.network.unlisten(at.0, at.1);
             for end in state.listening.remove(&at).into_iter().flat_map(|left| left.incoming) {
-                state.network.leave(now, end);
+                state.leave(now, end);
             }
         });
     }
 
-    /// Occupies a core of `host` until `work` is done.
-    pub(crate) async fn compute(self: Arc<Self>, host: HostId, work: Duration) {
+    /// Occupies a core of the seat's host until `work` is done.
+    pub(crate) async fn compute(self: Arc<Self>, seat: Seat, work: Duration) {
         let id = self.act(|state, now| {
-            let id = state.network.compute(now, host, work);
-            state.computing.insert(id, Computing::default());
+            let id = state.network.compute(now, seat.host, work);
+            state.computing.insert(id, Computing { seat, waker: None, done: false });
             id
         });
         let job = Job { lan: self, id };
@@ -270,7 +282,7 @@ impl Lan {
         self.act(|state, now| {
             state.dialling.remove(&end);
             state.waiting.remove(&end);
-            state.network.leave(now, end);
+            state.leave(now, end);
         });
     }
 
@@ -298,6 +310,7 @@ impl State {
                 Event::Incoming { host, port, end } => {
                     match self.listening.get_mut(&(host, port)) {
                         Some(listening) => {
+                            self.owners.insert(end, listening.seat);
                             listening.incoming.push_back(end);
                             woken.extend(listening.waker.take());
                         }
@@ -325,18 +338,6 @@ impl State {
                 }
             }
         }
-    }
-
-    /// Forgets the program of a host that has ended.
-    pub(crate) fn forget(&mut self, host: HostId, now: Time) {
-        self.listening.retain(|(at, _), _| *at != host);
-        self.computing.retain(|job, _| {
-            let is_left = job.host() != host;
-            if !is_left {
-                self.network.cancel(now, *job);
-            }
-            is_left
-        });
     }
 
     fn dialled(&mut self, end: EndId, connected: bool, woken: &mut Vec<Waker>) {

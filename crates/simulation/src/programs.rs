@@ -1,15 +1,15 @@
 //! The face for whole programs: a runtime whose clock is the model's.
 
+mod processes;
+
 use crate::lan::Lan;
 use crate::system::System;
 use crate::watchdog::Watchdog;
-use crate::{HostId, Network, Timeline};
-use chunkcomm::Address;
-use chunkcomm::host::{self, Alarm, Instant, JoinHandle};
-use chunkcomm::layer::world::{self, Process, Stretched, panics};
+use crate::{Network, Timeline};
+use chunkcomm::host::{self, Alarm, Instant};
+use chunkcomm::layer::world::{self, Stretched, panics};
 use chunkcomm_proto::Time;
 use std::cell::Cell;
-use std::collections::BTreeSet;
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -17,10 +17,6 @@ use std::sync::{Arc, Weak};
 use std::task::Poll;
 use std::time::Duration;
 use tokio::runtime::Builder;
-use tokio::task::{JoinError, LocalSet};
-
-/// Port at which rank 0 of a launched cluster listens.
-const MANAGER_PORT: u16 = 17_700;
 
 /// Time of the model that [`run`] allows: one hour. A program in which nobody does anything any
 /// more reaches it at once.
@@ -190,172 +186,5 @@ impl Simulation {
     /// That of `future`.
     pub async fn within<F: Future>(&self, limit: Duration, future: F) -> Option<F::Output> {
         host::timeout(limit, future).await.ok()
-    }
-
-    /// Runs `future` as a program of `host`: nodes built in it that listen nowhere dial from there.
-    /// Tasks that it spawns by `chunkcomm::host::spawn` are of that host too. After
-    /// [`Simulation::kill`] and [`Simulation::crash`] the future is never ready.
-    ///
-    /// # Cancel safety
-    ///
-    /// That of `future`.
-    pub async fn on<F: Future>(&self, host: HostId, future: F) -> F::Output {
-        Process::of(host.number()).owned(future).await
-    }
-
-    /// Spawns `future` as a program of `host`. Several of one host are parts of one process.
-    ///
-    /// A panic of the program fails the run, unless the handle is awaited: then [`JoinError`] tells of it.
-    /// Await the handle, or let the program panic at an error: an error that it returns is seen nowhere
-    /// else.
-    ///
-    /// # Panics
-    ///
-    /// The host was stopped by [`Simulation::crash`] and is still off.
-    pub fn spawn_on<F>(&self, host: HostId, future: F) -> JoinHandle<F::Output>
-    where
-        F: Future<Output: Send> + Send + 'static,
-    {
-        let process = self.process_of(host);
-        // The runtime's code for a task is then compiled once, and not for each program.
-        let future: Pin<Box<dyn Future<Output = F::Output> + Send>> = Box::pin(future);
-        process.spawn(future, |task| tokio::spawn(task))
-    }
-
-    /// Returns the present process of a host that runs.
-    fn process_of(&self, host: HostId) -> Process {
-        let off = self
-            .with(|network, _| (!network.is_up(host)).then(|| network.host_name(host).to_owned()));
-        assert!(off.is_none(), "the host {} is off: restart it first", off.unwrap_or_default());
-        Process::of(host.number())
-    }
-
-    /// Runs `program` once on each host, as a launcher does: with the environment variables by which
-    /// `Cluster::join` of `chunkcomm-cluster` finds its rank and the others. The first host has
-    /// rank 0, which listens at port 17700. Returns the tasks by rank.
-    ///
-    /// A rank that was killed is started again by [`Simulation::spawn_on`]: its variables stay.
-    ///
-    /// # Panics
-    ///
-    /// There is no host, one stands there twice, or one is off.
-    pub fn launch<F>(
-        &self,
-        hosts: &[HostId],
-        mut program: impl FnMut(usize) -> F,
-    ) -> Vec<JoinHandle<F::Output>>
-    where
-        F: Future<Output: Send> + Send + 'static,
-    {
-        self.set_places(hosts);
-        let each = hosts.iter().enumerate();
-        each.map(|(rank, &host)| self.spawn_on(host, program(rank))).collect()
-    }
-
-    /// Runs `program` once on each host, as [`Simulation::launch`] does. Its futures need not be
-    /// [`Send`]. Returns the results by rank when all have ended: an error for a program that
-    /// panicked or was killed.
-    ///
-    /// # Cancel safety
-    ///
-    /// When the future is dropped, the programs are dropped with it.
-    ///
-    /// # Panics
-    ///
-    /// There is no host.
-    pub async fn launch_local<F>(
-        &self,
-        hosts: &[HostId],
-        mut program: impl FnMut(usize) -> F,
-    ) -> Vec<Result<F::Output, JoinError>>
-    where
-        F: Future<Output: 'static> + 'static,
-    {
-        self.set_places(hosts);
-        let local = LocalSet::new();
-        let mut tasks = Vec::new();
-        for (rank, &host) in hosts.iter().enumerate() {
-            let process = self.process_of(host);
-            tasks.push(process.spawn(program(rank), |task| local.spawn_local(task)));
-        }
-        let ends = async {
-            let mut results = Vec::new();
-            for task in tasks {
-                results.push(task.await);
-            }
-            results
-        };
-        local.run_until(ends).await
-    }
-
-    /// Tells the programs of each host the rank of the host, and where rank 0 listens.
-    fn set_places(&self, hosts: &[HostId]) {
-        let once: BTreeSet<_> = hosts.iter().collect();
-        assert_eq!(once.len(), hosts.len(), "a host has one rank");
-        let manager = self.address(*hosts.first().expect("at least one host"), MANAGER_PORT);
-        for (rank, &host) in hosts.iter().enumerate() {
-            let variables = [
-                ("CHUNKCOMM_RANK", rank.to_string()),
-                ("CHUNKCOMM_SIZE", hosts.len().to_string()),
-                ("CHUNKCOMM_MANAGER", manager.to_string()),
-            ];
-            self.set_variables(host, variables);
-        }
-    }
-
-    /// Sets the environment variables of the host's programs (`chunkcomm::host::variables`), in
-    /// the place of those that they had.
-    pub fn set_variables<N: Into<String>, V: Into<String>>(
-        &self,
-        host: HostId,
-        variables: impl IntoIterator<Item = (N, V)>,
-    ) {
-        let variables = variables.into_iter().map(|(name, value)| (name.into(), value.into()));
-        let variables = variables.collect();
-        self.lan.act(|state, _| state.variables.insert(host, variables));
-    }
-
-    /// Kills the program of a host, as `kill -9` does: its tasks end where they are, and the system
-    /// closes its connections. A program that is spawned on the host afterwards is another process.
-    ///
-    /// Tasks of plain `tokio::spawn` belong to no host, and go on.
-    ///
-    /// # Panics
-    ///
-    /// Outside the run of this simulation.
-    pub fn kill(&self, host: HostId) {
-        self.end_program(host, Network::close);
-    }
-
-    /// Stops a host without a word, as a power failure does. Its peers hear nothing. A program that
-    /// is spawned there before [`Simulation::restart`] is an error.
-    ///
-    /// # Panics
-    ///
-    /// Outside the run of this simulation.
-    pub fn crash(&self, host: HostId) {
-        self.end_program(host, Network::crash);
-    }
-
-    /// Lets a host that was stopped run again. It answers connections of before by a reset. A program
-    /// is to be spawned on it.
-    pub fn restart(&self, host: HostId) {
-        self.with(|network, now| network.restart(now, host));
-    }
-
-    fn end_program(&self, host: HostId, end: fn(&mut Network, Time, HostId)) {
-        assert_eq!(RUN.get(), self.run, "a host is stopped within the run of its simulation");
-        self.lan.act(|state, now| {
-            end(&mut state.network, now, host);
-            state.forget(host, now);
-        });
-        world::end_process(host.number());
-    }
-
-    /// Returns the address of `port` on `host`. A node that listens at port 0 gets a port that the
-    /// network chooses.
-    #[must_use]
-    pub fn address(&self, host: HostId, port: u16) -> Address {
-        self.lan.address(host, port)
     }
 }

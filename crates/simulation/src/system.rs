@@ -1,13 +1,13 @@
 //! A simulated network in the place of a program's system: [`World`], [`Listener`] and
 //! [`Transport`].
 
-use crate::lan::{Lan, State, error};
+use crate::lan::{Lan, Seat, State, error};
 use crate::network::{EndId, HostId, Read};
 use chunkcomm::Address;
 use chunkcomm::host::Instant;
 #[cfg(target_os = "linux")]
 use chunkcomm::layer::world::Below;
-use chunkcomm::layer::world::{self, BoxFuture, Connecting, Listener, Transport, World};
+use chunkcomm::layer::world::{self, BoxFuture, Connecting, Listener, Process, Transport, World};
 use std::future::poll_fn;
 use std::io::{self, IoSlice, IoSliceMut};
 use std::sync::Arc;
@@ -23,13 +23,13 @@ impl World for System {
         self.0.with(|network, _| network.host(name)).map(HostId::number)
     }
 
-    fn connect(&self, from: u32, host: &str, port: u16) -> Connecting {
+    fn connect(&self, from: Process, host: &str, port: u16) -> Connecting {
         let (lan, host) = (Arc::clone(&self.0), host.to_owned());
-        Box::pin(async move { connect(lan, HostId::of_number(from), &host, port).await })
+        Box::pin(async move { connect(lan, Seat::of(from), &host, port).await })
     }
 
-    fn listen(&self, host: &str, port: u16) -> io::Result<Box<dyn Listener>> {
-        listen(&self.0, host, port)
+    fn listen(&self, process: Process, port: u16) -> io::Result<Box<dyn Listener>> {
+        listen(&self.0, Seat::of(process), port)
     }
 
     fn name_of(&self, host: u32) -> String {
@@ -53,17 +53,17 @@ impl World for System {
         self.0.with(|network, _| network.cores(HostId::of_number(host)) as usize)
     }
 
-    fn variables(&self, host: u32) -> Vec<(String, String)> {
-        let of_host = |state: &mut State, _| state.variables.get(&HostId::of_number(host)).cloned();
-        self.0.act(of_host).unwrap_or_default()
+    fn variables(&self, process: Process) -> Vec<(String, String)> {
+        let told = |state: &mut State, _| state.variables.get(&Seat::of(process)).cloned();
+        self.0.act(told).unwrap_or_default()
     }
 
     fn work_of(&self, function: &str) -> Option<Duration> {
         self.0.with(|network, _| network.work_of(function))
     }
 
-    fn compute(&self, host: u32, work: Duration) -> BoxFuture<'static, ()> {
-        Box::pin(Arc::clone(&self.0).compute(HostId::of_number(host), work))
+    fn compute(&self, process: Process, work: Duration) -> BoxFuture<'static, ()> {
+        Box::pin(Arc::clone(&self.0).compute(Seat::of(process), work))
     }
 
     fn fill_random(&self, bytes: &mut [u8]) {
@@ -71,10 +71,10 @@ impl World for System {
     }
 }
 
-/// Connects from one host to a port of another.
+/// Connects a process to a port of a host.
 async fn connect(
     lan: Arc<Lan>,
-    from: HostId,
+    from: Seat,
     host: &str,
     port: u16,
 ) -> io::Result<Box<dyn Transport>> {
@@ -85,10 +85,10 @@ async fn connect(
     Ok(Box::new(socket))
 }
 
-/// Listens at a port of a host; 0 chooses one.
-fn listen(lan: &Arc<Lan>, host: &str, port: u16) -> io::Result<Box<dyn Listener>> {
-    let ((host, port), number) = lan.listen(host, port)?;
-    Ok(Box::new(Socketed { lan: Arc::clone(lan), host, port, number }))
+/// Listens at a port of a process's host; 0 chooses one.
+fn listen(lan: &Arc<Lan>, seat: Seat, port: u16) -> io::Result<Box<dyn Listener>> {
+    let (port, number) = lan.listen(seat, port)?;
+    Ok(Box::new(Socketed { lan: Arc::clone(lan), host: seat.host, port, number }))
 }
 
 struct Socketed {

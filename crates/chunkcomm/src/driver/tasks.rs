@@ -74,7 +74,7 @@ pub fn is_virtual() -> bool {
     is_virtual
 }
 
-/// Spawns a task of the host that is `home`.
+/// Spawns a task of the process that is `home`.
 pub(crate) fn spawn_at<F>(runtime: &Handle, home: Home, future: F) -> JoinHandle<F::Output>
 where
     F: Future<Output: Send> + Send + 'static,
@@ -197,7 +197,7 @@ mod simulated {
     }
 
     pub(super) fn here_at<F: Future>(home: Home, future: F) -> Here<F> {
-        Here { process: home.host().map(Process::of), future: Some(future) }
+        Here { process: home.process(), future: Some(future) }
     }
 
     impl<F: Future> Future for Here<F> {

@@ -12,5 +12,7 @@ pub use crate::driver::tasks::panics;
 #[cfg(target_os = "linux")]
 pub use crate::transport::Below;
 #[cfg(feature = "simulation")]
-pub use crate::transport::world::{Connecting, Entered, Process, World, end_process, enter};
+pub use crate::transport::world::{
+    Connecting, Entered, Process, World, end_process, end_processes, enter,
+};
 pub use crate::transport::{BoxFuture, Listener, Transport};

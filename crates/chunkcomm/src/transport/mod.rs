@@ -100,16 +100,16 @@ pub trait Listener: Send + Sync {
     fn address(&self) -> Address;
 }
 
-/// The place from which a node dials: its host, if that is a simulated one.
+/// The place from which a node dials: its process, if that is a simulated one.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Home {
     #[cfg(feature = "simulation")]
-    host: Option<u32>,
+    process: Option<world::Process>,
 }
 
 impl Home {
-    /// Returns the home of a node that listens here: the host of a simulated address, else the host
-    /// whose program builds the node.
+    /// Returns the home of a node that listens here: a process on the host of a simulated address, else
+    /// the process that builds the node.
     pub(crate) fn of(listen: &[Address]) -> Home {
         #[cfg(feature = "simulation")]
         {
@@ -117,7 +117,7 @@ impl Home {
                 Address::Simulated { host, .. } => world::host_named(host),
                 _ => None,
             });
-            Home { host: named.or_else(world::current_host) }
+            Home { process: named.map(world::Process::polled_on).or_else(world::current_process) }
         }
         #[cfg(not(feature = "simulation"))]
         {
@@ -126,10 +126,10 @@ impl Home {
         }
     }
 
-    /// Returns the number of the simulated host.
+    /// Returns the simulated process.
     #[cfg(feature = "simulation")]
-    pub(crate) fn host(self) -> Option<u32> {
-        self.host
+    pub(crate) fn process(self) -> Option<world::Process> {
+        self.process
     }
 }
 
@@ -152,7 +152,7 @@ pub(crate) async fn connect(
         Address::Unix(_) => Err(io::ErrorKind::Unsupported.into()),
         Address::Memory(name) => memory::connect(name).await,
         #[cfg(feature = "simulation")]
-        Address::Simulated { host, port } => world::connect(home.host, host, *port).await,
+        Address::Simulated { host, port } => world::connect(home.process, host, *port).await,
     };
     connected.map_err(with_limit)
 }

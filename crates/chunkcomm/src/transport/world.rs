@@ -16,7 +16,7 @@ thread_local! {
     /// The process that is being polled.
     static PROCESS: Cell<Option<Process>> = const { Cell::new(None) };
     /// The processes of each host that has had one.
-    static HOSTS: RefCell<BTreeMap<u32, HostTasks>> = const { RefCell::new(BTreeMap::new()) };
+    static HOSTS: RefCell<BTreeMap<u32, Processes>> = const { RefCell::new(BTreeMap::new()) };
     /// Work that was declared by the computation that runs, if one does.
     static SPENT: Cell<Option<Duration>> = const { Cell::new(None) };
 }
@@ -36,25 +36,25 @@ pub trait World: Send + Sync {
     /// Returns the number of a host's cores.
     fn cores(&self, host: u32) -> usize;
 
-    /// Returns the environment variables of a host's programs.
-    fn variables(&self, host: u32) -> Vec<(String, String)>;
+    /// Returns the environment variables of a process.
+    fn variables(&self, process: Process) -> Vec<(String, String)>;
 
     /// Returns the work of one call of the function with this name, if it is known.
     fn work_of(&self, function: &str) -> Option<Duration>;
 
-    /// Occupies a core of a host until `work` is done: the time that it takes on the reference
-    /// machine. Dropped early, the rest is not done.
-    fn compute(&self, host: u32, work: Duration) -> BoxFuture<'static, ()>;
+    /// Occupies a core of the process's host until `work` is done: the time that it takes on the
+    /// reference machine. Dropped early, the rest is not done.
+    fn compute(&self, process: Process, work: Duration) -> BoxFuture<'static, ()>;
 
-    /// Connects from a host to a port of another.
-    fn connect(&self, from: u32, host: &str, port: u16) -> Connecting;
+    /// Connects a process to a port of a host, which may be its own.
+    fn connect(&self, from: Process, host: &str, port: u16) -> Connecting;
 
-    /// Listens at a port of a host; 0 chooses one.
+    /// Lets a process listen at a port of its host; 0 chooses one.
     ///
     /// # Errors
     ///
-    /// There is no such host, or its port is taken.
-    fn listen(&self, host: &str, port: u16) -> io::Result<Box<dyn Listener>>;
+    /// The port is taken.
+    fn listen(&self, process: Process, port: u16) -> io::Result<Box<dyn Listener>>;
 
     /// Fills `bytes` with random ones, which follow from the world's seed.
     fn fill_random(&self, bytes: &mut [u8]);
@@ -133,21 +133,33 @@ impl Drop for Outer {
     }
 }
 
-/// A process of a virtual host. A host has one at a time.
+/// A process of a virtual host. Each index has one at a time; most hosts have only index 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Process {
     /// The host's number.
     pub host: u32,
-    /// The number of processes that the host had before.
+    /// The place among the processes that the host has side by side, from 0.
+    pub index: u32,
+    /// The number of processes that the host had before, of all indexes. Unlike the index it is never
+    /// given again.
     pub number: u32,
 }
 
 impl Process {
-    /// Returns the present process of a host.
+    /// Returns the present process with this index. Indexes below it get processes too.
     #[must_use]
-    pub fn of(host: u32) -> Process {
-        let ended = HOSTS.with_borrow(|hosts| hosts.get(&host).map(|host| host.ended));
-        Process { host, number: ended.unwrap_or_default() }
+    pub fn of(host: u32, index: u32) -> Process {
+        let number = HOSTS.with_borrow_mut(|hosts| match hosts.get_mut(&host) {
+            Some(processes) => processes.at(index).number,
+            None if index == 0 => 0,
+            None => hosts.entry(host).or_default().at(index).number,
+        });
+        Process { host, index, number }
+    }
+
+    /// Returns the process of this host that is being polled, else the host's first.
+    pub(super) fn polled_on(host: u32) -> Process {
+        current_process().filter(|it| it.host == host).unwrap_or_else(|| Process::of(host, 0))
     }
 
     /// Makes the process the present one until the guard is dropped.
@@ -160,19 +172,19 @@ impl Process {
     /// Notes a task, which ends with the process.
     pub fn owns(self, task: AbortHandle) {
         HOSTS.with_borrow_mut(|hosts| {
-            let host = hosts.entry(self.host).or_default();
-            if host.tasks.len() >= 2 * host.left.max(16) {
-                host.tasks.retain(|task| !task.is_finished());
-                host.left = host.tasks.len();
+            let own = hosts.entry(self.host).or_default().at(self.index);
+            if own.tasks.len() >= 2 * own.left.max(16) {
+                own.tasks.retain(|task| !task.is_finished());
+                own.left = own.tasks.len();
             }
-            host.tasks.push(task);
+            own.tasks.push(task);
         });
     }
 
     /// Runs `act` as a part of this process: nodes built in it that listen nowhere dial from its
     /// host. `None` when the process has ended.
     pub fn run<R>(self, act: impl FnOnce() -> R) -> Option<R> {
-        if self != Process::of(self.host) {
+        if self != Process::of(self.host, self.index) {
             return None;
         }
         let _within = self.enter();
@@ -180,26 +192,79 @@ impl Process {
     }
 }
 
-/// Ends the present process of a host: its tasks are aborted, and none of it is polled any more.
-pub fn end_process(host: u32) {
-    let tasks = HOSTS.with_borrow_mut(|hosts| {
-        let host = hosts.entry(host).or_default();
-        host.ended += 1;
-        std::mem::take(&mut host.tasks)
+/// Ends the present process with this index: its tasks are aborted, and none of it is polled any
+/// more.
+pub fn end_process(host: u32, index: u32) {
+    end(host, |processes| processes.end(index));
+}
+
+/// Ends all present processes of a host, as [`end_process`] does.
+pub fn end_processes(host: u32) {
+    end(host, |processes| {
+        let all = 0..processes.present.len() as u32;
+        all.flat_map(|index| processes.end(index)).collect()
     });
+}
+
+fn end(host: u32, end: impl FnOnce(&mut Processes) -> Vec<AbortHandle>) {
+    // Aborted without the borrow: a task that is dropped may spawn another.
+    let tasks = HOSTS.with_borrow_mut(|hosts| end(hosts.entry(host).or_default()));
     for task in tasks {
         task.abort();
     }
 }
 
-/// The tasks of a host's present process.
-#[derive(Debug, Default)]
-struct HostTasks {
-    /// The number of processes that ended.
-    ended: u32,
+/// The processes of a host. Number 0 is that of the first with index 0.
+#[derive(Debug)]
+struct Processes {
+    /// The number of processes that began.
+    begun: u32,
+    /// The present ones by index.
+    present: Vec<Present>,
+}
+
+impl Default for Processes {
+    fn default() -> Processes {
+        Processes { begun: 1, present: vec![Present::new(0)] }
+    }
+}
+
+impl Processes {
+    /// Returns the present process with this index; it begins if it is new.
+    fn at(&mut self, index: u32) -> &mut Present {
+        let index = index as usize;
+        while self.present.len() <= index {
+            let next = self.next();
+            self.present.push(next);
+        }
+        &mut self.present[index]
+    }
+
+    fn next(&mut self) -> Present {
+        self.begun += 1;
+        Present::new(self.begun - 1)
+    }
+
+    /// Lets the next process take the place of this one, whose tasks are returned.
+    fn end(&mut self, index: u32) -> Vec<AbortHandle> {
+        let next = self.next();
+        std::mem::replace(self.at(index), next).tasks
+    }
+}
+
+/// A process that has not ended, and its tasks.
+#[derive(Debug)]
+struct Present {
+    number: u32,
     tasks: Vec<AbortHandle>,
     /// The number of tasks that were left when ended ones were last removed.
     left: usize,
+}
+
+impl Present {
+    fn new(number: u32) -> Present {
+        Present { number, tasks: Vec::new(), left: 0 }
+    }
 }
 
 /// Lets the world learn which host's program runs.
@@ -240,7 +305,7 @@ pub(super) fn host_named(name: &str) -> Option<u32> {
 }
 
 pub(super) async fn connect(
-    from: Option<u32>,
+    from: Option<Process>,
     host: &str,
     port: u16,
 ) -> io::Result<Box<dyn Transport>> {
@@ -251,7 +316,9 @@ pub(super) async fn connect(
 }
 
 pub(super) fn listen(host: &str, port: u16) -> io::Result<Box<dyn Listener>> {
-    current()?.listen(host, port)
+    let world = current()?;
+    let host = world.host(host).ok_or(io::ErrorKind::AddrNotAvailable)?;
+    world.listen(Process::polled_on(host), port)
 }
 
 /// Fills `bytes` from the world of this thread; returns false when it is the system's.

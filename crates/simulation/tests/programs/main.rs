@@ -11,6 +11,7 @@ mod lanes;
 mod local;
 mod long;
 mod panics;
+mod ranks;
 mod repeated;
 mod worlds;
 

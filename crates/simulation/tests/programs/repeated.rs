@@ -222,11 +222,14 @@ fn mistakes_of_a_test_are_named() {
         });
     };
     assert_eq!(panic_of(on_a_host_that_is_off), "the host left is off: restart it first");
-    let a_host_twice = || {
+    let a_rank_too_many = || {
         let (network, [left, _]) = pair(1);
-        run(network, async |simulation| drop(simulation.launch(&[left, left], |_| async {})));
+        run(network, async |simulation| {
+            drop(simulation.launch(&[left, left], |_| async {}));
+            simulation.kill_rank(2);
+        });
     };
-    assert!(panic_of(a_host_twice).contains("a host has one rank"));
+    assert_eq!(panic_of(a_rank_too_many), "rank 2 of 2 was not launched");
     let within_another = || run(pair(1).0, async |_| run(pair(2).0, async |_| ()));
     assert_eq!(panic_of(within_another), "a simulation is run within another");
     let an_old_handle = || {
