@@ -30,6 +30,8 @@
 
 pub(crate) mod algorithm;
 mod plan;
+#[cfg(test)]
+mod tests;
 mod tree;
 pub(crate) mod world;
 
