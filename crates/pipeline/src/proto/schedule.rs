@@ -29,6 +29,7 @@
 //! (1988); scan in Hillis and Steele, "Data Parallel Algorithms" (1986).
 
 pub(crate) mod algorithm;
+pub(crate) mod flow;
 mod plan;
 #[cfg(test)]
 mod tests;
