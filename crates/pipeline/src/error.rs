@@ -201,6 +201,16 @@ pub enum DeltaRecvError {
         /// Reason, where the sender gave one.
         cause: Option<String>,
     },
+    /// What came could not be combined; elements that were combined before stay readable.
+    #[error("delta {channel:?} from {peer:?} cannot be combined: {}", Plain(.cause))]
+    Combine {
+        /// Name of the node that sends.
+        peer: String,
+        /// Name of the delta's channel.
+        channel: String,
+        /// Reason: the function's panic, or that the elements to combine with will not come.
+        cause: String,
+    },
     /// The range to wait for is not within the buffer.
     #[error("elements {start}..{end} are not within the {length} elements of delta {channel:?}")]
     Range {

@@ -9,14 +9,27 @@ use std::task::{Context, Waker};
 
 use bytemuck::Pod;
 use chunkcomm::channel::Landing;
-use chunkcomm::{BytesReceiver, BytesSender, RecvError, host, with_causes};
+use chunkcomm::{BytesReceiver, BytesSender, RecvError, host};
+use tokio::sync::watch;
 
 use crate::error::DeltaRecvError;
 use crate::memory::{Lease, Share};
-use crate::proto::extents::Taken;
 use crate::proto::frame::{
     CORRECTION_BYTES_MAX, FrameFault, HEADER_BYTES, Header, Reply, encode_round,
 };
+use crate::proto::opening::Opening;
+use crate::proto::sections::Sections;
+use crate::proto::sending::UNGRANTED_BYTES_MAX;
+use base::Base;
+use combining::Combiner;
+
+mod accepting;
+mod base;
+mod combining;
+
+pub(crate) use accepting::{Accepted, accept};
+pub(crate) use base::LandingFate;
+pub(crate) use combining::{Combine, Operand};
 
 /// The receiver's direction of a delta's channel: a few bytes a round.
 pub(crate) struct WayBack(Mutex<Option<BytesSender>>);
@@ -29,6 +42,19 @@ impl WayBack {
     /// Says that all bytes of `round` have landed, or that there is a buffer for it.
     pub(crate) fn say_round(&self, landed: bool, round: u32) {
         self.say(&encode_round(landed, round));
+    }
+
+    /// Lets a sender that waits for grants send everything. A sender that has no more than it may send
+    /// anyway hears nothing.
+    pub(crate) fn grant_all(&self, opening: &Opening, sections: &Sections) {
+        if opening.waits_for_grants && sections.bytes() > UNGRANTED_BYTES_MAX {
+            self.grant(sections.bytes());
+        }
+    }
+
+    /// Says how many bytes may be sent in all.
+    fn grant(&self, bytes: usize) {
+        self.say(&Reply::Granted(bytes as u64).encode());
     }
 
     /// Sends `message`, without waiting and, where the channel has room, without an allocation.
@@ -75,21 +101,67 @@ pub(crate) struct Origin {
 pub(crate) fn land<T: Pod>(
     channel: BytesReceiver,
     share: Share<T>,
+    sections: Sections,
     interest: &Arc<Interest>,
     origin: Origin,
 ) {
     share.land();
-    let (back, interest) = (interest.0.clone(), Arc::downgrade(interest));
-    let at = At::header();
-    channel.land(Box::new(Lander { share, interest, back, origin, at }));
+    let back = interest.0.clone();
+    let base = Arc::new(Base { share, sections, back, origin, fate: None });
+    channel.land(Box::new(Lander::new(base, None, interest)));
+}
+
+/// Lets the one round of an accepted delta land in these sections of `share`, combined or as it comes.
+///
+/// It lasts as long as the interest is held, and its outcome comes from the other end of `fate`.
+pub(crate) fn land_sections<T: Pod>(
+    accepted: Accepted,
+    name: &str,
+    memory: (Share<T>, Sections),
+    combine: Option<(Operand<T>, Box<Combine<T>>)>,
+    fate: watch::Sender<LandingFate>,
+) -> Arc<Interest> {
+    let Accepted { peer, channel, back, opening } = accepted;
+    let (share, sections) = memory;
+    let interest = Arc::new(Interest(back.clone()));
+    let origin = Origin { peer: peer.name().to_owned(), channel: name.to_owned() };
+    let base = Arc::new(Base { share, sections, back, origin, fate: Some(fate) });
+    let combiner = match combine {
+        None => {
+            base.back.grant_all(&opening, &base.sections);
+            None
+        }
+        Some((own, combine)) => {
+            Some(Combiner::start(base.clone(), own, combine, &opening, peer.node().runtime()))
+        }
+    };
+    channel.land(Box::new(Lander::new(base, combiner, &interest)));
+    interest
 }
 
 /// The place for the next bytes.
 enum At<T: Pod> {
-    Header { bytes: [u8; HEADER_BYTES], filled: usize },
-    Increment(Lease<T>),
-    Correction { offset: usize, bytes: Vec<u8>, filled: usize },
-    Cause { bytes: Vec<u8>, filled: usize },
+    Header {
+        bytes: [u8; HEADER_BYTES],
+        filled: usize,
+    },
+    /// The first `filled` bytes of the lease are part of an element; the positions `rest` follow.
+    Increment {
+        lease: Lease<T>,
+        filled: usize,
+        rest: Range<usize>,
+    },
+    /// The combiner has the place.
+    Combined,
+    Correction {
+        offset: usize,
+        bytes: Vec<u8>,
+        filled: usize,
+    },
+    Cause {
+        bytes: Vec<u8>,
+        filled: usize,
+    },
     Over,
 }
 
@@ -110,18 +182,28 @@ fn range_of(offset: u64, bytes: u64) -> Result<Range<usize>, FrameFault> {
 
 /// The driver's way to put bytes into the buffer.
 struct Lander<T: Pod> {
-    share: Share<T>,
+    base: Arc<Base<T>>,
+    combiner: Option<Combiner<T>>,
     interest: Weak<Interest>,
-    back: Arc<WayBack>,
-    origin: Origin,
     at: At<T>,
+    /// Round of the buffer that lands, and the number of its bytes that came.
+    round: u32,
+    landed: usize,
 }
 
 impl<T: Pod> Lander<T> {
+    fn new(base: Arc<Base<T>>, combiner: Option<Combiner<T>>, interest: &Arc<Interest>) -> Self {
+        let interest = Arc::downgrade(interest);
+        Self { base, combiner, interest, at: At::header(), round: 1, landed: 0 }
+    }
+
     /// Returns the place for what follows a complete header.
-    fn begin(&self, header: &[u8; HEADER_BYTES]) -> Result<At<T>, FrameFault> {
+    fn begin(&mut self, header: &[u8; HEADER_BYTES]) -> Result<At<T>, FrameFault> {
         let header = Header::decode(header)?;
-        let ours = self.share.state().round;
+        let ours = self.base.share.state().round;
+        if ours != self.round {
+            (self.round, self.landed) = (ours, 0);
+        }
         match header {
             Header::Increment { round, .. }
             | Header::Correction { round, .. }
@@ -137,56 +219,58 @@ impl<T: Pod> Lander<T> {
         }
     }
 
-    /// Ends the last round behind `bytes` bytes, which must have landed.
+    /// Ends the last round behind `bytes` bytes, which must have landed. Regions have no rounds.
     fn cut(&self, bytes: u64) -> Result<At<T>, FrameFault> {
         let (landed, round, is_end) = {
-            let state = self.share.state();
+            let state = self.base.share.state();
             let (extents, landed) = (state.extents(), state.extents().done_bytes());
             let is_open = !extents.is_whole() && extents.prefix() == landed;
             let corrected = state.corrections.ranges().last().map_or(0, |range| range.end);
             (landed, state.round, is_open && landed as u64 == bytes && corrected <= landed)
         };
-        if !is_end {
+        if !is_end || self.base.is_of_region() {
             return Err(FrameFault::End { end: bytes, landed });
         }
         // Whoever sees the end may leave, and then nothing more is said.
-        self.back.say_round(true, round);
-        assert!(self.share.cut(), "nothing else lands");
+        self.base.back.say_round(true, round);
+        assert!(self.base.share.cut(), "nothing else lands");
         Ok(At::header())
     }
 
     /// Returns the place for an increment.
-    fn place(&self, offset: u64, bytes: u64) -> Result<At<T>, FrameFault> {
+    fn place(&mut self, offset: u64, bytes: u64) -> Result<At<T>, FrameFault> {
         let (range, outside) = (range_of(offset, bytes)?, FrameFault::Outside { offset, bytes });
-        let (is_open, round) = {
-            let state = self.share.state();
-            (state.extents().is_open(), state.round)
-        };
-        if is_open && range == (0..0) {
-            self.back.say_round(true, round);
-            self.share.end_empty();
+        if range == (0..0) && self.base.end_empty(self.round) {
             return Ok(At::header());
         }
         let parts = [range.start, range.len()].map(|bytes| bytes % size_of::<T>());
-        if range.is_empty() || parts != [0, 0] {
+        if range.is_empty() || parts != [0, 0] || range.end > self.base.sections.bytes() {
             return Err(outside);
         }
-        match self.share.lease(range) {
-            Ok(lease) => Ok(At::Increment(lease)),
-            Err(Taken::Outside) => Err(outside),
-            Err(Taken::Done(part) | Taken::Out(part)) => {
-                Err(FrameFault::Twice { start: part.start, end: part.end })
+        match &mut self.combiner {
+            None => self.lease(range),
+            Some(combiner) => {
+                combiner.begin(range);
+                Ok(At::Combined)
             }
         }
+    }
+
+    /// Returns the place for the bytes at these positions, the first of which are together there.
+    fn lease(&self, positions: Range<usize>) -> Result<At<T>, FrameFault> {
+        let place = self.base.sections.place(&positions);
+        let rest = positions.start + place.len()..positions.end;
+        let lease = self.base.lease(place)?;
+        Ok(At::Increment { lease, filled: 0, rest })
     }
 
     /// Returns the place for a correction: each byte has one a round, before all have landed.
     fn place_apart(&self, offset: u64, bytes: u64) -> Result<At<T>, FrameFault> {
         let range = range_of(offset, bytes)?;
-        let state = self.share.state();
+        let state = self.base.share.state();
         let fits =
             (1..=CORRECTION_BYTES_MAX).contains(&range.len()) && range.end <= state.extents().len();
-        if !fits || state.extents().is_whole() {
+        if !fits || state.extents().is_whole() || self.base.is_of_region() {
             return Err(FrameFault::Outside { offset, bytes });
         }
         match state.corrections.overlap(&range) {
@@ -199,24 +283,25 @@ impl<T: Pod> Lander<T> {
 
     /// Goes on when the current place is full.
     fn turn(&mut self) {
-        self.at = match mem::replace(&mut self.at, At::Over) {
-            At::Header { bytes, filled } if filled == HEADER_BYTES => match self.begin(&bytes) {
-                Ok(at) => at,
-                Err(fault) => {
-                    let Origin { peer, channel } = self.origin.clone();
-                    let error = DeltaRecvError::Frame { peer, channel, fault };
-                    self.back.say(&Reply::Fault(with_causes(&error)).encode());
-                    self.back.end();
-                    return self.over(error);
+        let next =
+            match mem::replace(&mut self.at, At::Over) {
+                At::Header { bytes, filled } if filled == HEADER_BYTES => self.begin(&bytes),
+                At::Increment { lease, rest, .. } if lease.range().is_empty() => {
+                    if rest.is_empty() { Ok(At::header()) } else { self.lease(rest) }
                 }
-            },
-            At::Increment(lease) if lease.range().is_empty() => At::header(),
-            At::Correction { offset, bytes, filled } if filled == bytes.len() => {
-                self.share.state().corrections.note(offset, bytes.into());
-                At::header()
+                At::Correction { offset, bytes, filled } if filled == bytes.len() => {
+                    self.base.share.state().corrections.note(offset, bytes.into());
+                    Ok(At::header())
+                }
+                at => Ok(at),
+            };
+        match next {
+            Ok(at) => self.at = at,
+            Err(fault) => {
+                let error = self.base.frame(fault);
+                return self.fail(error);
             }
-            at => at,
-        };
+        }
         match &self.at {
             At::Cause { bytes, filled } if *filled == bytes.len() => {
                 let cause = String::from_utf8_lossy(bytes).into_owned();
@@ -226,21 +311,60 @@ impl<T: Pod> Lander<T> {
         }
     }
 
+    /// Takes in `bytes` bytes of an increment.
+    fn advance_increment(&mut self, bytes: usize) {
+        let At::Increment { lease, filled, .. } = &mut self.at else { return };
+        // Parts of elements are not done: other landings' bytes may come between.
+        *filled += bytes;
+        let whole = *filled - *filled % size_of::<T>();
+        if whole == 0 {
+            return;
+        }
+        *filled -= whole;
+        self.landed += whole;
+        let is_last = self.landed == self.base.sections.bytes();
+        if is_last {
+            self.base.back.say_round(true, self.round);
+        }
+        lease.advance(whole);
+        if is_last {
+            self.base.done();
+        }
+    }
+
+    /// Takes in `bytes` bytes of an increment to be combined.
+    fn advance_combined(&mut self, bytes: usize) {
+        let Some(combiner) = &mut self.combiner else { return };
+        match combiner.advance(bytes) {
+            Ok(true) => self.at = At::header(),
+            Ok(false) => {}
+            Err(error) => self.fail(error),
+        }
+    }
+
     fn ended(&self, cause: Option<String>) -> DeltaRecvError {
-        let Origin { peer, channel } = self.origin.clone();
-        let state = self.share.state();
-        let extents = state.extents();
-        let (landed_bytes, length_bytes) = (extents.done_bytes(), extents.len());
-        DeltaRecvError::Ended { peer, channel, landed_bytes, length_bytes, cause }
+        let landed = self.combiner.as_ref().map_or(self.landed, Combiner::landed);
+        self.base.ended(landed, cause)
+    }
+
+    /// Ends the landing for a fault that the sender is told.
+    fn fail(&mut self, error: DeltaRecvError) {
+        self.base.refuse(&error);
+        self.over(error);
     }
 
     /// Ends the landing, unless it has ended.
     fn over(&mut self, error: DeltaRecvError) {
         // The memory is released before the end is reported.
         self.at = At::Over;
-        self.share.change(|state| {
-            state.end.get_or_insert(error);
-        });
+        if self.combiner.as_ref().is_some_and(Combiner::has_all) {
+            // The task may be about to say that the last elements are done.
+            return;
+        }
+        self.base.over(error);
+        if let Some(combiner) = &self.combiner {
+            combiner.stop();
+        }
     }
 }
 
@@ -251,7 +375,8 @@ impl<T: Pod> Landing for Lander<T> {
         }
         match &mut self.at {
             At::Header { bytes, filled } => &mut bytes[*filled..],
-            At::Increment(lease) => lease.bytes_mut(),
+            At::Increment { lease, filled, .. } => &mut lease.bytes_mut()[*filled..],
+            At::Combined => self.combiner.as_mut().map_or(&mut [], Combiner::room),
             At::Correction { bytes, filled, .. } | At::Cause { bytes, filled } => {
                 &mut bytes[*filled..]
             }
@@ -264,16 +389,8 @@ impl<T: Pod> Landing for Lander<T> {
             At::Header { filled, .. }
             | At::Correction { filled, .. }
             | At::Cause { filled, .. } => *filled += bytes,
-            At::Increment(lease) => {
-                let state = self.share.state();
-                let extents = state.extents();
-                let (whole, round) = (extents.done_bytes() + bytes == extents.len(), state.round);
-                drop(state);
-                if whole {
-                    self.back.say_round(true, round);
-                }
-                lease.advance(bytes);
-            }
+            At::Increment { .. } => self.advance_increment(bytes),
+            At::Combined => self.advance_combined(bytes),
             At::Over => {}
         }
         self.turn();

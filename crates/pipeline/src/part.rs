@@ -4,8 +4,9 @@ use std::fmt;
 use std::ops::{Bound, Deref, DerefMut, Range, RangeBounds};
 
 use crate::Element;
-
-use crate::memory::Lease;
+use crate::error::PartError;
+use crate::memory::{Lease, Share};
+use crate::proto::extents::Taken;
 
 /// Some elements of a [`DeltaSender`](crate::DeltaSender)'s buffer, for one writer.
 ///
@@ -36,7 +37,25 @@ pub struct Part<T: Element> {
 }
 
 impl<T: Element> Part<T> {
-    pub(crate) fn new(lease: Lease<T>) -> Self {
+    /// Takes the elements of `range`.
+    pub(crate) fn of(share: &Share<T>, range: &impl RangeBounds<usize>) -> Result<Self, PartError> {
+        // Fewer than `len` behind the end of a stream.
+        let length = share.state().extents().len() / size_of::<T>();
+        let asked = indices(range, share.len());
+        if asked.start > asked.end || asked.end > length {
+            return Err(PartError::Range { asked, length });
+        }
+        let elements =
+            |bytes: Range<usize>| bytes.start / size_of::<T>()..bytes.end.div_ceil(size_of::<T>());
+        let bytes = asked.start * size_of::<T>()..asked.end * size_of::<T>();
+        share.lease(bytes).map(Self::new).map_err(|taken| match taken {
+            Taken::Outside => PartError::Range { asked, length },
+            Taken::Out(bytes) => PartError::Out { asked, taken: elements(bytes) },
+            Taken::Done(bytes) => PartError::Committed { asked, taken: elements(bytes) },
+        })
+    }
+
+    fn new(lease: Lease<T>) -> Self {
         Self { lease }
     }
 

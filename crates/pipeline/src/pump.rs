@@ -30,6 +30,7 @@
 //! channel fails. While the channel takes a message the writers go on, so the slower the link, the larger
 //! the next message.
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -46,6 +47,7 @@ use crate::proto::frame::{Header, Reply, cut_cause};
 use crate::proto::increment::Costs;
 use crate::proto::meter::Meter;
 use crate::proto::opening::{Opening, Shape};
+use crate::proto::sections::Sections;
 use crate::proto::sending::{GATHER_NS_MAX, Now, Sending, Step};
 use handle::Fated;
 use leaving::Leaving;
@@ -72,6 +74,9 @@ pub(crate) enum Source {
     Commits,
     /// They land: they end with the landing.
     Landing,
+    /// They become done in any way, in one round: the transfer stops with the buffer's owner, and when
+    /// nobody follows it.
+    Region,
 }
 
 /// Manner in which a pump sends.
@@ -92,24 +97,29 @@ pub(crate) enum Pace {
     Measured(Costs),
 }
 
-/// Opens the channel, states the shape and starts the task.
+/// Opens the channel, states the shape of `sections` and starts the task.
 ///
 /// `keep` is held as long as the task runs.
 pub(crate) async fn start<T: Pod, K: Send + 'static>(
     target: Target<'_>,
     share: &Share<T>,
+    sections: Sections,
     manner: Manner,
     keep: K,
 ) -> Result<PumpHandle, DeltaSendError> {
     let (peer, name) = (target.peer, target.channel);
     let channel = target.node.open_duplex_bytes(peer, name).await.map_err(DeltaSendError::Open)?;
     let (mut channel, replies, _) = channel.split();
-    let (len, round) = (share.len() * size_of::<T>(), share.state().round);
-    let shape = Shape::of::<T>(share.len());
+    let (len, round) = (sections.bytes(), share.state().round);
+    let shape = Shape::of::<T>(len / size_of::<T>());
     let increment_bytes = manner.increment_bytes as u64;
-    let opening = Opening { shape: shape.clone(), increment_bytes };
+    let waits_for_grants = manner.source == Source::Region;
+    let opening = Opening { shape: shape.clone(), increment_bytes, waits_for_grants };
     channel.send_slice(&opening.encode()).await.map_err(DeltaSendError::Channel)?;
     let mut sending = Sending::new(len, size_of::<T>(), manner.increment_bytes);
+    if waits_for_grants {
+        sending.wait_for_grants();
+    }
     let mut meter = None;
     match manner.pace {
         Pace::Whole => {}
@@ -133,6 +143,7 @@ pub(crate) async fn start<T: Pod, K: Send + 'static>(
         name: name.to_owned(),
         shape,
         source: manner.source,
+        sections,
         sending,
         meter,
         first: round,
@@ -140,7 +151,10 @@ pub(crate) async fn start<T: Pod, K: Send + 'static>(
         ready: 1,
     };
     host::spawn_on(target.node.runtime(), async move {
-        let outcome = pump.run(&fate).await;
+        let outcome = match pump.source {
+            Source::Commits | Source::Landing => pump.run(&fate).await,
+            Source::Region => pump.run_followed(&fate).await,
+        };
         drop(keep);
         if let Err(error) = outcome {
             fate.send_modify(|fate| fate.error = Some(error));
@@ -160,6 +174,7 @@ struct Pump<T: Pod> {
     name: String,
     shape: Shape,
     source: Source,
+    sections: Sections,
     sending: Sending,
     meter: Option<Meter>,
     /// The buffer's round that is the first of this transfer.
@@ -195,24 +210,45 @@ impl<T: Pod> Pump<T> {
         }
     }
 
+    /// Runs while the buffer has its owner and somebody follows.
+    async fn run_followed(self, fate: &watch::Sender<Fated>) -> Result<(), DeltaSendError> {
+        let (peer, channel) = (self.peer.clone(), self.name.clone());
+        let share = self.carrier.share().clone();
+        let closing = async {
+            let mut bell = share.bell();
+            while !share.state().closing {
+                // The bell is in the region and lives as long as this holder.
+                let _ = bell.changed().await;
+            }
+        };
+        tokio::select! {
+            biased;
+            outcome = self.run(fate) => outcome,
+            () = fate.closed() => Err(DeltaSendError::Stopped { peer, channel }),
+            () = closing => Err(DeltaSendError::Stopped { peer, channel }),
+        }
+    }
+
     async fn rounds(&mut self, fate: &watch::Sender<Fated>) -> Result<(), Stop> {
         for round in 1.. {
             let of_buffer = self.first + round - 1;
             self.until(|pump, state| {
                 let extents = state.extents();
-                let is_given_up = pump.is_last(state) && !extents.is_cut() && !extents.is_whole();
+                let is_given_up = pump.is_last(state) && !extents.is_cut() && !pump.is_whole(state);
                 pump.ready >= round || (is_given_up && extents.done_bytes() == 0)
             })
             .await?;
             if self.ready >= round {
                 self.carry(round, of_buffer, fate).await?;
                 // An empty round that is forwarded lasts until its end has come.
-                self.until(|pump, state| state.extents().is_whole() || pump.is_last(state)).await?;
+                self.until(|pump, state| pump.is_whole(state) || pump.is_last(state)).await?;
             }
             let (is_cut, is_whole, bytes) = {
                 let state = self.carrier.share().state();
                 let extents = state.extents();
-                (extents.is_cut(), extents.is_whole(), extents.len() as u64)
+                let bytes =
+                    if self.sections.is_whole() { extents.len() } else { self.sections.bytes() };
+                (extents.is_cut(), self.is_whole(&state), bytes as u64)
             };
             if is_cut {
                 let header = Header::End { round, bytes };
@@ -228,7 +264,7 @@ impl<T: Pod> Pump<T> {
             self.until(|pump, _| pump.landed >= round).await?;
             self.carrier.rest();
             fate.send_modify(|fate| (fate.landed, fate.is_over) = (of_buffer, is_cut));
-            if is_cut {
+            if is_cut || self.source == Source::Region {
                 return Ok(());
             }
             self.until(|_, state| state.round > of_buffer || state.closing).await?;
@@ -240,11 +276,21 @@ impl<T: Pod> Pump<T> {
         Ok(())
     }
 
+    /// Whether all bytes of the round are done.
+    fn is_whole(&self, state: &State) -> bool {
+        if self.sections.is_whole() {
+            state.extents().is_whole()
+        } else {
+            self.sending.committed_bytes() == self.sections.bytes()
+        }
+    }
+
     /// Whether nothing more will be done in this round.
     fn is_last(&self, state: &State) -> bool {
         let is_over = match self.source {
             Source::Commits => state.closing,
             Source::Landing => state.end.is_some(),
+            Source::Region => state.end_of_any(&self.sections).is_some(),
         };
         is_over || state.extents().is_cut()
     }
@@ -263,28 +309,31 @@ impl<T: Pod> Pump<T> {
         loop {
             bell.mark_unchanged();
             // The end is read before the bytes, since all are done before the end is.
-            let last = self.is_last(&share.state());
+            let (last, done_bytes) = {
+                let state = share.state();
+                (self.is_last(&state), state.extents().done_bytes())
+            };
             while let Some(range) = share.next_done(&mut cursor, of_buffer) {
-                production.handle_committed(range.len());
-                self.sending.handle_committed(range);
+                for positions in self.sections.positions(&range) {
+                    production.handle_committed(positions.len());
+                    self.sending.handle_committed(positions);
+                }
             }
             // All of them are known before the last bytes are.
             while let Some((offset, bytes)) = share.correction(corrected, of_buffer) {
                 let offset = offset as u64;
                 let header = Header::Correction { round, offset, bytes: bytes.len() as u64 };
                 link.handle_send(bytes.len());
-                self.send(header, bytes).await?;
+                self.send_header(header).await?;
+                self.send_payload(bytes).await?;
                 corrected += 1;
             }
             let now = Now { last, idle: link.idle, since_sent_ns: ns_since(link.sent_at) };
             let step = self.sending.poll_send(now);
             let waits_idle = match step {
                 Step::Send(range) => {
-                    let (offset, bytes) = (range.start as u64, range.len());
-                    let view = share.view(range).expect("it is done in this round");
-                    link.handle_send(bytes);
-                    let header = Header::Increment { round, offset, bytes: bytes as u64 };
-                    self.send(header, view).await?;
+                    link.handle_send(range.len());
+                    self.send_increment(round, range).await?;
                     link.sent_at = Some(Instant::now());
                     continue;
                 }
@@ -294,13 +343,24 @@ impl<T: Pod> Pump<T> {
                     continue;
                 }
                 Step::WaitIdle => true,
+                Step::WaitGranted => {
+                    self.pause(&mut bell, false, None).await?;
+                    continue;
+                }
                 Step::Wait | Step::WaitFor(_) => self.meter.is_some() && link.is_measured(),
             };
             let left = match step {
                 Step::WaitFor(ns) => Some(Duration::from_nanos(ns)),
                 _ => None,
             };
-            if share.ring_from(self.sending.next_bytes(link.idle)) {
+            let next_bytes = self.sending.next_bytes(link.idle);
+            // Bytes that are not of the sections are done, too.
+            let ring_from = if self.sections.is_whole() {
+                next_bytes
+            } else {
+                done_bytes + (next_bytes - self.sending.committed_bytes()).max(1)
+            };
+            if share.ring_from(ring_from) {
                 continue;
             }
             if self.pause(&mut bell, waits_idle && !link.idle, left).await? {
@@ -359,10 +419,32 @@ impl<T: Pod> Pump<T> {
         });
     }
 
-    /// Sends a frame, its bytes in parts where the peer takes only smaller messages.
-    async fn send(&mut self, header: Header, mut bytes: Bytes) -> Result<(), SendError> {
+    /// Sends the bytes at these positions, which are done, as one increment.
+    async fn send_increment(
+        &mut self,
+        round: u32,
+        positions: Range<usize>,
+    ) -> Result<(), SendError> {
+        let (offset, bytes) = (positions.start as u64, positions.len() as u64);
+        self.send_header(Header::Increment { round, offset, bytes }).await?;
+        let mut rest = positions;
+        while !rest.is_empty() {
+            let place = self.sections.place(&rest);
+            rest.start += place.len();
+            let view = self.carrier.share().view(place).expect("it is done in this round");
+            self.send_payload(view).await?;
+        }
+        Ok(())
+    }
+
+    async fn send_header(&mut self, header: Header) -> Result<(), SendError> {
         self.channel.send_slice(&header.encode()).await?;
         self.messages += 1;
+        Ok(())
+    }
+
+    /// Sends the bytes of a frame, in parts where the peer takes only smaller messages.
+    async fn send_payload(&mut self, mut bytes: Bytes) -> Result<(), SendError> {
         let is_tracked = self.carrier.share().state().withheld;
         let mut part_bytes = bytes.len();
         while !bytes.is_empty() {
@@ -422,6 +504,10 @@ impl<T: Pod> Pump<T> {
                 self.landed = self.landed.max(round.saturating_sub(1));
                 return Ok(());
             }
+            Ok(Reply::Granted(bytes)) => {
+                self.sending.handle_granted(usize::try_from(bytes).unwrap_or(usize::MAX));
+                return Ok(());
+            }
             Ok(Reply::Refused(theirs)) => {
                 let (ours, theirs) = (self.shape.clone(), theirs.shape);
                 DeltaSendError::Mismatch(Box::new(Mismatch { peer, channel, ours, theirs }))
@@ -450,7 +536,10 @@ impl<T: Pod> Pump<T> {
 
     /// Sends the receiver the reason why the bytes stop before the end.
     async fn break_off(&mut self) -> Result<DeltaSendError, Stop> {
-        let broken = self.carrier.share().state().end.clone();
+        let broken = match self.source {
+            Source::Region => self.carrier.share().state().end_of_any(&self.sections).cloned(),
+            _ => self.carrier.share().state().end.clone(),
+        };
         let cause = broken.as_ref().map_or_else(
             || "the sender was dropped before it was finished".to_owned(),
             ToString::to_string,

@@ -8,19 +8,16 @@ use std::time::Duration;
 use crate::Element;
 use chunkcomm::{Node, Peer};
 
-use crate::error::{DeltaRecvError, DeltaSendError, Mismatch};
-use crate::landing::{Interest, Origin, WayBack, land};
+use crate::error::{DeltaRecvError, DeltaSendError};
+use crate::landing::{Accepted, Interest, Origin, accept, land};
 use crate::memory::{Owner, State, share};
 use crate::part::indices;
 use crate::proto::extents::Cursor;
-use crate::proto::frame::Reply;
 use crate::proto::increment::Increment;
-use crate::proto::opening::{Opening, Shape};
+use crate::proto::opening::Shape;
+use crate::proto::sections::Sections;
 use crate::pump::{self, Manner, Pace, PumpHandle, Source, Target};
 use crate::turns::Turns;
-use opening::read_opening;
-
-mod opening;
 
 /// Elements that have landed, with their indices.
 pub type Landed<'a, T> = (Range<usize>, &'a [T]);
@@ -105,26 +102,14 @@ impl<T: Element> DeltaReceiver<T> {
     /// # Panics
     /// When called outside a tokio runtime.
     pub async fn accept(node: &Node, name: &str, buffer: Vec<T>) -> Result<Self, DeltaRecvError> {
-        let accepted = node.accept_unanswered_bytes(name).await;
-        let (peer, duplex) = accepted.map_err(DeltaRecvError::Accept)?;
-        let (duplex, opening) = read_opening(duplex, &peer, name).await;
-        let (back, channel, _) = duplex.split();
-        let back = Arc::new(WayBack::new(back));
-        let opening = opening?;
         let ours = Shape::of::<T>(buffer.len());
-        if opening.shape != ours {
-            back.say(&Reply::Refused(Opening { shape: ours.clone(), ..opening.clone() }).encode());
-            return Err(DeltaRecvError::Mismatch(Box::new(Mismatch {
-                peer: peer.name().to_owned(),
-                channel: name.to_owned(),
-                ours,
-                theirs: opening.shape,
-            })));
-        }
+        let Accepted { peer, channel, back, opening } = accept(node, None, name, ours).await?;
         let owner = share(buffer);
+        let sections = Sections::whole(owner.len() * size_of::<T>());
+        back.grant_all(&opening, &sections);
         let interest = Arc::new(Interest(back));
         let origin = Origin { peer: peer.name().to_owned(), channel: name.to_owned() };
-        land(channel, owner.share().clone(), &interest, origin);
+        land(channel, owner.share().clone(), sections, &interest, origin);
         Ok(Self {
             owner,
             shown: 0,
@@ -374,7 +359,8 @@ impl<T: Element> DeltaReceiver<T> {
         let increment_bytes = self.increment_bytes;
         let manner = Manner { source: Source::Landing, increment_bytes, pace };
         let keep = self.interest.clone();
-        pump::start(target, self.owner.share(), manner, keep).await.map(Forward)
+        let sections = Sections::whole(self.len() * size_of::<T>());
+        pump::start(target, self.owner.share(), sections, manner, keep).await.map(Forward)
     }
 
     /// Returns the elements that have landed from the start without a gap.

@@ -1,16 +1,16 @@
 //! Sending of a buffer while it is computed.
 
 use std::fmt;
-use std::ops::{Range, RangeBounds};
+use std::ops::RangeBounds;
 
 use crate::Element;
 use chunkcomm::{Node, Peer};
 
 use crate::error::{DeltaSendError, PartError};
 use crate::memory::{Lease, Owner, share};
-use crate::part::{Part, indices};
-use crate::proto::extents::Taken;
+use crate::part::Part;
 use crate::proto::increment::Increment;
+use crate::proto::sections::Sections;
 use crate::pump::{self, Manner, Pace, PumpHandle, Source, Target};
 use crate::turns::Turns;
 
@@ -119,14 +119,15 @@ impl<T: Element> DeltaSender<T> {
         increment: Increment,
     ) -> Result<Self, DeltaSendError> {
         let owner = share(buffer);
-        let increment_bytes = increment.bytes_for(owner.len() * size_of::<T>(), size_of::<T>());
+        let len = owner.len() * size_of::<T>();
+        let increment_bytes = increment.bytes_for(len, size_of::<T>());
         let target = Target { node, peer, channel: name };
         let pace = match increment {
             Increment::Fixed(_) => Pace::Whole,
             Increment::Auto(costs) => Pace::Measured(costs),
         };
         let manner = Manner { source: Source::Commits, increment_bytes, pace };
-        let pump = pump::start(target, owner.share(), manner, ()).await?;
+        let pump = pump::start(target, owner.share(), Sections::whole(len), manner, ()).await?;
         Ok(Self {
             handed: Vec::new(),
             owner,
@@ -194,20 +195,7 @@ impl<T: Element> DeltaSender<T> {
     /// within the committed elements. [`PartError::Out`] and [`PartError::Committed`] when some of its elements
     /// are. Nothing is handed out.
     pub fn part(&self, range: impl RangeBounds<usize>) -> Result<Part<T>, PartError> {
-        // Fewer than `len` behind the end of a stream.
-        let length = self.owner.share().state().extents().len() / size_of::<T>();
-        let asked = indices(&range, self.len());
-        if asked.start > asked.end || asked.end > length {
-            return Err(PartError::Range { asked, length });
-        }
-        let elements =
-            |bytes: Range<usize>| bytes.start / size_of::<T>()..bytes.end.div_ceil(size_of::<T>());
-        let bytes = asked.start * size_of::<T>()..asked.end * size_of::<T>();
-        self.owner.share().lease(bytes).map(Part::new).map_err(|taken| match taken {
-            Taken::Outside => PartError::Range { asked, length },
-            Taken::Out(bytes) => PartError::Out { asked, taken: elements(bytes) },
-            Taken::Done(bytes) => PartError::Committed { asked, taken: elements(bytes) },
-        })
+        Part::of(self.owner.share(), &range)
     }
 
     /// Hands out the whole buffer in `count` parts for as many threads. They differ by one element at
@@ -496,7 +484,7 @@ impl<T: Element> DeltaSender<T> {
 #[cfg(feature = "tracked")]
 impl<T: Element> DeltaSender<T> {
     /// Returns the elements of `range` as they were committed, if all of them are.
-    pub(crate) fn committed_at(&self, range: Range<usize>) -> Option<&[T]> {
+    pub(crate) fn committed_at(&self, range: std::ops::Range<usize>) -> Option<&[T]> {
         self.owner.elements(range)
     }
 

@@ -12,13 +12,9 @@ fn lander(len: usize) -> (Box<Lander<u16>>, Ends) {
     let back = Arc::new(WayBack(Mutex::new(None)));
     let interest = Arc::new(Interest(back.clone()));
     let origin = Origin { peer: "far".to_owned(), channel: "data".to_owned() };
-    let lander = Lander {
-        share: owner.share().clone(),
-        interest: Arc::downgrade(&interest),
-        back,
-        origin,
-        at: At::header(),
-    };
+    let (share, sections) = (owner.share().clone(), Sections::whole(2 * len));
+    let base = Arc::new(Base { share, sections, back, origin, fate: None });
+    let lander = Lander::new(base, None, &interest);
     (Box::new(lander), Ends { owner, interest })
 }
 

@@ -177,6 +177,14 @@ impl Extents {
         self.done.contains(range)
     }
 
+    /// Returns the first part of `range` that is not done.
+    pub(crate) fn missing(&self, range: &Range<usize>) -> Option<Range<usize>> {
+        let start = self.done.run_at(range.start).map_or(range.start, |run| run.end);
+        let rest = start..range.end;
+        let end = self.done.overlap(&rest).map_or(range.end, |part| part.start);
+        (start < end).then_some(start..end)
+    }
+
     /// Returns the number of bytes from the start that are done without a gap.
     pub(crate) fn prefix(&self) -> usize {
         self.done.run_at(0).map_or(0, |run| run.end)
@@ -279,6 +287,10 @@ mod tests {
                 }
                 let free = (0..LEN).find(|at| *at >= start && bytes[*at] == Byte::Free);
                 prop_assert_eq!(extents.free_from(start, 3).map(|range| range.start), free);
+                let undone = |at: &usize| bytes[*at] != Byte::Done;
+                let first = range.clone().find(undone);
+                let missing = first.map(|at| at..(at..range.end).find(|at| !undone(at)).unwrap_or(range.end));
+                prop_assert_eq!(extents.missing(&range), missing);
                 let prefix = bytes.iter().take_while(|byte| **byte == Byte::Done).count();
                 prop_assert_eq!(extents.prefix(), prefix);
             }

@@ -13,4 +13,5 @@ pub(crate) mod opening;
 pub(crate) mod ranges;
 #[allow(dead_code, reason = "the calls stand on it")]
 pub(crate) mod schedule;
+pub(crate) mod sections;
 pub(crate) mod sending;

@@ -8,7 +8,8 @@
 //! ```
 //!
 //! All numbers are little-endian. The elements themselves travel in the sender's own byte order,
-//! which is why the opening states it.
+//! which is why the opening states it: bit 0 of the byte is 1 for big-endian. Bit 1 says that the sender
+//! waits for grants.
 
 use std::fmt;
 
@@ -20,6 +21,8 @@ const MAGIC: [u8; 4] = *b"DLTA";
 const VERSION: u16 = 1;
 const FIXED_BYTES: usize = 28;
 const NAME_BYTES_MAX: usize = 255;
+const BIG_ENDIAN: u8 = 1;
+const WAITS_FOR_GRANTS: u8 = 2;
 
 /// Number and type of a buffer's elements, which both sides of a delta must agree on.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -99,6 +102,8 @@ pub(crate) struct Opening {
     pub shape: Shape,
     /// Number of bytes that leave together.
     pub increment_bytes: u64,
+    /// Whether the sender sends no more than the receiver grants.
+    pub waits_for_grants: bool,
 }
 
 /// Fault of bytes that are no opening.
@@ -136,7 +141,8 @@ impl Opening {
         let mut bytes = Vec::with_capacity(FIXED_BYTES + name.len());
         bytes.extend_from_slice(&MAGIC);
         bytes.extend_from_slice(&VERSION.to_le_bytes());
-        bytes.push(u8::from(self.shape.big_endian));
+        let order = if self.shape.big_endian { BIG_ENDIAN } else { 0 };
+        bytes.push(order | if self.waits_for_grants { WAITS_FOR_GRANTS } else { 0 });
         bytes.push(name.len() as u8);
         bytes.extend_from_slice(&self.shape.element_bytes.to_le_bytes());
         bytes.extend_from_slice(&self.shape.length.to_le_bytes());
@@ -166,7 +172,7 @@ impl Opening {
         if name.len() != usize::from(name_bytes) {
             return Err(wrong_length);
         }
-        if order > 1 {
+        if order & !(BIG_ENDIAN | WAITS_FOR_GRANTS) != 0 {
             return Err(OpeningFault::Element);
         }
         let element = std::str::from_utf8(name).map_err(|_| OpeningFault::Element)?;
@@ -175,9 +181,10 @@ impl Opening {
                 length,
                 element: element.to_owned(),
                 element_bytes,
-                big_endian: order == 1,
+                big_endian: order & BIG_ENDIAN != 0,
             },
             increment_bytes,
+            waits_for_grants: order & WAITS_FOR_GRANTS != 0,
         })
     }
 }
@@ -211,7 +218,8 @@ mod tests {
 
     #[test]
     fn wrong_openings_are_told_apart() {
-        let good = Opening { shape: Shape::of::<f64>(3), increment_bytes: 8 }.encode();
+        let shape = Shape::of::<f64>(3);
+        let good = Opening { shape, increment_bytes: 8, waits_for_grants: false }.encode();
         assert!(good.len() <= FIXED_BYTES + NAME_BYTES_MAX);
         let with = |at: usize, byte: u8| {
             let mut bytes = good.clone();
@@ -220,7 +228,7 @@ mod tests {
         };
         assert_eq!(with(0, b'X'), OpeningFault::Magic);
         assert_eq!(with(4, 9), OpeningFault::Version { theirs: 9 });
-        assert_eq!(with(6, 2), OpeningFault::Element);
+        assert_eq!(with(6, 4), OpeningFault::Element);
         assert_eq!(with(7, 200), OpeningFault::Length { bytes: good.len() });
         assert_eq!(with(good.len() - 1, 0xff), OpeningFault::Element);
         assert_eq!(Opening::decode(&[]), Err(OpeningFault::Length { bytes: 0 }));
@@ -230,10 +238,10 @@ mod tests {
         #[test]
         fn goes_there_and_back(
             length: u64, element in "\\PC{0,60}", element_bytes: u32, big_endian: bool,
-            increment_bytes: u64,
+            increment_bytes: u64, waits_for_grants: bool,
         ) {
             let shape = Shape { length, element, element_bytes, big_endian };
-            let opening = Opening { shape, increment_bytes };
+            let opening = Opening { shape, increment_bytes, waits_for_grants };
             prop_assert_eq!(Opening::decode(&opening.encode()), Ok(opening));
         }
 

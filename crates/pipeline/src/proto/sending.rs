@@ -18,6 +18,12 @@ use super::ranges::Ranges;
 /// link admits it under the default bounds and releases its memory early.
 pub(crate) const MESSAGE_BYTES_MAX: usize = 1024 * 1024;
 
+/// Bytes that a sender who waits for grants sends before the first one: 192 KiB.
+///
+/// A receiver that combines keeps as many while what they are combined with is missing. A larger number
+/// costs memory for each sender; a smaller one costs throughput until the first grant has come.
+pub(crate) const UNGRANTED_BYTES_MAX: usize = 192 * 1024;
+
 /// Longest time, in nanoseconds, that less than an increment waits by looking again and again: 50 us, a
 /// few times the cost of a message. Timers are too coarse for less.
 pub(crate) const GATHER_NS_MAX: u64 = 50_000;
@@ -34,6 +40,8 @@ pub(crate) enum Step {
     /// Wait until more is committed or this time has passed, in nanoseconds: less than an increment
     /// may leave then.
     WaitFor(u64),
+    /// Wait until the receiver grants more.
+    WaitGranted,
     /// Look again as soon as others have run: something may leave, but more is coming fast.
     Gather,
     /// End: all that was committed is sent, and nothing more will be.
@@ -63,6 +71,8 @@ pub(crate) struct Sending {
     /// Time after a message, in nanoseconds, from which less than an increment leaves when the link is
     /// idle; `None` for never.
     patience_ns: Option<u64>,
+    /// Number of bytes that the receiver lets leave.
+    granted: usize,
     unsent: Ranges,
     sent: Ranges,
     /// Rest of what may leave but did not fit in the last message.
@@ -79,6 +89,7 @@ impl Sending {
             element_bytes: element_bytes.max(1),
             increment_bytes: increment_bytes.max(1),
             patience_ns: None,
+            granted: usize::MAX,
             unsent: Ranges::default(),
             sent: Ranges::default(),
             promised: 0..0,
@@ -90,6 +101,21 @@ impl Sending {
     /// message before.
     pub(crate) fn set_patience(&mut self, ns: u64) {
         self.patience_ns = Some(ns);
+    }
+
+    /// Lets no more than [`UNGRANTED_BYTES_MAX`] bytes leave before the receiver grants more.
+    pub(crate) fn wait_for_grants(&mut self) {
+        self.granted = UNGRANTED_BYTES_MAX;
+    }
+
+    /// Takes in the number of bytes that may leave in all; less than before changes nothing.
+    pub(crate) fn handle_granted(&mut self, bytes: usize) {
+        self.granted = self.granted.max(bytes);
+    }
+
+    /// Returns the number of bytes that were committed.
+    pub(crate) fn committed_bytes(&self) -> usize {
+        self.sent.bytes() + self.unsent.bytes()
     }
 
     /// Sets the size of the increments from now on.
@@ -133,7 +159,12 @@ impl Sending {
                 self.rest(now)
             };
         };
-        let range = run.start..run.start + leaving.min(self.message_bytes_max());
+        let granted = self.granted.saturating_sub(self.sent.bytes());
+        let granted = granted - granted % self.element_bytes;
+        if granted == 0 {
+            return Step::WaitGranted;
+        }
+        let range = run.start..run.start + leaving.min(self.message_bytes_max()).min(granted);
         self.unsent.remove(&range);
         self.sent.insert(range.clone());
         self.promised = range.end..run.start + leaving;
@@ -145,7 +176,7 @@ impl Sending {
 
     /// Returns the total of committed bytes at which `poll_send` may next change its answer.
     pub(crate) fn next_bytes(&self, idle: bool) -> usize {
-        let committed = self.sent.bytes() + self.unsent.bytes();
+        let committed = self.committed_bytes();
         let in_order = self.sent.run_at(0).map_or(0, |run| run.end) == self.sent.bytes()
             && self.unsent.first().is_none_or(|run| {
                 run.start == self.sent.bytes() && run.len() == self.unsent.bytes()
@@ -295,6 +326,24 @@ mod tests {
         assert_eq!(sending.poll_send(LATER), Step::Send(0..m));
         assert_eq!(sending.poll_send(LATER), Step::Send(m..2 * m));
         assert_eq!(sending.poll_send(LATER), Step::Wait);
+    }
+
+    #[test]
+    fn no_more_leaves_than_is_granted() {
+        let (first, len) = (UNGRANTED_BYTES_MAX, UNGRANTED_BYTES_MAX + 40);
+        let mut sending = Sending::new(len, 4, 8);
+        sending.wait_for_grants();
+        sending.handle_committed(0..len);
+        assert_eq!(sending.poll_send(LATER), Step::Send(0..first));
+        assert_eq!(sending.poll_send(LATER), Step::WaitGranted);
+        sending.handle_granted(first + 10);
+        assert_eq!(sending.poll_send(LAST), Step::Send(first..first + 8));
+        assert_eq!(sending.poll_send(LAST), Step::WaitGranted);
+        sending.handle_granted(first);
+        assert_eq!(sending.poll_send(LAST), Step::WaitGranted, "it stays");
+        sending.handle_granted(usize::MAX);
+        assert_eq!(sending.poll_send(LATER), Step::Send(first + 8..len));
+        assert_eq!(sending.poll_send(LATER), Step::Done);
     }
 
     #[test]

@@ -1,17 +1,57 @@
-//! The first message of a delta, read before its channel is accepted for good.
+//! Acceptance of a delta: its first message is read before its channel is accepted for good.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use chunkcomm::channel::UnansweredDuplex;
+use chunkcomm::channel::{ChannelOptions, UnansweredDuplex, channel};
 use chunkcomm::host::timeout;
-use chunkcomm::{BytesDuplex, BytesReceiver, Peer};
+use chunkcomm::{BytesDuplex, BytesReceiver, Node, Peer};
 
-use crate::error::DeltaRecvError;
-use crate::proto::opening::{Opening, OpeningFault};
+use super::WayBack;
+use crate::error::{DeltaRecvError, Mismatch};
+use crate::proto::frame::Reply;
+use crate::proto::opening::{Opening, OpeningFault, Shape};
 
 /// Time in which a sender must state its shape, in its first message. A peer that opens the channel
 /// and does not is no sender and must not keep others waiting.
 const OPENING_WAIT: Duration = Duration::from_secs(10);
+
+/// A delta whose sender has stated the shape that was asked for.
+pub(crate) struct Accepted {
+    pub(crate) peer: Peer,
+    pub(crate) channel: BytesReceiver,
+    pub(crate) back: Arc<WayBack>,
+    pub(crate) opening: Opening,
+}
+
+/// Waits for a delta of shape `ours`, of any peer or of `from`.
+pub(crate) async fn accept(
+    node: &Node,
+    from: Option<&Peer>,
+    name: &str,
+    ours: Shape,
+) -> Result<Accepted, DeltaRecvError> {
+    let options = match from {
+        Some(peer) => channel(name).from_peer(peer),
+        None => ChannelOptions::from(name),
+    };
+    let accepted = node.accept_unanswered_bytes(options).await;
+    let (peer, duplex) = accepted.map_err(DeltaRecvError::Accept)?;
+    let (duplex, opening) = read_opening(duplex, &peer, name).await;
+    let (back, channel, _) = duplex.split();
+    let back = Arc::new(WayBack::new(back));
+    let opening = opening?;
+    if opening.shape != ours {
+        back.say(&Reply::Refused(Opening { shape: ours.clone(), ..opening.clone() }).encode());
+        return Err(DeltaRecvError::Mismatch(Box::new(Mismatch {
+            peer: peer.name().to_owned(),
+            channel: name.to_owned(),
+            ours,
+            theirs: opening.shape,
+        })));
+    }
+    Ok(Accepted { peer, channel, back, opening })
+}
 
 /// A channel whose opening was not read. Dropping it gives the channel back to the node, for the next
 /// call that accepts its name.
@@ -37,7 +77,7 @@ impl Drop for Unread {
 
 /// Reads the opening of an accepted channel, and answers it. When the future is dropped, the channel waits for
 /// the next call that accepts its name.
-pub(super) async fn read_opening(
+async fn read_opening(
     duplex: UnansweredDuplex,
     peer: &Peer,
     name: &str,

@@ -1,0 +1,113 @@
+//! What a landing has in common with the task that combines for it: the memory, the way back, and the end.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use bytemuck::Pod;
+use chunkcomm::with_causes;
+use tokio::sync::watch;
+
+use super::{Origin, WayBack};
+use crate::error::DeltaRecvError;
+use crate::memory::{Lease, Share};
+use crate::proto::extents::Taken;
+use crate::proto::frame::{FrameFault, Reply};
+use crate::proto::sections::Sections;
+
+/// Outcome of a region's landing; `None` while it goes on.
+pub(crate) type LandingFate = Option<Result<(), DeltaRecvError>>;
+
+pub(super) struct Base<T: Pod> {
+    pub(super) share: Share<T>,
+    pub(super) sections: Sections,
+    pub(super) back: Arc<WayBack>,
+    pub(super) origin: Origin,
+    /// Where the outcome of a region's landing is told. A delta's end is that of its memory.
+    pub(super) fate: Option<watch::Sender<LandingFate>>,
+}
+
+impl<T: Pod> Base<T> {
+    /// Whether this is one of the landings of a region.
+    pub(super) fn is_of_region(&self) -> bool {
+        self.fate.is_some()
+    }
+
+    /// Takes the bytes of `place`.
+    pub(super) fn lease(&self, place: Range<usize>) -> Result<Lease<T>, FrameFault> {
+        let (offset, bytes) = (place.start as u64, place.len() as u64);
+        self.share.lease(place).map_err(|taken| match taken {
+            Taken::Outside => FrameFault::Outside { offset, bytes },
+            Taken::Done(part) | Taken::Out(part) => {
+                FrameFault::Twice { start: part.start, end: part.end }
+            }
+        })
+    }
+
+    /// Ends an empty round; false when this is none, or it has ended.
+    pub(super) fn end_empty(&self, round: u32) -> bool {
+        let is_open = match &self.fate {
+            Some(fate) => self.sections.bytes() == 0 && fate.borrow().is_none(),
+            None => self.share.state().extents().is_open(),
+        };
+        if is_open {
+            self.back.say_round(true, round);
+            match self.fate {
+                Some(_) => self.done(),
+                None => self.share.end_empty(),
+            }
+        }
+        is_open
+    }
+
+    /// Tells the follower of a region's landing that all has landed.
+    pub(super) fn done(&self) {
+        self.tell(Ok(()));
+    }
+
+    fn tell(&self, outcome: Result<(), DeltaRecvError>) {
+        let Some(fate) = &self.fate else { return };
+        fate.send_if_modified(|fate| {
+            let is_first = fate.is_none();
+            fate.get_or_insert(outcome);
+            is_first
+        });
+    }
+
+    /// Ends the landing, unless it has ended: what is missing will not come.
+    pub(super) fn over(&self, error: DeltaRecvError) {
+        match &self.fate {
+            None => self.share.change(|state| {
+                state.end.get_or_insert(error);
+            }),
+            Some(fate) if fate.borrow().is_none() => {
+                self.share.change(|state| state.lose(&self.sections, &error));
+                self.tell(Err(error));
+            }
+            Some(_) => {}
+        }
+    }
+
+    /// Tells the sender why its bytes cannot be used, and ends the way back.
+    pub(super) fn refuse(&self, error: &DeltaRecvError) {
+        self.back.say(&Reply::Fault(with_causes(error)).encode());
+        self.back.end();
+    }
+
+    pub(super) fn frame(&self, fault: FrameFault) -> DeltaRecvError {
+        let Origin { peer, channel } = self.origin.clone();
+        DeltaRecvError::Frame { peer, channel, fault }
+    }
+
+    /// Returns the error of a transfer that has ended after `landed` bytes of a region's sections, or
+    /// after those of the buffer that are done.
+    pub(super) fn ended(&self, landed: usize, cause: Option<String>) -> DeltaRecvError {
+        let Origin { peer, channel } = self.origin.clone();
+        let (landed_bytes, length_bytes) = if self.is_of_region() {
+            (landed, self.sections.bytes())
+        } else {
+            let state = self.share.state();
+            (state.extents().done_bytes(), state.extents().len())
+        };
+        DeltaRecvError::Ended { peer, channel, landed_bytes, length_bytes, cause }
+    }
+}
