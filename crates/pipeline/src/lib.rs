@@ -79,6 +79,7 @@ pub mod patterns;
 mod proto;
 mod pump;
 mod recv;
+mod region;
 mod send;
 #[cfg(feature = "tracked")]
 pub mod tracked;
@@ -93,4 +94,5 @@ pub use proto::increment::{AUTO_INCREMENT_BYTES_MAX, AUTO_INCREMENT_BYTES_MIN, C
 pub use proto::opening::{OpeningFault, Shape};
 pub use proto::schedule::algorithm::{Algorithm, ParseAlgorithmError};
 pub use recv::{DeltaReceiver, Forward, Landed};
+pub use region::{Operand, Region, RegionLanding, RegionSend};
 pub use send::DeltaSender;

@@ -74,7 +74,7 @@ const CRATES: &[Floors] = &[
             &["element", "error"],
             &["memory"],
             &["landing", "part", "pump", "turns"],
-            &["send", "recv"],
+            &["send", "recv", "region"],
             &["tracked"],
             &["patterns"],
         ],

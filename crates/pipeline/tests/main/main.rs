@@ -6,6 +6,7 @@ mod ends;
 mod overlap;
 mod parts;
 mod patterns;
+mod region;
 mod rounds;
 mod streams;
 

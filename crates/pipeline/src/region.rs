@@ -1,0 +1,455 @@
+//! A buffer with any number of ends: parts to write, waits to read, transfers to and from several peers.
+
+use std::fmt;
+use std::ops::{Range, RangeBounds};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+use chunkcomm::{Node, Peer};
+use tokio::sync::watch;
+
+use crate::Element;
+use crate::error::{DeltaRecvError, DeltaSendError, PartError};
+use crate::landing::{Combine, Interest, LandingFate, Operand as Own, accept, land_sections};
+use crate::memory::{Owner, State, share};
+use crate::part::{Part, indices};
+use crate::proto::increment::Increment;
+use crate::proto::opening::Shape;
+use crate::proto::sections::Sections;
+use crate::pump::{self, Manner, Pace, PumpHandle, Source, Target};
+
+/// A buffer whose elements are computed, received, combined, read and sent, all at once.
+///
+/// ```text
+/// part, commit ---.                               .--> wait: &[T]
+/// land    <- peer -+--> elements become done, ----+--> send -> peer
+/// combine <- peer -'    each of them once         '--> operand of another region's combine
+/// ```
+///
+/// An element becomes *done* once: when its [`Part`] is committed, when it has landed from a peer, or when it
+/// was combined from what a peer sent and the elements of another region. It is read-only from then on. Each
+/// [`send`](Self::send) passes elements on as they become done (cut-through), from the same memory.
+///
+/// A transfer carries *sections*: ranges of elements, in the order of the list. The peer has as many elements
+/// in sections of its own, which may lie elsewhere. Sections of transfers may overlap where they are sent;
+/// where they land, each element comes by one of them.
+///
+/// The names of transfers between two nodes must differ as long as they run. The other end may be a
+/// [`DeltaSender`](crate::DeltaSender) or a [`DeltaReceiver`](crate::DeltaReceiver) with one round.
+///
+/// When the region or the end of a transfer is dropped, its transfers stop, and the peers get errors.
+///
+/// ```
+/// use chunkcomm::Node;
+/// use chunkcomm_pipeline::{Increment, Region};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let far = Node::builder().listen("127.0.0.1:0".parse()?).build().await?;
+/// let near = Node::builder().listen("127.0.0.1:0".parse()?).build().await?;
+/// let to_far = near.connect(&far.addresses()[0]).await?;
+///
+/// let source = Region::filled((0..1000_u64).collect());
+/// let whole = [0..1000];
+/// let mut sent = source.send(&near, &to_far, "x", &whole, Increment::default()).await?;
+///
+/// // There the halves change places.
+/// let sink = Region::new(vec![0_u64; 1000]);
+/// let to_near = far.connect(&near.addresses()[0]).await?;
+/// let mut landing = sink.land(&far, &to_near, "x", &[500..1000, 0..500]).await?;
+/// assert_eq!(sink.wait(..2).await?, [500, 501]);
+/// landing.finish().await?;
+/// sent.finish().await?;
+/// assert_eq!(sink.into_buffer().await[500], 0);
+/// # Ok(())
+/// # }
+/// ```
+#[must_use = "the transfers of a region stop when it is dropped"]
+pub struct Region<T: Element> {
+    owner: Owner<T>,
+    landings: Landings,
+}
+
+/// The landings of a region, which stop with it.
+#[derive(Default)]
+struct Landings(Mutex<Vec<Weak<Held>>>);
+
+impl Landings {
+    fn hold(&self, interest: Arc<Interest>) -> Arc<Held> {
+        let held = Arc::new(Held(Mutex::new(Some(interest))));
+        let mut landings = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        landings.retain(|landing| landing.strong_count() > 0);
+        landings.push(Arc::downgrade(&held));
+        held
+    }
+}
+
+impl Drop for Landings {
+    fn drop(&mut self) {
+        let landings = self.0.get_mut().unwrap_or_else(PoisonError::into_inner);
+        landings.iter().filter_map(Weak::upgrade).for_each(|landing| landing.stop());
+    }
+}
+
+/// The interest in a landing, until the landing's end or the region lets go of it.
+struct Held(Mutex<Option<Arc<Interest>>>);
+
+impl Held {
+    fn stop(&self) {
+        drop(self.0.lock().unwrap_or_else(PoisonError::into_inner).take());
+    }
+}
+
+/// The elements with which a [combining landing](Region::combine) combines what comes.
+#[derive(Clone, Copy)]
+pub struct Operand<'a, T: Element> {
+    /// The region that has them, or will have them.
+    pub region: &'a Region<T>,
+    /// Where they are, in the order of the transfer.
+    pub sections: &'a [Range<usize>],
+}
+
+impl<T: Element> Region<T> {
+    /// Makes a region whose elements are all to be written, received or combined. `buffer` is overwritten.
+    pub fn new(buffer: Vec<T>) -> Self {
+        Self { owner: share(buffer), landings: Landings::default() }
+    }
+
+    /// Makes a region whose elements are all done.
+    pub fn filled(buffer: Vec<T>) -> Self {
+        let region = Self::new(buffer);
+        let bytes = region.len() * size_of::<T>();
+        if let Some(all) = region.owner.share().lease_free(0, bytes) {
+            all.commit();
+        }
+        region
+    }
+
+    /// Hands out the elements of `range`, to be written and committed on any thread, in any order.
+    ///
+    /// # Errors
+    /// [`PartError::Range`] when the range is not within the region. [`PartError::Out`] when elements are out
+    /// with another part or are just landing, [`PartError::Committed`] when some are done. Nothing is handed
+    /// out.
+    pub fn part(&self, range: impl RangeBounds<usize>) -> Result<Part<T>, PartError> {
+        Part::of(self.owner.share(), &range)
+    }
+
+    /// Waits until all elements of `range` are done and returns them. Elements that nobody writes or sends are
+    /// waited for without limit.
+    ///
+    /// # Errors
+    /// When one of the elements would have come by a transfer that has failed. Waits for others go on.
+    ///
+    /// # Cancel safety
+    /// Nothing is lost when the future is dropped.
+    ///
+    /// # Panics
+    /// When the range is not within the region.
+    pub async fn wait(&self, range: impl RangeBounds<usize>) -> Result<&[T], DeltaRecvError> {
+        let range = self.within(&range);
+        let bytes = range.start * size_of::<T>()..range.end * size_of::<T>();
+        let look = |state: &mut State| {
+            if state.extents().is_done(&bytes) {
+                return Some(Ok(()));
+            }
+            state.end_of(&bytes).cloned().map(Err)
+        };
+        self.owner.share().until(look).await?;
+        Ok(self.owner.elements(range).expect("they are done"))
+    }
+
+    /// Returns the elements of `range` if all of them are done.
+    ///
+    /// # Panics
+    /// When the range is not within the region.
+    #[must_use]
+    pub fn done(&self, range: impl RangeBounds<usize>) -> Option<&[T]> {
+        self.owner.elements(self.within(&range))
+    }
+
+    /// Waits until all elements are done and returns them.
+    ///
+    /// # Errors
+    /// As [`wait`](Self::wait).
+    ///
+    /// # Cancel safety
+    /// Nothing is lost when the future is dropped.
+    pub async fn finish(&self) -> Result<&[T], DeltaRecvError> {
+        self.wait(..).await
+    }
+
+    /// Sends the elements of these sections to `peer`, whose program receives `name`, as they become done.
+    ///
+    /// Whole increments leave at once, less when the link is idle; with [`Increment::Fixed`] less stays until
+    /// the increment is whole or cannot grow. Costs no round trip: up to 192 KiB leave before the peer has
+    /// agreed.
+    ///
+    /// # Errors
+    /// [`DeltaSendError::Open`] or [`DeltaSendError::Channel`] when the link is gone.
+    ///
+    /// # Cancel safety
+    /// When the future is dropped, nothing is sent; the peer sees at most a transfer that ends at once.
+    ///
+    /// # Panics
+    /// When a section is not within the region, or two overlap. When called outside a tokio runtime.
+    pub async fn send(
+        &self,
+        node: &Node,
+        peer: &Peer,
+        name: &str,
+        sections: &[Range<usize>],
+        increment: Increment,
+    ) -> Result<RegionSend, DeltaSendError> {
+        let sections = self.sections(sections);
+        let increment_bytes = increment.bytes_for(sections.bytes(), size_of::<T>());
+        let pace = match increment {
+            Increment::Fixed(_) => Pace::Whole,
+            Increment::Auto(_) => Pace::Eager,
+        };
+        let manner = Manner { source: Source::Region, increment_bytes, pace };
+        let target = Target { node, peer, channel: name };
+        pump::start(target, self.owner.share(), sections, manner, ()).await.map(RegionSend)
+    }
+
+    /// Receives what `peer` sends by this name in these sections. Returns as soon as the peer has stated as
+    /// many elements of the same type.
+    ///
+    /// # Errors
+    /// [`DeltaRecvError::Mismatch`] when the peer states another number or type of elements; it gets an error,
+    /// too. [`DeltaRecvError::Opening`] when something else opens by that name. `Accept` and `Channel` when
+    /// the node or the peer is gone. The region stays as it was.
+    ///
+    /// # Cancel safety
+    /// When the future is dropped, nothing is lost: a transfer that was opened meanwhile goes to the next call
+    /// with its name.
+    ///
+    /// # Panics
+    /// When a section is not within the region, or two overlap. When called outside a tokio runtime.
+    pub async fn land(
+        &self,
+        node: &Node,
+        peer: &Peer,
+        name: &str,
+        sections: &[Range<usize>],
+    ) -> Result<RegionLanding, DeltaRecvError> {
+        self.receive(node, peer, name, self.sections(sections), None).await
+    }
+
+    /// Receives as [`land`](Self::land) does, and lets `combine(out, own, incoming)` compute the elements of
+    /// this region from those of `own` and those that came.
+    ///
+    /// `own` has as many elements, which need not be done yet: what comes before them waits in at most 256 KiB
+    /// of memory, scratch included, and then the peer waits. Elements are combined right after they were read,
+    /// in pieces of up to 64 KiB, in any order, each once. The function runs in the node's own tasks and must
+    /// not block; other transfers wait meanwhile.
+    ///
+    /// ```
+    /// use chunkcomm::Node;
+    /// use chunkcomm_pipeline::{Increment, Operand, Region};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let far = Node::builder().listen("127.0.0.1:0".parse()?).build().await?;
+    /// # let near = Node::builder().listen("127.0.0.1:0".parse()?).build().await?;
+    /// # let to_far = near.connect(&far.addresses()[0]).await?;
+    /// # let to_near = far.connect(&near.addresses()[0]).await?;
+    /// let all = [0..10_000];
+    /// let theirs = Region::filled(vec![1_u32; 10_000]);
+    /// let mut sent = theirs.send(&near, &to_far, "x", &all, Increment::default()).await?;
+    ///
+    /// let ours = Region::filled(vec![2_u32; 10_000]);
+    /// let sum = Region::new(vec![0_u32; 10_000]);
+    /// let own = Operand { region: &ours, sections: &all };
+    /// let add = |out: &mut [u32], own: &[u32], incoming: &[u32]| {
+    ///     for ((out, own), incoming) in out.iter_mut().zip(own).zip(incoming) {
+    ///         *out = own + incoming;
+    ///     }
+    /// };
+    /// let mut landing = sum.combine(&far, &to_near, "x", &all, own, add).await?;
+    /// landing.finish().await?;
+    /// assert_eq!(sum.finish().await?[9_999], 3);
+    /// sent.finish().await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As `land`. [`RegionLanding::finish`] and waits report a panic of the function and a failure of `own`
+    /// as [`DeltaRecvError::Combine`]; the peer gets an error, too.
+    ///
+    /// # Cancel safety
+    /// As `land`.
+    ///
+    /// # Panics
+    /// When a section is not within its region, or two overlap; when `own` has another number of elements.
+    /// When called outside a tokio runtime.
+    pub async fn combine(
+        &self,
+        node: &Node,
+        peer: &Peer,
+        name: &str,
+        sections: &[Range<usize>],
+        own: Operand<'_, T>,
+        combine: impl Fn(&mut [T], &[T], &[T]) + Send + Sync + 'static,
+    ) -> Result<RegionLanding, DeltaRecvError> {
+        let sections = self.sections(sections);
+        let (share, of_own) = (own.region.owner.share().clone(), own.region.sections(own.sections));
+        let lengths = [sections.bytes(), of_own.bytes()].map(|bytes| bytes / size_of::<T>());
+        assert!(lengths[0] == lengths[1], "{lengths:?} elements are combined");
+        let own = Own { share, sections: of_own };
+        self.receive(node, peer, name, sections, Some((own, Box::new(combine)))).await
+    }
+
+    async fn receive(
+        &self,
+        node: &Node,
+        peer: &Peer,
+        name: &str,
+        sections: Sections,
+        combine: Option<(Own<T>, Box<Combine<T>>)>,
+    ) -> Result<RegionLanding, DeltaRecvError> {
+        let ours = Shape::of::<T>(sections.bytes() / size_of::<T>());
+        let accepted = accept(node, Some(peer), name, ours).await?;
+        let peer = accepted.peer.clone();
+        let memory = (self.owner.share().clone(), sections);
+        let (fate, outcome) = watch::channel(None);
+        let interest = land_sections(accepted, name, memory, combine, fate);
+        let held = self.landings.hold(interest);
+        Ok(RegionLanding { held, outcome, peer, channel: name.to_owned() })
+    }
+
+    /// Stops all transfers that have not finished and returns the buffer, with what is done in it, as soon as
+    /// nobody uses it: at once when all transfers have finished.
+    ///
+    /// Waits until all parts are dropped and until the links have released what is on its way. A dead peer's
+    /// link does so when its session ends.
+    ///
+    /// # Cancel safety
+    /// When the future is dropped, so is the buffer once it is released.
+    pub async fn into_buffer(self) -> Vec<T> {
+        let Self { owner, landings } = self;
+        drop(landings);
+        owner.into_vec().await
+    }
+
+    /// Returns the number of elements.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.owner.len()
+    }
+
+    /// Whether there are no elements.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    fn sections(&self, sections: &[Range<usize>]) -> Sections {
+        Sections::of(sections, size_of::<T>(), self.len() * size_of::<T>())
+    }
+
+    fn within(&self, range: &impl RangeBounds<usize>) -> Range<usize> {
+        let (range, length) = (indices(range, self.len()), self.len());
+        assert!(
+            range.start <= range.end && range.end <= length,
+            "{range:?} is not within {length} elements"
+        );
+        range
+    }
+}
+
+impl<T: Element> fmt::Debug for Region<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let done = self.owner.share().state().extents().done_bytes() / size_of::<T>();
+        f.debug_struct("Region").field("len", &self.len()).field("done", &done).finish()
+    }
+}
+
+impl<T: Element> fmt::Debug for Operand<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { region, sections } = self;
+        f.debug_struct("Operand").field("region", region).field("sections", sections).finish()
+    }
+}
+
+/// Sections of a region on their way to a peer.
+///
+/// Dropped before [`finish`](Self::finish), it stops them, and the peer gets an error.
+#[must_use = "a transfer stops when its end is dropped"]
+#[derive(Debug)]
+pub struct RegionSend(PumpHandle);
+
+impl RegionSend {
+    /// Waits until all elements of the sections are at the peer: landed, or combined.
+    ///
+    /// # Errors
+    /// [`DeltaSendError::Mismatch`] when the peer expects something else. [`DeltaSendError::Source`] when
+    /// elements would have come by a transfer that has failed. [`DeltaSendError::Gone`] and others when the
+    /// peer or its landing is gone. [`DeltaSendError::Stopped`] when the region is gone.
+    ///
+    /// # Cancel safety
+    /// When the future is dropped, the transfer goes on; call it again.
+    pub async fn finish(&mut self) -> Result<(), DeltaSendError> {
+        self.0.landed().await
+    }
+
+    /// Returns the node that receives.
+    #[must_use]
+    pub fn peer(&self) -> &Peer {
+        &self.0.peer
+    }
+}
+
+/// Sections of a region that land from a peer.
+///
+/// Dropped before [`finish`](Self::finish), it stops them, and the peer gets an error. Elements that landed
+/// stay.
+#[must_use = "a transfer stops when its end is dropped"]
+pub struct RegionLanding {
+    held: Arc<Held>,
+    outcome: watch::Receiver<LandingFate>,
+    peer: Peer,
+    channel: String,
+}
+
+impl RegionLanding {
+    /// Waits until all elements of the sections have landed or are combined.
+    ///
+    /// # Errors
+    /// [`DeltaRecvError::Ended`] and [`DeltaRecvError::Channel`] when the peer ended or died before that,
+    /// [`DeltaRecvError::Frame`] when what came does not fit: also when it landed where elements were out or
+    /// done. [`DeltaRecvError::Combine`] when it could not be combined.
+    ///
+    /// # Cancel safety
+    /// When the future is dropped, the transfer goes on; call it again.
+    pub async fn finish(&mut self) -> Result<(), DeltaRecvError> {
+        let outcome = match self.outcome.wait_for(Option::is_some).await {
+            Ok(outcome) => outcome.clone(),
+            // Its last word was read before.
+            Err(_) => None,
+        };
+        outcome.expect("a landing says how it ended before it is gone")
+    }
+
+    /// Returns the node that sends.
+    #[must_use]
+    pub fn peer(&self) -> &Peer {
+        &self.peer
+    }
+}
+
+impl Drop for RegionLanding {
+    fn drop(&mut self) {
+        self.held.stop();
+    }
+}
+
+impl fmt::Debug for RegionLanding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RegionLanding")
+            .field("channel", &self.channel)
+            .field("peer", &self.peer.name())
+            .field("outcome", &self.outcome.borrow())
+            .finish_non_exhaustive()
+    }
+}
