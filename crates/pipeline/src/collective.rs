@@ -1,4 +1,15 @@
-//! Collective calls among the nodes of a group.
+//! Collective calls of a [`Group`](crate::Group).
+//!
+//! ```text
+//!   calls, values    the methods of a group, which make runs
+//!   call             the future of one
+//!   whole            the run of a call: step by step, with whole messages
+//!   op, parts        operators, and data of all ranks
+//! ```
 
-#[allow(dead_code, reason = "the calls stand on it")]
+pub(crate) mod call;
+mod calls;
 pub(crate) mod op;
+pub(crate) mod parts;
+mod values;
+pub(crate) mod whole;

@@ -25,7 +25,7 @@ use bytemuck::Pod;
             bytemuck::Zeroable)]`; it has no padding, references, `bool`, `char` or enums",
     note = "values of other types travel by channels: `Node::open`, `Node::accept`"
 )]
-pub trait Element: Pod {}
+pub trait Element: Pod + Send + Sync {}
 
 #[diagnostic::do_not_recommend]
-impl<T: Pod> Element for T {}
+impl<T: Pod + Send + Sync> Element for T {}

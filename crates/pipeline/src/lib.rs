@@ -72,6 +72,7 @@
 mod collective;
 mod element;
 mod error;
+mod group;
 mod landing;
 mod memory;
 mod part;
@@ -85,9 +86,13 @@ mod send;
 pub mod tracked;
 mod turns;
 
+pub use collective::call::Call;
 pub use collective::op::{Bits, Number, Op};
+pub use collective::parts::Parts;
 pub use element::Element;
 pub use error::{DeltaRecvError, DeltaSendError, Mismatch, PartError};
+pub use group::error::{CallDifference, CollectiveError, GroupError};
+pub use group::{Group, GroupReport, WaitingCall};
 pub use part::Part;
 pub use proto::frame::FrameFault;
 pub use proto::increment::{AUTO_INCREMENT_BYTES_MAX, AUTO_INCREMENT_BYTES_MIN, Costs, Increment};

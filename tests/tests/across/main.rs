@@ -56,5 +56,6 @@ mod virtual_deltas;
 mod virtual_examples;
 mod virtual_farms;
 mod virtual_faults;
+mod virtual_groups;
 mod virtual_time;
 mod wordcount;

@@ -11,7 +11,7 @@ pub(crate) mod increment;
 pub(crate) mod meter;
 pub(crate) mod opening;
 pub(crate) mod ranges;
-#[allow(dead_code, reason = "the calls stand on it")]
 pub(crate) mod schedule;
 pub(crate) mod sections;
 pub(crate) mod sending;
+pub(crate) mod talk;

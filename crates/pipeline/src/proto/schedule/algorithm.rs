@@ -57,6 +57,16 @@ const NAMES: [(Algorithm, &str); 10] = [
 ];
 
 impl Algorithm {
+    /// Returns the algorithm's number on the wire.
+    pub(crate) fn number(self) -> u8 {
+        self as u8
+    }
+
+    /// Returns the algorithm with this number.
+    pub(crate) fn of_number(number: u8) -> Option<Algorithm> {
+        NAMES.get(usize::from(number)).map(|(algorithm, _)| *algorithm)
+    }
+
     /// Returns the algorithm's name, in lower case.
     #[must_use]
     pub fn name(self) -> &'static str {

@@ -1,0 +1,165 @@
+//! The calls of a group on serde values.
+
+use chunkcomm::{codec, with_causes};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use super::call::Call;
+use super::calls::{Ask, own_block};
+use super::whole::Whole;
+use crate::Group;
+use crate::group::error::{CollectiveError, GroupError};
+use crate::proto::schedule::Kind;
+use crate::proto::talk::Operation;
+
+impl Group {
+    /// Gives all ranks the root's value. The other ranks give `None`.
+    ///
+    /// # Errors
+    ///
+    /// The error gives the root its value back.
+    ///
+    /// ```
+    /// # use chunkcomm_cluster::{Cluster, ClusterConfig};
+    /// # use chunkcomm_pipeline::Group;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let cluster = Cluster::join(ClusterConfig::new().nodes(1)).await?;
+    /// let mut group = Group::world(&cluster).await?;
+    /// let name = (group.rank() == 0).then(|| "waves".to_owned());
+    /// assert_eq!(group.broadcast_value(0, name).await?, "waves");
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn broadcast_value<V>(&mut self, root: usize, value: Option<V>) -> Call<V, Option<V>>
+    where
+        V: Serialize + DeserializeOwned + Send + 'static,
+    {
+        let ask = Ask::of::<V>(Kind::Broadcast { root }, Operation::BroadcastValue).rooted(root);
+        let is_root = self.rank() == root;
+        let encoded = match (&value, is_root) {
+            (None, true) => Err("the root of a broadcast gives the value".to_owned()),
+            (Some(_), false) => Err("only the root of a broadcast gives a value".to_owned()),
+            (None, false) => Ok(Vec::new()),
+            (Some(value), true) => encode(value),
+        };
+        let size = self.size();
+        let fill = move |whole: &mut Whole<u8>| {
+            whole.varied = true;
+            whole.result_blocks.resize(size, 0..0);
+            whole.result = encoded?;
+            if is_root {
+                whole.result_blocks[root] = 0..whole.result.len();
+            }
+            Ok(())
+        };
+        self.submit_with(ask, fill, move |whole, cause| match (value, cause) {
+            (data, Some(cause)) => Err(CollectiveError { data, cause }),
+            (Some(value), None) => Ok(value),
+            (None, None) => {
+                decode(root, &whole.result).map_err(|cause| CollectiveError { data: None, cause })
+            }
+        })
+    }
+
+    /// Brings the values of all ranks to the root, which gets them in the order of ranks.
+    ///
+    /// # Errors
+    ///
+    /// The error gives each rank its value back.
+    pub fn gather_values<V>(&mut self, root: usize, value: V) -> Call<Option<Vec<V>>, V>
+    where
+        V: Serialize + DeserializeOwned + Send + 'static,
+    {
+        let ask = Ask::of::<V>(Kind::Gather { root }, Operation::GatherValues).rooted(root);
+        let is_root = self.rank() == root;
+        self.values(ask, value, move |whole, rank, value| {
+            is_root.then(|| decode_all(whole, rank, value)).transpose()
+        })
+    }
+
+    /// Gives all ranks the values of all, in the order of ranks.
+    ///
+    /// # Errors
+    ///
+    /// The error gives each rank its value back.
+    pub fn all_gather_values<V>(&mut self, value: V) -> Call<Vec<V>, V>
+    where
+        V: Serialize + DeserializeOwned + Send + 'static,
+    {
+        let ask = Ask::of::<V>(Kind::AllGather, Operation::AllGatherValues);
+        self.values(ask, value, decode_all)
+    }
+
+    /// Combines the values of all ranks in the order of ranks, at the root, which gets the result.
+    /// `combine` is called there alone.
+    ///
+    /// # Errors
+    ///
+    /// The error gives each rank its value back.
+    pub fn reduce_values<V>(
+        &mut self,
+        root: usize,
+        value: V,
+        combine: impl FnMut(V, V) -> V + Send + 'static,
+    ) -> Call<Option<V>, V>
+    where
+        V: Serialize + DeserializeOwned + Send + 'static,
+    {
+        let ask = Ask::of::<V>(Kind::Gather { root }, Operation::ReduceValues).rooted(root);
+        let is_root = self.rank() == root;
+        self.values(ask, value, move |whole, rank, value| {
+            let all = is_root.then(|| decode_all(whole, rank, value)).transpose()?;
+            Ok(all.and_then(|all| all.into_iter().reduce(combine)))
+        })
+    }
+
+    /// Makes a call in which each rank has a value.
+    fn values<V, R>(
+        &mut self,
+        ask: Ask<'_>,
+        value: V,
+        take: impl FnOnce(&mut Whole<u8>, usize, V) -> Result<R, CollectiveError<V>> + Send + 'static,
+    ) -> Call<R, V>
+    where
+        V: Serialize + DeserializeOwned + Send + 'static,
+    {
+        let (rank, size) = (self.rank(), self.size());
+        let encoded = encode(&value);
+        let fill = move |whole: &mut Whole<u8>| own_block(encoded?, rank, size)(whole);
+        self.submit_with(ask, fill, move |whole, cause| match cause {
+            Some(cause) => Err(CollectiveError { data: value, cause }),
+            None => take(whole, rank, value),
+        })
+    }
+}
+
+fn encode<V: Serialize>(value: &V) -> Result<Vec<u8>, String> {
+    let mut bytes = Vec::new();
+    codec::encode_into_vec(value, &mut bytes).map_err(|error| with_causes(&error))?;
+    Ok(bytes)
+}
+
+fn decode<V: DeserializeOwned>(from: usize, bytes: &[u8]) -> Result<V, GroupError> {
+    codec::decode(bytes).map_err(|error| {
+        let why = format!("its value cannot be read: {}", with_causes(&error));
+        GroupError::Rank { rank: from, why }
+    })
+}
+
+/// Reads the values of the other ranks, and puts this rank's among them.
+fn decode_all<V: DeserializeOwned>(
+    whole: &mut Whole<u8>,
+    rank: usize,
+    value: V,
+) -> Result<Vec<V>, CollectiveError<V>> {
+    let mut values = Vec::with_capacity(whole.result_blocks.len());
+    for (from, block) in whole.result_blocks.iter().enumerate().filter(|(from, _)| *from != rank) {
+        match decode(from, &whole.result[block.clone()]) {
+            Ok(value) => values.push(value),
+            Err(cause) => return Err(CollectiveError { data: value, cause }),
+        }
+    }
+    values.insert(rank, value);
+    Ok(values)
+}

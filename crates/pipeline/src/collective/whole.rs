@@ -1,0 +1,272 @@
+//! A call whose steps are taken one behind the other, each with whole messages.
+
+use std::any::Any;
+use std::mem;
+use std::ops::Range;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::task::Poll;
+
+use crate::Element;
+use crate::collective::op::Op;
+use crate::collective::parts::Parts;
+use crate::group::error::GroupError;
+use crate::group::io::{Heard, Io};
+use crate::group::shared::Run;
+use crate::proto::schedule::{Of, ReceiveStep, SendStep, Step, Take};
+use crate::proto::talk::Kind;
+
+/// Run of a call by its steps.
+pub(crate) struct Whole<T: Element> {
+    pub(crate) steps: Vec<Step>,
+    at: usize,
+    sent: bool,
+    /// Rank in the group of each rank of the schedule; `None` where they are the same.
+    pub(crate) map: Option<Arc<[usize]>>,
+    /// The caller's data.
+    pub(crate) input: Vec<T>,
+    pub(crate) input_blocks: Vec<Range<usize>>,
+    pub(crate) result: Vec<T>,
+    /// Places of the blocks in `result`.
+    pub(crate) result_blocks: Vec<Range<usize>>,
+    /// Whether the lengths of blocks travel with them.
+    pub(crate) varied: bool,
+    /// Combined data of an exclusive scan, which are sent in the place of the result.
+    pub(crate) running: Option<Vec<T>>,
+    has_result: bool,
+    pub(crate) op: Option<Op<T>>,
+    /// Data of the step that is being received, and the bytes that are there.
+    incoming: Vec<T>,
+    filled: usize,
+    counts: Vec<u64>,
+    /// Fault in what the caller gave.
+    refused: Option<String>,
+}
+
+impl<T: Element> Default for Whole<T> {
+    fn default() -> Whole<T> {
+        Whole {
+            steps: Vec::new(),
+            at: 0,
+            sent: false,
+            map: None,
+            input: Vec::new(),
+            input_blocks: Vec::new(),
+            result: Vec::new(),
+            result_blocks: Vec::new(),
+            varied: false,
+            running: None,
+            has_result: false,
+            op: None,
+            incoming: Vec::new(),
+            filled: 0,
+            counts: Vec::new(),
+            refused: None,
+        }
+    }
+}
+
+impl<T: Element> Whole<T> {
+    /// Forgets the last call, but for the memory.
+    pub(crate) fn reset(&mut self) {
+        self.steps.clear();
+        self.input.clear();
+        self.input_blocks.clear();
+        self.result.clear();
+        self.result_blocks.clear();
+        self.counts.clear();
+        (self.at, self.sent, self.varied, self.has_result) = (0, false, false, false);
+        (self.map, self.running, self.op, self.filled) = (None, None, None, 0);
+        self.refused = None;
+    }
+
+    /// Lets the call fail for what its caller gave.
+    pub(crate) fn refuse(&mut self, why: String) {
+        self.refused = Some(why);
+    }
+
+    /// Returns the result's blocks in the order of ranks.
+    pub(crate) fn take_parts(&mut self) -> Parts<T> {
+        let counts = self.result_blocks.iter().map(Range::len).collect();
+        let starts = self.result_blocks.iter().filter(|it| !it.is_empty()).map(|it| it.start);
+        if starts.is_sorted() {
+            return Parts { data: mem::take(&mut self.result), counts };
+        }
+        let mut data = Vec::with_capacity(self.result.len());
+        for block in &self.result_blocks {
+            data.extend_from_slice(&self.result[block.clone()]);
+        }
+        Parts { data, counts }
+    }
+
+    fn rank(&self, rank: usize) -> usize {
+        self.map.as_ref().map_or(rank, |map| map[rank])
+    }
+
+    fn send(&self, step: &SendStep, io: &mut Io<'_, '_>) {
+        let (data, blocks) = match step.of {
+            Of::Input => (&self.input, &self.input_blocks),
+            Of::Result => (self.running.as_ref().unwrap_or(&self.result), &self.result_blocks),
+        };
+        let to = self.rank(step.to);
+        let blocks = &blocks[step.blocks.clone()];
+        if !self.varied {
+            io.send(to, &[], bytemuck::cast_slice(&data[span(blocks)]));
+            return;
+        }
+        let head: Vec<u8> =
+            blocks.iter().flat_map(|block| (block.len() as u64).to_le_bytes()).collect();
+        if let [block] = blocks {
+            io.send(to, &head, bytemuck::cast_slice(&data[block.clone()]));
+            return;
+        }
+        let body: Vec<T> = blocks.iter().flat_map(|block| &data[block.clone()]).copied().collect();
+        io.send(to, &head, bytemuck::cast_slice(&body));
+    }
+
+    /// Takes in what has come of a step; ready when that is all.
+    fn receive(
+        &mut self,
+        step: &ReceiveStep,
+        io: &mut Io<'_, '_>,
+    ) -> Poll<Result<(), GroupError>> {
+        let from = self.rank(step.from);
+        while let Some(heard) = io.take(from, Kind::Data) {
+            let taken = self.take_piece(step, &heard);
+            if taken.is_none() {
+                let why = format!("rank {from} sent data of another length than its call states");
+                return Poll::Ready(Err(GroupError::Rank { rank: from, why }));
+            }
+            if heard.left == 0 {
+                self.filled = 0;
+                return Poll::Ready(self.place(step, io.rank()));
+            }
+        }
+        Poll::Pending
+    }
+
+    /// Adds a piece to the data of the step; `None` when it has another length than was said.
+    fn take_piece(&mut self, step: &ReceiveStep, heard: &Heard) -> Option<()> {
+        let mut payload = heard.payload();
+        let left = usize::try_from(heard.left).ok()?;
+        if self.filled == 0 {
+            self.counts.clear();
+            if self.varied {
+                let (head, rest) = payload.split_at_checked(step.blocks.len() * 8)?;
+                let counts = head.chunks_exact(8);
+                let count = |it: &[u8]| u64::from_le_bytes(it.try_into().expect("8 bytes"));
+                self.counts.extend(counts.map(count));
+                payload = rest;
+            }
+            let bytes = payload.len().checked_add(left)?;
+            if !bytes.is_multiple_of(size_of::<T>()) || bytes / size_of::<T>() != self.due(step)? {
+                return None;
+            }
+            self.incoming.clear();
+            self.incoming.resize(bytes / size_of::<T>(), T::zeroed());
+        }
+        let place = bytemuck::cast_slice_mut::<T, u8>(&mut self.incoming);
+        place.get_mut(self.filled..)?.get_mut(..payload.len())?.copy_from_slice(payload);
+        self.filled += payload.len();
+        (heard.left > 0 || self.filled == place_len::<T>(&self.incoming)).then_some(())
+    }
+
+    /// Returns the number of elements of a step; at most what a vector can have.
+    fn due(&self, step: &ReceiveStep) -> Option<usize> {
+        if self.varied {
+            let all = self.counts.iter().try_fold(0_u64, |sum, it| sum.checked_add(*it))?;
+            return usize::try_from(all).ok();
+        }
+        Some(span(&self.result_blocks[step.blocks.clone()]).len())
+    }
+
+    /// Puts the data of a step to their place.
+    fn place(&mut self, step: &ReceiveStep, rank: usize) -> Result<(), GroupError> {
+        let Whole { incoming, result, result_blocks, op, running, .. } = self;
+        if self.varied {
+            let mut from = 0;
+            for (block, count) in step.blocks.clone().zip(&self.counts) {
+                let (start, count) = (result.len(), *count as usize);
+                result.extend_from_slice(&incoming[from..][..count]);
+                result_blocks[block] = start..start + count;
+                from += count;
+            }
+            return Ok(());
+        }
+        let place = &mut result[span(&result_blocks[step.blocks.clone()])];
+        let first = !mem::replace(&mut self.has_result, true);
+        match (step.take, op) {
+            (Take::Place, _) | (_, None) => place.copy_from_slice(incoming),
+            (take, Some(op)) => {
+                let combine = |into: &mut [T]| match take {
+                    Take::Before => op.before(into, incoming),
+                    _ => op.after(into, incoming),
+                };
+                let combined = catch_unwind(AssertUnwindSafe(|| {
+                    if let Some(running) = running {
+                        combine(running);
+                    }
+                    if running.is_some() && first {
+                        place.copy_from_slice(incoming);
+                    } else {
+                        combine(place);
+                    }
+                }));
+                combined.map_err(|panic| GroupError::Rank { rank, why: panicked(&*panic) })?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn place_len<T>(data: &[T]) -> usize {
+    size_of_val(data)
+}
+
+/// Returns the range of neighbouring blocks.
+fn span(blocks: &[Range<usize>]) -> Range<usize> {
+    match (blocks.first(), blocks.last()) {
+        (Some(first), Some(last)) => first.start..last.end,
+        _ => 0..0,
+    }
+}
+
+/// Returns what an operator's panic says.
+pub(crate) fn panicked(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().map(|it| (*it).to_owned());
+    let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
+    format!("the operator panicked: {}", text.unwrap_or_default())
+}
+
+impl<T: Element> Run for Whole<T> {
+    fn poll(&mut self, io: &mut Io<'_, '_>) -> Poll<Result<(), GroupError>> {
+        if let Some(why) = self.refused.take() {
+            return Poll::Ready(Err(GroupError::Input { why }));
+        }
+        while let Some(step) = self.steps.get(self.at).cloned() {
+            if !mem::replace(&mut self.sent, true)
+                && let Some(send) = &step.send
+            {
+                self.send(send, io);
+            }
+            if let Some(receive) = &step.receive {
+                match self.receive(receive, io) {
+                    Poll::Ready(Ok(())) => {}
+                    other => return other,
+                }
+            }
+            self.at += 1;
+            self.sent = false;
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    fn waits_for(&self) -> Option<usize> {
+        let receive = self.steps.get(self.at)?.receive.as_ref()?;
+        Some(self.rank(receive.from))
+    }
+
+    fn as_any(&mut self) -> &mut dyn Any {
+        self
+    }
+}

@@ -1,0 +1,249 @@
+//! Groups of nodes that call together.
+//!
+//! ```text
+//!   Group       ranks, numbers of calls, the face               this file, forming, pair
+//!   Shared      calls that were made, calls that are over       shared
+//!   Engine      one standing task: runs the calls               engine, io
+//!   Links       one channel a direction and pair of ranks       links
+//! ```
+
+pub(crate) mod engine;
+pub(crate) mod error;
+mod forming;
+pub(crate) mod io;
+pub(crate) mod links;
+pub(crate) mod shared;
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use chunkcomm::{Peer, host};
+use chunkcomm_cluster::Cluster;
+use chunkcomm_cluster::cluster::NodeId;
+
+use crate::proto::schedule::algorithm::Algorithm;
+use crate::proto::schedule::world::World;
+use crate::proto::talk;
+use engine::Engine;
+use error::GroupError;
+use links::{Links, peer_of};
+use shared::Shared;
+
+/// Nodes of a cluster that make calls together: broadcasts, reductions, exchanges.
+///
+/// Every rank makes the same calls in the same order; the order of the calls is that of the program, and
+/// so a group is not `Clone`. A call returns at once, with its number taken; its future yields the
+/// result. Calls may be under way side by side.
+///
+/// The first link between two ranks is opened when they first talk. A group costs one task a node.
+///
+/// ```no_run
+/// use chunkcomm_cluster::{Cluster, ClusterConfig};
+/// use chunkcomm_pipeline::{Group, Op};
+///
+/// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+/// let cluster = Cluster::join(ClusterConfig::new().nodes(4)).await?;
+/// let mut group = Group::world(&cluster).await?;
+/// let mine = vec![group.rank() as u64; 3];
+/// let sums = group.all_reduce(mine, Op::sum()).await?;
+/// assert_eq!(sums, [6, 6, 6]);
+/// # Ok(())
+/// # }
+/// ```
+///
+/// # Deaths
+///
+/// When a rank dies, every unfinished call ends with [`GroupError::Died`] and gives its data back, and so
+/// does every further call. [`shrink`](Self::shrink) makes a group of the others.
+///
+/// # Dropping
+///
+/// Calls that are under way go on. A rank that waits for one that has dropped its group gets
+/// [`GroupError::Gone`].
+pub struct Group {
+    pub(crate) core: Arc<Core>,
+    pub(crate) shared: Arc<Shared>,
+    /// Number of groups that were made of this one.
+    children: u64,
+    pub(crate) algorithm: Algorithm,
+    pub(crate) reproducible: bool,
+}
+
+/// What does not change in a group.
+pub(crate) struct Core {
+    pub(crate) cluster: Cluster,
+    pub(crate) members: Arc<[NodeId]>,
+    pub(crate) rank: usize,
+    /// Number of the host of each rank: the lowest rank on it.
+    pub(crate) hosts: Vec<u32>,
+    pub(crate) world: World,
+    pub(crate) id: u64,
+}
+
+impl Group {
+    /// Makes a group of these members, of whom this node has the rank `rank`, and starts its task.
+    pub(crate) fn start(
+        cluster: &Cluster,
+        members: Vec<NodeId>,
+        rank: usize,
+        hosts: Vec<u32>,
+        id: u64,
+    ) -> Group {
+        // Changes are read from before the deaths are looked at, so that none is missed.
+        let changes = cluster.changes();
+        let members: Arc<[NodeId]> = members.into();
+        let shared = Arc::<Shared>::default();
+        let name: Arc<str> = format!("group/{id:016x}").into();
+        let links = Links::new(cluster.clone(), Arc::clone(&members), rank, name);
+        let engine = Engine::new(Arc::clone(&shared), links, changes);
+        host::spawn_on(cluster.node().runtime(), engine.run());
+        let world = World::new(&hosts);
+        let core = Core { cluster: cluster.clone(), members, rank, hosts, world, id };
+        Group {
+            core: Arc::new(core),
+            shared,
+            children: 0,
+            algorithm: Algorithm::Auto,
+            reproducible: false,
+        }
+    }
+
+    /// Returns this node's rank in the group, from 0.
+    #[must_use]
+    pub fn rank(&self) -> usize {
+        self.core.rank
+    }
+
+    /// Returns the number of ranks.
+    #[must_use]
+    pub fn size(&self) -> usize {
+        self.core.members.len()
+    }
+
+    /// Returns the member of the cluster that has a rank of the group.
+    ///
+    /// # Panics
+    ///
+    /// When there is no such rank.
+    #[must_use]
+    pub fn member(&self, rank: usize) -> NodeId {
+        self.core.members[rank]
+    }
+
+    /// Returns the cluster whose members these are.
+    #[must_use]
+    pub fn cluster(&self) -> &Cluster {
+        &self.core.cluster
+    }
+
+    /// Returns the number of calls that were made.
+    #[must_use]
+    pub fn calls(&self) -> u64 {
+        self.shared.state().made
+    }
+
+    /// Returns the link to a rank; dials the node if there is none.
+    ///
+    /// # Errors
+    ///
+    /// [`GroupError::Gone`] when it cannot be reached.
+    ///
+    /// # Cancel safety
+    ///
+    /// Nothing is lost when the future is dropped.
+    ///
+    /// # Panics
+    ///
+    /// When there is no such rank.
+    pub async fn peer(&self, rank: usize) -> Result<Peer, GroupError> {
+        let peer = peer_of(&self.core.cluster, self.member(rank)).await;
+        peer.map_err(|why| GroupError::Gone { rank, why })
+    }
+
+    /// Sets the algorithm of the further calls for which it exists; the others choose as by default
+    /// ([`Algorithm::Auto`]). All ranks must set the same.
+    pub fn set_algorithm(&mut self, algorithm: Algorithm) {
+        self.algorithm = algorithm;
+    }
+
+    /// Sets whether further reductions and scans are the sequential fold from rank 0, bit for bit; by
+    /// default false. All ranks must set the same.
+    pub fn set_reproducible(&mut self, reproducible: bool) {
+        self.reproducible = reproducible;
+    }
+
+    /// Sets the time after which a wait for a rank is reported to the people who run the node; by default
+    /// 10 s.
+    pub fn set_report_after(&mut self, time: Duration) {
+        self.shared.tell(|state| state.reports_after = Some(time));
+    }
+
+    /// Returns the calls under way, and the ranks that they wait for.
+    #[must_use]
+    pub fn explain(&self) -> GroupReport {
+        let state = self.shared.state();
+        let calls = state.lines.iter().map(|line| WaitingCall {
+            number: line.number,
+            call: talk::text(&line.statement),
+            waits_for: line.waits_for,
+        });
+        GroupReport { rank: self.rank(), size: self.size(), calls: calls.collect() }
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        self.shared.tell(|state| state.closed = true);
+    }
+}
+
+impl fmt::Debug for Group {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Group")
+            .field("rank", &self.rank())
+            .field("size", &self.size())
+            .finish_non_exhaustive()
+    }
+}
+
+/// Calls of a group that have been under way for 100 ms or more, made by [`Group::explain`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct GroupReport {
+    /// Rank of this node.
+    pub rank: usize,
+    /// Number of ranks.
+    pub size: usize,
+    /// The calls.
+    pub calls: Vec<WaitingCall>,
+}
+
+/// A call under way.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct WaitingCall {
+    /// Number of the call in the group, from 1.
+    pub number: u64,
+    /// The call in words.
+    pub call: String,
+    /// Rank of which something is to come next.
+    pub waits_for: Option<usize>,
+}
+
+impl fmt::Display for GroupReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "rank {} of {}: ", self.rank, self.size)?;
+        if self.calls.is_empty() {
+            return f.write_str("no call waits");
+        }
+        for (index, WaitingCall { number, call, waits_for }) in self.calls.iter().enumerate() {
+            let between = if index > 0 { "; " } else { "" };
+            write!(f, "{between}call {number}, {call}")?;
+            if let Some(rank) = waits_for {
+                write!(f, ", waits for rank {rank}")?;
+            }
+        }
+        Ok(())
+    }
+}

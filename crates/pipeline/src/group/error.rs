@@ -1,0 +1,116 @@
+//! Errors of groups and their calls.
+
+use std::fmt;
+
+use chunkcomm::error::Plain;
+use chunkcomm_cluster::cluster::{AgreeError, Death, End};
+
+/// Two ranks that called different things where their group expects one call.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct CallDifference {
+    /// Number of the call in the group, from 1.
+    pub call: u64,
+    /// The two ranks.
+    pub ranks: [usize; 2],
+    /// The call of each.
+    pub calls: [String; 2],
+}
+
+impl fmt::Display for CallDifference {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let CallDifference { call, ranks: [a, b], calls: [of_a, of_b] } = self;
+        write!(f, "call {call} of the group differs: rank {a} calls {}", Plain(of_a))?;
+        write!(f, ", rank {b} calls {}", Plain(of_b))
+    }
+}
+
+/// Reason why a group cannot be made, or a call of it did not succeed.
+///
+/// After each of them but [`GroupError::Agree`] and [`GroupError::Input`] the group is broken: every
+/// further call ends with the same error. [`Group::shrink`](crate::Group::shrink) makes a new one of
+/// the ranks that are left.
+#[derive(Clone, thiserror::Error)]
+#[non_exhaustive]
+pub enum GroupError {
+    /// A rank died.
+    #[error("rank {rank} of the group died: {death}")]
+    Died {
+        /// Its rank in the group.
+        rank: usize,
+        /// Its death, with its rank in the cluster.
+        death: Death,
+    },
+    /// A rank has left the cluster, or has dropped its group.
+    #[error("rank {rank} of the group is gone: {why}")]
+    Gone {
+        /// Its rank in the group.
+        rank: usize,
+        /// The way in which it went.
+        why: String,
+    },
+    /// Two ranks called different things.
+    #[error("{0}")]
+    Differs(Box<CallDifference>),
+    /// A rank could not go on: an operator panicked, a link failed.
+    #[error("rank {rank} of the group could not go on: {}", Plain(.why))]
+    Rank {
+        /// Its rank in the group.
+        rank: usize,
+        /// The reason, in its words.
+        why: String,
+    },
+    /// What the caller gave makes no sense. The call took its number, and the other ranks get
+    /// [`GroupError::Rank`].
+    #[error("{why}")]
+    Input {
+        /// The fault.
+        why: String,
+    },
+    /// The cluster could not agree.
+    #[error(transparent)]
+    Agree(AgreeError),
+    /// The cluster has ended.
+    #[error("{0}")]
+    Ended(End),
+    /// The group was dropped, or shrunk, before the call was finished.
+    #[error("the group is gone")]
+    Closed,
+}
+
+chunkcomm_proto::debug_with_causes!(GroupError);
+
+/// Failure of a call: its reason, and the caller's data.
+#[derive(Clone)]
+#[non_exhaustive]
+pub struct CollectiveError<R> {
+    /// The caller's data. What the caller gave to a reduction or a scan, or gave to be sent, is as it was.
+    /// What was to be received may be there in part.
+    pub data: R,
+    /// The reason.
+    pub cause: GroupError,
+}
+
+impl<R> fmt::Display for CollectiveError<R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.cause.fmt(f)
+    }
+}
+
+impl<R> fmt::Debug for CollectiveError<R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&self.cause, f)
+    }
+}
+
+impl<R> std::error::Error for CollectiveError<R> {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        std::error::Error::source(&self.cause)
+    }
+}
+
+impl<R> From<CollectiveError<R>> for GroupError {
+    fn from(error: CollectiveError<R>) -> GroupError {
+        error.cause
+    }
+}

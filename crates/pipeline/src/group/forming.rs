@@ -1,0 +1,191 @@
+//! How groups are made: of a cluster, of a part of another group, of those that are left.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
+
+use chunkcomm_cluster::Cluster;
+use chunkcomm_cluster::cluster::NodeId;
+use chunkcomm_proto::describe::fnv1a;
+
+use super::Group;
+use super::error::GroupError;
+use crate::proto::talk::Operation;
+
+/// Number of `world` calls of each node, by its incarnation.
+static WORLDS: Mutex<BTreeMap<u128, u64>> = Mutex::new(BTreeMap::new());
+
+impl Group {
+    /// Makes the group of all members that started the cluster, with their ranks.
+    ///
+    /// Members that joined later are in none; at such a node this is a group of itself alone, which may
+    /// [`meet`](Self::meet) others. A founder that is dead by now is in the group all the same: each call
+    /// ends with its death, until the group is [shrunk](Self::shrink). The call sends nothing.
+    ///
+    /// Called again, it makes another group; all members must call it as often.
+    ///
+    /// # Errors
+    ///
+    /// None today.
+    ///
+    /// # Cancel safety
+    ///
+    /// Nothing is lost when the future is dropped.
+    pub async fn world(cluster: &Cluster) -> Result<Group, GroupError> {
+        let mut worlds = WORLDS.lock().unwrap_or_else(PoisonError::into_inner);
+        let count = worlds.entry(cluster.id().incarnation).or_default();
+        *count += 1;
+        let name = format!("world {count}");
+        drop(worlds);
+        let founders: Vec<NodeId> = cluster.members().iter().map(|it| it.id).collect();
+        let members = match founders.iter().position(|it| *it == cluster.id()) {
+            Some(_) => founders,
+            None => vec![cluster.id()],
+        };
+        Ok(Group::of(cluster, members, &name))
+    }
+
+    /// Makes a group of these members, of which this node is one, under a name that all of them derive
+    /// alike.
+    pub(crate) fn of(cluster: &Cluster, members: Vec<NodeId>, name: &str) -> Group {
+        let rank = members.iter().position(|it| *it == cluster.id());
+        Group::of_rank(cluster, members, rank.expect("this node is a member"), name)
+    }
+
+    /// Makes a group in which this node has the rank `rank`.
+    pub(crate) fn of_rank(
+        cluster: &Cluster,
+        members: Vec<NodeId>,
+        rank: usize,
+        name: &str,
+    ) -> Group {
+        let mut bytes = name.as_bytes().to_vec();
+        members.iter().for_each(|it| bytes.extend_from_slice(&it.incarnation.to_le_bytes()));
+        let hosts = hosts(cluster, &members);
+        Group::start(cluster, members, rank, hosts, fnv1a(&bytes))
+    }
+
+    /// Returns the name of the next group that is made of this one.
+    pub(crate) fn child(&mut self, what: &str) -> String {
+        self.children += 1;
+        format!("{:016x} {} {what}", self.core.id, self.children)
+    }
+
+    /// Parts the group by colour: the ranks that give the same colour are a new group, ordered by `key`,
+    /// those of equal keys by rank. A rank that gives none is in no group.
+    ///
+    /// # Errors
+    ///
+    /// As a call of the group.
+    ///
+    /// # Cancel safety
+    ///
+    /// When the future is dropped, this node is in none of the new groups, whose other ranks wait for it.
+    pub async fn split(
+        &mut self,
+        colour: Option<u32>,
+        key: u32,
+    ) -> Result<Option<Group>, GroupError> {
+        let mine = vec![u32::from(colour.is_some()), colour.unwrap_or_default(), key];
+        let (_, all) = self.all_gather_of(Operation::Split, mine).await?;
+        let name = self.child("split");
+        let Some(colour) = colour else { return Ok(None) };
+        let mut ranks: Vec<(u32, usize)> = (0..self.size())
+            .filter(|rank| all.part(*rank)[..2] == [1, colour])
+            .map(|rank| (all.part(rank)[2], rank))
+            .collect();
+        ranks.sort_unstable();
+        let members = ranks.iter().map(|(_, rank)| self.member(*rank)).collect();
+        let rank = ranks.iter().position(|(_, rank)| *rank == self.rank());
+        let rank = rank.expect("this rank gave the colour");
+        let name = format!("{name} {colour}");
+        Ok(Some(Group::of_rank(&self.core.cluster, members, rank, &name)))
+    }
+
+    /// Makes a group of the ranks on this node's host.
+    ///
+    /// # Errors
+    ///
+    /// As a call of the group.
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`split`](Self::split).
+    pub async fn split_by_host(&mut self) -> Result<Group, GroupError> {
+        let host = self.core.hosts[self.rank()];
+        let group = self.split(Some(host), 0).await?;
+        Ok(group.expect("this rank gave a colour"))
+    }
+
+    /// Makes a group of the same ranks whose calls never meet those of this one: for a library that is
+    /// called between calls of its user. Sends nothing.
+    ///
+    /// # Errors
+    ///
+    /// None today.
+    ///
+    /// # Cancel safety
+    ///
+    /// Nothing is lost when the future is dropped.
+    pub async fn duplicate(&mut self) -> Result<Group, GroupError> {
+        let name = self.child("duplicate");
+        let members = self.core.members.to_vec();
+        let mut group = Group::of_rank(&self.core.cluster, members, self.rank(), &name);
+        group.take_settings(self);
+        Ok(group)
+    }
+
+    /// Takes the settings of another group.
+    pub(crate) fn take_settings(&mut self, other: &Group) {
+        self.algorithm = other.algorithm;
+        self.reproducible = other.reproducible;
+        let reports_after = other.shared.state().reports_after;
+        self.shared.state().reports_after = reports_after;
+    }
+
+    /// Agrees with the other survivors on a group without the dead, and on the last call that all of them
+    /// finished. The new group keeps the order of ranks, and its calls are numbered from 1 again.
+    ///
+    /// Returns the group and the number of that call: every call up to it succeeded at every survivor.
+    /// The program redoes the later ones, with the data that they gave back. Calls that are under way
+    /// here end with [`GroupError::Closed`].
+    ///
+    /// A group that broke for another reason is mended in the same way: the new one then has all ranks.
+    /// Further deaths in the meantime do no harm.
+    ///
+    /// # Errors
+    ///
+    /// [`GroupError::Agree`] when the cluster has ended.
+    ///
+    /// # Cancel safety
+    ///
+    /// When the future is dropped, the group is gone, and this node is in none.
+    pub async fn shrink(self) -> Result<(Group, u64), GroupError> {
+        let succeeded = self.shared.tell(|state| {
+            state.shrinking = true;
+            state.succeeded
+        });
+        let name = format!("group/{:016x}/shrink", self.core.id);
+        let (cluster, members) = (&self.core.cluster, &self.core.members);
+        let agreed = cluster.agree(&name, members, &succeeded.to_le_bytes()).await;
+        let agreed = agreed.map_err(GroupError::Agree)?;
+        let value = |bytes: &[u8]| u64::from_le_bytes(bytes.try_into().unwrap_or_default());
+        let all_finished = agreed.values.iter().map(|(_, it)| value(it)).min();
+        let is_left = |it: &&NodeId| agreed.values.iter().any(|(id, _)| id == *it);
+        let left = members.iter().filter(is_left).copied().collect();
+        let mut group = Group::of(cluster, left, &name);
+        group.take_settings(&self);
+        Ok((group, all_finished.unwrap_or_default()))
+    }
+}
+
+/// Returns the number of each member's host: the lowest rank on it. A dead member is on a host of its own.
+fn hosts(cluster: &Cluster, members: &[NodeId]) -> Vec<u32> {
+    let present = cluster.members();
+    let host = |id: &NodeId| present.iter().find(|it| it.id == *id).map(|it| it.host.as_str());
+    let mut first: BTreeMap<&str, u32> = BTreeMap::new();
+    let numbered = (0..).zip(members).map(|(rank, member)| match host(member) {
+        Some(host) => *first.entry(host).or_insert(rank),
+        None => rank,
+    });
+    numbered.collect()
+}

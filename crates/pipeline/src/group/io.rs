@@ -1,0 +1,91 @@
+//! The way of a run to the other ranks.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::task::Context;
+
+use bytes::Bytes;
+
+use super::links::Links;
+use crate::proto::talk::{Kind, Word};
+
+/// Most bytes of a step's data in one word: 256 KiB.
+const PIECE_BYTES_MAX: usize = 256 * 1024;
+
+/// A word of a call that its run has not taken yet.
+pub(crate) struct Heard {
+    pub(crate) call: u64,
+    pub(crate) from: usize,
+    pub(crate) kind: Kind,
+    pub(crate) left: u64,
+    /// The word, whose statement and payload begin there.
+    pub(crate) bytes: Bytes,
+    pub(crate) statement_at: usize,
+    pub(crate) payload_at: usize,
+}
+
+impl Heard {
+    pub(crate) fn statement(&self) -> &[u8] {
+        &self.bytes[self.statement_at..self.payload_at]
+    }
+
+    pub(crate) fn payload(&self) -> &[u8] {
+        &self.bytes[self.payload_at..]
+    }
+}
+
+/// What a run needs to go on: the links, and what has come for it.
+pub(crate) struct Io<'a, 'c> {
+    pub(crate) call: u64,
+    pub(crate) statement: &'a [u8],
+    pub(crate) links: &'a mut Links,
+    pub(crate) inbox: &'a mut VecDeque<Heard>,
+    pub(crate) context: &'a mut Context<'c>,
+}
+
+impl Io<'_, '_> {
+    /// Sends `head` and `body` as the data of one step.
+    pub(crate) fn send(&mut self, to: usize, head: &[u8], body: &[u8]) {
+        let mut left = head.len() + body.len();
+        let mut first = head;
+        let mut rest = body;
+        loop {
+            let (piece, after) = rest.split_at(rest.len().min(PIECE_BYTES_MAX));
+            left -= first.len() + piece.len();
+            self.say(to, Kind::Data, left as u64, &[first, piece]);
+            if left == 0 {
+                return;
+            }
+            (first, rest) = (&[], after);
+        }
+    }
+
+    /// Says to a rank that there is memory for its part of a large call.
+    pub(crate) fn send_ready(&mut self, to: usize) {
+        self.say(to, Kind::Ready, 0, &[]);
+    }
+
+    fn say(&mut self, to: usize, kind: Kind, left: u64, payload: &[&[u8]]) {
+        let word = Word { kind, call: self.call, left, statement: self.statement };
+        self.links.send(to, &word, payload);
+    }
+
+    /// Returns the next word of this kind that came from a rank for this call.
+    pub(crate) fn take(&mut self, from: usize, kind: Kind) -> Option<Heard> {
+        let is_it = |it: &Heard| it.call == self.call && it.from == from && it.kind == kind;
+        let at = self.inbox.iter().position(is_it)?;
+        let heard = self.inbox.remove(at)?;
+        self.links.taken(&heard);
+        Some(heard)
+    }
+
+    /// Returns this node's rank in the group.
+    pub(crate) fn rank(&self) -> usize {
+        self.links.rank
+    }
+
+    /// The group's name in those of channels.
+    pub(crate) fn group_name(&self) -> &Arc<str> {
+        &self.links.name
+    }
+}

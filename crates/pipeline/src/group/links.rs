@@ -1,0 +1,301 @@
+//! The channels of a group: one a direction between each pair of ranks that talk.
+
+use std::collections::VecDeque;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+
+use bytes::Bytes;
+use chunkcomm::{BytesReceiver, BytesSender, Peer, with_causes};
+use chunkcomm_cluster::Cluster;
+use chunkcomm_cluster::cluster::NodeId;
+
+use super::io::Heard;
+use crate::proto::talk::{Kind, Word};
+
+type Boxed<T> = Pin<Box<dyn Future<Output = T> + Send>>;
+
+/// The way to one rank.
+enum Way {
+    Closed,
+    Opening(Boxed<Result<BytesSender, String>>),
+    Open(BytesSender),
+    Failed(String),
+}
+
+/// The way to one rank, and the words that wait for room.
+struct Outgoing {
+    way: Way,
+    waiting: VecDeque<Bytes>,
+    /// Words that the channel has taken and may not have sent.
+    unsent: bool,
+}
+
+/// A channel that a peer has opened.
+struct Incoming {
+    peer: Peer,
+    /// The rank at its other end, once it has said so.
+    from: Option<usize>,
+    receiver: BytesReceiver,
+    /// Bytes of its words that no run has taken.
+    held_bytes: usize,
+}
+
+/// Bytes of a rank's words that are held for later calls, at which the rank is not heard: 4 MiB. The
+/// channel then holds the rank up.
+const HELD_BYTES_MAX: usize = 4 << 20;
+
+/// The channels of a group.
+pub(crate) struct Links {
+    pub(crate) cluster: Cluster,
+    pub(crate) members: Arc<[NodeId]>,
+    pub(crate) rank: usize,
+    /// The group's name in those of channels.
+    pub(crate) name: Arc<str>,
+    outgoing: Vec<Outgoing>,
+    accepting: Option<Boxed<Result<(Peer, BytesReceiver), String>>>,
+    incoming: Vec<Incoming>,
+    /// Index of the channel that is heard first, so that all have their turn.
+    next: usize,
+    /// Ranks from which nothing more comes, and why.
+    ended: Vec<Option<String>>,
+    /// Memory for the next word.
+    word: Vec<u8>,
+}
+
+impl Links {
+    pub(crate) fn new(
+        cluster: Cluster,
+        members: Arc<[NodeId]>,
+        rank: usize,
+        name: Arc<str>,
+    ) -> Links {
+        let each = members.iter();
+        let outgoing = each
+            .clone()
+            .map(|_| Outgoing { way: Way::Closed, waiting: VecDeque::new(), unsent: false });
+        let outgoing = outgoing.collect();
+        let ended = each.map(|_| None).collect();
+        Links {
+            cluster,
+            rank,
+            name,
+            outgoing,
+            accepting: None,
+            incoming: Vec::new(),
+            next: 0,
+            ended,
+            word: Vec::new(),
+            members,
+        }
+    }
+
+    /// Sends a word, at once where there is room, and opens the way to the rank where there is none.
+    pub(crate) fn send(&mut self, to: usize, word: &Word<'_>, payload: &[&[u8]]) {
+        self.word.clear();
+        word.encode(&mut self.word);
+        for part in payload {
+            self.word.extend_from_slice(part);
+        }
+        let outgoing = &mut self.outgoing[to];
+        if let (Way::Open(sender), true) = (&mut outgoing.way, outgoing.waiting.is_empty()) {
+            let mut context = Context::from_waker(Waker::noop());
+            let sent = pin!(sender.send_slice_now(&self.word)).poll(&mut context);
+            match sent {
+                Poll::Ready(Ok(())) => return,
+                Poll::Ready(Err(error)) => {
+                    outgoing.way = Way::Failed(with_causes(&error));
+                    return;
+                }
+                Poll::Pending => {}
+            }
+        }
+        outgoing.waiting.push_back(Bytes::copy_from_slice(&self.word));
+        if matches!(outgoing.way, Way::Closed) {
+            outgoing.way = Way::Opening(open(
+                self.cluster.clone(),
+                self.members[to],
+                format!("{}/{to}", self.name),
+                self.rank,
+            ));
+        }
+    }
+
+    /// Moves words to the ranks.
+    pub(crate) fn poll_send(&mut self, context: &mut Context<'_>) {
+        for outgoing in &mut self.outgoing {
+            if outgoing.waiting.is_empty() && !outgoing.unsent {
+                continue;
+            }
+            if let Err(why) = outgoing.poll(context) {
+                outgoing.way = Way::Failed(why);
+                outgoing.waiting.clear();
+                outgoing.unsent = false;
+            }
+        }
+    }
+
+    /// Whether all words have left.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.outgoing.iter().all(|it| it.waiting.is_empty() && !it.unsent)
+    }
+
+    /// Returns the next word that has come.
+    pub(crate) fn poll_hear(&mut self, context: &mut Context<'_>) -> Poll<Heard> {
+        self.poll_accept(context);
+        let mut looked = 0;
+        while looked < self.incoming.len() {
+            let index = self.next % self.incoming.len();
+            let incoming = &mut self.incoming[index];
+            if incoming.held_bytes < HELD_BYTES_MAX {
+                match incoming.receiver.poll_recv(context) {
+                    Poll::Ready(Ok(Some(bytes))) => match self.hear(index, bytes) {
+                        Some(heard) => return Poll::Ready(heard),
+                        None => continue,
+                    },
+                    Poll::Ready(Ok(None)) => self.end(index, "it has dropped the group".to_owned()),
+                    Poll::Ready(Err(error)) => self.end(index, with_causes(&error)),
+                    Poll::Pending => {}
+                }
+            }
+            self.next = index + 1;
+            looked += 1;
+        }
+        Poll::Pending
+    }
+
+    /// Notes that nothing more comes on a channel.
+    fn end(&mut self, index: usize, why: String) {
+        let ended = self.incoming.swap_remove(index);
+        if let Some(rank) = ended.from {
+            self.ended[rank].get_or_insert(why);
+        }
+    }
+
+    /// Reads a word; none of those that only say who speaks.
+    fn hear(&mut self, index: usize, bytes: Bytes) -> Option<Heard> {
+        let (word, payload_at) = Word::decode(&bytes)?;
+        let incoming = &mut self.incoming[index];
+        if word.kind == Kind::Hello {
+            let rank = usize::try_from(word.call).ok()?;
+            let member = self.members.get(rank)?;
+            if member.incarnation == incoming.peer.incarnation() {
+                incoming.from = Some(rank);
+            }
+            return None;
+        }
+        let from = incoming.from?;
+        incoming.held_bytes += bytes.len();
+        let (kind, call, left) = (word.kind, word.call, word.left);
+        let statement_at = payload_at - word.statement.len();
+        Some(Heard { call, from, kind, left, bytes, statement_at, payload_at })
+    }
+
+    /// Notes that a word of a rank was taken.
+    pub(crate) fn taken(&mut self, heard: &Heard) {
+        let from = Some(heard.from);
+        if let Some(incoming) = self.incoming.iter_mut().find(|it| it.from == from) {
+            incoming.held_bytes = incoming.held_bytes.saturating_sub(heard.bytes.len());
+        }
+    }
+
+    fn poll_accept(&mut self, context: &mut Context<'_>) {
+        // One more than there are others: a rank of the group may be this node as well.
+        while self.incoming.len() < self.members.len() {
+            let (cluster, name) = (&self.cluster, format_args!("{}/{}", self.name, self.rank));
+            let accepting = self
+                .accepting
+                .get_or_insert_with(|| accept(cluster.clone(), name.to_string()));
+            let Poll::Ready(accepted) = accepting.as_mut().poll(context) else { return };
+            self.accepting = None;
+            // Without it the node is closed, and so are all its channels.
+            let Ok((peer, receiver)) = accepted else { return };
+            self.incoming.push(Incoming { peer, from: None, receiver, held_bytes: 0 });
+        }
+    }
+
+    /// Notes that a rank has left the cluster.
+    pub(crate) fn leave(&mut self, rank: usize) {
+        self.ended[rank].get_or_insert_with(|| "it has left the cluster".to_owned());
+    }
+
+    /// Returns why a rank neither hears nor says anything more, if that is known.
+    pub(crate) fn lost(&self, rank: usize) -> Option<String> {
+        if let Way::Failed(why) = &self.outgoing[rank].way {
+            return Some(why.clone());
+        }
+        self.ended[rank].clone()
+    }
+}
+
+impl Outgoing {
+    fn poll(&mut self, context: &mut Context<'_>) -> Result<(), String> {
+        loop {
+            match &mut self.way {
+                Way::Closed | Way::Failed(_) => {
+                    self.waiting.clear();
+                    return Ok(());
+                }
+                Way::Opening(opening) => match opening.as_mut().poll(context) {
+                    Poll::Ready(opened) => self.way = Way::Open(opened?),
+                    Poll::Pending => return Ok(()),
+                },
+                Way::Open(sender) => {
+                    while !self.waiting.is_empty() {
+                        match sender.poll_ready(context) {
+                            Poll::Ready(Ok(())) => {
+                                let word = self.waiting.pop_front().expect("it is not empty");
+                                sender.start_send(word).map_err(|error| with_causes(&error))?;
+                                self.unsent = true;
+                            }
+                            Poll::Ready(Err(error)) => return Err(with_causes(&error)),
+                            Poll::Pending => return Ok(()),
+                        }
+                    }
+                    return match sender.poll_flush(context) {
+                        Poll::Ready(Ok(())) => {
+                            self.unsent = false;
+                            Ok(())
+                        }
+                        Poll::Ready(Err(error)) => Err(with_causes(&error)),
+                        Poll::Pending => Ok(()),
+                    };
+                }
+            }
+        }
+    }
+}
+
+/// Opens the channel to a member, and says which rank speaks.
+fn open(
+    cluster: Cluster,
+    member: NodeId,
+    name: String,
+    rank: usize,
+) -> Boxed<Result<BytesSender, String>> {
+    Box::pin(async move {
+        let peer = peer_of(&cluster, member).await?;
+        let opened = cluster.node().open_bytes(&peer, name.as_str()).await;
+        let mut sender = opened.map_err(|error| with_causes(&error))?;
+        let mut hello = Vec::new();
+        Word { kind: Kind::Hello, call: rank as u64, left: 0, statement: &[] }.encode(&mut hello);
+        sender.send_slice(&hello).await.map_err(|error| with_causes(&error))?;
+        Ok(sender)
+    })
+}
+
+/// Returns the link to a member.
+pub(crate) async fn peer_of(cluster: &Cluster, member: NodeId) -> Result<Peer, String> {
+    let peer = cluster.peer(member.rank).await.map_err(|error| with_causes(&error))?;
+    if peer.incarnation() != member.incarnation {
+        return Err("another node has its rank in the cluster".to_owned());
+    }
+    Ok(peer)
+}
+
+fn accept(cluster: Cluster, name: String) -> Boxed<Result<(Peer, BytesReceiver), String>> {
+    Box::pin(async move {
+        let accepted = cluster.node().accept_bytes(name.as_str()).await;
+        accepted.map_err(|error| with_causes(&error))
+    })
+}

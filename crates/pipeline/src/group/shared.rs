@@ -1,0 +1,218 @@
+//! What a group, its calls and its standing task share.
+
+use std::any::Any;
+use std::collections::VecDeque;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::task::{Poll, Waker};
+use std::time::Duration;
+
+use super::error::GroupError;
+use super::io::Io;
+
+/// What one rank does in one call.
+pub(crate) trait Run: Any + Send {
+    /// Goes on as far as it can; ready when this rank's part is done.
+    fn poll(&mut self, io: &mut Io<'_, '_>) -> Poll<Result<(), GroupError>>;
+
+    /// Returns the rank that it waits for.
+    fn waits_for(&self) -> Option<usize>;
+
+    /// Ends it, where `poll` will not be called any more: ready when the caller's data are back.
+    fn stop(&mut self, _io: &mut Io<'_, '_>) -> Poll<()> {
+        Poll::Ready(())
+    }
+
+    fn as_any(&mut self) -> &mut dyn Any;
+}
+
+/// A call that the standing task is to run.
+pub(crate) struct Submitted {
+    pub(crate) number: u64,
+    /// The rank's statement, encoded.
+    pub(crate) statement: Vec<u8>,
+    pub(crate) run: Box<dyn Run>,
+}
+
+/// A call that is over.
+pub(crate) struct Finished {
+    pub(crate) run: Box<dyn Run>,
+    pub(crate) cause: Option<GroupError>,
+}
+
+/// The caller's side of a call.
+struct Ticket {
+    number: u64,
+    waker: Option<Waker>,
+    finished: Option<Finished>,
+}
+
+/// One call as the standing task last saw it.
+#[derive(Clone, Debug)]
+pub(crate) struct Line {
+    pub(crate) number: u64,
+    pub(crate) statement: Vec<u8>,
+    pub(crate) waits_for: Option<usize>,
+}
+
+/// Time after which a wait for a rank is reported by default: 10 s.
+const REPORT_AFTER: Duration = Duration::from_secs(10);
+
+#[derive(Default)]
+pub(crate) struct State {
+    /// Number of the last call that was made.
+    pub(crate) made: u64,
+    /// All calls up to this one succeeded here.
+    pub(crate) succeeded: u64,
+    submitted: VecDeque<Submitted>,
+    tickets: Vec<Ticket>,
+    /// Runs and statements of earlier calls, whose memory the next ones take.
+    spare: Vec<Box<dyn Run>>,
+    spare_statements: Vec<Vec<u8>>,
+    pub(crate) broken: Option<GroupError>,
+    /// The group is dropped: no call follows.
+    pub(crate) closed: bool,
+    /// No call goes on any more: those that are under way end now.
+    pub(crate) shrinking: bool,
+    /// The standing task is gone: nobody runs a call.
+    pub(crate) is_over: bool,
+    waker: Option<Waker>,
+    pub(crate) lines: Vec<Line>,
+    /// Time after which a wait for a rank is reported, if it was set.
+    pub(crate) reports_after: Option<Duration>,
+}
+
+/// Most runs and statements of earlier calls that are kept.
+const SPARE_COUNT_MAX: usize = 8;
+
+/// State of a group under its lock.
+#[derive(Default)]
+pub(crate) struct Shared(Mutex<State>);
+
+impl Shared {
+    pub(crate) fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Changes the state and wakes the standing task.
+    pub(crate) fn tell<R>(&self, change: impl FnOnce(&mut State) -> R) -> R {
+        let mut state = self.state();
+        let told = change(&mut state);
+        let waker = state.waker.take();
+        drop(state);
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+        told
+    }
+
+    /// Ends the call with this number.
+    pub(crate) fn finish(&self, number: u64, finished: Finished, statement: Vec<u8>) {
+        let mut state = self.state();
+        if finished.cause.is_none() && state.succeeded + 1 == number && !state.shrinking {
+            state.succeeded = number;
+        }
+        state.keep_statement(statement);
+        state.lines.retain(|line| line.number != number);
+        match state.tickets.iter_mut().find(|ticket| ticket.number == number) {
+            Some(ticket) => {
+                ticket.finished = Some(finished);
+                let waker = ticket.waker.take();
+                drop(state);
+                if let Some(waker) = waker {
+                    waker.wake();
+                }
+            }
+            // Its caller has dropped it.
+            None => state.keep(finished.run),
+        }
+    }
+
+    /// Returns the end of a call, or registers the waker of its caller.
+    pub(crate) fn poll_finished(&self, number: u64, waker: &Waker) -> Poll<Finished> {
+        let mut state = self.state();
+        let at = state.tickets.iter().position(|ticket| ticket.number == number);
+        let at = at.expect("a call ends once");
+        match state.tickets[at].finished.take() {
+            Some(finished) => {
+                state.tickets.swap_remove(at);
+                Poll::Ready(finished)
+            }
+            None => {
+                let ticket = &mut state.tickets[at];
+                if !ticket.waker.as_ref().is_some_and(|it| it.will_wake(waker)) {
+                    ticket.waker = Some(waker.clone());
+                }
+                Poll::Pending
+            }
+        }
+    }
+
+    /// Lets a call go on without its caller.
+    pub(crate) fn forget(&self, number: u64) {
+        let mut state = self.state();
+        if let Some(at) = state.tickets.iter().position(|ticket| ticket.number == number) {
+            let ticket = state.tickets.swap_remove(at);
+            if let Some(finished) = ticket.finished {
+                state.keep(finished.run);
+            }
+        }
+    }
+}
+
+impl State {
+    /// Returns the time after which a wait for a rank is reported.
+    pub(crate) fn report_after(&self) -> Duration {
+        self.reports_after.unwrap_or(REPORT_AFTER)
+    }
+
+    /// Gives the run and its statement the next number.
+    pub(crate) fn submit(&mut self, run: Box<dyn Run>, statement: Vec<u8>) -> u64 {
+        self.made += 1;
+        let number = self.made;
+        if self.is_over {
+            let cause = Some(self.broken.clone().unwrap_or(GroupError::Closed));
+            let finished = Some(Finished { run, cause });
+            self.tickets.push(Ticket { number, waker: None, finished });
+            return number;
+        }
+        self.tickets.push(Ticket { number, waker: None, finished: None });
+        self.submitted.push_back(Submitted { number, statement, run });
+        number
+    }
+
+    pub(crate) fn take_submitted(&mut self) -> Option<Submitted> {
+        self.submitted.pop_front()
+    }
+
+    /// Notes the waker of the standing task.
+    pub(crate) fn watch(&mut self, waker: &Waker) {
+        if !self.waker.as_ref().is_some_and(|it| it.will_wake(waker)) {
+            self.waker = Some(waker.clone());
+        }
+    }
+
+    /// Returns an earlier run of this type.
+    pub(crate) fn spare<R: Run>(&mut self) -> Option<Box<dyn Run>> {
+        let at = self.spare.iter_mut().position(|run| run.as_any().is::<R>())?;
+        Some(self.spare.swap_remove(at))
+    }
+
+    /// Keeps a run for a later call.
+    pub(crate) fn keep(&mut self, run: Box<dyn Run>) {
+        if self.spare.len() < SPARE_COUNT_MAX {
+            self.spare.push(run);
+        }
+    }
+
+    /// Returns an empty vector for a statement.
+    pub(crate) fn spare_statement(&mut self) -> Vec<u8> {
+        self.spare_statements.pop().unwrap_or_default()
+    }
+
+    pub(crate) fn keep_statement(&mut self, mut statement: Vec<u8>) {
+        if self.spare_statements.len() < SPARE_COUNT_MAX {
+            statement.clear();
+            self.spare_statements.push(statement);
+        }
+    }
+}
