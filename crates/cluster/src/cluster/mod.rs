@@ -170,6 +170,15 @@ impl Cluster {
         self.shared.state.look(Membership::size)
     }
 
+    /// Returns the nodes that started the cluster, by rank: ranks 0 to [`size`](Self::size) - 1.
+    ///
+    /// It is the same list at all members, also at later ones. It stays the same when one of these
+    /// nodes dies or leaves, and when another takes its rank.
+    #[must_use]
+    pub fn founders(&self) -> Vec<NodeId> {
+        self.shared.state.look(|it| it.founders().to_vec())
+    }
+
     /// Returns this node, which opens and accepts channels.
     #[must_use]
     pub fn node(&self) -> &Node {

@@ -406,6 +406,7 @@ fn a_manager_that_comes_back_is_told_who_is_there() {
     on_one_thread(async {
         let wait = |config: ClusterConfig| config.rejoin_window(LONG);
         let (mut nodes, port) = cluster(5, wait).await;
+        let founders: Vec<_> = nodes.iter().map(Cluster::id).collect();
         nodes[2].provide("sorter").await.unwrap();
         // One node died and one left before; nobody waits for them.
         limited(nodes.pop().unwrap().leave(LONG)).await.unwrap();
@@ -447,6 +448,7 @@ fn a_manager_that_comes_back_is_told_who_is_there() {
         assert_eq!(later.providers("sorter"), [nodes[1].id()]);
         nodes.push(later);
         nodes.push(back);
+        assert!(nodes.iter().all(|node| node.founders() == founders));
         end_all(&nodes).await;
     });
 }

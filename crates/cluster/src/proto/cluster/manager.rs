@@ -59,6 +59,8 @@ pub struct Manager {
     /// Functions of rank 0; every node with functions must have the same.
     functions: Option<Vec<Signature>>,
     phase: Phase,
+    /// Nodes that started the cluster, by rank; empty before the start.
+    founders: Vec<NodeId>,
     seats: BTreeMap<u32, Seat>,
     lines: BTreeMap<Line, u32>,
     /// Nodes that want the next free rank before all others are there.
@@ -99,6 +101,7 @@ impl Manager {
             alone_until: None,
             functions: None,
             phase: Phase::Gathering,
+            founders: Vec::new(),
             seats: BTreeMap::new(),
             lines: BTreeMap::new(),
             early: Vec::new(),

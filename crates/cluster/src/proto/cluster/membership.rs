@@ -35,6 +35,8 @@ pub struct Membership {
     /// Incarnation of the manager that knows this node.
     manager: Option<u128>,
     size: u32,
+    /// Nodes that started the cluster, by rank.
+    founders: Vec<NodeId>,
     members: BTreeMap<u32, Member>,
     names: BTreeMap<String, BTreeSet<NodeId>>,
     /// Names that this node provides, or asked to.
@@ -76,6 +78,7 @@ impl Membership {
             done: false,
             asked_to_finish: false,
             manager: None,
+            founders: Vec::new(),
             members: BTreeMap::new(),
             names: BTreeMap::new(),
             provides: BTreeSet::new(),
@@ -119,6 +122,12 @@ impl Membership {
     #[must_use]
     pub fn size(&self) -> u32 {
         self.size
+    }
+
+    /// Returns the nodes that started the cluster, by rank, also those that are gone.
+    #[must_use]
+    pub fn founders(&self) -> &[NodeId] {
+        &self.founders
     }
 
     /// Returns all present members, by rank, this node included.
@@ -201,6 +210,7 @@ impl Membership {
             deaths: self.deaths.clone(),
             unnamed: self.unnamed.clone(),
             decisions: self.agreeing.heard(),
+            founders: self.founders.clone(),
         };
         let again = self.manager.map(|_| Box::new(before()));
         self.words.clear();

@@ -144,6 +144,8 @@ pub struct Before {
     pub unnamed: Vec<NodeId>,
     /// The last decisions that the member heard.
     pub decisions: Vec<Decision>,
+    /// Nodes that started the cluster, by rank.
+    pub founders: Vec<NodeId>,
 }
 
 /// Word of a member to the manager.
@@ -228,4 +230,6 @@ pub struct TaskIds {
     pub deaths: Vec<Death>,
     /// Last barrier that was passed.
     pub barrier: u64,
+    /// Nodes that started the cluster, by rank: ranks 0 to `size` - 1.
+    pub founders: Vec<NodeId>,
 }

@@ -116,6 +116,9 @@ impl Manager {
     fn learn(&mut self, before: &Before) {
         self.again = true;
         self.known.extend(&before.members);
+        if self.founders.is_empty() {
+            self.founders.clone_from(&before.founders);
+        }
         for death in &before.deaths {
             let lives = self.seats.get(&death.id.rank).is_some_and(|it| it.member.id == death.id);
             if !lives && !self.dead.contains(&death.id) {
@@ -150,6 +153,9 @@ impl Manager {
         if self.again {
             self.bury_the_lost();
             self.take_up_the_barriers();
+        }
+        if self.founders.is_empty() {
+            self.founders = self.members().map(|member| member.id).collect();
         }
         for rank in self.ranks() {
             self.welcome(rank);
@@ -216,6 +222,7 @@ impl Manager {
             names: names.collect(),
             deaths: self.deaths.iter().cloned().collect(),
             barrier: self.seats[&rank].passed,
+            founders: self.founders.clone(),
         };
         self.transmits.push_back((line, Down::TaskIds(task_ids)));
     }

@@ -70,6 +70,7 @@ impl Membership {
         self.standing = Standing::Member;
         self.back_by = None;
         self.size = told.size;
+        self.founders = told.founders;
         self.ready.rank = Some(told.rank);
         if self.passed < told.barrier {
             self.passed = told.barrier;

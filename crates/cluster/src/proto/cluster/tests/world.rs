@@ -146,11 +146,19 @@ impl World {
                 let known = self.passed.entry((self.managers, number)).or_insert(died.clone());
                 assert_eq!(*known, died, "all hear the same of barrier {number}");
             }
-            if self.bodies[which / 2].member.id().is_some() {
+            if let Some(id) = self.bodies[which / 2].member.id() {
+                self.check_founders(which / 2, id);
                 self.take_outcomes(which / 2);
             }
         }
         self.pump();
+    }
+
+    /// Checks that all know the same founders: the first nodes of the first ranks.
+    fn check_founders(&mut self, which: usize, id: NodeId) {
+        let told = self.bodies[which].member.founders();
+        let of_the_start = |rank| NodeId { rank, incarnation: u128::from(rank) + 1 };
+        assert_eq!(told, (0..self.size).map(of_the_start).collect::<Vec<_>>(), "{id:?}");
     }
 
     /// Takes what was decided, and checks that everybody hears the same of a proposal.
