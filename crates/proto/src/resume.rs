@@ -28,9 +28,13 @@ pub enum Kind {
     Agreed,
     /// The acceptor has no such session: it was given up, or this node never had it.
     Unknown,
-    /// The acceptor has taken a later connection before.
+    /// The acceptor has taken a later connection before. Of a session that was to be the only one:
+    /// the acceptor has another with the dialler, or begins one.
     Stale,
 }
+
+/// Number in a `New` that asks for the only session of the two nodes.
+const ONLY: u64 = 1;
 
 const KINDS: [Kind; 5] = [Kind::New, Kind::Again, Kind::Agreed, Kind::Unknown, Kind::Stale];
 
@@ -43,9 +47,9 @@ pub struct Resume {
     pub session: u64,
     /// The connection's number within the session, from 1.
     pub attempt: u32,
-    /// Number of the last packet that lies in the speaker's inbox as a whole. In an `Unknown`
-    /// that answers `New`: the number of sessions that the speaker may have, when that is the
-    /// reason; else 0.
+    /// Number of the last packet that lies in the speaker's inbox as a whole. In a `New`: 1 if the
+    /// session is to be the only one of the two nodes, else 0. In an `Unknown` that answers `New`:
+    /// the number of sessions that the speaker may have, when that is the reason; else 0.
     pub received: u64,
     /// Incarnation of the node that the speaker means.
     pub addressee: u128,
@@ -81,6 +85,19 @@ impl Resume {
     #[must_use]
     pub fn new_session(session: u64, addressee: u128) -> Resume {
         Resume { kind: Kind::New, session, attempt: 1, received: 0, addressee }
+    }
+
+    /// As [`Resume::new_session`], for a session that is to be the only one of the two nodes. A node
+    /// that does not know this wish begins the session in any case.
+    #[must_use]
+    pub fn only_session(session: u64, addressee: u128) -> Resume {
+        Resume { received: ONLY, ..Resume::new_session(session, addressee) }
+    }
+
+    /// Whether the word begins a session that is to be the only one of the two nodes.
+    #[must_use]
+    pub fn is_only(&self) -> bool {
+        self.kind == Kind::New && self.received == ONLY
     }
 
     /// Returns what a dialler wishes with this word from node `incarnation`, which has an end of
@@ -164,6 +181,10 @@ mod tests {
             };
             assert_eq!(Resume::decode(&word.encode()), Ok(word));
         }
+        let only = Resume::only_session(7, 8);
+        assert!(only.is_only() && !Resume::new_session(7, 8).is_only());
+        assert!(!only.answer(Kind::Agreed, 1, 9).is_only());
+        assert_eq!(Resume::decode(&only.encode()), Ok(only));
         assert_eq!(Resume::decode(&[0; RESUME_BYTES]), Err(ResumeError::Magic));
         let mut bytes = [0; RESUME_BYTES];
         bytes[..4].copy_from_slice(&MAGIC);
