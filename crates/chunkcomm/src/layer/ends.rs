@@ -1,13 +1,14 @@
 //! Links and the ends of channels, below their types.
 
 use super::{Fingerprint, Link, Opened, RawReceiver, RawSender, Staged};
+use crate::Address;
 use crate::channel::bytes_sender::BytesSender;
 use crate::channel::receiver::Receiver;
 use crate::channel::sender::Sender;
 use crate::channel::{ChannelOptions, channel};
 use crate::driver::mail::Command;
 use crate::driver::staging::{Settling, TxEnd, TxShared};
-use crate::error::{AcceptError, LinkCause, LinkError, SendError};
+use crate::error::{AcceptError, ConnectError, LinkCause, LinkError, SendError};
 use crate::node::accepting::AcceptTable;
 use crate::node::{Node, Peer, duplexes};
 use crate::proto::describe::fnv1a;
@@ -57,6 +58,33 @@ impl Link {
     #[must_use]
     pub fn all_of(node: &Node) -> Vec<Link> {
         node.table().links().into_iter().map(Link).collect()
+    }
+
+    /// Returns the live session of `node` with the node of this incarnation, whichever began it. Of
+    /// several, both nodes return the same one.
+    #[must_use]
+    pub fn with(node: &Node, incarnation: u128) -> Option<Link> {
+        node.table().preferred(node.incarnation(), incarnation).map(Link)
+    }
+
+    /// Returns the session as [`Link::with`] does. Without one, dials `address` once; `None` when
+    /// another node is there. Of two nodes that dial each other at the same time, the one with the
+    /// smaller incarnation begins the session.
+    ///
+    /// # Errors
+    ///
+    /// As [`Node::connect`].
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`Node::connect`].
+    pub async fn meet(
+        node: &Node,
+        incarnation: u128,
+        address: &Address,
+    ) -> Result<Option<Link>, ConnectError> {
+        let met = node.meet(incarnation, address).await?;
+        Ok(met.map(|peer| Link(peer.link)))
     }
 
     /// Returns the peer at the other end, as `node`, which has the link, sees it.

@@ -1,6 +1,7 @@
 //! Links that a node asks for: by dialling, or to itself.
 
 use super::hello::{self, Side};
+use super::only::Claim;
 use super::resume::{self, Dialler};
 use super::starting::Origin;
 use super::{Node, NodeShared, Peer};
@@ -25,7 +26,27 @@ use tracing::Instrument as _;
 
 /// Most time for one attempt, hello and TLS included: 10 s. If packets get lost, the system asks
 /// ever more rarely, and would notice late that the peer is there.
-const ATTEMPT_MAX: Duration = Duration::from_secs(10);
+pub(super) const ATTEMPT_MAX: Duration = Duration::from_secs(10);
+
+/// The session that a dial is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Purpose {
+    /// A session that this node begins, whatever the peer has begun.
+    Own,
+    /// The only session with the node of this incarnation.
+    Only(u128),
+    /// A session with the node of this incarnation, beside one that the peer may begin.
+    With(u128),
+}
+
+/// The outcome of a dial.
+pub(super) enum Dialled {
+    Link(Arc<LinkShared>),
+    /// Another node than the one that was meant is there.
+    Other,
+    /// The peer has another session with this node, or begins one.
+    Yields,
+}
 
 impl Node {
     /// Connects to the node that listens at `address`. A live session that this node began
@@ -115,16 +136,36 @@ impl Node {
         }
     }
 
-    /// Dials within `limit`. On the heap, so that the code is compiled with this crate and not with
-    /// each program that awaits it.
-    fn dialling(
+    /// Dials within `limit`; `None` when that takes longer. The dial goes on, with its `claim`, when
+    /// the future is dropped.
+    pub(super) fn dialling(
         &self,
         address: &Address,
         limit: Duration,
-    ) -> BoxFuture<'static, Option<Result<Arc<LinkShared>, ConnectError>>> {
+        purpose: Purpose,
+        claim: Option<Claim>,
+    ) -> BoxFuture<'static, Option<Result<Dialled, ConnectError>>> {
         let (node, dialled) = (self.clone(), address.clone());
         let runtime = self.shared.runtime.clone();
-        Box::pin(async move { clock::within(&runtime, limit, node.dial(&dialled)).await })
+        let span = tracing::debug_span!("connect", node = self.name(), %address);
+        // On the heap, so that the code is compiled with this crate and not with each program that
+        // awaits it.
+        let dialling: BoxFuture<'static, _> = Box::pin(async move {
+            let _claim = claim;
+            clock::within(&runtime, limit, node.dial(&dialled, purpose)).await
+        });
+        // On the node's runtime, whose reactor the connection belongs to.
+        let task = tasks::spawn_on(&self.shared.runtime, dialling.instrument(span));
+        Box::pin(async move {
+            match task.await {
+                Ok(dialled) => dialled,
+                Err(error) => match error.try_into_panic() {
+                    Ok(panic) => std::panic::resume_unwind(panic),
+                    // Nobody else ends the task.
+                    Err(_) => Some(Err(ConnectError::RuntimeGone)),
+                },
+            }
+        })
     }
 
     /// Makes one attempt; `None` when it takes longer than `limit`.
@@ -133,21 +174,14 @@ impl Node {
         address: &Address,
         limit: Duration,
     ) -> Option<Result<Peer, ConnectError>> {
-        // On the node's runtime, whose reactor the connection belongs to.
-        let span = tracing::debug_span!("connect", node = self.name(), %address);
-        let dialling = self.dialling(address, limit);
-        let task = tasks::spawn_on(&self.shared.runtime, dialling.instrument(span));
-        match task.await {
-            Ok(dialled) => Some(dialled?.map(|link| self.peer(link))),
-            Err(error) => match error.try_into_panic() {
-                Ok(panic) => std::panic::resume_unwind(panic),
-                // Nobody else ends the task.
-                Err(_) => Some(Err(ConnectError::RuntimeGone)),
-            },
+        match self.dialling(address, limit, Purpose::Own, None).await? {
+            Ok(Dialled::Link(link)) => Some(Ok(self.peer(link))),
+            Ok(Dialled::Other | Dialled::Yields) => Some(Err(no_answer(address))),
+            Err(error) => Some(Err(error)),
         }
     }
 
-    async fn dial(&self, address: &Address) -> Result<Arc<LinkShared>, ConnectError> {
+    async fn dial(&self, address: &Address, purpose: Purpose) -> Result<Dialled, ConnectError> {
         if self.shared.table.is_closed() {
             return Err(ConnectError::Closed);
         }
@@ -163,13 +197,23 @@ impl Node {
             ConnectError::Hello { address, cause, tried }
         };
         let (mut transport, theirs, agreement) = admitted.await.map_err(wrong)?;
-        if let Some(link) = self.shared.table.dialled(theirs.incarnation) {
-            return Ok(link);
+        let existing = match purpose {
+            Purpose::Own => self.shared.table.dialled(theirs.incarnation),
+            Purpose::Only(node) | Purpose::With(node) if node != theirs.incarnation => {
+                return Ok(Dialled::Other);
+            }
+            Purpose::Only(node) | Purpose::With(node) => {
+                self.shared.table.preferred(self.incarnation(), node)
+            }
+        };
+        if let Some(link) = existing {
+            return Ok(Dialled::Link(link));
         }
-        let word = self.shared.new_session(theirs.incarnation).map_err(unreachable)?;
+        let word = self.shared.new_session(theirs.incarnation, purpose).map_err(unreachable)?;
         let answer = resume::ask(&mut *transport, &word).await.map_err(wrong)?;
         match (answer.kind, answer.received) {
             (Kind::Agreed, _) => {}
+            (Kind::Stale, _) if word.is_only() => return Ok(Dialled::Yields),
             (_, 0) => return Err(wrong(HelloCause::Refused)),
             (_, sessions_max) => return Err(wrong(HelloCause::Full { sessions_max })),
         }
@@ -180,7 +224,7 @@ impl Node {
             after_loss: self.shared.after_loss(AfterLoss::Dial),
             redial: Some(Arc::new(self.shared.dialler(address))),
         };
-        Ok(self.shared.start(transport, &(theirs, agreement), origin))
+        Ok(Dialled::Link(self.shared.start(transport, &(theirs, agreement), origin)))
     }
 
     /// Returns this node as its own peer, reached through memory.
@@ -218,7 +262,7 @@ impl Node {
     }
 }
 
-fn since(begun: Time) -> Duration {
+pub(super) fn since(begun: Time) -> Duration {
     Duration::from_micros(clock::now().micros_since(begun))
 }
 
@@ -227,14 +271,18 @@ fn unreachable(address: &Address, error: io::Error) -> ConnectError {
     ConnectError::Unreachable { address, error, tried: Duration::ZERO }
 }
 
-fn no_answer(address: &Address) -> ConnectError {
+pub(super) fn no_answer(address: &Address) -> ConnectError {
     unreachable(address, io::Error::new(io::ErrorKind::TimedOut, "it does not answer"))
 }
 
 impl NodeShared {
     /// Returns the first word of a new session of this node.
-    fn new_session(&self, addressee: u128) -> io::Result<Resume> {
-        Ok(Resume::new_session(u64::from_le_bytes(entropy::bytes()?), addressee))
+    fn new_session(&self, addressee: u128, purpose: Purpose) -> io::Result<Resume> {
+        let session = u64::from_le_bytes(entropy::bytes()?);
+        Ok(match purpose {
+            Purpose::Own | Purpose::With(_) => Resume::new_session(session, addressee),
+            Purpose::Only(_) => Resume::only_session(session, addressee),
+        })
     }
 
     /// Returns the keep-alive settings of the system for idle connections.

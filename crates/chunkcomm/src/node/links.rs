@@ -6,7 +6,7 @@ use crate::driver::mail::{Beginning, LinkShared};
 use crate::driver::wakers::Wakers;
 use crate::error::{LinkError, Unacknowledged};
 use crate::proto::Time;
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -38,6 +38,14 @@ struct Known {
     cut_off: Option<CutOff>,
 }
 
+impl Known {
+    /// Whether it is a live session with the node of this incarnation.
+    fn is_with(&self, node: u128) -> bool {
+        let link = &self.link;
+        link.peer.incarnation == node && !is_local(link) && link.ended().is_none()
+    }
+}
+
 struct CutOff {
     /// The error that broke the connection.
     error: LinkError,
@@ -59,6 +67,10 @@ pub(super) struct Links {
     cut_off_bytes: u64,
     watchers: Vec<Watcher>,
     watchers_ever: u64,
+    /// Nodes that this one dials for the only session.
+    dialling: BTreeSet<u128>,
+    /// Number of dials for the only session that this node has agreed to, by dialler.
+    agreed: BTreeMap<u128, usize>,
     waiting: Wakers,
 }
 
@@ -110,6 +122,51 @@ impl Links {
         let before = self.known.iter().filter(of_name);
         let before = before.filter(|it| it.cut_off.is_some() && it.link.peer.incarnation != last);
         before.map(|it| Arc::clone(&it.link)).collect()
+    }
+
+    /// Returns the session that node `own`, which has these links, and `node` prefer: one that is
+    /// connected, then one that the smaller incarnation began, then the one of the smallest number.
+    pub(super) fn preferred(&self, own: u128, node: u128) -> Option<&Arc<LinkShared>> {
+        let its = self.known.iter().filter(|known| known.is_with(node));
+        let preferred = its.min_by_key(|Known { link, cut_off }| {
+            let larger_began = is_accepted(link) == (own < node);
+            (cut_off.is_some(), larger_began, link.peer.session)
+        });
+        preferred.map(|known| &known.link)
+    }
+
+    /// Begins a dial for the only session with `node`; false if one begins already.
+    pub(super) fn dials(&mut self, node: u128) -> bool {
+        !self.agreed.contains_key(&node) && self.dialling.insert(node)
+    }
+
+    /// Decides about a dial of `node` for the only session with node `own`, which has these links.
+    pub(super) fn agrees(&mut self, own: u128, node: u128) -> bool {
+        let is_session = |known: &Known| known.is_with(node) && known.cut_off.is_none();
+        if self.known.iter().any(is_session) || own < node && self.dialling.contains(&node) {
+            return false;
+        }
+        *self.agreed.entry(node).or_default() += 1;
+        true
+    }
+
+    /// Ends a dial that began, or an agreement; returns the wakers of the tasks that wait for it.
+    pub(super) fn claim_ends(&mut self, node: u128, is_dial: bool) -> Wakers {
+        if is_dial {
+            self.dialling.remove(&node);
+        } else if let Some(count) = self.agreed.get_mut(&node) {
+            *count -= 1;
+            if *count == 0 {
+                self.agreed.remove(&node);
+            }
+        }
+        self.waiting.take()
+    }
+
+    /// Waits for a change.
+    pub(super) fn wait<T>(&mut self, context: &Context<'_>) -> Poll<T> {
+        self.waiting.add(context.waker());
+        Poll::Pending
     }
 
     /// Takes the wakers of the tasks that wait for news; the caller wakes them without the lock.
@@ -169,8 +226,7 @@ impl Links {
         if let Some(known) = self.known.iter().rev().map(|known| &known.link).find(is_it) {
             return Poll::Ready(Arc::clone(known));
         }
-        self.waiting.add(context.waker());
-        Poll::Pending
+        self.wait(context)
     }
 
     fn find(&mut self, link: &Arc<LinkShared>) -> Option<&mut Known> {
@@ -228,8 +284,7 @@ impl Links {
         if closed && self.known.is_empty() {
             return Poll::Ready(None);
         }
-        self.waiting.add(context.waker());
-        Poll::Pending
+        self.wait(context)
     }
 }
 

@@ -32,6 +32,7 @@ pub(crate) mod layers;
 mod links;
 mod listening;
 mod losses;
+mod only;
 mod peer;
 mod redelivering;
 mod resume;

@@ -81,6 +81,11 @@ impl NodeShared {
         let wish = word.wish(self.own.hello.incarnation, known.is_some());
         match (wish.map_err(HelloCause::Session)?, known) {
             (Wish::Begin, _) if !self.table.is_closed() => {
+                let own = self.own.hello.incarnation;
+                let agreed = word.is_only().then(|| self.table.agrees(own, peer));
+                if let Some(None) = agreed {
+                    return say(&mut *transport, &answer(Kind::Stale, 0)).await;
+                }
                 let sessions_max = self.settings.limits.sessions_max;
                 if !self.table.make_room_for_session(sessions_max) {
                     let sessions_max = sessions_max as u64;
@@ -91,6 +96,7 @@ impl NodeShared {
                 let from = transport.came_from();
                 let transport = self.spun(transport).map_err(broken)?;
                 self.start_accepted(transport, theirs, word.session, from);
+                drop(agreed);
                 Ok(())
             }
             (Wish::GoOn, Some(link)) => {

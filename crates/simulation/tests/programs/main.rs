@@ -10,6 +10,7 @@ mod formula;
 mod lanes;
 mod local;
 mod long;
+mod only;
 mod panics;
 mod ranks;
 mod repeated;
