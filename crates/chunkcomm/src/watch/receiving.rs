@@ -54,7 +54,7 @@ impl From<&Peer> for Publisher {
         match peer.dialled() {
             Some(address) => Publisher::at(address),
             None if peer.is_own() => Publisher(Whom::own()),
-            None => Publisher::named(peer.name()),
+            None => Publisher(Whom::dialler(peer)),
         }
     }
 }

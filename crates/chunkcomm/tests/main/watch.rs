@@ -236,6 +236,27 @@ fn a_node_watches_its_own_value() {
     });
 }
 
+/// Both have dialled the watcher.
+#[test]
+fn of_two_nodes_of_one_name_the_one_that_is_meant_is_watched() {
+    on_both(|| async {
+        let node = Node::builder().name("a").listen(tcp()).build().await.unwrap();
+        let mut twins = Vec::new();
+        for number in 0..2_u64 {
+            let twin = Node::builder().name("twin").build().await.unwrap();
+            let peer = limited(twin.connect(&node.addresses()[0])).await.unwrap();
+            let hello = twin.open::<u64>(&peer, "hello").await.unwrap();
+            let value = twin.publish("value", number).unwrap();
+            let (from, _) = limited(node.accept::<u64>("hello")).await.unwrap();
+            twins.push((twin, hello, value, from));
+        }
+        for (number, (.., from)) in twins.iter().enumerate() {
+            let receiver = limited(node.watch::<u64>("value", from)).await.unwrap();
+            assert_eq!(*receiver.borrow(), number as u64);
+        }
+    });
+}
+
 /// Of the options of a channel, those that a watch has no use for have no effect.
 #[test]
 fn other_options_do_not_count() {
