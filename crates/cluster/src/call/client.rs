@@ -3,7 +3,7 @@
 use super::by_name::{Directory, Named};
 use super::error::CallError;
 use super::line::{Line, Outcome, Sent, left_ms};
-use super::opening::ToPeer;
+use super::opening::{Reach, ToPeer};
 use super::options::CallOptions;
 use super::scope::inherited;
 use super::{fingerprint, runtime_of};
@@ -89,10 +89,7 @@ where
     Req: Serialize + DeserializeOwned,
     Resp: Serialize + DeserializeOwned + Send + 'static,
 {
-    let reach = Box::new(ToPeer(Mutex::new(peer.clone())));
-    CallClient::new(node, name, options, |service, options, fingerprint| {
-        Target::One(Line::new(service, reach, options, fingerprint))
-    })
+    CallClient::reaching(node, name, options, Box::new(ToPeer(Mutex::new(peer.clone()))))
 }
 
 impl<Req, Resp> CallClient<Req, Resp> {
@@ -140,6 +137,17 @@ where
     }
 
     /// Returns a client of all providers of the service.
+    pub(crate) fn reaching(
+        node: &Node,
+        name: &str,
+        options: CallOptions,
+        reach: Box<dyn Reach>,
+    ) -> Result<CallClient<Req, Resp>, OpenError> {
+        CallClient::new(node, name, options, |service, options, fingerprint| {
+            Target::One(Line::new(service, reach, options, fingerprint))
+        })
+    }
+
     pub(crate) fn by_name(
         node: &Node,
         name: &str,

@@ -1,11 +1,11 @@
 //! Services of a cluster, found by name.
 
-use super::{Cluster, ClusterServeError, NodeId, PeerError, State};
+use super::{Cluster, ClusterServeError, End, NodeId, PeerError, State, WeakCluster};
 use crate::call::{
-    CallClient, CallError, CallOptions, Directory, Reach, Service, ServiceOptions,
-    call_client_with, serve_with,
+    CallClient, CallError, CallOptions, Directory, Reach, Service, ServiceOptions, serve_with,
 };
-use chunkcomm::{OpenError, Peer};
+use chunkcomm::layer::Link;
+use chunkcomm::{Node, OpenError, Peer};
 use chunkcomm_proto::causes::with_causes;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -106,7 +106,11 @@ impl Cluster {
         Resp: Serialize + DeserializeOwned + Send + 'static,
     {
         let peer = self.peer(rank).await.map_err(|error| unreachable(name, error))?;
-        let client = call_client_with(self.node(), &peer, name, CallOptions::default());
+        let id = NodeId { rank, incarnation: peer.incarnation() };
+        let cluster = WeakCluster(Arc::downgrade(&self.shared));
+        let reach =
+            Box::new(ToMember { cluster, node: self.node().clone(), id, service: name.into() });
+        let client = CallClient::reaching(self.node(), name, CallOptions::default(), reach);
         client.map_err(CallError::Unreachable)
     }
 }
@@ -130,8 +134,8 @@ impl Directory for Names {
     }
 
     fn reach(&self, provider: NodeId, service: &str) -> Box<dyn Reach> {
-        let service = service.to_owned();
-        Box::new(ToMember { cluster: self.0.clone(), id: provider, service })
+        let (cluster, node) = (WeakCluster(Arc::downgrade(&self.0.shared)), self.0.node().clone());
+        Box::new(ToMember { cluster, node, id: provider, service: service.to_owned() })
     }
 
     fn ended(&self) -> Option<String> {
@@ -141,20 +145,26 @@ impl Directory for Names {
 
 /// A member by its rank and incarnation.
 struct ToMember {
-    cluster: Cluster,
+    /// Dials the member; without it only an existing session is used.
+    cluster: WeakCluster,
+    node: Node,
     id: NodeId,
     service: String,
 }
 
 impl Reach for ToMember {
     fn at_hand(&self) -> Option<Peer> {
-        self.cluster.shared.state.link(self.id.incarnation)
+        Link::with(&self.node, self.id.incarnation).map(|link| link.peer(&self.node))
     }
 
     fn dial(&self) -> Pin<Box<dyn Future<Output = Result<Peer, CallError>> + Send + '_>> {
         Box::pin(async {
-            let ToMember { cluster, id, service } = self;
-            let peer = cluster.peer(id.rank).await.map_err(|error| unreachable(service, error))?;
+            let ToMember { cluster, id, service, .. } = self;
+            let peer = match cluster.upgrade() {
+                Some(cluster) => cluster.peer(id.rank).await,
+                None => Err(PeerError::Ended(End::Left)),
+            };
+            let peer = peer.map_err(|error| unreachable(service, error))?;
             if peer.incarnation() == id.incarnation {
                 return Ok(peer);
             }

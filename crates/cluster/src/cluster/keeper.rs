@@ -257,10 +257,6 @@ impl Work {
     fn add_line(&mut self, peer: Peer, duplex: Duplex<Down, Up>) {
         let line = Line(self.next_line);
         self.next_line += 1;
-        // The node's link with itself is its local one.
-        if peer.incarnation() != self.state.node.incarnation() {
-            self.state.keep_link(&peer);
-        }
         let (words, to_say) = mpsc::channel(WORDS_FOR_ONE_MAX);
         let (down, up) = duplex.split();
         self.tasks.spawn(host::here(write(down, to_say)));

@@ -88,7 +88,6 @@ async fn reach(state: &State, way: &Way) -> Result<Peer, String> {
 /// Runs one line until it ends. Returns the cause of its loss, or `None` when nothing more is to be
 /// sent.
 async fn talk(state: &State, manager: &Peer) -> Option<String> {
-    state.keep_link(manager);
     let duplex = match lines::open(&state.node, manager).await {
         Ok(duplex) => duplex,
         Err(error) => return Some(with_causes(&error)),
@@ -205,7 +204,6 @@ fn bury_the_dead(state: &State, mut number: u64) {
 /// Reports a death to all waits on this node for the dead member.
 fn bury(state: &State, death: &Death) {
     state.node.declare_dead(death.id.incarnation, &death.why);
-    locked(&state.peers).remove(&death.id.incarnation);
 }
 
 /// Waits until the manager has admitted the node; returns the end if it has not.

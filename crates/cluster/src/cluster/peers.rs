@@ -1,11 +1,18 @@
 //! Links to other members.
 
 use super::{Cluster, Member, PeerError, is_fatal};
+use chunkcomm::layer::Link;
 use chunkcomm::{Address, ConnectError, Peer};
-use std::time::Duration;
 
 impl Cluster {
-    /// Returns the link to the node of this rank; dials the node if there is no link.
+    /// Returns the session with the node of this rank, whichever of the two began it; dials the node
+    /// if there is none.
+    ///
+    /// Two members have one session: the calls at both ends return it, also when both dial at the
+    /// same time. Where a program's own [`Node::connect`](chunkcomm::Node::connect) has begun
+    /// others, both prefer one that the node with the smaller incarnation began. Open channels stay
+    /// where they are. After the session's end the next call at either end dials anew;
+    /// [`Node::open`](chunkcomm::Node::open) does so only at the end that had dialled.
     ///
     /// This node itself is reached through memory.
     ///
@@ -29,12 +36,10 @@ impl Cluster {
                 .await
                 .map_err(|cause| PeerError::Connect { rank, cause: cause.into() });
         }
-        if let Some(peer) = state.link(member.id.incarnation) {
-            return Ok(peer);
+        match state.link(member.id.incarnation) {
+            Some(peer) => Ok(peer),
+            None => self.meet(&member).await,
         }
-        let peer = self.dial(&member).await?;
-        state.keep_link(&peer);
-        Ok(peer)
     }
 
     fn nobody(&self, rank: u32) -> PeerError {
@@ -47,14 +52,14 @@ impl Cluster {
         }
     }
 
-    async fn dial(&self, member: &Member) -> Result<Peer, PeerError> {
-        let rank = member.id.rank;
+    async fn meet(&self, member: &Member) -> Result<Peer, PeerError> {
+        let (node, rank) = (self.node(), member.id.rank);
         let mut cause = ConnectError::Closed;
         for address in &member.addresses {
             let Ok(address) = address.parse::<Address>() else { continue };
-            match self.node().connect_within(&address, Duration::ZERO).await {
-                Ok(peer) if peer.incarnation() == member.id.incarnation => return Ok(peer),
-                Ok(_) => return Err(PeerError::Replaced { rank }),
+            match Link::meet(node, member.id.incarnation, &address).await {
+                Ok(Some(link)) => return Ok(link.peer(node)),
+                Ok(None) => return Err(PeerError::Replaced { rank }),
                 Err(error) => cause = error,
             }
         }

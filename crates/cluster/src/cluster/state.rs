@@ -5,7 +5,6 @@ use crate::proto::cluster::membership::Membership;
 use crate::sync::locked;
 use chunkcomm::layer::Link;
 use chunkcomm::{Address, CloseError, Node, Peer, host};
-use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::time::Duration;
 use tokio::sync::watch;
@@ -17,8 +16,6 @@ pub(super) struct State {
     pub(super) membership: Mutex<Membership>,
     /// Signal that the membership may have changed, or has words to send.
     pub(super) changed: watch::Sender<()>,
-    /// Open links, by incarnation.
-    pub(super) peers: Mutex<BTreeMap<u128, Peer>>,
     /// Whether the last word with the manager was spoken.
     pub(super) over: watch::Sender<bool>,
 }
@@ -27,7 +24,7 @@ impl State {
     pub(super) fn new(node: Node, membership: Membership) -> State {
         let (changed, _) = watch::channel(());
         let (over, _) = watch::channel(false);
-        State { node, membership: Mutex::new(membership), changed, peers: Mutex::default(), over }
+        State { node, membership: Mutex::new(membership), changed, over }
     }
 
     /// Changes the membership by `what`, and wakes all waits for a change.
@@ -52,17 +49,9 @@ impl State {
         }
     }
 
-    /// Returns the link with this incarnation, if it is alive.
+    /// Returns the live session with this incarnation, if there is one.
     pub(super) fn link(&self, incarnation: u128) -> Option<Peer> {
-        let mut peers = locked(&self.peers);
-        match peers.get(&incarnation) {
-            Some(peer) if peer.is_alive() => Some(peer.clone()),
-            Some(_) => {
-                peers.remove(&incarnation);
-                None
-            }
-            None => None,
-        }
+        Link::with(&self.node, incarnation).map(|link| link.peer(&self.node))
     }
 
     /// Closes the node. While all nodes end, the manager reports no more deaths. So this node looks
@@ -84,10 +73,6 @@ impl State {
             }));
         }
         self.node.close(deadline).await
-    }
-
-    pub(super) fn keep_link(&self, peer: &Peer) {
-        locked(&self.peers).insert(peer.incarnation(), peer.clone());
     }
 }
 

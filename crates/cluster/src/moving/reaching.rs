@@ -6,7 +6,6 @@ use crate::moving::moving;
 use chunkcomm::layer::Link;
 use chunkcomm::{Address, ConnectError, Node, Peer};
 use std::sync::Arc;
-use std::time::Duration;
 
 /// Returns the incarnation, name and addresses by which other nodes find this one.
 pub(super) fn home_address(node: &Node) -> HomeAddress {
@@ -27,17 +26,16 @@ pub(super) async fn peer_of(node: &Node, home: &HomeAddress) -> Result<Peer, Tra
     if home.incarnation == node.incarnation() {
         return node.local().await.map_err(|cause| unreachable(Some(cause)));
     }
-    let is_home = |link: &Link| link.incarnation() == home.incarnation && link.is_alive();
-    if let Some(link) = Link::all_of(node).into_iter().find(is_home) {
+    if let Some(link) = Link::with(node, home.incarnation) {
         return Ok(link.peer(node));
     }
     let mut failed = None;
     for address in &home.addresses {
         let Ok(address) = address.parse::<Address>() else { continue };
-        match node.connect_within(&address, Duration::ZERO).await {
-            Ok(peer) if peer.incarnation() == home.incarnation => return Ok(peer),
+        match Link::meet(node, home.incarnation, &address).await {
+            Ok(Some(link)) => return Ok(link.peer(node)),
             // Another node has the address, or it is another machine's loopback.
-            Ok(_) => {}
+            Ok(None) => {}
             Err(error) => failed = Some(error),
         }
     }

@@ -10,4 +10,5 @@ mod joining;
 mod names;
 mod precedence;
 mod processes;
+mod sessions;
 mod versions;
