@@ -136,7 +136,7 @@ where
         Ok(CallClient { inner, timeout: None, types: PhantomData })
     }
 
-    /// Returns a client of all providers of the service.
+    /// Returns a client of the provider at the end of this way.
     pub(crate) fn reaching(
         node: &Node,
         name: &str,
@@ -148,6 +148,7 @@ where
         })
     }
 
+    /// Returns a client of all providers of the service.
     pub(crate) fn by_name(
         node: &Node,
         name: &str,
