@@ -6,6 +6,9 @@ use std::sync::Arc;
 
 use crate::Element;
 
+#[cfg(test)]
+mod tests;
+
 /// Operator that combines the elements of two ranks, one by one.
 ///
 /// Every operator is taken as associative. The lower rank's element is the left operand, unless the
