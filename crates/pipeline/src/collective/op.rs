@@ -30,23 +30,30 @@ pub struct Op<T: 'static> {
     kernel: Kernel<T>,
 }
 
-/// The loops of an operator. Built-in ones cost no allocation, since a small call makes none.
+type Loop<T> = dyn Fn(&mut [T], &[T], &[T]) + Send + Sync;
+
+/// A loop over slices, `out = lower op upper`. A built-in one costs no allocation, since a small call
+/// makes none.
 #[derive(Clone)]
 enum Kernel<T: 'static> {
-    BuiltIn(&'static dyn Loops<T>),
-    Named(Arc<dyn Loops<T>>),
+    BuiltIn(fn(&mut [T], &[T], &[T])),
+    Named(Arc<Loop<T>>),
 }
+
+/// Bytes of an accumulator that are set aside at a time: they stay in the first-level cache.
+const ASIDE_BYTES: usize = 1024;
 
 impl<T: Element> Op<T> {
     /// Takes a function of the lower rank's element and the upper's, which must be associative.
     ///
-    /// All ranks of a call give the operator the same name. On floating-point numbers the order of operands
-    /// decides bits; it is the same at all ranks.
+    /// All ranks of a call give the operator the same name.
     pub fn named<F>(name: impl Into<Cow<'static, str>>, combine: F) -> Self
     where
         F: Fn(&T, &T) -> T + Send + Sync + 'static,
     {
-        let kernel = Kernel::Named(Arc::new(Each(combine)));
+        let kernel = Kernel::Named(Arc::new(move |out: &mut [T], lower: &[T], upper: &[T]| {
+            each(out, lower, upper, &combine);
+        }));
         Self { name: name.into(), commutative: false, identity: None, kernel }
     }
 
@@ -79,61 +86,81 @@ impl<T: Element> Op<T> {
     ///
     /// When the lengths differ, as the others do.
     pub(crate) fn before(&self, acc: &mut [T], lower: &[T]) {
-        assert_eq!(acc.len(), lower.len(), "operands of one call are of one length");
-        self.loops().before(acc, lower);
+        self.accumulate(acc, lower, |out, own, lower| self.combine(out, lower, own));
     }
 
     /// Sets `acc = acc op upper`.
     pub(crate) fn after(&self, acc: &mut [T], upper: &[T]) {
-        assert_eq!(acc.len(), upper.len(), "operands of one call are of one length");
-        self.loops().after(acc, upper);
+        self.accumulate(acc, upper, |out, own, upper| self.combine(out, own, upper));
     }
 
-    /// Sets `out = lower op upper`.
+    /// Sets `out = lower op upper`: the fastest of the three.
     pub(crate) fn combine(&self, out: &mut [T], lower: &[T], upper: &[T]) {
         let len = out.len();
         assert!(len == lower.len() && len == upper.len(), "operands of one call are of one length");
-        self.loops().combine(out, lower, upper);
-    }
-
-    fn loops(&self) -> &dyn Loops<T> {
         match &self.kernel {
-            Kernel::BuiltIn(loops) => *loops,
-            Kernel::Named(loops) => &**loops,
+            Kernel::BuiltIn(kernel) => kernel(out, lower, upper),
+            Kernel::Named(kernel) => kernel(out, lower, upper),
         }
     }
 
-    fn built_in(name: &'static str, identity: T, loops: &'static dyn Loops<T>) -> Self {
-        let kernel = Kernel::BuiltIn(loops);
-        Self { name: Cow::Borrowed(name), commutative: true, identity: Some(identity), kernel }
+    /// Combines what stood in `acc` with `other`.
+    ///
+    /// Two ranks of an all-reduce combine the same operands, one with the lower in its accumulator, one with
+    /// the upper. The bits of a NaN depend on the instruction that makes it, so both take the same loop.
+    fn accumulate(&self, acc: &mut [T], other: &[T], combine: impl Fn(&mut [T], &[T], &[T])) {
+        assert_eq!(acc.len(), other.len(), "operands of one call are of one length");
+        let mut aside = [0_u128; ASIDE_BYTES / size_of::<u128>()];
+        let (_, aside, _) = bytemuck::pod_align_to_mut::<u128, T>(&mut aside);
+        // Elements that do not fit go one by one.
+        let mut one = [T::zeroed()];
+        let aside = if aside.is_empty() { &mut one[..] } else { aside };
+        for (out, other) in acc.chunks_mut(aside.len()).zip(other.chunks(aside.len())) {
+            let own = &mut aside[..out.len()];
+            own.copy_from_slice(out);
+            combine(out, own, other);
+        }
+    }
+
+    fn built_in(name: &'static str, identity: T, kernel: fn(&mut [T], &[T], &[T])) -> Self {
+        let (identity, kernel) = (Some(identity), Kernel::BuiltIn(kernel));
+        Self { name: Cow::Borrowed(name), commutative: true, identity, kernel }
+    }
+}
+
+/// The loop of every operator, compiled once for each.
+#[inline(never)]
+fn each<T: Copy>(out: &mut [T], lower: &[T], upper: &[T], combine: impl Fn(&T, &T) -> T) {
+    for (out, (lower, upper)) in out.iter_mut().zip(lower.iter().zip(upper)) {
+        *out = combine(lower, upper);
     }
 }
 
 impl<T: Number> Op<T> {
-    /// Returns the sum. Integers wrap; a NaN that comes out is [`f32::NAN`] or [`f64::NAN`].
+    /// Returns the sum. Integers wrap.
     #[must_use]
     pub fn sum() -> Self {
-        Self::built_in("sum", T::ZERO, &Each(T::add))
+        Self::built_in("sum", T::ZERO, |out, a, b| each(out, a, b, T::add))
     }
 
-    /// Returns the product. Integers wrap; a NaN that comes out is [`f32::NAN`] or [`f64::NAN`].
+    /// Returns the product. Integers wrap.
     #[must_use]
     pub fn product() -> Self {
-        Self::built_in("product", T::ONE, &Each(T::multiply))
+        Self::built_in("product", T::ONE, |out, a, b| each(out, a, b, T::multiply))
     }
 
     /// Returns the smaller one. Of floating-point numbers `minimum` of IEEE 754-2019: a NaN makes NaN, and -0 is
     /// below +0.
     #[must_use]
     pub fn min() -> Self {
-        Self::built_in("min", T::HIGHEST, &Each(T::minimum))
+        Self::built_in("min", T::HIGHEST, |out, a, b| each(out, a, b, T::minimum))
     }
 
     /// Returns the larger one. Of floating-point numbers `maximum` of IEEE 754-2019: a NaN makes NaN, and +0 is
     /// above -0.
     #[must_use]
     pub fn max() -> Self {
-        Self::built_in("max", T::LOWEST, &Each(T::maximum))
+        Self::built_in("max", T::LOWEST, |out, a, b| each(out, a, b, T::maximum))
     }
 }
 
@@ -141,19 +168,19 @@ impl<T: Bits> Op<T> {
     /// Returns the bits that both have.
     #[must_use]
     pub fn and() -> Self {
-        Self::built_in("and", T::ONES, &Each(T::and))
+        Self::built_in("and", T::ONES, |out, a, b| each(out, a, b, T::and))
     }
 
     /// Returns the bits that one of them has.
     #[must_use]
     pub fn or() -> Self {
-        Self::built_in("or", T::ZERO, &Each(T::or))
+        Self::built_in("or", T::ZERO, |out, a, b| each(out, a, b, T::or))
     }
 
     /// Returns the bits that exactly one of them has.
     #[must_use]
     pub fn xor() -> Self {
-        Self::built_in("xor", T::ZERO, &Each(T::xor))
+        Self::built_in("xor", T::ZERO, |out, a, b| each(out, a, b, T::xor))
     }
 }
 
@@ -162,36 +189,6 @@ impl<T: 'static> fmt::Debug for Op<T> {
         let mut shown = f.debug_struct("Op");
         shown.field("name", &self.name).field("commutative", &self.commutative);
         shown.finish_non_exhaustive()
-    }
-}
-
-/// An operator on slices: one virtual call each, with a loop that the compiler vectorises.
-trait Loops<T>: Send + Sync {
-    fn before(&self, acc: &mut [T], lower: &[T]);
-    fn after(&self, acc: &mut [T], upper: &[T]);
-    fn combine(&self, out: &mut [T], lower: &[T], upper: &[T]);
-}
-
-/// A function of two elements as loops over slices.
-struct Each<F>(F);
-
-impl<T: Copy, F: Fn(&T, &T) -> T + Send + Sync> Loops<T> for Each<F> {
-    fn before(&self, acc: &mut [T], lower: &[T]) {
-        for (acc, lower) in acc.iter_mut().zip(lower) {
-            *acc = (self.0)(lower, acc);
-        }
-    }
-
-    fn after(&self, acc: &mut [T], upper: &[T]) {
-        for (acc, upper) in acc.iter_mut().zip(upper) {
-            *acc = (self.0)(acc, upper);
-        }
-    }
-
-    fn combine(&self, out: &mut [T], lower: &[T], upper: &[T]) {
-        for (out, (lower, upper)) in out.iter_mut().zip(lower.iter().zip(upper)) {
-            *out = (self.0)(lower, upper);
-        }
     }
 }
 
@@ -271,8 +268,6 @@ macro_rules! integers {
 
 integers!(u8 u16 u32 u64 u128 usize i8 i16 i32 i64 i128 isize);
 
-// A processor takes sign and payload of a NaN from either operand, and the compiler may turn the operands.
-// So that all ranks get the same bits, every NaN becomes the same one.
 macro_rules! floats {
     ($($float:ty)*) => {$(
         impl Number for $float {}
@@ -285,13 +280,11 @@ macro_rules! floats {
             const HIGHEST: Self = Self::INFINITY;
 
             fn add(&self, other: &Self) -> Self {
-                let sum = self + other;
-                if sum.is_nan() { Self::NAN } else { sum }
+                self + other
             }
 
             fn multiply(&self, other: &Self) -> Self {
-                let product = self * other;
-                if product.is_nan() { Self::NAN } else { product }
+                self * other
             }
 
             fn minimum(&self, other: &Self) -> Self {
