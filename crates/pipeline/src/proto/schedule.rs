@@ -90,8 +90,8 @@ impl Kind {
     }
 }
 
-/// What one rank does at a time. Both halves begin together, the send with what stood there before the
-/// receive; the next step begins when the receive is there.
+/// One rank's send and receive of a time. Both begin together, the send with what stood there before the
+/// receive. The next step begins when the receive is there.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Step {
     pub(crate) send: Option<SendStep>,
@@ -119,7 +119,7 @@ pub(crate) enum Of {
     Result,
 }
 
-/// What becomes of received blocks.
+/// Use of received blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Take {
     /// `result = received`

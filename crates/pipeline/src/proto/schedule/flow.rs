@@ -27,9 +27,9 @@ mod tests;
 pub(crate) enum Memory {
     /// The rank's own data. Of a gather or all-gather they are one block: the rank's.
     Input,
-    /// What is combined and goes on.
+    /// Combined data that go on.
     Partial,
-    /// What the rank gets from the call.
+    /// The rank's result of the call.
     Result,
 }
 

@@ -4,7 +4,7 @@
 //! the places of each host. So of a tree over `h` hosts exactly `h - 1` edges cross hosts. The leader of
 //! the root's host is the root, of others their first place.
 //!
-//! A node combines its children in the order of the visits. What it then has covers neighbouring items:
+//! A node combines its children in the order of the visits. The result covers neighbouring items:
 //!
 //! ```text
 //! binomial, 8 items, root 2          binary, 7 items, root 3
@@ -106,7 +106,7 @@ fn binomial(count: usize, root: usize, item: usize, mut child: impl FnMut(usize)
         if both != item {
             return Some(both);
         }
-        let neighbour = (item / len ^ 1) * len;
+        let neighbour = ((item / len) ^ 1) * len;
         if neighbour < count {
             child(head(neighbour, len));
         }
@@ -130,9 +130,9 @@ fn binary(
     while node != item {
         parent = Some(back(node));
         if item < node {
-            high = node
+            high = node;
         } else {
-            low = node + 1
+            low = node + 1;
         }
         node = usize::midpoint(low, high);
     }
