@@ -19,14 +19,16 @@
 //! `result = received`.
 //!
 //! Operands are ordered by rank: what a rank has combined covers neighbouring ranks, the lower always left
-//! of the upper. Only a ring turns the order, and, if the operator is `commutative`, a tree whose hosts
-//! do not follow the ranks, or a chain or binary tree that another rank than the last or the middle one
-//! is the root of. All ranks of an all-reduce get the same bits.
+//! of the upper. A ring turns the order. With a commutative operator so does a tree whose hosts do not follow
+//! the ranks, and a chain or binary tree, which is turned towards its root. All ranks of an all-reduce get
+//! the same bits.
 //!
-//! Messages from one rank to another are matched in order. Sources: recursive doubling, ring and binomial
-//! tree as in Thakur, Rabenseifner and Gropp, "Optimization of Collective Communication Operations in MPICH"
-//! (2005), section 4; dissemination in Hensgen, Finkel and Manber, "Two Algorithms for Barrier Synchronization"
-//! (1988); scan in Hillis and Steele, "Data Parallel Algorithms" (1986).
+//! Messages from one rank to another are matched in order; those of a barrier have no blocks.
+//!
+//! Sources: recursive doubling, ring and binomial tree as in Thakur, Rabenseifner and Gropp, "Optimization of
+//! Collective Communication Operations in MPICH" (2005), section 4; dissemination in Hensgen, Finkel and
+//! Manber, "Two Algorithms for Barrier Synchronization" (1988); scan in Hillis and Steele, "Data Parallel
+//! Algorithms" (1986).
 
 pub(crate) mod algorithm;
 pub(crate) mod flow;
