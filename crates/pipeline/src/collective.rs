@@ -4,11 +4,13 @@
 //!   calls, values    the methods of a group, which make runs
 //!   call             the future of one
 //!   whole            the run of a call: step by step, with whole messages
+//!   flow             its large data: all transfers at once, by regions
 //!   op, parts        operators, and data of all ranks
 //! ```
 
 pub(crate) mod call;
 mod calls;
+mod flow;
 pub(crate) mod op;
 pub(crate) mod parts;
 mod values;

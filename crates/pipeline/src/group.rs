@@ -22,6 +22,7 @@ use chunkcomm::{Peer, host};
 use chunkcomm_cluster::Cluster;
 use chunkcomm_cluster::cluster::NodeId;
 
+use crate::proto::costs::Costs;
 use crate::proto::schedule::algorithm::Algorithm;
 use crate::proto::schedule::world::World;
 use crate::proto::talk;
@@ -68,7 +69,16 @@ pub struct Group {
     children: u64,
     pub(crate) algorithm: Algorithm,
     pub(crate) reproducible: bool,
+    pub(crate) costs: Costs,
 }
+
+/// Costs of a LAN of 10 Gbit/s, until a group has measured its own.
+const LAN: Costs = Costs {
+    alpha_ns: 5_000.0,
+    latency_ns: 20_000.0,
+    beta_ns_per_byte: 0.8,
+    gamma_ns_per_byte: 0.1,
+};
 
 /// What does not change in a group.
 pub(crate) struct Core {
@@ -106,6 +116,7 @@ impl Group {
             children: 0,
             algorithm: Algorithm::Auto,
             reproducible: false,
+            costs: LAN,
         }
     }
 

@@ -97,7 +97,7 @@ async fn world(cluster: &Cluster) -> Group {
 
 #[test]
 fn every_call_is_what_a_sequential_program_computes() {
-    for (size, length) in [(1, 3), (2, 5), (3, 0), (4, 1), (5, 7), (7, 100)] {
+    for (size, length) in [(1, 3), (2, 5), (3, 0), (4, 1), (5, 7), (7, 100), (4, 8_200), (5, 9_001)] {
         on_each(size as u64, size, &[], move |_, cluster| async move {
             all_calls(world(&cluster).await, length).await.unwrap();
         });
@@ -178,9 +178,13 @@ fn ranks_that_call_different_things_get_the_first_pair_that_differs() {
     for (index, differ) in differing.into_iter().enumerate() {
         on_each(index as u64, 4, &[], move |rank, cluster| async move {
             let mut group = world(&cluster).await;
-            group.barrier().await.unwrap();
+            // A slow rank may hear of the difference before it is through here.
+            let first = group.barrier().await;
             differ(&mut group, rank);
-            let error = group.barrier().await.unwrap_err();
+            let error = match first {
+                Ok(()) => group.barrier().await.unwrap_err(),
+                Err(error) => error,
+            };
             let GroupError::Differs(difference) = error.cause else { panic!("{error}") };
             assert_eq!(difference.ranks[1], 3, "{difference}");
         });
@@ -225,8 +229,14 @@ fn a_panicking_operator_and_a_wrong_root_are_errors_at_all_ranks() {
         let (mut group, _) = group.shrink().await.unwrap();
         assert_eq!(group.size(), 3);
         let root = if rank == 0 { 9 } else { 1 };
-        let error = group.broadcast(root, vec![1_u8]).await.unwrap_err();
-        assert!(error.cause.to_string().contains("no rank 9") || rank != 0, "{error}");
+        // The root may have sent its data before it hears of the other rank's call.
+        let outcome = group.broadcast(root, vec![1_u8]).await;
+        assert!(rank != 0 || outcome.is_err());
+        let error = match outcome {
+            Ok(_) => group.barrier().await.unwrap_err().cause,
+            Err(error) => error.cause,
+        };
+        assert!(error.to_string().contains("no rank 9"), "{error}");
     });
 }
 
@@ -258,7 +268,7 @@ async fn sums_with_deaths(cluster: Cluster, calls: u64) -> Vec<u64> {
 
 #[test]
 fn survivors_shrink_and_go_on_where_all_of_them_were() {
-    for moment in 0..40 {
+    for moment in 0..20 {
         let at = Duration::from_micros(20_000 + 157 * moment);
         let deaths = [(2, at), (3, at + Duration::from_millis(moment))];
         let all = Arc::new(Mutex::new(Vec::new()));
@@ -266,7 +276,7 @@ fn survivors_shrink_and_go_on_where_all_of_them_were() {
         on_each(moment, 5, &deaths, move |_, cluster| {
             let every = Arc::clone(&every);
             async move {
-                let done = sums_with_deaths(cluster, 200).await;
+                let done = sums_with_deaths(cluster, 1000).await;
                 every.lock().unwrap().push(done);
             }
         });

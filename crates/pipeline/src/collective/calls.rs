@@ -1,17 +1,21 @@
 //! The calls of a group on slices of plain elements.
 
 use std::mem;
+use std::ops::Range;
 use std::sync::Arc;
 
 use chunkcomm_proto::describe::fnv1a;
 
 use super::call::Call;
+use super::flow::{FLOW_BYTES_MIN, Flowing};
 use super::whole::Whole;
 use super::op::Op;
 use super::parts::Parts;
 use crate::group::error::{CollectiveError, GroupError};
 use crate::group::shared::Run;
+use crate::proto::costs;
 use crate::proto::schedule::algorithm::Algorithm;
+use crate::proto::schedule::flow::{Flow, flow};
 use crate::proto::schedule::{Kind, bounds, steps};
 use crate::proto::talk::{Operation, Statement};
 use crate::{Element, Group};
@@ -89,29 +93,55 @@ impl Group {
         let whole = whole_of::<T>(&mut *run);
         whole.reset();
         let rank = self.rank();
+        let reproducible = self.reproducible && kind.combines();
+        let commutative = commutative && !reproducible;
+        let algorithm = self.algorithm_of(kind, commutative, bytes);
+        let is_set = algorithm == self.algorithm;
+        statement.algorithm = if is_set { algorithm } else { Algorithm::Auto };
+        statement.reproducible = reproducible;
+        whole.flows = bytes >= FLOW_BYTES_MIN
+            && self.size() > 1
+            && flow(kind, algorithm, &self.core.world, commutative, rank).is_some();
         let filled = match statement.root {
             Some(root) if root as usize >= self.size() => {
                 Err(format!("there is no rank {root} in a group of {}", self.size()))
             }
-            _ => Ok(()),
+            _ => fill(whole),
         };
-        let filled = filled.and(fill(whole));
         if let Err(why) = filled {
             whole.refuse(why);
+        } else if whole.flows {
+            let flow = flow(kind, algorithm, &self.core.world, commutative, rank);
+            let is_root = matches!(kind, Kind::Broadcast { root } if root == rank);
+            let all = 0..whole.result.len();
+            let there = if is_root { vec![all] } else { Vec::new() };
+            let (input, result) = (whole.input_blocks.clone(), whole.result_blocks.clone());
+            let op = whole.op.clone();
+            let flow = flow.map(|flow| if is_root { flow.of_result() } else { flow });
+            whole.flowing = flow.map(|flow| Flowing::new(flow, input, result, there, op));
         } else {
-            let reproducible = self.reproducible && kind.combines();
-            let commutative = commutative && !reproducible;
-            let algorithm = self.algorithm_of(kind, commutative, bytes);
-            statement.algorithm = algorithm;
-            statement.reproducible = reproducible;
-            let made =
-                steps(kind, algorithm, &self.core.world, commutative, rank, &mut whole.steps);
+            let world = &self.core.world;
+            let made = steps(kind, algorithm, world, commutative, rank, &mut whole.steps);
             assert!(made, "the call has the algorithm that was chosen for it");
+            whole.later = self.later_of(kind).filter(|_| whole.lengths.is_some());
         }
         statement.encode(&mut encoded);
         let number = self.shared.tell(|state| state.submit(run, encoded));
         let take = Box::new(move |run: &mut dyn Run, cause| take(whole_of::<T>(run), cause));
         Call::new(Arc::clone(&self.shared), number, take)
+    }
+
+    /// Returns what makes the flow of a call whose lengths differ from rank to rank.
+    fn later_of(&self, kind: Kind) -> Option<Box<dyn FnOnce() -> Option<Flow> + Send>> {
+        let algorithm = match kind {
+            Kind::AllGather => Algorithm::Ring,
+            Kind::AllToAll => Algorithm::Pairwise,
+            Kind::Gather { .. } | Kind::Scatter { .. } => Algorithm::Direct,
+            Kind::Broadcast { .. } => Algorithm::Chain,
+            _ => return None,
+        };
+        let (core, rank) = (Arc::clone(&self.core), self.rank());
+        Some(Box::new(move || flow(kind, algorithm, &core.world, true, rank)))
     }
 
     /// Returns the algorithm of a call: that which was set, where the call has it.
@@ -122,8 +152,7 @@ impl Group {
         if kind.takes(self.algorithm, commutative) {
             return self.algorithm;
         }
-        let _ = bytes;
-        kind.algorithms()[0]
+        costs::choose(kind, bytes, &self.core.world, commutative, false, &self.costs).0
     }
 
     /// Waits until every rank has come to this call.
@@ -312,7 +341,7 @@ impl Group {
         let fill = move |whole: &mut Whole<T>| {
             parts.ranges(size, &mut whole.result_blocks)?;
             whole.input_blocks.clone_from(&whole.result_blocks);
-            whole.result.extend_from_slice(&parts.data);
+            whole.copy_to_result(&parts.data);
             whole.input = parts.data;
             whole.op = Some(for_run);
             Ok(())
@@ -330,7 +359,7 @@ fn whole_of<T: Element>(run: &mut dyn Run) -> &mut Whole<T> {
 }
 
 /// Divides `len` elements evenly into blocks.
-fn even(blocks: &mut Vec<std::ops::Range<usize>>, len: usize, size: usize) {
+fn even(blocks: &mut Vec<Range<usize>>, len: usize, size: usize) {
     blocks.clear();
     blocks.extend((0..size).map(|block| bounds(len, size, block)));
 }
@@ -344,7 +373,7 @@ fn combined<T: Element>(
     move |whole| {
         even(&mut whole.result_blocks, data.len(), size);
         whole.input_blocks.clone_from(&whole.result_blocks);
-        whole.result.extend_from_slice(&data);
+        whole.copy_to_result(&data);
         whole.input = data;
         whole.op = Some(op);
         Ok(())
@@ -366,11 +395,12 @@ pub(crate) fn own_block<T: Element>(
     size: usize,
 ) -> impl FnOnce(&mut Whole<T>) -> Result<(), String> {
     move |whole| {
-        whole.varied = true;
         whole.input_blocks.resize(size, 0..0);
         whole.input_blocks[rank] = 0..data.len();
         whole.result_blocks.clone_from(&whole.input_blocks);
-        whole.result.extend_from_slice(&data);
+        let length = |block: &Range<usize>| block.len();
+        whole.lengths = Some(whole.result_blocks.iter().map(length).collect());
+        whole.copy_to_result(&data);
         whole.input = data;
         Ok(())
     }
@@ -384,16 +414,21 @@ fn parts_to_send<T: Element>(
     size: usize,
 ) -> impl FnOnce(&mut Whole<T>) -> Result<(), String> {
     move |whole| {
-        whole.varied = true;
         whole.result_blocks.resize(size, 0..0);
+        whole.result.clear();
+        let mut lengths = vec![0; size];
         let divided = parts.ranges(size, &mut whole.input_blocks);
         whole.input = parts.data;
         if sends {
             divided?;
             let own = whole.input[whole.input_blocks[rank].clone()].to_vec();
-            whole.result_blocks[rank] = 0..own.len();
+            (lengths[rank], whole.result_blocks[rank]) = (own.len(), 0..own.len());
             whole.result = own;
+        } else {
+            whole.input_blocks.clear();
+            whole.input_blocks.resize(size, 0..0);
         }
+        whole.lengths = Some(lengths);
         Ok(())
     }
 }

@@ -45,12 +45,14 @@ impl Group {
         };
         let size = self.size();
         let fill = move |whole: &mut Whole<u8>| {
-            whole.varied = true;
             whole.result_blocks.resize(size, 0..0);
             whole.result = encoded?;
+            let mut lengths = vec![0; size];
             if is_root {
+                lengths[root] = whole.result.len();
                 whole.result_blocks[root] = 0..whole.result.len();
             }
+            whole.lengths = Some(lengths);
             Ok(())
         };
         self.submit_with(ask, fill, move |whole, cause| match (value, cause) {

@@ -1,4 +1,7 @@
-//! A call whose steps are taken one behind the other, each with whole messages.
+//! The run of a call.
+//!
+//! Small data travel step by step, each with whole messages. Where lengths differ from rank to rank they
+//! travel first, with the small blocks. Large data [flow](super::flow), behind that.
 
 use std::any::Any;
 use std::mem;
@@ -8,15 +11,20 @@ use std::sync::Arc;
 use std::task::Poll;
 
 use crate::Element;
+use crate::collective::flow::{Buffers, Flowing};
 use crate::collective::op::Op;
 use crate::collective::parts::Parts;
 use crate::group::error::GroupError;
 use crate::group::io::{Heard, Io};
 use crate::group::shared::Run;
+use crate::proto::schedule::flow::Flow;
 use crate::proto::schedule::{Of, ReceiveStep, SendStep, Step, Take};
 use crate::proto::talk::Kind;
 
-/// Run of a call by its steps.
+/// Most bytes of a block that travel with its length: 4 KiB.
+const INLINE_BYTES_MAX: usize = 4096;
+
+/// Run of a call.
 pub(crate) struct Whole<T: Element> {
     pub(crate) steps: Vec<Step>,
     at: usize,
@@ -29,8 +37,16 @@ pub(crate) struct Whole<T: Element> {
     pub(crate) result: Vec<T>,
     /// Places of the blocks in `result`.
     pub(crate) result_blocks: Vec<Range<usize>>,
-    /// Whether the lengths of blocks travel with them.
-    pub(crate) varied: bool,
+    /// Lengths of the result's blocks, where they travel with the data. Blocks of more than
+    /// [`INLINE_BYTES_MAX`] bytes then follow the steps.
+    pub(crate) lengths: Option<Vec<usize>>,
+    /// What makes the flow of large blocks, once their lengths are known.
+    pub(crate) later: Option<Box<dyn FnOnce() -> Option<Flow> + Send>>,
+    pub(crate) flowing: Option<Flowing<T>>,
+    /// Whether the data flow: the result is then no copy of the input.
+    pub(crate) flows: bool,
+    /// Memory of sums in a flow.
+    partial: Vec<T>,
     /// Combined data of an exclusive scan, which are sent in the place of the result.
     pub(crate) running: Option<Vec<T>>,
     has_result: bool,
@@ -54,7 +70,11 @@ impl<T: Element> Default for Whole<T> {
             input_blocks: Vec::new(),
             result: Vec::new(),
             result_blocks: Vec::new(),
-            varied: false,
+            lengths: None,
+            later: None,
+            flowing: None,
+            flows: false,
+            partial: Vec::new(),
             running: None,
             has_result: false,
             op: None,
@@ -67,17 +87,25 @@ impl<T: Element> Default for Whole<T> {
 }
 
 impl<T: Element> Whole<T> {
-    /// Forgets the last call, but for the memory.
+    /// Forgets the last call, but for the memory: `result` is to be overwritten.
     pub(crate) fn reset(&mut self) {
         self.steps.clear();
         self.input.clear();
         self.input_blocks.clear();
-        self.result.clear();
         self.result_blocks.clear();
         self.counts.clear();
-        (self.at, self.sent, self.varied, self.has_result) = (0, false, false, false);
+        (self.at, self.sent, self.flows, self.has_result) = (0, false, false, false);
+        (self.lengths, self.later, self.flowing) = (None, None, None);
         (self.map, self.running, self.op, self.filled) = (None, None, None, 0);
         self.refused = None;
+    }
+
+    /// Lets the result begin as a copy of data, unless they flow.
+    pub(crate) fn copy_to_result(&mut self, data: &[T]) {
+        if !self.flows {
+            self.result.clear();
+            self.result.extend_from_slice(data);
+        }
     }
 
     /// Lets the call fail for what its caller gave.
@@ -89,10 +117,12 @@ impl<T: Element> Whole<T> {
     pub(crate) fn take_parts(&mut self) -> Parts<T> {
         let counts = self.result_blocks.iter().map(Range::len).collect();
         let starts = self.result_blocks.iter().filter(|it| !it.is_empty()).map(|it| it.start);
-        if starts.is_sorted() {
+        // A block that came twice lies there twice.
+        let length: usize = self.result_blocks.iter().map(Range::len).sum();
+        if starts.is_sorted() && length == self.result.len() {
             return Parts { data: mem::take(&mut self.result), counts };
         }
-        let mut data = Vec::with_capacity(self.result.len());
+        let mut data = Vec::with_capacity(length);
         for block in &self.result_blocks {
             data.extend_from_slice(&self.result[block.clone()]);
         }
@@ -109,18 +139,21 @@ impl<T: Element> Whole<T> {
             Of::Result => (self.running.as_ref().unwrap_or(&self.result), &self.result_blocks),
         };
         let to = self.rank(step.to);
-        let blocks = &blocks[step.blocks.clone()];
-        if !self.varied {
+        let range = step.blocks.clone();
+        let blocks = &blocks[range.clone()];
+        let Some(lengths) = &self.lengths else {
             io.send(to, &[], bytemuck::cast_slice(&data[span(blocks)]));
             return;
-        }
+        };
+        let length = |index: usize, block: &Range<usize>| match step.of {
+            Of::Input => block.len(),
+            Of::Result => lengths[range.start + index],
+        };
+        let each = blocks.iter().enumerate().map(|(index, block)| (length(index, block), block));
         let head: Vec<u8> =
-            blocks.iter().flat_map(|block| (block.len() as u64).to_le_bytes()).collect();
-        if let [block] = blocks {
-            io.send(to, &head, bytemuck::cast_slice(&data[block.clone()]));
-            return;
-        }
-        let body: Vec<T> = blocks.iter().flat_map(|block| &data[block.clone()]).copied().collect();
+            each.clone().flat_map(|(length, _)| (length as u64).to_le_bytes()).collect();
+        let inline = each.filter(|(length, _)| is_inline::<T>(*length));
+        let body: Vec<T> = inline.flat_map(|(_, block)| &data[block.clone()]).copied().collect();
         io.send(to, &head, bytemuck::cast_slice(&body));
     }
 
@@ -151,7 +184,7 @@ impl<T: Element> Whole<T> {
         let left = usize::try_from(heard.left).ok()?;
         if self.filled == 0 {
             self.counts.clear();
-            if self.varied {
+            if self.lengths.is_some() {
                 let (head, rest) = payload.split_at_checked(step.blocks.len() * 8)?;
                 let counts = head.chunks_exact(8);
                 let count = |it: &[u8]| u64::from_le_bytes(it.try_into().expect("8 bytes"));
@@ -173,20 +206,22 @@ impl<T: Element> Whole<T> {
 
     /// Returns the number of elements of a step; at most what a vector can have.
     fn due(&self, step: &ReceiveStep) -> Option<usize> {
-        if self.varied {
-            let all = self.counts.iter().try_fold(0_u64, |sum, it| sum.checked_add(*it))?;
-            return usize::try_from(all).ok();
+        if self.lengths.is_some() {
+            let counts = self.counts.iter().map(|it| usize::try_from(*it).ok());
+            return counts.map(|it| it.filter(|it| is_inline::<T>(*it)).or(it.map(|_| 0))).sum();
         }
         Some(span(&self.result_blocks[step.blocks.clone()]).len())
     }
 
     /// Puts the data of a step to their place.
     fn place(&mut self, step: &ReceiveStep, rank: usize) -> Result<(), GroupError> {
-        let Whole { incoming, result, result_blocks, op, running, .. } = self;
-        if self.varied {
+        let Whole { incoming, result, result_blocks, op, running, lengths, .. } = self;
+        if let Some(lengths) = lengths {
             let mut from = 0;
             for (block, count) in step.blocks.clone().zip(&self.counts) {
-                let (start, count) = (result.len(), *count as usize);
+                let (start, length) = (result.len(), *count as usize);
+                lengths[block] = length;
+                let count = if is_inline::<T>(length) { length } else { 0 };
                 result.extend_from_slice(&incoming[from..][..count]);
                 result_blocks[block] = start..start + count;
                 from += count;
@@ -219,6 +254,11 @@ impl<T: Element> Whole<T> {
     }
 }
 
+/// Whether a block of this many elements travels with its length.
+fn is_inline<T>(length: usize) -> bool {
+    length.saturating_mul(size_of::<T>()) <= INLINE_BYTES_MAX
+}
+
 fn place_len<T>(data: &[T]) -> usize {
     size_of_val(data)
 }
@@ -236,6 +276,70 @@ pub(crate) fn panicked(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().map(|it| (*it).to_owned());
     let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
     format!("the operator panicked: {}", text.unwrap_or_default())
+}
+
+impl<T: Element> Whole<T> {
+    /// Gives the blocks their final places, and lets the large ones flow there.
+    fn lay_out(
+        &mut self,
+        later: Box<dyn FnOnce() -> Option<Flow> + Send>,
+    ) -> Result<(), String> {
+        let Some(lengths) = &self.lengths else { return Ok(()) };
+        let is_large = |length: &usize| !is_inline::<T>(*length);
+        let sends_large = self.input_blocks.iter().any(|it| is_large(&it.len()));
+        if !sends_large && !lengths.iter().any(is_large) {
+            return Ok(());
+        }
+        let mut end = 0_usize;
+        let mut places = Vec::with_capacity(lengths.len());
+        for length in lengths {
+            let start = end;
+            end = end.checked_add(*length).ok_or("the lengths of all ranks are beyond all memory")?;
+            places.push(start..end);
+        }
+        let mut data = Vec::new();
+        let bytes = end.saturating_mul(size_of::<T>());
+        data.try_reserve_exact(end).map_err(|_| format!("there is no memory of {bytes} bytes"))?;
+        data.resize(end, T::zeroed());
+        let mut there = Vec::new();
+        for (place, block) in places.iter().zip(&self.result_blocks) {
+            if place.len() == block.len() {
+                data[place.clone()].copy_from_slice(&self.result[block.clone()]);
+                there.push(place.clone());
+            }
+        }
+        let only_large = |blocks: &[Range<usize>]| {
+            let large = |it: &Range<usize>| if is_large(&it.len()) { it.clone() } else { 0..0 };
+            blocks.iter().map(large).collect::<Vec<_>>()
+        };
+        let (input_blocks, result_blocks) = (only_large(&self.input_blocks), only_large(&places));
+        self.flowing = later().map(|flow| Flowing::new(flow, input_blocks, result_blocks, there, None));
+        (self.result, self.result_blocks) = (data, places);
+        Ok(())
+    }
+
+    fn poll_flow(&mut self, io: &mut Io<'_, '_>) -> Poll<Result<(), GroupError>> {
+        let Whole { flowing, map, input, result, partial, .. } = self;
+        let Some(running) = flowing else { return Poll::Ready(Ok(())) };
+        let rank_of = |rank: usize| map.as_ref().map_or(rank, |map| map[rank]);
+        let buffers = || Buffers {
+            input: mem::take(input),
+            result: mem::take(result),
+            partial: mem::take(partial),
+        };
+        match running.poll(rank_of, io, buffers) {
+            Poll::Pending => Poll::Pending,
+            Poll::Ready((buffers, outcome)) => {
+                *flowing = None;
+                self.take_back(buffers);
+                Poll::Ready(outcome)
+            }
+        }
+    }
+
+    fn take_back(&mut self, buffers: Buffers<T>) {
+        (self.input, self.result, self.partial) = (buffers.input, buffers.result, buffers.partial);
+    }
 }
 
 impl<T: Element> Run for Whole<T> {
@@ -258,12 +362,31 @@ impl<T: Element> Run for Whole<T> {
             self.at += 1;
             self.sent = false;
         }
-        Poll::Ready(Ok(()))
+        if let Some(later) = self.later.take()
+            && let Err(why) = self.lay_out(later)
+        {
+            return Poll::Ready(Err(GroupError::Rank { rank: io.rank(), why }));
+        }
+        self.poll_flow(io)
     }
 
     fn waits_for(&self) -> Option<usize> {
+        if let Some(flowing) = &self.flowing {
+            return flowing.waits_for();
+        }
         let receive = self.steps.get(self.at)?.receive.as_ref()?;
         Some(self.rank(receive.from))
+    }
+
+    fn stop(&mut self, io: &mut Io<'_, '_>) -> Poll<()> {
+        let Some(flowing) = &mut self.flowing else { return Poll::Ready(()) };
+        match flowing.stop(io.context) {
+            Poll::Pending => return Poll::Pending,
+            Poll::Ready(None) => {}
+            Poll::Ready(Some(buffers)) => self.take_back(buffers),
+        }
+        self.flowing = None;
+        Poll::Ready(())
     }
 
     fn as_any(&mut self) -> &mut dyn Any {

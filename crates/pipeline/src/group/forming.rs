@@ -1,8 +1,9 @@
 //! How groups are made: of a cluster, of a part of another group, of those that are left.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, PoisonError};
+use std::sync::atomic::{AtomicU64, Ordering};
 
+use chunkcomm::layer::{Hooks, Layer, Site};
 use chunkcomm_cluster::Cluster;
 use chunkcomm_cluster::cluster::NodeId;
 use chunkcomm_proto::describe::fnv1a;
@@ -11,8 +12,26 @@ use super::Group;
 use super::error::GroupError;
 use crate::proto::talk::Operation;
 
-/// Number of `world` calls of each node, by its incarnation.
-static WORLDS: Mutex<BTreeMap<u128, u64>> = Mutex::new(BTreeMap::new());
+/// The layer of groups on a node: it counts the calls of [`Group::world`].
+#[derive(Default)]
+struct GroupLayer(AtomicU64);
+
+impl Layer for GroupLayer {
+    type Settings = ();
+
+    const NAME: &'static str = "chunkcomm.group";
+
+    const VERSIONS: (u16, u16) = (1, 1);
+
+    /// The channels of groups have names of the program's kind.
+    const NAMES: &'static [&'static str] = &[];
+
+    fn start((): (), _site: Site) -> GroupLayer {
+        GroupLayer::default()
+    }
+}
+
+impl Hooks for GroupLayer {}
 
 impl Group {
     /// Makes the group of all members that started the cluster, with their ranks.
@@ -31,12 +50,9 @@ impl Group {
     ///
     /// Nothing is lost when the future is dropped.
     pub async fn world(cluster: &Cluster) -> Result<Group, GroupError> {
-        let mut worlds = WORLDS.lock().unwrap_or_else(PoisonError::into_inner);
-        let count = worlds.entry(cluster.id().incarnation).or_default();
-        *count += 1;
+        let count = GroupLayer::of(cluster.node()).0.fetch_add(1, Ordering::Relaxed);
         let name = format!("world {count}");
-        drop(worlds);
-        let founders: Vec<NodeId> = cluster.members().iter().map(|it| it.id).collect();
+        let founders = cluster.founders();
         let members = match founders.iter().position(|it| *it == cluster.id()) {
             Some(_) => founders,
             None => vec![cluster.id()],
@@ -138,6 +154,7 @@ impl Group {
     pub(crate) fn take_settings(&mut self, other: &Group) {
         self.algorithm = other.algorithm;
         self.reproducible = other.reproducible;
+        self.costs = other.costs;
         let reports_after = other.shared.state().reports_after;
         self.shared.state().reports_after = reports_after;
     }

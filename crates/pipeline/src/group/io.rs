@@ -5,6 +5,8 @@ use std::sync::Arc;
 use std::task::Context;
 
 use bytes::Bytes;
+use chunkcomm_cluster::Cluster;
+use chunkcomm_cluster::cluster::NodeId;
 
 use super::links::Links;
 use crate::proto::talk::{Kind, Word};
@@ -82,6 +84,14 @@ impl Io<'_, '_> {
     /// Returns this node's rank in the group.
     pub(crate) fn rank(&self) -> usize {
         self.links.rank
+    }
+
+    pub(crate) fn cluster(&self) -> &Cluster {
+        &self.links.cluster
+    }
+
+    pub(crate) fn members(&self) -> &Arc<[NodeId]> {
+        &self.links.members
     }
 
     /// The group's name in those of channels.

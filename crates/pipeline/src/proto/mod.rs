@@ -5,7 +5,6 @@
 //! ranges and bytes come out as values. A test of the workspace checks this.
 
 pub(crate) mod corrections;
-#[allow(dead_code, reason = "the calls stand on it")]
 pub(crate) mod costs;
 pub(crate) mod extents;
 pub(crate) mod frame;

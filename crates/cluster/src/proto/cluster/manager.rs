@@ -245,6 +245,7 @@ impl Manager {
             Up::Finish => self.finish(Some(id)),
             Up::Done => {
                 seat.done = true;
+                self.decide_all();
                 self.finish_if_all_done();
             }
             Up::Leave => {

@@ -67,6 +67,14 @@ pub(crate) struct FlowSend {
     pub(crate) of: Memory,
 }
 
+impl Flow {
+    /// Lets what leaves from the input leave from the result, where both are one memory.
+    pub(crate) fn of_result(mut self) -> Flow {
+        self.sends.iter_mut().for_each(|send| send.of = Memory::Result);
+        self
+    }
+}
+
 /// Returns the transfers of a rank; `None` for what [`steps`] refuses and for what does not flow: barriers,
 /// exclusive scans, doubling. Of one rank alone it is empty.
 pub(crate) fn flow(

@@ -171,7 +171,8 @@ impl Manager {
         }
     }
 
+    /// Whether a member may still propose: one that has no more to do will not.
     fn is_there(&self, id: NodeId) -> bool {
-        self.seats.get(&id.rank).is_some_and(|seat| seat.member.id == id)
+        self.seats.get(&id.rank).is_some_and(|seat| seat.member.id == id && !seat.done)
     }
 }

@@ -1,0 +1,390 @@
+//! A large call: all its transfers begin at once, and each element travels as soon as it can.
+//!
+//! ```text
+//!   Ready to whom we receive from     once both are there:   regions: input, partial, result
+//!   Ready from whom we send to    ─▶  one task a call    ─▶  one transfer an edge of the flow
+//! ```
+
+use std::ops::Range;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use chunkcomm::host::{self, JoinHandle};
+use chunkcomm::with_causes;
+use chunkcomm_cluster::Cluster;
+use chunkcomm_cluster::cluster::NodeId;
+use tokio::sync::Notify;
+
+use super::op::Op;
+use crate::group::error::GroupError;
+use crate::group::io::Io;
+use crate::group::links::peer_of;
+use crate::proto::schedule::flow::{Flow, FlowReceive, FlowSend, Memory, Side};
+use crate::proto::talk::Kind;
+use crate::region::{Operand, Region};
+use crate::{Element, Increment};
+
+/// Bytes of a call's data from which its transfers flow: 64 KiB. Below, whole messages cost less than the
+/// opening of a transfer an edge.
+pub(crate) const FLOW_BYTES_MIN: usize = 64 * 1024;
+
+/// The buffers of a call.
+pub(crate) struct Buffers<T> {
+    pub(crate) input: Vec<T>,
+    pub(crate) result: Vec<T>,
+    /// Memory of sums that go on, kept from call to call.
+    pub(crate) partial: Vec<T>,
+}
+
+/// The transfers of a rank, before and while they run.
+pub(crate) struct Flowing<T: Element> {
+    flow: Flow,
+    /// Sections of each memory by block.
+    input_blocks: Vec<Range<usize>>,
+    result_blocks: Vec<Range<usize>>,
+    /// Blocks of the result that are there from the start.
+    there: Vec<Range<usize>>,
+    op: Option<Op<T>>,
+    has_said: bool,
+    /// Ranks whose memory is not known to be ready.
+    unready: Vec<usize>,
+    running: Option<Running<T>>,
+}
+
+struct Running<T> {
+    task: JoinHandle<(Buffers<T>, Result<(), GroupError>)>,
+    stop: Arc<Notify>,
+}
+
+impl<T: Element> Flowing<T> {
+    pub(crate) fn new(
+        flow: Flow,
+        input_blocks: Vec<Range<usize>>,
+        result_blocks: Vec<Range<usize>>,
+        there: Vec<Range<usize>>,
+        op: Option<Op<T>>,
+    ) -> Flowing<T> {
+        let Flow { mut receives, mut sends } = flow;
+        let has_some = |blocks: &[Range<usize>], of: &[Range<usize>]| {
+            blocks.iter().flat_map(|it| &of[it.clone()]).any(|it| !it.is_empty())
+        };
+        receives.retain(|it| has_some(&it.blocks, &result_blocks));
+        sends.retain(|it| match it.of {
+            Memory::Input => has_some(&it.blocks, &input_blocks),
+            _ => has_some(&it.blocks, &result_blocks),
+        });
+        Flowing {
+            flow: Flow { receives, sends },
+            input_blocks,
+            result_blocks,
+            there,
+            op,
+            has_said: false,
+            unready: Vec::new(),
+            running: None,
+        }
+    }
+
+    /// Goes on; ready with the buffers when all transfers are over.
+    pub(crate) fn poll(
+        &mut self,
+        rank_of: impl Fn(usize) -> usize,
+        io: &mut Io<'_, '_>,
+        buffers: impl FnOnce() -> Buffers<T>,
+    ) -> Poll<(Buffers<T>, Result<(), GroupError>)> {
+        if !self.has_said {
+            self.has_said = true;
+            let mut from: Vec<usize> = self.flow.receives.iter().map(|it| it.from).collect();
+            from.sort_unstable();
+            from.dedup();
+            from.into_iter().for_each(|from| io.send_ready(rank_of(from)));
+            self.unready = self.flow.sends.iter().map(|it| rank_of(it.to)).collect();
+            self.unready.sort_unstable();
+            self.unready.dedup();
+        }
+        self.unready.retain(|rank| io.take(*rank, Kind::Ready).is_none());
+        if self.running.is_none() {
+            if !self.unready.is_empty() {
+                return Poll::Pending;
+            }
+            self.start(rank_of, io, buffers());
+        }
+        let running = self.running.as_mut().expect("it was started");
+        Pin::new(&mut running.task).poll(io.context).map(|ended| {
+            ended.unwrap_or_else(|_| {
+                let none = Buffers { input: vec![], result: vec![], partial: vec![] };
+                (none, Err(GroupError::Closed))
+            })
+        })
+    }
+
+    fn start(
+        &mut self,
+        rank_of: impl Fn(usize) -> usize,
+        io: &Io<'_, '_>,
+        buffers: Buffers<T>,
+    ) {
+        let mut flow = std::mem::take(&mut self.flow);
+        flow.receives.iter_mut().for_each(|it| it.from = rank_of(it.from));
+        flow.sends.iter_mut().for_each(|it| it.to = rank_of(it.to));
+        let cluster = io.cluster().clone();
+        let runtime = cluster.node().runtime().clone();
+        let transfers = Transfers {
+            cluster,
+            members: Arc::clone(io.members()),
+            rank: io.rank(),
+            name: format!("{}/{}", io.group_name(), io.call),
+            input_blocks: std::mem::take(&mut self.input_blocks),
+            result_blocks: std::mem::take(&mut self.result_blocks),
+            there: std::mem::take(&mut self.there),
+            op: self.op.take(),
+            flow,
+        };
+        let stop = Arc::new(Notify::new());
+        let stopped = Arc::clone(&stop);
+        let task = host::spawn_on(&runtime, transfers.run(buffers, stopped));
+        self.running = Some(Running { task, stop });
+    }
+
+    /// Stops the transfers; ready with the buffers once nobody uses them, without them if they were never
+    /// given.
+    pub(crate) fn stop(&mut self, context: &mut Context<'_>) -> Poll<Option<Buffers<T>>> {
+        let Some(running) = &mut self.running else { return Poll::Ready(None) };
+        running.stop.notify_one();
+        Pin::new(&mut running.task).poll(context).map(|ended| ended.ok().map(|it| it.0))
+    }
+
+    /// Returns the rank whose memory is waited for.
+    pub(crate) fn waits_for(&self) -> Option<usize> {
+        self.unready.first().copied()
+    }
+}
+
+/// Everything that the task of a call needs.
+struct Transfers<T: Element> {
+    cluster: Cluster,
+    members: Arc<[NodeId]>,
+    rank: usize,
+    /// Beginning of the transfers' names.
+    name: String,
+    flow: Flow,
+    input_blocks: Vec<Range<usize>>,
+    result_blocks: Vec<Range<usize>>,
+    there: Vec<Range<usize>>,
+    op: Option<Op<T>>,
+}
+
+type Ends<'a> = Vec<Pin<Box<dyn Future<Output = Result<(), GroupError>> + Send + 'a>>>;
+
+/// Memory that a receive fills: a region and the sections there.
+struct Place<'a, T: Element> {
+    region: &'a Region<T>,
+    sections: Vec<Range<usize>>,
+}
+
+impl<T: Element> Transfers<T> {
+    async fn run(
+        self,
+        buffers: Buffers<T>,
+        stop: Arc<Notify>,
+    ) -> (Buffers<T>, Result<(), GroupError>) {
+        let Buffers { input, mut result, mut partial } = buffers;
+        let length = self.result_blocks.iter().map(|it| it.end).max().unwrap_or(0);
+        result.resize(length, T::zeroed());
+        let is_used = |memory| {
+            self.flow.sends.iter().any(|it| it.of == memory)
+                || self.flow.receives.iter().any(|it| it.into == memory)
+        };
+        partial.resize(if is_used(Memory::Partial) { length } else { 0 }, T::zeroed());
+        let input = Region::filled(input);
+        let result = filled_in_part(result, &self.there);
+        let partial = Region::new(partial);
+        let steps = self.steps();
+        let outcome = {
+            let ends = self.ends(&input, &partial, &result, &steps);
+            let mut all = pin!(try_all(ends));
+            let mut stopped = pin!(stop.notified());
+            std::future::poll_fn(|context| {
+                if stopped.as_mut().poll(context).is_ready() {
+                    return Poll::Ready(Err(GroupError::Closed));
+                }
+                all.as_mut().poll(context)
+            })
+            .await
+        };
+        drop(steps);
+        let (input, partial) = (input.into_buffer().await, partial.into_buffer().await);
+        let result = result.into_buffer().await;
+        (Buffers { input, result, partial }, outcome)
+    }
+
+    /// Makes memory for what is combined further here: of each receive whose blocks a later one makes
+    /// again.
+    fn steps(&self) -> Vec<Option<Region<T>>> {
+        let receives = &self.flow.receives;
+        let again = |index: usize| {
+            let it: &FlowReceive = &receives[index];
+            receives[index + 1..].iter().any(|later| makes_same(it, later))
+        };
+        let step = |index: usize| {
+            let bytes = sections(&receives[index].blocks, &self.result_blocks);
+            let length = bytes.iter().map(Range::len).sum();
+            again(index).then(|| Region::new(vec![T::zeroed(); length]))
+        };
+        (0..receives.len()).map(step).collect()
+    }
+
+    /// Returns all transfers.
+    fn ends<'a>(
+        &'a self,
+        input: &'a Region<T>,
+        partial: &'a Region<T>,
+        result: &'a Region<T>,
+        steps: &'a [Option<Region<T>>],
+    ) -> Ends<'a> {
+        let Flow { receives, sends } = &self.flow;
+        let memory = |memory| match memory {
+            Memory::Input => (input, &self.input_blocks),
+            Memory::Partial => (partial, &self.result_blocks),
+            Memory::Result => (result, &self.result_blocks),
+        };
+        let mut ends: Ends<'a> = Vec::new();
+        for (index, receive) in receives.iter().enumerate() {
+            let number = receives[..index].iter().filter(|it| it.from == receive.from).count();
+            let into = match &steps[index] {
+                Some(step) => Place { region: step, sections: whole(step) },
+                None => {
+                    let (region, blocks) = memory(receive.into);
+                    Place { region, sections: sections(&receive.blocks, blocks) }
+                }
+            };
+            let combine = receive.combine.map(|side| {
+                let earlier = (0..index).rev().find(|it| makes_same(&receives[*it], receive));
+                let own = match earlier.and_then(|earlier| steps[earlier].as_ref()) {
+                    Some(step) => Place { region: step, sections: whole(step) },
+                    None => Place {
+                        region: input,
+                        sections: sections(&receive.blocks, &self.input_blocks),
+                    },
+                };
+                (side, own)
+            });
+            ends.push(Box::pin(self.receive(receive.from, number, into, combine)));
+        }
+        for (index, send) in sends.iter().enumerate() {
+            let number = sends[..index].iter().filter(|it| it.to == send.to).count();
+            let (region, blocks) = memory(send.of);
+            ends.push(Box::pin(self.send(send, number, region, sections(&send.blocks, blocks))));
+        }
+        ends
+    }
+
+    async fn send(
+        &self,
+        send: &FlowSend,
+        number: usize,
+        region: &Region<T>,
+        sections: Vec<Range<usize>>,
+    ) -> Result<(), GroupError> {
+        let peer = self.peer(send.to).await?;
+        let name = self.name_of(self.rank, send.to, number);
+        let node = self.cluster.node();
+        let sent = region.send(node, &peer, &name, &sections, Increment::default()).await;
+        let mut sent = sent.map_err(|error| self.lost(send.to, &error))?;
+        sent.finish().await.map_err(|error| self.lost(send.to, &error))
+    }
+
+    async fn receive(
+        &self,
+        from: usize,
+        number: usize,
+        into: Place<'_, T>,
+        combine: Option<(Side, Place<'_, T>)>,
+    ) -> Result<(), GroupError> {
+        let (peer, name) = (self.peer(from).await?, self.name_of(from, self.rank, number));
+        let (node, Place { region, sections }) = (self.cluster.node(), into);
+        let landing = match (combine, self.op.clone()) {
+            (Some((side, own)), Some(op)) => {
+                let own = Operand { region: own.region, sections: &own.sections };
+                let combine = move |out: &mut [T], own: &[T], incoming: &[T]| match side {
+                    Side::Before => op.combine(out, incoming, own),
+                    Side::After => op.combine(out, own, incoming),
+                };
+                region.combine(node, &peer, &name, &sections, own, combine).await
+            }
+            _ => region.land(node, &peer, &name, &sections).await,
+        };
+        let mut landing = landing.map_err(|error| self.lost(from, &error))?;
+        landing.finish().await.map_err(|error| self.lost(from, &error))
+    }
+
+    async fn peer(&self, rank: usize) -> Result<chunkcomm::Peer, GroupError> {
+        let peer = peer_of(&self.cluster, self.members[rank]).await;
+        peer.map_err(|why| GroupError::Gone { rank, why })
+    }
+
+    fn name_of(&self, from: usize, to: usize, number: usize) -> String {
+        format!("{}/{from}-{to}/{number}", self.name)
+    }
+
+    fn lost(&self, rank: usize, error: &dyn std::error::Error) -> GroupError {
+        GroupError::Rank { rank, why: with_causes(error) }
+    }
+}
+
+/// Whether a later receive makes the blocks of an earlier one again.
+fn makes_same(earlier: &FlowReceive, later: &FlowReceive) -> bool {
+    let overlap = |a: &Range<usize>, b: &Range<usize>| a.start < b.end && b.start < a.end;
+    earlier.into == later.into
+        && earlier.blocks.iter().any(|a| later.blocks.iter().any(|b| overlap(a, b)))
+}
+
+fn whole<T: Element>(region: &Region<T>) -> Vec<Range<usize>> {
+    let all = 0..region.len();
+    vec![all]
+}
+
+/// Returns the sections of blocks, those that are empty left out.
+fn sections(blocks: &[Range<usize>], of: &[Range<usize>]) -> Vec<Range<usize>> {
+    let mut sections: Vec<Range<usize>> = Vec::new();
+    for block in blocks.iter().flat_map(|it| &of[it.clone()]).filter(|it| !it.is_empty()) {
+        match sections.last_mut() {
+            Some(last) if last.end == block.start => last.end = block.end,
+            _ => sections.push(block.clone()),
+        }
+    }
+    sections
+}
+
+/// Makes a region in which these elements are done.
+fn filled_in_part<T: Element>(buffer: Vec<T>, there: &[Range<usize>]) -> Region<T> {
+    let all = buffer.len();
+    if let [only] = there
+        && only.len() == all
+    {
+        return Region::filled(buffer);
+    }
+    let region = Region::new(buffer);
+    for range in there.iter().filter(|it| !it.is_empty()) {
+        // The memory holds them already.
+        region.part(range.clone()).expect("the region is new").commit();
+    }
+    region
+}
+
+/// Waits for all, or for the first error.
+async fn try_all(mut all: Ends<'_>) -> Result<(), GroupError> {
+    std::future::poll_fn(|context| {
+        let mut index = 0;
+        while index < all.len() {
+            match all[index].as_mut().poll(context) {
+                Poll::Ready(Ok(())) => drop(all.swap_remove(index)),
+                Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
+                Poll::Pending => index += 1,
+            }
+        }
+        if all.is_empty() { Poll::Ready(Ok(())) } else { Poll::Pending }
+    })
+    .await
+}
