@@ -57,5 +57,6 @@ mod virtual_examples;
 mod virtual_farms;
 mod virtual_faults;
 mod virtual_groups;
+mod virtual_ranks;
 mod virtual_time;
 mod wordcount;
