@@ -20,7 +20,7 @@ use super::op::Op;
 use crate::group::error::GroupError;
 use crate::group::io::Io;
 use crate::group::links::peer_of;
-use crate::proto::schedule::flow::{Flow, FlowReceive, FlowSend, Memory, Side};
+use crate::proto::schedule::flow::{Flow, FlowReceive, Memory, Side};
 use crate::proto::talk::Kind;
 use crate::region::{Operand, Region};
 use crate::{Element, Increment};
@@ -225,7 +225,7 @@ impl<T: Element> Transfers<T> {
         let receives = &self.flow.receives;
         let again = |index: usize| {
             let it: &FlowReceive = &receives[index];
-            receives[index + 1..].iter().any(|later| makes_same(it, later))
+            receives[index + 1..].iter().any(|later| later.into == it.into && overlap(it, later))
         };
         let step = |index: usize| {
             let bytes = sections(&receives[index].blocks, &self.result_blocks);
@@ -249,24 +249,23 @@ impl<T: Element> Transfers<T> {
             Memory::Partial => (partial, &self.result_blocks),
             Memory::Result => (result, &self.result_blocks),
         };
+        let place = |of: &[Range<usize>], it| {
+            let (region, blocks) = memory(it);
+            Place { region, sections: sections(of, blocks) }
+        };
         let mut ends: Ends<'a> = Vec::new();
         for (index, receive) in receives.iter().enumerate() {
             let number = receives[..index].iter().filter(|it| it.from == receive.from).count();
             let into = match &steps[index] {
                 Some(step) => Place { region: step, sections: whole(step) },
-                None => {
-                    let (region, blocks) = memory(receive.into);
-                    Place { region, sections: sections(&receive.blocks, blocks) }
-                }
+                None => place(&receive.blocks, receive.into),
             };
             let combine = receive.combine.map(|side| {
-                let earlier = (0..index).rev().find(|it| makes_same(&receives[*it], receive));
-                let own = match earlier.and_then(|earlier| steps[earlier].as_ref()) {
-                    Some(step) => Place { region: step, sections: whole(step) },
-                    None => Place {
-                        region: input,
-                        sections: sections(&receive.blocks, &self.input_blocks),
-                    },
+                let earlier = (0..index).rev().find(|it| overlap(&receives[*it], receive));
+                let own = match earlier.map(|earlier| (&steps[earlier], &receives[earlier])) {
+                    Some((Some(step), _)) => Place { region: step, sections: whole(step) },
+                    Some((None, earlier)) => place(&receive.blocks, earlier.into),
+                    None => place(&receive.blocks, Memory::Input),
                 };
                 (side, own)
             });
@@ -274,25 +273,22 @@ impl<T: Element> Transfers<T> {
         }
         for (index, send) in sends.iter().enumerate() {
             let number = sends[..index].iter().filter(|it| it.to == send.to).count();
-            let (region, blocks) = memory(send.of);
-            ends.push(Box::pin(self.send(send, number, region, sections(&send.blocks, blocks))));
+            ends.push(Box::pin(self.send(send.to, number, place(&send.blocks, send.of))));
         }
         ends
     }
 
     async fn send(
         &self,
-        send: &FlowSend,
+        to: usize,
         number: usize,
-        region: &Region<T>,
-        sections: Vec<Range<usize>>,
+        Place { region, sections }: Place<'_, T>,
     ) -> Result<(), GroupError> {
-        let peer = self.peer(send.to).await?;
-        let name = self.name_of(self.rank, send.to, number);
+        let (peer, name) = (self.peer(to).await?, self.name_of(self.rank, to, number));
         let node = self.cluster.node();
         let sent = region.send(node, &peer, &name, &sections, Increment::default()).await;
-        let mut sent = sent.map_err(|error| self.lost(send.to, &error))?;
-        sent.finish().await.map_err(|error| self.lost(send.to, &error))
+        let mut sent = sent.map_err(|error| self.lost(to, &error))?;
+        sent.finish().await.map_err(|error| self.lost(to, &error))
     }
 
     async fn receive(
@@ -333,11 +329,10 @@ impl<T: Element> Transfers<T> {
     }
 }
 
-/// Whether a later receive makes the blocks of an earlier one again.
-fn makes_same(earlier: &FlowReceive, later: &FlowReceive) -> bool {
-    let overlap = |a: &Range<usize>, b: &Range<usize>| a.start < b.end && b.start < a.end;
-    earlier.into == later.into
-        && earlier.blocks.iter().any(|a| later.blocks.iter().any(|b| overlap(a, b)))
+/// Whether two receives make the same blocks.
+fn overlap(one: &FlowReceive, other: &FlowReceive) -> bool {
+    let meet = |a: &Range<usize>, b: &Range<usize>| a.start < b.end && b.start < a.end;
+    one.blocks.iter().any(|a| other.blocks.iter().any(|b| meet(a, b)))
 }
 
 fn whole<T: Element>(region: &Region<T>) -> Vec<Range<usize>> {

@@ -22,6 +22,9 @@ use crate::proto::talk::{self, Fault, Kind, Word};
 /// other in different calls learn it: 100 ms.
 const ASK_AFTER: Duration = Duration::from_millis(100);
 
+/// Time in which the cluster is to report the death of a rank whose link is lost: 1 s.
+const GRACE: Duration = Duration::from_secs(1);
+
 /// Number of finished calls whose statements are kept: a rank may find only later that it differs.
 const PAST_COUNT: usize = 64;
 
@@ -288,7 +291,9 @@ impl Engine {
             let rank = active.run.waits_for()?;
             let has_word =
                 self.inbox.iter().any(|it| it.call == active.number && it.from == rank);
-            if has_word { None } else { Some((rank, self.links.lost(rank)?)) }
+            let lost = self.links.lost(rank)?;
+            let is_final = lost.in_order || lost.since.elapsed() >= GRACE;
+            (is_final && !has_word).then_some((rank, lost.why))
         });
         let Some((rank, why)) = lost else { return false };
         let said = format!("rank {rank} is gone: {why}");

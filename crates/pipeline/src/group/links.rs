@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
+use chunkcomm::host::Instant;
 use chunkcomm::{BytesReceiver, BytesSender, Peer, with_causes};
 use chunkcomm_cluster::Cluster;
 use chunkcomm_cluster::cluster::NodeId;
@@ -20,7 +21,7 @@ enum Way {
     Closed,
     Opening(Boxed<Result<BytesSender, String>>),
     Open(BytesSender),
-    Failed(String),
+    Failed,
 }
 
 /// The way to one rank, and the words that wait for room.
@@ -45,6 +46,21 @@ struct Incoming {
 /// channel then holds the rank up.
 const HELD_BYTES_MAX: usize = 4 << 20;
 
+/// The end of the way from a rank.
+#[derive(Clone, Debug)]
+pub(crate) struct Lost {
+    pub(crate) why: String,
+    pub(crate) since: Instant,
+    /// The rank has gone by itself; of another one the cluster may still report the death.
+    pub(crate) in_order: bool,
+}
+
+impl Lost {
+    fn new(why: String, in_order: bool) -> Lost {
+        Lost { why, since: Instant::now(), in_order }
+    }
+}
+
 /// The channels of a group.
 pub(crate) struct Links {
     pub(crate) cluster: Cluster,
@@ -58,7 +74,7 @@ pub(crate) struct Links {
     /// Index of the channel that is heard first, so that all have their turn.
     next: usize,
     /// Ranks from which nothing more comes, and why.
-    ended: Vec<Option<String>>,
+    ended: Vec<Option<Lost>>,
     /// Memory for the next word.
     word: Vec<u8>,
 }
@@ -98,13 +114,17 @@ impl Links {
             self.word.extend_from_slice(part);
         }
         let outgoing = &mut self.outgoing[to];
+        if matches!(outgoing.way, Way::Failed) {
+            return;
+        }
         if let (Way::Open(sender), true) = (&mut outgoing.way, outgoing.waiting.is_empty()) {
             let mut context = Context::from_waker(Waker::noop());
             let sent = pin!(sender.send_slice_now(&self.word)).poll(&mut context);
             match sent {
                 Poll::Ready(Ok(())) => return,
                 Poll::Ready(Err(error)) => {
-                    outgoing.way = Way::Failed(with_causes(&error));
+                    outgoing.fail();
+                    self.ended[to].get_or_insert(Lost::new(with_causes(&error), false));
                     return;
                 }
                 Poll::Pending => {}
@@ -123,14 +143,13 @@ impl Links {
 
     /// Moves words to the ranks.
     pub(crate) fn poll_send(&mut self, context: &mut Context<'_>) {
-        for outgoing in &mut self.outgoing {
+        for (outgoing, ended) in self.outgoing.iter_mut().zip(&mut self.ended) {
             if outgoing.waiting.is_empty() && !outgoing.unsent {
                 continue;
             }
             if let Err(why) = outgoing.poll(context) {
-                outgoing.way = Way::Failed(why);
-                outgoing.waiting.clear();
-                outgoing.unsent = false;
+                outgoing.fail();
+                ended.get_or_insert(Lost::new(why, false));
             }
         }
     }
@@ -153,8 +172,12 @@ impl Links {
                         Some(heard) => return Poll::Ready(heard),
                         None => continue,
                     },
-                    Poll::Ready(Ok(None)) => self.end(index, "it has dropped the group".to_owned()),
-                    Poll::Ready(Err(error)) => self.end(index, with_causes(&error)),
+                    Poll::Ready(Ok(None)) => {
+                        self.end(index, Lost::new("it has dropped the group".to_owned(), true));
+                    }
+                    Poll::Ready(Err(error)) => {
+                        self.end(index, Lost::new(with_causes(&error), false));
+                    }
                     Poll::Pending => {}
                 }
             }
@@ -165,10 +188,10 @@ impl Links {
     }
 
     /// Notes that nothing more comes on a channel.
-    fn end(&mut self, index: usize, why: String) {
+    fn end(&mut self, index: usize, lost: Lost) {
         let ended = self.incoming.swap_remove(index);
         if let Some(rank) = ended.from {
-            self.ended[rank].get_or_insert(why);
+            self.ended[rank].get_or_insert(lost);
         }
     }
 
@@ -216,23 +239,27 @@ impl Links {
 
     /// Notes that a rank has left the cluster.
     pub(crate) fn leave(&mut self, rank: usize) {
-        self.ended[rank].get_or_insert_with(|| "it has left the cluster".to_owned());
+        let lost = || Lost::new("it has left the cluster".to_owned(), true);
+        self.ended[rank].get_or_insert_with(lost);
     }
 
     /// Returns why a rank neither hears nor says anything more, if that is known.
-    pub(crate) fn lost(&self, rank: usize) -> Option<String> {
-        if let Way::Failed(why) = &self.outgoing[rank].way {
-            return Some(why.clone());
-        }
+    pub(crate) fn lost(&self, rank: usize) -> Option<Lost> {
         self.ended[rank].clone()
     }
 }
 
 impl Outgoing {
+    fn fail(&mut self) {
+        self.way = Way::Failed;
+        self.waiting.clear();
+        self.unsent = false;
+    }
+
     fn poll(&mut self, context: &mut Context<'_>) -> Result<(), String> {
         loop {
             match &mut self.way {
-                Way::Closed | Way::Failed(_) => {
+                Way::Closed | Way::Failed => {
                     self.waiting.clear();
                     return Ok(());
                 }
