@@ -29,7 +29,8 @@
 //!      [`Owner::reset`] and [`Owner::into_vec`], and change in [`Owner::correct`] and `into_vec` alone.
 //!      References of [`Owner::elements`] borrow the owner. All three need the only owner exclusively, so
 //!      none of its references is alive. Each [`View`] is counted under the lock, and all three wait until
-//!      the count is zero.
+//!      the count is zero. [`Owner::into_vec_or_copy`] reads the whole after the extents became one of no
+//!      bytes while nothing was out: from then on nobody writes, and views only read.
 //! 3. *No data race.* A byte becomes done under the lock, after it was written by the thread that
 //!    has the lease. A shared reference is made after the lock was taken and the byte found done. A
 //!    byte becomes free again under the lock, too, before a lease takes it. Moving a lease to another
@@ -38,7 +39,8 @@
 //! 4. *Lifetime.* Every reference borrows a holder, or is a `Bytes` that owns one, and a holder
 //!    has a count in the `Arc`. The `Vec` is made again when the last is dropped, or once by
 //!    `Owner::into_vec`: then nothing is out, no view is left, the owner is gone, and the extents
-//!    become one of no bytes, which gives nothing out.
+//!    become one of no bytes, which gives nothing out. The copy of `into_vec_or_copy` leaves the `Vec` to the
+//!    last holder.
 //! 5. *Threads.* `T: Pod` can be made from bytes by safe code on any thread and has no interior
 //!    mutability, so nothing ties a value or a reference to its thread; with 2 and 3 [`Region`]
 //!    may be sent to and shared with other threads.

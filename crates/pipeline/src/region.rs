@@ -3,6 +3,7 @@
 use std::fmt;
 use std::ops::{Range, RangeBounds};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::Duration;
 
 use chunkcomm::{Node, Peer};
 use tokio::sync::watch;
@@ -16,6 +17,10 @@ use crate::proto::increment::Increment;
 use crate::proto::opening::Shape;
 use crate::proto::sections::Sections;
 use crate::pump::{self, Manner, Pace, PumpHandle, Source, Target};
+
+/// Time in which a link usually releases what it sends, or drops what is not wanted any more. A peer that
+/// accepts nothing may keep it as long as it lives.
+const RELEASE_WAIT: Duration = Duration::from_millis(100);
 
 /// A buffer whose elements are computed, received, combined, read and sent, all at once.
 ///
@@ -321,15 +326,16 @@ impl<T: Element> Region<T> {
     /// Stops all transfers that have not finished and returns the buffer, with what is done in it, as soon as
     /// nobody uses it: at once when all transfers have finished.
     ///
-    /// Waits until all parts are dropped and until the links have released what is on its way. A dead peer's
-    /// link does so when its session ends.
+    /// Waits until all parts are dropped, and until what is just landing has ended: for a dead peer until its
+    /// session ends. What is on its way to a peer that does not take it is waited for 100 ms; then the buffer
+    /// is returned as a copy.
     ///
     /// # Cancel safety
     /// When the future is dropped, so is the buffer once it is released.
     pub async fn into_buffer(self) -> Vec<T> {
         let Self { owner, landings } = self;
         drop(landings);
-        owner.into_vec().await
+        owner.into_vec_or_copy(RELEASE_WAIT).await
     }
 
     /// Returns the number of elements.

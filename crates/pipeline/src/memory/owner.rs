@@ -2,8 +2,10 @@
 
 use std::ops::Range;
 use std::slice;
+use std::time::Duration;
 
 use bytemuck::Pod;
+use chunkcomm::host;
 
 use super::Share;
 use crate::proto::extents::Extents;
@@ -93,6 +95,32 @@ impl<T: Pod> Owner<T> {
     /// the memory.
     pub(crate) async fn into_vec(mut self) -> Vec<T> {
         self.close();
+        self.take().await
+    }
+
+    /// Returns the buffer as [`into_vec`](Self::into_vec) does, or after `patience` a copy, if all that is
+    /// left is reads of the memory. Cancelled, it releases the memory.
+    pub(crate) async fn into_vec_or_copy(mut self, patience: Duration) -> Vec<T> {
+        self.close();
+        if let Ok(buffer) = host::timeout(patience, self.take()).await {
+            return buffer;
+        }
+        self.share
+            .until(|state| {
+                state.quiet_wanted = true;
+                let is_read_only = state.extents.none_out() && state.carriers == 0;
+                // From now on nothing is given out, to be written or read.
+                is_read_only.then(|| state.extents = Extents::new(0))
+            })
+            .await;
+        let region = &self.share.region;
+        // SAFETY: within the allocation, aligned and initialised (1). No lease is left and none is given
+        // out, so nobody writes (2). The last lease ended under the lock, which was taken since (3).
+        unsafe { slice::from_raw_parts(region.base.as_ptr(), region.len) }.to_vec()
+    }
+
+    /// Waits until this is the only user of the memory and takes the buffer. The owner is of no use then.
+    async fn take(&mut self) -> Vec<T> {
         self.share
             .until(|state| {
                 state.quiet_wanted = true;

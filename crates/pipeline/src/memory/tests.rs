@@ -1,4 +1,5 @@
 use super::*;
+use chunkcomm::host;
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 
@@ -115,6 +116,29 @@ fn the_buffer_comes_back_when_nobody_holds_it() {
     // A handle that stays gives nothing out.
     assert_eq!(stays.lease(0..4).err(), Some(Taken::Outside));
     assert!(stays.view(0..4).is_none() && stays.lease(0..0).expect("none").bytes().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_buffer_that_is_read_for_long_comes_back_as_a_copy() {
+    let owner = share(vec![9_u32; 20]);
+    fill(owner.share(), 0..10);
+    let address = owner.elements(0..1).expect("it is done").as_ptr().addr();
+    let (view, lease) = (owner.share().view(0..40).expect("done"), owner.share().lease(40..44));
+    let stays = owner.share().clone();
+    let releasing = tokio::spawn(async move {
+        host::sleep(Duration::from_secs(3)).await;
+        drop(lease);
+    });
+    let copy = owner.into_vec_or_copy(Duration::from_secs(1)).await;
+    assert!(releasing.await.is_ok(), "what is written is waited for");
+    assert!(copy[..10].iter().copied().eq(0..10) && copy[10..] == [9; 10]);
+    assert!(copy.as_ptr().addr() != address && view[36..] == 9_u32.to_ne_bytes());
+    assert!(stays.view(0..4).is_none() && stays.lease(0..4).is_err());
+    // Without a reader it is the buffer itself.
+    let owner = share(copy);
+    let address = owner.elements(0..0).expect("none").as_ptr().addr();
+    let same = owner.into_vec_or_copy(Duration::ZERO).await;
+    assert_eq!(same.as_ptr().addr(), address);
 }
 
 #[test]

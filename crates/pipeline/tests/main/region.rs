@@ -531,3 +531,24 @@ async fn what_lands_twice_is_an_error() -> Outcome {
     assert!(limited(sink.wait(100..700)).await? == values(1, 0..600));
     Ok(())
 }
+
+/// A peer that receives nothing holds up neither the end of a transfer nor the memory.
+#[tokio::test]
+async fn the_buffer_comes_back_from_a_peer_that_takes_nothing() -> Outcome {
+    let row = Row::new(2).await;
+    for len in [1000, 1 << 20] {
+        let source = Region::filled(vec![3_u32; len]);
+        let mut sent = Vec::new();
+        for index in 0..40 {
+            sent.push(row.send(0, &source, &format!("{index} of {len}"), &[0..len]).await);
+        }
+        for _ in 0..100 {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(limited(source.into_buffer()).await, vec![3; len]);
+        for mut sent in sent {
+            limited(sent.finish()).await.unwrap_err();
+        }
+    }
+    Ok(())
+}
