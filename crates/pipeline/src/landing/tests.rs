@@ -210,3 +210,75 @@ fn the_end_is_known_once_and_releases_the_bytes_that_were_landing() {
     assert!(state.extents().none_out());
     assert!(matches!(state.end, Some(DeltaRecvError::Channel(_))), "the first reason stays");
 }
+
+/// Landings of 8 elements: of sections `left` and `right`, each with its fate.
+fn two_landers()
+-> ([Box<Lander<u16>>; 2], [watch::Receiver<LandingFate>; 2], Owner<u16>, Vec<Arc<Interest>>) {
+    let owner = share(vec![0; 8]);
+    let back = Arc::new(WayBack(Mutex::new(None)));
+    let interest = Arc::new(Interest(back.clone()));
+    let lander = |sections: &[Range<usize>]| {
+        let (fate, outcome) = watch::channel(None);
+        let origin = Origin { peer: "far".to_owned(), channel: "data".to_owned() };
+        let (share, sections) = (owner.share().clone(), Sections::of(sections, 2, 16));
+        let base = Base { share, sections, back: back.clone(), origin, fate: Some(fate) };
+        (Box::new(Lander::new(Arc::new(base), None, &interest)), outcome)
+    };
+    let ((one, first), (other, second)) = (lander(&[4..6, 0..2]), lander(&[2..4]));
+    ([one, other], [first, second], owner, vec![interest])
+}
+
+#[test]
+fn parts_of_elements_of_two_landings_come_between() {
+    let ([mut one, mut other], [first, second], owner, _interest) = two_landers();
+    put(&mut one, &header(1, 0, 8), 100);
+    put(&mut other, &header(1, 0, 4), 100);
+    for (byte, also) in (0..8).zip([true, true, true, true, false, false, false, false]) {
+        put(&mut one, &[byte], 1);
+        if also {
+            put(&mut other, &[byte + 10], 1);
+        }
+    }
+    assert!(matches!(*first.borrow(), Some(Ok(()))) && matches!(*second.borrow(), Some(Ok(()))));
+    let bytes = |range: Range<usize>| bytemuck::cast_slice(owner.elements(range).unwrap()).to_vec();
+    let there: [Vec<u8>; 3] = [bytes(4..6), bytes(0..2), bytes(2..4)];
+    assert_eq!(there, [vec![0, 1, 2, 3], vec![4, 5, 6, 7], vec![10, 11, 12, 13]]);
+    let (mut cursor, mut told) = (crate::proto::extents::Cursor::default(), Vec::new());
+    while let Some(range) = owner.share().next_done(&mut cursor, 1) {
+        told.extend(range);
+    }
+    told.sort_unstable();
+    assert_eq!(told, (0..12).collect::<Vec<_>>(), "forwards send all of it");
+}
+
+#[test]
+fn what_one_landing_loses_is_not_what_another_does() {
+    let ([mut one, other], [first, second], owner, _interest) = two_landers();
+    put(&mut one, &[&header(1, 0, 8)[..], &[1, 1, 2]].concat(), 100);
+    put(&mut one, &[&[2][..], &[3]].concat(), 100);
+    one.end(Ok(()));
+    let lost = first.borrow().clone();
+    let Some(Err(DeltaRecvError::Ended { landed_bytes: 4, length_bytes: 8, .. })) = lost else {
+        panic!("{lost:?}");
+    };
+    let state = owner.share().state();
+    for (range, is_lost) in
+        [(8..12, false), (0..1, true), (2..4, true), (4..8, false), (0..16, true)]
+    {
+        assert_eq!(state.end_of(&range).is_some(), is_lost, "{range:?}");
+    }
+    assert!(state.extents().none_out() && second.borrow().is_none());
+    drop(state);
+    drop(other);
+    assert!(matches!(*second.borrow(), Some(Err(DeltaRecvError::Ended { .. }))));
+}
+
+#[test]
+fn a_landing_of_a_region_has_no_rounds_and_no_corrections() {
+    let end = Header::End { round: 1, bytes: 0 }.encode();
+    for bytes in [&end[..], &correction(1, 0, 2), &header(1, 8, 2), &header(1, 0, 0)] {
+        let ([mut one, _other], [first, _second], _owner, _interest) = two_landers();
+        put(&mut one, bytes, 100);
+        assert!(matches!(*first.borrow(), Some(Err(DeltaRecvError::Frame { .. }))), "{bytes:?}");
+    }
+}
