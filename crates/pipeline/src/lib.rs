@@ -50,6 +50,11 @@
 //! same memory: that opens nothing and allocates nothing. A stream of unknown length is a series of
 //! rounds; [`DeltaSender::end`] ends the last one early.
 //!
+//! # Several ends
+//!
+//! A [`Region`] is a buffer that several peers send to and receive from, by sections: it lands from one
+//! node, is combined with what another sends, and goes on to a third, while all of it is coming.
+//!
 //! # Layers
 //!
 //! Each stands on those above it, in reading order:
@@ -57,9 +62,9 @@
 //! - `proto`: pure: the state of each byte, the bytes that leave next ([`Increment`] decides how many
 //!   at a time), and the messages of both sides;
 //! - `memory`: the buffer that is written in parts and read meanwhile; its `unsafe` is the crate's only;
-//! - `pump` and `landing`: from the buffer to a channel, and from a channel into a buffer; `turns`: when
-//!   a computing task yields;
-//! - [`DeltaSender`], [`Part`], [`DeltaReceiver`], [`Forward`]: the user's interface;
+//! - `pump` and `landing`: from sections of the buffer to a channel, and from a channel into sections of a
+//!   buffer, combined or as it comes; `turns`: when a computing task yields;
+//! - [`DeltaSender`], [`Part`], [`DeltaReceiver`], [`Forward`], [`Region`]: the user's interface;
 //! - `tracked` (feature): the same for code that takes a plain slice, by page protection (Linux);
 //! - [`patterns`]: whole programs made of these, to measure and to learn from.
 //!

@@ -61,11 +61,12 @@ use tokio::sync::watch;
 use crate::error::DeltaRecvError;
 use crate::proto::corrections::Corrections;
 use crate::proto::extents::{Cursor, Extents, Taken};
-use crate::proto::ranges::Ranges;
 use crate::proto::sections::Sections;
 use holders::View;
+use lost::Lost;
 
 mod holders;
+mod lost;
 mod owner;
 
 pub(crate) use holders::{Carrier, Lease};
@@ -88,8 +89,7 @@ pub(crate) struct State {
     pub(crate) withheld: bool,
     /// Reason why nothing more lands.
     pub(crate) end: Option<DeltaRecvError>,
-    /// Bytes that did not land, with the reasons.
-    lost: Vec<(Ranges, DeltaRecvError)>,
+    lost: Lost,
     /// Number of tasks that send from the memory, and of those that are done with this round.
     carriers: usize,
     rested: usize,
@@ -105,41 +105,6 @@ impl State {
     /// Returns the state of each byte.
     pub(crate) fn extents(&self) -> &Extents {
         &self.extents
-    }
-
-    /// Says that what is not done of these sections will not land.
-    pub(crate) fn lose(&mut self, sections: &Sections, error: &DeltaRecvError) {
-        let mut lost = Ranges::default();
-        for place in sections.places() {
-            let mut rest = place.clone();
-            while let Some(missing) = self.extents.missing(&rest) {
-                rest.start = missing.end;
-                lost.insert(missing);
-            }
-        }
-        if !lost.is_empty() {
-            self.lost.push((lost, error.clone()));
-        }
-    }
-
-    /// Returns the reason why a byte of `range` is missing and will not land.
-    pub(crate) fn end_of(&self, range: &Range<usize>) -> Option<&DeltaRecvError> {
-        let is_lost = |lost: &Ranges| {
-            lost.runs().any(|run| {
-                let part = run.start.max(range.start)..run.end.min(range.end);
-                self.extents.missing(&part).is_some()
-            })
-        };
-        let lost = || self.lost.iter().find(|(lost, _)| is_lost(lost));
-        self.end.as_ref().or_else(|| lost().map(|(_, error)| error))
-    }
-
-    /// Returns the reason why a byte of these sections is missing and will not land.
-    pub(crate) fn end_of_any(&self, sections: &Sections) -> Option<&DeltaRecvError> {
-        if self.end.is_none() && self.lost.is_empty() {
-            return None;
-        }
-        sections.places().find_map(|place| self.end_of(place))
     }
 
     /// Whether all bytes of these sections are done.
@@ -250,7 +215,7 @@ pub(crate) fn share<T: Pod>(buffer: Vec<T>) -> Owner<T> {
         corrections: Corrections::default(),
         withheld: false,
         end: None,
-        lost: Vec::new(),
+        lost: Lost::default(),
         carriers: 0,
         rested: 0,
         sleepers: 0,

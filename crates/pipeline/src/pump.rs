@@ -26,24 +26,25 @@
 //! | resting | the next round of the buffer | is unready, or ends: the round was cut, or the owner is gone |
 //! | broken off, also from unready | nothing: bytes are missing, and the owner is gone or nothing more lands | sends the reason as `Broken` |
 //!
+//! A transfer carries [`Sections`] of the buffer, mostly the whole of it. A region's transfer has one round, ends
+//! when that has landed, and waits for grants in the state *carrying*.
+//!
 //! In each state the task hears replies, and stops on one that refuses, on the receiver's end, and when the
 //! channel fails. While the channel takes a message the writers go on, so the slower the link, the larger
 //! the next message.
 
-use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytemuck::Pod;
-use bytes::{Buf, Bytes};
 use chunkcomm::host::{self, Instant};
-use chunkcomm::{BytesReceiver, BytesSender, Node, Peer, RecvError, SendError};
+use chunkcomm::{BytesReceiver, BytesSender, Node, Peer, SendError};
 use tokio::sync::watch;
 
-use crate::error::{DeltaSendError, Mismatch};
+use crate::error::DeltaSendError;
 use crate::memory::{Carrier, Share, State};
 use crate::proto::extents::Cursor;
-use crate::proto::frame::{Header, Reply, cut_cause};
+use crate::proto::frame::Header;
 use crate::proto::increment::Costs;
 use crate::proto::meter::Meter;
 use crate::proto::opening::{Opening, Shape};
@@ -56,6 +57,7 @@ use times::{LinkTimes, Production, ns_since};
 mod handle;
 #[cfg_attr(not(feature = "tracked"), expect(dead_code, reason = "asked by `tracked_send` alone"))]
 mod leaving;
+mod talking;
 mod times;
 
 pub(crate) use handle::PumpHandle;
@@ -313,12 +315,7 @@ impl<T: Pod> Pump<T> {
                 let state = share.state();
                 (self.is_last(&state), state.extents().done_bytes())
             };
-            while let Some(range) = share.next_done(&mut cursor, of_buffer) {
-                for positions in self.sections.positions(&range) {
-                    production.handle_committed(positions.len());
-                    self.sending.handle_committed(positions);
-                }
-            }
+            self.take_in(&mut cursor, of_buffer, &mut production);
             // All of them are known before the last bytes are.
             while let Some((offset, bytes)) = share.correction(corrected, of_buffer) {
                 let offset = offset as u64;
@@ -365,6 +362,16 @@ impl<T: Pod> Pump<T> {
             }
             if self.pause(&mut bell, waits_idle && !link.idle, left).await? {
                 self.adapt(link.handle_idle(), &production, fate);
+            }
+        }
+    }
+
+    /// Takes in what became done.
+    fn take_in(&mut self, cursor: &mut Cursor, of_buffer: u32, production: &mut Production) {
+        while let Some(range) = self.carrier.share().next_done(cursor, of_buffer) {
+            for positions in self.sections.positions(&range) {
+                production.handle_committed(positions.len());
+                self.sending.handle_committed(positions);
             }
         }
     }
@@ -419,56 +426,6 @@ impl<T: Pod> Pump<T> {
         });
     }
 
-    /// Sends the bytes at these positions, which are done, as one increment.
-    async fn send_increment(
-        &mut self,
-        round: u32,
-        positions: Range<usize>,
-    ) -> Result<(), SendError> {
-        let (offset, bytes) = (positions.start as u64, positions.len() as u64);
-        self.send_header(Header::Increment { round, offset, bytes }).await?;
-        let mut rest = positions;
-        while !rest.is_empty() {
-            let place = self.sections.place(&rest);
-            rest.start += place.len();
-            let view = self.carrier.share().view(place).expect("it is done in this round");
-            self.send_payload(view).await?;
-        }
-        Ok(())
-    }
-
-    async fn send_header(&mut self, header: Header) -> Result<(), SendError> {
-        self.channel.send_slice(&header.encode()).await?;
-        self.messages += 1;
-        Ok(())
-    }
-
-    /// Sends the bytes of a frame, in parts where the peer takes only smaller messages.
-    async fn send_payload(&mut self, mut bytes: Bytes) -> Result<(), SendError> {
-        let is_tracked = self.carrier.share().state().withheld;
-        let mut part_bytes = bytes.len();
-        while !bytes.is_empty() {
-            let part = bytes.slice(..part_bytes.min(bytes.len()));
-            let sent = part.len();
-            match self.channel.send(part).await {
-                Ok(()) => {
-                    bytes.advance(sent);
-                    self.messages += 1;
-                    if is_tracked {
-                        self.leaving.give(self.messages, sent);
-                    }
-                }
-                Err(SendError::TooLarge { bytes_max, .. })
-                    if (1..part_bytes as u64).contains(&bytes_max) =>
-                {
-                    part_bytes = bytes_max as usize;
-                }
-                Err(error) => return Err(error),
-            }
-        }
-        Ok(())
-    }
-
     /// Waits until `enough` returns true, and hears replies meanwhile.
     async fn until(&mut self, enough: impl Fn(&Self, &State) -> bool) -> Result<(), Stop> {
         let share = self.carrier.share().clone();
@@ -484,74 +441,5 @@ impl<T: Pod> Pump<T> {
                 error = self.channel.closed() => return Err(error.into()),
             }
         }
-    }
-
-    /// Takes in what the receiver said.
-    fn hear(&mut self, reply: Result<Option<Bytes>, RecvError>) -> Result<(), Stop> {
-        let (peer, channel) = (self.peer.clone(), self.name.clone());
-        let reply = match reply {
-            Ok(Some(bytes)) => Reply::decode(&bytes),
-            Ok(None) => return Err(Stop::Error(DeltaSendError::Gone { peer, channel })),
-            Err(_) => return Err(Stop::Lost),
-        };
-        let error = match reply {
-            Ok(Reply::Landed(round)) => {
-                self.landed = self.landed.max(round);
-                return Ok(());
-            }
-            Ok(Reply::Ready(round)) => {
-                self.ready = self.ready.max(round);
-                self.landed = self.landed.max(round.saturating_sub(1));
-                return Ok(());
-            }
-            Ok(Reply::Granted(bytes)) => {
-                self.sending.handle_granted(usize::try_from(bytes).unwrap_or(usize::MAX));
-                return Ok(());
-            }
-            Ok(Reply::Refused(theirs)) => {
-                let (ours, theirs) = (self.shape.clone(), theirs.shape);
-                DeltaSendError::Mismatch(Box::new(Mismatch { peer, channel, ours, theirs }))
-            }
-            Ok(Reply::Fault(cause)) => DeltaSendError::Refused { peer, channel, cause },
-            Err(_) => {
-                let cause = "its answer is not readable".to_owned();
-                DeltaSendError::Refused { peer, channel, cause }
-            }
-        };
-        Err(Stop::Error(error))
-    }
-
-    /// Returns the error of a transfer whose channel has failed: the receiver's reason, if it gave one.
-    async fn reason(&mut self, failed: SendError) -> DeltaSendError {
-        if matches!(failed, SendError::Terminated(_)) {
-            // The receiver ended both directions, this one behind its reason.
-            while let Ok(Some(reply)) = self.replies.recv().await {
-                if let Err(Stop::Error(error)) = self.hear(Ok(Some(reply))) {
-                    return error;
-                }
-            }
-        }
-        DeltaSendError::Channel(failed)
-    }
-
-    /// Sends the receiver the reason why the bytes stop before the end.
-    async fn break_off(&mut self) -> Result<DeltaSendError, Stop> {
-        let broken = match self.source {
-            Source::Region => self.carrier.share().state().end_of_any(&self.sections).cloned(),
-            _ => self.carrier.share().state().end.clone(),
-        };
-        let cause = broken.as_ref().map_or_else(
-            || "the sender was dropped before it was finished".to_owned(),
-            ToString::to_string,
-        );
-        let cause = cut_cause(&cause).as_bytes();
-        let header = Header::Broken { bytes: cause.len() };
-        self.channel.send_slice(&header.encode()).await?;
-        self.channel.send_slice_now(cause).await?;
-        let (peer, channel) = (self.peer.clone(), self.name.clone());
-        Ok(match broken {
-            Some(error) => DeltaSendError::Source { peer, channel, source: Box::new(error) },
-            None => DeltaSendError::Stopped { peer, channel },
-        })
     }
 }

@@ -2,7 +2,6 @@
 
 use std::fmt;
 use std::ops::{Range, RangeBounds};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 use chunkcomm::{Node, Peer};
@@ -10,13 +9,18 @@ use tokio::sync::watch;
 
 use crate::Element;
 use crate::error::{DeltaRecvError, DeltaSendError, PartError};
-use crate::landing::{Combine, Interest, LandingFate, Operand as Own, accept, land_sections};
+use crate::landing::{Combine, Operand as Own, accept, land_sections};
 use crate::memory::{Owner, State, share};
 use crate::part::{Part, indices};
 use crate::proto::increment::Increment;
 use crate::proto::opening::Shape;
 use crate::proto::sections::Sections;
-use crate::pump::{self, Manner, Pace, PumpHandle, Source, Target};
+use crate::pump::{self, Manner, Pace, Source, Target};
+use ends::Landings;
+
+mod ends;
+
+pub use ends::{RegionLanding, RegionSend};
 
 /// Time in which a link usually releases what it sends, or drops what is not wanted any more. A peer that
 /// accepts nothing may keep it as long as it lives.
@@ -72,36 +76,6 @@ const RELEASE_WAIT: Duration = Duration::from_millis(100);
 pub struct Region<T: Element> {
     owner: Owner<T>,
     landings: Landings,
-}
-
-/// The landings of a region, which stop with it.
-#[derive(Default)]
-struct Landings(Mutex<Vec<Weak<Held>>>);
-
-impl Landings {
-    fn hold(&self, interest: Arc<Interest>) -> Arc<Held> {
-        let held = Arc::new(Held(Mutex::new(Some(interest))));
-        let mut landings = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        landings.retain(|landing| landing.strong_count() > 0);
-        landings.push(Arc::downgrade(&held));
-        held
-    }
-}
-
-impl Drop for Landings {
-    fn drop(&mut self) {
-        let landings = self.0.get_mut().unwrap_or_else(PoisonError::into_inner);
-        landings.iter().filter_map(Weak::upgrade).for_each(|landing| landing.stop());
-    }
-}
-
-/// The interest in a landing, until the landing's end or the region lets go of it.
-struct Held(Mutex<Option<Arc<Interest>>>);
-
-impl Held {
-    fn stop(&self) {
-        drop(self.0.lock().unwrap_or_else(PoisonError::into_inner).take());
-    }
 }
 
 /// The elements with which a [combining landing](Region::combine) combines what comes.
@@ -213,7 +187,7 @@ impl<T: Element> Region<T> {
         };
         let manner = Manner { source: Source::Region, increment_bytes, pace };
         let target = Target { node, peer, channel: name };
-        pump::start(target, self.owner.share(), sections, manner, ()).await.map(RegionSend)
+        pump::start(target, self.owner.share(), sections, manner, ()).await.map(RegionSend::new)
     }
 
     /// Receives what `peer` sends by this name in these sections. Returns as soon as the peer has stated as
@@ -319,8 +293,7 @@ impl<T: Element> Region<T> {
         let memory = (self.owner.share().clone(), sections);
         let (fate, outcome) = watch::channel(None);
         let interest = land_sections(accepted, name, memory, combine, fate);
-        let held = self.landings.hold(interest);
-        Ok(RegionLanding { held, outcome, peer, channel: name.to_owned() })
+        Ok(self.landings.hold(interest, outcome, peer, name))
     }
 
     /// Stops all transfers that have not finished and returns the buffer, with what is done in it, as soon as
@@ -375,87 +348,5 @@ impl<T: Element> fmt::Debug for Operand<'_, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { region, sections } = self;
         f.debug_struct("Operand").field("region", region).field("sections", sections).finish()
-    }
-}
-
-/// Sections of a region on their way to a peer.
-///
-/// Dropped before [`finish`](Self::finish), it stops them, and the peer gets an error.
-#[must_use = "a transfer stops when its end is dropped"]
-#[derive(Debug)]
-pub struct RegionSend(PumpHandle);
-
-impl RegionSend {
-    /// Waits until all elements of the sections are at the peer: landed, or combined.
-    ///
-    /// # Errors
-    /// [`DeltaSendError::Mismatch`] when the peer expects something else. [`DeltaSendError::Source`] when
-    /// elements would have come by a transfer that has failed. [`DeltaSendError::Gone`] and others when the
-    /// peer or its landing is gone. [`DeltaSendError::Stopped`] when the region is gone.
-    ///
-    /// # Cancel safety
-    /// When the future is dropped, the transfer goes on; call it again.
-    pub async fn finish(&mut self) -> Result<(), DeltaSendError> {
-        self.0.landed().await
-    }
-
-    /// Returns the node that receives.
-    #[must_use]
-    pub fn peer(&self) -> &Peer {
-        &self.0.peer
-    }
-}
-
-/// Sections of a region that land from a peer.
-///
-/// Dropped before [`finish`](Self::finish), it stops them, and the peer gets an error. Elements that landed
-/// stay.
-#[must_use = "a transfer stops when its end is dropped"]
-pub struct RegionLanding {
-    held: Arc<Held>,
-    outcome: watch::Receiver<LandingFate>,
-    peer: Peer,
-    channel: String,
-}
-
-impl RegionLanding {
-    /// Waits until all elements of the sections have landed or are combined.
-    ///
-    /// # Errors
-    /// [`DeltaRecvError::Ended`] and [`DeltaRecvError::Channel`] when the peer ended or died before that,
-    /// [`DeltaRecvError::Frame`] when what came does not fit: also when it landed where elements were out or
-    /// done. [`DeltaRecvError::Combine`] when it could not be combined.
-    ///
-    /// # Cancel safety
-    /// When the future is dropped, the transfer goes on; call it again.
-    pub async fn finish(&mut self) -> Result<(), DeltaRecvError> {
-        let outcome = match self.outcome.wait_for(Option::is_some).await {
-            Ok(outcome) => outcome.clone(),
-            // Its last word was read before.
-            Err(_) => None,
-        };
-        outcome.expect("a landing says how it ended before it is gone")
-    }
-
-    /// Returns the node that sends.
-    #[must_use]
-    pub fn peer(&self) -> &Peer {
-        &self.peer
-    }
-}
-
-impl Drop for RegionLanding {
-    fn drop(&mut self) {
-        self.held.stop();
-    }
-}
-
-impl fmt::Debug for RegionLanding {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RegionLanding")
-            .field("channel", &self.channel)
-            .field("peer", &self.peer.name())
-            .field("outcome", &self.outcome.borrow())
-            .finish_non_exhaustive()
     }
 }

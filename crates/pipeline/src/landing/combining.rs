@@ -285,6 +285,7 @@ impl<T: Pod> Combining<T> {
         {
             let mut queue = self.queue();
             queue.taken += bytes;
+            assert!(queue.taken <= all, "each byte is combined once");
             queue.waiting_bytes -= if waited { bytes } else { 0 };
             let next = queue.taken + UNGRANTED_BYTES_MAX;
             if queue.taken == all {

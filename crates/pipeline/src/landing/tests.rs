@@ -9,7 +9,7 @@ struct Ends {
 fn lander(len: usize) -> (Box<Lander<u16>>, Ends) {
     let owner = share(vec![0; len]);
     owner.share().land();
-    let back = Arc::new(WayBack(Mutex::new(None)));
+    let back = Arc::new(WayBack::gone());
     let interest = Arc::new(Interest(back.clone()));
     let origin = Origin { peer: "far".to_owned(), channel: "data".to_owned() };
     let (share, sections) = (owner.share().clone(), Sections::whole(2 * len));
@@ -211,11 +211,17 @@ fn the_end_is_known_once_and_releases_the_bytes_that_were_landing() {
     assert!(matches!(state.end, Some(DeltaRecvError::Channel(_))), "the first reason stays");
 }
 
-/// Landings of 8 elements: of sections `left` and `right`, each with its fate.
-fn two_landers()
--> ([Box<Lander<u16>>; 2], [watch::Receiver<LandingFate>; 2], Owner<u16>, Vec<Arc<Interest>>) {
+/// Two landings in one memory of 8 elements.
+struct Two {
+    landers: [Box<Lander<u16>>; 2],
+    fates: [watch::Receiver<LandingFate>; 2],
+    owner: Owner<u16>,
+    _interest: Arc<Interest>,
+}
+
+fn two_landers() -> Two {
     let owner = share(vec![0; 8]);
-    let back = Arc::new(WayBack(Mutex::new(None)));
+    let back = Arc::new(WayBack::gone());
     let interest = Arc::new(Interest(back.clone()));
     let lander = |sections: &[Range<usize>]| {
         let (fate, outcome) = watch::channel(None);
@@ -224,13 +230,14 @@ fn two_landers()
         let base = Base { share, sections, back: back.clone(), origin, fate: Some(fate) };
         (Box::new(Lander::new(Arc::new(base), None, &interest)), outcome)
     };
-    let ((one, first), (other, second)) = (lander(&[4..6, 0..2]), lander(&[2..4]));
-    ([one, other], [first, second], owner, vec![interest])
+    let ((one, first), (other, second)) = (lander(&[4..6, 0..2]), lander(&[2..4, 4..4]));
+    Two { landers: [one, other], fates: [first, second], owner, _interest: interest }
 }
 
 #[test]
 fn parts_of_elements_of_two_landings_come_between() {
-    let ([mut one, mut other], [first, second], owner, _interest) = two_landers();
+    let Two { landers: [mut one, mut other], fates: [first, second], owner, _interest } =
+        two_landers();
     put(&mut one, &header(1, 0, 8), 100);
     put(&mut other, &header(1, 0, 4), 100);
     for (byte, also) in (0..8).zip([true, true, true, true, false, false, false, false]) {
@@ -253,7 +260,7 @@ fn parts_of_elements_of_two_landings_come_between() {
 
 #[test]
 fn what_one_landing_loses_is_not_what_another_does() {
-    let ([mut one, other], [first, second], owner, _interest) = two_landers();
+    let Two { landers: [mut one, other], fates: [first, second], owner, _interest } = two_landers();
     put(&mut one, &[&header(1, 0, 8)[..], &[1, 1, 2]].concat(), 100);
     put(&mut one, &[&[2][..], &[3]].concat(), 100);
     one.end(Ok(()));
@@ -277,8 +284,11 @@ fn what_one_landing_loses_is_not_what_another_does() {
 fn a_landing_of_a_region_has_no_rounds_and_no_corrections() {
     let end = Header::End { round: 1, bytes: 0 }.encode();
     for bytes in [&end[..], &correction(1, 0, 2), &header(1, 8, 2), &header(1, 0, 0)] {
-        let ([mut one, _other], [first, _second], _owner, _interest) = two_landers();
-        put(&mut one, bytes, 100);
-        assert!(matches!(*first.borrow(), Some(Err(DeltaRecvError::Frame { .. }))), "{bytes:?}");
+        let mut two = two_landers();
+        put(&mut two.landers[0], bytes, 100);
+        assert!(
+            matches!(*two.fates[0].borrow(), Some(Err(DeltaRecvError::Frame { .. }))),
+            "{bytes:?}"
+        );
     }
 }

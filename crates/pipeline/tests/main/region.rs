@@ -552,3 +552,10 @@ async fn the_buffer_comes_back_from_a_peer_that_takes_nothing() -> Outcome {
     }
     Ok(())
 }
+
+#[test]
+fn regions_and_their_ends_go_to_other_threads() {
+    fn is_shared<T: Send + Sync>() {}
+    is_shared::<Region<f32>>();
+    is_shared::<(RegionSend, RegionLanding)>();
+}
