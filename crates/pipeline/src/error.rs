@@ -201,7 +201,7 @@ pub enum DeltaRecvError {
         /// Reason, where the sender gave one.
         cause: Option<String>,
     },
-    /// What came could not be combined; elements that were combined before stay readable.
+    /// The bytes that came could not be combined; elements that were combined before stay readable.
     #[error("delta {channel:?} from {peer:?} cannot be combined: {}", Plain(.cause))]
     Combine {
         /// Name of the node that sends.

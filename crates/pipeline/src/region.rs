@@ -300,8 +300,8 @@ impl<T: Element> Region<T> {
     /// nobody uses it: at once when all transfers have finished.
     ///
     /// Waits until all parts are dropped, and until what is just landing has ended: for a dead peer until its
-    /// session ends. What is on its way to a peer that does not take it is waited for 100 ms; then the buffer
-    /// is returned as a copy.
+    /// session ends. Bytes on their way to a peer that does not take them are waited for 100 ms; then the buffer
+    /// comes back as a copy.
     ///
     /// # Cancel safety
     /// When the future is dropped, so is the buffer once it is released.

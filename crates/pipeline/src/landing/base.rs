@@ -1,4 +1,4 @@
-//! What a landing has in common with the task that combines for it: the memory, the way back, and the end.
+//! The common base of a landing and the task that combines for it: the memory, the way back, and the end.
 
 use std::ops::Range;
 use std::sync::Arc;

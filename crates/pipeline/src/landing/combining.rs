@@ -1,4 +1,4 @@
-//! A landing that combines: what comes is put together with other elements while it is in the cache.
+//! A landing that combines the bytes that come with other elements, while they are in the cache.
 //!
 //! ```text
 //! socket -> scratch --,  own is done: in the driver's callback
@@ -199,7 +199,7 @@ impl<T: Pod> Default for Queue<T> {
     }
 }
 
-/// What the driver and the task share.
+/// State that the driver and the task share.
 struct Combining<T: Pod> {
     base: Arc<Base<T>>,
     own: Operand<T>,

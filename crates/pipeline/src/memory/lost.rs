@@ -7,7 +7,7 @@ use crate::error::DeltaRecvError;
 use crate::proto::ranges::Ranges;
 use crate::proto::sections::Sections;
 
-/// What each landing that failed had left. Bytes that came in another way since are no loss.
+/// The missing bytes of each landing that failed. Those that came in another way since are no loss.
 #[derive(Default)]
 pub(super) struct Lost(Vec<(Ranges, DeltaRecvError)>);
 

@@ -360,6 +360,7 @@ mod tests {
             polls in prop::collection::vec((0_usize..4, any::<bool>(), any::<bool>()), 40),
             element in 1_usize..9, increment in 1_usize..60,
             patience_ns: Option<u64>, left_out in 0_usize..3, shuffled: bool,
+            grant in prop::option::of(9_usize..600),
         ) {
             let len = 500 * element;
             let mut cuts: Vec<usize> = cuts.into_iter().map(|cut| cut * element).collect();
@@ -376,8 +377,17 @@ mod tests {
             if let Some(ns) = patience_ns {
                 sending.set_patience(ns);
             }
+            let mut granted = grant.map_or(usize::MAX, |_| 0);
+            sending.granted = granted;
             let mut poll = |sending: &mut Sending, now, committed: &[bool]| {
-                let step = sending.poll_send(now);
+                let mut step = sending.poll_send(now);
+                if step == Step::WaitGranted {
+                    assert!(granted - sending.sent.bytes() < element, "{granted} are granted");
+                    granted += grant.expect("only a sender that waits for grants waits");
+                    sending.handle_granted(granted);
+                    step = sending.poll_send(now);
+                }
+                assert!(sending.sent.bytes() <= granted);
                 if let Step::Send(range) = &step {
                     assert!(!range.is_empty() && range.start % element + range.end % element == 0);
                     assert!(committed[range.clone()].iter().all(|bit| *bit), "not committed");
