@@ -1,7 +1,10 @@
 //! Regions: several ends of one memory, by sections; forwards and combinations while elements come.
 #![expect(clippy::single_range_in_vec_init, reason = "transfers often have one section")]
 
+use std::future::{Future, poll_fn};
 use std::ops::Range;
+use std::pin::pin;
+use std::task::Poll;
 use std::time::Duration;
 
 use chunkcomm::{Node, Peer};
@@ -558,4 +561,52 @@ fn regions_and_their_ends_go_to_other_threads() {
     fn is_shared<T: Send + Sync>() {}
     is_shared::<Region<f32>>();
     is_shared::<(RegionSend, RegionLanding)>();
+}
+
+/// Polls a future some times and drops it, unless it ends before.
+async fn dropped_after<F: Future>(polls: usize, future: F) -> Option<F::Output> {
+    let mut future = pin!(future);
+    for _ in 0..polls {
+        if let Poll::Ready(output) = poll_fn(|cx| Poll::Ready(future.as_mut().poll(cx))).await {
+            return Some(output);
+        }
+        tokio::task::yield_now().await;
+    }
+    None
+}
+
+#[tokio::test]
+async fn a_call_whose_future_was_dropped_is_made_again() -> Outcome {
+    let row = Row::new(2).await;
+    let len = 100_000;
+    let whole = [0..len];
+    for polls in 0..12 {
+        let [first, own] = [1, 2].map(|seed| numbers(seed, len));
+        let (source, out) = (Region::new(vec![0; len]), Region::new(vec![0; len]));
+        let operand = Region::filled(own.clone());
+        let operand = Operand { region: &operand, sections: &whole };
+        let (node, before) = (&row.nodes[1], &row.before[0]);
+        let again = format!("again {polls}");
+        let combine = || out.combine(node, before, &again, &whole, operand, affine);
+        // Before it is opened, and while it is.
+        assert!(dropped_after(polls, combine()).await.is_none());
+        let mut sent = row.send(0, &source, &again, &whole).await;
+        let mut landing = match dropped_after(polls, combine()).await {
+            Some(landing) => landing?,
+            None => limited(combine()).await?,
+        };
+        assert!(dropped_after(polls, out.wait(..)).await.is_none());
+        assert!(dropped_after(polls, landing.finish()).await.is_none());
+        assert!(dropped_after(polls, sent.finish()).await.is_none());
+        let mut part = source.part(..)?;
+        part.copy_from_slice(&first);
+        part.commit();
+        dropped_after(polls, sent.finish()).await;
+        dropped_after(polls, landing.finish()).await;
+        limited(sent.finish()).await?;
+        limited(landing.finish()).await?;
+        let there = limited(out.wait(..)).await?;
+        assert!(there.iter().copied().eq((0..len).map(|at| compose(own[at], first[at]))));
+    }
+    Ok(())
 }
