@@ -1,5 +1,7 @@
 //! Clusters in virtual time: one program on each host.
 
+use chunkcomm::layer::Link;
+use chunkcomm::{channel, host};
 use chunkcomm_cluster::{Cluster, ClusterConfig};
 use chunkcomm_simulation::{HostId, LinkSpec, Network, run};
 use std::time::Duration;
@@ -62,4 +64,41 @@ pub(crate) fn on_each_of<F>(
             assert_eq!(member.await.is_err(), is_dead, "{rank}");
         }
     });
+}
+
+/// All dial all when the barrier lets them go.
+#[test]
+fn ranks_that_all_talk_have_one_session_a_pair() {
+    const SIZE: u32 = 4;
+    for seed in 0..20 {
+        on_each(seed, SIZE as usize, &[], move |rank, cluster| async move {
+            cluster.barrier().await.unwrap();
+            let others = (0..SIZE).filter(|to| *to != cluster.rank());
+            let talking: Vec<_> = others
+                .map(|to| {
+                    let cluster = cluster.clone();
+                    host::spawn(async move {
+                        let (node, peer) = (cluster.node(), cluster.peer(to).await.unwrap());
+                        let mut sender = node.open::<u32>(&peer, "talk").await.unwrap();
+                        sender.send(&cluster.rank()).await.unwrap();
+                        let from_it = channel("talk").from_peer(&peer);
+                        let (from, mut words) = node.accept::<u32>(from_it).await.unwrap();
+                        assert_eq!(words.recv().await.unwrap(), Some(to));
+                        sender.close(DEADLINE).await.unwrap();
+                        from == peer && from == cluster.peer(to).await.unwrap()
+                    })
+                })
+                .collect();
+            for talked in talking {
+                assert!(talked.await.unwrap(), "seed {seed}: two sessions of rank {rank}");
+            }
+            cluster.barrier().await.unwrap();
+            let own = cluster.id().incarnation;
+            let links = Link::all_of(cluster.node());
+            let count = links.iter().filter(|link| link.incarnation() != own).count();
+            assert_eq!(count, SIZE as usize - 1, "seed {seed}: the sessions of rank {rank}");
+            // Nobody ends before all have counted.
+            cluster.barrier().await.unwrap();
+        });
+    }
 }
