@@ -4,9 +4,9 @@ use super::JoinError;
 use super::launch::{Environment, Launcher, Meet, Place, PlaceError, ssh};
 use crate::registry::{Registry, Signature};
 use chunkcomm::{CREDENTIAL_FILE_VARIABLE, Credential, Node, NodeBuilder, host};
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::ops::RangeInclusive;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -31,6 +31,8 @@ pub struct ClusterConfig {
     pub(super) ready_within: Option<Duration>,
     pub(super) rejoin_window: Duration,
     pub(super) registry: Option<Arc<Registry>>,
+    /// Name of the program, among whose nodes registries are compared.
+    pub(super) program: String,
     pub(super) node: NodeBuilder,
     /// Versions of the cluster's layer, for tests; `None`: those that this release speaks.
     pub(super) versions: Option<RangeInclusive<u16>>,
@@ -56,6 +58,7 @@ impl ClusterConfig {
             ready_within: None,
             rejoin_window: Duration::ZERO,
             registry: None,
+            program: program_name(),
             node: Node::builder(),
             versions: None,
             environment: Environment::of_this_process(),
@@ -117,15 +120,27 @@ impl ClusterConfig {
 
     /// Sets the functions and processes that nodes run for each other.
     ///
-    /// A node is refused if its registry differs from that of rank 0, in names or types; the error
-    /// names both sides. A node without a registry is not compared. Processes given to
-    /// [`node`](Self::node) run instead of these.
+    /// A node is refused if its registry differs from that of another node of the same program, in
+    /// names or types; the error names both sides. Nodes of different programs are not compared, and
+    /// neither is a node without a registry. A process that its node does not have, or has with
+    /// another input, is an error of the process. Processes given to [`node`](Self::node) run instead
+    /// of these.
     ///
     /// Nothing else in the programs needs to agree: channels and services compare their types when
     /// they are opened. So the nodes of a running cluster can be replaced one by one with another
     /// version of the program.
     pub fn registry(mut self, registry: &Registry) -> ClusterConfig {
         self.registry = Some(Arc::new(registry.clone()));
+        self
+    }
+
+    /// Sets the name of the program; nodes of one program have the same registry.
+    ///
+    /// The default is the name of the program's file, without its folder; in a simulation all hosts
+    /// have the same. Set it where two versions of a program with different registries are to be
+    /// members of one cluster, or where files of different names are the same program.
+    pub fn program(mut self, name: impl Into<String>) -> ClusterConfig {
+        self.program = name.into();
         self
     }
 
@@ -246,4 +261,15 @@ impl ClusterConfig {
             (None, None) => Ok(None),
         }
     }
+}
+
+/// Returns the name of this program's file, as it was when the program began.
+fn program_name() -> String {
+    // The name of a test program changes with each build, and the words of a simulation must not.
+    let file = if host::is_virtual() { None } else { std::env::current_exe().ok() };
+    let name = file.as_deref().and_then(Path::file_name).map(OsStr::to_string_lossy);
+    let name = name.as_deref().unwrap_or_default();
+    // So Linux calls a file that has been replaced since.
+    let name = name.strip_suffix(" (deleted)").unwrap_or(name);
+    name.strip_suffix(std::env::consts::EXE_SUFFIX).unwrap_or(name).to_owned()
 }

@@ -125,6 +125,7 @@ impl Joining {
             host: hostname(),
             pid: host::process_id(),
             addresses: addresses.iter().map(Address::to_string).collect(),
+            program: self.config.program.clone(),
             functions: self.config.functions(),
             again: None,
         };

@@ -38,6 +38,8 @@ pub(super) struct Start {
     pub(super) ready_within: Duration,
     /// Wait for members of an earlier manager, if no other node is expected.
     pub(super) succeeds_within: Duration,
+    /// Name of rank 0's program.
+    pub(super) program: String,
     /// Functions that rank 0 runs for others.
     pub(super) functions: Option<Vec<Signature>>,
 }
@@ -89,9 +91,9 @@ impl Keeper {
         let mut incarnation = [0; 16];
         host::fill_random(&mut incarnation)?;
         let incarnation = u128::from_le_bytes(incarnation);
-        let Start { size, ready_within, succeeds_within, functions } = start;
+        let Start { size, ready_within, succeeds_within, program, functions } = start;
         let manager = Manager::new(incarnation, size, ready_within, Instant::now().time());
-        let manager = manager.succeeding(succeeds_within).comparing(functions);
+        let manager = manager.succeeding(succeeds_within).comparing(&program, functions);
         let (progress, seen) = watch::channel(Progress {
             others: 0,
             children: children.as_ref().map_or(0, |children| children.pids().len()),

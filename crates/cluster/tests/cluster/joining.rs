@@ -1,11 +1,11 @@
 //! Clusters within one process: nodes by our own variables, on loopback.
 
 use chunkcomm::{Credential, Node, Policy, channel};
-use chunkcomm_cluster::Registry;
 use chunkcomm_cluster::cluster::{
     BarrierError, Change, Cluster, ClusterConfig, End, EndError, JoinError, NameError, PeerError,
     Refusal,
 };
+use chunkcomm_cluster::{NodeExt, Registry, ValueWriter};
 use chunkcomm_testkit::{at_last, free_port, limited, on_both, on_one_thread};
 use std::time::Duration;
 
@@ -317,6 +317,41 @@ fn versions_with_the_same_functions_take_turns() {
                     u64 on rank 0";
         assert_eq!(error.to_string(), text);
         assert!(matches!(error, JoinError::Refused(Refusal::Functions { rank: None, .. })));
+        end_all(&nodes).await;
+    });
+}
+
+#[test]
+fn nodes_of_two_programs_are_one_cluster() {
+    on_both(|| async {
+        let (mut first, mut second) = (Registry::new(), Registry::new());
+        let here = first.process("here", |_, writer: ValueWriter<u32>| async move {
+            Ok(writer.write(&1).await?)
+        });
+        second.process("there", |_, _: String| async { Ok(()) });
+        let of = |rank: u32, config: ClusterConfig| match rank {
+            0 | 1 => config.program("first").registry(&first),
+            _ => config.program("second").registry(&second),
+        };
+        let next = std::sync::atomic::AtomicU32::new(0);
+        // Ranks join in order.
+        let rank = || next.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        let (mut nodes, port) = cluster(4, |config| of(rank(), config)).await;
+        let ends = async |from: &Cluster, to: u32| {
+            let (writer, _value) = from.node().value().unwrap();
+            limited(from.instantiate(to, &here, writer).await.unwrap()).await
+        };
+        ends(&nodes[0], 1).await.unwrap();
+        let error = ends(&nodes[0], 2).await.unwrap_err();
+        assert_eq!(error.to_string(), "rank-2 has no process \"here\"");
+        // Nodes of the second program are compared with each other.
+        limited(nodes.pop().unwrap().leave(LONG)).await.unwrap();
+        let other = config(Some(3), 4, port).program("second").registry(&first);
+        let error = limited(Cluster::join(other)).await.unwrap_err();
+        let text = error.to_string();
+        assert!(text.starts_with("rank 3 has process \"here\" (of "), "{text}");
+        assert!(text.ends_with("), which rank 2 lacks"), "{text}");
+        nodes.push(limited(Cluster::join(of(3, config(Some(3), 4, port)))).await.unwrap());
         end_all(&nodes).await;
     });
 }

@@ -181,6 +181,7 @@ impl Joining {
             size,
             ready_within: self.within,
             succeeds_within: self.config.rejoin_window.min(SUCCEEDS_WITHIN),
+            program: self.config.program.clone(),
             functions: self.config.functions(),
         };
         let keeper = Keeper::start(&state, start, children).map_err(|error| JoinError::System {

@@ -35,6 +35,8 @@ pub enum Phase {
 struct Seat {
     member: Member,
     line: Line,
+    /// Program of a node with functions.
+    program: Option<String>,
     /// Last barrier that the member passed.
     passed: u64,
     /// Later barrier at which the member waits.
@@ -56,8 +58,11 @@ pub struct Manager {
     ready_by: Time,
     /// End of the wait for members of an earlier manager.
     alone_until: Option<Time>,
-    /// Functions of rank 0; every node with functions must have the same.
-    functions: Option<Vec<Signature>>,
+    /// Functions of each program, as its first node with functions has them; every other such node
+    /// must have the same. `None`: they are not compared.
+    functions: BTreeMap<String, Option<Vec<Signature>>>,
+    /// Program of rank 0.
+    program: Option<String>,
     phase: Phase,
     /// Nodes that started the cluster, by rank; empty before the start.
     founders: Vec<NodeId>,
@@ -99,7 +104,8 @@ impl Manager {
             began: now,
             ready_by: now.after(ready_within),
             alone_until: None,
-            functions: None,
+            functions: BTreeMap::new(),
+            program: None,
             phase: Phase::Gathering,
             founders: Vec::new(),
             seats: BTreeMap::new(),
@@ -129,10 +135,13 @@ impl Manager {
         Manager { alone_until, ..self }
     }
 
-    /// Sets the functions that every node with functions must have; `None`: they are not compared.
+    /// Sets the program of rank 0 and its functions; every node of that program with functions must
+    /// have the same. `None`: they are not compared.
     #[must_use]
-    pub fn comparing(self, functions: Option<Vec<Signature>>) -> Manager {
-        Manager { functions, ..self }
+    pub fn comparing(mut self, program: &str, functions: Option<Vec<Signature>>) -> Manager {
+        self.functions.insert(program.to_owned(), functions);
+        self.program = Some(program.to_owned());
+        self
     }
 
     /// Returns the manager's state.
@@ -388,6 +397,7 @@ impl Manager {
         });
         self.names.retain(|_, ids| !ids.is_empty());
         self.agreements.forget(seat.member.id);
+        self.forget_program(seat.program.as_deref());
         Some(seat)
     }
 

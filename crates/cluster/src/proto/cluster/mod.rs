@@ -16,9 +16,10 @@
 //! A member is identified by a rank *and* an incarnation: a process that takes the rank of a dead
 //! one is another member.
 //!
-//! All members must agree on the size at the start, and on the functions that they run for each
-//! other ([`Signature`]). Everything else is a range of versions, or is compared where it is used.
-//! So programs of several versions can be members of one cluster.
+//! All members must agree on the size at the start. Those of one program must agree on the functions
+//! that they run for each other ([`Signature`]). Everything else is a range of versions, or is
+//! compared where it is used. So several programs, and several versions of one, can be members of one
+//! cluster.
 //!
 //! Reading order: this file, [`agreement`], [`manager`], [`membership`], `signature`, `refusal`.
 
@@ -119,6 +120,8 @@ pub struct Ready {
     pub pid: u32,
     /// Addresses at which the node listens.
     pub addresses: Vec<String>,
+    /// Name of the node's program. Functions are compared among nodes of one program.
+    pub program: String,
     /// Functions that the node runs for others; `None`: it runs none, and they are not compared.
     pub functions: Option<Vec<Signature>>,
     /// State of a member that lost its manager; `None` for a new node.

@@ -19,10 +19,13 @@ pub enum Refusal {
         /// Size given to the manager.
         ours: u32,
     },
-    /// The functions of the node differ from those of rank 0, in names or types.
+    /// The functions of the node differ from those of another node of its program, in names or
+    /// types.
     Functions {
         /// Rank of the node; `None` for a later node without a rank.
         rank: Option<u32>,
+        /// Rank of the other node.
+        other: u32,
         /// The first function that differs.
         difference: Box<Difference>,
     },
@@ -88,12 +91,12 @@ impl fmt::Display for Refusal {
                 "a node that comes later was told that the cluster has {theirs} nodes, rank 0 that \
                  it has {ours}"
             ),
-            Refusal::Functions { rank, difference } => {
+            Refusal::Functions { rank, other, difference } => {
                 let theirs = match rank {
                     Some(rank) => format!("rank {rank}"),
                     None => "a node that comes later".to_owned(),
                 };
-                f.write_str(&difference.between(&theirs, "rank 0"))
+                f.write_str(&difference.between(&theirs, &format!("rank {other}")))
             }
             Refusal::Rank { rank, size } => {
                 write!(f, "there is no rank {rank} in a cluster of {size} nodes")

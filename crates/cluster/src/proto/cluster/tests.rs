@@ -29,6 +29,7 @@ fn ready(rank: impl Into<Option<u32>>, size: u32, incarnation: u128) -> Ready {
         host: "here".to_owned(),
         pid: incarnation as u32,
         addresses: vec![format!("memory:{incarnation}")],
+        program: "p".to_owned(),
         functions: None,
         again: None,
     }

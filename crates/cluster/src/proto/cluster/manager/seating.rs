@@ -37,10 +37,8 @@ impl Manager {
         if let Some(theirs) = ready.size.filter(|theirs| *theirs != self.size) {
             return Some(Refusal::Size { rank: ready.rank, theirs, ours: self.size });
         }
-        if let (Some(ours), Some(theirs)) = (&self.functions, &ready.functions)
-            && let Some(difference) = Difference::find(ours, theirs)
-        {
-            return Some(Refusal::Functions { rank: ready.rank, difference: Box::new(difference) });
+        if let Some(refusal) = self.other_functions(ready) {
+            return Some(refusal);
         }
         let Some(rank) = ready.rank else {
             let there = self.seats.len() + self.early.len();
@@ -59,6 +57,27 @@ impl Manager {
         (!fits).then_some(Refusal::Rank { rank, size: self.size })
     }
 
+    /// Returns the refusal of a node whose functions are not those of another node of its program.
+    fn other_functions(&self, ready: &Ready) -> Option<Refusal> {
+        let ours = self.functions.get(&ready.program)?.as_ref()?;
+        let theirs = ready.functions.as_ref()?;
+        let difference = Box::new(Difference::find(ours, theirs)?);
+        let program = Some(&ready.program);
+        let mut seats = self.seats.iter().filter(|(_, seat)| seat.program.as_ref() == program);
+        // Rank 0 may not have announced itself yet.
+        let other = if self.program.as_ref() == program { 0 } else { *seats.next()?.0 };
+        Some(Refusal::Functions { rank: ready.rank, other, difference })
+    }
+
+    /// Forgets the functions of a program that no node runs any more, so that another version of it
+    /// may come.
+    pub(super) fn forget_program(&mut self, program: Option<&str>) {
+        let runs = self.seats.values().any(|seat| seat.program.as_deref() == program);
+        if let Some(program) = program.filter(|_| !runs && self.program.as_deref() != program) {
+            self.functions.remove(program);
+        }
+    }
+
     /// Returns the lowest free rank above those of the start.
     fn free_rank(&self) -> u32 {
         let mut rank = self.size;
@@ -75,7 +94,11 @@ impl Manager {
     fn seat(&mut self, line: Line, ready: Ready) {
         let rank = ready.rank.unwrap_or_else(|| self.free_rank());
         let id = NodeId { rank, incarnation: ready.incarnation };
-        let Ready { name, host, pid, addresses, again, .. } = ready;
+        let Ready { name, host, pid, addresses, program, functions, again, .. } = ready;
+        let program = functions.map(|functions| {
+            self.functions.entry(program.clone()).or_insert(Some(functions));
+            program
+        });
         let (again, before) = (again.is_some(), again.unwrap_or_default());
         let name = name.filter(|name| is_name(name));
         let member = Member { id, host, pid, addresses, name };
@@ -93,7 +116,8 @@ impl Manager {
         }
         let passed = if again { before.passed } else { self.barrier };
         let at = before.at.filter(|at| next_of(passed) == Some(*at));
-        self.seats.insert(rank, Seat { member, line, passed, at, done: before.done, again });
+        let done = before.done;
+        self.seats.insert(rank, Seat { member, line, program, passed, at, done, again });
         self.revive(id);
         self.lines.insert(line, rank);
         if running {

@@ -78,14 +78,14 @@ fn other_functions_are_named_on_both_sides() {
     ] {
         let theirs = functions(theirs);
         let difference = Difference::find(&ours, &theirs).unwrap();
-        let why = Refusal::Functions { rank: Some(1), difference: Box::new(difference) };
+        let why = Refusal::Functions { rank: Some(1), other: 0, difference: Box::new(difference) };
         assert_eq!(why.to_string(), text);
         // At the start no other node waits for it in vain.
         let with = |rank, functions: &[Signature]| Ready {
             functions: Some(functions.to_vec()),
             ..ready(rank, 2, 10 + u128::from(rank))
         };
-        let manager = || Manager::new(77, 2, SECOND, Time(0)).comparing(Some(ours.clone()));
+        let manager = || Manager::new(77, 2, SECOND, Time(0)).comparing("p", Some(ours.clone()));
         let mut starting = manager();
         starting.handle_message(Line(0), Up::Ready(with(0, &ours)));
         starting.handle_message(Line(1), Up::Ready(with(1, &theirs)));
@@ -105,6 +105,48 @@ fn other_functions_are_named_on_both_sides() {
         running.handle_message(Line(3), Up::Ready(ready(1, 2, 30)));
         assert_eq!(running.members().count(), 2);
     }
+}
+
+#[test]
+fn functions_are_compared_among_nodes_of_one_program() {
+    let (a, b) = (functions(&[("sort", 1)]), functions(&[("count", 2), ("sort", 3)]));
+    let later = functions(&[("count", 2)]);
+    let with = |rank, program: &str, functions: &[Signature]| {
+        Up::Ready(Ready {
+            program: program.to_owned(),
+            functions: Some(functions.to_vec()),
+            ..ready(rank, 4, 10 + u128::from(rank))
+        })
+    };
+    let mut manager = Manager::new(77, 4, SECOND, Time(0)).comparing("a", Some(a.clone()));
+    // In any order: rank 0 may be the last.
+    manager.handle_message(Line(3), with(3, "b", &b));
+    manager.handle_message(Line(1), with(1, "a", &a));
+    manager.handle_message(Line(2), with(2, "b", &b));
+    manager.handle_message(Line(0), with(0, "a", &a));
+    assert_eq!(*manager.phase(), Phase::Running);
+    for line in [2, 1] {
+        manager.handle_message(Line(line), Up::Leave);
+    }
+    said(&mut manager);
+    for (rank, program, functions, text) in [
+        (2, "b", &later, "rank 3 has function \"sort\" (T3 -> T1), which rank 2 lacks"),
+        (1, "a", &b, "rank 1 has function \"count\" (T2 -> T1), which rank 0 lacks"),
+    ] {
+        manager.handle_message(Line(9), with(rank, program, functions));
+        let told = said(&mut manager);
+        let [(9, Down::Refused(why))] = &told[..] else { panic!("{told:?}") };
+        assert_eq!(why.to_string(), text);
+    }
+    // Another version of a program may come when no node has the earlier one. Rank 0 stays.
+    manager.handle_lost(Line(3), "silent");
+    manager.handle_message(Line(4), with(2, "b", &later));
+    assert_eq!(manager.members().count(), 2);
+    manager.handle_message(Line(9), with(3, "b", &b));
+    let told = said(&mut manager);
+    let (9, Down::Refused(Refusal::Functions { other: 2, .. })) = told.last().unwrap() else {
+        panic!("{told:?}")
+    };
 }
 
 #[test]
