@@ -1,11 +1,11 @@
 //! Manager's side of a cluster.
 
 mod agreeing;
+mod deaths;
+mod naming;
 mod seating;
 
-use super::{
-    DEATHS_MAX, Death, Down, Member, NAME_BYTES_MAX, NAMES_A_MEMBER_MAX, NodeId, Ready, Refusal, Up,
-};
+use super::{Death, Down, Member, NAME_BYTES_MAX, NodeId, Ready, Refusal, Up};
 use crate::proto::signature::Signature;
 use agreeing::Agreements;
 use chunkcomm_proto::Time;
@@ -268,29 +268,6 @@ impl Manager {
         }
     }
 
-    fn provide(&mut self, rank: u32, name: String) {
-        let (id, line) = (self.seats[&rank].member.id, self.seats[&rank].line);
-        let others = self.names.iter().filter(|(it, ids)| **it != name && ids.contains(&id));
-        if !is_name(&name) || others.count() >= NAMES_A_MEMBER_MAX {
-            self.transmits.push_back((line, Down::NameRefused(name)));
-        } else if self.names.entry(name.clone()).or_default().insert(id)
-            && self.phase == Phase::Running
-        {
-            self.tell_all(&Down::Provided(name, id));
-        }
-    }
-
-    fn withdraw(&mut self, id: NodeId, name: &str) {
-        let Some(ids) = self.names.get_mut(name) else { return };
-        let had = ids.remove(&id);
-        if ids.is_empty() {
-            self.names.remove(name);
-        }
-        if had {
-            self.tell_all(&Down::Withdrawn(name.to_owned(), id));
-        }
-    }
-
     /// Lets all members pass the next barrier when all have come to it.
     fn pass_barrier(&mut self) {
         let Some(next) = next_of(self.barrier) else { return };
@@ -359,33 +336,6 @@ impl Manager {
             // All members go after that.
             Phase::Finished { .. } | Phase::Failed(_) => {}
         }
-    }
-
-    /// Notes a death, which the next barrier names.
-    fn note_death(&mut self, death: Death) {
-        if self.died.len() == DEATHS_MAX {
-            self.died.remove(0);
-        }
-        self.died.push(death.id);
-        self.remember(death);
-    }
-
-    /// Takes a death back, since the member is there.
-    fn revive(&mut self, id: NodeId) {
-        if self.dead.remove(&id) {
-            self.deaths.retain(|death| death.id != id);
-            self.died.retain(|died| *died != id);
-        }
-    }
-
-    fn remember(&mut self, death: Death) {
-        if self.deaths.len() == DEATHS_MAX
-            && let Some(forgotten) = self.deaths.pop_front()
-        {
-            self.dead.remove(&forgotten.id);
-        }
-        self.dead.insert(death.id);
-        self.deaths.push_back(death);
     }
 
     fn remove(&mut self, rank: u32) -> Option<Seat> {
