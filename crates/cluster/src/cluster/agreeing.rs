@@ -6,7 +6,6 @@ use chunkcomm::layer::Wait;
 
 /// Result of an agreement, the same at all its members.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct Agreed {
     /// Values of the members that were there, by rank.
     pub values: Vec<(NodeId, Vec<u8>)>,

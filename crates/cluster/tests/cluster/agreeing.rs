@@ -19,7 +19,7 @@ fn agree(
 }
 
 async fn texts(agreeing: JoinHandle<Result<Agreed, AgreeError>>) -> (Vec<String>, Vec<u32>) {
-    let Agreed { values, gone, .. } = limited(agreeing).await.unwrap().unwrap();
+    let Agreed { values, gone } = limited(agreeing).await.unwrap().unwrap();
     let text =
         |(id, value): &(NodeId, Vec<u8>)| format!("{} {}", id.rank, String::from_utf8_lossy(value));
     (values.iter().map(text).collect(), gone.iter().map(|id| id.rank).collect())
