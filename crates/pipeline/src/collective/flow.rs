@@ -190,7 +190,8 @@ impl<T: Element> Transfers<T> {
         stop: Arc<Notify>,
     ) -> (Buffers<T>, Result<(), GroupError>) {
         let Buffers { input, mut result, mut partial } = buffers;
-        let length = self.result_blocks.iter().map(|it| it.end).max().unwrap_or(0);
+        let blocks = self.result_blocks.iter().chain(&self.there);
+        let length = blocks.map(|it| it.end).max().unwrap_or(0);
         result.resize(length, T::zeroed());
         let is_used = |memory| {
             self.flow.sends.iter().any(|it| it.of == memory)
