@@ -9,7 +9,7 @@
 //! ```
 
 pub(crate) mod call;
-mod calls;
+pub(crate) mod calls;
 mod flow;
 pub(crate) mod op;
 pub(crate) mod parts;

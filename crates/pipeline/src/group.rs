@@ -12,6 +12,8 @@ pub(crate) mod error;
 mod forming;
 pub(crate) mod io;
 pub(crate) mod links;
+mod measuring;
+pub(crate) mod pair;
 pub(crate) mod shared;
 
 use std::fmt;

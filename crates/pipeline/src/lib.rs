@@ -97,6 +97,7 @@ pub use collective::parts::Parts;
 pub use element::Element;
 pub use error::{DeltaRecvError, DeltaSendError, Mismatch, PartError};
 pub use group::error::{CallDifference, CollectiveError, GroupError};
+pub use group::pair::{Pair, Root};
 pub use group::{Group, GroupReport, WaitingCall};
 pub use part::Part;
 pub use proto::frame::FrameFault;

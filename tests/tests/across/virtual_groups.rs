@@ -2,7 +2,7 @@
 
 use crate::virtual_cluster::on_each;
 use chunkcomm_cluster::Cluster;
-use chunkcomm_pipeline::{Algorithm, Group, GroupError, Op, Parts};
+use chunkcomm_pipeline::{Algorithm, Group, GroupError, Op, Parts, Root};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -252,6 +252,73 @@ fn a_panicking_operator_and_a_wrong_root_are_errors_at_all_ranks() {
             Err(error) => error.cause,
         };
         assert!(error.to_string().contains("no rank 9"), "{error}");
+    });
+}
+
+#[test]
+fn two_groups_meet_and_call_across() {
+    on_each(12, 5, &[], |rank, cluster| async move {
+        let mut all = world(&cluster).await;
+        // Ranks 0 to 2 and 3 to 4.
+        let mut part = all.split(Some(u32::from(rank > 2)), 0).await.unwrap().unwrap();
+        for length in [1, 10_000] {
+            let mut pair = part.meet("halves").await.unwrap();
+            let (low, mine) = (rank <= 2, mine(part.rank(), length));
+            assert_eq!((pair.size(), pair.their_size()), if low { (3, 2) } else { (2, 3) });
+            // The last of the low ones gives, the high ones get.
+            let root = if low { Root::Ours(2) } else { Root::Theirs(2) };
+            let got = pair.broadcast(root, mine.clone()).await.unwrap();
+            let expected = if low { mine.clone() } else { self::mine(2, length) };
+            same(&got, &expected, rank);
+            // The sum of the low ones at the second of the high ones.
+            let root = if low { Root::Theirs(1) } else { Root::Ours(1) };
+            let got = pair.reduce(root, mine.clone(), Op::named("after", after)).await.unwrap();
+            let of_low = fold(3, length, |a, b| after(&a, &b));
+            same(&got, if rank == 4 { &of_low } else { &mine }, rank);
+            pair.barrier().await.unwrap();
+        }
+    });
+}
+
+#[test]
+fn a_group_meets_itself_and_one_that_overlaps() {
+    on_each(13, 4, &[], |rank, cluster| async move {
+        let mut group = world(&cluster).await;
+        let mut twin = group.duplicate().await.unwrap();
+        let (one, other) = tokio::join!(group.meet("twins"), twin.meet("twins"));
+        let (mut one, mut other) = (one.unwrap(), other.unwrap());
+        let (given, got) = tokio::join!(
+            one.reduce(Root::Theirs(0), vec![rank as u64], Op::sum()),
+            other.reduce(Root::Ours(0), vec![100], Op::sum()),
+        );
+        assert_eq!(given.unwrap(), [rank as u64]);
+        assert_eq!(got.unwrap(), [if rank == 0 { 6 } else { 100 }]);
+
+        // Ranks 0 to 2 and 1 to 3: ranks 1 and 2 are in both.
+        let mut low = group.split((rank < 3).then_some(0), 0).await.unwrap();
+        let mut high = group.split((rank > 0).then_some(0), 0).await.unwrap();
+        let low = async {
+            let Some(low) = &mut low else { return };
+            let mut pair = low.meet("overlap").await.unwrap();
+            let data = vec![rank as u64; 2];
+            assert_eq!(pair.broadcast(Root::Ours(1), data).await.unwrap(), [rank as u64; 2]);
+        };
+        let high = async {
+            let Some(high) = &mut high else { return };
+            let mut pair = high.meet("overlap").await.unwrap();
+            assert_eq!(pair.broadcast(Root::Theirs(1), vec![9; 2]).await.unwrap(), [1; 2]);
+        };
+        tokio::join!(low, high);
+    });
+}
+
+#[test]
+fn measured_costs_are_agreed_and_calls_go_on() {
+    on_each(14, 4, &[], |_, cluster| async move {
+        let mut group = world(&cluster).await;
+        group.measure().await.unwrap();
+        let sum = group.all_reduce(vec![1_u64; 20_000], Op::sum()).await.unwrap();
+        assert_eq!(sum, vec![4; 20_000]);
     });
 }
 

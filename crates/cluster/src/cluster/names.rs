@@ -106,12 +106,37 @@ impl Cluster {
     ///
     /// Nothing is lost when the future is dropped.
     pub async fn provider(&self, name: &str) -> Result<NodeId, NameError> {
-        let provider = format!("somebody to provide {name:?}");
-        let _wait = Wait::begin(&self.shared.state.node, provider);
-        let found = self.shared.state.until(|it| match (it.providers(name).next(), it.end()) {
-            (Some(id), _) => Some(Ok(id)),
-            (None, Some(end)) => Some(Err(NameError::Ended(end.clone()))),
-            (None, None) => None,
+        self.provider_of(name, format!("somebody to provide {name:?}"), |_| true).await
+    }
+
+    /// Waits until a node other than this one provides something under `name`.
+    ///
+    /// # Errors
+    ///
+    /// The cluster has ended.
+    ///
+    /// # Cancel safety
+    ///
+    /// Nothing is lost when the future is dropped.
+    pub async fn other_provider(&self, name: &str) -> Result<NodeId, NameError> {
+        let me = self.id();
+        self.provider_of(name, format!("another node to provide {name:?}"), |id| id != me).await
+    }
+
+    async fn provider_of(
+        &self,
+        name: &str,
+        what: String,
+        fits: impl Fn(NodeId) -> bool,
+    ) -> Result<NodeId, NameError> {
+        let _wait = Wait::begin(&self.shared.state.node, what);
+        let found = self.shared.state.until(|it| {
+            let found = it.providers(name).find(|id| fits(*id));
+            match (found, it.end()) {
+                (Some(id), _) => Some(Ok(id)),
+                (None, Some(end)) => Some(Err(NameError::Ended(end.clone()))),
+                (None, None) => None,
+            }
         });
         found.await
     }

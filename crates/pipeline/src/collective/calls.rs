@@ -16,7 +16,8 @@ use crate::group::shared::Run;
 use crate::proto::costs;
 use crate::proto::schedule::algorithm::Algorithm;
 use crate::proto::schedule::flow::{Flow, flow};
-use crate::proto::schedule::{Kind, bounds, steps};
+use crate::proto::schedule::world::World;
+use crate::proto::schedule::{Kind, Of, ReceiveStep, SendStep, Step, Take, bounds, steps};
 use crate::proto::talk::{Operation, Statement};
 use crate::{Element, Group};
 
@@ -27,11 +28,25 @@ pub(crate) struct Ask<'a> {
     pub(crate) commutative: bool,
     /// Bytes of the data, where they are the same at all ranks.
     pub(crate) bytes: usize,
+    /// The ranks that take part, where these are not all of the group in their order.
+    pub(crate) among: Option<Among>,
+}
+
+/// The ranks that take part in a call.
+pub(crate) struct Among {
+    pub(crate) world: World,
+    /// Rank in the group of each of them; one that gets the result behind the call stands last.
+    pub(crate) map: Arc<[usize]>,
+    /// This rank's place among them; a rank that has none is done at once.
+    pub(crate) place: Option<usize>,
+    /// Whether the first of them hands the result to the last of the map.
+    pub(crate) hands_over: bool,
 }
 
 impl<'a> Ask<'a> {
     fn new(kind: Kind, operation: Operation) -> Ask<'a> {
-        Ask { kind, statement: Statement::new(operation), commutative: true, bytes: 0 }
+        let statement = Statement::new(operation);
+        Ask { kind, statement, commutative: true, bytes: 0, among: None }
     }
 
     pub(crate) fn of<T>(kind: Kind, operation: Operation) -> Ask<'a> {
@@ -44,13 +59,13 @@ impl<'a> Ask<'a> {
         self
     }
 
-    fn all_of<T>(mut self, data: &[T]) -> Ask<'a> {
+    pub(crate) fn all_of<T>(mut self, data: &[T]) -> Ask<'a> {
         self.statement.elements = Some(data.len() as u64);
         self.bytes = size_of_val(data);
         self
     }
 
-    fn by<T: Element>(mut self, op: &'a Op<T>) -> Ask<'a> {
+    pub(crate) fn by<T: Element>(mut self, op: &'a Op<T>) -> Ask<'a> {
         self.statement.operator = op.name();
         self.commutative = op.is_commutative();
         self
@@ -84,7 +99,7 @@ impl Group {
         + Send
         + 'static,
     ) -> Call<R, D> {
-        let Ask { kind, mut statement, commutative, bytes } = ask;
+        let Ask { kind, mut statement, commutative, bytes, among } = ask;
         let mut state = self.shared.state();
         let spare = state.spare::<Whole<T>>();
         let mut encoded = state.spare_statement();
@@ -92,16 +107,22 @@ impl Group {
         let mut run = spare.unwrap_or_else(|| Box::new(Whole::<T>::default()));
         let whole = whole_of::<T>(&mut *run);
         whole.reset();
-        let rank = self.rank();
+        let (world, place) = match &among {
+            Some(among) => (&among.world, among.place),
+            None => (&self.core.world, Some(self.core.rank)),
+        };
         let reproducible = self.reproducible && kind.combines();
         let commutative = commutative && !reproducible;
-        let algorithm = self.algorithm_of(kind, commutative, bytes);
+        let algorithm = self.algorithm_of(kind, world, commutative, bytes);
         let is_set = algorithm == self.algorithm;
         statement.algorithm = if is_set { algorithm } else { Algorithm::Auto };
         statement.reproducible = reproducible;
-        whole.flows = bytes >= FLOW_BYTES_MIN
-            && self.size() > 1
-            && flow(kind, algorithm, &self.core.world, commutative, rank).is_some();
+        let hands_over = among.as_ref().is_some_and(|among| among.hands_over);
+        let may_flow = bytes >= FLOW_BYTES_MIN && world.size() > 1 && !hands_over;
+        let flow = place
+            .filter(|_| may_flow)
+            .and_then(|rank| flow(kind, algorithm, world, commutative, rank));
+        whole.flows = flow.is_some();
         let filled = match statement.root {
             Some(root) if root as usize >= self.size() => {
                 Err(format!("there is no rank {root} in a group of {}", self.size()))
@@ -110,21 +131,25 @@ impl Group {
         };
         if let Err(why) = filled {
             whole.refuse(why);
-        } else if whole.flows {
-            let flow = flow(kind, algorithm, &self.core.world, commutative, rank);
-            let is_root = matches!(kind, Kind::Broadcast { root } if root == rank);
+        } else if let Some(flow) = flow {
+            let is_root = matches!(kind, Kind::Broadcast { root } if Some(root) == place);
             let all = 0..whole.result.len();
             let there = if is_root { vec![all] } else { Vec::new() };
             let (input, result) = (whole.input_blocks.clone(), whole.result_blocks.clone());
             let op = whole.op.clone();
-            let flow = flow.map(|flow| if is_root { flow.of_result() } else { flow });
-            whole.flowing = flow.map(|flow| Flowing::new(flow, input, result, there, op));
+            let flow = if is_root { flow.of_result() } else { flow };
+            whole.flowing = Some(Flowing::new(flow, input, result, there, op));
         } else {
-            let world = &self.core.world;
-            let made = steps(kind, algorithm, world, commutative, rank, &mut whole.steps);
-            assert!(made, "the call has the algorithm that was chosen for it");
+            if let Some(rank) = place.filter(|rank| *rank < world.size()) {
+                let made = steps(kind, algorithm, world, commutative, rank, &mut whole.steps);
+                assert!(made, "the call has the algorithm that was chosen for it");
+            }
+            if hands_over {
+                hand_over(&mut whole.steps, world.size(), place);
+            }
             whole.later = self.later_of(kind).filter(|_| whole.lengths.is_some());
         }
+        whole.map = among.map(|among| among.map);
         statement.encode(&mut encoded);
         let number = self.shared.tell(|state| state.submit(run, encoded));
         let take = Box::new(move |run: &mut dyn Run, cause| take(whole_of::<T>(run), cause));
@@ -145,14 +170,20 @@ impl Group {
     }
 
     /// Returns the algorithm of a call: that which was set, where the call has it.
-    fn algorithm_of(&self, kind: Kind, commutative: bool, bytes: usize) -> Algorithm {
+    fn algorithm_of(
+        &self,
+        kind: Kind,
+        world: &World,
+        commutative: bool,
+        bytes: usize,
+    ) -> Algorithm {
         if self.reproducible && kind.combines() {
             return if kind == Kind::AllReduce { Algorithm::Chains } else { Algorithm::Chain };
         }
         if kind.takes(self.algorithm, commutative) {
             return self.algorithm;
         }
-        costs::choose(kind, bytes, &self.core.world, commutative, false, &self.costs).0
+        costs::choose(kind, bytes, world, commutative, false, &self.costs).0
     }
 
     /// Waits until every rank has come to this call.
@@ -354,18 +385,30 @@ impl Group {
     }
 }
 
+/// Lets the first rank hand the whole result to the one behind the last.
+fn hand_over(steps: &mut Vec<Step>, size: usize, place: Option<usize>) {
+    let blocks = 0..size;
+    if place == Some(0) {
+        let send = SendStep { to: size, blocks, of: Of::Result };
+        steps.push(Step { send: Some(send), receive: None });
+    } else if place == Some(size) {
+        let receive = ReceiveStep { from: 0, blocks, take: Take::Place };
+        steps.push(Step { send: None, receive: Some(receive) });
+    }
+}
+
 fn whole_of<T: Element>(run: &mut dyn Run) -> &mut Whole<T> {
     run.as_any().downcast_mut().expect("the run is that of the call")
 }
 
 /// Divides `len` elements evenly into blocks.
-fn even(blocks: &mut Vec<Range<usize>>, len: usize, size: usize) {
+pub(crate) fn even(blocks: &mut Vec<Range<usize>>, len: usize, size: usize) {
     blocks.clear();
     blocks.extend((0..size).map(|block| bounds(len, size, block)));
 }
 
 /// Returns what gives a run data to combine: the result begins as a copy of them.
-fn combined<T: Element>(
+pub(crate) fn combined<T: Element>(
     data: Vec<T>,
     op: Op<T>,
     size: usize,
@@ -381,7 +424,7 @@ fn combined<T: Element>(
 }
 
 /// Takes the result of a combination, or the caller's data; the other memory serves the next call.
-fn take_combined<T: Element>(whole: &mut Whole<T>, result: bool) -> Vec<T> {
+pub(crate) fn take_combined<T: Element>(whole: &mut Whole<T>, result: bool) -> Vec<T> {
     if result {
         mem::swap(&mut whole.input, &mut whole.result);
     }

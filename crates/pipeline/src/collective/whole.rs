@@ -117,12 +117,10 @@ impl<T: Element> Whole<T> {
     pub(crate) fn take_parts(&mut self) -> Parts<T> {
         let counts = self.result_blocks.iter().map(Range::len).collect();
         let starts = self.result_blocks.iter().filter(|it| !it.is_empty()).map(|it| it.start);
-        // A block that came twice lies there twice.
-        let length: usize = self.result_blocks.iter().map(Range::len).sum();
-        if starts.is_sorted() && length == self.result.len() {
+        if starts.is_sorted() {
             return Parts { data: mem::take(&mut self.result), counts };
         }
-        let mut data = Vec::with_capacity(length);
+        let mut data = Vec::with_capacity(self.result.len());
         for block in &self.result_blocks {
             data.extend_from_slice(&self.result[block.clone()]);
         }
@@ -220,10 +218,13 @@ impl<T: Element> Whole<T> {
             let mut from = 0;
             for (block, count) in step.blocks.clone().zip(&self.counts) {
                 let (start, length) = (result.len(), *count as usize);
-                lengths[block] = length;
                 let count = if is_inline::<T>(length) { length } else { 0 };
-                result.extend_from_slice(&incoming[from..][..count]);
-                result_blocks[block] = start..start + count;
+                // Recursive doubling brings a rank's own block back to it.
+                if result_blocks[block].is_empty() {
+                    lengths[block] = length;
+                    result.extend_from_slice(&incoming[from..][..count]);
+                    result_blocks[block] = start..start + count;
+                }
                 from += count;
             }
             return Ok(());

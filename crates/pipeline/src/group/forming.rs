@@ -2,19 +2,51 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
+use chunkcomm::Node;
 use chunkcomm::layer::{Hooks, Layer, Site};
 use chunkcomm_cluster::Cluster;
 use chunkcomm_cluster::cluster::NodeId;
 use chunkcomm_proto::describe::fnv1a;
+use tokio::sync::oneshot;
 
 use super::Group;
 use super::error::GroupError;
+use super::pair::Side;
 use crate::proto::talk::Operation;
 
-/// The layer of groups on a node: it counts the calls of [`Group::world`].
+/// The layer of groups on a node: it counts the calls of [`Group::world`], and lets groups of this node
+/// meet.
 #[derive(Default)]
-struct GroupLayer(AtomicU64);
+pub(crate) struct GroupLayer {
+    worlds: AtomicU64,
+    meetings: Mutex<BTreeMap<String, (Side, oneshot::Sender<Side>)>>,
+}
+
+impl GroupLayer {
+    pub(crate) fn of_node(node: &Node) -> Arc<GroupLayer> {
+        GroupLayer::of(node)
+    }
+
+    /// Returns the side of this node that meets under the name, which is told of ours, or the wait for one.
+    pub(crate) fn meet(&self, name: &str, ours: Side) -> Result<Side, oneshot::Receiver<Side>> {
+        let mut meetings = self.meetings.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((theirs, tell)) = meetings.remove(name)
+            && tell.send(ours.clone()).is_ok()
+        {
+            return Ok(theirs);
+        }
+        let (tell, told) = oneshot::channel();
+        meetings.insert(name.to_owned(), (ours, tell));
+        Err(told)
+    }
+
+    /// Forgets the wait under a name.
+    pub(crate) fn meets_no_more(&self, name: &str) {
+        self.meetings.lock().unwrap_or_else(PoisonError::into_inner).remove(name);
+    }
+}
 
 impl Layer for GroupLayer {
     type Settings = ();
@@ -50,7 +82,7 @@ impl Group {
     ///
     /// Nothing is lost when the future is dropped.
     pub async fn world(cluster: &Cluster) -> Result<Group, GroupError> {
-        let count = GroupLayer::of(cluster.node()).0.fetch_add(1, Ordering::Relaxed);
+        let count = GroupLayer::of(cluster.node()).worlds.fetch_add(1, Ordering::Relaxed);
         let name = format!("world {count}");
         let founders = cluster.founders();
         let members = match founders.iter().position(|it| *it == cluster.id()) {

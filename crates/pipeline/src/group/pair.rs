@@ -1,0 +1,275 @@
+//! Two groups that met.
+
+use std::fmt;
+use std::mem;
+use std::sync::Arc;
+
+use chunkcomm::{Duplex, Peer, with_causes};
+use chunkcomm_cluster::Cluster;
+use chunkcomm_cluster::cluster::{NameError, NodeId};
+use serde::{Deserialize, Serialize};
+
+use super::Group;
+use super::error::GroupError;
+use super::forming::GroupLayer;
+use super::links::peer_of;
+use crate::Element;
+use crate::collective::call::Call;
+use crate::collective::calls::{Among, Ask, combined, even, take_combined};
+use crate::collective::op::Op;
+use crate::collective::whole::Whole;
+use crate::proto::schedule::Kind;
+use crate::proto::schedule::world::World;
+use crate::proto::talk::Operation;
+
+/// Root of a call of a [`Pair`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Root {
+    /// The rank of this node's group.
+    Ours(usize),
+    /// The rank of the other group.
+    Theirs(usize),
+}
+
+/// Two groups of one cluster that [met](Group::meet): MPI's intercommunicator.
+///
+/// The groups may be of different programs, and may have ranks in common. Each call is made by all ranks
+/// of both, in the same order. Errors count the ranks of both groups: first those of the group whose rank 0
+/// has the lower rank in the cluster, then the other's.
+pub struct Pair {
+    both: Group,
+    /// Rank of our first one, and of theirs, among both.
+    first: usize,
+    their_first: usize,
+    size: usize,
+    their_size: usize,
+}
+
+/// A group as the other one sees it.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Side {
+    /// Name that no other meeting of the group has.
+    name: String,
+    members: Vec<NodeId>,
+}
+
+impl Side {
+    /// Whether this side's ranks come first among both.
+    fn is_before(&self, other: &Side) -> bool {
+        (&self.members, &self.name) < (&other.members, &other.name)
+    }
+}
+
+impl Group {
+    /// Finds another group of the cluster that meets under the same name.
+    ///
+    /// All ranks of both groups call it. The groups may be of different programs (`mpiexec -n 2 a : -n 2 b`),
+    /// disjoint, overlapping or equal. A name serves one meeting of two groups at a time. The wait for the
+    /// other group is in [`Node::explain`](chunkcomm::Node::explain) of rank 0.
+    ///
+    /// # Errors
+    ///
+    /// As a call of the group. [`GroupError::Gone`] when rank 0 of the other group is gone.
+    ///
+    /// # Cancel safety
+    ///
+    /// When the future is dropped at rank 0 the other ranks wait for it; at another rank, that rank is not
+    /// in the pair.
+    pub async fn meet(&mut self, name: &str) -> Result<Pair, GroupError> {
+        let side = Side { name: self.child("meet"), members: self.core.members.to_vec() };
+        let found = match self.rank() {
+            0 => Some(find(&self.core.cluster, side.clone(), name).await),
+            _ => None,
+        };
+        let found = self.broadcast_value(0, found).await.map_err(|error| error.cause)?;
+        let other = found.map_err(|why| GroupError::Rank { rank: 0, why })?;
+        let is_first = side.is_before(&other);
+        let (low, high) = if is_first { (&side, &other) } else { (&other, &side) };
+        let members: Vec<NodeId> = low.members.iter().chain(&high.members).copied().collect();
+        let (first, their_first) =
+            if is_first { (0, side.members.len()) } else { (other.members.len(), 0) };
+        let name = format!("{} {}", low.name, high.name);
+        let rank = first + self.rank();
+        let mut both = Group::of_rank(&self.core.cluster, members, rank, &name);
+        both.take_settings(self);
+        let (size, their_size) = (side.members.len(), other.members.len());
+        Ok(Pair { both, first, their_first, size, their_size })
+    }
+}
+
+/// Finds the other side of a meeting, and tells it of ours.
+async fn find(cluster: &Cluster, ours: Side, name: &str) -> Result<Side, String> {
+    let key = format!("group/meet/{name}");
+    let here = match GroupLayer::of_node(cluster.node()).meet(&key, ours.clone()) {
+        Ok(theirs) => return Ok(theirs),
+        Err(here) => here,
+    };
+    let said = |error: NameError| with_causes(&error);
+    let met = async {
+        cluster.provide(&key).await.map_err(said)?;
+        let other = cluster.other_provider(&key).await.map_err(said)?;
+        exchange(cluster, other, &key, ours).await
+    };
+    let mut here = std::pin::pin!(here);
+    let mut met = std::pin::pin!(met);
+    let found = std::future::poll_fn(|context| {
+        if let std::task::Poll::Ready(Ok(theirs)) = here.as_mut().poll(context) {
+            return std::task::Poll::Ready(Ok(theirs));
+        }
+        met.as_mut().poll(context)
+    });
+    let found = found.await;
+    GroupLayer::of_node(cluster.node()).meets_no_more(&key);
+    cluster.withdraw(&key);
+    found
+}
+
+/// Exchanges the sides with rank 0 of the other group: the lower member opens the channel.
+async fn exchange(
+    cluster: &Cluster,
+    other: NodeId,
+    name: &str,
+    ours: Side,
+) -> Result<Side, String> {
+    let peer = peer_of(cluster, other).await?;
+    let node = cluster.node();
+    let mut channel: Duplex<Side, Side> = if cluster.id() < other {
+        node.open_duplex(&peer, name).await.map_err(|error| with_causes(&error))?
+    } else {
+        let channel = chunkcomm::channel(name).from_peer(&peer);
+        node.accept_duplex(channel).await.map_err(|error| with_causes(&error))?.1
+    };
+    channel.send(&ours).await.map_err(|error| with_causes(&error))?;
+    let theirs = channel.recv().await.map_err(|error| with_causes(&error))?;
+    theirs.ok_or_else(|| "the other group has given up".to_owned())
+}
+
+impl Pair {
+    /// Returns this node's rank in its group.
+    #[must_use]
+    pub fn rank(&self) -> usize {
+        self.both.rank() - self.first
+    }
+
+    /// Returns the number of ranks of this node's group.
+    #[must_use]
+    pub fn size(&self) -> usize {
+        self.size
+    }
+
+    /// Returns the number of ranks of the other group.
+    #[must_use]
+    pub fn their_size(&self) -> usize {
+        self.their_size
+    }
+
+    /// Returns the cluster's member that has a rank of the other group.
+    ///
+    /// # Panics
+    ///
+    /// When there is no such rank.
+    #[must_use]
+    pub fn their_member(&self, rank: usize) -> NodeId {
+        assert!(rank < self.their_size, "there is no rank {rank} of {}", self.their_size);
+        self.both.member(self.their_first + rank)
+    }
+
+    /// Returns the link to a rank of the other group; dials the node if there is none.
+    ///
+    /// # Errors
+    ///
+    /// [`GroupError::Gone`] when it cannot be reached.
+    ///
+    /// # Cancel safety
+    ///
+    /// Nothing is lost when the future is dropped.
+    ///
+    /// # Panics
+    ///
+    /// When there is no such rank.
+    pub async fn their_peer(&self, rank: usize) -> Result<Peer, GroupError> {
+        let member = self.their_member(rank);
+        let peer = peer_of(&self.both.core.cluster, member).await;
+        peer.map_err(|why| GroupError::Gone { rank: self.their_first + rank, why })
+    }
+
+    /// Returns all ranks of both groups as one, in the order that errors count: MPI's merge.
+    #[must_use]
+    pub fn merged(self) -> Group {
+        self.both
+    }
+
+    /// Waits until every rank of both groups has come to this call.
+    pub fn barrier(&mut self) -> Call<()> {
+        self.both.barrier()
+    }
+
+    /// Gives the root's data to all ranks of the group that is not the root's. Each of them and the root
+    /// give a vector of one length; the other ranks of the root's group give one that comes back as it was.
+    pub fn broadcast<T: Element>(&mut self, root: Root, data: Vec<T>) -> Call<Vec<T>> {
+        let (root, receivers) = self.sides(root);
+        let map: Arc<[usize]> = std::iter::once(root).chain(receivers).collect();
+        let among = self.among(map, false);
+        let size = among.world.size();
+        let kind = Kind::Broadcast { root: 0 };
+        let mut ask = Ask::of::<T>(kind, Operation::Broadcast).rooted(root).all_of(&data);
+        if among.place.is_none() {
+            ask.bytes = 0;
+        }
+        ask.among = Some(among);
+        let fill = move |whole: &mut Whole<T>| {
+            even(&mut whole.result_blocks, data.len(), size);
+            whole.result = data;
+            Ok(())
+        };
+        self.both.submit(ask, fill, |whole, _| mem::take(&mut whole.result))
+    }
+
+    /// Combines the vectors of the group that is not the root's, element by element and by rank. The root's
+    /// vector, of the same length, comes back with the result, all others as they were.
+    pub fn reduce<T: Element>(&mut self, root: Root, data: Vec<T>, op: Op<T>) -> Call<Vec<T>> {
+        let (root, givers) = self.sides(root);
+        let map: Arc<[usize]> = givers.chain(std::iter::once(root)).collect();
+        let among = self.among(map, true);
+        let size = among.world.size();
+        let kind = Kind::Reduce { root: 0 };
+        let ask = Ask::of::<T>(kind, Operation::Reduce).rooted(root).all_of(&data).by(&op);
+        let ask = Ask { among: Some(among), ..ask };
+        let is_root = self.both.rank() == root;
+        let fill = combined(data, op.clone(), size);
+        self.both.submit(ask, fill, move |whole, ok| take_combined(whole, ok && is_root))
+    }
+
+    /// Returns the root among both, and the ranks of the group that is not its.
+    fn sides(&self, root: Root) -> (usize, std::ops::Range<usize>) {
+        let (first, their_first) = (self.first, self.their_first);
+        match root {
+            // A rank that does not exist becomes one that does not exist among both.
+            Root::Ours(rank) if rank >= self.size => (usize::MAX, 0..0),
+            Root::Theirs(rank) if rank >= self.their_size => (usize::MAX, 0..0),
+            Root::Ours(rank) => (first + rank, their_first..their_first + self.their_size),
+            Root::Theirs(rank) => (their_first + rank, first..first + self.size),
+        }
+    }
+
+    fn among(&self, map: Arc<[usize]>, hands_over: bool) -> Among {
+        let rank = self.both.rank();
+        let last = map.len() - usize::from(hands_over);
+        let hosts = &self.both.core.hosts;
+        let hosts: Vec<u32> =
+            map[..last].iter().map(|it| hosts.get(*it).copied().unwrap_or_default()).collect();
+        let hosts = if hosts.is_empty() { vec![0] } else { hosts };
+        let place = map.iter().position(|it| *it == rank);
+        Among { world: World::new(&hosts), map, place, hands_over }
+    }
+}
+
+impl fmt::Debug for Pair {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Pair")
+            .field("rank", &self.rank())
+            .field("size", &self.size)
+            .field("their_size", &self.their_size)
+            .finish_non_exhaustive()
+    }
+}
