@@ -111,7 +111,7 @@ async fn world(cluster: &Cluster) -> Group {
 
 #[test]
 fn every_call_is_what_a_sequential_program_computes() {
-    for (size, length) in [(1, 3), (2, 5), (3, 0), (4, 1), (5, 7), (7, 100), (4, 8_200), (5, 9_001)] {
+    for (size, length) in [(1, 3), (2, 5), (3, 0), (4, 1), (5, 7), (7, 100), (3, 9_001)] {
         on_each(size as u64, size, &[], move |_, cluster| async move {
             all_calls(world(&cluster).await, length).await.unwrap();
         });
@@ -289,7 +289,7 @@ fn a_group_meets_itself_and_one_that_overlaps() {
         let (mut one, mut other) = (one.unwrap(), other.unwrap());
         let (given, got) = tokio::join!(
             one.reduce(Root::Theirs(0), vec![rank as u64], Op::sum()),
-            other.reduce(Root::Ours(0), vec![100], Op::sum()),
+            other.reduce(Root::Ours(0), vec![100_u64], Op::sum()),
         );
         assert_eq!(given.unwrap(), [rank as u64]);
         assert_eq!(got.unwrap(), [if rank == 0 { 6 } else { 100 }]);
@@ -306,7 +306,7 @@ fn a_group_meets_itself_and_one_that_overlaps() {
         let high = async {
             let Some(high) = &mut high else { return };
             let mut pair = high.meet("overlap").await.unwrap();
-            assert_eq!(pair.broadcast(Root::Theirs(1), vec![9; 2]).await.unwrap(), [1; 2]);
+            assert_eq!(pair.broadcast(Root::Theirs(1), vec![9_u64; 2]).await.unwrap(), [1; 2]);
         };
         tokio::join!(low, high);
     });
