@@ -29,7 +29,7 @@ impl Bar {
     /// Makes a line; none when `hidden`, or when standard error is no terminal.
     #[must_use]
     pub fn on_terminal(hidden: bool) -> Option<Bar> {
-        (!hidden && stderr().is_terminal()).then_some(Bar(()))
+        (!hidden && stderr().is_terminal()).then(|| Bar(()))
     }
 
     /// Replaces the line of the terminal.
