@@ -106,7 +106,7 @@ impl Group {
         let changes = cluster.changes();
         let members: Arc<[NodeId]> = members.into();
         let shared = Arc::<Shared>::default();
-        let name: Arc<str> = format!("group/{id:016x}").into();
+        let name: Arc<str> = format!("chunkcomm-group.{id:016x}").into();
         let links = Links::new(cluster.clone(), Arc::clone(&members), rank, name);
         let engine = Engine::new(Arc::clone(&shared), links, changes);
         host::spawn_on(cluster.node().runtime(), engine.run());
