@@ -92,19 +92,15 @@ impl Search {
         loop {
             let before = self.history.len();
             let done = self.go_on(&mut group).await;
-            if let Err(error) = &done
-                && !matches!(error, GroupError::Died { .. } | GroupError::Gone { .. })
-            {
-                return Err(error.clone().into());
-            }
             // A call may have succeeded at some ranks and failed at others. So each comes here, and
             // none leaves before all have succeeded.
-            let calls = group.calls();
+            let (ranks, calls) = (group.size(), group.calls());
             let (left, finished) = group.shrink().await?;
-            if let Ok(cluster_of) = done
-                && finished == calls
-            {
-                return Ok(cluster_of);
+            match done {
+                Ok(cluster_of) if finished == calls => return Ok(cluster_of),
+                // Nobody is missing, so it was no death.
+                Err(error) if left.size() == ranks => return Err(error.into()),
+                _ => {}
             }
             // An iteration is one call. Those that not all ranks finished are done again.
             self.history.truncate(before + finished as usize);
