@@ -10,10 +10,13 @@
 //! The coordinates are whole numbers and the sums exact, so the result is that of one process, bit for
 //! bit.
 //!
-//! When a process dies, the others go on: they shrink the group, which tells the last iteration that
-//! all of them finished, and share the points anew. `--die 2:5` ends rank 2 in iteration 5; `kill -9`
-//! does as well. Launchers that stop all processes when one dies must be told not to
-//! (`mpiexec.hydra -disable-auto-cleanup`).
+//! When a process dies, the others go on. They shrink the group, learn by that the last iteration that
+//! all of them had finished, and share the points anew. `--die 2:5` ends rank 2 in iteration 5;
+//! `kill -9` does as well. Many launchers stop all processes when one dies; MPICH's does not so:
+//!
+//! ```text
+//! mpiexec.hydra -disable-auto-cleanup -n 4 sh -c 'target/release/examples/kmeans; exit $?'
+//! ```
 
 mod lloyd;
 mod options;
@@ -80,7 +83,7 @@ struct Search {
     points: Arc<[Point]>,
     /// The clusters before the first iteration and after each: the same at all ranks.
     history: Vec<Clusters>,
-    /// After each shrink: the number of ranks, and the iterations that all of them had finished.
+    /// After each death: the number of ranks, and of the iterations that all of them had finished.
     resumed: Vec<(usize, usize)>,
 }
 
@@ -109,8 +112,8 @@ impl Search {
         }
     }
 
-    /// Searches from the last iteration on, which is a call of the group each; then gathers the cluster
-    /// of each point at rank 0.
+    /// Searches from the last iteration on; each further one is a call of the group, and so is the
+    /// gathering of the clusters of all points, which rank 0 returns.
     async fn go_on(&mut self, group: &mut Group) -> Result<Vec<u32>, GroupError> {
         let share = share(self.points.len(), group.rank(), group.size());
         let mut cluster_of = cluster_of(&self.points[share.clone()], &self.history);

@@ -22,7 +22,7 @@ pub(crate) fn read(file: &Path) -> Result<Vec<Point>, String> {
         parsed(line).ok_or_else(|| {
             format!(
                 "{name}, line {number}: {line:?}: allowed are two whole numbers from \
-                     -{COORDINATE_MAX} to {COORDINATE_MAX}"
+                 -{COORDINATE_MAX} to {COORDINATE_MAX}"
             )
         })
     };

@@ -134,7 +134,7 @@ fn the_others_share_the_points_of_ranks_that_die() {
         assert!(!resumed.is_empty() && resumed.len() <= deaths.len(), "{report}");
         let last = format!("by {} ranks, after iteration ", 4 - deaths.len());
         let last = resumed[resumed.len() - 1].strip_prefix(&last).expect(&report);
-        // What the dead rank had sent for the iteration before may not have left it.
+        // Words of the iteration before may not have left the dead rank.
         let (done, died_in): (u32, u32) = (last.parse().unwrap(), deaths[deaths.len() - 1].1);
         assert!(done < died_in && done + 2 >= died_in, "{report}");
     }
@@ -231,7 +231,7 @@ fn what_makes_no_sense_is_named() {
         ("1 2\n\n", format!(", line 2: \"\"{allowed}")),
         ("1 2 3\n", format!(", line 1: \"1 2 3\"{allowed}")),
         ("1 2\n3 1000000001", format!(", line 2: \"3 1000000001\"{allowed}")),
-        ("1 2\n3 4\n1 2\n", "2 distinct points, and --clusters 3: allowed are as many".to_owned()),
+        ("1 2\n3 4\n1 2\n", "2 distinct points are too few for --clusters 3".to_owned()),
     ] {
         let file = file("wrong.txt", text);
         let output = KMEANS.command(&[&file, "--clusters=3"]).output().unwrap();
