@@ -96,14 +96,11 @@ impl Options {
 }
 
 fn death(text: &str) -> Result<(u32, usize), String> {
+    const RANK_0: &str = "rank 0 runs the manager of the cluster, which ends without it";
     let numbers = text.split_once(':');
     let numbers = numbers.and_then(|(rank, at)| Some((rank.parse().ok()?, at.parse().ok()?)));
     match numbers {
-        Some((0, _)) => {
-            Err("rank 0 runs the manager of the cluster, which ends without it: allowed \
-                             are ranks from 1"
-                .to_owned())
-        }
+        Some((0, _)) => Err(format!("{RANK_0}: allowed are ranks from 1")),
         Some((rank, iteration)) if iteration > 0 => Ok((rank, iteration)),
         _ => Err("allowed is RANK:ITERATION, both from 1".to_owned()),
     }
