@@ -4,6 +4,7 @@ pub mod bandwidth;
 pub mod budgets;
 pub mod calls;
 pub mod cluster;
+pub mod collective;
 pub mod delta;
 #[cfg(feature = "virtual")]
 pub mod delta_study;
