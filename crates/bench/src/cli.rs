@@ -59,6 +59,9 @@ enum Command {
     Cluster(commands::cluster::ClusterArgs),
     /// Collective calls of a group of processes.
     Collective(commands::collective::CollectiveArgs),
+    /// Collective calls in virtual time, beside closed forms and the best algorithm.
+    #[cfg(feature = "virtual")]
+    CollectiveStudy(commands::collective_study::CollectiveStudyArgs),
     /// A rank of a collective call, started by the near end.
     #[command(name = crate::ranks::RANK_COMMAND, hide = true)]
     CollectiveRank {
@@ -144,6 +147,8 @@ fn run(command: Command) -> Result<Verdict, Failure> {
         Command::DeltaStudy(args) => commands::delta_study::run(&args),
         Command::Cluster(args) => commands::cluster::run(&args),
         Command::Collective(args) => commands::collective::run(&args),
+        #[cfg(feature = "virtual")]
+        Command::CollectiveStudy(args) => commands::collective_study::run(&args),
         Command::CollectiveRank { orders } => crate::ranks::serve(&orders).map(|()| Verdict::Fine),
         Command::Delta(args) => commands::delta::run(&args),
         Command::Tracked(args) => commands::tracked::run(&args),

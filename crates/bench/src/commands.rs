@@ -5,6 +5,8 @@ pub mod budgets;
 pub mod calls;
 pub mod cluster;
 pub mod collective;
+#[cfg(feature = "virtual")]
+pub mod collective_study;
 pub mod delta;
 #[cfg(feature = "virtual")]
 pub mod delta_study;

@@ -78,6 +78,9 @@ fn virtual_calls_have_the_closed_form_beside_them() {
         assert!(row["seconds"].as_f64() > Some(0.0) && row["check"] == "same", "{row}");
         assert_eq!(row["form_seconds"].is_number(), algorithm != "auto", "{row}");
     }
+    let small = ["collective-study", "--size-max", "64KiB", "--ranks-max", "4", "--summary"];
+    let row = row(&small);
+    assert!(row["auto_ratio"].as_f64() > Some(0.0), "{row}");
 }
 
 #[test]
