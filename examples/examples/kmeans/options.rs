@@ -50,8 +50,8 @@ pub(crate) struct Options {
     #[arg(long)]
     pub(crate) check: bool,
 
-    /// Demonstration of a fault: end the process of this rank in this iteration, from 1; may be given
-    /// several times
+    /// Demonstration of a fault: end the process of this rank, which is not 0, in this iteration, from 1;
+    /// may be given several times
     #[arg(long, value_name = "RANK:ITERATION", value_parser = death)]
     die: Vec<(u32, usize)>,
 
