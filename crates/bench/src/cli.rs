@@ -65,7 +65,7 @@ enum Command {
     /// A rank of a collective call, started by the near end.
     #[command(name = crate::ranks::RANK_COMMAND, hide = true)]
     CollectiveRank {
-        /// What it is told
+        /// Its orders
         orders: String,
     },
     /// A buffer sent while it is computed, against the whole buffer.

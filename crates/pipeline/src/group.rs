@@ -82,7 +82,7 @@ const LAN: Costs = Costs {
     gamma_ns_per_byte: 0.1,
 };
 
-/// What does not change in a group.
+/// The parts of a group that do not change.
 pub(crate) struct Core {
     pub(crate) cluster: Cluster,
     pub(crate) members: Arc<[NodeId]>,

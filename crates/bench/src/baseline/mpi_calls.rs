@@ -1,8 +1,8 @@
 //! Collective calls of MPICH and Open MPI over TCP: a program of its own (`calls.c`), compiled on the
 //! measured machine.
 //!
-//! A *form* is a library with settings, and a way of calling. Which one is fastest depends on the
-//! operation and the size, so heats find it.
+//! A *form* is a library with settings, and a way of calling. The fastest one depends on the operation
+//! and the size, so heats find it.
 
 use std::process::{Command, Stdio};
 use std::thread;

@@ -72,7 +72,7 @@ pub(crate) struct Member {
     data: Vec<f64>,
     /// Lengths of the parts of `data` in an all-to-all.
     counts: Vec<usize>,
-    /// What came from all ranks.
+    /// Elements that came from all ranks.
     received: Vec<f64>,
 }
 

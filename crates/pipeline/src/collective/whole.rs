@@ -40,7 +40,7 @@ pub(crate) struct Whole<T: Element> {
     /// Lengths of the result's blocks, where they travel with the data. Blocks of more than
     /// [`INLINE_BYTES_MAX`] bytes then follow the steps.
     pub(crate) lengths: Option<Vec<usize>>,
-    /// What makes the flow of large blocks, once their lengths are known.
+    /// Makes the flow of large blocks, once their lengths are known.
     pub(crate) later: Option<Box<dyn FnOnce() -> Option<Flow> + Send>>,
     pub(crate) flowing: Option<Flowing<T>>,
     /// Whether the data flow: the result is then no copy of the input.
