@@ -86,8 +86,8 @@
 //! An [`Op`] combines; [`Parts`] are data of all ranks. The same calls exist for serde values
 //! ([`broadcast_value`](Group::broadcast_value) and others). An [`Algorithm`] is chosen for each call by its
 //! modelled time, or set. When a rank dies, its group's calls end with its name, and
-//! [`shrink`](Group::shrink) makes a group of the others. Groups are [split](Group::split), and two of one
-//! cluster meet by name, also those of different programs.
+//! [`shrink`](Group::shrink) makes a group of the others. Groups are [split](Group::split). Two of one
+//! cluster [meet](Group::meet) by name as a [`Pair`], also those of different programs.
 //!
 //! Not for nodes that take turns as they like: use channels there. Independent tasks belong into a farm.
 //!
@@ -101,7 +101,7 @@
 //! - `pump` and `landing`: from sections of the buffer to a channel, and from a channel into sections of a
 //!   buffer, combined or as it comes; `turns`: when a computing task yields;
 //! - [`DeltaSender`], [`Part`], [`DeltaReceiver`], [`Forward`], [`Region`]: the user's interface to deltas;
-//! - `group`: [`Group`]: ranks, links, and a standing task that runs the calls;
+//! - `group`: [`Group`], [`Pair`]: ranks, links, and a standing task that runs the calls;
 //! - `collective`: [`Call`], [`Op`], [`Parts`]: small calls step by step, large ones by regions;
 //! - `tracked` (feature): the same for code that takes a plain slice, by page protection (Linux);
 //! - [`patterns`]: whole programs made of these, to measure and to learn from.
