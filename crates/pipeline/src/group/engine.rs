@@ -14,16 +14,13 @@ use chunkcomm_cluster::cluster::{Change, Changes};
 
 use super::error::{CallDifference, GroupError};
 use super::io::{Heard, Io};
-use super::links::Links;
+use super::links::{Links, Lost};
 use super::shared::{Finished, Line, Run, Shared, Submitted};
 use crate::proto::talk::{self, Fault, Kind, Word};
 
 /// Age of a call at which the rank that it waits for is asked, so that two ranks that wait for each
 /// other in different calls learn it: 100 ms.
 const ASK_AFTER: Duration = Duration::from_millis(100);
-
-/// Time in which the cluster is to report the death of a rank whose link is lost: 1 s.
-const GRACE: Duration = Duration::from_secs(1);
 
 /// Number of finished calls whose statements are kept: a rank may find only later that it differs.
 const PAST_COUNT: usize = 64;
@@ -34,6 +31,8 @@ struct Active {
     statement: Vec<u8>,
     run: Box<dyn Run>,
     since: Instant,
+    /// A rank whose link failed a transfer; the run is not polled any more.
+    lost: Option<(usize, Lost)>,
     asked: bool,
     reported: bool,
     /// Keeps the wait in the node's report.
@@ -119,9 +118,16 @@ impl Engine {
         while let Some(Submitted { number, statement, run }) = state.take_submitted() {
             self.begun = number;
             let since = Instant::now();
-            let (asked, reported) = (false, false);
-            let active = Active { number, statement, run, since, asked, reported, _wait: None };
-            self.active.push(active);
+            self.active.push(Active {
+                number,
+                statement,
+                run,
+                since,
+                lost: None,
+                asked: false,
+                reported: false,
+                _wait: None,
+            });
         }
         let is_closed = state.closed || state.shrinking;
         drop(state);
@@ -238,14 +244,19 @@ impl Engine {
         let mut has_ended = false;
         let mut index = 0;
         while index < self.active.len() {
-            let Active { number, statement, run, .. } = &mut self.active[index];
+            let Active { number, statement, run, lost, .. } = &mut self.active[index];
             let (links, inbox) = (&mut self.links, &mut self.inbox);
             let call = *number;
             let mut io = Io { call, statement, links, inbox, context };
             let ended = match self.broken.clone() {
                 Some(cause) => run.stop(&mut io).map(|()| Some(cause)),
+                None if lost.is_some() => Poll::Pending,
                 None => match run.poll(&mut io) {
                     Poll::Ready(Ok(())) => Poll::Ready(None),
+                    Poll::Ready(Err(GroupError::Gone { rank, why })) => {
+                        *lost = Some((rank, Lost::new(why)));
+                        Poll::Pending
+                    }
                     Poll::Ready(Err(error)) => {
                         let (rank, why) = (self.links.rank as u32, error.to_string());
                         self.fail(error, Some(Fault::Said { rank, why }));
@@ -288,12 +299,14 @@ impl Engine {
             return false;
         }
         let lost = self.active.iter().find_map(|active| {
+            if let Some((rank, lost)) = &active.lost {
+                return lost.is_final().then(|| (*rank, lost.why.clone()));
+            }
             let rank = active.run.waits_for()?;
             let has_word =
                 self.inbox.iter().any(|it| it.call == active.number && it.from == rank);
             let lost = self.links.lost(rank)?;
-            let is_final = lost.in_order || lost.since.elapsed() >= GRACE;
-            (is_final && !has_word).then_some((rank, lost.why))
+            (lost.is_final() && !has_word).then_some((rank, lost.why))
         });
         let Some((rank, why)) = lost else { return false };
         let said = format!("rank {rank} is gone: {why}");

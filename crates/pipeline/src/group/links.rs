@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
 use bytes::Bytes;
 use chunkcomm::host::Instant;
@@ -46,18 +47,27 @@ struct Incoming {
 /// channel then holds the rank up.
 const HELD_BYTES_MAX: usize = 4 << 20;
 
+/// Time in which the cluster is to report the death of a rank whose link is lost: 1 s.
+const GRACE: Duration = Duration::from_secs(1);
+
 /// The end of the way from a rank.
 #[derive(Clone, Debug)]
 pub(crate) struct Lost {
     pub(crate) why: String,
     pub(crate) since: Instant,
-    /// The rank has gone by itself; of another one the cluster may still report the death.
+    /// The cluster has said so; of another rank it may still report the death, also of one that has
+    /// dropped the group: that may have heard of a death that is not known here.
     pub(crate) in_order: bool,
 }
 
 impl Lost {
-    fn new(why: String, in_order: bool) -> Lost {
-        Lost { why, since: Instant::now(), in_order }
+    pub(crate) fn new(why: String) -> Lost {
+        Lost { why, since: Instant::now(), in_order: false }
+    }
+
+    /// Whether the cluster will not report a death any more.
+    pub(crate) fn is_final(&self) -> bool {
+        self.in_order || self.since.elapsed() >= GRACE
     }
 }
 
@@ -124,7 +134,7 @@ impl Links {
                 Poll::Ready(Ok(())) => return,
                 Poll::Ready(Err(error)) => {
                     outgoing.fail();
-                    self.ended[to].get_or_insert(Lost::new(with_causes(&error), false));
+                    self.ended[to].get_or_insert(Lost::new(with_causes(&error)));
                     return;
                 }
                 Poll::Pending => {}
@@ -149,7 +159,7 @@ impl Links {
             }
             if let Err(why) = outgoing.poll(context) {
                 outgoing.fail();
-                ended.get_or_insert(Lost::new(why, false));
+                ended.get_or_insert(Lost::new(why));
             }
         }
     }
@@ -173,10 +183,10 @@ impl Links {
                         None => continue,
                     },
                     Poll::Ready(Ok(None)) => {
-                        self.end(index, Lost::new("it has dropped the group".to_owned(), true));
+                        self.end(index, Lost::new("it has dropped the group".to_owned()));
                     }
                     Poll::Ready(Err(error)) => {
-                        self.end(index, Lost::new(with_causes(&error), false));
+                        self.end(index, Lost::new(with_causes(&error)));
                     }
                     Poll::Pending => {}
                 }
@@ -239,7 +249,10 @@ impl Links {
 
     /// Notes that a rank has left the cluster.
     pub(crate) fn leave(&mut self, rank: usize) {
-        let lost = || Lost::new("it has left the cluster".to_owned(), true);
+        let lost = || {
+            let lost = Lost::new("it has left the cluster".to_owned());
+            Lost { in_order: true, ..lost }
+        };
         self.ended[rank].get_or_insert_with(lost);
     }
 
