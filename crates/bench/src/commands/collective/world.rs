@@ -1,18 +1,20 @@
 //! Collective calls of a group whose nodes are hosts of a virtual LAN.
 
-use chunkcomm::host::Instant;
+use std::time::Duration;
+
+use chunkcomm::host::{self, Instant};
 use chunkcomm_cluster::Cluster;
 use chunkcomm_pipeline::Algorithm;
 
-use super::TOGETHER_BYTES_MAX;
 use crate::failure::Failure;
 use crate::harness::calls::{CallKind, Operation};
 use crate::harness::ranks::Player;
 use crate::lan::{LanArgs, Ran};
 use crate::ours::collective::Member;
 
-/// Calls one after the other of small vectors, timed as a whole.
-const CALLS_TOGETHER: u64 = 10;
+/// Virtual time within which all ranks leave a barrier: 100 ms. They begin a call at the next multiple
+/// but one, so that the times of small calls have no part of the barrier.
+const BEGINNING: Duration = Duration::from_millis(100);
 
 /// Uncounted calls of each algorithm, in which links are opened and windows grow.
 const WARM_UP_CALLS: u64 = 2;
@@ -45,7 +47,6 @@ pub(crate) fn timed(
     ways: &[Algorithm],
 ) -> Result<(Vec<f64>, Ran<Times>), Failure> {
     let ways = ways.to_vec();
-    let calls = calls_together(kind);
     let count = ways.len();
     let ran = crate::lan::run(lan, spec, kind.ranks, move |cluster| {
         let ways = ways.clone();
@@ -54,13 +55,9 @@ pub(crate) fn timed(
     let seconds = (0..count).map(|way| {
         let start = ran.results.iter().map(|times| times[way][0]).min();
         let end = ran.results.iter().map(|times| times[way][1]).max();
-        start.zip(end).map_or(f64::NAN, |(start, end)| (end - start).as_secs_f64() / calls as f64)
+        start.zip(end).map_or(f64::NAN, |(start, end)| (end - start).as_secs_f64())
     });
     Ok((seconds.collect(), ran))
-}
-
-fn calls_together(kind: CallKind) -> u64 {
-    if kind.bytes <= TOGETHER_BYTES_MAX { CALLS_TOGETHER } else { 1 }
 }
 
 /// Returns the start and the end of the calls by each algorithm, as one rank saw them.
@@ -70,23 +67,30 @@ async fn all_ways(cluster: &Cluster, kind: CallKind, ways: &[Algorithm]) -> Resu
     let mut next = 0;
     for &way in ways {
         member.set_algorithm(way);
-        several(&mut member, &mut next, WARM_UP_CALLS).await?;
-        times.push(several(&mut member, &mut next, calls_together(kind)).await?);
+        for _ in 0..WARM_UP_CALLS {
+            once(&mut member, next).await?;
+            next += 1;
+        }
+        times.push(once(&mut member, next).await?);
+        next += 1;
     }
     Ok(times)
 }
 
-async fn several(member: &mut Member, next: &mut u64, calls: u64) -> Result<[Instant; 2], Failure> {
+/// Does one call, which all ranks begin at the same time.
+async fn once(member: &mut Member, call: u64) -> Result<[Instant; 2], Failure> {
+    member.fill(call);
     member.meet().await?;
-    let start = Instant::now();
-    for call in *next..*next + calls {
-        member.fill(call);
-        member.call().await?;
-        if !member.is_right(call) {
-            let cause = format!("that of call {call} is wrong");
-            return Err(Failure::broken("verifying a result", cause));
-        }
+    let each_ns = BEGINNING.as_nanos() as u64;
+    let now = Instant::now();
+    let past_ns = now.time().0 % each_ns;
+    let start = now + (2 * BEGINNING - Duration::from_nanos(past_ns));
+    host::sleep_until(start).await;
+    member.call().await?;
+    let end = Instant::now();
+    if member.is_right(call) {
+        return Ok([start, end]);
     }
-    *next += calls;
-    Ok([start, Instant::now()])
+    let cause = format!("that of call {call} is wrong");
+    Err(Failure::broken("verifying a result", cause))
 }
