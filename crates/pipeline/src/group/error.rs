@@ -42,7 +42,7 @@ pub enum GroupError {
         death: Death,
     },
     /// A rank has left the cluster, or has dropped its group.
-    #[error("rank {rank} of the group is gone: {why}")]
+    #[error("rank {rank} of the group is gone: {}", Plain(.why))]
     Gone {
         /// Its rank in the group.
         rank: usize,
