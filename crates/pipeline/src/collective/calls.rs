@@ -8,9 +8,9 @@ use chunkcomm_proto::describe::fnv1a;
 
 use super::call::Call;
 use super::flow::{FLOW_BYTES_MIN, Flowing};
-use super::whole::Whole;
 use super::op::Op;
 use super::parts::Parts;
+use super::whole::Whole;
 use crate::group::error::{CollectiveError, GroupError};
 use crate::group::shared::Run;
 use crate::proto::costs;
@@ -133,8 +133,14 @@ impl Group {
             whole.refuse(why);
         } else if let Some(flow) = flow {
             let is_root = matches!(kind, Kind::Broadcast { root } if Some(root) == place);
+            let starts_scan = kind == Kind::Scan && place == Some(0);
+            if starts_scan {
+                // Nothing comes to the first rank, whose own data are the result.
+                whole.flows = false;
+                whole.copy_input_to_result();
+            }
             let all = 0..whole.result.len();
-            let there = if is_root { vec![all] } else { Vec::new() };
+            let there = if is_root || starts_scan { vec![all] } else { Vec::new() };
             let (input, result) = (whole.input_blocks.clone(), whole.result_blocks.clone());
             let op = whole.op.clone();
             let flow = if is_root { flow.of_result() } else { flow };
@@ -153,7 +159,7 @@ impl Group {
         statement.encode(&mut encoded);
         let number = self.shared.tell(|state| state.submit(run, encoded));
         let take = Box::new(move |run: &mut dyn Run, cause| take(whole_of::<T>(run), cause));
-        Call::new(Arc::clone(&self.shared), number, take)
+        Call::new(Arc::clone(&self.shared), number, algorithm, take)
     }
 
     /// Returns what makes the flow of a call whose lengths differ from rank to rank.
@@ -219,9 +225,10 @@ impl Group {
     ///
     /// Algorithms: binomial, chain, binary.
     pub fn reduce<T: Element>(&mut self, root: usize, data: Vec<T>, op: Op<T>) -> Call<Vec<T>> {
+        let named = op.clone();
         let ask = Ask::of::<T>(Kind::Reduce { root }, Operation::Reduce);
-        let ask = ask.rooted(root).all_of(&data).by(&op);
-        let (is_root, fill) = (self.rank() == root, combined(data, op.clone(), self.size()));
+        let ask = ask.rooted(root).all_of(&data).by(&named);
+        let (is_root, fill) = (self.rank() == root, combined(data, op, self.size()));
         self.submit(ask, fill, move |whole, ok| take_combined(whole, ok && is_root))
     }
 
@@ -243,8 +250,9 @@ impl Group {
     /// # }
     /// ```
     pub fn all_reduce<T: Element>(&mut self, data: Vec<T>, op: Op<T>) -> Call<Vec<T>> {
-        let ask = Ask::of::<T>(Kind::AllReduce, Operation::AllReduce).all_of(&data).by(&op);
-        let fill = combined(data, op.clone(), self.size());
+        let named = op.clone();
+        let ask = Ask::of::<T>(Kind::AllReduce, Operation::AllReduce).all_of(&data).by(&named);
+        let fill = combined(data, op, self.size());
         self.submit(ask, fill, take_combined)
     }
 
@@ -252,8 +260,9 @@ impl Group {
     ///
     /// Algorithms: doubling, chain.
     pub fn scan<T: Element>(&mut self, data: Vec<T>, op: Op<T>) -> Call<Vec<T>> {
-        let ask = Ask::of::<T>(Kind::Scan, Operation::Scan).all_of(&data).by(&op);
-        let fill = combined(data, op.clone(), self.size());
+        let named = op.clone();
+        let ask = Ask::of::<T>(Kind::Scan, Operation::Scan).all_of(&data).by(&named);
+        let fill = combined(data, op, self.size());
         self.submit(ask, fill, take_combined)
     }
 
@@ -262,10 +271,11 @@ impl Group {
     ///
     /// Algorithms: doubling, chain.
     pub fn exclusive_scan<T: Element>(&mut self, data: Vec<T>, op: Op<T>) -> Call<Vec<T>> {
+        let named = op.clone();
         let ask = Ask::of::<T>(Kind::ExclusiveScan, Operation::ExclusiveScan);
-        let ask = ask.all_of(&data).by(&op);
+        let ask = ask.all_of(&data).by(&named);
         let (neutral, running) = (op.identity(), data.clone());
-        let fill = combined(data, op.clone(), self.size());
+        let fill = combined(data, op, self.size());
         let fill = move |whole: &mut Whole<T>| {
             fill(whole)?;
             if let Some(neutral) = neutral {
@@ -363,18 +373,18 @@ impl Group {
         parts: Parts<T>,
         op: Op<T>,
     ) -> Call<(Parts<T>, Vec<T>)> {
+        let named = op.clone();
         let ask = Ask::of::<T>(Kind::ReduceScatter, Operation::ReduceScatter);
-        let mut ask = ask.all_of(&parts.data).by(&op);
+        let mut ask = ask.all_of(&parts.data).by(&named);
         let bytes: Vec<u8> = parts.counts.iter().flat_map(|it| it.to_le_bytes()).collect();
         ask.statement.counts = fnv1a(&bytes);
         let (rank, size, counts) = (self.rank(), self.size(), parts.counts.clone());
-        let for_run = op.clone();
         let fill = move |whole: &mut Whole<T>| {
             parts.ranges(size, &mut whole.result_blocks)?;
             whole.input_blocks.clone_from(&whole.result_blocks);
             whole.copy_to_result(&parts.data);
             whole.input = parts.data;
-            whole.op = Some(for_run);
+            whole.op = Some(op);
             Ok(())
         };
         self.submit(ask, fill, move |whole, ok| {

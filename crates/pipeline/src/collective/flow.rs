@@ -119,12 +119,7 @@ impl<T: Element> Flowing<T> {
         })
     }
 
-    fn start(
-        &mut self,
-        rank_of: impl Fn(usize) -> usize,
-        io: &Io<'_, '_>,
-        buffers: Buffers<T>,
-    ) {
+    fn start(&mut self, rank_of: impl Fn(usize) -> usize, io: &Io<'_, '_>, buffers: Buffers<T>) {
         let mut flow = std::mem::take(&mut self.flow);
         flow.receives.iter_mut().for_each(|it| it.from = rank_of(it.from));
         flow.sends.iter_mut().for_each(|it| it.to = rank_of(it.to));

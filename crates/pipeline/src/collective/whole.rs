@@ -108,6 +108,11 @@ impl<T: Element> Whole<T> {
         }
     }
 
+    /// Lets the result be a copy of the input.
+    pub(crate) fn copy_input_to_result(&mut self) {
+        self.result.clone_from(&self.input);
+    }
+
     /// Lets the call fail for what its caller gave.
     pub(crate) fn refuse(&mut self, why: String) {
         self.refused = Some(why);
@@ -156,11 +161,7 @@ impl<T: Element> Whole<T> {
     }
 
     /// Takes in what has come of a step; ready when that is all.
-    fn receive(
-        &mut self,
-        step: &ReceiveStep,
-        io: &mut Io<'_, '_>,
-    ) -> Poll<Result<(), GroupError>> {
+    fn receive(&mut self, step: &ReceiveStep, io: &mut Io<'_, '_>) -> Poll<Result<(), GroupError>> {
         let from = self.rank(step.from);
         while let Some(heard) = io.take(from, Kind::Data) {
             let taken = self.take_piece(step, &heard);
@@ -281,10 +282,7 @@ pub(crate) fn panicked(panic: &(dyn Any + Send)) -> String {
 
 impl<T: Element> Whole<T> {
     /// Gives the blocks their final places, and lets the large ones flow there.
-    fn lay_out(
-        &mut self,
-        later: Box<dyn FnOnce() -> Option<Flow> + Send>,
-    ) -> Result<(), String> {
+    fn lay_out(&mut self, later: Box<dyn FnOnce() -> Option<Flow> + Send>) -> Result<(), String> {
         let Some(lengths) = &self.lengths else { return Ok(()) };
         let is_large = |length: &usize| !is_inline::<T>(*length);
         let sends_large = self.input_blocks.iter().any(|it| is_large(&it.len()));
@@ -295,13 +293,15 @@ impl<T: Element> Whole<T> {
         let mut places = Vec::with_capacity(lengths.len());
         for length in lengths {
             let start = end;
-            end = end.checked_add(*length).ok_or("the lengths of all ranks are beyond all memory")?;
+            end =
+                end.checked_add(*length).ok_or("the lengths of all ranks are beyond all memory")?;
             places.push(start..end);
         }
-        let mut data = Vec::new();
         let bytes = end.saturating_mul(size_of::<T>());
-        data.try_reserve_exact(end).map_err(|_| format!("there is no memory of {bytes} bytes"))?;
-        data.resize(end, T::zeroed());
+        let tried = Vec::<T>::new().try_reserve_exact(end);
+        tried.map_err(|_| format!("there is no memory of {bytes} bytes"))?;
+        // The system gives zeros, which nobody writes.
+        let mut data = vec![T::zeroed(); end];
         let mut there = Vec::new();
         for (place, block) in places.iter().zip(&self.result_blocks) {
             if place.len() == block.len() {
@@ -314,7 +314,8 @@ impl<T: Element> Whole<T> {
             blocks.iter().map(large).collect::<Vec<_>>()
         };
         let (input_blocks, result_blocks) = (only_large(&self.input_blocks), only_large(&places));
-        self.flowing = later().map(|flow| Flowing::new(flow, input_blocks, result_blocks, there, None));
+        self.flowing =
+            later().map(|flow| Flowing::new(flow, input_blocks, result_blocks, there, None));
         (self.result, self.result_blocks) = (data, places);
         Ok(())
     }

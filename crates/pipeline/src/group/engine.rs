@@ -303,8 +303,7 @@ impl Engine {
                 return lost.is_final().then(|| (*rank, lost.why.clone()));
             }
             let rank = active.run.waits_for()?;
-            let has_word =
-                self.inbox.iter().any(|it| it.call == active.number && it.from == rank);
+            let has_word = self.inbox.iter().any(|it| it.call == active.number && it.from == rank);
             let lost = self.links.lost(rank)?;
             (lost.is_final() && !has_word).then_some((rank, lost.why))
         });

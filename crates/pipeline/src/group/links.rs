@@ -97,9 +97,11 @@ impl Links {
         name: Arc<str>,
     ) -> Links {
         let each = members.iter();
-        let outgoing = each
-            .clone()
-            .map(|_| Outgoing { way: Way::Closed, waiting: VecDeque::new(), unsent: false });
+        let outgoing = each.clone().map(|_| Outgoing {
+            way: Way::Closed,
+            waiting: VecDeque::new(),
+            unsent: false,
+        });
         let outgoing = outgoing.collect();
         let ended = each.map(|_| None).collect();
         Links {
@@ -236,9 +238,8 @@ impl Links {
         // One more than there are others: a rank of the group may be this node as well.
         while self.incoming.len() < self.members.len() {
             let (cluster, name) = (&self.cluster, format_args!("{}/{}", self.name, self.rank));
-            let accepting = self
-                .accepting
-                .get_or_insert_with(|| accept(cluster.clone(), name.to_string()));
+            let accepting =
+                self.accepting.get_or_insert_with(|| accept(cluster.clone(), name.to_string()));
             let Poll::Ready(accepted) = accepting.as_mut().poll(context) else { return };
             self.accepting = None;
             // Without it the node is closed, and so are all its channels.
