@@ -234,9 +234,16 @@ impl Links {
         }
     }
 
+    /// Returns the number of ranks from which nothing more comes.
+    fn ended_count(&self) -> usize {
+        self.ended.iter().flatten().count()
+    }
+
     fn poll_accept(&mut self, context: &mut Context<'_>) {
-        // One more than there are others: a rank of the group may be this node as well.
-        while self.incoming.len() < self.members.len() {
+        let is_known = |it: &&Incoming| it.from.is_some();
+        while self.incoming.iter().filter(is_known).count() + self.ended_count()
+            < self.members.len() - 1
+        {
             let (cluster, name) = (&self.cluster, format_args!("{}/{}", self.name, self.rank));
             let accepting =
                 self.accepting.get_or_insert_with(|| accept(cluster.clone(), name.to_string()));
