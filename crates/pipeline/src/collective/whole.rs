@@ -156,11 +156,7 @@ impl<T: Element> Whole<T> {
     }
 
     /// Takes in what has come of a step; ready when that is all.
-    fn receive(
-        &mut self,
-        step: &ReceiveStep,
-        io: &mut Io<'_, '_>,
-    ) -> Poll<Result<(), GroupError>> {
+    fn receive(&mut self, step: &ReceiveStep, io: &mut Io<'_, '_>) -> Poll<Result<(), GroupError>> {
         let from = self.rank(step.from);
         while let Some(heard) = io.take(from, Kind::Data) {
             let taken = self.take_piece(step, &heard);
@@ -189,12 +185,12 @@ impl<T: Element> Whole<T> {
                 self.counts.extend(counts.map(count));
                 payload = rest;
             }
-            let bytes = payload.len().checked_add(left)?;
-            if !bytes.is_multiple_of(size_of::<T>()) || bytes / size_of::<T>() != self.due(step)? {
+            let (bytes, due) = (payload.len().checked_add(left)?, self.due(step)?);
+            if due.checked_mul(size_of::<T>())? != bytes {
                 return None;
             }
             self.incoming.clear();
-            self.incoming.resize(bytes / size_of::<T>(), T::zeroed());
+            self.incoming.resize(due, T::zeroed());
         }
         let place = bytemuck::cast_slice_mut::<T, u8>(&mut self.incoming);
         place.get_mut(self.filled..)?.get_mut(..payload.len())?.copy_from_slice(payload);
@@ -281,10 +277,7 @@ pub(crate) fn panicked(panic: &(dyn Any + Send)) -> String {
 
 impl<T: Element> Whole<T> {
     /// Gives the blocks their final places, and lets the large ones flow there.
-    fn lay_out(
-        &mut self,
-        later: Box<dyn FnOnce() -> Option<Flow> + Send>,
-    ) -> Result<(), String> {
+    fn lay_out(&mut self, later: Box<dyn FnOnce() -> Option<Flow> + Send>) -> Result<(), String> {
         let Some(lengths) = &self.lengths else { return Ok(()) };
         let is_large = |length: &usize| !is_inline::<T>(*length);
         let sends_large = self.input_blocks.iter().any(|it| is_large(&it.len()));
@@ -295,7 +288,8 @@ impl<T: Element> Whole<T> {
         let mut places = Vec::with_capacity(lengths.len());
         for length in lengths {
             let start = end;
-            end = end.checked_add(*length).ok_or("the lengths of all ranks are beyond all memory")?;
+            end =
+                end.checked_add(*length).ok_or("the lengths of all ranks are beyond all memory")?;
             places.push(start..end);
         }
         let mut data = Vec::new();
@@ -314,7 +308,8 @@ impl<T: Element> Whole<T> {
             blocks.iter().map(large).collect::<Vec<_>>()
         };
         let (input_blocks, result_blocks) = (only_large(&self.input_blocks), only_large(&places));
-        self.flowing = later().map(|flow| Flowing::new(flow, input_blocks, result_blocks, there, None));
+        self.flowing =
+            later().map(|flow| Flowing::new(flow, input_blocks, result_blocks, there, None));
         (self.result, self.result_blocks) = (data, places);
         Ok(())
     }
