@@ -57,6 +57,18 @@ impl ClusterOptions {
         config
     }
 
+    /// Returns the settings that the options stand for, with this number of nodes where neither an
+    /// option nor a launcher says how many.
+    ///
+    /// # Errors
+    /// A variable of the launcher makes no sense.
+    pub fn config_of_nodes(&self, nodes: u32) -> Result<ClusterConfig, PlaceError> {
+        let mut told = self.clone();
+        told.explain_launch = false;
+        let is_told = told.are_of_a_cluster()?;
+        Ok(if is_told { self.config() } else { self.config().nodes(nodes) })
+    }
+
     /// Whether there is to be a cluster: an option says so, or a launcher started this process. For
     /// programs that also run without one.
     ///

@@ -1,4 +1,4 @@
-//! A progress bar on standard error, shown only when that is a terminal.
+//! Progress on standard error, shown only when that is a terminal.
 
 use std::io::{IsTerminal as _, Write as _, stderr};
 use std::time::Duration;
@@ -11,10 +11,8 @@ const BAR_WIDTH: usize = 40;
 /// Shows a bar with the progress of the farm's run, until the farm ends; none when `hidden`, or when
 /// standard error is no terminal.
 pub fn show_progress(farm: &mut Farm, hidden: bool) {
-    if hidden || !stderr().is_terminal() {
-        return;
-    }
-    let (bar, begun) = (Bar, Instant::now());
+    let Some(bar) = Bar::on_terminal(hidden) else { return };
+    let begun = Instant::now();
     farm.on_progress(move |progress| {
         if let Some(tasks) = progress.total() {
             let ended = progress.given - progress.unanswered;
@@ -24,11 +22,18 @@ pub fn show_progress(farm: &mut Farm, hidden: bool) {
 }
 
 /// A line of the terminal; gone when this is dropped.
-struct Bar;
+#[derive(Debug)]
+pub struct Bar(());
 
 impl Bar {
+    /// Makes a line; none when `hidden`, or when standard error is no terminal.
+    #[must_use]
+    pub fn on_terminal(hidden: bool) -> Option<Bar> {
+        (!hidden && stderr().is_terminal()).then(|| Bar(()))
+    }
+
     /// Replaces the line of the terminal.
-    fn draw(&self, line: &str) {
+    pub fn draw(&self, line: &str) {
         // A terminal that is gone does not matter to the picture.
         let _ = write!(stderr().lock(), "\r\x1b[2K{line}");
     }

@@ -37,6 +37,10 @@ mod reference_of_farms {}
 mod guide_of_pipelines {}
 
 #[cfg(doctest)]
+#[doc = include_str!("../../docs/guide/collectives.md")]
+mod guide_of_collectives {}
+
+#[cfg(doctest)]
 #[doc = include_str!("../../docs/guide/operations.md")]
 mod guide_of_operations {}
 

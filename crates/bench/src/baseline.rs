@@ -1,9 +1,13 @@
 //! Baselines of ours, in the same program: plain sockets, used as well as one can by hand.
 
 pub mod append;
+pub mod dissemination;
 pub mod eventfd;
 pub mod framed;
+pub mod hand_calls;
 pub mod hand_farm;
+mod mesh;
+pub mod mpi_calls;
 pub mod mpich;
 pub mod raw;
 pub mod raw_calls;

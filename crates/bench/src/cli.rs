@@ -57,6 +57,17 @@ enum Command {
     DeltaStudy(commands::delta_study::DeltaStudyArgs),
     /// Times in which a cluster of processes on this machine starts and ends.
     Cluster(commands::cluster::ClusterArgs),
+    /// Collective calls of a group of processes.
+    Collective(commands::collective::CollectiveArgs),
+    /// Collective calls in virtual time, beside closed forms and the best algorithm.
+    #[cfg(feature = "virtual")]
+    CollectiveStudy(commands::collective_study::CollectiveStudyArgs),
+    /// A rank of a collective call, started by the near end.
+    #[command(name = crate::ranks::RANK_COMMAND, hide = true)]
+    CollectiveRank {
+        /// Its orders
+        orders: String,
+    },
     /// A buffer sent while it is computed, against the whole buffer.
     Delta(commands::delta::DeltaArgs),
     /// Costs of page protection by engine, and the size from which ordinary code gains by it.
@@ -135,6 +146,10 @@ fn run(command: Command) -> Result<Verdict, Failure> {
         #[cfg(feature = "virtual")]
         Command::DeltaStudy(args) => commands::delta_study::run(&args),
         Command::Cluster(args) => commands::cluster::run(&args),
+        Command::Collective(args) => commands::collective::run(&args),
+        #[cfg(feature = "virtual")]
+        Command::CollectiveStudy(args) => commands::collective_study::run(&args),
+        Command::CollectiveRank { orders } => crate::ranks::serve(&orders).map(|()| Verdict::Fine),
         Command::Delta(args) => commands::delta::run(&args),
         Command::Tracked(args) => commands::tracked::run(&args),
         Command::Model(args) => commands::model::run(&args),
@@ -150,8 +165,8 @@ fn run(command: Command) -> Result<Verdict, Failure> {
         Command::Far(args) => commands::serve::far(&args),
         Command::Other(words) => Err(Failure::Refused(format!(
             "there is no command '{}'; allowed are stream, latency, bandwidth, calls, idle, \
-             starve, farm, farm-queue, farm-sweep, cluster, delta, tracked, model, sweep, lab, \
-             budgets and serve",
+             starve, farm, farm-queue, farm-sweep, cluster, collective, delta, tracked, model, sweep, \
+             lab, budgets and serve",
             words.first().map_or("", String::as_str)
         ))),
     }

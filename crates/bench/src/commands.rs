@@ -4,6 +4,9 @@ pub mod bandwidth;
 pub mod budgets;
 pub mod calls;
 pub mod cluster;
+pub mod collective;
+#[cfg(feature = "virtual")]
+pub mod collective_study;
 pub mod delta;
 #[cfg(feature = "virtual")]
 pub mod delta_study;

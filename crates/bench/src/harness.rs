@@ -5,11 +5,13 @@
 //! the transport is memory. Both ends keep all measured connections open for the whole run, so that
 //! ours and its baseline alternate between the same two processes.
 
+pub mod calls;
 pub mod control;
 pub mod far;
 pub mod machine;
 pub mod near;
 pub mod protocol;
+pub mod ranks;
 pub mod runtime;
 pub mod slices;
 pub mod spinner;

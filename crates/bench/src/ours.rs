@@ -5,6 +5,7 @@ pub mod calls;
 pub mod chain;
 pub mod channels;
 pub mod cluster;
+pub mod collective;
 pub mod farm;
 pub mod idle;
 pub mod latency;

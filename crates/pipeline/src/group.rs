@@ -83,7 +83,7 @@ const LAN: Costs = Costs {
     gamma_ns_per_byte: 0.1,
 };
 
-/// What does not change in a group.
+/// The parts of a group that do not change.
 pub(crate) struct Core {
     pub(crate) cluster: Cluster,
     pub(crate) members: Arc<[NodeId]>,
@@ -107,7 +107,7 @@ impl Group {
         let changes = cluster.changes();
         let members: Arc<[NodeId]> = members.into();
         let shared = Arc::<Shared>::default();
-        let name: Arc<str> = format!("group/{id:016x}").into();
+        let name: Arc<str> = format!("chunkcomm-group.{id:016x}").into();
         let links = Links::new(cluster.clone(), Arc::clone(&members), rank, name);
         let engine = Engine::new(Arc::clone(&shared), links, changes);
         host::spawn_on(cluster.node().runtime(), engine.run());

@@ -1,5 +1,7 @@
 //! Large buffers that are sent while they are computed and used while they arrive (delta
-//! send-recv).
+//! send-recv), and groups of nodes that broadcast, reduce and exchange together (collective calls).
+//!
+//! # Deltas
 //!
 //! A program that computes an array, sends it, and lets the next node compute on it uses one
 //! node at a time. Here the same loop hands out the buffer in chunks and commits each. A committed
@@ -35,7 +37,7 @@
 //! # }
 //! ```
 //!
-//! # Any order, and again
+//! ## Any order, and again
 //!
 //! ```text
 //! sender    |== sent ==|-- part --|..free..|-- part --|== sent ==|     threads commit in any order
@@ -50,21 +52,57 @@
 //! same memory: that opens nothing and allocates nothing. A stream of unknown length is a series of
 //! rounds; [`DeltaSender::end`] ends the last one early.
 //!
-//! # Several ends
+//! ## Several ends
 //!
 //! A [`Region`] is a buffer that several peers send to and receive from, by sections: it lands from one
 //! node, is combined with what another sends, and goes on to a third, while all of it is coming.
+//!
+//! # Groups
+//!
+//! A [`Group`] is an agreed list of a cluster's nodes, each with a rank. All ranks make the same calls in the
+//! same order. A call takes its caller's vector and gives it back, with the result or in an error:
+//!
+//! ```no_run
+//! use chunkcomm_cluster::{Cluster, ClusterConfig};
+//! use chunkcomm_pipeline::{Group, Op};
+//!
+//! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+//! let cluster = Cluster::join(ClusterConfig::new().nodes(4)).await?;
+//! let mut group = Group::world(&cluster).await?;
+//! let mine = vec![1.0_f64, group.rank() as f64];
+//! let sums = group.all_reduce(mine, Op::sum()).await?;
+//! assert_eq!(sums, [4.0, 6.0]);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! ```text
+//! broadcast       root's data to all          gather, all_gather   parts of all to the root, to all
+//! reduce          combined at the root        scatter              parts of the root, one to each
+//! all_reduce      combined at all             all_to_all           a part from each to each
+//! reduce_scatter  combined, a part at each    scan                 combined up to each rank
+//! ```
+//!
+//! An [`Op`] combines; [`Parts`] are data of all ranks. The same calls exist for serde values
+//! ([`broadcast_value`](Group::broadcast_value) and others). An [`Algorithm`] is chosen for each call by its
+//! modelled time, or set. When a rank dies, its group's calls end with its name, and
+//! [`shrink`](Group::shrink) makes a group of the others. Groups are [split](Group::split). Two of one
+//! cluster [meet](Group::meet) by name as a [`Pair`], also those of different programs.
+//!
+//! Not for nodes that take turns as they like: use channels there. Independent tasks belong into a farm.
 //!
 //! # Layers
 //!
 //! Each stands on those above it, in reading order:
 //!
 //! - `proto`: pure: the state of each byte, the bytes that leave next ([`Increment`] decides how many
-//!   at a time), and the messages of both sides;
+//!   at a time), the messages of both sides; the schedules of collective calls and their modelled times;
 //! - `memory`: the buffer that is written in parts and read meanwhile; its `unsafe` is the crate's only;
 //! - `pump` and `landing`: from sections of the buffer to a channel, and from a channel into sections of a
 //!   buffer, combined or as it comes; `turns`: when a computing task yields;
-//! - [`DeltaSender`], [`Part`], [`DeltaReceiver`], [`Forward`], [`Region`]: the user's interface;
+//! - [`DeltaSender`], [`Part`], [`DeltaReceiver`], [`Forward`], [`Region`]: the user's interface to deltas;
+//! - `group`: [`Group`], [`Pair`]: ranks, links, and a standing task that runs the calls;
+//! - `collective`: [`Call`], [`Op`], [`Parts`]: small calls step by step, large ones by regions;
 //! - `tracked` (feature): the same for code that takes a plain slice, by page protection (Linux);
 //! - [`patterns`]: whole programs made of these, to measure and to learn from.
 //!

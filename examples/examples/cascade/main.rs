@@ -35,11 +35,7 @@ fn main() -> ExitCode {
 }
 
 async fn work(options: &'static Options) -> Result<(), Failure> {
-    let mut told = options.cluster.clone();
-    told.explain_launch = false;
-    let is_told = told.are_of_a_cluster()?;
-    let config = options.cluster.config();
-    let config = if is_told { config } else { config.nodes(NODES) };
+    let config = options.cluster.config_of_nodes(NODES)?;
     let Some(cluster) = options.cluster.join(config).await? else { return Ok(()) };
     // Pinned only now: copies started by a pinned process would share its processor.
     pin(cluster.rank() as usize);

@@ -4,9 +4,10 @@ use super::example::Example;
 use chunkcomm_testkit::Scratch;
 use std::process::Output;
 
-const PROGRAMS: [Example; 8] = [
+const PROGRAMS: [Example; 9] = [
     Example { name: "cascade", file: env!("CARGO_BIN_EXE_cascade-program") },
     Example { name: "echo", file: env!("CARGO_BIN_EXE_echo-program") },
+    Example { name: "kmeans", file: env!("CARGO_BIN_EXE_kmeans-program") },
     Example { name: "mandelbrot", file: env!("CARGO_BIN_EXE_mandelbrot-program") },
     Example { name: "nodes", file: env!("CARGO_BIN_EXE_nodes-program") },
     Example { name: "parsort", file: env!("CARGO_BIN_EXE_parsort-program") },
@@ -51,7 +52,7 @@ fn each_program_explains_its_launch() {
         }
         assert!(explained.contains("rank        none: "), "{explained}");
         // The number of nodes that each program starts by itself.
-        let own = ["cascade", "echo", "parsort", "telemetry"].iter().zip([3, 4, 6, 2]);
+        let own = ["cascade", "echo", "kmeans", "parsort", "telemetry"].iter().zip([3, 4, 4, 6, 2]);
         if let Some((_, nodes)) = own.into_iter().find(|(name, _)| **name == program.name) {
             let explained = program.prints(&["--explain-launch"]);
             assert!(explained.contains(&format!("nodes       {nodes}\n")), "{explained}");
@@ -85,8 +86,8 @@ fn each_program_starts_on_the_hosts_of_a_file() {
 }
 
 /// Options whose value may be any text.
-const FREE: [&str; 7] =
-    ["--hosts", "--file", "--events", "--journal", "--output", "--timeline", "--trace"];
+const FREE: [&str; 8] =
+    ["--hosts", "--file", "--events", "--journal", "--make", "--output", "--timeline", "--trace"];
 
 /// Returns the options of a program that take a value, by its help.
 fn valued_options(program: &Example) -> Vec<String> {
@@ -130,6 +131,8 @@ fn options_that_do_not_go_together_say_so() {
     };
     refused("cascade", &["--nodes", "1"], "allowed are 2 and more");
     refused("echo", &["--nodes", "1"], "allowed are 2 nodes and more");
+    refused("kmeans", &["--make", "x", "y"], "cannot be used with");
+    refused("kmeans", &["--die", "1:1", "--lan", "virtual:lan-1g"], "allowed is --lan real");
     refused("parsort", &["--nodes", "1"], "allowed are 2 nodes and more");
     refused("parsort", &["--count", "7", "--file", "x"], "cannot be used with");
     refused("parsort", &["--file", "x", "--seed", "7"], "cannot be used with");

@@ -28,6 +28,7 @@ mod farm_waits;
 mod filters;
 mod floors;
 mod guide_of_simulation;
+mod kmeans;
 mod mandelbrot;
 #[cfg(unix)]
 mod mishaps;

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::process::Output;
 
 use super::example::Example;
-use super::{cascade, echo, mandelbrot, nodes, parsort, wordcount};
+use super::{cascade, echo, kmeans, mandelbrot, nodes, parsort, wordcount};
 
 const NODES: Example = Example { name: "nodes", file: nodes::PROGRAM };
 const WORDCOUNT: Example = Example { name: "wordcount", file: wordcount::PROGRAM };
@@ -67,6 +67,15 @@ fn echo_gathers_or_not() {
         let [packets, gathered] = [2, 4].map(|column| row[column].parse::<u64>().unwrap());
         assert!((300..320).contains(&packets) && gathered < 100, "{table}");
     }
+}
+
+#[test]
+fn kmeans_finds_the_same_clusters() {
+    let output = path("clusters-of-a-virtual-lan.png");
+    let output = format!("--output={}", output.display());
+    let options = ["--points", "2000", "--nodes", "5", "--check", &output];
+    let report = printed(&kmeans::KMEANS, &[&LAN[..], &options].concat());
+    assert_eq!(report, kmeans::KMEANS.prints(&options));
 }
 
 #[test]

@@ -22,11 +22,12 @@ const PING_PONG: &str = include_str!("ping_pong.c");
 const FARM: &str = include_str!("farm.c");
 
 /// Compiler and launcher: Debian's names for MPICH beside other MPIs, then the usual ones.
-const TOOLS: [(&str, &str); 2] = [("mpicc.mpich", "mpiexec.mpich"), ("mpicc", "mpiexec")];
+pub(super) const TOOLS: [(&str, &str); 2] =
+    [("mpicc.mpich", "mpiexec.mpich"), ("mpicc", "mpiexec")];
 
 /// Environment that keeps the ranks of one host from sharing memory, for both of MPICH's network
 /// layers.
-const OVER_TCP: [(&str, &str); 3] =
+pub(super) const OVER_TCP: [(&str, &str); 3] =
     [("MPIR_CVAR_NOLOCAL", "1"), ("UCX_TLS", "tcp,self"), ("FI_PROVIDER", "tcp")];
 
 /// Longest time of one run of a tool, beside the work of its tasks: 20 s. MPICH's ranks may wait for
@@ -34,10 +35,10 @@ const OVER_TCP: [(&str, &str); 3] =
 const DEADLINE: Duration = Duration::from_secs(20);
 
 /// A compiled program; its folder is removed when this is dropped.
-struct Program {
+pub(super) struct Program {
     _folder: Scratch,
-    file: PathBuf,
-    launcher: &'static str,
+    pub(super) file: PathBuf,
+    pub(super) launcher: &'static str,
 }
 
 impl Program {
@@ -46,15 +47,28 @@ impl Program {
     /// # Errors
     /// If there is no MPICH.
     fn compile(name: &str, text: &str) -> Result<Self, Failure> {
-        let folder = Scratch::new("mpich");
-        std::fs::create_dir(&folder).doing("making a folder for the program of MPICH")?;
+        Self::compile_by(&TOOLS, name, text, &[])
+    }
+
+    /// Compiles the program by the first of these tools that can, with these options.
+    ///
+    /// # Errors
+    /// If there is no such MPI.
+    pub(super) fn compile_by(
+        tools: &[(&'static str, &'static str)],
+        name: &str,
+        text: &str,
+        options: &[&str],
+    ) -> Result<Self, Failure> {
+        let folder = Scratch::new("mpi");
+        std::fs::create_dir(&folder).doing("making a folder for the program of an MPI")?;
         let (file, source) = (folder.join(name), folder.join(format!("{name}.c")));
         let mut program = Self { _folder: folder, file, launcher: "" };
-        std::fs::write(&source, text).doing("writing the program of MPICH")?;
+        std::fs::write(&source, text).doing("writing the program of an MPI")?;
         let mut failed = Failure::broken("looking for mpicc", "there is none");
-        for (compiler, launcher) in TOOLS {
+        for &(compiler, launcher) in tools {
             let mut command = Command::new(compiler);
-            command.arg("-O2").arg("-o").arg(&program.file).arg(&source);
+            command.arg("-O2").args(options).arg("-o").arg(&program.file).arg(&source);
             match output_of(command, compiler, DEADLINE) {
                 Ok(_) => {
                     program.launcher = launcher;

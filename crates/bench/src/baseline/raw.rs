@@ -117,7 +117,7 @@ impl Polled {
     }
 
     #[inline]
-    fn get(&mut self, buffer: &mut [u8]) -> io::Result<()> {
+    pub(super) fn get(&mut self, buffer: &mut [u8]) -> io::Result<()> {
         let mut filled = 0;
         while filled < buffer.len() {
             filled += self.get_some(&mut buffer[filled..])?;

@@ -6,6 +6,8 @@ use std::ops::RangeInclusive;
 use std::str::FromStr;
 use std::time::Duration;
 
+use chunkcomm_pipeline::Algorithm;
+
 use crate::harness::protocol::PolicyKind;
 use crate::harness::slices::SLICES_MIN;
 use crate::message::MESSAGE_BYTES_MIN;
@@ -174,6 +176,15 @@ pub(crate) fn in_flight(text: &str) -> Result<u64, String> {
 /// Parses the number of workers of a runtime.
 pub(crate) fn threads(text: &str) -> Result<usize, String> {
     within(text, 1..=THREADS_MAX)
+}
+
+/// Parses the name of a way in which collective calls travel.
+pub(crate) fn algorithm(text: &str) -> Result<Algorithm, String> {
+    text.parse().map_err(|_| {
+        "allowed are auto, chain, binomial, binary, doubling, ring, chains, pairwise, dissemination \
+         and direct"
+            .to_owned()
+    })
 }
 
 /// Parses the number of tasks that compute.

@@ -1,5 +1,6 @@
 //! The program `chunkperf`, run as its users run it.
 
+mod collective;
 mod contract;
 mod lab;
 mod model;

@@ -130,8 +130,14 @@ impl Group {
             whole.refuse(why);
         } else if let Some(flow) = flow {
             let is_root = matches!(kind, Kind::Broadcast { root } if Some(root) == place);
+            let starts_scan = kind == Kind::Scan && place == Some(0);
+            if starts_scan {
+                // Nothing comes to the first rank, whose own data are the result.
+                whole.flows = false;
+                whole.copy_input_to_result();
+            }
             let all = 0..whole.result.len();
-            let there = if is_root { vec![all] } else { Vec::new() };
+            let there = if is_root || starts_scan { vec![all] } else { Vec::new() };
             let (input, result) = (whole.input_blocks.clone(), whole.result_blocks.clone());
             let op = whole.op.clone();
             whole.flowing = Some(Flowing::new(flow, input, result, there, op));
@@ -149,7 +155,7 @@ impl Group {
         statement.encode(&mut encoded);
         let number = self.shared.tell(|state| state.submit(run, encoded));
         let take = Box::new(move |run: &mut dyn Run, cause| take(whole_of::<T>(run), cause));
-        Call::new(Arc::clone(&self.shared), number, take)
+        Call::new(Arc::clone(&self.shared), number, algorithm, take)
     }
 
     /// Returns what makes the flow of a call whose lengths differ from rank to rank.

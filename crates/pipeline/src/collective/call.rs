@@ -6,6 +6,7 @@ use std::task::{Context, Poll};
 
 use crate::group::error::{CollectiveError, GroupError};
 use crate::group::shared::{Finished, Run, Shared};
+use crate::proto::schedule::algorithm::Algorithm;
 
 /// Takes the caller's data out of a run that is over.
 pub(crate) type Take<R, D> =
@@ -24,18 +25,31 @@ pub(crate) type Take<R, D> =
 pub struct Call<R, D = R> {
     shared: Arc<Shared>,
     number: u64,
+    algorithm: Algorithm,
     take: Option<Take<R, D>>,
 }
 
 impl<R, D> Call<R, D> {
-    pub(crate) fn new(shared: Arc<Shared>, number: u64, take: Take<R, D>) -> Call<R, D> {
-        Call { shared, number, take: Some(take) }
+    pub(crate) fn new(
+        shared: Arc<Shared>,
+        number: u64,
+        algorithm: Algorithm,
+        take: Take<R, D>,
+    ) -> Call<R, D> {
+        Call { shared, number, algorithm, take: Some(take) }
     }
 
     /// Returns the number of the call in its group, from 1.
     #[must_use]
     pub fn number(&self) -> u64 {
         self.number
+    }
+
+    /// Returns the algorithm that the call takes: the one that was set, else the chosen one. Blocks whose
+    /// lengths only the call finds out may travel by another.
+    #[must_use]
+    pub fn algorithm(&self) -> Algorithm {
+        self.algorithm
     }
 
     /// Blocks the thread until the call is over. For threads outside the runtime, in the place of

@@ -14,7 +14,6 @@ use crate::proto::schedule::{Kind, bounds};
 use crate::proto::talk::Operation;
 use crate::{Element, Group};
 
-#[expect(clippy::needless_pass_by_value, reason = "an operator is made where it is used")]
 impl Group {
     /// Waits until every rank has come to this call.
     ///
@@ -49,9 +48,10 @@ impl Group {
     ///
     /// Algorithms: binomial, chain, binary.
     pub fn reduce<T: Element>(&mut self, root: usize, data: Vec<T>, op: Op<T>) -> Call<Vec<T>> {
+        let named = op.clone();
         let ask = Ask::of::<T>(Kind::Reduce { root }, Operation::Reduce);
-        let ask = ask.rooted(root).all_of(&data).by(&op);
-        let (is_root, fill) = (self.rank() == root, combined(data, op.clone(), self.size()));
+        let ask = ask.rooted(root).all_of(&data).by(&named);
+        let (is_root, fill) = (self.rank() == root, combined(data, op, self.size()));
         self.submit(ask, fill, move |whole, ok| take_combined(whole, ok && is_root))
     }
 
@@ -73,8 +73,9 @@ impl Group {
     /// # }
     /// ```
     pub fn all_reduce<T: Element>(&mut self, data: Vec<T>, op: Op<T>) -> Call<Vec<T>> {
-        let ask = Ask::of::<T>(Kind::AllReduce, Operation::AllReduce).all_of(&data).by(&op);
-        let fill = combined(data, op.clone(), self.size());
+        let named = op.clone();
+        let ask = Ask::of::<T>(Kind::AllReduce, Operation::AllReduce).all_of(&data).by(&named);
+        let fill = combined(data, op, self.size());
         self.submit(ask, fill, take_combined)
     }
 
@@ -82,8 +83,9 @@ impl Group {
     ///
     /// Algorithms: doubling, chain.
     pub fn scan<T: Element>(&mut self, data: Vec<T>, op: Op<T>) -> Call<Vec<T>> {
-        let ask = Ask::of::<T>(Kind::Scan, Operation::Scan).all_of(&data).by(&op);
-        let fill = combined(data, op.clone(), self.size());
+        let named = op.clone();
+        let ask = Ask::of::<T>(Kind::Scan, Operation::Scan).all_of(&data).by(&named);
+        let fill = combined(data, op, self.size());
         self.submit(ask, fill, take_combined)
     }
 
@@ -92,10 +94,11 @@ impl Group {
     ///
     /// Algorithms: doubling, chain.
     pub fn exclusive_scan<T: Element>(&mut self, data: Vec<T>, op: Op<T>) -> Call<Vec<T>> {
+        let named = op.clone();
         let ask = Ask::of::<T>(Kind::ExclusiveScan, Operation::ExclusiveScan);
-        let ask = ask.all_of(&data).by(&op);
+        let ask = ask.all_of(&data).by(&named);
         let (neutral, running) = (op.identity(), data.clone());
-        let fill = combined(data, op.clone(), self.size());
+        let fill = combined(data, op, self.size());
         let fill = move |whole: &mut Whole<T>| {
             fill(whole)?;
             if let Some(neutral) = neutral {
@@ -193,18 +196,18 @@ impl Group {
         parts: Parts<T>,
         op: Op<T>,
     ) -> Call<(Parts<T>, Vec<T>)> {
+        let named = op.clone();
         let ask = Ask::of::<T>(Kind::ReduceScatter, Operation::ReduceScatter);
-        let mut ask = ask.all_of(&parts.data).by(&op);
+        let mut ask = ask.all_of(&parts.data).by(&named);
         let bytes: Vec<u8> = parts.counts.iter().flat_map(|it| it.to_le_bytes()).collect();
         ask.statement.counts = fnv1a(&bytes);
         let (rank, size, counts) = (self.rank(), self.size(), parts.counts.clone());
-        let for_run = op.clone();
         let fill = move |whole: &mut Whole<T>| {
             let divided = parts.ranges(size, &mut whole.result_blocks);
             whole.input_blocks.clone_from(&whole.result_blocks);
             whole.copy_to_result(&parts.data);
             whole.input = parts.data;
-            whole.op = Some(for_run);
+            whole.op = Some(op);
             divided
         };
         self.submit(ask, fill, move |whole, ok| {

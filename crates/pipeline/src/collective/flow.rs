@@ -23,7 +23,7 @@ use crate::group::links::peer_of;
 use crate::proto::schedule::flow::{Flow, FlowReceive, Memory, Side};
 use crate::proto::talk::Kind;
 use crate::region::{Operand, Region};
-use crate::{Element, Increment};
+use crate::{DeltaRecvError, Element, Increment};
 
 /// Bytes of a call's data from which its transfers flow: 64 KiB. Below, whole messages cost less than the
 /// opening of a transfer an edge.
@@ -119,12 +119,7 @@ impl<T: Element> Flowing<T> {
         })
     }
 
-    fn start(
-        &mut self,
-        rank_of: impl Fn(usize) -> usize,
-        io: &Io<'_, '_>,
-        buffers: Buffers<T>,
-    ) {
+    fn start(&mut self, rank_of: impl Fn(usize) -> usize, io: &Io<'_, '_>, buffers: Buffers<T>) {
         let mut flow = std::mem::take(&mut self.flow);
         flow.receives.iter_mut().for_each(|it| it.from = rank_of(it.from));
         flow.sends.iter_mut().for_each(|it| it.to = rank_of(it.to));
@@ -312,8 +307,14 @@ impl<T: Element> Transfers<T> {
             }
             _ => region.land(node, &peer, &name, &sections).await,
         };
-        let mut landing = landing.map_err(|error| self.lost(from, &error))?;
-        landing.finish().await.map_err(|error| self.lost(from, &error))
+        let fault = |error: DeltaRecvError| match error {
+            // Nobody is lost: the operator panicked.
+            DeltaRecvError::Combine { .. } => {
+                GroupError::Rank { rank: self.rank, why: with_causes(&error) }
+            }
+            error => self.lost(from, &error),
+        };
+        landing.map_err(fault)?.finish().await.map_err(fault)
     }
 
     async fn peer(&self, rank: usize) -> Result<chunkcomm::Peer, GroupError> {
@@ -326,7 +327,7 @@ impl<T: Element> Transfers<T> {
     }
 
     fn lost(&self, rank: usize, error: &dyn std::error::Error) -> GroupError {
-        GroupError::Rank { rank, why: with_causes(error) }
+        GroupError::Gone { rank, why: with_causes(error) }
     }
 }
 

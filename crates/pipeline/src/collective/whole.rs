@@ -40,7 +40,7 @@ pub(crate) struct Whole<T: Element> {
     /// Lengths of the result's blocks, where they travel with the data. Blocks of more than
     /// [`INLINE_BYTES_MAX`] bytes then follow the steps.
     pub(crate) lengths: Option<Vec<usize>>,
-    /// What makes the flow of large blocks, once their lengths are known.
+    /// Makes the flow of large blocks, once their lengths are known.
     pub(crate) later: Option<Box<dyn FnOnce() -> Option<Flow> + Send>>,
     pub(crate) flowing: Option<Flowing<T>>,
     /// Whether the data flow: the result is then no copy of the input.
@@ -106,6 +106,11 @@ impl<T: Element> Whole<T> {
             self.result.clear();
             self.result.extend_from_slice(data);
         }
+    }
+
+    /// Lets the result be a copy of the input.
+    pub(crate) fn copy_input_to_result(&mut self) {
+        self.result.clone_from(&self.input);
     }
 
     /// Lets the call fail for what its caller gave.
@@ -292,10 +297,11 @@ impl<T: Element> Whole<T> {
                 end.checked_add(*length).ok_or("the lengths of all ranks are beyond all memory")?;
             places.push(start..end);
         }
-        let mut data = Vec::new();
         let bytes = end.saturating_mul(size_of::<T>());
-        data.try_reserve_exact(end).map_err(|_| format!("there is no memory of {bytes} bytes"))?;
-        data.resize(end, T::zeroed());
+        let tried = Vec::<T>::new().try_reserve_exact(end);
+        tried.map_err(|_| format!("there is no memory of {bytes} bytes"))?;
+        // The system gives zeros, which nobody writes.
+        let mut data = vec![T::zeroed(); end];
         let mut there = Vec::new();
         for (place, block) in places.iter().zip(&self.result_blocks) {
             if place.len() == block.len() {

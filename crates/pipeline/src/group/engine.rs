@@ -13,7 +13,7 @@ use chunkcomm_cluster::cluster::{Change, Changes};
 
 use super::error::{CallDifference, GroupError};
 use super::io::{Heard, Io};
-use super::links::Links;
+use super::links::{Links, Lost};
 use super::shared::{Finished, Run, Shared, Submitted};
 use crate::proto::talk::{self, Fault, Kind, Word};
 
@@ -26,6 +26,8 @@ pub(super) struct Active {
     pub(super) statement: Vec<u8>,
     pub(super) run: Box<dyn Run>,
     pub(super) since: Instant,
+    /// A rank whose link failed a transfer; the run is not polled any more.
+    pub(super) lost: Option<(usize, Lost)>,
     /// Whether its run may have said something.
     started: bool,
     /// The rank that was asked last.
@@ -132,9 +134,17 @@ impl Engine {
         while let Some(Submitted { number, statement, run }) = state.take_submitted() {
             self.begun = number;
             let since = Instant::now();
-            let (started, asked, reported, wait) = (false, None, false, None);
-            let active = Active { number, statement, run, since, started, asked, reported, wait };
-            self.active.push(active);
+            self.active.push(Active {
+                number,
+                statement,
+                run,
+                since,
+                lost: None,
+                started: false,
+                asked: None,
+                reported: false,
+                wait: None,
+            });
         }
         let is_closed = state.closed || state.shrinking;
         drop(state);
@@ -255,7 +265,7 @@ impl Engine {
         let mut has_ended = false;
         let mut index = 0;
         while index < self.active.len() {
-            let Active { number, statement, run, started, .. } = &mut self.active[index];
+            let Active { number, statement, run, started, lost, .. } = &mut self.active[index];
             if !*started && self.broken.is_none() && self.links.full_to().is_some() {
                 index += 1;
                 continue;
@@ -266,8 +276,13 @@ impl Engine {
             let mut io = Io { call, statement, links, inbox, context };
             let ended = match self.broken.clone() {
                 Some(cause) => run.stop(&mut io).map(|()| Some(cause)),
+                None if lost.is_some() => Poll::Pending,
                 None => match run.poll(&mut io) {
                     Poll::Ready(Ok(())) => Poll::Ready(None),
+                    Poll::Ready(Err(GroupError::Gone { rank, why })) => {
+                        *lost = Some((rank, Lost::new(why)));
+                        Poll::Pending
+                    }
                     Poll::Ready(Err(error)) => {
                         let (rank, why) = (self.links.rank as u32, error.to_string());
                         self.fail(error, Some(Fault::Said { rank, why }));

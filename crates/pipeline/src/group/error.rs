@@ -27,8 +27,8 @@ impl fmt::Display for CallDifference {
 
 /// Reason why a group cannot be made, or a call of it did not succeed.
 ///
-/// After each of them but [`GroupError::Agree`] the group is broken: every
-/// further call ends with the same error. [`Group::shrink`](crate::Group::shrink) makes a new one of
+/// After each of them but [`GroupError::Agree`] the group is broken: every further call ends with the same
+/// error. [`Group::shrink`](crate::Group::shrink) makes a new one of
 /// the ranks that are left.
 #[derive(Clone, thiserror::Error)]
 #[non_exhaustive]
@@ -42,7 +42,7 @@ pub enum GroupError {
         death: Death,
     },
     /// A rank has left the cluster, or has dropped its group.
-    #[error("rank {rank} of the group is gone: {why}")]
+    #[error("rank {rank} of the group is gone: {}", Plain(.why))]
     Gone {
         /// Its rank in the group.
         rank: usize,
@@ -60,7 +60,7 @@ pub enum GroupError {
         /// The reason, in its words.
         why: String,
     },
-    /// What the caller gave makes no sense. The call took its number, and the other ranks get
+    /// The caller's arguments make no sense. The call took its number, and the other ranks get
     /// [`GroupError::Rank`].
     #[error("{why}")]
     Input {
@@ -84,8 +84,8 @@ chunkcomm_proto::debug_with_causes!(GroupError);
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct CollectiveError<R> {
-    /// The caller's data. What the caller gave to a reduction or a scan, or gave to be sent, is as it was.
-    /// What was to be received may be there in part.
+    /// The caller's data. Operands of a reduction or a scan, and elements to be sent, are as they were.
+    /// Elements to be received may be there in part.
     pub data: R,
     /// The reason.
     pub cause: GroupError,

@@ -45,7 +45,7 @@ impl Heard {
     }
 }
 
-/// What a run needs to go on: the links, and what has come for it.
+/// The links, and the words that have come: all that a run needs to go on.
 pub(crate) struct Io<'a, 'c> {
     pub(crate) call: u64,
     pub(crate) statement: &'a [u8],

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
 use bytes::Bytes;
 use chunkcomm::host::Instant;
@@ -52,18 +53,24 @@ const HELD_BYTES_MAX: usize = 4 << 20;
 /// Bytes of words that wait for room on the way to a rank, at which no further call begins: 4 MiB.
 const WAITING_BYTES_MAX: usize = 4 << 20;
 
+/// Time in which the cluster is to report the death of a rank whose link is lost: 1 s.
+const GRACE: Duration = Duration::from_secs(1);
+
 /// The end of the way from a rank.
 #[derive(Clone, Debug)]
 pub(crate) struct Lost {
     pub(crate) why: String,
     pub(crate) since: Instant,
-    /// The rank has gone by itself; of another one the cluster may still report the death.
-    pub(crate) in_order: bool,
 }
 
 impl Lost {
-    fn new(why: String, in_order: bool) -> Lost {
-        Lost { why, since: Instant::now(), in_order }
+    pub(crate) fn new(why: String) -> Lost {
+        Lost { why, since: Instant::now() }
+    }
+
+    /// Whether the cluster will not report a death any more.
+    pub(crate) fn is_final(&self) -> bool {
+        self.since.elapsed() >= GRACE
     }
 }
 
@@ -135,7 +142,7 @@ impl Links {
                 Poll::Ready(Ok(())) => return,
                 Poll::Ready(Err(error)) => {
                     outgoing.fail();
-                    self.ended[to].get_or_insert(Lost::new(with_causes(&error), false));
+                    self.ended[to].get_or_insert(Lost::new(with_causes(&error)));
                     return;
                 }
                 Poll::Pending => {}
@@ -161,7 +168,7 @@ impl Links {
             }
             if let Err(why) = outgoing.poll(context) {
                 outgoing.fail();
-                ended.get_or_insert(Lost::new(why, false));
+                ended.get_or_insert(Lost::new(why));
             }
         }
     }
@@ -198,10 +205,10 @@ impl Links {
                     Poll::Ready(Ok(Some(bytes))) => match self.hear(index, bytes) {
                         Ok(Some(heard)) => return Poll::Ready(heard),
                         Ok(None) => {}
-                        Err(()) => self.end(index, "it does not speak as a rank", false),
+                        Err(()) => self.end(index, "it does not speak as a rank"),
                     },
-                    Poll::Ready(Ok(None)) => self.end(index, "it has dropped the group", true),
-                    Poll::Ready(Err(error)) => self.end(index, &with_causes(&error), false),
+                    Poll::Ready(Ok(None)) => self.end(index, "it has dropped the group"),
+                    Poll::Ready(Err(error)) => self.end(index, &with_causes(&error)),
                     Poll::Pending => {
                         self.next = index + 1;
                         looked += 1;
@@ -216,10 +223,10 @@ impl Links {
     }
 
     /// Notes that nothing more comes on a channel, and why.
-    fn end(&mut self, index: usize, why: &str, in_order: bool) {
+    fn end(&mut self, index: usize, why: &str) {
         let ended = self.incoming.swap_remove(index);
         if let Some(rank) = ended.from {
-            self.ended[rank].get_or_insert_with(|| Lost::new(why.to_owned(), in_order));
+            self.ended[rank].get_or_insert_with(|| Lost::new(why.to_owned()));
         }
     }
 
@@ -268,7 +275,7 @@ impl Links {
 
     /// Notes that a rank has left the cluster. Its last words may come later than that.
     pub(crate) fn leave(&mut self, rank: usize) {
-        let lost = || Lost::new("it has left the cluster".to_owned(), false);
+        let lost = || Lost::new("it has left the cluster".to_owned());
         self.ended[rank].get_or_insert_with(lost);
     }
 

@@ -193,7 +193,6 @@ async fn exchange(
     theirs.ok_or_else(|| "the other group has given up".to_owned())
 }
 
-#[expect(clippy::needless_pass_by_value, reason = "an operator is made where it is used")]
 impl Pair {
     /// Returns this node's rank in its group.
     #[must_use]
@@ -275,15 +274,16 @@ impl Pair {
     /// Combines the vectors of the group that is not the root's, element by element and by rank. The root's
     /// vector, of the same length, comes back with the result, all others as they were.
     pub fn reduce<T: Element>(&mut self, root: Root, data: Vec<T>, op: Op<T>) -> Call<Vec<T>> {
+        let named = op.clone();
         let (root, givers) = self.sides(root);
         let map: Arc<[usize]> = givers.chain(std::iter::once(root)).collect();
         let among = self.among(map, true);
         let size = among.world.size();
         let kind = Kind::Reduce { root: 0 };
-        let ask = Ask::of::<T>(kind, Operation::Reduce).rooted(root).all_of(&data).by(&op);
+        let ask = Ask::of::<T>(kind, Operation::Reduce).rooted(root).all_of(&data).by(&named);
         let ask = Ask { among: Some(among), ..ask };
         let is_root = self.both.rank() == root;
-        let fill = combined(data, op.clone(), size);
+        let fill = combined(data, op, size);
         self.both.submit(ask, fill, move |whole, ok| take_combined(whole, ok && is_root))
     }
 

@@ -1,4 +1,4 @@
-//! What a group, its calls and its standing task share.
+//! The state that a group, its calls and its standing task share.
 
 use std::any::Any;
 use std::collections::VecDeque;
@@ -12,7 +12,7 @@ use tokio::sync::Notify;
 use super::error::GroupError;
 use super::io::Io;
 
-/// What one rank does in one call.
+/// One rank's part in one call.
 pub(crate) trait Run: Any + Send {
     /// Goes on as far as it can; ready when this rank's part is done.
     fn poll(&mut self, io: &mut Io<'_, '_>) -> Poll<Result<(), GroupError>>;

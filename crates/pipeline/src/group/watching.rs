@@ -17,9 +17,6 @@ use crate::proto::talk::{self, Fault, Kind, Word};
 /// other in different calls learn it: 100 ms.
 const ASK_AFTER: Duration = Duration::from_millis(100);
 
-/// Time in which the cluster is to report the death of a rank whose link is lost: 1 s.
-const GRACE: Duration = Duration::from_secs(1);
-
 impl Engine {
     /// Breaks the group when a call waits for a rank from which nothing comes; returns whether it did.
     pub(super) fn look_for_lost(&mut self) -> bool {
@@ -27,11 +24,13 @@ impl Engine {
             return false;
         }
         let lost = self.active.iter().find_map(|active| {
+            if let Some((rank, lost)) = &active.lost {
+                return lost.is_final().then(|| (*rank, lost.why.clone()));
+            }
             let rank = active.waits_for(&self.links)?;
             let has_word = self.inbox.iter().any(|it| it.call == active.number && it.from == rank);
             let lost = self.links.lost(rank)?;
-            let is_final = lost.in_order || lost.since.elapsed() >= GRACE;
-            (is_final && !has_word).then_some((rank, lost.why))
+            (lost.is_final() && !has_word).then_some((rank, lost.why))
         });
         let Some((rank, why)) = lost else { return false };
         let said = format!("rank {rank} is gone: {why}");

@@ -68,7 +68,7 @@ const OPERATIONS: [(Operation, &str); 17] = [
     (Operation::Measure, "measure"),
 ];
 
-/// What a rank states of a call; that of all ranks must be the same.
+/// A rank's statement of a call, which must be the same at all ranks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Statement<'a> {
     pub(crate) operation: Operation,
@@ -272,7 +272,7 @@ impl<'a> Word<'a> {
 pub(crate) enum Fault {
     /// Two ranks state different calls under one number.
     Differs { call: u64, ranks: [u32; 2], statements: [Vec<u8>; 2] },
-    /// What happened at a rank.
+    /// A failure at a rank, in its words.
     Said { rank: u32, why: String },
 }
 

@@ -3,7 +3,9 @@
 use std::ops::Range;
 use std::time::Duration;
 
-use chunkcomm_pipeline::{DeltaReceiver, DeltaRecvError, DeltaSender, Increment, PartError};
+use chunkcomm_pipeline::{
+    DeltaReceiver, DeltaRecvError, DeltaSender, Element, Increment, PartError,
+};
 use chunkcomm_testkit::limited;
 use chunkcomm_testkit::random::seeded;
 
@@ -216,7 +218,7 @@ async fn parts_of_a_sparse_buffer_of_3_gib_arrive_at_their_places() -> Outcome {
 }
 
 /// Sends `len` elements in parts from the last to the first, and compares each.
-async fn exact<T: bytemuck::Pod + PartialEq + Send>(
+async fn exact<T: Element + PartialEq>(
     pair: &Pair,
     len: usize,
     increment: Increment,

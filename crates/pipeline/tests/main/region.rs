@@ -384,7 +384,7 @@ async fn a_difference_of_shapes_is_an_error_at_both_ends() -> Outcome {
     Ok(())
 }
 
-/// What the dead peer would have sent is an error, down the chain; what others send still comes.
+/// Elements of the dead peer are an error, down the chain; those of others still come.
 #[tokio::test]
 async fn a_dead_peer_is_an_error_of_its_own_sections() -> Outcome {
     let row = Row::new(3).await;

@@ -225,7 +225,7 @@ fn one_rank_is_killed_and_the_others_of_its_host_go_on() {
     assert_eq!(once(), once());
 }
 
-/// What a killed rank computed no longer takes a part of the cores.
+/// The work of a killed rank no longer takes a part of the cores.
 #[test]
 fn a_killed_rank_computes_no_more() {
     let mut network = Network::new(1);

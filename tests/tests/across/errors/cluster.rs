@@ -8,8 +8,8 @@ use chunkcomm::{CloseError, LinkError, NodeError, OpenError, RecvError, SendErro
 use chunkcomm_cluster::call::{ServeError, ServiceCloseError};
 use chunkcomm_cluster::cluster::launch::{HostsError, PlaceError, PmiError};
 use chunkcomm_cluster::cluster::{
-    BarrierError, ClusterServeError, Death, End, EndError, JoinError, Member,
-    MemberInstantiateError, NameError, NamedError, NodeId, PeerError, Refusal,
+    AgreeError, BarrierError, ClusterServeError, Death, End, EndError, JoinError, Member,
+    MemberInstantiateError, NameError, NamedError, NodeId, Objection, PeerError, Refusal,
 };
 use chunkcomm_cluster::launch::LaunchError;
 use chunkcomm_cluster::process::{InstantiateError, ProcessError};
@@ -141,6 +141,14 @@ fn members(texts: &mut Texts) {
     let (name, ranks) = (|| "worker".to_owned(), vec![1, 4]);
     let ids = vec![id(2), id(3)];
     let close = CloseError { channels: Vec::new(), forgotten: 7 };
+    words!(
+        texts,
+        Objection::Name,
+        Objection::Value { bytes: 2000 },
+        Objection::NotAmong,
+        Objection::TooMany,
+        Objection::Differs { count: 3, first: id(2), first_count: 4 },
+    );
     errors!(
         texts,
         PeerError::Nobody { rank: 9, size: 4 },
@@ -150,6 +158,9 @@ fn members(texts: &mut Texts) {
         PeerError::Ended(End::Left),
         BarrierError::Died(ids),
         BarrierError::Ended(End::Left),
+        refused_agreement() => AgreeError::Refused,
+        AgreeError::Differs { name: name(), count: 3, first: id(2), first_count: 4 },
+        AgreeError::Ended(End::Left),
         NameError::Refused { name: name() },
         NameError::Ended(End::Left),
         NamedError::Nobody { name: name() },
@@ -205,6 +216,7 @@ fn refusals(texts: &mut Texts) {
         Refusal::Functions { rank: None, other: 0, difference: of(one("u8"), None) },
         Refusal::Functions { rank: None, other: 0, difference: of(None, one("u8")) },
         Refusal::Functions { rank: None, other: 0, difference: of(None, None) },
+        Refusal::Functions { rank: Some(1), other: 3, difference: of(one("u8"), None) },
         Refusal::Rank { rank: 9, size: 4 },
         Refusal::Taken(Box::new(member())),
         Refusal::Missing { ranks: vec![3], waited_ms: 2000 },
@@ -277,6 +289,10 @@ fn place(value: Option<String>) -> PlaceError {
 
 fn id(rank: u32) -> NodeId {
     NodeId { rank, incarnation: 9 }
+}
+
+pub(super) fn refused_agreement() -> AgreeError {
+    AgreeError::Refused { name: "wor\nker".into(), why: Objection::TooMany }
 }
 
 pub(super) fn death() -> Death {

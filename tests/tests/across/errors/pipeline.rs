@@ -1,21 +1,23 @@
 //! Errors of `chunkcomm-pipeline`.
 
 use super::chunkcomm::{connect, link, lost};
+use super::cluster::{death, refused_agreement};
 use super::{Texts, errors, label, said};
+use crate::virtual_cluster::on_each;
 use chunkcomm::error::LinkCause;
 use chunkcomm::{AcceptError, OpenError, RecvError};
-use chunkcomm_cluster::cluster::PeerError;
+use chunkcomm_cluster::cluster::{End, PeerError};
 use chunkcomm_pipeline::patterns::{Compute, PatternError};
 use chunkcomm_pipeline::tracked::{
     ReadError, SendEngine, SetupError, TrackedRecvError, TrackedSendError, UnknownEngine,
     WriteError,
 };
 use chunkcomm_pipeline::{
-    DeltaReceiver, DeltaRecvError, DeltaSendError, DeltaSender, FrameFault, Increment,
-    OpeningFault, PartError,
+    Algorithm, CollectiveError, DeltaReceiver, DeltaRecvError, DeltaSendError, DeltaSender,
+    FrameFault, Group, GroupError, Increment, Op, OpeningFault, PartError,
 };
 use chunkcomm_testkit::{limited, memory, pair_of};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 pub(super) async fn all(texts: &mut Texts) {
@@ -24,6 +26,7 @@ pub(super) async fn all(texts: &mut Texts) {
     faults(texts);
     tracked(texts);
     patterns(texts);
+    groups(texts);
 }
 
 /// Sends zeroes to a receiver of another length.
@@ -73,6 +76,7 @@ fn deltas(texts: &mut Texts) {
         ended(Some(cause())) => DeltaRecvError::Ended,
         DeltaRecvError::Range { channel: channel(), start: 3, end: 12, length: 9 },
         DeltaRecvError::Late { channel: channel(), start: 3, end: 5 },
+        DeltaRecvError::Combine { peer: peer(), channel: channel(), cause: cause() },
     );
 }
 
@@ -94,6 +98,7 @@ fn faults(texts: &mut Texts) {
         FrameFault::Twice { start: 3, end: 5 },
         FrameFault::End { end: 9, landed: 3 },
         FrameFault::Cause,
+        FrameFault::Ungranted { waiting: 9 },
     );
 }
 
@@ -151,6 +156,49 @@ fn patterns(texts: &mut Texts) {
         PatternError::OutOfStep { peer: peer() },
         PatternError::Left { peer: peer() },
     );
+}
+
+fn groups(texts: &mut Texts) {
+    let why = || "it\nstopped".to_owned();
+    let differs = differing_calls();
+    let GroupError::Differs(difference) = &differs.cause else { panic!("{differs}") };
+    texts.words("CallDifference", difference);
+    texts.error("CollectiveError", &differs);
+    errors!(
+        texts,
+        "rn\nig".parse::<Algorithm>().unwrap_err() => ParseAlgorithmError,
+        GroupError::Died { rank: 1, death: death() },
+        GroupError::Gone { rank: 1, why: why() },
+        differs.cause.clone() => GroupError::Differs,
+        GroupError::Rank { rank: 1, why: why() },
+        GroupError::Input { why: "there is no rank 9 in a group of 4".into() },
+        GroupError::Agree(refused_agreement()),
+        GroupError::Ended(End::Left),
+        GroupError::Closed,
+    );
+}
+
+/// The error of a rank that adds where another one waits at a barrier.
+fn differing_calls() -> CollectiveError<Vec<u64>> {
+    let error = Arc::new(Mutex::new(None));
+    let told = Arc::clone(&error);
+    // A simulation runs within no other runtime.
+    let simulated = std::thread::spawn(move || {
+        on_each(1, 2, &[], move |rank, cluster| {
+            let told = Arc::clone(&told);
+            async move {
+                let mut group = Group::world(&cluster).await.unwrap();
+                if rank == 0 {
+                    let sums = group.all_reduce(vec![1_u64; 3], Op::sum()).await;
+                    *told.lock().unwrap() = sums.err();
+                } else {
+                    group.barrier().await.unwrap_err();
+                }
+            }
+        });
+    });
+    simulated.join().unwrap();
+    error.lock().unwrap().take().unwrap()
 }
 
 fn late() -> AcceptError {

@@ -95,6 +95,10 @@ const FULL_PACKET_MESSAGES: f64 = 3_800.0;
 const FEW_MESSAGES: &str = "--messages 2000";
 const FEW_TASKS: &str = "--tasks 2000";
 const ONE_EACH: &str = "--repeat 10";
+const FEW_CALLS: &str = "--repeat 24";
+const FEW_CALLS_MPI: &str = "--repeat 24 --against mpich";
+const SMALL_CALLS: &str = "--repeat 12 --size 64KiB";
+const SMALL_CALLS_MPI: &str = "--repeat 12 --size 64KiB --against mpich";
 
 /// All budgets.
 pub(super) static BUDGETS: &[Budget] = &[
@@ -256,6 +260,90 @@ pub(super) static BUDGETS: &[Budget] = &[
     budget("cluster-64", "cluster --nodes 64 --repeat 5")
         .quick("--nodes 4 --repeat 1")
         .at_most("seconds", 2.0, 1.0),
+    budget("collective-broadcast", "collective --op broadcast --size 16MiB --against relay")
+        .quick(SMALL_CALLS)
+        .at_least("ratio", 0.75, 0.95),
+    budget("collective-broadcast-64MiB", "collective --op broadcast --size 64MiB --against relay")
+        .quick(SMALL_CALLS)
+        .at_least("ratio", 0.75, 0.95),
+    budget("collective-reduce", "collective --op reduce --size 16MiB --against relay")
+        .quick(SMALL_CALLS)
+        .at_least("ratio", 0.75, 0.95),
+    budget("collective-reduce-64MiB", "collective --op reduce --size 64MiB --against relay")
+        .quick(SMALL_CALLS)
+        .at_least("ratio", 0.75, 0.95),
+    budget("collective-all-reduce", "collective --op all-reduce --size 16MiB --against relay")
+        .quick(SMALL_CALLS)
+        .at_least("ratio", 0.75, 0.95),
+    budget(
+        "collective-all-reduce-64MiB",
+        "collective --op all-reduce --size 64MiB --against relay",
+    )
+    .quick(SMALL_CALLS)
+    .at_least("ratio", 0.75, 0.95),
+    budget("collective-broadcast-mpi", "collective --op broadcast --size 16MiB --against mpi")
+        .quick(SMALL_CALLS_MPI)
+        .at_least("ratio", 0.75, 1.0),
+    budget(
+        "collective-broadcast-mpi-64MiB",
+        "collective --op broadcast --size 64MiB --against mpi",
+    )
+    .quick(SMALL_CALLS_MPI)
+    .at_least("ratio", 0.75, 1.0),
+    budget("collective-reduce-mpi", "collective --op reduce --size 16MiB --against mpi")
+        .quick(SMALL_CALLS_MPI)
+        .at_least("ratio", 0.85, 1.15),
+    budget("collective-reduce-mpi-64MiB", "collective --op reduce --size 64MiB --against mpi")
+        .quick(SMALL_CALLS_MPI)
+        .at_least("ratio", 0.85, 1.15),
+    budget("collective-all-reduce-mpi", "collective --op all-reduce --size 16MiB --against mpi")
+        .quick(SMALL_CALLS_MPI)
+        .at_least("ratio", 0.85, 1.15),
+    budget(
+        "collective-all-reduce-mpi-64MiB",
+        "collective --op all-reduce --size 64MiB --against mpi",
+    )
+    .quick(SMALL_CALLS_MPI)
+    .at_least("ratio", 0.85, 1.15),
+    budget("collective-all-gather", "collective --op all-gather --size 1MiB --against relay")
+        .quick(SMALL_CALLS)
+        .at_least("ratio", 0.7, 0.9),
+    budget(
+        "collective-all-gather-16MiB",
+        "collective --op all-gather --size 16MiB --against relay",
+    )
+    .quick(SMALL_CALLS)
+    .at_least("ratio", 0.7, 0.9),
+    budget("collective-all-to-all", "collective --op all-to-all --size 1MiB --against relay")
+        .quick(SMALL_CALLS)
+        .at_least("ratio", 0.7, 0.9),
+    budget(
+        "collective-all-to-all-16MiB",
+        "collective --op all-to-all --size 16MiB --against relay",
+    )
+    .quick(SMALL_CALLS)
+    .at_least("ratio", 0.7, 0.9),
+    budget(
+        "collective-small-spinning",
+        "collective --op all-reduce --size 8 --ranks 2 --runtime busy-poll --against mpi",
+    )
+    .quick(FEW_CALLS_MPI)
+    .at_most("time_ratio", 1.3, 1.0),
+    budget(
+        "collective-small",
+        "collective --op all-reduce --size 8 --ranks 4 --against dissemination",
+    )
+    .quick(FEW_CALLS)
+    .at_most("time_ratio", 1.4, 1.15),
+    budget(
+        "collective-barrier-spinning",
+        "collective --op barrier --ranks 2 --runtime busy-poll --against mpi",
+    )
+    .quick(FEW_CALLS_MPI)
+    .at_most("time_ratio", 1.3, 1.0),
+    budget("collective-barrier", "collective --op barrier --ranks 4 --against dissemination")
+        .quick(FEW_CALLS)
+        .at_most("time_ratio", 1.4, 1.15),
     budget("messages-per-packet", "stream --size 16 --threads 1").quick(FEW_MESSAGES).at_least(
         "messages_per_packet",
         1_000.0,
@@ -326,6 +414,14 @@ pub(super) static BUDGETS: &[Budget] = &[
     budget("virtual-delta-shapes", "delta-study --summary")
         .quick("--nodes-max 8 --bytes 64KiB")
         .at_least("share_held", 1.0, 1.0),
+    #[cfg(feature = "virtual")]
+    budget("virtual-collective-forms", "collective-study --only forms --summary")
+        .quick("--size-max 64KiB --ranks-max 16")
+        .at_most("form_error", 0.05, 0.02),
+    #[cfg(feature = "virtual")]
+    budget("virtual-collective-auto", "collective-study --only auto --summary")
+        .quick("--size-max 1KiB --ranks-max 4")
+        .at_least("auto_ratio", 0.97, 1.0),
     #[cfg(feature = "virtual")]
     budget(
         "virtual-cut-through",

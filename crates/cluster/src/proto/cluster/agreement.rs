@@ -62,7 +62,7 @@ pub struct Proposed {
     pub value: Vec<u8>,
 }
 
-/// What the manager decided.
+/// Decision of the manager.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Decision {
     /// Name of the agreement.

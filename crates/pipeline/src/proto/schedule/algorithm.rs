@@ -3,6 +3,8 @@
 use std::fmt;
 use std::str::FromStr;
 
+use chunkcomm_proto::plain::Plain;
+
 /// Way in which a collective call travels among the ranks of a group.
 ///
 /// Each call has some of them; its documentation names those. A name is what `Display` writes and
@@ -90,12 +92,12 @@ impl FromStr for Algorithm {
 }
 
 /// Error of a text that names no [`Algorithm`].
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct ParseAlgorithmError(String);
 
 impl fmt::Display for ParseAlgorithmError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "`{}` is no algorithm; there are ", self.0)?;
+        write!(f, "`{}` is no algorithm; there are ", Plain(&self.0))?;
         NAMES.iter().enumerate().try_for_each(|(index, (_, name))| {
             f.write_str(if index == 0 { "" } else { ", " })?;
             f.write_str(name)
@@ -104,6 +106,8 @@ impl fmt::Display for ParseAlgorithmError {
 }
 
 impl std::error::Error for ParseAlgorithmError {}
+
+chunkcomm_proto::debug_with_causes!(ParseAlgorithmError);
 
 #[cfg(test)]
 mod tests {

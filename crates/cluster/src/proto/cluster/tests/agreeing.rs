@@ -44,7 +44,7 @@ fn all_get_the_values_of_all_once_the_last_has_proposed() {
     let agreed = decision("x", &[(0, 5, 10), (1, 2, 11), (2, 1, 12)], &[]);
     let told = [0, 1, 2].map(|line| (line, Down::Agreed(agreed.clone())));
     assert_eq!(said(&mut manager), told);
-    // Who sends its proposal again gets the decision that was made of it. The name is free.
+    // A member that sends its proposal again gets the decision that was made of it. The name is free.
     propose(&mut manager, 1, proposal(3, "x", &[0, 1], 21));
     assert_eq!(said(&mut manager), []);
     propose(&mut manager, 2, proposal(1, "x", &[0, 1, 2], 13));

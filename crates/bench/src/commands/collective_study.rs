@@ -1,0 +1,210 @@
+//! `chunkperf collective-study`: collective calls in virtual time, beside closed forms, and the chosen
+//! algorithm beside the best one.
+
+use chunkcomm_pipeline::Algorithm;
+use chunkcomm_simulation::load;
+use clap::{Args, ValueEnum};
+
+use super::Verdict;
+use super::collective::formulas::Costs;
+use super::collective::world::{algorithms, timed};
+use crate::failure::{Doing, Failure};
+use crate::harness::calls::{CallKind, Operation};
+use crate::harness::slices::name_of;
+use crate::lan::LanArgs;
+use crate::options::Common;
+use crate::options::values;
+use crate::table::{Cells, Row, significant, write_out};
+
+/// Bytes of the calls that stand beside closed forms: 16 MiB.
+const FORM_BYTES: usize = 16 << 20;
+
+/// Ranks of the calls that stand beside closed forms.
+const FORM_RANKS: [usize; 2] = [16, 64];
+
+/// Sizes at which the chosen algorithm stands beside the best.
+const SIZES: [usize; 6] = [8, 1 << 10, 64 << 10, 1 << 20, 16 << 20, 64 << 20];
+
+/// Ranks at which the chosen algorithm stands beside the best.
+const RANKS: [usize; 3] = [4, 16, 64];
+
+/// Operations at which the chosen algorithm stands beside the best.
+const OPERATIONS: [Operation; 3] = [Operation::Broadcast, Operation::Reduce, Operation::AllReduce];
+
+/// Options of `chunkperf collective-study`.
+#[derive(Debug, Args)]
+pub struct CollectiveStudyArgs {
+    #[command(flatten)]
+    common: Common,
+    /// The one table to make
+    #[arg(long, value_enum)]
+    only: Option<Table>,
+    /// Preset or file of the virtual LAN
+    #[arg(long, value_name = "SPEC", default_value = "default", value_parser = world)]
+    world: String,
+    /// Largest vector
+    #[arg(long, value_name = "B", default_value = "64MiB", value_parser = values::bytes)]
+    size_max: usize,
+    /// Most ranks
+    #[arg(long, value_name = "N", default_value = "64", value_parser = values::count)]
+    ranks_max: u64,
+    /// Print one row alone: the worst ratio of each table
+    #[arg(long)]
+    summary: bool,
+}
+
+/// A table of the study.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Table {
+    /// 16 MiB beside the closed forms.
+    Forms,
+    /// The chosen algorithm beside the best by name.
+    Auto,
+}
+
+/// Parses the name of a world.
+fn world(text: &str) -> Result<String, String> {
+    match load(text) {
+        Ok(_) => Ok(text.to_owned()),
+        Err(error) => Err(format!("allowed are presets and files: {error}")),
+    }
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// If a run fails.
+pub fn run(args: &CollectiveStudyArgs) -> Result<Verdict, Failure> {
+    args.common.check_virtual()?;
+    let is_wanted = |table| args.only.is_none_or(|only| only == table);
+    let form_error = is_wanted(Table::Forms).then(|| args.forms()).transpose()?;
+    let auto_ratio = is_wanted(Table::Auto).then(|| args.auto()).transpose()?;
+    if args.summary {
+        args.new_row()
+            .set("form_error", form_error)
+            .set("auto_ratio", auto_ratio)
+            .print(args.common.json);
+    }
+    Ok(Verdict::Fine)
+}
+
+impl CollectiveStudyArgs {
+    fn new_row(&self) -> Row {
+        let mut row = Row::default();
+        row.set("bench", "collective-study")
+            .set("transport", "virtual")
+            .set("runtime", "virtual")
+            .set("lan", format!("virtual:{}", self.world));
+        row
+    }
+
+    fn seconds(&self, kind: CallKind, ways: &[Algorithm]) -> Result<Vec<f64>, Failure> {
+        let lan = LanArgs { lan: String::new(), trace: None, check: false };
+        Ok(timed(&lan, &self.world, kind, ways)?.0)
+    }
+
+    /// Returns the largest difference of a broadcast from its closed form, as a part of that.
+    fn forms(&self) -> Result<f64, Failure> {
+        let world = load(&self.world).doing("reading the world")?;
+        let costs = Costs::of(&world)
+            .ok_or_else(|| Failure::broken("reading the world", "it has no host or no segment"))?;
+        let ways = [Algorithm::Chain, Algorithm::Binomial];
+        let ranks: Vec<_> = FORM_RANKS.iter().filter(|it| **it as u64 <= self.ranks_max).collect();
+        let heading = ["algorithm", "ranks", "bytes", "seconds", "form s", "ratio"];
+        let mut cells = self.cells(&heading, ranks.len() * ways.len());
+        let mut worst = 0.0_f64;
+        for &&ranks in &ranks {
+            let bytes = FORM_BYTES.min(self.size_max);
+            let kind = CallKind { operation: Operation::Broadcast, bytes, ranks };
+            for (way, seconds) in ways.into_iter().zip(self.seconds(kind, &ways)?) {
+                let form = costs.seconds(kind, way).unwrap_or(f64::NAN);
+                let ratio = seconds / form;
+                worst = worst.max((ratio - 1.0).abs());
+                let figures = [seconds, form, ratio].map(significant);
+                let mut line = vec![way.to_string(), ranks.to_string(), bytes.to_string()];
+                line.extend(figures);
+                cells.add(line, || {
+                    let mut row = self.row(kind);
+                    row.set("algorithm", way.name())
+                        .set("seconds", seconds)
+                        .set("form_seconds", form)
+                        .set("ratio", ratio);
+                    row
+                });
+            }
+        }
+        self.write(&cells);
+        Ok(worst)
+    }
+
+    /// Returns the least ratio of the best time to that of the chosen algorithm.
+    fn auto(&self) -> Result<f64, Failure> {
+        let kinds = self.kinds();
+        let heading = ["operation", "ranks", "bytes", "auto s", "best s", "best", "ratio"];
+        let mut cells = self.cells(&heading, kinds.len());
+        let mut worst = f64::INFINITY;
+        for kind in kinds {
+            let named = algorithms(kind.operation);
+            let ways = [&[Algorithm::Auto], named].concat();
+            let seconds = self.seconds(kind, &ways)?;
+            let best = named.iter().zip(&seconds[1..]);
+            let Some((best, least)) = best.min_by(|one, other| one.1.total_cmp(other.1)) else {
+                continue;
+            };
+            let ratio = least / seconds[0];
+            worst = worst.min(ratio);
+            let line = vec![
+                name_of(kind.operation),
+                kind.ranks.to_string(),
+                kind.bytes.to_string(),
+                significant(seconds[0]),
+                significant(*least),
+                best.to_string(),
+                format!("{ratio:.3}"),
+            ];
+            cells.add(line, || {
+                let mut row = self.row(kind);
+                row.set("algorithm", "auto")
+                    .set("seconds", seconds[0])
+                    .set("best_algorithm", best.name())
+                    .set("best_seconds", *least)
+                    .set("ratio", ratio);
+                row
+            });
+        }
+        self.write(&cells);
+        Ok(worst)
+    }
+
+    fn kinds(&self) -> Vec<CallKind> {
+        let mut kinds = Vec::new();
+        for operation in OPERATIONS {
+            for ranks in RANKS.into_iter().filter(|ranks| *ranks as u64 <= self.ranks_max) {
+                let sizes = SIZES.into_iter().filter(|bytes| *bytes <= self.size_max);
+                kinds.extend(sizes.map(|bytes| CallKind { operation, bytes, ranks }));
+            }
+        }
+        kinds
+    }
+
+    fn row(&self, kind: CallKind) -> Row {
+        let mut row = self.new_row();
+        row.set("op", name_of(kind.operation))
+            .set("ranks", kind.ranks)
+            .set("payload_bytes", kind.bytes);
+        row
+    }
+
+    fn cells(&self, heading: &[&str], count: usize) -> Cells {
+        let heading = heading.iter().map(|&it| it.to_owned()).collect();
+        Cells::new(heading, count, self.common.json && !self.summary)
+    }
+
+    fn write(&self, cells: &Cells) {
+        if self.summary || self.common.json {
+            return;
+        }
+        cells.write(false);
+        write_out("\n");
+    }
+}

@@ -1,0 +1,141 @@
+//! Collective calls of a group whose nodes are processes of this machine, or virtual hosts.
+
+use std::mem;
+use std::time::Duration;
+
+use chunkcomm::Node;
+use chunkcomm_cluster::{Cluster, ClusterConfig};
+use chunkcomm_pipeline::{Algorithm, Group, Op, Parts};
+use chunkcomm_testkit::free_port;
+use serde::{Deserialize, Serialize};
+
+use crate::failure::{Doing, Failure};
+use crate::harness::calls::{CallKind, Operation};
+use crate::harness::protocol::RuntimeKind;
+use crate::harness::ranks::{Control, Player};
+
+/// Time after which a process of the cluster that has not ended is killed: 10 s.
+const END_DEADLINE: Duration = Duration::from_secs(10);
+
+/// Settings of a group of ours.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct OursKind {
+    /// Runtime that drives the library.
+    pub runtime: RuntimeKind,
+    /// Workers of the tokio runtime.
+    pub threads: usize,
+    /// Name of the algorithm.
+    pub algorithm: String,
+}
+
+/// Returns the variables by which the processes of a cluster of this many ranks find each other, over
+/// loopback TCP.
+pub(crate) fn environment(ranks: usize) -> impl Fn(usize) -> [(&'static str, String); 3] {
+    let manager = format!("127.0.0.1:{}", free_port());
+    move |rank| {
+        [
+            ("CHUNKCOMM_RANK", rank.to_string()),
+            ("CHUNKCOMM_SIZE", ranks.to_string()),
+            ("CHUNKCOMM_MANAGER", manager.clone()),
+        ]
+    }
+}
+
+/// Takes part as one rank, until the near end has ended.
+///
+/// # Errors
+/// If a call fails.
+pub async fn serve(port: u16, rank: usize, kind: CallKind, ours: OursKind) -> Result<(), Failure> {
+    let builder = Node::builder().quiet();
+    let builder = match ours.runtime {
+        RuntimeKind::Ambient => builder,
+        RuntimeKind::IoThread => builder.io_thread(),
+        RuntimeKind::BusyPoll => builder.busy_poll(),
+    };
+    let config = ClusterConfig::new().node(builder);
+    let cluster = Cluster::join(config).await.doing("joining the cluster")?;
+    let algorithm = ours.algorithm.parse().doing("understanding the algorithm")?;
+    let mut member = Member::join(&cluster, kind).await?;
+    member.set_algorithm(algorithm);
+    let (mut control, _) = Control::report(port, rank, 0, kind.ranks).await?;
+    let served = control.serve(&mut member).await;
+    drop(member);
+    served?;
+    cluster.end(END_DEADLINE).await.doing("ending the cluster")
+}
+
+/// One rank of the group with its vectors.
+pub(crate) struct Member {
+    group: Group,
+    kind: CallKind,
+    /// The rank's vector; after some calls the result.
+    data: Vec<f64>,
+    /// Lengths of the parts of `data` in an all-to-all.
+    counts: Vec<usize>,
+    /// Elements that came from all ranks.
+    received: Vec<f64>,
+}
+
+impl Member {
+    /// Joins the group of all members.
+    pub(crate) async fn join(cluster: &Cluster, kind: CallKind) -> Result<Self, Failure> {
+        let group = Group::world(cluster).await.doing("making the group")?;
+        let counts = vec![kind.len() / kind.ranks; kind.ranks];
+        let (data, received) = (vec![0.0; kind.len()], Vec::new());
+        Ok(Self { group, kind, data, counts, received })
+    }
+
+    /// Sets the algorithm of the further calls.
+    pub(crate) fn set_algorithm(&mut self, algorithm: Algorithm) {
+        self.group.set_algorithm(algorithm);
+    }
+}
+
+impl Player for Member {
+    fn fill(&mut self, call: u64) {
+        self.kind.fill(self.group.rank(), call, &mut self.data);
+    }
+
+    async fn meet(&mut self) -> Result<(), Failure> {
+        self.group.barrier().await.doing("meeting in a barrier")
+    }
+
+    async fn call(&mut self) -> Result<(), Failure> {
+        let doing = "calling";
+        let data = mem::take(&mut self.data);
+        let group = &mut self.group;
+        self.data = match self.kind.operation {
+            Operation::Barrier => {
+                group.barrier().await.doing(doing)?;
+                data
+            }
+            Operation::Broadcast => group.broadcast(0, data).await.doing(doing)?,
+            Operation::Reduce => group.reduce(0, data, Op::sum()).await.doing(doing)?,
+            Operation::AllReduce => group.all_reduce(data, Op::sum()).await.doing(doing)?,
+            Operation::Scan => group.scan(data, Op::sum()).await.doing(doing)?,
+            Operation::AllGather => {
+                let (data, parts) = group.all_gather(data).await.doing(doing)?;
+                self.received = parts.data;
+                data
+            }
+            Operation::AllToAll => {
+                let parts = Parts { data, counts: mem::take(&mut self.counts) };
+                let (parts, received) = group.all_to_all(parts).await.doing(doing)?;
+                (self.counts, self.received) = (parts.counts, received.data);
+                parts.data
+            }
+        };
+        Ok(())
+    }
+
+    fn is_right(&self, call: u64) -> bool {
+        let rank = self.group.rank();
+        let result = match self.kind.operation {
+            Operation::AllGather | Operation::AllToAll => &self.received,
+            _ => &self.data,
+        };
+        // A rank that is not the root has its own vector back.
+        let len = result.len().min(self.kind.result_len(rank));
+        self.kind.is_right(rank, call, &result[..len])
+    }
+}
