@@ -2,12 +2,14 @@
 //!
 //! ```text
 //!   calls, values    the methods of a group, which make runs
+//!   asking           how they make a run, and by which algorithm
 //!   call             the future of one
 //!   whole            the run of a call: step by step, with whole messages
 //!   flow             its large data: all transfers at once, by regions
 //!   op, parts        operators, and data of all ranks
 //! ```
 
+pub(crate) mod asking;
 pub(crate) mod call;
 pub(crate) mod calls;
 mod flow;

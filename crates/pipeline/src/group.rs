@@ -3,7 +3,7 @@
 //! ```text
 //!   Group       ranks, numbers of calls, the face               this file, forming, pair
 //!   Shared      calls that were made, calls that are over       shared
-//!   Engine      one standing task: runs the calls               engine, io
+//!   Engine      one standing task: runs the calls               engine, io, watching
 //!   Links       one channel a direction and pair of ranks       links
 //! ```
 
@@ -15,6 +15,7 @@ pub(crate) mod links;
 mod measuring;
 pub(crate) mod pair;
 pub(crate) mod shared;
+mod watching;
 
 use std::fmt;
 use std::sync::Arc;
@@ -87,7 +88,7 @@ pub(crate) struct Core {
     pub(crate) cluster: Cluster,
     pub(crate) members: Arc<[NodeId]>,
     pub(crate) rank: usize,
-    /// Number of the host of each rank: the lowest rank on it.
+    /// Number of the host of each rank, the same at all ranks; equal ones are one host.
     pub(crate) hosts: Vec<u32>,
     pub(crate) world: World,
     pub(crate) id: u64,

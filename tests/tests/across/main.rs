@@ -58,6 +58,7 @@ mod virtual_examples;
 mod virtual_farms;
 mod virtual_faults;
 mod virtual_groups;
+mod virtual_groups2;
 mod virtual_ranks;
 mod virtual_time;
 mod wordcount;

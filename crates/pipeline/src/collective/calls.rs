@@ -2,196 +2,19 @@
 
 use std::mem;
 use std::ops::Range;
-use std::sync::Arc;
 
 use chunkcomm_proto::describe::fnv1a;
 
+use super::asking::Ask;
 use super::call::Call;
-use super::flow::{FLOW_BYTES_MIN, Flowing};
 use super::op::Op;
 use super::parts::Parts;
 use super::whole::Whole;
-use crate::group::error::{CollectiveError, GroupError};
-use crate::group::shared::Run;
-use crate::proto::costs;
-use crate::proto::schedule::algorithm::Algorithm;
-use crate::proto::schedule::flow::{Flow, flow};
-use crate::proto::schedule::world::World;
-use crate::proto::schedule::{Kind, Of, ReceiveStep, SendStep, Step, Take, bounds, steps};
-use crate::proto::talk::{Operation, Statement};
+use crate::proto::schedule::{Kind, bounds};
+use crate::proto::talk::Operation;
 use crate::{Element, Group};
 
-/// A call to be made.
-pub(crate) struct Ask<'a> {
-    pub(crate) kind: Kind,
-    pub(crate) statement: Statement<'a>,
-    pub(crate) commutative: bool,
-    /// Bytes of the data, where they are the same at all ranks.
-    pub(crate) bytes: usize,
-    /// The ranks that take part, where these are not all of the group in their order.
-    pub(crate) among: Option<Among>,
-}
-
-/// The ranks that take part in a call.
-pub(crate) struct Among {
-    pub(crate) world: World,
-    /// Rank in the group of each of them; one that gets the result behind the call stands last.
-    pub(crate) map: Arc<[usize]>,
-    /// This rank's place among them; a rank that has none is done at once.
-    pub(crate) place: Option<usize>,
-    /// Whether the first of them hands the result to the last of the map.
-    pub(crate) hands_over: bool,
-}
-
-impl<'a> Ask<'a> {
-    fn new(kind: Kind, operation: Operation) -> Ask<'a> {
-        let statement = Statement::new(operation);
-        Ask { kind, statement, commutative: true, bytes: 0, among: None }
-    }
-
-    pub(crate) fn of<T>(kind: Kind, operation: Operation) -> Ask<'a> {
-        let ask = Ask::new(kind, operation);
-        Ask { statement: ask.statement.of::<T>(), ..ask }
-    }
-
-    pub(crate) fn rooted(mut self, root: usize) -> Ask<'a> {
-        self.statement.root = Some(u32::try_from(root).unwrap_or(u32::MAX - 1));
-        self
-    }
-
-    pub(crate) fn all_of<T>(mut self, data: &[T]) -> Ask<'a> {
-        self.statement.elements = Some(data.len() as u64);
-        self.bytes = size_of_val(data);
-        self
-    }
-
-    pub(crate) fn by<T: Element>(mut self, op: &'a Op<T>) -> Ask<'a> {
-        self.statement.operator = op.name();
-        self.commutative = op.is_commutative();
-        self
-    }
-}
-
 impl Group {
-    /// Makes a call: `fill` gives its run the data, `take` takes them back, told whether the call
-    /// succeeded.
-    pub(crate) fn submit<T: Element, R>(
-        &mut self,
-        ask: Ask<'_>,
-        fill: impl FnOnce(&mut Whole<T>) -> Result<(), String>,
-        take: impl FnOnce(&mut Whole<T>, bool) -> R + Send + 'static,
-    ) -> Call<R> {
-        self.submit_with(ask, fill, |whole, cause| {
-            let data = take(whole, cause.is_none());
-            match cause {
-                None => Ok(data),
-                Some(cause) => Err(CollectiveError { data, cause }),
-            }
-        })
-    }
-
-    /// Makes a call as `submit` does, where `take` also makes the error.
-    pub(crate) fn submit_with<T: Element, R, D>(
-        &mut self,
-        ask: Ask<'_>,
-        fill: impl FnOnce(&mut Whole<T>) -> Result<(), String>,
-        take: impl FnOnce(&mut Whole<T>, Option<GroupError>) -> Result<R, CollectiveError<D>>
-        + Send
-        + 'static,
-    ) -> Call<R, D> {
-        let Ask { kind, mut statement, commutative, bytes, among } = ask;
-        let mut state = self.shared.state();
-        let spare = state.spare::<Whole<T>>();
-        let mut encoded = state.spare_statement();
-        drop(state);
-        let mut run = spare.unwrap_or_else(|| Box::new(Whole::<T>::default()));
-        let whole = whole_of::<T>(&mut *run);
-        whole.reset();
-        let (world, place) = match &among {
-            Some(among) => (&among.world, among.place),
-            None => (&self.core.world, Some(self.core.rank)),
-        };
-        let reproducible = self.reproducible && kind.combines();
-        let commutative = commutative && !reproducible;
-        let algorithm = self.algorithm_of(kind, world, commutative, bytes);
-        let is_set = algorithm == self.algorithm;
-        statement.algorithm = if is_set { algorithm } else { Algorithm::Auto };
-        statement.reproducible = reproducible;
-        let hands_over = among.as_ref().is_some_and(|among| among.hands_over);
-        let may_flow = bytes >= FLOW_BYTES_MIN && world.size() > 1 && !hands_over;
-        let flow = place
-            .filter(|_| may_flow)
-            .and_then(|rank| flow(kind, algorithm, world, commutative, rank));
-        whole.flows = flow.is_some();
-        let filled = match statement.root {
-            Some(root) if root as usize >= self.size() => {
-                Err(format!("there is no rank {root} in a group of {}", self.size()))
-            }
-            _ => fill(whole),
-        };
-        if let Err(why) = filled {
-            whole.refuse(why);
-        } else if let Some(flow) = flow {
-            let is_root = matches!(kind, Kind::Broadcast { root } if Some(root) == place);
-            let starts_scan = kind == Kind::Scan && place == Some(0);
-            if starts_scan {
-                // Nothing comes to the first rank, whose own data are the result.
-                whole.flows = false;
-                whole.copy_input_to_result();
-            }
-            let all = 0..whole.result.len();
-            let there = if is_root || starts_scan { vec![all] } else { Vec::new() };
-            let (input, result) = (whole.input_blocks.clone(), whole.result_blocks.clone());
-            let op = whole.op.clone();
-            let flow = if is_root { flow.of_result() } else { flow };
-            whole.flowing = Some(Flowing::new(flow, input, result, there, op));
-        } else {
-            if let Some(rank) = place.filter(|rank| *rank < world.size()) {
-                let made = steps(kind, algorithm, world, commutative, rank, &mut whole.steps);
-                assert!(made, "the call has the algorithm that was chosen for it");
-            }
-            if hands_over {
-                hand_over(&mut whole.steps, world.size(), place);
-            }
-            whole.later = self.later_of(kind).filter(|_| whole.lengths.is_some());
-        }
-        whole.map = among.map(|among| among.map);
-        statement.encode(&mut encoded);
-        let number = self.shared.tell(|state| state.submit(run, encoded));
-        let take = Box::new(move |run: &mut dyn Run, cause| take(whole_of::<T>(run), cause));
-        Call::new(Arc::clone(&self.shared), number, algorithm, take)
-    }
-
-    /// Returns what makes the flow of a call whose lengths differ from rank to rank.
-    fn later_of(&self, kind: Kind) -> Option<Box<dyn FnOnce() -> Option<Flow> + Send>> {
-        let algorithm = match kind {
-            Kind::AllGather => Algorithm::Ring,
-            Kind::AllToAll => Algorithm::Pairwise,
-            Kind::Gather { .. } | Kind::Scatter { .. } => Algorithm::Direct,
-            Kind::Broadcast { .. } => Algorithm::Chain,
-            _ => return None,
-        };
-        let (core, rank) = (Arc::clone(&self.core), self.rank());
-        Some(Box::new(move || flow(kind, algorithm, &core.world, true, rank)))
-    }
-
-    /// Returns the algorithm of a call: that which was set, where the call has it.
-    fn algorithm_of(
-        &self,
-        kind: Kind,
-        world: &World,
-        commutative: bool,
-        bytes: usize,
-    ) -> Algorithm {
-        if self.reproducible && kind.combines() {
-            return if kind == Kind::AllReduce { Algorithm::Chains } else { Algorithm::Chain };
-        }
-        if kind.takes(self.algorithm, commutative) {
-            return self.algorithm;
-        }
-        costs::choose(kind, bytes, world, commutative, false, &self.costs).0
-    }
-
     /// Waits until every rank has come to this call.
     ///
     /// Algorithms: dissemination, doubling.
@@ -380,12 +203,12 @@ impl Group {
         ask.statement.counts = fnv1a(&bytes);
         let (rank, size, counts) = (self.rank(), self.size(), parts.counts.clone());
         let fill = move |whole: &mut Whole<T>| {
-            parts.ranges(size, &mut whole.result_blocks)?;
+            let divided = parts.ranges(size, &mut whole.result_blocks);
             whole.input_blocks.clone_from(&whole.result_blocks);
             whole.copy_to_result(&parts.data);
             whole.input = parts.data;
             whole.op = Some(op);
-            Ok(())
+            divided
         };
         self.submit(ask, fill, move |whole, ok| {
             let own = whole.result_blocks.get(rank).filter(|_| ok).cloned().unwrap_or_default();
@@ -393,22 +216,6 @@ impl Group {
             (Parts { data: mem::take(&mut whole.input), counts }, mine)
         })
     }
-}
-
-/// Lets the first rank hand the whole result to the one behind the last.
-fn hand_over(steps: &mut Vec<Step>, size: usize, place: Option<usize>) {
-    let blocks = 0..size;
-    if place == Some(0) {
-        let send = SendStep { to: size, blocks, of: Of::Result };
-        steps.push(Step { send: Some(send), receive: None });
-    } else if place == Some(size) {
-        let receive = ReceiveStep { from: 0, blocks, take: Take::Place };
-        steps.push(Step { send: None, receive: Some(receive) });
-    }
-}
-
-fn whole_of<T: Element>(run: &mut dyn Run) -> &mut Whole<T> {
-    run.as_any().downcast_mut().expect("the run is that of the call")
 }
 
 /// Divides `len` elements evenly into blocks.

@@ -4,8 +4,9 @@ use chunkcomm::{codec, with_causes};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use super::asking::Ask;
 use super::call::Call;
-use super::calls::{Ask, own_block};
+use super::calls::own_block;
 use super::whole::Whole;
 use crate::Group;
 use crate::group::error::{CollectiveError, GroupError};

@@ -190,12 +190,12 @@ impl<T: Element> Whole<T> {
                 self.counts.extend(counts.map(count));
                 payload = rest;
             }
-            let bytes = payload.len().checked_add(left)?;
-            if !bytes.is_multiple_of(size_of::<T>()) || bytes / size_of::<T>() != self.due(step)? {
+            let (bytes, due) = (payload.len().checked_add(left)?, self.due(step)?);
+            if due.checked_mul(size_of::<T>())? != bytes {
                 return None;
             }
             self.incoming.clear();
-            self.incoming.resize(bytes / size_of::<T>(), T::zeroed());
+            self.incoming.resize(due, T::zeroed());
         }
         let place = bytemuck::cast_slice_mut::<T, u8>(&mut self.incoming);
         place.get_mut(self.filled..)?.get_mut(..payload.len())?.copy_from_slice(payload);

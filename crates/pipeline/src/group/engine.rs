@@ -2,58 +2,63 @@
 
 use std::collections::VecDeque;
 use std::future::poll_fn;
-use std::mem;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use chunkcomm::host::{self, Instant};
-use chunkcomm::layer::{Wait, warn};
+use chunkcomm::host::Instant;
+use chunkcomm::layer::Wait;
 use chunkcomm_cluster::cluster::{Change, Changes};
 
 use super::error::{CallDifference, GroupError};
 use super::io::{Heard, Io};
 use super::links::{Links, Lost};
-use super::shared::{Finished, Line, Run, Shared, Submitted};
+use super::shared::{Finished, Run, Shared, Submitted};
 use crate::proto::talk::{self, Fault, Kind, Word};
-
-/// Age of a call at which the rank that it waits for is asked, so that two ranks that wait for each
-/// other in different calls learn it: 100 ms.
-const ASK_AFTER: Duration = Duration::from_millis(100);
 
 /// Number of finished calls whose statements are kept: a rank may find only later that it differs.
 const PAST_COUNT: usize = 64;
 
 /// A call under way.
-struct Active {
-    number: u64,
-    statement: Vec<u8>,
-    run: Box<dyn Run>,
-    since: Instant,
+pub(super) struct Active {
+    pub(super) number: u64,
+    pub(super) statement: Vec<u8>,
+    pub(super) run: Box<dyn Run>,
+    pub(super) since: Instant,
     /// A rank whose link failed a transfer; the run is not polled any more.
-    lost: Option<(usize, Lost)>,
-    asked: bool,
-    reported: bool,
+    pub(super) lost: Option<(usize, Lost)>,
+    /// Whether its run may have said something.
+    started: bool,
+    /// The rank that was asked last.
+    pub(super) asked: Option<usize>,
+    pub(super) reported: bool,
     /// Keeps the wait in the node's report.
-    _wait: Option<Wait>,
+    pub(super) wait: Option<Wait>,
+}
+
+impl Active {
+    /// Returns the rank that the call waits for: at first one that takes no more words.
+    pub(super) fn waits_for(&self, links: &Links) -> Option<usize> {
+        if self.started { self.run.waits_for() } else { links.full_to() }
+    }
 }
 
 type NextChange = Pin<Box<dyn Future<Output = (Changes, Option<Change>)> + Send>>;
 type Tick = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 pub(crate) struct Engine {
-    shared: Arc<Shared>,
-    links: Links,
-    active: Vec<Active>,
-    inbox: VecDeque<Heard>,
+    pub(super) shared: Arc<Shared>,
+    pub(super) links: Links,
+    pub(super) active: Vec<Active>,
+    pub(super) inbox: VecDeque<Heard>,
     past: VecDeque<(u64, Vec<u8>)>,
     /// Number of the last call that began here.
     begun: u64,
     change: Option<NextChange>,
-    tick: Option<Tick>,
-    report_after: Duration,
-    broken: Option<GroupError>,
+    pub(super) tick: Option<Tick>,
+    pub(super) report_after: Duration,
+    pub(super) broken: Option<GroupError>,
 }
 
 impl Engine {
@@ -74,26 +79,37 @@ impl Engine {
 
     /// Runs calls until the group is dropped and all of them are over.
     pub(crate) async fn run(mut self) {
-        let deaths = self.links.cluster.deaths();
-        for rank in 0..self.links.members.len() {
-            let member = self.links.members[rank];
-            if let Some(death) = deaths.iter().find(|death| death.id == member) {
+        self.look_for_deaths();
+        poll_fn(|context| self.poll(context)).await;
+    }
+
+    fn look_for_deaths(&mut self) {
+        let (deaths, members) = (self.links.cluster.deaths(), Arc::clone(&self.links.members));
+        for (rank, member) in members.iter().enumerate() {
+            if let Some(death) = deaths.iter().find(|death| death.id == *member) {
                 self.fail(GroupError::Died { rank, death: death.clone() }, None);
             }
         }
-        poll_fn(|context| self.poll(context)).await;
     }
 
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<()> {
         loop {
             let is_closed = self.take_submitted(context);
-            while let Poll::Ready(heard) = self.links.poll_hear(context) {
+            while let Poll::Ready(heard) =
+                self.links.poll_hear(context, |rank| is_wanted(&self.active, &self.inbox, rank))
+            {
                 self.handle(heard);
             }
             self.poll_changes(context);
             let has_moved = self.progress(context);
+            let was_full = self.links.full_to().is_some();
             self.links.poll_send(context);
-            if self.look_for_lost() || has_moved {
+            let has_room = was_full && self.links.full_to().is_none();
+            if self.look_for_lost() || has_moved || has_room {
+                continue;
+            }
+            // Runs have taken words, and the waker of a channel that was held up is not set.
+            if self.links.hears_more(|rank| is_wanted(&self.active, &self.inbox, rank)) {
                 continue;
             }
             if is_closed && self.active.is_empty() && self.links.is_idle() {
@@ -124,9 +140,10 @@ impl Engine {
                 run,
                 since,
                 lost: None,
-                asked: false,
+                started: false,
+                asked: None,
                 reported: false,
-                _wait: None,
+                wait: None,
             });
         }
         let is_closed = state.closed || state.shrinking;
@@ -160,7 +177,10 @@ impl Engine {
     /// Takes in a word.
     fn handle(&mut self, heard: Heard) {
         if heard.kind == Kind::Broken {
-            if let Some(fault) = Fault::decode(heard.payload()) {
+            let size = self.links.members.len();
+            let fault = Fault::decode(heard.payload()).filter(|fault| fault.is_among(size));
+            self.links.taken(&heard);
+            if let Some(fault) = fault {
                 self.fail(error_of(fault), None);
             }
             return;
@@ -196,12 +216,12 @@ impl Engine {
     }
 
     /// Breaks the group, for a reason that the others hear from this rank where `fault` is given.
-    fn fail(&mut self, cause: GroupError, fault: Option<Fault>) {
+    pub(super) fn fail(&mut self, cause: GroupError, fault: Option<Fault>) {
         if self.broken.is_some() {
             return;
         }
         self.broken = Some(cause.clone());
-        self.shared.state().broken = Some(cause);
+        self.shared.break_by(cause);
         let Some(fault) = fault else { return };
         let payload = fault.encode();
         let word = Word { kind: Kind::Broken, call: self.begun, left: 0, statement: &[] };
@@ -229,6 +249,7 @@ impl Engine {
                         self.links.leave(rank);
                     }
                 }
+                Some(Change::Missed(_)) => self.look_for_deaths(),
                 Some(_) => {}
                 None => {
                     if let Some(end) = self.links.cluster.ended() {
@@ -244,7 +265,12 @@ impl Engine {
         let mut has_ended = false;
         let mut index = 0;
         while index < self.active.len() {
-            let Active { number, statement, run, lost, .. } = &mut self.active[index];
+            let Active { number, statement, run, started, lost, .. } = &mut self.active[index];
+            if !*started && self.broken.is_none() && self.links.full_to().is_some() {
+                index += 1;
+                continue;
+            }
+            *started = true;
             let (links, inbox) = (&mut self.links, &mut self.inbox);
             let call = *number;
             let mut io = Io { call, statement, links, inbox, context };
@@ -285,78 +311,18 @@ impl Engine {
             }
             heard.call != number
         });
-        let mut spare = Vec::new();
-        if self.past.len() == PAST_COUNT {
-            spare = self.past.pop_front().map(|(_, statement)| statement).unwrap_or_default();
-        }
+        let is_full = self.past.len() == PAST_COUNT;
+        let oldest = if is_full { self.past.pop_front() } else { None };
         self.past.push_back((number, statement));
-        self.shared.finish(number, Finished { run, cause }, mem::take(&mut spare));
-    }
-
-    /// Breaks the group when a call waits for a rank from which nothing comes; returns whether it did.
-    fn look_for_lost(&mut self) -> bool {
-        if self.broken.is_some() {
-            return false;
-        }
-        let lost = self.active.iter().find_map(|active| {
-            if let Some((rank, lost)) = &active.lost {
-                return lost.is_final().then(|| (*rank, lost.why.clone()));
-            }
-            let rank = active.run.waits_for()?;
-            let has_word = self.inbox.iter().any(|it| it.call == active.number && it.from == rank);
-            let lost = self.links.lost(rank)?;
-            (lost.is_final() && !has_word).then_some((rank, lost.why))
-        });
-        let Some((rank, why)) = lost else { return false };
-        let said = format!("rank {rank} is gone: {why}");
-        let fault = Fault::Said { rank: self.links.rank as u32, why: said };
-        self.fail(GroupError::Gone { rank, why }, Some(fault));
-        true
-    }
-
-    /// Looks at calls that wait for long; returns whether it did.
-    fn poll_tick(&mut self, context: &mut Context<'_>) -> bool {
-        if self.active.is_empty() {
-            return false;
-        }
-        let tick = self.tick.get_or_insert_with(|| Box::pin(host::sleep(ASK_AFTER)));
-        if tick.as_mut().poll(context).is_pending() {
-            return false;
-        }
-        self.tick = None;
-        let mut lines = Vec::new();
-        for active in &mut self.active {
-            let (number, waits_for) = (active.number, active.run.waits_for());
-            lines.push(Line { number, statement: active.statement.clone(), waits_for });
-            let (Some(rank), age) = (waits_for, active.since.elapsed()) else { continue };
-            if age >= ASK_AFTER && !active.asked {
-                active.asked = true;
-                let statement = &active.statement;
-                let word = Word { kind: Kind::Asks, call: number, left: 0, statement };
-                self.links.send(rank, &word, &[]);
-                let what = waited_for(&self.links, number, statement, rank);
-                active._wait = Some(Wait::begin(self.links.cluster.node(), what));
-            }
-            if age >= self.report_after && !active.reported {
-                active.reported = true;
-                let what = waited_for(&self.links, number, &active.statement, rank);
-                warn(self.links.cluster.node().name(), &format!("waits for {what} for {age:.0?}"));
-            }
-        }
-        self.shared.state().lines = lines;
-        true
+        let spare = oldest.map(|(_, statement)| statement).unwrap_or_default();
+        self.shared.finish(number, Finished { run, cause }, spare);
     }
 }
 
 impl Drop for Engine {
     /// Ends the calls that nobody runs any more: the runtime is gone.
     fn drop(&mut self) {
-        let mut over: Vec<Submitted> = Vec::new();
-        {
-            let mut state = self.shared.state();
-            state.is_over = true;
-            over.extend(std::iter::from_fn(|| state.take_submitted()));
-        }
+        let over = self.shared.end();
         let cause = Some(self.broken.clone().unwrap_or(GroupError::Closed));
         let active = self.active.drain(..).map(|it| (it.number, it.run));
         for (number, run) in active.chain(over.into_iter().map(|it| (it.number, it.run))) {
@@ -365,18 +331,16 @@ impl Drop for Engine {
     }
 }
 
-/// Returns a rank that a call waits for, in words.
-fn waited_for(links: &Links, number: u64, statement: &[u8], rank: usize) -> String {
-    let member = links.members[rank].rank;
-    let call = talk::text(statement);
-    format!("rank {rank} of the group (rank {member} of the cluster) in call {number}, {call}")
+/// Whether a call waits for a rank, of which no word is there.
+fn is_wanted(active: &[Active], inbox: &VecDeque<Heard>, rank: usize) -> bool {
+    let is_there = |call: u64| inbox.iter().any(|it| it.call == call && it.from == rank);
+    active.iter().any(|it| it.run.waits_for() == Some(rank) && !is_there(it.number))
 }
 
 fn error_of(fault: Fault) -> GroupError {
     match fault {
         Fault::Differs { call, ranks, statements } => {
-            let [a, b] = statements;
-            let calls = [talk::text(&a), talk::text(&b)];
+            let calls = talk::texts(&statements);
             let ranks = ranks.map(|rank| rank as usize);
             GroupError::Differs(Box::new(CallDifference { call, ranks, calls }))
         }

@@ -11,9 +11,9 @@ use chunkcomm_cluster::cluster::NodeId;
 use chunkcomm_proto::describe::fnv1a;
 use tokio::sync::oneshot;
 
-use super::Group;
 use super::error::GroupError;
 use super::pair::Side;
+use super::{Core, Group};
 use crate::proto::talk::Operation;
 
 /// The layer of groups on a node: it counts the calls of [`Group::world`], and lets groups of this node
@@ -89,27 +89,34 @@ impl Group {
             Some(_) => founders,
             None => vec![cluster.id()],
         };
-        Ok(Group::of(cluster, members, &name))
-    }
-
-    /// Makes a group of these members, of which this node is one, under a name that all of them derive
-    /// alike.
-    pub(crate) fn of(cluster: &Cluster, members: Vec<NodeId>, name: &str) -> Group {
         let rank = members.iter().position(|it| *it == cluster.id());
-        Group::of_rank(cluster, members, rank.expect("this node is a member"), name)
+        let rank = rank.expect("this node is a member");
+        let hosts = numbered(&hosts(cluster, &members));
+        Ok(Group::of_rank(cluster, members, hosts, rank, &name))
     }
 
-    /// Makes a group in which this node has the rank `rank`.
+    /// Makes a group in which this node has the rank `rank`. All members derive its name and the numbers of
+    /// the hosts alike.
     pub(crate) fn of_rank(
         cluster: &Cluster,
         members: Vec<NodeId>,
+        hosts: Vec<u32>,
         rank: usize,
         name: &str,
     ) -> Group {
         let mut bytes = name.as_bytes().to_vec();
         members.iter().for_each(|it| bytes.extend_from_slice(&it.incarnation.to_le_bytes()));
-        let hosts = hosts(cluster, &members);
         Group::start(cluster, members, rank, hosts, fnv1a(&bytes))
+    }
+
+    /// Makes a group of some ranks of this one, of which this rank is one.
+    fn of_ranks(&self, ranks: &[usize], name: &str) -> Group {
+        let Core { cluster, members, hosts, .. } = &*self.core;
+        let rank = ranks.iter().position(|rank| *rank == self.rank());
+        let rank = rank.expect("this rank is among them");
+        let members = ranks.iter().map(|rank| members[*rank]).collect();
+        let hosts = ranks.iter().map(|rank| hosts[*rank]).collect();
+        Group::of_rank(cluster, members, hosts, rank, name)
     }
 
     /// Returns the name of the next group that is made of this one.
@@ -136,17 +143,18 @@ impl Group {
         let mine = vec![u32::from(colour.is_some()), colour.unwrap_or_default(), key];
         let (_, all) = self.all_gather_of(Operation::Split, mine).await?;
         let name = self.child("split");
+        if let Some(rank) = all.counts.iter().position(|count| *count != 3) {
+            let why = "it gave something else than a colour and a key".to_owned();
+            return Err(GroupError::Rank { rank, why });
+        }
         let Some(colour) = colour else { return Ok(None) };
         let mut ranks: Vec<(u32, usize)> = (0..self.size())
             .filter(|rank| all.part(*rank)[..2] == [1, colour])
             .map(|rank| (all.part(rank)[2], rank))
             .collect();
         ranks.sort_unstable();
-        let members = ranks.iter().map(|(_, rank)| self.member(*rank)).collect();
-        let rank = ranks.iter().position(|(_, rank)| *rank == self.rank());
-        let rank = rank.expect("this rank gave the colour");
-        let name = format!("{name} {colour}");
-        Ok(Some(Group::of_rank(&self.core.cluster, members, rank, &name)))
+        let ranks: Vec<usize> = ranks.into_iter().map(|(_, rank)| rank).collect();
+        Ok(Some(self.of_ranks(&ranks, &format!("{name} {colour}"))))
     }
 
     /// Makes a group of the ranks on this node's host.
@@ -176,8 +184,8 @@ impl Group {
     /// Nothing is lost when the future is dropped.
     pub async fn duplicate(&mut self) -> Result<Group, GroupError> {
         let name = self.child("duplicate");
-        let members = self.core.members.to_vec();
-        let mut group = Group::of_rank(&self.core.cluster, members, self.rank(), &name);
+        let ranks: Vec<usize> = (0..self.size()).collect();
+        let mut group = self.of_ranks(&ranks, &name);
         group.take_settings(self);
         Ok(group)
     }
@@ -195,15 +203,17 @@ impl Group {
     /// finished. The new group keeps the order of ranks, and its calls are numbered from 1 again.
     ///
     /// Returns the group and the number of that call: every call up to it succeeded at every survivor.
-    /// The program redoes the later ones, with the data that they gave back. Calls that are under way
-    /// here end with [`GroupError::Closed`].
+    /// The program redoes the later ones, with the data that they gave back. One of them may have succeeded
+    /// here and not at all survivors: its data are then no more what this rank gave to it. Calls that are
+    /// under way here end with [`GroupError::Closed`].
     ///
     /// A group that broke for another reason is mended in the same way: the new one then has all ranks.
     /// Further deaths in the meantime do no harm.
     ///
     /// # Errors
     ///
-    /// [`GroupError::Agree`] when the cluster has ended.
+    /// [`GroupError::Agree`] when the cluster has ended. [`GroupError::Gone`] with this rank when the others
+    /// took it for dead and go on without it.
     ///
     /// # Cancel safety
     ///
@@ -219,22 +229,28 @@ impl Group {
         let agreed = agreed.map_err(GroupError::Agree)?;
         let value = |bytes: &[u8]| u64::from_le_bytes(bytes.try_into().unwrap_or_default());
         let all_finished = agreed.values.iter().map(|(_, it)| value(it)).min();
-        let is_left = |it: &&NodeId| agreed.values.iter().any(|(id, _)| id == *it);
-        let left = members.iter().filter(is_left).copied().collect();
-        let mut group = Group::of(cluster, left, &name);
+        let is_left = |rank: &usize| agreed.values.iter().any(|(id, _)| *id == members[*rank]);
+        let left: Vec<usize> = (0..self.size()).filter(is_left).collect();
+        let rank = self.rank();
+        if !left.contains(&rank) {
+            return Err(GroupError::Gone { rank, why: "it was taken for dead".to_owned() });
+        }
+        let mut group = self.of_ranks(&left, &name);
         group.take_settings(&self);
         Ok((group, all_finished.unwrap_or_default()))
     }
 }
 
-/// Returns the number of each member's host: the lowest rank on it. A dead member is on a host of its own.
-fn hosts(cluster: &Cluster, members: &[NodeId]) -> Vec<u32> {
+/// Returns the host of each member. One that is not there is on a host of its own.
+pub(super) fn hosts(cluster: &Cluster, members: &[NodeId]) -> Vec<String> {
     let present = cluster.members();
-    let host = |id: &NodeId| present.iter().find(|it| it.id == *id).map(|it| it.host.as_str());
+    let host = |id: &NodeId| present.iter().find(|it| it.id == *id).map(|it| it.host.clone());
+    let own = |id: &NodeId| format!("host of {}", id.incarnation);
+    members.iter().map(|id| host(id).unwrap_or_else(|| own(id))).collect()
+}
+
+/// Returns the number of each host: the first place where it stands.
+pub(super) fn numbered(hosts: &[String]) -> Vec<u32> {
     let mut first: BTreeMap<&str, u32> = BTreeMap::new();
-    let numbered = (0..).zip(members).map(|(rank, member)| match host(member) {
-        Some(host) => *first.entry(host).or_insert(rank),
-        None => rank,
-    });
-    numbered.collect()
+    (0..).zip(hosts).map(|(place, host)| *first.entry(host).or_insert(place)).collect()
 }

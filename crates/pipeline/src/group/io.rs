@@ -14,6 +14,9 @@ use crate::proto::talk::{Kind, Word};
 /// Most bytes of a step's data in one word: 256 KiB.
 const PIECE_BYTES_MAX: usize = 256 * 1024;
 
+/// Least memory of a held word: 1 KiB.
+const WORD_HELD_BYTES_MIN: usize = 1024;
+
 /// A word of a call that its run has not taken yet.
 pub(crate) struct Heard {
     pub(crate) call: u64,
@@ -33,6 +36,12 @@ impl Heard {
 
     pub(crate) fn payload(&self) -> &[u8] {
         &self.bytes[self.payload_at..]
+    }
+
+    /// Returns the memory that it counts for while it is held. A least one bounds the number of words, all
+    /// of which are looked through.
+    pub(crate) fn held_bytes(&self) -> usize {
+        self.bytes.len().max(WORD_HELD_BYTES_MIN)
     }
 }
 

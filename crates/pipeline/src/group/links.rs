@@ -29,6 +29,7 @@ enum Way {
 struct Outgoing {
     way: Way,
     waiting: VecDeque<Bytes>,
+    waiting_bytes: usize,
     /// Words that the channel has taken and may not have sent.
     unsent: bool,
 }
@@ -39,13 +40,18 @@ struct Incoming {
     /// The rank at its other end, once it has said so.
     from: Option<usize>,
     receiver: BytesReceiver,
-    /// Bytes of its words that no run has taken.
+    /// Memory of its words that no run has taken.
     held_bytes: usize,
+    /// It was not heard, for the words that are held.
+    is_held_up: bool,
 }
 
-/// Bytes of a rank's words that are held for later calls, at which the rank is not heard: 4 MiB. The
-/// channel then holds the rank up.
+/// Memory of a rank's words that are held for later calls, at which the rank is heard only as long as a
+/// call waits for it: 4 MiB. The channel then holds the rank up.
 const HELD_BYTES_MAX: usize = 4 << 20;
+
+/// Bytes of words that wait for room on the way to a rank, at which no further call begins: 4 MiB.
+const WAITING_BYTES_MAX: usize = 4 << 20;
 
 /// Time in which the cluster is to report the death of a rank whose link is lost: 1 s.
 const GRACE: Duration = Duration::from_secs(1);
@@ -55,19 +61,16 @@ const GRACE: Duration = Duration::from_secs(1);
 pub(crate) struct Lost {
     pub(crate) why: String,
     pub(crate) since: Instant,
-    /// The cluster has said so; of another rank it may still report the death, also of one that has
-    /// dropped the group: that may have heard of a death that is not known here.
-    pub(crate) in_order: bool,
 }
 
 impl Lost {
     pub(crate) fn new(why: String) -> Lost {
-        Lost { why, since: Instant::now(), in_order: false }
+        Lost { why, since: Instant::now() }
     }
 
     /// Whether the cluster will not report a death any more.
     pub(crate) fn is_final(&self) -> bool {
-        self.in_order || self.since.elapsed() >= GRACE
+        self.since.elapsed() >= GRACE
     }
 }
 
@@ -97,12 +100,15 @@ impl Links {
         name: Arc<str>,
     ) -> Links {
         let each = members.iter();
-        let outgoing = each.clone().map(|_| Outgoing {
-            way: Way::Closed,
-            waiting: VecDeque::new(),
-            unsent: false,
-        });
-        let outgoing = outgoing.collect();
+        let outgoing = each
+            .clone()
+            .map(|_| Outgoing {
+                way: Way::Closed,
+                waiting: VecDeque::new(),
+                waiting_bytes: 0,
+                unsent: false,
+            })
+            .collect();
         let ended = each.map(|_| None).collect();
         Links {
             cluster,
@@ -143,6 +149,7 @@ impl Links {
             }
         }
         outgoing.waiting.push_back(Bytes::copy_from_slice(&self.word));
+        outgoing.waiting_bytes += self.word.len();
         if matches!(outgoing.way, Way::Closed) {
             outgoing.way = Way::Opening(open(
                 self.cluster.clone(),
@@ -171,27 +178,43 @@ impl Links {
         self.outgoing.iter().all(|it| it.waiting.is_empty() && !it.unsent)
     }
 
-    /// Returns the next word that has come.
-    pub(crate) fn poll_hear(&mut self, context: &mut Context<'_>) -> Poll<Heard> {
+    /// Returns a rank that takes words more slowly than calls make them.
+    pub(crate) fn full_to(&self) -> Option<usize> {
+        self.outgoing.iter().position(|it| it.waiting_bytes >= WAITING_BYTES_MAX)
+    }
+
+    /// Whether a channel that was held up may be heard again.
+    pub(crate) fn hears_more(&self, is_wanted: impl Fn(usize) -> bool) -> bool {
+        self.incoming.iter().any(|it| it.is_held_up && it.is_heard(&is_wanted))
+    }
+
+    /// Returns the next word that has come. A rank of which much is held is heard where it `is_wanted`.
+    pub(crate) fn poll_hear(
+        &mut self,
+        context: &mut Context<'_>,
+        is_wanted: impl Fn(usize) -> bool,
+    ) -> Poll<Heard> {
         self.poll_accept(context);
         let mut looked = 0;
         while looked < self.incoming.len() {
             let index = self.next % self.incoming.len();
             let incoming = &mut self.incoming[index];
-            if incoming.held_bytes < HELD_BYTES_MAX {
+            incoming.is_held_up = !incoming.is_heard(&is_wanted);
+            if !incoming.is_held_up {
                 match incoming.receiver.poll_recv(context) {
                     Poll::Ready(Ok(Some(bytes))) => match self.hear(index, bytes) {
-                        Some(heard) => return Poll::Ready(heard),
-                        None => continue,
+                        Ok(Some(heard)) => return Poll::Ready(heard),
+                        Ok(None) => {}
+                        Err(()) => self.end(index, "it does not speak as a rank"),
                     },
-                    Poll::Ready(Ok(None)) => {
-                        self.end(index, Lost::new("it has dropped the group".to_owned()));
+                    Poll::Ready(Ok(None)) => self.end(index, "it has dropped the group"),
+                    Poll::Ready(Err(error)) => self.end(index, &with_causes(&error)),
+                    Poll::Pending => {
+                        self.next = index + 1;
+                        looked += 1;
                     }
-                    Poll::Ready(Err(error)) => {
-                        self.end(index, Lost::new(with_causes(&error)));
-                    }
-                    Poll::Pending => {}
                 }
+                continue;
             }
             self.next = index + 1;
             looked += 1;
@@ -199,38 +222,39 @@ impl Links {
         Poll::Pending
     }
 
-    /// Notes that nothing more comes on a channel.
-    fn end(&mut self, index: usize, lost: Lost) {
+    /// Notes that nothing more comes on a channel, and why.
+    fn end(&mut self, index: usize, why: &str) {
         let ended = self.incoming.swap_remove(index);
         if let Some(rank) = ended.from {
-            self.ended[rank].get_or_insert(lost);
+            self.ended[rank].get_or_insert_with(|| Lost::new(why.to_owned()));
         }
     }
 
-    /// Reads a word; none of those that only say who speaks.
-    fn hear(&mut self, index: usize, bytes: Bytes) -> Option<Heard> {
-        let (word, payload_at) = Word::decode(&bytes)?;
+    /// Reads a word; none where it only says who speaks. An error is a word that no rank says.
+    fn hear(&mut self, index: usize, bytes: Bytes) -> Result<Option<Heard>, ()> {
+        let (word, payload_at) = Word::decode(&bytes).ok_or(())?;
         let incoming = &mut self.incoming[index];
-        if word.kind == Kind::Hello {
-            let rank = usize::try_from(word.call).ok()?;
-            let member = self.members.get(rank)?;
-            if member.incarnation == incoming.peer.incarnation() {
-                incoming.from = Some(rank);
-            }
-            return None;
-        }
-        let from = incoming.from?;
-        incoming.held_bytes += bytes.len();
+        let Some(from) = incoming.from else {
+            let rank = usize::try_from(word.call).ok().filter(|_| word.kind == Kind::Hello);
+            let is_it = |rank: &usize| {
+                let member = self.members.get(*rank);
+                member.is_some_and(|it| it.incarnation == incoming.peer.incarnation())
+            };
+            incoming.from = Some(rank.filter(is_it).ok_or(())?);
+            return Ok(None);
+        };
         let (kind, call, left) = (word.kind, word.call, word.left);
         let statement_at = payload_at - word.statement.len();
-        Some(Heard { call, from, kind, left, bytes, statement_at, payload_at })
+        let heard = Heard { call, from, kind, left, bytes, statement_at, payload_at };
+        incoming.held_bytes += heard.held_bytes();
+        Ok(Some(heard))
     }
 
     /// Notes that a word of a rank was taken.
     pub(crate) fn taken(&mut self, heard: &Heard) {
         let from = Some(heard.from);
         if let Some(incoming) = self.incoming.iter_mut().find(|it| it.from == from) {
-            incoming.held_bytes = incoming.held_bytes.saturating_sub(heard.bytes.len());
+            incoming.held_bytes = incoming.held_bytes.saturating_sub(heard.held_bytes());
         }
     }
 
@@ -251,16 +275,14 @@ impl Links {
             self.accepting = None;
             // Without it the node is closed, and so are all its channels.
             let Ok((peer, receiver)) = accepted else { return };
-            self.incoming.push(Incoming { peer, from: None, receiver, held_bytes: 0 });
+            let (from, held_bytes, is_held_up) = (None, 0, false);
+            self.incoming.push(Incoming { peer, from, receiver, held_bytes, is_held_up });
         }
     }
 
-    /// Notes that a rank has left the cluster.
+    /// Notes that a rank has left the cluster. Its last words may come later than that.
     pub(crate) fn leave(&mut self, rank: usize) {
-        let lost = || {
-            let lost = Lost::new("it has left the cluster".to_owned());
-            Lost { in_order: true, ..lost }
-        };
+        let lost = || Lost::new("it has left the cluster".to_owned());
         self.ended[rank].get_or_insert_with(lost);
     }
 
@@ -270,20 +292,24 @@ impl Links {
     }
 }
 
+impl Incoming {
+    fn is_heard(&self, is_wanted: impl Fn(usize) -> bool) -> bool {
+        self.held_bytes < HELD_BYTES_MAX || self.from.is_some_and(is_wanted)
+    }
+}
+
 impl Outgoing {
     fn fail(&mut self) {
         self.way = Way::Failed;
         self.waiting.clear();
+        self.waiting_bytes = 0;
         self.unsent = false;
     }
 
     fn poll(&mut self, context: &mut Context<'_>) -> Result<(), String> {
         loop {
             match &mut self.way {
-                Way::Closed | Way::Failed => {
-                    self.waiting.clear();
-                    return Ok(());
-                }
+                Way::Closed | Way::Failed => return Ok(()),
                 Way::Opening(opening) => match opening.as_mut().poll(context) {
                     Poll::Ready(opened) => self.way = Way::Open(opened?),
                     Poll::Pending => return Ok(()),
@@ -293,6 +319,7 @@ impl Outgoing {
                         match sender.poll_ready(context) {
                             Poll::Ready(Ok(())) => {
                                 let word = self.waiting.pop_front().expect("it is not empty");
+                                self.waiting_bytes -= word.len();
                                 sender.start_send(word).map_err(|error| with_causes(&error))?;
                                 self.unsent = true;
                             }

@@ -31,7 +31,6 @@ impl Group {
     ///
     /// When the future is dropped, this rank makes fewer calls than the others, and further calls differ.
     pub async fn measure(&mut self) -> Result<(), GroupError> {
-        let algorithm = self.algorithm;
         let mut message = Duration::MAX;
         for _ in 0..BARRIER_COUNT {
             let since = Instant::now();
@@ -40,14 +39,15 @@ impl Group {
         }
         let mut bytes = Duration::MAX;
         let mut data = vec![0_u64; MEASURED_BYTES / 8];
-        self.algorithm = Algorithm::Chain;
         for _ in 0..BROADCAST_COUNT {
             let since = Instant::now();
-            data = self.broadcast(0, data).await?;
+            let algorithm = std::mem::replace(&mut self.algorithm, Algorithm::Chain);
+            let broadcast = self.broadcast(0, data);
+            self.algorithm = algorithm;
+            data = broadcast.await?;
             self.barrier().await?;
             bytes = bytes.min(since.elapsed());
         }
-        self.algorithm = algorithm;
         let other = vec![1_u64; data.len()];
         let sum = Op::<u64>::sum();
         let since = Instant::now();

@@ -3,19 +3,21 @@
 use std::fmt;
 use std::mem;
 use std::sync::Arc;
+use std::time::Duration;
 
-use chunkcomm::{Duplex, Peer, with_causes};
+use chunkcomm::{Duplex, Peer, host, with_causes};
 use chunkcomm_cluster::Cluster;
 use chunkcomm_cluster::cluster::{NameError, NodeId};
 use serde::{Deserialize, Serialize};
 
 use super::Group;
 use super::error::GroupError;
-use super::forming::GroupLayer;
+use super::forming::{GroupLayer, hosts, numbered};
 use super::links::peer_of;
 use crate::Element;
+use crate::collective::asking::{Among, Ask};
 use crate::collective::call::Call;
-use crate::collective::calls::{Among, Ask, combined, even, take_combined};
+use crate::collective::calls::{combined, even, take_combined};
 use crate::collective::op::Op;
 use crate::collective::whole::Whole;
 use crate::proto::schedule::Kind;
@@ -51,6 +53,8 @@ pub(crate) struct Side {
     /// Name that no other meeting of the group has.
     name: String,
     members: Vec<NodeId>,
+    /// Their hosts, as rank 0 knows them.
+    hosts: Vec<String>,
 }
 
 impl Side {
@@ -69,59 +73,104 @@ impl Group {
     ///
     /// # Errors
     ///
-    /// As a call of the group. [`GroupError::Gone`] when rank 0 of the other group is gone.
+    /// As a call of the group. [`GroupError::Rank`] when rank 0 cannot reach that of the other group; this
+    /// group can then meet again.
     ///
     /// # Cancel safety
     ///
     /// When the future is dropped at rank 0 the other ranks wait for it; at another rank, that rank is not
     /// in the pair.
     pub async fn meet(&mut self, name: &str) -> Result<Pair, GroupError> {
-        let side = Side { name: self.child("meet"), members: self.core.members.to_vec() };
+        let (child, members) = (self.child("meet"), self.core.members.to_vec());
         let found = match self.rank() {
-            0 => Some(find(&self.core.cluster, side.clone(), name).await),
+            0 => {
+                let hosts = hosts(&self.core.cluster, &members);
+                let ours = Side { name: child.clone(), members, hosts };
+                tokio::select! {
+                    biased;
+                    found = find(&self.core.cluster, ours.clone(), name) => {
+                        Some(found.map(|theirs| (ours, theirs)))
+                    }
+                    cause = self.shared.broken() => return Err(cause),
+                }
+            }
             _ => None,
         };
         let found = self.broadcast_value(0, found).await.map_err(|error| error.cause)?;
-        let other = found.map_err(|why| GroupError::Rank { rank: 0, why })?;
-        let is_first = side.is_before(&other);
-        let (low, high) = if is_first { (&side, &other) } else { (&other, &side) };
-        let members: Vec<NodeId> = low.members.iter().chain(&high.members).copied().collect();
-        let (first, their_first) =
-            if is_first { (0, side.members.len()) } else { (other.members.len(), 0) };
+        let (ours, theirs) = found.map_err(|why| GroupError::Rank { rank: 0, why })?;
+        hear_of(&self.core.cluster, &theirs.members).await;
+        Ok(self.pair(&ours, &theirs))
+    }
+
+    fn pair(&self, ours: &Side, theirs: &Side) -> Pair {
+        let is_first = ours.is_before(theirs);
+        let (low, high) = if is_first { (ours, theirs) } else { (theirs, ours) };
+        let members = [&low.members[..], &high.members].concat();
+        let hosts = numbered(&[&low.hosts[..], &high.hosts].concat());
+        let (size, their_size) = (ours.members.len(), theirs.members.len());
+        let (first, their_first) = if is_first { (0, size) } else { (their_size, 0) };
         let name = format!("{} {}", low.name, high.name);
         let rank = first + self.rank();
-        let mut both = Group::of_rank(&self.core.cluster, members, rank, &name);
+        let mut both = Group::of_rank(&self.core.cluster, members, hosts, rank, &name);
         both.take_settings(self);
-        let (size, their_size) = (side.members.len(), other.members.len());
-        Ok(Pair { both, first, their_first, size, their_size })
+        Pair { both, first, their_first, size, their_size }
+    }
+}
+
+/// Time in which a node hears of members that others know: 5 s.
+const HEAR_WAIT: Duration = Duration::from_secs(5);
+
+/// Waits until this node has heard of these members, of whom others know already.
+async fn hear_of(cluster: &Cluster, members: &[NodeId]) {
+    let mut changes = cluster.changes();
+    let all_known = || {
+        let (present, deaths) = (cluster.members(), cluster.deaths());
+        let is_known = |id: &NodeId| {
+            present.iter().any(|it| it.id == *id) || deaths.iter().any(|it| it.id == *id)
+        };
+        members.iter().all(is_known)
+    };
+    let heard = async { while !all_known() && changes.next().await.is_some() {} };
+    tokio::select! {
+        biased;
+        () = heard => {}
+        // One of them has left again before this node looked.
+        () = host::sleep(HEAR_WAIT) => {}
+    }
+}
+
+/// A node that waits under a name, until this is dropped.
+struct Waiting<'a> {
+    cluster: &'a Cluster,
+    key: &'a str,
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        GroupLayer::of_node(self.cluster.node()).meets_no_more(self.key);
+        self.cluster.withdraw(self.key);
     }
 }
 
 /// Finds the other side of a meeting, and tells it of ours.
 async fn find(cluster: &Cluster, ours: Side, name: &str) -> Result<Side, String> {
-    let key = format!("group/meet/{name}");
-    let here = match GroupLayer::of_node(cluster.node()).meet(&key, ours.clone()) {
+    let key = &*format!("group/meet/{name}");
+    let mut here = match GroupLayer::of_node(cluster.node()).meet(key, ours.clone()) {
         Ok(theirs) => return Ok(theirs),
         Err(here) => here,
     };
+    let _waiting = Waiting { cluster, key };
     let said = |error: NameError| with_causes(&error);
     let met = async {
-        cluster.provide(&key).await.map_err(said)?;
-        let other = cluster.other_provider(&key).await.map_err(said)?;
-        exchange(cluster, other, &key, ours).await
+        cluster.provide(key).await.map_err(said)?;
+        let other = cluster.other_provider(key).await.map_err(said)?;
+        exchange(cluster, other, key, ours).await
     };
-    let mut here = std::pin::pin!(here);
-    let mut met = std::pin::pin!(met);
-    let found = std::future::poll_fn(|context| {
-        if let std::task::Poll::Ready(Ok(theirs)) = here.as_mut().poll(context) {
-            return std::task::Poll::Ready(Ok(theirs));
-        }
-        met.as_mut().poll(context)
-    });
-    let found = found.await;
-    GroupLayer::of_node(cluster.node()).meets_no_more(&key);
-    cluster.withdraw(&key);
-    found
+    tokio::select! {
+        biased;
+        Ok(theirs) = &mut here => Ok(theirs),
+        met = met => met,
+    }
 }
 
 /// Exchanges the sides with rank 0 of the other group: the lower member opens the channel.
@@ -212,11 +261,8 @@ impl Pair {
         let among = self.among(map, false);
         let size = among.world.size();
         let kind = Kind::Broadcast { root: 0 };
-        let mut ask = Ask::of::<T>(kind, Operation::Broadcast).rooted(root).all_of(&data);
-        if among.place.is_none() {
-            ask.bytes = 0;
-        }
-        ask.among = Some(among);
+        let ask = Ask::of::<T>(kind, Operation::Broadcast).rooted(root).all_of(&data);
+        let ask = Ask { among: Some(among), ..ask };
         let fill = move |whole: &mut Whole<T>| {
             even(&mut whole.result_blocks, data.len(), size);
             whole.result = data;

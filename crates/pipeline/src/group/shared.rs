@@ -2,9 +2,12 @@
 
 use std::any::Any;
 use std::collections::VecDeque;
+use std::mem;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::{Poll, Waker};
 use std::time::Duration;
+
+use tokio::sync::Notify;
 
 use super::error::GroupError;
 use super::io::Io;
@@ -86,11 +89,15 @@ const SPARE_COUNT_MAX: usize = 8;
 
 /// State of a group under its lock.
 #[derive(Default)]
-pub(crate) struct Shared(Mutex<State>);
+pub(crate) struct Shared {
+    state: Mutex<State>,
+    /// Wakes those who wait for the group to break.
+    broke: Notify,
+}
 
 impl Shared {
     pub(crate) fn state(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Changes the state and wakes the standing task.
@@ -105,10 +112,45 @@ impl Shared {
         told
     }
 
-    /// Ends the call with this number.
-    pub(crate) fn finish(&self, number: u64, finished: Finished, statement: Vec<u8>) {
+    /// Notes that the group is broken.
+    pub(crate) fn break_by(&self, cause: GroupError) {
+        self.state().broken = Some(cause);
+        self.broke.notify_waiters();
+    }
+
+    /// Notes that nobody runs calls any more; returns those that did not begin.
+    pub(crate) fn end(&self) -> VecDeque<Submitted> {
         let mut state = self.state();
-        if finished.cause.is_none() && state.succeeded + 1 == number && !state.shrinking {
+        state.is_over = true;
+        self.broke.notify_waiters();
+        mem::take(&mut state.submitted)
+    }
+
+    /// Waits until the group is broken.
+    pub(crate) async fn broken(&self) -> GroupError {
+        loop {
+            let broke = self.broke.notified();
+            if let Some(cause) = self.why_broken() {
+                return cause;
+            }
+            broke.await;
+        }
+    }
+
+    fn why_broken(&self) -> Option<GroupError> {
+        let state = self.state();
+        let over = state.is_over.then_some(GroupError::Closed);
+        state.broken.clone().or(over)
+    }
+
+    /// Ends the call with this number.
+    pub(crate) fn finish(&self, number: u64, mut finished: Finished, statement: Vec<u8>) {
+        let mut state = self.state();
+        if state.shrinking && finished.cause.is_none() {
+            // The others have been told that it did not succeed here.
+            finished.cause = Some(GroupError::Closed);
+        }
+        if finished.cause.is_none() && state.succeeded + 1 == number {
             state.succeeded = number;
         }
         state.keep_statement(statement);

@@ -19,6 +19,9 @@ use crate::proto::schedule::algorithm::Algorithm;
 /// Longest name of an element type or operator that a statement carries.
 const NAME_BYTES_MAX: usize = 100;
 
+/// Longest reason that a rank tells the others.
+const REASON_BYTES_MAX: usize = 1000;
+
 /// Length of a word before its statement.
 const HEAD_BYTES: usize = 19;
 
@@ -70,7 +73,10 @@ const OPERATIONS: [(Operation, &str); 17] = [
 pub(crate) struct Statement<'a> {
     pub(crate) operation: Operation,
     pub(crate) algorithm: Algorithm,
+    /// The algorithm was not set, but chosen.
+    pub(crate) is_chosen: bool,
     pub(crate) reproducible: bool,
+    pub(crate) commutative: bool,
     pub(crate) root: Option<u32>,
     /// Type of the elements, and size of one; empty and 0 for a barrier.
     pub(crate) element: &'a str,
@@ -88,7 +94,9 @@ impl<'a> Statement<'a> {
         Statement {
             operation,
             algorithm: Algorithm::Auto,
+            is_chosen: true,
             reproducible: false,
+            commutative: true,
             root: None,
             element: "",
             element_bytes: 0,
@@ -114,7 +122,8 @@ impl<'a> Statement<'a> {
         let number = OPERATIONS.iter().position(|(it, _)| *it == self.operation);
         out.push(number.expect("each operation is listed") as u8);
         out.push(self.algorithm.number());
-        out.push(u8::from(self.reproducible));
+        let flags = [self.reproducible, self.commutative, self.is_chosen];
+        out.push((0..).zip(flags).map(|(bit, flag)| u8::from(flag) << bit).sum());
         out.extend_from_slice(&self.root.map_or(u32::MAX, |root| root).to_le_bytes());
         out.extend_from_slice(&self.element_bytes.to_le_bytes());
         out.extend_from_slice(&self.elements.map_or(u64::MAX, |it| it).to_le_bytes());
@@ -130,7 +139,8 @@ impl<'a> Statement<'a> {
     pub(crate) fn decode(mut bytes: &'a [u8]) -> Option<Statement<'a>> {
         let operation = OPERATIONS.get(usize::from(bytes.try_get_u8().ok()?))?.0;
         let algorithm = Algorithm::of_number(bytes.try_get_u8().ok()?)?;
-        let reproducible = bytes.try_get_u8().ok()? != 0;
+        let flags = bytes.try_get_u8().ok()?;
+        let [reproducible, commutative, is_chosen] = [1, 2, 4].map(|bit| flags & bit != 0);
         let root = Some(bytes.try_get_u32_le().ok()?).filter(|root| *root != u32::MAX);
         let element_bytes = bytes.try_get_u32_le().ok()?;
         let elements = Some(bytes.try_get_u64_le().ok()?).filter(|it| *it != u64::MAX);
@@ -146,7 +156,9 @@ impl<'a> Statement<'a> {
         Some(Statement {
             operation,
             algorithm,
+            is_chosen,
             reproducible,
+            commutative,
             root,
             element,
             element_bytes,
@@ -157,6 +169,7 @@ impl<'a> Statement<'a> {
     }
 }
 
+/// With `#` also the algorithm that was chosen.
 impl fmt::Display for Statement<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let listed = OPERATIONS.iter().find(|(it, _)| *it == self.operation);
@@ -172,11 +185,14 @@ impl fmt::Display for Statement<'_> {
         }
         if !self.operator.is_empty() {
             write!(f, " by {}", Plain(self.operator))?;
+            if !self.commutative {
+                f.write_str(", not commutative")?;
+            }
         }
         if self.counts != 0 {
             write!(f, " in parts {:x}", self.counts)?;
         }
-        if self.algorithm != Algorithm::Auto {
+        if self.algorithm != Algorithm::Auto && (!self.is_chosen || f.alternate()) {
             write!(f, " as {}", self.algorithm)?;
         }
         if self.reproducible {
@@ -190,6 +206,16 @@ impl fmt::Display for Statement<'_> {
 pub(crate) fn text(statement: &[u8]) -> String {
     let decoded = Statement::decode(statement);
     decoded.map_or_else(|| "an unreadable call".to_owned(), |it| it.to_string())
+}
+
+/// Returns the texts of two statements that differ, by which they can be told apart.
+pub(crate) fn texts(statements: &[Vec<u8>; 2]) -> [String; 2] {
+    let [a, b] = statements.each_ref().map(|it| text(it));
+    if a != b {
+        return [a, b];
+    }
+    let full = |it: &Vec<u8>| Statement::decode(it).map(|it| format!("{it:#}"));
+    statements.each_ref().map(full).map(|it| it.unwrap_or_else(|| a.clone()))
 }
 
 /// Kind of a word.
@@ -251,6 +277,14 @@ pub(crate) enum Fault {
 }
 
 impl Fault {
+    /// Whether it names ranks of a group of this size.
+    pub(crate) fn is_among(&self, size: usize) -> bool {
+        match self {
+            Fault::Differs { ranks, .. } => ranks.iter().all(|rank| (*rank as usize) < size),
+            Fault::Said { rank, .. } => (*rank as usize) < size,
+        }
+    }
+
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut out = Vec::new();
         match self {
@@ -266,7 +300,7 @@ impl Fault {
             Fault::Said { rank, why } => {
                 out.push(1);
                 out.extend_from_slice(&rank.to_le_bytes());
-                out.extend_from_slice(cut(why, 1000).as_bytes());
+                out.extend_from_slice(cut(why, REASON_BYTES_MAX).as_bytes());
             }
         }
         out
@@ -288,7 +322,8 @@ impl Fault {
             }
             1 => {
                 let rank = bytes.try_get_u32_le().ok()?;
-                Some(Fault::Said { rank, why: String::from_utf8_lossy(bytes).into_owned() })
+                let why = String::from_utf8_lossy(&bytes[..bytes.len().min(REASON_BYTES_MAX)]);
+                Some(Fault::Said { rank, why: why.into_owned() })
             }
             _ => None,
         }
@@ -315,6 +350,20 @@ mod tests {
         for length in 0..bytes.len() {
             assert_eq!(Statement::decode(&bytes[..length]), None);
         }
+    }
+
+    #[test]
+    fn statements_that_differ_in_a_choice_differ_in_their_texts() {
+        let statement = |algorithm, commutative| {
+            let mut bytes = Vec::new();
+            let new = Statement::new(Operation::AllReduce);
+            Statement { algorithm, commutative, operator: "x", ..new }.encode(&mut bytes);
+            bytes
+        };
+        let chosen = [statement(Algorithm::Ring, true), statement(Algorithm::Doubling, true)];
+        assert_eq!(texts(&chosen), ["all_reduce by x as ring", "all_reduce by x as doubling"]);
+        let said = [statement(Algorithm::Ring, true), statement(Algorithm::Ring, false)];
+        assert_eq!(texts(&said), ["all_reduce by x", "all_reduce by x, not commutative"]);
     }
 
     proptest! {

@@ -1,0 +1,155 @@
+//! Groups in virtual time under load, and their ends.
+
+use crate::virtual_cluster::on_each;
+use chunkcomm::host::{self, Instant};
+use chunkcomm_cluster::Cluster;
+use chunkcomm_pipeline::{Algorithm, Group, GroupError, Op, Parts};
+use std::time::Duration;
+
+async fn world(cluster: &Cluster) -> Group {
+    Group::world(cluster).await.unwrap()
+}
+
+/// Rank 0 makes all calls at once, the others one after another: each message of a call stands behind those
+/// of many later ones.
+#[test]
+fn a_rank_far_ahead_keeps_no_call_from_its_end() {
+    const CALLS: usize = 2500;
+    on_each(1, 4, &[], |rank, cluster| async move {
+        let mut group = world(&cluster).await;
+        group.set_algorithm(Algorithm::Ring);
+        let mut ahead = Vec::new();
+        for call in 0..CALLS {
+            let mine = vec![(call * 10 + rank) as u32; 1000];
+            let gathered = group.all_gather(mine);
+            if rank == 0 {
+                ahead.push(gathered);
+            } else {
+                let (_, all) = gathered.await.unwrap();
+                assert_eq!(all.part(3)[999], (call * 10 + 3) as u32);
+            }
+        }
+        for gathered in ahead {
+            gathered.await.unwrap();
+        }
+    });
+}
+
+#[test]
+fn large_messages_are_heard_without_a_break() {
+    on_each(2, 2, &[], |_, cluster| async move {
+        let mut group = world(&cluster).await;
+        group.barrier().await.unwrap();
+        let since = Instant::now();
+        group.exclusive_scan(vec![1_u64; 2 << 20], Op::sum()).await.unwrap();
+        // 16 MiB at 1 Gbit/s are 134 ms.
+        assert!(since.elapsed() < Duration::from_millis(200), "{:?}", since.elapsed());
+    });
+}
+
+#[test]
+fn a_root_far_ahead_waits_for_the_rank_that_takes_nothing() {
+    on_each(3, 2, &[], |rank, cluster| async move {
+        let mut group = world(&cluster).await;
+        if rank == 1 {
+            host::sleep(Duration::from_secs(20)).await;
+        }
+        let since = Instant::now();
+        for call in 0..1000_u32 {
+            let broadcast = group.broadcast(0, vec![call; 10_000]);
+            if rank == 0 && call == 999 {
+                // More than the memory of both ranks for words.
+                host::sleep(Duration::from_secs(1)).await;
+                let report = group.explain().to_string();
+                assert!(report.contains("waits for rank 1"), "{report}");
+            }
+            if rank == 0 && call > 500 {
+                drop(broadcast);
+            } else if rank == 0 {
+                tokio::select! {
+                    biased;
+                    _ = broadcast => {}
+                    () = host::sleep(Duration::from_millis(10)) => {}
+                }
+            } else {
+                assert_eq!(broadcast.await.unwrap(), vec![call; 10_000]);
+            }
+        }
+        group.barrier().await.unwrap();
+        assert!(rank == 1 || since.elapsed() > Duration::from_secs(19));
+    });
+}
+
+#[test]
+fn large_values_travel_in_calls() {
+    on_each(4, 3, &[], |rank, cluster| async move {
+        let mut group = world(&cluster).await;
+        let given = (rank == 1).then(|| "word ".repeat(100_000));
+        let word = group.broadcast_value(1, given).await.unwrap();
+        assert_eq!(word.len(), 500_000);
+        let words = group.all_gather_values(word[..10_000 * (rank + 1)].to_owned()).await.unwrap();
+        assert_eq!(words.iter().map(String::len).collect::<Vec<_>>(), [10_000, 20_000, 30_000]);
+    });
+}
+
+#[test]
+fn data_come_back_from_calls_that_make_no_sense() {
+    on_each(5, 2, &[], |rank, cluster| async move {
+        let mut group = world(&cluster).await;
+        let mine = vec![rank as u64; 20_000];
+        let error = group.broadcast(7, mine.clone()).await.unwrap_err();
+        assert_eq!(error.data, mine, "{error}");
+        let (mut group, _) = group.shrink().await.unwrap();
+        let error = group.reduce(7, mine.clone(), Op::sum()).await.unwrap_err();
+        assert_eq!(error.data, mine, "{error}");
+        let (mut group, _) = group.shrink().await.unwrap();
+        let parts = Parts { data: mine, counts: vec![1, 2] };
+        let error = group.reduce_scatter(parts.clone(), Op::sum()).await.unwrap_err();
+        assert_eq!(error.data.0, parts, "{error}");
+    });
+}
+
+#[test]
+fn operators_that_differ_in_their_order_are_told_apart() {
+    on_each(6, 2, &[], |rank, cluster| async move {
+        let mut group = world(&cluster).await;
+        let op = Op::named("or", |a: &u64, b: &u64| a | b);
+        let op = if rank == 0 { op.commutative() } else { op };
+        let error = group.all_reduce(vec![1_u64; 100_000], op).await.unwrap_err();
+        assert_eq!(error.data, [1; 100_000]);
+        let GroupError::Differs(difference) = error.cause else { panic!("{error}") };
+        assert!(difference.calls[1].contains("not commutative"), "{difference}");
+    });
+}
+
+/// The other group never comes.
+#[test]
+fn a_meeting_ends_with_a_death_in_its_group() {
+    on_each(7, 3, &[(2, Duration::from_secs(2))], |_, cluster| async move {
+        let mut group = world(&cluster).await;
+        let error = group.meet("nobody").await.err().unwrap();
+        assert!(matches!(error, GroupError::Died { rank: 2, .. }), "{error}");
+        cluster.withdrawn("group/meet/nobody", cluster.id()).await;
+    });
+}
+
+#[test]
+fn a_death_in_a_large_call_is_the_error_of_all_and_gives_the_data_back() {
+    for moment in 0..8 {
+        let at = Duration::from_millis(40 + 25 * moment);
+        on_each(moment, 4, &[(1, at)], |rank, cluster| async move {
+            let mut group = world(&cluster).await;
+            let mine = vec![rank as u64; 1 << 20];
+            let error = loop {
+                match group.all_reduce(mine.clone(), Op::sum()).await {
+                    Ok(sums) => assert_eq!(sums[1 << 19], 6),
+                    Err(error) => break error,
+                }
+            };
+            assert_eq!(error.data, mine);
+            assert!(matches!(error.cause, GroupError::Died { rank: 1, .. }), "{error}");
+            let (mut group, _) = group.shrink().await.unwrap();
+            assert_eq!(group.all_reduce(mine, Op::sum()).await.unwrap()[7], 5);
+        });
+    }
+}
