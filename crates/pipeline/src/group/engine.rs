@@ -82,6 +82,9 @@ impl Engine {
             }
         }
         poll_fn(|context| self.poll(context)).await;
+        let farewell = self.links.farewell();
+        drop(self);
+        farewell.say().await;
     }
 
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<()> {
@@ -179,6 +182,7 @@ impl Engine {
             self.inbox.push_back(heard);
         } else {
             self.links.taken(&heard);
+            self.links.give_back(heard);
         }
     }
 
