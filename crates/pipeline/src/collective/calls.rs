@@ -123,11 +123,13 @@ impl Group {
             .filter(|_| may_flow)
             .and_then(|rank| flow(kind, algorithm, world, commutative, rank));
         whole.flows = flow.is_some();
+        // Also a call that is refused gives the data back, and so takes them.
+        let filled = fill(whole);
         let filled = match statement.root {
             Some(root) if root as usize >= self.size() => {
                 Err(format!("there is no rank {root} in a group of {}", self.size()))
             }
-            _ => fill(whole),
+            _ => filled,
         };
         if let Err(why) = filled {
             whole.refuse(why);
@@ -380,12 +382,12 @@ impl Group {
         ask.statement.counts = fnv1a(&bytes);
         let (rank, size, counts) = (self.rank(), self.size(), parts.counts.clone());
         let fill = move |whole: &mut Whole<T>| {
-            parts.ranges(size, &mut whole.result_blocks)?;
+            let divided = parts.ranges(size, &mut whole.result_blocks);
             whole.input_blocks.clone_from(&whole.result_blocks);
             whole.copy_to_result(&parts.data);
             whole.input = parts.data;
             whole.op = Some(op);
-            Ok(())
+            divided
         };
         self.submit(ask, fill, move |whole, ok| {
             let own = whole.result_blocks.get(rank).filter(|_| ok).cloned().unwrap_or_default();
