@@ -180,7 +180,8 @@ fn a_broadcast_to_four_hosts_of_four_ranks_crosses_hosts_three_times() {
             });
             simulation.sleep(Duration::from_secs(5)).await;
             let crossed = simulation.with(|network, _| {
-                let crosses = |it: &&Delivery| network.host_of(it.end).is_ok_and(|to| to != it.from);
+                let crosses =
+                    |it: &&Delivery| network.host_of(it.end).is_ok_and(|to| to != it.from);
                 let bytes = |it: &Delivery| match it.what {
                     Arrival::Bytes(bytes) => bytes as usize,
                     _ => 0,

@@ -6,7 +6,7 @@ use chunkcomm_simulation::{Random, each_seed};
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 
-const SEEDS: u64 = 24;
+const SEEDS: u64 = 18;
 const CALLS: usize = 12;
 
 /// Lengths on both sides of 4 KiB, where a block no longer travels with its length, and of 64 KiB,
