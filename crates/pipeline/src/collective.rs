@@ -3,6 +3,8 @@
 //! ```text
 //!   calls, values    the methods of a group, which make runs
 //!   asking           how they make a run, and by which algorithm
+//!   pair             calls of two groups that have met
+//!   measuring        costs, by which calls choose their algorithms
 //!   call             the future of one
 //!   whole            the run of a call: step by step, with whole messages
 //!   flow             its large data: all transfers at once, by regions
@@ -13,7 +15,9 @@ pub(crate) mod asking;
 pub(crate) mod call;
 pub(crate) mod calls;
 mod flow;
+mod measuring;
 pub(crate) mod op;
+pub(crate) mod pair;
 pub(crate) mod parts;
 mod values;
 pub(crate) mod whole;

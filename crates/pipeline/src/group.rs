@@ -1,7 +1,7 @@
 //! Groups of nodes that call together.
 //!
 //! ```text
-//!   Group       ranks, numbers of calls, the face               this file, forming, pair
+//!   Group       ranks, numbers of calls, the face               this file, forming
 //!   Shared      calls that were made, calls that are over       shared
 //!   Engine      one standing task: runs the calls               engine, io, watching
 //!   Links       one channel a direction and pair of ranks       links
@@ -9,11 +9,9 @@
 
 pub(crate) mod engine;
 pub(crate) mod error;
-mod forming;
+pub(crate) mod forming;
 pub(crate) mod io;
 pub(crate) mod links;
-mod measuring;
-pub(crate) mod pair;
 pub(crate) mod shared;
 mod watching;
 

@@ -131,11 +131,11 @@ mod turns;
 
 pub use collective::call::Call;
 pub use collective::op::{Bits, Number, Op};
+pub use collective::pair::{Pair, Root};
 pub use collective::parts::Parts;
 pub use element::Element;
 pub use error::{DeltaRecvError, DeltaSendError, Mismatch, PartError};
 pub use group::error::{CallDifference, CollectiveError, GroupError};
-pub use group::pair::{Pair, Root};
 pub use group::{Group, GroupReport, WaitingCall};
 pub use part::Part;
 pub use proto::frame::FrameFault;

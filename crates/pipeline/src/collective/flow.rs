@@ -308,8 +308,9 @@ impl<T: Element> Transfers<T> {
             _ => region.land(node, &peer, &name, &sections).await,
         };
         let fault = |error: DeltaRecvError| match error {
-            // Nobody is lost: the operator panicked.
-            DeltaRecvError::Combine { .. } => {
+            // Nobody is lost: the operator panicked. Else the other operand does not come, from a rank of
+            // which its own transfer says more.
+            DeltaRecvError::Combine { ref cause, .. } if cause.starts_with("panicked") => {
                 GroupError::Rank { rank: self.rank, why: with_causes(&error) }
             }
             error => self.lost(from, &error),

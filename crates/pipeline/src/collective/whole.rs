@@ -169,7 +169,9 @@ impl<T: Element> Whole<T> {
                 let why = format!("rank {from} sent data of another length than its call states");
                 return Poll::Ready(Err(GroupError::Rank { rank: from, why }));
             }
-            if heard.left == 0 {
+            let is_last = heard.left == 0;
+            io.give_back(heard);
+            if is_last {
                 self.filled = 0;
                 return Poll::Ready(self.place(step, io.rank()));
             }

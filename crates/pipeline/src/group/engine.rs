@@ -81,6 +81,9 @@ impl Engine {
     pub(crate) async fn run(mut self) {
         self.look_for_deaths();
         poll_fn(|context| self.poll(context)).await;
+        let farewell = self.links.farewell();
+        drop(self);
+        farewell.say().await;
     }
 
     fn look_for_deaths(&mut self) {
@@ -199,6 +202,7 @@ impl Engine {
             self.inbox.push_back(heard);
         } else {
             self.links.taken(&heard);
+            self.links.give_back(heard);
         }
     }
 

@@ -9,20 +9,42 @@ use chunkcomm::layer::{Hooks, Layer, Site};
 use chunkcomm_cluster::Cluster;
 use chunkcomm_cluster::cluster::NodeId;
 use chunkcomm_proto::describe::fnv1a;
-use tokio::sync::oneshot;
+use serde::{Deserialize, Serialize};
+use tokio::sync::{oneshot, watch};
 
 use super::error::GroupError;
-use super::pair::Side;
 use super::{Core, Group};
 use crate::proto::talk::Operation;
+
+/// A group as the other one sees it.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Side {
+    /// Name that no other meeting of the group has.
+    pub(crate) name: String,
+    pub(crate) members: Vec<NodeId>,
+    /// Their hosts, as rank 0 knows them.
+    pub(crate) hosts: Vec<String>,
+}
+
+impl Side {
+    /// Whether this side's ranks come first among both.
+    pub(crate) fn is_before(&self, other: &Side) -> bool {
+        (&self.members, &self.name) < (&other.members, &other.name)
+    }
+}
 
 /// The layer of groups on a node: it counts the calls of [`Group::world`], and lets groups of this node
 /// meet.
 #[derive(Default)]
 pub(crate) struct GroupLayer {
     worlds: AtomicU64,
+    /// Number of groups that were dropped.
+    dropped: watch::Sender<u64>,
     meetings: Mutex<BTreeMap<String, (Side, oneshot::Sender<Side>)>>,
 }
+
+/// Dropped groups of a node that still answer ranks which speak to them first then: the last 256.
+const ANSWERING_MAX: u64 = 256;
 
 impl GroupLayer {
     pub(crate) fn of_node(node: &Node) -> Arc<GroupLayer> {
@@ -40,6 +62,16 @@ impl GroupLayer {
         let (tell, told) = oneshot::channel();
         meetings.insert(name.to_owned(), (ours, tell));
         Err(told)
+    }
+
+    /// Counts a group that was dropped, and waits until so many others were that it answers no longer.
+    pub(super) async fn outlive(node: &Node) {
+        let layer = GroupLayer::of(node);
+        let mut dropped = layer.dropped.subscribe();
+        layer.dropped.send_modify(|count| *count += 1);
+        let last = *dropped.borrow() + ANSWERING_MAX;
+        // The sender lives as long as the layer.
+        let _ = dropped.wait_for(|count| *count >= last).await;
     }
 
     /// Forgets the wait under a name.
@@ -242,7 +274,7 @@ impl Group {
 }
 
 /// Returns the host of each member. One that is not there is on a host of its own.
-pub(super) fn hosts(cluster: &Cluster, members: &[NodeId]) -> Vec<String> {
+pub(crate) fn hosts(cluster: &Cluster, members: &[NodeId]) -> Vec<String> {
     let present = cluster.members();
     let host = |id: &NodeId| present.iter().find(|it| it.id == *id).map(|it| it.host.clone());
     let own = |id: &NodeId| format!("host of {}", id.incarnation);
@@ -250,7 +282,7 @@ pub(super) fn hosts(cluster: &Cluster, members: &[NodeId]) -> Vec<String> {
 }
 
 /// Returns the number of each host: the first place where it stands.
-pub(super) fn numbered(hosts: &[String]) -> Vec<u32> {
+pub(crate) fn numbered(hosts: &[String]) -> Vec<u32> {
     let mut first: BTreeMap<&str, u32> = BTreeMap::new();
     (0..).zip(hosts).map(|(place, host)| *first.entry(host).or_insert(place)).collect()
 }

@@ -4,7 +4,6 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::task::Context;
 
-use bytes::Bytes;
 use chunkcomm_cluster::Cluster;
 use chunkcomm_cluster::cluster::NodeId;
 
@@ -24,7 +23,7 @@ pub(crate) struct Heard {
     pub(crate) kind: Kind,
     pub(crate) left: u64,
     /// The word, whose statement and payload begin there.
-    pub(crate) bytes: Bytes,
+    pub(crate) bytes: Vec<u8>,
     pub(crate) statement_at: usize,
     pub(crate) payload_at: usize,
 }
@@ -88,6 +87,11 @@ impl Io<'_, '_> {
         let heard = self.inbox.remove(at)?;
         self.links.taken(&heard);
         Some(heard)
+    }
+
+    /// Keeps the memory of a word that was taken.
+    pub(crate) fn give_back(&mut self, heard: Heard) {
+        self.links.give_back(heard);
     }
 
     /// Returns this node's rank in the group.

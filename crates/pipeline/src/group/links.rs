@@ -12,6 +12,7 @@ use chunkcomm::{BytesReceiver, BytesSender, Peer, with_causes};
 use chunkcomm_cluster::Cluster;
 use chunkcomm_cluster::cluster::NodeId;
 
+use super::forming::GroupLayer;
 use super::io::Heard;
 use crate::proto::talk::{Kind, Word};
 
@@ -53,24 +54,32 @@ const HELD_BYTES_MAX: usize = 4 << 20;
 /// Bytes of words that wait for room on the way to a rank, at which no further call begins: 4 MiB.
 const WAITING_BYTES_MAX: usize = 4 << 20;
 
-/// Time in which the cluster is to report the death of a rank whose link is lost: 1 s.
-const GRACE: Duration = Duration::from_secs(1);
+/// Time in which the cluster is to report the death of a rank whose link is lost: 45 s. The end of a
+/// process on another machine is known after 10 s, that of a machine which the manager waits for in
+/// nothing only after its next question, of every 30 s.
+const GRACE_OF_LINK: Duration = Duration::from_secs(45);
+
+/// Time in which the cluster is to report a death that may be why a rank has dropped its group: 1 s. One
+/// that shrinks may have heard of it before this one.
+const GRACE_OF_DROP: Duration = Duration::from_secs(1);
 
 /// The end of the way from a rank.
 #[derive(Clone, Debug)]
 pub(crate) struct Lost {
     pub(crate) why: String,
     pub(crate) since: Instant,
+    /// Time in which the cluster may still report a death, from then on.
+    grace: Duration,
 }
 
 impl Lost {
     pub(crate) fn new(why: String) -> Lost {
-        Lost { why, since: Instant::now() }
+        Lost { why, since: Instant::now(), grace: GRACE_OF_LINK }
     }
 
     /// Whether the cluster will not report a death any more.
     pub(crate) fn is_final(&self) -> bool {
-        self.since.elapsed() >= GRACE
+        self.since.elapsed() >= self.grace
     }
 }
 
@@ -90,7 +99,13 @@ pub(crate) struct Links {
     ended: Vec<Option<Lost>>,
     /// Memory for the next word.
     word: Vec<u8>,
+    /// Memory of words that were taken, for the next ones.
+    spare: Vec<Vec<u8>>,
 }
+
+/// Most words whose memory is kept, and the longest of these.
+const SPARE_COUNT_MAX: usize = 16;
+const SPARE_BYTES_MAX: usize = 16 * 1024;
 
 impl Links {
     pub(crate) fn new(
@@ -120,6 +135,7 @@ impl Links {
             next: 0,
             ended,
             word: Vec::new(),
+            spare: Vec::new(),
             members,
         }
     }
@@ -201,14 +217,29 @@ impl Links {
             let incoming = &mut self.incoming[index];
             incoming.is_held_up = !incoming.is_heard(&is_wanted);
             if !incoming.is_held_up {
-                match incoming.receiver.poll_recv(context) {
+                // A small word is copied, since its `Bytes` would be an allocation.
+                let mut bytes = self.spare.pop().unwrap_or_default();
+                let copied = incoming.receiver.try_recv_with(|word| bytes.extend_from_slice(word));
+                let polled = match copied {
+                    Ok(()) => Poll::Ready(Ok(Some(bytes))),
+                    Err(_) => {
+                        self.spare.push(bytes);
+                        let polled = incoming.receiver.poll_recv(context);
+                        polled.map_ok(|word| word.map(Vec::from))
+                    }
+                };
+                match polled {
                     Poll::Ready(Ok(Some(bytes))) => match self.hear(index, bytes) {
                         Ok(Some(heard)) => return Poll::Ready(heard),
                         Ok(None) => {}
-                        Err(()) => self.end(index, "it does not speak as a rank"),
+                        Err(()) => self.end(index, "it does not speak as a rank", GRACE_OF_DROP),
                     },
-                    Poll::Ready(Ok(None)) => self.end(index, "it has dropped the group"),
-                    Poll::Ready(Err(error)) => self.end(index, &with_causes(&error)),
+                    Poll::Ready(Ok(None)) => {
+                        self.end(index, "it has dropped the group", GRACE_OF_DROP);
+                    }
+                    Poll::Ready(Err(error)) => {
+                        self.end(index, &with_causes(&error), GRACE_OF_LINK);
+                    }
                     Poll::Pending => {
                         self.next = index + 1;
                         looked += 1;
@@ -223,15 +254,16 @@ impl Links {
     }
 
     /// Notes that nothing more comes on a channel, and why.
-    fn end(&mut self, index: usize, why: &str) {
+    fn end(&mut self, index: usize, why: &str, grace: Duration) {
         let ended = self.incoming.swap_remove(index);
         if let Some(rank) = ended.from {
-            self.ended[rank].get_or_insert_with(|| Lost::new(why.to_owned()));
+            let lost = || Lost { grace, ..Lost::new(why.to_owned()) };
+            self.ended[rank].get_or_insert_with(lost);
         }
     }
 
     /// Reads a word; none where it only says who speaks. An error is a word that no rank says.
-    fn hear(&mut self, index: usize, bytes: Bytes) -> Result<Option<Heard>, ()> {
+    fn hear(&mut self, index: usize, bytes: Vec<u8>) -> Result<Option<Heard>, ()> {
         let (word, payload_at) = Word::decode(&bytes).ok_or(())?;
         let incoming = &mut self.incoming[index];
         let Some(from) = incoming.from else {
@@ -263,6 +295,15 @@ impl Links {
         self.ended.iter().flatten().count()
     }
 
+    /// Keeps the memory of a word that was taken.
+    pub(crate) fn give_back(&mut self, heard: Heard) {
+        let mut bytes = heard.bytes;
+        if self.spare.len() < SPARE_COUNT_MAX && bytes.capacity() <= SPARE_BYTES_MAX {
+            bytes.clear();
+            self.spare.push(bytes);
+        }
+    }
+
     fn poll_accept(&mut self, context: &mut Context<'_>) {
         let is_known = |it: &&Incoming| it.from.is_some();
         while self.incoming.iter().filter(is_known).count() + self.ended_count()
@@ -282,7 +323,10 @@ impl Links {
 
     /// Notes that a rank has left the cluster. Its last words may come later than that.
     pub(crate) fn leave(&mut self, rank: usize) {
-        let lost = || Lost::new("it has left the cluster".to_owned());
+        let lost = || {
+            let lost = Lost::new("it has left the cluster".to_owned());
+            Lost { grace: GRACE_OF_DROP, ..lost }
+        };
         self.ended[rank].get_or_insert_with(lost);
     }
 
@@ -295,6 +339,76 @@ impl Links {
 impl Incoming {
     fn is_heard(&self, is_wanted: impl Fn(usize) -> bool) -> bool {
         self.held_bytes < HELD_BYTES_MAX || self.from.is_some_and(is_wanted)
+    }
+}
+
+impl Links {
+    /// Returns what this rank still says once it has dropped its group.
+    pub(crate) fn farewell(&self) -> Farewell {
+        let has_heard = |rank: usize| self.incoming.iter().any(|it| it.from == Some(rank));
+        let is_silent = |rank: usize| matches!(self.outgoing[rank].way, Way::Closed);
+        let is_there = |rank: &usize| *rank != self.rank && self.ended[*rank].is_none();
+        let others = (0..self.members.len()).filter(is_there);
+        Farewell {
+            cluster: self.cluster.clone(),
+            members: Arc::clone(&self.members),
+            rank: self.rank,
+            name: Arc::clone(&self.name),
+            owed: others.clone().filter(|rank| is_silent(*rank) && has_heard(*rank)).collect(),
+            unheard: others
+                .filter(|rank| !has_heard(*rank))
+                .map(|rank| (rank, is_silent(rank)))
+                .collect(),
+        }
+    }
+}
+
+/// The end of a rank that has dropped its group, for ranks to which it has no channel that ends: they may
+/// wait for it.
+pub(crate) struct Farewell {
+    cluster: Cluster,
+    members: Arc<[NodeId]>,
+    rank: usize,
+    name: Arc<str>,
+    /// Ranks that have spoken to this one, and to which it has said nothing.
+    owed: Vec<usize>,
+    /// Ranks that have not spoken to this one and still may, and whether it has said nothing to them.
+    unheard: Vec<(usize, bool)>,
+}
+
+impl Farewell {
+    /// Opens a channel that ends at once to each rank that has spoken, or speaks yet.
+    pub(crate) async fn say(mut self) {
+        for rank in std::mem::take(&mut self.owed) {
+            self.end(rank).await;
+        }
+        if self.unheard.is_empty() {
+            return;
+        }
+        let node = self.cluster.node().clone();
+        let mut outlived = pin!(GroupLayer::outlive(&node));
+        while !self.unheard.is_empty() {
+            let name = format!("{}/{}", self.name, self.rank);
+            let accepted = tokio::select! {
+                biased;
+                () = outlived.as_mut() => return,
+                accepted = accept(self.cluster.clone(), name) => accepted,
+            };
+            // Without it the node is closed.
+            let Ok((peer, _)) = accepted else { return };
+            let is_it = |it: &(usize, bool)| self.members[it.0].incarnation == peer.incarnation();
+            let Some(at) = self.unheard.iter().position(is_it) else { continue };
+            let (rank, is_owed) = self.unheard.swap_remove(at);
+            if is_owed {
+                self.end(rank).await;
+            }
+        }
+    }
+
+    async fn end(&self, rank: usize) {
+        let name = format!("{}/{rank}", self.name);
+        // Nobody there waits for a rank that cannot be reached.
+        let _ = open(self.cluster.clone(), self.members[rank], name, self.rank).await;
     }
 }
 

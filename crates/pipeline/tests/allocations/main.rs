@@ -1,4 +1,11 @@
-//! Allocations of a further round of a standing request, counted by the program's allocator.
+//! Allocations of a further round of a standing request, and of a call of a group, counted by the program's
+//! allocator.
+
+#![allow(clippy::unwrap_used)]
+
+#[path = "../clusters/mod.rs"]
+mod clusters;
+mod groups;
 
 use std::error::Error;
 use std::future::poll_fn;
@@ -10,6 +17,9 @@ use chunkcomm_pipeline::{DeltaReceiver, DeltaSender, Increment};
 use chunkcomm_testkit::counting::{ALLOCATIONS, Counting};
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
+
+/// Held by the test that counts.
+static ALONE: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
 
 const LEN: usize = 16 * 1024;
 const ROUNDS: u64 = 100;
@@ -45,6 +55,7 @@ async fn fill(sender: &mut DeltaSender<u32>) -> Result<(), Box<dyn Error>> {
 
 #[tokio::test]
 async fn starting_a_further_round_allocates_nothing() -> Result<(), Box<dyn Error>> {
+    let _alone = ALONE.lock().await;
     let address = "tcp://127.0.0.1:0".parse::<Address>()?;
     let near = Node::builder().name("near").listen(address).build().await?;
     let far = Node::builder().name("far").build().await?;

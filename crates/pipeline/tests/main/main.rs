@@ -2,7 +2,10 @@
 //! the nodes in one process.
 #![allow(clippy::unwrap_used)]
 
+#[path = "../clusters/mod.rs"]
+mod clusters;
 mod ends;
+mod groups;
 mod overlap;
 mod parts;
 mod patterns;

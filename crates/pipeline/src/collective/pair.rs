@@ -8,21 +8,19 @@ use std::time::Duration;
 use chunkcomm::{Duplex, Peer, host, with_causes};
 use chunkcomm_cluster::Cluster;
 use chunkcomm_cluster::cluster::{NameError, NodeId};
-use serde::{Deserialize, Serialize};
 
-use super::Group;
-use super::error::GroupError;
-use super::forming::{GroupLayer, hosts, numbered};
-use super::links::peer_of;
-use crate::Element;
-use crate::collective::asking::{Among, Ask};
-use crate::collective::call::Call;
-use crate::collective::calls::{combined, even, take_combined};
-use crate::collective::op::Op;
-use crate::collective::whole::Whole;
+use super::asking::{Among, Ask};
+use super::call::Call;
+use super::calls::{combined, even, take_combined};
+use super::op::Op;
+use super::whole::Whole;
+use crate::group::error::GroupError;
+use crate::group::forming::{GroupLayer, Side, hosts, numbered};
+use crate::group::links::peer_of;
 use crate::proto::schedule::Kind;
 use crate::proto::schedule::world::World;
 use crate::proto::talk::Operation;
+use crate::{Element, Group};
 
 /// Root of a call of a [`Pair`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,23 +43,6 @@ pub struct Pair {
     their_first: usize,
     size: usize,
     their_size: usize,
-}
-
-/// A group as the other one sees it.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct Side {
-    /// Name that no other meeting of the group has.
-    name: String,
-    members: Vec<NodeId>,
-    /// Their hosts, as rank 0 knows them.
-    hosts: Vec<String>,
-}
-
-impl Side {
-    /// Whether this side's ranks come first among both.
-    fn is_before(&self, other: &Side) -> bool {
-        (&self.members, &self.name) < (&other.members, &other.name)
-    }
 }
 
 impl Group {

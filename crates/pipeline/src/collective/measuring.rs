@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use chunkcomm::host::Instant;
 
-use super::Group;
-use super::error::GroupError;
-use crate::collective::op::Op;
+use super::op::Op;
+use crate::Group;
+use crate::group::error::GroupError;
 use crate::proto::costs::Costs;
 use crate::proto::schedule::algorithm::Algorithm;
 

@@ -1,0 +1,200 @@
+//! Groups beside each other, calls that differ, groups and calls that are dropped.
+
+use crate::virtual_cluster::{join, on_each, switched};
+use chunkcomm::host;
+use chunkcomm_cluster::Cluster;
+use chunkcomm_pipeline::{Algorithm, Group, GroupError, Op, Parts};
+use chunkcomm_simulation::{Arrival, Delivery, HostId, LinkSpec, run};
+use chunkcomm_testkit::cancelled;
+use std::time::Duration;
+
+const LARGE: usize = 100 * 1024 / size_of::<u64>();
+
+async fn world(cluster: &Cluster) -> Group {
+    Group::world(cluster).await.unwrap()
+}
+
+/// Calls of all sizes in a group, among them some that are under way together.
+async fn use_it(mut group: Group, first: u64) {
+    let (rank, size) = (group.rank() as u64, group.size() as u64);
+    for turn in 0..6 {
+        let length = if turn % 3 == 2 { LARGE } else { 1 + turn };
+        let sums = group.all_reduce(vec![first + rank + turn as u64; length], Op::sum());
+        let root = turn % group.size();
+        let given = if rank == root as u64 { first } else { 0 };
+        let told = group.broadcast(root, vec![given; length]);
+        let expected = size * (first + turn as u64) + size * (size - 1) / 2;
+        assert!(told.await.unwrap() == vec![first; length]);
+        assert!(sums.await.unwrap() == vec![expected; length]);
+    }
+}
+
+#[test]
+fn overlapping_groups_are_used_from_two_tasks_at_once() {
+    for seed in 0..4 {
+        on_each(seed, 5, &[], |rank, cluster| async move {
+            let mut all = world(&cluster).await;
+            // Ranks 1, 2 and 3 are in both.
+            let lower = all.split((rank <= 3).then_some(0), 0).await.unwrap();
+            let upper = all.split((rank >= 1).then_some(0), 9 - rank as u32).await.unwrap();
+            let groups = [(100, lower), (200, upper), (300, Some(all))];
+            let tasks = groups.into_iter().filter_map(|(first, group)| Some((first, group?)));
+            let tasks = tasks.map(|(first, group)| host::spawn(use_it(group, first)));
+            for task in tasks.collect::<Vec<_>>() {
+                task.await.unwrap();
+            }
+        });
+    }
+}
+
+type Differing = fn(&mut Group, usize);
+
+/// Calls of rank 2 that the others do not make; small ones and such as flow.
+const DIFFERING: [Differing; 6] = [
+    // In another order.
+    |group, rank| {
+        if rank != 2 {
+            drop(group.all_reduce(vec![1_u64], Op::sum()));
+        }
+        drop(group.scan(vec![1_u64], Op::sum()));
+        if rank == 2 {
+            drop(group.all_reduce(vec![1_u64], Op::sum()));
+        }
+    },
+    // Flows here, and not there.
+    |group, rank| {
+        let length = if rank == 2 { LARGE } else { 1 };
+        drop(group.all_reduce(vec![1_u64; length], Op::sum()));
+    },
+    |group, rank| {
+        let length = if rank == 2 { LARGE } else { 1 };
+        drop(group.broadcast(0, vec![1_u64; length]));
+    },
+    // Both flow.
+    |group, rank| drop(group.broadcast(rank / 2, vec![1_u64; LARGE])),
+    |group, rank| drop(group.reduce(0, vec![1_u64; LARGE + rank / 2], Op::sum())),
+    // The one flows behind its lengths.
+    |group, rank| match rank {
+        2 => drop(group.gather(0, vec![1_u64; LARGE])),
+        _ => drop(group.all_gather(vec![1_u64; LARGE])),
+    },
+];
+
+#[test]
+fn ranks_that_call_in_another_order_are_named_with_both_calls_and_nobody_hangs() {
+    for (index, differ) in DIFFERING.into_iter().enumerate() {
+        on_each(index as u64, 3, &[], move |rank, cluster| async move {
+            let mut group = world(&cluster).await;
+            differ(&mut group, rank);
+            // The next call returns it where those before were through.
+            let mut called = group.barrier().await;
+            while called.is_ok() {
+                called = group.barrier().await;
+            }
+            let GroupError::Differs(difference) = called.unwrap_err().cause else { panic!() };
+            assert!(difference.ranks.contains(&2), "case {index}: {difference}");
+            assert_ne!(difference.calls[0], difference.calls[1], "case {index}");
+            // The group is mended.
+            let (mut mended, _) = group.shrink().await.unwrap();
+            assert_eq!(mended.all_reduce(vec![1_u64], Op::sum()).await.unwrap(), [3]);
+        });
+    }
+}
+
+#[test]
+fn a_rank_that_has_dropped_its_group_is_gone_to_those_that_wait_for_it() {
+    for calls in [0, 1, 3] {
+        on_each(calls, 4, &[], move |rank, cluster| async move {
+            let mut group = world(&cluster).await;
+            for _ in 0..calls {
+                group.barrier().await.unwrap();
+            }
+            if rank == 2 {
+                drop(group);
+                // Its cluster lives on.
+                host::sleep(Duration::from_secs(20)).await;
+                return;
+            }
+            let error = group.all_reduce(vec![rank as u64], Op::sum()).await.unwrap_err();
+            assert_eq!(error.data, [rank as u64]);
+            let text = error.to_string();
+            assert!(text.contains("rank 2") && text.contains("gone"), "{rank}: {text}");
+            assert!(cluster.ended().is_none());
+        });
+    }
+}
+
+#[test]
+fn calls_are_dropped_at_each_await_and_the_others_are_unharmed() {
+    for (seed, length) in [(0, 3), (1, LARGE)] {
+        on_each(seed, 3, &[], move |rank, cluster| async move {
+            let mut group = world(&cluster).await;
+            for waits in 0..6 {
+                let root = waits as usize % 3;
+                let drops = (rank + 1) % 3 == root;
+                let mine = vec![rank as u64 + 1; length];
+                let sums = group.all_reduce(mine.clone(), Op::sum());
+                let given = if rank == root { mine.clone() } else { vec![0; length] };
+                let told = group.broadcast(root, given);
+                let gathered = group.gather(root, mine.clone());
+                let exchanged = group.all_to_all(Parts::even(mine.clone(), 3));
+                if drops {
+                    let _ = cancelled(waits, sums).await;
+                    drop(told);
+                    let _ = cancelled(waits, gathered).await;
+                    let _ = cancelled(waits, exchanged).await;
+                    continue;
+                }
+                assert!(sums.await.unwrap() == vec![6; length]);
+                assert!(told.await.unwrap() == vec![root as u64 + 1; length]);
+                let (own, all) = gathered.await.unwrap();
+                assert!(own == mine && all.is_some() == (rank == root));
+                let (back, received) = exchanged.await.unwrap();
+                assert!(back.data == mine && received.part(1).iter().all(|it| *it == 2));
+            }
+            group.barrier().await.unwrap();
+        });
+    }
+}
+
+/// The payload crosses to each other host once, wherever the ranks lie.
+#[test]
+fn a_broadcast_to_four_hosts_of_four_ranks_crosses_hosts_three_times() {
+    const BYTES: usize = 1 << 20;
+    for (seed, algorithm) in
+        (0..).zip([Algorithm::Chain, Algorithm::Binomial, Algorithm::Binary, Algorithm::Auto])
+    {
+        let (network, hosts) = switched(seed, 4, LinkSpec::default());
+        let places: Vec<HostId> = (0..16).map(|rank| hosts[rank % 4]).collect();
+        let crossed = run(network, async |simulation| {
+            simulation.with(|network, _| network.keep_deliveries());
+            let members = simulation.launch(&places, |_| async move {
+                let cluster = join().await;
+                let mut group = world(&cluster).await;
+                group.set_algorithm(algorithm);
+                let data = vec![group.rank() as u8; BYTES];
+                assert!(group.broadcast(5, data).await.unwrap() == vec![5; BYTES]);
+                // Connections that are closed have no hosts any more.
+                host::sleep(Duration::from_secs(10)).await;
+                cluster.end(Duration::from_secs(60)).await.unwrap();
+            });
+            simulation.sleep(Duration::from_secs(5)).await;
+            let crossed = simulation.with(|network, _| {
+                let crosses =
+                    |it: &&Delivery| network.host_of(it.end).is_ok_and(|to| to != it.from);
+                let bytes = |it: &Delivery| match it.what {
+                    Arrival::Bytes(bytes) => bytes as usize,
+                    _ => 0,
+                };
+                network.deliveries().iter().filter(crosses).map(bytes).sum::<usize>()
+            });
+            for member in members {
+                member.await.unwrap();
+            }
+            crossed
+        });
+        // The rest is what the cluster says, and the heads of packets.
+        let expected = 3 * BYTES..3 * BYTES + BYTES / 2;
+        assert!(expected.contains(&crossed), "{algorithm}: {crossed} bytes between hosts");
+    }
+}
