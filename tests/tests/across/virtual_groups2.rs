@@ -36,18 +36,6 @@ fn a_rank_far_ahead_keeps_no_call_from_its_end() {
 }
 
 #[test]
-fn large_messages_are_heard_without_a_break() {
-    on_each(2, 2, &[], |_, cluster| async move {
-        let mut group = world(&cluster).await;
-        group.barrier().await.unwrap();
-        let since = Instant::now();
-        group.exclusive_scan(vec![1_u64; 2 << 20], Op::sum()).await.unwrap();
-        // 16 MiB at 1 Gbit/s are 134 ms.
-        assert!(since.elapsed() < Duration::from_millis(200), "{:?}", since.elapsed());
-    });
-}
-
-#[test]
 fn a_root_far_ahead_waits_for_the_rank_that_takes_nothing() {
     on_each(3, 2, &[], |rank, cluster| async move {
         let mut group = world(&cluster).await;
@@ -135,14 +123,14 @@ fn a_meeting_ends_with_a_death_in_its_group() {
 
 #[test]
 fn a_death_in_a_large_call_is_the_error_of_all_and_gives_the_data_back() {
-    for moment in 0..8 {
-        let at = Duration::from_millis(40 + 25 * moment);
+    for moment in 0..4 {
+        let at = Duration::from_millis(40 + 11 * moment);
         on_each(moment, 4, &[(1, at)], |rank, cluster| async move {
             let mut group = world(&cluster).await;
-            let mine = vec![rank as u64; 1 << 20];
+            let mine = vec![rank as u64; 1 << 18];
             let error = loop {
                 match group.all_reduce(mine.clone(), Op::sum()).await {
-                    Ok(sums) => assert_eq!(sums[1 << 19], 6),
+                    Ok(sums) => assert_eq!(sums[1 << 17], 6),
                     Err(error) => break error,
                 }
             };
