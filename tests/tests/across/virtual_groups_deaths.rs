@@ -130,14 +130,14 @@ impl Turn {
     async fn make(&self, group: &mut Group) -> Result<(), GroupError> {
         match self.what {
             What::Barrier => Ok(group.barrier().await?),
-            What::Broadcast | What::Scatter => self.from_the_root(group).await,
+            What::Broadcast | What::Scatter => self.by_the_root(group).await,
             What::Gather | What::AllGather | What::AllToAll => self.exchange(group).await,
             What::ReduceScatter => self.reduce_scatter(group).await,
             What::Reduce | What::AllReduce | What::Scan => self.combine(group).await,
         }
     }
 
-    async fn from_the_root(&self, group: &mut Group) -> Result<(), GroupError> {
+    async fn by_the_root(&self, group: &mut Group) -> Result<(), GroupError> {
         let is_root = self.rank == self.root;
         if let What::Scatter = self.what {
             let given = is_root.then(|| self.parts(self.root));
