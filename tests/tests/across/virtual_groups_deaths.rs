@@ -62,7 +62,7 @@ struct Case {
     deaths: Vec<(usize, Duration)>,
 }
 
-/// What the ranks that are left have seen.
+/// The outcome at the ranks that are left.
 #[derive(Default)]
 struct Seen {
     /// Of each survivor: the size of the group in each call that all of them finished.

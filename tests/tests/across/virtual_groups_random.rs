@@ -26,7 +26,7 @@ const ALGORITHMS: [Algorithm; 10] = [
     Algorithm::Direct,
 ];
 
-/// What all ranks take alike in one call.
+/// The settings that all ranks share in one call.
 #[derive(Clone, Copy, Debug)]
 struct Turn {
     kind: u64,

@@ -64,7 +64,7 @@ impl GroupLayer {
         Err(told)
     }
 
-    /// Counts a group that was dropped, and waits until so many others were that it answers no longer.
+    /// Counts a dropped group, and waits until 256 others were dropped behind it: it answers no longer.
     pub(super) async fn outlive(node: &Node) {
         let layer = GroupLayer::of(node);
         let mut dropped = layer.dropped.subscribe();

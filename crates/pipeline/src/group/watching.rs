@@ -1,4 +1,4 @@
-//! What the standing task of a group does about calls that wait for long.
+//! Calls that wait for long: their ranks are asked, and people hear of them.
 
 use std::mem;
 use std::task::Context;
