@@ -5,6 +5,7 @@ use std::mem;
 use std::sync::Arc;
 use std::time::Duration;
 
+use chunkcomm::layer::warn;
 use chunkcomm::{Duplex, Peer, host, with_causes};
 use chunkcomm_cluster::Cluster;
 use chunkcomm_cluster::cluster::{NameError, NodeId};
@@ -49,8 +50,8 @@ impl Group {
     /// Finds another group of the cluster that meets under the same name.
     ///
     /// All ranks of both groups call it. The groups may be of different programs (`mpiexec -n 2 a : -n 2 b`),
-    /// disjoint, overlapping or equal. A name serves one meeting of two groups at a time. The wait for the
-    /// other group is in [`Node::explain`](chunkcomm::Node::explain) of rank 0.
+    /// disjoint, overlapping or equal. A name serves one meeting of two groups at a time. Rank 0 reports a
+    /// wait for the other group as that of a call ([`Self::set_report_after`]).
     ///
     /// # Errors
     ///
@@ -67,9 +68,10 @@ impl Group {
             0 => {
                 let hosts = hosts(&self.core.cluster, &members);
                 let ours = Side { name: child.clone(), members, hosts };
+                let after = self.shared.state().report_after();
                 tokio::select! {
                     biased;
-                    found = find(&self.core.cluster, ours.clone(), name) => {
+                    found = find(&self.core.cluster, ours.clone(), name, after) => {
                         Some(found.map(|theirs| (ours, theirs)))
                     }
                     cause = self.shared.broken() => return Err(cause),
@@ -134,7 +136,12 @@ impl Drop for Waiting<'_> {
 }
 
 /// Finds the other side of a meeting, and tells it of ours.
-async fn find(cluster: &Cluster, ours: Side, name: &str) -> Result<Side, String> {
+async fn find(
+    cluster: &Cluster,
+    ours: Side,
+    name: &str,
+    report_after: Duration,
+) -> Result<Side, String> {
     let key = &*format!("group/meet/{name}");
     let mut here = match GroupLayer::of_node(cluster.node()).meet(key, ours.clone()) {
         Ok(theirs) => return Ok(theirs),
@@ -147,10 +154,17 @@ async fn find(cluster: &Cluster, ours: Side, name: &str) -> Result<Side, String>
         let other = cluster.other_provider(key).await.map_err(said)?;
         exchange(cluster, other, key, ours).await
     };
+    let report = async {
+        host::sleep(report_after).await;
+        let what = format!("waits for another group to meet as {name:?} for {report_after:.0?}");
+        warn(cluster.node().name(), &what);
+        std::future::pending().await
+    };
     tokio::select! {
         biased;
         Ok(theirs) = &mut here => Ok(theirs),
         met = met => met,
+        never = report => never,
     }
 }
 
