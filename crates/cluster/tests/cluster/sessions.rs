@@ -98,7 +98,7 @@ fn of_two_sessions_both_nodes_prefer_the_same_and_channels_stay() {
         for (sender, receiver) in &mut open {
             sender.send(&1).await.unwrap();
             assert_eq!(limited(receiver.recv()).await.unwrap(), Some(1));
-            // What is not acknowledged would be a loss of the session that ends.
+            // A message without an acknowledgement would be a loss of the session.
             limited(sender.sync()).await.unwrap();
         }
         // When it has ended, both take the other.
