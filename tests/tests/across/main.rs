@@ -58,7 +58,7 @@ mod virtual_examples;
 mod virtual_farms;
 mod virtual_faults;
 mod virtual_groups;
-mod virtual_groups2;
+mod virtual_groups_bounds;
 mod virtual_groups_deaths;
 mod virtual_groups_ends;
 mod virtual_groups_random;
