@@ -74,8 +74,9 @@ fn a_full_backlog_has_room_when_an_eighth_of_it_was_taken() {
         for _ in 0..1_100 {
             assert_eq!(limited(receiver.recv()).await.unwrap(), Some([1; 8]));
         }
+        // An acknowledgement may have told of fewer before; less than an eighth is untold.
         let mut more = 0;
-        while more < 1_000 {
+        while more < 1_100 - 1_000 {
             limited(sender.send(&[1; 8])).await.unwrap();
             more += 1 + fill(&mut sender);
         }
