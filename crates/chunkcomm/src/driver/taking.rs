@@ -324,7 +324,8 @@ impl RxEnd {
     /// rest back in front of the others.
     #[cold]
     fn first_part(&mut self, run: Run) -> Run {
-        let step = self.shared.backlog_step() as usize;
+        // The next report is due behind what is not told yet.
+        let step = self.shared.backlog_step().saturating_sub(self.untold) as usize;
         let (whole, messages) = match run {
             Run::Copied { bytes, messages } if bytes.len() > step => (Bytes::from(bytes), messages),
             Run::Shared { bytes, messages } if bytes.len() > step => (bytes, messages),
