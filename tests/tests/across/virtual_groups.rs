@@ -37,18 +37,7 @@ fn same(left: &[u64], right: &[u64], what: impl std::fmt::Display) {
 async fn all_calls(mut group: Group, length: usize) -> Result<(), GroupError> {
     let (rank, size) = (group.rank(), group.size());
     let affine = || Op::named("after", after);
-    for algorithm in [
-        Algorithm::Auto,
-        Algorithm::Chain,
-        Algorithm::Binomial,
-        Algorithm::Binary,
-        Algorithm::Doubling,
-        Algorithm::Ring,
-        Algorithm::Chains,
-        Algorithm::Pairwise,
-        Algorithm::Dissemination,
-        Algorithm::Direct,
-    ] {
+    for algorithm in Algorithm::all() {
         group.set_algorithm(algorithm);
         group.barrier().await?;
         for root in 0..size {

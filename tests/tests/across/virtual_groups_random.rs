@@ -13,19 +13,6 @@ const CALLS: usize = 12;
 /// where calls begin to flow.
 const LENGTHS: [usize; 11] = [0, 1, 2, 17, 511, 512, 513, 8191, 8192, 8193, 20_000];
 
-const ALGORITHMS: [Algorithm; 10] = [
-    Algorithm::Auto,
-    Algorithm::Chain,
-    Algorithm::Binomial,
-    Algorithm::Binary,
-    Algorithm::Doubling,
-    Algorithm::Ring,
-    Algorithm::Chains,
-    Algorithm::Pairwise,
-    Algorithm::Dissemination,
-    Algorithm::Direct,
-];
-
 /// The settings that all ranks share in one call.
 #[derive(Clone, Copy, Debug)]
 struct Turn {
@@ -48,7 +35,7 @@ fn turn(random: &mut Random, size: usize) -> Turn {
         length: random.pick(&LENGTHS),
         root: random.below(size as u64) as usize,
         op: random.below(5),
-        algorithm: random.pick(&ALGORITHMS),
+        algorithm: random.pick(&Algorithm::all().collect::<Vec<_>>()),
         reproducible: random.one_in(3),
         salt: random.next_u64(),
         size,

@@ -59,6 +59,11 @@ const NAMES: [(Algorithm, &str); 10] = [
 ];
 
 impl Algorithm {
+    /// Returns all algorithms, [`Algorithm::Auto`] first.
+    pub fn all() -> impl Iterator<Item = Algorithm> {
+        NAMES.into_iter().map(|(algorithm, _)| algorithm)
+    }
+
     /// Returns the algorithm's number on the wire.
     pub(crate) fn number(self) -> u8 {
         self as u8
