@@ -4,6 +4,7 @@ use std::fmt;
 use std::ops::{Range, RangeBounds};
 use std::time::Duration;
 
+use bytes::Bytes;
 use chunkcomm::{Node, Peer};
 use tokio::sync::watch;
 
@@ -155,6 +156,27 @@ impl<T: Element> Region<T> {
     /// Nothing is lost when the future is dropped.
     pub async fn finish(&self) -> Result<&[T], DeltaRecvError> {
         self.wait(..).await
+    }
+
+    /// Returns the elements of `range` as bytes that share the memory, if all of them are done. The memory is
+    /// kept while they exist.
+    ///
+    /// # Panics
+    /// When the range is not within the region.
+    #[must_use]
+    pub fn bytes(&self, range: impl RangeBounds<usize>) -> Option<Bytes> {
+        let range = self.within(&range);
+        self.owner.share().view(range.start * size_of::<T>()..range.end * size_of::<T>())
+    }
+
+    /// Begins again in the same memory: no element is done any more, each keeps its value until it is written.
+    ///
+    /// Waits until all elements are done, and until no [bytes](Self::bytes) and no transfer use them.
+    ///
+    /// # Cancel safety
+    /// When the future is dropped, nothing has begun; call it again.
+    pub async fn start(&mut self) {
+        self.owner.reset(false).await;
     }
 
     /// Sends the elements of these sections to `peer`, whose program receives `name`, as they become done.

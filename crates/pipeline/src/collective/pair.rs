@@ -237,7 +237,13 @@ impl Pair {
         peer.map_err(|why| GroupError::Gone { rank: self.their_first + rank, why })
     }
 
-    /// Returns all ranks of both groups as one, in the order that errors count: MPI's merge.
+    /// Returns all ranks of both groups as one, for calls in which all take part.
+    pub fn both(&mut self) -> &mut Group {
+        &mut self.both
+    }
+
+    /// Parts with the pair: returns all ranks of both groups as one, in the order that errors count: MPI's
+    /// merge.
     #[must_use]
     pub fn merged(self) -> Group {
         self.both

@@ -610,3 +610,22 @@ async fn a_call_whose_future_was_dropped_is_made_again() -> Outcome {
     }
     Ok(())
 }
+
+#[tokio::test]
+async fn a_region_begins_again_when_nobody_has_its_bytes() {
+    let mut region = Region::filled((0..1000_u64).collect());
+    let bytes = region.bytes(10..12).unwrap();
+    assert_eq!(bytes[..], [10_u64.to_ne_bytes(), 11_u64.to_ne_bytes()].concat());
+    let wait = Duration::from_millis(20);
+    assert!(tokio::time::timeout(wait, region.start()).await.is_err());
+    assert_eq!(region.done(..).unwrap()[5], 5);
+    drop(bytes);
+    limited(region.start()).await;
+    assert!(region.done(..1).is_none() && region.bytes(3..4).is_none());
+    let mut part = region.part(3..5).unwrap();
+    assert_eq!(part[..], [3, 4]);
+    part[0] = 9;
+    part.commit();
+    assert_eq!(region.bytes(3..4).unwrap()[..], 9_u64.to_ne_bytes());
+    assert!(region.bytes(3..6).is_none());
+}
