@@ -1,0 +1,5 @@
+//! Arrays that are distributed over the nodes of a group.
+mod layout;
+
+pub use layout::error::LayoutError;
+pub use layout::{Distribution, Layout, LayoutBuilder};
