@@ -1,5 +1,6 @@
 //! Arrays that are distributed over the nodes of a group.
 mod layout;
+mod plan;
 
 pub use layout::error::LayoutError;
 pub use layout::{Distribution, Layout, LayoutBuilder};
