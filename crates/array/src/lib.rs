@@ -1,5 +1,6 @@
 //! Arrays that are distributed over the nodes of a group.
 mod layout;
+mod pack;
 mod plan;
 
 pub use layout::error::LayoutError;
