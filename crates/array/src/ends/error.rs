@@ -1,0 +1,100 @@
+//! Errors of transfers.
+
+use std::fmt;
+
+use chunkcomm::debug_with_causes;
+use chunkcomm::error::Plain;
+use chunkcomm_pipeline::{GroupError, PartError};
+
+use crate::layout::error::LayoutError;
+use crate::plan::Side;
+
+/// Statements of two ranks that do not go together.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct StatementDifference {
+    /// The two ranks: of one group, or of each group one. Ranks count among both groups, as errors of
+    /// a [`Pair`](chunkcomm_pipeline::Pair) do.
+    pub ranks: [usize; 2],
+    /// The statement of each: end, layout, element type.
+    pub statements: [String; 2],
+}
+
+impl fmt::Display for StatementDifference {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let StatementDifference { ranks: [a, b], statements: [of_a, of_b] } = self;
+        write!(f, "rank {a} {}, rank {b} {}", Plain(of_a), Plain(of_b))
+    }
+}
+
+/// Reason why an array cannot be transferred.
+///
+/// After [`ArrayError::Uncommitted`], [`ArrayError::Rows`] and [`ArrayError::Part`] the transfer goes on. After the others it is over:
+/// drop the end. The pair of groups is whole, unless its own calls fail.
+#[derive(Clone, thiserror::Error)]
+#[non_exhaustive]
+pub enum ArrayError {
+    /// A call of the groups failed while the transfer was opened, or timed.
+    #[error("the groups could not agree")]
+    Group(#[source] GroupError),
+    /// A rank cannot take part. All ranks get this error.
+    #[error("rank {rank} cannot take part in the transfer: {}", Plain(.why))]
+    Rank {
+        /// The rank, among both groups.
+        rank: usize,
+        /// The reason, in its words.
+        why: String,
+    },
+    /// The ranks of one group state different layouts or element types. All ranks get this error.
+    #[error("the ranks of a group differ: {0}")]
+    Differs(Box<StatementDifference>),
+    /// The two groups state arrays of different shapes or element types, or the same end. All ranks get this
+    /// error.
+    #[error("the groups do not fit: {0}")]
+    Mismatch(Box<StatementDifference>),
+    /// A layout that came from a peer makes no sense.
+    #[error("the other group's layout makes no sense")]
+    Layout(#[source] LayoutError),
+    /// A rank of the other group is gone, has dropped its end, or could not go on.
+    #[error(
+        "rank {rank} of the {side} group: {}; {landed} of {elements} elements of this round had landed",
+        Plain(.why)
+    )]
+    Peer {
+        /// The group of the rank.
+        side: Side,
+        /// Its rank there.
+        rank: usize,
+        /// The reason.
+        why: String,
+        /// Number of elements between the two ranks that had landed in this round.
+        landed: usize,
+        /// Number of all elements between the two ranks.
+        elements: usize,
+    },
+    /// Rows are not committed yet.
+    #[error("{rows} of {all} rows are not committed")]
+    Uncommitted {
+        /// Number of rows that are not committed.
+        rows: usize,
+        /// Number of all rows.
+        all: usize,
+    },
+    /// There are no such rows.
+    #[error("rows {asked:?} are not within {length} rows")]
+    Rows {
+        /// The rows that were asked for.
+        asked: std::ops::Range<usize>,
+        /// Number of all rows.
+        length: usize,
+    },
+    /// Rows are out or committed.
+    #[error(transparent)]
+    Part(PartError),
+    /// The transfer was ended here, by an earlier error.
+    #[error("the transfer has ended")]
+    Ended,
+}
+
+debug_with_causes!(ArrayError);
+debug_with_causes!(LayoutError);

@@ -1,0 +1,386 @@
+//! Exchanges of one group with itself, in place.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::future::poll_fn;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use chunkcomm::{BytesReceiver, BytesSender, with_causes};
+use chunkcomm_pipeline::{Element, Group};
+
+use super::error::ArrayError;
+use super::opening::{Link, Ranks, Way, agree_within, all};
+use super::shared::DROPPED;
+use super::statement::Agreed;
+use super::wire::{self, Message};
+use crate::layout::Layout;
+use crate::pack::{pack, unpack};
+use crate::plan::Plan;
+use crate::plan::Side;
+
+/// Brings the array of one group into another layout, or its margins up to date, in the same storage.
+///
+/// All that leaves is packed before anything lands: it takes as much further memory as leaves this rank. Elements
+/// that stay in their places are not touched.
+///
+/// A *halo exchange* is that of a layout with a margin with itself: each rank owns the inner elements and gets
+/// those of its margin from their owners.
+///
+/// ```no_run
+/// use chunkcomm_array::{ArrayExchange, Layout};
+/// use chunkcomm_pipeline::Group;
+///
+/// # async fn example(group: &mut Group) -> Result<(), Box<dyn std::error::Error>> {
+/// let layout = Layout::parse("(block,block)@2x2", &[1000, 1000])?.margin(1)?;
+/// let storage = vec![0.0_f64; layout.local_len(group.rank())];
+/// let mut halo = ArrayExchange::halo(group, &layout, storage).await?;
+/// for _ in 0..100 {
+///     halo.run().await?;
+///     let storage = halo.storage_mut(); // its margins are those of the neighbours
+///     # let _ = storage;
+/// }
+/// # Ok(())
+/// # }
+/// ```
+#[must_use = "an exchange does nothing until it runs"]
+pub struct ArrayExchange<T: Element> {
+    storage: Vec<T>,
+    leaving: Vec<Leaving>,
+    arriving: Vec<Arriving>,
+    /// Elements that stay at this rank but change their places.
+    own: Option<(Way, Way)>,
+    kept: Vec<(usize, Bytes)>,
+    ranks: Ranks,
+    /// Number of the run, from 1; 0 before the first.
+    round: u32,
+    is_under_way: bool,
+    fault: Option<ArrayError>,
+}
+
+/// Elements of one round that leave to a peer, packed.
+pub(crate) struct Leaving {
+    pub(crate) way: Way,
+    pub(crate) channel: BytesSender,
+    pub(crate) messages: VecDeque<Bytes>,
+}
+
+/// Elements of one round that come from a peer.
+pub(crate) struct Arriving {
+    pub(crate) way: Way,
+    pub(crate) channel: BytesReceiver,
+    /// The tiles that have come.
+    pub(crate) seen: Vec<bool>,
+    /// Number of the others.
+    pub(crate) missing: usize,
+}
+
+impl<T: Element> ArrayExchange<T> {
+    /// Opens an exchange from one layout of an array to another. All ranks of the group open it.
+    ///
+    /// `storage` is this rank's part, in the order of the memory of `from`; after a run it is that of `to`. It has
+    /// as many elements as the larger of both.
+    ///
+    /// # Errors
+    ///
+    /// As [`ArraySender::open`](crate::ArraySender::open); `storage` is dropped.
+    ///
+    /// # Cancel safety
+    ///
+    /// When the future is dropped, the other ranks get an error or wait for this one.
+    pub async fn open(
+        group: &mut Group,
+        from: &Layout,
+        to: &Layout,
+        storage: Vec<T>,
+    ) -> Result<Self, ArrayError> {
+        let fault = fault(from, to, group, storage.len());
+        let Agreed { nonce, .. } = agree_within::<T>(group, from, to, fault).await?;
+        let (rank, ranks) = (group.rank(), Ranks::of(group));
+        let ways = |side| {
+            let plan = Plan::of(from, to, side, rank);
+            let ways = plan.peers.into_iter();
+            ways.map(|plan| Way::new::<T>(from, to, (side, rank), plan)).collect::<Vec<_>>()
+        };
+        let link = |way: &Way| Link::new(&ranks, group.member(way.rank), nonce);
+        let others = |side| {
+            let (own, others): (Vec<Way>, _) =
+                ways(side).into_iter().partition(|way| way.rank == rank);
+            (own.into_iter().next(), others)
+        };
+        let (own_leaving, to): (_, Vec<Way>) = others(Side::Sender);
+        let (own_arriving, from): (_, Vec<Way>) = others(Side::Receiver);
+        // After a fault, too: no peer waits for a channel that does not come.
+        let opened = to.into_iter().map(|way| {
+            let link = link(&way);
+            async move { (link.open_one_way().await, way) }
+        });
+        let opened = all(opened).await;
+        let accepted = from.into_iter().map(|way| {
+            let link = link(&way);
+            async move { (link.accept_one_way().await, way) }
+        });
+        let accepted = all(accepted).await;
+        let mut exchange = Self {
+            storage,
+            leaving: Vec::new(),
+            arriving: Vec::new(),
+            own: own_leaving.zip(own_arriving).filter(|(way, _)| !way.stays_in_place()),
+            kept: Vec::new(),
+            ranks,
+            round: 0,
+            is_under_way: false,
+            fault: None,
+        };
+        for (channel, way) in opened {
+            match channel {
+                Ok(channel) => {
+                    exchange.leaving.push(Leaving { way, channel, messages: VecDeque::new() });
+                }
+                Err(why) => exchange.fault = Some(way.fault(why, 0)),
+            }
+        }
+        for (channel, way) in accepted {
+            match channel {
+                Ok(channel) => {
+                    let seen = vec![false; way.tiles.len()];
+                    exchange.arriving.push(Arriving { way, channel, seen, missing: 0 });
+                }
+                Err(why) => exchange.fault = Some(way.fault(why, 0)),
+            }
+        }
+        match exchange.fault.clone() {
+            Some(fault) => Err(exchange.ended(fault)),
+            None => Ok(exchange),
+        }
+    }
+
+    /// Ends the exchange: the peers hear of the fault, and what this rank does not send comes from nobody.
+    fn ended(&mut self, fault: ArrayError) -> ArrayError {
+        if let ArrayError::Peer { side, rank, why, .. } = &fault {
+            // A word of a peer names a rank itself.
+            let names_rank = why.starts_with("rank ");
+            let words = format!("rank {rank} of the {side} group: {why}");
+            let words = wire::failed(0, if names_rank { why } else { &words });
+            for leaving in &mut self.leaving {
+                // A peer that takes nothing sees the end of the channel.
+                let _ = leaving.channel.try_send(&Bytes::from(words.clone()));
+            }
+        }
+        self.leaving.clear();
+        self.arriving.clear();
+        self.fault = Some(fault.clone());
+        fault
+    }
+
+    /// Opens a halo exchange: that of `layout`, which has margins, with itself.
+    ///
+    /// # Errors
+    ///
+    /// As [`open`](Self::open).
+    ///
+    /// # Cancel safety
+    ///
+    /// As `open`.
+    pub async fn halo(
+        group: &mut Group,
+        layout: &Layout,
+        storage: Vec<T>,
+    ) -> Result<Self, ArrayError> {
+        Self::open(group, layout, layout, storage).await
+    }
+
+    /// Exchanges once. Returns when all that comes to this rank has landed and all that leaves is accepted.
+    ///
+    /// # Errors
+    ///
+    /// [`ArrayError::Peer`] when a rank is gone or has dropped its exchange: the storage is partly in the new
+    /// layout.
+    ///
+    /// # Cancel safety
+    ///
+    /// When the future is dropped, the exchange stays under way; call it again to go on.
+    pub async fn run(&mut self) -> Result<(), ArrayError> {
+        if let Some(fault) = &self.fault {
+            return Err(fault.clone());
+        }
+        if !self.is_under_way {
+            self.begin();
+        }
+        let ranks = self.ranks.clone();
+        let outcome = tokio::select! {
+            biased;
+            outcome = poll_fn(|context| self.poll(context)) => outcome,
+            why = ranks.lost() => Err(self.waits_for(why)),
+        };
+        match outcome {
+            Ok(()) => {
+                self.is_under_way = false;
+                Ok(())
+            }
+            Err(fault) => Err(self.ended(fault)),
+        }
+    }
+
+    /// Returns the error with a rank that this one waits for.
+    fn waits_for(&self, why: String) -> ArrayError {
+        let arriving = self.arriving.iter().find(|arriving| arriving.missing > 0);
+        let arriving = arriving.map(|it| (&it.way, it.landed()));
+        let leaving = || self.leaving.first().map(|leaving| (&leaving.way, 0));
+        arriving.or_else(leaving).map_or(ArrayError::Ended, |(way, landed)| way.fault(why, landed))
+    }
+
+    /// Packs all that leaves.
+    fn begin(&mut self) {
+        self.is_under_way = true;
+        self.round += 1;
+        for Leaving { way, messages, .. } in &mut self.leaving {
+            let round = self.round;
+            let packed = |index| way.message(round, index, &self.storage);
+            messages.extend((0..way.tiles.len()).map(packed));
+        }
+        if let Some((way, _)) = &self.own {
+            for index in 0..way.tiles.len() {
+                let mut bytes = Vec::with_capacity(way.tiles.elements(index) * size_of::<T>());
+                pack(&way.tile(&way.tiles.ranges(index)), &self.storage, 0, &mut bytes);
+                self.kept.push((index, bytes.into()));
+            }
+        }
+        for Arriving { way, seen, missing, .. } in &mut self.arriving {
+            seen.fill(false);
+            *missing = way.tiles.len();
+        }
+        if let Some((_, way)) = &self.own {
+            for (index, bytes) in self.kept.drain(..) {
+                unpack(&way.tile(&way.tiles.ranges(index)), &bytes, &mut self.storage[..]);
+            }
+        }
+    }
+
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<(), ArrayError>> {
+        let mut is_over = true;
+        // A peer that ends says why before it closes its channels.
+        for arriving in &mut self.arriving {
+            match arriving.poll(self.round, &mut self.storage, context) {
+                Poll::Ready(Ok(())) => {}
+                Poll::Ready(Err(why)) => {
+                    let landed = arriving.landed();
+                    return Poll::Ready(Err(arriving.way.fault(why, landed)));
+                }
+                Poll::Pending => is_over = false,
+            }
+        }
+        for leaving in &mut self.leaving {
+            match leaving.poll(context) {
+                Poll::Ready(Ok(())) => {}
+                Poll::Ready(Err(why)) => return Poll::Ready(Err(leaving.way.fault(why, 0))),
+                Poll::Pending => is_over = false,
+            }
+        }
+        if is_over { Poll::Ready(Ok(())) } else { Poll::Pending }
+    }
+
+    /// Returns the storage, to read.
+    #[must_use]
+    pub fn storage(&self) -> &[T] {
+        &self.storage
+    }
+
+    /// Returns the storage, to write.
+    pub fn storage_mut(&mut self) -> &mut [T] {
+        &mut self.storage
+    }
+
+    /// Ends the exchange and returns the storage.
+    #[must_use]
+    pub fn into_buffer(self) -> Vec<T> {
+        self.storage
+    }
+}
+
+impl Leaving {
+    /// Sends what is left; ready when all of it is accepted.
+    pub(crate) fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<(), String>> {
+        while !self.messages.is_empty() {
+            match self.channel.poll_ready(context) {
+                Poll::Ready(Ok(())) => {}
+                Poll::Ready(Err(error)) => return Poll::Ready(Err(with_causes(&error))),
+                Poll::Pending => return Poll::Pending,
+            }
+            let message = self.messages.pop_front().expect("there is one");
+            if let Err(error) = self.channel.start_send(message) {
+                return Poll::Ready(Err(with_causes(&error)));
+            }
+        }
+        self.channel.poll_flush(context).map_err(|error| with_causes(&error))
+    }
+}
+
+impl Arriving {
+    /// Takes what comes; ready when all of it is in the storage.
+    pub(crate) fn poll<T: Element>(
+        &mut self,
+        round: u32,
+        storage: &mut [T],
+        context: &mut Context<'_>,
+    ) -> Poll<Result<(), String>> {
+        while self.missing > 0 {
+            let message = match self.channel.poll_recv(context) {
+                Poll::Ready(Ok(Some(message))) => message,
+                Poll::Ready(Ok(None)) => return Poll::Ready(Err(DROPPED.to_owned())),
+                Poll::Ready(Err(error)) => return Poll::Ready(Err(with_causes(&error))),
+                Poll::Pending => return Poll::Pending,
+            };
+            let (number, tile, elements) = match Message::decode(&message) {
+                Some(Message::Tile { round, tile, elements }) => (round, tile, elements),
+                Some(Message::Failed { why, .. }) => return Poll::Ready(Err(why)),
+                _ => return Poll::Ready(Err("it says what no sender says".to_owned())),
+            };
+            let index = self.way.expected(
+                (number, tile),
+                (elements.len(), size_of::<T>()),
+                round,
+                &mut self.seen,
+            );
+            let index = match index {
+                Ok(index) => index,
+                Err(why) => return Poll::Ready(Err(why)),
+            };
+            unpack(&self.way.tile(&self.way.tiles.ranges(index)), elements, storage);
+            self.missing -= 1;
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    /// Returns the number of elements that have landed.
+    pub(crate) fn landed(&self) -> usize {
+        let landed = self.seen.iter().enumerate().filter(|(_, seen)| **seen);
+        landed.map(|(index, _)| self.way.tiles.elements(index)).sum()
+    }
+}
+
+/// Returns the reason why this rank cannot take part.
+fn fault(from: &Layout, to: &Layout, group: &Group, length: usize) -> Option<String> {
+    let (rank, size) = (group.rank(), group.size());
+    for layout in [from, to] {
+        if layout.ranks() != size {
+            let ranks = layout.ranks();
+            return Some(format!(
+                "the layout {layout} is one of {ranks} ranks, the group has {size}"
+            ));
+        }
+    }
+    let longest = from.local_len(rank).max(to.local_len(rank));
+    (longest != length).then(|| {
+        format!("it gives {length} elements, its larger part of {from} and {to} has {longest}")
+    })
+}
+
+impl<T: Element> fmt::Debug for ArrayExchange<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ArrayExchange")
+            .field("round", &self.round)
+            .field("elements", &self.storage.len())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,244 @@
+//! The task of a sender that packs and sends one peer's elements.
+
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use chunkcomm::host::{self, Instant};
+use chunkcomm_pipeline::{Element, Region};
+
+use super::line::{LineReceiver, LineSender};
+use super::opening::{Link, Rows, Way};
+use super::pool::Pool;
+use super::settings::Transfer;
+use super::shared::{Fault, Log, Shared, add};
+use super::wire::{self, HEAD_BYTES, Message, WORD_BYTES_MAX};
+use crate::pack::{contiguous, pack};
+
+/// Bytes of a tile from which on it leaves from the sender's memory, where it lies together: 8 KiB. Smaller
+/// messages are copied in any case.
+const APART_BYTES_MIN: usize = 8 * 1024;
+
+/// Time in which a peer may take the word that the transfer has ended: 1 s.
+pub(super) const LAST_WORD: Duration = Duration::from_secs(1);
+
+/// A round whose elements leave.
+pub(super) struct Leaving<T: Element> {
+    pub(super) number: u32,
+    pub(super) region: Region<T>,
+    /// Committed rows.
+    pub(super) log: Arc<Log>,
+}
+
+/// The task of one peer.
+pub(super) struct Outlet<T: Element> {
+    shared: Arc<Shared<Leaving<T>>>,
+    /// Its number among the tasks.
+    index: usize,
+    way: Way,
+    rows: Rows,
+    settings: Transfer,
+    pool: Arc<Pool>,
+    /// Rows of the storage that each block of tiles spans.
+    spans: Vec<Range<usize>>,
+}
+
+/// Returns the rows of the sender's storage that each block of tiles spans, ascending.
+fn spans(way: &Way, slowest: usize) -> Vec<Range<usize>> {
+    let meeting = &way.plan.meetings[slowest];
+    let span = |block: usize| {
+        let positions = way.tiles.block_rows(block);
+        let at = |position: usize| {
+            meeting.runs(position..position + 1).next().expect("it is a position").at_sender
+        };
+        at(positions.start)..at(positions.end - 1) + 1
+    };
+    (0..way.tiles.blocks()).map(span).collect()
+}
+
+impl<T: Element> Outlet<T> {
+    pub(super) fn new(
+        shared: &Arc<Shared<Leaving<T>>>,
+        index: usize,
+        way: Way,
+        (slowest, rows): (usize, Rows),
+        settings: &Transfer,
+    ) -> Outlet<T> {
+        let spans = spans(&way, slowest);
+        Outlet {
+            shared: Arc::clone(shared),
+            index,
+            way,
+            rows,
+            settings: settings.clone(),
+            pool: Arc::default(),
+            spans,
+        }
+    }
+
+    /// Sends round by round, until the program drops its end or the transfer fails.
+    pub(super) async fn run(self, link: Link) {
+        // A stop is not seen before: the peer waits for this line.
+        let (mut channel, mut words) = match link.open().await {
+            Ok(line) => line,
+            Err(why) => return self.shared.fail(self.index, &self.way, why.into(), 0),
+        };
+        let failed = tokio::select! {
+            biased;
+            failed = self.hear(&link, &mut words) => Some(failed),
+            () = self.shared.stopped(self.index) => None,
+            failed = self.send(&mut channel) => Some((failed.into(), 0)),
+        };
+        if let Some((fault, landed)) = failed {
+            self.shared.fail(self.index, &self.way, fault, landed);
+        }
+        if let Some(why) = self.shared.last_word(self.index) {
+            let _ = host::timeout(LAST_WORD, channel.send(wire::failed(0, &why).into())).await;
+        }
+    }
+
+    /// Hears what the peer says, until it cannot go on: returns the reason, and the number of its elements that
+    /// have landed.
+    async fn hear(&self, link: &Link, words: &mut LineReceiver) -> (Fault, usize) {
+        let hear = |word: &[u8]| match Message::decode(word) {
+            Some(Message::Landed { round }) => {
+                self.shared.tell(|state| state.tasks[self.index].landed = round);
+                None
+            }
+            Some(Message::Failed { landed, why }) => {
+                Some((Fault::of_word(why), usize::try_from(landed).unwrap_or(usize::MAX)))
+            }
+            _ => Some(("it says what no receiver says".to_owned().into(), 0)),
+        };
+        let mut buffer = vec![0; WORD_BYTES_MAX];
+        let mut heard = link.comes(words.next(&mut buffer, hear)).await.flatten();
+        loop {
+            match heard {
+                Ok(None) => {}
+                Ok(Some(failed)) => return failed,
+                Err(why) => return (why.into(), 0),
+            }
+            heard = words.next(&mut vec![0; WORD_BYTES_MAX], hear).await;
+        }
+    }
+
+    /// Sends all rounds; returns the reason why it cannot go on.
+    async fn send(&self, channel: &mut LineSender) -> String {
+        for number in 1.. {
+            let Some(round) = self.shared.round(number).await else { break };
+            let sent = self.send_round(channel, &round).await;
+            drop(round);
+            if let Err(why) = sent {
+                return why;
+            }
+            self.shared.tell(|state| {
+                let task = &mut state.tasks[self.index];
+                task.released = number;
+            });
+        }
+        // The stop is seen beside this.
+        std::future::pending().await
+    }
+
+    async fn send_round(&self, channel: &mut LineSender, round: &Leaving<T>) -> Result<(), String> {
+        let mut missing: Vec<usize> = self.spans.iter().map(ExactSizeIterator::len).collect();
+        let (mut seen, mut unsent) = (0, self.spans.len());
+        let mut kept = Vec::new();
+        while unsent > 0 {
+            let entries = round.log.since(seen);
+            if entries.is_empty() {
+                round.log.more_than(seen).await;
+            }
+            seen += entries.len();
+            for rows in &entries {
+                for block in self.touched(rows) {
+                    let span = &self.spans[block];
+                    missing[block] -= span.end.min(rows.end) - span.start.max(rows.start);
+                    if missing[block] == 0 {
+                        unsent -= 1;
+                        self.send_block(channel, round, block, &mut kept).await?;
+                    }
+                }
+            }
+        }
+        if !self.settings.overlap {
+            self.send_kept(channel, round.number, kept).await?;
+        }
+        Ok(())
+    }
+
+    /// Returns the blocks that span some of these rows.
+    fn touched(&self, rows: &Range<usize>) -> Range<usize> {
+        let first = self.spans.partition_point(|span| span.end <= rows.start);
+        let last = self.spans.partition_point(|span| span.start < rows.end);
+        first..last.max(first)
+    }
+
+    async fn send_block(
+        &self,
+        channel: &mut LineSender,
+        round: &Leaving<T>,
+        block: usize,
+        kept: &mut Vec<Bytes>,
+    ) -> Result<(), String> {
+        let (span, each) = (&self.spans[block], self.way.tiles.block_tiles());
+        let elements = self.rows.elements(span);
+        for index in block * each..(block + 1) * each {
+            let ranges = self.way.tiles.ranges(index);
+            let tile = self.way.tile(&ranges);
+            let bytes = self.way.tiles.elements(index) * size_of::<T>();
+            let together =
+                contiguous(&tile).filter(|_| bytes >= APART_BYTES_MIN && self.settings.overlap);
+            if let Some(run) = together {
+                let head = wire::head(round.number, index as u64, true);
+                let data = round.region.bytes(run).expect("the rows are committed");
+                channel.stage(Bytes::copy_from_slice(&head)).await?;
+                self.hand_over(channel, data).await?;
+            } else {
+                let began = Instant::now();
+                let mut message = self.pool.take(HEAD_BYTES + bytes);
+                message.extend_from_slice(&wire::head(round.number, index as u64, false));
+                let source = round.region.done(elements.clone()).expect("the rows are committed");
+                pack(&tile, source, elements.start, &mut message);
+                let message = self.pool.lend(message);
+                self.settings.spend(bytes).await;
+                add(&self.shared.times.packing, began.elapsed());
+                if self.settings.overlap {
+                    self.hand_over(channel, message).await?;
+                } else {
+                    kept.push(message);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Sends what was packed before, once all peers' elements are packed.
+    async fn send_kept(
+        &self,
+        channel: &mut LineSender,
+        number: u32,
+        kept: Vec<Bytes>,
+    ) -> Result<(), String> {
+        let packed = |task: &super::shared::Progress| task.packed >= number;
+        self.shared.tell(|state| state.tasks[self.index].packed = number);
+        self.shared.until(|state| state.tasks.iter().all(packed).then_some(())).await;
+        for message in kept {
+            self.hand_over(channel, message).await?;
+        }
+        Ok(())
+    }
+
+    /// Sends a message with elements.
+    async fn hand_over(&self, channel: &mut LineSender, message: Bytes) -> Result<(), String> {
+        let bytes = message.len() as u64;
+        let began = Instant::now();
+        channel.send(message).await?;
+        add(&self.shared.times.transfer, began.elapsed());
+        let mut state = self.shared.state();
+        let task = &mut state.tasks[self.index];
+        (task.messages, task.bytes) = (task.messages + 1, task.bytes + bytes);
+        Ok(())
+    }
+}

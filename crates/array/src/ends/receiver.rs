@@ -1,0 +1,346 @@
+//! The receiving end.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::ops::Range;
+use std::sync::Arc;
+
+use chunkcomm::host;
+use chunkcomm_pipeline::{Element, Pair, Region};
+
+use super::error::ArrayError;
+use super::inlet::{Arriving, Inlet};
+use super::opening::{Opened, Rows, Way, open};
+use super::report::{ArrayReport, Timings};
+use super::settings::Transfer;
+use super::shared::{Log, Shared, State, Times, reported};
+use crate::layout::Layout;
+use crate::plan::Side;
+
+/// Receives an array that another group of nodes sends, round by round.
+///
+/// The other end is an [`ArraySender`](crate::ArraySender); its text says how both are opened. Elements are
+/// unpacked into this rank's storage in the background. Slabs of rows are handed out as they are complete, in any
+/// order:
+///
+/// ```no_run
+/// use chunkcomm_array::{ArrayReceiver, Layout};
+/// use chunkcomm_pipeline::Pair;
+///
+/// # async fn example(pair: &mut Pair) -> Result<(), Box<dyn std::error::Error>> {
+/// let layout = Layout::parse("(*,block)@1x2", &[1024, 1024])?;
+/// let storage = vec![0.0_f64; layout.local_len(pair.rank())];
+/// let mut receiver = ArrayReceiver::accept(pair, &layout, storage).await?;
+/// let mut sum = 0.0;
+/// while let Some((_rows, elements)) = receiver.next_slab().await? {
+///     sum += elements.iter().sum::<f64>(); // while others arrive
+/// }
+/// let storage = receiver.into_buffer().await?;
+/// # let _ = (sum, storage);
+/// # Ok(())
+/// # }
+/// ```
+///
+/// When it is dropped before all has come, the transfer ends, and all ranks of the other group get an error with
+/// this rank.
+#[must_use = "a transfer ends when its receiver is dropped"]
+pub struct ArrayReceiver<T: Element> {
+    shared: Arc<Shared<Arriving<T>>>,
+    /// Storage of the rounds that have begun, the program's first.
+    rounds: VecDeque<Round<T>>,
+    rows: Rows,
+    slab_rows: usize,
+    /// Number of elements that come to each slab.
+    missing: Vec<usize>,
+    /// Number of slabs of this round that the program has seen.
+    seen: usize,
+    settings: Transfer,
+    node: chunkcomm::Node,
+    report: ArrayReport,
+}
+
+struct Round<T: Element> {
+    number: u32,
+    region: Region<T>,
+    log: Arc<Log>,
+}
+
+impl<T: Element> ArrayReceiver<T> {
+    /// Accepts a transfer from the other group of `pair`. All ranks of both groups open or accept.
+    ///
+    /// `storage` is this rank's part of the array, [`layout.local_len`](Layout::local_len) elements in the order of
+    /// its memory. Elements that a margin holds come as well; those outside of the array stay as they are.
+    ///
+    /// # Errors
+    ///
+    /// As [`ArraySender::open`](crate::ArraySender::open).
+    ///
+    /// # Cancel safety
+    ///
+    /// As `open`.
+    pub async fn accept(
+        pair: &mut Pair,
+        layout: &Layout,
+        storage: Vec<T>,
+    ) -> Result<Self, ArrayError> {
+        Self::accept_with(pair, layout, storage, Transfer::default()).await
+    }
+
+    /// Accepts a transfer as [`accept`](Self::accept) does, with settings.
+    ///
+    /// # Errors
+    ///
+    /// As `accept`.
+    ///
+    /// # Cancel safety
+    ///
+    /// As `accept`.
+    pub async fn accept_with(
+        pair: &mut Pair,
+        layout: &Layout,
+        storage: Vec<T>,
+        settings: Transfer,
+    ) -> Result<Self, ArrayError> {
+        let times = Times::default();
+        let own = (Side::Receiver, pair.rank(), pair.size());
+        let given = (layout, storage.len());
+        let Opened { node, ways, rows, is_across } =
+            open::<T>(pair, given, Side::Receiver, &times).await?;
+        let report = ArrayReport::new(own, size_of::<T>(), ways.iter().map(|(way, _)| way));
+        let slab_rows = settings.rows_of_slab(rows.length * size_of::<T>(), is_across);
+        let slowest = layout.memory()[0];
+        let missing = missing(ways.iter().map(|(way, _)| way), slowest, rows, slab_rows);
+        let shared = Arc::new(Shared::new(ways.len(), times));
+        for (index, (way, link)) in ways.into_iter().enumerate() {
+            let settings = settings.clone();
+            let inlet = Inlet { shared: Arc::clone(&shared), index, way, settings };
+            host::spawn_on(node.runtime(), inlet.run(link));
+        }
+        let depth = settings.depth;
+        // Elements that nothing comes to are the same in both rounds.
+        let further: Vec<Vec<T>> = (1..depth).map(|_| storage.clone()).collect();
+        let mut receiver = Self {
+            shared,
+            rounds: VecDeque::new(),
+            rows,
+            slab_rows,
+            missing,
+            seen: 0,
+            settings,
+            node,
+            report,
+        };
+        receiver.begin(1, Region::new(storage));
+        for (number, storage) in (2..).zip(further) {
+            receiver.begin(number, Region::new(storage));
+        }
+        Ok(receiver)
+    }
+
+    fn begin(&mut self, number: u32, region: Region<T>) {
+        let log = Arc::default();
+        let whole = region.part(..).expect("nothing is out in a new round");
+        let slabs = (self.rows, self.slab_rows);
+        let arriving = Arc::new(Arriving::new(whole, slabs, &self.missing, &log));
+        self.shared.begin(number, arriving);
+        self.rounds.push_back(Round { number, region, log });
+    }
+
+    fn round(&self) -> &Round<T> {
+        self.rounds.front().expect("there is always a round")
+    }
+
+    /// Waits for the next slab that is complete, in whatever order; `None` when all of this round were shown.
+    ///
+    /// Returns the rows in the rank's storage and their elements.
+    ///
+    /// # Errors
+    ///
+    /// [`ArrayError::Peer`] when a rank of the other group is gone or has dropped its end; slabs that were complete
+    /// are shown first.
+    ///
+    /// # Cancel safety
+    ///
+    /// Nothing is lost when the future is dropped.
+    pub async fn next_slab(&mut self) -> Result<Option<(Range<usize>, &[T])>, ArrayError> {
+        if self.seen == self.missing.len() {
+            return Ok(None);
+        }
+        let (seen, log) = (self.seen, Arc::clone(&self.round().log));
+        if log.since(seen).is_empty() {
+            self.wait_for(log.more_than(seen)).await?;
+        }
+        let rows = log.since(seen).first().cloned().expect("there are more");
+        self.seen += 1;
+        let elements = self.rows.elements(&rows);
+        let elements = self.round().region.done(elements).expect("the slab is complete");
+        Ok(Some((rows, elements)))
+    }
+
+    /// Waits until these rows of the rank's storage are complete and returns their elements.
+    ///
+    /// # Errors
+    ///
+    /// As [`next_slab`](Self::next_slab); [`ArrayError::Rows`] when they are not within the storage.
+    ///
+    /// # Cancel safety
+    ///
+    /// Nothing is lost when the future is dropped.
+    pub async fn wait(&self, rows: Range<usize>) -> Result<&[T], ArrayError> {
+        let length = self.rows.count;
+        if rows.start > rows.end || rows.end > length {
+            return Err(ArrayError::Rows { asked: rows, length });
+        }
+        let region = &self.round().region;
+        let elements = self.rows.elements(&rows);
+        if region.done(elements.clone()).is_none() {
+            self.wait_for(region.wait(elements.clone())).await?.expect("nothing lands in it");
+        }
+        Ok(region.done(elements).expect("they are complete"))
+    }
+
+    /// Waits until all elements of this round have come and returns the rank's storage.
+    ///
+    /// # Errors
+    ///
+    /// As [`next_slab`](Self::next_slab).
+    ///
+    /// # Cancel safety
+    ///
+    /// Nothing is lost when the future is dropped.
+    pub async fn finish(&mut self) -> Result<&[T], ArrayError> {
+        self.wait(0..self.rows.count).await
+    }
+
+    /// Waits for elements of this round, as long as the transfer goes on. Reports a long wait.
+    async fn wait_for<F: Future>(&self, future: F) -> Result<F::Output, ArrayError> {
+        let number = self.round().number;
+        let failed = self.shared.until(|state| state.fault(number).cloned());
+        let outcome = async {
+            tokio::select! {
+                biased;
+                outcome = future => Ok(outcome),
+                fault = failed => Err(fault),
+            }
+        };
+        let began = host::Instant::now();
+        let what = || format!("array: {}", self.explain());
+        let outcome = reported(self.node.name(), self.settings.report_after, what, outcome).await;
+        super::shared::add(&self.shared.times.waiting, began.elapsed());
+        outcome
+    }
+
+    /// Waits until this round has come, and begins the next one.
+    ///
+    /// With [`depth`](Transfer::depth) 1 it comes in the same memory: the sender sends nothing of it before this
+    /// call. With 2 it may have come already, and the present storage takes the round behind it.
+    ///
+    /// # Errors
+    ///
+    /// As [`finish`](Self::finish).
+    ///
+    /// # Cancel safety
+    ///
+    /// When the future is dropped, the round has not begun; call it again.
+    pub async fn start(&mut self) -> Result<(), ArrayError> {
+        self.finish().await?;
+        let number = self.round().number;
+        let released = |state: &mut State<Arriving<T>>| {
+            state.is_released(number).then(|| state.rounds.retain(|(it, _)| *it > number))
+        };
+        self.shared.until(released).await;
+        let round = self.rounds.front_mut().expect("there is always a round");
+        round.region.start().await;
+        let Round { region, .. } = self.rounds.pop_front().expect("there is always a round");
+        self.seen = 0;
+        self.begin(number + self.settings.depth as u32, region);
+        Ok(())
+    }
+
+    /// Waits until all elements of this round have come, ends the transfer, and returns the storage.
+    ///
+    /// # Errors
+    ///
+    /// As [`finish`](Self::finish); the storage is dropped.
+    ///
+    /// # Cancel safety
+    ///
+    /// When the future is dropped, so is the receiver.
+    pub async fn into_buffer(mut self) -> Result<Vec<T>, ArrayError> {
+        self.finish().await?;
+        let Round { region, .. } = self.rounds.pop_front().expect("there is always a round");
+        Ok(region.into_buffer().await)
+    }
+
+    /// Returns the number of rows of this rank's storage, and of the elements of each.
+    #[must_use]
+    pub fn rows(&self) -> (usize, usize) {
+        (self.rows.count, self.rows.length)
+    }
+
+    /// Returns the number of the round, from 1.
+    #[must_use]
+    pub fn round_number(&self) -> u32 {
+        self.round().number
+    }
+
+    /// Returns what this rank gets from whom, and whom it waits for.
+    #[must_use]
+    pub fn explain(&self) -> ArrayReport {
+        let number = self.rounds.front().map_or(0, |round| round.number);
+        self.report.at(number, &self.shared.state().tasks)
+    }
+
+    /// Returns where the time went, as the largest of all ranks of both groups, which call it together.
+    ///
+    /// # Errors
+    ///
+    /// [`ArrayError::Group`] when a rank is gone.
+    ///
+    /// # Cancel safety
+    ///
+    /// As a call of the group.
+    pub async fn timings(&self, pair: &mut Pair) -> Result<Timings, ArrayError> {
+        Timings::of(&self.shared.times, pair).await
+    }
+}
+
+impl<T: Element> Drop for ArrayReceiver<T> {
+    fn drop(&mut self) {
+        self.shared.tell(|state| state.dropped = true);
+    }
+}
+
+impl<T: Element> fmt::Debug for ArrayReceiver<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ArrayReceiver")
+            .field("round", &self.rounds.front().map(|round| round.number))
+            .field("rows", &self.rows.count)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Returns the number of elements that come to each slab.
+fn missing<'a>(
+    ways: impl Iterator<Item = &'a Way>,
+    slowest: usize,
+    rows: Rows,
+    slab_rows: usize,
+) -> Vec<usize> {
+    let mut missing = vec![0; rows.count.div_ceil(slab_rows)];
+    for way in ways {
+        let meeting = &way.plan.meetings[slowest];
+        let each = way.plan.elements() / meeting.total.max(1);
+        for run in meeting.runs(0..meeting.total) {
+            let mut row = run.at_receiver;
+            let end = row + run.length;
+            while row < end {
+                let slab = row / slab_rows;
+                let count = end.min((slab + 1) * slab_rows) - row;
+                missing[slab] += count * each;
+                row += count;
+            }
+        }
+    }
+    missing
+}

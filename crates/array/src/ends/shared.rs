@@ -1,0 +1,280 @@
+//! State that an end of a transfer shares with its tasks: rounds, counters, the fault.
+
+use std::collections::VecDeque;
+use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use chunkcomm::host::{self, Instant};
+use chunkcomm::layer::warn;
+use tokio::sync::watch;
+
+use super::error::ArrayError;
+use super::opening::Way;
+
+/// Reason told of a rank whose program has dropped its end.
+pub(super) const DROPPED: &str = "it dropped its end";
+
+/// The state of one end, and the bell that tells of its changes.
+pub(super) struct Shared<R> {
+    state: Mutex<State<R>>,
+    bell: watch::Sender<()>,
+    pub(super) times: Times,
+}
+
+/// State of one end.
+pub(super) struct State<R> {
+    /// Rounds that the program has begun and whose tasks are not all done with them, by number.
+    pub(super) rounds: VecDeque<(u32, Arc<R>)>,
+    /// Of each task, in the order of the plan.
+    pub(super) tasks: Vec<Progress>,
+    /// The reason why the transfer cannot go on.
+    fault: Option<Broken>,
+    /// Number of the last round that the program has begun, 0 where its peers need no word of the end.
+    pub(super) begun: u32,
+    /// The program has dropped its end.
+    pub(super) dropped: bool,
+}
+
+/// A fault, and the first round that it concerns.
+struct Broken {
+    round: u32,
+    error: ArrayError,
+    /// Words for the peers.
+    words: String,
+}
+
+/// Reason why the task of a peer cannot go on.
+pub(super) struct Fault {
+    pub(super) why: String,
+    /// The peer has told it: it names a rank itself.
+    pub(super) is_told: bool,
+}
+
+impl Fault {
+    /// Returns the fault that a peer has told.
+    pub(super) fn of_word(why: String) -> Fault {
+        Fault { is_told: why != DROPPED, why }
+    }
+}
+
+impl From<String> for Fault {
+    fn from(why: String) -> Fault {
+        Fault { why, is_told: false }
+    }
+}
+
+impl<R> State<R> {
+    /// Returns the reason why this round cannot be finished.
+    pub(super) fn fault(&self, round: u32) -> Option<&ArrayError> {
+        self.fault.as_ref().filter(|broken| broken.round <= round).map(|broken| &broken.error)
+    }
+
+    /// Whether all tasks are done with this round, or it cannot be finished.
+    pub(super) fn is_released(&self, round: u32) -> bool {
+        self.fault(round).is_some() || self.tasks.iter().all(|task| task.released >= round)
+    }
+}
+
+/// Progress of the task of one peer.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Progress {
+    /// The last round whose elements it needs no more.
+    pub(super) released: u32,
+    /// The last round that has landed.
+    pub(super) landed: u32,
+    /// The last round that is packed, where nothing leaves before all is.
+    pub(super) packed: u32,
+    /// Messages and bytes of all rounds.
+    pub(super) messages: u64,
+    pub(super) bytes: u64,
+}
+
+/// Time that an end spent, in nanoseconds.
+#[derive(Default)]
+pub(super) struct Times {
+    pub(super) inquiry: AtomicU64,
+    pub(super) exchange: AtomicU64,
+    pub(super) schedule: AtomicU64,
+    /// Packing or unpacking.
+    pub(super) packing: AtomicU64,
+    /// Waiting for room on the way to a peer, or for what it sends.
+    pub(super) transfer: AtomicU64,
+    /// Waiting of the program for its peers.
+    pub(super) waiting: AtomicU64,
+}
+
+/// Adds a time.
+pub(super) fn add(sum: &AtomicU64, time: Duration) {
+    let nanos = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+    sum.fetch_add(nanos, Ordering::Relaxed);
+}
+
+impl<R> Shared<R> {
+    pub(super) fn new(tasks: usize, times: Times) -> Shared<R> {
+        let state = State {
+            rounds: VecDeque::new(),
+            tasks: vec![Progress::default(); tasks],
+            fault: None,
+            begun: 0,
+            dropped: false,
+        };
+        Shared { state: Mutex::new(state), bell: watch::Sender::default(), times }
+    }
+
+    pub(super) fn state(&self) -> MutexGuard<'_, State<R>> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Changes the state, and tells all who wait.
+    pub(super) fn tell<O>(&self, change: impl FnOnce(&mut State<R>) -> O) -> O {
+        let outcome = change(&mut self.state());
+        self.bell.send_replace(());
+        outcome
+    }
+
+    /// Begins a round.
+    pub(super) fn begin(&self, number: u32, round: Arc<R>) {
+        self.tell(|state| {
+            state.rounds.push_back((number, round));
+            state.begun = number;
+        });
+    }
+
+    /// Notes that the task of this peer cannot go on with its round, and the number of its elements that have landed. Rounds
+    /// before go on.
+    pub(super) fn fail(&self, index: usize, way: &Way, fault: Fault, landed: usize) {
+        let Fault { why, is_told } = fault;
+        let words = if is_told { why.clone() } else { way.words(&why) };
+        let error = way.fault(why, landed);
+        self.tell(|state| {
+            let round = state.tasks[index].landed + 1;
+            if state.fault.as_ref().is_none_or(|broken| round < broken.round) {
+                state.fault = Some(Broken { round, error, words });
+            }
+        });
+    }
+
+    /// Waits until the task of this peer is to stop: the program has dropped its end, or the peer's present
+    /// round cannot be finished.
+    pub(super) async fn stopped(&self, index: usize) {
+        self.until(|state| {
+            let round = state.tasks[index].landed + 1;
+            (state.dropped || state.fault(round).is_some()).then_some(())
+        })
+        .await;
+    }
+
+    /// Returns what the peer of a stopped task is to know if it waits for more.
+    pub(super) fn last_word(&self, index: usize) -> Option<String> {
+        let state = self.state();
+        let landed = state.tasks[index].landed;
+        match state.fault.as_ref().filter(|broken| broken.round <= landed + 1) {
+            Some(broken) => Some(broken.words.clone()),
+            None => (state.begun > landed).then(|| DROPPED.to_owned()),
+        }
+    }
+
+    /// Waits until `look` finds something.
+    pub(super) async fn until<O>(&self, mut look: impl FnMut(&mut State<R>) -> Option<O>) -> O {
+        let mut bell = self.bell.subscribe();
+        loop {
+            if let Some(found) = look(&mut self.state()) {
+                return found;
+            }
+            // The sender is in `self`.
+            let _ = bell.changed().await;
+        }
+    }
+
+    /// Waits for a round that the program begins; `None` when it begins none any more.
+    pub(super) async fn round(&self, number: u32) -> Option<Arc<R>> {
+        self.until(|state| {
+            if state.fault(number).is_some() || state.dropped {
+                return Some(None);
+            }
+            state
+                .rounds
+                .iter()
+                .find(|(it, _)| *it == number)
+                .map(|(_, round)| Some(Arc::clone(round)))
+        })
+        .await
+    }
+}
+
+impl<R> Shared<R> {
+    /// Waits as `until` does, for the program: counts the time, and reports the wait to the people who run the
+    /// node, once, after `report_after`.
+    pub(super) async fn until_reported<O>(
+        &self,
+        (node, report_after): (&str, Duration),
+        what: impl FnOnce() -> String,
+        mut look: impl FnMut(&mut State<R>) -> Option<O>,
+    ) -> O {
+        if let Some(found) = look(&mut self.state()) {
+            return found;
+        }
+        let began = Instant::now();
+        let outcome = reported(node, report_after, what, self.until(look)).await;
+        add(&self.times.waiting, began.elapsed());
+        outcome
+    }
+}
+
+/// Waits for `future`. Reports the wait to the people who run the node, once, after `report_after`.
+pub(crate) async fn reported<F: Future>(
+    node: &str,
+    report_after: Duration,
+    what: impl FnOnce() -> String,
+    future: F,
+) -> F::Output {
+    let mut future = std::pin::pin!(future);
+    tokio::select! {
+        biased;
+        outcome = &mut future => return outcome,
+        () = host::sleep(report_after) => warn(node, &what()),
+    }
+    future.await
+}
+
+/// Rows of one round that are done, in the order in which they became so.
+#[derive(Default)]
+pub(super) struct Log {
+    rows: Mutex<Vec<Range<usize>>>,
+    bell: watch::Sender<usize>,
+}
+
+impl Log {
+    /// Notes rows.
+    pub(super) fn push(&self, rows: Range<usize>) {
+        let count = {
+            let mut all = self.rows();
+            all.push(rows);
+            all.len()
+        };
+        self.bell.send_replace(count);
+    }
+
+    fn rows(&self) -> MutexGuard<'_, Vec<Range<usize>>> {
+        self.rows.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns the entries from number `seen` on.
+    pub(super) fn since(&self, seen: usize) -> Vec<Range<usize>> {
+        self.rows().get(seen..).unwrap_or_default().to_vec()
+    }
+
+    /// Waits until there are more than `seen` entries.
+    pub(super) async fn more_than(&self, seen: usize) {
+        let mut bell = self.bell.subscribe();
+        // The sender is in `self`.
+        let _ = bell.wait_for(|count| *count > seen).await;
+    }
+
+    /// Returns the number of rows in all entries.
+    pub(super) fn count(&self) -> usize {
+        self.rows().iter().map(ExactSizeIterator::len).sum()
+    }
+}

@@ -1,0 +1,123 @@
+//! The messages between two ranks of a transfer.
+//!
+//! ```text
+//! sender to receiver                                 receiver to sender
+//! offset  0      4      8          16                offset  0      4
+//!         kind   round  tile       elements ...              kind   round
+//!         u32    u32    u64                                  u32    u32
+//! ```
+//!
+//! All numbers are little-endian, elements are in the sender's byte order, which both sides have stated. The
+//! elements of a tile that lie together at the sender come as a message of their own behind the head (`APART`).
+//! A side that cannot go on says so (`FAILED`): the number of elements that have landed, as u64, and the reason in
+//! UTF-8 behind it.
+
+use bytes::Buf;
+
+/// Length of a message's head.
+pub(super) const HEAD_BYTES: usize = 16;
+
+const TILE: u32 = 1;
+const TILE_APART: u32 = 2;
+const LANDED: u32 = 3;
+const FAILED: u32 = 4;
+
+/// Longest reason that is told: 1 KiB.
+const REASON_BYTES_MAX: usize = 1024;
+
+/// Length of the longest message without elements.
+pub(super) const WORD_BYTES_MAX: usize = HEAD_BYTES + REASON_BYTES_MAX;
+
+/// A message, in either direction.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Message<'a> {
+    /// Elements of a tile.
+    Tile { round: u32, tile: u64, elements: &'a [u8] },
+    /// The next message has the elements of a tile.
+    Apart { round: u32, tile: u64 },
+    /// All elements of the round have landed.
+    Landed { round: u32 },
+    /// The other side cannot go on.
+    Failed { landed: u64, why: String },
+}
+
+impl Message<'_> {
+    /// Reads a message; `None` when it is none.
+    pub(super) fn decode(mut bytes: &[u8]) -> Option<Message<'_>> {
+        if bytes.len() < 8 {
+            return None;
+        }
+        let (kind, round) = (bytes.get_u32_le(), bytes.get_u32_le());
+        match kind {
+            TILE | TILE_APART if bytes.len() >= 8 => {
+                let tile = bytes.get_u64_le();
+                Some(match kind {
+                    TILE => Message::Tile { round, tile, elements: bytes },
+                    _ => Message::Apart { round, tile },
+                })
+            }
+            LANDED => Some(Message::Landed { round }),
+            FAILED if bytes.len() >= 8 => {
+                let landed = bytes.get_u64_le();
+                Some(Message::Failed { landed, why: String::from_utf8_lossy(bytes).into_owned() })
+            }
+            _ => None,
+        }
+    }
+}
+
+/// Returns the head of a tile whose elements follow, in the same message or apart.
+pub(super) fn head(round: u32, tile: u64, is_apart: bool) -> [u8; HEAD_BYTES] {
+    let mut head = [0; HEAD_BYTES];
+    head[..4].copy_from_slice(&if is_apart { TILE_APART } else { TILE }.to_le_bytes());
+    head[4..8].copy_from_slice(&round.to_le_bytes());
+    head[8..].copy_from_slice(&tile.to_le_bytes());
+    head
+}
+
+/// Returns the word that a round has landed.
+pub(super) fn landed(round: u32) -> [u8; 8] {
+    let mut word = [0; 8];
+    word[..4].copy_from_slice(&LANDED.to_le_bytes());
+    word[4..].copy_from_slice(&round.to_le_bytes());
+    word
+}
+
+/// Returns the word of a side that cannot go on, where `landed` elements of its round have landed.
+pub(super) fn failed(landed: u64, why: &str) -> Vec<u8> {
+    let mut word = u64::from(FAILED).to_le_bytes().to_vec();
+    word.extend_from_slice(&landed.to_le_bytes());
+    let mut end = why.len().min(REASON_BYTES_MAX);
+    while !why.is_char_boundary(end) {
+        end -= 1;
+    }
+    word.extend_from_slice(&why.as_bytes()[..end]);
+    word
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_are_read_as_they_were_written() {
+        let mut tile = head(7, 1 << 40, false).to_vec();
+        tile.extend_from_slice(b"abc");
+        let expected = Message::Tile { round: 7, tile: 1 << 40, elements: b"abc" };
+        assert_eq!(Message::decode(&tile), Some(expected));
+        let apart = head(1, 2, true);
+        assert_eq!(Message::decode(&apart), Some(Message::Apart { round: 1, tile: 2 }));
+        assert_eq!(Message::decode(&landed(9)), Some(Message::Landed { round: 9 }));
+        let long = "\u{e4}".repeat(600);
+        let word = failed(5, &long);
+        let Some(Message::Failed { landed, why }) = Message::decode(&word) else { panic!() };
+        assert_eq!((landed, why.len(), long.starts_with(&why)), (5, REASON_BYTES_MAX, true));
+    }
+
+    #[test]
+    fn other_bytes_are_no_message() {
+        for bytes in [&b""[..], &[1; 7], &[0; 16], &[1, 0, 0, 0, 0, 0, 0, 0, 0], &[9; 40]] {
+            assert_eq!(Message::decode(bytes), None, "{bytes:?}");
+        }
+    }
+}
