@@ -12,6 +12,7 @@ pub mod codec;
 pub mod deeds;
 pub mod hello;
 pub mod link;
+pub mod npy;
 pub mod packet;
 pub mod session;
 
@@ -26,7 +27,7 @@ pub struct Target {
 }
 
 /// All targets.
-pub const TARGETS: [Target; 7] = [
+pub const TARGETS: [Target; 8] = [
     Target { name: "packet", run: packet::run, seeds: packet::seeds },
     Target { name: "session", run: session::run, seeds: session::seeds },
     Target { name: "link", run: link::run, seeds: link::seeds },
@@ -34,4 +35,5 @@ pub const TARGETS: [Target; 7] = [
     Target { name: "codec", run: codec::run, seeds: codec::seeds },
     Target { name: "call", run: call::run, seeds: call::seeds },
     Target { name: "address", run: address::run, seeds: address::seeds },
+    Target { name: "npy", run: npy::run, seeds: npy::seeds },
 ];

@@ -1,9 +1,108 @@
-//! Arrays that are distributed over the nodes of a group.
+//! Arrays that are distributed over the nodes of a group, and their transfer between groups, whatever the
+//! layouts.
+//!
+//! A simulation has its field by blocks of rows. The program that draws it, or transforms it, or writes it to
+//! disk wants columns, on other nodes and on another number of them. Each side says in a line how its array is laid
+//! out. From the two [`Layout`]s follows who sends which elements to whom. Each rank computes its own part
+//! alone, packs while it sends, and keeps the plan for the next time. The idea is that of Foster, Kohr,
+//! Krishnaiyer and Choudhary, "Double Standards: Bringing Task Parallelism to HPF via the Message Passing Interface".
+//!
+//! ```text
+//! (block,*)@4x1                                           (*,block)@1x2
+//! 000000   rank 0: next_slab, commit ──┐   ┌──▶ rank 0: next_slab   000111
+//! 111111   rank 1                    ──┼───┤                        000111
+//! 222222   rank 2                    ──┼───┴──▶ rank 1              000111
+//! 333333   rank 3                    ──┘                            000111
+//! ```
+//!
+//! Not for one contiguous buffer between two nodes: that is a delta of [`chunkcomm_pipeline`]. Not for single
+//! elements of other ranks, for sparse arrays, or for a few KiB that travel once: a collective call costs less
+//! there than the opening of a transfer.
+//!
+//! # Layouts
+//!
+//! A layout says how each dimension is distributed along its axis of a grid of ranks, in HPF's notation:
+//!
+//! ```
+//! use chunkcomm_array::Layout;
+//!
+//! let layout = Layout::parse("(block,cyclic(2))@2x2", &[4, 8])?;
+//! assert_eq!(layout.picture(), "\
+//! (block,cyclic(2))@2x2 of 4 x 8
+//! columns 0..8
+//! 0:  0 0 1 1 0 0 1 1
+//! 1:  0 0 1 1 0 0 1 1
+//! 2:  2 2 3 3 2 2 3 3
+//! 3:  2 2 3 3 2 2 3 3
+//! ");
+//! assert_eq!(layout.local_shape(3), [2, 4]); // a rank's storage
+//! assert_eq!(layout.owner(&[2, 3]), 3);
+//! # Ok::<(), chunkcomm_array::LayoutError>(())
+//! ```
+//!
+//! # Transfers
+//!
+//! Two groups [meet](chunkcomm_pipeline::Group::meet) as a [`Pair`](chunkcomm_pipeline::Pair). All ranks of one open
+//! an [`ArraySender`], all of the other an [`ArrayReceiver`]:
+//!
+//! ```no_run
+//! use chunkcomm_array::{ArrayError, ArrayReceiver, ArraySender, Layout};
+//! use chunkcomm_pipeline::Pair;
+//!
+//! async fn simulate(pair: &mut Pair, rows: &Layout, steps: u32) -> Result<(), ArrayError> {
+//!     let storage = vec![0.0; rows.local_len(pair.rank())];
+//!     let mut sender = ArraySender::open(pair, rows, storage).await?;
+//!     for step in 1..=steps {
+//!         while let Some(mut slab) = sender.next_slab() {
+//!             slab.fill(f64::from(step));
+//!             sender.commit(slab).await?; // leaves while the next slab is computed
+//!         }
+//!         if step < steps {
+//!             sender.start().await?; // the same plan, channels and memory
+//!         }
+//!     }
+//!     sender.finish().await
+//! }
+//!
+//! async fn draw(pair: &mut Pair, columns: &Layout, steps: u32) -> Result<(), ArrayError> {
+//!     let storage = vec![0.0_f64; columns.local_len(pair.rank())];
+//!     let mut receiver = ArrayReceiver::accept(pair, columns, storage).await?;
+//!     for step in 1..=steps {
+//!         while let Some((rows, elements)) = receiver.next_slab().await? {
+//!             println!("step {step}, rows {rows:?}: {} elements", elements.len());
+//!         }
+//!         if step < steps {
+//!             receiver.start().await?;
+//!         }
+//!     }
+//!     Ok(())
+//! }
+//! ```
+//!
+//! A group changes the layout of its own array, or brings its margins up to date, with an [`ArrayExchange`].
+//! Elements are plain old data ([`Element`](chunkcomm_pipeline::Element), that is `bytemuck::Pod`) and travel in
+//! the sender's byte order. Ranks that state other shapes, types or layouts than the rest all get an error with both
+//! statements.
+//!
+//! # Layers
+//!
+//! Each stands on those above it, in reading order:
+//!
+//! - `layout`: pure: which rank has which elements, and where;
+//! - `plan`: pure: what two ranks exchange, in closed form, and in which pieces;
+//! - `pack`: pure: from the elements of a rank to the bytes of a piece, and back;
+//! - `ends`: [`ArraySender`], [`ArrayReceiver`], [`ArrayExchange`]: agreement, a task a peer, slabs;
+//! - `npy`: [`Npy`]: NumPy's files, of which each rank reads and writes what it owns;
+//! - `attach`: [`ArrayPort`], [`Visitor`]: programs that come later and take whole arrays, or give them.
+
+mod attach;
 mod ends;
 mod layout;
+mod npy;
 mod pack;
 mod plan;
 
+pub use attach::{ArrayPort, AttachError, Visit, Visitor};
 pub use ends::error::{ArrayError, StatementDifference};
 pub use ends::exchange::ArrayExchange;
 pub use ends::receiver::ArrayReceiver;
@@ -13,4 +112,17 @@ pub use ends::settings::Transfer;
 pub use ends::slab::Slab;
 pub use layout::error::LayoutError;
 pub use layout::{Distribution, Layout, LayoutBuilder};
+pub use npy::{Npy, NpyElement, NpyError, NpyHeader, NpyHeaderError, NpyType};
 pub use plan::Side;
+
+/// Computes a rank's plan, for benches alone: numbers of peers, of families and of steps.
+///
+/// A dimension's families count once for each peer.
+#[doc(hidden)]
+pub fn plan_of(from: &Layout, to: &Layout, is_sender: bool, rank: usize) -> (usize, u64, u64) {
+    let side = if is_sender { Side::Sender } else { Side::Receiver };
+    let plan = plan::Plan::of(from, to, side, rank);
+    let families =
+        plan.peers.iter().flat_map(|peer| &peer.meetings).map(plan::meeting::Meeting::families);
+    (plan.peers.len(), families.sum::<usize>() as u64, plan.steps)
+}

@@ -1,0 +1,289 @@
+//! A visitor as the group sees it.
+
+use std::fmt;
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use chunkcomm::{host, with_causes};
+use chunkcomm_cluster::Cluster;
+use chunkcomm_cluster::cluster::NodeId;
+use chunkcomm_pipeline::{Element, Group};
+
+use super::desk::{Teller, Told, UnderWay};
+use super::{Ask, Served, Word, departed, heard_of, whole, words_of};
+use crate::ends::error::{ArrayError, StatementDifference};
+use crate::ends::exchange::Arriving;
+use crate::ends::opening::{Link, Ranks, Way, agree_within, fault};
+use crate::ends::statement::{Agreed, Statement};
+use crate::layout::Layout;
+use crate::plan::{Plan, Side};
+
+/// A visitor that wants the array of a group, or gives one; made by [`ArrayPort::visits`](crate::ArrayPort::visits).
+///
+/// All ranks of the group call [`send`](Self::send) or [`receive`](Self::receive) together. A visit that is
+/// dropped instead ends with an error at the visitor.
+#[must_use = "a visitor is sent away when its visit is dropped"]
+pub struct Visit {
+    name: Arc<str>,
+    ask: Ask,
+    /// At rank 0.
+    teller: Option<Teller>,
+    under_way: UnderWay,
+    patience: Duration,
+}
+
+impl Visit {
+    pub(super) fn new(
+        name: &Arc<str>,
+        ask: Ask,
+        teller: Option<Teller>,
+        under_way: &UnderWay,
+        patience: Duration,
+    ) -> Visit {
+        Visit { name: Arc::clone(name), ask, teller, under_way: under_way.clone(), patience }
+    }
+
+    /// Returns the visitor's place in the cluster.
+    #[must_use]
+    pub fn visitor(&self) -> NodeId {
+        self.ask.0
+    }
+
+    /// Returns the shape of the array that the visitor gives; `None` when it takes one.
+    #[must_use]
+    pub fn gives(&self) -> Option<Vec<usize>> {
+        let shape = self.ask.2.as_ref()?;
+        Some(shape.iter().map(|extent| usize::try_from(*extent).unwrap_or(usize::MAX)).collect())
+    }
+
+    /// Sends the visitor away; it gets an error with this reason. Rank 0 decides the reason.
+    pub fn refuse(self, why: &str) {
+        self.say(Err(Some(why.to_owned())));
+    }
+
+    /// Sends the array to the visitor. All ranks of the group call it.
+    ///
+    /// `storage` is this rank's part of the array in the order of its memory. It is packed before the call returns,
+    /// which takes as much further memory, and leaves in the background: the visitor gets the array as it is now. It
+    /// gets all of it, or of its region, in C's order.
+    ///
+    /// `Ok` does not mean that the visitor got it; [`ArrayPort::close`](crate::ArrayPort::close) waits for that.
+    ///
+    /// # Errors
+    ///
+    /// All ranks get the same error, and the visitor gets it as a text:
+    /// - [`ArrayError::Rank`], [`ArrayError::Differs`] when the ranks' layouts or parts do not fit;
+    /// - [`ArrayError::Mismatch`] when the visitor wants elements of another type, or gives an array. It counts as
+    ///   the rank behind the last one of the group;
+    /// - [`ArrayError::Group`] when a rank of the group is gone.
+    ///
+    /// # Cancel safety
+    ///
+    /// When the future is dropped, the other ranks get an error or wait for this one, and the visitor gets an error.
+    pub async fn send<T: Element>(
+        self,
+        group: &mut Group,
+        layout: &Layout,
+        storage: &[T],
+    ) -> Result<(), ArrayError> {
+        let agreed = self.agree::<T>(group, layout, Side::Sender, storage.len()).await?;
+        let Agreed { from, to, nonce } = agreed;
+        let (rank, cluster) = (group.rank(), group.cluster());
+        for plan in Plan::of(&from, &to, Side::Sender, rank).peers {
+            let way = Way::new::<T>(&from, &to, (Side::Sender, rank), plan);
+            let packed = |index| way.message(1, index, storage);
+            let messages: Vec<Bytes> = (0..way.tiles.len()).map(packed).collect();
+            let link = Link::new(&Ranks::new(cluster, &[self.visitor()]), self.visitor(), nonce);
+            let (cluster, visitor) = (cluster.clone(), self.visitor());
+            let (patience, busy) = (self.patience, self.under_way.begin());
+            host::spawn_on(group.cluster().node().runtime(), async move {
+                let _busy = busy;
+                heard_of(&cluster, visitor).await;
+                // A visitor that is gone needs nothing.
+                let _ = deliver(&link, messages, patience).await;
+            });
+        }
+        self.serve(group, &from, nonce);
+        Ok(())
+    }
+
+    /// Receives the array that the visitor gives. All ranks of the group call it, and wait for the visitor.
+    ///
+    /// `storage` is this rank's part of the array in the order of its memory. It changes when all ranks have their
+    /// elements, which takes as much further memory until then. Elements that a margin holds come as well.
+    ///
+    /// # Errors
+    ///
+    /// All ranks get the same error, and no storage changes:
+    /// - [`ArrayError::Rank`], [`ArrayError::Differs`] when the ranks' layouts or parts do not fit;
+    /// - [`ArrayError::Mismatch`] when the visitor gives elements of another type, an array of another shape, or
+    ///   takes one. It counts as the rank behind the last one of the group;
+    /// - [`ArrayError::Peer`] when the visitor is gone, or gave nothing for the port's patience;
+    /// - [`ArrayError::Group`] when a rank of the group is gone.
+    ///
+    /// # Cancel safety
+    ///
+    /// When the future is dropped, no storage changes; the other ranks wait for this one, and the visitor gets an
+    /// error.
+    pub async fn receive<T: Element>(
+        self,
+        group: &mut Group,
+        layout: &Layout,
+        storage: &mut [T],
+    ) -> Result<(), ArrayError> {
+        let agreed = self.agree::<T>(group, layout, Side::Receiver, storage.len()).await?;
+        let Agreed { from, to, nonce } = agreed;
+        self.serve(group, &to, nonce);
+        let rank = group.rank();
+        let mut staged = None;
+        let mut fault = None;
+        // The visitor alone, or nobody.
+        for plan in Plan::of(&from, &to, Side::Receiver, rank).peers {
+            let way = Way::new::<T>(&from, &to, (Side::Receiver, rank), plan);
+            let staged = staged.insert(storage.to_vec());
+            let cluster = group.cluster().clone();
+            let link = Link::new(&Ranks::new(&cluster, &[self.visitor()]), self.visitor(), nonce);
+            fault = tokio::select! {
+                biased;
+                received = receive(&cluster, self.visitor(), link, way, staged, self.patience) => {
+                    received.err()
+                }
+                why = departed(&cluster, self.visitor()) => Some(why),
+            };
+        }
+        let faults = group.all_gather_values(fault).await;
+        let faults = self.told(faults.map_err(|error| ArrayError::Group(error.cause)))?;
+        let fault = faults.into_iter().enumerate().find_map(|(rank, why)| Some((rank, why?)));
+        if let Some((by, why)) = fault {
+            let why = format!("{why}, as rank {by} found");
+            let elements = from.local_len(0);
+            let error = ArrayError::Peer { side: Side::Sender, rank: 0, why, landed: 0, elements };
+            return self.told(Err(error));
+        }
+        if let Some(staged) = staged {
+            storage.copy_from_slice(&staged);
+        }
+        self.say(Ok(None));
+        Ok(())
+    }
+
+    /// Agrees with the other ranks on what they send to the visitor, or receive, and whether that is what it wants.
+    async fn agree<T: Element>(
+        &self,
+        group: &mut Group,
+        layout: &Layout,
+        side: Side,
+        length: usize,
+    ) -> Result<Agreed, ArrayError> {
+        let (rank, size) = (group.rank(), group.size());
+        let theirs = whole(&layout.shape()).expect("a layout has a possible shape");
+        let (from, to) = match side {
+            Side::Sender => (layout, &theirs),
+            Side::Receiver => (&theirs, layout),
+        };
+        let fault = fault(layout, rank, size, length);
+        let agreed = self.told(agree_within::<T>(group, from, to, fault).await)?;
+        let ours = Statement::of::<T>(layout);
+        let shape = layout.shape().into_iter().map(|extent| extent as u64).collect();
+        let wanted = match side {
+            Side::Sender => None,
+            Side::Receiver => Some(shape),
+        };
+        if (&words_of(&ours.element), &wanted) == (&self.ask.1, &self.ask.2) {
+            return Ok(agreed);
+        }
+        let does = match side {
+            Side::Sender => "sends",
+            Side::Receiver => "receives",
+        };
+        let ours = format!("{does} {ours}");
+        let statements = [ours, self.statement()];
+        let difference = StatementDifference { ranks: [0, size], statements };
+        self.told(Err(ArrayError::Mismatch(Box::new(difference))))
+    }
+
+    /// Returns what the visitor wants, in words.
+    fn statement(&self) -> String {
+        let (_, (element, bytes, big_endian), _) = &self.ask;
+        let order = if *big_endian { ", big-endian" } else { "" };
+        let of = format!("{element} ({bytes} bytes each{order})");
+        match self.gives() {
+            None => format!("takes an array of {of}"),
+            Some(shape) => format!("gives an array of {of} of the shape {shape:?}"),
+        }
+    }
+
+    /// Tells the visitor how it is served.
+    fn serve(&self, group: &Group, layout: &Layout, nonce: u64) {
+        let members = (0..group.size()).map(|rank| group.member(rank)).collect();
+        let served: Served = (layout.to_words(), members, nonce);
+        self.say(Ok(Some(served)));
+    }
+
+    /// Tells the visitor of an error.
+    fn told<O>(&self, outcome: Result<O, ArrayError>) -> Result<O, ArrayError> {
+        if let Err(error) = &outcome {
+            self.say(Err(Some(with_causes(error))));
+        }
+        outcome
+    }
+
+    fn say(&self, word: Word) {
+        if let Some(teller) = &self.teller {
+            // A visitor that is gone hears nothing.
+            let _ = teller.send(Told::Word(word));
+        }
+    }
+}
+
+/// Sends packed elements to the visitor, and waits until they are there.
+async fn deliver(link: &Link, messages: Vec<Bytes>, patience: Duration) -> Result<(), String> {
+    let silent = |_| silent(patience);
+    let mut channel = host::timeout(patience, link.open_one_way()).await.map_err(silent)??;
+    for message in messages {
+        let sent = host::timeout(patience, channel.send(message)).await.map_err(silent)?;
+        sent.map_err(|error| with_causes(&error))?;
+    }
+    channel.close(patience).await.map_err(|error| with_causes(&error))
+}
+
+/// Receives what the visitor gives to this rank.
+async fn receive<T: Element>(
+    cluster: &Cluster,
+    visitor: NodeId,
+    link: Link,
+    way: Way,
+    storage: &mut [T],
+    patience: Duration,
+) -> Result<(), String> {
+    heard_of(cluster, visitor).await;
+    let accepted = host::timeout(patience, link.accept_one_way()).await;
+    let channel = accepted.map_err(|_| silent(patience))??;
+    let (seen, missing) = (vec![false; way.tiles.len()], way.tiles.len());
+    let mut arriving = Arriving { way, channel, seen, missing };
+    loop {
+        let before = arriving.missing;
+        let arrived = poll_fn(|context| arriving.poll(1, storage, context));
+        match host::timeout(patience, arrived).await {
+            Ok(arrived) => return arrived,
+            Err(_) if arriving.missing < before => {}
+            Err(_) => return Err(silent(patience)),
+        }
+    }
+}
+
+fn silent(patience: Duration) -> String {
+    format!("it did nothing for {patience:?}")
+}
+
+impl fmt::Debug for Visit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Visit")
+            .field("name", &self.name)
+            .field("visitor", &self.visitor())
+            .field("gives", &self.gives())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,383 @@
+//! A program that comes later.
+
+use std::collections::VecDeque;
+use std::future::poll_fn;
+use std::path::Path;
+use std::sync::OnceLock;
+use std::task::Poll;
+use std::time::Duration;
+
+use chunkcomm::{Duplex, host, with_causes};
+use chunkcomm_cluster::Cluster;
+use chunkcomm_cluster::cluster::NodeId;
+use chunkcomm_pipeline::{Element, Shape};
+
+use super::{Ask, AttachError, Word, key, whole, words_of};
+use crate::ends::error::ArrayError;
+use crate::ends::exchange::{Arriving, Leaving};
+use crate::ends::opening::{Link, Ranks, Way};
+use crate::ends::shared::reported;
+use crate::layout::Layout;
+use crate::npy::{Npy, NpyElement, NpyError};
+use crate::plan::{Plan, Side};
+
+/// Time after which a wait is reported, by default: 10 s.
+const REPORT_AFTER: Duration = Duration::from_secs(10);
+
+/// Time in which the word of a group comes that has closed its port meanwhile: 5 s.
+const LAST_WORD: Duration = Duration::from_secs(5);
+
+/// A program that takes the array that a group offers under a name, or gives one.
+///
+/// The group offers it by an [`ArrayPort`](crate::ArrayPort), and may be there before the visitor or after it. The
+/// visitor is any member of the cluster, as one that joined later; it makes no call of the group.
+///
+/// ```
+/// use chunkcomm_array::Visitor;
+/// # use chunkcomm_array::{ArrayPort, Layout};
+/// # use chunkcomm_cluster::{Cluster, ClusterConfig};
+/// # use chunkcomm_pipeline::Group;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let cluster = Cluster::join(ClusterConfig::new().nodes(1)).await?;
+/// # let mut group = Group::world(&cluster).await?;
+/// # let mut port = ArrayPort::open(&mut group, "field").await?;
+/// # let visit = async {
+/// let field = Visitor::new(&cluster, "field");
+/// let (mut elements, shape) = field.take::<f64>().await?;
+/// assert_eq!((shape, elements.len()), (vec![2, 3], 6));
+/// elements.fill(0.5);
+/// field.give(&[2, 3], &elements).await?;
+/// # Ok::<_, chunkcomm_array::AttachError>(())
+/// # };
+/// # let serve = async {
+/// #     let layout = Layout::parse("(*,*)", &[2, 3])?;
+/// #     let mut storage = vec![1.5_f64; 6];
+/// #     let mut served = 0;
+/// #     while served < 2 {
+/// #         for visit in port.visits(&mut group).await? {
+/// #             match visit.gives() {
+/// #                 None => visit.send(&mut group, &layout, &storage).await?,
+/// #                 Some(_) => visit.receive(&mut group, &layout, &mut storage).await?,
+/// #             }
+/// #             served += 1;
+/// #         }
+/// #         chunkcomm::host::sleep(std::time::Duration::from_millis(1)).await;
+/// #     }
+/// #     assert_eq!(storage, [0.5; 6]);
+/// #     Ok::<_, Box<dyn std::error::Error>>(())
+/// # };
+/// # let (visited, served) = tokio::join!(visit, serve);
+/// # visited?;
+/// # served?;
+/// # Ok(())
+/// # }
+/// ```
+///
+/// A visit waits until a group offers the array and then until that group next looks for visitors. Both waits have
+/// no end; `chunkcomm::host::timeout` around a visit sets one.
+#[derive(Clone, Debug)]
+pub struct Visitor {
+    cluster: Cluster,
+    name: String,
+    report_after: Duration,
+}
+
+/// A visit that the group serves.
+struct Serving {
+    /// The group takes its end as that of the visit.
+    duplex: Duplex<Ask, Word>,
+    layout: Layout,
+    members: Vec<NodeId>,
+    nonce: u64,
+}
+
+impl Visitor {
+    /// Makes a visitor of the array with this name.
+    #[must_use]
+    pub fn new(cluster: &Cluster, name: &str) -> Visitor {
+        let (cluster, name) = (cluster.clone(), name.to_owned());
+        Visitor { cluster, name, report_after: REPORT_AFTER }
+    }
+
+    /// Sets the time after which a wait for the group is reported to the people who run the node; by default 10 s.
+    #[must_use]
+    pub fn report_after(self, time: Duration) -> Visitor {
+        Visitor { report_after: time, ..self }
+    }
+
+    /// Takes the array: returns all of its elements, in C's order, and its shape.
+    ///
+    /// It is the array at the time when the group sent it, the same at all of its ranks.
+    ///
+    /// # Errors
+    ///
+    /// - [`AttachError::Refused`] when the array has elements of another type, with both types, or the group
+    ///   does not send it;
+    /// - [`AttachError::Closed`], [`AttachError::Gone`] when the group goes before it has served the visitor;
+    /// - [`AttachError::Transfer`] when a rank of the group is gone while it sends.
+    ///
+    /// # Cancel safety
+    ///
+    /// When the future is dropped, the visit is over; the group goes on.
+    pub async fn take<T: Element>(&self) -> Result<(Vec<T>, Vec<usize>), AttachError> {
+        let serving = self.ask::<T>(None).await?;
+        let what = || format!("waits for the elements of array {:?}", self.name);
+        let elements = self.reported(what, self.take_elements(&serving)).await;
+        Ok((elements?, serving.layout.shape()))
+    }
+
+    /// Takes the array into an `.npy` file, which is created or replaced. Returns its shape.
+    ///
+    /// # Errors
+    ///
+    /// As [`take`](Self::take); [`AttachError::Npy`] when the file cannot be written.
+    ///
+    /// # Cancel safety
+    ///
+    /// When the future is dropped, the visit is over; the file may be there in part.
+    pub async fn take_npy<T: NpyElement>(
+        &self,
+        path: impl AsRef<Path>,
+    ) -> Result<Vec<usize>, AttachError> {
+        let (elements, shape) = self.take::<T>().await?;
+        let layout = whole(&shape).expect("the group has such a layout");
+        let path = path.as_ref().to_owned();
+        let write = move || -> Result<(), NpyError> {
+            Npy::create::<T>(&path, &layout.shape())?.write_local(&layout, 0, &elements)
+        };
+        host::compute(Duration::ZERO, write).await.map_err(AttachError::Npy)?;
+        Ok(shape)
+    }
+
+    /// Gives an array to the group: its elements, in C's order. Returns when all ranks have taken theirs.
+    ///
+    /// As much further memory as the array has is used until then.
+    ///
+    /// # Errors
+    ///
+    /// As [`take`](Self::take); [`AttachError::Layout`] and [`AttachError::Elements`] when there is no such array.
+    /// After [`AttachError::Gone`] and [`AttachError::Transfer`] the group may have taken it all the same.
+    ///
+    /// # Cancel safety
+    ///
+    /// When the future is dropped, the group takes the array, or gets an error at all ranks.
+    pub async fn give<T: Element>(
+        &self,
+        shape: &[usize],
+        elements: &[T],
+    ) -> Result<(), AttachError> {
+        let layout = whole(shape)
+            .map_err(|source| AttachError::Layout { name: self.name.clone(), source })?;
+        let (expected, found) = (layout.local_len(0), elements.len());
+        if expected != found {
+            return Err(AttachError::Elements { shape: shape.to_vec(), expected, found });
+        }
+        let mut serving = self.ask::<T>(Some(shape)).await?;
+        if serving.layout.shape() != shape {
+            return Err(self.gone("it serves another shape".to_owned()));
+        }
+        let what = || format!("waits until the group has taken array {:?}", self.name);
+        let mut channels = Vec::new();
+        let given = async {
+            let (duplex, sending) = (&mut serving.duplex, &mut channels);
+            let sent = self.give_elements(
+                (&serving.layout, &serving.members, serving.nonce),
+                (&layout, elements),
+                sending,
+            );
+            let word = tokio::select! {
+                biased;
+                word = duplex.recv() => word,
+                fault = sent => match fault {
+                    Ok(()) => duplex.recv().await,
+                    Err(fault) => return Err(fault),
+                },
+            };
+            match word {
+                Ok(Some(Ok(None))) => Ok(()),
+                other => Err(self.ended(other)),
+            }
+        };
+        self.reported(what, given).await
+    }
+
+    /// Gives the array of an `.npy` file to the group.
+    ///
+    /// # Errors
+    ///
+    /// As [`give`](Self::give); [`AttachError::Npy`] when the file cannot be read or has elements of another type.
+    ///
+    /// # Cancel safety
+    ///
+    /// As `give`.
+    pub async fn give_npy<T: NpyElement>(&self, path: impl AsRef<Path>) -> Result<(), AttachError> {
+        let (path, name) = (path.as_ref().to_owned(), self.name.clone());
+        let read = move || {
+            let mut file = Npy::open(&path).map_err(AttachError::Npy)?;
+            let shape = file.shape().to_vec();
+            let layout = whole(&shape).map_err(|source| AttachError::Layout { name, source })?;
+            let elements = file.read_local::<T>(&layout, 0).map_err(AttachError::Npy)?;
+            Ok((shape, elements))
+        };
+        let (shape, elements) = host::compute(Duration::ZERO, read).await?;
+        self.give(&shape, &elements).await
+    }
+
+    /// Asks the group that offers the array to serve this visitor, and waits until it does.
+    async fn ask<T: Element>(&self, shape: Option<&[usize]>) -> Result<Serving, AttachError> {
+        let element = words_of(&Shape::of::<T>(1));
+        let shape = shape.map(|shape| shape.iter().map(|extent| *extent as u64).collect());
+        let ask: Ask = (self.cluster.id(), element, shape);
+        let host = OnceLock::new();
+        let what = || match host.get() {
+            None => format!("waits for a group that offers array {:?}", self.name),
+            Some(host) => format!(
+                "waits for the group of {host} to look for visitors of array {:?}",
+                self.name
+            ),
+        };
+        self.reported(what, self.find(&ask, &host)).await
+    }
+
+    async fn find(&self, ask: &Ask, host: &OnceLock<NodeId>) -> Result<Serving, AttachError> {
+        let (cluster, key) = (&self.cluster, key(&self.name));
+        let provider = cluster.provider(&key).await;
+        let provider =
+            provider.map_err(|source| AttachError::Name { name: self.name.clone(), source })?;
+        host.set(provider).expect("it is found once");
+        let said = |error: &dyn std::error::Error| self.gone(with_causes(error));
+        let peer = cluster.peer(provider.rank).await.map_err(|error| said(&error))?;
+        if peer.incarnation() != provider.incarnation {
+            return Err(self.gone("another node has its rank in the cluster".to_owned()));
+        }
+        let opened = cluster.node().open_duplex::<Ask, Word>(&peer, &*key).await;
+        let mut duplex = opened.map_err(|error| said(&error))?;
+        duplex.send(ask).await.map_err(|error| said(&error))?;
+        duplex.flush().await.map_err(|error| said(&error))?;
+        let closed = async {
+            // A port that is opened again has this visitor among those that wait.
+            loop {
+                cluster.withdrawn(&key, provider).await;
+                host::sleep(LAST_WORD).await;
+                if !cluster.providers(&key).contains(&provider) {
+                    return;
+                }
+            }
+        };
+        let word = tokio::select! {
+            biased;
+            word = duplex.recv() => word,
+            () = closed => return Err(self.closed(provider)),
+        };
+        let (layout, members, nonce) = match word {
+            Ok(Some(Ok(Some(served)))) => served,
+            other => return Err(self.ended(other)),
+        };
+        match Layout::from_words(&layout) {
+            Ok(layout) if layout.ranks() == members.len() => {
+                Ok(Serving { duplex, layout, members, nonce })
+            }
+            _ => Err(self.gone("its layout makes no sense".to_owned())),
+        }
+    }
+
+    async fn take_elements<T: Element>(&self, serving: &Serving) -> Result<Vec<T>, AttachError> {
+        let Serving { layout: from, members, nonce, .. } = serving;
+        let to = whole(&from.shape()).expect("the group has such a layout");
+        let mut storage = vec![T::zeroed(); to.local_len(0)];
+        let mut arriving = Vec::new();
+        for plan in Plan::of(from, &to, Side::Receiver, 0).peers {
+            let way = Way::new::<T>(from, &to, (Side::Receiver, 0), plan);
+            let link = Link::new(&Ranks::new(&self.cluster, members), members[way.rank], *nonce);
+            let accepted = link.accept_one_way().await;
+            let channel = accepted.map_err(|why| self.failed(way.fault(why, 0)))?;
+            let (seen, missing) = (vec![false; way.tiles.len()], way.tiles.len());
+            arriving.push(Arriving { way, channel, seen, missing });
+        }
+        poll_fn(|context| {
+            let mut is_over = true;
+            for arriving in &mut arriving {
+                match arriving.poll(1, &mut storage, context) {
+                    Poll::Ready(Ok(())) => {}
+                    Poll::Ready(Err(why)) => {
+                        let landed = arriving.landed();
+                        return Poll::Ready(Err(self.failed(arriving.way.fault(why, landed))));
+                    }
+                    Poll::Pending => is_over = false,
+                }
+            }
+            if is_over { Poll::Ready(Ok(())) } else { Poll::Pending }
+        })
+        .await?;
+        Ok(storage)
+    }
+
+    /// Sends the elements of all ranks. The channels stay open until `leaving` is dropped.
+    async fn give_elements<T: Element>(
+        &self,
+        (to, members, nonce): (&Layout, &[NodeId], u64),
+        (from, elements): (&Layout, &[T]),
+        leaving: &mut Vec<Leaving>,
+    ) -> Result<(), AttachError> {
+        for plan in Plan::of(from, to, Side::Sender, 0).peers {
+            let way = Way::new::<T>(from, to, (Side::Sender, 0), plan);
+            let link = Link::new(&Ranks::new(&self.cluster, members), members[way.rank], nonce);
+            let opened = link.open_one_way().await;
+            let channel = opened.map_err(|why| self.failed(way.fault(why, 0)))?;
+            let packed = |index| way.message(1, index, elements);
+            let messages: VecDeque<_> = (0..way.tiles.len()).map(packed).collect();
+            leaving.push(Leaving { way, channel, messages });
+        }
+        poll_fn(|context| {
+            let mut is_over = true;
+            for leaving in &mut *leaving {
+                match leaving.poll(context) {
+                    Poll::Ready(Ok(())) => {}
+                    Poll::Ready(Err(why)) => {
+                        return Poll::Ready(Err(self.failed(leaving.way.fault(why, 0))));
+                    }
+                    Poll::Pending => is_over = false,
+                }
+            }
+            if is_over { Poll::Ready(Ok(())) } else { Poll::Pending }
+        })
+        .await
+    }
+
+    /// Waits for `future`, and reports the wait.
+    async fn reported<F: Future>(&self, what: impl FnOnce() -> String, future: F) -> F::Output {
+        let node = self.cluster.node();
+        let what = || format!("array: {} for {:.0?}", what(), self.report_after);
+        reported(node.name(), self.report_after, what, future).await
+    }
+
+    /// Returns the error of a visit that ended with this word.
+    fn ended(&self, word: Result<Option<Word>, chunkcomm::RecvError>) -> AttachError {
+        let name = self.name.clone();
+        match word {
+            Ok(Some(Err(Some(why)))) => AttachError::Refused { name, why },
+            Ok(Some(Err(None))) => AttachError::Closed { name },
+            Ok(Some(Ok(_))) => self.gone("it spoke out of turn".to_owned()),
+            Ok(None) => self.gone("it ended the visit".to_owned()),
+            Err(error) => self.gone(with_causes(&error)),
+        }
+    }
+
+    /// Returns the error of a visit whose group offers the array no longer.
+    fn closed(&self, provider: NodeId) -> AttachError {
+        match self.cluster.deaths().iter().find(|death| death.id == provider) {
+            Some(death) => self.gone(death.to_string()),
+            None => AttachError::Closed { name: self.name.clone() },
+        }
+    }
+
+    fn gone(&self, why: String) -> AttachError {
+        AttachError::Gone { name: self.name.clone(), why }
+    }
+
+    fn failed(&self, source: ArrayError) -> AttachError {
+        AttachError::Transfer { name: self.name.clone(), source }
+    }
+}
