@@ -17,6 +17,7 @@ const PRESETS: &[(&str, &str)] = &[
     ("beowulf-100m", include_str!("world/beowulf-100m.toml")),
     ("regatta", include_str!("world/regatta.toml")),
     ("pc-cluster-100m", include_str!("world/pc-cluster-100m.toml")),
+    ("sp2", include_str!("world/sp2.toml")),
     ("lan-1g", include_str!("world/lan-1g.toml")),
     ("lan-10g", include_str!("world/lan-10g.toml")),
 ];
