@@ -4,6 +4,7 @@
 use std::ffi::OsString;
 use std::io::{self, Write as _};
 use std::ops::RangeInclusive;
+use std::path::Path;
 
 use clap::Parser;
 use clap::error::ErrorKind;
@@ -93,6 +94,16 @@ pub fn ratio(ratio: f64, digits: usize) -> String {
     let counting = if ratio > 0.0 { 1.0 - ratio.log10().floor() } else { 0.0 };
     let digits = digits.max(counting.clamp(0.0, 9.0) as usize);
     format!("{ratio:.digits$}")
+}
+
+/// Whether there can be a file at this path: its folder exists, and it is no folder itself.
+#[must_use]
+pub fn can_be_a_file(path: &Path) -> bool {
+    let folder = match path.parent() {
+        Some(folder) if folder != Path::new("") => folder,
+        _ => Path::new("."),
+    };
+    !path.is_dir() && path.file_name().is_some() && folder.is_dir()
 }
 
 /// Writes a report to standard output and flushes it.

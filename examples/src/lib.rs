@@ -8,6 +8,7 @@ pub mod command_line;
 pub mod farm_options;
 pub mod farm_report;
 pub mod farming;
+pub mod give_way;
 mod lan;
 pub mod picture;
 pub mod program;

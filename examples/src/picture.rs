@@ -6,6 +6,8 @@ use std::path::Path;
 
 use png::{BitDepth, ColorType, Decoder, DecodingError, Encoder, EncodingError, Transformations};
 
+use crate::command_line::can_be_a_file;
+
 /// Longest side of a picture, in pixels.
 pub const SIDE_MAX: u32 = 16_384;
 
@@ -67,13 +69,8 @@ pub fn decode(file: impl BufRead + Seek) -> Result<((u32, u32), Vec<Pixel>), Str
 /// # Errors
 /// A text that says what is allowed.
 pub fn check_output(path: &Path) -> Result<(), String> {
-    let folder = match path.parent() {
-        Some(folder) if folder != Path::new("") => folder,
-        _ => Path::new("."),
-    };
-    if path.is_dir() || path.file_name().is_none() || !folder.is_dir() {
-        let path = path.display();
-        return Err(format!("--output {path}: allowed is a file in a folder that exists"));
+    if can_be_a_file(path) {
+        return Ok(());
     }
-    Ok(())
+    Err(format!("--output {}: allowed is a file in a folder that exists", path.display()))
 }
