@@ -3,13 +3,16 @@
 pub mod append;
 pub mod dissemination;
 pub mod eventfd;
+mod exchange;
 pub mod framed;
+pub mod hand_arrays;
 pub mod hand_calls;
 pub mod hand_farm;
 mod mesh;
 pub mod mpi_calls;
 pub mod mpich;
 pub mod raw;
+pub mod raw_arrays;
 pub mod raw_calls;
 pub mod relay;
 #[cfg(feature = "peers")]

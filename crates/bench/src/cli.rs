@@ -62,9 +62,11 @@ enum Command {
     /// Collective calls in virtual time, beside closed forms and the best algorithm.
     #[cfg(feature = "virtual")]
     CollectiveStudy(commands::collective_study::CollectiveStudyArgs),
-    /// A rank of a collective call, started by the near end.
+    /// A matrix from one distribution to another, between groups of processes.
+    Redistribute(commands::redistribute::RedistributeArgs),
+    /// A rank of a collective call or of a transfer, started by the near end.
     #[command(name = crate::ranks::RANK_COMMAND, hide = true)]
-    CollectiveRank {
+    Rank {
         /// Its orders
         orders: String,
     },
@@ -149,7 +151,8 @@ fn run(command: Command) -> Result<Verdict, Failure> {
         Command::Collective(args) => commands::collective::run(&args),
         #[cfg(feature = "virtual")]
         Command::CollectiveStudy(args) => commands::collective_study::run(&args),
-        Command::CollectiveRank { orders } => crate::ranks::serve(&orders).map(|()| Verdict::Fine),
+        Command::Redistribute(args) => commands::redistribute::run(&args),
+        Command::Rank { orders } => crate::ranks::serve(&orders).map(|()| Verdict::Fine),
         Command::Delta(args) => commands::delta::run(&args),
         Command::Tracked(args) => commands::tracked::run(&args),
         Command::Model(args) => commands::model::run(&args),
@@ -165,8 +168,8 @@ fn run(command: Command) -> Result<Verdict, Failure> {
         Command::Far(args) => commands::serve::far(&args),
         Command::Other(words) => Err(Failure::Refused(format!(
             "there is no command '{}'; allowed are stream, latency, bandwidth, calls, idle, \
-             starve, farm, farm-queue, farm-sweep, cluster, collective, delta, tracked, model, sweep, \
-             lab, budgets and serve",
+             starve, farm, farm-queue, farm-sweep, cluster, collective, redistribute, delta, tracked, \
+             model, sweep, lab, budgets and serve",
             words.first().map_or("", String::as_str)
         ))),
     }

@@ -23,6 +23,8 @@ pub mod lab;
 pub mod lan_study;
 pub mod latency;
 pub mod model;
+mod opposite;
+pub mod redistribute;
 pub mod serve;
 pub mod starve;
 pub mod stream;

@@ -16,4 +16,5 @@ pub mod runtime;
 pub mod slices;
 pub mod spinner;
 pub mod ticks;
+pub mod transfers;
 pub mod work;

@@ -1,5 +1,6 @@
 //! Our side: the library, used as its documentation says.
 
+pub mod arrays;
 pub mod bandwidth;
 pub mod calls;
 pub mod chain;

@@ -65,8 +65,9 @@ impl Dissemination {
 }
 
 impl Player for Dissemination {
-    fn fill(&mut self, call: u64) {
+    async fn fill(&mut self, call: u64) -> Result<(), Failure> {
         self.kind.fill(self.rank, call, std::slice::from_mut(&mut self.own));
+        Ok(())
     }
 
     async fn meet(&mut self) -> Result<(), Failure> {
@@ -77,8 +78,8 @@ impl Player for Dissemination {
         self.collective().doing("calling by hand")
     }
 
-    fn is_right(&self, call: u64) -> bool {
+    async fn is_right(&mut self, call: u64) -> Result<bool, Failure> {
         let result = if self.kind.is_empty() { &[][..] } else { std::slice::from_ref(&self.sum) };
-        self.kind.is_right(self.rank, call, result)
+        Ok(self.kind.is_right(self.rank, call, result))
     }
 }

@@ -52,8 +52,9 @@ struct Hand {
 }
 
 impl Player for Hand {
-    fn fill(&mut self, call: u64) {
+    async fn fill(&mut self, call: u64) -> Result<(), Failure> {
         self.kind.fill_bytes(self.mesh.rank, call, &mut self.input);
+        Ok(())
     }
 
     async fn meet(&mut self) -> Result<(), Failure> {
@@ -64,10 +65,10 @@ impl Player for Hand {
         self.collective().doing("calling by hand")
     }
 
-    fn is_right(&self, call: u64) -> bool {
+    async fn is_right(&mut self, call: u64) -> Result<bool, Failure> {
         let is_root = self.kind.operation == Operation::Broadcast && self.mesh.rank == 0;
         let result = if is_root { &self.input } else { &self.result };
-        self.kind.are_right(self.mesh.rank, call, result)
+        Ok(self.kind.are_right(self.mesh.rank, call, result))
     }
 }
 

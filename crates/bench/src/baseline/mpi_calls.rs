@@ -1,5 +1,5 @@
-//! Collective calls of MPICH and Open MPI over TCP: a program of its own (`calls.c`), compiled on the
-//! measured machine.
+//! Collective calls and transfers of MPICH and Open MPI over TCP: programs of their own (`calls.c`,
+//! `arrays.c`), compiled on the measured machine.
 //!
 //! A *form* is a library with settings, and a way of calling. The fastest one depends on the operation
 //! and the size, so heats find it.
@@ -9,12 +9,36 @@ use std::thread;
 
 use super::mpich::{OVER_TCP, Program, TOOLS};
 use crate::failure::{Doing, Failure};
-use crate::harness::calls::CallKind;
 use crate::harness::machine;
 use crate::harness::ranks::{Meeting, Ranks};
 
-/// Source of a rank.
-const CALLS: &str = include_str!("calls.c");
+/// A program of an MPI.
+#[derive(Debug)]
+pub struct Source {
+    name: &'static str,
+    text: &'static str,
+    /// Further options of each library's compiler: MPICH's and Open MPI's.
+    options: [&'static [&'static str]; 2],
+}
+
+/// A rank of a collective call.
+pub static CALLS: Source = Source {
+    name: "calls",
+    text: concat!(include_str!("rank.h"), include_str!("calls.c")),
+    options: [&[], &[]],
+};
+
+/// A rank of a transfer by `MPI_Alltoallw`.
+pub static ALL_TO_ALL: Source = Source { name: "arrays", text: ARRAYS, options: [&[], &[]] };
+
+/// A rank of a transfer by ScaLAPACK.
+pub static SCALAPACK: Source = Source {
+    name: "arrays",
+    text: ARRAYS,
+    options: [&["-DSCALAPACK", "-lscalapack-mpich"], &["-DSCALAPACK", "-lscalapack-openmpi"]],
+};
+
+const ARRAYS: &str = concat!(include_str!("rank.h"), include_str!("arrays.c"));
 
 /// Compiler and launcher of Open MPI: Debian's names beside other MPIs, then the usual ones.
 const OPEN_MPI_TOOLS: [(&str, &str); 2] =
@@ -104,24 +128,35 @@ impl Form {
     }
 }
 
-/// The program, compiled for the libraries that are here.
-#[derive(Default)]
+/// A program, compiled for the libraries that are here.
 pub struct Compiled {
+    source: &'static Source,
     mpich: Option<Program>,
     open_mpi: Option<Program>,
 }
 
 impl Compiled {
-    /// Starts the ranks of a form.
+    /// Prepares a program; it is compiled when it is started.
+    pub fn of(source: &'static Source) -> Self {
+        Self { source, mpich: None, open_mpi: None }
+    }
+
+    /// Starts the ranks of a form; the program's arguments are the control port, these, and the
+    /// form's.
     ///
     /// # Errors
     /// If there is no such library, or its ranks do not start.
-    pub fn start(&mut self, form: Form, kind: CallKind) -> Result<Ranks, Failure> {
+    pub fn start(
+        &mut self,
+        form: Form,
+        ranks: usize,
+        arguments: &[String],
+    ) -> Result<Ranks, Failure> {
         let program = self.program(form.library)?;
         let meeting = Meeting::open()?;
-        let shares_cores = kind.ranks > machine::core_count();
+        let shares_cores = ranks > machine::core_count();
         let mut command = Command::new(program.launcher);
-        command.envs(ROOT_MAY).args(["-n", &kind.ranks.to_string()]);
+        command.envs(ROOT_MAY).args(["-n", &ranks.to_string()]);
         match form.library {
             Library::Mpich => command.envs(OVER_TCP).env("UCX_NET_DEVICES", "lo"),
             Library::OpenMpi => command.args(OPEN_MPI_OVER_TCP.split_whitespace()),
@@ -132,8 +167,7 @@ impl Compiled {
         command.args(form.options.split_whitespace()).arg(&program.file);
         command
             .arg(meeting.port()?.to_string())
-            .arg(crate::harness::slices::name_of(kind.operation))
-            .arg(kind.bytes.to_string())
+            .args(arguments)
             .args([form.request, form.wait])
             .stdin(Stdio::null())
             .stdout(Stdio::null());
@@ -144,17 +178,20 @@ impl Compiled {
             command.spawn()
         });
         let child = starting.join().map_err(|_| Failure::broken("starting", name))?;
-        meeting.gather(kind.ranks, vec![child.doing(&format!("starting {name}"))?])
+        meeting.gather(ranks, vec![child.doing(&format!("starting {name}"))?])
     }
 
     fn program(&mut self, library: Library) -> Result<&Program, Failure> {
-        let (place, tools, option) = match library {
-            Library::Mpich => (&mut self.mpich, &TOOLS, "-DWANT_MPICH"),
-            Library::OpenMpi => (&mut self.open_mpi, &OPEN_MPI_TOOLS, "-DWANT_OPEN_MPI"),
+        let Source { name, text, options: [of_mpich, of_open_mpi] } = self.source;
+        let (place, tools, options) = match library {
+            Library::Mpich => (&mut self.mpich, &TOOLS, [&["-DWANT_MPICH"], *of_mpich].concat()),
+            Library::OpenMpi => {
+                (&mut self.open_mpi, &OPEN_MPI_TOOLS, [&["-DWANT_OPEN_MPI"], *of_open_mpi].concat())
+            }
         };
         match place {
             Some(program) => Ok(program),
-            None => Ok(place.insert(Program::compile_by(tools, "calls", CALLS, &[option])?)),
+            None => Ok(place.insert(Program::compile_by(tools, name, text, &options)?)),
         }
     }
 }

@@ -68,7 +68,8 @@ impl Program {
         let mut failed = Failure::broken("looking for mpicc", "there is none");
         for &(compiler, launcher) in tools {
             let mut command = Command::new(compiler);
-            command.arg("-O2").args(options).arg("-o").arg(&program.file).arg(&source);
+            // Libraries stand behind what needs them.
+            command.arg("-O2").arg("-o").arg(&program.file).arg(&source).args(options);
             match output_of(command, compiler, DEADLINE) {
                 Ok(_) => {
                     program.launcher = launcher;

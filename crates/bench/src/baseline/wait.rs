@@ -82,6 +82,86 @@ fn poll_for(socket: impl AsFd, what: PollFlags, spin: bool) -> io::Result<()> {
     }
 }
 
+/// Connections of which any may become readable or writable; a change is reported once.
+pub(super) struct Readiness {
+    #[cfg(target_os = "linux")]
+    epoll: Option<OwnedFd>,
+}
+
+impl Readiness {
+    /// Makes one without connections.
+    #[cfg(target_os = "linux")]
+    pub(super) fn new() -> io::Result<Self> {
+        let create = || epoll::create(epoll::CreateFlags::CLOEXEC);
+        Ok(Self { epoll: (!portable_only()).then(create).transpose()? })
+    }
+
+    /// Makes one without connections.
+    #[cfg(not(target_os = "linux"))]
+    pub(super) fn new() -> io::Result<Self> {
+        Ok(Self {})
+    }
+
+    /// Adds the connection of an index.
+    #[cfg(target_os = "linux")]
+    pub(super) fn add(&self, socket: impl AsFd, index: usize) -> io::Result<()> {
+        let Some(epoll) = &self.epoll else { return Ok(()) };
+        let what = epoll::EventFlags::IN | epoll::EventFlags::OUT | epoll::EventFlags::ET;
+        Ok(epoll::add(epoll, socket, epoll::EventData::new_u64(index as u64), what)?)
+    }
+
+    /// Adds the connection of an index.
+    #[cfg(not(target_os = "linux"))]
+    pub(super) fn add(&self, _socket: impl AsFd, _index: usize) -> io::Result<()> {
+        Ok(())
+    }
+
+    /// Looks for changes, and waits for one if it is to sleep. `wanted` tells of each connection, by
+    /// index, whether it is to be read and to be written. Returns the index of each that changed, and
+    /// whether it can be.
+    pub(super) fn wait(
+        &self,
+        wanted: &[(impl AsFd, bool, bool)],
+        sleeps: bool,
+    ) -> io::Result<Vec<(usize, bool, bool)>> {
+        #[cfg(target_os = "linux")]
+        if let Some(epoll) = &self.epoll {
+            return changes(epoll, wanted.len(), (!sleeps).then_some(&AT_ONCE));
+        }
+        let flags = |reads: bool, writes: bool| {
+            let read = if reads { PollFlags::IN } else { PollFlags::empty() };
+            read | if writes { PollFlags::OUT } else { PollFlags::empty() }
+        };
+        let mut set: Vec<_> = wanted
+            .iter()
+            .map(|(socket, reads, writes)| PollFd::new(socket, flags(*reads, *writes)))
+            .collect();
+        poll(&mut set, (!sleeps).then_some(&AT_ONCE))?;
+        let is = |fd: &PollFd<'_>, what| fd.revents().intersects(what | PollFlags::HUP);
+        let changed = |(index, fd)| (index, is(fd, PollFlags::IN), is(fd, PollFlags::OUT));
+        Ok(set.iter().enumerate().map(changed).collect())
+    }
+}
+
+#[cfg(target_os = "linux")]
+fn changes(
+    epoll: &OwnedFd,
+    count: usize,
+    timeout: Option<&Timespec>,
+) -> io::Result<Vec<(usize, bool, bool)>> {
+    let none =
+        epoll::Event { flags: epoll::EventFlags::empty(), data: epoll::EventData::new_u64(0) };
+    let mut events = vec![none; count];
+    let count = epoll::wait(epoll, &mut events, timeout)?;
+    let changed = |event: &epoll::Event| {
+        // The fields of an event are packed: a copy, no reference.
+        let flags = event.flags;
+        let is = |what| flags.intersects(what | epoll::EventFlags::HUP);
+        (event.data.u64() as usize, is(epoll::EventFlags::IN), is(epoll::EventFlags::OUT))
+    };
+    Ok(events[..count].iter().map(changed).collect())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

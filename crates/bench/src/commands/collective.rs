@@ -8,8 +8,9 @@ pub(super) mod world;
 use chunkcomm_pipeline::Algorithm;
 use clap::{Args, ValueEnum};
 
-use super::{Verdict, set_ratio};
-use crate::baseline::mpi_calls::{Compiled, Form};
+use super::Verdict;
+use super::opposite::{Opposite, fastest, seconds_a_call, set_times};
+use crate::baseline::mpi_calls::{CALLS, Compiled, Form};
 #[cfg(feature = "virtual")]
 use crate::failure::Doing;
 use crate::failure::Failure;
@@ -21,9 +22,8 @@ use crate::harness::slices::{Outcome, Plan, Side, Slice, Slices, alternate, name
 use crate::lan::LanArgs;
 use crate::options::{Common, values};
 use crate::ours::collective::OursKind;
-use crate::ranks::{SideKind, start};
-use crate::stats::{Ratio, median};
-use crate::table::{Row, significant};
+use crate::ranks::{SideKind, Work, start};
+use crate::table::Row;
 
 /// Most ranks: more on one machine would measure its scheduler.
 const RANKS_MAX: u64 = 64;
@@ -33,9 +33,6 @@ const TOGETHER_BYTES_MAX: usize = 4096;
 
 /// Number of slices of each side.
 const SLICES: usize = 12;
-
-/// Number of slices of a heat.
-const HEAT_SLICES: usize = 4;
 
 /// Calls of the first warm-up.
 const FIRST_CALLS: u64 = 3;
@@ -91,14 +88,6 @@ enum Against {
     Dissemination,
 }
 
-/// The baseline's ranks.
-struct Opposite {
-    ranks: Ranks,
-    name: String,
-    /// The way of calling of an MPI.
-    request: Option<&'static str>,
-}
-
 /// Runs the command.
 ///
 /// # Errors
@@ -119,7 +108,7 @@ pub fn run(args: &CollectiveArgs) -> Result<Verdict, Failure> {
     };
     let (runtime, threads) = (setting.runtime, setting.threads);
     let ours = OursKind { runtime, threads, algorithm: args.algorithm.to_string() };
-    let mut ours = start(&SideKind::Ours(ours), kind)?;
+    let mut ours = start(&Work::Call { side: SideKind::Ours(ours), kind })?;
     let mut outcome = args.measure(&plan, kind, &mut ours, opposite.as_mut());
     if args.is_mpi()
         && opposite.is_some()
@@ -140,11 +129,6 @@ fn slice(ranks: &mut Ranks, kind: CallKind, count: u64) -> Result<Slice, Failure
     let together = kind.bytes <= TOGETHER_BYTES_MAX;
     let (runs, calls) = if together { (1, count.max(2)) } else { (count, 1) };
     Ok(Slice::timed(runs * calls, ranks.run(runs, calls)?))
-}
-
-/// Returns the median time of a call, in seconds.
-fn seconds_a_call(slices: &[Slice]) -> f64 {
-    median(&slices.iter().map(|slice| 1.0 / slice.rate()).collect::<Vec<_>>())
 }
 
 impl CollectiveArgs {
@@ -211,7 +195,7 @@ impl CollectiveArgs {
         let Some(against) = self.against else { return Ok(None) };
         let shares_cores = kind.ranks > machine::core_count();
         let of_side = |side| {
-            let ranks = start(&side, kind)?;
+            let ranks = start(&Work::Call { side, kind })?;
             Ok(Some(Opposite { ranks, name: name_of(against), request: None }))
         };
         let forms = match against {
@@ -231,7 +215,10 @@ impl CollectiveArgs {
                 all
             }
         };
-        fastest(&forms, kind).map(Some)
+        let arguments = [name_of(kind.operation), kind.bytes.to_string()];
+        let mut compiled = Compiled::of(&CALLS);
+        let start = |form| compiled.start(form, kind.ranks, &arguments);
+        fastest(&forms, FIRST_CALLS, start, |ranks, count| slice(ranks, kind, count)).map(Some)
     }
 
     fn measure(
@@ -281,54 +268,7 @@ impl CollectiveArgs {
         let mut row = self.row_of(kind, seconds_a_call(&outcome.ours));
         row.set("calls", outcome.messages());
         let Some(against) = self.against else { return row };
-        let name = opposite.map_or_else(|| name_of(against), |opposite| opposite.name.clone());
-        let seconds = seconds_a_call(&outcome.baseline);
-        let times: Vec<_> = [&outcome.ours, &outcome.baseline]
-            .map(|slices| slices.iter().map(|slice| 1.0 / slice.rate()).collect::<Vec<f64>>())
-            .into();
-        set_ratio(&mut row, &name, outcome.ratio(Slice::rate));
-        row.set("time_ratio", Ratio::of_pairs(&times[0], &times[1]).median)
-            .set("baseline_seconds", seconds)
-            .set("baseline_request", opposite.and_then(|opposite| opposite.request));
-        if let Some(reason) = missing {
-            row.set("ratio", None::<f64>).set("time_ratio", None::<f64>).set("reason", reason);
-        }
+        set_times(&mut row, &name_of(against), outcome, opposite, missing);
         row
     }
-}
-
-/// Runs a heat of each form, and starts the ranks of the fastest again. A form that does not start or
-/// hangs is out, unless it is the only one.
-fn fastest(forms: &[Form], kind: CallKind) -> Result<Opposite, Failure> {
-    let mut compiled = Compiled::default();
-    let mut best: Option<(Form, f64)> = None;
-    let mut out = None;
-    for &form in forms {
-        match heat(&mut compiled, form, kind) {
-            Ok(seconds) => {
-                let told = significant(seconds * 1e6);
-                eprintln!("chunkperf: {} {}: {told} us", form.name, form.request);
-                if best.is_none_or(|(_, least)| seconds < least) {
-                    best = Some((form, seconds));
-                }
-            }
-            Err(failure) => {
-                eprintln!("chunkperf: {} {} is out: {failure}", form.name, form.request);
-                out = Some(failure);
-            }
-        }
-    }
-    let none = || out.unwrap_or_else(|| Failure::broken("looking for an MPI", "there is none"));
-    let (form, _) = best.ok_or_else(none)?;
-    let ranks = compiled.start(form, kind)?;
-    Ok(Opposite { ranks, name: form.name.to_owned(), request: Some(form.request) })
-}
-
-/// Returns the seconds of a call of this form.
-fn heat(compiled: &mut Compiled, form: Form, kind: CallKind) -> Result<f64, Failure> {
-    let mut ranks = compiled.start(form, kind)?;
-    let plan = Plan { slices: HEAT_SLICES, total: None, first_try: FIRST_CALLS };
-    let outcome =
-        alternate(&plan, Side::against(false), |_, count| slice(&mut ranks, kind, count.messages))?;
-    Ok(seconds_a_call(&outcome.ours))
 }

@@ -9,6 +9,7 @@
 //!                       ◀──   a port a rank    once, if they have ports
 //!                       ◀──   runs, calls      0 runs: the rank ends
 //!     start, end        ──▶                    nanoseconds of the host's clock, for each run
+//!     steps             ──▶                    instead, if it was asked for 0 calls
 //! ```
 //!
 //! A run is `calls` calls one after the other. It begins when all ranks have met, and takes the time
@@ -42,6 +43,9 @@ const LOOK: Duration = Duration::from_millis(2);
 
 /// Bytes of a word.
 const WORD: usize = size_of::<u64>();
+
+/// Nanoseconds of the steps of calls, in an order that the rank's side knows.
+pub type Steps = [u64; 6];
 
 /// Socket at which ranks report.
 pub struct Meeting(TcpListener);
@@ -163,6 +167,22 @@ impl Ranks {
         Ok(total_ns as f64 / 1e9)
     }
 
+    /// Asks all ranks for the nanoseconds of each step; returns the largest.
+    ///
+    /// # Errors
+    /// If a rank does not answer.
+    pub fn steps_ns(&mut self) -> Result<Steps, Failure> {
+        for seat in &mut self.seats {
+            seat.send(&[1, 0]).doing("asking for steps")?;
+        }
+        let mut largest = Steps::default();
+        for seat in &mut self.seats {
+            let steps: Steps = seat.receive().doing("waiting for steps")?;
+            largest = std::array::from_fn(|step| largest[step].max(steps[step]));
+        }
+        Ok(largest)
+    }
+
     /// Stops the ranks, or lets them continue: those that poll busily would take the cores of the
     /// other side.
     pub fn hold(&self, held: bool) {
@@ -219,8 +239,8 @@ impl Drop for Ranks {
 
 /// One rank of a side.
 pub(crate) trait Player {
-    /// Writes the rank's vector for a call.
-    fn fill(&mut self, call: u64);
+    /// Writes the rank's elements for a call.
+    async fn fill(&mut self, call: u64) -> Result<(), Failure>;
 
     /// Waits until all ranks are there.
     async fn meet(&mut self) -> Result<(), Failure>;
@@ -229,7 +249,13 @@ pub(crate) trait Player {
     async fn call(&mut self) -> Result<(), Failure>;
 
     /// Whether the result is that of the call.
-    fn is_right(&self, call: u64) -> bool;
+    async fn is_right(&mut self, call: u64) -> Result<bool, Failure>;
+
+    /// Returns the nanoseconds that the calls have spent in each of their steps, if it knows them. All
+    /// ranks are asked together.
+    async fn steps_ns(&mut self) -> Result<Steps, Failure> {
+        Ok(Steps::default())
+    }
 }
 
 /// The control connection at the rank's end.
@@ -274,6 +300,11 @@ impl Control {
             if runs == 0 {
                 return Ok(());
             }
+            if calls == 0 {
+                let steps_ns = player.steps_ns().await?;
+                self.send(&steps_ns).await?;
+                continue;
+            }
             for _ in 0..runs {
                 let times_ns = run(player, next, calls).await?;
                 next += calls;
@@ -289,20 +320,20 @@ async fn run(player: &mut impl Player, first: u64, calls: u64) -> Result<[u64; 2
     let wrong =
         |call| Failure::broken("verifying a result", format!("that of call {call} is wrong"));
     if calls == 1 {
-        player.fill(first);
+        player.fill(first).await?;
         player.meet().await?;
         let start_ns = machine::now_ns();
         player.call().await?;
         let end_ns = machine::now_ns();
-        let right = player.is_right(first);
+        let right = player.is_right(first).await?;
         return if right { Ok([start_ns, end_ns]) } else { Err(wrong(first)) };
     }
     player.meet().await?;
     let start_ns = machine::now_ns();
     for call in first..first + calls {
-        player.fill(call);
+        player.fill(call).await?;
         player.call().await?;
-        if !player.is_right(call) {
+        if !player.is_right(call).await? {
             return Err(wrong(call));
         }
     }

@@ -43,8 +43,20 @@ const SLICES_MAX: usize = 1000;
 /// Packet sizes that the library accepts, in bytes.
 const PACKET_BYTES: RangeInclusive<usize> = 1 << 10..=1 << 20;
 
+/// Most rows and columns of a matrix: more are a typing error.
+const EXTENT_MAX: usize = 1 << 20;
+
 /// Most bytes of a size: more are a typing error.
 const BYTES_MAX: usize = 1 << 34;
+
+/// Parses nanoseconds a byte, from 0 to 1000000.
+///
+/// # Errors
+/// A text that says what is allowed.
+pub fn nanoseconds(text: &str) -> Result<f64, String> {
+    let nanos = text.parse().ok().filter(|nanos| (0.0..=1e6).contains(nanos));
+    nanos.ok_or_else(|| "allowed are 0 to 1000000".to_owned())
+}
 
 /// Parses a number of bytes: `16`, `64KiB`, `4MiB` or `1GiB`.
 pub(crate) fn bytes(text: &str) -> Result<usize, String> {
@@ -185,6 +197,25 @@ pub(crate) fn algorithm(text: &str) -> Result<Algorithm, String> {
          and direct"
             .to_owned()
     })
+}
+
+/// Parses the rows and columns of a matrix: `4096x4096`.
+pub(crate) fn shape(text: &str) -> Result<[usize; 2], String> {
+    let extent = |text: &str| text.parse().ok().filter(|extent| (1..=EXTENT_MAX).contains(extent));
+    let extents = text.split_once('x').map(|(rows, columns)| (extent(rows), extent(columns)));
+    match extents {
+        Some((Some(rows), Some(columns))) => Ok([rows, columns]),
+        _ => Err(format!("allowed are ROWSxCOLUMNS, such as 4096x4096, each 1 to {EXTENT_MAX}")),
+    }
+}
+
+/// Parses what looks like a layout; whether it is one depends on the matrix.
+pub(crate) fn layout(text: &str) -> Result<String, String> {
+    if text.starts_with('(') {
+        return Ok(text.to_owned());
+    }
+    Err("allowed are layouts with their grid, such as (block,*)@4x1 or (*,cyclic(2))@1x4"
+        .to_owned())
 }
 
 /// Parses the number of tasks that compute.

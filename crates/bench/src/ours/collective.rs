@@ -41,19 +41,29 @@ pub(crate) fn environment(ranks: usize) -> impl Fn(usize) -> [(&'static str, Str
     }
 }
 
-/// Takes part as one rank, until the near end has ended.
-///
-/// # Errors
-/// If a call fails.
-pub async fn serve(port: u16, rank: usize, kind: CallKind, ours: OursKind) -> Result<(), Failure> {
+/// Joins the cluster of the environment.
+pub(super) async fn join_cluster(runtime: RuntimeKind) -> Result<Cluster, Failure> {
     let builder = Node::builder().quiet();
-    let builder = match ours.runtime {
+    let builder = match runtime {
         RuntimeKind::Ambient => builder,
         RuntimeKind::IoThread => builder.io_thread(),
         RuntimeKind::BusyPoll => builder.busy_poll(),
     };
     let config = ClusterConfig::new().node(builder);
-    let cluster = Cluster::join(config).await.doing("joining the cluster")?;
+    Cluster::join(config).await.doing("joining the cluster")
+}
+
+/// Ends the cluster, with all others.
+pub(super) async fn end_cluster(cluster: Cluster) -> Result<(), Failure> {
+    cluster.end(END_DEADLINE).await.doing("ending the cluster")
+}
+
+/// Takes part as one rank, until the near end has ended.
+///
+/// # Errors
+/// If a call fails.
+pub async fn serve(port: u16, rank: usize, kind: CallKind, ours: OursKind) -> Result<(), Failure> {
+    let cluster = join_cluster(ours.runtime).await?;
     let algorithm = ours.algorithm.parse().doing("understanding the algorithm")?;
     let mut member = Member::join(&cluster, kind).await?;
     member.set_algorithm(algorithm);
@@ -61,7 +71,7 @@ pub async fn serve(port: u16, rank: usize, kind: CallKind, ours: OursKind) -> Re
     let served = control.serve(&mut member).await;
     drop(member);
     served?;
-    cluster.end(END_DEADLINE).await.doing("ending the cluster")
+    end_cluster(cluster).await
 }
 
 /// One rank of the group with its vectors.
@@ -92,8 +102,9 @@ impl Member {
 }
 
 impl Player for Member {
-    fn fill(&mut self, call: u64) {
+    async fn fill(&mut self, call: u64) -> Result<(), Failure> {
         self.kind.fill(self.group.rank(), call, &mut self.data);
+        Ok(())
     }
 
     async fn meet(&mut self) -> Result<(), Failure> {
@@ -128,7 +139,7 @@ impl Player for Member {
         Ok(())
     }
 
-    fn is_right(&self, call: u64) -> bool {
+    async fn is_right(&mut self, call: u64) -> Result<bool, Failure> {
         let rank = self.group.rank();
         let result = match self.kind.operation {
             Operation::AllGather | Operation::AllToAll => &self.received,
@@ -136,6 +147,6 @@ impl Player for Member {
         };
         // A rank that is not the root has its own vector back.
         let len = result.len().min(self.kind.result_len(rank));
-        self.kind.is_right(rank, call, &result[..len])
+        Ok(self.kind.is_right(rank, call, &result[..len]))
     }
 }

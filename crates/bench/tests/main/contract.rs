@@ -405,7 +405,7 @@ fn budgets_run_all_at_tiny_sizes() {
     let out = String::from_utf8(output.stdout).unwrap();
     assert_eq!(
         out.lines().count(),
-        69 + usize::from(cfg!(feature = "peers")) + 11 * usize::from(cfg!(feature = "virtual"))
+        81 + usize::from(cfg!(feature = "peers")) + 12 * usize::from(cfg!(feature = "virtual"))
     );
     for line in out.lines() {
         let row: Value = serde_json::from_str(line).unwrap();
@@ -442,7 +442,7 @@ fn what_cannot_be_is_refused_with_what_is_allowed() {
     let no_threads = if virtual_time { "allowed with --lan real" } else { "--features virtual" };
     let no_lan = if virtual_time { "neither a file nor a preset" } else { "--features virtual" };
     let cases: &[(&[&str], &str)] = &[
-        (&["redistribute", "--json"], "allowed are stream, latency"),
+        (&["distribute", "--json"], "allowed are stream, latency"),
         (&["stream", "--transport", "udp", "--json"], "[possible values: tcp, tls, unix, memory]"),
         (&["stream", "--size", "7"], "at least 8"),
         (&["stream", "--messages", "0"], "whole numbers from 1"),

@@ -5,4 +5,5 @@ mod contract;
 mod lab;
 mod model;
 mod program;
+mod redistribute;
 mod sweep;

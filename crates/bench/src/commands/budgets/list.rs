@@ -97,6 +97,7 @@ const FEW_TASKS: &str = "--tasks 2000";
 const ONE_EACH: &str = "--repeat 10";
 const FEW_CALLS: &str = "--repeat 24";
 const FEW_CALLS_MPI: &str = "--repeat 24 --against mpich";
+const SMALL_ARRAYS: &str = "--repeat 12 --shape 256x256";
 const SMALL_CALLS: &str = "--repeat 12 --size 64KiB";
 const SMALL_CALLS_MPI: &str = "--repeat 12 --size 64KiB --against mpich";
 
@@ -344,6 +345,65 @@ pub(super) static BUDGETS: &[Budget] = &[
     budget("collective-barrier", "collective --op barrier --ranks 4 --against dissemination")
         .quick(FEW_CALLS)
         .at_most("time_ratio", 1.4, 1.15),
+    budget("array-rows", "redistribute --against hand")
+        .quick(SMALL_ARRAYS)
+        .at_least("ratio", 0.8, 1.0),
+    budget(
+        "array-rows-within",
+        "redistribute --from (block,*)@4x1 --to (*,block)@1x4 --within --against hand",
+    )
+    .quick(SMALL_ARRAYS)
+    .at_least("ratio", 0.8, 1.0),
+    budget("array-rows-raw", "redistribute --against raw")
+        .quick(SMALL_ARRAYS)
+        .at_least("ratio", 0.65, 0.85),
+    budget(
+        "array-rows-within-raw",
+        "redistribute --from (block,*)@4x1 --to (*,block)@1x4 --within --against raw",
+    )
+    .quick(SMALL_ARRAYS)
+    .at_least("ratio", 0.65, 0.85),
+    budget("array-cyclic", "redistribute --from (*,cyclic)@1x2 --to (*,block)@1x2 --against hand")
+        .quick(SMALL_ARRAYS)
+        .at_least("ratio", 0.8, 1.0),
+    budget(
+        "array-transposed",
+        "redistribute --from (*,cyclic)@1x2 --to (*,block)@1x2 --transposed --against hand",
+    )
+    .quick(SMALL_ARRAYS)
+    .at_least("ratio", 0.8, 1.0),
+    budget(
+        "array-rows-openmpi",
+        "redistribute --from (block,*)@4x1 --to (*,block)@1x4 --within --against openmpi",
+    )
+    .quick(SMALL_ARRAYS)
+    .at_least("ratio", 0.9, 1.15),
+    budget(
+        "array-rows-within-scalapack",
+        "redistribute --from (block,*)@4x1 --to (*,block)@1x4 --within --against scalapack",
+    )
+    .quick(SMALL_ARRAYS)
+    .at_least("ratio", 3.0, 5.0),
+    budget("array-rows-scalapack", "redistribute --against scalapack")
+        .quick(SMALL_ARRAYS)
+        .at_least("ratio", 2.0, 2.5),
+    budget("array-fresh", "redistribute --shape 256x256 --plan fresh --against kept")
+        .quick("--repeat 12 --shape 16x16")
+        .at_most("extra_barriers", 3.0, 1.0),
+    budget(
+        "array-plan-cyclic",
+        "redistribute --plan-only --shape 16384x16384 --from (cyclic(3),cyclic(3))@64x64 --to \
+            (cyclic(5),cyclic(5))@64x64",
+    )
+    .quick("--shape 256x256")
+    .at_most("plan_us", 50.0, 10.0),
+    budget(
+        "array-plan-blocks",
+        "redistribute --plan-only --shape 16384x16384 --from (cyclic(1000),cyclic(1000))@7x7 --to \
+            (cyclic(1024),cyclic(1024))@5x5",
+    )
+    .quick("--shape 256x256")
+    .at_most("plan_us", 500.0, 100.0),
     budget("messages-per-packet", "stream --size 16 --threads 1").quick(FEW_MESSAGES).at_least(
         "messages_per_packet",
         1_000.0,
@@ -422,6 +482,13 @@ pub(super) static BUDGETS: &[Budget] = &[
     budget("virtual-collective-auto", "collective-study --only auto --summary")
         .quick("--size-max 1KiB --ranks-max 4")
         .at_least("auto_ratio", 0.97, 1.0),
+    #[cfg(feature = "virtual")]
+    budget(
+        "virtual-array-overlap",
+        "redistribute --lan virtual:lan-1g --packing 2 --against overlap-off",
+    )
+    .quick(SMALL_ARRAYS)
+    .at_least("ratio", 1.2, 1.35),
     #[cfg(feature = "virtual")]
     budget(
         "virtual-cut-through",

@@ -78,8 +78,8 @@ async fn all_ways(cluster: &Cluster, kind: CallKind, ways: &[Algorithm]) -> Resu
 }
 
 /// Does one call, which all ranks begin at the same time.
-async fn once(member: &mut Member, call: u64) -> Result<[Instant; 2], Failure> {
-    member.fill(call);
+pub(crate) async fn once(member: &mut impl Player, call: u64) -> Result<[Instant; 2], Failure> {
+    member.fill(call).await?;
     member.meet().await?;
     let each_ns = BEGINNING.as_nanos() as u64;
     let now = Instant::now();
@@ -88,7 +88,7 @@ async fn once(member: &mut Member, call: u64) -> Result<[Instant; 2], Failure> {
     host::sleep_until(start).await;
     member.call().await?;
     let end = Instant::now();
-    if member.is_right(call) {
+    if member.is_right(call).await? {
         return Ok([start, end]);
     }
     let cause = format!("that of call {call} is wrong");

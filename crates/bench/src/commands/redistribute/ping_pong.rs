@@ -1,0 +1,122 @@
+//! Figures 6 and 7 of Foster, Kohr, Krishnaiyer and Choudhary ("Bringing Task Parallelism to HPF via the
+//! Message Passing Interface", 1996): a matrix goes from one group to another and back, `(block,*)` to
+//! `(*,block)` each time; the time of one way is half of that, by steps.
+
+use super::{PlanKind, RANKS_MAX, RedistributeArgs, slice};
+use crate::commands::Verdict;
+use crate::commands::opposite::seconds_a_call;
+use crate::failure::Failure;
+use crate::harness::ranks::Steps;
+use crate::harness::slices::{Plan, Side, alternate, name_of};
+use crate::harness::transfers::{ELEMENT_BYTES, Transfer, TransferKind};
+use crate::table::{Cells, Row, significant};
+
+/// Least rows of a matrix.
+const ROWS_MIN: usize = 16;
+
+/// Slices of a cell.
+const SLICES: usize = 6;
+
+/// Transfers of the first warm-up.
+const FIRST_TRANSFERS: u64 = 20;
+
+/// Names of the steps; the paper's step 2 is a call from Fortran, which has no counterpart.
+const STEPS: [&str; 6] =
+    ["inquiry_us", "exchange_us", "schedule_us", "packing_us", "transfer_us", "waiting_us"];
+
+/// One way of a matrix between two groups of as many ranks.
+struct Cell {
+    rows: usize,
+    ranks: usize,
+    plan: PlanKind,
+}
+
+/// Runs all cells.
+pub(super) fn run(args: &RedistributeArgs) -> Result<Verdict, Failure> {
+    args.check_processes()?;
+    if args.against.is_some() || args.side.is_some() || args.within || args.transposed {
+        return Err(Failure::Refused(
+            "--ping-pong: allowed without --against, --side, --within and --transposed".to_owned(),
+        ));
+    }
+    let group_max = args.group_max as usize;
+    if group_max > RANKS_MAX / 2 {
+        return Err(Failure::Refused(format!("--group-max: allowed are 1 to {}", RANKS_MAX / 2)));
+    }
+    args.common.setting()?;
+    let cells = cells(args.rows_max as usize, group_max);
+    let heading =
+        ["rows", "ranks", "plan", "one way", "MB/s", "exchange", "schedule", "packing", "transfer"];
+    let heading = heading.map(str::to_owned).to_vec();
+    let mut table = Cells::new(heading, cells.len(), args.common.json);
+    for cell in &cells {
+        let (seconds, steps_ns) = cell.measure(args)?;
+        let bytes = cell.rows * cell.rows * ELEMENT_BYTES;
+        let us = |nanos: u64| nanos as f64 / 1e3;
+        let mut line = vec![cell.rows.to_string(), cell.ranks.to_string(), name_of(cell.plan)];
+        line.push(format!("{} us", significant(seconds * 1e6)));
+        line.push(significant(bytes as f64 / seconds / 1e6));
+        line.extend(steps_ns[1..5].iter().map(|nanos| format!("{} us", significant(us(*nanos)))));
+        table.add(line, || {
+            let mut row: Row = args.common.row("redistribute");
+            row.set("rows", cell.rows)
+                .set("ranks", cell.ranks)
+                .set("plan", name_of(cell.plan))
+                .set("bytes", bytes)
+                .set("seconds", seconds)
+                .set("bytes_per_second", bytes as f64 / seconds)
+                .set("messages", cell.ranks * cell.ranks);
+            set_steps(&mut row, steps_ns);
+            row
+        });
+    }
+    table.write(false);
+    Ok(Verdict::Fine)
+}
+
+/// Adds the microseconds of the steps.
+pub(super) fn set_steps(row: &mut Row, steps_ns: Steps) {
+    for (name, nanos) in STEPS.into_iter().zip(steps_ns) {
+        row.set(name, nanos as f64 / 1e3);
+    }
+}
+
+/// Returns the cells: rows by powers of two, groups, both plans.
+fn cells(rows_max: usize, ranks_max: usize) -> Vec<Cell> {
+    let sizes = std::iter::successors(Some(ROWS_MIN), |rows| Some(rows * 2));
+    let sizes = sizes.take_while(|rows| *rows <= rows_max.max(ROWS_MIN));
+    let of_size = |rows| (1..=ranks_max).map(move |ranks| (rows, ranks));
+    let plans =
+        |(rows, ranks)| [PlanKind::Fresh, PlanKind::Kept].map(|plan| Cell { rows, ranks, plan });
+    sizes.flat_map(of_size).flat_map(plans).collect()
+}
+
+impl Cell {
+    fn transfer(&self) -> Result<Transfer, Failure> {
+        let kind = TransferKind {
+            shape: [self.rows, self.rows],
+            from: format!("(block,*)@{}x1", self.ranks),
+            to: format!("(*,block)@1x{}", self.ranks),
+            within: false,
+            transposed: false,
+            there_and_back: true,
+        };
+        kind.parse()
+    }
+
+    /// Returns the seconds of one way, and the nanoseconds of its steps.
+    fn measure(&self, args: &RedistributeArgs) -> Result<(f64, Steps), Failure> {
+        #[cfg(feature = "virtual")]
+        if let Some(spec) = args.lan.spec() {
+            let kinds = [args.kind(self.plan)];
+            let (times, _) = super::world::timed(&args.lan, spec, &self.transfer()?, &kinds)?;
+            return Ok((times[0].0 / 2.0, times[0].1));
+        }
+        let mut ranks = args.start_ours(&self.transfer()?, self.plan)?;
+        ranks.run(1, 1)?;
+        let plan = Plan { slices: SLICES, total: args.repeat, first_try: FIRST_TRANSFERS };
+        let sides = Side::against(false);
+        let outcome = alternate(&plan, sides, |_, count| slice(&mut ranks, count.messages))?;
+        Ok((seconds_a_call(&outcome.ours) / 2.0, ranks.steps_ns()?))
+    }
+}
