@@ -41,6 +41,10 @@ mod guide_of_pipelines {}
 mod guide_of_collectives {}
 
 #[cfg(doctest)]
+#[doc = include_str!("../../docs/guide/arrays.md")]
+mod guide_of_arrays {}
+
+#[cfg(doctest)]
 #[doc = include_str!("../../docs/guide/operations.md")]
 mod guide_of_operations {}
 

@@ -4,7 +4,7 @@ use super::example::Example;
 use chunkcomm_testkit::Scratch;
 use std::process::Output;
 
-const PROGRAMS: [Example; 9] = [
+const PROGRAMS: [Example; 10] = [
     Example { name: "cascade", file: env!("CARGO_BIN_EXE_cascade-program") },
     Example { name: "echo", file: env!("CARGO_BIN_EXE_echo-program") },
     Example { name: "kmeans", file: env!("CARGO_BIN_EXE_kmeans-program") },
@@ -12,6 +12,7 @@ const PROGRAMS: [Example; 9] = [
     Example { name: "nodes", file: env!("CARGO_BIN_EXE_nodes-program") },
     Example { name: "parsort", file: env!("CARGO_BIN_EXE_parsort-program") },
     Example { name: "raytracer", file: env!("CARGO_BIN_EXE_raytracer-program") },
+    Example { name: "redistribute", file: env!("CARGO_BIN_EXE_redistribute-program") },
     Example { name: "telemetry", file: env!("CARGO_BIN_EXE_telemetry-program") },
     Example { name: "wordcount", file: env!("CARGO_BIN_EXE_wordcount-program") },
 ];
@@ -52,7 +53,9 @@ fn each_program_explains_its_launch() {
         }
         assert!(explained.contains("rank        none: "), "{explained}");
         // The number of nodes that each program starts by itself.
-        let own = ["cascade", "echo", "kmeans", "parsort", "telemetry"].iter().zip([3, 4, 4, 6, 2]);
+        let own = ["cascade", "echo", "kmeans", "parsort", "redistribute", "telemetry"]
+            .iter()
+            .zip([3, 4, 4, 6, 4, 2]);
         if let Some((_, nodes)) = own.into_iter().find(|(name, _)| **name == program.name) {
             let explained = program.prints(&["--explain-launch"]);
             assert!(explained.contains(&format!("nodes       {nodes}\n")), "{explained}");
@@ -137,6 +140,7 @@ fn options_that_do_not_go_together_say_so() {
     refused("parsort", &["--count", "7", "--file", "x"], "cannot be used with");
     refused("parsort", &["--file", "x", "--seed", "7"], "cannot be used with");
     refused("parsort", &["--sweep", "--chunk", "7"], "cannot be used with");
+    refused("redistribute", &["one.npy"], "allowed is one file with --shape");
     refused("telemetry", &["--nodes", "3"], "allowed are 2");
     let parsort = PROGRAMS.iter().find(|program| program.name == "parsort").unwrap();
     parsort.prints(&["--explain-launch", "--nodes", "1", "--policy", "chunked"]);

@@ -1,5 +1,6 @@
 //! Texts of errors: `{}` without the cause, `{:?}` with all causes.
 
+mod array;
 mod chunkcomm;
 mod cluster;
 mod farm;
@@ -25,6 +26,7 @@ const MADE_INSIDE: &[&str] = &["FinishError"];
 
 /// Folders of the published crates, with a number of sources that each has at least.
 const FOLDERS: &[(&str, usize)] = &[
+    ("array", 20),
     ("proto", 40),
     ("chunkcomm", 100),
     ("cluster", 70),
@@ -58,6 +60,8 @@ async fn the_texts_of_all_errors_are_those_of_the_file() {
     pipeline::pages(&mut texts);
     texts.part("pipeline");
     pipeline::all(&mut texts).await;
+    texts.part("array");
+    array::all(&mut texts);
     texts.part("simulation");
     simulation::all(&mut texts);
     let mut count = 0;

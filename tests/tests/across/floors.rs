@@ -81,6 +81,10 @@ const CRATES: &[Floors] = &[
         ],
     },
     Floors {
+        krate: "array",
+        floors: &[&["layout"], &["plan"], &["pack"], &["ends", "npy"], &["attach"]],
+    },
+    Floors {
         krate: "farm",
         floors: &[
             &["proto", "name", "settings"],

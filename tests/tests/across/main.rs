@@ -44,6 +44,7 @@ mod picture;
 mod pipeline;
 mod pure;
 mod raytracer;
+mod redistribute;
 mod rooms;
 #[cfg(unix)]
 mod service;
@@ -52,6 +53,11 @@ mod streamstats;
 #[cfg(unix)]
 mod telemetry;
 mod types;
+mod virtual_arrays;
+mod virtual_arrays_attach;
+mod virtual_arrays_ends;
+mod virtual_arrays_exchange;
+mod virtual_arrays_faults;
 mod virtual_cluster;
 mod virtual_deltas;
 mod virtual_examples;

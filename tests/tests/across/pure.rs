@@ -81,6 +81,13 @@ fn the_machines_of_every_crate_are_pure() {
     name_none_of(FORBIDDEN, &sources("farm/src/proto", 6));
     let numbers_alone = ["chunkcomm::", "std::sync", "std::time"];
     name_none_of(&[FORBIDDEN, &numbers_alone].concat(), &sources("pipeline/src/proto", 5));
+    let above_plans = ["crate::ends", "chunkcomm::"];
+    for room in ["layout", "plan", "pack"] {
+        let mut room = sources(&format!("array/src/{room}"), 2);
+        room.push(crates().join("array/src/layout.rs"));
+        room.extend(["plan.rs", "pack.rs"].map(|file| crates().join("array/src").join(file)));
+        name_none_of(&[FORBIDDEN, &above_plans, UNORDERED].concat(), &room);
+    }
 }
 
 #[test]
@@ -154,7 +161,7 @@ fn ways_around(text: &str) -> Vec<String> {
 
 #[test]
 fn the_upper_crates_take_time_and_tasks_from_their_host() {
-    let folders = ["cluster/src", "farm/src", "pipeline/src"];
+    let folders = ["array/src", "cluster/src", "farm/src", "pipeline/src"];
     let mut read = 0;
     for source in folders.iter().flat_map(|folder| sources(folder, 10)) {
         let path = source.to_str().unwrap().replace('\\', "/");

@@ -265,6 +265,9 @@ fn two_groups_meet_and_call_across() {
             let of_low = fold(3, length, |a, b| after(&a, &b));
             same(&got, if rank == 4 { &of_low } else { &mine }, rank);
             pair.barrier().await.unwrap();
+            let sum = pair.both().all_reduce(vec![1_u64, rank as u64], Op::sum()).await.unwrap();
+            assert_eq!(sum, [5, 10]);
+            assert_eq!(pair.both().rank(), rank);
         }
     });
 }

@@ -3,8 +3,10 @@
 use chunkcomm::proto::codec::{DecodeError, EncodeError};
 use chunkcomm::proto::credential::SeedTextError;
 use chunkcomm::{AcceptError, ConnectError, LinkError, NodeError, OpenError, with_causes};
+use chunkcomm_array::{ArrayError, LayoutError, NpyHeaderError};
+use chunkcomm_cluster::cluster::NameError;
 use chunkcomm_cluster::launch::LaunchError;
-use chunkcomm_pipeline::{DeltaRecvError, FrameFault, OpeningFault};
+use chunkcomm_pipeline::{DeltaRecvError, FrameFault, GroupError, OpeningFault, PartError};
 use chunkcomm_simulation::WorldError;
 use std::collections::BTreeSet;
 use std::error::Error;
@@ -98,6 +100,12 @@ fn type_of(error: &(dyn Error + 'static)) -> &'static str {
         OpeningFault,
         FrameFault,
         DeltaRecvError,
+        PartError,
+        GroupError,
+        LayoutError,
+        NpyHeaderError,
+        ArrayError,
+        NameError,
         WorldError,
     );
     panic!("a source of another type: {error}")

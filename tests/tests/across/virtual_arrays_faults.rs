@@ -1,0 +1,299 @@
+//! Array transfers whose ranks state what does not fit, and ends that are used wrongly, in virtual time.
+
+use crate::virtual_arrays::{halves, in_time, layout};
+use crate::virtual_cluster::on_each;
+use chunkcomm::host;
+use chunkcomm_array::{ArrayError, ArrayExchange, ArrayReceiver, ArraySender, Layout, Transfer};
+use chunkcomm_pipeline::{Element, Group, GroupError, Pair, PartError};
+use std::time::Duration;
+
+/// Part of a rank: whether it sends, its layout, and the length of its storage.
+type Act = (bool, Layout, usize);
+
+async fn opens<T: Element>(pair: &mut Pair, (sends, layout, length): &Act) -> Option<ArrayError> {
+    let storage = vec![T::zeroed(); *length];
+    in_time(async {
+        if *sends {
+            ArraySender::open(pair, layout, storage).await.err()
+        } else {
+            ArrayReceiver::accept(pair, layout, storage).await.err()
+        }
+    })
+    .await
+}
+
+/// Two groups of two open what does not fit: all get an error with this text. Then they transfer.
+fn refuses(acts: [Act; 4], expected: &'static str) {
+    on_each(1, 4, &[], move |rank, cluster| {
+        let act = acts[rank].clone();
+        async move {
+            let (low, mut pair) = halves(&cluster, rank, 2).await;
+            let error = opens::<u32>(&mut pair, &act).await.expect("an error").to_string();
+            assert_eq!(error, expected, "{rank}");
+            let good = layout("(block)@2", &[10]);
+            assert!(opens::<u32>(&mut pair, &(low, good, 5)).await.is_none());
+            pair.barrier().await.unwrap();
+        }
+    });
+}
+
+fn act(sends: bool, text: &str, shape: &[usize]) -> Act {
+    let layout = layout(text, shape);
+    let length = layout.local_len(0);
+    (sends, layout, length)
+}
+
+#[test]
+fn ranks_of_a_group_that_differ_are_both_named() {
+    let b = |text| act(true, text, &[8, 8]);
+    let receiver = || act(false, "(block,*)@2x1", &[8, 8]);
+    refuses(
+        [b("(block,*)@2x1"), b("(*,block)@1x2"), receiver(), receiver()],
+        "the ranks of a group differ: rank 0 sends (block,*)@2x1 of 8x8 u32 (4 bytes each), rank 1 \
+         sends (*,block)@1x2 of 8x8 u32 (4 bytes each)",
+    );
+    // The shape alone.
+    let other = act(false, "(block,*)@2x1", &[8, 6]);
+    refuses(
+        [b("(block,*)@2x1"), b("(block,*)@2x1"), receiver(), other],
+        "the ranks of a group differ: rank 2 receives (block,*)@2x1 of 8x8 u32 (4 bytes each), rank 3 \
+         receives (block,*)@2x1 of 8x6 u32 (4 bytes each)",
+    );
+    // One sends, one receives.
+    refuses(
+        [b("(block,*)@2x1"), receiver(), receiver(), receiver()],
+        "the ranks of a group differ: rank 0 sends (block,*)@2x1 of 8x8 u32 (4 bytes each), rank 1 \
+         receives (block,*)@2x1 of 8x8 u32 (4 bytes each)",
+    );
+}
+
+#[test]
+fn groups_that_do_not_fit_are_both_named() {
+    let sender = |shape: &[usize]| act(true, "(block,*)@2x1", shape);
+    let receiver = |shape: &[usize]| act(false, "(*,block)@1x2", shape);
+    let [wide, high] = [[8, 6], [6, 8]];
+    refuses(
+        [sender(&wide), sender(&wide), receiver(&high), receiver(&high)],
+        "the groups do not fit: rank 0 sends (block,*)@2x1 of 8x6 u32 (4 bytes each), rank 2 receives \
+         (*,block)@1x2 of 6x8 u32 (4 bytes each)",
+    );
+    refuses(
+        [sender(&wide), sender(&wide), sender(&wide), sender(&wide)],
+        "the groups do not fit: rank 0 sends (block,*)@2x1 of 8x6 u32 (4 bytes each), rank 2 sends \
+         (block,*)@2x1 of 8x6 u32 (4 bytes each)",
+    );
+    refuses(
+        [receiver(&wide), receiver(&wide), receiver(&high), receiver(&high)],
+        "the groups do not fit: rank 0 receives (*,block)@1x2 of 8x6 u32 (4 bytes each), rank 2 \
+         receives (*,block)@1x2 of 6x8 u32 (4 bytes each)",
+    );
+    // After the permutation.
+    let (_, turned, length) = receiver(&wide);
+    let turned = (false, turned.permuted(&[1, 0]).unwrap(), length);
+    refuses(
+        [sender(&wide), sender(&wide), turned.clone(), turned],
+        "the groups do not fit: rank 0 sends (block,*)@2x1 of 8x6 u32 (4 bytes each), rank 2 receives \
+         (*,block)@1x2 permuted 1,0 of 6x8 u32 (4 bytes each)",
+    );
+    // Of the region.
+    let (_, part, length) = receiver(&wide);
+    let part = (false, part.region(&[0..8, 1..6]).unwrap(), length);
+    refuses(
+        [sender(&wide), sender(&wide), part.clone(), part],
+        "the groups do not fit: rank 0 sends (block,*)@2x1 of 8x6 u32 (4 bytes each), rank 2 receives \
+         (*,block)@1x2 region 0..8x1..6 of 8x6 u32 (4 bytes each)",
+    );
+}
+
+#[test]
+fn other_elements_are_named() {
+    on_each(1, 2, &[], move |rank, cluster| async move {
+        let (low, mut pair) = halves(&cluster, rank, 1).await;
+        let one = act(low, "(*)@1", &[9]);
+        let error = match low {
+            true => opens::<f64>(&mut pair, &one).await,
+            false => opens::<u64>(&mut pair, &one).await,
+        };
+        assert_eq!(
+            error.unwrap().to_string(),
+            "the groups do not fit: rank 0 sends (*)@1 of 9 f64 (8 bytes each), rank 1 receives (*)@1 \
+             of 9 u64 (8 bytes each)"
+        );
+        pair.barrier().await.unwrap();
+    });
+}
+
+#[test]
+fn grids_and_storage_that_do_not_fit_are_named() {
+    let good = |sends| act(sends, "(block,*)@2x1", &[8, 6]);
+    let odd = act(true, "(block,*)@3x1", &[8, 6]);
+    refuses(
+        [odd.clone(), odd, good(false), good(false)],
+        "rank 0 cannot take part in the transfer: the layout (block,*)@3x1 is one of 3 ranks, its group \
+         has 2",
+    );
+    let (_, layout, length) = good(false);
+    let short = (false, layout, length - 1);
+    refuses(
+        [good(true), good(true), good(false), short],
+        "rank 3 cannot take part in the transfer: it gives 23 elements, its part of (block,*)@2x1 has 24 \
+         in the shape [4, 6]",
+    );
+}
+
+#[test]
+fn long_statements_that_differ_are_told_apart() {
+    let blocks: Vec<usize> = (0..90).map(|at| at % 3).collect();
+    on_each(1, 91, &[], move |rank, cluster| {
+        let mut blocks = blocks.clone();
+        async move {
+            let (low, mut pair) = halves(&cluster, rank, 90).await;
+            if rank == 40 {
+                blocks.swap(88, 89);
+            }
+            let many = Layout::builder(&[90]).blocks(&blocks).build().unwrap();
+            let error = if low {
+                let storage = vec![0_u8; many.local_len(rank)];
+                in_time(ArraySender::open(&mut pair, &many, storage)).await.err()
+            } else {
+                let one = layout("(*)@1", &[90]);
+                in_time(ArrayReceiver::accept(&mut pair, &one, vec![0_u8; 90])).await.err()
+            };
+            let Some(ArrayError::Differs(difference)) = error else { panic!("{error:?}") };
+            assert_eq!(difference.ranks, [0, 40]);
+            pair.barrier().await.unwrap();
+        }
+    });
+}
+
+#[test]
+fn an_exchange_states_its_faults() {
+    on_each(1, 3, &[], move |rank, cluster| async move {
+        let mut group = Group::world(&cluster).await.unwrap();
+        let rows = layout("(block,*)@3x1", &[9, 6]);
+        let columns = layout("(*,block)@1x3", &[9, 6]);
+        let odd = layout("(block,*)@2x1", &[9, 6]);
+        let other = layout("(block,*)@3x1", &[6, 9]);
+        let mut error = async |from: &Layout, to: &Layout, length: usize| -> String {
+            let opened = ArrayExchange::open(&mut group, from, to, vec![0_u16; length]);
+            in_time(opened).await.expect_err("it is refused").to_string()
+        };
+        let text = error(&rows, &odd, 18).await;
+        assert!(text.contains("(block,*)@2x1 is one of 2 ranks, the group has 3"), "{text}");
+        let text = error(&rows, &columns, 18 - rank / 2).await;
+        assert!(text.starts_with("rank 2") && text.contains("17 elements"), "{text}");
+        let text = error(&rows, &other, 18).await;
+        assert!(text.contains("the groups do not fit") && text.contains("6x9"), "{text}");
+        let to = if rank == 1 { &columns } else { &rows };
+        let text = error(&rows, to, 18).await;
+        assert!(text.contains("rank 0 receives") && text.contains("rank 1 receives"), "{text}");
+        let opened = ArrayExchange::open(&mut group, &rows, &columns, vec![0_u16; 18]);
+        drop(in_time(opened).await.unwrap());
+        group.barrier().await.unwrap();
+    });
+}
+
+/// Before anything is opened there is the agreement: the death is that of a call.
+#[test]
+fn a_death_before_the_agreement_is_the_groups() {
+    on_each(1, 3, &[(1, Duration::from_secs(2))], |rank, cluster| async move {
+        let (low, mut pair) = halves(&cluster, rank, 2).await;
+        if rank == 1 {
+            host::sleep(Duration::from_secs(10)).await;
+        }
+        let act = act(low, if low { "(block)@2" } else { "(*)@1" }, &[2]);
+        let error = opens::<u8>(&mut pair, &act).await;
+        let Some(ArrayError::Group(GroupError::Died { rank, .. })) = error else { panic!() };
+        assert_eq!(rank, 1);
+    });
+}
+
+#[test]
+fn slabs_are_used_wrongly() {
+    on_each(1, 2, &[], |rank, cluster| async move {
+        let (low, mut pair) = halves(&cluster, rank, 1).await;
+        let one = layout("(*,*)@1x1", &[10, 4]);
+        if !low {
+            let mut receiver = ArrayReceiver::accept(&mut pair, &one, vec![0; 40]).await.unwrap();
+            let error = receiver.wait(3..11).await.unwrap_err();
+            assert!(matches!(error, ArrayError::Rows { length: 10, .. }), "{error}");
+            #[expect(clippy::reversed_empty_ranges, reason = "the fault under test")]
+            let error = receiver.wait(5..3).await.unwrap_err();
+            assert!(matches!(error, ArrayError::Rows { length: 10, .. }), "{error}");
+            assert_eq!(receiver.wait(4..4).await.unwrap(), [0_u32; 0]);
+            assert_eq!(in_time(receiver.finish()).await.unwrap(), [5; 40]);
+            in_time(receiver.start()).await.unwrap();
+            assert_eq!(in_time(receiver.finish()).await.unwrap(), [6; 40]);
+            return;
+        }
+        let settings = Transfer::default().slab_rows(4);
+        let opened = ArraySender::open_with(&mut pair, &one, vec![5_u32; 40], settings);
+        let mut sender = opened.await.unwrap();
+        let not_committed = |error: &ArrayError| match error {
+            ArrayError::Uncommitted { rows, all: 10 } => *rows,
+            _ => panic!("{error}"),
+        };
+        assert_eq!(not_committed(&sender.finish().await.unwrap_err()), 10);
+        assert_eq!(not_committed(&sender.start().await.unwrap_err()), 10);
+        for rows in [0..11, 10..11, 20..20] {
+            let error = sender.slab(rows).unwrap_err();
+            assert!(matches!(error, ArrayError::Rows { length: 10, .. }), "{error}");
+        }
+        #[expect(clippy::reversed_empty_ranges, reason = "the fault under test")]
+        let error = sender.slab(5..3).unwrap_err();
+        assert!(matches!(error, ArrayError::Rows { length: 10, .. }), "{error}");
+        let out = sender.slab(2..5).unwrap();
+        let error = sender.slab(4..6).unwrap_err();
+        assert!(matches!(error, ArrayError::Part(PartError::Out { .. })), "{error:?}");
+        assert_eq!(not_committed(&sender.commit_all().unwrap_err()), 3);
+        sender.slab(7..7).unwrap().commit();
+        assert_eq!(not_committed(&sender.finish().await.unwrap_err()), 3);
+        drop(out);
+        let out = sender.slab(2..5).unwrap();
+        out.commit();
+        let error = sender.slab(2..3).unwrap_err();
+        assert!(matches!(error, ArrayError::Part(_)), "{error:?}");
+        // No rows, of those that have left.
+        for rows in [0..0, 3..3, 10..10] {
+            sender.slab(rows).unwrap().commit();
+        }
+        host::sleep(Duration::from_millis(1)).await;
+        sender.slab(3..3).unwrap().commit();
+        assert!(sender.next_slab().is_none());
+        in_time(sender.finish()).await.unwrap();
+        in_time(sender.start()).await.unwrap();
+        assert_eq!(sender.round_number(), 2);
+        while let Some(mut slab) = sender.next_slab() {
+            slab.fill(6);
+            sender.commit(slab).await.unwrap();
+        }
+        in_time(sender.finish()).await.unwrap();
+    });
+}
+
+/// The last rank has rows without elements.
+#[test]
+fn rows_without_elements_are_committed_any_number_of_times() {
+    on_each(1, 4, &[], |rank, cluster| async move {
+        let (low, mut pair) = halves(&cluster, rank, 2).await;
+        let empty = layout("(*,block)@1x2", &[4, 1]);
+        let storage = vec![3_u8; empty.local_len(pair.rank())];
+        if !low {
+            let mut receiver = ArrayReceiver::accept(&mut pair, &empty, storage).await.unwrap();
+            while in_time(receiver.next_slab()).await.unwrap().is_some() {}
+            in_time(receiver.start()).await.unwrap();
+            in_time(receiver.into_buffer()).await.unwrap();
+            return;
+        }
+        let mut sender = ArraySender::open(&mut pair, &empty, storage).await.unwrap();
+        for _ in 0..3 {
+            sender.commit_all().unwrap();
+            while let Some(slab) = sender.next_slab() {
+                sender.commit(slab).await.unwrap();
+            }
+        }
+        in_time(sender.start()).await.unwrap();
+        sender.commit_all().unwrap();
+        in_time(sender.finish()).await.unwrap();
+    });
+}
