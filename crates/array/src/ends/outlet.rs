@@ -102,10 +102,15 @@ impl<T: Element> Outlet<T> {
     /// have landed.
     async fn hear(&self, link: &Link, words: &mut LineReceiver) -> (Fault, usize) {
         let hear = |word: &[u8]| match Message::decode(word) {
-            Some(Message::Landed { round }) => {
-                self.shared.tell(|state| state.tasks[self.index].landed = round);
+            Some(Message::Landed { round }) => self.shared.tell(|state| {
+                let landed = &mut state.tasks[self.index].landed;
+                // A word may come twice, where its first sending was cancelled.
+                if !(*landed..=landed.saturating_add(1)).contains(&round) {
+                    return Some((format!("it says that round {round} has landed").into(), 0));
+                }
+                *landed = round;
                 None
-            }
+            }),
             Some(Message::Failed { landed, why }) => {
                 Some((Fault::of_word(why), usize::try_from(landed).unwrap_or(usize::MAX)))
             }
