@@ -212,7 +212,9 @@ impl<T: Element> Inlet<T> {
     async fn unpack_kept(&self, round: &Arriving<T>, intake: &mut Intake<'_>) -> usize {
         let mut count = 0;
         for (tile, elements) in std::mem::take(&mut intake.kept) {
+            let began = Instant::now();
             self.settings.spend(elements.len()).await;
+            add(&self.shared.times.packing, began.elapsed());
             count += self.unpack(round, tile, &elements);
         }
         count

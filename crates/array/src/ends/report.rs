@@ -96,7 +96,8 @@ impl fmt::Display for ArrayReport {
 /// Choudhary ("Bringing Task Parallelism to HPF via the Message Passing Interface", 1996, section 4).
 ///
 /// Their step 2 is the call from Fortran into the library; it has no counterpart here. Times are sums over all
-/// rounds; packing overlaps sending, so they do not add up.
+/// rounds and all peers of a rank. Peers are served side by side and packing overlaps sending, so they may exceed the
+/// time of the transfer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Timings {
