@@ -55,23 +55,16 @@ pub(crate) fn land_sections<T: Pod>(
     accepted: Accepted,
     name: &str,
     memory: (Share<T>, Sections),
-    combine: Option<(Operand<T>, Box<Combine<T>>)>,
+    combine: Option<(Operand<T>, Combine<T>)>,
     fate: watch::Sender<LandingFate>,
 ) -> Arc<Interest> {
-    let Accepted { peer, channel, back, opening } = accepted;
+    let Accepted { peer, channel, back, .. } = accepted;
     let (share, sections) = memory;
     let interest = Arc::new(Interest(back.clone()));
     let origin = Origin { peer: peer.name().to_owned(), channel: name.to_owned() };
     let base = Arc::new(Base { share, sections, back, origin, fate: Some(fate) });
-    let combiner = match combine {
-        None => {
-            base.back.grant_all(&opening, &base.sections);
-            None
-        }
-        Some((own, combine)) => {
-            Some(Combiner::start(base.clone(), own, combine, &opening, peer.node().runtime()))
-        }
-    };
+    let combiner = combine
+        .and_then(|it| Combiner::start(base.clone(), it, false, &interest, peer.node().runtime()));
     channel.land(Box::new(Lander::new(base, combiner, &interest)));
     interest
 }
@@ -88,8 +81,6 @@ enum At<T: Pod> {
         filled: usize,
         rest: Range<usize>,
     },
-    /// The combiner has the place.
-    Combined,
     Correction {
         offset: usize,
         bytes: Vec<u8>,
@@ -120,24 +111,30 @@ fn range_of(offset: u64, bytes: u64) -> Result<Range<usize>, FrameFault> {
 /// The driver's way to put bytes into the buffer.
 struct Lander<T: Pod> {
     base: Arc<Base<T>>,
-    combiner: Option<Combiner<T>>,
+    combiner: Option<Arc<Combiner<T>>>,
     interest: Weak<Interest>,
     at: At<T>,
-    /// Round of the buffer that lands, and the number of its bytes that came.
+    /// The memory's round that is the first of this transfer.
+    first: u32,
+    /// Round of the transfer that lands, from 1, and the number of its bytes that came.
     round: u32,
     landed: usize,
 }
 
 impl<T: Pod> Lander<T> {
-    fn new(base: Arc<Base<T>>, combiner: Option<Combiner<T>>, interest: &Arc<Interest>) -> Self {
-        let interest = Arc::downgrade(interest);
-        Self { base, combiner, interest, at: At::header(), round: 1, landed: 0 }
+    fn new(
+        base: Arc<Base<T>>,
+        combiner: Option<Arc<Combiner<T>>>,
+        interest: &Arc<Interest>,
+    ) -> Self {
+        let (interest, first) = (Arc::downgrade(interest), base.share.state().round);
+        Self { base, combiner, interest, at: At::header(), first, round: 1, landed: 0 }
     }
 
     /// Returns the place for what follows a complete header.
     fn begin(&mut self, header: &[u8; HEADER_BYTES]) -> Result<At<T>, FrameFault> {
         let header = Header::decode(header)?;
-        let ours = self.base.share.state().round;
+        let ours = self.base.share.state().round - self.first + 1;
         if ours != self.round {
             (self.round, self.landed) = (ours, 0);
         }
@@ -158,18 +155,18 @@ impl<T: Pod> Lander<T> {
 
     /// Ends the last round behind `bytes` bytes, which must have landed. Regions have no rounds.
     fn cut(&self, bytes: u64) -> Result<At<T>, FrameFault> {
-        let (landed, round, is_end) = {
+        let (landed, is_end) = {
             let state = self.base.share.state();
             let (extents, landed) = (state.extents(), state.extents().done_bytes());
             let is_open = !extents.is_whole() && extents.prefix() == landed;
             let corrected = state.corrections.ranges().last().map_or(0, |range| range.end);
-            (landed, state.round, is_open && landed as u64 == bytes && corrected <= landed)
+            (landed, is_open && landed as u64 == bytes && corrected <= landed)
         };
-        if !is_end || self.base.is_of_region() {
+        if !is_end || self.has_whole_rounds() {
             return Err(FrameFault::End { end: bytes, landed });
         }
         // Whoever sees the end may leave, and then nothing more is said.
-        self.base.back.say_round(true, round);
+        self.base.back.say_round(true, self.round);
         assert!(self.base.share.cut(), "nothing else lands");
         Ok(At::header())
     }
@@ -184,13 +181,12 @@ impl<T: Pod> Lander<T> {
         if range.is_empty() || parts != [0, 0] || range.end > self.base.sections.bytes() {
             return Err(outside);
         }
-        match &mut self.combiner {
-            None => self.lease(range),
-            Some(combiner) => {
-                combiner.begin(range);
-                Ok(At::Combined)
-            }
-        }
+        self.lease(range)
+    }
+
+    /// Whether rounds are neither cut nor corrected: those of regions, and those that are combined.
+    fn has_whole_rounds(&self) -> bool {
+        self.base.is_of_region() || self.combiner.is_some()
     }
 
     /// Returns the place for the bytes at these positions, the first of which are together there.
@@ -207,7 +203,7 @@ impl<T: Pod> Lander<T> {
         let state = self.base.share.state();
         let fits =
             (1..=CORRECTION_BYTES_MAX).contains(&range.len()) && range.end <= state.extents().len();
-        if !fits || state.extents().is_whole() || self.base.is_of_region() {
+        if !fits || state.extents().is_whole() || self.has_whole_rounds() {
             return Err(FrameFault::Outside { offset, bytes });
         }
         match state.corrections.overlap(&range) {
@@ -250,38 +246,39 @@ impl<T: Pod> Lander<T> {
 
     /// Takes in `bytes` bytes of an increment.
     fn advance_increment(&mut self, bytes: usize) {
-        let At::Increment { lease, filled, .. } = &mut self.at else { return };
+        let At::Increment { lease, filled, rest } = &mut self.at else { return };
         // Parts of elements are not done: other landings' bytes may come between.
         *filled += bytes;
         let whole = *filled - *filled % size_of::<T>();
         if whole == 0 {
             return;
         }
+        let is_last = self.landed + whole == self.base.sections.bytes();
+        if let Some(combiner) = &self.combiner {
+            let start = rest.start - lease.range().len();
+            match combiner.advance(lease, start..start + whole, self.round, is_last) {
+                Ok(true) => {}
+                Ok(false) => return,
+                Err(error) => {
+                    self.at = At::Over;
+                    return combiner.fail(error);
+                }
+            }
+        } else {
+            if is_last {
+                self.base.back.say_round(true, self.round);
+            }
+            lease.advance(whole);
+            if is_last {
+                self.base.done();
+            }
+        }
         *filled -= whole;
         self.landed += whole;
-        let is_last = self.landed == self.base.sections.bytes();
-        if is_last {
-            self.base.back.say_round(true, self.round);
-        }
-        lease.advance(whole);
-        if is_last {
-            self.base.done();
-        }
-    }
-
-    /// Takes in `bytes` bytes of an increment to be combined.
-    fn advance_combined(&mut self, bytes: usize) {
-        let Some(combiner) = &mut self.combiner else { return };
-        match combiner.advance(bytes) {
-            Ok(true) => self.at = At::header(),
-            Ok(false) => {}
-            Err(error) => self.fail(error),
-        }
     }
 
     fn ended(&self, cause: Option<String>) -> DeltaRecvError {
-        let landed = self.combiner.as_ref().map_or(self.landed, Combiner::landed);
-        self.base.ended(landed, cause)
+        self.base.ended(self.landed, cause)
     }
 
     /// Ends the landing for a fault that the sender is told.
@@ -294,26 +291,26 @@ impl<T: Pod> Lander<T> {
     fn over(&mut self, error: DeltaRecvError) {
         // The memory is released before the end is reported.
         self.at = At::Over;
-        if self.combiner.as_ref().is_some_and(Combiner::has_all) {
-            // The task may be about to say that the last elements are done.
-            return;
-        }
-        self.base.over(error);
-        if let Some(combiner) = &self.combiner {
-            combiner.stop();
+        match &self.combiner {
+            None => self.base.over(error),
+            Some(combiner) => combiner.over(error),
         }
     }
 }
 
 impl<T: Pod> Landing for Lander<T> {
     fn room(&mut self) -> &mut [u8] {
-        if self.interest.strong_count() == 0 {
+        let is_over = self.combiner.as_ref().is_some_and(|it| it.is_over());
+        if self.interest.strong_count() == 0 || is_over {
             return &mut [];
         }
         match &mut self.at {
             At::Header { bytes, filled } => &mut bytes[*filled..],
-            At::Increment { lease, filled, .. } => &mut lease.bytes_mut()[*filled..],
-            At::Combined => self.combiner.as_mut().map_or(&mut [], Combiner::room),
+            At::Increment { lease, filled, .. } => {
+                let most = self.combiner.as_ref().map_or(usize::MAX, |it| it.read_bytes_max());
+                let end = lease.range().len().min(most);
+                &mut lease.bytes_mut()[*filled..end]
+            }
             At::Correction { bytes, filled, .. } | At::Cause { bytes, filled } => {
                 &mut bytes[*filled..]
             }
@@ -327,7 +324,6 @@ impl<T: Pod> Landing for Lander<T> {
             | At::Correction { filled, .. }
             | At::Cause { filled, .. } => *filled += bytes,
             At::Increment { .. } => self.advance_increment(bytes),
-            At::Combined => self.advance_combined(bytes),
             At::Over => {}
         }
         self.turn();

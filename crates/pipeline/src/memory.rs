@@ -10,7 +10,7 @@
 //! ```
 //!
 //! The region, its state and what every holder may do are here; the owner is in `owner`, leases, views and the
-//! marks of sending tasks are in `holders`.
+//! marks of tasks that use the memory are in `holders`.
 //!
 //! # Soundness
 //!
@@ -23,8 +23,8 @@
 //!    behind the end of a round that was cut are none of them: nobody gets them before `into_vec`.
 //!    - A mutable reference comes from a [`Lease`] only, borrows it mutably, and covers bytes that the
 //!      extents have out for this lease alone: `Extents::take` refuses bytes that are out or done. A lease
-//!      gives bytes up (`commit`, `advance`, `drop`) by value or through `&mut self`, so that no
-//!      reference to them is left.
+//!      gives bytes up (`commit`, `advance`, `drop`), or to another lease (`split_off`, `join`), by value or
+//!      through `&mut self`, so that no reference to them is left.
 //!    - A shared reference covers bytes that are done. Bytes leave that state only in
 //!      [`Owner::reset`] and [`Owner::into_vec`], and change in [`Owner::correct`] and `into_vec` alone.
 //!      References of [`Owner::elements`] borrow the owner. All three need the only owner exclusively, so
@@ -62,14 +62,13 @@ use crate::error::DeltaRecvError;
 use crate::proto::corrections::Corrections;
 use crate::proto::extents::{Cursor, Extents, Taken};
 use crate::proto::sections::Sections;
-use holders::View;
 use lost::Lost;
 
 mod holders;
 mod lost;
 mod owner;
 
-pub(crate) use holders::{Carrier, Lease};
+pub(crate) use holders::{Carrier, Lease, View};
 pub(crate) use owner::Owner;
 
 /// State of a region, under its lock.
@@ -90,7 +89,7 @@ pub(crate) struct State {
     /// Reason why nothing more lands.
     pub(crate) end: Option<DeltaRecvError>,
     lost: Lost,
-    /// Number of tasks that send from the memory, and of those that are done with this round.
+    /// Number of tasks that send or combine from the memory, and of those that are done with this round.
     carriers: usize,
     rested: usize,
     /// Number of threads that sleep until something changes.
@@ -372,16 +371,21 @@ impl<T: Pod> Share<T> {
 
     /// Returns the bytes of `range` as a handle that shares the memory; `None` when one is not done.
     pub(crate) fn view(&self, range: Range<usize>) -> Option<Bytes> {
+        self.read(range).map(Bytes::from_owner)
+    }
+
+    /// Returns a holder that reads the bytes of `range`, without an allocation; `None` when one is not done.
+    pub(crate) fn read(&self, range: Range<usize>) -> Option<View<T>> {
         let mut state = self.state();
         if range.start > range.end || !state.extents.is_done(&range) {
             return None;
         }
         state.views += 1;
         drop(state);
-        Some(Bytes::from_owner(View { share: self.clone(), range }))
+        Some(View { share: self.clone(), range })
     }
 
-    /// Notes a task that sends from the memory.
+    /// Notes a task that sends or combines from the memory.
     pub(crate) fn carrier(&self) -> Carrier<T> {
         self.state().carriers += 1;
         Carrier { share: self.clone(), rested_in: 0 }

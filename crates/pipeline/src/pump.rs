@@ -26,8 +26,8 @@
 //! | resting | the next round of the buffer | is unready, or ends: the round was cut, or the owner is gone |
 //! | broken off, also from unready | nothing: bytes are missing, and the owner is gone or nothing more lands | sends the reason as `Broken` |
 //!
-//! A transfer carries [`Sections`] of the buffer, mostly the whole of it. A region's transfer has one round, ends
-//! when that has landed, and waits for grants in the state *carrying*.
+//! A transfer carries [`Sections`] of the buffer, mostly the whole of it. A region's transfer has one round, and ends
+//! when that has landed.
 //!
 //! In each state the task hears replies, and stops on one that refuses, on the receiver's end, and when the
 //! channel fails. While the channel takes a message the writers go on, so the slower the link, the larger
@@ -115,13 +115,9 @@ pub(crate) async fn start<T: Pod, K: Send + 'static>(
     let (len, round) = (sections.bytes(), share.state().round);
     let shape = Shape::of::<T>(len / size_of::<T>());
     let increment_bytes = manner.increment_bytes as u64;
-    let waits_for_grants = manner.source == Source::Region;
-    let opening = Opening { shape: shape.clone(), increment_bytes, waits_for_grants };
+    let opening = Opening { shape: shape.clone(), increment_bytes };
     channel.send_slice(&opening.encode()).await.map_err(DeltaSendError::Channel)?;
     let mut sending = Sending::new(len, size_of::<T>(), manner.increment_bytes);
-    if waits_for_grants {
-        sending.wait_for_grants();
-    }
     let mut meter = None;
     match manner.pace {
         Pace::Whole => {}
@@ -340,10 +336,6 @@ impl<T: Pod> Pump<T> {
                     continue;
                 }
                 Step::WaitIdle => true,
-                Step::WaitGranted => {
-                    self.pause(&mut bell, false, None).await?;
-                    continue;
-                }
                 Step::Wait | Step::WaitFor(_) => self.meter.is_some() && link.is_measured(),
             };
             let left = match step {

@@ -106,7 +106,6 @@ impl<T: Element> DeltaReceiver<T> {
         let Accepted { peer, channel, back, opening } = accept(node, None, name, ours).await?;
         let owner = share(buffer);
         let sections = Sections::whole(owner.len() * size_of::<T>());
-        back.grant_all(&opening, &sections);
         let interest = Arc::new(Interest(back));
         let origin = Origin { peer: peer.name().to_owned(), channel: name.to_owned() };
         land(channel, owner.share().clone(), sections, &interest, origin);

@@ -182,8 +182,7 @@ impl<T: Element> Region<T> {
     /// Sends the elements of these sections to `peer`, whose program receives `name`, as they become done.
     ///
     /// Whole increments leave at once, less when the link is idle; with [`Increment::Fixed`] less stays until
-    /// the increment is whole or cannot grow. Costs no round trip: up to 192 KiB leave before the peer has
-    /// agreed.
+    /// the increment is whole or cannot grow. Costs no round trip: bytes may leave before the peer has agreed.
     ///
     /// # Errors
     /// [`DeltaSendError::Open`] or [`DeltaSendError::Channel`] when the link is gone.
@@ -236,13 +235,13 @@ impl<T: Element> Region<T> {
         self.receive(node, peer, name, self.sections(sections), None).await
     }
 
-    /// Receives as [`land`](Self::land) does, and lets `combine(out, own, incoming)` compute the elements of
-    /// this region from those of `own` and those that came.
+    /// Receives as [`land`](Self::land) does, and lets `combine(out, own)` compute the elements of this region from
+    /// what came, which `out` holds when it is called, and those of `own`. `out` holds the result after.
     ///
-    /// `own` has as many elements, which need not be done yet: what comes before them waits in at most 256 KiB
-    /// of memory, scratch included, and then the peer waits. Elements are combined right after they were read,
-    /// in pieces of up to 64 KiB, in any order, each once. The function runs in the node's own tasks and must
-    /// not block; other transfers wait meanwhile.
+    /// `own` has as many elements, which need not be done yet: what comes before them waits where it landed.
+    /// Elements are combined right after they were read, in pieces of up to 64 KiB, or as those of `own` become
+    /// done; in any order, each once. The function runs in the node's own tasks and must not block; other
+    /// transfers wait meanwhile.
     ///
     /// ```
     /// use chunkcomm::Node;
@@ -261,9 +260,9 @@ impl<T: Element> Region<T> {
     /// let ours = Region::filled(vec![2_u32; 10_000]);
     /// let sum = Region::new(vec![0_u32; 10_000]);
     /// let own = Operand { region: &ours, sections: &all };
-    /// let add = |out: &mut [u32], own: &[u32], incoming: &[u32]| {
-    ///     for ((out, own), incoming) in out.iter_mut().zip(own).zip(incoming) {
-    ///         *out = own + incoming;
+    /// let add = |out: &mut [u32], own: &[u32]| {
+    ///     for (out, own) in out.iter_mut().zip(own) {
+    ///         *out += own;
     ///     }
     /// };
     /// let mut landing = sum.combine(&far, &to_near, "x", &all, own, add).await?;
@@ -291,14 +290,28 @@ impl<T: Element> Region<T> {
         name: &str,
         sections: &[Range<usize>],
         own: Operand<'_, T>,
-        combine: impl Fn(&mut [T], &[T], &[T]) + Send + Sync + 'static,
+        combine: impl Fn(&mut [T], &[T]) + Send + Sync + 'static,
+    ) -> Result<RegionLanding, DeltaRecvError> {
+        let combine = Combine { apply: Box::new(combine), in_driver: true };
+        self.combine_with(node, peer, name, sections, own, combine).await
+    }
+
+    /// Combines as [`combine`](Self::combine) does, in the driver or not.
+    pub(crate) async fn combine_with(
+        &self,
+        node: &Node,
+        peer: &Peer,
+        name: &str,
+        sections: &[Range<usize>],
+        own: Operand<'_, T>,
+        combine: Combine<T>,
     ) -> Result<RegionLanding, DeltaRecvError> {
         let sections = self.sections(sections);
         let (share, of_own) = (own.region.owner.share().clone(), own.region.sections(own.sections));
         let lengths = [sections.bytes(), of_own.bytes()].map(|bytes| bytes / size_of::<T>());
         assert!(lengths[0] == lengths[1], "{lengths:?} elements are combined");
         let own = Own { share, sections: of_own };
-        self.receive(node, peer, name, sections, Some((own, Box::new(combine)))).await
+        self.receive(node, peer, name, sections, Some((own, combine))).await
     }
 
     async fn receive(
@@ -307,7 +320,7 @@ impl<T: Element> Region<T> {
         peer: &Peer,
         name: &str,
         sections: Sections,
-        combine: Option<(Own<T>, Box<Combine<T>>)>,
+        combine: Option<(Own<T>, Combine<T>)>,
     ) -> Result<RegionLanding, DeltaRecvError> {
         let ours = Shape::of::<T>(sections.bytes() / size_of::<T>());
         let accepted = accept(node, Some(peer), name, ours).await?;

@@ -20,6 +20,7 @@ use super::op::Op;
 use crate::group::error::GroupError;
 use crate::group::io::Io;
 use crate::group::links::peer_of;
+use crate::landing::Combine;
 use crate::proto::schedule::flow::{Flow, FlowReceive, Memory, Side};
 use crate::proto::talk::Kind;
 use crate::region::{Operand, Region};
@@ -299,11 +300,13 @@ impl<T: Element> Transfers<T> {
         let landing = match (combine, self.op.clone()) {
             (Some((side, own)), Some(op)) => {
                 let own = Operand { region: own.region, sections: &own.sections };
-                let combine = move |out: &mut [T], own: &[T], incoming: &[T]| match side {
-                    Side::Before => op.combine(out, incoming, own),
-                    Side::After => op.combine(out, own, incoming),
-                };
-                region.combine(node, &peer, &name, &sections, own, combine).await
+                let in_driver = op.is_built_in();
+                let apply = Box::new(move |out: &mut [T], own: &[T]| match side {
+                    Side::Before => op.after(out, own),
+                    Side::After => op.before(out, own),
+                });
+                let combine = Combine { apply, in_driver };
+                region.combine_with(node, &peer, &name, &sections, own, combine).await
             }
             _ => region.land(node, &peer, &name, &sections).await,
         };

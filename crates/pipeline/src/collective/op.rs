@@ -75,6 +75,11 @@ impl<T: Element> Op<T> {
         self.commutative
     }
 
+    /// Whether it is one of this crate's own, which are short loops that do not panic.
+    pub(crate) fn is_built_in(&self) -> bool {
+        matches!(self.kernel, Kernel::BuiltIn(_))
+    }
+
     /// Returns the element that changes no other, which the built-in operators have.
     pub(crate) fn identity(&self) -> Option<T> {
         self.identity

@@ -1,51 +1,51 @@
-//! A landing that combines the bytes that come with other elements, while they are in the cache.
+//! A landing that combines what comes with other elements, in the memory where it lands.
 //!
 //! ```text
-//! socket -> scratch --,  own is done: in the driver's callback
-//!                     +--> combine(out, own, incoming) -> out is done
-//! waiting chunks -----'  own became done: in a task
+//!                         own is done: in the driver's callback
+//! socket -> out, leased --------------------------------------> apply(out, own) -> out is done
+//!                      '-> pieces -> the landing's task, as own becomes done -'
 //! ```
 //!
-//! - The room that the driver gets is the scratch. After each read, the whole elements in it are combined
-//!   and the scratch is empty again, as long as the elements to combine them with are done.
-//! - Elements that are not yet there are waited for by a copy of the scratch, a *chunk*, and by a task that
-//!   combines the chunks. Then the sender sends no more than [`UNGRANTED_BYTES_MAX`] bytes ahead: each
-//!   quarter of that is granted anew, and everything once all is there.
+//! - Bytes land where their result will be. The lease of them is held until they are combined, so nobody reads
+//!   them before, and no second memory is needed.
+//! - What was read is combined at once, in the cache, when its counterparts are done and the function may run in
+//!   the driver. Else it is a *piece*, which waits for the landing's task.
+//! - The task combines what is done of the pieces' counterparts, in any order, and stands for all rounds.
+//! - The carrier of the counterparts rests when a round is combined: they do not begin the next one before.
 //!
-//! Scratch and chunks together are at most [`COMBINE_BYTES_MAX`] bytes, which is asserted.
+//! A piece is of the current round: the memory's next round begins when no byte is out. The counterparts may be a
+//! round behind, and then none of them is done.
 
 use std::any::Any;
-use std::collections::VecDeque;
+use std::mem;
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
 
 use bytemuck::Pod;
 use chunkcomm::host;
 use tokio::runtime::Handle;
-use tokio::sync::Notify;
 
-use super::Origin;
 use super::base::Base;
+use super::{Interest, Origin};
 use crate::error::DeltaRecvError;
-use crate::memory::{Lease, Share, share};
-use crate::proto::frame::FrameFault;
-use crate::proto::opening::Opening;
+use crate::memory::{Carrier, Lease, Share, State};
 use crate::proto::sections::Sections;
-use crate::proto::sending::UNGRANTED_BYTES_MAX;
 
-/// Most bytes that a combining landing keeps: 256 KiB.
-const COMBINE_BYTES_MAX: usize = 256 * 1024;
+/// Bytes that are combined before others run: 64 KiB, which stay in the second-level cache together with
+/// as many counterparts. Fewer cost a change of tasks for less work.
+const PIECE_BYTES: usize = 64 * 1024;
 
-/// Bytes that are read before they are combined: 64 KiB, which stay in the second-level cache together
-/// with as many of each side.
-const SCRATCH_BYTES: usize = 64 * 1024;
+/// Function of elements that came and of their counterparts here: the first hold the result after.
+type Apply<T> = dyn Fn(&mut [T], &[T]) + Send + Sync;
 
-const _: () = assert!(SCRATCH_BYTES + UNGRANTED_BYTES_MAX <= COMBINE_BYTES_MAX);
-
-/// Function of the result, the elements here and those that came, all of one length.
-pub(crate) type Combine<T> = dyn Fn(&mut [T], &[T], &[T]) + Send + Sync;
+/// The function that combines, and where it may run.
+pub(crate) struct Combine<T> {
+    pub(crate) apply: Box<Apply<T>>,
+    /// Whether it may run between two reads of the link; else it runs in the landing's task.
+    pub(crate) in_driver: bool,
+}
 
 /// The elements with which what comes is combined.
 pub(crate) struct Operand<T: Pod> {
@@ -54,174 +54,234 @@ pub(crate) struct Operand<T: Pod> {
 }
 
 impl<T: Pod> Operand<T> {
-    /// Returns the places of these positions, each as long as what is together there.
-    fn places(&self, positions: Range<usize>) -> impl Iterator<Item = Range<usize>> {
-        let mut rest = positions;
-        std::iter::from_fn(move || {
-            let place = self.sections.place(&rest);
-            rest.start += place.len();
-            (!place.is_empty()).then_some(place)
-        })
-    }
-
-    /// Whether all elements at these positions are done; an error when one will never be.
-    fn has(&self, positions: &Range<usize>) -> Result<bool, String> {
+    /// Returns the first of these positions whose elements are done in `round`, as many as are together; an
+    /// error when one before them will never be.
+    fn next_done(
+        &self,
+        positions: &Range<usize>,
+        round: u32,
+    ) -> Result<Option<Range<usize>>, String> {
         let state = self.share.state();
-        for place in self.places(positions.clone()) {
-            if let Some(error) = state.end_of(&place) {
+        if state.round != round {
+            return if state.closing || state.end.is_some() { Err(gone()) } else { Ok(None) };
+        }
+        let mut rest = positions.clone();
+        while !rest.is_empty() {
+            let place = self.sections.place(&rest);
+            let missing = state.extents().missing(&place).unwrap_or(place.end..place.end);
+            if missing.start > place.start {
+                return Ok(Some(rest.start..rest.start + (missing.start - place.start)));
+            }
+            if let Some(error) = state.end_of(&missing) {
                 return Err(error.to_string());
             }
-            if !state.extents().is_done(&place) {
-                let gone = "the elements to combine with are gone".to_owned();
-                return if state.closing { Err(gone) } else { Ok(false) };
+            if is_over(&state) {
+                return Err(gone());
             }
+            rest.start += missing.len();
         }
-        Ok(true)
+        Ok(None)
+    }
+
+    /// Whether all elements at these positions are done in `round`; an error when one will never be.
+    fn has(&self, positions: &Range<usize>, round: u32) -> Result<bool, String> {
+        let mut rest = positions.clone();
+        while let Some(done) = self.next_done(&rest, round)?.filter(|it| it.start == rest.start) {
+            rest.start = done.end;
+        }
+        Ok(rest.is_empty())
+    }
+
+    /// Returns the reason why an element will not be done in `round`, if there is one.
+    fn failure(&self, round: u32) -> Option<String> {
+        let state = self.share.state();
+        let error = state.end_of_any(&self.sections);
+        if state.round != round || (error.is_none() && !is_over(&state)) {
+            return None;
+        }
+        let reason = || error.map_or_else(gone, ToString::to_string);
+        (!state.has(&self.sections)).then(reason)
     }
 }
 
-/// The driver's half: it fills the scratch.
+fn gone() -> String {
+    "the elements to combine with are gone".to_owned()
+}
+
+/// Whether nobody makes more elements done.
+fn is_over(state: &State) -> bool {
+    state.closing || state.extents().is_cut()
+}
+
+/// Elements that came and are not combined.
+struct Piece<T: Pod> {
+    lease: Lease<T>,
+    /// Position of the first byte in the transfer.
+    start: usize,
+}
+
+impl<T: Pod> Piece<T> {
+    fn positions(&self) -> Range<usize> {
+        self.start..self.start + self.lease.range().len()
+    }
+
+    /// Parts the piece in two, the second of which begins at this position.
+    fn split_at(&mut self, position: usize) -> Self {
+        Self { lease: self.lease.split_off(position - self.start), start: position }
+    }
+}
+
+/// The rounds of a landing, as far as they are combined.
+struct Rounds<T: Pod> {
+    pieces: Vec<Piece<T>>,
+    /// The round that is combined, from 1, and the number of its combined bytes.
+    round: u32,
+    combined: usize,
+    /// Combined bytes that are done, less those of rounds that are.
+    done: usize,
+    /// Number of rounds that have landed and are not done.
+    landed: u32,
+    /// The end that came behind a round that is not done.
+    end: Option<DeltaRecvError>,
+    /// Mark in the counterparts' memory, as long as they are needed.
+    carrier: Option<Carrier<T>>,
+}
+
+/// State that the driver and the landing's task share.
 pub(super) struct Combiner<T: Pod> {
-    combining: Arc<Combining<T>>,
-    scratch: Lease<T>,
-    /// Positions of the increment from the first byte of the scratch on.
-    positions: Range<usize>,
-    filled: usize,
+    base: Arc<Base<T>>,
+    own: Operand<T>,
+    /// Round of the counterparts' memory in which the transfer began.
+    own_first: u32,
+    combine: Combine<T>,
+    interest: Weak<Interest>,
+    has_rounds: bool,
+    rounds: Mutex<Rounds<T>>,
+    is_over: AtomicBool,
 }
 
 impl<T: Pod> Combiner<T> {
-    /// Begins, with a task if elements to combine with are missing.
+    /// Bytes of the most whole elements that are combined at a time, at least one.
+    const PIECE_BYTES: usize = {
+        let whole = PIECE_BYTES - PIECE_BYTES % size_of::<T>();
+        if whole == 0 { size_of::<T>() } else { whole }
+    };
+
+    /// Begins, with the landing's task; `None` when there is nothing to combine. With `has_rounds`, further
+    /// rounds may follow the first.
     pub(super) fn start(
         base: Arc<Base<T>>,
-        own: Operand<T>,
-        combine: Box<Combine<T>>,
-        opening: &Opening,
+        (own, combine): (Operand<T>, Combine<T>),
+        has_rounds: bool,
+        interest: &Arc<Interest>,
         runtime: &Handle,
-    ) -> Self {
-        const { assert!(size_of::<T>() <= SCRATCH_BYTES, "an element fits into the scratch") };
-        let bytes = base.sections.bytes();
-        let length = (SCRATCH_BYTES / size_of::<T>()).min(bytes / size_of::<T>());
-        let is_ready = own.share.state().has(&own.sections);
-        let queue = Queue { granted: UNGRANTED_BYTES_MAX, ..Queue::default() };
-        let (queue, is_over, wake) = (Mutex::new(queue), AtomicBool::new(false), Notify::new());
-        let combining = Arc::new(Combining { base, own, combine, queue, is_over, wake });
+    ) -> Option<Arc<Self>> {
+        if base.sections.bytes() == 0 {
+            return None;
+        }
+        // From the carrier on, no round begins.
+        let carrier = own.share.carrier();
+        let own_first = own.share.state().round;
+        let rounds = Rounds {
+            pieces: Vec::new(),
+            round: 1,
+            combined: 0,
+            done: 0,
+            landed: 0,
+            end: None,
+            carrier: Some(carrier),
+        };
+        let combiner = Arc::new(Self {
+            base,
+            own_first,
+            own,
+            combine,
+            interest: Arc::downgrade(interest),
+            has_rounds,
+            rounds: Mutex::new(rounds),
+            is_over: AtomicBool::new(false),
+        });
+        host::spawn_on(runtime, combiner.clone().run());
+        Some(combiner)
+    }
+
+    /// Takes the elements at these positions, with which `lease` begins and which have landed; false, and nothing
+    /// is taken, to wait for more of the lease. `is_last` says that all of the round has landed with them.
+    pub(super) fn advance(
+        &self,
+        lease: &mut Lease<T>,
+        positions: Range<usize>,
+        round: u32,
+        is_last: bool,
+    ) -> Result<bool, DeltaRecvError> {
+        let (start, bytes) = (positions.start, positions.len());
+        let own_round = self.own_first + (round - 1);
+        let is_ready = self.combine.in_driver
+            && self.own.has(&positions, own_round).map_err(|cause| self.error(cause))?;
+        if !is_ready && bytes < lease.range().len().min(Self::PIECE_BYTES) {
+            return Ok(false);
+        }
         if is_ready {
-            combining.queue().granted = usize::MAX;
-            combining.base.back.grant_all(opening, &combining.base.sections);
+            self.apply(start, &mut lease.elements_mut()[..bytes / size_of::<T>()])?;
+        }
+        if is_last {
+            // Whoever sees the last byte may leave, and then nothing more is said.
+            self.base.back.say_round(true, round);
+            self.rounds().landed += 1;
+        }
+        if is_ready {
+            self.count(bytes);
+            lease.advance(bytes);
+            self.settle(bytes);
         } else {
-            host::spawn_on(runtime, combining.clone().run());
+            let rest = lease.split_off(bytes);
+            self.push(Piece { lease: mem::replace(lease, rest), start });
         }
-        Self { combining, scratch: apart(vec![T::zeroed(); length]), positions: 0..0, filled: 0 }
+        Ok(true)
     }
 
-    /// Begins an increment.
-    pub(super) fn begin(&mut self, positions: Range<usize>) {
-        assert!(self.filled == 0, "increments are whole elements");
-        self.positions = positions;
+    /// Returns the most bytes to read before they are combined: those that the driver combines are still in the
+    /// cache.
+    pub(super) fn read_bytes_max(&self) -> usize {
+        if self.combine.in_driver { Self::PIECE_BYTES } else { usize::MAX }
     }
 
-    /// Returns the place for the next bytes.
-    pub(super) fn room(&mut self) -> &mut [u8] {
-        if self.combining.is_over() {
-            return &mut [];
-        }
-        let end = self.scratch.range().len().min(self.positions.len());
-        &mut self.scratch.bytes_mut()[self.filled..end]
-    }
-
-    /// Takes in `bytes` bytes; returns whether the increment is complete.
-    pub(super) fn advance(&mut self, bytes: usize) -> Result<bool, DeltaRecvError> {
-        self.filled += bytes;
-        let whole = self.filled - self.filled % size_of::<T>();
-        let first = self.positions.start..self.positions.start + whole;
-        if whole == 0 {
-            return Ok(false);
-        }
-        let is_full = whole == self.positions.len() || whole == self.scratch.range().len();
-        let elements = &self.scratch.elements()[..whole / size_of::<T>()];
-        if self.combining.has(&first)? {
-            self.combining.combine(first, elements, false)?;
-        } else if is_full {
-            self.combining.keep(Chunk { positions: first, elements: apart(elements.to_vec()) })?;
-        } else {
-            return Ok(false);
-        }
-        // Part of an element may be left.
-        self.scratch.bytes_mut().copy_within(whole..self.filled, 0);
-        self.filled -= whole;
-        self.positions.start += whole;
-        Ok(self.positions.is_empty())
-    }
-
-    /// Returns the number of bytes that were combined.
-    pub(super) fn landed(&self) -> usize {
-        self.combining.queue().landed
-    }
-
-    /// Whether all bytes were combined, though the last may not be done yet.
-    pub(super) fn has_all(&self) -> bool {
-        let all = self.combining.base.sections.bytes();
-        all > 0 && self.combining.queue().taken == all
-    }
-
-    /// Ends the task.
-    pub(super) fn stop(&self) {
-        self.combining.stop();
-    }
-}
-
-/// Elements that came before those with which they are combined.
-struct Chunk<T: Pod> {
-    positions: Range<usize>,
-    elements: Lease<T>,
-}
-
-/// Makes `elements` a memory of its own, which may go to another thread.
-fn apart<T: Pod>(elements: Vec<T>) -> Lease<T> {
-    let bytes = elements.len() * size_of::<T>();
-    share(elements).share().lease(0..bytes).expect("all of it is free")
-}
-
-struct Queue<T: Pod> {
-    waiting: VecDeque<Chunk<T>>,
-    /// Bytes of the chunks that are not combined.
-    waiting_bytes: usize,
-    /// Bytes that the sender may send in all.
-    granted: usize,
-    /// Bytes that were combined, and those of them that are done.
-    taken: usize,
-    landed: usize,
-}
-
-impl<T: Pod> Default for Queue<T> {
-    fn default() -> Self {
-        Self { waiting: VecDeque::new(), waiting_bytes: 0, granted: 0, taken: 0, landed: 0 }
-    }
-}
-
-/// State that the driver and the task share.
-struct Combining<T: Pod> {
-    base: Arc<Base<T>>,
-    own: Operand<T>,
-    combine: Box<Combine<T>>,
-    queue: Mutex<Queue<T>>,
-    is_over: AtomicBool,
-    /// Wakes the task.
-    wake: Notify,
-}
-
-impl<T: Pod> Combining<T> {
-    fn queue(&self) -> MutexGuard<'_, Queue<T>> {
-        self.queue.lock().expect("no holder of the lock panics")
-    }
-
-    fn is_over(&self) -> bool {
+    /// Whether the landing has ended.
+    pub(super) fn is_over(&self) -> bool {
         self.is_over.load(Ordering::Acquire)
     }
 
-    fn stop(&self) {
-        self.is_over.store(true, Ordering::Release);
-        self.wake.notify_one();
+    /// Ends the landing, as soon as what has landed of a whole round is done.
+    pub(super) fn over(&self, error: DeltaRecvError) {
+        let mut rounds = self.rounds();
+        if rounds.landed > 0 && !self.is_over() {
+            rounds.end.get_or_insert(error);
+            return;
+        }
+        drop(rounds);
+        self.close(error);
+    }
+
+    /// Ends the landing for a reason of which the sender is told.
+    pub(super) fn fail(&self, error: DeltaRecvError) {
+        self.base.refuse(&error);
+        self.close(error);
+    }
+
+    /// Ends the landing, and with it the task. The memory is released before the end is reported.
+    fn close(&self, error: DeltaRecvError) {
+        let (pieces, carrier) = {
+            let mut rounds = self.rounds();
+            self.is_over.store(true, Ordering::Release);
+            (mem::take(&mut rounds.pieces), rounds.carrier.take())
+        };
+        drop((pieces, carrier));
+        self.base.over(error);
+        self.base.back.wake();
+    }
+
+    fn rounds(&self) -> MutexGuard<'_, Rounds<T>> {
+        self.rounds.lock().expect("no holder of the lock panics")
     }
 
     fn error(&self, cause: String) -> DeltaRecvError {
@@ -229,126 +289,160 @@ impl<T: Pod> Combining<T> {
         DeltaRecvError::Combine { peer, channel, cause }
     }
 
-    fn has(&self, positions: &Range<usize>) -> Result<bool, DeltaRecvError> {
-        self.own.has(positions).map_err(|cause| self.error(cause))
-    }
-
-    /// Keeps a chunk until it can be combined.
-    fn keep(&self, chunk: Chunk<T>) -> Result<(), DeltaRecvError> {
-        let mut queue = self.queue();
-        let bytes = chunk.positions.len();
-        if queue.waiting_bytes + bytes > UNGRANTED_BYTES_MAX {
-            let waiting = queue.waiting_bytes;
-            return Err(self.base.frame(FrameFault::Ungranted { waiting }));
+    /// Leaves a piece to the task.
+    fn push(&self, piece: Piece<T>) {
+        let mut rounds = self.rounds();
+        // After the end, it is released here.
+        if self.is_over() {
+            return;
         }
-        queue.waiting_bytes += bytes;
-        assert!(queue.waiting_bytes + SCRATCH_BYTES <= COMBINE_BYTES_MAX);
-        queue.waiting.push_back(chunk);
-        drop(queue);
-        self.wake.notify_one();
-        Ok(())
+        let Piece { lease, start } = piece;
+        let rest = match rounds.pieces.last_mut() {
+            Some(last) if last.positions().end == start => last.lease.join(lease),
+            _ => Some(lease),
+        };
+        rounds.pieces.extend(rest.map(|lease| Piece { lease, start }));
+        drop(rounds);
+        self.base.back.wake();
     }
 
-    /// Combines elements whose counterparts are done, and makes the result done.
-    fn combine(
-        &self,
-        positions: Range<usize>,
-        incoming: &[T],
-        waited: bool,
-    ) -> Result<(), DeltaRecvError> {
-        let (mut rest, mut incoming) = (positions, incoming);
+    /// Combines elements from position `start` on, whose counterparts are done.
+    fn apply(&self, start: usize, out: &mut [T]) -> Result<(), DeltaRecvError> {
+        let (mut rest, mut out) = (start..start + size_of_val(out), out);
         while !rest.is_empty() {
-            let place = self.base.sections.place(&rest);
-            let own = self.own.sections.place(&(rest.start..rest.start + place.len()));
-            let bytes = own.len();
-            let out = self.base.lease(place.start..place.start + bytes);
-            let mut out = out.map_err(|fault| self.base.frame(fault))?;
-            let Some(own) = self.own.share.view(own) else {
-                return Err(self.error("the elements to combine with are gone".to_owned()));
+            let place = self.own.sections.place(&rest);
+            rest.start += place.len();
+            let (first, later) = out.split_at_mut(place.len() / size_of::<T>());
+            let Some(own) = self.own.share.read(place) else {
+                return Err(self.error(gone()));
             };
-            let (now, later) = incoming.split_at(bytes / size_of::<T>());
-            let combined = catch_unwind(AssertUnwindSafe(|| {
-                (self.combine)(out.elements_mut(), bytemuck::cast_slice(&own), now);
+            let applied = catch_unwind(AssertUnwindSafe(|| {
+                (self.combine.apply)(first, own.elements());
             }));
-            combined.map_err(|panic| self.error(text_of(&*panic)))?;
-            drop(own);
-            self.count(out, waited);
-            rest.start += bytes;
-            incoming = later;
+            applied.map_err(|panic| self.error(text_of(&*panic)))?;
+            out = later;
         }
         Ok(())
     }
 
-    /// Makes what was combined done, and lets the sender send more, or know that all has landed.
-    fn count(&self, out: Lease<T>, waited: bool) {
-        let (bytes, all) = (out.range().len(), self.base.sections.bytes());
-        {
-            let mut queue = self.queue();
-            queue.taken += bytes;
-            assert!(queue.taken <= all, "each byte is combined once");
-            queue.waiting_bytes -= if waited { bytes } else { 0 };
-            let next = queue.taken + UNGRANTED_BYTES_MAX;
-            if queue.taken == all {
-                // Whoever sees the last byte may leave, and then nothing more is said.
-                self.base.back.say_round(true, 1);
-            } else if queue.granted < all && next - queue.granted >= UNGRANTED_BYTES_MAX / 4 {
-                queue.granted = next;
-                self.base.back.grant(next);
+    /// Counts combined bytes that are not done yet: with the last of them the next round may begin.
+    fn count(&self, bytes: usize) {
+        let mut rounds = self.rounds();
+        rounds.combined += bytes;
+        assert!(rounds.combined <= self.base.sections.bytes(), "each byte is combined once");
+        if rounds.combined == self.base.sections.bytes() {
+            (rounds.round, rounds.combined) = (rounds.round + 1, 0);
+            if let Some(carrier) = &mut rounds.carrier {
+                carrier.rest();
+            }
+            if !self.has_rounds {
+                rounds.carrier = None;
             }
         }
-        out.commit();
-        let mut queue = self.queue();
-        queue.landed += bytes;
-        if queue.landed == all {
-            drop(queue);
+    }
+
+    /// Counts bytes that are done, and tells the end that waits for the last of a round.
+    fn settle(&self, bytes: usize) {
+        let end = {
+            let mut rounds = self.rounds();
+            rounds.done += bytes;
+            // Bytes of the next round may be counted before the last of this one, but are done after it.
+            if rounds.done < self.base.sections.bytes() {
+                return;
+            }
+            rounds.done -= self.base.sections.bytes();
+            rounds.landed -= 1;
+            // A whole round may have landed since, in front of the end.
+            if rounds.landed == 0 { rounds.end.take() } else { None }
+        };
+        if !self.has_rounds {
             self.base.done();
-            self.stop();
+            self.is_over.store(true, Ordering::Release);
+            self.base.back.wake();
+        } else if let Some(end) = end {
+            self.close(end);
         }
     }
 
-    /// Combines what waits, until all is combined or the landing has ended.
+    /// Combines what waits, as its counterparts become done, until the landing has ended.
     async fn run(self: Arc<Self>) {
         let mut bell = self.own.share.bell();
         while !self.is_over() {
             bell.mark_unchanged();
             let done_bytes = self.own.share.state().extents().done_bytes();
-            if let Err(error) = self.turn() {
-                self.base.refuse(&error);
-                self.base.over(error);
-                return self.stop();
+            if let Err(error) = self.turn().await {
+                return self.fail(error);
             }
-            if self.is_over() || self.own.share.ring_from(done_bytes + 1) {
+            if self.interest.strong_count() == 0 {
+                let combined = self.rounds().combined;
+                return self.close(self.base.ended(combined, None));
+            }
+            let waits = !self.rounds().pieces.is_empty();
+            if self.is_over() || (waits && self.own.share.ring_from(done_bytes + 1)) {
                 continue;
             }
             tokio::select! {
                 biased;
                 // The bell is in the memory and lives as long as this holder.
                 _ = bell.changed() => {}
-                () = self.wake.notified() => {}
+                () = self.base.back.woken() => {}
             }
         }
     }
 
-    /// Combines the chunks whose counterparts are done.
-    fn turn(&self) -> Result<(), DeltaRecvError> {
-        let all = self.base.sections.bytes();
-        let is_ready = self.has(&(0..all))?;
-        if is_ready && self.queue().granted < all {
-            self.queue().granted = all;
-            self.base.back.grant(all);
+    /// Combines all that can be combined now.
+    async fn turn(&self) -> Result<(), DeltaRecvError> {
+        self.release();
+        let own_round = self.own_first + (self.rounds().round - 1);
+        if let Some(cause) = self.own.failure(own_round) {
+            return Err(self.error(cause));
         }
-        while let Some(chunk) = self.next_ready()? {
-            self.combine(chunk.positions, chunk.elements.elements(), true)?;
+        let mut index = 0;
+        while let Some(Piece { mut lease, start }) = self.next_ready(&mut index)? {
+            let bytes = lease.range().len();
+            self.apply(start, lease.elements_mut())?;
+            self.count(bytes);
+            lease.commit();
+            self.settle(bytes);
+            host::yield_now().await;
         }
         Ok(())
     }
 
-    fn next_ready(&self) -> Result<Option<Chunk<T>>, DeltaRecvError> {
-        let mut queue = self.queue();
-        for index in 0..queue.waiting.len() {
-            if self.has(&queue.waiting[index].positions)? {
-                return Ok(queue.waiting.remove(index));
+    /// Lets go of counterparts whose owner is gone: their memory begins no round, and may be taken back.
+    fn release(&self) {
+        let is_closing = self.own.share.state().closing;
+        let mut rounds = self.rounds();
+        let is_done_with =
+            |it: &mut Carrier<T>| is_closing && (!self.has_rounds || it.has_rested());
+        drop(rounds.carrier.take_if(is_done_with));
+    }
+
+    /// Takes the next part of a piece that can be combined, at most one piece's bytes. The pieces before `index`
+    /// were looked at.
+    fn next_ready(&self, index: &mut usize) -> Result<Option<Piece<T>>, DeltaRecvError> {
+        let mut rounds = self.rounds();
+        let own_round = self.own_first + (rounds.round - 1);
+        while let Some(piece) = rounds.pieces.get_mut(*index) {
+            let done = self.own.next_done(&piece.positions(), own_round);
+            let Some(done) = done.map_err(|cause| self.error(cause))? else {
+                *index += 1;
+                continue;
+            };
+            let mut ready = piece.split_at(done.start);
+            let rest = ready.split_at(done.start + done.len().min(Self::PIECE_BYTES));
+            let has_first = !piece.positions().is_empty();
+            match (has_first, !rest.positions().is_empty()) {
+                (false, false) => drop(rounds.pieces.remove(*index)),
+                (false, true) => *piece = rest,
+                (true, has_rest) => {
+                    *index += 1;
+                    if has_rest {
+                        rounds.pieces.insert(*index, rest);
+                    }
+                }
             }
+            return Ok(Some(ready));
         }
         Ok(None)
     }
@@ -360,3 +454,6 @@ fn text_of(panic: &(dyn Any + Send)) -> String {
     let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
     text.map_or_else(|| "panicked".to_owned(), |text| format!("panicked: {text}"))
 }
+
+#[cfg(test)]
+mod tests;

@@ -5,24 +5,26 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Waker};
 
 use chunkcomm::{BytesSender, host};
+use tokio::sync::Notify;
 
-use crate::proto::frame::{Reply, encode_round};
-use crate::proto::opening::Opening;
-use crate::proto::sections::Sections;
-use crate::proto::sending::UNGRANTED_BYTES_MAX;
+use crate::proto::frame::encode_round;
 
 /// The receiver's direction of a delta's channel: a few bytes a round.
-pub(crate) struct WayBack(Mutex<Option<BytesSender>>);
+pub(crate) struct WayBack {
+    sender: Mutex<Option<BytesSender>>,
+    /// Wakes the landing's task, if it has one.
+    wake: Notify,
+}
 
 impl WayBack {
     pub(crate) fn new(sender: BytesSender) -> Self {
-        Self(Mutex::new(Some(sender)))
+        Self { sender: Mutex::new(Some(sender)), wake: Notify::new() }
     }
 
     /// Returns a direction that has ended.
     #[cfg(test)]
     pub(super) fn gone() -> Self {
-        Self(Mutex::new(None))
+        Self { sender: Mutex::new(None), wake: Notify::new() }
     }
 
     /// Says that all bytes of `round` have landed, or that there is a buffer for it.
@@ -30,22 +32,9 @@ impl WayBack {
         self.say(&encode_round(landed, round));
     }
 
-    /// Lets a sender that waits for grants send everything. A sender that has no more than it may send
-    /// anyway hears nothing.
-    pub(crate) fn grant_all(&self, opening: &Opening, sections: &Sections) {
-        if opening.waits_for_grants && sections.bytes() > UNGRANTED_BYTES_MAX {
-            self.grant(sections.bytes());
-        }
-    }
-
-    /// Says how many bytes may be sent in all.
-    pub(super) fn grant(&self, bytes: usize) {
-        self.say(&Reply::Granted(bytes as u64).encode());
-    }
-
     /// Sends `message`, without waiting and, where the channel has room, without an allocation.
     pub(crate) fn say(&self, message: &[u8]) {
-        let mut sender = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut sender = self.sender.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(sender) = sender.as_mut() else { return };
         let sent = pin!(sender.send_slice_now(message))
             .poll(&mut Context::from_waker(Waker::noop()))
@@ -63,7 +52,18 @@ impl WayBack {
 
     /// Ends this direction: the sender learns that its receiver is gone.
     pub(crate) fn end(&self) {
-        drop(self.0.lock().unwrap_or_else(PoisonError::into_inner).take());
+        drop(self.sender.lock().unwrap_or_else(PoisonError::into_inner).take());
+        self.wake();
+    }
+
+    /// Wakes the landing's task.
+    pub(super) fn wake(&self) {
+        self.wake.notify_one();
+    }
+
+    /// Waits until the landing's task is to look again. It also is when this direction ends.
+    pub(super) async fn woken(&self) {
+        self.wake.notified().await;
     }
 }
 

@@ -1,7 +1,8 @@
-//! The holders of parts of a region: leases to write, views to read, and the mark of a task that sends.
+//! The holders of parts of a region: leases to write, views to read, and the mark of a task that uses it.
 
 use std::ops::Range;
 use std::slice;
+use std::sync::Arc;
 
 use bytemuck::Pod;
 
@@ -95,6 +96,19 @@ impl<T: Pod> Lease<T> {
         self.range.end = middle;
         Self { share: self.share.clone(), range: rest }
     }
+
+    /// Takes over the bytes of `next`, or gives it back where they are not those behind this lease.
+    pub(crate) fn join(&mut self, mut next: Self) -> Option<Self> {
+        let touches = Arc::ptr_eq(&self.share.region, &next.share.region)
+            && self.range.end == next.range.start;
+        if !touches {
+            return Some(next);
+        }
+        // The other has no bytes left to give back.
+        self.range.end = next.range.end;
+        next.range.start = next.range.end;
+        None
+    }
 }
 
 impl<T: Pod> Drop for Lease<T> {
@@ -106,10 +120,20 @@ impl<T: Pod> Drop for Lease<T> {
     }
 }
 
-/// Owner behind a `Bytes`: a share in the memory and a range of it that is done.
-pub(super) struct View<T: Pod> {
+/// A share in the memory and a range of it that is done, to read it. It also stands behind a `Bytes`.
+pub(crate) struct View<T: Pod> {
     pub(super) share: Share<T>,
     pub(super) range: Range<usize>,
+}
+
+impl<T: Pod> View<T> {
+    /// Returns the elements, the range being one of whole elements.
+    ///
+    /// # Panics
+    /// When it is not.
+    pub(crate) fn elements(&self) -> &[T] {
+        bytemuck::cast_slice(self.as_ref())
+    }
 }
 
 impl<T: Pod> AsRef<[u8]> for View<T> {
@@ -132,7 +156,7 @@ impl<T: Pod> Drop for View<T> {
     }
 }
 
-/// The mark of a task that sends from the memory: no round begins before it is done with the last.
+/// The mark of a task that sends or combines from the memory: no round begins before it is done with the last.
 pub(crate) struct Carrier<T: Pod> {
     pub(super) share: Share<T>,
     /// The last round that it is done with; 0 for none.
@@ -143,6 +167,11 @@ impl<T: Pod> Carrier<T> {
     /// Returns the memory.
     pub(crate) fn share(&self) -> &Share<T> {
         &self.share
+    }
+
+    /// Whether this task is done with the round.
+    pub(crate) fn has_rested(&self) -> bool {
+        self.rested_in == self.share.state().round
     }
 
     /// Says that this task is done with the round.

@@ -40,7 +40,6 @@ const REFUSED: u8 = 1;
 const LANDED: u8 = 2;
 const READY: u8 = 3;
 const FAULT: u8 = 4;
-const GRANTED: u8 = 5;
 
 /// Header of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -101,12 +100,6 @@ pub enum FrameFault {
     /// The cause of the end is too long.
     #[error("the cause of the end is not readable")]
     Cause,
-    /// More bytes came than the receiver has granted, and it cannot keep them.
-    #[error("more than the granted bytes came, {waiting} wait to be combined")]
-    Ungranted {
-        /// Number of bytes that wait.
-        waiting: usize,
-    },
 }
 
 impl Header {
@@ -158,8 +151,6 @@ pub(crate) enum Reply {
     Landed(u32),
     /// The receiver has a buffer for this round; every round before has landed.
     Ready(u32),
-    /// The sender may send this many bytes of its round in all, and waits for it if it has said so.
-    Granted(u64),
     /// A frame was wrong, or the transfer failed at the receiver, for this reason.
     Fault(String),
 }
@@ -173,8 +164,6 @@ pub(crate) enum ReplyFault {
     Opening(OpeningFault),
     /// The number of the round has not four bytes.
     Round,
-    /// The number of bytes has not eight bytes.
-    Granted,
     /// The cause is too long.
     Cause,
 }
@@ -191,7 +180,6 @@ impl Reply {
         let (kind, body) = match self {
             Self::Landed(round) => return encode_round(true, *round).to_vec(),
             Self::Ready(round) => return encode_round(false, *round).to_vec(),
-            Self::Granted(bytes) => (GRANTED, bytes.to_le_bytes().to_vec()),
             Self::Refused(opening) => (REFUSED, opening.encode()),
             Self::Fault(cause) => (FAULT, cut_cause(cause).as_bytes().to_vec()),
         };
@@ -206,10 +194,6 @@ impl Reply {
             REFUSED => Opening::decode(body).map(Self::Refused).map_err(ReplyFault::Opening),
             LANDED => round().map(Self::Landed),
             READY => round().map(Self::Ready),
-            GRANTED => body
-                .try_into()
-                .map(|bytes| Self::Granted(u64::from_le_bytes(bytes)))
-                .map_err(|_| ReplyFault::Granted),
             FAULT if body.len() <= CAUSE_BYTES_MAX => std::str::from_utf8(body)
                 .map(|cause| Self::Fault(cause.to_owned()))
                 .map_err(|_| ReplyFault::Cause),
@@ -234,7 +218,6 @@ mod tests {
         assert_eq!(Reply::decode(&[READY, 7, 0, 0, 0]), Ok(Reply::Ready(7)));
         let short = OpeningFault::Length { bytes: 0 };
         assert_eq!(Reply::decode(&[REFUSED]), Err(ReplyFault::Opening(short)));
-        assert_eq!(Reply::decode(&[GRANTED, 7, 0, 0, 0]), Err(ReplyFault::Granted));
         assert_eq!(Reply::decode(&[FAULT, 0xff]), Err(ReplyFault::Cause));
         let long = [vec![FAULT], vec![b'x'; CAUSE_BYTES_MAX + 1]].concat();
         assert_eq!(Reply::decode(&long), Err(ReplyFault::Cause));
@@ -243,18 +226,16 @@ mod tests {
     proptest! {
         #[test]
         fn replies_go_there_and_back(
-            cause in "\\PC{0,600}", length in 0_usize..1000, round: u32, granted: u64,
-            waits: bool,
+            cause in "\\PC{0,600}", length in 0_usize..1000, round: u32,
         ) {
             let cause = cut_cause(&cause).to_owned();
             let shape = Shape::of::<u16>(length);
-            let opening = Opening { shape, increment_bytes: 2, waits_for_grants: waits };
+            let opening = Opening { shape, increment_bytes: 2 };
             for reply in [
                 Reply::Fault(cause),
                 Reply::Refused(opening),
                 Reply::Landed(round),
                 Reply::Ready(round),
-                Reply::Granted(granted),
             ] {
                 prop_assert_eq!(Reply::decode(&reply.encode()), Ok(reply));
             }

@@ -8,8 +8,7 @@
 //! ```
 //!
 //! All numbers are little-endian. The elements themselves travel in the sender's own byte order,
-//! which is why the opening states it: bit 0 of the byte is 1 for big-endian. Bit 1 says that the sender
-//! waits for grants.
+//! which is why the opening states it: the byte is 1 for big-endian, else 0.
 
 use std::fmt;
 
@@ -22,7 +21,6 @@ const VERSION: u16 = 1;
 const FIXED_BYTES: usize = 28;
 const NAME_BYTES_MAX: usize = 255;
 const BIG_ENDIAN: u8 = 1;
-const WAITS_FOR_GRANTS: u8 = 2;
 
 /// Number and type of a buffer's elements, which both sides of a delta must agree on.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -102,8 +100,6 @@ pub(crate) struct Opening {
     pub shape: Shape,
     /// Number of bytes that leave together.
     pub increment_bytes: u64,
-    /// Whether the sender sends no more than the receiver grants.
-    pub waits_for_grants: bool,
 }
 
 /// Fault of bytes that are no opening.
@@ -141,8 +137,7 @@ impl Opening {
         let mut bytes = Vec::with_capacity(FIXED_BYTES + name.len());
         bytes.extend_from_slice(&MAGIC);
         bytes.extend_from_slice(&VERSION.to_le_bytes());
-        let order = if self.shape.big_endian { BIG_ENDIAN } else { 0 };
-        bytes.push(order | if self.waits_for_grants { WAITS_FOR_GRANTS } else { 0 });
+        bytes.push(if self.shape.big_endian { BIG_ENDIAN } else { 0 });
         bytes.push(name.len() as u8);
         bytes.extend_from_slice(&self.shape.element_bytes.to_le_bytes());
         bytes.extend_from_slice(&self.shape.length.to_le_bytes());
@@ -172,7 +167,7 @@ impl Opening {
         if name.len() != usize::from(name_bytes) {
             return Err(wrong_length);
         }
-        if order & !(BIG_ENDIAN | WAITS_FOR_GRANTS) != 0 {
+        if order & !BIG_ENDIAN != 0 {
             return Err(OpeningFault::Element);
         }
         let element = std::str::from_utf8(name).map_err(|_| OpeningFault::Element)?;
@@ -184,7 +179,6 @@ impl Opening {
                 big_endian: order & BIG_ENDIAN != 0,
             },
             increment_bytes,
-            waits_for_grants: order & WAITS_FOR_GRANTS != 0,
         })
     }
 }
@@ -219,7 +213,7 @@ mod tests {
     #[test]
     fn wrong_openings_are_told_apart() {
         let shape = Shape::of::<f64>(3);
-        let good = Opening { shape, increment_bytes: 8, waits_for_grants: false }.encode();
+        let good = Opening { shape, increment_bytes: 8 }.encode();
         assert!(good.len() <= FIXED_BYTES + NAME_BYTES_MAX);
         let with = |at: usize, byte: u8| {
             let mut bytes = good.clone();
@@ -228,7 +222,7 @@ mod tests {
         };
         assert_eq!(with(0, b'X'), OpeningFault::Magic);
         assert_eq!(with(4, 9), OpeningFault::Version { theirs: 9 });
-        assert_eq!(with(6, 4), OpeningFault::Element);
+        assert_eq!(with(6, 2), OpeningFault::Element);
         assert_eq!(with(7, 200), OpeningFault::Length { bytes: good.len() });
         assert_eq!(with(good.len() - 1, 0xff), OpeningFault::Element);
         assert_eq!(Opening::decode(&[]), Err(OpeningFault::Length { bytes: 0 }));
@@ -238,10 +232,10 @@ mod tests {
         #[test]
         fn goes_there_and_back(
             length: u64, element in "\\PC{0,60}", element_bytes: u32, big_endian: bool,
-            increment_bytes: u64, waits_for_grants: bool,
+            increment_bytes: u64,
         ) {
             let shape = Shape { length, element, element_bytes, big_endian };
-            let opening = Opening { shape, increment_bytes, waits_for_grants };
+            let opening = Opening { shape, increment_bytes };
             prop_assert_eq!(Opening::decode(&opening.encode()), Ok(opening));
         }
 

@@ -18,12 +18,6 @@ use super::ranges::Ranges;
 /// link admits it under the default bounds and releases its memory early.
 pub(crate) const MESSAGE_BYTES_MAX: usize = 1024 * 1024;
 
-/// Bytes that a sender who waits for grants sends before the first one: 192 KiB.
-///
-/// A receiver that combines keeps as many while what they are combined with is missing. A larger number
-/// costs memory for each sender; a smaller one costs throughput until the first grant has come.
-pub(crate) const UNGRANTED_BYTES_MAX: usize = 192 * 1024;
-
 /// Longest time, in nanoseconds, that less than an increment waits by looking again and again: 50 us, a
 /// few times the cost of a message. Timers are too coarse for less.
 pub(crate) const GATHER_NS_MAX: u64 = 50_000;
@@ -40,8 +34,6 @@ pub(crate) enum Step {
     /// Wait until more is committed or this time has passed, in nanoseconds: less than an increment
     /// may leave then.
     WaitFor(u64),
-    /// Wait until the receiver grants more.
-    WaitGranted,
     /// Look again as soon as others have run: something may leave, but more is coming fast.
     Gather,
     /// End: all that was committed is sent, and nothing more will be.
@@ -71,8 +63,6 @@ pub(crate) struct Sending {
     /// Time after a message, in nanoseconds, from which less than an increment leaves when the link is
     /// idle; `None` for never.
     patience_ns: Option<u64>,
-    /// Number of bytes that the receiver lets leave.
-    granted: usize,
     unsent: Ranges,
     sent: Ranges,
     /// Rest of what may leave but did not fit in the last message.
@@ -89,7 +79,6 @@ impl Sending {
             element_bytes: element_bytes.max(1),
             increment_bytes: increment_bytes.max(1),
             patience_ns: None,
-            granted: usize::MAX,
             unsent: Ranges::default(),
             sent: Ranges::default(),
             promised: 0..0,
@@ -101,16 +90,6 @@ impl Sending {
     /// message before.
     pub(crate) fn set_patience(&mut self, ns: u64) {
         self.patience_ns = Some(ns);
-    }
-
-    /// Lets no more than [`UNGRANTED_BYTES_MAX`] bytes leave before the receiver grants more.
-    pub(crate) fn wait_for_grants(&mut self) {
-        self.granted = UNGRANTED_BYTES_MAX;
-    }
-
-    /// Takes in the number of bytes that may leave in all; less than before changes nothing.
-    pub(crate) fn handle_granted(&mut self, bytes: usize) {
-        self.granted = self.granted.max(bytes);
     }
 
     /// Returns the number of bytes that were committed.
@@ -159,12 +138,7 @@ impl Sending {
                 self.rest(now)
             };
         };
-        let granted = self.granted.saturating_sub(self.sent.bytes());
-        let granted = granted - granted % self.element_bytes;
-        if granted == 0 {
-            return Step::WaitGranted;
-        }
-        let range = run.start..run.start + leaving.min(self.message_bytes_max()).min(granted);
+        let range = run.start..run.start + leaving.min(self.message_bytes_max());
         self.unsent.remove(&range);
         self.sent.insert(range.clone());
         self.promised = range.end..run.start + leaving;
@@ -329,24 +303,6 @@ mod tests {
     }
 
     #[test]
-    fn no_more_leaves_than_is_granted() {
-        let (first, len) = (UNGRANTED_BYTES_MAX, UNGRANTED_BYTES_MAX + 40);
-        let mut sending = Sending::new(len, 4, 8);
-        sending.wait_for_grants();
-        sending.handle_committed(0..len);
-        assert_eq!(sending.poll_send(LATER), Step::Send(0..first));
-        assert_eq!(sending.poll_send(LATER), Step::WaitGranted);
-        sending.handle_granted(first + 10);
-        assert_eq!(sending.poll_send(LAST), Step::Send(first..first + 8));
-        assert_eq!(sending.poll_send(LAST), Step::WaitGranted);
-        sending.handle_granted(first);
-        assert_eq!(sending.poll_send(LAST), Step::WaitGranted, "it stays");
-        sending.handle_granted(usize::MAX);
-        assert_eq!(sending.poll_send(LATER), Step::Send(first + 8..len));
-        assert_eq!(sending.poll_send(LATER), Step::Done);
-    }
-
-    #[test]
     fn an_empty_buffer_is_done_at_once() {
         assert_eq!(Sending::new(0, 8, 8).poll_send(LATER), Step::Done);
     }
@@ -360,7 +316,6 @@ mod tests {
             polls in prop::collection::vec((0_usize..4, any::<bool>(), any::<bool>()), 40),
             element in 1_usize..9, increment in 1_usize..60,
             patience_ns: Option<u64>, left_out in 0_usize..3, shuffled: bool,
-            grant in prop::option::of(9_usize..600),
         ) {
             let len = 500 * element;
             let mut cuts: Vec<usize> = cuts.into_iter().map(|cut| cut * element).collect();
@@ -377,17 +332,8 @@ mod tests {
             if let Some(ns) = patience_ns {
                 sending.set_patience(ns);
             }
-            let mut granted = grant.map_or(usize::MAX, |_| 0);
-            sending.granted = granted;
             let mut poll = |sending: &mut Sending, now, committed: &[bool]| {
-                let mut step = sending.poll_send(now);
-                if step == Step::WaitGranted {
-                    assert!(granted - sending.sent.bytes() < element, "{granted} are granted");
-                    granted += grant.expect("only a sender that waits for grants waits");
-                    sending.handle_granted(granted);
-                    step = sending.poll_send(now);
-                }
-                assert!(sending.sent.bytes() <= granted);
+                let step = sending.poll_send(now);
                 if let Step::Send(range) = &step {
                     assert!(!range.is_empty() && range.start % element + range.end % element == 0);
                     assert!(committed[range.clone()].iter().all(|bit| *bit), "not committed");

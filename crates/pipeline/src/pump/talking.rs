@@ -79,10 +79,6 @@ impl<T: Pod> Pump<T> {
                 self.landed = self.landed.max(round.saturating_sub(1));
                 return Ok(());
             }
-            Ok(Reply::Granted(bytes)) => {
-                self.sending.handle_granted(usize::try_from(bytes).unwrap_or(usize::MAX));
-                return Ok(());
-            }
             Ok(Reply::Refused(theirs)) => {
                 let (ours, theirs) = (self.shape.clone(), theirs.shape);
                 DeltaSendError::Mismatch(Box::new(Mismatch { peer, channel, ours, theirs }))

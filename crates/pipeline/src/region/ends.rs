@@ -59,7 +59,8 @@ impl RegionSend {
         Self(pump)
     }
 
-    /// Waits until all elements of the sections are at the peer: landed, or combined.
+    /// Waits until all elements of the sections have landed at the peer, which may have to combine some of them
+    /// still.
     ///
     /// # Errors
     /// [`DeltaSendError::Mismatch`] when the peer expects something else. [`DeltaSendError::Source`] when

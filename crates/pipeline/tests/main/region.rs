@@ -88,10 +88,10 @@ fn compose(first: u64, second: u64) -> u64 {
     (u64::from(slope) << 32) | u64::from(offset)
 }
 
-fn affine(out: &mut [u64], own: &[u64], incoming: &[u64]) {
-    assert!(out.len() == own.len() && out.len() == incoming.len());
-    for ((out, own), incoming) in out.iter_mut().zip(own).zip(incoming) {
-        *out = compose(*own, *incoming);
+fn affine(out: &mut [u64], own: &[u64]) {
+    assert!(out.len() == own.len());
+    for (out, own) in out.iter_mut().zip(own) {
+        *out = compose(*own, *out);
     }
 }
 
@@ -306,9 +306,9 @@ async fn a_section_is_combined_with_another_place() -> Outcome {
     let operand = Operand { region: &own, sections: &[len + 1..2 * len, 5..6] };
     let (node, before) = (&row.nodes[1], &row.before[0]);
     let sections = [len / 3..len, 0..len / 3];
-    let add = |out: &mut [[u8; 3]], own: &[[u8; 3]], incoming: &[[u8; 3]]| {
-        for ((out, own), incoming) in out.iter_mut().zip(own).zip(incoming) {
-            *out = std::array::from_fn(|at| own[at].wrapping_add(incoming[at]));
+    let add = |out: &mut [[u8; 3]], own: &[[u8; 3]]| {
+        for (out, own) in out.iter_mut().zip(own) {
+            *out = std::array::from_fn(|at| own[at].wrapping_add(out[at]));
         }
     };
     let mut landing = limited(out.combine(node, before, "x", &sections, operand, add)).await?;
@@ -503,7 +503,7 @@ async fn a_panic_of_the_function_is_an_error_at_both_ends() -> Outcome {
     let mut sent = row.send(0, &source, "p", &whole).await;
     let operand = Operand { region: &own, sections: &whole };
     let (node, before) = (&row.nodes[1], &row.before[0]);
-    let fails = |_: &mut [u64], _: &[u64], _: &[u64]| panic!("no {}", "sum");
+    let fails = |_: &mut [u64], _: &[u64]| panic!("no {}", "sum");
     let mut landing = limited(out.combine(node, before, "p", &whole, operand, fails)).await?;
     let error = limited(landing.finish()).await.unwrap_err();
     assert!(matches!(error, DeltaRecvError::Combine { .. }), "{error}");

@@ -98,7 +98,6 @@ fn faults(texts: &mut Texts) {
         FrameFault::Twice { start: 3, end: 5 },
         FrameFault::End { end: 9, landed: 3 },
         FrameFault::Cause,
-        FrameFault::Ungranted { waiting: 9 },
     );
 }
 
