@@ -6,6 +6,7 @@
 //!   pair             calls of two groups that have met
 //!   measuring        costs, by which calls choose their algorithms
 //!   call             the future of one
+//!   deltas           collectives that flow
 //!   whole            the run of a call: step by step, with whole messages
 //!   flow             its large data: all transfers at once, by regions
 //!   op, parts        operators, and data of all ranks
@@ -14,6 +15,7 @@
 pub(crate) mod asking;
 pub(crate) mod call;
 pub(crate) mod calls;
+pub(crate) mod deltas;
 mod flow;
 mod measuring;
 pub(crate) mod op;

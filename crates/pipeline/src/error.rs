@@ -1,5 +1,7 @@
 //! Errors of a delta, by side.
 
+pub(crate) mod group;
+
 use std::fmt;
 use std::ops::Range;
 
@@ -8,6 +10,7 @@ use chunkcomm::{AcceptError, OpenError, RecvError, SendError};
 
 use crate::proto::frame::FrameFault;
 use crate::proto::opening::{OpeningFault, Shape};
+use group::GroupError;
 
 /// The shapes that the two sides of a delta stated, where they differ.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -85,6 +88,19 @@ pub enum DeltaSendError {
         /// Name of the delta's channel.
         channel: String,
     },
+    /// The collective whose operand this is has failed.
+    Collective(Box<GroupError>),
+}
+
+impl DeltaSendError {
+    /// Whether the receivers have ended the transfer in order.
+    pub(crate) fn is_of_end(&self) -> bool {
+        match self {
+            Self::Gone { .. } => true,
+            Self::Collective(cause) => matches!(**cause, GroupError::Gone { .. }),
+            _ => false,
+        }
+    }
 }
 
 impl fmt::Display for DeltaSendError {
@@ -92,6 +108,7 @@ impl fmt::Display for DeltaSendError {
         match self {
             Self::Open(error) => error.fmt(f),
             Self::Channel(error) => error.fmt(f),
+            Self::Collective(error) => error.fmt(f),
             Self::Part(error) => error.fmt(f),
             Self::Mismatch(mismatch) => {
                 let Mismatch { peer, channel, ours, theirs } = &**mismatch;
@@ -134,6 +151,7 @@ impl std::error::Error for DeltaSendError {
         match self {
             Self::Open(error) => error.source(),
             Self::Channel(error) => error.source(),
+            Self::Collective(error) => error.source(),
             Self::Source { source, .. } => Some(source.as_ref()),
             Self::Mismatch(_)
             | Self::Unfinished { .. }
@@ -211,6 +229,9 @@ pub enum DeltaRecvError {
         /// Reason: the function's panic, or that the elements to combine with will not come.
         cause: String,
     },
+    /// The collective whose result this is has failed; elements that are done stay readable.
+    #[error(transparent)]
+    Collective(Box<GroupError>),
     /// The range to wait for is not within the buffer.
     #[error("elements {start}..{end} are not within the {length} elements of delta {channel:?}")]
     Range {

@@ -8,7 +8,6 @@
 //! ```
 
 pub(crate) mod engine;
-pub(crate) mod error;
 pub(crate) mod forming;
 pub(crate) mod io;
 pub(crate) mod links;
@@ -23,12 +22,12 @@ use chunkcomm::{Peer, host};
 use chunkcomm_cluster::Cluster;
 use chunkcomm_cluster::cluster::NodeId;
 
+use crate::error::group::GroupError;
 use crate::proto::costs::Costs;
 use crate::proto::schedule::algorithm::Algorithm;
 use crate::proto::schedule::world::World;
 use crate::proto::talk;
 use engine::Engine;
-use error::GroupError;
 use links::{Links, peer_of};
 use shared::Shared;
 

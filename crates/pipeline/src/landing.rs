@@ -8,7 +8,6 @@ use std::sync::{Arc, Weak};
 use bytemuck::Pod;
 use chunkcomm::channel::Landing;
 use chunkcomm::{BytesReceiver, RecvError};
-use tokio::sync::watch;
 
 use crate::error::DeltaRecvError;
 use crate::memory::{Lease, Share};
@@ -23,7 +22,7 @@ mod combining;
 mod way_back;
 
 pub(crate) use accepting::{Accepted, accept};
-pub(crate) use base::LandingFate;
+pub(crate) use base::{Ending, LandingFate};
 pub(crate) use combining::{Combine, Operand};
 pub(crate) use way_back::{Interest, WayBack};
 
@@ -44,27 +43,30 @@ pub(crate) fn land<T: Pod>(
 ) {
     share.land();
     let back = interest.0.clone();
-    let base = Arc::new(Base { share, sections, back, origin, fate: None });
+    let base = Arc::new(Base { share, sections, back, origin, ending: Ending::Memory });
     channel.land(Box::new(Lander::new(base, None, interest)));
 }
 
-/// Lets the one round of an accepted delta land in these sections of `share`, combined or as it comes.
+/// Lets an accepted delta land in these sections of `share`, combined or as it comes: a region's one round, or
+/// the rounds of a collective.
 ///
-/// It lasts as long as the interest is held, and its outcome comes from the other end of `fate`.
+/// It lasts as long as the interest is held.
 pub(crate) fn land_sections<T: Pod>(
     accepted: Accepted,
     name: &str,
     memory: (Share<T>, Sections),
     combine: Option<(Operand<T>, Combine<T>)>,
-    fate: watch::Sender<LandingFate>,
+    ending: Ending,
 ) -> Arc<Interest> {
     let Accepted { peer, channel, back, .. } = accepted;
     let (share, sections) = memory;
     let interest = Arc::new(Interest(back.clone()));
     let origin = Origin { peer: peer.name().to_owned(), channel: name.to_owned() };
-    let base = Arc::new(Base { share, sections, back, origin, fate: Some(fate) });
+    let has_rounds = matches!(ending, Ending::Flow(_));
+    let base = Arc::new(Base { share, sections, back, origin, ending });
+    let node = peer.node();
     let combiner = combine
-        .and_then(|it| Combiner::start(base.clone(), it, false, &interest, peer.node().runtime()));
+        .and_then(|it| Combiner::start(base.clone(), it, has_rounds, &interest, node.runtime()));
     channel.land(Box::new(Lander::new(base, combiner, &interest)));
     interest
 }
@@ -119,6 +121,7 @@ struct Lander<T: Pod> {
     /// Round of the transfer that lands, from 1, and the number of its bytes that came.
     round: u32,
     landed: usize,
+    has_ended: bool,
 }
 
 impl<T: Pod> Lander<T> {
@@ -128,7 +131,16 @@ impl<T: Pod> Lander<T> {
         interest: &Arc<Interest>,
     ) -> Self {
         let (interest, first) = (Arc::downgrade(interest), base.share.state().round);
-        Self { base, combiner, interest, at: At::header(), first, round: 1, landed: 0 }
+        Self {
+            base,
+            combiner,
+            interest,
+            at: At::header(),
+            first,
+            round: 1,
+            landed: 0,
+            has_ended: false,
+        }
     }
 
     /// Returns the place for what follows a complete header.
@@ -186,7 +198,7 @@ impl<T: Pod> Lander<T> {
 
     /// Whether rounds are neither cut nor corrected: those of regions, and those that are combined.
     fn has_whole_rounds(&self) -> bool {
-        self.base.is_of_region() || self.combiner.is_some()
+        self.base.is_of_several() || self.combiner.is_some()
     }
 
     /// Returns the place for the bytes at these positions, the first of which are together there.
@@ -291,8 +303,14 @@ impl<T: Pod> Lander<T> {
     fn over(&mut self, error: DeltaRecvError) {
         // The memory is released before the end is reported.
         self.at = At::Over;
+        if mem::replace(&mut self.has_ended, true) {
+            return;
+        }
         match &self.combiner {
-            None => self.base.over(error),
+            None => {
+                let is_whole = self.landed == self.base.sections.bytes();
+                self.base.over(self.round + u32::from(is_whole), error);
+            }
             Some(combiner) => combiner.over(error),
         }
     }

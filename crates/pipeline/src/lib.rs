@@ -91,6 +91,60 @@
 //!
 //! Not for nodes that take turns as they like: use channels there. Independent tasks belong into a farm.
 //!
+//! ## Collectives that flow
+//!
+//! The operand of such a call is a [`DeltaSender`], its result a [`DeltaReceiver`]. An element is combined, and goes
+//! on, as soon as it is committed, so computing overlaps with reducing and broadcasting:
+//!
+//! ```no_run
+//! use chunkcomm_pipeline::{Flow, Group, Op};
+//!
+//! # async fn example(group: &mut Group) -> Result<(), Box<dyn std::error::Error>> {
+//! let memory = vec![0.0_f64; 1 << 20];
+//! let (mut mine, mut sums) = group.all_reduce_delta(memory, Op::sum(), Flow::default()).await?;
+//! for step in 1..=100 {
+//!     while let Some(chunk) = mine.next(4096) {
+//!         chunk.fill(f64::from(step)); // compute
+//!         mine.commit().await?;
+//!     }
+//!     while let Some(done) = sums.next().await? {
+//!         println!("{}", done[0]); // use: the rest is on its way
+//!     }
+//!     if step < 100 {
+//!         mine.start().await?;
+//!         sums.start().await?;
+//!     }
+//! }
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! | call | operand | result | algorithms that flow |
+//! |---|---|---|---|
+//! | [`broadcast_delta`](Group::broadcast_delta) | root | the others | chain, binary, binomial |
+//! | [`reduce_delta`](Group::reduce_delta) | all | root | chain, binary, binomial |
+//! | [`all_reduce_delta`](Group::all_reduce_delta) | all | all | chains |
+//! | [`gather_delta`](Group::gather_delta) | all | root | direct |
+//!
+//! `Auto` chooses among these, also where an algorithm is set that does not flow: in a ring each rank begins with
+//! another block, and doubling combines whole vectors.
+//!
+//! - *Rounds*: the call sets all up once. Both kinds of ends [`start`](DeltaSender::start) further rounds, which open
+//!   and allocate nothing. All ranks go through the same rounds, a rank's two ends together: its sender's round is not
+//!   finished before its receiver has started it.
+//! - *Calls*: other calls of the group may be made meanwhile. A collective counts as finished when it has given its
+//!   ends, and goes on when the group is dropped.
+//! - *Drop*: a receiver that is dropped takes part to the end of its round, as does a sender with all elements
+//!   committed. Then the collective has ended in order, and the group works on. A rank whose round needs one that has
+//!   ended learns it by [`GroupError::Gone`], which names the next rank on the way there, a second later for each
+//!   transfer between the two. A sender that is dropped with some elements of a round committed and some missing
+//!   breaks the group, with [`GroupError::Rank`] at all ranks.
+//! - *Deaths* break the group. Waits at the ends fail with [`DeltaSendError::Collective`] and
+//!   [`DeltaRecvError::Collective`]; elements that are done stay readable.
+//! - *Ends* are those of deltas but for this: `peer` is `None`; the root of a broadcast alone can
+//!   [`end`](DeltaSender::end) a stream; of two rounds under way `into_buffer` gives the memory of the current one,
+//!   and elements not written again are those of two rounds before.
+//!
 //! # Layers
 //!
 //! Each stands on those above it, in reading order:
@@ -102,7 +156,8 @@
 //!   buffer, combined or as it comes; `turns`: when a computing task yields;
 //! - [`DeltaSender`], [`Part`], [`DeltaReceiver`], [`Forward`], [`Region`]: the user's interface to deltas;
 //! - `group`: [`Group`], [`Pair`]: ranks, links, and a standing task that runs the calls;
-//! - `collective`: [`Call`], [`Op`], [`Parts`]: small calls step by step, large ones by regions;
+//! - `collective`: [`Call`], [`Op`], [`Parts`]: small calls step by step, large ones by regions; [`Flow`]: calls
+//!   that take and give deltas;
 //! - `tracked` (feature): the same for code that takes a plain slice, by page protection (Linux);
 //! - [`patterns`]: whole programs made of these, to measure and to learn from.
 //!
@@ -127,15 +182,17 @@ mod region;
 mod send;
 #[cfg(feature = "tracked")]
 pub mod tracked;
+mod trouble;
 mod turns;
 
 pub use collective::call::Call;
+pub use collective::deltas::{DeltaEnd, Flow, GatherEnds, ReduceEnds};
 pub use collective::op::{Bits, Number, Op};
 pub use collective::pair::{Pair, Root};
 pub use collective::parts::Parts;
 pub use element::Element;
+pub use error::group::{CallDifference, CollectiveError, GroupError};
 pub use error::{DeltaRecvError, DeltaSendError, Mismatch, PartError};
-pub use group::error::{CallDifference, CollectiveError, GroupError};
 pub use group::{Group, GroupReport, WaitingCall};
 pub use part::Part;
 pub use proto::frame::FrameFault;

@@ -56,18 +56,20 @@ use std::time::Duration;
 use bytemuck::Pod;
 use bytes::Bytes;
 use chunkcomm::host::Instant;
-use tokio::sync::watch;
 
 use crate::error::DeltaRecvError;
 use crate::proto::corrections::Corrections;
 use crate::proto::extents::{Cursor, Extents, Taken};
 use crate::proto::sections::Sections;
+use bell::Bell;
 use lost::Lost;
 
+mod bell;
 mod holders;
 mod lost;
 mod owner;
 
+pub(crate) use bell::Hearer;
 pub(crate) use holders::{Carrier, Lease, View};
 pub(crate) use owner::Owner;
 
@@ -141,7 +143,7 @@ struct Region<T: Pod> {
     /// Wakes sleeping threads.
     sleep: Condvar,
     /// Wakes waiting tasks.
-    bell: watch::Sender<()>,
+    bell: Bell,
     owns: PhantomData<T>,
 }
 
@@ -184,7 +186,7 @@ impl<T: Pod> Region<T> {
         if sleepers {
             self.sleep.notify_all();
         }
-        self.bell.send_replace(());
+        self.bell.ring();
     }
 }
 
@@ -227,7 +229,7 @@ pub(crate) fn share<T: Pod>(buffer: Vec<T>) -> Owner<T> {
         capacity: buffer.capacity(),
         state: Mutex::new(state),
         sleep: Condvar::new(),
-        bell: watch::Sender::new(()),
+        bell: Bell::default(),
         owns: PhantomData,
     };
     Owner { share: Share { region: Arc::new(region) } }
@@ -257,8 +259,8 @@ impl<T: Pod> Share<T> {
 
     /// Returns a bell that rings at each change of the state from now on. For bytes that become done
     /// it rings only when somebody waits for as many.
-    pub(crate) fn bell(&self) -> watch::Receiver<()> {
-        self.region.bell.subscribe()
+    pub(crate) fn bell(&self) -> Hearer {
+        self.region.bell.hearer()
     }
 
     /// Lets the bell ring once this many bytes may be sent; returns whether they may now.
@@ -305,8 +307,7 @@ impl<T: Pod> Share<T> {
                 }
                 state.ring_from = 0;
             }
-            // The bell is in the region and lives as long as this holder.
-            let _ = bell.changed().await;
+            bell.changed().await;
         }
     }
 

@@ -42,7 +42,7 @@ use chunkcomm::{BytesReceiver, BytesSender, Node, Peer, SendError};
 use tokio::sync::watch;
 
 use crate::error::DeltaSendError;
-use crate::memory::{Carrier, Share, State};
+use crate::memory::{Carrier, Hearer, Share, State};
 use crate::proto::extents::Cursor;
 use crate::proto::frame::Header;
 use crate::proto::increment::Costs;
@@ -50,7 +50,7 @@ use crate::proto::meter::Meter;
 use crate::proto::opening::{Opening, Shape};
 use crate::proto::sections::Sections;
 use crate::proto::sending::{GATHER_NS_MAX, Now, Sending, Step};
-use handle::Fated;
+use crate::trouble::FlowEnd;
 use leaving::Leaving;
 use times::{LinkTimes, Production, ns_since};
 
@@ -60,7 +60,7 @@ mod leaving;
 mod talking;
 mod times;
 
-pub(crate) use handle::PumpHandle;
+pub(crate) use handle::{Fated, PumpHandle};
 
 /// Destination of a pump.
 pub(crate) struct Target<'a> {
@@ -86,6 +86,8 @@ pub(crate) struct Manner {
     pub(crate) source: Source,
     pub(crate) increment_bytes: usize,
     pub(crate) pace: Pace,
+    /// The collective that the transfer is part of: it stops when nobody follows it.
+    pub(crate) flow: Option<FlowEnd>,
 }
 
 /// Treatment of less than an increment.
@@ -118,6 +120,9 @@ pub(crate) async fn start<T: Pod, K: Send + 'static>(
     let opening = Opening { shape: shape.clone(), increment_bytes };
     channel.send_slice(&opening.encode()).await.map_err(DeltaSendError::Channel)?;
     let mut sending = Sending::new(len, size_of::<T>(), manner.increment_bytes);
+    if manner.flow.is_some() {
+        sending.send_singly();
+    }
     let mut meter = None;
     match manner.pace {
         Pace::Whole => {}
@@ -141,6 +146,7 @@ pub(crate) async fn start<T: Pod, K: Send + 'static>(
         name: name.to_owned(),
         shape,
         source: manner.source,
+        is_of_flow: manner.flow.is_some(),
         sections,
         sending,
         meter,
@@ -148,13 +154,18 @@ pub(crate) async fn start<T: Pod, K: Send + 'static>(
         landed: 0,
         ready: 1,
     };
+    let flow = manner.flow;
     host::spawn_on(target.node.runtime(), async move {
         let outcome = match pump.source {
+            _ if flow.is_some() => pump.run_followed(&fate).await,
             Source::Commits | Source::Landing => pump.run(&fate).await,
             Source::Region => pump.run_followed(&fate).await,
         };
         drop(keep);
         if let Err(error) = outcome {
+            if let Some(flow) = flow {
+                flow.not_sent(fate.borrow().landed + 1, &error);
+            }
             fate.send_modify(|fate| fate.error = Some(error));
         }
     });
@@ -172,6 +183,7 @@ struct Pump<T: Pod> {
     name: String,
     shape: Shape,
     source: Source,
+    is_of_flow: bool,
     sections: Sections,
     sending: Sending,
     meter: Option<Meter>,
@@ -208,22 +220,22 @@ impl<T: Pod> Pump<T> {
         }
     }
 
-    /// Runs while the buffer has its owner and somebody follows.
+    /// Runs while somebody follows, and a region has its owner.
     async fn run_followed(self, fate: &watch::Sender<Fated>) -> Result<(), DeltaSendError> {
         let (peer, channel) = (self.peer.clone(), self.name.clone());
-        let share = self.carrier.share().clone();
+        let (share, is_region) = (self.carrier.share().clone(), self.source == Source::Region);
         let closing = async {
             let mut bell = share.bell();
             while !share.state().closing {
-                // The bell is in the region and lives as long as this holder.
-                let _ = bell.changed().await;
+                bell.changed().await;
             }
         };
         tokio::select! {
             biased;
-            outcome = self.run(fate) => outcome,
+            // Nobody hears what the memory says meanwhile.
             () = fate.closed() => Err(DeltaSendError::Stopped { peer, channel }),
-            () = closing => Err(DeltaSendError::Stopped { peer, channel }),
+            outcome = self.run(fate) => outcome,
+            () = closing, if is_region => Err(DeltaSendError::Stopped { peer, channel }),
         }
     }
 
@@ -372,7 +384,7 @@ impl<T: Pod> Pump<T> {
     /// idle, where that is waited for; returns whether it is.
     async fn pause(
         &mut self,
-        bell: &mut watch::Receiver<()>,
+        bell: &mut Hearer,
         waits_idle: bool,
         left: Option<Duration>,
     ) -> Result<bool, Stop> {
@@ -382,14 +394,14 @@ impl<T: Pod> Pump<T> {
             tokio::select! {
                 biased;
                 flushed = self.channel.flush() => return Ok(flushed.map(|()| true)?),
-                _ = bell.changed() => {}
+                () = bell.changed() => {}
                 reply = self.replies.recv() => self.hear(reply)?,
                 () = left, if timed => {}
             }
         } else {
             tokio::select! {
                 biased;
-                _ = bell.changed() => {}
+                () = bell.changed() => {}
                 reply = self.replies.recv() => self.hear(reply)?,
                 error = self.channel.closed() => return Err(error.into()),
                 () = left, if timed => {}
@@ -429,7 +441,7 @@ impl<T: Pod> Pump<T> {
             tokio::select! {
                 biased;
                 reply = self.replies.recv() => self.hear(reply)?,
-                _ = bell.changed() => {}
+                () = bell.changed() => {}
                 error = self.channel.closed() => return Err(error.into()),
             }
         }

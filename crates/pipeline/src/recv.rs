@@ -53,9 +53,11 @@ pub struct DeltaReceiver<T: Element> {
     cursor: Cursor,
     /// For a program whose only thread computes: it takes in what has arrived meanwhile.
     turns: Turns,
-    interest: Arc<Interest>,
+    interests: Vec<Arc<Interest>>,
+    /// The buffer of every second round of a collective of which two are under way.
+    other: Option<(Owner<T>, Vec<Arc<Interest>>)>,
     round: u32,
-    peer: Peer,
+    peer: Option<Peer>,
     channel: String,
     increment_bytes: usize,
 }
@@ -109,21 +111,32 @@ impl<T: Element> DeltaReceiver<T> {
         let interest = Arc::new(Interest(back));
         let origin = Origin { peer: peer.name().to_owned(), channel: name.to_owned() };
         land(channel, owner.share().clone(), sections, &interest, origin);
-        Ok(Self {
+        // The peer's number; forwards take it over, so it must be one of whole elements.
+        let increment = usize::try_from(opening.increment_bytes).unwrap_or(usize::MAX / 2);
+        let increment_bytes = Increment::Fixed(increment).bytes_for(0, size_of::<T>());
+        Ok(Self::of_lanes(vec![(owner, vec![interest])], Some(peer), name, increment_bytes))
+    }
+
+    /// Returns the receiver of these buffers, which take turns. Each lands as long as its interests are held.
+    pub(crate) fn of_lanes(
+        mut lanes: Vec<(Owner<T>, Vec<Arc<Interest>>)>,
+        peer: Option<Peer>,
+        channel: &str,
+        increment_bytes: usize,
+    ) -> Self {
+        let (owner, interests) = lanes.remove(0);
+        Self {
             owner,
             shown: 0,
             cursor: Cursor::default(),
             turns: Turns::default(),
-            interest,
+            interests,
+            other: lanes.pop(),
             round: 1,
             peer,
-            channel: name.to_owned(),
-            // The peer's number; forwards take it over, so it must be one of whole elements.
-            increment_bytes: Increment::Fixed(
-                usize::try_from(opening.increment_bytes).unwrap_or(usize::MAX / 2),
-            )
-            .bytes_for(0, size_of::<T>()),
-        })
+            channel: channel.to_owned(),
+            increment_bytes,
+        }
     }
 
     /// Waits until all elements of `range` have landed and returns them.
@@ -271,7 +284,8 @@ impl<T: Element> DeltaReceiver<T> {
 
     /// Returns the owned buffer, once all of it has landed and the forwards have released it: to keep,
     /// to change, or to give to the next transfer. After the last round of a stream it is cut to the
-    /// elements of that round, which may be none.
+    /// elements of that round, which may be none. Of two rounds of a [collective](crate::Flow::depth) it is the
+    /// buffer of the current one.
     ///
     /// # Errors
     /// As [`finish`](Self::finish); the buffer is dropped.
@@ -280,7 +294,8 @@ impl<T: Element> DeltaReceiver<T> {
     /// When the future is dropped, so is the receiver; the forwards go on.
     pub async fn into_buffer(self) -> Result<Vec<T>, DeltaRecvError> {
         let length = self.whole().await?;
-        let Self { owner, .. } = self;
+        let Self { owner, other, .. } = self;
+        drop(other);
         let mut buffer = owner.into_vec().await;
         buffer.truncate(length);
         Ok(buffer)
@@ -291,8 +306,9 @@ impl<T: Element> DeltaReceiver<T> {
     /// [ended](crate::DeltaSender::end) the stream: there is no further round, the last one stays, and
     /// forwards may still be sending it.
     ///
-    /// Opens nothing and allocates nothing. The sender sends nothing of a round before this call: a receiver
-    /// that pauses holds the sender up, and ends nothing. Forwards go on with the next round.
+    /// Opens nothing and allocates nothing. The sender sends nothing of a round before this call, of two rounds
+    /// of a [collective](crate::Flow::depth) nothing of the one after: a receiver that pauses holds the sender
+    /// up, and ends nothing. Forwards go on with the next round.
     ///
     /// # Errors
     /// As [`finish`](Self::finish).
@@ -315,7 +331,14 @@ impl<T: Element> DeltaReceiver<T> {
             self.owner.overwrite(value);
         }
         (self.round, self.shown, self.cursor) = (self.round + 1, 0, Cursor::default());
-        self.interest.0.say_round(false, self.round);
+        let of_buffer = self.owner.share().state().round;
+        for interest in &self.interests {
+            interest.0.say_round(false, of_buffer);
+        }
+        if let Some((owner, interests)) = &mut self.other {
+            std::mem::swap(&mut self.owner, owner);
+            std::mem::swap(&mut self.interests, interests);
+        }
         Ok(true)
     }
 
@@ -356,8 +379,8 @@ impl<T: Element> DeltaReceiver<T> {
     ) -> Result<Forward, DeltaSendError> {
         let target = Target { node, peer, channel: name };
         let increment_bytes = self.increment_bytes;
-        let manner = Manner { source: Source::Landing, increment_bytes, pace };
-        let keep = self.interest.clone();
+        let manner = Manner { source: Source::Landing, increment_bytes, pace, flow: None };
+        let keep = self.interests.clone();
         let sections = Sections::whole(self.len() * size_of::<T>());
         pump::start(target, self.owner.share(), sections, manner, keep).await.map(Forward)
     }
@@ -380,16 +403,17 @@ impl<T: Element> DeltaReceiver<T> {
         self.len() == 0
     }
 
-    /// Returns the number of bytes that the sender sends together, as it stated.
+    /// Returns the number of bytes that the sender sends together, as it stated; for the result of a collective,
+    /// what this rank sends together.
     #[must_use]
     pub fn increment_bytes(&self) -> usize {
         self.increment_bytes
     }
 
-    /// Returns the node that sends.
+    /// Returns the node that sends; `None` for the result of a collective.
     #[must_use]
-    pub fn peer(&self) -> &Peer {
-        &self.peer
+    pub fn peer(&self) -> Option<&Peer> {
+        self.peer.as_ref()
     }
 
     /// Returns the indices of `range` once its elements have landed.
@@ -449,7 +473,7 @@ impl<T: Element> fmt::Debug for DeltaReceiver<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("DeltaReceiver")
             .field("channel", &self.channel)
-            .field("peer", &self.peer.name())
+            .field("peer", &self.peer.as_ref().map(Peer::name))
             .field("landed", &self.landed().len())
             .field("len", &self.len())
             .finish_non_exhaustive()
@@ -478,6 +502,6 @@ impl Forward {
     /// Returns the node that receives.
     #[must_use]
     pub fn peer(&self) -> &Peer {
-        &self.0.peer
+        self.0.peer.as_ref().expect("a forward has a receiver")
     }
 }

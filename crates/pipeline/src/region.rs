@@ -10,7 +10,7 @@ use tokio::sync::watch;
 
 use crate::Element;
 use crate::error::{DeltaRecvError, DeltaSendError, PartError};
-use crate::landing::{Combine, Operand as Own, accept, land_sections};
+use crate::landing::{Combine, Ending, Operand as Own, accept, land_sections};
 use crate::memory::{Owner, State, share};
 use crate::part::{Part, indices};
 use crate::proto::increment::Increment;
@@ -206,7 +206,7 @@ impl<T: Element> Region<T> {
             Increment::Fixed(_) => Pace::Whole,
             Increment::Auto(_) => Pace::Eager,
         };
-        let manner = Manner { source: Source::Region, increment_bytes, pace };
+        let manner = Manner { source: Source::Region, increment_bytes, pace, flow: None };
         let target = Target { node, peer, channel: name };
         pump::start(target, self.owner.share(), sections, manner, ()).await.map(RegionSend::new)
     }
@@ -327,7 +327,7 @@ impl<T: Element> Region<T> {
         let peer = accepted.peer.clone();
         let memory = (self.owner.share().clone(), sections);
         let (fate, outcome) = watch::channel(None);
-        let interest = land_sections(accepted, name, memory, combine, fate);
+        let interest = land_sections(accepted, name, memory, combine, Ending::Region(fate));
         Ok(self.landings.hold(interest, outcome, peer, name))
     }
 

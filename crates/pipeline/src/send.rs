@@ -66,7 +66,18 @@ pub struct DeltaSender<T: Element> {
     /// Bytes of the round that were committed when [`commit`](Self::commit) last had an increment.
     seen_bytes: usize,
     turns: Turns,
+    /// Number of the round, from 1.
+    round: u32,
     pump: PumpHandle,
+    /// The buffer of every second round of a collective of which two are under way.
+    other: Option<Other<T>>,
+}
+
+/// The buffer of the round before, or of the next one.
+struct Other<T: Element> {
+    owner: Owner<T>,
+    pump: PumpHandle,
+    is_used: bool,
 }
 
 impl<T: Element> DeltaSender<T> {
@@ -126,16 +137,21 @@ impl<T: Element> DeltaSender<T> {
             Increment::Fixed(_) => Pace::Whole,
             Increment::Auto(costs) => Pace::Measured(costs),
         };
-        let manner = Manner { source: Source::Commits, increment_bytes, pace };
+        let manner = Manner { source: Source::Commits, increment_bytes, pace, flow: None };
         let pump = pump::start(target, owner.share(), Sections::whole(len), manner, ()).await?;
-        Ok(Self {
-            handed: Vec::new(),
-            owner,
-            position: 0,
-            seen_bytes: 0,
-            turns: Turns::default(),
-            pump,
-        })
+        Ok(Self::of(owner, pump, None))
+    }
+
+    /// Returns the sender of the operand of a collective, whose buffers take turns.
+    pub(crate) fn of_flow(mut lanes: Vec<(Owner<T>, PumpHandle)>) -> Self {
+        let (owner, pump) = lanes.remove(0);
+        let other = lanes.pop().map(|(owner, pump)| Other { owner, pump, is_used: false });
+        Self::of(owner, pump, other)
+    }
+
+    fn of(owner: Owner<T>, pump: PumpHandle, other: Option<Other<T>>) -> Self {
+        let (handed, turns) = (Vec::new(), Turns::default());
+        Self { handed, owner, position: 0, seen_bytes: 0, turns, round: 1, pump, other }
     }
 
     /// Hands out the next elements to write: `count`, fewer at the end of the buffer and before
@@ -286,7 +302,9 @@ impl<T: Element> DeltaSender<T> {
 
     /// Returns the error of this round, if it has failed.
     pub(crate) fn check(&self) -> Result<(), DeltaSendError> {
-        self.pump.check()
+        self.pump.check()?;
+        let other = self.other.as_ref().filter(|other| other.is_used);
+        other.map_or(Ok(()), |other| other.pump.check())
     }
 
     fn publish(&mut self) {
@@ -325,17 +343,18 @@ impl<T: Element> DeltaSender<T> {
         self.pump.increment_bytes()
     }
 
-    /// Returns the node that receives.
+    /// Returns the node that receives; `None` for the operand of a collective.
     #[must_use]
-    pub fn peer(&self) -> &Peer {
-        &self.pump.peer
+    pub fn peer(&self) -> Option<&Peer> {
+        self.pump.peer.as_ref()
     }
 
     /// Commits the elements that `next` handed out and waits until every element is in the receiver's
     /// buffer.
     ///
     /// Success does not mean that the receiver's program has looked at the elements. Costs one message back
-    /// after the last element has landed.
+    /// after the last element has landed. Of a [collective](crate#collectives-that-flow), waits until this rank has no
+    /// more part in the round; with two rounds under way, in both.
     ///
     /// # Errors
     /// [`DeltaSendError::Unfinished`] when elements are not committed: commit them and call again.
@@ -345,18 +364,27 @@ impl<T: Element> DeltaSender<T> {
     /// # Cancel safety
     /// When the future is dropped, the transfer goes on; call it again.
     pub async fn finish(&mut self) -> Result<(), DeltaSendError> {
+        self.complete()?;
+        if let Some(other) = self.other.as_mut().filter(|other| other.is_used) {
+            other.pump.landed().await?;
+        }
+        self.pump.landed().await?;
+        self.owner.correct().await;
+        Ok(())
+    }
+
+    /// Commits what was handed out.
+    ///
+    /// # Errors
+    /// When something is missing, or the transfer has failed.
+    fn complete(&mut self) -> Result<(), DeltaSendError> {
         self.publish();
         self.check()?;
         let is_whole = {
             let state = self.owner.share().state();
             state.extents().is_whole() && !state.withheld
         };
-        if !is_whole {
-            return Err(self.unfinished());
-        }
-        self.pump.landed().await?;
-        self.owner.correct().await;
-        Ok(())
+        if is_whole { Ok(()) } else { Err(self.unfinished()) }
     }
 
     /// Ends a stream with the elements committed so far, and waits until they have landed.
@@ -395,7 +423,9 @@ impl<T: Element> DeltaSender<T> {
     ///
     /// # Errors
     /// [`DeltaSendError::Unfinished`] when elements are missing before the last committed one, or a
-    /// [`part`](Self::part) is out; the transfer goes on. Other errors end the transfer.
+    /// [`part`](Self::part) is out; the transfer goes on. [`DeltaSendError::Collective`] with
+    /// [`GroupError::Input`](crate::GroupError::Input) when this is the operand of a collective other than a
+    /// broadcast, which goes on, too. Other errors end the transfer.
     ///
     /// # Cancel safety
     /// When the future is dropped, the stream may have ended; call it again.
@@ -404,12 +434,16 @@ impl<T: Element> DeltaSender<T> {
         let is_empty = self.owner.share().state().extents().done_bytes() == 0;
         match ended {
             // It left with the full round before, and so with everything.
-            Err(DeltaSendError::Gone { .. }) if is_empty && self.pump.round > 1 => Ok(()),
+            Err(error) if is_empty && self.round > 1 && error.is_of_end() => Ok(()),
             ended => ended,
         }
     }
 
     async fn end_round(&mut self) -> Result<(), DeltaSendError> {
+        if self.pump.is_whole {
+            let why = "of the flowing collectives, only a broadcast ends before a round is whole";
+            return Err(PumpHandle::refused(why));
+        }
         self.publish();
         self.check()?;
         let (is_full, is_cut) = {
@@ -427,7 +461,7 @@ impl<T: Element> DeltaSender<T> {
 
     fn unfinished(&self) -> DeltaSendError {
         DeltaSendError::Unfinished {
-            peer: self.pump.peer.name().to_owned(),
+            peer: self.pump.peer_name(),
             channel: self.pump.channel.clone(),
             committed: self.owner.share().state().extents().done_bytes() / size_of::<T>(),
             length: self.len(),
@@ -436,6 +470,9 @@ impl<T: Element> DeltaSender<T> {
 
     /// Finishes this round and begins the next one on the same channel and in the same memory: all
     /// elements may be handed out again.
+    ///
+    /// Of two rounds of a [collective](crate::Flow::depth) it finishes the one before, and begins the next in
+    /// the other buffer.
     ///
     /// Opens nothing and allocates nothing. The elements keep their values. Committed elements leave once the
     /// receiver has begun the round, too: a receiver that pauses holds them up, and ends nothing.
@@ -449,14 +486,34 @@ impl<T: Element> DeltaSender<T> {
         self.begin(false).await
     }
 
-    /// Finishes this round and begins the next one: with `ends` the last one, which is empty.
+    /// Finishes this round, of two buffers the one before, and begins the next one: with `ends` the last
+    /// one, which is empty.
     async fn begin(&mut self, ends: bool) -> Result<(), DeltaSendError> {
-        self.finish().await?;
+        if self.other.is_some() {
+            self.complete()?;
+        } else {
+            self.finish().await?;
+        }
         if self.owner.share().state().extents().is_cut() {
             return Err(self.pump.over());
         }
-        self.owner.reset(ends).await;
-        self.pump.round += 1;
+        match &mut self.other {
+            None => {
+                self.owner.reset(ends).await;
+                self.pump.round += 1;
+            }
+            Some(other) => {
+                if other.is_used {
+                    other.pump.landed().await?;
+                    other.owner.reset(ends).await;
+                    other.pump.round += 1;
+                }
+                other.is_used = true;
+                std::mem::swap(&mut self.owner, &mut other.owner);
+                std::mem::swap(&mut self.pump, &mut other.pump);
+            }
+        }
+        self.round += 1;
         (self.position, self.seen_bytes) = (0, 0);
         self.turns.reset();
         Ok(())
@@ -465,18 +522,20 @@ impl<T: Element> DeltaSender<T> {
     /// Returns the number of the round, from 1.
     #[must_use]
     pub fn round(&self) -> u32 {
-        self.pump.round
+        self.round
     }
 
     /// Returns the buffer as soon as the link has released it and all parts are dropped: at once after
     /// [`finish`](Self::finish). Without `finish`, the transfer ends with the committed elements.
     ///
+    /// Of two rounds of a [collective](crate::Flow::depth) it returns the buffer of the current one.
+    ///
     /// # Cancel safety
     /// When the future is dropped, the buffer is dropped once the link releases it. The committed elements
     /// are sent.
     pub async fn into_buffer(self) -> Vec<T> {
-        let Self { handed, owner, .. } = self;
-        drop(handed);
+        let Self { handed, owner, other, .. } = self;
+        drop((handed, other));
         owner.into_vec().await
     }
 }
@@ -503,8 +562,8 @@ impl<T: Element> fmt::Debug for DeltaSender<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("DeltaSender")
             .field("channel", &self.pump.channel)
-            .field("peer", &self.pump.peer.name())
-            .field("round", &self.pump.round)
+            .field("peer", &self.pump.peer_name())
+            .field("round", &self.round)
             .field("position", &self.position)
             .field("len", &self.len())
             .field("increment_bytes", &self.increment_bytes())

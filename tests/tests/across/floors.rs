@@ -72,7 +72,7 @@ const CRATES: &[Floors] = &[
         floors: &[
             &["proto"],
             &["element", "error"],
-            &["memory"],
+            &["memory", "trouble"],
             &["landing", "part", "pump", "turns"],
             &["send", "recv", "region", "group"],
             &["collective"],

@@ -79,7 +79,7 @@ async fn transfer(len: usize, chunk: usize, increment: Increment) -> Outcome {
         }
         assert!(seen == values(0..len));
         assert!(receiver.finish().await? == seen);
-        assert_eq!(receiver.peer().name(), "left");
+        assert_eq!(receiver.peer().unwrap().name(), "left");
         assert!(receiver.into_buffer().await? == seen);
         Outcome::Ok(())
     };

@@ -18,7 +18,7 @@ fn fold(ranks: usize, length: usize, combine: impl Fn(u64, u64) -> u64) -> Vec<u
 }
 
 /// An associative operator that is not commutative: affine maps `x -> a x + b` modulo 2^32, as a pair.
-fn after(first: &u64, second: &u64) -> u64 {
+pub(crate) fn after(first: &u64, second: &u64) -> u64 {
     let parts = |map: u64| ((map >> 32) as u32, map as u32);
     let ((a, b), (c, d)) = (parts(*first), parts(*second));
     (u64::from(a.wrapping_mul(c)) << 32) | u64::from(b.wrapping_mul(c).wrapping_add(d))
@@ -26,7 +26,7 @@ fn after(first: &u64, second: &u64) -> u64 {
 
 /// Compares long vectors without printing them whole.
 #[track_caller]
-fn same(left: &[u64], right: &[u64], what: impl std::fmt::Display) {
+pub(crate) fn same(left: &[u64], right: &[u64], what: impl std::fmt::Display) {
     assert_eq!(left.len(), right.len(), "{what}");
     let first = (0..left.len()).find(|index| left[*index] != right[*index]);
     if let Some(first) = first {

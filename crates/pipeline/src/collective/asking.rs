@@ -6,7 +6,7 @@ use super::call::Call;
 use super::flow::{FLOW_BYTES_MIN, Flowing};
 use super::op::Op;
 use super::whole::Whole;
-use crate::group::error::{CollectiveError, GroupError};
+use crate::error::group::{CollectiveError, GroupError};
 use crate::group::shared::Run;
 use crate::proto::costs;
 use crate::proto::schedule::algorithm::Algorithm;

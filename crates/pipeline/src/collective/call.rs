@@ -4,7 +4,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use crate::group::error::{CollectiveError, GroupError};
+use crate::error::group::{CollectiveError, GroupError};
 use crate::group::shared::{Finished, Run, Shared};
 use crate::proto::schedule::algorithm::Algorithm;
 

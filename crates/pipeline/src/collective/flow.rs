@@ -17,7 +17,7 @@ use chunkcomm_cluster::cluster::NodeId;
 use tokio::sync::Notify;
 
 use super::op::Op;
-use crate::group::error::GroupError;
+use crate::error::group::GroupError;
 use crate::group::io::Io;
 use crate::group::links::peer_of;
 use crate::landing::Combine;
@@ -300,13 +300,7 @@ impl<T: Element> Transfers<T> {
         let landing = match (combine, self.op.clone()) {
             (Some((side, own)), Some(op)) => {
                 let own = Operand { region: own.region, sections: &own.sections };
-                let in_driver = op.is_built_in();
-                let apply = Box::new(move |out: &mut [T], own: &[T]| match side {
-                    Side::Before => op.after(out, own),
-                    Side::After => op.before(out, own),
-                });
-                let combine = Combine { apply, in_driver };
-                region.combine_with(node, &peer, &name, &sections, own, combine).await
+                region.combine_with(node, &peer, &name, &sections, own, combining(op, side)).await
             }
             _ => region.land(node, &peer, &name, &sections).await,
         };
@@ -335,8 +329,19 @@ impl<T: Element> Transfers<T> {
     }
 }
 
+/// Returns what combines the elements that came with those of this rank, which stand at this side of the
+/// operator. A program's own function does not run between two reads of the link.
+pub(super) fn combining<T: Element>(op: Op<T>, side: Side) -> Combine<T> {
+    let in_driver = op.is_built_in();
+    let apply = Box::new(move |out: &mut [T], own: &[T]| match side {
+        Side::Before => op.after(out, own),
+        Side::After => op.before(out, own),
+    });
+    Combine { apply, in_driver }
+}
+
 /// Whether two receives make the same blocks.
-fn overlap(one: &FlowReceive, other: &FlowReceive) -> bool {
+pub(super) fn overlap(one: &FlowReceive, other: &FlowReceive) -> bool {
     let meet = |a: &Range<usize>, b: &Range<usize>| a.start < b.end && b.start < a.end;
     one.blocks.iter().any(|a| other.blocks.iter().any(|b| meet(a, b)))
 }
@@ -347,7 +352,7 @@ fn whole<T: Element>(region: &Region<T>) -> Vec<Range<usize>> {
 }
 
 /// Returns the sections of blocks, those that are empty left out.
-fn sections(blocks: &[Range<usize>], of: &[Range<usize>]) -> Vec<Range<usize>> {
+pub(super) fn sections(blocks: &[Range<usize>], of: &[Range<usize>]) -> Vec<Range<usize>> {
     let mut sections: Vec<Range<usize>> = Vec::new();
     for block in blocks.iter().flat_map(|it| &of[it.clone()]).filter(|it| !it.is_empty()) {
         match sections.last_mut() {

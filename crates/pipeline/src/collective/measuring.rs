@@ -6,7 +6,7 @@ use chunkcomm::host::Instant;
 
 use super::op::Op;
 use crate::Group;
-use crate::group::error::GroupError;
+use crate::error::group::GroupError;
 use crate::proto::costs::Costs;
 use crate::proto::schedule::algorithm::Algorithm;
 

@@ -3,6 +3,9 @@
 use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
+
+use chunkcomm::host;
 
 use crate::Element;
 
@@ -61,6 +64,19 @@ impl<T: Element> Op<T> {
     #[must_use]
     pub fn commutative(self) -> Self {
         Self { commutative: true, ..self }
+    }
+
+    /// Says what a byte costs to combine, in nanoseconds: in a simulation this is spent.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn declared(self, nanos_per_byte: f64) -> Self {
+        let named = self.clone();
+        let kernel = Kernel::Named(Arc::new(move |out: &mut [T], lower: &[T], upper: &[T]| {
+            let nanos = nanos_per_byte * size_of_val(&*out) as f64;
+            host::spend(Duration::from_nanos(nanos as u64));
+            named.combine(out, lower, upper);
+        }));
+        Self { kernel, ..self }
     }
 
     /// Returns the name: `sum`, `product`, `min`, `max`, `and`, `or`, `xor`, or that of a named one.

@@ -15,7 +15,7 @@ use super::call::Call;
 use super::calls::{combined, even, take_combined};
 use super::op::Op;
 use super::whole::Whole;
-use crate::group::error::GroupError;
+use crate::error::group::GroupError;
 use crate::group::forming::{GroupLayer, Side, hosts, numbered};
 use crate::group::links::peer_of;
 use crate::proto::schedule::Kind;

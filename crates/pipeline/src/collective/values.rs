@@ -9,7 +9,7 @@ use super::call::Call;
 use super::calls::own_block;
 use super::whole::Whole;
 use crate::Group;
-use crate::group::error::{CollectiveError, GroupError};
+use crate::error::group::{CollectiveError, GroupError};
 use crate::proto::schedule::Kind;
 use crate::proto::talk::Operation;
 

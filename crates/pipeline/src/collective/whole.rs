@@ -14,7 +14,7 @@ use crate::Element;
 use crate::collective::flow::{Buffers, Flowing};
 use crate::collective::op::Op;
 use crate::collective::parts::Parts;
-use crate::group::error::GroupError;
+use crate::error::group::GroupError;
 use crate::group::io::{Heard, Io};
 use crate::group::shared::Run;
 use crate::proto::schedule::flow::Flow;
@@ -382,7 +382,7 @@ impl<T: Element> Run for Whole<T> {
         Some(self.rank(receive.from))
     }
 
-    fn stop(&mut self, io: &mut Io<'_, '_>) -> Poll<()> {
+    fn stop(&mut self, _cause: &GroupError, io: &mut Io<'_, '_>) -> Poll<()> {
         let Some(flowing) = &mut self.flowing else { return Poll::Ready(()) };
         match flowing.stop(io.context) {
             Poll::Pending => return Poll::Pending,

@@ -11,10 +11,10 @@ use chunkcomm::host::Instant;
 use chunkcomm::layer::Wait;
 use chunkcomm_cluster::cluster::{Change, Changes};
 
-use super::error::{CallDifference, GroupError};
 use super::io::{Heard, Io};
 use super::links::{Links, Lost};
 use super::shared::{Finished, Run, Shared, Submitted};
+use crate::error::group::{CallDifference, GroupError};
 use crate::proto::talk::{self, Fault, Kind, Word};
 
 /// Number of finished calls whose statements are kept: a rank may find only later that it differs.
@@ -279,7 +279,7 @@ impl Engine {
             let call = *number;
             let mut io = Io { call, statement, links, inbox, context };
             let ended = match self.broken.clone() {
-                Some(cause) => run.stop(&mut io).map(|()| Some(cause)),
+                Some(cause) => run.stop(&cause, &mut io).map(|()| Some(cause)),
                 None if lost.is_some() => Poll::Pending,
                 None => match run.poll(&mut io) {
                     Poll::Ready(Ok(())) => Poll::Ready(None),
@@ -288,8 +288,12 @@ impl Engine {
                         Poll::Pending
                     }
                     Poll::Ready(Err(error)) => {
-                        let (rank, why) = (self.links.rank as u32, error.to_string());
-                        self.fail(error, Some(Fault::Said { rank, why }));
+                        let me = self.links.rank;
+                        let why = match &error {
+                            GroupError::Rank { rank, why } if *rank == me => why.clone(),
+                            error => error.to_string(),
+                        };
+                        self.fail(error, Some(Fault::Said { rank: me as u32, why }));
                         continue;
                     }
                     Poll::Pending => Poll::Pending,

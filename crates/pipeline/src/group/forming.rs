@@ -12,8 +12,8 @@ use chunkcomm_proto::describe::fnv1a;
 use serde::{Deserialize, Serialize};
 use tokio::sync::{oneshot, watch};
 
-use super::error::GroupError;
 use super::{Core, Group};
+use crate::error::group::GroupError;
 use crate::proto::talk::Operation;
 
 /// A group as the other one sees it.

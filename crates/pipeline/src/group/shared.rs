@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use tokio::sync::Notify;
 
-use super::error::GroupError;
 use super::io::Io;
+use crate::error::group::GroupError;
 
 /// One rank's part in one call.
 pub(crate) trait Run: Any + Send {
@@ -20,9 +20,15 @@ pub(crate) trait Run: Any + Send {
     /// Returns the rank that it waits for.
     fn waits_for(&self) -> Option<usize>;
 
-    /// Ends it, where `poll` will not be called any more: ready when the caller's data are back.
-    fn stop(&mut self, _io: &mut Io<'_, '_>) -> Poll<()> {
+    /// Ends it for this cause, where `poll` will not be called any more: ready when the caller's data are
+    /// back.
+    fn stop(&mut self, _cause: &GroupError, _io: &mut Io<'_, '_>) -> Poll<()> {
         Poll::Ready(())
+    }
+
+    /// Whether a later call of the kind may use its memory.
+    fn is_reusable(&self) -> bool {
+        true
     }
 
     fn as_any(&mut self) -> &mut dyn Any;
@@ -143,7 +149,7 @@ impl Shared {
         state.broken.clone().or(over)
     }
 
-    /// Ends the call with this number.
+    /// Ends the call with this number, unless its caller has its end.
     pub(crate) fn finish(&self, number: u64, mut finished: Finished, statement: Vec<u8>) {
         let mut state = self.state();
         if state.shrinking && finished.cause.is_none() {
@@ -156,6 +162,8 @@ impl Shared {
         state.keep_statement(statement);
         state.lines.retain(|line| line.number != number);
         match state.tickets.iter_mut().find(|ticket| ticket.number == number) {
+            // A collective that flows has given its ends before it is over.
+            Some(ticket) if ticket.finished.is_some() => {}
             Some(ticket) => {
                 ticket.finished = Some(finished);
                 let waker = ticket.waker.take();
@@ -241,7 +249,7 @@ impl State {
 
     /// Keeps a run for a later call.
     pub(crate) fn keep(&mut self, run: Box<dyn Run>) {
-        if self.spare.len() < SPARE_COUNT_MAX {
+        if run.is_reusable() && self.spare.len() < SPARE_COUNT_MAX {
             self.spare.push(run);
         }
     }

@@ -8,9 +8,9 @@ use chunkcomm::host;
 use chunkcomm::layer::{Wait, warn};
 
 use super::engine::Engine;
-use super::error::GroupError;
 use super::links::Links;
 use super::shared::Line;
+use crate::error::group::GroupError;
 use crate::proto::talk::{self, Fault, Kind, Word};
 
 /// Age of a call at which the rank that it waits for is asked, so that two ranks that wait for each

@@ -13,23 +13,37 @@ use crate::memory::{Lease, Share};
 use crate::proto::extents::Taken;
 use crate::proto::frame::{FrameFault, Reply};
 use crate::proto::sections::Sections;
+use crate::trouble::FlowEnd;
 
 /// Outcome of a region's landing; `None` while it goes on.
 pub(crate) type LandingFate = Option<Result<(), DeltaRecvError>>;
+
+/// Where the outcome of a landing is told.
+pub(crate) enum Ending {
+    /// In the memory: that of a delta.
+    Memory,
+    /// To the follower of a region's landing.
+    Region(watch::Sender<LandingFate>),
+    /// To the collective that the landing is part of.
+    Flow(FlowEnd),
+}
 
 pub(super) struct Base<T: Pod> {
     pub(super) share: Share<T>,
     pub(super) sections: Sections,
     pub(super) back: Arc<WayBack>,
     pub(super) origin: Origin,
-    /// Where the outcome of a region's landing is told. A delta's end is that of its memory.
-    pub(super) fate: Option<watch::Sender<LandingFate>>,
+    pub(super) ending: Ending,
 }
 
 impl<T: Pod> Base<T> {
-    /// Whether this is one of the landings of a region.
-    pub(super) fn is_of_region(&self) -> bool {
-        self.fate.is_some()
+    /// Whether this may be one of several landings in its memory.
+    pub(super) fn is_of_several(&self) -> bool {
+        match self.ending {
+            Ending::Memory => false,
+            Ending::Region(_) => true,
+            Ending::Flow(_) => !self.sections.is_whole(),
+        }
     }
 
     /// Takes the bytes of `place`.
@@ -45,15 +59,16 @@ impl<T: Pod> Base<T> {
 
     /// Ends an empty round; false when this is none, or it has ended.
     pub(super) fn end_empty(&self, round: u32) -> bool {
-        let is_open = match &self.fate {
-            Some(fate) => self.sections.bytes() == 0 && fate.borrow().is_none(),
-            None => self.share.state().extents().is_open(),
+        let is_open = match &self.ending {
+            Ending::Memory => self.share.state().extents().is_open(),
+            Ending::Region(fate) => self.sections.bytes() == 0 && fate.borrow().is_none(),
+            Ending::Flow(_) => false,
         };
         if is_open {
             self.back.say_round(true, round);
-            match self.fate {
-                Some(_) => self.done(),
-                None => self.share.end_empty(),
+            match self.ending {
+                Ending::Memory => self.share.end_empty(),
+                _ => self.done(),
             }
         }
         is_open
@@ -65,7 +80,7 @@ impl<T: Pod> Base<T> {
     }
 
     fn tell(&self, outcome: Result<(), DeltaRecvError>) {
-        let Some(fate) = &self.fate else { return };
+        let Ending::Region(fate) = &self.ending else { return };
         fate.send_if_modified(|fate| {
             let is_first = fate.is_none();
             fate.get_or_insert(outcome);
@@ -73,22 +88,27 @@ impl<T: Pod> Base<T> {
         });
     }
 
-    /// Ends the landing, unless it has ended: what is missing will not come.
-    pub(super) fn over(&self, error: DeltaRecvError) {
-        match &self.fate {
-            None => self.share.change(|state| {
+    /// Ends the landing, unless it has ended: what is missing from `round` on will not come.
+    pub(super) fn over(&self, round: u32, error: DeltaRecvError) {
+        match &self.ending {
+            Ending::Memory => self.share.change(|state| {
                 state.end.get_or_insert(error);
             }),
-            Some(fate) if fate.borrow().is_none() => {
+            Ending::Region(fate) if fate.borrow().is_none() => {
                 self.share.change(|state| state.lose(&self.sections, &error));
                 self.tell(Err(error));
             }
-            Some(_) => {}
+            Ending::Region(_) => {}
+            Ending::Flow(end) => end.not_received(round, &error),
         }
     }
 
-    /// Tells the sender why its bytes cannot be used, and ends the way back.
+    /// Tells the sender why its bytes cannot be used, and ends the way back. Ranks of a collective hear the
+    /// reason from their group.
     pub(super) fn refuse(&self, error: &DeltaRecvError) {
+        if let Ending::Flow(_) = self.ending {
+            return self.back.end();
+        }
         self.back.say(&Reply::Fault(with_causes(error)).encode());
         self.back.end();
     }
@@ -102,11 +122,11 @@ impl<T: Pod> Base<T> {
     /// after those of the buffer that are done.
     pub(super) fn ended(&self, landed: usize, cause: Option<String>) -> DeltaRecvError {
         let Origin { peer, channel } = self.origin.clone();
-        let (landed_bytes, length_bytes) = if self.is_of_region() {
-            (landed, self.sections.bytes())
-        } else {
+        let (landed_bytes, length_bytes) = if let Ending::Memory = self.ending {
             let state = self.share.state();
             (state.extents().done_bytes(), state.extents().len())
+        } else {
+            (landed, self.sections.bytes())
         };
         DeltaRecvError::Ended { peer, channel, landed_bytes, length_bytes, cause }
     }

@@ -8,8 +8,8 @@
 //!
 //! - Bytes land where their result will be. The lease of them is held until they are combined, so nobody reads
 //!   them before, and no second memory is needed.
-//! - What was read is combined at once, in the cache, when its counterparts are done and the function may run in
-//!   the driver. Else it is a *piece*, which waits for the landing's task.
+//! - Bytes that were read are combined at once, in the cache, when their counterparts are done and the function may
+//!   run in the driver. Else they are a *piece*, which waits for the landing's task.
 //! - The task combines what is done of the pieces' counterparts, in any order, and stands for all rounds.
 //! - The carrier of the counterparts rests when a round is combined: they do not begin the next one before.
 //!
@@ -270,13 +270,13 @@ impl<T: Pod> Combiner<T> {
 
     /// Ends the landing, and with it the task. The memory is released before the end is reported.
     fn close(&self, error: DeltaRecvError) {
-        let (pieces, carrier) = {
+        let (round, pieces, carrier) = {
             let mut rounds = self.rounds();
             self.is_over.store(true, Ordering::Release);
-            (mem::take(&mut rounds.pieces), rounds.carrier.take())
+            (rounds.round, mem::take(&mut rounds.pieces), rounds.carrier.take())
         };
         drop((pieces, carrier));
-        self.base.over(error);
+        self.base.over(round, error);
         self.base.back.wake();
     }
 
@@ -373,7 +373,7 @@ impl<T: Pod> Combiner<T> {
             if let Err(error) = self.turn().await {
                 return self.fail(error);
             }
-            if self.interest.strong_count() == 0 {
+            if self.interest.strong_count() == 0 || self.base.back.has_ended() {
                 let combined = self.rounds().combined;
                 return self.close(self.base.ended(combined, None));
             }
@@ -383,8 +383,7 @@ impl<T: Pod> Combiner<T> {
             }
             tokio::select! {
                 biased;
-                // The bell is in the memory and lives as long as this holder.
-                _ = bell.changed() => {}
+                () = bell.changed() => {}
                 () = self.base.back.woken() => {}
             }
         }

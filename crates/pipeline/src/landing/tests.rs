@@ -1,5 +1,6 @@
 use super::*;
 use crate::memory::{Owner, share};
+use tokio::sync::watch;
 
 struct Ends {
     owner: Owner<u16>,
@@ -13,7 +14,7 @@ fn lander(len: usize) -> (Box<Lander<u16>>, Ends) {
     let interest = Arc::new(Interest(back.clone()));
     let origin = Origin { peer: "far".to_owned(), channel: "data".to_owned() };
     let (share, sections) = (owner.share().clone(), Sections::whole(2 * len));
-    let base = Arc::new(Base { share, sections, back, origin, fate: None });
+    let base = Arc::new(Base { share, sections, back, origin, ending: Ending::Memory });
     let lander = Lander::new(base, None, &interest);
     (Box::new(lander), Ends { owner, interest })
 }
@@ -227,7 +228,8 @@ fn two_landers() -> Two {
         let (fate, outcome) = watch::channel(None);
         let origin = Origin { peer: "far".to_owned(), channel: "data".to_owned() };
         let (share, sections) = (owner.share().clone(), Sections::of(sections, 2, 16));
-        let base = Base { share, sections, back: back.clone(), origin, fate: Some(fate) };
+        let base =
+            Base { share, sections, back: back.clone(), origin, ending: Ending::Region(fate) };
         (Box::new(Lander::new(Arc::new(base), None, &interest)), outcome)
     };
     let ((one, first), (other, second)) = (lander(&[4..6, 0..2]), lander(&[2..4, 4..4]));

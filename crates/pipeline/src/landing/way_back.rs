@@ -1,6 +1,7 @@
 //! The receiver's direction of a delta's channel, and the interest in what comes.
 
 use std::pin::pin;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Waker};
 
@@ -12,19 +13,24 @@ use crate::proto::frame::encode_round;
 /// The receiver's direction of a delta's channel: a few bytes a round.
 pub(crate) struct WayBack {
     sender: Mutex<Option<BytesSender>>,
+    has_ended: AtomicBool,
     /// Wakes the landing's task, if it has one.
     wake: Notify,
 }
 
 impl WayBack {
     pub(crate) fn new(sender: BytesSender) -> Self {
-        Self { sender: Mutex::new(Some(sender)), wake: Notify::new() }
+        Self {
+            sender: Mutex::new(Some(sender)),
+            has_ended: AtomicBool::new(false),
+            wake: Notify::new(),
+        }
     }
 
     /// Returns a direction that has ended.
     #[cfg(test)]
     pub(super) fn gone() -> Self {
-        Self { sender: Mutex::new(None), wake: Notify::new() }
+        Self { sender: Mutex::new(None), has_ended: AtomicBool::new(false), wake: Notify::new() }
     }
 
     /// Says that all bytes of `round` have landed, or that there is a buffer for it.
@@ -53,7 +59,13 @@ impl WayBack {
     /// Ends this direction: the sender learns that its receiver is gone.
     pub(crate) fn end(&self) {
         drop(self.sender.lock().unwrap_or_else(PoisonError::into_inner).take());
+        self.has_ended.store(true, Ordering::Release);
         self.wake();
+    }
+
+    /// Whether this direction has ended.
+    pub(super) fn has_ended(&self) -> bool {
+        self.has_ended.load(Ordering::Acquire)
     }
 
     /// Wakes the landing's task.

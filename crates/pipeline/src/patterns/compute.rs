@@ -145,7 +145,8 @@ fn parse_time(text: &str) -> Option<Duration> {
 }
 
 /// One node's computing of one array, part by part.
-pub(super) struct Pass {
+#[derive(Debug)]
+pub struct Pass {
     compute: Compute,
     elements: usize,
     /// Whether the output is written.
@@ -156,13 +157,26 @@ pub(super) struct Pass {
 }
 
 impl Pass {
+    /// Makes a pass over this many elements in which a wait leaves the output as it was.
+    #[must_use]
+    pub fn over(compute: Compute, elements: usize) -> Self {
+        let writes = !matches!(compute, Compute::Wait(_));
+        Self { compute, elements, writes, done: 0, began: None }
+    }
+
     pub(super) fn new(run: &Run) -> Self {
-        let writes = run.verify || !matches!(run.compute, Compute::Wait(_));
-        Self { compute: run.compute, elements: run.elements, writes, done: 0, began: None }
+        let pass = Self::over(run.compute, run.elements);
+        Self { writes: run.verify || pass.writes, ..pass }
     }
 
     /// Computes as [`Compute::apply`] does, and waits where the computation is a wait.
-    pub(super) async fn apply(&mut self, input: &[f32], range: Range<usize>, output: &mut [f32]) {
+    ///
+    /// # Cancel safety
+    /// When the future is dropped, the range may be computed already.
+    ///
+    /// # Panics
+    /// As [`Compute::apply`], where the output is written.
+    pub async fn apply(&mut self, input: &[f32], range: Range<usize>, output: &mut [f32]) {
         let began = *self.began.get_or_insert_with(Instant::now);
         let before = self.share();
         self.done += range.len();

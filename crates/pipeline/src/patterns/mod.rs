@@ -20,6 +20,8 @@ use chunkcomm_cluster::cluster::PeerError;
 use serde::{Deserialize, Serialize};
 
 pub use chain::{Chain, Outcome, serve, serve_in};
+#[doc(hidden)]
+pub use compute::Pass;
 pub use compute::{Compute, UnknownCompute, source, source_of};
 pub use machine::pin;
 pub use roles::{Arrays, run_head, run_middle, run_ring, run_tail};

@@ -51,12 +51,25 @@ pub(crate) fn choose(
     reproducible: bool,
     costs: &Costs,
 ) -> (Algorithm, usize) {
+    choose_among(|_| true, kind, bytes, world, commutative, reproducible, costs)
+}
+
+/// Returns what [`choose`] returns, among the algorithms of which `may` is true.
+pub(crate) fn choose_among(
+    may: impl Fn(Algorithm) -> bool,
+    kind: Kind,
+    bytes: usize,
+    world: &World,
+    commutative: bool,
+    reproducible: bool,
+    costs: &Costs,
+) -> (Algorithm, usize) {
     let commutative = commutative && !reproducible;
     let folds = |by| matches!(by, Algorithm::Chain | Algorithm::Chains);
     let has = |by: &Algorithm| {
         kind.takes(*by, commutative) && (folds(*by) || !reproducible || !kind.combines())
     };
-    let candidates = kind.algorithms().iter().copied().filter(has);
+    let candidates = kind.algorithms().iter().copied().filter(|by| has(by) && may(*by));
     let timed = candidates.map(|by| (by, costs.of(kind, by, bytes, world.size())));
     let least = timed.min_by(|(_, a), (_, b)| a.ns.total_cmp(&b.ns));
     let (by, time) = least.expect("each call has an algorithm for every operator");

@@ -79,6 +79,31 @@ impl Kind {
         }
     }
 
+    /// Returns the root.
+    pub(crate) fn root(self) -> Option<usize> {
+        match self {
+            Self::Broadcast { root }
+            | Self::Reduce { root }
+            | Self::Gather { root }
+            | Self::Scatter { root } => Some(root),
+            _ => None,
+        }
+    }
+
+    /// Returns whether a call by this algorithm can begin with the first increment of its operands, in whatever
+    /// order they are computed.
+    pub(crate) fn flows(self, algorithm: Algorithm) -> bool {
+        use Algorithm::{Binary, Binomial, Chain, Chains, Direct};
+        match self {
+            Self::Broadcast { .. } | Self::Reduce { .. } => {
+                matches!(algorithm, Chain | Binary | Binomial)
+            }
+            Self::AllReduce => algorithm == Chains,
+            Self::Gather { .. } => algorithm == Direct,
+            _ => false,
+        }
+    }
+
     /// Returns whether the call combines operands.
     pub(crate) fn combines(self) -> bool {
         use Kind::{AllReduce, ExclusiveScan, Reduce, ReduceScatter, Scan};

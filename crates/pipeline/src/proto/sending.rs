@@ -63,6 +63,8 @@ pub(crate) struct Sending {
     /// Time after a message, in nanoseconds, from which less than an increment leaves when the link is
     /// idle; `None` for never.
     patience_ns: Option<u64>,
+    /// A message has one increment at most.
+    is_single: bool,
     unsent: Ranges,
     sent: Ranges,
     /// Rest of what may leave but did not fit in the last message.
@@ -79,6 +81,7 @@ impl Sending {
             element_bytes: element_bytes.max(1),
             increment_bytes: increment_bytes.max(1),
             patience_ns: None,
+            is_single: false,
             unsent: Ranges::default(),
             sent: Ranges::default(),
             promised: 0..0,
@@ -90,6 +93,11 @@ impl Sending {
     /// message before.
     pub(crate) fn set_patience(&mut self, ns: u64) {
         self.patience_ns = Some(ns);
+    }
+
+    /// Lets each message have one increment at most: what passes several nodes leaves the first of them early.
+    pub(crate) fn send_singly(&mut self) {
+        self.is_single = true;
     }
 
     /// Returns the number of bytes that were committed.
@@ -208,7 +216,12 @@ impl Sending {
     }
 
     fn message_bytes_max(&self) -> usize {
-        let whole = MESSAGE_BYTES_MAX - MESSAGE_BYTES_MAX % self.element_bytes;
+        let most = if self.is_single {
+            self.increment_bytes.min(MESSAGE_BYTES_MAX)
+        } else {
+            MESSAGE_BYTES_MAX
+        };
+        let whole = most - most % self.element_bytes;
         whole.max(self.element_bytes)
     }
 }
@@ -299,6 +312,16 @@ mod tests {
         let m = MESSAGE_BYTES_MAX;
         assert_eq!(sending.poll_send(LATER), Step::Send(0..m));
         assert_eq!(sending.poll_send(LATER), Step::Send(m..2 * m));
+        assert_eq!(sending.poll_send(LATER), Step::Wait);
+    }
+
+    #[test]
+    fn single_increments_leave_one_by_one() {
+        let mut sending = Sending::new(100, 4, 8);
+        sending.send_singly();
+        sending.handle_committed(0..20);
+        assert_eq!(sending.poll_send(LATER), Step::Send(0..8));
+        assert_eq!(sending.poll_send(LATER), Step::Send(8..16));
         assert_eq!(sending.poll_send(LATER), Step::Wait);
     }
 

@@ -45,10 +45,14 @@ pub(crate) enum Operation {
     ReduceValues,
     Split,
     Measure,
+    BroadcastDelta,
+    ReduceDelta,
+    AllReduceDelta,
+    GatherDelta,
 }
 
 /// All operations, by their numbers on the wire.
-const OPERATIONS: [(Operation, &str); 17] = [
+const OPERATIONS: [(Operation, &str); 21] = [
     (Operation::Barrier, "barrier"),
     (Operation::Broadcast, "broadcast"),
     (Operation::Reduce, "reduce"),
@@ -66,6 +70,10 @@ const OPERATIONS: [(Operation, &str); 17] = [
     (Operation::ReduceValues, "reduce_values"),
     (Operation::Split, "split"),
     (Operation::Measure, "measure"),
+    (Operation::BroadcastDelta, "broadcast_delta"),
+    (Operation::ReduceDelta, "reduce_delta"),
+    (Operation::AllReduceDelta, "all_reduce_delta"),
+    (Operation::GatherDelta, "gather_delta"),
 ];
 
 /// A rank's statement of a call, which must be the same at all ranks.
@@ -77,6 +85,8 @@ pub(crate) struct Statement<'a> {
     pub(crate) is_chosen: bool,
     pub(crate) reproducible: bool,
     pub(crate) commutative: bool,
+    /// Two rounds of it may be under way.
+    pub(crate) is_double: bool,
     pub(crate) root: Option<u32>,
     /// Type of the elements, and size of one; empty and 0 for a barrier.
     pub(crate) element: &'a str,
@@ -97,6 +107,7 @@ impl<'a> Statement<'a> {
             is_chosen: true,
             reproducible: false,
             commutative: true,
+            is_double: false,
             root: None,
             element: "",
             element_bytes: 0,
@@ -122,7 +133,7 @@ impl<'a> Statement<'a> {
         let number = OPERATIONS.iter().position(|(it, _)| *it == self.operation);
         out.push(number.expect("each operation is listed") as u8);
         out.push(self.algorithm.number());
-        let flags = [self.reproducible, self.commutative, self.is_chosen];
+        let flags = [self.reproducible, self.commutative, self.is_chosen, self.is_double];
         out.push((0..).zip(flags).map(|(bit, flag)| u8::from(flag) << bit).sum());
         out.extend_from_slice(&self.root.map_or(u32::MAX, |root| root).to_le_bytes());
         out.extend_from_slice(&self.element_bytes.to_le_bytes());
@@ -140,7 +151,8 @@ impl<'a> Statement<'a> {
         let operation = OPERATIONS.get(usize::from(bytes.try_get_u8().ok()?))?.0;
         let algorithm = Algorithm::of_number(bytes.try_get_u8().ok()?)?;
         let flags = bytes.try_get_u8().ok()?;
-        let [reproducible, commutative, is_chosen] = [1, 2, 4].map(|bit| flags & bit != 0);
+        let [reproducible, commutative, is_chosen, is_double] =
+            [1, 2, 4, 8].map(|bit| flags & bit != 0);
         let root = Some(bytes.try_get_u32_le().ok()?).filter(|root| *root != u32::MAX);
         let element_bytes = bytes.try_get_u32_le().ok()?;
         let elements = Some(bytes.try_get_u64_le().ok()?).filter(|it| *it != u64::MAX);
@@ -159,6 +171,7 @@ impl<'a> Statement<'a> {
             is_chosen,
             reproducible,
             commutative,
+            is_double,
             root,
             element,
             element_bytes,
@@ -197,6 +210,9 @@ impl fmt::Display for Statement<'_> {
         }
         if self.reproducible {
             f.write_str(", reproducible")?;
+        }
+        if self.is_double {
+            f.write_str(", two rounds at a time")?;
         }
         Ok(())
     }

@@ -8,18 +8,19 @@ use tokio::sync::watch;
 use super::leaving::Leaving;
 
 use crate::error::DeltaSendError;
+use crate::error::group::GroupError;
 
 /// Outcome of a transfer so far. Closed means that the task has ended.
 #[derive(Debug)]
-pub(super) struct Fated {
+pub(crate) struct Fated {
     /// Number of rounds that have landed.
-    pub(super) landed: u32,
+    pub(crate) landed: u32,
     /// Number of bytes that leave together.
-    pub(super) increment_bytes: usize,
+    pub(crate) increment_bytes: usize,
     /// The stream has ended: no further one will.
-    pub(super) is_over: bool,
+    pub(crate) is_over: bool,
     /// Reason why no further one will.
-    pub(super) error: Option<DeltaSendError>,
+    pub(crate) error: Option<DeltaSendError>,
 }
 
 /// Follows a pump: its outcome, and the bytes that have left.
@@ -30,11 +31,14 @@ pub(crate) struct PumpHandle {
         not(feature = "tracked"),
         expect(dead_code, reason = "asked by `tracked_send` alone")
     )]
-    leaving: Arc<Leaving>,
+    leaving: Option<Arc<Leaving>>,
     /// Round that the user is in.
     pub(crate) round: u32,
-    pub(crate) peer: Peer,
+    /// The node that receives; `None` for the operand of a collective.
+    pub(crate) peer: Option<Peer>,
     pub(crate) channel: String,
+    /// The rounds are whole: a stream of them does not end early, and nothing is corrected.
+    pub(crate) is_whole: bool,
 }
 
 impl PumpHandle {
@@ -48,19 +52,37 @@ impl PumpHandle {
     ) -> (watch::Sender<Fated>, Self) {
         let fated = Fated { landed: round - 1, increment_bytes, is_over: false, error: None };
         let (sender, fate) = watch::channel(fated);
-        (sender, Self { fate, leaving, round, peer: peer.clone(), channel: channel.to_owned() })
+        let (leaving, peer) = (Some(leaving), Some(peer.clone()));
+        let (channel, is_whole) = (channel.to_owned(), false);
+        (sender, Self { fate, leaving, round, peer, channel, is_whole })
+    }
+
+    /// Begins to follow the transfers of a collective, which `fate` tells of.
+    pub(crate) fn of_flow(fate: &watch::Sender<Fated>, channel: &str, is_whole: bool) -> Self {
+        let (fate, channel) = (fate.subscribe(), channel.to_owned());
+        Self { fate, leaving: None, round: 1, peer: None, channel, is_whole }
+    }
+
+    /// Returns the error of what the operand of a collective cannot do.
+    pub(crate) fn refused(why: &str) -> DeltaSendError {
+        DeltaSendError::Collective(Box::new(GroupError::Input { why: why.to_owned() }))
+    }
+
+    /// Returns the name of the receiver for errors.
+    pub(crate) fn peer_name(&self) -> String {
+        self.peer.as_ref().map_or("the group", Peer::name).to_owned()
     }
 
     /// Begins to count the bytes that leave.
     #[cfg(feature = "tracked")]
     pub(crate) fn count_leaving(&self) {
-        self.leaving.begin();
+        self.leaving.iter().for_each(|leaving| leaving.begin());
     }
 
     /// Returns the bytes that have left the node since then, while the last ones of the round are withheld.
     #[cfg(feature = "tracked")]
     pub(crate) fn left_bytes(&self) -> usize {
-        self.leaving.left_bytes()
+        self.leaving.as_ref().map_or(usize::MAX, |leaving| leaving.left_bytes())
     }
 
     /// Returns the number of bytes that leave together.
@@ -91,12 +113,12 @@ impl PumpHandle {
         if fate.is_over {
             return Err(self.over());
         }
-        let (peer, channel) = (self.peer.name().to_owned(), self.channel.clone());
+        let (peer, channel) = (self.peer_name(), self.channel.clone());
         Err(DeltaSendError::Stopped { peer, channel })
     }
 
     /// Returns the error of a round behind the end of the stream.
     pub(crate) fn over(&self) -> DeltaSendError {
-        DeltaSendError::Over { peer: self.peer.name().to_owned(), channel: self.channel.clone() }
+        DeltaSendError::Over { peer: self.peer_name(), channel: self.channel.clone() }
     }
 }

@@ -105,8 +105,12 @@ impl<T: Pod> Pump<T> {
         DeltaSendError::Channel(failed)
     }
 
-    /// Sends the receiver the reason why the bytes stop before the end.
+    /// Sends the receiver the reason why the bytes stop before the end. A collective that flows knows whether it
+    /// ends in order or fails, and ends its transfers itself.
     pub(super) async fn break_off(&mut self) -> Result<DeltaSendError, Stop> {
+        if self.is_of_flow {
+            self.until(|_, _| false).await?;
+        }
         let broken = match self.source {
             Source::Region => self.carrier.share().state().end_of_any(&self.sections).cloned(),
             _ => self.carrier.share().state().end.clone(),

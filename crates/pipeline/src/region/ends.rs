@@ -76,7 +76,7 @@ impl RegionSend {
     /// Returns the node that receives.
     #[must_use]
     pub fn peer(&self) -> &Peer {
-        &self.0.peer
+        self.0.peer.as_ref().expect("a transfer has a receiver")
     }
 }
 

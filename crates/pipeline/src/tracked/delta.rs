@@ -8,6 +8,7 @@ use crate::Element;
 use crate::error::PartError;
 use crate::proto::frame::CORRECTION_BYTES_MAX;
 use crate::proto::ranges::Ranges;
+use crate::pump::PumpHandle;
 use crate::recv::DeltaReceiver;
 use crate::send::DeltaSender;
 
@@ -58,6 +59,7 @@ impl<T: Element> DeltaSender<T> {
     /// Before `write` runs:
     ///
     /// - [`TrackedSendError::Length`] when the lengths differ;
+    /// - [`TrackedSendError::Delta`] when this is the operand of a collective;
     /// - [`TrackedSendError::Part`] when elements of this round are out or committed already. Begin another round
     ///   by [`start`](Self::start).
     ///
@@ -78,6 +80,10 @@ impl<T: Element> DeltaSender<T> {
         let (tracked, delta) = (output.len(), self.len());
         if tracked != delta {
             return Err(TrackedSendError::Length { tracked, delta });
+        }
+        if self.peer().is_none() {
+            let why = "the elements of a collective cannot be tracked: others combine them at once";
+            return Err(PumpHandle::refused(why).into());
         }
         // Each element must be free: one that is committed would keep its value of an earlier run.
         drop(self.part(..).map_err(TrackedSendError::Part)?);

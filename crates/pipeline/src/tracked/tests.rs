@@ -106,7 +106,8 @@ fn elements_are_at_the_receiver_before_the_code_returns() {
             receiver.finish().await.expect("all comes").to_vec()
         });
         // The code goes on only when the receiver has its first elements.
-        let (peer, before) = (sender.peer().clone(), sender.peer().stats().packet_bytes_sent);
+        let peer = sender.peer().expect("it is no collective").clone();
+        let before = peer.stats().packet_bytes_sent;
         let pause = || {
             let first = comes.recv_timeout(SOON).expect("it has landed");
             assert!(first.iter().copied().eq(0..100), "{engine}");

@@ -31,7 +31,7 @@ async fn call_all(groups: &mut [Group], vectors: &mut [Vec<u64>]) {
 }
 
 /// Messages that each node has sent, and all its channels that are open.
-async fn sent_and_open(clusters: &[Cluster]) -> Vec<(u64, usize)> {
+pub(crate) async fn sent_and_open(clusters: &[Cluster]) -> Vec<(u64, usize)> {
     let mut all = Vec::new();
     for cluster in clusters {
         let report = cluster.node().explain().await;

@@ -5,6 +5,7 @@
 
 #[path = "../clusters/mod.rs"]
 mod clusters;
+mod flows;
 mod groups;
 
 use std::error::Error;

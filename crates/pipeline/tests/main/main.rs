@@ -5,6 +5,7 @@
 #[path = "../clusters/mod.rs"]
 mod clusters;
 mod ends;
+mod flows;
 mod groups;
 mod overlap;
 mod parts;

@@ -68,6 +68,7 @@ fn deltas(texts: &mut Texts) {
         DeltaSendError::Over { peer: peer(), channel: channel() },
         DeltaSendError::Refused { peer: peer(), channel: channel(), cause: cause() },
         DeltaSendError::Stopped { peer: peer(), channel: channel() },
+        DeltaSendError::Collective(Box::new(GroupError::Rank { rank: 1, why: cause() })),
         DeltaRecvError::Accept(late()),
         DeltaRecvError::Channel(received()),
         DeltaRecvError::Opening { peer: peer(), channel: channel(), fault: OpeningFault::Magic },
@@ -77,6 +78,7 @@ fn deltas(texts: &mut Texts) {
         DeltaRecvError::Range { channel: channel(), start: 3, end: 12, length: 9 },
         DeltaRecvError::Late { channel: channel(), start: 3, end: 5 },
         DeltaRecvError::Combine { peer: peer(), channel: channel(), cause: cause() },
+        DeltaRecvError::Collective(Box::new(GroupError::Rank { rank: 1, why: cause() })),
     );
 }
 

@@ -1,5 +1,6 @@
 #![expect(clippy::single_range_in_vec_init, reason = "memories often have one section")]
 
+use crate::landing::Ending;
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 
@@ -42,7 +43,8 @@ impl World {
         };
         let ((out, out_sections), (own, own_sections)) = (memory(out), memory(own));
         let (fate, outcome) = watch::channel(None);
-        let (fate, outcome) = if has_rounds { (None, None) } else { (Some(fate), Some(outcome)) };
+        let ending = if has_rounds { Ending::Memory } else { Ending::Region(fate) };
+        let outcome = (!has_rounds).then_some(outcome);
         if has_rounds {
             out.share().land();
         }
@@ -50,7 +52,7 @@ impl World {
         let interest = Arc::new(Interest(back.clone()));
         let origin = Origin { peer: "far".to_owned(), channel: "data".to_owned() };
         let (share, sections) = (out.share().clone(), out_sections.clone());
-        let base = Arc::new(Base { share, sections, back, origin, fate });
+        let base = Arc::new(Base { share, sections, back, origin, ending });
         let operand = Operand { share: own.share().clone(), sections: own_sections.clone() };
         let runtime = Handle::current();
         let it = (operand, combine);
@@ -228,7 +230,7 @@ async fn all_orders_of_landing_and_of_the_operand_give_the_same() {
 }
 
 async fn own_round(world: &mut World, len: usize, round: u32, is_behind: &mut bool) {
-    // What is around the sections must be done, too.
+    // The bytes around the sections must be done, too.
     let around = world.own.len() * SIZE;
     while let Some(lease) = world.own.share().lease_free(0, around) {
         lease.commit();

@@ -7,8 +7,9 @@ use chunkcomm_proto::plain::Plain;
 
 /// Way in which a collective call travels among the ranks of a group.
 ///
-/// Each call has some of them; its documentation names those. A name is what `Display` writes and
-/// what `FromStr` reads.
+/// Each call has some of them; its documentation names those. A collective that
+/// [flows](crate#collectives-that-flow) has `Chain`, `Binary`, `Binomial`, `Chains` or `Direct`: those that can begin
+/// with the first increment. A name is what `Display` writes and what `FromStr` reads.
 ///
 /// ```
 /// use chunkcomm_pipeline::Algorithm;

@@ -1,0 +1,87 @@
+//! Reasons for which the transfers of a flowing collective stop, told to their lane.
+
+use std::sync::Arc;
+
+use chunkcomm::{SendError, with_causes};
+use tokio::sync::watch;
+
+use crate::error::group::GroupError;
+use crate::error::{DeltaRecvError, DeltaSendError};
+
+/// The first faults of the transfers of a lane.
+#[derive(Debug, Default)]
+pub(crate) struct Trouble(watch::Sender<Found>);
+
+#[derive(Debug, Default)]
+pub(crate) struct Found {
+    /// A rank whose transfer has ended in order, and the first round in which it takes no part.
+    pub(crate) left: Option<(usize, u32)>,
+    pub(crate) failed: Option<GroupError>,
+}
+
+impl Trouble {
+    /// Waits until `look` finds something.
+    pub(crate) async fn until<R>(&self, look: impl Fn(&Found) -> Option<R>) -> R {
+        let mut found = self.0.subscribe();
+        let found = found.wait_for(|found| look(found).is_some()).await;
+        found.ok().and_then(|found| look(&found)).expect("the sender is borrowed")
+    }
+}
+
+/// One transfer of a collective, by the rank at its other end.
+#[derive(Clone, Debug)]
+pub(crate) struct FlowEnd {
+    pub(crate) trouble: Arc<Trouble>,
+    pub(crate) rank: usize,
+    /// This rank.
+    pub(crate) own: usize,
+}
+
+impl FlowEnd {
+    /// Notes that what is missing from `round` on does not come.
+    pub(crate) fn not_received(&self, round: u32, error: &DeltaRecvError) {
+        match error {
+            DeltaRecvError::Ended { cause: None, .. } => self.left(round),
+            DeltaRecvError::Combine { cause, .. } if cause.starts_with("panicked") => {
+                self.failed(GroupError::Rank {
+                    rank: self.own,
+                    why: format!("the operator {cause}"),
+                });
+            }
+            // The operand is gone: its own transfer, or this rank's program, says more.
+            DeltaRecvError::Combine { .. } => {}
+            error => self.lost(error),
+        }
+    }
+
+    /// Notes that nothing is sent from `round` on.
+    pub(crate) fn not_sent(&self, round: u32, error: &DeltaSendError) {
+        match error {
+            // Its end is heard in either way.
+            DeltaSendError::Gone { .. } | DeltaSendError::Channel(SendError::Terminated(_)) => {
+                self.left(round);
+            }
+            DeltaSendError::Stopped { .. } | DeltaSendError::Source { .. } => {}
+            error => self.lost(error),
+        }
+    }
+
+    fn left(&self, round: u32) {
+        self.trouble.0.send_modify(|found| {
+            let is_first = found.left.is_none_or(|(_, first)| round < first);
+            if is_first {
+                found.left = Some((self.rank, round));
+            }
+        });
+    }
+
+    fn lost(&self, error: &dyn std::error::Error) {
+        self.failed(GroupError::Gone { rank: self.rank, why: with_causes(error) });
+    }
+
+    fn failed(&self, error: GroupError) {
+        self.trouble.0.send_modify(|found| {
+            found.failed.get_or_insert(error);
+        });
+    }
+}
