@@ -121,4 +121,13 @@ build() {
     SECONDS=0
 }
 
+# Measures on hosts, too.
+build_chunkperf() {
+    local folder="$CARGO_TARGET_DIR/$profile"
+    [ "$profile" != dev ] || folder="$CARGO_TARGET_DIR/debug"
+    cargo build --locked --profile "$profile" -p chunkcomm-bench --bin chunkperf
+    cp "$folder/chunkperf" "$programs"
+    SECONDS=0
+}
+
 make_credential() { "$work/chunkcomm-credential" new "$1" >/dev/null; }

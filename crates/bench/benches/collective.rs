@@ -1,5 +1,5 @@
 //! Small all-reduces and barriers of a group in one process, whose nodes share a current-thread runtime
-//! and meet over loopback TCP.
+//! and meet over loopback TCP; and sums of arrays that the nodes compute, while they are computed or after.
 
 use std::mem;
 use std::time::{Duration, Instant};
@@ -8,7 +8,8 @@ use chunkcomm::Node;
 use chunkcomm_bench::failure::{Doing, Failure};
 use chunkcomm_cluster::cluster::launch::Environment;
 use chunkcomm_cluster::{Cluster, ClusterConfig};
-use chunkcomm_pipeline::{Group, Op};
+use chunkcomm_pipeline::patterns::{Compute, source};
+use chunkcomm_pipeline::{Flow, Group, Op};
 use chunkcomm_testkit::free_port;
 use criterion::{Criterion, criterion_group, criterion_main};
 use tokio::runtime::{Builder, Runtime};
@@ -85,6 +86,96 @@ fn barriers(runtime: &Runtime, members: &mut [(Cluster, Group)], count: u64) -> 
     })
 }
 
+/// Elements of an array that is computed: 1 MiB.
+const COMPUTED: usize = (1 << 20) / size_of::<f32>();
+
+/// Elements that are computed at a time: 20 KiB.
+const GRAIN: usize = (20 << 10) / size_of::<f32>();
+
+/// Computes arrays one after the other, and sums them at rank 0 while they are computed; returns the time.
+async fn sums_that_flow(group: &mut Group, count: u64) -> Result<Duration, Failure> {
+    let doing = "summing in increments";
+    let (input, data) = (source(COMPUTED), vec![0.0_f32; COMPUTED]);
+    let flow = Flow::default();
+    let call = group.reduce_delta(0, data, Op::sum(), flow);
+    let (mut sender, mut receiver) = call.await.doing(doing)?;
+    group.barrier().await.doing(doing)?;
+    let started = Instant::now();
+    for round in 0..count {
+        if round > 0 {
+            if let Some(receiver) = &mut receiver {
+                receiver.start().await.doing(doing)?;
+            }
+            sender.start().await.doing(doing)?;
+        }
+        loop {
+            let start = sender.position();
+            let Some(chunk) = sender.next(GRAIN) else { break };
+            Compute::Random.apply(&input, start..start + chunk.len(), chunk);
+            sender.commit().await.doing(doing)?;
+        }
+        if let Some(receiver) = &mut receiver {
+            receiver.finish().await.doing(doing)?;
+        }
+        sender.finish().await.doing(doing)?;
+    }
+    Ok(started.elapsed())
+}
+
+/// As [`sums_that_flow`], by calls once all is computed.
+async fn sums_by_calls(group: &mut Group, count: u64) -> Result<Duration, Failure> {
+    let (input, mut data) = (source(COMPUTED), vec![0.0_f32; COMPUTED]);
+    group.barrier().await.doing("meeting")?;
+    let started = Instant::now();
+    for _ in 0..count {
+        Compute::Random.apply(&input, 0..COMPUTED, &mut data);
+        data = group.reduce(0, data, Op::sum()).await.doing("summing by a call")?;
+    }
+    Ok(started.elapsed())
+}
+
+/// Returns the longest time of `count` sums among the nodes.
+fn sums(
+    runtime: &Runtime,
+    members: &mut Vec<(Cluster, Group)>,
+    flows: bool,
+    count: u64,
+) -> Duration {
+    runtime.block_on(async {
+        let tasks: Vec<_> = members
+            .drain(..)
+            .map(|(cluster, mut group)| {
+                tokio::spawn(async move {
+                    let took = match flows {
+                        true => sums_that_flow(&mut group, count).await,
+                        false => sums_by_calls(&mut group, count).await,
+                    };
+                    (took.expect("all nodes are alive"), (cluster, group))
+                })
+            })
+            .collect();
+        let mut longest = Duration::ZERO;
+        for task in tasks {
+            let (took, member) = task.await.expect("no task panics");
+            longest = longest.max(took);
+            members.push(member);
+        }
+        longest
+    })
+}
+
+fn computed(c: &mut Criterion) {
+    let runtime = Builder::new_current_thread().enable_all().build().expect("a runtime");
+    let mut members = runtime.block_on(members(4)).expect("the nodes meet");
+    let mut group = c.benchmark_group("sum of 1 MiB that 4 nodes compute");
+    for (name, flows) in [("in increments", true), ("by a call", false)] {
+        group.bench_function(name, |b| {
+            b.iter_custom(|count| sums(&runtime, &mut members, flows, count));
+        });
+    }
+    group.finish();
+}
+
 fn small(c: &mut Criterion) {
     for ranks in [2, 4] {
         let runtime = Builder::new_current_thread().enable_all().build().expect("a runtime");
@@ -108,6 +199,6 @@ criterion_group! {
         .sample_size(20)
         .warm_up_time(Duration::from_millis(300))
         .measurement_time(Duration::from_secs(1));
-    targets = small
+    targets = small, computed
 }
 criterion_main!(collective);

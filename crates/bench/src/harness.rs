@@ -8,6 +8,7 @@
 pub mod calls;
 pub mod control;
 pub mod far;
+pub mod flows;
 pub mod machine;
 pub mod near;
 pub mod protocol;

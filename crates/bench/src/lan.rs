@@ -65,7 +65,7 @@ fn lan(text: &str) -> Result<String, String> {
 }
 
 #[cfg(feature = "virtual")]
-pub use world::{Ran, run, run_world};
+pub use world::{Ran, load, run, run_world};
 
 #[cfg(feature = "virtual")]
 mod world {
@@ -75,7 +75,7 @@ mod world {
 
     use chunkcomm::with_causes;
     use chunkcomm_cluster::{Cluster, ClusterConfig};
-    use chunkcomm_simulation::{Network, Report, Simulation, WorldSpec, check, load, run_within};
+    use chunkcomm_simulation::{Network, Report, Simulation, WorldSpec, check, run_within};
 
     use super::LanArgs;
     use crate::failure::{Doing, Failure};
@@ -89,6 +89,10 @@ mod world {
 
     /// Seed of the runs.
     const SEED: u64 = 1;
+
+    /// World of this program, besides the presets.
+    const ONE_CORE: (&str, &str) =
+        ("lan-1g-one-core", include_str!("../worlds/lan-1g-one-core.toml"));
 
     /// Most spans of a timeline: 100 MB.
     const SPANS_MAX: usize = 1_000_000;
@@ -128,6 +132,22 @@ mod world {
         }
     }
 
+    /// Returns the world of a preset, of this program or of a file.
+    ///
+    /// # Errors
+    /// If there is no such world.
+    pub fn load(spec: &str) -> Result<WorldSpec, Failure> {
+        let world = match ONE_CORE {
+            (name, text) if name == spec => {
+                Ok(WorldSpec::from_toml(text).expect("a test reads it"))
+            }
+            _ => chunkcomm_simulation::load(spec),
+        };
+        world.map_err(|error| {
+            Failure::Refused(format!("--lan virtual:{spec}: {}", with_causes(&error)))
+        })
+    }
+
     /// Runs `program` on each of `count` hosts of a virtual LAN, as a member of a cluster.
     ///
     /// # Errors
@@ -143,10 +163,7 @@ mod world {
         R: Send + 'static,
         F: Future<Output = Result<R, Failure>> + Send + 'static,
     {
-        let world = load(spec).map_err(|error| {
-            Failure::Refused(format!("--lan virtual:{spec}: {}", with_causes(&error)))
-        })?;
-        run_world(args, &world, count, program)
+        run_world(args, &load(spec)?, count, program)
     }
 
     /// As [`run`], on the hosts of this world.
@@ -229,6 +246,13 @@ mod tests {
         assert_eq!(lan("real"), Ok("real".to_owned()));
         for wrong in ["", "virtual", "virtual:", "real:x", "other:x"] {
             assert!(lan(wrong).is_err(), "{wrong}");
+        }
+        #[cfg(feature = "virtual")]
+        {
+            let mut one_core = chunkcomm_simulation::WorldSpec::preset("lan-1g").unwrap();
+            one_core.hosts[0].spec.cores = 1;
+            assert_eq!(load("lan-1g-one-core").unwrap(), one_core);
+            assert!(load("moon").is_err_and(|it| it.to_string().contains("nor a preset")));
         }
         match lan("virtual:lan-1g") {
             Ok(text) => assert!(cfg!(feature = "virtual") && text == "virtual:lan-1g"),

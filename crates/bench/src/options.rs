@@ -1,5 +1,6 @@
 //! Options that several commands have, and the combinations that are refused.
 
+pub mod computing;
 mod copy;
 pub mod values;
 

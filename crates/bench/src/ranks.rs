@@ -1,9 +1,10 @@
-//! The processes of a side of collective calls or of transfers: copies of this program, one a rank.
+//! The processes of a side of collective calls, of transfers or of collectives that flow: copies of this program, one a rank.
 
 use serde::{Deserialize, Serialize};
 
 use crate::failure::{Doing, Failure};
 use crate::harness::calls::CallKind;
+use crate::harness::flows::{FlowKind, FlowWay};
 use crate::harness::ranks::{Meeting, Ranks};
 use crate::harness::transfers::TransferKind;
 use crate::harness::{machine, runtime};
@@ -56,6 +57,15 @@ pub enum Work {
         /// Transfer.
         kind: TransferKind,
     },
+    /// A collective on arrays that the ranks compute.
+    Flow {
+        /// Runtime and workers of the ranks; the algorithm is that of what flows.
+        ours: OursKind,
+        /// Way of the elements.
+        way: FlowWay,
+        /// Collective.
+        kind: FlowKind,
+    },
 }
 
 /// Orders of a rank's process.
@@ -72,13 +82,16 @@ impl Work {
         match self {
             Self::Call { kind, .. } => Ok(kind.ranks),
             Self::Transfer { kind, .. } => Ok(kind.parse()?.ranks()),
+            Self::Flow { kind, .. } => Ok(kind.nodes),
         }
     }
 
     /// Returns the workers of the runtime of a side of ours.
     fn threads_of_ours(&self) -> Option<usize> {
         match self {
-            Self::Call { side: SideKind::Ours(ours), .. } => Some(ours.threads),
+            Self::Call { side: SideKind::Ours(ours), .. } | Self::Flow { ours, .. } => {
+                Some(ours.threads)
+            }
             Self::Transfer { side: TransferSide::Ours(ours), .. } => Some(ours.threads),
             _ => None,
         }
@@ -129,6 +142,7 @@ pub fn serve(orders: &str) -> Result<(), Failure> {
                     baseline::dissemination::serve(port, rank, kind, spin).await
                 }
             },
+            Work::Flow { ours, way, kind } => ours::flows::serve(port, rank, kind, way, ours).await,
             Work::Transfer { side, kind } => {
                 let transfer = kind.parse()?;
                 match side {

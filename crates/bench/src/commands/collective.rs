@@ -11,8 +11,6 @@ use clap::{Args, ValueEnum};
 use super::Verdict;
 use super::opposite::{Opposite, fastest, seconds_a_call, set_times};
 use crate::baseline::mpi_calls::{CALLS, Compiled, Form};
-#[cfg(feature = "virtual")]
-use crate::failure::Doing;
 use crate::failure::Failure;
 use crate::harness::calls::{CallKind, ELEMENT_BYTES, Operation};
 use crate::harness::machine;
@@ -173,7 +171,7 @@ impl CollectiveArgs {
             return Err(Failure::Refused("--against: allowed with --lan real".to_owned()));
         }
         let (seconds, ran) = world::timed(&self.lan, spec, kind, &[self.algorithm])?;
-        let spec = chunkcomm_simulation::load(spec).doing("reading the world")?;
+        let spec = crate::lan::load(spec)?;
         let costs = formulas::Costs::of(&spec);
         let form = costs.and_then(|costs| costs.seconds(kind, self.algorithm));
         let mut row = self.row_of(kind, seconds[0]);

@@ -1,5 +1,6 @@
 //! `chunkperf delta`: a buffer sent while it is computed, against the whole buffer.
 
+pub(super) mod collective;
 mod runs;
 #[cfg(feature = "virtual")]
 pub(super) mod world;
@@ -9,14 +10,17 @@ use std::time::Duration;
 use chunkcomm_pipeline::patterns::{self, Compute, Run, Transfer, auto_delta_bytes};
 use clap::{Args, ValueEnum};
 
+use self::collective::FlowArgs;
 use self::runs::{Opposite, Runs};
 use super::{Verdict, set_ratio};
 use crate::baseline::relay::{Relay, RelayKind};
 use crate::failure::{Doing, Failure};
+use crate::harness::flows::FlowPattern;
 use crate::harness::protocol::PolicyKind;
 use crate::harness::slices::{Outcome, Plan, Side, Slice, alternate, name_of};
 use crate::lan::LanArgs;
 use crate::options::Common;
+use crate::options::computing::{Computing, computing};
 use crate::options::values::{self, Auto};
 use crate::ours::bandwidth::{BandwidthKind, Near};
 use crate::ours::chain::Head;
@@ -39,10 +43,11 @@ pub struct DeltaArgs {
     #[command(flatten)]
     common: Common,
     /// Two nodes, a chain of them, or a ring, in which each computes on an array of its own and on
-    /// the result of the one before
+    /// the result of the one before. In reduce and all-reduce each computes an array, in broadcast the
+    /// root, and the others on what they get
     #[arg(long, value_enum, default_value_t = Pattern::Pair)]
     pattern: Pattern,
-    /// Nodes, the first counted [default: 2 for pair, else 3]
+    /// Nodes, the first counted [default: 2 for pair, 3 for cascade and ring, else 4]
     #[arg(long, value_name = "N", value_parser = values::count)]
     nodes: Option<u64>,
     /// Bytes of the array, whole elements of 4
@@ -52,9 +57,12 @@ pub struct DeltaArgs {
     #[arg(long, value_name = "B|auto", default_value = "auto", value_parser = values::auto_bytes)]
     delta: Auto<usize>,
     /// Computation of every node on every element: empty, random (a filter and a pseudo-random
-    /// number), trig (a filter, a sine and a cosine), or wait:DUR, which sleeps for that time an array
-    #[arg(long, value_name = "NAME", default_value = "trig")]
-    compute: Compute,
+    /// number), trig (a filter, a sine and a cosine), or wait:DUR, which sleeps for that time an array;
+    /// 5ns is a wait of as much a byte
+    #[arg(long, value_name = "NAME", default_value = "trig", value_parser = computing)]
+    compute: Computing,
+    #[command(flatten)]
+    flow: FlowArgs,
     /// Arrays on which every node that sends computes besides, for itself. A third way is measured
     /// then: whole buffers, sent while that computes
     #[arg(long, value_name = "N", value_parser = values::count)]
@@ -77,6 +85,12 @@ enum Pattern {
     Cascade,
     /// A ring of nodes.
     Ring,
+    /// A sum at the root.
+    Reduce,
+    /// From the root to all.
+    Broadcast,
+    /// A sum at all nodes.
+    AllReduce,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -88,6 +102,8 @@ enum Against {
     /// The array through a chain of as many threads joined by bare TCP sockets, which wait as the
     /// nodes do and compute nothing else; the ratio is that of times.
     Sockets,
+    /// Ours: a collective is called when all is computed; the ratio is that of rates.
+    Calls,
 }
 
 /// Figures of the runs.
@@ -117,6 +133,9 @@ struct Processors {
 /// If the options do not go together, or the measurement fails.
 pub fn run(args: &DeltaArgs) -> Result<Verdict, Failure> {
     let nodes = args.nodes()?;
+    if let Some(pattern) = args.pattern.collective() {
+        return collective::run(args, pattern, nodes);
+    }
     #[cfg(feature = "virtual")]
     if let Some(spec) = args.lan.spec() {
         return args.run_virtually(spec, nodes);
@@ -136,14 +155,15 @@ pub fn run(args: &DeltaArgs) -> Result<Verdict, Failure> {
             Some(Opposite::Hop(Box::new(Runs::new(Head::open(&mut bench, 2, node)?, run))))
         }
         Some(Against::Sockets) => {
-            let wait = match args.compute {
+            let wait = match args.compute() {
                 Compute::Wait(wait) => wait,
                 _ => Duration::ZERO,
             };
             let kind = RelayKind { nodes, bytes: args.bytes, increment_bytes: delta_bytes, wait };
             Some(Opposite::Other(Box::new(Relay::open(kind)?)))
         }
-        None => None,
+        // Refused: no collective.
+        Some(Against::Calls) | None => None,
     };
     let delta = Transfer::Delta(delta_bytes);
     let overlapped = args.independent.map(|_| Transfer::Overlapped);
@@ -171,7 +191,7 @@ pub fn run(args: &DeltaArgs) -> Result<Verdict, Failure> {
     if let (Some(baseline), Some(outcome)) = (args.against, &against) {
         let ratio = match baseline {
             Against::Bandwidth => outcome.ratio(Slice::rate),
-            Against::Hop | Against::Sockets => outcome.ratio(|slice| 1.0 / slice.rate()),
+            _ => outcome.ratio(|slice| 1.0 / slice.rate()),
         };
         set_ratio(&mut row, &name_of(baseline), ratio);
         row.set("baseline_bytes_per_second", outcome.baseline_rate() * args.bytes as f64);
@@ -180,21 +200,37 @@ pub fn run(args: &DeltaArgs) -> Result<Verdict, Failure> {
     Ok(Verdict::Fine)
 }
 
+impl Pattern {
+    /// Returns the pattern as one of a group, if it is one.
+    fn collective(self) -> Option<FlowPattern> {
+        match self {
+            Self::Pair | Self::Cascade | Self::Ring => None,
+            Self::Reduce => Some(FlowPattern::Reduce),
+            Self::Broadcast => Some(FlowPattern::Broadcast),
+            Self::AllReduce => Some(FlowPattern::AllReduce),
+        }
+    }
+}
+
 impl DeltaArgs {
+    fn compute(&self) -> Compute {
+        self.compute.of(self.bytes)
+    }
+
     /// Returns the run that the options describe, with the whole buffer.
     fn kind(&self) -> Run {
         let pattern = match self.pattern {
-            Pattern::Pair | Pattern::Cascade => patterns::Pattern::Cascade,
             Pattern::Ring => patterns::Pattern::Ring,
+            _ => patterns::Pattern::Cascade,
         };
         let independent = self.independent.unwrap_or(0) as u32;
-        Run { independent, ..Run::new(pattern, self.compute, self.bytes / ELEMENT_BYTES) }
+        Run { independent, ..Run::new(pattern, self.compute(), self.bytes / ELEMENT_BYTES) }
     }
 
     /// Returns the bytes of an increment.
     fn delta_bytes(&self, nodes: usize) -> usize {
         match self.delta {
-            Auto::Auto => auto_delta_bytes(self.compute, nodes, self.bytes),
+            Auto::Auto => auto_delta_bytes(self.compute(), nodes, self.bytes),
             Auto::Fixed(bytes) => bytes,
         }
     }
@@ -242,6 +278,7 @@ impl DeltaArgs {
         let (usual, most) = match self.pattern {
             Pattern::Pair => (2, 2),
             Pattern::Cascade | Pattern::Ring => (3, NODES_MAX as u64),
+            _ => (4, NODES_MAX as u64),
         };
         let nodes = self.nodes.unwrap_or(usual);
         if !(2..=most).contains(&nodes) {
@@ -255,6 +292,7 @@ impl DeltaArgs {
                 "--against sockets is a chain: allowed with pair and cascade".to_owned(),
             ));
         }
+        self.check_collective(nodes as usize)?;
         if self.bytes == 0 || !self.bytes.is_multiple_of(ELEMENT_BYTES) {
             return Err(Failure::Refused(format!(
                 "--bytes {}: allowed are multiples of {ELEMENT_BYTES} above 0",
@@ -316,11 +354,12 @@ impl DeltaArgs {
     /// Returns the time that waits alone take in deltas: `c m + (p-1) c d` for `p` nodes, `m` bytes,
     /// increments of `d` bytes, and `c` seconds a byte; in a ring twice `c m`.
     fn ideal_seconds(&self, nodes: usize, delta_bytes: usize) -> Option<f64> {
-        let Compute::Wait(time) = self.compute else { return None };
+        let Compute::Wait(time) = self.compute() else { return None };
         let share = delta_bytes.min(self.bytes) as f64 / self.bytes as f64;
         let times = match self.pattern {
             Pattern::Pair | Pattern::Cascade => 1.0 + (nodes - 1) as f64 * share,
             Pattern::Ring => 2.0,
+            _ => return None,
         };
         // With independent computing any node may be the last.
         self.independent.is_none().then_some(time.as_secs_f64() * times)
@@ -346,7 +385,7 @@ impl DeltaArgs {
             .set("whole_cpu_seconds", processors.map(|it| it.whole_seconds))
             .set("delta_cpu_seconds", processors.map(|it| it.delta_seconds))
             .set("increment_cpu_us", processors.map(|it| it.increment_us))
-            .set("compute", self.compute.to_string())
+            .set("compute", self.compute().to_string())
             .set("independent", self.independent)
             .set("lan", self.lan.lan.as_str())
             .set("session", name_of(self.common.session));

@@ -7,13 +7,16 @@
 
 mod claims;
 
+use chunkcomm_pipeline::Algorithm;
 use chunkcomm_pipeline::patterns::{Compute, Pattern, Run};
 use clap::{Args, ValueEnum};
 
 use self::claims::{Claim, claims_of};
 use super::Verdict;
+use super::delta::collective::timed as reductions;
 use super::delta::world::{Timed, Way, timed};
 use crate::failure::Failure;
+use crate::harness::flows::{FlowKind, FlowPattern, FlowWay};
 use crate::harness::slices::name_of;
 use crate::lan::LanArgs;
 use crate::options::Common;
@@ -28,6 +31,9 @@ const PAGE_BYTES: usize = 4096;
 /// Nodes of the chain through which increments of all sizes are sent: "23 times faster running time on
 /// 29 MPI tasks" (section 4).
 const NODES: usize = 29;
+
+/// Nanoseconds of a byte that is combined: one an element. *Assumed*; the paper has no number.
+const GAMMA_NS: f64 = 0.25;
 
 /// Options of `chunkperf delta-study`.
 #[derive(Debug, Args)]
@@ -55,10 +61,14 @@ enum Figure {
     CascadeRegatta,
     /// Ring on the Regatta, figure 2 (b).
     RingRegatta,
+    /// Reduce on the Regatta, figure 2 (c).
+    ReduceRegatta,
     /// Cascade on the cluster, figure 2 (d).
     CascadeCluster,
     /// Ring on the cluster, figure 2 (e).
     RingCluster,
+    /// Reduce on the cluster, figure 2 (f).
+    ReduceCluster,
     /// Increments of all sizes through 29 nodes of the Regatta, and the computed one.
     Increments,
 }
@@ -128,6 +138,22 @@ impl DeltaStudyArgs {
         Ok(timed(&lan, world, nodes, &run, ways)?.results.swap_remove(0))
     }
 
+    /// Returns the seconds of a reduction, whole and in deltas.
+    fn reduced(&self, world: &str, compute: Compute, nodes: usize) -> Result<[f64; 2], Failure> {
+        let lan = LanArgs { lan: String::new(), trace: None, check: false };
+        let kind = FlowKind {
+            pattern: FlowPattern::Reduce,
+            nodes,
+            bytes: self.bytes,
+            delta_bytes: DELTA_BYTES,
+            compute,
+            gamma_ns: GAMMA_NS,
+            algorithm: Algorithm::Binary.to_string(),
+        };
+        let (seconds, _) = reductions(&lan, world, &kind, &[FlowWay::Whole, FlowWay::Delta])?;
+        Ok([seconds[0], seconds[1]])
+    }
+
     /// Runs the points of a figure and prints them.
     fn curves(&self, figure: Figure) -> Result<Vec<Claim>, Failure> {
         let mut points = Vec::new();
@@ -136,9 +162,14 @@ impl DeltaStudyArgs {
                 if nodes as u64 > self.nodes_max {
                     continue;
                 }
-                let ways = [Way::Whole, Way::Delta(Auto::Fixed(DELTA_BYTES))];
-                let timed = self.timed(figure.world(), figure.pattern(), compute, nodes, &ways)?;
-                let [whole_seconds, delta_seconds] = [timed[0].seconds, timed[1].seconds];
+                let [whole_seconds, delta_seconds] = match figure.pattern() {
+                    Some(pattern) => {
+                        let ways = [Way::Whole, Way::Delta(Auto::Fixed(DELTA_BYTES))];
+                        let timed = self.timed(figure.world(), pattern, compute, nodes, &ways)?;
+                        [timed[0].seconds, timed[1].seconds]
+                    }
+                    None => self.reduced(figure.world(), compute, nodes)?,
+                };
                 points.push(Point { compute, nodes, whole_seconds, delta_seconds });
             }
         }
@@ -205,24 +236,31 @@ impl DeltaStudyArgs {
 impl Figure {
     fn world(self) -> &'static str {
         match self {
-            Self::CascadeRegatta | Self::RingRegatta | Self::Increments => "regatta",
-            Self::CascadeCluster | Self::RingCluster => "pc-cluster-100m",
+            Self::CascadeRegatta | Self::RingRegatta | Self::ReduceRegatta | Self::Increments => {
+                "regatta"
+            }
+            Self::CascadeCluster | Self::RingCluster | Self::ReduceCluster => "pc-cluster-100m",
         }
     }
 
-    fn pattern(self) -> Pattern {
+    /// Returns the pattern of a chain; a reduction has none.
+    fn pattern(self) -> Option<Pattern> {
         match self {
-            Self::CascadeRegatta | Self::CascadeCluster | Self::Increments => Pattern::Cascade,
-            Self::RingRegatta | Self::RingCluster => Pattern::Ring,
+            Self::CascadeRegatta | Self::CascadeCluster | Self::Increments => {
+                Some(Pattern::Cascade)
+            }
+            Self::RingRegatta | Self::RingCluster => Some(Pattern::Ring),
+            Self::ReduceRegatta | Self::ReduceCluster => None,
         }
     }
 
-    /// Returns the numbers of tasks: close together where the paper's curves bend.
+    /// Returns the numbers of tasks: close together where the paper's curves bend. A tree of less than
+    /// four has no node with two others below it.
     fn tasks(self) -> &'static [usize] {
         match self {
             Self::CascadeRegatta | Self::Increments => &[2, 8, 16, 24, 26, 27, 28, 29, 30, 32],
             Self::CascadeCluster => &[2, 4, 8, 14, 15, 16, 17, 18, 24],
-            Self::RingRegatta | Self::RingCluster => &[4, 8, 16, 32],
+            _ => &[4, 8, 16, 32],
         }
     }
 

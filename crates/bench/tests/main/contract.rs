@@ -376,6 +376,39 @@ fn delta_rows() {
         assert_eq!(row["baseline"], against);
         assert_keys(&row, &["ratio", "ratio_low", "ratio_high", "baseline_bytes_per_second"]);
     }
+    // Odd lengths; every result is verified.
+    let many: &[&[&str]] = &[
+        &["reduce", "--compute", "trig", "--delta", "8KiB", "--algorithm", "binary"],
+        &["reduce", "--compute", "wait:1ms", "--nodes", "3", "--algorithm", "chain"],
+        &["broadcast", "--compute", "random", "--bytes", "100004", "--algorithm", "binomial"],
+        &["broadcast", "--compute", "1ns", "--transport", "tls", "--nodes", "2"],
+        &["all-reduce", "--compute", "random", "--runtime", "io-thread"],
+        &["all-reduce", "--compute", "empty", "--bytes", "4", "--algorithm", "chains"],
+    ];
+    for options in many {
+        let row = delta(&[&["--against", "calls", "--pattern"], *options].concat());
+        assert_keys(&row, &keys);
+        assert_keys(&row, AGAINST_KEYS);
+        assert_eq!((&row["pattern"], &row["baseline"]), (&options[0].into(), &"calls".into()));
+    }
+}
+
+/// Whole messages and increments beside their closed forms, and patterns that have none.
+#[cfg(feature = "virtual")]
+#[test]
+fn virtual_collectives_that_flow() {
+    let delta = ["delta", "--lan", "virtual:lan-1g-one-core", "--nodes", "5", "--check"];
+    let reduce = ["--bytes", "1MiB", "--delta", "20KiB", "--compute", "5ns", "--gamma", "0.25"];
+    for algorithm in ["chain", "binary"] {
+        let options = ["--pattern", "reduce", "--algorithm", algorithm];
+        let row = row(&[&delta[..], &reduce, &options].concat());
+        assert!(row["form_error"].as_f64() < Some(0.1), "{row}");
+    }
+    for pattern in ["broadcast", "all-reduce"] {
+        let options = ["--pattern", pattern, "--bytes", "256KiB", "--against", "calls"];
+        let row = row(&[&delta[..], &options].concat());
+        assert!(row["ratio"].is_number() && row["form_seconds"].is_null(), "{row}");
+    }
 }
 
 #[cfg(feature = "virtual")]
@@ -391,6 +424,9 @@ fn the_delta_study_has_points_and_claims() {
     }
     let row = row(&[&small[..], &["--only", "increments"]].concat());
     assert!(row["auto_ratio"].as_f64() >= Some(1.0), "{row}");
+    let all = rows(&[&small[..], &["--only", "reduce-cluster"]].concat());
+    assert_eq!(all.iter().filter(|row| row["speedup"].is_number()).count(), 6);
+    assert_eq!(all.iter().filter(|row| row["holds"].is_boolean()).count(), 6);
     let hop = ["delta", "--pattern", "cascade", "--compute", "empty", "--bytes", "1MiB"];
     let virtually = ["--against", "hop", "--lan", "virtual:lan-1g"];
     let row = self::row(&[&hop[..], &virtually].concat());
@@ -405,7 +441,7 @@ fn budgets_run_all_at_tiny_sizes() {
     let out = String::from_utf8(output.stdout).unwrap();
     assert_eq!(
         out.lines().count(),
-        81 + usize::from(cfg!(feature = "peers")) + 12 * usize::from(cfg!(feature = "virtual"))
+        82 + usize::from(cfg!(feature = "peers")) + 18 * usize::from(cfg!(feature = "virtual"))
     );
     for line in out.lines() {
         let row: Value = serde_json::from_str(line).unwrap();
@@ -475,8 +511,18 @@ fn what_cannot_be_is_refused_with_what_is_allowed() {
         (&["farm-queue", "--transport", "memory"], "tcp, tls and unix are allowed"),
         (&["farm-sweep", "--works", "mix:"], "mix:DUR for a mix of lengths"),
         (&["farm-sweep", "--transport", "memory"], "tcp, tls and unix are allowed"),
-        (&["delta", "--pattern", "reduce"], "[possible values: pair, cascade, ring]"),
+        (
+            &["delta", "--pattern", "tree"],
+            "[possible values: pair, cascade, ring, reduce, broadcast, all-reduce]",
+        ),
         (&["delta", "--compute", "cosine"], "allowed are empty, random, trig and a wait"),
+        (&["delta", "--compute", "5parsecs"], "a time a byte such as 5ns"),
+        (&["delta", "--against", "calls"], "reduce, broadcast and all-reduce"),
+        (&["delta", "--pattern", "ring", "--gamma", "1"], "reduce, broadcast and all-reduce"),
+        (&["delta", "--pattern", "reduce", "--against", "hop"], "--against calls alone"),
+        (&["delta", "--pattern", "reduce", "--gamma", "1"], "--lan virtual:NAME"),
+        (&["delta", "--pattern", "reduce", "--transport", "unix"], "tcp and tls"),
+        (&["delta", "--pattern", "reduce", "--nodes", "65"], "up to 64 nodes"),
         (&["delta", "--lan", "virtual"], "allowed are real, virtual:NAME and virtual:FILE"),
         (&["delta", "--lan", "virtual:x"], no_lan),
         (&["farm", "--check"], "allowed with --lan virtual:NAME"),

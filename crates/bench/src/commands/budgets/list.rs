@@ -97,6 +97,8 @@ const FEW_TASKS: &str = "--tasks 2000";
 const ONE_EACH: &str = "--repeat 10";
 const FEW_CALLS: &str = "--repeat 24";
 const FEW_CALLS_MPI: &str = "--repeat 24 --against mpich";
+#[cfg(feature = "virtual")]
+const FEW_NODES: &str = "--nodes 3 --bytes 64KiB";
 const SMALL_ARRAYS: &str = "--repeat 12 --shape 256x256";
 const SMALL_CALLS: &str = "--repeat 12 --size 64KiB";
 const SMALL_CALLS_MPI: &str = "--repeat 12 --size 64KiB --against mpich";
@@ -244,6 +246,12 @@ pub(super) static BUDGETS: &[Budget] = &[
     )
     .quick("--bytes 1MiB --repeat 10")
     .at_least("ratio", 0.7, 0.95),
+    budget(
+        "delta-reduce",
+        "delta --pattern reduce --nodes 4 --bytes 16MiB --compute wait:10ms --against calls",
+    )
+    .quick("--bytes 256KiB --compute wait:1ms --repeat 10")
+    .at_least("ratio", 1.3, 1.6),
     budget("tracked", "tracked --compute trig --bytes 4MiB --rounds 31 --against explicit")
         .quick("--bytes 100KiB --rounds 1")
         .at_most("ratio", 1.3, 1.1),
@@ -489,6 +497,54 @@ pub(super) static BUDGETS: &[Budget] = &[
     )
     .quick(SMALL_ARRAYS)
     .at_least("ratio", 1.2, 1.35),
+    #[cfg(feature = "virtual")]
+    budget(
+        "virtual-reduce-binary-16",
+        "delta --pattern reduce --nodes 16 --bytes 4MiB --delta 20KiB --compute 5ns --gamma 0.25 \
+            --algorithm binary --lan virtual:lan-1g-one-core",
+    )
+    .quick(FEW_NODES)
+    .at_most("form_error", 0.05, 0.02),
+    #[cfg(feature = "virtual")]
+    budget(
+        "virtual-reduce-binary-64",
+        "delta --pattern reduce --nodes 64 --bytes 4MiB --delta 20KiB --compute 5ns --gamma 0.25 \
+            --algorithm binary --lan virtual:lan-1g-one-core",
+    )
+    .quick(FEW_NODES)
+    .at_most("form_error", 0.05, 0.02),
+    #[cfg(feature = "virtual")]
+    budget(
+        "virtual-reduce-chain-16",
+        "delta --pattern reduce --nodes 16 --bytes 4MiB --delta 20KiB --compute 5ns --gamma 0.25 \
+            --algorithm chain --lan virtual:lan-1g-one-core",
+    )
+    .quick(FEW_NODES)
+    .at_most("form_error", 0.05, 0.02),
+    #[cfg(feature = "virtual")]
+    budget(
+        "virtual-reduce-chain-64",
+        "delta --pattern reduce --nodes 64 --bytes 4MiB --delta 20KiB --compute 5ns --gamma 0.25 \
+            --algorithm chain --lan virtual:lan-1g-one-core",
+    )
+    .quick(FEW_NODES)
+    .at_most("form_error", 0.05, 0.02),
+    #[cfg(feature = "virtual")]
+    budget(
+        "virtual-all-reduce",
+        "delta --pattern all-reduce --nodes 4 --bytes 64MiB --compute 17ns --against calls --lan \
+            virtual:lan-1g",
+    )
+    .quick("--bytes 256KiB")
+    .at_least("ratio", 1.6, 1.9),
+    #[cfg(feature = "virtual")]
+    budget(
+        "virtual-all-reduce-empty",
+        "delta --pattern all-reduce --nodes 4 --bytes 64MiB --compute empty --against calls --lan \
+            virtual:lan-1g",
+    )
+    .quick("--bytes 256KiB")
+    .at_least("ratio", 0.95, 1.0),
     #[cfg(feature = "virtual")]
     budget(
         "virtual-cut-through",

@@ -23,9 +23,11 @@ const SEGMENTS_MAX: u64 = 1 << 16;
 /// Costs of a message between two hosts of a world, in seconds.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Costs {
-    alpha: f64,
-    beta: f64,
-    latency: f64,
+    pub(crate) alpha: f64,
+    pub(crate) beta: f64,
+    pub(crate) latency: f64,
+    /// Part of `alpha` that the receiver has.
+    pub(crate) receive: f64,
 }
 
 impl Costs {
@@ -41,6 +43,7 @@ impl Costs {
             alpha: alpha.as_secs_f64(),
             beta: wire_s.max(picos as f64 * 1e-12),
             latency: wire.latency.as_secs_f64(),
+            receive: host.receive_cost_per_packet.as_secs_f64(),
         })
     }
 
@@ -81,7 +84,7 @@ impl Costs {
 mod tests {
     use super::*;
 
-    const COSTS: Costs = Costs { alpha: 1e-5, beta: 1e-8, latency: 1e-4 };
+    const COSTS: Costs = Costs { alpha: 1e-5, beta: 1e-8, latency: 1e-4, receive: 0.0 };
 
     fn seconds(operation: Operation, algorithm: Algorithm, bytes: usize, ranks: usize) -> f64 {
         let kind = CallKind { operation, bytes, ranks };

@@ -17,9 +17,9 @@ use crate::ours::collective::Member;
 const BEGINNING: Duration = Duration::from_millis(100);
 
 /// Uncounted calls of each algorithm, in which links are opened and windows grow.
-const WARM_UP_CALLS: u64 = 2;
+pub(crate) const WARM_UP_CALLS: u64 = 2;
 
-/// Start and end of the calls by each algorithm, as one rank saw them.
+/// Start and end of the counted call of each way, as one rank saw them.
 pub(crate) type Times = Vec<[Instant; 2]>;
 
 /// Returns the algorithms that an operation has.
@@ -52,12 +52,17 @@ pub(crate) fn timed(
         let ways = ways.clone();
         async move { all_ways(&cluster, kind, &ways).await }
     })?;
+    Ok((seconds_of(&ran.results, count), ran))
+}
+
+/// Returns the seconds of each way, from the earliest start to the latest end.
+pub(crate) fn seconds_of(results: &[Times], count: usize) -> Vec<f64> {
     let seconds = (0..count).map(|way| {
-        let start = ran.results.iter().map(|times| times[way][0]).min();
-        let end = ran.results.iter().map(|times| times[way][1]).max();
+        let start = results.iter().map(|times| times[way][0]).min();
+        let end = results.iter().map(|times| times[way][1]).max();
         start.zip(end).map_or(f64::NAN, |(start, end)| (end - start).as_secs_f64())
     });
-    Ok((seconds.collect(), ran))
+    seconds.collect()
 }
 
 /// Returns the start and the end of the calls by each algorithm, as one rank saw them.

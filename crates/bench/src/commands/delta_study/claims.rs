@@ -17,6 +17,10 @@ const LIMIT_NOTE: &str = "with trig our links are not full: a pair computes long
 const RING_NOTE: &str = "1.5 needs computing as long as sending: here random and trig compute 0.5 and \
     5 ns a byte, and the assumed wires need 2 ns (Regatta) and 84 ns (cluster)";
 
+/// In a binary tree the two streams into a node share its port.
+const TREE_NOTE: &str = "the assumed switch carries 15 pairs at once; two streams into one port have half \
+    the rate each, so that 31 tasks take as much";
+
 /// A statement of the paper.
 #[derive(Debug, Clone)]
 pub(super) struct Claim {
@@ -95,8 +99,81 @@ pub(super) fn claims_of(figure: Figure, points: &[Point]) -> Vec<Claim> {
                 .noted(RING_NOTE),
             ]
         }
+        Figure::ReduceRegatta => {
+            let mut claims = reduce(&curves, points, 32);
+            let found = bends(&curves);
+            claims.push(Claim::new(
+                "up to 32 tasks the bandwidth is sufficient",
+                found.iter().all(Option::is_none),
+                format!("empty, random, trig: {}", places(&found)),
+            ));
+            claims
+        }
+        Figure::ReduceCluster => {
+            let mut claims = reduce(&curves, points, 16);
+            let found = bends(&curves);
+            claims.push(
+                Claim::new(
+                    "it saturates at 16 tasks",
+                    found.iter().all(|tasks| *tasks == Some(16)),
+                    format!("empty, random, trig: {}", places(&found)),
+                )
+                .noted(TREE_NOTE),
+            );
+            claims
+        }
         Figure::Increments => Vec::new(),
     }
+}
+
+/// Returns the statements about a reduction that may saturate at `tasks`: one for each computation, and
+/// those about all.
+fn reduce(curves: &[Curve; 3], points: &[Point], tasks: usize) -> Vec<Claim> {
+    let until = tasks.ilog2() as usize;
+    let mut claims = Vec::new();
+    for (compute, curve) in Compute::ALL.iter().zip(curves) {
+        let curve = curve.doublings();
+        let slope = curve.slope(until);
+        claims.push(Claim::new(
+            format!("the gain of {compute} grows with the logarithm of the tasks"),
+            slope > 0.0 && curve.is_linear(until),
+            format!("{slope:.2} a doubling"),
+        ));
+    }
+    let empty = points.iter().filter(|point| point.compute == Compute::Empty);
+    let whole: Vec<_> = empty.map(|point| (point.nodes, point.whole_seconds)).collect();
+    let transfers = whole.iter().map(|(nodes, seconds)| {
+        let (first, least) = whole[0];
+        (f64::from(nodes.ilog2()), seconds / least * f64::from(first.ilog2()))
+    });
+    let transfers: Vec<_> = transfers.collect();
+    claims.push(Claim::new(
+        "the longest chain of k tasks has log2 k transfers",
+        transfers.iter().all(|(levels, found)| (found / levels - 1.0).abs() <= NEAR),
+        figures(&transfers.iter().map(|(_, found)| *found).collect::<Vec<_>>()),
+    ));
+    claims.push(more_gains_more(curves));
+    claims
+}
+
+/// Returns the numbers of tasks whose next doubling gains less than half of those up to 8.
+fn bends(curves: &[Curve; 3]) -> [Option<usize>; 3] {
+    curves.each_ref().map(|curve| curve.doublings().saturation(3).map(|levels| 1 << levels))
+}
+
+fn more_gains_more(curves: &[Curve; 3]) -> Claim {
+    let best = curves.each_ref().map(Curve::last);
+    Claim::new(
+        "more computing gains as much, or more",
+        best.is_sorted_by(|less, more| *more >= less * (1.0 - NEAR)),
+        figures(&best),
+    )
+}
+
+/// Returns numbers of tasks as a text.
+fn places(found: &[Option<usize>; 3]) -> String {
+    let texts = found.map(|tasks| tasks.map_or_else(|| "none".to_owned(), |it| it.to_string()));
+    texts.join(", ")
 }
 
 /// Returns the statements about the size of increments: the paper's, and the budget of ours.
@@ -122,6 +199,11 @@ impl Curve {
     fn of(compute: Compute, points: &[Point]) -> Self {
         let own = points.iter().filter(|point| point.compute == compute);
         Self(own.map(|point| (point.nodes, point.speedup())).collect())
+    }
+
+    /// Returns the curve over the doublings of the tasks.
+    fn doublings(&self) -> Self {
+        Self(self.0.iter().map(|(nodes, speedup)| (nodes.ilog2() as usize, *speedup)).collect())
     }
 
     fn last(&self) -> f64 {
@@ -175,7 +257,6 @@ fn cascade(curves: &[Curve; 3], at: RangeInclusive<usize>) -> Vec<Claim> {
         ));
     }
     let found = curves.each_ref().map(|curve| curve.saturation(before));
-    let text = found.map(|tasks| tasks.map_or_else(|| "none".to_owned(), |it| it.to_string()));
     let place = match (at.start(), at.end()) {
         (start, end) if start == end => start.to_string(),
         (start, end) => format!("{start} to {end}"),
@@ -183,14 +264,9 @@ fn cascade(curves: &[Curve; 3], at: RangeInclusive<usize>) -> Vec<Claim> {
     claims.push(Claim::new(
         format!("it saturates at {place} tasks"),
         found.iter().all(|tasks| tasks.is_some_and(|tasks| at.contains(&tasks))),
-        format!("empty, random, trig: {}", text.join(", ")),
+        format!("empty, random, trig: {}", places(&found)),
     ));
-    let best = curves.each_ref().map(Curve::last);
-    claims.push(Claim::new(
-        "more computing gains as much, or more",
-        best.is_sorted_by(|less, more| *more >= less * (1.0 - NEAR)),
-        figures(&best),
-    ));
+    claims.push(more_gains_more(curves));
     claims
 }
 
@@ -213,5 +289,8 @@ mod tests {
         assert_eq!(straight.saturation(4), None);
         assert!(!Curve(vec![(2, 1.0), (4, 1.0), (6, 3.0)]).is_linear(6));
         assert!(Curve(vec![(2, 1.4), (8, 1.5), (32, 1.5)]).is_flat());
+        let bent = Curve(vec![(4, 1.0), (8, 1.5), (16, 2.0), (32, 2.1)]).doublings();
+        assert!(bent.is_linear(4) && !bent.is_linear(5));
+        assert_eq!(bent.saturation(3), Some(4));
     }
 }
