@@ -4,9 +4,10 @@ use super::example::Example;
 use chunkcomm_testkit::Scratch;
 use std::process::Output;
 
-const PROGRAMS: [Example; 10] = [
+const PROGRAMS: [Example; 11] = [
     Example { name: "cascade", file: env!("CARGO_BIN_EXE_cascade-program") },
     Example { name: "echo", file: env!("CARGO_BIN_EXE_echo-program") },
+    Example { name: "histogram", file: env!("CARGO_BIN_EXE_histogram-program") },
     Example { name: "kmeans", file: env!("CARGO_BIN_EXE_kmeans-program") },
     Example { name: "mandelbrot", file: env!("CARGO_BIN_EXE_mandelbrot-program") },
     Example { name: "nodes", file: env!("CARGO_BIN_EXE_nodes-program") },
@@ -53,9 +54,10 @@ fn each_program_explains_its_launch() {
         }
         assert!(explained.contains("rank        none: "), "{explained}");
         // The number of nodes that each program starts by itself.
-        let own = ["cascade", "echo", "kmeans", "parsort", "redistribute", "telemetry"]
-            .iter()
-            .zip([3, 4, 4, 6, 4, 2]);
+        let own =
+            ["cascade", "echo", "histogram", "kmeans", "parsort", "redistribute", "telemetry"]
+                .iter()
+                .zip([3, 4, 4, 4, 6, 4, 2]);
         if let Some((_, nodes)) = own.into_iter().find(|(name, _)| **name == program.name) {
             let explained = program.prints(&["--explain-launch"]);
             assert!(explained.contains(&format!("nodes       {nodes}\n")), "{explained}");

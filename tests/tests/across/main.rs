@@ -28,6 +28,7 @@ mod farm_waits;
 mod filters;
 mod floors;
 mod guide_of_simulation;
+mod histogram;
 mod kmeans;
 mod mandelbrot;
 #[cfg(unix)]

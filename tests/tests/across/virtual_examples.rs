@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::process::Output;
 
 use super::example::Example;
-use super::{cascade, echo, kmeans, mandelbrot, nodes, parsort, wordcount};
+use super::{cascade, echo, histogram, kmeans, mandelbrot, nodes, parsort, wordcount};
 
 const NODES: Example = Example { name: "nodes", file: nodes::PROGRAM };
 const WORDCOUNT: Example = Example { name: "wordcount", file: wordcount::PROGRAM };
@@ -67,6 +67,17 @@ fn echo_gathers_or_not() {
         let [packets, gathered] = [2, 4].map(|column| row[column].parse::<u64>().unwrap());
         assert!((300..320).contains(&packets) && gathered < 100, "{table}");
     }
+}
+
+/// The counts of a band leave a host while it computes the next one.
+#[test]
+fn histogram_is_complete_when_the_picture_is() {
+    let output = path("histogram-of-a-virtual-lan.png");
+    let output = format!("--output={}", output.display());
+    let options = ["--nodes", "4", "--check", &output];
+    let report = printed(&histogram::HISTOGRAM, &[&LAN[..], &options].concat());
+    let [pixel, behind] = histogram::times(&report);
+    assert!(behind.abs() < pixel / 50.0, "{report}");
 }
 
 #[test]
