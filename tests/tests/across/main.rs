@@ -64,6 +64,8 @@ mod virtual_deltas;
 mod virtual_examples;
 mod virtual_farms;
 mod virtual_faults;
+mod virtual_flows;
+mod virtual_flows_faults;
 mod virtual_groups;
 mod virtual_groups_bounds;
 mod virtual_groups_deaths;
