@@ -152,6 +152,7 @@
 //! - `proto`: pure: the state of each byte, the bytes that leave next ([`Increment`] decides how many
 //!   at a time), the messages of both sides; the schedules of collective calls and their modelled times;
 //! - `memory`: the buffer that is written in parts and read meanwhile; its `unsafe` is the crate's only;
+//! - `trouble`: why a transfer of a flowing collective has stopped, told to the one who follows it;
 //! - `pump` and `landing`: from sections of the buffer to a channel, and from a channel into sections of a
 //!   buffer, combined or as it comes; `turns`: when a computing task yields;
 //! - [`DeltaSender`], [`Part`], [`DeltaReceiver`], [`Forward`], [`Region`]: the user's interface to deltas;
