@@ -23,6 +23,7 @@
 //! | warns people, where no call can return an error | [`warn`] |
 //! | learns that nobody drives the node any more | [`Hooks::runtime_gone`] |
 //! | has messages whose content belongs to their link | [`needs_link`], [`arriving`] |
+//! | wakes its tasks in one order, so that a simulation is the same each time | [`Bell`] |
 //! | stands below, in the place of the system | [`world`] |
 //!
 //! # Reserved names
@@ -37,6 +38,7 @@
 //!
 //! A layer holds the node by [`WeakNode`]. Otherwise the node would never end.
 
+mod bell;
 mod ends;
 mod settings;
 pub mod world;
@@ -55,5 +57,6 @@ pub use crate::node::fingerprint::Fingerprint;
 pub use crate::node::layers::{Answer, Hooks, Layer, Site, WeakNode};
 pub use crate::node::waits::Wait;
 pub use crate::node::warnings::warn;
+pub use bell::{Bell, Hearer};
 pub use ends::{Expected, Watch, WordSender, Written};
 pub use settings::{given_name, quiet_but_for_accept, system_channel};

@@ -61,15 +61,14 @@ use crate::error::DeltaRecvError;
 use crate::proto::corrections::Corrections;
 use crate::proto::extents::{Cursor, Extents, Taken};
 use crate::proto::sections::Sections;
-use bell::Bell;
+use chunkcomm::layer::Bell;
 use lost::Lost;
 
-mod bell;
 mod holders;
 mod lost;
 mod owner;
 
-pub(crate) use bell::Hearer;
+pub(crate) use chunkcomm::layer::Hearer;
 pub(crate) use holders::{Carrier, Lease, View};
 pub(crate) use owner::Owner;
 

@@ -7,8 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use chunkcomm::host::{self, Instant};
-use chunkcomm::layer::warn;
-use tokio::sync::watch;
+use chunkcomm::layer::{Bell, warn};
 
 use super::error::ArrayError;
 use super::opening::Way;
@@ -19,7 +18,7 @@ pub(super) const DROPPED: &str = "it dropped its end";
 /// The state of one end, and the bell that tells of its changes.
 pub(super) struct Shared<R> {
     state: Mutex<State<R>>,
-    bell: watch::Sender<()>,
+    bell: Bell,
     pub(super) times: Times,
 }
 
@@ -120,7 +119,7 @@ impl<R> Shared<R> {
             begun: 0,
             dropped: false,
         };
-        Shared { state: Mutex::new(state), bell: watch::Sender::default(), times }
+        Shared { state: Mutex::new(state), bell: Bell::default(), times }
     }
 
     pub(super) fn state(&self) -> MutexGuard<'_, State<R>> {
@@ -130,7 +129,7 @@ impl<R> Shared<R> {
     /// Changes the state, and tells all who wait.
     pub(super) fn tell<O>(&self, change: impl FnOnce(&mut State<R>) -> O) -> O {
         let outcome = change(&mut self.state());
-        self.bell.send_replace(());
+        self.bell.ring();
         outcome
     }
 
@@ -178,14 +177,7 @@ impl<R> Shared<R> {
 
     /// Waits until `look` finds something.
     pub(super) async fn until<O>(&self, mut look: impl FnMut(&mut State<R>) -> Option<O>) -> O {
-        let mut bell = self.bell.subscribe();
-        loop {
-            if let Some(found) = look(&mut self.state()) {
-                return found;
-            }
-            // The sender is in `self`.
-            let _ = bell.changed().await;
-        }
+        self.bell.until(|| look(&mut self.state())).await
     }
 
     /// Waits for a round that the program begins; `None` when it begins none any more.
@@ -243,18 +235,14 @@ pub(crate) async fn reported<F: Future>(
 #[derive(Default)]
 pub(super) struct Log {
     rows: Mutex<Vec<Range<usize>>>,
-    bell: watch::Sender<usize>,
+    bell: Bell,
 }
 
 impl Log {
     /// Notes rows.
     pub(super) fn push(&self, rows: Range<usize>) {
-        let count = {
-            let mut all = self.rows();
-            all.push(rows);
-            all.len()
-        };
-        self.bell.send_replace(count);
+        self.rows().push(rows);
+        self.bell.ring();
     }
 
     fn rows(&self) -> MutexGuard<'_, Vec<Range<usize>>> {
@@ -268,9 +256,7 @@ impl Log {
 
     /// Waits until there are more than `seen` entries.
     pub(super) async fn more_than(&self, seen: usize) {
-        let mut bell = self.bell.subscribe();
-        // The sender is in `self`.
-        let _ = bell.wait_for(|count| *count > seen).await;
+        self.bell.until(|| (self.rows().len() > seen).then_some(())).await;
     }
 
     /// Returns the number of rows in all entries.

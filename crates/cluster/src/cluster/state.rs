@@ -3,7 +3,7 @@
 use super::lines;
 use crate::proto::cluster::membership::Membership;
 use crate::sync::locked;
-use chunkcomm::layer::Link;
+use chunkcomm::layer::{Bell, Link};
 use chunkcomm::{Address, CloseError, Node, Peer, host};
 use std::sync::Mutex;
 use std::time::Duration;
@@ -16,6 +16,8 @@ pub(super) struct State {
     pub(super) membership: Mutex<Membership>,
     /// Signal that the membership may have changed, or has words to send.
     pub(super) changed: watch::Sender<()>,
+    /// The same for all waits in `until`.
+    bell: Bell,
     /// Whether the last word with the manager was spoken.
     pub(super) over: watch::Sender<bool>,
 }
@@ -24,13 +26,14 @@ impl State {
     pub(super) fn new(node: Node, membership: Membership) -> State {
         let (changed, _) = watch::channel(());
         let (over, _) = watch::channel(false);
-        State { node, membership: Mutex::new(membership), changed, over }
+        State { node, membership: Mutex::new(membership), changed, bell: Bell::default(), over }
     }
 
     /// Changes the membership by `what`, and wakes all waits for a change.
     pub(super) fn change<R>(&self, what: impl FnOnce(&mut Membership) -> R) -> R {
         let result = what(&mut locked(&self.membership));
         self.changed.send_modify(|()| {});
+        self.bell.ring();
         result
     }
 
@@ -40,13 +43,7 @@ impl State {
 
     /// Waits until `found` finds something in the membership.
     pub(super) async fn until<R>(&self, mut found: impl FnMut(&Membership) -> Option<R>) -> R {
-        let mut changed = self.changed.subscribe();
-        loop {
-            if let Some(result) = self.look(&mut found) {
-                return result;
-            }
-            changed.changed().await.expect("its sender is in self");
-        }
+        self.bell.until(|| self.look(&mut found)).await
     }
 
     /// Returns the live session with this incarnation, if there is one.
