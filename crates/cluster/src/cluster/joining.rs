@@ -28,7 +28,7 @@ struct Joining {
     place: Place,
     within: Duration,
     until: Instant,
-    /// The credential that was given.
+    /// The credential that was given; that of the node once it is built.
     credential: Option<Credential>,
 }
 
@@ -176,6 +176,7 @@ impl Joining {
         let shared = Shared {
             state,
             place: self.place,
+            credential: self.credential,
             id,
             _member: member,
             keeper: Mutex::new(keeper),

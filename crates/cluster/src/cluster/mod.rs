@@ -41,7 +41,7 @@ pub use error::{
 
 use crate::proto::cluster::membership::Membership;
 use chunkcomm::layer::Wait;
-use chunkcomm::{Node, Peer};
+use chunkcomm::{Credential, Node, Peer};
 use keeper::Keeper;
 use launch::Place;
 use state::State;
@@ -114,6 +114,7 @@ impl WeakCluster {
 struct Shared {
     state: Arc<State>,
     place: Place,
+    credential: Option<Credential>,
     id: NodeId,
     /// Task that ends with this.
     _member: joining::Talk,
@@ -189,6 +190,15 @@ impl Cluster {
     #[must_use]
     pub fn place(&self) -> &Place {
         &self.shared.place
+    }
+
+    /// Returns the secret by which the nodes of this cluster know each other: the one that was given, or the one
+    /// that was made for this cluster. Without one, any program that reaches the nodes may join.
+    ///
+    /// A program that is to join later needs it, in a file that `CHUNKCOMM_CREDENTIAL_FILE` names.
+    #[must_use]
+    pub fn credential(&self) -> Option<&Credential> {
+        self.shared.credential.as_ref()
     }
 
     /// Returns all present members, by rank, this node included.

@@ -61,6 +61,31 @@ async fn until_known(nodes: &[Cluster], known: impl Fn(&Cluster) -> bool) {
     .await;
 }
 
+/// Of a cluster that a user starts without a launcher: it listens at a Unix socket, with a credential of its own.
+#[cfg(unix)]
+#[test]
+fn a_later_node_comes_to_a_socket_with_the_credential_of_the_cluster() {
+    on_both(|| async {
+        let alone = ClusterConfig::new().environment([("", ""); 0].into_iter().collect());
+        let first = Cluster::join(alone.nodes(1)).await.unwrap();
+        let manager = first.member(0).unwrap().addresses[0].clone();
+        assert!(manager.starts_with("unix:"), "{manager}");
+        let later = || {
+            let variables = [("CHUNKCOMM_MANAGER", manager.clone())];
+            ClusterConfig::new().environment(variables.into_iter().collect()).ready_within(LONG)
+        };
+        let refused = limited(Cluster::join(later())).await.unwrap_err();
+        assert!(matches!(refused, JoinError::Admission(_)), "{refused}");
+        let credential = first.credential().unwrap().clone();
+        let second = limited(Cluster::join(later().credential(credential))).await.unwrap();
+        assert_eq!((second.rank(), second.size()), (1, 1));
+        let revealed = [&first, &second].map(|node| node.credential().unwrap().reveal());
+        assert_eq!(revealed[0], revealed[1]);
+        limited(second.leave(LONG)).await.unwrap();
+        limited(first.end(LONG)).await.unwrap();
+    });
+}
+
 #[test]
 fn nodes_know_and_reach_each_other_and_end_together() {
     on_both(|| async {

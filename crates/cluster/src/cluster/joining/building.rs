@@ -38,9 +38,10 @@ pub(super) fn listen_for(host: &str, port: u16) -> Address {
     Address::Tcp { host, port }
 }
 
-/// A node and the addresses at which others reach it.
+/// A node, its credential, and the addresses at which others reach it.
 pub(super) struct Built {
     pub(super) node: Node,
+    pub(super) credential: Option<Credential>,
     pub(super) addresses: Vec<Address>,
 }
 
@@ -53,12 +54,13 @@ impl Joining {
         credential: Option<&Credential>,
         host: Option<&str>,
     ) -> Result<Built, JoinError> {
+        let credential = credential.or(self.credential.as_ref());
         let builder = self.builder(credential);
         for address in candidates {
             match builder.clone().listen(address.clone()).build().await {
                 Ok(node) => {
                     let addresses = advertised(&node, host);
-                    return Ok(Built { node, addresses });
+                    return Ok(Built { node, credential: credential.cloned(), addresses });
                 }
                 Err(error) if candidates.len() > 1 && is_taken(&error) => {}
                 Err(error) => return Err(self.fault(error)),
@@ -93,7 +95,7 @@ impl Joining {
         if let Some(cluster) = self.place.cluster() {
             builder = builder.cluster(cluster);
         }
-        match credential.or(self.credential.as_ref()) {
+        match credential {
             Some(credential) => builder.credential(credential.clone()),
             None => builder,
         }

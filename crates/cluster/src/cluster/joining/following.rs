@@ -104,7 +104,7 @@ impl Joining {
 
     /// Dials rank 0 until it answers or the time is over. `find` returns the address that is known
     /// so far.
-    async fn follow(self, find: impl Fn() -> Option<Meeting>) -> Result<Cluster, JoinError> {
+    async fn follow(mut self, find: impl Fn() -> Option<Meeting>) -> Result<Cluster, JoinError> {
         let mut backoff = Backoff::new(u64::from(host::process_id()));
         loop {
             let attempt = match find() {
@@ -116,6 +116,7 @@ impl Joining {
                     let way = Way::There(peer.dialled().cloned().into_iter().collect());
                     self.add_to_its_name(&mut built.addresses, peer.dialled()).await;
                     let state = self.state(built.node, &built.addresses);
+                    self.credential = built.credential;
                     return self.settle(state, way, peer, None).await;
                 }
                 Attempt::NotYet(last) if self.left().is_zero() => {

@@ -170,11 +170,12 @@ impl Joining {
 
     /// Starts the manager, so that others may come.
     async fn lead(
-        self,
+        mut self,
         listening: Listening,
         children: Option<Children>,
     ) -> Result<Leading, JoinError> {
         let Listening { built, removed, .. } = listening;
+        self.credential = built.credential;
         let state = self.state(built.node, &built.addresses);
         let size = self.place.size().unwrap_or(1);
         let start = Start {

@@ -2,6 +2,7 @@
 
 use super::{Launcher, Look, Meet, Place, PlaceError};
 use crate::launch::COPIES;
+use chunkcomm::Address;
 
 const PARENT: &str = "CHUNKCOMM_PARENT";
 const INDEX: &str = "CHUNKCOMM_INDEX";
@@ -43,9 +44,15 @@ pub(super) fn variables(look: &mut Look<'_>) -> Result<Option<Place>, PlaceError
     Ok(Some(Place::new(Launcher::Variables, manager).of(rank, size)))
 }
 
-/// Looks for a node that comes later.
+/// Looks for a node that comes later. Rank 0 may listen at a Unix socket then: that of a cluster on this machine.
 pub(super) fn later(look: &mut Look<'_>) -> Result<Option<Place>, PlaceError> {
-    let manager = look.manager()?;
+    let manager = match look.environment.get(MANAGER).map(str::parse) {
+        Some(Ok(socket @ Address::Unix(_))) => {
+            look.text(MANAGER);
+            Some(Meet::At(vec![socket]))
+        }
+        _ => look.manager()?,
+    };
     if manager.is_some() && look.has(SIZE) {
         let why = format!("who is of a start has a rank: set {RANK}, or do not set {SIZE}");
         return Err(look.wrong(SIZE, why));

@@ -103,6 +103,17 @@ fn a_manager_alone_is_for_those_who_come_later_or_passed_on_by_a_launcher() {
 }
 
 #[test]
+fn a_later_node_may_come_to_a_socket_of_this_machine() {
+    let socket = [("CHUNKCOMM_MANAGER", "unix:/tmp/x/manager")];
+    let later = detect(&socket).unwrap();
+    assert_eq!(later.meet, Meet::At(vec![Address::Unix("/tmp/x/manager".into())]));
+    assert!(later.explain().contains("at unix:/tmp/x/manager"), "{}", later.explain());
+    let founder = [&VARIABLES[..2], &socket].concat();
+    let error = detect(&founder).unwrap_err().to_string();
+    assert!(error.contains("host:port is needed"), "{error}");
+}
+
+#[test]
 fn slurm_on_one_machine_meets_by_a_file_and_lends_pmi_its_hosts() {
     let mut one = SLURM.to_vec();
     one[4].1 = "n09";
