@@ -9,6 +9,7 @@ pub mod farm_options;
 pub mod farm_report;
 pub mod farming;
 pub mod give_way;
+pub mod groups;
 mod lan;
 pub mod picture;
 pub mod program;

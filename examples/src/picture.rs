@@ -1,7 +1,7 @@
 //! Pictures as PNG files.
 
 use std::fs::File;
-use std::io::{BufRead, BufReader, BufWriter, Seek};
+use std::io::{BufRead, BufReader, BufWriter, Seek, Write};
 use std::path::Path;
 
 use png::{BitDepth, ColorType, Decoder, DecodingError, Encoder, EncodingError, Transformations};
@@ -18,16 +18,33 @@ pub type Pixel = [u8; 3];
 ///
 /// # Errors
 /// The file cannot be written; the text begins with its name.
-pub fn save((width, height): (u32, u32), pixels: &[Pixel], path: &Path) -> Result<(), String> {
-    let write = || -> Result<(), EncodingError> {
-        let mut file = Encoder::new(BufWriter::new(File::create(path)?), width, height);
-        file.set_color(ColorType::Rgb);
-        file.set_depth(BitDepth::Eight);
-        let mut image = file.write_header()?;
-        image.write_image_data(pixels.as_flattened())?;
-        image.finish()
-    };
-    write().map_err(|error| format!("{}: {error}", path.display()))
+pub fn save(size: (u32, u32), pixels: &[Pixel], path: &Path) -> Result<(), String> {
+    let file = File::create(path).map_err(EncodingError::from);
+    let written = file.and_then(|file| write(size, pixels, BufWriter::new(file)));
+    written.map_err(|error| format!("{}: {error}", path.display()))
+}
+
+/// Returns a picture as the bytes of a PNG file: its sides, and its pixels row by row from the top.
+///
+/// # Errors
+/// There are more or fewer pixels than the sides say.
+pub fn encode(size: (u32, u32), pixels: &[Pixel]) -> Result<Vec<u8>, String> {
+    let mut bytes = Vec::new();
+    write(size, pixels, &mut bytes).map_err(|error| error.to_string())?;
+    Ok(bytes)
+}
+
+fn write(
+    (width, height): (u32, u32),
+    pixels: &[Pixel],
+    file: impl Write,
+) -> Result<(), EncodingError> {
+    let mut file = Encoder::new(file, width, height);
+    file.set_color(ColorType::Rgb);
+    file.set_depth(BitDepth::Eight);
+    let mut image = file.write_header()?;
+    image.write_image_data(pixels.as_flattened())?;
+    image.finish()
 }
 
 /// Reads a PNG file: its sides, and its pixels row by row from the top. Shades of grey become pixels of

@@ -1,6 +1,7 @@
 //! Frame of a program that runs as a cluster: runs its work to the end, and reports why it failed.
 
 use std::error::Error;
+use std::io;
 use std::pin::Pin;
 use std::process::{ExitCode, Termination};
 use std::time::Duration;
@@ -81,6 +82,37 @@ pub fn failed(name: &str, error: &(dyn Error + 'static)) -> ExitCode {
         )) => ExitCode::from(STATUS_USAGE),
         _ => ExitCode::FAILURE,
     }
+}
+
+/// Returns a future, ready at the first SIGTERM or ctrl-c; from now on these do not end the process.
+///
+/// # Errors
+/// The system cannot report signals.
+#[cfg(unix)]
+pub fn stop_signal() -> io::Result<impl Future<Output = ()> + Send> {
+    use tokio::signal::unix::{SignalKind, signal};
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    Ok(async move {
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+        }
+    })
+}
+
+/// Returns a future that is ready at ctrl-c.
+///
+/// # Errors
+/// None here.
+#[cfg(not(unix))]
+pub fn stop_signal() -> io::Result<impl Future<Output = ()> + Send> {
+    Ok(async {
+        if tokio::signal::ctrl_c().await.is_err() {
+            // The system cannot report ctrl-c.
+            std::future::pending::<()>().await;
+        }
+    })
 }
 
 /// Runs a long computation on a new thread, so that this one goes on sending signs of life to the

@@ -24,14 +24,13 @@ mod serving;
 
 use std::error::Error;
 use std::future::Future;
-use std::io;
 use std::pin::pin;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use chunkcomm_cluster::cluster::{Cluster, End};
 use chunkcomm_examples::command_line::parse_with;
-use chunkcomm_examples::program::run_program_on_threads;
+use chunkcomm_examples::program::{run_program_on_threads, stop_signal};
 
 use collector::{Output, collect};
 use event::Event;
@@ -103,29 +102,4 @@ async fn write_events(
     let mut collected = node.open::<u64>(&service, COLLECTED).await?;
     collected.send_now(&count).await?;
     Ok(collected.close(END_DEADLINE).await?)
-}
-
-/// Returns a future, ready at the first SIGTERM or ctrl-c; from now on these do not end the process.
-#[cfg(unix)]
-fn stop_signal() -> io::Result<impl Future<Output = ()> + Send> {
-    use tokio::signal::unix::{SignalKind, signal};
-    let mut terminate = signal(SignalKind::terminate())?;
-    let mut interrupt = signal(SignalKind::interrupt())?;
-    Ok(async move {
-        tokio::select! {
-            _ = terminate.recv() => {}
-            _ = interrupt.recv() => {}
-        }
-    })
-}
-
-/// Returns a future that is ready at ctrl-c.
-#[cfg(not(unix))]
-fn stop_signal() -> io::Result<impl Future<Output = ()> + Send> {
-    Ok(async {
-        if tokio::signal::ctrl_c().await.is_err() {
-            // The system cannot report ctrl-c.
-            std::future::pending::<()>().await;
-        }
-    })
 }
