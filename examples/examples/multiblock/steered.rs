@@ -1,0 +1,185 @@
+//! A run that viewers look at and change, as the program `steering` does: `--steered`.
+//!
+//! ```text
+//! every 10 sweeps   all ranks    is the run to end? who takes the state? who gives a source?
+//!                   each group   who takes its block?
+//! ```
+//!
+//! A viewer that takes is not waited for. One that gives is waited for, at most for [`PATIENCE`].
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use chunkcomm::{Address, host};
+use chunkcomm_array::{ArrayError, ArrayPort, Layout};
+use chunkcomm_cluster::Cluster;
+use chunkcomm_cluster::cluster::EndError;
+use chunkcomm_examples::give_way::beside_this;
+use chunkcomm_examples::program::stop_signal;
+use chunkcomm_pipeline::Group;
+
+use super::Failure;
+use super::concurrent::Concurrent;
+use super::control::{BLOCKS, CONTROL, check};
+use super::options::Options;
+use super::problem::{Geometry, Parameters, Spread};
+
+/// Time for which a viewer may do nothing while it takes or gives.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Variable with the file of the cluster's credential.
+pub(crate) const CREDENTIAL_FILE: &str = "CHUNKCOMM_CREDENTIAL_FILE";
+
+/// The places where viewers come, at a rank.
+pub(crate) struct Steered {
+    /// Of all ranks.
+    control: ArrayPort,
+    /// Of the ranks of this block.
+    block: ArrayPort,
+    /// Layout of the block.
+    layout: Layout,
+    geometry: Geometry,
+    /// Each with the number of the sweep after which it was set.
+    sources: Vec<(usize, Parameters)>,
+    /// Whether this process was asked to end; that of rank 0 counts.
+    is_asked: Arc<AtomicBool>,
+}
+
+impl Steered {
+    /// Offers the block of this rank, and the control of the run. Rank 0 says how a viewer attaches.
+    pub(crate) async fn open(
+        world: &mut Group,
+        form: &mut Concurrent,
+        options: &Options,
+        spread: &Spread,
+    ) -> Result<Steered, Failure> {
+        let mut control = ArrayPort::open(world, CONTROL).await?;
+        let name = BLOCKS[spread.block_of(world.rank())];
+        let mut block = ArrayPort::open(&mut form.group, name).await?;
+        control.set_patience(PATIENCE);
+        block.set_patience(PATIENCE);
+        let layout = form.part.block.layout(form.group.size())?;
+        let (asked, is_asked) = (stop_signal()?, Arc::new(AtomicBool::new(false)));
+        let told = Arc::clone(&is_asked);
+        host::spawn(async move {
+            asked.await;
+            told.store(true, Ordering::Relaxed);
+        });
+        if world.rank() == 0 {
+            eprintln!("a viewer attaches by\n{}", command(world.cluster())?);
+        }
+        let (geometry, sources) = (options.geometry(), vec![(0, options.parameters())]);
+        Ok(Steered { control, block, layout, geometry, sources, is_asked })
+    }
+
+    /// Serves the viewers that wait, after a sweep with this residual; a new source is taken by all ranks at the
+    /// same sweep. Returns whether the run goes on.
+    pub(crate) async fn offer(
+        &mut self,
+        world: &mut Group,
+        form: &mut Concurrent,
+        (sweep, residual): (usize, f64),
+    ) -> Result<bool, Failure> {
+        let is_asked = (world.rank() == 0).then(|| self.is_asked.load(Ordering::Relaxed));
+        let is_asked = world.broadcast_value(0, is_asked).await.map_err(|error| error.cause)?;
+        for visit in self.control.visits(world).await? {
+            let (_, Parameters { x, y, strength }) = self.sources[self.sources.len() - 1];
+            let served = if visit.gives().is_none() {
+                let state = [x, y, strength, sweep as f64, residual];
+                visit.send(world, &replicated(world, &state), &state).await
+            } else {
+                let mut given = [x, y, strength];
+                let received = visit.receive(world, &replicated(world, &given), &mut given).await;
+                let [x, y, strength] = given;
+                let given = Parameters { x, y, strength };
+                // A viewer checks, and another program may not.
+                if received.is_ok() && check(&given).is_ok() {
+                    self.sources.push((sweep, given));
+                    form.part.set(self.geometry, &given);
+                }
+                received
+            };
+            self.served(world, served)?;
+        }
+        for visit in self.block.visits(&mut form.group).await? {
+            let sent = visit.send(&mut form.group, &self.layout, form.part.storage()).await;
+            self.served(world, sent)?;
+        }
+        Ok(!is_asked)
+    }
+
+    /// Goes on after the error of a viewer, which is told at rank 0. An error of the ranks is returned.
+    fn served(&self, world: &Group, served: Result<(), ArrayError>) -> Result<(), Failure> {
+        match served {
+            Err(error @ ArrayError::Group(_)) => return Err(error.into()),
+            Err(error) if world.rank() == 0 => eprintln!("multiblock: a viewer: {error}"),
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// Waits until the viewers have what was sent to them. Returns the sources, each with the number of the sweep
+    /// after which it was set.
+    pub(crate) async fn close(self) -> Vec<(usize, Parameters)> {
+        tokio::join!(self.control.close(), self.block.close());
+        self.sources
+    }
+}
+
+/// Takes no account of messages that viewers did not take because they were killed, by which the run is no worse.
+/// A viewer is no founder of the cluster, and so is not named by its rank.
+pub(crate) fn unless_of_viewers(done: Result<(), Failure>) -> Result<(), Failure> {
+    let Err(error) = done else { return Ok(()) };
+    match error.downcast_ref() {
+        Some(EndError::Close(lost))
+            if lost.channels.iter().all(|it| !it.peer.starts_with("rank-")) =>
+        {
+            Ok(())
+        }
+        _ => Err(error),
+    }
+}
+
+/// Returns the layout of an array that all ranks have whole.
+fn replicated(world: &Group, array: &[f64]) -> Layout {
+    let layout = Layout::parse(&format!("(*)@{}", world.size()), &[array.len()]);
+    layout.expect("there is such a layout")
+}
+
+/// Returns the command line with which a viewer attaches. A cluster of this machine alone has a credential of its
+/// own; it is written beside the manager's socket, where the cluster removes both.
+fn command(cluster: &Cluster) -> Result<String, Failure> {
+    let manager = cluster.member(0).ok_or("rank 0 is no member")?;
+    let manager: Address = manager.addresses.first().ok_or("rank 0 has no address")?.parse()?;
+    let mut words = vec![format!("CHUNKCOMM_MANAGER={}", quoted(&manager.to_string()))];
+    let given = std::env::var_os(CREDENTIAL_FILE).map(PathBuf::from);
+    let file = match (given, cluster.credential(), &manager) {
+        (Some(given), ..) => Some(given),
+        (None, Some(credential), Address::Unix(socket)) => {
+            let file = socket.with_file_name("credential");
+            credential.save(&file)?;
+            Some(file)
+        }
+        // As the cluster was told by who started it.
+        (None, Some(_), _) => Some("FILE".into()),
+        (None, None, _) => None,
+    };
+    words.extend(
+        file.map(|file| format!("{CREDENTIAL_FILE}={}", quoted(&file.display().to_string()))),
+    );
+    let program = beside_this("steering").unwrap_or_else(|_| "steering".into());
+    words.push(quoted(&program.display().to_string()));
+    Ok(words.join(" "))
+}
+
+/// Returns a word as a shell reads it.
+fn quoted(word: &str) -> String {
+    let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "-_./:,%[]".contains(letter);
+    if word.chars().all(is_plain) {
+        word.to_owned()
+    } else {
+        format!("'{}'", word.replace('\'', r"'\''"))
+    }
+}
