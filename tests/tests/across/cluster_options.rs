@@ -4,12 +4,15 @@ use super::example::Example;
 use chunkcomm_testkit::Scratch;
 use std::process::Output;
 
-const PROGRAMS: [Example; 11] = [
+const PROGRAMS: [Example; 14] = [
     Example { name: "cascade", file: env!("CARGO_BIN_EXE_cascade-program") },
+    Example { name: "convolution", file: env!("CARGO_BIN_EXE_convolution-program") },
     Example { name: "echo", file: env!("CARGO_BIN_EXE_echo-program") },
+    Example { name: "fft2d", file: env!("CARGO_BIN_EXE_fft2d-program") },
     Example { name: "histogram", file: env!("CARGO_BIN_EXE_histogram-program") },
     Example { name: "kmeans", file: env!("CARGO_BIN_EXE_kmeans-program") },
     Example { name: "mandelbrot", file: env!("CARGO_BIN_EXE_mandelbrot-program") },
+    Example { name: "multiblock", file: env!("CARGO_BIN_EXE_multiblock-program") },
     Example { name: "nodes", file: env!("CARGO_BIN_EXE_nodes-program") },
     Example { name: "parsort", file: env!("CARGO_BIN_EXE_parsort-program") },
     Example { name: "raytracer", file: env!("CARGO_BIN_EXE_raytracer-program") },
@@ -54,11 +57,19 @@ fn each_program_explains_its_launch() {
         }
         assert!(explained.contains("rank        none: "), "{explained}");
         // The number of nodes that each program starts by itself.
-        let own =
-            ["cascade", "echo", "histogram", "kmeans", "parsort", "redistribute", "telemetry"]
-                .iter()
-                .zip([3, 4, 4, 4, 6, 4, 2]);
-        if let Some((_, nodes)) = own.into_iter().find(|(name, _)| **name == program.name) {
+        let own = [
+            ("cascade", 3),
+            ("convolution", 4),
+            ("echo", 4),
+            ("fft2d", 4),
+            ("histogram", 4),
+            ("kmeans", 4),
+            ("multiblock", 9),
+            ("parsort", 6),
+            ("redistribute", 4),
+            ("telemetry", 2),
+        ];
+        if let Some((_, nodes)) = own.into_iter().find(|(name, _)| *name == program.name) {
             let explained = program.prints(&["--explain-launch"]);
             assert!(explained.contains(&format!("nodes       {nodes}\n")), "{explained}");
         }
@@ -91,8 +102,19 @@ fn each_program_starts_on_the_hosts_of_a_file() {
 }
 
 /// Options whose value may be any text.
-const FREE: [&str; 8] =
-    ["--hosts", "--file", "--events", "--journal", "--make", "--output", "--timeline", "--trace"];
+const FREE: [&str; 11] = [
+    "--hosts",
+    "--file",
+    "--events",
+    "--image",
+    "--journal",
+    "--kernel",
+    "--make",
+    "--npy",
+    "--output",
+    "--timeline",
+    "--trace",
+];
 
 /// Returns the options of a program that take a value, by its help.
 fn valued_options(program: &Example) -> Vec<String> {
@@ -138,6 +160,8 @@ fn options_that_do_not_go_together_say_so() {
     refused("echo", &["--nodes", "1"], "allowed are 2 nodes and more");
     refused("kmeans", &["--make", "x", "y"], "cannot be used with");
     refused("kmeans", &["--die", "1:1", "--lan", "virtual:lan-1g"], "allowed is --lan real");
+    refused("multiblock", &["--die", "1:1", "--lan", "virtual:lan-1g"], "allowed is --lan real");
+    refused("multiblock", &["--ranks", "1,1,1", "--data-parallel"], "cannot be used with");
     refused("parsort", &["--nodes", "1"], "allowed are 2 nodes and more");
     refused("parsort", &["--count", "7", "--file", "x"], "cannot be used with");
     refused("parsort", &["--file", "x", "--seed", "7"], "cannot be used with");

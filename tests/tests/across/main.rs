@@ -4,6 +4,7 @@
 mod cancel;
 mod cascade;
 mod cluster_options;
+mod convolution;
 mod echo;
 mod errors;
 mod example;
@@ -25,6 +26,7 @@ mod farm_timeouts;
 #[cfg(target_os = "linux")]
 mod farm_tree;
 mod farm_waits;
+mod fft2d;
 mod filters;
 mod floors;
 mod guide_of_simulation;
@@ -33,6 +35,7 @@ mod kmeans;
 mod mandelbrot;
 #[cfg(unix)]
 mod mishaps;
+mod multiblock;
 mod nodes;
 #[cfg(target_os = "linux")]
 mod nodes_faults;
@@ -50,6 +53,8 @@ mod rooms;
 #[cfg(unix)]
 mod service;
 mod stages;
+#[cfg(unix)]
+mod steering;
 mod streamstats;
 #[cfg(unix)]
 mod telemetry;

@@ -4,7 +4,10 @@ use std::path::PathBuf;
 use std::process::Output;
 
 use super::example::Example;
-use super::{cascade, echo, histogram, kmeans, mandelbrot, nodes, parsort, wordcount};
+use super::{
+    cascade, convolution, echo, fft2d, histogram, kmeans, mandelbrot, multiblock, nodes, parsort,
+    wordcount,
+};
 
 const NODES: Example = Example { name: "nodes", file: nodes::PROGRAM };
 const WORDCOUNT: Example = Example { name: "wordcount", file: wordcount::PROGRAM };
@@ -59,6 +62,22 @@ fn cascade_takes_the_work_of_its_filters() {
 }
 
 #[test]
+fn convolution_is_that_of_a_real_lan() {
+    let output = path("convolution-of-a-virtual-lan.png");
+    let output = format!("--output={}", output.display());
+    for form in [&["--ranks=2,1,3,1"][..], &["--data-parallel", "--nodes=5"]] {
+        let options = ["--shape=30x22", "--images=5", "--check", "--flop=40", "--packing=17"];
+        let options = [&options[..], form, &[&output]].concat();
+        let rows = |report: String| -> Vec<String> {
+            report.lines().filter(|row| !row.starts_with("time ")).map(str::to_owned).collect()
+        };
+        let printed = printed(&convolution::CONVOLUTION, &[&LAN[..], &options].concat());
+        assert!(printed.contains("3300 elements differ"), "{printed}");
+        assert_eq!(rows(printed), rows(convolution::CONVOLUTION.prints(&options)));
+    }
+}
+
+#[test]
 fn echo_gathers_or_not() {
     let options = ["--items", "300", "--words", "1,50", "--repeat", "1"];
     let table = printed(&echo::ECHO, &[&LAN[..], &options].concat());
@@ -66,6 +85,35 @@ fn echo_gathers_or_not() {
     for row in echo::rows(&table) {
         let [packets, gathered] = [2, 4].map(|column| row[column].parse::<u64>().unwrap());
         assert!((300..320).contains(&packets) && gathered < 100, "{table}");
+    }
+}
+
+/// A transform takes what its rows, its messages and its packing take, on hosts of the SP2.
+#[test]
+fn fft2d_transforms_what_it_does_on_a_real_lan() {
+    let options =
+        ["--shape=96x250", "--arrays=8", "--check", "--json", "--flop=40", "--packing=17"];
+    let sp2 = ["--lan", "virtual:sp2"];
+    for form in [&["--ranks=3,2"][..], &["--nodes=5", "--data-parallel"]] {
+        let line = printed(&fft2d::FFT2D, &[&sp2[..], &options, form].concat());
+        let real = fft2d::FFT2D.prints(&[&options[..], form].concat());
+        let [told, real]: [serde_json::Value; 2] =
+            [line, real].map(|line| serde_json::from_str(&line).unwrap());
+        for key in ["difference", "ranks", "form", "arrays"] {
+            assert_eq!(told[key], real[key]);
+        }
+        // 5 n log2 n operations for each row and each column.
+        let work = |rows: usize, n: f64| rows as f64 * 5.0 * n * n.log2() * 40e-9;
+        let expected = match form.len() {
+            1 => vec![work(32, 250.0), work(125, 96.0)],
+            _ => vec![work(20, 250.0) + work(50, 96.0)],
+        };
+        for (seconds, expected) in told["compute_seconds"].as_array().unwrap().iter().zip(expected)
+        {
+            let seconds = seconds.as_f64().unwrap();
+            // Other tasks share the core of a host.
+            assert!((0.99..1.6).contains(&(seconds / expected)), "{seconds}, not {expected}");
+        }
     }
 }
 
@@ -102,6 +150,40 @@ fn mandelbrot_renders_the_same_picture() {
     // Without a number there are the hosts of the world.
     let report = printed(&mandelbrot::MANDELBROT, &[&LAN[..], &output].concat());
     assert!(report.contains("farm            7 x node, "), "{report}");
+}
+
+#[test]
+fn multiblock_solves_with_the_same_bits() {
+    let output = path("multiblock-of-a-virtual-lan.png");
+    let output = format!("--output={}", output.display());
+    // Without times, of which a virtual LAN has its own.
+    let untimed = |report: &str| {
+        let lines = report.lines().filter(|line| !line.starts_with("time "));
+        lines.map(str::to_owned).collect::<Vec<_>>()
+    };
+    for form in [&["--ranks=3,1,2"][..], &["--nodes=5", "--data-parallel"]] {
+        let options = [&["--side=24", "--check", &output][..], form].concat();
+        let report = printed(&multiblock::MULTIBLOCK, &[&LAN[..], &options].concat());
+        assert_eq!(untimed(&report), untimed(&multiblock::MULTIBLOCK.prints(&options)));
+    }
+}
+
+/// The paper: blocks that are computed at once take less time than blocks in turn.
+#[test]
+fn multiblock_is_faster_with_a_group_a_block() {
+    let output = path("multiblock-of-the-sp2.png");
+    let output = format!("--output={}", output.display());
+    let seconds = |nodes: &str, form: &[&str]| {
+        let options = ["--lan=virtual:sp2", "--flop=40", "--packing=17.24", "--nodes", nodes];
+        let further = ["--side=96", "--sweeps=12", "--tolerance=0", "--json", &output];
+        let line = printed(&multiblock::MULTIBLOCK, &[&options[..], &further, form].concat());
+        let line: serde_json::Value = serde_json::from_str(&line).unwrap();
+        line["seconds_a_sweep"].as_f64().unwrap()
+    };
+    for nodes in ["9", "18"] {
+        let (concurrent, in_turn) = (seconds(nodes, &[]), seconds(nodes, &["--data-parallel"]));
+        assert!(concurrent < in_turn, "{nodes} nodes: {concurrent} s, {in_turn} s");
+    }
 }
 
 /// The measurements take longer than a node has to end.
