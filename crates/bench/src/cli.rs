@@ -64,6 +64,11 @@ enum Command {
     CollectiveStudy(commands::collective_study::CollectiveStudyArgs),
     /// A matrix from one distribution to another, between groups of processes.
     Redistribute(commands::redistribute::RedistributeArgs),
+    /// A built example of coupled groups of nodes, beside a model or another form of it.
+    Coupled(commands::coupled::CoupledArgs),
+    /// The coupled programs of a paper in virtual time, its statements beside ours.
+    #[cfg(feature = "virtual")]
+    CoupledStudy(commands::coupled_study::CoupledStudyArgs),
     /// A rank of a collective call or of a transfer, started by the near end.
     #[command(name = crate::ranks::RANK_COMMAND, hide = true)]
     Rank {
@@ -152,6 +157,9 @@ fn run(command: Command) -> Result<Verdict, Failure> {
         #[cfg(feature = "virtual")]
         Command::CollectiveStudy(args) => commands::collective_study::run(&args),
         Command::Redistribute(args) => commands::redistribute::run(&args),
+        Command::Coupled(args) => commands::coupled::run(&args),
+        #[cfg(feature = "virtual")]
+        Command::CoupledStudy(args) => commands::coupled_study::run(&args),
         Command::Rank { orders } => crate::ranks::serve(&orders).map(|()| Verdict::Fine),
         Command::Delta(args) => commands::delta::run(&args),
         Command::Tracked(args) => commands::tracked::run(&args),
@@ -168,8 +176,8 @@ fn run(command: Command) -> Result<Verdict, Failure> {
         Command::Far(args) => commands::serve::far(&args),
         Command::Other(words) => Err(Failure::Refused(format!(
             "there is no command '{}'; allowed are stream, latency, bandwidth, calls, idle, \
-             starve, farm, farm-queue, farm-sweep, cluster, collective, redistribute, delta, tracked, \
-             model, sweep, lab, budgets and serve",
+             starve, farm, farm-queue, farm-sweep, cluster, collective, redistribute, coupled, delta, \
+             tracked, model, sweep, lab, budgets and serve",
             words.first().map_or("", String::as_str)
         ))),
     }

@@ -51,7 +51,7 @@ impl LanArgs {
 ///
 /// # Errors
 /// A text that says what is allowed.
-fn lan(text: &str) -> Result<String, String> {
+pub(crate) fn lan(text: &str) -> Result<String, String> {
     match text.strip_prefix("virtual:") {
         None if text == "real" => Ok(text.to_owned()),
         Some(spec) if !spec.is_empty() && cfg!(feature = "virtual") => Ok(text.to_owned()),

@@ -85,18 +85,23 @@ impl Common {
         copy::prepare_without(&self.without)
     }
 
+    /// Whether no option says how nodes of this program reach each other.
+    #[must_use]
+    pub fn is_plain(&self) -> bool {
+        self.transport == Transport::Tcp
+            && self.runtime == RuntimeKind::Ambient
+            && self.threads == 1
+            && self.session == OnOff::On
+            && self.connect.is_none()
+            && self.without.is_empty()
+    }
+
     /// Refuses options of real processes, for nodes that are virtual hosts.
     ///
     /// # Errors
     /// If one of them is set.
     pub fn check_virtual(&self) -> Result<(), Failure> {
-        let plain = self.transport == Transport::Tcp
-            && self.runtime == RuntimeKind::Ambient
-            && self.threads == 1
-            && self.session == OnOff::On
-            && self.connect.is_none()
-            && self.without.is_empty();
-        if plain {
+        if self.is_plain() {
             return Ok(());
         }
         Err(Failure::Refused(

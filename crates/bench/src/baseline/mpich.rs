@@ -166,7 +166,14 @@ impl MpichFarm {
 }
 
 /// Returns the output of the command, which may use all cores though this thread is pinned to one.
-fn output_of(mut command: Command, name: &str, deadline: Duration) -> Result<Output, Failure> {
+///
+/// # Errors
+/// If it fails, or does not end within the deadline.
+pub(crate) fn output_of(
+    mut command: Command,
+    name: &str,
+    deadline: Duration,
+) -> Result<Output, Failure> {
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let ran = thread::spawn(move || {
         machine::unpin();

@@ -11,8 +11,9 @@ use chunkcomm_pipeline::Algorithm;
 use chunkcomm_pipeline::patterns::{Compute, Pattern, Run};
 use clap::{Args, ValueEnum};
 
-use self::claims::{Claim, claims_of};
+use self::claims::claims_of;
 use super::Verdict;
+use super::claim::Claim;
 use super::delta::collective::timed as reductions;
 use super::delta::world::{Timed, Way, timed};
 use crate::failure::Failure;
@@ -98,7 +99,7 @@ pub fn run(args: &DeltaStudyArgs) -> Result<Verdict, Failure> {
             _ => args.curves(figure)?,
         };
         if !args.summary {
-            claims.iter().for_each(|claim| claim.print(args.common.json));
+            claims.iter().for_each(|claim| claim.print(new_row(), args.common.json));
             if !args.common.json {
                 write_out("\n");
             }

@@ -1,7 +1,7 @@
 //! `chunkperf redistribute`: a matrix from one layout to another, between two groups of processes or
 //! within one.
 
-mod ping_pong;
+pub(crate) mod ping_pong;
 #[cfg(feature = "virtual")]
 mod world;
 
@@ -32,7 +32,7 @@ use crate::table::Row;
 const RANKS_MAX: usize = 64;
 
 /// Packing on the SP2, in nanoseconds a byte: 58 MB/s.
-const SP2_PACKING_NS: f64 = 1e3 / 58.0;
+pub(crate) const SP2_PACKING_NS: f64 = 1e3 / 58.0;
 
 /// Copies of the Fortran interface there: 106 MB/s.
 const SP2_COPIES_NS: f64 = 1e3 / 106.0;

@@ -144,6 +144,11 @@ pub(crate) fn count(text: &str) -> Result<u64, String> {
     from_one(text)
 }
 
+/// Parses the number of rounds that a transfer has under way at most.
+pub(crate) fn depth(text: &str) -> Result<usize, String> {
+    within(text, 1..=2)
+}
+
 /// Parses the number of slices of a ratio.
 pub(crate) fn slices(text: &str) -> Result<usize, String> {
     within(text, SLICES_MIN..=SLICES_MAX)

@@ -2,6 +2,7 @@
 
 mod collective;
 mod contract;
+mod coupled;
 mod lab;
 mod model;
 mod program;

@@ -100,6 +100,7 @@ const FEW_CALLS_MPI: &str = "--repeat 24 --against mpich";
 #[cfg(feature = "virtual")]
 const FEW_NODES: &str = "--nodes 3 --bytes 64KiB";
 const SMALL_ARRAYS: &str = "--repeat 12 --shape 256x256";
+const SMALL_STREAM: &str = "--shape 64x64 --arrays 8";
 const SMALL_CALLS: &str = "--repeat 12 --size 64KiB";
 const SMALL_CALLS_MPI: &str = "--repeat 12 --size 64KiB --against mpich";
 
@@ -412,6 +413,9 @@ pub(super) static BUDGETS: &[Budget] = &[
     )
     .quick("--shape 256x256")
     .at_most("plan_us", 500.0, 100.0),
+    budget("fft2d-slabs", "coupled --shape 1024x1024 --ranks 1,1 --against no-slabs")
+        .quick(SMALL_STREAM)
+        .at_least("ratio", 1.1, 1.3),
     budget("messages-per-packet", "stream --size 16 --threads 1").quick(FEW_MESSAGES).at_least(
         "messages_per_packet",
         1_000.0,
@@ -497,6 +501,28 @@ pub(super) static BUDGETS: &[Budget] = &[
     )
     .quick(SMALL_ARRAYS)
     .at_least("ratio", 1.2, 1.35),
+    #[cfg(feature = "virtual")]
+    budget(
+        "virtual-fft2d-overlap-off",
+        "coupled --shape 1024x1024 --ranks 4,4 --arrays 20 --overlap off --depth 1 --lan virtual:sp2",
+    )
+    .quick(SMALL_STREAM)
+    .at_most("form_error", 0.05, 0.02),
+    #[cfg(feature = "virtual")]
+    budget(
+        "virtual-fft2d-overlap-on",
+        "coupled --shape 1024x1024 --ranks 4,4 --arrays 20 --lan virtual:sp2",
+    )
+    .quick(SMALL_STREAM)
+    .at_most("form_error", 0.05, 0.02),
+    #[cfg(feature = "virtual")]
+    budget(
+        "virtual-multiblock",
+        "coupled --program multiblock --ranks 4,1,4 --arrays 100 --against data-parallel --lan \
+            virtual:sp2",
+    )
+    .quick("--shape 16x16 --arrays 8")
+    .at_least("ratio", 1.0, 1.2),
     #[cfg(feature = "virtual")]
     budget(
         "virtual-reduce-binary-16",

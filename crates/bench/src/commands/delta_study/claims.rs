@@ -4,8 +4,8 @@ use std::ops::RangeInclusive;
 
 use chunkcomm_pipeline::patterns::Compute;
 
-use super::{Figure, Point, new_row};
-use crate::table::write_out;
+use super::{Figure, Point};
+use crate::commands::claim::Claim;
 
 /// Difference from a straight line, or from a number of the paper, that counts as none: 15 %.
 const NEAR: f64 = 0.15;
@@ -20,42 +20,6 @@ const RING_NOTE: &str = "1.5 needs computing as long as sending: here random and
 /// In a binary tree the two streams into a node share its port.
 const TREE_NOTE: &str = "the assumed switch carries 15 pairs at once; two streams into one port have half \
     the rate each, so that 31 tasks take as much";
-
-/// A statement of the paper.
-#[derive(Debug, Clone)]
-pub(super) struct Claim {
-    text: String,
-    pub(super) holds: bool,
-    /// Our figures behind the verdict.
-    ours: String,
-    /// The reason why it cannot hold with the assumed numbers.
-    pub(super) note: Option<&'static str>,
-}
-
-impl Claim {
-    fn new(text: impl Into<String>, holds: bool, ours: String) -> Self {
-        Self { text: text.into(), holds, ours, note: None }
-    }
-
-    fn noted(self, note: &'static str) -> Self {
-        Self { note: Some(note), ..self }
-    }
-
-    pub(super) fn print(&self, json: bool) {
-        if json {
-            let mut row = new_row();
-            row.set("claim", self.text.as_str())
-                .set("holds", self.holds)
-                .set("ours", self.ours.as_str())
-                .set("note", self.note)
-                .print(true);
-            return;
-        }
-        let holds = if self.holds { "holds" } else { "DOES NOT HOLD" };
-        let note = self.note.map_or_else(String::new, |note| format!("; {note}"));
-        write_out(&format!("{holds}: {} (ours: {}{note})\n", self.text, self.ours));
-    }
-}
 
 /// Returns the statements about a figure of curves.
 pub(super) fn claims_of(figure: Figure, points: &[Point]) -> Vec<Claim> {

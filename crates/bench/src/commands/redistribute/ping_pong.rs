@@ -3,12 +3,20 @@
 //! `(*,block)` each time; the time of one way is half of that, by steps.
 
 use super::{PlanKind, RANKS_MAX, RedistributeArgs, slice};
+#[cfg(feature = "virtual")]
+use super::{SP2_COPIES_NS, SP2_PACKING_NS};
 use crate::commands::Verdict;
 use crate::commands::opposite::seconds_a_call;
 use crate::failure::Failure;
+#[cfg(feature = "virtual")]
+use crate::harness::protocol::RuntimeKind;
 use crate::harness::ranks::Steps;
 use crate::harness::slices::{Plan, Side, alternate, name_of};
 use crate::harness::transfers::{ELEMENT_BYTES, Transfer, TransferKind};
+#[cfg(feature = "virtual")]
+use crate::lan::LanArgs;
+#[cfg(feature = "virtual")]
+use crate::ours::arrays::ArraysKind;
 use crate::table::{Cells, Row, significant};
 
 /// Least rows of a matrix.
@@ -72,6 +80,31 @@ pub(super) fn run(args: &RedistributeArgs) -> Result<Verdict, Failure> {
     }
     table.write(false);
     Ok(Verdict::Fine)
+}
+
+/// Returns the virtual seconds of one way between two groups of `ranks` on the world `sp2`, with fresh plans and
+/// with a kept one, packing and the copies of the interface included.
+///
+/// # Errors
+/// If a run fails.
+#[cfg(feature = "virtual")]
+pub(crate) fn one_way_on_sp2(rows: usize, ranks: usize) -> Result<[f64; 2], Failure> {
+    let lan = LanArgs { lan: String::new(), trace: None, check: false };
+    let seconds = |plan| {
+        let cell = Cell { rows, ranks, plan };
+        let kind = ArraysKind {
+            runtime: RuntimeKind::Ambient,
+            threads: 1,
+            fresh: plan == PlanKind::Fresh,
+            overlap: true,
+            in_place: false,
+            packing_ns: SP2_PACKING_NS,
+            copies_ns: SP2_COPIES_NS,
+        };
+        let (times, _) = super::world::timed(&lan, "sp2", &cell.transfer()?, &[kind])?;
+        Ok(times[0].0 / 2.0)
+    };
+    Ok([seconds(PlanKind::Fresh)?, seconds(PlanKind::Kept)?])
 }
 
 /// Adds the microseconds of the steps.
