@@ -6,7 +6,8 @@ use std::path::Path;
 use chunkcomm_array::{Layout, Npy};
 use chunkcomm_examples::picture::{Pixel, save};
 
-use super::fourier::{Number, ZERO, by_definition};
+use super::definition::by_definition;
+use super::fourier::{Number, ZERO};
 
 /// Largest difference to the sum by definition, as a part of the largest magnitude.
 pub(crate) const TOLERANCE: f64 = 1e-12;

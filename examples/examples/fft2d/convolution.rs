@@ -21,8 +21,6 @@
 
 #[path = "convolution/convolve.rs"]
 mod convolve;
-// Its direct transform is for the checks of `fft2d`.
-#[allow(dead_code)]
 mod fourier;
 #[path = "convolution/inputs.rs"]
 mod inputs;

@@ -24,6 +24,7 @@
 
 mod arrays;
 mod course;
+mod definition;
 mod fourier;
 mod options;
 
