@@ -49,6 +49,13 @@ impl Wait {
     pub fn begin(node: &Node, what: String) -> Wait {
         node.waits().begin(what)
     }
+
+    /// Names another object of the same wait, as long as it lasts: its time goes on.
+    pub fn goes_on_for(&self, what: String) {
+        if let Some((named, _)) = locked(&self.waits.0).waits.get_mut(&self.number) {
+            *named = What::Other(what);
+        }
+    }
 }
 
 impl Drop for Wait {
@@ -92,5 +99,23 @@ impl Waits {
             since: Duration::from_micros(now.micros_since(*since)),
         };
         table.waits.values().map(wait).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wait_that_goes_on_for_another_object_keeps_its_beginning_and_its_place() {
+        let waits = Arc::new(Waits::default());
+        let (first, _second) = (waits.begin("three".to_owned()), waits.begin("one".to_owned()));
+        let begun = locked(&waits.0).waits[&first.number].1;
+        first.goes_on_for("two".to_owned());
+        assert_eq!(locked(&waits.0).waits[&first.number].1, begun);
+        let report = waits.report();
+        assert_eq!(report.iter().map(|it| &*it.what).collect::<Vec<_>>(), ["two", "one"]);
+        drop(first);
+        assert_eq!(waits.report().len(), 1);
     }
 }
