@@ -45,3 +45,30 @@ impl<E: Error> From<E> for Failure {
         Failure { message: with_causes(&error) }
     }
 }
+
+/// A function that returns a boxed error passes a failure on by `?`.
+impl From<Failure> for Box<dyn Error> {
+    fn from(failure: Failure) -> Box<dyn Error> {
+        failure.message.into()
+    }
+}
+
+impl From<Failure> for Box<dyn Error + Send + Sync> {
+    fn from(failure: Failure) -> Box<dyn Error + Send + Sync> {
+        failure.message.into()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failure_passes_into_any_error() {
+        let fails = || Err(Failure::new("late"));
+        let local = || -> Result<(), Box<dyn Error>> { Ok(fails()?) };
+        let sent = || -> Result<(), Box<dyn Error + Send + Sync>> { Ok(fails()?) };
+        assert_eq!(local().unwrap_err().to_string(), "late");
+        assert_eq!(sent().unwrap_err().to_string(), "late");
+    }
+}
