@@ -7,15 +7,16 @@
 //!
 //! A viewer that takes is not waited for. One that gives is waited for, at most for [`PATIENCE`].
 
-use std::path::PathBuf;
+use std::ffi::OsString;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use chunkcomm::{Address, host};
+use chunkcomm::host;
 use chunkcomm_array::{ArrayError, ArrayPort, Layout};
 use chunkcomm_cluster::Cluster;
 use chunkcomm_cluster::cluster::EndError;
+use chunkcomm_examples::attaching;
 use chunkcomm_examples::give_way::beside_this;
 use chunkcomm_examples::program::stop_signal;
 use chunkcomm_pipeline::Group;
@@ -148,27 +149,16 @@ fn replicated(world: &Group, array: &[f64]) -> Layout {
     layout.expect("there is such a layout")
 }
 
-/// Returns the command line with which a viewer attaches. A cluster of this machine alone has a credential of its
-/// own; it is written beside the manager's socket, where the cluster removes both.
+/// Returns the command line with which a viewer attaches.
 fn command(cluster: &Cluster) -> Result<String, Failure> {
-    let manager = cluster.member(0).ok_or("rank 0 is no member")?;
-    let manager: Address = manager.addresses.first().ok_or("rank 0 has no address")?.parse()?;
-    let mut words = vec![format!("CHUNKCOMM_MANAGER={}", quoted(&manager.to_string()))];
-    let given = std::env::var_os(CREDENTIAL_FILE).map(PathBuf::from);
-    let file = match (given, cluster.credential(), &manager) {
-        (Some(given), ..) => Some(given),
-        (None, Some(credential), Address::Unix(socket)) => {
-            let file = socket.with_file_name("credential");
-            credential.save(&file)?;
-            Some(file)
-        }
+    let mut variables = attaching::variables(cluster)?;
+    if cluster.credential().is_some() && !variables.iter().any(|it| it.0 == CREDENTIAL_FILE) {
         // As the cluster was told by who started it.
-        (None, Some(_), _) => Some("FILE".into()),
-        (None, None, _) => None,
-    };
-    words.extend(
-        file.map(|file| format!("{CREDENTIAL_FILE}={}", quoted(&file.display().to_string()))),
-    );
+        variables.push((CREDENTIAL_FILE, "FILE".into()));
+    }
+    let word =
+        |(name, value): &(_, OsString)| format!("{name}={}", quoted(&value.to_string_lossy()));
+    let mut words: Vec<String> = variables.iter().map(word).collect();
     let program = beside_this("steering").unwrap_or_else(|_| "steering".into());
     words.push(quoted(&program.display().to_string()));
     Ok(words.join(" "))
