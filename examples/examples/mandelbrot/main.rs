@@ -10,6 +10,7 @@
 
 mod colours;
 mod options;
+mod picture_options;
 mod view;
 
 use std::error::Error;
@@ -27,7 +28,7 @@ use chunkcomm_examples::progress::show_progress;
 use chunkcomm_farm::{Farm, RegistryExt as _, RunError, RunStats, serve_if_started};
 
 use options::Options;
-use view::{Steps, Tile};
+use view::{STEP_NANOS, Steps, Tile};
 
 type Failure = Box<dyn Error>;
 
@@ -43,12 +44,12 @@ struct Program {
 fn main() -> ExitCode {
     let mut registry = Registry::new();
     let render = registry.register_task("render", |task, tile| {
-        view::render(tile, |fraction| task.progress(fraction))
+        view::render(tile, STEP_NANOS, |fraction| task.progress(fraction))
     });
     let render_after =
         registry.register_async_task("render-after", |task, (wait, tile)| async move {
             host::sleep(Duration::from_millis(u64::from(wait))).await;
-            view::render(tile, |fraction| task.progress(fraction))
+            view::render(tile, STEP_NANOS, |fraction| task.progress(fraction))
         });
     serve_if_started(&registry); // a worker process that the farm started goes no further
 
@@ -74,8 +75,9 @@ impl Program {
     async fn farm_out(&self, cluster: Option<&Cluster>) -> Result<bool, Failure> {
         let options = self.options;
         check_output(&options.output)?;
-        let view = options.view();
-        let (sequential, sequential_time) = alone(cluster, move || view.render()).await?;
+        let view = options.picture.view();
+        let (sequential, sequential_time) =
+            alone(cluster, move || view::render(view.whole(), STEP_NANOS, |_| ())).await?;
 
         let mut farm = start(&options.farm, self.registry.clone(), cluster).await?;
         let (steps, stats) = self.render_with(&mut farm).await?;
@@ -98,7 +100,7 @@ impl Program {
     }
 
     async fn render_with(&self, farm: &mut Farm) -> Result<(Steps, RunStats), RunError> {
-        let (view, rows) = (self.options.view(), self.options.rows);
+        let (view, rows) = (self.options.picture.view(), self.options.picture.rows);
         let mut steps = vec![0; view.pixels()];
         let tile_pixels = view.width as usize * rows as usize;
         let tiles = view.tiles(rows);
