@@ -4,7 +4,7 @@ use super::example::Example;
 use chunkcomm_testkit::Scratch;
 use std::process::Output;
 
-const PROGRAMS: [Example; 14] = [
+const PROGRAMS: [Example; 15] = [
     Example { name: "cascade", file: env!("CARGO_BIN_EXE_cascade-program") },
     Example { name: "convolution", file: env!("CARGO_BIN_EXE_convolution-program") },
     Example { name: "echo", file: env!("CARGO_BIN_EXE_echo-program") },
@@ -12,6 +12,7 @@ const PROGRAMS: [Example; 14] = [
     Example { name: "histogram", file: env!("CARGO_BIN_EXE_histogram-program") },
     Example { name: "kmeans", file: env!("CARGO_BIN_EXE_kmeans-program") },
     Example { name: "mandelbrot", file: env!("CARGO_BIN_EXE_mandelbrot-program") },
+    Example { name: "models", file: env!("CARGO_BIN_EXE_models-program") },
     Example { name: "multiblock", file: env!("CARGO_BIN_EXE_multiblock-program") },
     Example { name: "nodes", file: env!("CARGO_BIN_EXE_nodes-program") },
     Example { name: "parsort", file: env!("CARGO_BIN_EXE_parsort-program") },
@@ -64,6 +65,7 @@ fn each_program_explains_its_launch() {
             ("fft2d", 4),
             ("histogram", 4),
             ("kmeans", 4),
+            ("models", 3),
             ("multiblock", 9),
             ("parsort", 6),
             ("redistribute", 4),

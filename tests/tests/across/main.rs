@@ -32,9 +32,11 @@ mod floors;
 mod guide_of_simulation;
 mod histogram;
 mod kmeans;
+mod linda;
 mod mandelbrot;
 #[cfg(unix)]
 mod mishaps;
+mod models;
 mod multiblock;
 mod nodes;
 #[cfg(target_os = "linux")]
@@ -47,11 +49,13 @@ mod parsort;
 mod picture;
 mod pipeline;
 mod pure;
+mod pvm;
 mod raytracer;
 mod redistribute;
 mod rooms;
 #[cfg(unix)]
 mod service;
+mod sr;
 mod stages;
 #[cfg(unix)]
 mod steering;

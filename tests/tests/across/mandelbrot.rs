@@ -14,12 +14,16 @@ pub(crate) fn rendered(name: &str, options: &[&str]) -> (Picture, String) {
 }
 
 /// Least and greatest real part, then imaginary part.
-type Region = [f64; 4];
+pub(crate) type Region = [f64; 4];
 
-const WHOLE: Region = [-2.25, 0.75, -1.125, 1.125];
+pub(crate) const WHOLE: Region = [-2.25, 0.75, -1.125, 1.125];
 
 /// Computed independently of the program's own loop: complex numbers, whole formula.
-fn by_definition(sides: (u32, u32), [left, right, bottom, top]: Region, most: usize) -> Picture {
+pub(crate) fn by_definition(
+    sides: (u32, u32),
+    [left, right, bottom, top]: Region,
+    most: usize,
+) -> Picture {
     let (width, height) = (f64::from(sides.0), f64::from(sides.1));
     let pixel = |column: u32, row: u32| {
         let x = left + (right - left) / width * (f64::from(column) + 0.5);
