@@ -28,6 +28,7 @@ pub mod lab;
 pub mod lan_study;
 pub mod latency;
 pub mod model;
+pub mod models;
 mod opposite;
 pub mod redistribute;
 pub mod serve;

@@ -5,6 +5,7 @@ mod contract;
 mod coupled;
 mod lab;
 mod model;
+mod models;
 mod program;
 mod redistribute;
 mod sweep;

@@ -160,37 +160,20 @@ impl Run {
     /// # Errors
     /// If it fails, hangs, or says something else than its figures.
     pub(crate) fn start(&self, examples: &Path) -> Result<Ran, Failure> {
-        let name = name_of(self.program);
-        let file = examples.join(&name);
-        if !file.is_file() {
-            return Ok(Ran::NotBuilt(format!("there is no {}: {BUILD}", file.display())));
-        }
-        let mut command = Command::new(&file);
-        command.args(self.arguments());
         let folder = Scratch::folder("pictures");
+        let mut arguments = self.arguments();
         if self.program.has_picture() {
-            command.arg("--output").arg(folder.join("picture.png"));
+            let picture = folder.join("picture.png").display().to_string();
+            arguments.extend(["--output".to_owned(), picture]);
         }
-        match output_of(command, &name, DEADLINE) {
-            Ok(output) => {
-                let said = String::from_utf8_lossy(&output.stdout);
-                self.figures(&said).map(Ran::Figures)
-            }
-            // As the example says when it is built without virtual time.
-            Err(failure) if failure.to_string().contains("--features virtual") => {
-                Ok(Ran::NotBuilt(format!("{} has no virtual time: {BUILD}", file.display())))
-            }
-            Err(failure) => Err(failure),
+        match line_of(examples, &name_of(self.program), &arguments)? {
+            Said::Line(said) => self.figures(said).map(Ran::Figures),
+            Said::NotBuilt(reason) => Ok(Ran::NotBuilt(reason)),
         }
     }
 
-    fn figures(&self, said: &str) -> Result<Figures, Failure> {
-        let doing = format!("understanding {}", name_of(self.program));
-        let said: Map<String, Value> = serde_json::from_str(said).doing(&doing)?;
-        let number = |key: &str| {
-            let number = said.get(key).and_then(Value::as_f64);
-            number.ok_or_else(|| Failure::broken(&doing, format!("it says no number {key}")))
-        };
+    fn figures(&self, said: Map<String, Value>) -> Result<Figures, Failure> {
+        let number = |key| number_of(&said, &name_of(self.program), key);
         let (seconds, steady_seconds) = (number("seconds")?, number(self.program.steady_key())?);
         Ok(Figures { said, seconds, steady_seconds })
     }
@@ -219,6 +202,49 @@ impl Figures {
     pub(crate) fn depth(&self) -> usize {
         self.said.get("depth").and_then(Value::as_u64).unwrap_or(1) as usize
     }
+}
+
+/// The answer of a built program.
+#[derive(Debug)]
+pub(crate) enum Said {
+    /// Its line of JSON.
+    Line(Map<String, Value>),
+    /// There is no such program, or one without virtual time: the reason.
+    NotBuilt(String),
+}
+
+/// Starts the built program of this name with these options, and returns what it says.
+///
+/// # Errors
+/// If it fails, hangs, or says something else than a line of JSON.
+pub(crate) fn line_of(examples: &Path, name: &str, options: &[String]) -> Result<Said, Failure> {
+    let file = examples.join(name);
+    if !file.is_file() {
+        return Ok(Said::NotBuilt(format!("there is no {}: {BUILD}", file.display())));
+    }
+    let mut command = Command::new(&file);
+    command.args(options);
+    match output_of(command, name, DEADLINE) {
+        Ok(output) => {
+            let said = serde_json::from_slice(&output.stdout);
+            said.doing(&format!("understanding {name}")).map(Said::Line)
+        }
+        // As the example says when it is built without virtual time.
+        Err(failure) if failure.to_string().contains("--features virtual") => {
+            Ok(Said::NotBuilt(format!("{} has no virtual time: {BUILD}", file.display())))
+        }
+        Err(failure) => Err(failure),
+    }
+}
+
+/// Returns a number of a line of JSON.
+///
+/// # Errors
+/// If the program does not say it.
+pub(crate) fn number_of(said: &Map<String, Value>, name: &str, key: &str) -> Result<f64, Failure> {
+    said.get(key).and_then(Value::as_f64).ok_or_else(|| {
+        Failure::broken(format!("understanding {name}"), format!("it says no number {key}"))
+    })
 }
 
 /// Returns the folder `examples` beside this program's file.
