@@ -1,9 +1,7 @@
 //! The far end: takes orders, and checks the messages of each.
 
-use std::cell::Cell;
 use std::io::{BufRead as _, Write as _};
 use std::process;
-use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{self, Receiver, Sender};
@@ -12,8 +10,8 @@ use std::thread;
 use crate::message::{self, number_of};
 use crate::{fail, near};
 
-/// Ends this process when the near end dies.
-pub(crate) fn die_with_parent() {
+/// Ends this process when the one that started it dies.
+pub fn die_with_parent() {
     // If this fails, the end of stdin ends the process too.
     let _ = rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL));
 }
@@ -80,7 +78,7 @@ impl Goal {
 /// Taker of the number of messages so far.
 enum Count {
     Goal(Arc<Goal>),
-    Cell(Rc<Cell<u64>>),
+    Counter(Arc<AtomicU64>),
 }
 
 /// Checks messages that come in order. A wrong one ends the process.
@@ -97,8 +95,8 @@ impl Checker {
     }
 
     /// Makes the checker of answers, which only counts them.
-    pub fn counting(count: Rc<Cell<u64>>, bytes: usize) -> Self {
-        Self { count: Count::Cell(count), next: 0, bytes }
+    pub fn counting(count: Arc<AtomicU64>, bytes: usize) -> Self {
+        Self { count: Count::Counter(count), next: 0, bytes }
     }
 
     /// Checks the next message.
@@ -135,7 +133,7 @@ impl Checker {
         self.next += 1;
         match &self.count {
             Count::Goal(goal) => goal.taken(self.next),
-            Count::Cell(count) => count.set(self.next),
+            Count::Counter(count) => count.store(self.next, Ordering::Release),
         }
     }
 }

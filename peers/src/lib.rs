@@ -36,10 +36,10 @@ use std::panic;
 use std::process;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-pub use far::{Calls, Checker, Goal, Orders};
-pub use message::{Stamp, check_byte, number_of, verify};
-pub use near::{Near, Order, Side};
-pub use setting::{Bench, Flavour, Setting};
+pub use far::{Calls, Checker, Goal, Orders, die_with_parent};
+pub use message::{Stamp, verify};
+pub use near::{Near, Order, Side, this_program};
+pub use setting::{Bench, Flavour, Setting, pin_to};
 
 /// Calls under way at a time.
 pub const IN_FLIGHT: u64 = 256;

@@ -7,9 +7,10 @@
 //! | one-way, bandwidth | epochs of 1024 records, each awaited | up to eight epochs under way |
 //! | round-trip | steps | parks while there is nothing to do |
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::net::{TcpListener, TcpStream};
 use std::rc::Rc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
@@ -200,7 +201,7 @@ struct Exchange<'a, R: Record> {
     setting: Setting,
     stamp: Stamp,
     /// Number of answers that have arrived.
-    answered: Rc<Cell<u64>>,
+    answered: Arc<AtomicU64>,
 }
 
 impl<R: Record> Exchange<'_, R> {
@@ -252,7 +253,7 @@ impl<R: Record> Exchange<'_, R> {
             self.send(sequence);
             let next = *self.input.time() + 1;
             self.input.advance_to(next);
-            while self.answered.get() <= sequence {
+            while self.answered.load(Ordering::Acquire) <= sequence {
                 self.step();
             }
             samples_ns.push(started.elapsed().as_nanos() as u64);
@@ -288,7 +289,7 @@ fn near_with<R: Record>(near: Near, setting: &Setting, stream: TcpStream) -> Res
     on_worker(0, stream, move |worker| {
         let near = near.lock().ok().and_then(|mut near| near.take());
         let near = near.ok_or_else(|| Failure::new("there is more than one worker"))?;
-        let answered = Rc::new(Cell::new(0));
+        let answered = Arc::new(AtomicU64::new(0));
         let check = Checker::counting(answered.clone(), setting.bytes);
         let comes_back = setting.bench == Bench::RoundTrip;
         let mut input = Input::<R>::new();
