@@ -55,7 +55,7 @@ const STATUS_NO_BENCH: i32 = 3;
 
 /// Cause of a failure, for a reader.
 #[derive(Debug)]
-pub struct Failure(String);
+pub struct Failure(pub String);
 
 impl Failure {
     /// Makes a failure of this cause.
