@@ -31,7 +31,8 @@ enum {
     TAG_MESSAGE = 1,
     TAG_ORDER,
     TAG_DONE,
-    WINDOW = 64,
+    /* Messages of a window. Open MPI is slower with 64 and more, MPICH the same. */
+    WINDOW = 16,
     PAYLOADS = 2,
     /* Time after which a rank is ended that does not leave MPI_Finalize. */
     FINALIZE_S = 2

@@ -12,12 +12,12 @@
 
 enum {
     /* Bytes that a write or a read of a connection gathers. 8 KiB is the library's own choice. */
-    BATCH_BYTES = 64 << 10,
-    /* Messages that a socket queues: 1 MiB of small ones, and never fewer than the library's own
-     * 1000. A queue of 20 MB runs at a third of the speed: each message is in new memory. */
-    MARK_BYTES = 1 << 20,
+    BATCH_BYTES = 32 << 10,
+    /* Messages that a socket queues: 64 KiB of small ones, which is a tenth faster at 16 bytes, and
+     * never fewer than the library's own 1000. Of 1 KiB, 20000 halve the rate: they leave the
+     * caches. */
+    MARK_BYTES = 64 << 10,
     MARK_MIN = 1000,
-    MARK_MAX = 20000,
     SOCKETS_MAX = 60000,
     /* Payloads that the near end has under way without a copy. */
     PAYLOADS = 3,
@@ -41,7 +41,7 @@ static void set(void *socket, int option, int value, const char *doing)
 static int mark(void)
 {
     size_t messages = setting.bytes ? MARK_BYTES / setting.bytes : 0;
-    return messages < MARK_MIN ? MARK_MIN : messages > MARK_MAX ? MARK_MAX : (int)messages;
+    return messages < MARK_MIN ? MARK_MIN : (int)messages;
 }
 
 static void *open_socket(int type)
