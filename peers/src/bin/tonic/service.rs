@@ -30,7 +30,8 @@ use tonic_prost::ProstCodec;
 const COLLECT: &str = "/chunkcomm.peers.Messages/Collect";
 const ANSWER: &str = "/chunkcomm.peers.Messages/Answer";
 
-/// Bytes that the codec gathers before it passes them on; 8 and 32 KiB are its own choice.
+/// Bytes that the codec of a stream gathers before it passes them on; 8 and 32 KiB are its own
+/// choice. A call of its own would pay for the memory each time.
 const BUFFER_BYTES: usize = 1 << 20;
 
 /// Room for the fields around a payload.
@@ -49,7 +50,8 @@ struct Buffered(BufferSettings);
 
 impl Buffered {
     fn of(setting: &Setting) -> Self {
-        Self(if setting.is_best() {
+        let is_stream = matches!(setting.bench, Bench::OneWay | Bench::Bandwidth);
+        Self(if setting.is_best() && is_stream {
             BufferSettings::new(BUFFER_BYTES, BUFFER_BYTES)
         } else {
             BufferSettings::default()
