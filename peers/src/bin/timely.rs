@@ -1,11 +1,11 @@
 //! timely dataflow: a cluster of two processes with a worker each. Records are exchanged from worker
-//! 0 to worker 1; a round trip exchanges each back. Records travel in the epochs of the input: of a
-//! round trip each has one.
+//! 0 to worker 1, in the epochs of the input: of a round trip each has one record.
 //!
 //! | | docs (its example `exchange`) | best |
 //! |---|---|---|
 //! | one-way, bandwidth | epochs of 1024 records, each awaited | up to eight epochs under way |
-//! | operators | `exchange`, `map`, `inspect` | one an end, with an exchange at its input |
+//! | round-trip | the record comes back | the far end's progress comes back |
+//! | operators | `exchange`, `map`, `inspect` | one, with the exchange at its input |
 //! | waiting | steps | parks while there is nothing to do |
 
 use std::cell::RefCell;
@@ -30,7 +30,7 @@ use timely::dataflow::channels::pact;
 use timely::dataflow::operators::generic::Operator as _;
 use timely::dataflow::operators::vec::Map as _;
 use timely::dataflow::operators::{Exchange as _, Inspect as _, Probe as _};
-use timely::dataflow::{InputHandle, ProbeHandle, Stream};
+use timely::dataflow::{InputHandle, ProbeHandle};
 use timely::execute::execute_from;
 use timely::worker::Worker;
 
@@ -146,39 +146,26 @@ fn take<R: Record>(check: &Check, record: &R) {
     check.borrow_mut().take_parts(number, last, length);
 }
 
-/// Builds the dataflow with the fewest operators, the same at both ends.
+/// Builds the dataflow with one operator, which has the records exchanged and checks them.
 fn short_dataflow<R: Record>(
     worker: &mut Worker,
     input: &mut Input<R>,
-    comes_back: bool,
     check: Check,
 ) -> ProbeHandle<u64> {
     worker.dataflow(|scope| {
         let stream = input.to_stream(scope);
-        let at_far = pass(stream, FAR, comes_back, check.clone());
-        if comes_back { pass(at_far, NEAR, false, check).probe().0 } else { at_far.probe().0 }
-    })
-}
-
-/// Adds an operator that has the records exchanged to worker `to`, checks them, and passes them on.
-fn pass<'scope, R: Record>(
-    stream: Stream<'scope, u64, Vec<R>>,
-    to: u64,
-    passes: bool,
-    check: Check,
-) -> Stream<'scope, u64, Vec<R>> {
-    stream.unary(pact::Exchange::new(move |_: &R| to), "Check", move |_, _| {
-        move |input, output| {
-            input.for_each_stamp(|stamp, batches| {
-                let mut session = output.session(&stamp);
-                for records in batches {
-                    records.iter().for_each(|record| take(&check, record));
-                    if passes {
-                        session.give_container(records);
+        let exchange = pact::Exchange::new(|_: &R| FAR);
+        type Output<R> = CapacityContainerBuilder<Vec<R>>;
+        let checked = stream.unary::<Output<R>, _, _, _>(exchange, "Check", move |_, _| {
+            move |input, _output| {
+                input.for_each_stamp(|_, batches| {
+                    for records in batches {
+                        records.iter().for_each(|record| take(&check, record));
                     }
-                }
-            });
-        }
+                });
+            }
+        });
+        checked.probe().0
     })
 }
 
@@ -186,13 +173,16 @@ fn pass<'scope, R: Record>(
 fn dataflow<R: Record>(
     worker: &mut Worker,
     input: &mut Input<R>,
-    comes_back: bool,
+    setting: &Setting,
     check: Check,
 ) -> ProbeHandle<u64> {
+    if setting.is_best() {
+        return short_dataflow(worker, input, check);
+    }
     let is_near = worker.index() as u64 == NEAR;
     worker.dataflow(|scope| {
         let at_far = input.to_stream(scope).exchange(|_: &R| FAR);
-        if !comes_back {
+        if setting.bench != Bench::RoundTrip {
             return at_far.inspect(move |record| take(&check, record)).probe().0;
         }
         let at_far_check = check.clone();
@@ -285,6 +275,14 @@ impl<R: Record> Exchange<'_, R> {
         self.end_epoch(0);
     }
 
+    /// Whether the record of this number, the last before epoch `next`, is still awaited.
+    fn is_open(&self, sequence: u64, next: u64) -> bool {
+        if self.setting.is_best() {
+            return self.probe.less_than(&next);
+        }
+        self.answered.load(Ordering::Acquire) <= sequence
+    }
+
     fn round_trips(&mut self, order: Order) -> Vec<u64> {
         let mut samples_ns = Vec::with_capacity(order.count as usize);
         for sequence in order.numbers() {
@@ -292,7 +290,7 @@ impl<R: Record> Exchange<'_, R> {
             self.send(sequence);
             let next = *self.input.time() + 1;
             self.input.advance_to(next);
-            while self.answered.load(Ordering::Acquire) <= sequence {
+            while self.is_open(sequence, next) {
                 self.step();
             }
             samples_ns.push(started.elapsed().as_nanos() as u64);
@@ -330,11 +328,9 @@ fn near_with<R: Record>(near: Near, setting: &Setting, stream: TcpStream) -> Res
         let near = near.ok_or_else(|| Failure::new("there is more than one worker"))?;
         let answered = Arc::new(AtomicU64::new(0));
         let check = Checker::counting(answered.clone(), setting.bytes);
-        let comes_back = setting.bench == Bench::RoundTrip;
         let mut input = Input::<R>::new();
         let check = Rc::new(RefCell::new(check));
-        let build = if setting.is_best() { short_dataflow } else { dataflow };
-        let probe = build(worker, &mut input, comes_back, check);
+        let probe = dataflow(worker, &mut input, &setting, check);
         let (setting, stamp) = (setting.clone(), setting.stamp());
         near.run(&mut Exchange { worker, input, probe, setting, stamp, answered })
     })?
@@ -357,12 +353,11 @@ fn far_with<R: Record>(
     stream: TcpStream,
     goal: Arc<Goal>,
 ) -> Result<(), Failure> {
-    let (bytes, comes_back) = (setting.bytes, setting.bench == Bench::RoundTrip);
-    let build = if setting.is_best() { short_dataflow } else { dataflow };
+    let setting = setting.clone();
     on_worker(1, stream, move |worker| {
-        let check = Rc::new(RefCell::new(Checker::new(goal.clone(), bytes)));
+        let check = Rc::new(RefCell::new(Checker::new(goal.clone(), setting.bytes)));
         // Without records of its own: the worker runs as long as the near end's input is open.
         let mut input = Input::<R>::new();
-        build(worker, &mut input, comes_back, check);
+        dataflow(worker, &mut input, &setting, check);
     })
 }
