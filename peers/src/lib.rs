@@ -137,7 +137,7 @@ fn run(system: &'static System, arguments: &[String]) -> Result<(), Failure> {
     setting.allow_open_files();
     setting.pin(is_far)?;
     if is_far {
-        far::die_with_parent();
+        die_with_parent();
         return (system.far)(&setting, &words[setting::WORDS..], Orders::new());
     }
     (system.near)(system, &setting)

@@ -292,7 +292,7 @@ impl Publisher {
         Ok(samples_ns)
     }
 
-    /// Requests with `width` under way: each of so many tasks makes every `width`-th request.
+    /// Requests with `width` under way: each of `width` tasks makes every `width`-th request.
     async fn request(&self, order: Order, width: u64) -> Result<Vec<u64>, Failure> {
         let tasks: Vec<_> = (0..width.min(order.count))
             .map(|task| {

@@ -131,7 +131,7 @@ impl Stream {
         })
     }
 
-    /// Calls with `width` under way: each of so many tasks makes every `width`-th call.
+    /// Calls with `width` under way: each of `width` tasks makes every `width`-th call.
     fn calls(&self, order: Order, width: u64) -> Result<Vec<u64>, Failure> {
         let (bytes, stamp) = (self.setting.bytes, self.stamp);
         self.runtime.block_on(async {
