@@ -14,7 +14,7 @@ use chunkcomm::proto::packet::{AppendRecords, ChannelKind, Decoder, Header, Item
 use chunkcomm::proto::session::Session;
 use chunkcomm::proto::tuning::flush::{Gathering, Policy};
 use chunkcomm::proto::tuning::without::Without;
-use chunkcomm_bench::baseline::framed::{Batch, Unframer};
+use chunkcomm_bench::baseline::gathered::{Batch, Unframer};
 use chunkcomm_bench::message::{self, Long, Message, Record};
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 

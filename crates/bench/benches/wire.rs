@@ -5,7 +5,7 @@
 use std::process::ExitCode;
 use std::time::Duration;
 
-use chunkcomm_bench::baseline::framed::Framed;
+use chunkcomm_bench::baseline::gathered::Gathered;
 use chunkcomm_bench::baseline::hand_farm::{HandFarm, HandFarmKind};
 use chunkcomm_bench::baseline::raw::RawEcho;
 use chunkcomm_bench::baseline::raw_calls::RawCalls;
@@ -73,9 +73,9 @@ fn streams(c: &mut Criterion) -> Result<(), Failure> {
             let mut ours = stream::near(&mut bench, kind)?;
             bench_slices(&mut group, &format!("{api:?}"), &mut bench, &mut *ours);
         }
-        let mut hand = Framed::open(&mut bench, bytes, true)?;
+        let mut hand = Gathered::open(&mut bench, bytes, true)?;
         bench_slices(&mut group, "hand-batched", &mut bench, &mut hand);
-        let mut hand = Framed::open(&mut bench, bytes, false)?;
+        let mut hand = Gathered::open(&mut bench, bytes, false)?;
         bench_slices(&mut group, "unbatched", &mut bench, &mut hand);
         group.finish();
     }

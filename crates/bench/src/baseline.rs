@@ -4,7 +4,7 @@ pub mod append;
 pub mod dissemination;
 pub mod eventfd;
 mod exchange;
-pub mod framed;
+pub mod gathered;
 pub mod hand_arrays;
 pub mod hand_calls;
 pub mod hand_farm;

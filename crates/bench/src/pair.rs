@@ -151,7 +151,7 @@ fn open(end: End, opening: Opening<'_>) -> Result<Box<dyn FarEnd>, Failure> {
         End::Tarpc { bytes } => baseline::tarpc::far(bytes, opening),
         #[cfg(not(feature = "peers"))]
         End::Tarpc { .. } => Err(baseline::no_tarpc()),
-        End::Framed { bytes } => baseline::framed::far(bytes, opening),
+        End::Gathered { bytes } => baseline::gathered::far(bytes, opening),
         End::HandWorker { task_bytes, work_iterations } => {
             baseline::hand_farm::far(task_bytes, work_iterations, opening)
         }

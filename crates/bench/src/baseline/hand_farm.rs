@@ -6,7 +6,7 @@ use std::thread;
 use rustix::event::{PollFd, PollFlags, poll};
 use tokio::runtime::Runtime;
 
-use super::framed::{Batch, Unframer, append_framed};
+use super::gathered::{Batch, Unframer, append_framed};
 use super::wire::{Listener, Wire};
 use crate::failure::{Doing, Failure};
 use crate::harness::far::{FarEnd, Opening};

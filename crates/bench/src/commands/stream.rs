@@ -5,7 +5,7 @@ use serde_json::{Map, Value};
 
 use super::{Verdict, set_ratio};
 use crate::baseline::append::{Append, Slowest};
-use crate::baseline::framed::Framed;
+use crate::baseline::gathered::Gathered;
 use crate::baseline::raw::RawStream;
 use crate::failure::Failure;
 use crate::harness::near::{Bench, Setting};
@@ -196,8 +196,8 @@ impl StreamArgs {
         let Some(against) = self.against else { return Ok(None) };
         let node = self.node(setting);
         Ok(Some(match against {
-            Against::HandBatched => Box::new(Framed::open(bench, self.size, true)?),
-            Against::Unbatched => Box::new(Framed::open(bench, self.size, false)?),
+            Against::HandBatched => Box::new(Gathered::open(bench, self.size, true)?),
+            Against::Unbatched => Box::new(Gathered::open(bench, self.size, false)?),
             Against::Raw => Box::new(RawStream::open(bench, self.size)?),
             Against::SessionOff => near(bench, self.kind(NodeKind { session: false, ..node }))?,
             Against::Plain => {

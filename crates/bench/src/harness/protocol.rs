@@ -189,7 +189,7 @@ pub enum End {
         bytes: usize,
     },
     /// Baseline: length-prefixed messages; both hand-batched and one write a message.
-    Framed {
+    Gathered {
         /// Bytes of a message without its prefix.
         bytes: usize,
     },

@@ -60,7 +60,7 @@ pub fn append_framed(to: &mut Vec<u8>, message: &[u8]) {
 }
 
 /// Sends framed messages one way.
-pub struct Framed {
+pub struct Gathered {
     wire: Wire,
     message: Vec<u8>,
     batch: Batch,
@@ -69,14 +69,14 @@ pub struct Framed {
     next: u64,
 }
 
-impl Framed {
+impl Gathered {
     /// Connects near and far end; with `batched` messages are gathered, else each is a write.
     ///
     /// # Errors
     /// If either side fails.
     pub fn open(bench: &mut Bench, bytes: usize, batched: bool) -> Result<Self, Failure> {
-        let (end, wire) =
-            bench.open(End::Framed { bytes }, |_, place, address| Wire::connect(place, address))?;
+        let (end, wire) = bench
+            .open(End::Gathered { bytes }, |_, place, address| Wire::connect(place, address))?;
         let batch = Batch::for_messages_of(bytes);
         Ok(Self { wire, message: vec![0x5a; bytes], batch, batched, end, next: 0 })
     }
@@ -96,7 +96,7 @@ impl Framed {
     }
 }
 
-impl Contender for Framed {
+impl Contender for Gathered {
     fn slice(&mut self, bench: &mut Bench, count: u64) -> Result<Slice, Failure> {
         let order = Order { first: self.next, messages: count, mark_every: 0 };
         let ((), timing) = bench
@@ -150,13 +150,13 @@ impl Unframer {
     }
 }
 
-struct FarFramed {
+struct FarGathered {
     wire: Wire,
     unframer: Unframer,
     bytes: usize,
 }
 
-/// Opens the far end of [`Framed`].
+/// Opens the far end of [`Gathered`].
 ///
 /// # Errors
 /// If the connection is not made.
@@ -164,10 +164,10 @@ pub fn far(bytes: usize, mut opening: Opening<'_>) -> Result<Box<dyn FarEnd>, Fa
     let listener = Listener::bind(opening.place)?;
     opening.announce(listener.address()?)?;
     let unframer = Unframer::for_messages_of(bytes);
-    Ok(Box::new(FarFramed { wire: listener.accept()?, unframer, bytes }))
+    Ok(Box::new(FarGathered { wire: listener.accept()?, unframer, bytes }))
 }
 
-impl FarEnd for FarFramed {
+impl FarEnd for FarGathered {
     fn slice(&mut self, _runtime: &Runtime, order: &Order) -> Result<Vec<u64>, Failure> {
         let mut next = order.first;
         let bytes = self.bytes;
