@@ -4,10 +4,14 @@ pub mod append;
 pub mod dissemination;
 pub mod eventfd;
 mod exchange;
+#[cfg(feature = "peers")]
+pub mod framed;
 pub mod gathered;
 pub mod hand_arrays;
 pub mod hand_calls;
 pub mod hand_farm;
+#[cfg(feature = "peers")]
+pub mod held;
 mod mesh;
 pub mod mpi_calls;
 pub mod mpich;
@@ -22,6 +26,10 @@ pub mod wire;
 
 /// Returns the failure of a build without the other systems.
 #[cfg(not(feature = "peers"))]
-pub(crate) fn no_tarpc() -> crate::failure::Failure {
-    crate::failure::Failure::broken("using tarpc", "this build is without the feature peers")
+pub(crate) fn no_peers() -> crate::failure::Failure {
+    crate::failure::Failure::broken(
+        "using another system",
+        "this build is without the feature peers: cargo build --release -p chunkcomm-bench \
+         --features peers",
+    )
 }

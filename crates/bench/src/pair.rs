@@ -149,8 +149,12 @@ fn open(end: End, opening: Opening<'_>) -> Result<Box<dyn FarEnd>, Failure> {
         End::RawCalls { bytes, spin } => baseline::raw_calls::far(bytes, spin, opening),
         #[cfg(feature = "peers")]
         End::Tarpc { bytes } => baseline::tarpc::far(bytes, opening),
+        #[cfg(feature = "peers")]
+        End::Framed(kind) => baseline::framed::far(kind, opening),
+        #[cfg(feature = "peers")]
+        End::Held(kind) => baseline::held::far(kind, opening),
         #[cfg(not(feature = "peers"))]
-        End::Tarpc { .. } => Err(baseline::no_tarpc()),
+        End::Tarpc { .. } | End::Framed(_) | End::Held(_) => Err(baseline::no_peers()),
         End::Gathered { bytes } => baseline::gathered::far(bytes, opening),
         End::HandWorker { task_bytes, work_iterations } => {
             baseline::hand_farm::far(task_bytes, work_iterations, opening)

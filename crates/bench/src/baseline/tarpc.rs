@@ -1,12 +1,16 @@
 //! tarpc over TCP with bincode, used as its documentation says: the service runs a task a request.
 
+use std::any::Any;
+
 use futures_util::StreamExt as _;
 use tarpc::server::{self, Channel as _};
 use tarpc::tokio_serde::formats::Bincode;
 use tarpc::tokio_util::codec::LengthDelimitedCodec;
 use tarpc::{client, context, serde_transport};
+use tokio::net::TcpStream;
 use tokio::runtime::Runtime;
 
+use super::framed::listen;
 use crate::failure::{Doing, Failure};
 use crate::flight::{Answering, Caller, fly};
 use crate::harness::far::{FarEnd, Opening};
@@ -70,6 +74,31 @@ caller!(Short, short);
 caller!(Record, record);
 caller!(Long, long);
 
+/// The package that the service is from.
+pub const PACKAGE: &str = "tarpc";
+
+async fn connect(address: &str) -> Result<EchoClient, Failure> {
+    let stream = TcpStream::connect(address).await.doing("connecting")?;
+    stream.set_nodelay(true).doing("connecting")?;
+    let framed = LengthDelimitedCodec::builder().new_framed(stream);
+    let transport = serde_transport::new(framed, Bincode::default());
+    Ok(EchoClient::new(client::Config::default(), transport).spawn())
+}
+
+/// Opens a connection that carries nothing; it lasts as long as the value.
+///
+/// # Errors
+/// If no far end listens there.
+pub async fn idle_connection(address: &str) -> Result<Box<dyn Any + Send>, Failure> {
+    Ok(Box::new(connect(address).await?))
+}
+
+/// Holds a connection that carries nothing, until its near end has gone.
+pub(super) async fn hold(stream: TcpStream) {
+    // Without a call there is no answer, of any size.
+    answer(stream, Server(Answering::new(0))).await;
+}
+
 /// The near end.
 pub struct Tarpc {
     client: EchoClient,
@@ -85,15 +114,8 @@ impl Tarpc {
     /// # Errors
     /// If either side fails.
     pub fn open(bench: &mut Bench, bytes: usize, in_flight: u64) -> Result<Self, Failure> {
-        let (end, client) = bench.open(End::Tarpc { bytes }, |runtime, _, address| {
-            runtime.block_on(async {
-                let stream = tokio::net::TcpStream::connect(address).await.doing("connecting")?;
-                stream.set_nodelay(true).doing("connecting")?;
-                let framed = LengthDelimitedCodec::builder().new_framed(stream);
-                let transport = serde_transport::new(framed, Bincode::default());
-                Ok(EchoClient::new(client::Config::default(), transport).spawn())
-            })
-        })?;
+        let (end, client) = bench
+            .open(End::Tarpc { bytes }, |runtime, _, address| runtime.block_on(connect(address)))?;
         Ok(Self { client, bytes, in_flight, end, next: 0 })
     }
 }
@@ -118,25 +140,23 @@ struct Far(Answering);
 /// If the connection is not made.
 pub fn far(bytes: usize, mut opening: Opening<'_>) -> Result<Box<dyn FarEnd>, Failure> {
     let answering = Answering::new(bytes);
+    let listener = listen(&mut opening)?;
     let (runtime, server) = (opening.runtime, Server(answering.clone()));
-    let host = opening.place.host.clone();
-    let listener = runtime
-        .block_on(async move { tokio::net::TcpListener::bind((host.as_str(), 0)).await })
-        .doing("listening")?;
-    opening.announce(listener.local_addr().doing("asking for the port")?.to_string())?;
     let (stream, _) = runtime.block_on(listener.accept()).doing("accepting the near end")?;
     stream.set_nodelay(true).doing("accepting the near end")?;
-    runtime.spawn(async move {
-        let framed = LengthDelimitedCodec::builder().new_framed(stream);
-        let transport = serde_transport::new(framed, Bincode::default());
-        let requests = server::BaseChannel::with_defaults(transport).execute(server.serve());
-        requests
-            .for_each(|request| async {
-                tokio::spawn(request);
-            })
-            .await;
-    });
+    runtime.spawn(answer(stream, server));
     Ok(Box::new(Far(answering)))
+}
+
+async fn answer(stream: TcpStream, server: Server) {
+    let framed = LengthDelimitedCodec::builder().new_framed(stream);
+    let transport = serde_transport::new(framed, Bincode::default());
+    let requests = server::BaseChannel::with_defaults(transport).execute(server.serve());
+    requests
+        .for_each(|request| async {
+            tokio::spawn(request);
+        })
+        .await;
 }
 
 impl FarEnd for Far {

@@ -147,5 +147,5 @@ fn open_tarpc(
 /// Fails; without the feature `peers` the command has refused before.
 #[cfg(not(feature = "peers"))]
 fn open_tarpc(_: &mut Bench, _: usize, _: u64) -> Result<Box<dyn Contender>, Failure> {
-    Err(crate::baseline::no_tarpc())
+    Err(crate::baseline::no_peers())
 }

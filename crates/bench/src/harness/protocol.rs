@@ -107,6 +107,42 @@ pub struct NodeKind {
     pub channels: Option<usize>,
 }
 
+/// Messages over tokio-util's `Framed`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FramedKind {
+    /// Bytes of a message without its length.
+    pub bytes: usize,
+    /// Direction and contents of the messages.
+    pub used: FramedUse,
+    /// Bytes of the buffers of reads and writes at either end; with `None` the default.
+    pub boundary: Option<usize>,
+}
+
+impl FramedKind {
+    /// A connection that carries nothing.
+    pub const IDLE: Self = Self { bytes: 0, used: FramedUse::OneWay, boundary: None };
+}
+
+/// Direction and contents of messages over `Framed`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum FramedUse {
+    /// Typed messages one way.
+    OneWay,
+    /// Typed messages, each of them answered.
+    RoundTrip,
+    /// Bytes one way.
+    Payload,
+}
+
+/// System of connections that are held and carry nothing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum HeldKind {
+    /// tokio-util's `Framed`.
+    Framed,
+    /// A service by tarpc.
+    Tarpc,
+}
+
 /// One measured connection: an end that the far end opens.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub enum End {
@@ -188,6 +224,10 @@ pub enum End {
         /// Encoded bytes of a request, and of an answer.
         bytes: usize,
     },
+    /// Baseline: messages over tokio-util's `Framed`.
+    Framed(FramedKind),
+    /// Baseline: connections of another system that carry nothing.
+    Held(HeldKind),
     /// Baseline: length-prefixed messages; both hand-batched and one write a message.
     Gathered {
         /// Bytes of a message without its prefix.
