@@ -4,6 +4,7 @@ pub mod append;
 pub mod dissemination;
 pub mod eventfd;
 mod exchange;
+pub mod external;
 #[cfg(feature = "peers")]
 pub mod framed;
 pub mod gathered;

@@ -91,10 +91,16 @@ pub fn core_count() -> usize {
 /// Keeps the calling thread, and the threads that it starts from now on, on one core: the
 /// `index`-th of the process's cores, counted round.
 pub fn pin(index: usize) {
-    let cores = cores();
-    if !cores.is_empty() {
-        cores::pin_to(cores[index % cores.len()]);
+    if let Some(core) = nth_core(index) {
+        cores::pin_to(core);
     }
+}
+
+/// Returns the number of the core on which [`pin`] with this index keeps a thread; `None` if the
+/// system does not report the cores.
+pub fn nth_core(index: usize) -> Option<usize> {
+    let cores = cores();
+    (!cores.is_empty()).then(|| cores[index % cores.len()])
 }
 
 /// Lets the calling thread, and the threads that it starts from now on, run on every core again.
@@ -145,6 +151,19 @@ pub fn kill(pid: u32) {
 /// Asks a process to end.
 pub fn terminate(pid: u32) {
     signal(pid, rustix::process::Signal::TERM);
+}
+
+/// Returns the processes that any thread of a process has started and that are still there; none if
+/// the system does not report them.
+pub fn children(pid: u32) -> Vec<u32> {
+    let Ok(threads) = std::fs::read_dir(format!("/proc/{pid}/task")) else { return Vec::new() };
+    let mut pids = Vec::new();
+    for thread in threads.flatten() {
+        // A thread that has ended meanwhile has left its children to another.
+        let Ok(listed) = std::fs::read_to_string(thread.path().join("children")) else { continue };
+        pids.extend(listed.split_whitespace().filter_map(|pid| pid.parse::<u32>().ok()));
+    }
+    pids
 }
 
 fn signal(pid: u32, signal: rustix::process::Signal) {
