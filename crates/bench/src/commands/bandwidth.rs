@@ -11,6 +11,8 @@ use crate::harness::slices::{self, Contender, Outcome, Plan, Slice, Slices, name
 use crate::options::{Common, values};
 use crate::ours::bandwidth::{BandwidthKind, Near};
 use crate::pair;
+use crate::peers::against::{self, Rival, Told};
+use crate::peers::{Discipline, PeersDir, Task};
 use crate::table::Row;
 
 /// Options of `chunkperf bandwidth`.
@@ -25,8 +27,11 @@ pub struct BandwidthArgs {
     #[arg(long, value_name = "N", value_parser = values::count)]
     repeat: Option<u64>,
     /// Baseline that is measured in the same run, and whose ratio is printed
-    #[arg(long, value_enum, value_name = "BASELINE")]
+    #[arg(long, value_name = "BASELINE",
+          value_parser = against::parser(Discipline::Bandwidth, Against::Rival))]
     against: Option<Against>,
+    #[command(flatten)]
+    peers: PeersDir,
     /// Slices of each side, at least 10 [default: 10, and 50 against session-off]
     #[arg(long, value_name = "N", value_parser = values::slices)]
     slices: Option<usize>,
@@ -38,6 +43,15 @@ enum Against {
     Raw,
     /// Ours without its session.
     SessionOff,
+    /// Another system.
+    #[value(skip)]
+    Rival(Rival),
+}
+
+impl Against {
+    fn name(self) -> String {
+        if let Self::Rival(rival) = self { rival.name() } else { name_of(self) }
+    }
 }
 
 /// Runs the command.
@@ -48,19 +62,21 @@ pub fn run(args: &BandwidthArgs) -> Result<Verdict, Failure> {
     if args.against == Some(Against::Raw) {
         args.common.needs_sockets("raw")?;
     }
+    if let Some(Against::Rival(rival)) = args.against {
+        rival.check(&args.common)?;
+    }
     let setting = args.common.setting()?;
     let plan = Plan::cut(args.repeat, 1, args.against.is_some(), args.slices())?;
     let mut bench = pair::start(&setting)?;
     let node = setting.node(PolicyKind::Chunked);
     let kind = BandwidthKind { bytes: args.size, fresh: false, node };
     let mut ours = Near::open(&mut bench, kind)?;
-    let mut baseline = args.baseline(&mut bench, &setting, kind)?;
-    let outcome = slices::run(&mut bench, &mut ours, baseline.as_mut(), &plan)?;
-    drop((ours, baseline));
+    let (outcome, told) = args.beside(&mut bench, &setting, &mut ours, &plan)?;
+    drop(ours);
     let mut fresh = Near::open(&mut bench, BandwidthKind { fresh: true, ..kind })?;
     let plan = Plan::new(args.repeat, 1, false)?;
     let fresh = slices::run(&mut bench, &mut fresh, None, &plan)?;
-    args.row(&outcome, &fresh).print(args.common.json);
+    args.row(&outcome, &fresh, told.as_ref()).print(args.common.json);
     Ok(Verdict::Fine)
 }
 
@@ -69,23 +85,34 @@ impl BandwidthArgs {
         Slices { given: self.slices, fine: self.against == Some(Against::SessionOff) }
     }
 
-    fn baseline(
+    /// Measures ours with its baseline, if it has one.
+    fn beside(
         &self,
         bench: &mut Bench,
         setting: &Setting,
-        kind: BandwidthKind,
-    ) -> Result<Option<Box<dyn Contender>>, Failure> {
-        let Some(against) = self.against else { return Ok(None) };
-        Ok(Some(match against {
-            Against::Raw => Box::new(RawStream::open(bench, self.size)?),
-            Against::SessionOff => {
+        ours: &mut Near,
+        plan: &Plan,
+    ) -> Result<(Outcome, Option<Told>), Failure> {
+        let mut baseline: Option<Box<dyn Contender>> = match self.against {
+            None => None,
+            Some(Against::Raw) => Some(Box::new(RawStream::open(bench, self.size)?)),
+            Some(Against::SessionOff) => {
                 let node = NodeKind { session: false, ..setting.node(PolicyKind::Chunked) };
-                Box::new(Near::open(bench, BandwidthKind { node, ..kind })?)
+                let kind = BandwidthKind { bytes: self.size, fresh: false, node };
+                Some(Box::new(Near::open(bench, kind)?))
             }
-        }))
+            Some(Against::Rival(rival)) => {
+                let discipline = Discipline::Bandwidth;
+                let task = Task { discipline, bytes: self.size, in_flight: 1, first_try: 1 };
+                let beside = (false, &self.peers);
+                let (outcome, told) = against::run(bench, ours, plan, rival, &task, beside)?;
+                return Ok((outcome, Some(told)));
+            }
+        };
+        Ok((slices::run(bench, ours, baseline.as_mut(), plan)?, None))
     }
 
-    fn row(&self, outcome: &Outcome, fresh: &Outcome) -> Row {
+    fn row(&self, outcome: &Outcome, fresh: &Outcome, told: Option<&Told>) -> Row {
         let bytes_per_second =
             |outcome: &Outcome| outcome.messages() as f64 * self.size as f64 / outcome.seconds();
         let mut row = self.common.row("bandwidth");
@@ -95,8 +122,11 @@ impl BandwidthArgs {
             .set("repeat", outcome.messages())
             .set("session", name_of(self.common.session));
         if let Some(against) = self.against {
-            set_ratio(&mut row, &name_of(against), outcome.ratio(Slice::rate));
+            set_ratio(&mut row, &against.name(), outcome.ratio(Slice::rate));
             row.set("baseline_bytes_per_second", outcome.baseline_rate() * self.size as f64);
+        }
+        if let Some(told) = told {
+            told.set(&mut row);
         }
         row
     }

@@ -6,12 +6,14 @@ use super::{Verdict, set_ratio};
 use crate::baseline::raw_calls::RawCalls;
 use crate::failure::Failure;
 use crate::harness::near::{Bench, Setting};
-use crate::harness::protocol::{LaneKind, NodeKind, PolicyKind, RuntimeKind, Transport};
+use crate::harness::protocol::{LaneKind, NodeKind, PolicyKind, RuntimeKind};
 use crate::harness::slices::{self, Contender, Outcome, Plan, Slice, name_of};
 use crate::options::{Common, values};
 use crate::ours::calls::{CallsKind, near};
 use crate::ours::latency::{self, EchoKind};
 use crate::pair;
+use crate::peers::against::{self, Rival, Told};
+use crate::peers::{Discipline, PeersDir, System, Task};
 use crate::stats::percentile_us;
 use crate::table::Row;
 
@@ -30,18 +32,28 @@ pub struct CallsArgs {
     #[arg(long, value_name = "N", value_parser = values::count)]
     calls: Option<u64>,
     /// Baseline that is measured in the same run, and whose ratio is printed
-    #[arg(long, value_enum, value_name = "BASELINE")]
+    #[arg(long, value_name = "BASELINE",
+          value_parser = against::parser(Discipline::Calls, Against::Rival))]
     against: Option<Against>,
+    #[command(flatten)]
+    peers: PeersDir,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Against {
     /// Plain sockets with as many messages in flight.
     Raw,
-    /// tarpc over TCP, with the same runtime; needs the feature `peers`.
-    Tarpc,
     /// Our round trip of one message over two channels; the ratio is that of p50.
     Latency,
+    /// Another system.
+    #[value(skip)]
+    Rival(Rival),
+}
+
+impl Against {
+    fn name(self) -> String {
+        if let Self::Rival(rival) = self { rival.name() } else { name_of(self) }
+    }
 }
 
 /// Runs the command.
@@ -56,9 +68,16 @@ pub fn run(args: &CallsArgs) -> Result<Verdict, Failure> {
     let node = setting.node(PolicyKind::Chunked);
     let kind = CallsKind { bytes: args.size, in_flight: args.in_flight, node };
     let mut ours = near(&mut bench, kind)?;
+    if let Some(Against::Rival(rival)) = args.against {
+        let beside = (false, &args.peers);
+        let (outcome, told) =
+            against::run(&mut bench, &mut *ours, &plan, rival, &args.task(), beside)?;
+        args.row(&outcome, Some(&told)).print(args.common.json);
+        return Ok(Verdict::Fine);
+    }
     let mut baseline = args.baseline(&mut bench, &setting, node)?;
     let outcome = slices::run(&mut bench, &mut *ours, baseline.as_mut(), &plan)?;
-    args.row(&outcome).print(args.common.json);
+    args.row(&outcome, None).print(args.common.json);
     Ok(Verdict::Fine)
 }
 
@@ -66,20 +85,24 @@ impl CallsArgs {
     fn check(&self) -> Result<(), Failure> {
         match self.against {
             Some(Against::Raw) => self.common.needs_sockets("raw"),
-            Some(Against::Tarpc) if !cfg!(feature = "peers") => Err(Failure::Refused(
-                "--against tarpc is not in this build: cargo build --release \
-                 -p chunkcomm-bench --features peers"
-                    .to_owned(),
-            )),
-            Some(Against::Tarpc)
-                if !matches!(self.common.transport, Transport::Tcp | Transport::Tls) =>
-            {
-                Err(Failure::Refused(format!(
-                    "--against tarpc uses plain TCP: allowed with --transport tcp and tls, not {}",
-                    name_of(self.common.transport)
-                )))
+            Some(Against::Rival(Rival::System(System::Tarpc))) if !cfg!(feature = "peers") => {
+                Err(Failure::Refused(
+                    "--against tarpc is not in this build: cargo build --release \
+                     -p chunkcomm-bench --features peers"
+                        .to_owned(),
+                ))
             }
+            Some(Against::Rival(rival)) => rival.check(&self.common),
             _ => Ok(()),
+        }
+    }
+
+    fn task(&self) -> Task {
+        Task {
+            discipline: Discipline::Calls,
+            bytes: self.size,
+            in_flight: self.in_flight,
+            first_try: 4 * self.in_flight,
         }
     }
 
@@ -95,16 +118,17 @@ impl CallsArgs {
                 let spin = setting.runtime == RuntimeKind::BusyPoll;
                 Box::new(RawCalls::open(bench, self.size, self.in_flight, spin)?)
             }
-            Against::Tarpc => open_tarpc(bench, self.size, self.in_flight)?,
             Against::Latency => {
                 let (bytes, lane) = (self.size, LaneKind::Bulk);
                 let kind = EchoKind { bytes, load: None, lane, count_max: u64::MAX, node };
                 latency::near(bench, kind)?
             }
+            // Another system is opened where its absence is told.
+            Against::Rival(_) => return Ok(None),
         }))
     }
 
-    fn row(&self, outcome: &Outcome) -> Row {
+    fn row(&self, outcome: &Outcome, told: Option<&Told>) -> Row {
         let samples = outcome.samples_ns();
         let calls = outcome.messages();
         let mut row = self.common.row("calls");
@@ -122,30 +146,20 @@ impl CallsArgs {
         if let Some(against) = self.against {
             let ratio = match against {
                 Against::Latency => outcome.ratio(Slice::p50_us),
-                Against::Raw | Against::Tarpc => outcome.ratio(Slice::rate),
+                Against::Raw | Against::Rival(_) => outcome.ratio(Slice::rate),
             };
             let samples = outcome.baseline_samples_ns();
-            set_ratio(&mut row, &name_of(against), ratio);
+            set_ratio(&mut row, &against.name(), ratio);
+            // Programs of their own do not tell their processor time.
+            let cpu_us = Some(outcome.baseline_cpu_us_per_message()).filter(|us| *us > 0.0);
             row.set("baseline_calls_per_second", outcome.baseline_rate())
                 .set("baseline_p50_us", percentile_us(&samples, 50))
                 .set("baseline_p99_us", percentile_us(&samples, 99))
-                .set("baseline_cpu_us_per_call", outcome.baseline_cpu_us_per_message());
+                .set("baseline_cpu_us_per_call", cpu_us);
+        }
+        if let Some(told) = told {
+            told.set(&mut row);
         }
         row
     }
-}
-
-#[cfg(feature = "peers")]
-fn open_tarpc(
-    bench: &mut Bench,
-    bytes: usize,
-    in_flight: u64,
-) -> Result<Box<dyn Contender>, Failure> {
-    Ok(Box::new(crate::baseline::tarpc::Tarpc::open(bench, bytes, in_flight)?))
-}
-
-/// Fails; without the feature `peers` the command has refused before.
-#[cfg(not(feature = "peers"))]
-fn open_tarpc(_: &mut Bench, _: usize, _: u64) -> Result<Box<dyn Contender>, Failure> {
-    Err(crate::baseline::no_peers())
 }

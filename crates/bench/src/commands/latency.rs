@@ -13,6 +13,8 @@ use crate::harness::spinner::Spinners;
 use crate::options::{Common, values};
 use crate::ours::latency::{EchoKind, near};
 use crate::pair;
+use crate::peers::against::{self, Rival, Told};
+use crate::peers::{Discipline, PeersDir, Task};
 use crate::stats::percentile_us;
 use crate::table::Row;
 
@@ -38,8 +40,11 @@ pub struct LatencyArgs {
     #[arg(long, value_enum, default_value_t = LaneKind::Bulk)]
     lane: LaneKind,
     /// Baseline that is measured in the same run, and whose ratio is printed
-    #[arg(long, value_enum, value_name = "BASELINE")]
+    #[arg(long, value_name = "BASELINE",
+          value_parser = against::parser(Discipline::RoundTrip, Against::Rival))]
     against: Option<Against>,
+    #[command(flatten)]
+    peers: PeersDir,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -51,6 +56,9 @@ enum LoadKind {
     /// A thread at idle priority spins on each core, also beside the baseline: no core halts.
     Spinner,
 }
+
+/// Round trips of the first slice in which the speed of another system is found.
+const FIRST_TRY: u64 = 50;
 
 /// Longest median round trip in plain sockets on a core that does not halt, in microseconds.
 const AWAKE_US_MAX: f64 = 20.0;
@@ -65,6 +73,22 @@ enum Against {
     LoadIdle,
     /// Ours without its session.
     SessionOff,
+    /// Another system.
+    #[value(skip)]
+    Rival(Rival),
+}
+
+impl Against {
+    fn name(self) -> String {
+        if let Self::Rival(rival) = self { rival.name() } else { name_of(self) }
+    }
+
+    fn spins(self) -> bool {
+        match self {
+            Self::Rival(Rival::System(system)) => system.spins(),
+            _ => self == Self::Mpich,
+        }
+    }
 }
 
 /// Runs the command.
@@ -78,6 +102,14 @@ pub fn run(args: &LatencyArgs) -> Result<Verdict, Failure> {
     let mut bench = pair::start(&setting)?;
     let kind = args.kind(setting.node(PolicyKind::Chunked));
     let mut ours = near(&mut bench, kind)?;
+    if let Some(Against::Rival(rival)) = args.against {
+        let _spinners = (args.load == LoadKind::Spinner).then(Spinners::start).transpose()?;
+        let beside = (args.spins(), &args.peers);
+        let (outcome, told) =
+            against::run(&mut bench, &mut *ours, &plan, rival, &args.task(), beside)?;
+        args.row(&outcome, told.reason.clone(), Some(&told)).print(args.common.json);
+        return Ok(Verdict::Fine);
+    }
     let (mut baseline, mut reason) = match args.baseline(&mut bench, &setting, kind) {
         Ok(baseline) => (baseline, None),
         Err(failure) if args.against == Some(Against::Mpich) => (None, Some(failure.to_string())),
@@ -94,7 +126,7 @@ pub fn run(args: &LatencyArgs) -> Result<Verdict, Failure> {
         outcome = slices::run(&mut bench, &mut *ours, None, &plan);
     }
     let outcome = outcome?;
-    args.row(&outcome, reason).print(args.common.json);
+    args.row(&outcome, reason, None).print(args.common.json);
     Ok(Verdict::Fine)
 }
 
@@ -105,21 +137,32 @@ impl LatencyArgs {
         }
         if self.load == LoadKind::Spinner && self.against == Some(Against::LoadIdle) {
             return Err(Failure::Refused(
-                "--load spinner is beside both: it allows --against raw, mpich or session-off, \
-                 not load-idle"
+                "--load spinner is beside both: it allows --against raw, mpich or session-off, or \
+                 another system, not load-idle"
                     .to_owned(),
             ));
         }
         let is_tcp = self.common.transport == Transport::Tcp && self.common.connect.is_none();
-        let spins = self.common.runtime == RuntimeKind::BusyPoll;
-        if self.against == Some(Against::Mpich) && !(is_tcp && spins) {
-            return Err(Failure::Refused(
-                "--against mpich is allowed with --runtime busy-poll and --transport tcp, without \
-                 --connect: it spins over TCP on this host"
-                    .to_owned(),
-            ));
+        match self.against {
+            Some(against) if against.spins() && !(is_tcp && self.spins()) => {
+                Err(Failure::Refused(format!(
+                    "--against {} is allowed with --runtime busy-poll and --transport tcp, without \
+                     --connect: it spins over TCP on this host",
+                    against.name()
+                )))
+            }
+            Some(Against::Rival(rival)) => rival.check(&self.common),
+            _ => Ok(()),
         }
-        Ok(())
+    }
+
+    fn spins(&self) -> bool {
+        self.common.runtime == RuntimeKind::BusyPoll
+    }
+
+    fn task(&self) -> Task {
+        let (discipline, bytes) = (Discipline::RoundTrip, self.size);
+        Task { discipline, bytes, in_flight: 1, first_try: FIRST_TRY }
     }
 
     fn kind(&self, node: NodeKind) -> EchoKind {
@@ -145,12 +188,14 @@ impl LatencyArgs {
                 let node = NodeKind { session: false, ..kind.node };
                 near(bench, EchoKind { node, ..kind })?
             }
+            // Another system is opened where its absence is told.
+            Against::Rival(_) => return Ok(None),
         }))
     }
 
     /// Returns the row; `missing` is the reason why there is no baseline although one was asked
     /// for.
-    fn row(&self, outcome: &Outcome, missing: Option<String>) -> Row {
+    fn row(&self, outcome: &Outcome, missing: Option<String>, told: Option<&Told>) -> Row {
         let samples = outcome.samples_ns();
         let mut row = self.common.row("latency");
         row.set("payload_bytes", self.size)
@@ -166,10 +211,13 @@ impl LatencyArgs {
             let samples = outcome.baseline_samples_ns();
             let baseline_p50_us = percentile_us(&samples, 50);
             let baseline_p99_us = percentile_us(&samples, 99);
-            set_ratio(&mut row, &name_of(against), outcome.ratio(Slice::p50_us));
+            set_ratio(&mut row, &against.name(), outcome.ratio(Slice::p50_us));
             row.set("baseline_p50_us", baseline_p50_us)
                 .set("baseline_p99_us", baseline_p99_us)
                 .set("p99_ratio", p99_us / baseline_p99_us);
+            if let Some(told) = told {
+                told.set(&mut row);
+            }
             if let Some(reason) = missing.or_else(|| self.halts(baseline_p50_us)) {
                 row.set("ratio", None::<f64>).set("reason", reason);
             }

@@ -16,6 +16,8 @@ use crate::ours::bandwidth::{self, BandwidthKind};
 use crate::ours::latency::{self, EchoKind};
 use crate::ours::stream::{Delivery, Logged, StreamKind, near, near_logged};
 use crate::pair;
+use crate::peers::against::{self, Rival, Told};
+use crate::peers::{Discipline, PeersDir, Task};
 use crate::stats::percentile_us;
 use crate::table::Row;
 
@@ -65,8 +67,11 @@ pub struct StreamArgs {
     #[arg(long, value_name = "N", default_value = "0", value_parser = values::idle_channels)]
     idle_channels: usize,
     /// Baseline that is measured in the same run, and whose ratio is printed
-    #[arg(long, value_enum, value_name = "BASELINE")]
+    #[arg(long, value_name = "BASELINE",
+          value_parser = against::parser(Discipline::OneWay, Against::Rival))]
     against: Option<Against>,
+    #[command(flatten)]
+    peers: PeersDir,
     /// Slices of each side, at least 10 [default: 10, and 50 against session-off, plain and
     /// alone, five on a connection]
     #[arg(long, value_name = "N", value_parser = values::slices)]
@@ -94,6 +99,15 @@ enum Against {
     AppendOrPlain,
     /// Ours: a channel of bytes, from and into reused memory.
     Bandwidth,
+    /// Another system.
+    #[value(skip)]
+    Rival(Rival),
+}
+
+impl Against {
+    fn name(self) -> String {
+        if let Self::Rival(rival) = self { rival.name() } else { name_of(self) }
+    }
 }
 
 /// Runs the command.
@@ -105,12 +119,21 @@ pub fn run(args: &StreamArgs) -> Result<Verdict, Failure> {
     let setting = args.common.setting()?;
     let plan = Plan::cut(args.total(), args.first_try(), args.against.is_some(), args.slices())?;
     let mut bench = pair::start(&setting)?;
+    if let Some(Against::Rival(rival)) = args.against {
+        let kind = args.kind(args.node(&setting));
+        let mut ours = near(&mut bench, kind)?;
+        let beside = (false, &args.peers);
+        let (outcome, told) =
+            against::run(&mut bench, &mut *ours, &plan, rival, &args.task(), beside)?;
+        args.row(&outcome, Some(&told)).print(args.common.json);
+        return Ok(Verdict::Fine);
+    }
     let outcome = slices::run_on(&mut bench, &plan, args.is_fine(), |bench| {
         let logged = Logged::default();
         let ours = near_logged(bench, args.kind(args.node(&setting)), &logged)?;
         Ok((ours, args.baseline(bench, &setting, &logged)?))
     })?;
-    args.row(&outcome).print(args.common.json);
+    args.row(&outcome, None).print(args.common.json);
     Ok(Verdict::Fine)
 }
 
@@ -128,7 +151,10 @@ impl StreamArgs {
         if let Some(against @ (Against::HandBatched | Against::Unbatched | Against::Raw)) =
             self.against
         {
-            self.common.needs_sockets(&name_of(against))?;
+            self.common.needs_sockets(&against.name())?;
+        }
+        if let Some(Against::Rival(rival)) = self.against {
+            rival.check(&self.common)?;
         }
         if let Some(against) = self.against
             && self.rate.is_some()
@@ -137,7 +163,7 @@ impl StreamArgs {
             return Err(Failure::Refused(format!(
                 "--rate paces ours only: --against {} is not allowed with it, only latency, \
                  session-off, plain and alone",
-                name_of(against)
+                against.name()
             )));
         }
         if self.against == Some(Against::AppendOrPlain) && self.delivery != Delivery::Logged {
@@ -167,6 +193,11 @@ impl StreamArgs {
 
     fn first_try(&self) -> u64 {
         (FIRST_TRY_BYTES / self.size as u64).clamp(1, FIRST_TRY)
+    }
+
+    fn task(&self) -> Task {
+        let (discipline, bytes) = (Discipline::OneWay, self.size);
+        Task { discipline, bytes, in_flight: 1, first_try: self.first_try() }
     }
 
     fn node(&self, setting: &Setting) -> NodeKind {
@@ -223,10 +254,12 @@ impl StreamArgs {
                 };
                 latency::near(bench, echo)?
             }
+            // Another system is opened where its absence is told.
+            Against::Rival(_) => return Ok(None),
         }))
     }
 
-    fn row(&self, outcome: &Outcome) -> Row {
+    fn row(&self, outcome: &Outcome, told: Option<&Told>) -> Row {
         let mut row = self.common.row("stream");
         row.set("policy", policy_name(self.policy)).set("payload_bytes", self.size);
         set_ours(&mut row, self.size, outcome);
@@ -238,11 +271,14 @@ impl StreamArgs {
         if let Some(against) = self.against {
             self.set_baseline(&mut row, against, outcome);
         }
+        if let Some(told) = told {
+            told.set(&mut row);
+        }
         row
     }
 
     fn set_baseline(&self, row: &mut Row, against: Against, outcome: &Outcome) {
-        let name = name_of(against);
+        let name = against.name();
         if against == Against::Latency {
             // A delivery goes one way, a round trip goes two.
             let half_us = |slice: &Slice| slice.p50_us() / 2.0;
@@ -254,8 +290,10 @@ impl StreamArgs {
         } else {
             set_ratio(row, &name, outcome.ratio(Slice::rate));
             let rate = outcome.baseline_rate();
+            // Programs of their own do not tell their processor time.
+            let cpu_us = Some(outcome.baseline_cpu_us_per_message()).filter(|us| *us > 0.0);
             row.set("baseline_messages_per_second", rate)
-                .set("baseline_cpu_us_per_message", outcome.baseline_cpu_us_per_message());
+                .set("baseline_cpu_us_per_message", cpu_us);
             if against == Against::Bandwidth {
                 row.set("baseline_bytes_per_second", rate * self.size as f64);
             }

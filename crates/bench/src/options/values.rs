@@ -3,6 +3,7 @@
 use std::fmt::Display;
 use std::net::SocketAddr;
 use std::ops::RangeInclusive;
+use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -240,6 +241,12 @@ pub(crate) fn host_port(text: &str) -> Result<String, String> {
         }
         _ => Err("allowed is HOST:PORT, such as 127.0.0.1:7600".to_owned()),
     }
+}
+
+/// Parses a folder.
+pub(crate) fn folder(text: &str) -> Result<PathBuf, String> {
+    let folder = PathBuf::from(text);
+    if folder.is_dir() { Ok(folder) } else { Err("allowed are folders that exist".to_owned()) }
 }
 
 /// Parses the place where a server listens: an address of this host, and a port.
