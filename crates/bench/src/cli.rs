@@ -101,6 +101,8 @@ enum Command {
         /// Number of its tasks
         tasks: u64,
     },
+    /// Ours beside other systems, in one table.
+    Peers(commands::peers::PeersArgs),
     /// Runs every budget and reports which are met.
     Budgets(commands::budgets::BudgetsArgs),
     /// The far end for measurements from another host.
@@ -174,13 +176,14 @@ fn run(command: Command) -> Result<Verdict, Failure> {
         Command::LabFarmer { journal, tasks } => {
             crate::lab::farmer::farm_out(&journal, tasks).map(|()| Verdict::Fine)
         }
+        Command::Peers(args) => commands::peers::run(&args),
         Command::Budgets(args) => commands::budgets::run(&args),
         Command::Serve(args) => commands::serve::run(&args),
         Command::Far(args) => commands::serve::far(&args),
         Command::Other(words) => Err(Failure::Refused(format!(
             "there is no command '{}'; allowed are stream, latency, bandwidth, calls, idle, \
-             starve, farm, farm-queue, farm-sweep, cluster, collective, redistribute, coupled, models, \
-             delta, tracked, model, sweep, lab, budgets and serve",
+             starve, farm, farm-queue, farm-sweep, cluster, collective, redistribute, coupled, delta, \
+             tracked, model, sweep, lab, peers, budgets and serve",
             words.first().map_or("", String::as_str)
         ))),
     }

@@ -30,6 +30,7 @@ pub mod latency;
 pub mod model;
 pub mod models;
 mod opposite;
+pub mod peers;
 pub mod redistribute;
 pub mod serve;
 pub mod starve;

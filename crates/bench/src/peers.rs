@@ -90,6 +90,11 @@ impl System {
         matches!(self, Self::Framed | Self::Tarpc)
     }
 
+    /// Returns name and version of a system that runs in the two processes of ours.
+    pub fn version_within(self) -> String {
+        versions::within(self)
+    }
+
     /// Returns the systems of which `--against best` takes the fastest: in round trips those that
     /// sleep as ours does, or spin; one way all but timely, whose exchange is part of a computation.
     pub fn rivals(discipline: Discipline, spinning: bool) -> Vec<Self> {

@@ -229,6 +229,16 @@ pub fn allow_open_files(count: u64) -> io::Result<()> {
     Ok(())
 }
 
+/// Returns the model of the processor, the number of cores that this process was given, and the kernel.
+pub fn description() -> String {
+    let cpuinfo = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let model = cpuinfo.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": "));
+    let model = model.map_or("unknown processor", |(_, model)| model.trim());
+    let uname = rustix::system::uname();
+    let (system, release) = (uname.sysname().to_string_lossy(), uname.release().to_string_lossy());
+    format!("{model}, {} cores, {system} {release}", core_count())
+}
+
 /// Returns the boot's id: two processes with the same one read the same clock.
 pub fn boot_id() -> Option<String> {
     let id = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;

@@ -484,7 +484,7 @@ fn what_cannot_be_is_refused_with_what_is_allowed() {
         (&["stream", "--messages", "0"], "whole numbers from 1"),
         (&["stream", "--policy", "eager"], "chunked, unbuffered and linger:DUR"),
         (&["stream", "--packet-bytes", "2MiB"], "1 KiB to 1 MiB"),
-        (&["stream", "--against", "zmq"], "hand-batched"),
+        (&["stream", "--against", "pvm"], "hand-batched"),
         (&["stream", "--runtime", "busy-poll", "--threads", "2"], "only --threads 1"),
         (&["stream", "--transport", "memory", "--against", "raw"], "tcp and unix"),
         (&["stream", "--messages", "5", "--against", "raw"], "at least 10"),
