@@ -35,7 +35,7 @@ pub struct Patience {
 }
 
 impl Patience {
-    /// What a busy machine needs: 30 s to connect, since a daemon may have to start, and 20 s.
+    /// For a busy machine: 30 s to connect, since a daemon may have to start, and 20 s a slice.
     pub const USUAL: Self =
         Self { opening: Duration::from_secs(30), slice: Duration::from_secs(20) };
 }
@@ -75,7 +75,7 @@ pub struct External {
     lines: Receiver<String>,
     errors: Receiver<String>,
     patience: Patience,
-    /// Longest time of a message so far, in seconds.
+    /// Longest time of a message so far, in seconds; `None` before the first slice.
     message_seconds: Option<f64>,
     held: Vec<u32>,
 }
@@ -215,7 +215,7 @@ impl External {
     }
 
     /// Lets the processes of the program that do the work stand still. They would take a core from
-    /// others if they poll busily. What started them runs on, and can end them.
+    /// others if they poll busily. Their parents run on, and can end them.
     fn hold(&mut self) {
         self.held = leaves(self.child.id());
         self.held.iter().for_each(|&pid| machine::hold(pid, true));

@@ -114,8 +114,9 @@ impl Table {
 
     /// Returns a table with a column a system.
     pub(super) fn to_markdown(&self) -> String {
-        let names: Vec<String> = self.systems.iter().map(|&system| name_of(system)).collect();
-        let mut text = format!("{}\n\n| | ours | {} |\n", self.told(), names.join(" | "));
+        let names: Vec<String> = self.systems.iter().map(|&system| self.heading(system)).collect();
+        let ours = concat!("ours ", env!("CARGO_PKG_VERSION"));
+        let mut text = format!("{}\n\n| | {ours} | {} |\n", self.told(), names.join(" | "));
         // Writing into a string does not fail.
         let _ = writeln!(text, "|---|{}", "---:|".repeat(names.len() + 1));
         for line in LINES {
@@ -135,12 +136,20 @@ impl Table {
         format!("{text}\n{}", self.notes())
     }
 
+    /// Returns name and version of a system, as far as it has told them.
+    fn heading(&self, system: System) -> String {
+        let of = |cell: &&Cell| cell.column == Column::Of(system);
+        let told = self.cells.iter().filter(of).find_map(|cell| cell.measured.as_ref().ok());
+        told.map_or_else(|| name_of(system), |one| one.version.clone())
+    }
+
     /// Returns how, where and when the table was measured.
     fn told(&self) -> String {
         format!(
             "chunkperf peers, {}, {}. Medians of {SLICES_MIN} pairs in turns over loopback TCP \
              between two processes, a core each; ours / it with the lowest and the highest pair. \
-             Of two settings of a system, the faster counts.",
+             Less is better where the unit is us or B. Of two settings of a system, the better \
+             counts.",
             self.date, self.machine
         )
     }
@@ -267,7 +276,7 @@ mod tests {
         assert_eq!(
             lines,
             [
-                "| | ours | framed | zmq |",
+                concat!("| | ours ", env!("CARGO_PKG_VERSION"), " | framed 1.2 | zmq 1.2 |"),
                 "| one way 16 B, messages/s | 8.00 M | 2.00 M; 4.00 (4.00-4.00) | 1.00 M; 8.00 (8.00-8.00) |",
                 "| round trip asleep, p50, us * | 50.0 | **40.0**; 1.25 (1.25-1.25) | - |",
             ]
