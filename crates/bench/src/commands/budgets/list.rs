@@ -158,6 +158,30 @@ pub(super) static BUDGETS: &[Budget] = &[
     budget("calls-many", "calls --size 16 --in-flight 256 --against tarpc")
         .quick("--calls 2000")
         .at_least("ratio", 2.0, 4.0),
+    #[cfg(feature = "peers")]
+    budget("peers-one-way-timely", "stream --size 16 --api one --against timely")
+        .quick(FEW_MESSAGES)
+        .at_least("ratio", 1.0, 2.0),
+    #[cfg(feature = "peers")]
+    budget("peers-one-way", "stream --size 16 --api one --against best")
+        .quick(FEW_MESSAGES)
+        .at_least("ratio", 2.5, 4.0),
+    #[cfg(feature = "peers")]
+    budget("peers-one-way-1k", "stream --size 1024 --api one --against framed")
+        .quick(FEW_MESSAGES)
+        .at_least("ratio", 1.2, 1.5),
+    #[cfg(feature = "peers")]
+    budget("peers-round-trip", "latency --size 16 --against best")
+        .quick("--iterations 200")
+        .at_most("ratio", 1.15, 1.02),
+    #[cfg(feature = "peers")]
+    budget("peers-calls", "calls --size 16 --in-flight 256 --against tarpc")
+        .quick("--calls 2000")
+        .at_least("ratio", 2.7, 3.5),
+    #[cfg(feature = "peers")]
+    budget("peers-bandwidth", "bandwidth --size 64MiB --against best")
+        .quick("--size 1MiB --repeat 10")
+        .at_least("ratio", 0.9, 1.0),
     budget(
         "farm",
         "farm --tasks 500000 --work 0us --task-bytes 16 --workers 1 --workers-as process \
