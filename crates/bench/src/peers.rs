@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
 
-use crate::baseline::external::{External, Patience, Words};
+use crate::baseline::external::{Between, External, Patience, Words};
 use crate::failure::Failure;
 use crate::harness::near::Bench;
 use crate::harness::slices::{Contender, name_of};
@@ -147,6 +147,8 @@ impl Flavour {
     fn of(system: System, discipline: Discipline) -> &'static [Self] {
         match system {
             System::Tarpc => &[Self::Docs],
+            // As documented it polls without sleeping, and would stand beside systems that sleep.
+            System::Timely if discipline == Discipline::RoundTrip => &[Self::Best],
             // The boundary of writes is all that there is to set.
             System::Framed if !matches!(discipline, Discipline::OneWay | Discipline::Bandwidth) => {
                 &[Self::Docs]
@@ -217,7 +219,8 @@ pub fn start(
         ));
     }
     let words = Words { bench: discipline.word(), bytes, flavour: flavour.word() };
-    External::open(bench, &program, words, Patience::USUAL)
+    let between = if system.spins() { Between::Held } else { Between::Asleep };
+    External::open(bench, &program, words, between, Patience::USUAL)
 }
 
 /// Opens a system that runs in the two processes of ours.

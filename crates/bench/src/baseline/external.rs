@@ -66,6 +66,15 @@ pub struct Words {
     pub flavour: &'static str,
 }
 
+/// Processes of a program between its slices.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Between {
+    /// They sleep, and wait for the next slice.
+    Asleep,
+    /// They poll without sleeping, and are stopped by a signal. It would interrupt waits of others.
+    Held,
+}
+
 /// A running program.
 pub struct External {
     name: String,
@@ -74,6 +83,7 @@ pub struct External {
     stdin: Option<ChildStdin>,
     lines: Receiver<String>,
     errors: Receiver<String>,
+    between: Between,
     patience: Patience,
     /// Longest time of a message so far, in seconds; `None` before the first slice.
     message_seconds: Option<f64>,
@@ -103,14 +113,20 @@ impl External {
         bench: &Bench,
         program: &Path,
         words: Words,
+        between: Between,
         patience: Patience,
     ) -> Result<Self, Failure> {
-        let mut external = Self::start(program, words, patience)?;
+        let mut external = Self::start(program, words, between, patience)?;
         bench.while_held(|| external.greet())?;
         Ok(external)
     }
 
-    fn start(program: &Path, words: Words, patience: Patience) -> Result<Self, Failure> {
+    fn start(
+        program: &Path,
+        words: Words,
+        between: Between,
+        patience: Patience,
+    ) -> Result<Self, Failure> {
         let name = program.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let core = |index| machine::nth_core(index).map_or("-".to_owned(), |core| core.to_string());
         let mut command = Command::new(program);
@@ -134,6 +150,7 @@ impl External {
             stdin,
             lines,
             errors,
+            between,
             patience,
             message_seconds: None,
             held,
@@ -214,9 +231,12 @@ impl External {
         }
     }
 
-    /// Lets the processes of the program that do the work stand still. They would take a core from
-    /// others if they poll busily. Their parents run on, and can end them.
+    /// Lets the processes of the program that do the work stand still, if they would take a core
+    /// from others. Their parents run on, and can end them.
     fn hold(&mut self) {
+        if self.between == Between::Asleep {
+            return;
+        }
         self.held = leaves(self.child.id());
         self.held.iter().for_each(|&pid| machine::hold(pid, true));
     }

@@ -101,36 +101,42 @@ fn fastest(
     mut failed: Option<Failure>,
 ) -> Result<Opened, Failure> {
     if sides.len() > 1 {
-        let mut figures = vec![Vec::new(); sides.len()];
-        let mut counts = vec![0; sides.len()];
-        for turn in 0..=TURNS {
-            for (index, side) in sides.iter_mut().enumerate() {
-                let contender = &mut *side.contender;
-                let figure = if turn == 0 {
-                    warm(bench, contender, task).map(|count| counts[index] = count)
-                } else if counts[index] > 0 {
-                    let slice = contender.slice(bench, counts[index]);
-                    slice.map(|slice| figures[index].push(figure(&slice, task.discipline)))
-                } else {
-                    Ok(())
-                };
-                if let Err(failure) = figure {
-                    (counts[index], failed) = (0, Some(failure));
-                }
-            }
-        }
-        let best = (0..sides.len())
-            .filter(|&index| counts[index] > 0)
-            .max_by(|&one, &other| median(&figures[one]).total_cmp(&median(&figures[other])));
-        sides = sides
-            .into_iter()
-            .enumerate()
-            .filter_map(|(index, side)| (Some(index) == best).then_some(side))
-            .collect();
+        let medians = medians(bench, task, &mut sides, &mut failed);
+        let alive = medians.iter().enumerate().filter_map(|(index, one)| Some((index, (*one)?)));
+        let best = alive.max_by(|(_, one), (_, other)| one.total_cmp(other));
+        sides = best.map(|(index, _)| sides.swap_remove(index)).into_iter().collect();
     }
     sides.pop().ok_or_else(|| {
         failed.unwrap_or_else(|| Failure::broken("comparing settings", "there are none"))
     })
+}
+
+/// Returns the median figure of each side, measured in turns; `None` for one that fails.
+fn medians(
+    bench: &mut Bench,
+    task: &Task,
+    sides: &mut [Opened],
+    failed: &mut Option<Failure>,
+) -> Vec<Option<f64>> {
+    let mut figures = vec![Vec::new(); sides.len()];
+    let mut counts: Vec<Option<u64>> = vec![None; sides.len()];
+    for (side, count) in sides.iter_mut().zip(&mut counts) {
+        *count = or_failed(warm(bench, &mut *side.contender, task), failed);
+    }
+    for _ in 0..TURNS {
+        for (index, side) in sides.iter_mut().enumerate() {
+            let Some(count) = counts[index] else { continue };
+            match or_failed(side.contender.slice(bench, count), failed) {
+                Some(slice) => figures[index].push(figure(&slice, task.discipline)),
+                None => counts[index] = None,
+            }
+        }
+    }
+    counts.iter().zip(&figures).map(|(count, figures)| count.map(|_| median(figures))).collect()
+}
+
+fn or_failed<T>(result: Result<T, Failure>, failed: &mut Option<Failure>) -> Option<T> {
+    result.map_err(|failure| *failed = Some(failure)).ok()
 }
 
 /// Returns the messages of a turn.

@@ -24,7 +24,7 @@ fn program(text: &str) -> (Scratch, PathBuf) {
 
 fn greeted(text: &str) -> Result<External, Failure> {
     let (_folder, file) = program(text);
-    let mut external = External::start(&file, WORDS, SHORT)?;
+    let mut external = External::start(&file, WORDS, Between::Held, SHORT)?;
     external.greet()?;
     Ok(external)
 }

@@ -100,8 +100,8 @@ impl Table {
                 lines.push(match &cell.measured {
                     Ok(one) => {
                         let Ratio { median, low, high } = one.ratio();
-                        let spread = format!("{low:.2}..{high:.2}");
-                        let ratio = format!("{median:.2}{star}");
+                        let spread = format!("{}..{}", times(low), times(high));
+                        let ratio = format!("{}{star}", times(median));
                         let flavour = one.flavour.to_owned();
                         vec![String::new(), name, figure(one.figure()), ratio, spread, flavour]
                     }
@@ -193,7 +193,12 @@ fn in_markdown(cell: &Cell) -> String {
     let Ratio { median, low, high } = measured.ratio();
     let told = figure(measured.figure());
     let told = if cell.wins() { format!("**{told}**") } else { told };
-    format!("{told}; {median:.2} ({low:.2}-{high:.2})")
+    format!("{told}; {} ({}-{})", times(median), times(low), times(high))
+}
+
+/// Returns a ratio with two decimals. That to nothing is no number.
+fn times(ratio: f64) -> String {
+    if ratio.is_finite() { format!("{ratio:.2}") } else { "-".to_owned() }
 }
 
 /// Returns a figure with three digits and a decimal prefix.
