@@ -23,8 +23,8 @@ fn programs(all: &[(&str, &str)]) -> Scratch {
     let folder = Scratch::folder("peers");
     for (name, script) in all {
         let file = folder.join(format!("peer-{name}"));
-        fs::write(&file, format!("#!/bin/sh\n{script}\n")).unwrap();
-        fs::set_permissions(&file, fs::Permissions::from_mode(0o755)).unwrap();
+        fs::write(&file, format!("#!/bin/sh\n{script}\n")).expect("a folder of our own");
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o755)).expect("a file of our own");
     }
     folder
 }
@@ -41,7 +41,7 @@ fn fake(name: &str, ns: u64) -> String {
 }
 
 fn beside(folder: &Scratch, arguments: &[&str]) -> Value {
-    let folder = folder.to_str().unwrap();
+    let folder = folder.to_str().expect("a name in ASCII");
     let row = row(&[arguments, &["--peers-dir", folder]].concat());
     assert_keys(&row, KEYS);
     row

@@ -221,7 +221,9 @@ fn figure(number: f64) -> String {
 /// Returns the day of a time, in seconds since 1970, by the calendar of Greenwich.
 fn date(seconds: u64) -> String {
     let mut days = seconds / 86_400;
-    let is_leap = |year: u64| year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
+    let is_leap = |year: u64| {
+        year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400))
+    };
     let mut year = 1970;
     while days >= 365 + u64::from(is_leap(year)) {
         days -= 365 + u64::from(is_leap(year));
