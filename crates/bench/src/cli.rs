@@ -182,8 +182,8 @@ fn run(command: Command) -> Result<Verdict, Failure> {
         Command::Far(args) => commands::serve::far(&args),
         Command::Other(words) => Err(Failure::Refused(format!(
             "there is no command '{}'; allowed are stream, latency, bandwidth, calls, idle, \
-             starve, farm, farm-queue, farm-sweep, cluster, collective, redistribute, coupled, delta, \
-             tracked, model, sweep, lab, peers, budgets and serve",
+             starve, farm, farm-queue, farm-sweep, cluster, collective, redistribute, coupled, models, \
+             delta, tracked, model, sweep, lab, peers, budgets and serve",
             words.first().map_or("", String::as_str)
         ))),
     }

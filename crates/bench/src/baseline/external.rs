@@ -43,6 +43,12 @@ impl Patience {
 /// Longest time of a message of the first slice, whose speed is not known: 100 us.
 const FIRST_MESSAGE: Duration = Duration::from_micros(100);
 
+/// Longest time of a message, as a multiple of what one took before: 20.
+const PATIENCE_TIMES: f64 = 20.0;
+
+/// Longest time in which a connection is made: 1 s. zenoh's takes a third of it.
+const CONNECTION: Duration = Duration::from_secs(1);
+
 /// Time in which a program has to end after its input has: 2 s.
 const END_TIMEOUT: Duration = Duration::from_secs(2);
 
@@ -173,16 +179,23 @@ impl External {
     /// # Errors
     /// If the program fails, or is silent for too long.
     pub fn grow(&mut self, bench: &Bench, count: u64) -> Result<f64, Failure> {
-        let answer = bench.while_held(|| self.ask(count))?;
+        let patience = CONNECTION.saturating_mul(u32::try_from(count).unwrap_or(u32::MAX));
+        let answer = bench.while_held(|| self.ask(count, patience))?;
         answer.bytes.ok_or_else(|| self.broken("it told no bytes"))
     }
 
-    fn ask(&mut self, count: u64) -> Result<Answer, Failure> {
-        self.release();
-        let patience = match self.message_seconds {
-            Some(seconds) => Duration::from_secs_f64((20.0 * seconds * count as f64).min(1e6)),
+    /// Returns the longest time of a slice beyond the usual patience.
+    fn longest(&self, count: u64) -> Duration {
+        match self.message_seconds {
+            Some(seconds) => {
+                Duration::from_secs_f64((PATIENCE_TIMES * seconds * count as f64).min(1e6))
+            }
             None => FIRST_MESSAGE.saturating_mul(u32::try_from(count).unwrap_or(u32::MAX)),
-        };
+        }
+    }
+
+    fn ask(&mut self, count: u64, patience: Duration) -> Result<Answer, Failure> {
+        self.release();
         let written = self.stdin.as_mut().map(|stdin| writeln!(stdin, "{count}"));
         if !matches!(written, Some(Ok(()))) {
             return Err(self.ended());
@@ -275,7 +288,7 @@ impl Drop for External {
 
 impl Contender for External {
     fn slice(&mut self, bench: &mut Bench, count: u64) -> Result<Slice, Failure> {
-        let answer = bench.while_held(|| self.ask(count))?;
+        let answer = bench.while_held(|| self.ask(count, self.longest(count)))?;
         let seconds = answer.seconds.filter(|seconds| seconds.is_finite() && *seconds > 0.0);
         let seconds = seconds.ok_or_else(|| self.broken("it told no seconds"))?;
         let each = seconds / count.max(1) as f64;

@@ -5,6 +5,7 @@ mod contract;
 mod coupled;
 mod lab;
 mod model;
+mod models;
 mod peers;
 mod program;
 mod redistribute;

@@ -2,6 +2,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 
+use chunkcomm_testkit::blocking::until;
 use chunkcomm_testkit::{Scratch, proc};
 
 use super::*;
@@ -36,7 +37,7 @@ fn the_words_reach_the_program_and_its_answers_come_back() {
     let mut external = greeted(text).unwrap();
     assert_eq!(external.version(), "fake one-way 16 docs");
     for count in [3, 40] {
-        let answer = external.ask(count).unwrap();
+        let answer = external.ask(count, Duration::ZERO).unwrap();
         assert_eq!((answer.seconds, answer.p50_us, answer.bytes), (Some(0.5), Some(7.0), None));
     }
     external.end();
@@ -45,10 +46,11 @@ fn the_words_reach_the_program_and_its_answers_come_back() {
 
 #[test]
 fn a_failure_is_told_in_the_words_of_the_program() {
-    let said = |text: &str| match greeted(text).and_then(|mut external| external.ask(5)) {
-        Ok(answer) => panic!("{answer:?}"),
-        Err(failure) => failure.to_string(),
-    };
+    let said =
+        |text: &str| match greeted(text).and_then(|mut external| external.ask(5, Duration::ZERO)) {
+            Ok(answer) => panic!("{answer:?}"),
+            Err(failure) => failure.to_string(),
+        };
     assert_eq!(
         said("echo noise >&2; echo peer-fake: no daemon >&2; exit 1"),
         "peer-fake: no daemon"
@@ -83,11 +85,13 @@ fn between_slices_the_processes_that_work_stand_still() {
         let stat = fs::read_to_string(format!("/proc/{spinner}/stat")).unwrap();
         stat.rsplit(") ").next().and_then(|rest| rest.chars().next())
     };
-    assert_eq!(state(), Some('T'));
+    // A process that runs takes the signal a little later.
+    let still = || until("it is not stopped", || state() == Some('T'));
+    still();
     external.release();
-    assert_ne!(state(), Some('T'));
-    external.ask(1).unwrap();
-    assert_eq!(state(), Some('T'));
+    until("it stays stopped", || state() != Some('T'));
+    external.ask(1, Duration::ZERO).unwrap();
+    still();
     external.end();
     proc::wait_until_gone(&[spinner]);
 }

@@ -1,7 +1,7 @@
 //! Memory of idle connections: ours and each system one after the other, since it does not depend on
 //! the load of the machine.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::lines::Line;
 use super::{Cell, Column, Measured, PeersArgs};
@@ -23,7 +23,10 @@ const CONNECTIONS_QUICK: u64 = 5;
 const CONNECTIONS_BEFORE: u64 = 2;
 
 /// Growths of each side.
-const TURNS: u64 = 3;
+const TURNS: usize = 3;
+
+/// Time after which a side has no further turn: 10 s. Connections of zenoh take half a minute.
+const LONG: Duration = Duration::from_secs(10);
 
 /// Time for which all connections are idle before memory is read: 1.5 s.
 const SETTLE: Duration = Duration::from_millis(1500);
@@ -55,7 +58,7 @@ pub(super) fn measure(
 /// Returns the bytes a connection of ours, a turn each.
 fn ours(line: &Line, count: u64) -> Result<Vec<f64>, Failure> {
     let bench = pair::start(&line.setting())?;
-    let all = (CONNECTIONS_BEFORE + TURNS * count) as usize;
+    let all = CONNECTIONS_BEFORE as usize + TURNS * count as usize;
     let mut links = Links::open(bench, all, line.setting().node(PolicyKind::Chunked))?;
     links.add(CONNECTIONS_BEFORE as usize)?;
     let mut before = settled(links.bench())?;
@@ -100,7 +103,8 @@ fn external(
     let mut program = start(bench, system, &TASK, flavour, &args.peers)?;
     program.grow(bench, CONNECTIONS_BEFORE)?;
     let mut theirs = Vec::new();
-    for _ in 0..TURNS {
+    let started = Instant::now();
+    while theirs.is_empty() || (theirs.len() < TURNS && started.elapsed() < LONG) {
         theirs.push(program.grow(bench, count)? / count as f64);
     }
     let version = program.version().to_owned();
