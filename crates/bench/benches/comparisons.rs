@@ -4,6 +4,8 @@
 //! All run between the same two processes, one a core, and both ends verify every message. The far
 //! end is a copy of this program. `chunkperf peers` has the other systems.
 
+mod slices;
+
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -11,47 +13,18 @@ use chunkcomm_bench::baseline::framed::{BOUNDARY_BYTES, NearFramed};
 use chunkcomm_bench::baseline::tarpc::Tarpc;
 use chunkcomm_bench::cli;
 use chunkcomm_bench::failure::Failure;
-use chunkcomm_bench::harness::near::{Bench, Setting};
-use chunkcomm_bench::harness::protocol::{
-    Api, FramedKind, FramedUse, LaneKind, Pace, PolicyKind, RuntimeKind, Transport,
-};
-use chunkcomm_bench::harness::slices::Contender;
+use chunkcomm_bench::harness::near::Bench;
+use chunkcomm_bench::harness::protocol::{Api, FramedKind, FramedUse, LaneKind, Pace, PolicyKind};
 use chunkcomm_bench::ours::{calls, latency, stream};
 use chunkcomm_bench::pair::{self, FAR_COMMAND};
-use criterion::{BenchmarkGroup, Criterion, Throughput};
+use criterion::{Criterion, Throughput};
+use slices::{bench_slices, setting};
 
 /// Bytes of a small message.
 const SMALL_BYTES: usize = 16;
 
 /// Calls under way at a time.
 const IN_FLIGHT: u64 = 256;
-
-type Group<'a> = BenchmarkGroup<'a, criterion::measurement::WallTime>;
-
-fn setting() -> Setting {
-    Setting {
-        transport: Transport::Tcp,
-        runtime: RuntimeKind::Ambient,
-        threads: 1,
-        session: true,
-        connect: None,
-    }
-}
-
-/// Measures slices: one has as many messages as criterion asks for.
-fn bench_slices(
-    group: &mut Group<'_>,
-    name: &str,
-    bench: &mut Bench,
-    contender: &mut dyn Contender,
-) {
-    group.bench_function(name, |b| {
-        b.iter_custom(|count| {
-            let slice = contender.slice(bench, count).expect("both ends are alive");
-            Duration::from_secs_f64(slice.seconds)
-        });
-    });
-}
 
 fn framed(
     bench: &mut Bench,

@@ -2,6 +2,8 @@
 //!
 //! The far end is a copy of this program, as it is of `chunkperf`.
 
+mod slices;
+
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -11,48 +13,18 @@ use chunkcomm_bench::baseline::raw::RawEcho;
 use chunkcomm_bench::baseline::raw_calls::RawCalls;
 use chunkcomm_bench::cli;
 use chunkcomm_bench::failure::Failure;
-use chunkcomm_bench::harness::near::{Bench, Setting};
-use chunkcomm_bench::harness::protocol::{
-    Api, LaneKind, NodeKind, Pace, PolicyKind, RuntimeKind, Transport,
-};
-use chunkcomm_bench::harness::slices::Contender;
+use chunkcomm_bench::harness::protocol::{Api, LaneKind, NodeKind, Pace, PolicyKind};
 use chunkcomm_bench::harness::work::Work;
 use chunkcomm_bench::ours::farm::{self, FarmKind, start};
 use chunkcomm_bench::ours::{calls, latency, stream};
 use chunkcomm_bench::pair::{self, FAR_COMMAND};
 use chunkcomm_cluster::Registry;
 use chunkcomm_farm::settings::{Grain, Model, Prefetch, Runtime as FarmRuntime, Tree, WorkersAs};
-use criterion::{BenchmarkGroup, Criterion, Throughput};
+use criterion::{Criterion, Throughput};
+use slices::{bench_slices, setting};
 
 /// Channels that are open and idle beside a stream.
 const IDLE_CHANNELS: usize = 10_000;
-
-type Group<'a> = BenchmarkGroup<'a, criterion::measurement::WallTime>;
-
-fn setting() -> Setting {
-    Setting {
-        transport: Transport::Tcp,
-        runtime: RuntimeKind::Ambient,
-        threads: 1,
-        session: true,
-        connect: None,
-    }
-}
-
-/// Measures slices: one has as many messages as criterion asks for.
-fn bench_slices(
-    group: &mut Group<'_>,
-    name: &str,
-    bench: &mut Bench,
-    contender: &mut dyn Contender,
-) {
-    group.bench_function(name, |b| {
-        b.iter_custom(|count| {
-            let slice = contender.slice(bench, count).expect("both ends are alive");
-            Duration::from_secs_f64(slice.seconds)
-        });
-    });
-}
 
 fn streams(c: &mut Criterion) -> Result<(), Failure> {
     for bytes in [16, 1024] {
