@@ -171,13 +171,12 @@ impl AcceptTable {
         let mut table = locked(&self.table);
         let watching = table.links.add(link);
         let succeeded = table.links.succeeded(link);
-        let closed = table.closed;
+        if table.closed {
+            link.close();
+        }
         drop(table);
         watching.wake();
         succeeded.iter().for_each(|it| it.is_succeeded());
-        if closed {
-            link.close();
-        }
     }
 
     /// Returns a live link with this peer that this node began.
@@ -242,10 +241,13 @@ impl AcceptTable {
         self.warnings.say(what);
     }
 
-    pub(super) fn close(&self) {
+    /// Closes the links; returns them. Who finds the table closed can open no channel over them.
+    pub(super) fn close(&self) -> Vec<Arc<LinkShared>> {
         self.give_up_streams();
         let mut table = locked(&self.table);
         table.closed = true;
+        let links: Vec<_> = table.links.iter().cloned().collect();
+        links.iter().for_each(|link| link.close());
         let held = table.held.clear();
         let (waiting, watching) = (table.take_waiting(), table.links.take_waiting());
         drop(table);
@@ -253,6 +255,7 @@ impl AcceptTable {
         drop(held);
         waiting.wake();
         watching.wake();
+        links
     }
 
     /// Adds a watcher of the links; returns its number.

@@ -29,13 +29,9 @@ impl Node {
     pub async fn close(&self, deadline: Duration) -> Result<(), CloseError> {
         let _wait = self.waits().begin("all sessions to end: the node is closed".to_owned());
         let (begun, logs) = (clock::now(), self.shared.table.logs());
-        self.shared.table.close();
+        let links = self.shared.table.close();
         // The connections keep the spinner while they last.
         drop(locked(&self.shared.spinner).take());
-        let links = self.shared.table.links();
-        for link in &links {
-            link.close();
-        }
         let all_ended = self.shared.table.gone(&links);
         let in_time = clock::within(&self.shared.runtime, deadline, all_ended);
         if in_time.await.is_none() {
@@ -67,9 +63,6 @@ impl Drop for NodeShared {
             task.abort();
         }
         self.table.close();
-        for link in self.table.links() {
-            link.close();
-        }
     }
 }
 

@@ -90,7 +90,9 @@ fn nothing_is_opened_while_a_node_closes() {
         sender.send(Bytes::from_static(b"hello")).await.unwrap();
         let node = pair.b.clone();
         let closing = tokio::spawn(async move { node.close(SOON).await });
-        while pair.b.accept_bytes("closed?").await.is_ok() {}
+        // Learns of it while the other thread is still closing.
+        until(|| pair.b.is_closed()).await;
+        assert!(pair.b.accept_bytes("after").await.is_err());
         assert!(pair.b.open_bytes(&pair.peer, "after").await.is_err());
         limited(closing).await.unwrap().unwrap();
     });
