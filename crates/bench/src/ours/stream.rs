@@ -28,11 +28,11 @@ const CHANNEL: &str = "stream";
 /// Most times of delivery noted in one slice.
 const MARKS_PER_SLICE: u64 = 2_000;
 
-/// Messages asked for in one `recv_many`, and passed to one `send_all` when they are prepared.
+/// Most messages asked for in one `recv_many`, and passed to one `send_all` when they are prepared.
 const MANY: usize = 1024;
 
-/// Most bytes of the messages that are prepared together, unless one message has more.
-const PREPARED_BYTES: usize = 64 << 20;
+/// Most bytes of these messages, unless one message has more: what a core's cache holds.
+const MANY_BYTES: usize = 1 << 20;
 
 /// Largest messages that are made as `send_all` takes them. Larger ones are prepared and used
 /// again, since a new one would be a new allocation.
@@ -219,7 +219,7 @@ async fn many<M: Message>(
         sender.send_all(messages).await.doing("sending many")?;
         return Ok(());
     }
-    let many = (PREPARED_BYTES / bytes).clamp(1, MANY);
+    let many = many_of(bytes);
     let mut prepared: Vec<M> = (0..many).map(|_| M::with_size(bytes)).collect();
     let mut first = order.first;
     while first < end {
@@ -282,6 +282,11 @@ async fn ticking<M: Message>(
         sequence += due;
     }
     Ok(())
+}
+
+/// Messages of this size in one call.
+fn many_of(bytes: usize) -> usize {
+    (MANY_BYTES / bytes).clamp(1, MANY)
 }
 
 struct Far<M> {
@@ -349,10 +354,11 @@ async fn consume<M: Message>(
             }
         }
         Api::Many => {
-            let mut messages = Vec::with_capacity(MANY);
+            let many = many_of(bytes);
+            let mut messages = Vec::with_capacity(many);
             let mut sequence = order.first;
             while sequence < end {
-                if receiver.recv_many(&mut messages, MANY).await.doing("receiving many")? == 0 {
+                if receiver.recv_many(&mut messages, many).await.doing("receiving many")? == 0 {
                     return Err(ended());
                 }
                 for message in messages.drain(..) {
