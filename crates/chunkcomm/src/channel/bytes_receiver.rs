@@ -188,7 +188,8 @@ impl BytesReceiver {
     ///
     /// `buffer.len()` bytes are the room for the message. The buffer comes back with the
     /// message's length. A large message that begins to arrive after the call goes from the
-    /// socket straight into the buffer. It does not count in the memory of the link.
+    /// socket straight into the buffer. It does not count in the memory of the link. One that began
+    /// before comes back in other memory; the link then keeps the buffer for the next, for a second.
     ///
     /// # Errors
     ///
@@ -212,6 +213,7 @@ impl BytesReceiver {
             if let Some(bytes) = self.end.peek_bytes().filter(|bytes| *bytes > room) {
                 return Err(RecvError::BufferTooSmall { bytes, buffer_bytes: room });
             }
+            self.end.keep_unless_needed(&mut buffer);
             match self.end.take() {
                 Some(Found::Large(message)) => return Ok(Some(message)),
                 Some(Found::Small(message)) => return Ok(Some(copied(buffer, message))),

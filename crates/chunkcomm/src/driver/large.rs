@@ -23,7 +23,7 @@ const KEPT_FOR: Duration = Duration::from_secs(1);
 const KEPT_MAX: usize = 4;
 
 /// Largest ratio of a block to its message, which holds all of the block.
-const WASTE_MAX: usize = 2;
+pub(super) const WASTE_MAX: usize = 2;
 
 /// The blocks that a link keeps for one direction.
 #[derive(Default)]

@@ -20,6 +20,7 @@ mod landing;
 pub(crate) use landing::land_rest;
 
 use super::inbox::{Notify, Outcome, Run, RxShared};
+use super::large::WASTE_MAX;
 use super::mail::{Command, LinkShared};
 use crate::driver::landing::Landing;
 use crate::proto::link::Counted;
@@ -250,6 +251,17 @@ impl RxEnd {
     /// Takes the memory of `give_into` back, if it was not used.
     pub(crate) fn take_back_into(&mut self) -> Option<Vec<u8>> {
         self.shared.with_queue(|queue| queue.into.take())
+    }
+
+    /// Keeps `buffer`, memory of the caller for the next message, if that one is large and has come in
+    /// other memory. The next one that begins before the caller waits for it comes in this one.
+    pub(crate) fn keep_unless_needed(&mut self, buffer: &mut Vec<u8>) {
+        if !self.current_has_more()
+            && let Some(Run::Large { bytes, .. }) = self.runs.front()
+            && (bytes.len()..=WASTE_MAX * bytes.len()).contains(&buffer.capacity())
+        {
+            self.link.large_in.give(std::mem::take(buffer));
+        }
     }
 
     /// Whether the next message lies in the current run.

@@ -92,6 +92,28 @@ fn a_large_message_that_is_awaited_lands_in_the_callers_memory() {
 }
 
 #[test]
+fn a_buffer_that_comes_too_late_serves_the_next_message() {
+    on_both(|| async {
+        let pair = pair().await;
+        let (mut sender, mut receiver) = pair.bytes("late").await;
+        let mut late = Vec::new();
+        for index in 0..3 {
+            sender.send(message(index, 1_000_000)).await.unwrap();
+            limited(sender.sync()).await.unwrap();
+            let buffer = vec![0; 1_000_000 + index];
+            let given = buffer.as_ptr() as usize;
+            let buffer = limited(receiver.recv_into(buffer)).await.unwrap().unwrap();
+            assert!(buffer == message(index, 1_000_000));
+            let memory = buffer.as_ptr() as usize;
+            assert!(late.last().is_none_or(|last| *last == memory), "it came in new memory");
+            // Kept, so that no new memory is where it was.
+            std::mem::forget(buffer);
+            late.push(given);
+        }
+    });
+}
+
+#[test]
 fn a_buffer_that_is_too_small_leaves_the_message_in_place() {
     on_one_thread(async {
         let pair = pair().await;
