@@ -92,7 +92,7 @@ fn echo_gathers_or_not() {
 #[test]
 fn fft2d_transforms_what_it_does_on_a_real_lan() {
     let options =
-        ["--shape=96x250", "--arrays=8", "--check", "--json", "--flop=40", "--packing=17"];
+        ["--shape=96x250", "--arrays=3", "--check", "--json", "--flop=40", "--packing=17"];
     let sp2 = ["--lan", "virtual:sp2"];
     for form in [&["--ranks=3,2"][..], &["--nodes=5", "--data-parallel"]] {
         let line = printed(&fft2d::FFT2D, &[&sp2[..], &options, form].concat());
