@@ -9,6 +9,7 @@ pub mod against;
 mod contest;
 mod versions;
 
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
@@ -184,6 +185,12 @@ impl PeersDir {
     pub fn path(&self) -> &Path {
         let built = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../peers/target/release"));
         self.peers_dir.as_deref().unwrap_or(built)
+    }
+
+    /// Returns the option that was given, as words of a command line.
+    pub fn to_arguments(&self) -> Vec<OsString> {
+        let folder = self.peers_dir.as_ref().map(|folder| folder.clone().into_os_string());
+        folder.map_or_else(Vec::new, |folder| vec!["--peers-dir".into(), folder])
     }
 
     fn program(&self, system: System) -> Result<PathBuf, Failure> {

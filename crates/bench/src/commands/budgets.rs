@@ -16,10 +16,14 @@ use super::Verdict;
 use crate::failure::{Doing, Failure};
 use crate::harness::machine::{self, DIES_WITH_PARENT};
 use crate::options::{Common, values};
+use crate::peers::PeersDir;
 use crate::table::{Row, aligned, significant, write_out};
 
 /// Longest time of a measurement: 90 s. After that it hangs.
 const DEADLINE: Duration = Duration::from_secs(90);
+
+/// Beginning of the names of the budgets against other systems.
+const OF_PEERS: &str = "peers-";
 
 /// Pause between two looks whether a measurement has ended: 20 ms.
 const LOOK: Duration = Duration::from_millis(20);
@@ -39,6 +43,8 @@ pub struct BudgetsArgs {
     /// Tiny sizes: only shows that everything runs; figures mean nothing and no budget is missed
     #[arg(long)]
     quick: bool,
+    #[command(flatten)]
+    peers: PeersDir,
 }
 
 /// Runs the command.
@@ -108,12 +114,14 @@ fn choose(only: Option<&str>, limit: Option<f64>) -> Result<Vec<Budget>, Failure
 fn measure(budget: &Budget, args: &BudgetsArgs) -> Result<serde_json::Map<String, Value>, Failure> {
     let mut words = budget.command.split(' ');
     let small = args.quick.then(|| budget.quick.split(' '));
+    let of_peers = budget.name.starts_with(OF_PEERS).then(|| args.peers.to_arguments());
     // If an option is given twice, the later one holds.
     let child = machine::this_program()?
         .args(words.next())
         .args(args.common.to_arguments())
         .args(words)
         .args(small.into_iter().flatten())
+        .args(of_peers.into_iter().flatten())
         .arg("--json")
         .env(DIES_WITH_PARENT, "1")
         .stdin(Stdio::null())
