@@ -329,13 +329,16 @@ impl LinkShared {
         Ok(())
     }
 
+    /// Lets no more channels open. [`LinkShared::close`] follows.
+    pub(crate) fn open_no_more(&self) {
+        let closed = LinkError::new(self.peer.name.clone(), LinkCause::Closed);
+        locked(&self.mail).closing.get_or_insert(closed);
+    }
+
     /// Lets no more channels open; everything staged leaves, then the session ends.
     pub(crate) fn close(&self) {
-        let closed = LinkError::new(self.peer.name.clone(), LinkCause::Closed);
-        self.post(|mail| {
-            mail.closing.get_or_insert(closed);
-            mail.commands.push(Command::Close);
-        });
+        self.open_no_more();
+        self.command(Command::Close);
     }
 
     /// Posts the notice that a channel staged something when it had nothing staged.

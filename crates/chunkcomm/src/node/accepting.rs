@@ -171,12 +171,16 @@ impl AcceptTable {
         let mut table = locked(&self.table);
         let watching = table.links.add(link);
         let succeeded = table.links.succeeded(link);
-        if table.closed {
-            link.close();
+        let closed = table.closed;
+        if closed {
+            link.open_no_more();
         }
         drop(table);
         watching.wake();
         succeeded.iter().for_each(|it| it.is_succeeded());
+        if closed {
+            link.close();
+        }
     }
 
     /// Returns a live link with this peer that this node began.
@@ -247,12 +251,15 @@ impl AcceptTable {
         let mut table = locked(&self.table);
         table.closed = true;
         let links: Vec<_> = table.links.iter().cloned().collect();
-        links.iter().for_each(|link| link.close());
+        links.iter().for_each(|link| link.open_no_more());
         let held = table.held.clear();
         let (waiting, watching) = (table.take_waiting(), table.links.take_waiting());
         drop(table);
         // Their senders learn that nobody takes them.
         drop(held);
+        // One may have come since, until the table was closed.
+        self.give_up_streams();
+        links.iter().for_each(|link| link.close());
         waiting.wake();
         watching.wake();
         links
