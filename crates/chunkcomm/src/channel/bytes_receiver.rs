@@ -189,7 +189,8 @@ impl BytesReceiver {
     /// `buffer.len()` bytes are the room for the message. The buffer comes back with the
     /// message's length. A large message that begins to arrive after the call goes from the
     /// socket straight into the buffer. It does not count in the memory of the link. One that began
-    /// before comes back in other memory; the link then keeps the buffer for the next, for a second.
+    /// before comes back in other memory. The link then keeps the buffer for the next one, until it has
+    /// carried none for a second.
     ///
     /// # Errors
     ///

@@ -25,12 +25,16 @@ const KEPT_MAX: usize = 4;
 /// Largest ratio of a block to its message, which holds all of the block.
 pub(super) const WASTE_MAX: usize = 2;
 
+/// Held while a block is lent to a message that may wait for ever.
+pub(crate) type Turn = Arc<()>;
+
 /// The blocks that a link keeps for one direction.
 #[derive(Default)]
 pub(crate) struct LargeMemory {
+    turn: Turn,
     kept: Mutex<Kept>,
-    /// Whether blocks are kept, read without the lock. Another thread that gives a block wakes the
-    /// driver afterwards.
+    /// Whether blocks are kept, read without the lock. Who gives the first block wakes the driver
+    /// afterwards.
     holds: AtomicBool,
 }
 
@@ -64,20 +68,30 @@ impl LargeMemory {
         block
     }
 
+    /// As `take`, for a message whose end comes only when its receiver waits for it. One of them at a
+    /// time gets a block: others may wait for ever, too.
+    pub(crate) fn take_in_turn(&self, bytes: usize) -> (Vec<u8>, Option<Turn>) {
+        if Arc::strong_count(&self.turn) > 1 {
+            return (Vec::new(), None);
+        }
+        (self.take(bytes), Some(Arc::clone(&self.turn)))
+    }
+
     /// Takes back the memory of a finished message; beyond [`KEPT_MAX`] blocks the oldest is
-    /// freed.
-    pub(crate) fn give(&self, block: Vec<u8>) {
+    /// freed. True for the first block, which the driver does not know of.
+    pub(crate) fn give(&self, block: Vec<u8>) -> bool {
         let mut kept = locked(&self.kept);
         if kept.over {
-            return;
+            return false;
         }
         kept.since = clock::now();
         kept.blocks.push_back(block);
         let oldest = (kept.blocks.len() > KEPT_MAX).then(|| kept.blocks.pop_front());
-        self.holds.store(true, Ordering::Relaxed);
+        let is_first = !self.holds.swap(true, Ordering::Relaxed);
         drop(kept);
         // Not under the lock: to free a block takes milliseconds.
         drop(oldest);
+        is_first
     }
 
     /// Returns `message` in the form in which it is sent. Its memory comes back when the last slice
@@ -161,6 +175,18 @@ mod tests {
             assert_eq!(memory.take(1 << 20).capacity(), 1 << 20);
         }
         assert_eq!(memory.take(1 << 20).capacity(), 0);
+    }
+
+    #[test]
+    fn one_message_that_waits_has_a_block() {
+        let memory = LargeMemory::default();
+        memory.give(vec![0; 1 << 20]);
+        memory.give(vec![0; 1 << 20]);
+        let (first, turn) = memory.take_in_turn(1 << 20);
+        let (second, none) = memory.take_in_turn(1 << 20);
+        assert_eq!((first.capacity(), second.capacity(), none), (1 << 20, 0, None));
+        drop(turn);
+        assert_eq!(memory.take_in_turn(1 << 20).0.capacity(), 1 << 20);
     }
 
     #[test]

@@ -213,7 +213,7 @@ impl RxEnd {
             Found::SmallOf(bytes, range) => Some(decode(&bytes[range])),
             Found::Large(bytes) => {
                 let decoded = decode(&bytes);
-                self.link.large_in.give(bytes);
+                self.keep(bytes);
                 Some(decoded)
             }
         }
@@ -260,7 +260,13 @@ impl RxEnd {
             && let Some(Run::Large { bytes, .. }) = self.runs.front()
             && (bytes.len()..=WASTE_MAX * bytes.len()).contains(&buffer.capacity())
         {
-            self.link.large_in.give(std::mem::take(buffer));
+            self.keep(std::mem::take(buffer));
+        }
+    }
+
+    fn keep(&self, block: Vec<u8>) {
+        if self.link.large_in.give(block) {
+            self.link.wake();
         }
     }
 

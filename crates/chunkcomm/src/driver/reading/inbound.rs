@@ -103,12 +103,18 @@ impl Inbound<'_> {
             return;
         }
         let into = slot.shared.take_into(bytes);
-        if self.endpoint.link.admit_large(channel, into.is_some()) {
+        let waits = self.endpoint.link.admit_large(channel, into.is_some());
+        if waits {
             slot.shared.want_large();
         }
         let total = usize::try_from(bytes).unwrap_or(usize::MAX);
-        let memory = into.unwrap_or_else(|| self.channels.shared.large_in.take(total));
-        slot.assembling = Some(Assembling { memory, filled: 0, total });
+        let kept = &self.channels.shared.large_in;
+        let (memory, turn) = match into {
+            Some(buffer) => (buffer, None),
+            None if waits => kept.take_in_turn(total),
+            None => (kept.take(total), None),
+        };
+        slot.assembling = Some(Assembling { memory, filled: 0, total, _turn: turn });
     }
 
     fn large_bytes(&mut self, channel: u32, bytes: &[u8], done: Option<Counted>) {

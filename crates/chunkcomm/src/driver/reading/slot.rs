@@ -2,6 +2,7 @@
 
 use crate::driver::inbox::{Outcome, RxShared};
 use crate::driver::landing::Landing;
+use crate::driver::large::Turn;
 use crate::error::RecvError;
 use std::sync::Arc;
 
@@ -20,6 +21,8 @@ pub(super) struct Assembling {
     pub(super) memory: Vec<u8>,
     pub(super) filled: usize,
     pub(super) total: usize,
+    /// Held by a message that waits for its receiver in memory that the link kept.
+    pub(super) _turn: Option<Turn>,
 }
 
 impl RxSlot {
