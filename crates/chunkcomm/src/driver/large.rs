@@ -33,8 +33,8 @@ pub(crate) type Turn = Arc<()>;
 pub(crate) struct LargeMemory {
     turn: Turn,
     kept: Mutex<Kept>,
-    /// Whether blocks are kept, read without the lock. Who gives the first block wakes the driver
-    /// afterwards.
+    /// Whether blocks are kept, read without the lock. After the first block the driver has to
+    /// be woken.
     holds: AtomicBool,
 }
 

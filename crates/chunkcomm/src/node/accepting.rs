@@ -245,7 +245,7 @@ impl AcceptTable {
         self.warnings.say(what);
     }
 
-    /// Closes the links; returns them. Who finds the table closed can open no channel over them.
+    /// Closes the links; returns them. A table that is found closed has no link that opens channels.
     pub(super) fn close(&self) -> Vec<Arc<LinkShared>> {
         self.give_up_streams();
         let mut table = locked(&self.table);
