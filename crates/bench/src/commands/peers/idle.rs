@@ -45,11 +45,13 @@ pub(super) fn measure(
     each: &mut dyn FnMut(Cell),
 ) -> Result<(), Failure> {
     let count = if args.quick { CONNECTIONS_QUICK } else { CONNECTIONS };
-    let ours = ours(line, count)?;
+    // Growths of one process are no turns of a pair: each of theirs is compared with the same.
+    let ours = median(&ours(line, count)?);
     for &column in columns {
         let Column::Of(system) = column else { continue };
         let measured = theirs(line, system, count, args);
-        let measured = measured.map(|measured| Measured { ours: ours.clone(), ..measured });
+        let measured = measured
+            .map(|measured| Measured { ours: vec![ours; measured.theirs.len()], ..measured });
         each(Cell { line, column, measured: measured.map_err(|failure| failure.to_string()) });
     }
     Ok(())
