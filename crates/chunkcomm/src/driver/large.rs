@@ -74,7 +74,9 @@ impl LargeMemory {
         if Arc::strong_count(&self.turn) > 1 {
             return (Vec::new(), None);
         }
-        (self.take(bytes), Some(Arc::clone(&self.turn)))
+        let block = self.take(bytes);
+        let turn = (block.capacity() > 0).then(|| Arc::clone(&self.turn));
+        (block, turn)
     }
 
     /// Takes back the memory of a finished message; beyond [`KEPT_MAX`] blocks the oldest is
