@@ -262,7 +262,7 @@ impl Publisher {
                 self.client.publish(MESSAGE, piece).await.doing("publishing")?;
                 self.pieces += 1;
                 // The first of the two credits of a window is there from the beginning.
-                if self.pieces % credit == 0 && self.pieces > credit {
+                if self.pieces.is_multiple_of(credit) && self.pieces > credit {
                     next(&mut self.credits).await?;
                 }
             }
