@@ -7,7 +7,6 @@
 mod slices;
 
 use std::process::ExitCode;
-use std::time::Duration;
 
 use chunkcomm_bench::baseline::framed::{BOUNDARY_BYTES, NearFramed};
 use chunkcomm_bench::baseline::tarpc::Tarpc;
@@ -18,7 +17,7 @@ use chunkcomm_bench::harness::protocol::{Api, FramedKind, FramedUse, LaneKind, P
 use chunkcomm_bench::ours::{calls, latency, stream};
 use chunkcomm_bench::pair::{self, FAR_COMMAND};
 use criterion::{Criterion, Throughput};
-use slices::{bench_slices, setting};
+use slices::{bench_slices, criterion, setting};
 
 /// Bytes of a small message.
 const SMALL_BYTES: usize = 16;
@@ -97,11 +96,7 @@ fn calls_in_flight(c: &mut Criterion) -> Result<(), Failure> {
 }
 
 fn all() -> Result<(), Failure> {
-    let mut criterion = Criterion::default()
-        .sample_size(10)
-        .warm_up_time(Duration::from_millis(300))
-        .measurement_time(Duration::from_secs(1))
-        .configure_from_args();
+    let mut criterion = criterion();
     one_way(&mut criterion)?;
     round_trips(&mut criterion)?;
     calls_in_flight(&mut criterion)?;

@@ -21,7 +21,7 @@ use chunkcomm_bench::pair::{self, FAR_COMMAND};
 use chunkcomm_cluster::Registry;
 use chunkcomm_farm::settings::{Grain, Model, Prefetch, Runtime as FarmRuntime, Tree, WorkersAs};
 use criterion::{Criterion, Throughput};
-use slices::{bench_slices, setting};
+use slices::{bench_slices, criterion, setting};
 
 /// Channels that are open and idle beside a stream.
 const IDLE_CHANNELS: usize = 10_000;
@@ -160,11 +160,7 @@ fn farms(c: &mut Criterion) -> Result<(), Failure> {
 }
 
 fn all() -> Result<(), Failure> {
-    let mut criterion = Criterion::default()
-        .sample_size(10)
-        .warm_up_time(Duration::from_millis(300))
-        .measurement_time(Duration::from_secs(1))
-        .configure_from_args();
+    let mut criterion = criterion();
     streams(&mut criterion)?;
     idle_channels(&mut criterion)?;
     round_trips(&mut criterion)?;

@@ -5,10 +5,19 @@ use std::time::Duration;
 use chunkcomm_bench::harness::near::{Bench, Setting};
 use chunkcomm_bench::harness::protocol::{RuntimeKind, Transport};
 use chunkcomm_bench::harness::slices::Contender;
-use criterion::BenchmarkGroup;
+use criterion::{BenchmarkGroup, Criterion};
 
 /// Functions that criterion compares.
 type Group<'a> = BenchmarkGroup<'a, criterion::measurement::WallTime>;
+
+/// Returns criterion with a second a function, and what the command line says.
+pub(crate) fn criterion() -> Criterion {
+    Criterion::default()
+        .sample_size(10)
+        .warm_up_time(Duration::from_millis(300))
+        .measurement_time(Duration::from_secs(1))
+        .configure_from_args()
+}
 
 /// Returns the setting of the two processes: the defaults of `chunkperf`.
 pub(crate) fn setting() -> Setting {
