@@ -182,8 +182,8 @@ mod tests {
     #[test]
     fn one_message_that_waits_has_a_block() {
         let memory = LargeMemory::default();
-        memory.give(vec![0; 1 << 20]);
-        memory.give(vec![0; 1 << 20]);
+        assert!(memory.give(vec![0; 1 << 20]), "the driver learns of the first block");
+        assert!(!memory.give(vec![0; 1 << 20]), "and of no other");
         let (first, turn) = memory.take_in_turn(1 << 20);
         let (second, none) = memory.take_in_turn(1 << 20);
         assert_eq!((first.capacity(), second.capacity(), none), (1 << 20, 0, None));
