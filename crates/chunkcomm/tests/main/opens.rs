@@ -232,12 +232,13 @@ fn a_refused_open_whose_sender_is_gone_is_said_when_the_node_is_closed() {
     });
 }
 
-/// Runs `future`; counts its polls.
+/// Runs `future`; counts its polls when they end, so that a counted one has its waker where it waits.
 async fn counted<F: Future>(future: F, polls: Arc<AtomicUsize>) -> F::Output {
     let mut future = pin!(future);
     poll_fn(|context| {
+        let polled = future.as_mut().poll(context);
         polls.fetch_add(1, Ordering::Relaxed);
-        future.as_mut().poll(context)
+        polled
     })
     .await
 }
