@@ -2,7 +2,7 @@
 
 use crate::joining::{LONG, cluster, config, end_all};
 use chunkcomm_cluster::cluster::{AgreeError, Agreed, Cluster, End, NodeId};
-use chunkcomm_testkit::{limited, on_both, on_one_thread};
+use chunkcomm_testkit::{limited, on_both, on_one_thread, until};
 use std::future::poll_fn;
 use std::task::Poll;
 use tokio::task::JoinHandle;
@@ -59,12 +59,13 @@ fn nodes_agree_whatever_dies_among_them() {
         assert_eq!(texts(first).await.0, ["0 a", "2 b"]);
         let again = agree(third, "x", &[all[0], all[2]], "c");
         assert_eq!(texts(again).await.0, ["0 a", "2 b"]);
-        // Two nodes die, the first after it has proposed.
+        // Two nodes die, and the manager has heard the proposal of the first: another word of that node has
+        // been answered. Only the second death lets it decide.
         let agreeing = [0, 3].map(|rank| agree(&nodes[rank], "y", &all, "y"));
-        let dying = agree(&nodes[1], "y", &all, "y");
-        drop(nodes.remove(2));
-        dying.abort();
-        let _ = dying.await;
+        propose_only(&nodes[1], "y", &all, "y").await;
+        limited(nodes[1].provide("a word")).await.unwrap();
+        drop(nodes.remove(1));
+        limited(until(|| nodes[0].deaths().iter().any(|death| death.id == all[1]))).await;
         drop(nodes.remove(1));
         for one in agreeing {
             assert_eq!(texts(one).await, (vec!["0 y".to_owned(), "3 y".to_owned()], vec![1, 2]));
