@@ -283,6 +283,20 @@ pub enum NameError {
     /// The cluster has ended.
     #[error("{0}")]
     Ended(End),
+    /// This node provides the name, and it or the asking one is to be the only one.
+    #[error("{name:?} is not provided: {by} provides it")]
+    Held {
+        /// The name.
+        name: String,
+        /// The node that provides it.
+        by: NodeId,
+    },
+    /// This node has withdrawn the name before it was provided.
+    #[error("{name:?} is not provided: it was withdrawn meanwhile")]
+    Withdrawn {
+        /// The name.
+        name: String,
+    },
 }
 
 chunkcomm_proto::debug_with_causes!(NameError);

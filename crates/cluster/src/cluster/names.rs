@@ -1,7 +1,25 @@
 //! Names of nodes, and of the things that they provide, by which others find them.
 
+use super::state::State;
 use super::{Cluster, Member, NameError, NamedError, NodeId};
+use crate::proto::cluster::NameAnswer;
+use crate::proto::cluster::membership::Asked;
 use chunkcomm::layer::Wait;
+
+/// A question for a name that this node is to provide alone. Dropped, it gives the name up.
+struct Asking<'a> {
+    state: &'a State,
+    number: u64,
+    granted: bool,
+}
+
+impl Drop for Asking<'_> {
+    fn drop(&mut self) {
+        if !self.granted {
+            self.state.change(|it| it.leave_sole(self.number));
+        }
+    }
+}
 
 impl Cluster {
     /// Returns the member whose node was given this name ([`NodeBuilder::name`]), as far as this
@@ -45,8 +63,11 @@ impl Cluster {
     ///
     /// # Errors
     ///
-    /// The name is empty or longer than 255 bytes, this node provides 1024 already, or
-    /// the cluster has ended.
+    /// - [`NameError::Refused`]: the name is empty or longer than 255 bytes, or this node provides
+    ///   1024 already.
+    /// - [`NameError::Held`]: another node provides the name alone ([`Cluster::provide_sole`]).
+    /// - [`NameError::Withdrawn`]: this node has withdrawn the name meanwhile.
+    /// - [`NameError::Ended`]: the cluster has ended.
     ///
     /// # Cancel safety
     ///
@@ -55,15 +76,55 @@ impl Cluster {
         let state = &self.shared.state;
         state.change(|it| it.provide(name));
         let told = state.until(|it| {
-            if it.is_name_refused(name) {
-                return Some(Err(NameError::Refused { name: name.to_owned() }));
+            if let Some(why) = it.name_refusal(name) {
+                return Some(granted(name, why));
             }
             if it.providers(name).any(|id| id == self.shared.id) {
                 return Some(Ok(()));
             }
-            it.end().map(|end| Err(NameError::Ended(end.clone())))
+            if let Some(end) = it.end() {
+                return Some(Err(NameError::Ended(end.clone())));
+            }
+            let withdrawn = NameError::Withdrawn { name: name.to_owned() };
+            (!it.provides(name)).then_some(Err(withdrawn))
         });
         told.await
+    }
+
+    /// Announces to all members that this node, and no other, provides something under `name`.
+    ///
+    /// The manager decides: of nodes that ask at once one gets the name. As long as it lives and
+    /// has not [withdrawn](Cluster::withdraw) it, [`Cluster::provide`] and `provide_sole` of the same
+    /// name are an error at all others, and a second `provide_sole` also at this node. The name is
+    /// free once its provider has withdrawn it, has left or is dead. When the manager is gone, its
+    /// successor knows the name from the provider.
+    ///
+    /// A node that was taken for dead while it lived may find its name given to another when it is
+    /// back. [`Cluster::withdrawn`] of its own name tells it.
+    ///
+    /// # Errors
+    ///
+    /// - [`NameError::Held`]: another node provides the name, or this node does already.
+    /// - [`NameError::Refused`], [`NameError::Withdrawn`], [`NameError::Ended`]: as
+    ///   [`Cluster::provide`].
+    ///
+    /// # Cancel safety
+    ///
+    /// When the future is dropped, the name is not provided.
+    pub async fn provide_sole(&self, name: &str) -> Result<(), NameError> {
+        let state = &self.shared.state;
+        let held_here = NameError::Held { name: name.to_owned(), by: self.shared.id };
+        let number = state.change(|it| it.provide_sole(name)).ok_or(held_here)?;
+        let mut asking = Asking { state, number, granted: false };
+        let answered = state.until(|it| match (it.sole(number), it.end()) {
+            (Asked::Answered(answer), _) => Some(granted(name, answer)),
+            (Asked::Withdrawn, _) => Some(Err(NameError::Withdrawn { name: name.to_owned() })),
+            (Asked::Open, Some(end)) => Some(Err(NameError::Ended(end.clone()))),
+            (Asked::Open, None) => None,
+        });
+        let answered = answered.await;
+        asking.granted = answered.is_ok();
+        answered
     }
 
     /// Announces to all members that this node provides nothing under `name` from now on.
@@ -79,12 +140,20 @@ impl Cluster {
 
     /// Waits until `provider` provides nothing under `name`, or the cluster has ended.
     ///
+    /// A wait for an answer of the provider belongs beside this one: the provider may stop without
+    /// a word to those who ask it, or die.
+    ///
     /// # Cancel safety
     ///
     /// Nothing is lost when the future is dropped.
     pub async fn withdrawn(&self, name: &str, provider: NodeId) {
         let over = self.shared.state.until(|it| {
-            let provides = it.providers(name).any(|id| id == provider);
+            let provides = if provider == self.shared.id {
+                // A new manager may not have announced this node's names yet.
+                it.provides(name)
+            } else {
+                it.providers(name).any(|id| id == provider)
+            };
             (!provides || it.end().is_some()).then_some(())
         });
         over.await;
@@ -139,5 +208,15 @@ impl Cluster {
             }
         });
         found.await
+    }
+}
+
+/// Converts the manager's answer about a name.
+fn granted(name: &str, answer: NameAnswer) -> Result<(), NameError> {
+    let name = name.to_owned();
+    match answer {
+        NameAnswer::Granted => Ok(()),
+        NameAnswer::Held(by) => Err(NameError::Held { name, by }),
+        NameAnswer::Refused => Err(NameError::Refused { name }),
     }
 }

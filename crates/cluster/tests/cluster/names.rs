@@ -2,8 +2,10 @@
 
 use crate::joining::{LONG, cluster, config, end_all};
 use chunkcomm::Node;
-use chunkcomm_cluster::cluster::{Change, Cluster, ClusterConfig, Member, NamedError};
-use chunkcomm_testkit::{limited, on_both, on_one_thread};
+use chunkcomm_cluster::cluster::{
+    Change, Cluster, ClusterConfig, Member, NameError, NamedError, NodeId,
+};
+use chunkcomm_testkit::{at_last, limited, on_both, on_one_thread};
 
 fn called(name: &str, config: ClusterConfig) -> ClusterConfig {
     config.node(Node::builder().name(name)).rejoin_window(LONG)
@@ -149,6 +151,109 @@ fn a_new_manager_knows_the_names() {
                 assert_eq!(death.id.rank, rank);
             }
         }
+        end_all(&nodes).await;
+    });
+}
+
+/// Two nodes ask for each name at once, and the manager is one of them or neither.
+#[test]
+fn of_nodes_that_ask_at_once_one_gets_the_name() {
+    on_both(|| async {
+        let (nodes, _) = named(&["", "", ""]).await;
+        for round in 0..50 {
+            let name = format!("name {round}");
+            let asking = nodes.iter().map(|node| {
+                let (node, name) = (node.clone(), name.clone());
+                tokio::spawn(async move { node.provide_sole(&name).await })
+            });
+            let mut granted = Vec::new();
+            let mut refused = Vec::new();
+            for (node, asked) in nodes.iter().zip(asking.collect::<Vec<_>>()) {
+                match limited(asked).await.unwrap() {
+                    Ok(()) => granted.push(node.id()),
+                    Err(error) => refused.push(error),
+                }
+            }
+            let [by] = granted[..] else { panic!("{granted:?}") };
+            let held = NameError::Held { name: name.clone(), by };
+            assert_eq!(refused, [held.clone(), held.clone()]);
+            let text = format!("{name:?} is not provided: {by} provides it");
+            assert_eq!(held.to_string(), text);
+            for node in &nodes {
+                let again = limited(node.provide_sole(&name)).await;
+                assert_eq!(again, Err(held.clone()), "also at its provider");
+                if node.id() != by {
+                    assert_eq!(limited(node.provide(&name)).await, Err(held.clone()));
+                }
+                assert_eq!(node.providers(&name), [by]);
+            }
+        }
+        end_all(&nodes).await;
+    });
+}
+
+#[test]
+fn a_name_is_free_when_its_provider_withdraws_it_leaves_dies_or_drops_its_question() {
+    on_one_thread(async {
+        let (mut nodes, _) = named(&["", "", "", ""]).await;
+        let free = async |nodes: &[Cluster], gone: NodeId| {
+            limited(nodes[0].withdrawn("one", gone)).await;
+            limited(nodes[0].provide_sole("one")).await.unwrap();
+            nodes[0].withdraw("one");
+        };
+        let one = &nodes[1];
+        limited(one.provide_sole("one")).await.unwrap();
+        one.withdraw("one");
+        free(&nodes, one.id()).await;
+        // At whatever moment the question is dropped; the last one is not.
+        at_last!(async {
+            limited(nodes[0].withdrawn("one", nodes[0].id())).await;
+            while nodes[1].provide_sole("one").await.is_err() {
+                tokio::task::yield_now().await;
+            }
+        });
+        nodes[1].withdraw("one");
+        free(&nodes, nodes[1].id()).await;
+        for leaves in [true, false] {
+            let goes = nodes.remove(1);
+            let id = goes.id();
+            while limited(goes.provide_sole("one")).await.is_err() {
+                tokio::task::yield_now().await;
+            }
+            limited(nodes[0].provider("one")).await.unwrap();
+            if leaves {
+                limited(goes.leave(LONG)).await.unwrap();
+            }
+            drop(goes);
+            free(&nodes, id).await;
+        }
+        end_all(&nodes).await;
+    });
+}
+
+#[test]
+fn a_new_manager_leaves_a_name_to_its_sole_provider() {
+    on_one_thread(async {
+        let (mut nodes, port) = named(&["", "", ""]).await;
+        limited(nodes[1].provide_sole("one")).await.unwrap();
+        let (by, first) = (nodes[1].id(), nodes.remove(0));
+        let held = NameError::Held { name: "one".to_owned(), by };
+        let lost = nodes[0].clone();
+        let mut lost = tokio::spawn(async move { lost.withdrawn("one", by).await });
+        drop(first);
+        while std::net::TcpListener::bind(("127.0.0.1", port)).is_err() {
+            tokio::task::yield_now().await;
+        }
+        let back = limited(Cluster::join(called("", config(Some(0), 3, port)))).await.unwrap();
+        assert_eq!(limited(back.provide_sole("one")).await, Err(held.clone()));
+        assert_eq!(limited(nodes[1].provide_sole("one")).await, Err(held.clone()));
+        assert_eq!(limited(nodes[0].provide_sole("one")).await, Err(held));
+        assert!(!lost.is_finished(), "it has the name all the time");
+        nodes[0].withdraw("one");
+        limited(&mut lost).await.unwrap();
+        limited(back.withdrawn("one", by)).await;
+        limited(back.provide_sole("one")).await.unwrap();
+        nodes.insert(0, back);
         end_all(&nodes).await;
     });
 }

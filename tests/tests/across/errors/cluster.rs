@@ -163,6 +163,8 @@ fn members(texts: &mut Texts) {
         AgreeError::Ended(End::Left),
         NameError::Refused { name: name() },
         NameError::Ended(End::Left),
+        NameError::Held { name: name(), by: id(2) },
+        NameError::Withdrawn { name: name() },
         NamedError::Nobody { name: name() },
         NamedError::Dead { name: name(), death: death() },
         NamedError::Several { name: name(), ranks },

@@ -9,6 +9,7 @@ use super::{Death, Down, Member, NAME_BYTES_MAX, NodeId, Ready, Refusal, Up};
 use crate::proto::signature::Signature;
 use agreeing::Agreements;
 use chunkcomm_proto::Time;
+use naming::{Claims, Providers};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
@@ -44,6 +45,8 @@ struct Seat {
     done: bool,
     /// Whether it was a member of an earlier manager.
     again: bool,
+    /// Names that it brought along, until the cluster starts.
+    claims: Claims,
 }
 
 /// The system manager: keeps the members, and reports to them.
@@ -70,7 +73,7 @@ pub struct Manager {
     lines: BTreeMap<Line, u32>,
     /// Nodes that want the next free rank before all others are there.
     early: Vec<(Line, Ready)>,
-    names: BTreeMap<String, BTreeSet<NodeId>>,
+    names: BTreeMap<String, Providers>,
     deaths: VecDeque<Death>,
     /// Members that died since the last barrier was passed.
     died: Vec<NodeId>,
@@ -265,6 +268,7 @@ impl Manager {
                 self.finish_if_all_done();
             }
             Up::Agree(proposal) => self.propose(rank, proposal),
+            Up::ProvideSole { number, name } => self.provide_sole(rank, number, name),
         }
     }
 
@@ -342,10 +346,7 @@ impl Manager {
         let seat = self.seats.remove(&rank)?;
         self.lines.remove(&seat.line);
         // Others learn of the withdrawn names from the end of the member.
-        self.names.values_mut().for_each(|ids| {
-            ids.remove(&seat.member.id);
-        });
-        self.names.retain(|_, ids| !ids.is_empty());
+        self.names.retain(|_, providers| !providers.remove(seat.member.id));
         self.agreements.forget(seat.member.id);
         self.forget_program(seat.program.as_deref());
         Some(seat)
@@ -371,6 +372,7 @@ impl Manager {
             assert!(!self.dead.contains(&seat.member.id), "the dead have no seat");
             assert!(seat.at.is_none_or(|at| at > seat.passed), "waits at a later one");
         }
+        assert!(self.names.values().all(Providers::is_sound), "one provides a sole name");
         assert!(self.agreements.is_sound(), "somebody waits for each agreement");
         assert!(
             self.phase == Phase::Gathering || self.early.is_empty(),

@@ -2,14 +2,17 @@
 
 mod agreeing;
 mod hearing;
+mod naming;
 mod standing;
 
 pub use agreeing::Outcome;
+pub use naming::Asked;
 pub use standing::{Change, End, Standing, WordError};
 
-use super::{Before, Death, Member, NodeId, Ready, Up};
+use super::{Before, Death, Member, NameAnswer, NodeId, Ready, Up};
 use agreeing::Agreeing;
 use chunkcomm_proto::Time;
+use naming::Sole;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
@@ -41,7 +44,11 @@ pub struct Membership {
     names: BTreeMap<String, BTreeSet<NodeId>>,
     /// Names that this node provides, or asked to.
     provides: BTreeSet<String>,
-    refused_names: BTreeSet<String>,
+    refused_names: BTreeMap<String, NameAnswer>,
+    /// Number of the last question for a name that this node is to provide alone.
+    last_sole: u64,
+    /// These questions, by number: those that wait, are granted, or whose refusal no caller has taken.
+    sole: BTreeMap<u64, Sole>,
     deaths: Vec<Death>,
     /// Names of dead members, if their nodes had one.
     dead_names: BTreeMap<NodeId, String>,
@@ -82,7 +89,9 @@ impl Membership {
             members: BTreeMap::new(),
             names: BTreeMap::new(),
             provides: BTreeSet::new(),
-            refused_names: BTreeSet::new(),
+            refused_names: BTreeMap::new(),
+            last_sole: 0,
+            sole: BTreeMap::new(),
             deaths: Vec::new(),
             dead_names: BTreeMap::new(),
             unnamed: Vec::new(),
@@ -159,22 +168,10 @@ impl Membership {
         self.names.get(name).into_iter().flatten().copied()
     }
 
-    /// Whether this node asked to provide something under `name`, and was not refused.
-    #[must_use]
-    pub fn provides(&self, name: &str) -> bool {
-        self.provides.contains(name)
-    }
-
     /// Returns the barrier that this node waits at.
     #[must_use]
     pub fn waits_at(&self) -> Option<u64> {
         self.at
-    }
-
-    /// Whether the manager refused the name.
-    #[must_use]
-    pub fn is_name_refused(&self, name: &str) -> bool {
-        self.refused_names.contains(name)
     }
 
     /// Returns the number of changes so far.
@@ -211,10 +208,12 @@ impl Membership {
             unnamed: self.unnamed.clone(),
             decisions: self.agreeing.heard(),
             founders: self.founders.clone(),
+            sole: self.granted(),
         };
         let again = self.manager.map(|_| Box::new(before()));
         self.words.clear();
         self.words.push_back(Up::Ready(Ready { again, ..self.ready.clone() }));
+        self.words.extend(self.open_questions());
         self.words.extend(self.agreeing.open().cloned().map(Up::Agree));
         if self.asked_to_finish {
             self.words.push_back(Up::Finish);
@@ -289,19 +288,6 @@ impl Membership {
     #[must_use]
     pub fn barrier(&self, number: u64) -> Option<&Passed> {
         (self.passed >= number).then_some(&self.how)
-    }
-
-    /// Provides something under this name from now on.
-    pub fn provide(&mut self, name: &str) {
-        self.provides.insert(name.to_owned());
-        self.refused_names.remove(name);
-        self.words.push_back(Up::Provide(name.to_owned()));
-    }
-
-    /// Withdraws this name: this node provides nothing under it from now on.
-    pub fn withdraw(&mut self, name: &str) {
-        self.provides.remove(name);
-        self.words.push_back(Up::Withdraw(name.to_owned()));
     }
 
     /// Asks all members to stop.

@@ -6,7 +6,7 @@
 //!   member                                      manager (in the process of rank 0)
 //!     Ready(rank, size, name, ..) ────────────▶ gathers until all are there
 //!     ◀──── TaskIds(members, names, ..)  or Refused(why)
-//!     Barrier, Agree, Provide, Finish, Done, Leave ──▶
+//!     Barrier, Agree, Provide, ProvideSole, Finish, Done, Leave ──▶
 //!     ◀──── Joined, Left, Died, Provided ..  ── sent to all
 //!     ◀──── Released ────────────────────────── all have come to the barrier
 //!     ◀──── Agreed ──────────────────────────── all have proposed, or are gone
@@ -149,6 +149,8 @@ pub struct Before {
     pub decisions: Vec<Decision>,
     /// Nodes that started the cluster, by rank.
     pub founders: Vec<NodeId>,
+    /// Names that the member alone provides, each with the number of its question.
+    pub sole: Vec<(u64, String)>,
 }
 
 /// Word of a member to the manager.
@@ -171,6 +173,25 @@ pub enum Up {
     Leave,
     /// The member proposes a value, and waits for the decision.
     Agree(Proposal),
+    /// The member asks to be the only one that provides something under this name.
+    ProvideSole {
+        /// Number among the member's questions of this kind.
+        number: u64,
+        /// The name.
+        name: String,
+    },
+}
+
+/// Decision of the manager about a name that a member wants to provide.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub enum NameAnswer {
+    /// The member provides the name.
+    Granted,
+    /// This other member provides it.
+    Held(NodeId),
+    /// The member has too many names, or the name is empty or too long.
+    Refused,
 }
 
 /// Word of the manager to a member.
@@ -214,6 +235,16 @@ pub enum Down {
         /// The reason.
         why: Objection,
     },
+    /// Answers a question of [`Up::ProvideSole`]. A later answer to the same question takes a granted
+    /// name away: the member was taken for dead, and another got the name.
+    Sole {
+        /// Number of the question.
+        number: u64,
+        /// The decision.
+        answer: NameAnswer,
+    },
+    /// The name of an [`Up::Provide`] is refused: this member alone provides it.
+    NameHeld(String, NodeId),
 }
 
 /// State of the cluster when a node becomes a member.

@@ -3,8 +3,10 @@
 
 use super::agreement::{Decision, Objection, Proposal};
 use super::manager::{Line, Manager, Phase};
-use super::membership::{Change, End, Membership, Standing};
-use super::{Before, Death, Down, Member, NAMES_A_MEMBER_MAX, NodeId, Ready, Refusal, Up};
+use super::membership::{Asked, Change, End, Membership, Standing};
+use super::{
+    Before, Death, Down, Member, NAMES_A_MEMBER_MAX, NameAnswer, NodeId, Ready, Refusal, Up,
+};
 use crate::proto::signature::{Difference, Signature, TypeFingerprint};
 use chunkcomm_proto::Time;
 use proptest::prelude::*;
@@ -14,6 +16,7 @@ use std::time::Duration;
 mod agreeing;
 mod new_manager;
 mod running;
+mod sole;
 mod starting;
 mod wire;
 mod world;

@@ -1,6 +1,6 @@
 //! Admission of nodes: their announcements, and the start.
 
-use super::{Line, Manager, Phase, Seat, is_name, next_of};
+use super::{Claims, Line, Manager, Phase, Seat, is_name, next_of};
 use crate::proto::cluster::{
     Before, DEATHS_MAX, Death, Down, MEMBER_COUNT_MAX, Member, NodeId, Ready, Refusal, TaskIds,
 };
@@ -99,7 +99,8 @@ impl Manager {
             self.functions.entry(program.clone()).or_insert(Some(functions));
             program
         });
-        let (again, before) = (again.is_some(), again.unwrap_or_default());
+        let (again, mut before) = (again.is_some(), again.unwrap_or_default());
+        let mut claims = Claims::of(&mut before);
         let name = name.filter(|name| is_name(name));
         let member = Member { id, host, pid, addresses, name };
         let known = self.seats.remove(&rank);
@@ -117,18 +118,17 @@ impl Manager {
         let passed = if again { before.passed } else { self.barrier };
         let at = before.at.filter(|at| next_of(passed) == Some(*at));
         let done = before.done;
-        self.seats.insert(rank, Seat { member, line, program, passed, at, done, again });
+        // Before the start all claims wait for those of the others.
+        let waiting = if running { Claims::default() } else { std::mem::take(&mut claims) };
+        let seat = Seat { member, line, program, passed, at, done, again, claims: waiting };
+        self.seats.insert(rank, seat);
         self.revive(id);
         self.lines.insert(line, rank);
         if running {
             // These are the first words to the member, even before its own names.
             self.welcome(rank);
             self.catch_up();
-        }
-        for name in before.names {
-            self.provide(rank, name);
-        }
-        if running {
+            self.take_up_names(rank, claims);
             self.pass_barrier();
             self.finish_if_all_done();
         } else {
@@ -173,6 +173,9 @@ impl Manager {
 
     /// Starts the cluster.
     pub(super) fn start(&mut self) {
+        let before = self.transmits.len();
+        self.take_up_all_names();
+        let about_names = self.transmits.split_off(before);
         self.phase = Phase::Running;
         if self.again {
             self.bury_the_lost();
@@ -184,6 +187,7 @@ impl Manager {
         for rank in self.ranks() {
             self.welcome(rank);
         }
+        self.transmits.extend(about_names);
         self.catch_up();
         for (line, ready) in std::mem::take(&mut self.early) {
             self.handle_ready(line, ready);
@@ -237,7 +241,7 @@ impl Manager {
     fn welcome(&mut self, rank: u32) {
         let line = self.seats[&rank].line;
         let names = self.names.iter();
-        let names = names.flat_map(|(name, ids)| ids.iter().map(|id| (name.clone(), *id)));
+        let names = names.flat_map(|(name, by)| by.ids().map(|id| (name.clone(), id)));
         let task_ids = TaskIds {
             manager: self.incarnation,
             rank,

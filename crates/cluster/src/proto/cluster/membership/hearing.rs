@@ -1,7 +1,7 @@
 //! How a member handles the words of its manager.
 
 use super::{Change, End, Membership, Standing, WordError};
-use crate::proto::cluster::{DEATHS_MAX, Death, Down, Member, NodeId, TaskIds};
+use crate::proto::cluster::{DEATHS_MAX, Death, Down, Member, NameAnswer, NodeId, TaskIds};
 use std::collections::BTreeSet;
 
 impl Membership {
@@ -43,19 +43,16 @@ impl Membership {
                 self.unnamed.retain(|id| !died.contains(id));
                 self.how = died;
             }
-            Down::Provided(name, id) => {
-                self.names.entry(name).or_default().insert(id);
-            }
+            Down::Provided(name, id) => self.add_provider(name, id),
             Down::Withdrawn(name, id) => {
                 if let Some(ids) = self.names.get_mut(&name) {
                     ids.remove(&id);
                 }
                 self.names.retain(|_, ids| !ids.is_empty());
             }
-            Down::NameRefused(name) => {
-                self.provides.remove(&name);
-                self.refused_names.insert(name);
-            }
+            Down::NameRefused(name) => self.handle_name_refusal(name, NameAnswer::Refused),
+            Down::NameHeld(name, by) => self.handle_name_refusal(name, NameAnswer::Held(by)),
+            Down::Sole { number, answer } => self.handle_sole(number, answer),
             Down::Agreed(decision) => self.handle_decision(decision),
             Down::NotAgreed { number, why } => self.handle_objection(number, why),
             Down::Finish { by } => self.standing = Standing::Ended(End::Finished { by }),
@@ -92,7 +89,7 @@ impl Membership {
             self.add(member);
         }
         for (name, id) in told.names {
-            self.names.entry(name).or_default().insert(id);
+            self.add_provider(name, id);
         }
     }
 

@@ -40,6 +40,7 @@ fn what_members_say_has_these_bytes() {
         unnamed: vec![ID],
         decisions: vec![decision()],
         founders: vec![ID],
+        sole: vec![(9, "n".to_owned())],
     };
     let first = Ready {
         name: Some("n".to_owned()),
@@ -68,7 +69,7 @@ fn what_members_say_has_these_bytes() {
             "000000000000010000000000000001000000000000006e0100000000000000020000000201000000",
             "00000000000000000000000900000000000000020000000000000007080100000000000000030000",
             "00040000000000000000000000000000000100000000000000020000000201000000000000000000",
-            "0000000000"
+            "00000000000100000000000000090000000000000001000000000000006e"
         ),
     );
     check(&Up::Barrier(7), "010000000700000000000000");
@@ -84,6 +85,10 @@ fn what_members_say_has_these_bytes() {
             "07000000090000000000000001000000000000006e01000000000000000200000002010000000000",
             "00000000000000000002000000000000000708"
         ),
+    );
+    check(
+        &Up::ProvideSole { number: 9, name: "n".to_owned() },
+        "08000000090000000000000001000000000000006e",
     );
 }
 
@@ -156,5 +161,21 @@ fn what_managers_say_has_these_bytes() {
     check(
         &Down::NotAgreed { number: 9, why: Objection::TooMany },
         "0b000000090000000000000003000000",
+    );
+    check(
+        &Down::Sole { number: 9, answer: NameAnswer::Granted },
+        "0c000000090000000000000000000000",
+    );
+    check(
+        &Down::Sole { number: 9, answer: NameAnswer::Held(ID) },
+        "0c0000000900000000000000010000000200000002010000000000000000000000000000",
+    );
+    check(
+        &Down::Sole { number: 9, answer: NameAnswer::Refused },
+        "0c000000090000000000000002000000",
+    );
+    check(
+        &Down::NameHeld("n".to_owned(), ID),
+        "0d00000001000000000000006e0200000002010000000000000000000000000000",
     );
 }

@@ -13,6 +13,10 @@ enum Act {
     /// Callers of a member are gone without their outcomes.
     Abandon(usize),
     Provide(usize, u8),
+    /// A member asks to provide a name alone.
+    ProvideSole(usize, u8),
+    /// The callers of a member are gone that wait for a name alone.
+    GiveUp(usize),
     Withdraw(usize, u8),
     Leave(usize),
     Die(usize),
@@ -29,6 +33,8 @@ fn act() -> impl Strategy<Value = Act> {
             .prop_map(|(who, name, all)| Act::Propose(who, name, all)),
         1 => any::<usize>().prop_map(Act::Abandon),
         2 => (any::<usize>(), 0..4_u8).prop_map(|(who, name)| Act::Provide(who, name)),
+        2 => (any::<usize>(), 0..4_u8).prop_map(|(who, name)| Act::ProvideSole(who, name)),
+        1 => any::<usize>().prop_map(Act::GiveUp),
         1 => (any::<usize>(), 0..4_u8).prop_map(|(who, name)| Act::Withdraw(who, name)),
         1 => any::<usize>().prop_map(Act::Leave),
         1 => any::<usize>().prop_map(Act::Die),
@@ -46,11 +52,13 @@ struct Body {
     entered: u64,
     /// Whether the last word announced a node that comes: this member, or another.
     somebody_came: bool,
-    proposed: BTreeMap<u64, Asked>,
+    proposed: BTreeMap<u64, Proposing>,
+    /// Names that it asked to provide alone, by question, and whether it does.
+    sole: BTreeMap<u64, (u8, bool)>,
 }
 
 /// Proposal of a member.
-struct Asked {
+struct Proposing {
     name: u8,
     among: Vec<NodeId>,
     /// Values that it had; the last one may come too late.
@@ -106,7 +114,8 @@ impl World {
         let line = Line(self.next);
         let (up, down) = (VecDeque::new(), VecDeque::new());
         let proposed = BTreeMap::new();
-        let body = Body { member, line, up, down, entered: 0, somebody_came: false, proposed };
+        let (entered, somebody_came, sole) = (0, false, BTreeMap::new());
+        let body = Body { member, line, up, down, entered, somebody_came, proposed, sole };
         self.bodies.push(body);
         self.pump();
     }
@@ -149,9 +158,69 @@ impl World {
             if let Some(id) = self.bodies[which / 2].member.id() {
                 self.check_founders(which / 2, id);
                 self.take_outcomes(which / 2);
+                self.take_names(which / 2);
             }
         }
         self.pump();
+    }
+
+    /// Takes the answers about names. A member that gets a name is the only one that has it.
+    fn take_names(&mut self, which: usize) {
+        let Body { member, sole, .. } = &mut self.bodies[which];
+        let mut granted = Vec::new();
+        sole.retain(|number, (name, has)| match member.sole(*number) {
+            Asked::Open => true,
+            Asked::Withdrawn => false,
+            Asked::Answered(NameAnswer::Granted) => {
+                granted.extend((!std::mem::replace(has, true)).then_some(*name));
+                true
+            }
+            Asked::Answered(why) => {
+                assert!(matches!(why, NameAnswer::Held(_)), "{why:?}");
+                member.leave_sole(*number);
+                false
+            }
+        });
+        for name in granted {
+            assert!(!self.others_have(which, name), "two have {name}");
+        }
+    }
+
+    /// Whether a member other than this one has the name alone. Not those that the manager does not
+    /// know, or not any more, nor those to which it is on its way that another has the name.
+    fn others_have(&self, which: usize, name: u8) -> bool {
+        let known: BTreeSet<NodeId> = self.manager.members().map(|it| it.id).collect();
+        let others = self.bodies.iter().enumerate().filter(|(at, _)| *at != which);
+        others.map(|(_, body)| body).any(|body| {
+            let lost = |question: u64| {
+                let is_it = |down: &Down| {
+                    matches!(down, Down::Sole { number, answer }
+                    if *number == question && *answer != NameAnswer::Granted)
+                };
+                body.down.iter().any(is_it)
+            };
+            let known = body.member.id().is_some_and(|id| known.contains(&id));
+            let mut has = body.sole.iter().filter(|(_, (its, has))| *has && *its == name);
+            known && has.any(|(question, _)| !lost(*question))
+        })
+    }
+
+    fn provide_sole(&mut self, who: usize, name: u8) {
+        let Body { member, sole, .. } = &mut self.bodies[who];
+        if let Some(number) = member.provide_sole(&name.to_string()) {
+            sole.insert(number, (name, false));
+        }
+    }
+
+    /// Drops the callers that wait for a name.
+    fn give_up(&mut self, who: usize) {
+        let Body { member, sole, .. } = &mut self.bodies[who];
+        sole.retain(|number, (_, has)| {
+            if !*has {
+                member.leave_sole(*number);
+            }
+            *has
+        });
     }
 
     /// Checks that all know the same founders: the first nodes of the first ranks.
@@ -209,7 +278,7 @@ impl World {
         let members = member.members().values().map(|it| it.id);
         let among: Vec<NodeId> = members.filter(of).collect();
         let number = member.propose(&name.to_string(), &among, &[value]).unwrap();
-        let asked = proposed.entry(number).or_insert_with(|| Asked {
+        let asked = proposed.entry(number).or_insert_with(|| Proposing {
             name,
             among,
             values: Vec::new(),
@@ -232,8 +301,9 @@ impl World {
             let id = body.member.id().expect("a member");
             for (number, asked) in body.proposed.iter().filter(|(_, it)| !it.decided) {
                 assert!(!self.decided.contains_key(&(id, *number)), "{id:?} has not heard");
-                let same =
-                    |it: &Asked| !it.decided && it.name == asked.name && it.among == asked.among;
+                let same = |it: &Proposing| {
+                    !it.decided && it.name == asked.name && it.among == asked.among
+                };
                 let mut there = asked.among.iter().filter_map(living);
                 let missing = there.any(|other| !other.proposed.values().any(same));
                 assert!(missing, "{id:?} waits for nobody");
@@ -263,7 +333,13 @@ impl World {
                 }
             }
             Act::Provide(who, name) => self.bodies[pick(*who)].member.provide(&name.to_string()),
-            Act::Withdraw(who, name) => self.bodies[pick(*who)].member.withdraw(&name.to_string()),
+            Act::ProvideSole(who, name) => self.provide_sole(pick(*who), *name),
+            Act::GiveUp(who) => self.give_up(pick(*who)),
+            Act::Withdraw(who, name) => {
+                let Body { member, sole, .. } = &mut self.bodies[pick(*who)];
+                member.withdraw(&name.to_string());
+                sole.retain(|_, it| it.0 != *name);
+            }
             Act::Leave(who) => {
                 let body = &mut self.bodies[pick(*who)];
                 if *body.member.standing() == Standing::Member {
@@ -381,6 +457,8 @@ impl World {
                 let own = providers.contains(&body.member.id().unwrap());
                 assert_eq!(own, body.member.provides(&name), "{name}");
                 assert!(providers.iter().all(|id| ids.contains(id)));
+                let mut its = body.sole.values().filter(|it| it.0.to_string() == name);
+                assert!(its.all(|it| it.1 && providers.len() == 1), "{name}: {providers:?}");
             }
             entered &= body.member.waits_at().is_some();
         }
