@@ -7,7 +7,7 @@ use std::task::{Context, Poll};
 use chunkcomm::error::LinkCause;
 use chunkcomm::layer::warn;
 use chunkcomm::{Node, Peer, RecvError, SendError, host};
-use chunkcomm_cluster::cluster::{Change, Member, NodeId};
+use chunkcomm_cluster::cluster::{Change, Member, NameError, NodeId};
 use chunkcomm_cluster::launch::{ChildExit, Children, LaunchError, Launcher, Token};
 use chunkcomm_cluster::{Cluster, Registry};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
@@ -347,17 +347,13 @@ impl Crew {
     /// Lets the nodes of the cluster find the farm.
     pub(crate) async fn announce(&mut self, cluster: &Cluster) -> Result<(), StartError> {
         let name = wire::duplex(&self.farm);
-        let taken = |id: NodeId| StartError::Taken { farm: self.farm.clone(), rank: id.rank };
-        if cluster.provides(&name) {
-            return Err(taken(cluster.id()));
-        }
-        let announced = Announced { cluster: cluster.clone(), name };
-        cluster.provide(&announced.name).await.map_err(StartError::Name)?;
-        let others = cluster.providers(&announced.name);
-        if let Some(&other) = others.iter().find(|&&id| id != cluster.id()) {
-            return Err(taken(other));
-        }
-        self.announced = Some(announced);
+        cluster.provide_sole(&name).await.map_err(|error| match error {
+            NameError::Held { by, .. } => {
+                StartError::Taken { farm: self.farm.clone(), rank: by.rank }
+            }
+            error => StartError::Name(error),
+        })?;
+        self.announced = Some(Announced { cluster: cluster.clone(), name });
         Ok(())
     }
 
