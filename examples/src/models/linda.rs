@@ -7,7 +7,7 @@
 //! | `rd`, `inp`, `rdp` | the same; the predicates return an `Option` at once |
 //! | `eval("root", x, root(x))` | `space.eval(&root, &x).await?`, done by [`Space::evaluate`] |
 //!
-//! One node [holds](hold) the space; after its death each operation is an error that names it.
+//! One node [holds](hold) the space; once it is dead or holds it no longer, each operation is an error that names it.
 //! A template matches tuples of its name and types, the oldest first. The node's report has the waits.
 //! Processes may die. A tuple that `in_` or `inp` took is *settled* by the next operation of its
 //! handle. Until then it goes back when its taker dies, or drops the handle or an operation: taking
@@ -21,6 +21,8 @@ use chunkcomm_cluster::{Cluster, Function, Registry, cluster::Member, registry::
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use std::io::{Error, ErrorKind, Result};
 use std::{any::type_name, convert::Infallible, fmt, marker::PhantomData};
+
+use super::sole::withdrawn;
 
 pub use holding::hold;
 
@@ -177,8 +179,19 @@ impl Space {
             line.send(&request).await?;
             Ok::<Reply, Box<dyn std::error::Error>>(line.recv().await?.ok_or("it has ended")?)
         };
-        let reply = asked.await.unwrap_or_else(|error| Err(with_causes(&*error)));
-        self.line = line;
+        let withdrawn = withdrawn(&self.cluster, &self.name, self.holder.id);
+        let asked = tokio::select! {
+            biased;
+            asked = asked => Ok(asked),
+            why = withdrawn => Err(why),
+        };
+        let reply = match asked {
+            Ok(asked) => {
+                self.line = line;
+                asked.unwrap_or_else(|error| Err(with_causes(&*error)))
+            }
+            Err(why) => Err(why),
+        };
         reply.map_err(|why| Error::other(format!("{} of {}: {why}", self.name, self.holder)))
     }
 }

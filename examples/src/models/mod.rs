@@ -4,4 +4,5 @@ pub mod linda;
 pub mod mailbox;
 pub mod packed;
 pub mod pvm;
+mod sole;
 pub mod sr;

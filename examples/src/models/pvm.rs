@@ -68,8 +68,7 @@ impl Pvm {
     /// Makes the caller a task without a parent. On rank 0 it also starts the server of groups.
     pub async fn enroll(cluster: &Cluster) -> Result<Pvm, Failure> {
         if cluster.rank() == 0 && !cluster.provides(groups::SERVER) {
-            host::spawn(groups::serve(Pvm::new(cluster, groups::NUMBER, None)));
-            cluster.provide(groups::SERVER).await?;
+            host::spawn(groups::serve(cluster.clone()));
         }
         Ok(Pvm::new(cluster, host::random()?, None))
     }

@@ -13,16 +13,24 @@
 use chunkcomm::host;
 use chunkcomm::layer::{Bell, Wait};
 use chunkcomm_cluster::call::ServiceOptions;
-use chunkcomm_cluster::cluster::{ClusterServeError, End, NameError};
-use chunkcomm_cluster::{CallClient, CallError, Cluster, Service};
+use chunkcomm_cluster::cluster::{ClusterServeError, End, NameError, NodeId};
+use chunkcomm_cluster::{CallClient, CallError, Cluster, NodeExt as _, Service};
 use serde::{Serialize, de::DeserializeOwned};
 use std::collections::BTreeMap;
+use std::pin::pin;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 use tokio::sync::oneshot;
+
+use super::sole::{Sole, withdrawn};
 
 /// Most calls of an operation that wait; as many sends more. A further one is an error at its caller.
 pub const WAITING_MAX: usize = 65_536;
+
+/// Wait for an answer once the owner has withdrawn its operation: by way of the manager that word may
+/// overtake the last answers.
+const LAST_ANSWER: Duration = Duration::from_secs(1);
 
 /// Number of the next invocation: all arms together take the oldest first.
 static NEXT: AtomicU64 = AtomicU64::new(0);
@@ -43,8 +51,8 @@ impl Resource {
         Resource { cluster: cluster.clone(), changed: Arc::default() }
     }
 
-    /// Makes an operation, until it is dropped. No other of this node has its name; of several nodes
-    /// that of the lowest rank is found. Errors are those of [`Cluster::serve`].
+    /// Makes an operation, until it is dropped. No other of the cluster has its name meanwhile. Errors are
+    /// those of [`Cluster::serve`] and [`Cluster::provide_sole`].
     pub async fn operation<A: Value, O: Value>(
         &self,
         name: &str,
@@ -55,7 +63,10 @@ impl Resource {
         let handler = move |(is_call, args)| Arc::clone(&invoked).handle(is_call, args);
         // A request that the service itself held back could not be chosen.
         let options = ServiceOptions::default().at_once(usize::MAX);
-        Ok(Operation(queue, self.cluster.serve(name, options, handler).await?))
+        let service = self.cluster.node().serve_with(name, options, handler);
+        let service = service.map_err(ClusterServeError::Serve)?;
+        let sole = Sole::provide(&self.cluster, name).await.map_err(ClusterServeError::Provide)?;
+        Ok(Operation { queue, service, _sole: sole })
     }
 
     /// Takes an invocation of this resource that fits: of all arms that of least priority, then the
@@ -87,7 +98,12 @@ impl Resource {
 }
 
 /// An operation, at its owner.
-pub struct Operation<A, O>(Arc<Queue<A, O>>, Service);
+pub struct Operation<A, O> {
+    queue: Arc<Queue<A, O>>,
+    service: Service,
+    /// Withdrawn last: nobody else has the name while this one answers.
+    _sole: Sole,
+}
 
 /// Invocations that wait, by their number.
 struct Queue<A, O> {
@@ -142,7 +158,7 @@ impl<A: Send, O: Send> Operation<A, O> {
         into: impl Fn(Invocation<A, O>) -> T + Send + 'a,
         fits: impl Fn(&A) -> Option<i64> + Send + 'a,
     ) -> Arm<'a, T> {
-        let Operation(queue, service) = self;
+        let Operation { queue, service, .. } = self;
         let fit = move |(number, it): (&u64, &Invocation<A, O>)| Some((fits(&it.args)?, *number));
         Arm {
             first: Box::new(move || queue.with(|waiting| waiting.iter().filter_map(&fit).min())),
@@ -153,7 +169,7 @@ impl<A: Send, O: Send> Operation<A, O> {
 
     /// Returns the number of invocations that wait. Guards may ask for it.
     pub fn waiting(&self) -> usize {
-        self.0.count.load(Relaxed)
+        self.queue.count.load(Relaxed)
     }
 }
 
@@ -184,25 +200,43 @@ impl<A, O> Invocation<A, O> {
 /// A call or send fails when the owner died, dropped the operation, or has other types; a call also when
 /// its invocation is dropped. Dropped, it withdraws the invocation, unless it was accepted; that of a send may stay.
 #[derive(Clone)]
-pub struct Capability<A, O>(CallClient<(bool, A), Option<O>>);
+pub struct Capability<A, O> {
+    client: CallClient<(bool, A), Option<O>>,
+    cluster: Cluster,
+    owner: NodeId,
+}
 
 impl<A: Value, O: Value> Capability<A, O> {
     /// Returns the capability of the operation of this name; waits until an owner has made it.
     pub async fn find(cluster: &Cluster, name: &str) -> Result<Capability<A, O>, CallError> {
         let nobody = |why: String| CallError::NoProvider { service: name.into(), why: Some(why) };
         let owner = cluster.provider(name).await.map_err(|why| nobody(why.to_string()))?;
-        Ok(Capability(cluster.call_client_at(owner.rank, name).await?))
+        let client = cluster.call_client_at(owner.rank, name).await?;
+        Ok(Capability { client, cluster: cluster.clone(), owner })
     }
 
     /// Invokes the operation, and waits until the owner has replied.
     pub async fn call(&self, args: A) -> Result<O, CallError> {
-        let (service, text) = (self.0.service().into(), "it takes the call for a send".into());
-        self.0.call(&(true, args)).await?.ok_or(CallError::Failed { service, text })
+        let (service, text) = (self.client.service().into(), "it takes the call for a send".into());
+        self.invoke((true, args)).await?.ok_or(CallError::Failed { service, text })
     }
 
     /// Invokes the operation, and waits until the invocation waits at the owner.
     pub async fn send(&self, args: A) -> Result<(), CallError> {
-        self.0.call(&(false, args)).await.map(|_| ())
+        self.invoke((false, args)).await.map(drop)
+    }
+
+    /// Waits for the answer as long as the owner has the operation.
+    async fn invoke(&self, request: (bool, A)) -> Result<Option<O>, CallError> {
+        let service = self.client.service();
+        let mut call = pin!(self.client.call(&request));
+        tokio::select! {
+            biased;
+            answer = &mut call => return answer,
+            _ = withdrawn(&self.cluster, service, self.owner) => {}
+        }
+        let ended = || CallError::Ended { service: service.into(), peer: self.owner.to_string() };
+        host::timeout(LAST_ANSWER, call).await.unwrap_or_else(|_| Err(ended()))
     }
 }
 

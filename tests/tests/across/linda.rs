@@ -2,6 +2,7 @@
 
 use crate::virtual_cluster::{join, switched};
 use chunkcomm::host;
+use chunkcomm_cluster::cluster::NameError;
 use chunkcomm_cluster::{Cluster, Registry};
 use chunkcomm_examples::models::linda::{Space, any, hold};
 use chunkcomm_simulation::{LinkSpec, each_seed, run};
@@ -282,6 +283,107 @@ fn the_death_of_the_holder_is_an_error_with_its_name() {
             println!("{error}");
         }
     });
+}
+
+/// Two tasks of each rank begin to hold a space at nearly the same time.
+#[test]
+fn a_space_has_one_holder_whoever_begins_when() {
+    const ROUNDS: usize = 20;
+    each_seed(0..10, |seed| {
+        let held = Arc::new(Mutex::new(vec![0; ROUNDS]));
+        let counted = Arc::clone(&held);
+        on_each(seed, 3, &[], move |cluster| {
+            let held = Arc::clone(&counted);
+            async move {
+                let rank = cluster.rank();
+                let mut random = Random::fork(seed, rank.into());
+                for round in 0..ROUNDS {
+                    let name = format!("round {round}");
+                    cluster.barrier().await.unwrap();
+                    let holding = [(); 2].map(|()| {
+                        let (cluster, name) = (cluster.clone(), name.clone());
+                        let wait = Duration::from_micros(random.below(400));
+                        host::spawn(async move {
+                            host::sleep(wait).await;
+                            hold(cluster, name, TUPLES_MAX).await
+                        })
+                    });
+                    let mut space = Space::attach(&cluster, &name).await.unwrap();
+                    space.out("t", &(rank,)).await.unwrap();
+                    cluster.barrier().await.unwrap();
+                    // All holders have begun, and each attached handle has put its tuple into one space.
+                    host::sleep(ms(10)).await;
+                    let mut space = Space::attach(&cluster, &name).await.unwrap();
+                    for rank in 0..3_u32 {
+                        assert_eq!(space.rd("t", (rank,)).await.unwrap(), (rank,));
+                    }
+                    let provided = format!("space {name}");
+                    let [holder] = cluster.providers(&provided)[..] else { panic!("seed {seed}") };
+                    cluster.barrier().await.unwrap();
+                    for holding in holding {
+                        if !holding.is_finished() {
+                            assert_eq!(holder, cluster.id(), "seed {seed}, {name}");
+                            held.lock().unwrap()[round] += 1;
+                            holding.abort();
+                            continue;
+                        }
+                        let error = holding.await.unwrap().unwrap_err().into_inner().unwrap();
+                        let error = error.downcast::<NameError>().unwrap();
+                        let held = NameError::Held { name: provided.clone(), by: holder };
+                        assert_eq!(*error, held, "seed {seed}");
+                    }
+                }
+            }
+        });
+        assert_eq!(*held.lock().unwrap(), [1; ROUNDS], "seed {seed}");
+    });
+}
+
+/// A holder stops holding, or leaves, while handles are unused, idle and waiting.
+#[test]
+fn handles_of_a_space_that_is_held_no_longer_get_an_error_with_its_holder() {
+    for leaves in [false, true] {
+        on_each(6, 3, &[], move |cluster| async move {
+            let holding = (cluster.rank() == 1)
+                .then(|| host::spawn(hold(cluster.clone(), "x".to_owned(), TUPLES_MAX)));
+            let [mut unused, mut idle, mut waits] = [
+                Space::attach(&cluster, "x").await.unwrap(),
+                Space::attach(&cluster, "x").await.unwrap(),
+                Space::attach(&cluster, "x").await.unwrap(),
+            ];
+            idle.out("t", &(1,)).await.unwrap();
+            if let Some(holding) = holding {
+                host::sleep(ms(500)).await;
+                if leaves {
+                    cluster.leave(DEADLINE).await.unwrap();
+                    return;
+                }
+                holding.abort();
+                assert!(holding.await.is_err());
+            }
+            let waited = waits.in_("never", ()).await.unwrap_err();
+            let used = [idle.rdp("t", (1,)).await, unused.rdp("t", (1,)).await];
+            let [idle, unused] = used.map(Result::unwrap_err);
+            for error in [waited, idle, unused] {
+                let error = error.to_string();
+                assert!(error.starts_with("space x of rank 1 (process "), "{error}");
+            }
+            if cluster.rank() == 2 {
+                host::spawn(hold(cluster.clone(), "x".to_owned(), TUPLES_MAX));
+            }
+            // The next holder is another one.
+            let mut space = Space::attach(&cluster, "x").await.unwrap();
+            assert_eq!(space.rdp("t", (1,)).await.unwrap(), None);
+            let error = waits.rdp("t", (1,)).await.unwrap_err().to_string();
+            assert!(error.contains("of rank 1 (process "), "{error}");
+            if !leaves {
+                cluster.barrier().await.unwrap();
+            } else if cluster.rank() == 0 {
+                host::sleep(ms(500)).await;
+                cluster.finish();
+            }
+        });
+    }
 }
 
 #[test]

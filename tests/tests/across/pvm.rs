@@ -288,6 +288,32 @@ fn groups_and_barriers() {
     });
 }
 
+/// Many tasks of rank 0 enroll at once, and one server of groups starts. A question that waits when its server stops
+/// is an error.
+#[test]
+fn the_server_of_groups_is_one_and_its_end_is_told() {
+    play(lan(8, 2), |_, cluster, tasks| async move {
+        let enroll = || {
+            let cluster = cluster.clone();
+            host::spawn(async move { Pvm::enroll(&cluster).await.unwrap().joingroup("g").await })
+        };
+        let mut instances = Vec::new();
+        for enrolled in [(); 8].map(|()| enroll()) {
+            instances.push(enrolled.await.unwrap().unwrap());
+        }
+        instances.sort_unstable();
+        assert_eq!(instances, (0..8).collect::<Vec<u32>>());
+        let mut pvm = Pvm::enroll(&cluster).await.unwrap();
+        let tid = pvm.spawn(&tasks.puppet, 1, Some(1), &()).await.unwrap()[0];
+        assert!(does(&mut pvm, tid, Order::Join).await.parse::<u32>().is_ok());
+        tell(&mut pvm, tid, Order::Barrier(9)).await;
+        host::sleep(Duration::from_secs(1)).await;
+        cluster.withdraw("pvm groups");
+        let told = done(&mut pvm, tid).await;
+        assert_eq!(told, "group \"g\": rank 0 provides it no longer");
+    });
+}
+
 /// Each member hears of a death at a barrier once, wherever it was, and then they meet.
 #[test]
 fn a_barrier_with_a_death_is_an_error() {

@@ -4,6 +4,7 @@ use super::models::MODELS;
 use super::virtual_cluster::{join, on_each, switched};
 use chunkcomm::host;
 use chunkcomm_cluster::Cluster;
+use chunkcomm_cluster::cluster::{ClusterServeError, NameError};
 use chunkcomm_examples::models::sr::{Capability, Invocation, Operation, Resource, Semaphore};
 use chunkcomm_simulation::{LinkSpec, each_seed, run};
 use chunkcomm_testkit::random::Random;
@@ -320,6 +321,61 @@ fn wrong_uses_are_errors_that_say_so() {
         assert!(taken.err().unwrap().to_string().contains("has a service \"dropped\" already"));
         drop(resource.accept([operation.arm(|it| it, |_| Some(0))]).await.unwrap());
         until_waiting(&operation, 1).await;
+    });
+}
+
+/// Two nodes make an operation of one name at nearly the same time: one has it, until it drops it.
+#[test]
+fn an_operation_has_one_owner() {
+    each_seed(0..20, |seed| {
+        let owned = twice(seed, 3, move |rank, cluster| async move {
+            let mut random = Random::fork(seed, rank as u64);
+            host::sleep(Duration::from_micros(random.below(400))).await;
+            let resource = Resource::create(&cluster);
+            let mine = resource.operation::<u32, u32>("one").await;
+            let [owner] = cluster.providers("one")[..] else { panic!("seed {seed}") };
+            let held = NameError::Held { name: "one".to_owned(), by: owner };
+            match &mine {
+                Ok(_) => assert_eq!(owner, cluster.id(), "seed {seed}"),
+                Err(ClusterServeError::Provide(error)) => assert_eq!(*error, held, "seed {seed}"),
+                Err(error) => panic!("seed {seed}: {error}"),
+            }
+            let is_owner = mine.is_ok();
+            cluster.barrier().await.unwrap();
+            drop(mine);
+            cluster.withdrawn("one", owner).await;
+            cluster.barrier().await.unwrap();
+            if rank == 2 {
+                drop(resource.operation::<u32, u32>("one").await.unwrap());
+            }
+            is_owner
+        });
+        assert_eq!(owned.iter().filter(|it| **it).count(), 1, "seed {seed}");
+    });
+}
+
+/// The word of the withdrawal goes by rank 0, the answer straight to its caller, over a slower link or
+/// a faster one.
+#[test]
+fn an_answer_is_not_lost_when_its_owner_drops_the_operation_behind_it() {
+    twice(1, 3, |rank, cluster| async move {
+        if rank == 2 {
+            let last = capability::<u32, u32>(&cluster, "last").await;
+            assert_eq!(last.call(7).await.unwrap(), 8);
+            // The operation that is gone has no owner that would answer.
+            cluster.barrier().await.unwrap();
+            let error = last.call(7).await.unwrap_err().to_string();
+            assert!(error.contains("\"last\""), "{error}");
+            return;
+        }
+        if rank == 1 {
+            let resource = Resource::create(&cluster);
+            let last = resource.operation::<u32, u32>("last").await.unwrap();
+            let mut it = resource.accept([last.arm(|it| it, |_| Some(0))]).await.unwrap();
+            let next = it.args + 1;
+            it.reply(next).unwrap();
+        }
+        cluster.barrier().await.unwrap();
     });
 }
 

@@ -10,41 +10,30 @@ use chunkcomm::{AcceptError, Duplex, host};
 use chunkcomm_cluster::Cluster;
 use tokio::task::JoinSet;
 
+use super::super::sole::Sole;
 use super::{Reply, Request};
 
 type Age = (String, u64); // kind and number
 
 /// Holds a space of at most this many tuples at this node, until it is dropped or the node ends. It
-/// is to be spawned. Returns an error if a node holds the space already.
+/// is to be spawned. The error is a [`NameError`](chunkcomm_cluster::cluster::NameError) with the holder if a node
+/// holds the space already.
 pub async fn hold(cluster: Cluster, space: String, tuples_max: usize) -> Result<Infallible> {
     let name = format!("space {space}");
-    let held_by = |id| Err(Error::other(format!("{name} is held by {id}")));
-    if let Some(other) = cluster.providers(&name).first() {
-        return held_by(*other);
-    }
-    let _withdrawn = Withdrawn(&cluster, &name);
-    cluster.provide(&name).await.map_err(Error::other)?;
-    // Of nodes that provide it at once the lowest rank holds it.
-    if let Some(other) = cluster.providers(&name).first().filter(|id| **id != cluster.id()) {
-        return held_by(*other);
-    }
+    let sole = Sole::provide(&cluster, &name).await.map_err(Error::other)?;
     let (held, mut all) = (Arc::new(Held { tuples_max, ..Held::default() }), JoinSet::new());
     loop {
-        match cluster.node().accept_duplex(&*name).await {
+        let accepted = tokio::select! {
+            biased;
+            why = sole.lost() => return Err(Error::other(format!("{name}: {why}"))),
+            accepted = cluster.node().accept_duplex(&*name) => accepted,
+        };
+        match accepted {
             Ok((_, line)) => drop(all.spawn(host::here(held.clone().serve(cluster.clone(), line)))),
             Err(AcceptError::Mismatch { .. }) => {}
             Err(error) => return Err(Error::other(error)),
         }
         while all.try_join_next().is_some() {}
-    }
-}
-
-/// Withdraws the name of a space when it is held no longer.
-struct Withdrawn<'a>(&'a Cluster, &'a str);
-
-impl Drop for Withdrawn<'_> {
-    fn drop(&mut self) {
-        self.0.withdraw(self.1);
     }
 }
 

@@ -5,13 +5,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::mem::take;
 
 use chunkcomm::layer::Wait;
+use chunkcomm_cluster::Cluster;
 use chunkcomm_cluster::process::Failure;
 use chunkcomm_cluster::registry::Travels;
 use serde::{Deserialize, Serialize};
 
+use super::super::sole::{Sole, withdrawn};
 use super::{Pvm, Tid, What};
 
-/// Name that rank 0 provides once it has a server.
+/// Name that rank 0 alone provides while it has a server.
 pub(super) const SERVER: &str = "pvm groups";
 
 /// Number of the server's task on rank 0.
@@ -40,13 +42,21 @@ type Answers = Vec<(Tid, i32, Answer)>;
 
 impl Pvm {
     async fn ask(&mut self, group: &str, ask: Ask) -> Result<Members, Failure> {
-        let rank_0 = self.cluster.member(0).ok_or_else(|| Failure::new("rank 0 is gone"))?;
-        let server = Tid { host: rank_0.id, number: NUMBER };
+        let cluster = self.cluster.clone();
+        let host = cluster.provider(SERVER).await?;
+        let server = Tid { host, number: NUMBER };
         self.asked += 1;
         let tag = ASK - self.asked;
-        self.send(server, ASK, &(group.to_owned(), tag, ask)).await?;
-        let answer = self.recv(Some(server), Some(tag)).await?;
         let refused = |why| Failure::new(format!("group {group:?}: {why}"));
+        let asked = async {
+            self.send(server, ASK, &(group.to_owned(), tag, ask)).await?;
+            self.recv(Some(server), Some(tag)).await
+        };
+        let answer = tokio::select! {
+            biased;
+            answer = asked => answer?,
+            why = withdrawn(&cluster, SERVER, host) => return Err(refused(why)),
+        };
         answer.value.unpack::<Answer>()?.map_err(refused)
     }
 
@@ -132,8 +142,10 @@ struct Group {
     ended: BTreeMap<Tid, Vec<String>>,
 }
 
-/// Answers questions about groups until the cluster ends.
-pub(super) async fn serve(mut pvm: Pvm) -> Result<(), Failure> {
+/// Answers questions about groups until the cluster ends, unless a server does so already.
+pub(super) async fn serve(cluster: Cluster) -> Result<(), Failure> {
+    let _sole = Sole::provide(&cluster, SERVER).await?;
+    let mut pvm = Pvm::new(&cluster, NUMBER, None);
     let mut groups: BTreeMap<String, Group> = BTreeMap::new();
     let mut watched = BTreeSet::new();
     loop {
