@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use chunkcomm::host::Instant;
-use chunkcomm::{Address, Node, host};
+use chunkcomm::{Address, ConnectError, Node, host};
 use chunkcomm_cluster::cluster::launch::Environment;
 use chunkcomm_cluster::launch::Launcher;
 use chunkcomm_cluster::{Cluster, Registry};
@@ -20,8 +20,9 @@ use crate::journal::Journal;
 use crate::proto::wire::Limit;
 use crate::serving::{THREADS_MAX, share_of_cores};
 use crate::settings::{
-    FARM_NAME, Grain, JournalOptions, Messaging, Model, Prefetch, START_DEADLINE, TaskTimeout,
-    Tree, VIRTUAL_WORKERS_MAX, VirtualWorkers, WORKER_COUNT_MAX, Ways, WorkersAs, nanos,
+    FARM_NAME, Grain, JournalOptions, Messaging, Model, NodeSettings, Prefetch, START_DEADLINE,
+    TaskTimeout, Tree, VIRTUAL_WORKERS_MAX, VirtualWorkers, WORKER_COUNT_MAX, Ways, WorkersAs,
+    nanos,
 };
 use crate::worker::Farmer;
 
@@ -380,8 +381,15 @@ impl FarmBuilder {
             node.explain_on_sigusr1().map_err(StartError::Signal)?;
         }
         let (ways, deadline) = (self.ways(), self.start_deadline);
+        let (settings, kept) = (self.messaging.node(), node.clone());
         let (crew, registry) = self.hire((own, others), &node, &own_address)?;
-        Farm::open(node, registry, crew, ways, journal, deadline).await
+        let error = match Farm::open(node, registry, crew, ways, journal, deadline).await {
+            Err(error) if error.unexplained().is_some() => error,
+            opened => return opened,
+        };
+        let listens = kept.addresses().into_iter().find(|address| *address != own_address);
+        let listens = listens.expect("processes were to report there");
+        Err(error.explained_by(attempt(&listens, settings).await))
     }
 
     /// Starts a farm on this node of a cluster; the other present nodes are its workers.
@@ -541,6 +549,12 @@ impl FarmBuilder {
         };
         self.walltime.or_else(of_job).map(|time| Instant::now() + time)
     }
+}
+
+/// Returns the reason why a process of this machine does not reach this address, if it does not.
+async fn attempt(address: &Address, settings: NodeSettings) -> Option<ConnectError> {
+    let node = settings.node().build().await.ok()?;
+    node.connect_within(address, Duration::ZERO).await.err()
 }
 
 fn check_workers(count: usize) -> Result<(), StartError> {

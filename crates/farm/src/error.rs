@@ -6,12 +6,13 @@ use std::time::Duration;
 
 use chunkcomm::codec::EncodeError;
 use chunkcomm::error::Plain;
-use chunkcomm::{AcceptError, NodeError, RecvError, SendError, with_causes};
+use chunkcomm::{AcceptError, ConnectError, NodeError, RecvError, SendError, with_causes};
 use chunkcomm_cluster::cluster::{Death, NameError};
 use chunkcomm_cluster::launch::{ChildExit, LaunchError};
 use chunkcomm_cluster::registry::{Difference, Signature};
 
 use crate::journal::JournalError;
+use crate::machine::STATUS_STOPPED;
 use crate::name::WorkerName;
 
 pub use serve::ServeError;
@@ -181,6 +182,13 @@ pub enum StartError {
         /// connection may have been that of the worker.
         refusals: Vec<String>,
     },
+    /// The farmer's address cannot be reached, not even from its own process.
+    Unreachable {
+        /// A worker process that did not become ready.
+        worker: WorkerName,
+        /// The error of an attempt of the farmer's.
+        cause: Box<ConnectError>,
+    },
     /// A node of the cluster speaks no version that the farmer speaks.
     Versions {
         /// The worker.
@@ -230,12 +238,19 @@ impl fmt::Display for StartError {
             StartError::Accept(_) => f.write_str("the farmer could not wait for its workers"),
             StartError::Lost { worker, loss, refusals } => {
                 write!(f, "{worker} was lost before it was ready: {loss}")?;
-                let exited = |exit: &ChildExit| exit.status.is_some_and(|it| it.code().is_some());
-                match (&**loss, &refusals[..]) {
-                    (Loss::Exited(exit), []) if exited(exit) => write!(f, " {SERVE_HINT}"),
-                    (_, []) => Ok(()),
+                let code = match &**loss {
+                    Loss::Exited(ChildExit { status, .. }) => status.and_then(|it| it.code()),
+                    _ => None,
+                };
+                match (code, &refusals[..]) {
+                    (Some(STATUS_STOPPED), []) => f.write_str(", and it has printed the reason"),
+                    (Some(_), []) => write!(f, " {SERVE_HINT}"),
+                    (None, []) => Ok(()),
                     _ => write!(f, "; the farmer refused: {}", refusals.join("; ")),
                 }
+            }
+            StartError::Unreachable { worker, cause } => {
+                write!(f, "{worker} was not ready: it has no way to the farmer: {cause}")
             }
             StartError::Versions { worker, ours, theirs } => write!(
                 f,
@@ -261,6 +276,31 @@ impl fmt::Display for StartError {
     }
 }
 
+impl StartError {
+    /// Returns the process that did not become ready for a reason that the farmer does not know.
+    pub(crate) fn unexplained(&self) -> Option<&WorkerName> {
+        let (workers, refusals) = match self {
+            StartError::Lost { worker, loss, refusals } if matches!(**loss, Loss::Exited(_)) => {
+                (std::slice::from_ref(worker), refusals)
+            }
+            StartError::Late { missing, refusals, .. } => (&missing[..], refusals),
+            _ => return None,
+        };
+        workers.iter().find(|worker| worker.pid.is_some() && refusals.is_empty())
+    }
+
+    /// Names the farmer's address as the reason, if an attempt of the farmer's has shown that nobody
+    /// reaches it.
+    pub(crate) fn explained_by(self, attempt: Option<ConnectError>) -> StartError {
+        match (self.unexplained().cloned(), attempt) {
+            (Some(worker), Some(cause @ ConnectError::Unreachable { .. })) => {
+                StartError::Unreachable { worker, cause: Box::new(cause) }
+            }
+            _ => self,
+        }
+    }
+}
+
 /// Names the function that one side has.
 fn found(function: &Option<Signature>) -> String {
     function.as_ref().map_or_else(|| "no function of that name".to_owned(), ToString::to_string)
@@ -279,6 +319,7 @@ impl Error for StartError {
             StartError::Name(error) => error.source(),
             StartError::Accept(source) => Some(source),
             StartError::Lost { loss, .. } => loss.source(),
+            StartError::Unreachable { cause, .. } => cause.source(),
             _ => None,
         }
     }
@@ -484,5 +525,63 @@ mod tests {
              system said; worker 0 (thread): it closed its channel"
         );
         assert_eq!(format!("{error:?}"), error.to_string());
+    }
+
+    /// The error of a worker process that ended with this status, after these refusals.
+    #[cfg(unix)]
+    async fn ended(code: i32, refusals: &[&str]) -> StartError {
+        use chunkcomm_cluster::launch::Launcher;
+        use std::os::unix::process::ExitStatusExt as _;
+        let address = chunkcomm::Address::Memory("nobody".to_owned());
+        let mut child = Launcher::new(address).program("/bin/true").spawn(1).unwrap();
+        let mut exit = child.exited().await.unwrap();
+        (exit.pid, exit.status) = (4242, Some(std::process::ExitStatus::from_raw(code << 8)));
+        let refusals = refusals.iter().map(|it| (*it).to_owned()).collect();
+        let (worker, loss) = (WorkerName::process(1, 4242), Box::new(Loss::Exited(exit)));
+        StartError::Lost { worker, loss, refusals }
+    }
+
+    #[cfg(unix)]
+    fn late(worker: WorkerName) -> StartError {
+        let (waited, refusals) = (Duration::from_secs(10), Vec::new());
+        StartError::Late { waited, missing: vec![worker], refusals }
+    }
+
+    #[cfg(unix)]
+    #[tokio::test]
+    async fn a_farmer_that_nobody_reaches_is_blamed_before_the_workers_program() {
+        let unreachable = || {
+            let address = chunkcomm::Address::Tcp { host: "127.0.0.1".to_owned(), port: 7 };
+            let error = std::io::Error::from(std::io::ErrorKind::NetworkUnreachable).into();
+            Some(ConnectError::Unreachable { address, error, tried: Duration::ZERO })
+        };
+        for error in [
+            ended(1, &[]).await,
+            ended(STATUS_STOPPED, &[]).await,
+            late(WorkerName::process(1, 4242)),
+        ] {
+            let told = format!("{:?}", error.explained_by(unreachable()));
+            assert_eq!(
+                told,
+                "worker 1 (process 4242) was not ready: it has no way to the farmer: \
+                 tcp://127.0.0.1:7 cannot be reached: network unreachable"
+            );
+        }
+        // The farmer was reached, or knows the reason.
+        for (error, attempt) in [
+            (ended(1, &[]).await, None),
+            (ended(1, &[]).await, Some(ConnectError::Closed)),
+            (ended(1, &["no hello"]).await, unreachable()),
+            (late(WorkerName::thread(0)), unreachable()),
+        ] {
+            let text = error.to_string();
+            assert_eq!(error.explained_by(attempt).to_string(), text);
+        }
+        let told = ended(1, &[]).await.to_string();
+        assert!(told.ends_with(SERVE_HINT), "{told}");
+        // It did serve.
+        let told = ended(STATUS_STOPPED, &[]).await.to_string();
+        let reason = "its process ended: exit status: 69, and it has printed the reason";
+        assert!(told.ends_with(reason), "{told}");
     }
 }

@@ -15,8 +15,9 @@ use crate::name::WorkerName;
 use crate::settings::{FARM_NAME, NodeSettings};
 use crate::worker::{Farmer, Post, Stopped, work};
 
-/// Exit status of a worker process that could not go on.
-const STATUS_FAILED: i32 = 1;
+/// Exit status of a worker process that could not go on: `EX_UNAVAILABLE` of `sysexits.h`. A program
+/// that forgets to serve rather ends with 1.
+pub(crate) const STATUS_STOPPED: i32 = 69;
 
 /// Waits for a future on this thread, which steps aside meanwhile.
 pub(crate) fn wait_blocking<F: Future>(future: F) -> F::Output {
@@ -46,7 +47,7 @@ impl Wake for Unparks {
 /// arguments, and go no further than this call. Each runs all of `main` before the call: open and
 /// write nothing there. Each makes the captures of a registered closure anew.
 ///
-/// A worker that cannot go on prints the reason to stderr and ends with status 1. At the signal
+/// A worker that cannot go on prints the reason to stderr and ends with status 69. At the signal
 /// `SIGUSR1` a worker prints [`Node::explain`](chunkcomm::Node::explain) there and goes on. A
 /// worker's standard input is empty; its output and stderr are the farmer's.
 pub fn serve_if_started(registry: &Registry) {
@@ -71,7 +72,7 @@ pub fn serve_if_started(registry: &Registry) {
         Ok(()) => process::exit(0),
         Err(error) => {
             eprintln!("{} stops: {error}", WorkerName::process(index, process::id()));
-            process::exit(STATUS_FAILED);
+            process::exit(STATUS_STOPPED);
         }
     }
 }

@@ -7,6 +7,7 @@ use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
+use chunkcomm::Address;
 use chunkcomm::codec::decode;
 use chunkcomm_cluster::Registry;
 use chunkcomm_cluster::launch::Launcher;
@@ -542,6 +543,25 @@ async fn programs_that_are_no_workers_are_told_apart() {
     let error = with("/nowhere/at-all").start().await.unwrap_err();
     assert_eq!(error.to_string(), "the worker processes could not be started");
     assert!(Path::new(PROGRAM).exists());
+}
+
+/// Without a loopback interface, or without the socket, as here.
+#[cfg(unix)]
+#[tokio::test]
+async fn a_farmer_that_nobody_reaches_says_so() {
+    let folder = Scratch::folder("no-way");
+    let socket = folder.join("farmer");
+    let script = format!("rm {}; exit 1", socket.display());
+    let listen = Some(Address::Unix(socket.clone()));
+    let (builder, _) = builder();
+    let builder = builder.messaging(Messaging { listen, ..Messaging::default() }).workers(1);
+    let builder =
+        builder.launcher(move |launcher| launcher.program("/bin/sh").args(["-c", &script]));
+    let error = builder.start().await.unwrap_err();
+    let StartError::Unreachable { cause, .. } = &error else { panic!("{error}") };
+    let told = format!("{} cannot be reached", Address::Unix(socket));
+    assert!(cause.to_string().starts_with(&told), "{cause}");
+    assert!(!format!("{error:?}").contains("serve_if_started"), "{error:?}");
 }
 
 /// Runs `farm-program workers 40` with this limit of descriptors; returns what it prints.

@@ -1,6 +1,6 @@
 //! Errors of `chunkcomm-farm`.
 
-use super::chunkcomm::{link, lost};
+use super::chunkcomm::{connect, link, lost};
 use super::cluster::{death, difference, member, system};
 use super::{Texts, errors, label, said};
 use chunkcomm::error::LinkCause;
@@ -108,6 +108,7 @@ fn starting(texts: &mut Texts, journal: &JournalError, exited: Loss) {
         lost(Loss::Link(received()), Vec::new()) => StartError::Lost,
         lost(Loss::Closed, refusals()) => StartError::Lost,
         lost(exited, Vec::new()) => StartError::Lost,
+        StartError::Unreachable { worker: process(), cause: Box::new(connect()) },
         StartError::Versions { worker: node(), ours: (3, 4), theirs: (1, 2) },
         differs(None) => StartError::Differs,
         differs(difference().ours) => StartError::Differs,
