@@ -4,6 +4,7 @@
 use std::error::Error;
 use std::path::Path;
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::Duration;
 
 use chunkcomm::host;
@@ -17,6 +18,7 @@ use crate::cluster_options::{ClusterOptions, end_led, end_served, first_death};
 use crate::farm_options::FarmOptions;
 use crate::picture::check_output;
 use crate::program::timed_on_a_thread;
+use crate::progress::Bar;
 
 /// Time that the workers have to end once all is done.
 pub const FINISH_DEADLINE: Duration = Duration::from_secs(10);
@@ -103,13 +105,23 @@ pub async fn start(
 
 /// Computes without a farm and returns the time: the better of two where it is short. The first
 /// computation pays for cold memory and a slow clock, which would pass for a speed-up of the farm.
+/// The computation reports the fraction that is done, which a bar shows, unless it is `hidden`.
 ///
 /// # Errors
 /// The thread could not be started, or a node of the cluster died.
 pub async fn alone<T: Send + 'static>(
     cluster: Option<&Cluster>,
-    compute: impl Fn() -> T + Clone + Send + 'static,
+    hidden: bool,
+    compute: impl Fn(&dyn Fn(f64)) -> T + Clone + Send + 'static,
 ) -> Result<(T, Duration), Failure> {
+    let bar = Bar::on_terminal(hidden).map(Arc::new);
+    let compute = move || {
+        compute(&|done| {
+            if let Some(bar) = &bar {
+                bar.draw_fraction("sequential", done);
+            }
+        })
+    };
     let timed = async {
         let (value, first) = timed_on_a_thread(compute.clone()).await?;
         if first >= REPEATED_BELOW || host::is_virtual() {

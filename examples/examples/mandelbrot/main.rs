@@ -70,14 +70,16 @@ impl Program {
         work(&self.options.cluster, &self.registry, in_a_cluster, farm_out).await
     }
 
-    /// Renders twice, alone and with the farm, and writes the picture and the report; returns
+    /// Renders alone, unless it is not to, and with the farm; writes the picture and the report. Returns
     /// false when the two pictures differ and the check was asked for.
     async fn farm_out(&self, cluster: Option<&Cluster>) -> Result<bool, Failure> {
         let options = self.options;
         check_output(&options.output)?;
         let view = options.picture.view();
-        let (sequential, sequential_time) =
-            alone(cluster, move || view::render(view.whole(), STEP_NANOS, |_| ())).await?;
+        let sequential = match options.no_sequential {
+            true => None,
+            false => Some(self.render_alone(cluster).await?),
+        };
 
         let mut farm = start(&options.farm, self.registry.clone(), cluster).await?;
         let (steps, stats) = self.render_with(&mut farm).await?;
@@ -91,12 +93,19 @@ impl Program {
         let mut report = Report::default();
         let (width, height, iterations) = (view.width, view.height, view.iterations);
         report.row("picture", format_args!("{width} x {height} pixels, {iterations} iterations"));
-        report.run(&options.farm, cluster.is_some(), Some(sequential_time), &stats);
+        let time = sequential.as_ref().map(|(_, time)| *time);
+        report.run(&options.farm, cluster.is_some(), time, &stats);
         report.row("written", options.output.display());
-        let different =
-            if options.sequential_check { report.check(&steps, &sequential) } else { 0 };
+        let to_compare = sequential.filter(|_| options.sequential_check);
+        let different = to_compare.map_or(0, |(alone, _)| report.check(&steps, &alone));
         write_out(report.text())?;
         Ok(different == 0)
+    }
+
+    async fn render_alone(&self, cluster: Option<&Cluster>) -> Result<(Steps, Duration), Failure> {
+        let whole = self.options.picture.view().whole();
+        let render = move |report: &dyn Fn(f64)| view::render(whole, STEP_NANOS, report);
+        alone(cluster, self.options.no_progress, render).await
     }
 
     async fn render_with(&self, farm: &mut Farm) -> Result<(Steps, RunStats), RunError> {

@@ -100,7 +100,10 @@ impl Farms {
         }
         let view = options.picture.view();
         let (sequential, sequential_time) =
-            alone(Some(cluster), move || render(view.whole(), options.step, |_| ())).await?;
+            alone(Some(cluster), options.no_progress, move |report| {
+                render(view.whole(), options.step, report)
+            })
+            .await?;
         cluster.barrier().await?;
         let others = course.others().await;
         let before = messages(&others);

@@ -34,6 +34,10 @@ pub(crate) struct Options {
     #[arg(long)]
     pub(crate) sequential_check: bool,
 
+    /// Do not render sequentially first: the report then has no speed-up
+    #[arg(long, conflicts_with = "sequential_check")]
+    pub(crate) no_sequential: bool,
+
     /// Show no progress bar
     #[arg(long)]
     pub(crate) no_progress: bool,
@@ -107,6 +111,14 @@ mod tests {
             assert_eq!(error.exit_code(), 2);
             assert!(error.to_string().contains(allowed), "{arguments:?}: {error}");
         }
+    }
+
+    #[test]
+    fn a_picture_that_is_not_rendered_is_not_compared() {
+        let words = ["mandelbrot", "--no-sequential", "--sequential-check"];
+        let error = try_parse::<Options>(words).unwrap_err();
+        assert_eq!(error.exit_code(), 2);
+        assert!(error.to_string().contains("--no-sequential"), "{error}");
     }
 
     #[test]

@@ -78,7 +78,7 @@ impl Program {
         let (source, sides) = (options.source(), options.sides());
         let scene = Arc::new(on_a_thread(move || source.scene()).await??);
         let sequential = match options.check {
-            true => Some(render_alone(cluster, scene.clone(), sides).await?),
+            true => Some(self.render_alone(cluster, scene.clone()).await?),
             false => None,
         };
 
@@ -105,6 +105,17 @@ impl Program {
         Ok(different == 0)
     }
 
+    async fn render_alone(
+        &self,
+        cluster: Option<&Cluster>,
+        scene: Arc<Scene>,
+    ) -> Result<(Pixels, Duration), Failure> {
+        let sides = self.options.sides();
+        let whole = Area { left: 0, top: 0, width: sides.0, height: sides.1 };
+        let render = move |report: &dyn Fn(f64)| render(&scene, sides, whole, report);
+        alone(cluster, self.options.no_progress, render).await
+    }
+
     async fn render_with(
         &self,
         farm: &mut Farm,
@@ -122,13 +133,4 @@ impl Program {
         let stats = farm.stream(&self.render, tasks)?.as_completed().for_each(place).await?;
         Ok((pixels, stats))
     }
-}
-
-async fn render_alone(
-    cluster: Option<&Cluster>,
-    scene: Arc<Scene>,
-    sides: (u32, u32),
-) -> Result<(Pixels, Duration), Failure> {
-    let whole = Area { left: 0, top: 0, width: sides.0, height: sides.1 };
-    alone(cluster, move || render(&scene, sides, whole, |_| ())).await
 }

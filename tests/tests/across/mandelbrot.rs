@@ -107,6 +107,15 @@ fn the_report_has_every_figure() {
 }
 
 #[test]
+fn a_picture_that_is_not_rendered_sequentially_has_no_speed_up() {
+    let (picture, report) =
+        picture::rendered(&MANDELBROT, "alone.png", &["--size", "64x48", "--no-sequential"]);
+    assert!(picture == by_definition((64, 48), WHOLE, 256));
+    assert!(report.contains("time ") && report.contains("tasks "), "{report}");
+    assert!(!report.contains("speed-up") && !report.contains("sequential"), "{report}");
+}
+
+#[test]
 fn bad_options_say_what_is_allowed_and_exit_with_2() {
     MANDELBROT.refuses(&[
         (["--size", "0x0"], "WIDTHxHEIGHT"),
@@ -120,6 +129,7 @@ fn bad_options_say_what_is_allowed_and_exit_with_2() {
         (["--iterations", "many"], "whole numbers from 1 to 65535"),
         (["--grain", "-1"], "allowed are auto and whole numbers from 1"),
         (["--colour", "red"], "--help"),
+        (["--no-sequential", "--sequential-check"], "--sequential-check"),
         (["--output", "/nowhere/at/all.png"], "a file in a folder that exists"),
         (["--workers=2", "--nodes=2"], "the other nodes of a cluster are the workers"),
         (["--workers-as=thread", "--nodes=2"], "the other nodes of a cluster are the workers"),
