@@ -12,7 +12,6 @@ use chunkcomm_cluster::launch::{ChildExit, LaunchError};
 use chunkcomm_cluster::registry::{Difference, Signature};
 
 use crate::journal::JournalError;
-use crate::machine::STATUS_STOPPED;
 use crate::name::WorkerName;
 
 pub use serve::ServeError;
@@ -94,6 +93,10 @@ fn without_result(unanswered: u64, left: Option<u64>) -> String {
         None => format!("{} without a result, of those given out", counted(unanswered, "task")),
     }
 }
+
+/// Exit status of a worker process that could not go on: `EX_UNAVAILABLE` of `sysexits.h`. A program
+/// that forgets to serve rather ends with 1.
+pub(crate) const STATUS_STOPPED: i32 = 69;
 
 /// Hint for a program whose workers do not come: the calls that it may have forgotten.
 const SERVE_HINT: &str = "(a worker process must call serve_if_started first in main, a node of a \

@@ -11,13 +11,10 @@ use chunkcomm_cluster::launch;
 use tokio::runtime::Builder;
 
 use crate::compute::while_aside;
+use crate::error::STATUS_STOPPED;
 use crate::name::WorkerName;
 use crate::settings::{FARM_NAME, NodeSettings};
 use crate::worker::{Farmer, Post, Stopped, work};
-
-/// Exit status of a worker process that could not go on: `EX_UNAVAILABLE` of `sysexits.h`. A program
-/// that forgets to serve rather ends with 1.
-pub(crate) const STATUS_STOPPED: i32 = 69;
 
 /// Waits for a future on this thread, which steps aside meanwhile.
 pub(crate) fn wait_blocking<F: Future>(future: F) -> F::Output {

@@ -114,7 +114,19 @@ impl Cluster {
     pub async fn provide_sole(&self, name: &str) -> Result<(), NameError> {
         let state = &self.shared.state;
         let held_here = NameError::Held { name: name.to_owned(), by: self.shared.id };
-        let number = state.change(|it| it.provide_sole(name)).ok_or(held_here)?;
+        let number = loop {
+            // Another task of this node may be asking, and get the name or not.
+            let answered = state.until(|it| match it.end() {
+                Some(end) if it.asks(name) => Some(Err(NameError::Ended(end.clone()))),
+                _ => (!it.asks(name)).then_some(Ok(())),
+            });
+            answered.await?;
+            match state.change(|it| (it.provide_sole(name), it.asks(name))) {
+                (Some(number), _) => break number,
+                (None, true) => {}
+                (None, false) => return Err(held_here),
+            }
+        };
         let mut asking = Asking { state, number, granted: false };
         let answered = state.until(|it| match (it.sole(number), it.end()) {
             (Asked::Answered(answer), _) => Some(granted(name, answer)),

@@ -101,6 +101,12 @@ impl Membership {
         Some(number)
     }
 
+    /// Whether the manager has not answered this node's question for this name.
+    #[must_use]
+    pub fn asks(&self, name: &str) -> bool {
+        self.sole.values().any(|it| it.is_open() && it.name == name)
+    }
+
     /// Returns the state of the question of this number.
     #[must_use]
     pub fn sole(&self, number: u64) -> Asked {
