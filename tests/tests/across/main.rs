@@ -77,6 +77,7 @@ mod virtual_flows;
 mod virtual_flows_faults;
 mod virtual_groups;
 mod virtual_groups_bounds;
+mod virtual_groups_calls;
 mod virtual_groups_deaths;
 mod virtual_groups_ends;
 mod virtual_groups_random;

@@ -11,7 +11,7 @@ use super::whole::Whole;
 use crate::Group;
 use crate::error::group::{CollectiveError, GroupError};
 use crate::proto::schedule::Kind;
-use crate::proto::talk::Operation;
+use crate::proto::talk::{self, Operation};
 
 impl Group {
     /// Gives all ranks the root's value. The other ranks give `None`.
@@ -48,6 +48,11 @@ impl Group {
         let fill = move |whole: &mut Whole<u8>| {
             whole.result_blocks.resize(size, 0..0);
             whole.result = encoded?;
+            if !is_root {
+                whole.read = Some(Box::new(move |whole| {
+                    Ok(Box::new(decode::<V>(root, &whole.result)?))
+                }));
+            }
             let mut lengths = vec![0; size];
             if is_root {
                 lengths[root] = whole.result.len();
@@ -59,9 +64,7 @@ impl Group {
         self.submit_with(ask, fill, move |whole, cause| match (value, cause) {
             (data, Some(cause)) => Err(CollectiveError { data, cause }),
             (Some(value), None) => Ok(value),
-            (None, None) => {
-                decode(root, &whole.result).map_err(|cause| CollectiveError { data: None, cause })
-            }
+            (None, None) => Ok(made(whole).expect("the root's value was read")),
         })
     }
 
@@ -76,9 +79,7 @@ impl Group {
     {
         let ask = Ask::of::<V>(Kind::Gather { root }, Operation::GatherValues).rooted(root);
         let is_root = self.rank() == root;
-        self.values(ask, value, move |whole, rank, value| {
-            is_root.then(|| decode_all(whole, rank, value)).transpose()
-        })
+        self.values(ask, value, is_root, |all| all)
     }
 
     /// Gives all ranks the values of all, in the order of ranks.
@@ -91,7 +92,7 @@ impl Group {
         V: Serialize + DeserializeOwned + Send + 'static,
     {
         let ask = Ask::of::<V>(Kind::AllGather, Operation::AllGatherValues);
-        self.values(ask, value, decode_all)
+        self.values(ask, value, true, |all| all.expect("all ranks read"))
     }
 
     /// Combines the values of all ranks in the order of ranks, at the root, which gets the result.
@@ -111,30 +112,47 @@ impl Group {
     {
         let ask = Ask::of::<V>(Kind::Gather { root }, Operation::ReduceValues).rooted(root);
         let is_root = self.rank() == root;
-        self.values(ask, value, move |whole, rank, value| {
-            let all = is_root.then(|| decode_all(whole, rank, value)).transpose()?;
-            Ok(all.and_then(|all| all.into_iter().reduce(combine)))
-        })
+        self.values(ask, value, is_root, |all| all.and_then(|all| all.into_iter().reduce(combine)))
     }
 
-    /// Makes a call in which each rank has a value.
+    /// Makes a call in which each rank has a value; `take` gets those of all where this rank reads them.
     fn values<V, R>(
         &mut self,
         ask: Ask<'_>,
         value: V,
-        take: impl FnOnce(&mut Whole<u8>, usize, V) -> Result<R, CollectiveError<V>> + Send + 'static,
+        reads: bool,
+        take: impl FnOnce(Option<Vec<V>>) -> R + Send + 'static,
     ) -> Call<R, V>
     where
         V: Serialize + DeserializeOwned + Send + 'static,
     {
         let (rank, size) = (self.rank(), self.size());
         let encoded = encode(&value);
-        let fill = move |whole: &mut Whole<u8>| own_block(encoded?, rank, size)(whole);
-        self.submit_with(ask, fill, move |whole, cause| match cause {
-            Some(cause) => Err(CollectiveError { data: value, cause }),
-            None => take(whole, rank, value),
+        let fill = move |whole: &mut Whole<u8>| {
+            own_block(encoded?, rank, size)(whole)?;
+            if reads {
+                whole.read =
+                    Some(Box::new(move |whole| Ok(Box::new(decode_others::<V>(whole, rank)?))));
+            }
+            Ok(())
+        };
+        self.submit_with(ask, fill, move |whole, cause| {
+            if let Some(cause) = cause {
+                return Err(CollectiveError { data: value, cause });
+            }
+            let mut all: Option<Vec<V>> = made(whole);
+            if let Some(all) = &mut all {
+                all.insert(rank, value);
+            }
+            Ok(take(all))
         })
     }
+}
+
+/// Returns what the call has read.
+fn made<R: 'static>(whole: &mut Whole<u8>) -> Option<R> {
+    let made = whole.made.take()?.downcast().expect("the call reads what it gives");
+    Some(*made)
 }
 
 fn encode<V: Serialize>(value: &V) -> Result<Vec<u8>, String> {
@@ -145,24 +163,15 @@ fn encode<V: Serialize>(value: &V) -> Result<Vec<u8>, String> {
 
 fn decode<V: DeserializeOwned>(from: usize, bytes: &[u8]) -> Result<V, GroupError> {
     codec::decode(bytes).map_err(|error| {
-        let why = format!("its value cannot be read: {}", with_causes(&error));
+        let (name, error) = (talk::type_name::<V>(), with_causes(&error));
+        let why = format!("its value of type {name} cannot be read: {error}");
         GroupError::Rank { rank: from, why }
     })
 }
 
-/// Reads the values of the other ranks, and puts this rank's among them.
-fn decode_all<V: DeserializeOwned>(
-    whole: &mut Whole<u8>,
-    rank: usize,
-    value: V,
-) -> Result<Vec<V>, CollectiveError<V>> {
-    let mut values = Vec::with_capacity(whole.result_blocks.len());
-    for (from, block) in whole.result_blocks.iter().enumerate().filter(|(from, _)| *from != rank) {
-        match decode(from, &whole.result[block.clone()]) {
-            Ok(value) => values.push(value),
-            Err(cause) => return Err(CollectiveError { data: value, cause }),
-        }
-    }
-    values.insert(rank, value);
-    Ok(values)
+/// Reads the values of the other ranks.
+fn decode_others<V: DeserializeOwned>(whole: &Whole<u8>, rank: usize) -> Result<Vec<V>, GroupError> {
+    let blocks = whole.result_blocks.iter().enumerate();
+    let others = blocks.filter(|(from, _)| *from != rank);
+    others.map(|(from, block)| decode(from, &whole.result[block.clone()])).collect()
 }

@@ -8,7 +8,7 @@ use std::mem;
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::task::Poll;
+use std::task::{Poll, ready};
 
 use crate::Element;
 use crate::collective::flow::{Buffers, Flowing};
@@ -57,7 +57,15 @@ pub(crate) struct Whole<T: Element> {
     counts: Vec<u64>,
     /// Fault in what the caller gave.
     refused: Option<String>,
+    /// Reads the result before the call counts as finished.
+    pub(crate) read: Option<Read<T>>,
+    /// What `read` has made.
+    pub(crate) made: Option<Box<dyn Any + Send>>,
 }
+
+/// Reads the result of a call of values, and makes what its caller gets.
+pub(crate) type Read<T> =
+    Box<dyn FnOnce(&Whole<T>) -> Result<Box<dyn Any + Send>, GroupError> + Send>;
 
 impl<T: Element> Default for Whole<T> {
     fn default() -> Whole<T> {
@@ -82,6 +90,8 @@ impl<T: Element> Default for Whole<T> {
             filled: 0,
             counts: Vec::new(),
             refused: None,
+            read: None,
+            made: None,
         }
     }
 }
@@ -97,7 +107,7 @@ impl<T: Element> Whole<T> {
         (self.at, self.sent, self.flows, self.has_result) = (0, false, false, false);
         (self.lengths, self.later, self.flowing) = (None, None, None);
         (self.map, self.running, self.op, self.filled) = (None, None, None, 0);
-        self.refused = None;
+        (self.refused, self.read, self.made) = (None, None, None);
     }
 
     /// Lets the result begin as a copy of data, unless they flow.
@@ -251,7 +261,7 @@ impl<T: Element> Whole<T> {
                         combine(place);
                     }
                 }));
-                combined.map_err(|panic| GroupError::Rank { rank, why: panicked(&*panic) })?;
+                combined.map_err(|panic| GroupError::Rank { rank, why: panicked("the operator", &*panic) })?;
             }
         }
         Ok(())
@@ -275,11 +285,11 @@ fn span(blocks: &[Range<usize>]) -> Range<usize> {
     }
 }
 
-/// Returns what an operator's panic says.
-pub(crate) fn panicked(panic: &(dyn Any + Send)) -> String {
+/// Returns what the panic of a program's own function says.
+fn panicked(what: &str, panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().map(|it| (*it).to_owned());
     let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
-    format!("the operator panicked: {}", text.unwrap_or_default())
+    format!("{what} panicked: {}", text.unwrap_or_default())
 }
 
 impl<T: Element> Whole<T> {
@@ -341,6 +351,15 @@ impl<T: Element> Whole<T> {
         }
     }
 
+    fn read(&mut self, rank: usize) -> Result<(), GroupError> {
+        let Some(read) = self.read.take() else { return Ok(()) };
+        let made = catch_unwind(AssertUnwindSafe(|| read(self)));
+        let panicked = |panic: Box<dyn Any + Send>| panicked("the reading of a value", &*panic);
+        let made = made.map_err(|panic| GroupError::Rank { rank, why: panicked(panic) });
+        self.made = Some(made??);
+        Ok(())
+    }
+
     fn take_back(&mut self, buffers: Buffers<T>) {
         (self.input, self.result, self.partial) = (buffers.input, buffers.result, buffers.partial);
     }
@@ -371,7 +390,8 @@ impl<T: Element> Run for Whole<T> {
         {
             return Poll::Ready(Err(GroupError::Rank { rank: io.rank(), why }));
         }
-        self.poll_flow(io)
+        ready!(self.poll_flow(io))?;
+        Poll::Ready(self.read(io.rank()))
     }
 
     fn waits_for(&self) -> Option<usize> {

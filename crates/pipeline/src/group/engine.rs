@@ -288,12 +288,11 @@ impl Engine {
                         Poll::Pending
                     }
                     Poll::Ready(Err(error)) => {
-                        let me = self.links.rank;
-                        let why = match &error {
-                            GroupError::Rank { rank, why } if *rank == me => why.clone(),
-                            error => error.to_string(),
+                        let (rank, why) = match &error {
+                            GroupError::Rank { rank, why } => (*rank, why.clone()),
+                            error => (self.links.rank, error.to_string()),
                         };
-                        self.fail(error, Some(Fault::Said { rank: me as u32, why }));
+                        self.fail(error, Some(Fault::Said { rank: rank as u32, why }));
                         continue;
                     }
                     Poll::Pending => Poll::Pending,

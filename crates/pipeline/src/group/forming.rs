@@ -253,7 +253,7 @@ impl Group {
     pub async fn shrink(self) -> Result<(Group, u64), GroupError> {
         let succeeded = self.shared.tell(|state| {
             state.shrinking = true;
-            state.succeeded
+            state.succeeded()
         });
         let name = format!("group/{:016x}/shrink", self.core.id);
         let (cluster, members) = (&self.core.cluster, &self.core.members);

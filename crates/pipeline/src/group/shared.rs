@@ -1,7 +1,7 @@
 //! The state that a group, its calls and its standing task share.
 
 use std::any::Any;
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::mem;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::{Poll, Waker};
@@ -70,8 +70,10 @@ const REPORT_AFTER: Duration = Duration::from_secs(10);
 pub(crate) struct State {
     /// Number of the last call that was made.
     pub(crate) made: u64,
-    /// All calls up to this one succeeded here.
-    pub(crate) succeeded: u64,
+    /// Calls that are not over. A collective that flows is over when it has given its ends.
+    under_way: BTreeSet<u64>,
+    /// First call that did not succeed.
+    failed: Option<u64>,
     submitted: VecDeque<Submitted>,
     tickets: Vec<Ticket>,
     /// Runs and statements of earlier calls, whose memory the next ones take.
@@ -156,8 +158,8 @@ impl Shared {
             // The others have been told that it did not succeed here.
             finished.cause = Some(GroupError::Closed);
         }
-        if finished.cause.is_none() && state.succeeded + 1 == number {
-            state.succeeded = number;
+        if state.under_way.remove(&number) && finished.cause.is_some() {
+            state.fails(number);
         }
         state.keep_statement(statement);
         state.lines.retain(|line| line.number != number);
@@ -215,16 +217,28 @@ impl State {
         self.reports_after.unwrap_or(REPORT_AFTER)
     }
 
+    /// Returns the last call up to which all succeeded here.
+    pub(crate) fn succeeded(&self) -> u64 {
+        let first = self.under_way.first().copied();
+        first.into_iter().chain(self.failed).min().map_or(self.made, |first| first - 1)
+    }
+
+    fn fails(&mut self, number: u64) {
+        self.failed = Some(self.failed.map_or(number, |first| first.min(number)));
+    }
+
     /// Gives the run and its statement the next number.
     pub(crate) fn submit(&mut self, run: Box<dyn Run>, statement: Vec<u8>) -> u64 {
         self.made += 1;
         let number = self.made;
         if self.is_over {
+            self.fails(number);
             let cause = Some(self.broken.clone().unwrap_or(GroupError::Closed));
             let finished = Some(Finished { run, cause });
             self.tickets.push(Ticket { number, waker: None, finished });
             return number;
         }
+        self.under_way.insert(number);
         self.tickets.push(Ticket { number, waker: None, finished: None });
         self.submitted.push_back(Submitted { number, statement, run });
         number

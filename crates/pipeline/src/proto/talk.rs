@@ -119,11 +119,7 @@ impl<'a> Statement<'a> {
 
     /// Adds the type of the elements.
     pub(crate) fn of<T>(mut self) -> Statement<'a> {
-        let name = std::any::type_name::<T>();
-        // The path of the module may differ between two programs.
-        let plain = !name.contains(['<', '(', '[']);
-        let from = if plain { name.rfind("::").map_or(0, |at| at + 2) } else { 0 };
-        self.element = cut(&name[from..], NAME_BYTES_MAX);
+        self.element = type_name::<T>();
         self.element_bytes = u32::try_from(size_of::<T>()).unwrap_or(u32::MAX);
         self
     }
@@ -216,6 +212,15 @@ impl fmt::Display for Statement<'_> {
         }
         Ok(())
     }
+}
+
+/// Returns the name by which statements and errors know a type.
+pub(crate) fn type_name<T>() -> &'static str {
+    let name = std::any::type_name::<T>();
+    // The path of the module may differ between two programs.
+    let plain = !name.contains(['<', '(', '[']);
+    let from = if plain { name.rfind("::").map_or(0, |at| at + 2) } else { 0 };
+    cut(&name[from..], NAME_BYTES_MAX)
 }
 
 /// Returns the text of a statement's bytes.
