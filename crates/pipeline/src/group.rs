@@ -3,12 +3,14 @@
 //! ```text
 //!   Group       ranks, numbers of calls, the face               this file, forming
 //!   Shared      calls that were made, calls that are over       shared
-//!   Engine      one standing task: runs the calls               engine, io, watching
+//!   Engine      one standing task: runs the calls               engine, calls, inbox, io, watching
 //!   Links       one channel a direction and pair of ranks       links
 //! ```
 
+mod calls;
 pub(crate) mod engine;
 pub(crate) mod forming;
+mod inbox;
 pub(crate) mod io;
 pub(crate) mod links;
 pub(crate) mod shared;
@@ -194,8 +196,8 @@ impl Group {
     #[must_use]
     pub fn explain(&self) -> GroupReport {
         let state = self.shared.state();
-        let calls = state.lines.iter().map(|line| WaitingCall {
-            number: line.number,
+        let calls = state.lines.iter().map(|(number, line)| WaitingCall {
+            number: *number,
             call: talk::text(&line.statement),
             waits_for: line.waits_for,
         });

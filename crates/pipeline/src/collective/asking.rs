@@ -100,7 +100,6 @@ impl Group {
         drop(state);
         let mut run = spare.unwrap_or_else(|| Box::new(Whole::<T>::default()));
         let whole = whole_of::<T>(&mut *run);
-        whole.reset();
         let (world, place) = match &among {
             Some(among) => (&among.world, among.place),
             None => (&self.core.world, Some(self.core.rank)),

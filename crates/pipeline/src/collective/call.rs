@@ -71,7 +71,7 @@ impl<R, D> Future for Call<R, D> {
         let Poll::Ready(Finished { mut run, cause }) = polled else { return Poll::Pending };
         let take = self.take.take().expect("a call ends once");
         let taken = take(&mut *run, cause);
-        self.shared.state().keep(run);
+        self.shared.keep(run);
         Poll::Ready(taken)
     }
 }

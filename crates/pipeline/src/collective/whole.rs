@@ -98,9 +98,9 @@ impl<T: Element> Default for Whole<T> {
 
 impl<T: Element> Whole<T> {
     /// Forgets the last call, but for the memory: `result` is to be overwritten.
-    pub(crate) fn reset(&mut self) {
+    fn reset(&mut self) {
         self.steps.clear();
-        self.input.clear();
+        self.input = Vec::new();
         self.input_blocks.clear();
         self.result_blocks.clear();
         self.counts.clear();
@@ -411,6 +411,12 @@ impl<T: Element> Run for Whole<T> {
         }
         self.flowing = None;
         Poll::Ready(())
+    }
+
+    fn into_spare(&mut self) -> Option<usize> {
+        self.reset();
+        let kept = [&self.result, &self.partial, &self.incoming];
+        Some(kept.iter().map(|it| it.capacity() * size_of::<T>()).sum())
     }
 
     fn as_any(&mut self) -> &mut dyn Any {

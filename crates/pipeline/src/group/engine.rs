@@ -2,47 +2,24 @@
 
 use std::collections::VecDeque;
 use std::future::poll_fn;
+use std::mem;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use chunkcomm::host::Instant;
-use chunkcomm::layer::Wait;
 use chunkcomm_cluster::cluster::{Change, Changes};
 
+use super::calls::{Active, Calls};
+use super::inbox::Inbox;
 use super::io::{Heard, Io};
 use super::links::{Links, Lost};
-use super::shared::{Finished, Run, Shared, Submitted};
+use super::shared::{Finished, Shared};
 use crate::error::group::{CallDifference, GroupError};
 use crate::proto::talk::{self, Fault, Kind, Word};
 
 /// Number of finished calls whose statements are kept: a rank may find only later that it differs.
 const PAST_COUNT: usize = 64;
-
-/// A call under way.
-pub(super) struct Active {
-    pub(super) number: u64,
-    pub(super) statement: Vec<u8>,
-    pub(super) run: Box<dyn Run>,
-    pub(super) since: Instant,
-    /// A rank whose link failed a transfer; the run is not polled any more.
-    pub(super) lost: Option<(usize, Lost)>,
-    /// Whether its run may have said something.
-    started: bool,
-    /// The rank that was asked last.
-    pub(super) asked: Option<usize>,
-    pub(super) reported: bool,
-    /// Keeps the wait in the node's report.
-    pub(super) wait: Option<Wait>,
-}
-
-impl Active {
-    /// Returns the rank that the call waits for: at first one that takes no more words.
-    pub(super) fn waits_for(&self, links: &Links) -> Option<usize> {
-        if self.started { self.run.waits_for() } else { links.full_to() }
-    }
-}
 
 type NextChange = Pin<Box<dyn Future<Output = (Changes, Option<Change>)> + Send>>;
 type Tick = Pin<Box<dyn Future<Output = ()> + Send>>;
@@ -50,9 +27,13 @@ type Tick = Pin<Box<dyn Future<Output = ()> + Send>>;
 pub(crate) struct Engine {
     pub(super) shared: Arc<Shared>,
     pub(super) links: Links,
-    pub(super) active: Vec<Active>,
-    pub(super) inbox: VecDeque<Heard>,
+    pub(super) calls: Calls,
+    inbox: Inbox,
     past: VecDeque<(u64, Vec<u8>)>,
+    /// Memory for the numbers of calls whose runs are woken.
+    woken: Vec<u64>,
+    /// The first rank whose link failed a transfer.
+    pub(super) gone: Option<(usize, Lost)>,
     /// Number of the last call that began here.
     begun: u64,
     change: Option<NextChange>,
@@ -65,10 +46,12 @@ impl Engine {
     pub(crate) fn new(shared: Arc<Shared>, links: Links, changes: Changes) -> Engine {
         Engine {
             shared,
+            calls: Calls::new(links.members.len()),
             links,
-            active: Vec::new(),
-            inbox: VecDeque::new(),
+            inbox: Inbox::default(),
             past: VecDeque::new(),
+            woken: Vec::new(),
+            gone: None,
             begun: 0,
             change: Some(next_change(changes)),
             tick: None,
@@ -96,15 +79,17 @@ impl Engine {
     }
 
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        // A run that lets others have their turn is polled again only when this is.
+        self.take_woken();
         loop {
             let is_closed = self.take_submitted(context);
             while let Poll::Ready(heard) =
-                self.links.poll_hear(context, |rank| is_wanted(&self.active, &self.inbox, rank))
+                self.links.poll_hear(context, |rank| self.calls.want(rank))
             {
                 self.handle(heard);
             }
             self.poll_changes(context);
-            let has_moved = self.progress(context);
+            let has_moved = self.progress();
             let was_full = self.links.full_to().is_some();
             self.links.poll_send(context);
             let has_room = was_full && self.links.full_to().is_none();
@@ -112,16 +97,24 @@ impl Engine {
                 continue;
             }
             // Runs have taken words, and the waker of a channel that was held up is not set.
-            if self.links.hears_more(|rank| is_wanted(&self.active, &self.inbox, rank)) {
+            if self.links.hears_more(|rank| self.calls.want(rank)) {
                 continue;
             }
-            if is_closed && self.active.is_empty() && self.links.is_idle() {
+            if is_closed && self.calls.is_empty() && self.links.is_idle() {
                 return Poll::Ready(());
             }
             if !self.poll_tick(context) {
                 return Poll::Pending;
             }
         }
+    }
+
+    /// Lets the runs that were woken go on.
+    fn take_woken(&mut self) {
+        let mut woken = mem::take(&mut self.woken);
+        self.shared.state().take_woken(&mut woken);
+        woken.drain(..).for_each(|number| self.calls.wake(number));
+        self.woken = woken;
     }
 
     /// Begins the calls that were made; returns whether none follows.
@@ -131,50 +124,41 @@ impl Engine {
         state.watch(context.waker());
         self.report_after = state.report_after();
         if state.shrinking && self.broken.is_none() {
-            self.broken = Some(GroupError::Closed);
+            self.stop_by(GroupError::Closed);
         }
-        let first = self.active.len();
-        while let Some(Submitted { number, statement, run }) = state.take_submitted() {
-            self.begun = number;
-            let since = Instant::now();
-            self.active.push(Active {
-                number,
-                statement,
-                run,
-                since,
-                lost: None,
-                started: false,
-                asked: None,
-                reported: false,
-                wait: None,
-            });
+        let first = self.begun + 1;
+        while let Some(submitted) = state.take_submitted() {
+            self.begun = submitted.number;
+            self.calls.add(submitted, &self.shared);
         }
         let is_closed = state.closed || state.shrinking;
         drop(state);
-        for index in first..self.active.len() {
-            self.compare(index);
+        for number in first..=self.begun {
+            self.compare(number);
+            self.calls.look_at(number, &self.inbox);
         }
         is_closed
     }
 
     /// Compares a call that begins with what others have said of it.
-    fn compare(&mut self, index: usize) {
-        let Active { number, statement, .. } = &self.active[index];
-        let of_it = |heard: &&Heard| heard.call == *number;
-        let differs = |heard: &&Heard| heard.statement() != &statement[..];
-        let fault = self.inbox.iter().filter(of_it).find(differs);
-        let fault = fault.map(|heard| self.difference(*number, statement, heard));
-        let links = &mut self.links;
-        self.inbox.retain(|heard| {
-            let is_over = heard.call == *number && heard.kind == Kind::Asks;
-            if is_over {
-                links.taken(heard);
-            }
-            !is_over
-        });
+    fn compare(&mut self, number: u64) {
+        let Some(mine) = self.calls.statement(number) else { return };
+        let differs = |heard: &&Heard| heard.statement() != mine;
+        let fault = self.inbox.of_call(number).find(differs);
+        let fault = fault.map(|heard| difference(self.links.rank, mine, heard));
+        let asks = |heard: &Heard| heard.kind == Kind::Asks;
+        while let Some(heard) = self.inbox.take_any(number, asks) {
+            self.drop_word(heard);
+        }
         if let Some(fault) = fault {
             self.fail_by(fault);
         }
+    }
+
+    /// Gives the memory of a word free.
+    fn drop_word(&mut self, heard: Heard) {
+        self.links.taken(&heard);
+        self.links.give_back(heard);
     }
 
     /// Takes in a word.
@@ -182,36 +166,30 @@ impl Engine {
         if heard.kind == Kind::Broken {
             let size = self.links.members.len();
             let fault = Fault::decode(heard.payload()).filter(|fault| fault.is_among(size));
-            self.links.taken(&heard);
+            self.drop_word(heard);
             if let Some(fault) = fault {
                 self.fail(error_of(fault), None);
             }
             return;
         }
-        let active = self.active.iter().find(|it| it.number == heard.call);
-        let past = || self.past.iter().find(|(number, _)| *number == heard.call);
-        let mine = active.map(|it| &it.statement).or_else(|| past().map(|(_, mine)| mine));
-        if let Some(mine) = mine.filter(|mine| mine[..] != *heard.statement()) {
-            let fault = self.difference(heard.call, mine, &heard);
+        let call = heard.call;
+        let mine = self.calls.statement(call);
+        let is_active = mine.is_some();
+        let past = || self.past.iter().find(|(number, _)| *number == call);
+        let mine = mine.or_else(|| past().map(|(_, mine)| &mine[..]));
+        if let Some(mine) = mine.filter(|mine| *mine != heard.statement()) {
+            let fault = difference(self.links.rank, mine, &heard);
+            self.drop_word(heard);
             self.fail_by(fault);
-            return;
-        }
-        // A rank that asks of a later call is compared when that call begins here.
-        let is_wanted = active.is_some() && heard.kind != Kind::Asks;
-        if is_wanted || heard.call > self.begun {
-            self.inbox.push_back(heard);
+        } else if is_active && heard.kind != Kind::Asks {
+            self.calls.hear(call, heard.from);
+            self.inbox.push(heard);
+        } else if call > self.begun {
+            // A rank that asks of a later call is compared when that call begins here.
+            self.inbox.push(heard);
         } else {
-            self.links.taken(&heard);
-            self.links.give_back(heard);
+            self.drop_word(heard);
         }
-    }
-
-    fn difference(&self, call: u64, mine: &[u8], heard: &Heard) -> Fault {
-        let (me, from) = (self.links.rank as u32, heard.from as u32);
-        let (mine, theirs) = (mine.to_vec(), heard.statement().to_vec());
-        let (ranks, statements) =
-            if me < from { ([me, from], [mine, theirs]) } else { ([from, me], [theirs, mine]) };
-        Fault::Differs { call, ranks, statements }
     }
 
     /// Breaks the group and says so to all.
@@ -224,7 +202,7 @@ impl Engine {
         if self.broken.is_some() {
             return;
         }
-        self.broken = Some(cause.clone());
+        self.stop_by(cause.clone());
         self.shared.break_by(cause);
         let Some(fault) = fault else { return };
         let payload = fault.encode();
@@ -233,6 +211,12 @@ impl Engine {
         for rank in (0..self.links.members.len()).filter(|rank| *rank != me) {
             self.links.send(rank, &word, &[&payload]);
         }
+    }
+
+    /// Lets all calls end for this cause.
+    fn stop_by(&mut self, cause: GroupError) {
+        self.broken = Some(cause);
+        self.calls.wake_all();
     }
 
     fn poll_changes(&mut self, context: &mut Context<'_>) {
@@ -264,65 +248,64 @@ impl Engine {
         }
     }
 
-    /// Lets each call go on; returns whether one has ended.
-    fn progress(&mut self, context: &mut Context<'_>) -> bool {
+    /// Lets the calls go on that can; returns whether one has ended.
+    fn progress(&mut self) -> bool {
         let mut has_ended = false;
-        let mut index = 0;
-        while index < self.active.len() {
-            let Active { number, statement, run, started, lost, .. } = &mut self.active[index];
-            if !*started && self.broken.is_none() && self.links.full_to().is_some() {
-                index += 1;
-                continue;
-            }
-            *started = true;
-            let (links, inbox) = (&mut self.links, &mut self.inbox);
-            let call = *number;
-            let mut io = Io { call, statement, links, inbox, context };
-            let ended = match self.broken.clone() {
-                Some(cause) => run.stop(&cause, &mut io).map(|()| Some(cause)),
-                None if lost.is_some() => Poll::Pending,
-                None => match run.poll(&mut io) {
-                    Poll::Ready(Ok(())) => Poll::Ready(None),
-                    Poll::Ready(Err(GroupError::Gone { rank, why })) => {
-                        *lost = Some((rank, Lost::new(why)));
-                        Poll::Pending
-                    }
-                    Poll::Ready(Err(error)) => {
-                        let (rank, why) = match &error {
-                            GroupError::Rank { rank, why } => (*rank, why.clone()),
-                            error => (self.links.rank, error.to_string()),
-                        };
-                        self.fail(error, Some(Fault::Said { rank: rank as u32, why }));
-                        continue;
-                    }
-                    Poll::Pending => Poll::Pending,
-                },
-            };
-            match ended {
-                Poll::Ready(cause) => {
-                    self.end(index, cause);
-                    has_ended = true;
-                }
-                Poll::Pending => index += 1,
-            }
+        // A call begins where all ranks take its words.
+        while let Some(number) = self
+            .calls
+            .next_ready(|| self.broken.is_some() || self.links.full_to().is_none())
+        {
+            has_ended |= self.poll_call(number);
         }
         has_ended
     }
 
-    fn end(&mut self, index: usize, cause: Option<GroupError>) {
-        let Active { number, statement, run, .. } = self.active.remove(index);
-        let links = &mut self.links;
-        self.inbox.retain(|heard| {
-            if heard.call == number {
-                links.taken(heard);
+    /// Lets a call go on; returns whether it has ended.
+    fn poll_call(&mut self, number: u64) -> bool {
+        let Some(active) = self.calls.get_mut(number) else { return false };
+        let Active { statement, run, waker, is_lost, .. } = active;
+        let waker = Waker::from(Arc::clone(waker));
+        let context = &mut Context::from_waker(&waker);
+        let (links, inbox) = (&mut self.links, &mut self.inbox);
+        let mut io = Io { call: number, statement, links, inbox, context };
+        let polled = match &self.broken {
+            Some(cause) => run.stop(cause, &mut io).map(Ok),
+            None if *is_lost => Poll::Pending,
+            None => run.poll(&mut io),
+        };
+        match polled {
+            Poll::Ready(Ok(())) => {
+                self.end(number);
+                return true;
             }
-            heard.call != number
-        });
+            Poll::Ready(Err(GroupError::Gone { rank, why })) => {
+                *is_lost = true;
+                self.gone.get_or_insert_with(|| (rank, Lost::new(why)));
+            }
+            Poll::Ready(Err(error)) => {
+                let (rank, why) = match &error {
+                    GroupError::Rank { rank, why } => (*rank, why.clone()),
+                    error => (self.links.rank, error.to_string()),
+                };
+                self.fail(error, Some(Fault::Said { rank: rank as u32, why }));
+            }
+            Poll::Pending => {}
+        }
+        self.calls.look_at(number, &self.inbox);
+        false
+    }
+
+    fn end(&mut self, number: u64) {
+        let Some(Active { statement, run, .. }) = self.calls.remove(number) else { return };
+        while let Some(heard) = self.inbox.take_any(number, |_| true) {
+            self.drop_word(heard);
+        }
         let is_full = self.past.len() == PAST_COUNT;
         let oldest = if is_full { self.past.pop_front() } else { None };
         self.past.push_back((number, statement));
         let spare = oldest.map(|(_, statement)| statement).unwrap_or_default();
-        self.shared.finish(number, Finished { run, cause }, spare);
+        self.shared.finish(number, Finished { run, cause: self.broken.clone() }, spare);
     }
 }
 
@@ -331,17 +314,20 @@ impl Drop for Engine {
     fn drop(&mut self) {
         let over = self.shared.end();
         let cause = Some(self.broken.clone().unwrap_or(GroupError::Closed));
-        let active = self.active.drain(..).map(|it| (it.number, it.run));
+        let active = self.calls.take_all().map(|(number, it)| (number, it.run));
         for (number, run) in active.chain(over.into_iter().map(|it| (it.number, it.run))) {
             self.shared.finish(number, Finished { run, cause: cause.clone() }, Vec::new());
         }
     }
 }
 
-/// Whether a call waits for a rank, of which no word is there.
-fn is_wanted(active: &[Active], inbox: &VecDeque<Heard>, rank: usize) -> bool {
-    let is_there = |call: u64| inbox.iter().any(|it| it.call == call && it.from == rank);
-    active.iter().any(|it| it.run.waits_for() == Some(rank) && !is_there(it.number))
+/// Returns the fault of a rank that hears of another call than its own.
+fn difference(me: usize, mine: &[u8], heard: &Heard) -> Fault {
+    let (me, from) = (me as u32, heard.from as u32);
+    let (mine, theirs) = (mine.to_vec(), heard.statement().to_vec());
+    let (ranks, statements) =
+        if me < from { ([me, from], [mine, theirs]) } else { ([from, me], [theirs, mine]) };
+    Fault::Differs { call: heard.call, ranks, statements }
 }
 
 fn error_of(fault: Fault) -> GroupError {

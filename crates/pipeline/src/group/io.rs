@@ -1,12 +1,12 @@
 //! The way of a run to the other ranks.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 use std::task::Context;
 
 use chunkcomm_cluster::Cluster;
 use chunkcomm_cluster::cluster::NodeId;
 
+use super::inbox::Inbox;
 use super::links::Links;
 use crate::proto::talk::{Kind, Word};
 
@@ -37,8 +37,7 @@ impl Heard {
         &self.bytes[self.payload_at..]
     }
 
-    /// Returns the memory that it counts for while it is held. A least one bounds the number of words, all
-    /// of which are looked through.
+    /// Returns the memory that it counts for while it is held, of which each word has a least one.
     pub(crate) fn held_bytes(&self) -> usize {
         self.bytes.len().max(WORD_HELD_BYTES_MIN)
     }
@@ -49,7 +48,8 @@ pub(crate) struct Io<'a, 'c> {
     pub(crate) call: u64,
     pub(crate) statement: &'a [u8],
     pub(crate) links: &'a mut Links,
-    pub(crate) inbox: &'a mut VecDeque<Heard>,
+    pub(crate) inbox: &'a mut Inbox,
+    /// The context of this run alone: what wakes it lets no other run be polled.
     pub(crate) context: &'a mut Context<'c>,
 }
 
@@ -82,9 +82,7 @@ impl Io<'_, '_> {
 
     /// Returns the next word of this kind that came from a rank for this call.
     pub(crate) fn take(&mut self, from: usize, kind: Kind) -> Option<Heard> {
-        let is_it = |it: &Heard| it.call == self.call && it.from == from && it.kind == kind;
-        let at = self.inbox.iter().position(is_it)?;
-        let heard = self.inbox.remove(at)?;
+        let heard = self.inbox.take(self.call, from, kind)?;
         self.links.taken(&heard);
         Some(heard)
     }

@@ -1,10 +1,11 @@
 //! The state that a group, its calls and its standing task share.
 
 use std::any::Any;
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::mem;
-use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::task::{Poll, Waker};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Poll, Wake, Waker};
 use std::time::Duration;
 
 use tokio::sync::Notify;
@@ -26,9 +27,10 @@ pub(crate) trait Run: Any + Send {
         Poll::Ready(())
     }
 
-    /// Whether a later call of the kind may use its memory.
-    fn is_reusable(&self) -> bool {
-        true
+    /// Drops everything of its call but memory for a later one, and returns the bytes of that; none where
+    /// no later call may use it.
+    fn into_spare(&mut self) -> Option<usize> {
+        None
     }
 
     fn as_any(&mut self) -> &mut dyn Any;
@@ -49,8 +51,8 @@ pub(crate) struct Finished {
 }
 
 /// The caller's side of a call.
+#[derive(Default)]
 struct Ticket {
-    number: u64,
     waker: Option<Waker>,
     finished: Option<Finished>,
 }
@@ -58,7 +60,6 @@ struct Ticket {
 /// One call as the standing task last saw it.
 #[derive(Clone, Debug)]
 pub(crate) struct Line {
-    pub(crate) number: u64,
     pub(crate) statement: Vec<u8>,
     pub(crate) waits_for: Option<usize>,
 }
@@ -75,9 +76,12 @@ pub(crate) struct State {
     /// First call that did not succeed.
     failed: Option<u64>,
     submitted: VecDeque<Submitted>,
-    tickets: Vec<Ticket>,
-    /// Runs and statements of earlier calls, whose memory the next ones take.
-    spare: Vec<Box<dyn Run>>,
+    /// Those of the calls whose callers have not had their ends, by the calls' numbers.
+    tickets: BTreeMap<u64, Ticket>,
+    /// Calls whose runs have been woken.
+    woken: Vec<u64>,
+    /// Runs and statements of earlier calls, whose memory the next ones take; with the bytes of each.
+    spare: Vec<(usize, Box<dyn Run>)>,
     spare_statements: Vec<Vec<u8>>,
     pub(crate) broken: Option<GroupError>,
     /// The group is dropped: no call follows.
@@ -87,13 +91,18 @@ pub(crate) struct State {
     /// The standing task is gone: nobody runs a call.
     pub(crate) is_over: bool,
     waker: Option<Waker>,
-    pub(crate) lines: Vec<Line>,
+    /// The calls under way at the last look, by their numbers.
+    pub(crate) lines: BTreeMap<u64, Line>,
     /// Time after which a wait for a rank is reported, if it was set.
     pub(crate) reports_after: Option<Duration>,
 }
 
 /// Most runs and statements of earlier calls that are kept.
 const SPARE_COUNT_MAX: usize = 8;
+
+/// Most memory of earlier runs that is kept: 128 MiB, the result and the sums of a vector of 64 MiB. New
+/// memory of that size costs its pages in each call; more would be held for the group's life.
+const SPARE_BYTES_MAX: usize = 128 << 20;
 
 /// State of a group under its lock.
 #[derive(Default)]
@@ -162,8 +171,8 @@ impl Shared {
             state.fails(number);
         }
         state.keep_statement(statement);
-        state.lines.retain(|line| line.number != number);
-        match state.tickets.iter_mut().find(|ticket| ticket.number == number) {
+        state.lines.remove(&number);
+        match state.tickets.get_mut(&number) {
             // A collective that flows has given its ends before it is over.
             Some(ticket) if ticket.finished.is_some() => {}
             Some(ticket) => {
@@ -175,22 +184,23 @@ impl Shared {
                 }
             }
             // Its caller has dropped it.
-            None => state.keep(finished.run),
+            None => {
+                drop(state);
+                self.keep(finished.run);
+            }
         }
     }
 
     /// Returns the end of a call, or registers the waker of its caller.
     pub(crate) fn poll_finished(&self, number: u64, waker: &Waker) -> Poll<Finished> {
         let mut state = self.state();
-        let at = state.tickets.iter().position(|ticket| ticket.number == number);
-        let at = at.expect("a call ends once");
-        match state.tickets[at].finished.take() {
+        let ticket = state.tickets.get_mut(&number).expect("a call ends once");
+        match ticket.finished.take() {
             Some(finished) => {
-                state.tickets.swap_remove(at);
+                state.tickets.remove(&number);
                 Poll::Ready(finished)
             }
             None => {
-                let ticket = &mut state.tickets[at];
                 if !ticket.waker.as_ref().is_some_and(|it| it.will_wake(waker)) {
                     ticket.waker = Some(waker.clone());
                 }
@@ -201,13 +211,55 @@ impl Shared {
 
     /// Lets a call go on without its caller.
     pub(crate) fn forget(&self, number: u64) {
-        let mut state = self.state();
-        if let Some(at) = state.tickets.iter().position(|ticket| ticket.number == number) {
-            let ticket = state.tickets.swap_remove(at);
-            if let Some(finished) = ticket.finished {
-                state.keep(finished.run);
-            }
+        let ticket = self.state().tickets.remove(&number);
+        if let Some(finished) = ticket.and_then(|ticket| ticket.finished) {
+            self.keep(finished.run);
         }
+    }
+
+    /// Keeps the memory of a run for a later call. The rest is the program's, and drops outside the lock.
+    pub(crate) fn keep(&self, mut run: Box<dyn Run>) {
+        let Some(bytes) = run.into_spare() else { return };
+        let mut state = self.state();
+        let kept: usize = state.spare.iter().map(|(bytes, _)| bytes).sum();
+        if state.spare.len() < SPARE_COUNT_MAX && kept.saturating_add(bytes) <= SPARE_BYTES_MAX {
+            state.spare.push((bytes, run));
+        } else {
+            drop(state);
+            drop(run);
+        }
+    }
+}
+
+/// Wakes the standing task for the run of one call after the other.
+pub(super) struct RunWaker {
+    shared: Arc<Shared>,
+    number: AtomicU64,
+}
+
+impl RunWaker {
+    pub(super) fn new(shared: &Arc<Shared>) -> Arc<RunWaker> {
+        Arc::new(RunWaker { shared: Arc::clone(shared), number: AtomicU64::new(0) })
+    }
+
+    /// Wakes the run of this call from now on. One that is woken for an earlier call is polled in vain.
+    pub(super) fn serve(&self, number: u64) {
+        self.number.store(number, Ordering::Relaxed);
+    }
+}
+
+impl Wake for RunWaker {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        let number = self.number.load(Ordering::Relaxed);
+        self.shared.tell(|state| {
+            if !state.is_over {
+                state.woken.push(number);
+            }
+        });
     }
 }
 
@@ -235,17 +287,22 @@ impl State {
             self.fails(number);
             let cause = Some(self.broken.clone().unwrap_or(GroupError::Closed));
             let finished = Some(Finished { run, cause });
-            self.tickets.push(Ticket { number, waker: None, finished });
+            self.tickets.insert(number, Ticket { waker: None, finished });
             return number;
         }
         self.under_way.insert(number);
-        self.tickets.push(Ticket { number, waker: None, finished: None });
+        self.tickets.insert(number, Ticket::default());
         self.submitted.push_back(Submitted { number, statement, run });
         number
     }
 
     pub(crate) fn take_submitted(&mut self) -> Option<Submitted> {
         self.submitted.pop_front()
+    }
+
+    /// Takes the calls whose runs have been woken; `woken` is empty and gives its memory.
+    pub(crate) fn take_woken(&mut self, woken: &mut Vec<u64>) {
+        mem::swap(&mut self.woken, woken);
     }
 
     /// Notes the waker of the standing task.
@@ -257,15 +314,8 @@ impl State {
 
     /// Returns an earlier run of this type.
     pub(crate) fn spare<R: Run>(&mut self) -> Option<Box<dyn Run>> {
-        let at = self.spare.iter_mut().position(|run| run.as_any().is::<R>())?;
-        Some(self.spare.swap_remove(at))
-    }
-
-    /// Keeps a run for a later call.
-    pub(crate) fn keep(&mut self, run: Box<dyn Run>) {
-        if run.is_reusable() && self.spare.len() < SPARE_COUNT_MAX {
-            self.spare.push(run);
-        }
+        let at = self.spare.iter_mut().position(|(_, run)| run.as_any().is::<R>())?;
+        Some(self.spare.swap_remove(at).1)
     }
 
     /// Returns an empty vector for a statement.

@@ -1,5 +1,6 @@
 //! Calls that wait for long: their ranks are asked, and people hear of them.
 
+use std::collections::BTreeMap;
 use std::mem;
 use std::task::Context;
 use std::time::Duration;
@@ -8,7 +9,7 @@ use chunkcomm::host;
 use chunkcomm::layer::{Wait, warn};
 
 use super::engine::Engine;
-use super::links::Links;
+use super::links::{Links, Lost};
 use super::shared::Line;
 use crate::error::group::GroupError;
 use crate::proto::talk::{self, Fault, Kind, Word};
@@ -23,16 +24,12 @@ impl Engine {
         if self.broken.is_some() {
             return false;
         }
-        let lost = self.active.iter().find_map(|active| {
-            if let Some((rank, lost)) = &active.lost {
-                return lost.is_final().then(|| (*rank, lost.why.clone()));
-            }
-            let rank = active.waits_for(&self.links)?;
-            let has_word = self.inbox.iter().any(|it| it.call == active.number && it.from == rank);
-            let lost = self.links.lost(rank)?;
-            (lost.is_final() && !has_word).then_some((rank, lost.why))
-        });
-        let Some((rank, why)) = lost else { return false };
+        let full_to = self.links.full_to().filter(|_| self.calls.has_fresh());
+        let waits_for = |rank: &usize| self.calls.want(*rank) || full_to == Some(*rank);
+        let silent = (0..self.links.members.len()).filter(waits_for);
+        let silent = silent.filter_map(|rank| Some((rank, self.links.lost(rank)?)));
+        let lost = self.gone.clone().into_iter().chain(silent).find(|(_, lost)| lost.is_final());
+        let Some((rank, Lost { why, .. })) = lost else { return false };
         let said = format!("rank {rank} is gone: {why}");
         let fault = Fault::Said { rank: self.links.rank as u32, why: said };
         self.fail(GroupError::Gone { rank, why }, Some(fault));
@@ -41,7 +38,7 @@ impl Engine {
 
     /// Looks at calls that wait for long; returns whether it did.
     pub(super) fn poll_tick(&mut self, context: &mut Context<'_>) -> bool {
-        if self.active.is_empty() {
+        if self.calls.is_empty() {
             return false;
         }
         let tick = self.tick.get_or_insert_with(|| Box::pin(host::sleep(ASK_AFTER)));
@@ -49,11 +46,12 @@ impl Engine {
             return false;
         }
         self.tick = None;
-        let mut lines = Vec::new();
+        let mut lines = BTreeMap::new();
         let mut is_first = true;
-        for active in &mut self.active {
-            let (number, waits_for) = (active.number, active.waits_for(&self.links));
-            lines.push(Line { number, statement: active.statement.clone(), waits_for });
+        let full_to = self.links.full_to();
+        for (number, active) in self.calls.iter_mut() {
+            let waits_for = active.waits_for(full_to);
+            lines.insert(number, Line { statement: active.statement.clone(), waits_for });
             let (Some(rank), age) = (waits_for, active.since.elapsed()) else { continue };
             if age >= ASK_AFTER && active.asked != Some(rank) {
                 active.asked = Some(rank);
@@ -70,7 +68,8 @@ impl Engine {
                 warn(self.links.cluster.node().name(), &format!("waits for {what} for {age:.0?}"));
             }
         }
-        self.shared.state().lines = lines;
+        let before = mem::replace(&mut self.shared.state().lines, lines);
+        drop(before);
         true
     }
 }

@@ -34,10 +34,6 @@ impl<T: Element> Run for Ends<T> {
         None
     }
 
-    fn is_reusable(&self) -> bool {
-        false
-    }
-
     fn as_any(&mut self) -> &mut dyn Any {
         self
     }
@@ -298,10 +294,6 @@ impl<T: Element> Run for FlowRun<T> {
         }
         self.stage = Stage::Running(Vec::new());
         Poll::Ready(())
-    }
-
-    fn is_reusable(&self) -> bool {
-        false
     }
 
     fn as_any(&mut self) -> &mut dyn Any {
