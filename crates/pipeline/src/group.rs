@@ -37,7 +37,8 @@ use shared::Shared;
 ///
 /// Every rank makes the same calls in the same order; the order of the calls is that of the program, and
 /// so a group is not `Clone`. A call returns at once, with its number taken; its future yields the
-/// result. Calls may be under way side by side.
+/// result. Calls may be under way side by side: 65,536 at each rank, beyond which one breaks the group
+/// ([`GroupError::TooManyCalls`]).
 ///
 /// The first link between two ranks is opened when they first talk. A group costs one task a node.
 ///

@@ -20,6 +20,9 @@ impl Group {
     ///
     /// The error gives the root its value back.
     ///
+    /// A value that some rank cannot read breaks the group at all ranks: [`GroupError::Rank`] with the rank
+    /// that gave it, and its type. Values are read before the call ends, also where its future is dropped.
+    ///
     /// ```
     /// # use chunkcomm_cluster::{Cluster, ClusterConfig};
     /// # use chunkcomm_pipeline::Group;
@@ -49,9 +52,8 @@ impl Group {
             whole.result_blocks.resize(size, 0..0);
             whole.result = encoded?;
             if !is_root {
-                whole.read = Some(Box::new(move |whole| {
-                    Ok(Box::new(decode::<V>(root, &whole.result)?))
-                }));
+                whole.read =
+                    Some(Box::new(move |whole| Ok(Box::new(decode::<V>(root, &whole.result)?))));
             }
             let mut lengths = vec![0; size];
             if is_root {
@@ -72,7 +74,8 @@ impl Group {
     ///
     /// # Errors
     ///
-    /// The error gives each rank its value back.
+    /// The error gives each rank its value back. For values that cannot be read, see
+    /// [`broadcast_value`](Self::broadcast_value).
     pub fn gather_values<V>(&mut self, root: usize, value: V) -> Call<Option<Vec<V>>, V>
     where
         V: Serialize + DeserializeOwned + Send + 'static,
@@ -86,7 +89,8 @@ impl Group {
     ///
     /// # Errors
     ///
-    /// The error gives each rank its value back.
+    /// The error gives each rank its value back. For values that cannot be read, see
+    /// [`broadcast_value`](Self::broadcast_value).
     pub fn all_gather_values<V>(&mut self, value: V) -> Call<Vec<V>, V>
     where
         V: Serialize + DeserializeOwned + Send + 'static,
@@ -100,7 +104,8 @@ impl Group {
     ///
     /// # Errors
     ///
-    /// The error gives each rank its value back.
+    /// The error gives each rank its value back. For values that cannot be read, see
+    /// [`broadcast_value`](Self::broadcast_value).
     pub fn reduce_values<V>(
         &mut self,
         root: usize,
@@ -170,7 +175,10 @@ fn decode<V: DeserializeOwned>(from: usize, bytes: &[u8]) -> Result<V, GroupErro
 }
 
 /// Reads the values of the other ranks.
-fn decode_others<V: DeserializeOwned>(whole: &Whole<u8>, rank: usize) -> Result<Vec<V>, GroupError> {
+fn decode_others<V: DeserializeOwned>(
+    whole: &Whole<u8>,
+    rank: usize,
+) -> Result<Vec<V>, GroupError> {
     let blocks = whole.result_blocks.iter().enumerate();
     let others = blocks.filter(|(from, _)| *from != rank);
     others.map(|(from, block)| decode(from, &whole.result[block.clone()])).collect()

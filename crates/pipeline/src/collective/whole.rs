@@ -59,7 +59,7 @@ pub(crate) struct Whole<T: Element> {
     refused: Option<String>,
     /// Reads the result before the call counts as finished.
     pub(crate) read: Option<Read<T>>,
-    /// What `read` has made.
+    /// The values, as `read` has made them.
     pub(crate) made: Option<Box<dyn Any + Send>>,
 }
 
@@ -261,7 +261,10 @@ impl<T: Element> Whole<T> {
                         combine(place);
                     }
                 }));
-                combined.map_err(|panic| GroupError::Rank { rank, why: panicked("the operator", &*panic) })?;
+                combined.map_err(|panic| GroupError::Rank {
+                    rank,
+                    why: panicked("the operator", &*panic),
+                })?;
             }
         }
         Ok(())

@@ -67,6 +67,15 @@ pub enum GroupError {
         /// The fault.
         why: String,
     },
+    /// A rank made a call while too many of its calls were under way: more than anybody awaits. Collectives
+    /// that flow count only until they have given their ends.
+    #[error("rank {rank} of the group made a call while {bound} of its calls were under way")]
+    TooManyCalls {
+        /// Number of calls that may be under way at a rank: 65,536.
+        bound: usize,
+        /// Its rank in the group.
+        rank: usize,
+    },
     /// The cluster could not agree.
     #[error(transparent)]
     Agree(AgreeError),

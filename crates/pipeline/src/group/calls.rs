@@ -26,7 +26,9 @@ pub(super) struct Active {
     /// Whether its number stands among those to be polled.
     is_ready: bool,
     /// The rank that its run waits for, while no word of that rank is there.
-    wants: Option<usize>,
+    pub(super) wants: Option<usize>,
+    /// Ranks that have ended the call long ago, and have said all of it before.
+    pub(super) over: Vec<usize>,
     /// The rank that was asked last.
     pub(super) asked: Option<usize>,
     pub(super) reported: bool,
@@ -108,6 +110,7 @@ impl Calls {
             has_begun: false,
             is_ready: false,
             wants: None,
+            over: Vec::new(),
             asked: None,
             reported: false,
             wait: None,

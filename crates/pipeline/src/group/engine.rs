@@ -14,7 +14,7 @@ use super::calls::{Active, Calls};
 use super::inbox::Inbox;
 use super::io::{Heard, Io};
 use super::links::{Links, Lost};
-use super::shared::{Finished, Shared};
+use super::shared::{CALLS_MAX, Finished, Shared};
 use crate::error::group::{CallDifference, GroupError};
 use crate::proto::talk::{self, Fault, Kind, Word};
 
@@ -30,8 +30,6 @@ pub(crate) struct Engine {
     pub(super) calls: Calls,
     inbox: Inbox,
     past: VecDeque<(u64, Vec<u8>)>,
-    /// Memory for the numbers of calls whose runs are woken.
-    woken: Vec<u64>,
     /// The first rank whose link failed a transfer.
     pub(super) gone: Option<(usize, Lost)>,
     /// Number of the last call that began here.
@@ -40,23 +38,26 @@ pub(crate) struct Engine {
     pub(super) tick: Option<Tick>,
     pub(super) report_after: Duration,
     pub(super) broken: Option<GroupError>,
+    /// Why it is broken, as ranks tell each other.
+    fault: Option<Fault>,
 }
 
 impl Engine {
     pub(crate) fn new(shared: Arc<Shared>, links: Links, changes: Changes) -> Engine {
+        shared.state().rank = links.rank;
         Engine {
             shared,
             calls: Calls::new(links.members.len()),
             links,
             inbox: Inbox::default(),
             past: VecDeque::new(),
-            woken: Vec::new(),
             gone: None,
             begun: 0,
             change: Some(next_change(changes)),
             tick: None,
             report_after: Duration::ZERO,
             broken: None,
+            fault: None,
         }
     }
 
@@ -79,10 +80,10 @@ impl Engine {
     }
 
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<()> {
-        // A run that lets others have their turn is polled again only when this is.
-        self.take_woken();
+        // Runs that were woken go on once: one that lets other tasks have their turn wakes itself.
+        let mut takes_woken = true;
         loop {
-            let is_closed = self.take_submitted(context);
+            let is_closed = self.take_submitted(context, mem::take(&mut takes_woken));
             while let Poll::Ready(heard) =
                 self.links.poll_hear(context, |rank| self.calls.want(rank))
             {
@@ -109,19 +110,14 @@ impl Engine {
         }
     }
 
-    /// Lets the runs that were woken go on.
-    fn take_woken(&mut self) {
-        let mut woken = mem::take(&mut self.woken);
-        self.shared.state().take_woken(&mut woken);
-        woken.drain(..).for_each(|number| self.calls.wake(number));
-        self.woken = woken;
-    }
-
-    /// Begins the calls that were made; returns whether none follows.
-    fn take_submitted(&mut self, context: &Context<'_>) -> bool {
+    /// Begins the calls that were made, and lets runs that were woken go on; returns whether no call follows.
+    fn take_submitted(&mut self, context: &Context<'_>, takes_woken: bool) -> bool {
         let shared = Arc::clone(&self.shared);
         let mut state = shared.state();
         state.watch(context.waker());
+        if takes_woken {
+            state.woken.drain(..).for_each(|number| self.calls.wake(number));
+        }
         self.report_after = state.report_after();
         if state.shrinking && self.broken.is_none() {
             self.stop_by(GroupError::Closed);
@@ -132,7 +128,12 @@ impl Engine {
             self.calls.add(submitted, &self.shared);
         }
         let is_closed = state.closed || state.shrinking;
+        let is_beyond = state.is_beyond;
         drop(state);
+        if is_beyond {
+            let (rank, bound) = (self.links.rank as u32, CALLS_MAX as u64);
+            self.fail_by(Fault::TooManyCalls { rank, bound });
+        }
         for number in first..=self.begun {
             self.compare(number);
             self.calls.look_at(number, &self.inbox);
@@ -168,8 +169,20 @@ impl Engine {
             let fault = Fault::decode(heard.payload()).filter(|fault| fault.is_among(size));
             self.drop_word(heard);
             if let Some(fault) = fault {
-                self.fail(error_of(fault), None);
+                // A rank that waits for this one may not hear the one that broke the group.
+                self.fail_and_say(error_of(fault.clone()), fault, Links::has_talked);
             }
+            return;
+        }
+        if self.broken.is_some() {
+            if let Some(fault) = self.fault.as_ref().filter(|_| heard.kind == Kind::Asks) {
+                say_broken(&mut self.links, heard.from, fault);
+            }
+            self.drop_word(heard);
+            return;
+        }
+        if heard.kind == Kind::Over {
+            self.handle_over(heard);
             return;
         }
         let call = heard.call;
@@ -181,6 +194,8 @@ impl Engine {
             let fault = difference(self.links.rank, mine, &heard);
             self.drop_word(heard);
             self.fail_by(fault);
+        } else if mine.is_none() && call <= self.begun {
+            self.handle_late(heard);
         } else if is_active && heard.kind != Kind::Asks {
             self.calls.hear(call, heard.from);
             self.inbox.push(heard);
@@ -192,30 +207,80 @@ impl Engine {
         }
     }
 
-    /// Breaks the group and says so to all.
-    fn fail_by(&mut self, fault: Fault) {
-        self.fail(error_of(fault.clone()), Some(fault));
+    /// Takes in a word of a call whose statement is forgotten.
+    fn handle_late(&mut self, heard: Heard) {
+        match heard.kind {
+            // The call ended with all data that it takes: these are of another one.
+            Kind::Data => {
+                let fault = difference(self.links.rank, &[], &heard);
+                self.fail_by(fault);
+            }
+            // The words for that rank are on their way, or the two ranks are in different calls.
+            Kind::Asks => {
+                let word = Word { kind: Kind::Over, call: heard.call, left: 0, statement: &[] };
+                self.links.send(heard.from, &word, &[]);
+            }
+            _ => {}
+        }
+        self.drop_word(heard);
     }
 
-    /// Breaks the group, for a reason that the others hear from this rank where `fault` is given.
-    pub(super) fn fail(&mut self, cause: GroupError, fault: Option<Fault>) {
+    /// Takes in that a rank has ended a call: nothing more comes of it from there.
+    fn handle_over(&mut self, heard: Heard) {
+        if let Some(active) = self.calls.get_mut(heard.call) {
+            active.over.push(heard.from);
+            self.calls.wake(heard.call);
+        }
+        self.drop_word(heard);
+    }
+
+    /// Breaks the group where a call waits for a rank that has ended it.
+    fn look_for_over(&mut self, number: u64) {
+        let Some(active) = self.calls.get_mut(number) else { return };
+        let Some(from) = active.wants.filter(|rank| active.over.contains(rank)) else { return };
+        let fault = differ(number, (self.links.rank, &active.statement), (from, &[]));
+        self.fail_by(fault);
+    }
+
+    /// Breaks the group and says so to all.
+    fn fail_by(&mut self, fault: Fault) {
+        self.fail_and_say(error_of(fault.clone()), fault, |_, _| true);
+    }
+
+    /// Breaks the group, for a reason that these others hear from this rank.
+    pub(super) fn fail_and_say(
+        &mut self,
+        cause: GroupError,
+        fault: Fault,
+        to: impl Fn(&Links, usize) -> bool,
+    ) {
         if self.broken.is_some() {
             return;
         }
-        self.stop_by(cause.clone());
-        self.shared.break_by(cause);
-        let Some(fault) = fault else { return };
-        let payload = fault.encode();
-        let word = Word { kind: Kind::Broken, call: self.begun, left: 0, statement: &[] };
-        let me = self.links.rank;
-        for rank in (0..self.links.members.len()).filter(|rank| *rank != me) {
-            self.links.send(rank, &word, &[&payload]);
+        for rank in 0..self.links.members.len() {
+            if rank != self.links.rank && to(&self.links, rank) {
+                say_broken(&mut self.links, rank, &fault);
+            }
         }
+        self.fail(cause, Some(fault));
     }
 
-    /// Lets all calls end for this cause.
+    /// Breaks the group, for a reason that a rank which asks hears from this one where there is a `fault`.
+    fn fail(&mut self, cause: GroupError, fault: Option<Fault>) {
+        if self.broken.is_some() {
+            return;
+        }
+        self.fault = fault;
+        self.stop_by(cause.clone());
+        self.shared.break_by(cause);
+    }
+
+    /// Lets all calls end for this cause. Words are not held for later ones.
     fn stop_by(&mut self, cause: GroupError) {
         self.broken = Some(cause);
+        for heard in self.inbox.take_all() {
+            self.drop_word(heard);
+        }
         self.calls.wake_all();
     }
 
@@ -252,9 +317,8 @@ impl Engine {
     fn progress(&mut self) -> bool {
         let mut has_ended = false;
         // A call begins where all ranks take its words.
-        while let Some(number) = self
-            .calls
-            .next_ready(|| self.broken.is_some() || self.links.full_to().is_none())
+        while let Some(number) =
+            self.calls.next_ready(|| self.broken.is_some() || self.links.full_to().is_none())
         {
             has_ended |= self.poll_call(number);
         }
@@ -288,11 +352,12 @@ impl Engine {
                     GroupError::Rank { rank, why } => (*rank, why.clone()),
                     error => (self.links.rank, error.to_string()),
                 };
-                self.fail(error, Some(Fault::Said { rank: rank as u32, why }));
+                self.fail_and_say(error, Fault::Said { rank: rank as u32, why }, |_, _| true);
             }
             Poll::Pending => {}
         }
         self.calls.look_at(number, &self.inbox);
+        self.look_for_over(number);
         false
     }
 
@@ -321,13 +386,23 @@ impl Drop for Engine {
     }
 }
 
+/// Says to a rank why the group is broken.
+fn say_broken(links: &mut Links, to: usize, fault: &Fault) {
+    let word = Word { kind: Kind::Broken, call: 0, left: 0, statement: &[] };
+    links.send(to, &word, &[&fault.encode()]);
+}
+
 /// Returns the fault of a rank that hears of another call than its own.
 fn difference(me: usize, mine: &[u8], heard: &Heard) -> Fault {
-    let (me, from) = (me as u32, heard.from as u32);
-    let (mine, theirs) = (mine.to_vec(), heard.statement().to_vec());
-    let (ranks, statements) =
-        if me < from { ([me, from], [mine, theirs]) } else { ([from, me], [theirs, mine]) };
-    Fault::Differs { call: heard.call, ranks, statements }
+    differ(heard.call, (me, mine), (heard.from, heard.statement()))
+}
+
+/// Returns the fault of two ranks with other statements of a call; that of a rank that has forgotten it is
+/// empty.
+fn differ(call: u64, one: (usize, &[u8]), other: (usize, &[u8])) -> Fault {
+    let (low, high) = if one.0 < other.0 { (one, other) } else { (other, one) };
+    let ranks = [low.0 as u32, high.0 as u32];
+    Fault::Differs { call, ranks, statements: [low.1.to_vec(), high.1.to_vec()] }
 }
 
 fn error_of(fault: Fault) -> GroupError {
@@ -338,6 +413,10 @@ fn error_of(fault: Fault) -> GroupError {
             GroupError::Differs(Box::new(CallDifference { call, ranks, calls }))
         }
         Fault::Said { rank, why } => GroupError::Rank { rank: rank as usize, why },
+        Fault::TooManyCalls { rank, bound } => GroupError::TooManyCalls {
+            bound: usize::try_from(bound).unwrap_or(usize::MAX),
+            rank: rank as usize,
+        },
     }
 }
 
@@ -347,3 +426,6 @@ fn next_change(mut changes: Changes) -> NextChange {
         (changes, change)
     })
 }
+
+#[cfg(test)]
+mod tests;

@@ -189,6 +189,12 @@ impl Links {
         }
     }
 
+    /// Whether a rank has said or heard something, or is about to.
+    pub(crate) fn has_talked(&self, rank: usize) -> bool {
+        let has_said = self.incoming.iter().any(|it| it.from == Some(rank));
+        has_said || !matches!(self.outgoing[rank].way, Way::Closed)
+    }
+
     /// Whether all words have left.
     pub(crate) fn is_idle(&self) -> bool {
         self.outgoing.iter().all(|it| it.waiting.is_empty() && !it.unsent)

@@ -64,6 +64,10 @@ pub(crate) struct Line {
     pub(crate) waits_for: Option<usize>,
 }
 
+/// Most calls of a rank that are under way: 65,536. Each takes some 1 KiB beside its data, and so all of them
+/// 64 MiB. No program awaits as many; one that makes calls faster than the slowest rank is heard of here.
+pub(crate) const CALLS_MAX: usize = 1 << 16;
+
 /// Time after which a wait for a rank is reported by default: 10 s.
 const REPORT_AFTER: Duration = Duration::from_secs(10);
 
@@ -75,11 +79,15 @@ pub(crate) struct State {
     under_way: BTreeSet<u64>,
     /// First call that did not succeed.
     failed: Option<u64>,
+    /// This node's rank in the group.
+    pub(crate) rank: usize,
+    /// A call was made beyond [`CALLS_MAX`].
+    pub(crate) is_beyond: bool,
     submitted: VecDeque<Submitted>,
     /// Those of the calls whose callers have not had their ends, by the calls' numbers.
     tickets: BTreeMap<u64, Ticket>,
     /// Calls whose runs have been woken.
-    woken: Vec<u64>,
+    pub(super) woken: Vec<u64>,
     /// Runs and statements of earlier calls, whose memory the next ones take; with the bytes of each.
     spare: Vec<(usize, Box<dyn Run>)>,
     spare_statements: Vec<Vec<u8>>,
@@ -283,9 +291,13 @@ impl State {
     pub(crate) fn submit(&mut self, run: Box<dyn Run>, statement: Vec<u8>) -> u64 {
         self.made += 1;
         let number = self.made;
-        if self.is_over {
+        let is_beyond = self.under_way.len() >= CALLS_MAX;
+        if self.is_over || is_beyond {
             self.fails(number);
-            let cause = Some(self.broken.clone().unwrap_or(GroupError::Closed));
+            self.is_beyond |= is_beyond;
+            let too_many = GroupError::TooManyCalls { bound: CALLS_MAX, rank: self.rank };
+            let refused = if self.is_over { GroupError::Closed } else { too_many };
+            let cause = Some(self.broken.clone().unwrap_or(refused));
             let finished = Some(Finished { run, cause });
             self.tickets.insert(number, Ticket { waker: None, finished });
             return number;
@@ -298,11 +310,6 @@ impl State {
 
     pub(crate) fn take_submitted(&mut self) -> Option<Submitted> {
         self.submitted.pop_front()
-    }
-
-    /// Takes the calls whose runs have been woken; `woken` is empty and gives its memory.
-    pub(crate) fn take_woken(&mut self, woken: &mut Vec<u64>) {
-        mem::swap(&mut self.woken, woken);
     }
 
     /// Notes the waker of the standing task.

@@ -32,7 +32,7 @@ impl Engine {
         let Some((rank, Lost { why, .. })) = lost else { return false };
         let said = format!("rank {rank} is gone: {why}");
         let fault = Fault::Said { rank: self.links.rank as u32, why: said };
-        self.fail(GroupError::Gone { rank, why }, Some(fault));
+        self.fail_and_say(GroupError::Gone { rank, why }, fault, |_, _| true);
         true
     }
 

@@ -223,8 +223,11 @@ pub(crate) fn type_name<T>() -> &'static str {
     cut(&name[from..], NAME_BYTES_MAX)
 }
 
-/// Returns the text of a statement's bytes.
+/// Returns the text of a statement's bytes; there are none of a call that is forgotten.
 pub(crate) fn text(statement: &[u8]) -> String {
+    if statement.is_empty() {
+        return "something that ended there long ago".to_owned();
+    }
     let decoded = Statement::decode(statement);
     decoded.map_or_else(|| "an unreadable call".to_owned(), |it| it.to_string())
 }
@@ -252,9 +255,12 @@ pub(crate) enum Kind {
     Asks,
     /// The group is broken; the payload says why.
     Broken,
+    /// The answer to a question of a call that ended long ago: the sender has said all of it before.
+    Over,
 }
 
-const KINDS: [Kind; 5] = [Kind::Hello, Kind::Data, Kind::Ready, Kind::Asks, Kind::Broken];
+const KINDS: [Kind; 6] =
+    [Kind::Hello, Kind::Data, Kind::Ready, Kind::Asks, Kind::Broken, Kind::Over];
 
 /// A word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -295,6 +301,8 @@ pub(crate) enum Fault {
     Differs { call: u64, ranks: [u32; 2], statements: [Vec<u8>; 2] },
     /// A failure at a rank, in its words.
     Said { rank: u32, why: String },
+    /// A rank made more calls than may be under way.
+    TooManyCalls { rank: u32, bound: u64 },
 }
 
 impl Fault {
@@ -302,7 +310,7 @@ impl Fault {
     pub(crate) fn is_among(&self, size: usize) -> bool {
         match self {
             Fault::Differs { ranks, .. } => ranks.iter().all(|rank| (*rank as usize) < size),
-            Fault::Said { rank, .. } => (*rank as usize) < size,
+            Fault::Said { rank, .. } | Fault::TooManyCalls { rank, .. } => (*rank as usize) < size,
         }
     }
 
@@ -322,6 +330,11 @@ impl Fault {
                 out.push(1);
                 out.extend_from_slice(&rank.to_le_bytes());
                 out.extend_from_slice(cut(why, REASON_BYTES_MAX).as_bytes());
+            }
+            Fault::TooManyCalls { rank, bound } => {
+                out.push(2);
+                out.extend_from_slice(&rank.to_le_bytes());
+                out.extend_from_slice(&bound.to_le_bytes());
             }
         }
         out
@@ -345,6 +358,10 @@ impl Fault {
                 let rank = bytes.try_get_u32_le().ok()?;
                 let why = String::from_utf8_lossy(&bytes[..bytes.len().min(REASON_BYTES_MAX)]);
                 Some(Fault::Said { rank, why: why.into_owned() })
+            }
+            2 => {
+                let (rank, bound) = (bytes.try_get_u32_le().ok()?, bytes.try_get_u64_le().ok()?);
+                Some(Fault::TooManyCalls { rank, bound })
             }
             _ => None,
         }
@@ -411,6 +428,8 @@ mod tests {
             prop_assert_eq!(Fault::decode(&differs.encode()), Some(differs));
             let said = Fault::Said { rank: ranks[0], why };
             prop_assert_eq!(Fault::decode(&said.encode()), Some(said));
+            let many = Fault::TooManyCalls { rank: ranks[0], bound: call };
+            prop_assert_eq!(Fault::decode(&many.encode()), Some(many));
         }
     }
 }

@@ -173,6 +173,7 @@ fn groups(texts: &mut Texts) {
         differs.cause.clone() => GroupError::Differs,
         GroupError::Rank { rank: 1, why: why() },
         GroupError::Input { why: "there is no rank 9 in a group of 4".into() },
+        GroupError::TooManyCalls { bound: 65_536, rank: 1 },
         GroupError::Agree(refused_agreement()),
         GroupError::Ended(End::Left),
         GroupError::Closed,
