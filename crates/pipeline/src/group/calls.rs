@@ -86,9 +86,9 @@ impl Calls {
         self.active.get_mut(&number)
     }
 
-    /// Returns the calls in the order of their numbers.
-    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = (u64, &mut Active)> {
-        self.active.iter_mut().map(|(number, active)| (*number, active))
+    /// Returns the calls behind this number, in their order.
+    pub(super) fn behind(&mut self, number: u64) -> impl Iterator<Item = (u64, &mut Active)> {
+        self.active.range_mut(number + 1..).map(|(number, active)| (*number, active))
     }
 
     /// Returns a rank's statement of a call.

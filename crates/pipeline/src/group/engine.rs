@@ -36,6 +36,8 @@ pub(crate) struct Engine {
     begun: u64,
     change: Option<NextChange>,
     pub(super) tick: Option<Tick>,
+    /// Number of the last call that a look at those which wait has come to; 0 where the next one begins anew.
+    pub(super) looked: u64,
     pub(super) report_after: Duration,
     pub(super) broken: Option<GroupError>,
     /// Why it is broken, as ranks tell each other.
@@ -55,6 +57,7 @@ impl Engine {
             begun: 0,
             change: Some(next_change(changes)),
             tick: None,
+            looked: 0,
             report_after: Duration::ZERO,
             broken: None,
             fault: None,

@@ -1,6 +1,5 @@
 //! Calls that wait for long: their ranks are asked, and people hear of them.
 
-use std::collections::BTreeMap;
 use std::mem;
 use std::task::Context;
 use std::time::Duration;
@@ -17,6 +16,10 @@ use crate::proto::talk::{self, Fault, Kind, Word};
 /// Age of a call at which the rank that it waits for is asked, so that two ranks that wait for each
 /// other in different calls learn it: 100 ms.
 const ASK_AFTER: Duration = Duration::from_millis(100);
+
+/// Most calls that are looked at together: 1,024. Each takes some microseconds, and the next ones have their turn
+/// 100 ms later.
+const LOOK_COUNT_MAX: usize = 1024;
 
 impl Engine {
     /// Breaks the group when a call waits for a rank from which nothing comes; returns whether it did.
@@ -46,12 +49,12 @@ impl Engine {
             return false;
         }
         self.tick = None;
-        let mut lines = BTreeMap::new();
-        let mut is_first = true;
+        let mut lines = Vec::new();
+        let mut is_first = self.looked == 0;
         let full_to = self.links.full_to();
-        for (number, active) in self.calls.iter_mut() {
+        for (number, active) in self.calls.behind(self.looked).take(LOOK_COUNT_MAX) {
             let waits_for = active.waits_for(full_to);
-            lines.insert(number, Line { statement: active.statement.clone(), waits_for });
+            lines.push((number, Line { statement: active.statement.clone(), waits_for }));
             let (Some(rank), age) = (waits_for, active.since.elapsed()) else { continue };
             if age >= ASK_AFTER && active.asked != Some(rank) {
                 active.asked = Some(rank);
@@ -68,8 +71,9 @@ impl Engine {
                 warn(self.links.cluster.node().name(), &format!("waits for {what} for {age:.0?}"));
             }
         }
-        let before = mem::replace(&mut self.shared.state().lines, lines);
-        drop(before);
+        let is_all = lines.len() < LOOK_COUNT_MAX;
+        self.looked = lines.last().filter(|_| !is_all).map_or(0, |(number, _)| *number);
+        self.shared.state().lines.extend(lines);
         true
     }
 }
