@@ -416,7 +416,7 @@ impl<T: Element> Run for Whole<T> {
         Poll::Ready(())
     }
 
-    fn into_spare(&mut self) -> Option<usize> {
+    fn strip(&mut self) -> Option<usize> {
         self.reset();
         let kept = [&self.result, &self.partial, &self.incoming];
         Some(kept.iter().map(|it| it.capacity() * size_of::<T>()).sum())

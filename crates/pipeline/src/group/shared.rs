@@ -29,7 +29,7 @@ pub(crate) trait Run: Any + Send {
 
     /// Drops everything of its call but memory for a later one, and returns the bytes of that; none where
     /// no later call may use it.
-    fn into_spare(&mut self) -> Option<usize> {
+    fn strip(&mut self) -> Option<usize> {
         None
     }
 
@@ -227,7 +227,7 @@ impl Shared {
 
     /// Keeps the memory of a run for a later call. The rest is the program's, and drops outside the lock.
     pub(crate) fn keep(&self, mut run: Box<dyn Run>) {
-        let Some(bytes) = run.into_spare() else { return };
+        let Some(bytes) = run.strip() else { return };
         let mut state = self.state();
         let kept: usize = state.spare.iter().map(|(bytes, _)| bytes).sum();
         if state.spare.len() < SPARE_COUNT_MAX && kept.saturating_add(bytes) <= SPARE_BYTES_MAX {
