@@ -7,6 +7,7 @@ use std::time::Duration;
 use chunkcomm::host;
 use chunkcomm::layer::{Wait, warn};
 
+use super::calls::Active;
 use super::engine::Engine;
 use super::links::{Links, Lost};
 use super::shared::Line;
@@ -52,11 +53,13 @@ impl Engine {
         let mut lines = Vec::new();
         let mut is_first = self.looked == 0;
         let full_to = self.links.full_to();
-        for (number, active) in self.calls.behind(self.looked).take(LOOK_COUNT_MAX) {
+        let old = |(_, active): &(u64, &mut Active)| active.since.elapsed() >= ASK_AFTER;
+        for (number, active) in self.calls.behind(self.looked).take_while(old).take(LOOK_COUNT_MAX)
+        {
             let waits_for = active.waits_for(full_to);
             lines.push((number, Line { statement: active.statement.clone(), waits_for }));
             let (Some(rank), age) = (waits_for, active.since.elapsed()) else { continue };
-            if age >= ASK_AFTER && active.asked != Some(rank) {
+            if active.asked != Some(rank) {
                 active.asked = Some(rank);
                 let statement = &active.statement;
                 let word = Word { kind: Kind::Asks, call: number, left: 0, statement };
