@@ -39,6 +39,7 @@ pub use place::{ChildPlace, Token, child};
 use chunkcomm::layer::with_limit;
 use chunkcomm::{Address, Credential};
 
+pub(crate) use children::keep_statuses;
 pub(crate) use place::{COPIES, FOR_ONE_CHILD, after_words, is_child};
 
 /// Most children that are started; more are a mistake, and would take the machine down.
@@ -187,7 +188,9 @@ impl Launcher {
     /// Starts `count` children and returns when the system has created them.
     ///
     /// The children may not have reached their `main`. The call blocks for about a millisecond a
-    /// child. Standard output and standard error of the children are those of this process.
+    /// child. Standard output and standard error of the children are those of this process. A program
+    /// that ignores SIGCHLD handles it from then on, so that the children's statuses are known; it then
+    /// has to wait for other children of its own.
     ///
     /// # Errors
     /// See [`LaunchError`]: either all children are started or none is left.

@@ -492,7 +492,7 @@ impl Loss {
     /// Whether the worker ended as it does when its farmer is done.
     pub(crate) fn is_orderly(&self) -> bool {
         match self {
-            Loss::Exited(exit) => exit.status.is_some_and(|status| status.success()),
+            Loss::Exited(exit) => exit.status.is_none_or(|status| status.success()),
             Loss::Ended(told) => told.is_empty(),
             // A node of a cluster closes its channel when it is done.
             Loss::Closed => true,

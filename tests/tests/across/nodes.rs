@@ -138,6 +138,19 @@ fn what_makes_no_sense_is_named() {
     }
 }
 
+/// A daemon or a wrapper ignores SIGCHLD, and what it starts inherits that.
+#[cfg(target_os = "linux")]
+#[test]
+fn programs_end_well_where_the_ends_of_children_are_ignored() {
+    let nqueens = env!("CARGO_BIN_EXE_nqueens-program");
+    let nodes = [PROGRAM, "--nodes", "3", "--round-trips", "3", "--mebibytes", "1"];
+    for program in [&nodes[..], &[nqueens, "--queens", "8"]] {
+        let output =
+            Command::new("env").arg("--ignore-signal=CHLD").args(program).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    }
+}
+
 /// Runs a node by our own variables, whose manager is at this port; returns the text of its failure.
 fn failure(rank: &str, size: &str, port: u16, ready_ms: &str) -> String {
     let manager = format!("127.0.0.1:{port}");

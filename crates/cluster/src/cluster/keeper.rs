@@ -292,10 +292,11 @@ impl Work {
         }));
     }
 
-    /// Counts the end of a child. Children have the ranks behind this one's.
+    /// Counts the end of a child. Children have the ranks behind this one's. An end without a status
+    /// is no failure: a member that ended too early is missed.
     fn child_ended(&mut self, exit: &ChildExit) {
         let over = matches!(self.manager.phase(), Phase::Finished { .. });
-        let well = exit.status.is_some_and(|status| status.success());
+        let well = exit.status.is_none_or(|status| status.success());
         let rank = exit.index as u32 + 1;
         let why = match exit.status {
             Some(status) => format!("its process {} ended: {status}", exit.pid),

@@ -23,7 +23,8 @@ pub struct ChildExit {
     pub index: usize,
     /// Process id; the system may use it again.
     pub pid: u32,
-    /// Exit status; `None` when the system did not report it, as to a program that ignores SIGCHLD.
+    /// Exit status; `None` when the system did not report it, since the program ignores SIGCHLD again,
+    /// or has waited for the child itself.
     pub status: Option<ExitStatus>,
 }
 
@@ -174,6 +175,9 @@ fn supervise(
         Err(error) => return started.send(Err(error)).expect("the launcher waits"),
     };
     runtime.block_on(async {
+        if let Err(error) = keep_statuses() {
+            return started.send(Err(error)).expect("the launcher waits");
+        }
         match start_all(commands, words).await {
             Ok(children) => {
                 let pids = children.iter().map(|child| child.pid).collect();
@@ -187,6 +191,28 @@ fn supervise(
             Err(error) => started.send(Err(error)).expect("the launcher waits"),
         }
     });
+}
+
+/// Ends an ignoring of SIGCHLD, which a program inherits from a daemon or a wrapper: the system then
+/// keeps no status of any child. Another handling of the signal stays.
+#[cfg(target_os = "linux")]
+pub(crate) fn keep_statuses() -> io::Result<()> {
+    use tokio::signal::unix::{SignalKind, signal};
+    let child = SignalKind::child();
+    let ignored = || {
+        let status = std::fs::read_to_string("/proc/self/status").ok()?;
+        let set = status.lines().find_map(|line| line.strip_prefix("SigIgn:"))?;
+        let set = u128::from_str_radix(set.trim(), 16).ok()?;
+        Some(set >> (child.as_raw_value() - 1) & 1 == 1)
+    };
+    // The handler stays when its receiver is dropped.
+    if ignored() == Some(true) { signal(child).map(drop) } else { Ok(()) }
+}
+
+/// Elsewhere the wait for a child handles the signal.
+#[cfg(not(target_os = "linux"))]
+pub(crate) fn keep_statuses() -> io::Result<()> {
+    Ok(())
 }
 
 /// A started child.

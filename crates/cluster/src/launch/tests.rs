@@ -63,6 +63,18 @@ async fn dropping_the_children_kills_and_reaps_them() {
     assert!(pids.iter().all(|&pid| is_gone(pid)), "{pids:?}");
 }
 
+/// A daemon or a wrapper ignores the signal, and what it starts inherits that.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_program_that_ignores_the_ends_of_children_hears_their_statuses() {
+    let tests = ["every_exit_is_told_once_with_index_and_status", "a_killed_child_is_named"];
+    let mut ignoring = std::process::Command::new("env");
+    ignoring.arg("--ignore-signal=CHLD").arg(env::current_exe().unwrap()).args(tests);
+    let output = ignoring.output().unwrap();
+    let told = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success() && told.contains(" 2 passed"), "{told}");
+}
+
 #[cfg(target_os = "linux")]
 #[tokio::test]
 async fn a_killed_child_is_named_with_its_signal() {

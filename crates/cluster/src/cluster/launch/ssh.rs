@@ -19,6 +19,7 @@ mod output;
 use super::PORTS_DEFAULT;
 use super::hosts::{Host, HostsError, parse_hosts};
 use crate::cluster::{Cluster, ClusterConfig, JoinError};
+use crate::launch::keep_statuses;
 use chunkcomm::Credential;
 use chunkcomm::host::{self, Instant};
 use command::Remote;
@@ -93,6 +94,10 @@ pub(in crate::cluster) async fn supervise(
         None => Credential::generate().map_err(JoinError::Credential)?,
     };
     let remote = Remote::new(config, hosts.len())?;
+    keep_statuses().map_err(|error| JoinError::System {
+        what: "let SIGCHLD be handled",
+        error: Arc::new(error),
+    })?;
     let mut nodes = Nodes::start(&remote, &hosts, &credential).map_err(JoinError::Hosts)?;
     let status = nodes.run(config.ready_time()?, config.rejoin_window).await;
     let status = status.map_err(JoinError::Hosts)?;
