@@ -9,6 +9,7 @@ use std::time::Duration;
 use chunkcomm::Node;
 use chunkcomm::codec::EncodeError;
 use chunkcomm::host::{Instant, timeout_at};
+use chunkcomm::layer::warn;
 use chunkcomm_cluster::Registry;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -151,11 +152,13 @@ impl Farm {
     ///
     /// Processes are reaped; nodes of a cluster return from [`serve_in`](crate::serve_in). Tasks
     /// that a dropped run left behind are given up; one that runs in a worker's I/O loop is waited
-    /// for. A process that has not ended after `deadline` is killed.
+    /// for. A process that has not ended after `deadline`, such as a stopped one, is killed: a warning
+    /// names it, and it is no error.
     ///
     /// # Errors
     /// [`FinishError`] names the workers that ended otherwise, except those that a run has reported
-    /// as lost. No process is left in any case.
+    /// as lost, and threads and nodes that had not ended after `deadline`. No process is left in any
+    /// case.
     ///
     /// # Cancel safety
     /// When the future is dropped, the worker processes are killed and reaped.
@@ -210,13 +213,20 @@ impl Farm {
             let of = |link: &&Link| link.name.index == name.index;
             self.links.iter().find(of).is_some_and(|link| link.lost.is_some())
         };
-        let how = |name: &WorkerName| {
-            let how = self.crew.how_ended(name).cloned().unwrap_or(Loss::Late(deadline));
-            (!how.is_orderly()).then(|| (name.clone(), how))
-        };
         let seen = |name: &&WorkerName| !reported(name) && !self.crew.is_below(name);
-        let names = self.crew.names().iter().filter(seen);
-        let workers: Vec<_> = names.filter_map(how).collect();
+        let mut workers = Vec::new();
+        for name in self.crew.names().iter().filter(seen) {
+            match self.crew.how_ended(name) {
+                Some(how) if how.is_orderly() => {}
+                Some(how) => workers.push((name.clone(), how.clone())),
+                // It is killed with the farm, which has all that it wants of the process.
+                None if name.pid.is_some() => {
+                    let waited = deadline.as_secs_f64();
+                    warn("farmer", &format!("{name} had not ended after {waited} s: it is killed"));
+                }
+                None => workers.push((name.clone(), Loss::Late(deadline))),
+            }
+        }
         if workers.is_empty() { Ok(()) } else { Err(FinishError { workers }) }
     }
 }
