@@ -16,7 +16,7 @@
 //!
 //! - The children's standard input is a pipe from the parent. It closes when the parent is gone,
 //!   and a child that sees it close exits.
-//! - On Linux the kernel also kills a child whose parent is gone, even a stopped one;
+//! - On Linux the kernel lets a stopped child go on when its parent is gone, so that it sees that;
 //!   `CHUNKCOMM_PORTABLE=1` in the environment leaves that out.
 //! - Dropping [`Children`] kills and reaps them.
 

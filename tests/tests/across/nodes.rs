@@ -351,13 +351,20 @@ mod killed {
     #[test]
     fn rank_0_takes_its_copies_along() {
         for placed in [false, true] {
-            let program = busy();
+            let mut program = busy();
             let copies = proc::children(program.0.id(), 2);
             if placed {
                 copies.iter().copied().for_each(proc::wait_until_placed);
+                // A stopped copy ends, too.
+                proc::signal(copies[0], Signal::STOP);
             }
             proc::signal(program.0.id(), Signal::KILL);
             proc::wait_until_gone(&copies);
+            let mut told = String::new();
+            program.0.stderr.take().unwrap().read_to_string(&mut told).unwrap();
+            let of_rank_0 = |line: &&str| line.contains("rank 0") || line.contains("rank-0");
+            let lines = told.lines().filter(of_rank_0).count();
+            assert!(lines >= 2 || !placed, "each copy says why it ends: {told}");
         }
     }
 }

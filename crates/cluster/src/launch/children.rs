@@ -267,11 +267,13 @@ async fn watch_over(
         tokio::select! {
             status = child.wait() => break status,
             order = at_least(asked, pid, &mut orders) => {
-                input = None;
                 if order == Order::Die {
+                    // Before its input ends, which it would report.
                     let _ = child.start_kill();
+                    drop(input.take());
                     break child.wait().await;
                 }
+                input = None;
             }
         }
     };

@@ -2,7 +2,7 @@
 
 use std::env;
 use std::fmt;
-use std::io::{self, BufRead as _, Read as _};
+use std::io::{self, BufRead as _, Read as _, Write as _};
 use std::process::{self, Command};
 use std::str::FromStr;
 use std::sync::OnceLock;
@@ -105,7 +105,8 @@ pub struct ChildPlace {
 ///
 /// Call it first thing in `main`, before threads are started. In a child the first call ties its
 /// life to the parent's. From then on a thread reads standard input and ends the process when the
-/// parent is gone; on Linux the kernel does the same. A child has no standard input of its own: on
+/// parent is gone; on Linux the kernel lets a stopped child go on for that. A rank of a cluster says on
+/// standard error why it ends. A child has no standard input of its own: on
 /// Unix it is empty, elsewhere reading it waits. On Linux the process is pinned where the launcher
 /// asked for it.
 ///
@@ -264,14 +265,13 @@ fn variable<T: FromStr<Err: fmt::Display>>(name: &str) -> Result<T, String> {
     text.parse().map_err(|error| format!("{name}={text}: {error}"))
 }
 
-/// Ends this process with its parent. The portable way is a thread that reads standard input to its
-/// end. The kernel does it too, since a stopped child has no thread that reads.
+/// Ends this process with its parent: a thread reads standard input to its end. A stopped child has no
+/// thread that reads, so the kernel lets it go on then.
 fn end_with_parent(words: usize) -> Result<Vec<String>, String> {
-    let words = after_words(words).map_err(|error| format!("standard input: {error}"))?;
     if !portable_only() {
-        die_with_parent();
+        go_on_without_parent();
     }
-    Ok(words)
+    after_words(words).map_err(|error| format!("standard input: {error}"))
 }
 
 /// Reads `count` lines from standard input. From then on a thread reads on, and ends the process
@@ -295,9 +295,23 @@ pub(crate) fn after_words(count: usize) -> io::Result<Vec<String>> {
         };
         let mut ignored = [0; 256];
         while input.read(&mut ignored).is_ok_and(|bytes| bytes > 0) {}
+        if let Some(words) = last_words() {
+            // In one write. A failure of it can be reported nowhere.
+            let _ = io::stderr().write_all(words.as_bytes());
+        }
         process::exit(STATUS_ORPHAN);
     })?;
     tells.recv().unwrap_or_else(|_| Err(io::ErrorKind::UnexpectedEof.into()))
+}
+
+/// Returns the last line of a node whose rank 0 is gone: no call of the program may return the error
+/// before the process ends. Other children end without a word.
+fn last_words() -> Option<String> {
+    env::var_os(COPIES)?;
+    let rank = variable::<usize>(INDEX).ok()? + 1;
+    let parent = variable::<u32>(PARENT_PID).ok()?;
+    let why = format!("process {parent}, which started this one, has ended");
+    Some(format!("chunkcomm: rank {rank}: the manager (rank 0) is gone: {why}\n"))
 }
 
 /// Takes the pipe from the parent away from standard input, which is empty from then on. Otherwise
@@ -325,15 +339,15 @@ fn read_word(input: &mut io::StdinLock<'_>) -> io::Result<String> {
     }
 }
 
-/// Asks the kernel to end this process with the one that started it. A kernel may forbid that, and
-/// a parent that ended before sends no signal; the pipe covers these cases too.
+/// Asks the kernel to let this process go on, if it is stopped, when the one that started it ends: then
+/// it sees the end of its input. A kernel may forbid that.
 #[cfg(target_os = "linux")]
-fn die_with_parent() {
-    let _ = rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL));
+fn go_on_without_parent() {
+    let _ = rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::CONT));
 }
 
 #[cfg(not(target_os = "linux"))]
-fn die_with_parent() {}
+fn go_on_without_parent() {}
 
 #[cfg(target_os = "linux")]
 fn pin(cpu: usize) -> Result<(), String> {
