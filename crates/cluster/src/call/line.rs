@@ -401,5 +401,5 @@ impl<Resp> Drop for Reserved<'_, Resp> {
 /// Returns the milliseconds to a deadline, rounded up.
 pub(super) fn left_ms(deadline: Instant) -> u32 {
     let left = deadline - Instant::now();
-    u32::try_from(left.as_nanos().div_ceil(1_000_000)).unwrap_or(u32::MAX - 1)
+    u32::try_from(left.as_nanos().div_ceil(1_000_000)).unwrap_or(u32::MAX)
 }

@@ -21,6 +21,9 @@ const CALL_WITH: u8 = 3;
 /// Milliseconds of a call without a deadline.
 const NO_DEADLINE: u32 = u32::MAX;
 
+/// Milliseconds of the longest deadline, 49 days; a later one counts as this.
+pub const LEFT_MS_MAX: u32 = NO_DEADLINE - 1;
+
 /// Bytes between the head and the context of a call that has one of the two.
 const WITH_BYTES: usize = 5;
 
@@ -53,7 +56,8 @@ pub enum Request<'a> {
 /// Deadline and context of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct With<'a> {
-    /// Milliseconds from the sending of the call to its deadline.
+    /// Milliseconds from the sending of the call to its deadline; more than [`LEFT_MS_MAX`] travel as
+    /// that.
     pub left_ms: Option<u32>,
     /// Bytes of the caller, at most [`CONTEXT_BYTES_MAX`].
     pub context: &'a [u8],
@@ -63,7 +67,8 @@ pub struct With<'a> {
 pub fn put_call_with(call: &mut Vec<u8>, with: With<'_>) {
     let context = with.context.get(..CONTEXT_BYTES_MAX).unwrap_or(with.context);
     call.extend_from_slice(&head(CALL_WITH, 0));
-    call.extend_from_slice(&with.left_ms.unwrap_or(NO_DEADLINE).to_le_bytes());
+    let left_ms = with.left_ms.map_or(NO_DEADLINE, |left_ms| left_ms.min(LEFT_MS_MAX));
+    call.extend_from_slice(&left_ms.to_le_bytes());
     call.push(context.len() as u8);
     call.extend_from_slice(context);
 }
@@ -74,7 +79,7 @@ pub fn set_left(call: &mut [u8], left_ms: u32) {
         && let Some(left) = left.first_chunk_mut::<4>()
         && u32::from_le_bytes(*left) != NO_DEADLINE
     {
-        *left = left_ms.min(NO_DEADLINE - 1).to_le_bytes();
+        *left = left_ms.min(LEFT_MS_MAX).to_le_bytes();
     }
 }
 
