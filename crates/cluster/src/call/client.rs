@@ -100,6 +100,10 @@ impl<Req, Resp> CallClient<Req, Resp> {
     /// The limit travels with the call. A request that still waits for its turn then is not handled, and the
     /// calls that the handler makes inherit what is left ([`CallScope`](super::CallScope)). A call that is
     /// made within such a scope has the earlier of both limits.
+    ///
+    /// No clocks are compared: the service counts the limit from the time at which it reads the request. A
+    /// request that it reads late, since it was stopped or the connection was cut, is not handled when the
+    /// caller's cancellation has arrived behind it by then.
     #[must_use]
     pub fn timeout(mut self, timeout: Duration) -> CallClient<Req, Resp> {
         self.timeout = Some(timeout);

@@ -13,6 +13,7 @@ use chunkcomm::channel::Turn as Budget;
 use chunkcomm::layer::{Expected, Next, Opened, RawReceiver, RawSender};
 use chunkcomm_proto::codec;
 use serde::de::DeserializeOwned;
+use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,20 +22,30 @@ use tokio::sync::watch;
 /// Time that the last answers have to arrive when a connection ends.
 const LAST_ANSWERS: Duration = Duration::from_secs(10);
 
+/// Most bytes of words that are read ahead of their turn, their values included; one word may be beyond.
+/// The words of a stop of seconds fit, and the memory of a client stays small beside its window.
+const AHEAD_BYTES_MAX: usize = 64 * 1024;
+
 /// A client's word, its value decoded.
 enum Word<Req> {
     Call(u32, Option<Box<CallScope>>, Outcome<Req>),
     Cancel(u32),
+    /// A call whose deadline passed behind others, after it was read.
+    Late(u32),
     /// Not a word of a client.
     Wrong,
 }
 
 impl<Req: DeserializeOwned> Word<Req> {
+    fn is_call(&self, slot: u32) -> bool {
+        matches!(self, Word::Call(it, ..) if *it == slot)
+    }
+
     #[inline]
-    fn of(service: &str, message: &[u8], spare: &mut Option<Box<CallScope>>) -> Word<Req> {
+    fn of(service: &str, message: &[u8], spare: &mut Spare) -> Word<Req> {
         match Request::parse(message) {
             Ok(Request::Call { slot, with, value }) => {
-                let scope = with.map(|with| CallScope::arrived(service, with, spare.take()));
+                let scope = with.map(|with| CallScope::arrived(service, with, spare.pop()));
                 // A panic in the type's `Deserialize` harms no other call.
                 let decoded = match unpanicked(|| codec::decode::<Req>(value)) {
                     Ok(Ok(request)) => Ok(request),
@@ -48,6 +59,9 @@ impl<Req: DeserializeOwned> Word<Req> {
         }
     }
 }
+
+/// Memory for scopes; each moves as a box from call to call.
+type Spare = Vec<Box<CallScope>>;
 
 /// A request with the scope of its call.
 type Scoped<Req> = (Option<Box<CallScope>>, Req);
@@ -89,8 +103,13 @@ struct Connection<Req: Send + 'static, H: Handler<Req>> {
     rx: RawReceiver,
     tx: RawSender,
     stall: Stall<H::Running>,
-    /// Memory for the scope of the next call.
-    spare: Option<Box<CallScope>>,
+    /// Memory for the scopes of the next calls.
+    spare: Spare,
+    /// Words that were read behind a call with a deadline, with their bytes; no cancellation.
+    ahead: VecDeque<(usize, Word<Req>)>,
+    ahead_bytes: usize,
+    /// Nothing was left when the words ahead were read.
+    is_drained: bool,
     budget: Budget,
 }
 
@@ -119,7 +138,9 @@ pub(super) async fn serve<Req, H>(
     let tx = rx.open_back(&shared.node, lane, &shared.fingerprint);
     let _leaving = Leaving { shared: Arc::clone(&shared), caller };
     let (stall, budget) = (Stall::new(), Budget::default());
-    let mut connection = Connection { shared, caller, rx, tx, stall, spare: None, budget };
+    let (spare, ahead, ahead_bytes, is_drained) = (Vec::new(), VecDeque::new(), 0, false);
+    let mut connection =
+        Connection { shared, caller, rx, tx, stall, spare, ahead, ahead_bytes, is_drained, budget };
     let ran = tokio::select! {
         biased;
         ran = connection.run() => ran,
@@ -140,11 +161,17 @@ where
 {
     async fn run(&mut self) -> Result<(), Broken> {
         loop {
-            let service = &self.shared.name;
-            let spare = &mut self.spare;
-            match self.rx.take_with(|message| Word::<Req>::of(service, message, spare)) {
+            match self.next_word() {
+                Some(Word::Call(slot, Some(scope), request)) if scope.deadline().is_some() => {
+                    if self.ahead.is_empty() && self.read_ahead(slot).await? {
+                        self.pass_over(slot, Kind::Cancelled).await?;
+                    } else {
+                        self.call(slot, Some(scope), request).await?;
+                    }
+                }
                 Some(Word::Call(slot, scope, request)) => self.call(slot, scope, request).await?,
                 Some(Word::Cancel(slot)) => self.cancel(slot).await?,
+                Some(Word::Late(slot)) => self.pass_over(slot, Kind::Expired).await?,
                 Some(Word::Wrong) => return Err(Broken::Protocol("it said what is no request")),
                 None => match poll_fn(|context| self.rx.poll_next(context)).await {
                     Next::Ended(_) => return Ok(()),
@@ -155,6 +182,61 @@ where
                 tokio::task::coop::consume_budget().await;
             }
         }
+    }
+
+    #[inline]
+    fn next_word(&mut self) -> Option<Word<Req>> {
+        if let Some((bytes, word)) = self.ahead.pop_front() {
+            self.ahead_bytes -= bytes;
+            return Some(match word {
+                Word::Call(slot, Some(scope), _) if scope.is_over() => Word::Late(slot),
+                word => word,
+            });
+        }
+        if std::mem::take(&mut self.is_drained) {
+            return None;
+        }
+        let (service, spare) = (&self.shared.name, &mut self.spare);
+        self.rx.take_with(|message| Word::of(service, message, spare))
+    }
+
+    /// Reads the words that have come behind the call in `slot`, up to a bound, and hears the
+    /// cancellations among them; returns whether this call was cancelled.
+    async fn read_ahead(&mut self, slot: u32) -> Result<bool, Broken> {
+        let mut is_cancelled = false;
+        while self.ahead_bytes < AHEAD_BYTES_MAX {
+            let (service, spare) = (&self.shared.name, &mut self.spare);
+            let taken = self.rx.take_with(|message| {
+                let bytes = message.len() + size_of::<Word<Req>>();
+                (bytes, Word::<Req>::of(service, message, spare))
+            });
+            let Some((bytes, word)) = taken else {
+                self.is_drained = true;
+                break;
+            };
+            let Word::Cancel(cancelled) = word else {
+                self.ahead_bytes += bytes;
+                self.ahead.push_back((bytes, word));
+                continue;
+            };
+            let is_it = |(_, word): &(_, Word<Req>)| word.is_call(cancelled);
+            let at = self.ahead.iter().position(is_it);
+            if cancelled == slot {
+                is_cancelled = true;
+            } else if let Some(at) = at {
+                self.ahead_bytes -= self.ahead.remove(at).map_or(0, |(bytes, _)| bytes);
+                self.pass_over(cancelled, Kind::Cancelled).await?;
+            } else {
+                self.cancel(cancelled).await?;
+            }
+        }
+        Ok(is_cancelled)
+    }
+
+    /// Answers a call that nobody has decided about.
+    async fn pass_over(&mut self, slot: u32, kind: Kind) -> Result<(), Broken> {
+        locked(&self.shared.serving).passed_over(kind == Kind::Expired);
+        self.say(slot, kind, "").await
     }
 
     #[inline]
@@ -227,7 +309,7 @@ where
         if !self.shared.parallel
             && let std::task::Poll::Ready(outcome) = self.stall.poll_once()
         {
-            self.spare = self.stall.take_scope();
+            self.spare.extend(self.stall.take_scope());
             return Some(outcome);
         }
         let stall = std::mem::replace(&mut self.stall, Stall::new());

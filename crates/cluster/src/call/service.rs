@@ -79,9 +79,9 @@ pub struct ServiceStats {
     pub requests: u64,
     /// Of these, refused because too many waited.
     pub overloaded: u64,
-    /// Of these, cancelled while they waited or were handled.
+    /// Of these, cancelled before their turn or while they were handled.
     pub cancelled: u64,
-    /// Of these, not handled: their deadline passed while they waited for their turn.
+    /// Of these, not handled: their deadline passed before their turn.
     pub expired: u64,
     /// Requests in handling now.
     pub at_once: usize,

@@ -4,8 +4,10 @@ use chunkcomm::{Node, host};
 use chunkcomm_cluster::call::{CallContext, CallHooks, CallScope, ServiceOptions, set_call_hooks};
 use chunkcomm_cluster::{CallClient, CallError, NodeExt, Service};
 use chunkcomm_testkit::{Pair, limited, on_both, on_one_thread, pair, until};
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Waker};
 use std::time::Duration;
 use tokio::sync::Semaphore;
 
@@ -138,6 +140,45 @@ fn a_request_whose_deadline_passed_in_the_queue_is_not_handled() {
         assert_eq!(handled.load(Ordering::SeqCst), 1);
         let stats = service.stats();
         assert_eq!((stats.expired, stats.cancelled), (1, 0), "{stats:?}");
+    });
+}
+
+/// Its words lie there together, as after a stop of the service.
+#[test]
+fn a_call_that_is_cancelled_or_late_before_it_is_read_is_not_handled() {
+    on_one_thread(async {
+        let pair = pair().await;
+        let handled = Arc::new(AtomicUsize::new(0));
+        let counts = Arc::clone(&handled);
+        let service = pair.a.serve("busy", move |computes: bool| {
+            counts.fetch_add(1, Ordering::SeqCst);
+            if computes {
+                std::thread::sleep(2 * CallScope::current().left().unwrap());
+            }
+            async { Ok::<_, String>(()) }
+        });
+        let service = service.unwrap();
+        let client = pair.b.call_client::<bool, ()>(&pair.peer, "busy").unwrap();
+        limited(client.call(&false)).await.unwrap();
+
+        let limit = client.clone().timeout(Duration::from_secs(60));
+        let mut calls: Vec<_> = (0..3).map(|_| limit.call(&false)).collect();
+        for call in &mut calls {
+            let mut context = Context::from_waker(Waker::noop());
+            assert!(Pin::new(call).poll(&mut context).is_pending());
+        }
+        drop((calls.remove(2), calls.remove(0)));
+        limited(calls.remove(0)).await.unwrap();
+        until(|| service.stats().requests == 4).await;
+        assert_eq!((handled.load(Ordering::SeqCst), service.stats().cancelled), (2, 2));
+
+        // The first one computes until the deadline of both has passed.
+        let limit = client.timeout(Duration::from_millis(50));
+        let (first, second) = (limit.call(&true), limit.call(&false));
+        let (_, second) = tokio::join!(limited(first), limited(second));
+        assert!(matches!(second, Err(CallError::Timeout { .. })), "{second:?}");
+        until(|| service.stats().requests == 6).await;
+        assert_eq!((handled.load(Ordering::SeqCst), service.stats().expired), (3, 1));
     });
 }
 

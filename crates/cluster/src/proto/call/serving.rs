@@ -80,7 +80,7 @@ pub struct Counters {
     pub overloaded: u64,
     /// Of these, cancelled while they waited or were handled.
     pub cancelled: u64,
-    /// Of these, not handled: the deadline passed while they waited.
+    /// Of these, not handled: the deadline passed before their turn.
     pub expired: u64,
 }
 
@@ -236,6 +236,14 @@ impl<R, T> Serving<R, T> {
         let mine = Key { caller, slot: 0 }..=Key { caller, slot: u32::MAX };
         let keys: Vec<Key> = self.jobs.range(mine).map(|(key, _)| *key).collect();
         keys.into_iter().map(|key| self.cancel(key)).collect()
+    }
+
+    /// Counts a request that is answered before it is decided about: its deadline has passed, or its
+    /// caller does not wait any more.
+    pub fn passed_over(&mut self, expired: bool) {
+        self.counters.requests += 1;
+        let of_these = &mut self.counters;
+        *(if expired { &mut of_these.expired } else { &mut of_these.cancelled }) += 1;
     }
 
     /// Counts a request whose deadline passed before its turn.
