@@ -147,6 +147,7 @@ impl<Resp: DeserializeOwned + Send + 'static> Reader<Resp> {
     fn hand_out(&mut self, line: &Line<Resp>) -> bool {
         let (mut asked, mut unwanted) = (true, Vec::new());
         let mut state = locked(&line.state);
+        state.has_served = true;
         for (slot, outcome) in self.batch.drain(..) {
             match state.calls.handle_answer(slot, outcome) {
                 Ok(Then::Wake(waker)) => self.wakers.push(waker),

@@ -15,12 +15,14 @@ use crate::sync::locked;
 use chunkcomm::host::{self, Elapsed, Instant};
 use chunkcomm::layer::Fingerprint;
 use chunkcomm::{Node, OpenError, Peer, SendError};
+use chunkcomm_proto::backoff::Backoff;
 use chunkcomm_proto::codec;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::cell::Cell;
+use std::convert::Infallible;
 use std::fmt;
-use std::future::Future;
+use std::future::{Future, pending};
 use std::marker::PhantomData;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};
@@ -170,6 +172,10 @@ where
     /// were made meanwhile. Requests of one client arrive in the order in which their calls were
     /// first polled, and are handled concurrently.
     ///
+    /// A client of one peer asks again while the peer does not serve the name yet, up to
+    /// [`CallOptions::served_within`]; such calls arrive in any order. A service that has answered this
+    /// client, and is gone, fails the call at once.
+    ///
     /// # Errors
     ///
     /// See [`CallError`]: its variants separate the handler's errors from those of the service, of
@@ -183,8 +189,8 @@ where
     pub fn call<'a>(&'a self, request: &'a Req) -> Calling<'a, Req, Resp> {
         let (deadline, line, stage) = (None, None, Stage::Start);
         let (provider, tried) = (None, Vec::new());
-        let after = Duration::ZERO;
-        Calling { client: self, request, deadline, after, line, stage, provider, tried }
+        let (after, unserved) = (Duration::ZERO, None);
+        Calling { client: self, request, deadline, after, line, stage, provider, tried, unserved }
     }
 
     /// Returns the line for a call, except those of the providers in `tried`.
@@ -205,6 +211,10 @@ where
         }
     }
 
+    fn is_of_one(&self) -> bool {
+        matches!(self.inner.target, Target::One(_))
+    }
+
     /// Whether another provider is tried after this error.
     fn goes_on_after(&self, error: &CallError) -> bool {
         let elsewhere = matches!(
@@ -216,16 +226,37 @@ where
                 | CallError::Unreachable(_)
                 | CallError::Types(_)
         );
-        elsewhere && matches!(self.inner.target, Target::Named(_))
+        elsewhere && !self.is_of_one()
     }
 }
 
 type Sending = Pin<Box<dyn Future<Output = Result<Result<u32, CallError>, Elapsed>> + Send>>;
 
+/// A pause, which always elapses.
+type Pausing = Pin<Box<dyn Future<Output = Result<Infallible, Elapsed>> + Send>>;
+
+/// The wait for a service that the peer does not serve yet.
+struct Unserved {
+    peer: String,
+    began: Instant,
+    until: Option<Instant>,
+    backoff: Backoff,
+}
+
+impl Unserved {
+    fn error(&self, service: &Arc<str>, now: Instant) -> CallError {
+        let (service, peer) = (Arc::clone(service), self.peer.clone());
+        let waited_ms = (now - self.began).as_millis() as u64;
+        CallError::NoService { service, peer, waited: Duration::from_millis(waited_ms) }
+    }
+}
+
 enum Stage {
     Start,
     /// The call waits to be sent.
     Sending(Sending),
+    /// The peer does not serve the name yet; the call is sent again after a pause.
+    Pausing(Pausing),
     /// The call is in this slot of its line.
     Sent(u32),
     Over,
@@ -249,6 +280,8 @@ where
     provider: Option<NodeId>,
     /// Providers that could not take the call.
     tried: Vec<NodeId>,
+    /// Set once the only provider has refused the call.
+    unserved: Option<Box<Unserved>>,
 }
 
 impl<Req, Resp: DeserializeOwned + Send + 'static> fmt::Debug for Calling<'_, Req, Resp> {
@@ -333,6 +366,47 @@ where
         }
     }
 
+    /// Whether a service that refused the call may be still to come: one that is gone is not.
+    fn waits_to_be_served(&self) -> bool {
+        self.client.is_of_one() && self.line.as_ref().is_some_and(|line| !line.has_served())
+    }
+
+    /// Returns the pause after which the call is sent again, since `peer` does not serve the name yet.
+    ///
+    /// # Errors
+    ///
+    /// The peer had its time to serve it.
+    #[cold]
+    fn pause(&mut self, peer: String) -> Result<Stage, CallError> {
+        let (client, now) = (self.client, Instant::now());
+        let ends = [now.checked_add(client.inner.options.served_within), self.deadline];
+        let unserved = self.unserved.get_or_insert_with(|| {
+            let until = ends.into_iter().flatten().min();
+            let backoff = Backoff::new(now.time().0);
+            Box::new(Unserved { peer, began: now, until, backoff })
+        });
+        let mut pause = unserved.backoff.wait();
+        if let Some(until) = unserved.until {
+            if now >= until {
+                return Err(unserved.error(&client.inner.service, now));
+            }
+            pause = pause.min(until - now);
+        }
+        Ok(Stage::Pausing(Box::pin(host::timeout_on(&client.inner.runtime, pause, pending()))))
+    }
+
+    /// Ends the wait of a call that has no more time to be sent again.
+    #[cold]
+    fn end_of_pause(&self) -> Result<Stage, CallError> {
+        let now = Instant::now();
+        match &self.unserved {
+            Some(unserved) if self.deadline.is_some_and(|deadline| now >= deadline) => {
+                Err(unserved.error(&self.client.inner.service, now))
+            }
+            _ => Ok(Stage::Start),
+        }
+    }
+
     fn timed_out(&self) -> CallError {
         let (service, after) = (Arc::clone(&self.client.inner.service), self.after);
         CallError::Timeout { service, after }
@@ -365,6 +439,12 @@ where
                     Ok(Err(error)) => Err(error),
                     Err(_) => Err(this.timed_out()),
                 },
+                Stage::Pausing(pausing) => {
+                    let Err(Elapsed { .. }) = ready!(pausing.as_mut().poll(context));
+                    this.stage = Stage::Over;
+                    this.stage = this.end_of_pause()?;
+                    continue;
+                }
                 Stage::Sent(slot) => {
                     let slot = *slot;
                     match this.look(slot, context) {
@@ -377,6 +457,10 @@ where
                 Stage::Over => return Poll::Pending,
             };
             match outcome {
+                Err(CallError::NoService { peer, .. }) if this.waits_to_be_served() => {
+                    this.stage = Stage::Over;
+                    this.stage = this.pause(peer)?;
+                }
                 Err(error) if this.client.goes_on_after(&error) => {
                     this.stage = Stage::Start;
                     this.tried.extend(this.provider.take());

@@ -52,6 +52,8 @@ pub enum CallError {
         service: Arc<str>,
         /// The peer's name.
         peer: String,
+        /// Time for which the call waited for the peer to serve it.
+        waited: Duration,
     },
     /// Nobody in the cluster provides the service: the request was not sent.
     NoProvider {
@@ -177,8 +179,11 @@ impl fmt::Display for CallError {
                 write!(f, "too many requests wait at service {service:?}")
             }
             CallError::Closing { service } => write!(f, "service {service:?} is closing"),
-            CallError::NoService { service, peer } => {
+            CallError::NoService { service, peer, waited } if waited.is_zero() => {
                 write!(f, "{peer} has no service {service:?}")
+            }
+            CallError::NoService { service, peer, waited } => {
+                write!(f, "{peer} did not serve {service:?} within {waited:?}")
             }
             CallError::NoProvider { service, why } => {
                 write!(f, "nobody provides service {service:?}")?;

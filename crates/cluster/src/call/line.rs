@@ -20,6 +20,7 @@ use std::future::poll_fn;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 use tokio::task::AbortHandle;
 
 /// Outcome of a call; `None` means that the service confirmed the cancellation of a late call.
@@ -42,6 +43,8 @@ pub(super) struct State<Resp> {
     pub(super) calls: Calls<Waker, Outcome<Resp>>,
     pub(super) up: Option<Up>,
     pub(super) openings: u64,
+    /// Whether the service has answered on any opening.
+    pub(super) has_served: bool,
     /// Reason why the last opening is over.
     failed: Option<CallError>,
 }
@@ -90,11 +93,17 @@ impl<Resp: DeserializeOwned + Send + 'static> Line<Resp> {
                 calls: Calls::default(),
                 up: None,
                 openings: 0,
+                has_served: false,
                 failed: None,
             }),
             opening: tokio::sync::Mutex::new(()),
             in_flight: AtomicUsize::new(0),
         })
+    }
+
+    /// Whether the service has answered a call of this line.
+    pub(super) fn has_served(&self) -> bool {
+        locked(&self.state).has_served
     }
 
     /// Calls without an answer.
@@ -285,6 +294,7 @@ impl<Resp: DeserializeOwned + Send + 'static> Line<Resp> {
                 RefusalReason::NotAccepted => CallError::NoService {
                     service: Arc::clone(&self.service),
                     peer: refused.peer.clone(),
+                    waited: Duration::ZERO,
                 },
                 _ => CallError::Types(refused),
             },

@@ -2,6 +2,7 @@
 
 use crate::proto::call::{AT_ONCE_DEFAULT, WAITING_DEFAULT};
 use chunkcomm_proto::packet::Lane;
+use std::time::Duration;
 
 /// How a service handles its requests.
 #[derive(Debug, Clone)]
@@ -62,11 +63,16 @@ impl ServiceOptions {
 pub struct CallOptions {
     pub(super) lane: Lane,
     pub(super) schema: Option<String>,
+    pub(super) served_within: Duration,
 }
+
+/// Wait for a service of one peer that does not serve yet, by default: 10 s. Programs that start
+/// together differ by less, and a wrong name is still reported soon.
+const SERVED_WITHIN_DEFAULT: Duration = Duration::from_secs(10);
 
 impl Default for CallOptions {
     fn default() -> CallOptions {
-        CallOptions { lane: Lane::Express, schema: None }
+        CallOptions { lane: Lane::Express, schema: None, served_within: SERVED_WITHIN_DEFAULT }
     }
 }
 
@@ -75,6 +81,14 @@ impl CallOptions {
     /// data of the same link. [`Lane::Bulk`] is for requests or answers that are large themselves.
     pub fn lane(mut self, lane: Lane) -> CallOptions {
         self.lane = lane;
+        self
+    }
+
+    /// Limits the wait of a call for a service that its peer does not serve yet, default 10 s; zero
+    /// lets it fail at once. The timeout of the call limits it, too. A client of all providers in a
+    /// cluster asks another provider instead.
+    pub fn served_within(mut self, limit: Duration) -> CallOptions {
+        self.served_within = limit;
         self
     }
 

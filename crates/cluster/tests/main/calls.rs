@@ -32,6 +32,16 @@ where
     pair.b.call_client(&pair.peer, name).unwrap()
 }
 
+/// Returns a client whose calls do not wait for a service that the peer does not serve.
+fn hasty<Req, Resp>(pair: &Pair, name: &str) -> CallClient<Req, Resp>
+where
+    Req: Serialize + DeserializeOwned,
+    Resp: Serialize + DeserializeOwned + Send + 'static,
+{
+    let options = CallOptions::default().served_within(Duration::ZERO);
+    pair.b.call_client_with(&pair.peer, name, options).unwrap()
+}
+
 /// Number of the `Counted` values that exist.
 #[derive(Clone, Default)]
 struct Count(Arc<AtomicUsize>);
@@ -223,7 +233,7 @@ fn values_that_do_not_travel_are_one_calls_trouble() {
 fn what_is_not_there_or_of_another_type_is_said_by_name() {
     on_both(|| async {
         let pair = pair().await;
-        let client = client::<u64, u64>(&pair, "late");
+        let client = hasty::<u64, u64>(&pair, "late");
         let error = limited(client.call(&1)).await.unwrap_err();
         assert!(error.was_not_handled());
         assert_eq!(error.to_string(), "a has no service \"late\"");
@@ -239,7 +249,7 @@ fn what_is_not_there_or_of_another_type_is_said_by_name() {
              receiver's is duplex<str, str>"
         );
         // The answers' types are compared, too.
-        let answers = pair.b.call_client::<String, u64>(&pair.peer, "late").unwrap();
+        let answers = hasty::<String, u64>(&pair, "late");
         let error = limited(answers.call(&"x".to_owned())).await.unwrap_err();
         let CallError::Types(refused) = &error else { panic!("{error}") };
         assert!(error.was_not_handled());
@@ -249,6 +259,38 @@ fn what_is_not_there_or_of_another_type_is_said_by_name() {
         drop(service);
         let _service = pair.a.serve("late", |number: u64| async move { Ok::<_, String>(number) });
         assert_eq!(limited(client.call(&1)).await.unwrap(), 1);
+    });
+}
+
+#[test]
+fn a_call_waits_for_a_service_that_is_still_to_come() {
+    on_both(|| async {
+        let pair = pair().await;
+        let id = |number: u64| async move { Ok::<_, String>(number) };
+        let _other = pair.a.serve("other", id).unwrap();
+        let early = client::<u64, u64>(&pair, "late");
+        let early = waiting(async move { early.call(&1).await }).await;
+        // Its answer comes behind the refusal of the other call.
+        assert_eq!(limited(client::<u64, u64>(&pair, "other").call(&2)).await.unwrap(), 2);
+        let _service = pair.a.serve("late", id).unwrap();
+        assert_eq!(limited(early).await.unwrap().unwrap(), 1);
+
+        // The limit is that of the client or of the call.
+        let soon = Duration::from_millis(20);
+        let options = CallOptions::default().served_within(soon);
+        let of_client = pair.b.call_client_with::<u64, u64>(&pair.peer, "never", options).unwrap();
+        let error = limited(of_client.call(&1)).await.unwrap_err();
+        assert!(error.was_not_handled(), "{error}");
+        assert!(error.to_string().starts_with("a did not serve \"never\" within "), "{error}");
+        let CallError::NoService { waited, .. } = error else { panic!("{error}") };
+        assert!(waited >= soon, "{waited:?}");
+        let of_call = client::<u64, u64>(&pair, "never").timeout(soon);
+        let error = limited(of_call.call(&1)).await.unwrap_err();
+        let is_told = |error: &CallError| {
+            // The last refusal may come too late.
+            matches!(error, CallError::NoService { .. } | CallError::Timeout { .. })
+        };
+        assert!(is_told(&error), "{error}");
     });
 }
 
@@ -609,7 +651,7 @@ fn a_call_to_a_service_that_ends_before_it_knows_the_client_is_refused() {
         for taken in [false, true] {
             let name = format!("{CALLS_PREFIX}held");
             let expected = Expected::begin(&pair.a, name).unwrap();
-            let client = client::<u64, u64>(&pair, "held");
+            let client = hasty::<u64, u64>(&pair, "held");
             let call = tokio::spawn(async move { client.call(&1).await });
             let opened = if taken {
                 Some(limited(expected.take()).await.unwrap())
@@ -633,7 +675,7 @@ fn every_call_ends_when_its_service_does() {
         for round in 0..200 {
             let id = |number: u64| async move { Ok::<_, String>(number) };
             let service = pair.a.serve("brief", id).unwrap();
-            let client = client::<u64, u64>(&pair, "brief");
+            let client = hasty::<u64, u64>(&pair, "brief");
             let call = tokio::spawn(async move { client.call(&1).await });
             for _ in 0..round % 20 {
                 tokio::task::yield_now().await;
