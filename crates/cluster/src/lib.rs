@@ -45,6 +45,7 @@
 //! | feature | default | adds |
 //! |---|---|---|
 //! | `tls` | yes | Credentials and TLS, as in `chunkcomm`. |
+//! | `opentelemetry` | no | [Calls](call) that carry the trace of OpenTelemetry they belong to. |
 // Names the feature of each item that needs one; only the compiler of docs.rs can.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![cfg_attr(test, allow(clippy::unwrap_used))]
@@ -64,6 +65,10 @@ mod sync;
 pub mod prelude {
     pub use crate::ext::{NodeBuilderExt, NodeExt, SenderExt};
 }
+
+/// The versions whose layer `call::trace_calls` knows.
+#[cfg(feature = "opentelemetry")]
+pub use {opentelemetry, tracing_opentelemetry};
 
 pub use call::{CallClient, CallError, Service};
 pub use cluster::{Cluster, ClusterConfig};

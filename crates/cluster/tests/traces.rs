@@ -1,13 +1,16 @@
 //! One trace through three nodes, as an exporter of OpenTelemetry gets it.
 
 use chunkcomm::host;
-use chunkcomm_cluster::NodeExt;
 use chunkcomm_cluster::call::{CallScope, trace_calls};
-use chunkcomm_testkit::{limited, pair};
+use chunkcomm_cluster::{NodeExt, opentelemetry, tracing_opentelemetry};
+use chunkcomm_testkit::{itself, limited, pair};
 use opentelemetry::trace::{SpanId, TracerProvider as _};
 use opentelemetry_sdk::trace::{InMemorySpanExporter, SdkTracerProvider, SpanData};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 use tracing::Instrument as _;
-use tracing_subscriber::layer::SubscriberExt as _;
+use tracing_subscriber::layer::{self, Layer, SubscriberExt as _};
 
 fn only<'a>(spans: &'a [SpanData], name: &str, service: &str) -> &'a SpanData {
     let has = |span: &&SpanData| {
@@ -33,7 +36,7 @@ async fn one_trace_goes_through_three_nodes() {
     let last = two.a.serve("last", |number: u64| async move {
         // In a span of its own, and after a wait.
         tracing::info_span!("inside").in_scope(|| ());
-        host::sleep(std::time::Duration::from_millis(2)).await;
+        host::sleep(Duration::from_millis(2)).await;
         Ok::<_, String>(number + 1)
     });
     let _last = last.unwrap();
@@ -79,4 +82,54 @@ async fn one_trace_goes_through_three_nodes() {
         parent = span.span_context.span_id();
     }
     assert_eq!(only(&traced, "inside", "").parent_span_id, parent);
+}
+
+/// Variable by which a test runs itself, with the subscriber that is set.
+const SUBSCRIBER: &str = "CHUNKCOMM_TEST_SUBSCRIBER";
+
+/// Longest time of a call.
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// Counts warnings; knows nothing of traces, as a layer of another version.
+#[derive(Clone, Default)]
+struct Warnings(Arc<AtomicUsize>);
+
+impl<S: tracing::Subscriber> Layer<S> for Warnings {
+    fn on_event(&self, event: &tracing::Event<'_>, _: layer::Context<'_, S>) {
+        let is_warning = *event.metadata().level() == tracing::Level::WARN;
+        self.0.fetch_add(usize::from(is_warning), Ordering::Relaxed);
+    }
+}
+
+#[tokio::test]
+async fn calls_that_no_layer_hears_are_warned_of_once() {
+    let warnings = Warnings::default();
+    match std::env::var(SUBSCRIBER).as_deref() {
+        Ok("other") => {
+            let other = tracing_subscriber::registry().with(warnings.clone());
+            tracing::subscriber::set_global_default(other).unwrap();
+        }
+        Ok(_) => {}
+        Err(_) => {
+            for (subscriber, on_stderr) in [("none", 1), ("other", 0)] {
+                let mut alone = itself("calls_that_no_layer_hears_are_warned_of_once");
+                let output = alone.env(SUBSCRIBER, subscriber).output().unwrap();
+                let said = String::from_utf8(output.stderr).unwrap();
+                assert!(output.status.success(), "{subscriber}: {said}");
+                assert_eq!(said.matches("no call carries a trace").count(), on_stderr, "{said}");
+            }
+            return;
+        }
+    }
+    assert!(trace_calls());
+    let pair = pair().await;
+    let _service = pair.a.serve("id", |number: u64| async move { Ok::<_, String>(number) });
+    let id = pair.b.call_client::<u64, u64>(&pair.peer, "id").unwrap().timeout(LIMIT);
+    for number in 0..3 {
+        // Not by `limited`, which sets a subscriber.
+        let call = id.call(&number).instrument(tracing::info_span!("root"));
+        assert_eq!(call.await.unwrap(), number);
+    }
+    let is_there = tracing::dispatcher::has_been_set();
+    assert_eq!(warnings.0.load(Ordering::Relaxed), usize::from(is_there));
 }

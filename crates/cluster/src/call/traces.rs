@@ -1,12 +1,14 @@
 //! The trace that a call belongs to, in its context: feature `opentelemetry`.
 
 use super::scope::{CallContext, CallHooks, set_call_hooks};
+use chunkcomm::layer::warn;
 use opentelemetry::Context;
 use opentelemetry::trace::{
     SpanContext, SpanId, TraceContextExt as _, TraceFlags, TraceId, TraceState,
 };
-use tracing::Span;
-use tracing_opentelemetry::OpenTelemetrySpanExt as _;
+use std::sync::Once;
+use tracing::{Span, dispatcher};
+use tracing_opentelemetry::{OpenTelemetrySpanExt as _, SetParentError};
 
 /// Lets all calls of this process carry the trace that they are made in, and lets their handlers go on with
 /// it. False if other [hooks](super::set_call_hooks) were set: they stay.
@@ -17,6 +19,10 @@ use tracing_opentelemetry::OpenTelemetrySpanExt as _;
 /// context that it inherits.
 ///
 /// A service sets it once, beside the subscriber that has the layer. `tests/traces.rs` of this crate shows both.
+///
+/// The layer must be of the version that this crate uses: `opentelemetry` 0.33 and `tracing-opentelemetry`
+/// 0.34, which the crate re-exports under their names. A layer of another version compiles, and no call
+/// carries a trace. When a call finds no layer of this version, a warning says so, once a process.
 pub fn trace_calls() -> bool {
     set_call_hooks(Traces)
 }
@@ -29,6 +35,7 @@ impl CallHooks for Traces {
         let span = context.span();
         let it = span.span_context();
         if !it.is_valid() {
+            warn_unless_heard();
             return *inherited;
         }
         let flags = it.trace_flags().to_u8();
@@ -45,6 +52,20 @@ impl CallHooks for Traces {
         span
     }
 }
+
+/// Warns, once, if the subscriber has no layer that this crate knows.
+fn warn_unless_heard() {
+    static WARNED: Once = Once::new();
+    // Without a span of a subscriber nothing is known, unless there is no subscriber.
+    let outcome = Span::current().set_parent(Context::new());
+    let has_no_layer = matches!(outcome, Err(SetParentError::LayerNotFound));
+    if has_no_layer || !dispatcher::has_been_set() {
+        WARNED.call_once(|| warn("calls", UNHEARD));
+    }
+}
+
+const UNHEARD: &str = "trace_calls was called, and no subscriber has a layer of tracing-opentelemetry 0.34 \
+                       with opentelemetry 0.33: no call carries a trace (chunkcomm_cluster re-exports both)";
 
 /// Reads a `traceparent`; `None` if it is another context, or of no trace. Later versions of the form may have
 /// more behind the flags.
@@ -70,6 +91,18 @@ fn parse(bytes: &[u8]) -> Option<SpanContext> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_versions_in_the_warning_are_those_of_the_workspace() {
+        let manifest = concat!(env!("CARGO_MANIFEST_DIR"), "/../../Cargo.toml");
+        let manifest = std::fs::read_to_string(manifest).unwrap();
+        for name in ["tracing-opentelemetry", "opentelemetry"] {
+            let begin = format!("{name} = {{ version = \"");
+            let version = manifest.lines().find_map(|line| line.strip_prefix(&begin)).unwrap();
+            let (version, _) = version.split_once('"').unwrap();
+            assert!(UNHEARD.contains(&format!(" {name} {version}")), "{name} {version}");
+        }
+    }
 
     #[test]
     fn a_traceparent_is_read_and_nothing_else() {
