@@ -47,6 +47,44 @@ fn overlapping_groups_are_used_from_two_tasks_at_once() {
     }
 }
 
+/// A program that returns the error ends its process, and at rank 0 the manager.
+#[test]
+fn every_rank_hears_of_a_difference_where_each_ends_at_its_error() {
+    const SIZE: usize = 4;
+    for seed in 0..40 {
+        let (network, hosts) = switched(seed, SIZE, LinkSpec::default());
+        run(network, async |simulation| {
+            let (tells, mut told) = tokio::sync::mpsc::unbounded_channel();
+            let _members = simulation.launch(&hosts, |rank| {
+                let tells = tells.clone();
+                async move {
+                    let cluster = join().await;
+                    let mut group = world(&cluster).await;
+                    let differs = rank == seed as usize % SIZE;
+                    // Some have no links with all others yet.
+                    let mut called = match seed / 20 {
+                        0 => Ok(()),
+                        _ => group.barrier().await.map_err(|error| error.cause),
+                    };
+                    while called.is_ok() {
+                        let given = vec![1_u64; 1 + usize::from(differs)];
+                        let reduced = group.all_reduce(given, Op::sum()).await;
+                        called = reduced.map(drop).map_err(|error| error.cause);
+                    }
+                    let _ = tells.send((rank, called.unwrap_err()));
+                    std::future::pending::<()>().await;
+                }
+            });
+            for _ in 0..SIZE {
+                let (rank, cause) = told.recv().await.expect("each tells");
+                simulation.kill_rank(rank);
+                let is_it = matches!(cause, GroupError::Differs(_));
+                assert!(is_it, "seed {seed}, rank {rank}: {cause}");
+            }
+        });
+    }
+}
+
 type Differing = fn(&mut Group, usize);
 
 /// Calls of rank 2 that the others do not make; small ones and such as flow.

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
+use chunkcomm::host;
 use chunkcomm_cluster::cluster::{Change, Changes};
 
 use super::calls::{Active, Calls};
@@ -20,6 +21,10 @@ use crate::proto::talk::{self, Fault, Kind, Word};
 
 /// Number of finished calls whose statements are kept: a rank may find only later that it differs.
 const PAST_COUNT: usize = 64;
+
+/// Time in which the others take this rank's word that the group is broken, before its callers hear
+/// it: 1 s. A program usually ends then, and with rank 0 of the cluster all ranks.
+const TOLD_WITHIN: Duration = Duration::from_secs(1);
 
 type NextChange = Pin<Box<dyn Future<Output = (Changes, Option<Change>)> + Send>>;
 type Tick = Pin<Box<dyn Future<Output = ()> + Send>>;
@@ -42,6 +47,8 @@ pub(crate) struct Engine {
     pub(super) broken: Option<GroupError>,
     /// Why it is broken, as ranks tell each other.
     fault: Option<Fault>,
+    /// End of the time to tell the others, while callers do not know that the group is broken.
+    telling: Option<Tick>,
 }
 
 impl Engine {
@@ -61,6 +68,7 @@ impl Engine {
             report_after: Duration::ZERO,
             broken: None,
             fault: None,
+            telling: None,
         }
     }
 
@@ -93,11 +101,12 @@ impl Engine {
                 self.handle(heard);
             }
             self.poll_changes(context);
-            let has_moved = self.progress();
+            let has_moved = self.progress(context);
             let was_full = self.links.full_to().is_some();
             self.links.poll_send(context);
             let has_room = was_full && self.links.full_to().is_none();
-            if self.look_for_lost() || has_moved || has_room {
+            let has_told = self.telling.is_some() && self.links.is_idle();
+            if self.look_for_lost() || has_moved || has_room || has_told {
                 continue;
             }
             // Runs have taken words, and the waker of a channel that was held up is not set.
@@ -172,8 +181,11 @@ impl Engine {
             let fault = Fault::decode(heard.payload()).filter(|fault| fault.is_among(size));
             self.drop_word(heard);
             if let Some(fault) = fault {
-                // A rank that waits for this one may not hear the one that broke the group.
-                self.fail_and_say(error_of(fault.clone()), fault, Links::has_talked);
+                // A rank that waits for this one may not hear the one that broke the group. The end of rank 0
+                // of the cluster may come before the word of another rank.
+                let tells_all = self.links.cluster.rank() == 0;
+                let hears = |links: &Links, rank| tells_all || links.has_talked(rank);
+                self.fail_and_say(error_of(fault.clone()), fault, hears);
             }
             return;
         }
@@ -265,7 +277,22 @@ impl Engine {
                 say_broken(&mut self.links, rank, &fault);
             }
         }
+        self.links.flush();
+        self.telling = Some(Box::pin(host::sleep(TOLD_WITHIN)));
         self.fail(cause, Some(fault));
+    }
+
+    /// Whether callers still wait for the others to be told that the group is broken.
+    fn is_telling(&mut self, context: &mut Context<'_>) -> bool {
+        let Some(time) = &mut self.telling else { return false };
+        if !self.links.is_idle() && time.as_mut().poll(context).is_pending() {
+            return true;
+        }
+        self.telling = None;
+        if let Some(cause) = self.broken.clone() {
+            self.shared.break_by(cause);
+        }
+        false
     }
 
     /// Breaks the group, for a reason that a rank which asks hears from this one where there is a `fault`.
@@ -275,7 +302,9 @@ impl Engine {
         }
         self.fault = fault;
         self.stop_by(cause.clone());
-        self.shared.break_by(cause);
+        if self.telling.is_none() {
+            self.shared.break_by(cause);
+        }
     }
 
     /// Lets all calls end for this cause. Words are not held for later ones.
@@ -317,12 +346,12 @@ impl Engine {
     }
 
     /// Lets the calls go on that can; returns whether one has ended.
-    fn progress(&mut self) -> bool {
+    fn progress(&mut self, context: &mut Context<'_>) -> bool {
         let mut has_ended = false;
-        // A call begins where all ranks take its words.
-        while let Some(number) =
-            self.calls.next_ready(|| self.broken.is_some() || self.links.full_to().is_none())
-        {
+        while !self.is_telling(context) {
+            // A call begins where all ranks take its words.
+            let is_open = || self.broken.is_some() || self.links.full_to().is_none();
+            let Some(number) = self.calls.next_ready(is_open) else { break };
             has_ended |= self.poll_call(number);
         }
         has_ended

@@ -195,6 +195,13 @@ impl Links {
         has_said || !matches!(self.outgoing[rank].way, Way::Closed)
     }
 
+    /// Lets all words leave: until then [`is_idle`](Self::is_idle) is false.
+    pub(crate) fn flush(&mut self) {
+        for outgoing in &mut self.outgoing {
+            outgoing.unsent |= matches!(outgoing.way, Way::Open(_));
+        }
+    }
+
     /// Whether all words have left.
     pub(crate) fn is_idle(&self) -> bool {
         self.outgoing.iter().all(|it| it.waiting.is_empty() && !it.unsent)
