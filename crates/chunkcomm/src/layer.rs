@@ -21,6 +21,7 @@
 //! | adds lines to the node's report | [`Hooks::explain`], [`Wait`] |
 //! | judges which losses the node reports | [`Hooks::reports_loss`] |
 //! | warns people, where no call can return an error | [`warn`] |
+//! | stages its last messages before the links close | [`Owed`] |
 //! | learns that nobody drives the node any more | [`Hooks::runtime_gone`] |
 //! | has messages whose content belongs to their link | [`needs_link`], [`arriving`] |
 //! | wakes its tasks in one order, so that a simulation is the same each time | [`Bell`] |
@@ -55,6 +56,7 @@ pub use crate::driver::taking::{Next, RxEnd as RawReceiver};
 pub use crate::driver::waking::share_last_woken;
 pub use crate::node::fingerprint::Fingerprint;
 pub use crate::node::layers::{Answer, Hooks, Layer, Site, WeakNode};
+pub use crate::node::owed::Owed;
 pub use crate::node::waits::Wait;
 pub use crate::node::warnings::warn;
 pub use bell::{Bell, Hearer};

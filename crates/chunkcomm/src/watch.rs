@@ -8,7 +8,8 @@
 //!
 //! A value that is replaced before it leaves is never sent. So neither a fast publisher nor a slow watcher
 //! makes anything grow: there are two values and one message a watcher, 4 KiB of messages while the watcher holds
-//! a value borrowed. The last value always arrives.
+//! a value borrowed. The last value always arrives, and the end behind it, also if the publisher's node is
+//! [closed](Node::close) right then.
 //!
 //! | it is | then |
 //! |---|---|

@@ -379,7 +379,7 @@ impl Tx {
             shared.set_told();
         }
         let channels = vec![Unacknowledged { channel, peer, account, cause }];
-        Err(CloseError { channels, forgotten: 0 })
+        Err(CloseError { channels, forgotten: 0, unsaid: Vec::new() })
     }
 
     /// Waits until nothing is held; returns the time that is left of `deadline`.

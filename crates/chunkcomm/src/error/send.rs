@@ -260,7 +260,7 @@ impl Error for SendToAllError {
     }
 }
 
-/// Error of closing: some messages were not acknowledged, or not settled.
+/// Error of closing: some messages were not acknowledged, not settled, or not said at all.
 #[derive(Clone)]
 pub struct CloseError {
     /// The channels with unacknowledged messages.
@@ -273,6 +273,9 @@ pub struct CloseError {
     /// beyond the 1024 that a node remembers. A call on their sender may have reported the loss
     /// since. Warnings on `tracing` have their accounts.
     pub forgotten: u64,
+    /// Messages that layers of the node still had to say at the deadline, in words; see
+    /// [`layer::Owed`](crate::layer::Owed).
+    pub unsaid: Vec<String>,
 }
 
 /// A channel that closed with unacknowledged messages.
@@ -291,7 +294,11 @@ pub struct Unacknowledged {
 impl fmt::Display for CloseError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let settle = !self.channels.is_empty() && self.channels.iter().all(|it| it.account.settles);
-        let how = if settle { "unsettled" } else { "unacknowledged" };
+        let how = match settle {
+            _ if self.channels.is_empty() && self.forgotten == 0 => "unsaid",
+            true => "unsettled",
+            false => "unacknowledged",
+        };
         write!(f, "closed with {how} messages")?;
         for it in &self.channels {
             write!(f, "; {} to {}: {}", Named(&it.channel), it.peer, it.account)?;
@@ -301,10 +308,10 @@ impl fmt::Display for CloseError {
                 _ => {}
             }
         }
-        match self.forgotten {
-            0 => Ok(()),
-            more => write!(f, "; and {more} channels of earlier sessions"),
+        if self.forgotten > 0 {
+            write!(f, "; and {} channels of earlier sessions", self.forgotten)?;
         }
+        self.unsaid.iter().try_for_each(|what| write!(f, "; not said: {what}"))
     }
 }
 

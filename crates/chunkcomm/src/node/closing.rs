@@ -3,7 +3,8 @@
 use super::accepting::AcceptTable;
 use super::{Node, NodeShared};
 use crate::driver::clock;
-use crate::driver::mail::Command;
+use crate::driver::mail::{Command, LinkShared};
+use crate::driver::tasks;
 use crate::driver::wakers::locked;
 use crate::error::{CloseError, LinkCause, LinkError};
 use std::future::{Future, pending, poll_fn};
@@ -15,11 +16,16 @@ impl Node {
     /// opened or accepted afterwards. A peer hangs up first: one that is stopped, or whose thread
     /// computes, makes this last up to 100 ms longer.
     ///
+    /// Before the sessions end, the layers of the node say what they owe by now, within half of
+    /// `deadline`: the last value of a [watch](crate::watch) and its end, the answers of handlers that
+    /// have returned ([`layer::Owed`](crate::layer::Owed)). A handler that still runs is not waited for.
+    ///
     /// # Errors
     ///
-    /// After `deadline` the sessions are cut. The error has the accounts of the channels with
-    /// unacknowledged messages, and of earlier losses that no call on a sender has reported:
-    /// messages lost with an earlier session, or by a refusal, after their sender was dropped.
+    /// After `deadline` the sessions are cut. The error names what layers have not said. It has the
+    /// accounts of the channels with unacknowledged messages, and of earlier losses that no call on a
+    /// sender has reported: messages lost with an earlier session, or by a refusal, after their sender
+    /// was dropped.
     /// Messages that a log has stored ([`Redelivery::log`](crate::Redelivery::log)) are not lost.
     /// The next process that opens the log sends those that are not settled.
     ///
@@ -27,13 +33,17 @@ impl Node {
     ///
     /// When the future is dropped, closing goes on without deadline.
     pub async fn close(&self, deadline: Duration) -> Result<(), CloseError> {
-        let _wait = self.waits().begin("all sessions to end: the node is closed".to_owned());
+        let wait =
+            self.waits().begin("the last words of its layers: the node is closed".to_owned());
         let (begun, logs) = (clock::now(), self.shared.table.logs());
-        let links = self.shared.table.close();
+        let left =
+            || deadline.saturating_sub(Duration::from_micros(clock::now().micros_since(begun)));
+        let (links, unsaid) = self.close_links(deadline).await;
+        wait.goes_on_for("all sessions to end: the node is closed".to_owned());
         // The connections keep the spinner while they last.
         drop(locked(&self.shared.spinner).take());
         let all_ended = self.shared.table.gone(&links);
-        let in_time = clock::within(&self.shared.runtime, deadline, all_ended);
+        let in_time = clock::within(&self.shared.runtime, left(), all_ended);
         if in_time.await.is_none() {
             for link in &links {
                 let error = LinkError::new(link.peer.name.clone(), LinkCause::CloseDeadline);
@@ -46,14 +56,39 @@ impl Node {
                 poll_fn(|context| stream.poll_log_closed(context)).await;
             }
         };
-        let left = deadline.saturating_sub(Duration::from_micros(clock::now().micros_since(begun)));
-        let _ = clock::within(&self.shared.runtime, left, closed).await;
+        let _ = clock::within(&self.shared.runtime, left(), closed).await;
         self.shared.table.add_unstored(&logs);
         // Until now peers that were cut off could come back.
         for task in locked(&self.shared.tasks).iter() {
             task.abort();
         }
-        self.shared.table.tell_losses()
+        match self.shared.table.tell_losses() {
+            Ok(()) if unsaid.is_empty() => Ok(()),
+            Ok(()) => Err(CloseError { channels: Vec::new(), forgotten: 0, unsaid }),
+            Err(error) => Err(CloseError { unsaid, ..error }),
+        }
+    }
+
+    /// Closes the links once layers have staged what they owe, at the latest after half of `deadline`: a
+    /// debt that cannot be staged leaves time for the ends of the other links. Returns the links, and what
+    /// was not staged.
+    async fn close_links(&self, deadline: Duration) -> (Vec<Arc<LinkShared>>, Vec<String>) {
+        let NodeShared { runtime, table, debts, .. } = &*self.shared;
+        debts.set_due();
+        if debts.are_said() {
+            return (table.close(), Vec::new());
+        }
+        // A task of its own: closing goes on without the one who waits here.
+        let (all_said, table_then) = (Arc::clone(debts), Arc::clone(table));
+        let closing = tasks::spawn_on(runtime, async move {
+            all_said.all_said().await;
+            table_then.close()
+        });
+        if let Some(Ok(links)) = clock::within(runtime, deadline / 2, closing).await {
+            return (links, Vec::new());
+        }
+        let unsaid = debts.left();
+        (table.close(), unsaid)
     }
 }
 

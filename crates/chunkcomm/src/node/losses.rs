@@ -60,7 +60,7 @@ impl Losses {
             channel.shared.set_told();
         }
         let channels = self.channels.iter().map(|(channel, _)| channel.left.clone()).collect();
-        Err(CloseError { channels, forgotten })
+        Err(CloseError { channels, forgotten, unsaid: Vec::new() })
     }
 
     /// Returns, in one line, the losses of a gone node that no call has reported.

@@ -12,7 +12,8 @@
 //! - [`layers`] (what other crates add to a node);
 //! - [`links`] and [`events`] (changes of the links), [`whom`] (a peer across its sessions);
 //! - [`explaining`] with [`waits`], and [`unaccepted`] (names that may be misspelt);
-//! - [`closing`] with [`losses`] (messages that may not have arrived);
+//! - [`closing`] with [`owed`] (messages of layers that are not staged) and [`losses`] (messages that may not
+//!   have arrived);
 //! - [`warnings`] (of losses and of unaccepted channels).
 
 pub(crate) mod accepting;
@@ -33,6 +34,7 @@ mod links;
 mod listening;
 mod losses;
 mod only;
+pub(crate) mod owed;
 mod peer;
 mod redelivering;
 mod resume;
@@ -62,6 +64,7 @@ use builder::Settings;
 use hello::OwnHello;
 use io_thread::IoThread;
 use layers::Layers;
+use owed::Debts;
 use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::{Arc, Mutex};
@@ -100,6 +103,7 @@ pub(crate) struct NodeShared {
     local: tokio::sync::Mutex<Option<Arc<LinkShared>>>,
     layers: Arc<Layers>,
     waits: Arc<Waits>,
+    debts: Arc<Debts>,
     /// The names under which the node publishes values.
     published: Mutex<BTreeSet<String>>,
     /// Ends the thread of `io_thread` when it is dropped.
@@ -170,6 +174,11 @@ impl Node {
     /// Returns the waits that no link knows of.
     pub(crate) fn waits(&self) -> &Arc<Waits> {
         &self.shared.waits
+    }
+
+    /// Returns what layers still have to stage.
+    pub(crate) fn debts(&self) -> &Arc<Debts> {
+        &self.shared.debts
     }
 
     /// Returns the table of channels that peers open, of links and losses.

@@ -9,6 +9,7 @@ use crate::driver::staging::Staged;
 use crate::driver::tasks;
 use crate::error::{AcceptError, OpenError, PublishError, SendError};
 use crate::node::fingerprint::Fingerprint;
+use crate::node::owed::Owed;
 use crate::node::{Node, NodeShared};
 use crate::proto::codec::{self, EncodeError};
 use ::bytes::Bytes;
@@ -199,8 +200,14 @@ impl Publishing {
                 accepted = accepting => accepted,
             };
             match accepted {
-                Ok((_, duplex)) => {
-                    let watcher = Watcher { node: self.node.clone(), warned: Arc::clone(&warned) };
+                Ok((peer, duplex)) => {
+                    let (channel, peer) = (&self.options.name, peer.name());
+                    let owed = format!("the last value of watch {channel:?} to {peer}");
+                    let watcher = Watcher {
+                        node: self.node.clone(),
+                        warned: Arc::clone(&warned),
+                        owed: Owed::standing(&self.node, owed),
+                    };
                     let (words, _) = duplex.split();
                     tasks::spawn_on(self.node.runtime(), watcher.serve(words, changes.clone()));
                 }
@@ -222,27 +229,48 @@ struct Watcher {
     node: Node,
     /// Whether people were warned of a value that is too large for a watcher.
     warned: Arc<AtomicBool>,
+    /// The newest value when the node closes, and the end if there is no publisher by then.
+    owed: Owed,
 }
 
 impl Watcher {
     /// Sends the newest value whenever the one before is acknowledged; then the end.
-    async fn serve<T>(self, mut words: Sender<Word<T>>, mut changes: watch::Receiver<Slot<T>>)
+    async fn serve<T>(mut self, mut words: Sender<Word<T>>, mut changes: watch::Receiver<Slot<T>>)
     where
         T: Serialize + DeserializeOwned + Send + Sync + 'static,
     {
         loop {
+            let is_last = self.owed.is_due();
             let word = changes.borrow_and_update().word.clone();
-            if let Err(error) = send(&mut words, word).await {
+            let staged = stage(&mut words, word).await;
+            if is_last && changes.has_changed().is_ok() {
+                // Later values are not waited for: they may never end.
+                self.owed.said();
+            }
+            let sent = match staged {
+                Ok(()) => words.sync().await,
+                Err(error) => Err(error),
+            };
+            if let Err(error) = sent {
                 return self.warn_of_large(words.peer().name(), &error);
             }
-            let gone = tokio::select! {
-                biased;
-                changed = changes.changed() => changed.is_err(),
-                _ = words.closed() => return,
+            let gone = loop {
+                tokio::select! {
+                    biased;
+                    changed = changes.changed() => break changed.is_err(),
+                    _ = words.closed() => return,
+                    () = self.owed.due() => {
+                        // Another thread may have replaced it since `changed` looked.
+                        if let Ok(false) = changes.has_changed() {
+                            self.owed.said();
+                        }
+                    }
+                }
             };
             if gone {
                 // Fails when the watcher is gone as well.
                 let _ = words.send(&None).await;
+                self.owed.said();
                 let _ = words.close(END_WITHIN).await;
                 return;
             }
@@ -257,8 +285,8 @@ impl Watcher {
     }
 }
 
-/// Sends an encoded word, and waits until it is acknowledged.
-async fn send<T>(words: &mut Sender<Word<T>>, word: Bytes) -> Result<(), SendError>
+/// Stages an encoded word; waits for room.
+async fn stage<T>(words: &mut Sender<Word<T>>, word: Bytes) -> Result<(), SendError>
 where
     T: Serialize,
 {
@@ -266,5 +294,5 @@ where
     if tx.stage_waiting(&Waiting::Bytes(&word))? == Staged::Full {
         tx.stage_later(Waiting::Bytes(&word)).await?;
     }
-    words.sync().await
+    Ok(())
 }

@@ -31,6 +31,7 @@ mod mismatch;
 mod nodes;
 mod observe;
 mod opens;
+mod owed;
 mod polls;
 mod redelivery;
 mod redelivery_log;

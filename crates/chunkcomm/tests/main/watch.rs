@@ -273,6 +273,54 @@ fn other_options_do_not_count() {
     });
 }
 
+/// The value before it may not be acknowledged by then.
+#[test]
+fn the_last_value_and_the_end_arrive_although_the_node_closes_right_behind_them() {
+    on_both(|| async {
+        for address in [tcp(), memory()] {
+            for round in 0..20_u64 {
+                let pair = pair_of(address.clone(), Node::builder(), Node::builder()).await;
+                let sender = pair.a.publish("last", 0_u64).unwrap();
+                let mut seen = limited(pair.b.watch::<u64>("last", &pair.peer)).await.unwrap();
+                assert_eq!(*seen.borrow_and_update(), 0);
+                for value in 1..=round {
+                    sender.send_replace(value).unwrap();
+                }
+                drop(sender);
+                limited(pair.a.close(Duration::from_secs(20))).await.unwrap();
+                while limited(seen.changed()).await.is_ok() {}
+                assert!(matches!(limited(seen.changed()).await, Err(WatchError::Ended)));
+                assert_eq!(*seen.borrow(), round);
+            }
+        }
+    });
+}
+
+/// It is no end: the publisher may come again.
+#[test]
+fn a_node_that_closes_sends_the_present_value_and_waits_for_no_later_one() {
+    on_both(|| async {
+        let pair = pair_of(tcp(), Node::builder(), Node::builder()).await;
+        let sender = pair.a.publish("present", 0_u64).unwrap();
+        let mut seen = limited(pair.b.watch::<u64>("present", &pair.peer)).await.unwrap();
+        seen.borrow_and_update();
+        sender.send_replace(1).unwrap();
+        let node = pair.a.clone();
+        let closing = tokio::spawn(async move { node.close(Duration::from_secs(20)).await });
+        // A publisher without an end.
+        for value in 2.. {
+            if closing.is_finished() {
+                break;
+            }
+            sender.send_replace(value).unwrap();
+            tokio::task::yield_now().await;
+        }
+        limited(closing).await.unwrap().unwrap();
+        limited(seen.changed()).await.unwrap();
+        assert!(*seen.borrow() >= 1);
+    });
+}
+
 #[test]
 fn a_name_is_free_when_its_publisher_is_dropped() {
     on_both(|| async {

@@ -228,9 +228,10 @@ fn closing(texts: &mut Texts) {
     let both = vec![channel(true, Some(lost("lines"))), channel(false, Some(refused))];
     errors!(
         texts,
-        CloseError { channels: Vec::new(), forgotten: 7 },
-        CloseError { channels: vec![channel(true, None)], forgotten: 0 },
-        CloseError { channels: both, forgotten: 1 },
+        CloseError { channels: Vec::new(), forgotten: 7, unsaid: Vec::new() },
+        CloseError { channels: vec![channel(true, None)], forgotten: 0, unsaid: Vec::new() },
+        CloseError { channels: both, forgotten: 1, unsaid: Vec::new() },
+        CloseError { channels: Vec::new(), forgotten: 0, unsaid: vec!["the last value".into()] },
     );
 }
 

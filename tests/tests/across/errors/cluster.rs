@@ -141,7 +141,7 @@ fn ends(texts: &mut Texts) {
 fn members(texts: &mut Texts) {
     let (name, ranks) = (|| "worker".to_owned(), vec![1, 4]);
     let ids = vec![id(2), id(3)];
-    let close = CloseError { channels: Vec::new(), forgotten: 7 };
+    let close = CloseError { channels: Vec::new(), forgotten: 7, unsaid: Vec::new() };
     words!(
         texts,
         Objection::Name,

@@ -141,6 +141,7 @@ impl NodeBuilder {
                 local: tokio::sync::Mutex::new(None),
                 layers,
                 waits,
+                debts: Arc::default(),
                 published: Mutex::default(),
                 _io_thread: io_thread,
             }
