@@ -10,7 +10,7 @@ use crate::proto::call::wire::{Kind, Request};
 use crate::sync::locked;
 use chunkcomm::SendError;
 use chunkcomm::channel::Turn as Budget;
-use chunkcomm::layer::{Expected, Next, Opened, RawReceiver, RawSender};
+use chunkcomm::layer::{Expected, Next, Opened, Owed, RawReceiver, RawSender};
 use chunkcomm_proto::codec;
 use serde::de::DeserializeOwned;
 use std::collections::VecDeque;
@@ -138,12 +138,15 @@ pub(super) async fn serve<Req, H>(
     let tx = rx.open_back(&shared.node, lane, &shared.fingerprint);
     let _leaving = Leaving { shared: Arc::clone(&shared), caller };
     let (stall, budget) = (Stall::new(), Budget::default());
+    let owed =
+        Owed::standing(&shared.node, format!("an answer of service {service:?} to {client}"));
     let (spare, ahead, ahead_bytes, is_drained) = (Vec::new(), VecDeque::new(), 0, false);
     let mut connection =
         Connection { shared, caller, rx, tx, stall, spare, ahead, ahead_bytes, is_drained, budget };
     let ran = tokio::select! {
         biased;
-        ran = connection.run() => ran,
+        // An answer that waits for room has a debt of its own.
+        ran = owed.during(connection.run(), || true) => ran,
         _ = stop.wait_for(|stop| *stop) => Ok(()),
     };
     match ran {
@@ -273,7 +276,7 @@ where
             }
             staged => {
                 let _turn = Turn(Arc::clone(&self.shared));
-                Ok(staged?.send(&mut self.tx).await?)
+                Ok(self.shared.send(staged?, &mut self.tx).await?)
             }
         }
     }
@@ -337,6 +340,6 @@ where
     #[cold]
     async fn say(&mut self, slot: u32, kind: Kind, text: &str) -> Result<(), Broken> {
         let later = stage_text(&mut self.tx, slot, kind, text)?;
-        Ok(later.send(&mut self.tx).await?)
+        Ok(self.shared.send(later, &mut self.tx).await?)
     }
 }

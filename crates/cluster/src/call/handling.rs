@@ -7,7 +7,7 @@ use crate::proto::call::serving::{Key, Start};
 use crate::proto::call::wire::Kind;
 use crate::registry::panic_message;
 use crate::sync::locked;
-use chunkcomm::layer::{RawSender, Staged, Waiting};
+use chunkcomm::layer::{Owed, RawSender, Staged, Waiting};
 use chunkcomm::{SendError, host};
 use serde::Serialize;
 use std::collections::VecDeque;
@@ -231,7 +231,7 @@ impl<Req: Send + 'static, H: Handler<Req>> Turn<Req, H> {
         let wanted = locked(&self.0.serving).answers(key, number);
         if wanted && let Ok(later) = stage_answer(&mut tx, key.slot, &outcome) {
             // Fails when the client is gone; its connection learns of that itself.
-            let _ = later.send(&mut tx).await;
+            let _ = self.0.send(later, &mut tx).await;
         }
     }
 }
@@ -244,9 +244,16 @@ pub(super) enum Later {
     Text(Vec<u8>),
 }
 
-impl Later {
-    pub(super) async fn send(self, tx: &mut RawSender) -> Result<(), SendError> {
-        match self {
+impl<Req, H> Shared<Req, H> {
+    /// Sends what waits for room, also while the node closes.
+    pub(super) async fn send(&self, later: Later, tx: &mut RawSender) -> Result<(), SendError> {
+        if matches!(later, Later::Nothing) {
+            return Ok(());
+        }
+        let (service, client) = (&self.name, tx.peer().name());
+        let owed = format!("an answer of service {service:?} to {client}");
+        let _owed = Owed::begin(&self.node, owed);
+        match later {
             Later::Nothing => Ok(()),
             Later::Scratch => tx.stage_later(Waiting::Scratch).await,
             Later::Text(text) => tx.stage_later(Waiting::Slice(&text)).await,

@@ -93,6 +93,9 @@ pub struct ServiceStats {
 ///
 /// Dropped, it ends at once: its handlers are dropped, and every waiting caller gets
 /// [`CallError::Ended`](super::CallError::Ended).
+///
+/// Before its node [closes](Node::close), the answers of handlers that have returned leave. Handlers that still
+/// run, and requests that wait, are dropped: [`Service::close`] lets them be answered before.
 #[must_use = "a service ends when it is dropped"]
 pub struct Service {
     name: Arc<str>,

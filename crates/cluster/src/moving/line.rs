@@ -19,7 +19,7 @@
 use super::Moving;
 use super::process::{self, words::ProcessWord};
 use crate::proto::custody::Word;
-use chunkcomm::layer::{Link, Next, Opened, RawReceiver, WordSender, share_last_woken};
+use chunkcomm::layer::{Link, Next, Opened, Owed, RawReceiver, WordSender, share_last_woken};
 use chunkcomm::{LinkError, SendError, host, with_causes};
 use chunkcomm_proto::codec;
 use serde::{Deserialize, Serialize};
@@ -93,6 +93,10 @@ impl Waiting {
             && !self.over.load(Ordering::Relaxed)
     }
 
+    fn is_empty(&self) -> bool {
+        self.count.load(Ordering::Relaxed) == 0
+    }
+
     fn add(&self, word: &LineWord) {
         self.count.fetch_add(1, Ordering::Relaxed);
         self.input_bytes.fetch_add(word.input_bytes(), Ordering::Relaxed);
@@ -124,10 +128,20 @@ impl Line {
         });
         let (moving, kept) = (Arc::downgrade(moving), Arc::clone(&line));
         let runtime = moving.upgrade().map(|moving| moving.runtime.clone());
+        let node = moving.upgrade().and_then(|moving| moving.node());
+        let what = || format!("words about ends and processes to {}", link.name());
+        let owed = node.map(|node| Owed::standing(&node, what()));
         let task = async move {
             let link = kept.link.clone();
             let mut ended = std::pin::pin!(poll_fn(|context| link.poll_ended(context)));
-            let speaking = speak(&moving, &kept, to_say);
+            let speaking = async {
+                let speaking = speak(&moving, &kept, to_say);
+                match owed {
+                    Some(owed) => owed.during(speaking, || kept.waiting.is_empty()).await,
+                    // Nobody closes a node that is gone.
+                    None => speaking.await,
+                }
+            };
             let error = tokio::select! {
                 biased;
                 error = &mut ended => error,

@@ -10,15 +10,15 @@ use chunkcomm_cluster::{CallClient, CallError, NodeExt, Service};
 use chunkcomm_testkit::proxy::Proxy;
 use chunkcomm_testkit::random::seeded;
 use chunkcomm_testkit::{
-    NEVER, Pair, cancelled, limited, memory, on_both, on_one_thread, packets_of, pair, pair_of,
-    tcp, until, until_some, waiting, windows_of,
+    NEVER, Pair, cancelled, limited, memory, on_both, on_one_thread, on_two_threads, packets_of,
+    pair, pair_of, tcp, until, until_some, waiting, windows_of,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Barrier};
 use std::time::Duration;
-use tokio::sync::Semaphore;
+use tokio::sync::{Notify, Semaphore};
 use tokio::task::JoinHandle;
 
 const LONG: Duration = Duration::from_secs(60);
@@ -449,6 +449,67 @@ fn an_earlier_deadline_than_the_one_waited_for_is_kept() {
     });
 }
 
+/// Most of them wait for room by then: more than a mebibyte is not staged at a time.
+#[test]
+fn the_answers_of_handlers_that_have_returned_arrive_although_the_node_closes() {
+    on_one_thread(async {
+        let pair = pair().await;
+        let (gate, count) = (Arc::new(Semaphore::new(0)), Count::default());
+        let (opens, counts) = (Arc::clone(&gate), count.clone());
+        let service = pair.a.serve("long", move |number: u64| {
+            let (gate, counted) = (Arc::clone(&opens), counts.one());
+            async move {
+                let _counted = counted;
+                gate.acquire().await.unwrap().forget();
+                Ok::<_, String>(vec![number; 10_000])
+            }
+        });
+        let _service = service.unwrap();
+        let client = client::<u64, Vec<u64>>(&pair, "long");
+        let calls: Vec<_> = (0..100)
+            .map(|number| {
+                let client = client.clone();
+                tokio::spawn(async move { client.call(&number).await })
+            })
+            .collect();
+        until(|| count.now() == 100).await;
+        gate.add_permits(100);
+        until(|| count.now() == 0).await;
+        limited(pair.a.close(LONG)).await.unwrap();
+        for (number, call) in (0..).zip(calls) {
+            assert!(limited(call).await.unwrap().unwrap() == vec![number; 10_000], "{number}");
+        }
+    });
+}
+
+/// As the handler of a call that asks a program to end.
+#[test]
+fn a_handler_that_is_about_to_return_when_the_node_closes_is_heard() {
+    on_two_threads(async {
+        let pair = pair().await;
+        let (begun, closes) = (Arc::new(Notify::new()), Arc::new(Barrier::new(2)));
+        let (begins, goes_on) = (Arc::clone(&begun), Arc::clone(&closes));
+        let service = pair.a.serve("end", move |number: u64| {
+            let (begun, closes) = (Arc::clone(&begins), Arc::clone(&goes_on));
+            async move {
+                tokio::task::block_in_place(|| {
+                    begun.notify_one();
+                    closes.wait();
+                });
+                Ok::<u64, String>(number)
+            }
+        });
+        let _service = service.unwrap();
+        let call = calling(&client(&pair, "end"), 7);
+        begun.notified().await;
+        let node = pair.a.clone();
+        let closing = waiting(async move { node.close(LONG).await }).await;
+        tokio::task::block_in_place(|| closes.wait());
+        assert_eq!(limited(call).await.unwrap().unwrap(), 7);
+        limited(closing).await.unwrap().unwrap();
+    });
+}
+
 #[test]
 fn a_service_that_closes_answers_what_it_has_and_refuses_what_comes() {
     on_both(|| async {
@@ -591,7 +652,7 @@ fn a_node_calls_itself_and_services_call_each_other() {
 
 #[test]
 fn handlers_that_compute_may_have_tasks_of_their_own() {
-    chunkcomm_testkit::on_two_threads(async {
+    on_two_threads(async {
         let pair = pair().await;
         let met = Arc::new(AtomicUsize::new(0));
         let options = ServiceOptions::default().parallel();

@@ -13,7 +13,7 @@ use chunkcomm_testkit::{
 };
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use tokio::sync::oneshot;
+use tokio::sync::{Notify, oneshot};
 
 /// Ports of a process that doubles the numbers that come and counts them.
 type Doubled = (TravellingReceiver<u64>, TravellingSender<u64>, ValueWriter<u64>);
@@ -437,6 +437,34 @@ fn a_node_that_dies_is_named_and_its_own_processes_end() {
         }) else {
             panic!("it was asked for")
         };
+    });
+}
+
+/// It is the first word of its node to the creator's, whose channel is not open by then.
+#[test]
+fn the_end_of_a_process_is_told_although_its_node_closes_right_behind_it() {
+    on_one_thread(async {
+        let ended = Arc::new(Notify::new());
+        let mut registry = Registry::new();
+        let ends = Arc::clone(&ended);
+        let quick = registry.process("quick", move |_, (): ()| {
+            let ends = Arc::clone(&ends);
+            async move {
+                ends.notify_one();
+                Ok(())
+            }
+        });
+        let there = Node::builder().listen(tcp()).processes(&registry).build().await.unwrap();
+        let here = Node::builder().build().await.unwrap();
+        let peer = here.connect(&there.addresses()[0]).await.unwrap();
+        // A task of its own, which runs as soon as the process ends.
+        let closing = tokio::spawn(async move {
+            ended.notified().await;
+            there.close(std::time::Duration::from_secs(60)).await
+        });
+        let process = here.instantiate(&peer, &quick, ()).await.unwrap();
+        limited(process).await.unwrap();
+        limited(closing).await.unwrap().unwrap();
     });
 }
 
