@@ -401,6 +401,19 @@ impl Compute {
     pub(crate) fn try_answered(&mut self) -> Option<Vec<u8>> {
         self.answered.try_recv().ok()
     }
+
+    /// Returns answers with all results that are there, however young they are.
+    pub(crate) fn rest(&mut self) -> Vec<Vec<u8>> {
+        let later = Instant::now() + HOLD;
+        let mut done = locked(&self.shared.done);
+        let mut answers = if done.is_old(later) { done.take() } else { Vec::new() };
+        drop(done);
+        answers
+            .extend(locked(&self.shared.seats).iter().filter_map(|it| locked(&it.report).take()));
+        answers.extend(self.report.take());
+        answers.extend(std::iter::from_fn(|| self.try_answered()));
+        answers
+    }
 }
 
 impl Drop for Compute {

@@ -12,6 +12,7 @@ use std::future::pending;
 
 use chunkcomm::codec::{decode, encode_into_vec};
 use chunkcomm::host::{self, Instant};
+use chunkcomm::layer::Owed;
 use chunkcomm::{
     Address, BytesReceiver, BytesSender, Node, Peer, SendError, TryRecvError, with_causes,
 };
@@ -201,7 +202,8 @@ pub(crate) async fn serve(
         return Ok(Served::NotTaken);
     }
     let holding = service.outlives.then(Holding::default);
-    let mut desk = Desk { answers, compute, holding, is_done: false };
+    let owed = Owed::standing(node, format!("results of a worker of farm {farm:?}"));
+    let mut desk = Desk { answers, compute, holding, owed, is_done: false };
     match desk.serve(tasks).await {
         Ok(()) if desk.is_done => Ok(Served::Done),
         Ok(()) => Ok(Served::Cut),
@@ -238,6 +240,8 @@ struct Desk {
     compute: Compute,
     /// The tasks that the worker holds, if they are to outlive the farmer.
     holding: Option<Holding>,
+    /// The results that are there when the node closes.
+    owed: Owed,
     /// Whether the farmer has said that the farm is done.
     is_done: bool,
 }
@@ -259,6 +263,9 @@ impl Desk {
                 self.send(answer).await?;
             }
             if self.run_tiny().await? {
+                if self.owed.is_due() {
+                    self.send_rest().await?;
+                }
                 host::yield_now().await;
                 continue;
             }
@@ -273,6 +280,7 @@ impl Desk {
                     None => return Ok(()),
                 },
                 answer = self.compute.answered() => self.send(answer).await?,
+                () = self.owed.due() => self.send_rest().await?,
                 () = Compute::wait_until(look) => {
                     for answer in self.compute.look().map_err(ServeError::Thread)? {
                         self.send(answer).await?;
@@ -301,6 +309,15 @@ impl Desk {
                 return Ok(false);
             }
         }
+    }
+
+    /// Sends all results, since the node closes. Tasks that still run are lost with their worker.
+    async fn send_rest(&mut self) -> Result<(), ServeError> {
+        for answer in self.compute.rest() {
+            self.send(answer).await?;
+        }
+        self.owed.said();
+        Ok(())
     }
 
     /// Takes a message of the farmer; returns the tasks to give back, with their run.

@@ -232,6 +232,54 @@ fn the_next_farm_does_what_is_left() {
     }
 }
 
+/// Results wait for others up to 100 ms, to be sent with them.
+#[test]
+fn the_results_that_a_worker_has_when_its_node_closes_are_not_computed_again() {
+    const TASKS: u64 = 400;
+    each_seed(0..5, |seed| {
+        let (network, hosts) = switched(seed, 3, LinkSpec::default());
+        let calls = Arc::new(AtomicU32::new(0));
+        run(network, async |simulation| {
+            let members = simulation.launch(&hosts, |rank| {
+                let calls = calls.clone();
+                async move {
+                    let cluster = join().await;
+                    let mut registry = Registry::new();
+                    let same = registry.register("same", move |number: u64| {
+                        host::spend(10 * MS);
+                        calls.fetch_add(1, Ordering::Relaxed);
+                        number
+                    });
+                    if rank == 0 {
+                        let builder = Farm::builder(registry).nodes(1..3).tree(Tree::Off);
+                        let mut farm = builder.grain(50).start_in(&cluster).await.unwrap();
+                        let outcome = farm.run(&same, 0..TASKS).await.unwrap();
+                        assert_eq!(outcome.results, (0..TASKS).collect::<Vec<_>>());
+                        let _ = farm.finish(DEADLINE).await;
+                    } else {
+                        let serving = serve_in(&cluster, &registry).threads(1);
+                        let closing = async {
+                            host::sleep((1000 + 13 * seed as u32) * MS).await;
+                            if rank == 1 {
+                                cluster.node().close(DEADLINE).await.unwrap();
+                            }
+                        };
+                        let _ = tokio::join!(serving.into_future(), closing);
+                    }
+                    // An error names the node that closed.
+                    let _ = cluster.end(DEADLINE).await;
+                }
+            });
+            for member in members {
+                member.await.unwrap();
+            }
+        });
+        // One task was at work.
+        let calls = u64::from(calls.load(Ordering::Relaxed));
+        assert!((TASKS..=TASKS + 1).contains(&calls), "{calls} calls");
+    });
+}
+
 /// Counts the calls of each task of a run of 40 tasks, each of which takes a second. The farmer is rank
 /// `FARMER`, and is killed after `killed`; another one starts in its place at the time of `back`.
 fn with_farmers(
