@@ -8,6 +8,8 @@ use chunkcomm_simulation::{Arrival, Delivery, HostId, LinkSpec, run};
 use chunkcomm_testkit::cancelled;
 use std::time::Duration;
 
+const SOON: Duration = Duration::from_secs(60);
+
 const LARGE: usize = 100 * 1024 / size_of::<u64>();
 
 async fn world(cluster: &Cluster) -> Group {
@@ -158,6 +160,33 @@ fn a_rank_that_has_dropped_its_group_is_gone_to_those_that_wait_for_it() {
             let text = error.to_string();
             assert!(text.contains("rank 2") && text.contains("gone"), "{rank}: {text}");
             assert!(cluster.ended().is_none());
+        });
+    }
+}
+
+/// Its channels are not open by then.
+#[test]
+fn the_last_words_of_a_dropped_group_arrive_although_its_node_closes_right_behind_them() {
+    for seed in 0..4 {
+        println!("seed {seed}");
+        let (network, hosts) = switched(seed, 3, LinkSpec::default());
+        run(network, async |simulation| {
+            let members = simulation.launch(&hosts, |rank| async move {
+                let cluster = join().await;
+                let mut group = world(&cluster).await;
+                if rank == 2 {
+                    drop(group.broadcast(2, vec![7_u64]));
+                    drop(group);
+                    cluster.node().close(SOON).await.unwrap();
+                    return;
+                }
+                assert_eq!(group.broadcast(2, vec![0_u64]).await.unwrap(), [7]);
+                // An error names the node that closed.
+                let _ = cluster.end(SOON).await;
+            });
+            for member in members {
+                member.await.unwrap();
+            }
         });
     }
 }

@@ -9,6 +9,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use chunkcomm::host;
+use chunkcomm::layer::Owed;
 use chunkcomm_cluster::cluster::{Change, Changes};
 
 use super::calls::{Active, Calls};
@@ -49,11 +50,15 @@ pub(crate) struct Engine {
     fault: Option<Fault>,
     /// End of the time to tell the others, while callers do not know that the group is broken.
     telling: Option<Tick>,
+    /// Words that wait when the node closes, and the farewell; `None` once they are said.
+    owed: Option<Owed>,
 }
 
 impl Engine {
     pub(crate) fn new(shared: Arc<Shared>, links: Links, changes: Changes) -> Engine {
         shared.state().rank = links.rank;
+        let what = format!("the last words of rank {} in a group", links.rank);
+        let owed = Some(Owed::standing(links.cluster.node(), what));
         Engine {
             shared,
             calls: Calls::new(links.members.len()),
@@ -69,6 +74,7 @@ impl Engine {
             broken: None,
             fault: None,
             telling: None,
+            owed,
         }
     }
 
@@ -76,9 +82,9 @@ impl Engine {
     pub(crate) async fn run(mut self) {
         self.look_for_deaths();
         poll_fn(|context| self.poll(context)).await;
-        let farewell = self.links.farewell();
+        let (farewell, owed) = (self.links.farewell(), self.owed.take());
         drop(self);
-        farewell.say().await;
+        farewell.say(owed).await;
     }
 
     fn look_for_deaths(&mut self) {
@@ -94,6 +100,8 @@ impl Engine {
         // Runs that were woken go on once: one that lets other tasks have their turn wakes itself.
         let mut takes_woken = true;
         loop {
+            // Calls that were made before the node closes are among those that are taken now.
+            let is_due = self.owed.as_ref().is_some_and(Owed::is_due);
             let is_closed = self.take_submitted(context, mem::take(&mut takes_woken));
             while let Poll::Ready(heard) =
                 self.links.poll_hear(context, |rank| self.calls.want(rank))
@@ -115,6 +123,14 @@ impl Engine {
             }
             if is_closed && self.calls.is_empty() && self.links.is_idle() {
                 return Poll::Ready(());
+            }
+            if is_due && self.links.is_idle() {
+                self.owed = None;
+            } else if let Some(owed) = &mut self.owed
+                && owed.poll_due(context).is_ready()
+                && !is_due
+            {
+                continue;
             }
             if !self.poll_tick(context) {
                 return Poll::Pending;

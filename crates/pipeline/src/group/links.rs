@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use chunkcomm::host::Instant;
+use chunkcomm::layer::Owed;
 use chunkcomm::{BytesReceiver, BytesSender, Peer, with_causes};
 use chunkcomm_cluster::Cluster;
 use chunkcomm_cluster::cluster::NodeId;
@@ -390,11 +391,13 @@ pub(crate) struct Farewell {
 }
 
 impl Farewell {
-    /// Opens a channel that ends at once to each rank that has spoken, or speaks yet.
-    pub(crate) async fn say(mut self) {
+    /// Opens a channel that ends at once to each rank that has spoken, or speaks yet. The node waits for the
+    /// former when it closes.
+    pub(crate) async fn say(mut self, owed: Option<Owed>) {
         for rank in std::mem::take(&mut self.owed) {
             self.end(rank).await;
         }
+        drop(owed);
         if self.unheard.is_empty() {
             return;
         }
