@@ -169,6 +169,7 @@ impl Outbox {
 
     /// Returns the number of channels whose open waits for credit.
     #[must_use]
+    #[inline]
     pub fn unopened(&self) -> usize {
         self.unopened.len()
     }

@@ -103,6 +103,17 @@ macro_rules! calls_of_every_sender {
             self.tx.close(deadline).await
         }
 
+        /// Returns for how long the channel's open has waited until the peer has room for one more
+        /// channel; `None` where it does not wait. Nothing of the channel leaves before.
+        ///
+        /// A link has room for 512 channels of each side by default; one is free when another has ended.
+        /// After 5 s the node warns of the wait, which [`Node::explain`](crate::Node::explain) shows. An open
+        /// that this call does not count yet is on its way to the link's driver.
+        #[must_use]
+        pub fn waits_to_open(&self) -> Option<std::time::Duration> {
+            self.tx.waits_to_open()
+        }
+
         /// Waits until nothing more can be sent, and returns the reason.
         ///
         /// # Cancel safety

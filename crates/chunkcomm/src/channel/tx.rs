@@ -393,6 +393,12 @@ impl Tx {
         deadline.saturating_sub(Duration::from_micros(clock::now().micros_since(since)))
     }
 
+    pub(crate) fn waits_to_open(&self) -> Option<Duration> {
+        let link = locked(&self.slot).with(|end: &mut TxEnd| Arc::clone(&end.link));
+        let since = link.opens().since(&self.shared)?;
+        Some(Duration::from_micros(clock::now().micros_since(since)))
+    }
+
     pub(crate) fn stats(&self) -> ChannelStats {
         let counters = self.shared.counters();
         let log = self.shared.log_counters();

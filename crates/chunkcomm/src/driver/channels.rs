@@ -1,7 +1,8 @@
 //! The channels of a link, in both directions.
 //!
 //! `events` has what the link's events do to them, [`commands`](super::commands) what their ends
-//! ask for, [`cycles`](super::cycles) their lasting waits, [`ending`](super::ending) their end with
+//! ask for, [`cycles`](super::cycles) their lasting waits, [`opening`](super::opening)
+//! opens that wait, [`ending`](super::ending) their end with
 //! the session, [`report`](super::report) their states.
 
 use super::cycles::{Looks, SharedBoard};
@@ -21,6 +22,8 @@ pub(crate) struct Channels {
     pub(crate) senders: TxSlots,
     pub(crate) receivers: IdMap<RxSlot>,
     pub(super) looks: Looks,
+    /// Number of opens that are noted as waiting.
+    pub(super) opens_waiting: usize,
 }
 
 impl Channels {
@@ -35,6 +38,7 @@ impl Channels {
             senders: TxSlots::default(),
             receivers: IdMap::default(),
             looks: Looks::new(board),
+            opens_waiting: 0,
         }
     }
 

@@ -114,6 +114,7 @@ impl Channels {
                     }
                 }
                 self.senders.slots.insert(id, TxSlot { shared: tx, ring, keeping, discard: false });
+                self.note_open(id, link, now);
             }
             Command::Urgent { id, until, at } => link.urgent(id, until, at),
             Command::NoRoom { id, until, at } => link.no_room(id, until, at),

@@ -113,6 +113,7 @@ impl Channels {
         endpoint: &Endpoint,
     ) {
         self.looks.leave();
+        self.shared.opens().end();
         // Nothing is accepted any more, so the counts are final.
         let mut lost = self.unacknowledged(error, &endpoint.link);
         let (mut landings, mut unopened) = (Vec::new(), self.senders.backs.take_all());

@@ -37,6 +37,9 @@ pub(crate) trait Acceptor: Send + Sync {
     /// Notes that the peer refused this channel; messages accepted on it may not have arrived.
     fn refused(&self, channel: LostChannel);
 
+    /// Notes that an open of ours waits: the peer has no room for one more channel.
+    fn open_waits(&self);
+
     /// Warns people.
     fn warn(&self, what: &str);
 

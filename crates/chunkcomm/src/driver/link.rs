@@ -240,6 +240,7 @@ impl Driver {
         self.reader.waits = false;
         for _ in 0..TURNS_MAX {
             self.handle_mail(now)?;
+            self.channels.look_at_opens(&self.endpoint.link);
             if self.transport.is_none() {
                 return Ok(Next::Rest);
             }

@@ -2,6 +2,7 @@
 
 use super::inbox::RxShared;
 use super::large::LargeMemory;
+use super::opening::Opens;
 use super::ring::Consumer;
 use super::staging::TxShared;
 use super::wakers::{Wakers, locked};
@@ -118,6 +119,7 @@ pub(crate) struct LinkShared {
     home: AtomicUsize,
     stats: Mutex<PeerStats>,
     trouble: Mutex<Trouble>,
+    pub(super) opens: Opens,
 }
 
 /// Trouble with the connections of a session that goes on.
@@ -216,6 +218,7 @@ impl LinkShared {
             home: AtomicUsize::new(0),
             stats: Mutex::default(),
             trouble: Mutex::default(),
+            opens: Opens::default(),
         })
     }
 

@@ -8,8 +8,8 @@
 //! [`large`] (memory of large messages), [`link`] (the driver of one peer), [`reading`] and
 //! [`writing`] (its two halves), [`resting`] (when the driver sleeps), [`connection`] (one is lost,
 //! another comes), [`channels`] (the table of its channels) with [`backs`] (the ways back of
-//! duplexes), [`commands`] and [`events`] (what changes it), [`cycles`] (waits that last), [`report`]
-//! and `metrics` (what others see of it), [`ending`], [`buffers`], [`tasks`], [`wakers`], [`clock`],
+//! duplexes), [`commands`] and [`events`] (what changes it), [`cycles`] (waits that last), [`opening`]
+//! (opens that wait), [`report`] and `metrics` (what others see of it), [`ending`], [`buffers`], [`tasks`], [`wakers`], [`clock`],
 //! [`entropy`].
 
 pub(crate) mod backs;
@@ -31,6 +31,7 @@ pub(crate) mod logging;
 pub(crate) mod mail;
 #[cfg(feature = "metrics")]
 mod metrics;
+pub(crate) mod opening;
 pub(crate) mod reading;
 mod report;
 mod resting;

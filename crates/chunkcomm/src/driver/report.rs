@@ -82,7 +82,12 @@ impl Channels {
                         Blocked::No => answer_waited_for(id, slot, link),
                         Blocked::Credit => Some("credit: its receiver takes nothing".to_owned()),
                         Blocked::Open => {
-                            Some("the peer to have room for one more channel".to_owned())
+                            let waiting = link.unopened();
+                            let open = self.senders.slots.len() - waiting;
+                            Some(format!(
+                                "the peer to have room for one more channel: {open} are open, \
+                                 {waiting} wait for one of them to end"
+                            ))
                         }
                     },
                     oldest: (staged > 0).then(|| since(state.oldest, now)),

@@ -68,7 +68,7 @@ impl Table {
 pub(crate) struct AcceptTable {
     pub(super) table: Mutex<Table>,
     layers: Arc<Layers>,
-    /// Notified of each open that is held.
+    /// Notified of each open that is held, and of each of ours that waits.
     holds: Arc<Notify>,
     pub(super) warnings: Warnings,
     /// Limit of the memory of sessions that are cut off, in bytes.
@@ -119,6 +119,10 @@ impl Acceptor for AcceptTable {
         let mut table = locked(&self.table);
         let closed = table.closed;
         table.losses.add(channels, closed);
+    }
+
+    fn open_waits(&self) {
+        self.holds.notify_one();
     }
 
     fn warn(&self, what: &str) {

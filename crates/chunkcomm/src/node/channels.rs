@@ -26,6 +26,10 @@ impl Node {
     /// That costs no round trip: data may follow at once. If the session has ended and this node had
     /// dialled, the node begins a new session.
     ///
+    /// A link has room for 512 channels of each side by default. A further one opens when another has
+    /// ended; until then nothing of it leaves, as [`Sender::waits_to_open`] tells. After 5 s the node warns
+    /// of it.
+    ///
     /// # Errors
     ///
     /// - The session has ended and no new one can be begun.

@@ -1,18 +1,21 @@
 //! Warnings of channels that a peer opened and nobody accepts, as when a name is misspelt at
-//! either end.
+//! either end, and of channels of ours for which a peer has no room.
 
 use super::accepting::AcceptTable;
 use super::losses::tells_itself;
 use super::waits::Waits;
 use crate::driver::clock;
+use crate::driver::opening::LateOpen;
 use crate::driver::wakers::locked;
+use crate::error::Named;
 use crate::proto::Time;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 use tokio::sync::Notify;
 
-/// Time after which a node warns of a held open: 5 s. A program that starts up accepts within a
-/// second or two. People who see no progress look around after some seconds more.
+/// Time after which a node warns of a held open, and of one for which a peer has no room: 5 s. A
+/// program that starts up accepts within a second or two. People who see no progress look around after
+/// some seconds more.
 const UNACCEPTED_AFTER: Duration = Duration::from_secs(5);
 
 /// Longest time between two of these warnings, where peers go on opening such channels: 10
@@ -30,8 +33,8 @@ struct Looked {
     next: Option<Duration>,
 }
 
-/// Warns, once each, of the opens that are held for [`UNACCEPTED_AFTER`]. `held` is notified of
-/// each further open.
+/// Warns, once each, of the opens that are held for [`UNACCEPTED_AFTER`], and of opens of ours that wait
+/// as long for room. `held` is notified of each further one.
 ///
 /// The opens that are due at a time share one warning. The pause after a warning doubles as long as
 /// something is due at its end: what peers do does not fill a log.
@@ -90,10 +93,31 @@ impl AcceptTable {
         let gave_way = std::mem::take(&mut table.gave_way);
         drop(table);
         let words = unaccepted_in_words(&due, gave_way, accepts);
-        if let Some(text) = &words {
+        let unopened = self.unopened_in_words(&mut next, now);
+        for text in words.iter().chain(&unopened) {
             self.warnings.say(text);
         }
-        Looked { spoke: words.is_some(), next }
+        Looked { spoke: words.is_some() || unopened.is_some(), next }
+    }
+
+    /// Returns the warning of opens that have waited for long, if there are any. Lowers `next` to the time
+    /// until another one has.
+    fn unopened_in_words(&self, next: &mut Option<Duration>, now: Time) -> Option<String> {
+        let mut late = Few::default();
+        for link in self.links() {
+            let left = link.opens().take_late(UNACCEPTED_AFTER, now, |it| {
+                let (LateOpen { channel, open }, peer) = (it, &link.peer.name);
+                late.add(|| format!("{} to {peer}, to which {open} are open", Named(&channel)));
+            });
+            if let Some(left) = left {
+                let left = left + Duration::from_millis(1);
+                *next = Some(next.map_or(left, |next| next.min(left)));
+            }
+        }
+        let them = if late.count == 1 { "it" } else { "them" };
+        (late.count > 0).then(|| {
+            format!("{}: the peer has had no room for {them} for 5 s", late.in_words("; "))
+        })
     }
 }
 

@@ -8,7 +8,7 @@ use chunkcomm_testkit::events::Events;
 use chunkcomm_testkit::raw::RawPeer;
 use chunkcomm_testkit::{
     fill, itself, limited, memory, on_both, on_one_thread, own_host, pair, pair_of, tcp, until,
-    until_some,
+    until_some, windows_of,
 };
 use std::time::Duration;
 use tokio::net::TcpListener;
@@ -205,6 +205,49 @@ fn a_channel_that_nobody_accepts_is_told_by_its_name_at_both_ends() {
         assert_eq!((events.count(receiver_says), events.count(sender_says)), (1, 1), "{events:?}");
         stalled.abort();
         waiting.abort();
+    });
+}
+
+#[test]
+fn a_channel_for_which_the_peer_has_no_room_is_told_by_its_name_and_opened_when_one_ends() {
+    let events = Events::default();
+    let _guard = events.listen();
+    on_a_paused_clock(async {
+        // Room for the first windows of 8 channels.
+        let small = Node::builder().limits(windows_of(256 * 1024));
+        let pair = pair_of(memory(), small, Node::builder()).await;
+        let mut open = Vec::new();
+        for number in 0..8 {
+            let name = format!("open {number}");
+            let opens = pair.b.open::<u64>(&pair.peer, &*name);
+            let (accepted, sender) = tokio::join!(limited(pair.a.accept::<u64>(&*name)), opens);
+            let sender = sender.unwrap();
+            assert_eq!(sender.waits_to_open(), None);
+            open.push((accepted.unwrap(), sender));
+        }
+        let mut sender = pair.b.open::<u64>(&pair.peer, "beyond").await.unwrap();
+        sender.send(&7).await.unwrap();
+        let says: &[&str] = &[
+            "WARN",
+            "channel \"beyond\" to a, to which 8 are open: the peer has had no room for it for 5 s",
+        ];
+        until(|| events.count(says) > 0).await;
+        assert!(sender.waits_to_open() >= Some(Duration::from_secs(5)));
+        tokio::time::sleep(Duration::from_secs(30)).await;
+        assert_eq!(events.count(says), 1, "{events:?}");
+        let explained = pair.b.explain().await.to_string();
+        let waits = "waits for the peer to have room for one more channel: 8 are open, 1 wait";
+        assert!(explained.contains(waits), "{explained}");
+        drop(open.pop());
+        let (_, mut receiver) = limited(pair.a.accept::<u64>("beyond")).await.unwrap();
+        assert_eq!(limited(receiver.recv()).await.unwrap(), Some(7));
+        until(|| sender.waits_to_open().is_none()).await;
+        // Another one that waits when its session ends waits no longer.
+        let mut last = pair.b.open::<u64>(&pair.peer, "last").await.unwrap();
+        until(|| last.waits_to_open().is_some()).await;
+        pair.peer.declare_dead("the test");
+        limited(last.closed()).await;
+        assert_eq!(last.waits_to_open(), None);
     });
 }
 

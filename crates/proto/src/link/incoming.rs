@@ -401,6 +401,13 @@ impl Link {
         }
     }
 
+    /// Returns the number of our channels whose open waits for credit.
+    #[must_use]
+    #[inline]
+    pub fn unopened(&self) -> usize {
+        self.outbox.unopened()
+    }
+
     fn unopened_bytes(&self) -> u64 {
         self.outbox.unopened() as u64 * WINDOW_BYTES_INITIAL
     }

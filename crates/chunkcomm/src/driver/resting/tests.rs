@@ -166,6 +166,8 @@ impl Transport for Scripted {
 struct Opens(Mutex<Vec<Opened>>);
 
 impl Acceptor for Opens {
+    fn open_waits(&self) {}
+
     fn warn(&self, _what: &str) {}
 
     fn opened(&self, opened: Opened, _: u64) -> Result<(), Box<Opened>> {
