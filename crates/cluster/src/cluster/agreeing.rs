@@ -3,6 +3,7 @@
 use super::state::State;
 use super::{AgreeError, Cluster, NodeId, Objection};
 use chunkcomm::layer::Wait;
+use std::pin::pin;
 
 /// Result of an agreement, the same at all its members.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -66,13 +67,55 @@ impl Cluster {
         value: &[u8],
     ) -> Result<Agreed, AgreeError> {
         let state = &*self.shared.state;
-        let fault = |why| AgreeError::of(name, why);
-        let number = state.change(|it| it.propose(name, among, value)).map_err(fault)?;
-        let mut caller = Caller { state, number, taken: false };
+        let proposed = state.change(|it| it.propose(name, among, value));
+        let number = proposed.map_err(|why| AgreeError::of(name, why))?;
         let all = format!("all of {} members to agree on {name:?}", among.len());
-        let _wait = Wait::begin(&state.node, all);
+        self.decided(name, number, all).await
+    }
+
+    /// Proposes `value` under `name`, and waits until another member does the same or `given_up` is over.
+    ///
+    /// The manager brings members together two by two, as they come, and decides once for both. The result
+    /// has the values of both, or this node's alone if none had come when the manager heard that `given_up`
+    /// is over. A value whose member died before another came is left out.
+    ///
+    /// Several calls of one node under one name are one proposal, with the last value: they do not meet
+    /// each other, and one that finds the value of another in the result calls again.
+    ///
+    /// # Errors
+    ///
+    /// As [`agree`](Self::agree).
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`agree`](Self::agree): the proposal stays, and may be met.
+    pub async fn agree_with_another(
+        &self,
+        name: &str,
+        value: &[u8],
+        given_up: impl Future<Output = ()>,
+    ) -> Result<Agreed, AgreeError> {
+        let state = &*self.shared.state;
+        let proposed = state.change(|it| it.meet(name, value));
+        let number = proposed.map_err(|why| AgreeError::of(name, why))?;
+        let decided = self.decided(name, number, format!("another member to agree on {name:?}"));
+        let mut decided = pin!(decided);
+        tokio::select! {
+            biased;
+            decided = decided.as_mut() => return decided,
+            () = given_up => {}
+        }
+        state.change(|it| it.meet_nobody(number));
+        decided.await
+    }
+
+    /// Waits for the decision on a proposal.
+    async fn decided(&self, name: &str, number: u64, what: String) -> Result<Agreed, AgreeError> {
+        let state = &*self.shared.state;
+        let mut caller = Caller { state, number, taken: false };
+        let _wait = Wait::begin(&state.node, what);
         let decided = state.until(|it| match (it.agreement(number), it.end()) {
-            (Some(outcome), _) => Some(outcome.clone().map_err(fault)),
+            (Some(outcome), _) => Some(outcome.clone().map_err(|why| AgreeError::of(name, why))),
             (None, Some(end)) => Some(Err(AgreeError::Ended(end.clone()))),
             (None, None) => None,
         });

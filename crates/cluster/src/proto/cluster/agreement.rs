@@ -10,6 +10,16 @@
 //! A name means one agreement at a time. Members number their proposals, so a decision answers
 //! exactly those that it names: a proposal that is sent twice, on another line or to another manager,
 //! gets the decision that was made of it, and not the next one of that name.
+//!
+//! A proposal that names no members is one of a *meeting*: it is decided together with that of the next
+//! member which does the same. A member that waits for nobody any more proposes anew, with the same number
+//! and among itself alone. So the manager decides once whether two have met:
+//!
+//! ```text
+//!   rank 0 ── Agree(1, "x", [], a) ───▶ manager     waits for another
+//!   rank 4 ── Agree(7, "x", [], b) ───▶             decides: 0: a, 4: b
+//!   rank 0 ── Agree(1, "x", [0], a) ──▶             too late, it was decided
+//! ```
 
 use super::{NodeId, manager};
 use serde::{Deserialize, Serialize};
@@ -29,7 +39,7 @@ pub struct Proposal {
     pub number: u64,
     /// Name of the agreement.
     pub name: String,
-    /// Members that are to agree, in order and each once.
+    /// Members that are to agree, in order and each once; none: the member and another that names none.
     pub among: Vec<NodeId>,
     /// The value.
     pub value: Vec<u8>,
@@ -43,7 +53,7 @@ impl Proposal {
             Some(Objection::Name)
         } else if self.value.len() > VALUE_BYTES_MAX {
             Some(Objection::Value { bytes: self.value.len() as u64 })
-        } else if !self.among.contains(&by) {
+        } else if !self.among.is_empty() && !self.among.contains(&by) {
             Some(Objection::NotAmong)
         } else {
             None

@@ -13,6 +13,7 @@ const KEPT_MAX: usize = 256;
 
 /// Agreement that waits for members.
 struct Open {
+    /// None: a meeting.
     among: Vec<NodeId>,
     /// Number and value of each proposal.
     proposals: BTreeMap<NodeId, (u64, Vec<u8>)>,
@@ -85,7 +86,8 @@ impl Agreements {
     fn objection(&self, by: NodeId, proposal: &Proposal) -> Option<Objection> {
         if let Some(open) = self.open.get(&proposal.name) {
             let (first, _) = open.proposals.first_key_value()?;
-            return (open.among != proposal.among).then_some(Objection::Differs {
+            let has_no_part = open.among.is_empty() && proposal.among == [by];
+            return (!has_no_part && open.among != proposal.among).then_some(Objection::Differs {
                 count: proposal.among.len() as u32,
                 first: *first,
                 first_count: open.among.len() as u32,
@@ -93,6 +95,16 @@ impl Agreements {
         }
         let its = self.open.values().filter(|open| open.proposals.contains_key(&by)).count();
         (its >= AGREEMENTS_A_MEMBER_MAX).then_some(Objection::TooMany)
+    }
+
+    /// Forgets the proposal with which a member waits for another.
+    fn forget_meeting(&mut self, id: NodeId, name: &str) {
+        if let Some(open) = self.open.get_mut(name).filter(|open| open.among.is_empty()) {
+            open.proposals.remove(&id);
+            if open.proposals.is_empty() {
+                self.open.remove(name);
+            }
+        }
     }
 
     /// Forgets the proposals of a member that is gone.
@@ -129,6 +141,11 @@ impl Manager {
             return;
         }
         let Proposal { number, name, among, value } = proposal;
+        if among == [id] {
+            self.agreements.forget_meeting(id, &name);
+            let proposals = BTreeMap::from([(id, (number, value))]);
+            return self.decide_by(&name, proposals, Vec::new());
+        }
         let open = self.agreements.open.entry(name.clone());
         let open = open.or_insert_with(|| Open { among, proposals: BTreeMap::new() });
         open.proposals.insert(id, (number, value));
@@ -141,16 +158,28 @@ impl Manager {
         names.iter().for_each(|name| self.decide(name));
     }
 
-    /// Decides an agreement, unless a member is there that has not proposed.
+    /// Decides an agreement, unless a member is there that has not proposed; a meeting needs two.
     fn decide(&mut self, name: &str) {
         let Some(open) = self.agreements.open.get(name) else { return };
         let gone = open.among.iter().filter(|id| !open.proposals.contains_key(id)).copied();
         let gone: Vec<NodeId> = gone.collect();
-        if self.phase != Phase::Running || gone.iter().any(|id| self.is_there(*id)) {
+        let is_alone = open.among.is_empty() && open.proposals.len() < 2;
+        let waits = is_alone || gone.iter().any(|id| self.is_there(*id));
+        if self.phase != Phase::Running || waits {
             return;
         }
         let Some(open) = self.agreements.open.remove(name) else { return };
-        let values = open.proposals.into_iter();
+        self.decide_by(name, open.proposals, gone);
+    }
+
+    /// Decides an agreement by these proposals, and tells their members.
+    fn decide_by(
+        &mut self,
+        name: &str,
+        proposals: BTreeMap<NodeId, (u64, Vec<u8>)>,
+        gone: Vec<NodeId>,
+    ) {
+        let values = proposals.into_iter();
         let values = values.map(|(by, (number, value))| Proposed { by, number, value });
         let decision = Decision { name: name.to_owned(), values: values.collect(), gone };
         for Proposed { by, .. } in &decision.values {

@@ -64,9 +64,37 @@ impl Membership {
         among: &[NodeId],
         value: &[u8],
     ) -> Result<u64, Objection> {
+        if among.is_empty() {
+            return Err(Objection::NotAmong);
+        }
         let mut among = among.to_vec();
         among.sort_unstable();
         among.dedup();
+        self.propose_among(name, among, value)
+    }
+
+    /// Proposes a value to the next other member that does so under this name, as
+    /// [`Membership::propose`] does.
+    pub fn meet(&mut self, name: &str, value: &[u8]) -> Result<u64, Objection> {
+        self.propose_among(name, Vec::new(), value)
+    }
+
+    /// Waits for no other member any more: the proposal of this number is decided alone, if it was not
+    /// decided before.
+    pub fn meet_nobody(&mut self, number: u64) {
+        let (id, it) = (self.id(), self.agreeing.waiting.get_mut(&number));
+        if let Some(it) = it.filter(|it| it.outcome.is_none()) {
+            it.proposal.among = id.into_iter().collect();
+            self.words.push_back(Up::Agree(it.proposal.clone()));
+        }
+    }
+
+    fn propose_among(
+        &mut self,
+        name: &str,
+        among: Vec<NodeId>,
+        value: &[u8],
+    ) -> Result<u64, Objection> {
         let number = self.agreeing.last + 1;
         let (name, value) = (name.to_owned(), value.to_vec());
         let proposal = Proposal { number, name, among, value };

@@ -113,7 +113,6 @@ fn proposals_that_do_not_fit_are_refused() {
         (proposal(3, &"n".repeat(256), &[0], 0), Objection::Name),
         (long, Objection::Value { bytes: 1025 }),
         (proposal(5, "x", &[1, 2], 0), Objection::NotAmong),
-        (proposal(6, "x", &[], 0), Objection::NotAmong),
     ] {
         let number = proposal.number;
         propose(&mut manager, 0, proposal);
@@ -188,6 +187,75 @@ fn a_caller_that_comes_back_gets_the_outcome_of_its_first_call() {
     assert_eq!(member.agreement(number), None);
     exchange(&mut member, &mut manager);
     assert_eq!(value_of(&member, next), Some(5));
+}
+
+#[test]
+fn an_agreement_among_nobody_is_refused() {
+    let (mut member, _) = alone();
+    assert_eq!(member.propose("x", &[], &[0]), Err(Objection::NotAmong));
+}
+
+#[test]
+fn two_members_meet_and_the_manager_decides_it_once() {
+    let mut manager = running(4);
+    propose(&mut manager, 3, proposal(1, "x", &[], 13));
+    assert_eq!(said(&mut manager), []);
+    propose(&mut manager, 1, proposal(4, "x", &[], 11));
+    let met = Down::Agreed(decision("x", &[(1, 4, 11), (3, 1, 13)], &[]));
+    assert_eq!(said(&mut manager), [1, 3].map(|line| (line, met.clone())));
+    // The one that gave up in the meantime has met all the same.
+    propose(&mut manager, 3, proposal(1, "x", &[3], 13));
+    assert_eq!(said(&mut manager), [(3, met)]);
+    // One that gives up first is alone, and is met no more.
+    propose(&mut manager, 0, proposal(2, "x", &[], 10));
+    propose(&mut manager, 0, proposal(2, "x", &[0], 10));
+    assert_eq!(said(&mut manager), [(0, Down::Agreed(decision("x", &[(0, 2, 10)], &[])))]);
+    propose(&mut manager, 2, proposal(1, "x", &[], 12));
+    assert_eq!(said(&mut manager), []);
+    // So does one whose first word this manager has not heard, beside another that waits.
+    propose(&mut manager, 1, proposal(5, "x", &[1], 21));
+    assert_eq!(said(&mut manager), [(1, Down::Agreed(decision("x", &[(1, 5, 21)], &[])))]);
+    // The dead are met no more either.
+    manager.handle_lost(Line(2), "silent");
+    said(&mut manager);
+    propose(&mut manager, 3, proposal(2, "x", &[], 23));
+    assert_eq!(said(&mut manager), []);
+    propose(&mut manager, 0, proposal(3, "x", &[0, 3], 0));
+    let why = Objection::Differs { count: 2, first: id(3), first_count: 0 };
+    assert_eq!(said(&mut manager), [(0, Down::NotAgreed { number: 3, why })]);
+}
+
+#[test]
+fn a_meeting_that_one_of_two_has_heard_of_stays_under_a_new_manager() {
+    let met = decision("x", &[(0, 4, 10), (1, 5, 11)], &[]);
+    let again = |rank: u32, decisions: Vec<Decision>| {
+        let before = Before { members: ids(&[0, 1, 2]), decisions, ..Before::default() };
+        let ready = ready(rank, 3, 100 + u128::from(rank));
+        Up::Ready(Ready { again: Some(Box::new(before)), ..ready })
+    };
+    let mut manager = Manager::new(78, 3, SECOND, Time(0));
+    manager.handle_message(Line(0), again(0, vec![met.clone()]));
+    manager.handle_message(Line(1), again(1, vec![]));
+    manager.handle_message(Line(2), again(2, vec![]));
+    said(&mut manager);
+    // Rank 1 has given up before it heard; rank 2 is another.
+    propose(&mut manager, 2, proposal(1, "x", &[], 12));
+    propose(&mut manager, 1, proposal(5, "x", &[1], 11));
+    assert_eq!(said(&mut manager), [(1, Down::Agreed(met))]);
+}
+
+#[test]
+fn a_member_that_waits_for_nobody_any_more_keeps_its_number() {
+    let (mut member, mut manager) = alone();
+    let number = member.meet("x", &[1]).unwrap();
+    exchange(&mut member, &mut manager);
+    assert_eq!(member.agreement(number), None);
+    member.meet_nobody(number);
+    exchange(&mut member, &mut manager);
+    assert_eq!(value_of(&member, number), Some(1));
+    // It was decided, and nothing is said.
+    member.meet_nobody(number);
+    assert_eq!(member.poll_transmit(), None);
 }
 
 #[test]
