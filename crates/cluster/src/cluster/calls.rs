@@ -107,7 +107,7 @@ impl Cluster {
     {
         let peer = self.peer(rank).await.map_err(|error| unreachable(name, error))?;
         let id = NodeId { rank, incarnation: peer.incarnation() };
-        let cluster = WeakCluster(Arc::downgrade(&self.shared));
+        let cluster = self.downgrade();
         let reach =
             Box::new(ToMember { cluster, node: self.node().clone(), id, service: name.into() });
         let client = CallClient::reaching(self.node(), name, CallOptions::default(), reach);
@@ -134,7 +134,7 @@ impl Directory for Names {
     }
 
     fn reach(&self, provider: NodeId, service: &str) -> Box<dyn Reach> {
-        let (cluster, node) = (WeakCluster(Arc::downgrade(&self.0.shared)), self.0.node().clone());
+        let (cluster, node) = (self.0.downgrade(), self.0.node().clone());
         Box::new(ToMember { cluster, node, id: provider, service: service.to_owned() })
     }
 

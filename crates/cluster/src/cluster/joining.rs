@@ -7,7 +7,7 @@ mod leading;
 use super::launch::{Launcher, Meet, Place, Pmi, PmiError, Removed, hostname, on_a_thread, ssh};
 use super::member::{self, Way};
 use super::processes::set_member;
-use super::{Cluster, ClusterConfig, End, JoinError, Refusal, Shared, State, WeakCluster};
+use super::{Cluster, ClusterConfig, End, JoinError, Refusal, Shared, State};
 use crate::moving::moving;
 use crate::proto::cluster::Ready;
 use crate::proto::cluster::membership::Membership;
@@ -18,6 +18,7 @@ use std::io;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
+use tokio::sync::watch;
 
 /// Time added to the wait for the manager's word, which names the missing nodes.
 const ANSWER_GRACE: Duration = Duration::from_secs(10);
@@ -178,13 +179,13 @@ impl Joining {
             place: self.place,
             credential: self.credential,
             id,
+            lives: watch::Sender::new(()),
             _member: member,
             keeper: Mutex::new(keeper),
             _removed: removed,
         };
         let cluster = Cluster { shared: Arc::new(shared) };
-        let own = WeakCluster(Arc::downgrade(&cluster.shared));
-        set_member(&cluster, own);
+        set_member(&cluster, cluster.downgrade());
         Ok(cluster)
     }
 }

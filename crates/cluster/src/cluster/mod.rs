@@ -48,6 +48,7 @@ use state::State;
 use std::fmt;
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
+use tokio::sync::watch;
 
 /// Nodes of one program on one or many machines, as one of them sees it.
 ///
@@ -100,12 +101,14 @@ impl fmt::Debug for Cluster {
     }
 }
 
-/// A cluster that this handle does not keep alive.
-#[derive(Clone)]
-pub(crate) struct WeakCluster(Weak<Shared>);
+/// A cluster that this handle does not keep alive ([`Cluster::downgrade`]).
+#[derive(Clone, Debug)]
+pub struct WeakCluster(Weak<Shared>);
 
 impl WeakCluster {
-    pub(crate) fn upgrade(&self) -> Option<Cluster> {
+    /// Returns the cluster, unless its last handle was dropped.
+    #[must_use]
+    pub fn upgrade(&self) -> Option<Cluster> {
         self.0.upgrade().map(|shared| Cluster { shared })
     }
 }
@@ -116,6 +119,8 @@ struct Shared {
     place: Place,
     credential: Option<Credential>,
     id: NodeId,
+    /// Tells [`Cluster::dropped`] by its drop.
+    lives: watch::Sender<()>,
     /// Task that ends with this.
     _member: joining::Talk,
     /// On rank 0 only.
@@ -180,10 +185,30 @@ impl Cluster {
         self.shared.state.look(|it| it.founders().to_vec())
     }
 
+    /// Returns the host of each founder, by rank, as it was at the start: the same list at all founders,
+    /// whoever is gone by now. At a later member, the host of a founder that was gone before it is empty.
+    #[must_use]
+    pub fn founder_hosts(&self) -> Vec<String> {
+        self.shared.state.look(|it| it.founder_hosts().to_vec())
+    }
+
     /// Returns this node, which opens and accepts channels.
     #[must_use]
     pub fn node(&self) -> &Node {
         &self.shared.state.node
+    }
+
+    /// Returns a handle that does not keep the membership alive.
+    #[must_use]
+    pub fn downgrade(&self) -> WeakCluster {
+        WeakCluster(Arc::downgrade(&self.shared))
+    }
+
+    /// Returns a future that ends when the last handle of this membership is dropped, and does not keep it
+    /// alive.
+    pub fn dropped(&self) -> impl Future<Output = ()> + Send + use<> {
+        let mut lives = self.shared.lives.subscribe();
+        async move { while lives.changed().await.is_ok() {} }
     }
 
     /// Returns the place of this process, and how it was found.

@@ -40,6 +40,8 @@ pub struct Membership {
     size: u32,
     /// Nodes that started the cluster, by rank.
     founders: Vec<NodeId>,
+    /// Host of each founder as this node first heard of it; empty for one that was gone by then.
+    founder_hosts: Vec<String>,
     members: BTreeMap<u32, Member>,
     names: BTreeMap<String, BTreeSet<NodeId>>,
     /// Names that this node provides, or asked to.
@@ -86,6 +88,7 @@ impl Membership {
             asked_to_finish: false,
             manager: None,
             founders: Vec::new(),
+            founder_hosts: Vec::new(),
             members: BTreeMap::new(),
             names: BTreeMap::new(),
             provides: BTreeSet::new(),
@@ -137,6 +140,12 @@ impl Membership {
     #[must_use]
     pub fn founders(&self) -> &[NodeId] {
         &self.founders
+    }
+
+    /// Returns the host of each founder as this node first heard of it, by rank.
+    #[must_use]
+    pub fn founder_hosts(&self) -> &[String] {
+        &self.founder_hosts
     }
 
     /// Returns all present members, by rank, this node included.

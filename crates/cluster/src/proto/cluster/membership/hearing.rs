@@ -2,7 +2,7 @@
 
 use super::{Change, End, Membership, Standing, WordError};
 use crate::proto::cluster::{DEATHS_MAX, Death, Down, Member, NameAnswer, NodeId, TaskIds};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 impl Membership {
     /// Handles a word of the manager.
@@ -68,6 +68,12 @@ impl Membership {
         self.back_by = None;
         self.size = told.size;
         self.founders = told.founders;
+        if self.founder_hosts.is_empty() {
+            let hosts: BTreeMap<NodeId, &String> =
+                told.members.iter().map(|member| (member.id, &member.host)).collect();
+            let host = |id: &NodeId| hosts.get(id).map_or_else(String::new, |host| (*host).clone());
+            self.founder_hosts = self.founders.iter().map(host).collect();
+        }
         self.ready.rank = Some(told.rank);
         if self.passed < told.barrier {
             self.passed = told.barrier;
