@@ -347,7 +347,7 @@ impl Engine {
                 Some(Change::Left(member)) => {
                     let members = Arc::clone(&self.links.members);
                     for rank in (0..members.len()).filter(|rank| members[*rank] == member) {
-                        self.links.leave(rank);
+                        self.links.leave(rank, context);
                     }
                 }
                 Some(Change::Missed(_)) => self.look_for_deaths(),

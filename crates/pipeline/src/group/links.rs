@@ -8,10 +8,10 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use chunkcomm::host::Instant;
-use chunkcomm::layer::Owed;
-use chunkcomm::{BytesReceiver, BytesSender, Peer, with_causes};
+use chunkcomm::layer::{Link, Owed};
+use chunkcomm::{BytesReceiver, BytesSender, Node, Peer, with_causes};
 use chunkcomm_cluster::Cluster;
-use chunkcomm_cluster::cluster::NodeId;
+use chunkcomm_cluster::cluster::{NodeId, WeakCluster};
 
 use super::forming::GroupLayer;
 use super::io::Heard;
@@ -94,6 +94,10 @@ pub(crate) struct Links {
     outgoing: Vec<Outgoing>,
     accepting: Option<Boxed<Result<(Peer, BytesReceiver), String>>>,
     incoming: Vec<Incoming>,
+    /// Whether the channel of each rank has come.
+    has_come: Vec<bool>,
+    /// Ranks that have left the cluster, and their links.
+    leaving: Vec<(usize, Peer)>,
     /// Index of the channel that is heard first, so that all have their turn.
     next: usize,
     /// Ranks from which nothing more comes, and why.
@@ -126,6 +130,7 @@ impl Links {
             })
             .collect();
         let ended = each.map(|_| None).collect();
+        let has_come = vec![false; members.len()];
         Links {
             cluster,
             rank,
@@ -133,6 +138,8 @@ impl Links {
             outgoing,
             accepting: None,
             incoming: Vec::new(),
+            has_come,
+            leaving: Vec::new(),
             next: 0,
             ended,
             word: Vec::new(),
@@ -225,6 +232,7 @@ impl Links {
         is_wanted: impl Fn(usize) -> bool,
     ) -> Poll<Heard> {
         self.poll_accept(context);
+        self.poll_leaving(context);
         let mut looked = 0;
         while looked < self.incoming.len() {
             let index = self.next % self.incoming.len();
@@ -286,7 +294,9 @@ impl Links {
                 let member = self.members.get(*rank);
                 member.is_some_and(|it| it.incarnation == incoming.peer.incarnation())
             };
-            incoming.from = Some(rank.filter(is_it).ok_or(())?);
+            let rank = rank.filter(is_it).filter(|rank| !self.has_come[*rank]).ok_or(())?;
+            self.has_come[rank] = true;
+            incoming.from = Some(rank);
             return Ok(None);
         };
         let (kind, call, left) = (word.kind, word.call, word.left);
@@ -304,11 +314,6 @@ impl Links {
         }
     }
 
-    /// Returns the number of ranks from which nothing more comes.
-    fn ended_count(&self) -> usize {
-        self.ended.iter().flatten().count()
-    }
-
     /// Keeps the memory of a word that was taken.
     pub(crate) fn give_back(&mut self, heard: Heard) {
         let mut bytes = heard.bytes;
@@ -319,13 +324,10 @@ impl Links {
     }
 
     fn poll_accept(&mut self, context: &mut Context<'_>) {
-        let is_known = |it: &&Incoming| it.from.is_some();
-        while self.incoming.iter().filter(is_known).count() + self.ended_count()
-            < self.members.len() - 1
-        {
-            let (cluster, name) = (&self.cluster, format_args!("{}/{}", self.name, self.rank));
+        while self.has_come.iter().filter(|it| **it).count() < self.members.len() - 1 {
+            let (node, name) = (self.cluster.node(), format_args!("{}/{}", self.name, self.rank));
             let accepting =
-                self.accepting.get_or_insert_with(|| accept(cluster.clone(), name.to_string()));
+                self.accepting.get_or_insert_with(|| accept(node.clone(), name.to_string()));
             let Poll::Ready(accepted) = accepting.as_mut().poll(context) else { return };
             self.accepting = None;
             // Without it the node is closed, and so are all its channels.
@@ -335,13 +337,41 @@ impl Links {
         }
     }
 
-    /// Notes that a rank has left the cluster. Its last words may come later than that.
-    pub(crate) fn leave(&mut self, rank: usize) {
-        let lost = || {
-            let lost = Lost::new("it has left the cluster".to_owned());
-            Lost { grace: GRACE_OF_DROP, ..lost }
-        };
-        self.ended[rank].get_or_insert_with(lost);
+    /// Notes that a rank has left the cluster. Its last words may come later than that, as long as its link
+    /// lives.
+    pub(crate) fn leave(&mut self, rank: usize, context: &mut Context<'_>) {
+        let node = self.cluster.node();
+        match Link::with(node, self.members[rank].incarnation) {
+            Some(link) => {
+                self.leaving.push((rank, link.peer(node)));
+                self.poll_leaving(context);
+            }
+            None => self.has_left(rank),
+        }
+    }
+
+    fn poll_leaving(&mut self, context: &mut Context<'_>) {
+        let mut index = 0;
+        while let Some((rank, peer)) = self.leaving.get(index) {
+            let rank = *rank;
+            if peer.poll_closed(context).is_ready() {
+                self.leaving.swap_remove(index);
+                self.has_left(rank);
+            } else {
+                index += 1;
+            }
+        }
+    }
+
+    /// Notes that no channel comes from a rank any more. One that has come ends by itself, behind its words.
+    fn has_left(&mut self, rank: usize) {
+        if self.incoming.iter().all(|it| it.from != Some(rank)) {
+            let lost = || {
+                let lost = Lost::new("it has left the cluster".to_owned());
+                Lost { grace: GRACE_OF_DROP, ..lost }
+            };
+            self.ended[rank].get_or_insert_with(lost);
+        }
     }
 
     /// Returns why a rank neither hears nor says anything more, if that is known.
@@ -364,7 +394,9 @@ impl Links {
         let is_there = |rank: &usize| *rank != self.rank && self.ended[*rank].is_none();
         let others = (0..self.members.len()).filter(is_there);
         Farewell {
-            cluster: self.cluster.clone(),
+            node: self.cluster.node().clone(),
+            cluster: self.cluster.downgrade(),
+            dropped: Box::pin(self.cluster.dropped()),
             members: Arc::clone(&self.members),
             rank: self.rank,
             name: Arc::clone(&self.name),
@@ -378,9 +410,12 @@ impl Links {
 }
 
 /// The end of a rank that has dropped its group, for ranks to which it has no channel that ends: they may
-/// wait for it.
+/// wait for it. It does not keep the cluster alive, whose end they hear as well.
 pub(crate) struct Farewell {
-    cluster: Cluster,
+    node: Node,
+    cluster: WeakCluster,
+    /// The end of the cluster's last handle.
+    dropped: Boxed<()>,
     members: Arc<[NodeId]>,
     rank: usize,
     name: Arc<str>,
@@ -401,14 +436,15 @@ impl Farewell {
         if self.unheard.is_empty() {
             return;
         }
-        let node = self.cluster.node().clone();
+        let node = self.node.clone();
         let mut outlived = pin!(GroupLayer::outlive(&node));
         while !self.unheard.is_empty() {
             let name = format!("{}/{}", self.name, self.rank);
             let accepted = tokio::select! {
                 biased;
                 () = outlived.as_mut() => return,
-                accepted = accept(self.cluster.clone(), name) => accepted,
+                () = self.dropped.as_mut() => return,
+                accepted = accept(node.clone(), name) => accepted,
             };
             // Without it the node is closed.
             let Ok((peer, _)) = accepted else { return };
@@ -421,10 +457,11 @@ impl Farewell {
         }
     }
 
-    async fn end(&self, rank: usize) {
+    async fn end(&mut self, rank: usize) {
+        let Some(cluster) = self.cluster.upgrade() else { return };
         let name = format!("{}/{rank}", self.name);
         // Nobody there waits for a rank that cannot be reached.
-        let _ = open(self.cluster.clone(), self.members[rank], name, self.rank).await;
+        let _ = open(cluster, self.members[rank], name, self.rank).await;
     }
 }
 
@@ -498,9 +535,9 @@ pub(crate) async fn peer_of(cluster: &Cluster, member: NodeId) -> Result<Peer, S
     Ok(peer)
 }
 
-fn accept(cluster: Cluster, name: String) -> Boxed<Result<(Peer, BytesReceiver), String>> {
+fn accept(node: Node, name: String) -> Boxed<Result<(Peer, BytesReceiver), String>> {
     Box::pin(async move {
-        let accepted = cluster.node().accept_bytes(name.as_str()).await;
+        let accepted = node.accept_bytes(name.as_str()).await;
         accepted.map_err(|error| with_causes(&error))
     })
 }
