@@ -80,6 +80,7 @@ mod virtual_groups_bounds;
 mod virtual_groups_calls;
 mod virtual_groups_deaths;
 mod virtual_groups_ends;
+mod virtual_groups_forming;
 mod virtual_groups_random;
 mod virtual_ranks;
 mod virtual_time;

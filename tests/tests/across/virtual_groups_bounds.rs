@@ -117,7 +117,6 @@ fn a_meeting_ends_with_a_death_in_its_group() {
         let mut group = world(&cluster).await;
         let error = group.meet("nobody").await.err().unwrap();
         assert!(matches!(error, GroupError::Died { rank: 2, .. }), "{error}");
-        cluster.withdrawn("group/meet/nobody", cluster.id()).await;
     });
 }
 

@@ -1,14 +1,19 @@
 //! Two groups that met.
 
 use std::fmt;
+use std::future;
 use std::mem;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use chunkcomm::host::Instant;
 use chunkcomm::layer::warn;
 use chunkcomm::{Duplex, Peer, host, with_causes};
 use chunkcomm_cluster::Cluster;
-use chunkcomm_cluster::cluster::{NameError, NodeId};
+use chunkcomm_cluster::cluster::NodeId;
+use chunkcomm_proto::describe::fnv1a;
+use serde::{Deserialize, Serialize};
 
 use super::asking::{Among, Ask};
 use super::call::Call;
@@ -16,7 +21,7 @@ use super::calls::{combined, even, take_combined};
 use super::op::Op;
 use super::whole::Whole;
 use crate::error::group::GroupError;
-use crate::group::forming::{GroupLayer, Side, hosts, numbered};
+use crate::group::forming::{Caller, GroupLayer, Making, Side, hosts, numbered};
 use crate::group::links::peer_of;
 use crate::proto::schedule::Kind;
 use crate::proto::schedule::world::World;
@@ -46,6 +51,17 @@ pub struct Pair {
     their_size: usize,
 }
 
+/// The outcome of a meeting, as rank 0 tells its group.
+#[derive(Serialize, Deserialize)]
+enum Found {
+    /// Our side and theirs.
+    Met(Side, Side),
+    NotMet,
+    /// Rank 0 has dropped its future before another group came.
+    Dropped,
+    Failed(String),
+}
+
 impl Group {
     /// Finds another group of the cluster that meets under the same name.
     ///
@@ -53,36 +69,127 @@ impl Group {
     /// disjoint, overlapping or equal. A name serves one meeting of two groups at a time. Rank 0 reports a
     /// wait for the other group as that of a call ([`Self::set_report_after`]).
     ///
+    /// The call has its number when the method returns, as all calls. A meeting under way goes on when this
+    /// group is dropped, or breaks for another reason than a death. To wait for a time only, take
+    /// [`meet_within`](Self::meet_within): a time-out around this one is a dropped future at some ranks.
+    ///
     /// # Errors
     ///
-    /// As a call of the group. [`GroupError::Rank`] when rank 0 cannot reach that of the other group; this
-    /// group can then meet again.
+    /// As a call of the group. These two leave the group unharmed, which can meet again:
+    /// [`GroupError::Rank`] when rank 0 cannot reach that of the other group, and [`GroupError::Gone`] with
+    /// rank 0 when it dropped its future before another group came.
     ///
     /// # Cancel safety
     ///
-    /// When the future is dropped at rank 0 the other ranks wait for it; at another rank, that rank is not
-    /// in the pair.
-    pub async fn meet(&mut self, name: &str) -> Result<Pair, GroupError> {
-        let (child, members) = (self.child("meet"), self.core.members.to_vec());
-        let found = match self.rank() {
-            0 => {
-                let hosts = hosts(&self.core.cluster, &members);
-                let ours = Side { name: child.clone(), members, hosts };
-                let after = self.shared.state().report_after();
-                tokio::select! {
-                    biased;
-                    found = find(&self.core.cluster, ours.clone(), name, after) => {
-                        Some(found.map(|theirs| (ours, theirs)))
-                    }
-                    cause = self.shared.broken() => return Err(cause),
+    /// When the future is dropped, this node has dropped the pair: calls of the other ranks there get
+    /// [`GroupError::Gone`] with its rank. At rank 0, before another group came, there is no pair.
+    pub fn meet(
+        &mut self,
+        name: &str,
+    ) -> impl Future<Output = Result<Pair, GroupError>> + Send + use<> {
+        let meeting = self.meeting(name, None);
+        async move { Ok(meeting.await?.expect("without a limit it is met")) }
+    }
+
+    /// Finds another group as [`meet`](Self::meet) does, if one comes within `limit`; returns `None` if not.
+    ///
+    /// The time runs from the call at rank 0. The cluster's manager decides once for both groups whether they
+    /// have met, and all ranks of both return that. The other group, if it gave a longer limit, waits for
+    /// the next one. This group can meet again. Its own ranks are waited for in any case.
+    ///
+    /// # Errors
+    ///
+    /// As [`meet`](Self::meet).
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`meet`](Self::meet).
+    pub fn meet_within(
+        &mut self,
+        name: &str,
+        limit: Duration,
+    ) -> impl Future<Output = Result<Option<Pair>, GroupError>> + Send + use<> {
+        self.meeting(name, Some(limit))
+    }
+
+    /// Meets in a group of its own, so that the calls of this one go on whatever becomes of it.
+    fn meeting(
+        &mut self,
+        name: &str,
+        limit: Option<Duration>,
+    ) -> Making<Result<Option<Pair>, GroupError>> {
+        let until = limit.map(|limit| Instant::now() + limit);
+        let entered = self.all_gather_of(Operation::Meet, Vec::<u8>::new());
+        let child = self.child("meet");
+        let mut own = self.of_all_ranks(&child);
+        let name = name.to_owned();
+        Making::new(&self.core.cluster, |caller| async move {
+            entered.await?;
+            let found = match own.rank() {
+                0 => Some(own.find(child, &name, until, &caller).await),
+                _ => None,
+            };
+            let found = own.broadcast_value(0, found).await.map_err(|error| error.cause)?;
+            let (ours, theirs) = match found {
+                Found::Met(ours, theirs) => (ours, theirs),
+                Found::NotMet => return Ok(None),
+                Found::Dropped => {
+                    let why = "it has dropped the meeting".to_owned();
+                    return Err(GroupError::Gone { rank: 0, why });
                 }
+                Found::Failed(why) => return Err(GroupError::Rank { rank: 0, why }),
+            };
+            hear_of(&own.core.cluster, &theirs.members).await;
+            Ok(Some(own.pair(&ours, &theirs)))
+        })
+    }
+
+    /// Finds the other group, until this time or until the caller of the meeting is gone.
+    async fn find(
+        &self,
+        child: String,
+        name: &str,
+        until: Option<Instant>,
+        caller: &Caller,
+    ) -> Found {
+        let (cluster, members) = (&self.core.cluster, self.core.members.to_vec());
+        let hosts = hosts(cluster, &members);
+        let ours = Side { name: child, members, hosts };
+        let report_after = self.shared.state().report_after();
+        let late = async {
+            match until {
+                Some(until) => host::sleep(until - Instant::now()).await,
+                None => future::pending().await,
             }
-            _ => None,
         };
-        let found = self.broadcast_value(0, found).await.map_err(|error| error.cause)?;
-        let (ours, theirs) = found.map_err(|why| GroupError::Rank { rank: 0, why })?;
-        hear_of(&self.core.cluster, &theirs.members).await;
-        Ok(self.pair(&ours, &theirs))
+        let given_up = async {
+            tokio::select! {
+                biased;
+                () = caller.gone() => {}
+                // The ranks hear of it by the calls of this group.
+                _ = self.shared.broken() => {}
+                () = late => {}
+            }
+        };
+        let report = async {
+            host::sleep(report_after).await;
+            let what =
+                format!("waits for another group to meet as {name:?} for {report_after:.0?}");
+            warn(cluster.node().name(), &what);
+            future::pending().await
+        };
+        let key = format!("group/meet/{name}");
+        let found = tokio::select! {
+            biased;
+            found = find(cluster, &ours, &key, caller, given_up) => found,
+            never = report => never,
+        };
+        match found {
+            Ok(Some(theirs)) => Found::Met(ours, theirs),
+            Ok(None) if caller.is_gone() => Found::Dropped,
+            Ok(None) => Found::NotMet,
+            Err(why) => Found::Failed(why),
+        }
     }
 
     fn pair(&self, ours: &Side, theirs: &Side) -> Pair {
@@ -122,58 +229,112 @@ async fn hear_of(cluster: &Cluster, members: &[NodeId]) {
     }
 }
 
-/// A node that waits under a name, until this is dropped.
-struct Waiting<'a> {
-    cluster: &'a Cluster,
-    key: &'a str,
-}
-
-impl Drop for Waiting<'_> {
-    fn drop(&mut self) {
-        GroupLayer::of_node(self.cluster.node()).meets_no_more(self.key);
-        self.cluster.withdraw(self.key);
-    }
-}
-
-/// Finds the other side of a meeting, and tells it of ours.
+/// Finds the other side of a meeting and tells it of ours; none when `given_up` was over before.
+///
+/// ```text
+///   rank 0 of ours                 manager                  rank 0 of theirs
+///     agree_with_another ────────▶ brings two together ◀──────── agree_with_another
+///     ◀─────────── the sides, over a channel of this meeting ──────────▶
+///     agree ─────────────────────▶ did both succeed? ◀───────────────── agree
+/// ```
 async fn find(
     cluster: &Cluster,
-    ours: Side,
-    name: &str,
-    report_after: Duration,
-) -> Result<Side, String> {
-    let key = &*format!("group/meet/{name}");
-    let mut here = match GroupLayer::of_node(cluster.node()).meet(key, ours.clone()) {
-        Ok(theirs) => return Ok(theirs),
+    ours: &Side,
+    key: &str,
+    caller: &Caller,
+    given_up: impl Future<Output = ()>,
+) -> Result<Option<Side>, String> {
+    let layer = GroupLayer::of_node(cluster.node());
+    let mut here = match layer.meet(key, ours.clone(), caller) {
+        Ok(theirs) => return Ok(Some(theirs)),
         Err(here) => here,
     };
-    let _waiting = Waiting { cluster, key };
-    let said = |error: NameError| with_causes(&error);
-    let met = async {
-        cluster.provide(key).await.map_err(said)?;
-        let other = cluster.other_provider(key).await.map_err(said)?;
-        exchange(cluster, other, key, ours).await
-    };
-    let report = async {
-        host::sleep(report_after).await;
-        let what = format!("waits for another group to meet as {name:?} for {report_after:.0?}");
-        warn(cluster.node().name(), &what);
-        std::future::pending().await
-    };
-    tokio::select! {
-        biased;
-        Ok(theirs) = &mut here => Ok(theirs),
-        met = met => met,
-        never = report => never,
+    let (mut given_up, mut is_over) = (pin!(given_up), false);
+    let mut theirs_here = None;
+    loop {
+        let end = async {
+            if is_over || theirs_here.is_some() {
+                return;
+            }
+            tokio::select! {
+                biased;
+                Ok(theirs) = &mut here => theirs_here = Some(theirs),
+                () = given_up.as_mut() => is_over = true,
+            }
+        };
+        let agreed = cluster.agree_with_another(key, ours.name.as_bytes(), end).await;
+        let met = agreed.map_err(|error| with_causes(&error))?.values;
+        let (mine, other): (Vec<_>, Vec<_>) = met.into_iter().partition(|it| it.0 == cluster.id());
+        let is_ours = mine.iter().any(|(_, name)| name == ours.name.as_bytes());
+        let other = other.into_iter().next().filter(|_| is_ours);
+        // An earlier meeting of this node has its decision, or its end was the end of this wait.
+        if other.is_none() && !is_over && theirs_here.is_none() {
+            continue;
+        }
+        layer.meets_no_more(key, ours);
+        theirs_here = theirs_here.or_else(|| here.try_recv().ok());
+        let Some((other, name)) = other else { return Ok(theirs_here) };
+        let ends = match theirs_here {
+            Some(_) => Ends::Taken,
+            None => Ends::Met,
+        };
+        let met = exchange(cluster, other, [ours.name.as_bytes(), &name], ours, ends).await;
+        if theirs_here.is_some() {
+            return Ok(theirs_here);
+        }
+        // None: the other has met a third group at its own node.
+        if let Some(theirs) = met? {
+            return Ok(Some(theirs));
+        }
+        if is_over {
+            return Ok(None);
+        }
+        here = match layer.meet(key, ours.clone(), caller) {
+            Ok(theirs) => return Ok(Some(theirs)),
+            Err(here) => here,
+        };
     }
 }
 
-/// Exchanges the sides with rank 0 of the other group: the lower member opens the channel.
+/// What a side of a meeting says once the sides were exchanged.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Ends {
+    Met,
+    /// It has met another group at its own node.
+    Taken,
+    Failed,
+}
+
+/// Exchanges the sides with rank 0 of the other group, and agrees with it whether that succeeded; none when
+/// the other has met a third group. `names` are those of our meeting and of theirs.
 async fn exchange(
     cluster: &Cluster,
     other: NodeId,
+    mut names: [&[u8]; 2],
+    ours: &Side,
+    ends: Ends,
+) -> Result<Option<Side>, String> {
+    names.sort_unstable();
+    let name = format!("group/met/{:016x}", fnv1a(&names.concat()));
+    let theirs = exchange_sides(cluster, other, &name, ours).await;
+    let ends = if theirs.is_ok() { ends } else { Ends::Failed };
+    let agreed = cluster.agree(&name, &[cluster.id(), other], &[ends as u8]).await;
+    let agreed = agreed.map_err(|error| with_causes(&error))?;
+    let theirs = theirs?;
+    match agreed.values.iter().find(|(id, _)| *id == other) {
+        Some((_, it)) if it[..] == [Ends::Met as u8] => Ok(Some(theirs)),
+        Some((_, it)) if it[..] == [Ends::Taken as u8] => Ok(None),
+        Some(_) => Err("rank 0 of the other group could not reach it".to_owned()),
+        None => Err("rank 0 of the other group is gone".to_owned()),
+    }
+}
+
+/// Exchanges the sides: the lower member opens the channel.
+async fn exchange_sides(
+    cluster: &Cluster,
+    other: NodeId,
     name: &str,
-    ours: Side,
+    ours: &Side,
 ) -> Result<Side, String> {
     let peer = peer_of(cluster, other).await?;
     let node = cluster.node();
@@ -183,7 +344,7 @@ async fn exchange(
         let channel = chunkcomm::channel(name).from_peer(&peer);
         node.accept_duplex(channel).await.map_err(|error| with_causes(&error))?.1
     };
-    channel.send(&ours).await.map_err(|error| with_causes(&error))?;
+    channel.send(ours).await.map_err(|error| with_causes(&error))?;
     let theirs = channel.recv().await.map_err(|error| with_causes(&error))?;
     theirs.ok_or_else(|| "the other group has given up".to_owned())
 }

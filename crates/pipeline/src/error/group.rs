@@ -27,7 +27,8 @@ impl fmt::Display for CallDifference {
 
 /// Reason why a group cannot be made, or a call of it did not succeed.
 ///
-/// After each of them but [`GroupError::Agree`] the group is broken: every further call ends with the same
+/// After each of them but [`GroupError::Agree`], and two that [`Group::meet`](crate::Group::meet) lists, the
+/// group is broken: every further call ends with the same
 /// error. [`Group::shrink`](crate::Group::shrink) makes a new one of
 /// the ranks that are left.
 #[derive(Clone, thiserror::Error)]
@@ -41,7 +42,7 @@ pub enum GroupError {
         /// Its death, with its rank in the cluster.
         death: Death,
     },
-    /// A rank has left the cluster, or has dropped its group.
+    /// A rank has left the cluster, or has dropped its group or the future that makes it.
     #[error("rank {rank} of the group is gone: {}", Plain(.why))]
     Gone {
         /// Its rank in the group.

@@ -49,10 +49,11 @@ pub(crate) enum Operation {
     ReduceDelta,
     AllReduceDelta,
     GatherDelta,
+    Meet,
 }
 
 /// All operations, by their numbers on the wire.
-const OPERATIONS: [(Operation, &str); 21] = [
+const OPERATIONS: [(Operation, &str); 22] = [
     (Operation::Barrier, "barrier"),
     (Operation::Broadcast, "broadcast"),
     (Operation::Reduce, "reduce"),
@@ -74,6 +75,7 @@ const OPERATIONS: [(Operation, &str); 21] = [
     (Operation::ReduceDelta, "reduce_delta"),
     (Operation::AllReduceDelta, "all_reduce_delta"),
     (Operation::GatherDelta, "gather_delta"),
+    (Operation::Meet, "meet"),
 ];
 
 /// A rank's statement of a call, which must be the same at all ranks.
