@@ -229,6 +229,7 @@ fn refusals(texts: &mut Texts) {
         Refusal::Twice,
         Refusal::Over,
         Refusal::Full,
+        Refusal::Decided { name: "x".to_owned() },
         WordError::OutOfTurn,
         WordError::NotNamed,
     );

@@ -61,6 +61,12 @@ pub enum Refusal {
     Over,
     /// The cluster has [`MEMBER_COUNT_MAX`] members.
     Full,
+    /// The node, a member of an earlier manager, has heard another decision than the members of this one,
+    /// who took it for dead.
+    Decided {
+        /// Name of the agreement.
+        name: String,
+    },
 }
 
 impl Refusal {
@@ -74,7 +80,7 @@ impl Refusal {
             Refusal::Rank { rank, .. } | Refusal::DiedEarly { rank, .. } => vec![*rank],
             Refusal::Taken(member) => vec![member.id.rank],
             Refusal::Missing { ranks, .. } => ranks.clone(),
-            Refusal::Twice | Refusal::Over | Refusal::Full => Vec::new(),
+            Refusal::Twice | Refusal::Over | Refusal::Full | Refusal::Decided { .. } => Vec::new(),
         }
     }
 }
@@ -118,6 +124,9 @@ impl fmt::Display for Refusal {
             Refusal::Twice => f.write_str("it announced itself before"),
             Refusal::Over => f.write_str("the cluster has stopped"),
             Refusal::Full => write!(f, "a cluster has at most {MEMBER_COUNT_MAX} members"),
+            Refusal::Decided { name } => {
+                write!(f, "the others took it for dead, and have decided {name:?} anew without it")
+            }
         }
     }
 }

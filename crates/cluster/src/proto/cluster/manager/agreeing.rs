@@ -97,6 +97,14 @@ impl Agreements {
         (its >= AGREEMENTS_A_MEMBER_MAX).then_some(Objection::TooMany)
     }
 
+    /// Whether one of its proposals was decided otherwise.
+    pub(super) fn contradicts(&self, decision: &Decision) -> bool {
+        let decided = |it: &Proposed| decision.number_of(it.by) == Some(it.number);
+        self.kept.iter().map(|it| &it.decision).any(|kept| {
+            kept.name == decision.name && kept != decision && kept.values.iter().any(decided)
+        })
+    }
+
     /// Forgets the proposal with which a member waits for another.
     fn forget_meeting(&mut self, id: NodeId, name: &str) {
         if let Some(open) = self.open.get_mut(name).filter(|open| open.among.is_empty()) {

@@ -40,6 +40,12 @@ impl Manager {
         if let Some(refusal) = self.other_functions(ready) {
             return Some(refusal);
         }
+        // A late member would act by one decision, and the others by another.
+        let is_late = self.phase == Phase::Running;
+        let mut heard = ready.again.iter().flat_map(|before| &before.decisions);
+        if let Some(other) = heard.find(|it| is_late && self.agreements.contradicts(it)) {
+            return Some(Refusal::Decided { name: other.name.clone() });
+        }
         let Some(rank) = ready.rank else {
             let there = self.seats.len() + self.early.len();
             // The search for free ranks begins at the size.

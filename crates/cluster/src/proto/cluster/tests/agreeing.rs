@@ -300,6 +300,38 @@ fn a_new_manager_knows_what_some_have_heard() {
     assert_eq!(said(&mut manager), [0, 1, 2].map(|line| (line, Down::Agreed(second.clone()))));
 }
 
+/// The manager dies when one member has heard its decision; that one comes too late to the next manager.
+#[test]
+fn who_comes_back_when_all_was_decided_anew_is_refused_if_it_has_heard_otherwise() {
+    for has_heard in [true, false] {
+        let first = decision("x", &[(0, 4, 10), (1, 5, 11), (2, 6, 12)], &[]);
+        let again = |rank: u32, decisions: Vec<Decision>| {
+            let before = Before { members: ids(&[0, 1, 2]), decisions, ..Before::default() };
+            let ready = ready(rank, 3, 100 + u128::from(rank));
+            Up::Ready(Ready { again: Some(Box::new(before)), ..ready })
+        };
+        let mut manager = Manager::new(78, 3, SECOND, Time(0));
+        manager.handle_message(Line(0), again(0, vec![]));
+        manager.handle_message(Line(1), again(1, vec![]));
+        manager.handle_timeout(Time(0).after(SECOND));
+        said(&mut manager);
+        propose(&mut manager, 0, proposal(4, "x", &[0, 1, 2], 10));
+        propose(&mut manager, 1, proposal(5, "x", &[0, 1, 2], 11));
+        let second = decision("x", &[(0, 4, 10), (1, 5, 11)], &[2]);
+        assert_eq!(said(&mut manager), [0, 1].map(|line| (line, Down::Agreed(second.clone()))));
+        let heard = if has_heard { vec![first] } else { vec![] };
+        manager.handle_message(Line(2), again(2, heard));
+        if has_heard {
+            let why = Refusal::Decided { name: "x".to_owned() };
+            assert_eq!(said(&mut manager), [(2, Down::Refused(why))]);
+        } else {
+            said(&mut manager);
+            propose(&mut manager, 2, proposal(6, "x", &[0, 1, 2], 12));
+            assert_eq!(said(&mut manager), [(2, Down::Agreed(second))]);
+        }
+    }
+}
+
 #[test]
 fn who_comes_back_late_brings_its_decisions_to_those_that_wait() {
     let mut manager = running(3);
