@@ -10,6 +10,10 @@ enum Act {
     Barrier(usize),
     /// A member proposes under a name, among all that it knows, or among some of them.
     Propose(usize, u8, bool),
+    /// A member proposes to another that does so under a name.
+    Meet(usize, u8),
+    /// A member waits for no other any more.
+    MeetNobody(usize),
     /// Callers of a member are gone without their outcomes.
     Abandon(usize),
     Provide(usize, u8),
@@ -31,6 +35,8 @@ fn act() -> impl Strategy<Value = Act> {
         4 => any::<usize>().prop_map(Act::Barrier),
         4 => (any::<usize>(), 0..3_u8, any::<bool>())
             .prop_map(|(who, name, all)| Act::Propose(who, name, all)),
+        3 => (any::<usize>(), 10..12_u8).prop_map(|(who, name)| Act::Meet(who, name)),
+        1 => any::<usize>().prop_map(Act::MeetNobody),
         1 => any::<usize>().prop_map(Act::Abandon),
         2 => (any::<usize>(), 0..4_u8).prop_map(|(who, name)| Act::Provide(who, name)),
         2 => (any::<usize>(), 0..4_u8).prop_map(|(who, name)| Act::ProvideSole(who, name)),
@@ -60,7 +66,10 @@ struct Body {
 /// Proposal of a member.
 struct Proposing {
     name: u8,
+    /// None: a meeting.
     among: Vec<NodeId>,
+    /// Whether a meeting is given up.
+    is_over: bool,
     /// Values that it had; the last one may come too late.
     values: Vec<u8>,
     /// Whether a caller waits for the outcome.
@@ -249,7 +258,11 @@ impl World {
             let mut all: Vec<NodeId> = decision.values.iter().map(|it| it.by).collect();
             all.extend(&decision.gone);
             all.sort_unstable();
-            assert_eq!(all, asked.among);
+            if asked.among.is_empty() {
+                assert!(all.len() == 2 || all.len() == 1 && asked.is_over, "{all:?}");
+            } else {
+                assert_eq!(all, asked.among);
+            }
             let ours = decision.values.iter().find(|it| it.by == id).expect("it was there");
             assert_eq!(ours.number, *number);
             assert!(asked.values.contains(&ours.value[0]));
@@ -272,15 +285,31 @@ impl World {
     fn propose(&mut self, who: usize, name: u8, all: bool) {
         self.next += 1;
         let value = self.next as u8;
-        let Body { member, proposed, .. } = &mut self.bodies[who];
+        let Body { member, .. } = &mut self.bodies[who];
         let Some(id) = member.id() else { return };
         let of = |it: &NodeId| all || *it == id || it.rank % 2 == u32::from(name % 2);
         let members = member.members().values().map(|it| it.id);
         let among: Vec<NodeId> = members.filter(of).collect();
         let number = member.propose(&name.to_string(), &among, &[value]).unwrap();
+        self.note_proposal(who, number, name, among, value);
+    }
+
+    fn meet(&mut self, who: usize, name: u8) {
+        self.next += 1;
+        let value = self.next as u8;
+        let Body { member, .. } = &mut self.bodies[who];
+        if member.id().is_some() {
+            let number = member.meet(&name.to_string(), &[value]).unwrap();
+            self.note_proposal(who, number, name, Vec::new(), value);
+        }
+    }
+
+    fn note_proposal(&mut self, who: usize, number: u64, name: u8, among: Vec<NodeId>, value: u8) {
+        let Body { member, proposed, .. } = &mut self.bodies[who];
         let asked = proposed.entry(number).or_insert_with(|| Proposing {
             name,
             among,
+            is_over: false,
             values: Vec::new(),
             waits: false,
             decided: false,
@@ -306,7 +335,11 @@ impl World {
                 };
                 let mut there = asked.among.iter().filter_map(living);
                 let missing = there.any(|other| !other.proposed.values().any(same));
-                assert!(missing, "{id:?} waits for nobody");
+                let mut others = self.bodies.iter().filter(|it| it.member.id() != Some(id));
+                let alone = others.all(|other| !other.proposed.values().any(same));
+                let is_met = asked.is_over || !alone;
+                let waits = if asked.among.is_empty() { !is_met } else { missing };
+                assert!(waits, "{id:?} waits for nobody");
             }
         }
     }
@@ -324,6 +357,15 @@ impl World {
                 }
             }
             Act::Propose(who, name, all) => self.propose(pick(*who), *name, *all),
+            Act::Meet(who, name) => self.meet(pick(*who), *name),
+            Act::MeetNobody(who) => {
+                let Body { member, proposed, .. } = &mut self.bodies[pick(*who)];
+                let meets = |it: &Proposing| it.among.is_empty() && !it.decided;
+                for (number, asked) in proposed.iter_mut().filter(|(_, it)| meets(it)) {
+                    asked.is_over = true;
+                    member.meet_nobody(*number);
+                }
+            }
             Act::Abandon(who) => {
                 let Body { member, proposed, .. } = &mut self.bodies[pick(*who)];
                 for (number, asked) in proposed.iter_mut() {
