@@ -53,7 +53,7 @@ pub struct Pair {
 
 /// The outcome of a meeting, as rank 0 tells its group.
 #[derive(Serialize, Deserialize)]
-enum Found {
+enum Meeting {
     /// Our side and theirs.
     Met(Side, Side),
     NotMet,
@@ -131,13 +131,13 @@ impl Group {
             };
             let found = own.broadcast_value(0, found).await.map_err(|error| error.cause)?;
             let (ours, theirs) = match found {
-                Found::Met(ours, theirs) => (ours, theirs),
-                Found::NotMet => return Ok(None),
-                Found::Dropped => {
+                Meeting::Met(ours, theirs) => (ours, theirs),
+                Meeting::NotMet => return Ok(None),
+                Meeting::Dropped => {
                     let why = "it has dropped the meeting".to_owned();
                     return Err(GroupError::Gone { rank: 0, why });
                 }
-                Found::Failed(why) => return Err(GroupError::Rank { rank: 0, why }),
+                Meeting::Failed(why) => return Err(GroupError::Rank { rank: 0, why }),
             };
             hear_of(&own.core.cluster, &theirs.members).await;
             Ok(Some(own.pair(&ours, &theirs)))
@@ -151,7 +151,7 @@ impl Group {
         name: &str,
         until: Option<Instant>,
         caller: &Caller,
-    ) -> Found {
+    ) -> Meeting {
         let (cluster, members) = (&self.core.cluster, self.core.members.to_vec());
         let hosts = hosts(cluster, &members);
         let ours = Side { name: child, members, hosts };
@@ -185,10 +185,10 @@ impl Group {
             never = report => never,
         };
         match found {
-            Ok(Some(theirs)) => Found::Met(ours, theirs),
-            Ok(None) if caller.is_gone() => Found::Dropped,
-            Ok(None) => Found::NotMet,
-            Err(why) => Found::Failed(why),
+            Ok(Some(theirs)) => Meeting::Met(ours, theirs),
+            Ok(None) if caller.is_gone() => Meeting::Dropped,
+            Ok(None) => Meeting::NotMet,
+            Err(why) => Meeting::Failed(why),
         }
     }
 
@@ -296,7 +296,7 @@ async fn find(
     }
 }
 
-/// What a side of a meeting says once the sides were exchanged.
+/// Word of a side of a meeting once the sides were exchanged.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Ends {
     Met,

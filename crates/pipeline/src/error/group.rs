@@ -28,9 +28,8 @@ impl fmt::Display for CallDifference {
 /// Reason why a group cannot be made, or a call of it did not succeed.
 ///
 /// After each of them but [`GroupError::Agree`], and two that [`Group::meet`](crate::Group::meet) lists, the
-/// group is broken: every further call ends with the same
-/// error. [`Group::shrink`](crate::Group::shrink) makes a new one of
-/// the ranks that are left.
+/// group is broken: every further call ends with the same error. [`Group::shrink`](crate::Group::shrink) makes a
+/// new one of the ranks that are left.
 #[derive(Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum GroupError {
