@@ -1,7 +1,7 @@
 //! Groups whose making is dropped, given up or late at some ranks.
 
 use crate::virtual_cluster::{join, on_each, switched};
-use chunkcomm::host;
+use chunkcomm::host::{self, Instant};
 use chunkcomm_cluster::Cluster;
 use chunkcomm_pipeline::{Algorithm, Group, GroupError, Op};
 use chunkcomm_simulation::{LinkSpec, Network, run};
@@ -301,6 +301,35 @@ fn the_last_words_of_a_rank_that_left_are_heard() {
             member.await.unwrap();
         }
     });
+}
+
+/// No death is waited for, whether the rank has said something in the group or not.
+#[test]
+fn a_rank_that_left_with_its_group_is_gone_soon() {
+    for (seed, calls) in [(10, 0), (11, 2)] {
+        let (network, hosts) = switched(seed, 3, LinkSpec::default());
+        run(network, async |simulation| {
+            let members = simulation.launch(&hosts, |rank| async move {
+                let cluster = join().await;
+                let mut group = world(&cluster).await;
+                for _ in 0..calls {
+                    group.barrier().await.unwrap();
+                }
+                if rank == 1 {
+                    cluster.leave(DEADLINE).await.unwrap();
+                    return;
+                }
+                let began = Instant::now();
+                let error = group.all_gather(vec![rank as u64]).await.unwrap_err().to_string();
+                assert!(error.contains("rank 1 ") && error.contains("gone"), "{error}");
+                assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
+                cluster.end(DEADLINE).await.unwrap();
+            });
+            for member in members {
+                member.await.unwrap();
+            }
+        });
+    }
 }
 
 #[test]

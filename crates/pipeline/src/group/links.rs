@@ -96,7 +96,9 @@ pub(crate) struct Links {
     incoming: Vec<Incoming>,
     /// Whether the channel of each rank has come.
     has_come: Vec<bool>,
-    /// Ranks that have left the cluster, and their links.
+    /// Whether each rank has left the cluster, so that no death is reported.
+    has_left: Vec<bool>,
+    /// Ranks that have left, and their links.
     leaving: Vec<(usize, Peer)>,
     /// Index of the channel that is heard first, so that all have their turn.
     next: usize,
@@ -130,7 +132,7 @@ impl Links {
             })
             .collect();
         let ended = each.map(|_| None).collect();
-        let has_come = vec![false; members.len()];
+        let (has_come, has_left) = (vec![false; members.len()], vec![false; members.len()]);
         Links {
             cluster,
             rank,
@@ -139,6 +141,7 @@ impl Links {
             accepting: None,
             incoming: Vec::new(),
             has_come,
+            has_left,
             leaving: Vec::new(),
             next: 0,
             ended,
@@ -279,8 +282,16 @@ impl Links {
     fn end(&mut self, index: usize, why: &str, grace: Duration) {
         let ended = self.incoming.swap_remove(index);
         if let Some(rank) = ended.from {
-            let lost = || Lost { grace, ..Lost::new(why.to_owned()) };
-            self.ended[rank].get_or_insert_with(lost);
+            self.lose(rank, why, grace);
+        }
+    }
+
+    /// Notes that nothing more comes from a rank, and why.
+    fn lose(&mut self, rank: usize, why: &str, grace: Duration) {
+        let lost = || Lost { grace, ..Lost::new(why.to_owned()) };
+        let lost = self.ended[rank].get_or_insert_with(lost);
+        if self.has_left[rank] {
+            lost.grace = lost.grace.min(GRACE_OF_DROP);
         }
     }
 
@@ -340,13 +351,14 @@ impl Links {
     /// Notes that a rank has left the cluster. Its last words may come later than that, as long as its link
     /// lives.
     pub(crate) fn leave(&mut self, rank: usize, context: &mut Context<'_>) {
+        self.has_left[rank] = true;
         let node = self.cluster.node();
         match Link::with(node, self.members[rank].incarnation) {
             Some(link) => {
                 self.leaving.push((rank, link.peer(node)));
                 self.poll_leaving(context);
             }
-            None => self.has_left(rank),
+            None => self.end_of_leaver(rank),
         }
     }
 
@@ -356,7 +368,7 @@ impl Links {
             let rank = *rank;
             if peer.poll_closed(context).is_ready() {
                 self.leaving.swap_remove(index);
-                self.has_left(rank);
+                self.end_of_leaver(rank);
             } else {
                 index += 1;
             }
@@ -364,13 +376,9 @@ impl Links {
     }
 
     /// Notes that no channel comes from a rank any more. One that has come ends by itself, behind its words.
-    fn has_left(&mut self, rank: usize) {
+    fn end_of_leaver(&mut self, rank: usize) {
         if self.incoming.iter().all(|it| it.from != Some(rank)) {
-            let lost = || {
-                let lost = Lost::new("it has left the cluster".to_owned());
-                Lost { grace: GRACE_OF_DROP, ..lost }
-            };
-            self.ended[rank].get_or_insert_with(lost);
+            self.lose(rank, "it has left the cluster", GRACE_OF_DROP);
         }
     }
 
