@@ -93,6 +93,8 @@ impl<T: Element> Outlet<T> {
         if let Some((fault, landed)) = failed {
             self.shared.fail(self.index, &self.way, fault, landed);
         }
+        // The peer may have all of a round and be gone before `send` has noted that the round has left.
+        self.shared.tell(|state| state.tasks[self.index].released = u32::MAX);
         if let Some(why) = self.shared.last_word(self.index) {
             let _ = host::timeout(LAST_WORD, channel.send(wire::failed(0, &why).into())).await;
         }
@@ -245,5 +247,47 @@ impl<T: Element> Outlet<T> {
         let task = &mut state.tasks[self.index];
         (task.messages, task.bytes) = (task.messages + 1, task.bytes + bytes);
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use chunkcomm_cluster::{Cluster, ClusterConfig};
+
+    use super::*;
+    use crate::ends::line::ArrayLayer;
+    use crate::ends::opening::Ranks;
+    use crate::ends::shared::Times;
+    use crate::layout::Layout;
+    use crate::plan::{Plan, Side};
+
+    /// The peer's last word and its end come while the last message is on its way.
+    #[tokio::test]
+    async fn a_round_that_has_landed_is_released_when_the_peer_is_gone() {
+        // Messages of 128 KiB, of which a line within a node takes 2.
+        const BYTES: usize = 1 << 20;
+        let cluster = Cluster::join(ClusterConfig::new().nodes(1)).await.expect("a cluster");
+        let (node, id) = (cluster.node(), cluster.id());
+        let layout = Layout::parse("(*)@1", &[BYTES]).expect("a layout");
+        let plan = Plan::of(&layout, &layout, Side::Sender, 0).peers.remove(0);
+        let way = Way::new::<u8>(&layout, &layout, (Side::Sender, 0), plan);
+        let shared = Arc::new(Shared::new(1, Times::default()));
+        let rows = Rows { count: BYTES, length: 1 };
+        let outlet = Outlet::new(&shared, 0, way, (0, rows), &Transfer::default());
+        let region = Region::filled(vec![7; BYTES]);
+        let log = Arc::<Log>::default();
+        log.push(0..BYTES);
+        shared.begin(1, Arc::new(Leaving { number: 1, region, log }));
+
+        let (peer, messages) = ArrayLayer::line(node, 5);
+        let LineSender::Here(words) = &peer else { panic!("the peer is this node") };
+        words.send(Bytes::copy_from_slice(&wire::landed(1))).await.expect("there is room");
+        drop(peer);
+        outlet.run(Link::new(&Ranks::new(&cluster, &[id]), id, 5)).await;
+        drop(messages);
+
+        let state = shared.state();
+        assert!(state.fault(1).is_none() && state.fault(2).is_some());
+        assert!(state.is_released(1));
     }
 }

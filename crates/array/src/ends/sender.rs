@@ -247,6 +247,11 @@ impl<T: Element> ArraySender<T> {
             }
             state.fault(number).cloned().map(Err)
         };
+        self.until_reported(look).await
+    }
+
+    /// Waits until `look` finds something, and reports a long wait.
+    async fn until_reported<O>(&self, look: impl FnMut(&mut State<Leaving<T>>) -> Option<O>) -> O {
         let report = (self.node.name(), self.settings.report_after);
         self.shared.until_reported(report, || format!("array: {}", self.explain()), look).await
     }
@@ -277,7 +282,7 @@ impl<T: Element> ArraySender<T> {
         let released = |state: &mut State<Leaving<T>>| {
             state.is_released(oldest).then(|| state.rounds.retain(|(number, _)| *number > oldest))
         };
-        self.shared.until(released).await;
+        self.until_reported(released).await;
         let round = self.rounds.front_mut().expect("there is always a round");
         let Leaving { region, .. } = Arc::get_mut(round).expect("the tasks have released it");
         region.start().await;
@@ -299,7 +304,7 @@ impl<T: Element> ArraySender<T> {
         if self.all_committed().is_ok() {
             let released =
                 |state: &mut State<Leaving<T>>| state.is_released(number).then(|| state.begun = 0);
-            self.shared.until(released).await;
+            self.until_reported(released).await;
         }
         let mut round = self.rounds.pop_back().expect("there is always a round");
         self.rounds.clear();
