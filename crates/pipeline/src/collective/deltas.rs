@@ -346,6 +346,7 @@ impl Group {
             rank,
             name: String::new(),
             title,
+            results: Vec::new(),
             schedule: Schedule { receives, sends },
             op,
             flow,

@@ -14,6 +14,7 @@ use crate::Element;
 use crate::collective::flow::{Buffers, Flowing};
 use crate::collective::op::Op;
 use crate::collective::parts::Parts;
+use crate::element::zeros;
 use crate::error::group::GroupError;
 use crate::group::io::{Heard, Io};
 use crate::group::shared::Run;
@@ -312,11 +313,11 @@ impl<T: Element> Whole<T> {
                 end.checked_add(*length).ok_or("the lengths of all ranks are beyond all memory")?;
             places.push(start..end);
         }
-        let bytes = end.saturating_mul(size_of::<T>());
-        let tried = Vec::<T>::new().try_reserve_exact(end);
-        tried.map_err(|_| format!("there is no memory of {bytes} bytes"))?;
-        // The system gives zeros, which nobody writes.
-        let mut data = vec![T::zeroed(); end];
+        let most = lengths.iter().enumerate().max_by_key(|(_, length)| **length);
+        let mut data: Vec<T> = zeros(end).map_err(|why| match most {
+            Some((rank, most)) => format!("{why}: rank {} states {most} elements", self.rank(rank)),
+            None => why,
+        })?;
         let mut there = Vec::new();
         for (place, block) in places.iter().zip(&self.result_blocks) {
             if place.len() == block.len() {

@@ -45,6 +45,8 @@ pub(super) struct Plan<T: Element> {
     pub(super) input_blocks: Vec<Range<usize>>,
     pub(super) result_blocks: Vec<Range<usize>>,
     pub(super) has_result: bool,
+    /// Memory of the result of each lane, where that is not the caller's.
+    pub(super) results: Vec<Vec<T>>,
     /// Block of the result that is this rank's input.
     pub(super) own_block: Option<usize>,
     /// Every round has all elements.
@@ -79,7 +81,7 @@ impl<T: Element> Plan<T> {
     /// Opens all transfers. Without success the cause is told by `failed`, and the caller's data come back
     /// after the stop: the transfers stand until the group says why.
     pub(super) async fn open(
-        self,
+        mut self,
         data: Vec<T>,
         mut stopped: watch::Receiver<bool>,
         failed: oneshot::Sender<GroupError>,
@@ -87,7 +89,8 @@ impl<T: Element> Plan<T> {
         let again = (1..self.flow.depth).map(|_| data.clone()).collect::<Vec<_>>();
         let mut lanes: Vec<Memories<T>> = Vec::new();
         for data in std::iter::once(data).chain(again) {
-            lanes.push(self.memories(data));
+            let result = self.results.pop();
+            lanes.push(self.memories(data, result));
         }
         let mut transfers = Vec::new();
         let opened = tokio::select! {
@@ -105,7 +108,7 @@ impl<T: Element> Plan<T> {
         Err(owner.into_vec_or_copy(RELEASE_WAIT).await)
     }
 
-    fn memories(&self, data: Vec<T>) -> Memories<T> {
+    fn memories(&self, data: Vec<T>, result: Option<Vec<T>>) -> Memories<T> {
         let length = self.result_blocks.iter().map(|it| it.end).max().unwrap_or(0);
         let new = |length| share(vec![T::zeroed(); length]);
         let receives = &self.schedule.receives;
@@ -119,10 +122,9 @@ impl<T: Element> Plan<T> {
             again.then(|| new(of_blocks.iter().map(Range::len).sum()))
         };
         let steps = (0..receives.len()).map(step).collect();
-        let (input, result) = match (self.has_input, self.has_result) {
-            (true, true) => (Some(share(data)), Some(new(length))),
-            (true, false) => (Some(share(data)), None),
-            (false, _) => (None, Some(share(data))),
+        let (input, result) = match self.has_input {
+            true => (Some(share(data)), result.map(share)),
+            false => (None, Some(share(data))),
         };
         Memories { input, result, partial, steps }
     }

@@ -12,6 +12,7 @@ use tokio::sync::{oneshot, watch};
 
 use super::lane::{Fault, Lane};
 use super::opening::{Opened, Plan};
+use crate::element::zeros;
 use crate::error::group::GroupError;
 use crate::group::io::Io;
 use crate::group::shared::{Finished, Run, Shared};
@@ -142,6 +143,12 @@ impl<T: Element> FlowRun<T> {
             }
             let blocks = &plan.result_blocks;
             plan.schedule.receives.retain(|it| has_some(&it.blocks, blocks));
+        }
+        if plan.has_input && plan.has_result {
+            let length = plan.result_blocks.iter().map(|it| it.end).max().unwrap_or(0);
+            let results: Result<_, String> = (0..self.stops.len()).map(|_| zeros(length)).collect();
+            let rank = plan.rank;
+            plan.results = results.map_err(|why| GroupError::Rank { rank, why })?;
         }
         plan.name = format!("{}/{}", io.group_name(), io.call);
         plan.title = format!("call {}, {}", io.call, plan.title);
