@@ -152,9 +152,9 @@ impl Outcome {
             report.row(
                 &format!("group {group}"),
                 format_args!(
-                    "{:.3} ms of work an array, {:.0} % of its time without",
+                    "{:.3} ms of work an array, {:.1} % of its time",
                     worked * 1e3,
-                    waiting * 1e2
+                    (1.0 - waiting) * 1e2
                 ),
             );
         }
