@@ -63,7 +63,7 @@ pub struct Layout {
 }
 
 impl Layout {
-    /// Begins a layout of an array of that shape.
+    /// Begins a layout of an array of that shape. With an extent of 0, nobody has an element.
     pub fn builder(shape: &[usize]) -> LayoutBuilder {
         LayoutBuilder::new(shape)
     }

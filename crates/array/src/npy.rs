@@ -152,7 +152,7 @@ impl Npy {
     /// Runs that are 4 KiB or less apart are read together.
     ///
     /// # Errors
-    /// The file has another shape or type, or cannot be read.
+    /// The file has another shape or type, there is no memory for the part, or the file cannot be read.
     ///
     /// # Panics
     /// The layout has no such rank.
@@ -162,7 +162,7 @@ impl Npy {
         rank: usize,
     ) -> Result<Vec<T>, NpyError> {
         self.check::<T>(layout)?;
-        let mut storage = vec![T::zeroed(); layout.local_len(rank)];
+        let mut storage = self.zeros::<T>(layout, rank)?;
         let mut buffer: Vec<T> = Vec::new();
         let order = self.header.fortran_order;
         each_batch(layout, rank, order, access::<T>(GAP_BYTES), |batch| {
@@ -223,6 +223,15 @@ impl Npy {
                 buffer.extend(storage[run.storage..].iter().step_by(run.stride).take(run.count));
             }
             self.write(start, &buffer)
+        })
+    }
+
+    /// Returns the storage of a rank.
+    fn zeros<T: NpyElement>(&self, layout: &Layout, rank: usize) -> Result<Vec<T>, NpyError> {
+        let elements = layout.local_len(rank);
+        bytemuck::try_zeroed_vec(elements).map_err(|()| {
+            let bytes = elements.saturating_mul(size_of::<T>());
+            NpyError::Memory { path: self.path.clone(), rank, bytes }
         })
     }
 

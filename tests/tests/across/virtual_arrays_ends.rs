@@ -4,7 +4,8 @@ use crate::virtual_arrays::{Case, Use, halves, in_time, layout, receive, send};
 use crate::virtual_cluster::on_each;
 use chunkcomm::host::{self, Instant};
 use chunkcomm_array::{
-    ArrayError, ArrayExchange, ArrayReceiver, ArraySender, Layout, Side, Transfer,
+    ArrayError, ArrayExchange, ArrayPort, ArrayReceiver, ArraySender, Layout, Side, Transfer,
+    Visitor,
 };
 use chunkcomm_cluster::Cluster;
 use chunkcomm_pipeline::{Group, Pair};
@@ -432,4 +433,69 @@ fn a_rank_that_does_not_come_is_named_after_a_time() {
         assert!(text.ends_with("waits for rank 1"), "{text}");
         assert_eq!(in_time(receiver.finish()).await.unwrap(), [1; 10]);
     });
+}
+
+/// Round after round, between groups, within one, and with a program that comes later.
+#[test]
+fn arrays_without_elements_are_transferred() {
+    on_each(1, 4, &[], |rank, cluster| async move {
+        let (low, mut pair) = halves(&cluster, rank, 2).await;
+        for (from, to, shape) in [
+            ("(block)@2", "(cyclic)@2", &[0][..]),
+            ("(*,block)@1x2", "(cyclic(3),*)@2x1", &[5, 0]),
+            ("(block,*)@2x1 margin 1", "(blocks(0,0),block)@2x1", &[0, 7]),
+            ("(block,*)@2x1 region 3..3x0..7", "(*,block)@1x2 region 5..5x0..7", &[8, 7]),
+        ] {
+            let layout = layout(if low { from } else { to }, shape);
+            let storage = vec![3_u16; layout.local_len(pair.rank())];
+            if low {
+                let mut sender = ArraySender::open(&mut pair, &layout, storage).await.unwrap();
+                for _ in 0..2 {
+                    sender.commit_all().unwrap();
+                    in_time(sender.start()).await.unwrap();
+                }
+                in_time(sender.into_buffer()).await;
+            } else {
+                let mut receiver =
+                    ArrayReceiver::accept(&mut pair, &layout, storage).await.unwrap();
+                for _ in 0..2 {
+                    while in_time(receiver.next_slab()).await.unwrap().is_some() {}
+                    in_time(receiver.start()).await.unwrap();
+                }
+                in_time(receiver.into_buffer()).await.unwrap();
+            }
+        }
+        let mut group = Group::world(&cluster).await.unwrap();
+        let halo = layout("(block,*)@4x1", &[0, 6]).margin(1).unwrap();
+        let storage = vec![0_u8; halo.local_len(rank)];
+        let mut exchange = ArrayExchange::halo(&mut group, &halo, storage).await.unwrap();
+        in_time(exchange.run()).await.unwrap();
+        let port = ArrayPort::open(&mut group, "none").await.unwrap();
+        let (visitor, inner) = (Visitor::new(&cluster, "none"), halo.margin(0).unwrap());
+        if rank == 1 {
+            let visiting = async {
+                assert_eq!(visitor.take::<u8>().await.unwrap(), (vec![], vec![0, 6]));
+                visitor.give::<u8>(&[0, 6], &[]).await.unwrap();
+            };
+            in_time(async { tokio::join!(visiting, serves(port, group, inner)) }).await;
+        } else {
+            in_time(serves(port, group, inner)).await;
+        }
+    });
+}
+
+/// Serves two visits with an array without elements.
+async fn serves(mut port: ArrayPort, mut group: Group, layout: Layout) {
+    let mut served = 0;
+    while served < 2 {
+        for visit in port.visits(&mut group).await.unwrap() {
+            match visit.gives() {
+                None => visit.send::<u8>(&mut group, &layout, &[]).await.unwrap(),
+                Some(_) => visit.receive::<u8>(&mut group, &layout, &mut []).await.unwrap(),
+            }
+            served += 1;
+        }
+        host::sleep(Duration::from_millis(10)).await;
+    }
+    port.close().await;
 }

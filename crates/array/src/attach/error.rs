@@ -71,6 +71,16 @@ pub enum AttachError {
         /// Number of the elements that were given.
         found: usize,
     },
+    /// The system has no memory for the array.
+    #[error("there is no memory of {bytes} bytes for array {name:?} of shape {shape:?}")]
+    Memory {
+        /// The array's name.
+        name: String,
+        /// Its shape.
+        shape: Vec<usize>,
+        /// Bytes of its elements.
+        bytes: usize,
+    },
     /// The file of the array could not be read, or written.
     #[error(transparent)]
     Npy(NpyError),

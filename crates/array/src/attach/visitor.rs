@@ -116,7 +116,8 @@ impl Visitor {
     /// - [`AttachError::Refused`] when the array has elements of another type, with both types, or the group
     ///   does not send it;
     /// - [`AttachError::Closed`], [`AttachError::Gone`] when the group goes before it has served the visitor;
-    /// - [`AttachError::Transfer`] when a rank of the group is gone while it sends.
+    /// - [`AttachError::Transfer`] when a rank of the group is gone while it sends;
+    /// - [`AttachError::Memory`] when there is no memory for the array.
     ///
     /// # Cancel safety
     ///
@@ -286,7 +287,12 @@ impl Visitor {
     async fn take_elements<T: Element>(&self, serving: &Serving) -> Result<Vec<T>, AttachError> {
         let Serving { layout: from, members, nonce, .. } = serving;
         let to = whole(&from.shape()).expect("the group has such a layout");
-        let mut storage = vec![T::zeroed(); to.local_len(0)];
+        // The group states the shape.
+        let elements = to.local_len(0);
+        let mut storage: Vec<T> = bytemuck::try_zeroed_vec(elements).map_err(|()| {
+            let bytes = elements.saturating_mul(size_of::<T>());
+            AttachError::Memory { name: self.name.clone(), shape: from.shape(), bytes }
+        })?;
         let mut arriving = Vec::new();
         for plan in Plan::of(from, &to, Side::Receiver, 0).peers {
             let way = Way::new::<T>(from, &to, (Side::Receiver, 0), plan);

@@ -58,8 +58,8 @@ impl LayoutBuilder {
     ///
     /// # Errors
     ///
-    /// [`LayoutError`] names the first thing that cannot be: an extent of 0, more than six dimensions, a grid
-    /// without ranks, blocks that do not make up the array.
+    /// [`LayoutError`] names the first thing that cannot be: more than six dimensions, a grid without ranks, blocks
+    /// that do not make up the array.
     pub fn build(self) -> Result<Layout, LayoutError> {
         let dims = self.shape.len();
         if dims == 0 || dims > DIMS_MAX {
@@ -67,9 +67,6 @@ impl LayoutBuilder {
         }
         if self.dims.len() != dims {
             return Err(LayoutError::OtherDims { layout: self.dims.len(), array: dims });
-        }
-        if let Some(dim) = self.shape.iter().position(|&extent| extent == 0) {
-            return Err(LayoutError::ZeroExtent { dim });
         }
         let grid: Vec<usize> = self.dims.iter().map(|(_, ranks)| *ranks).collect();
         check_grid(&grid)?;
@@ -84,11 +81,12 @@ impl LayoutBuilder {
     }
 }
 
-/// Checks that the elements, of up to 16 bytes each, can be addressed.
+/// Checks that the elements, of up to 16 bytes each, can be addressed; in an array without elements, the others of
+/// its extents.
 pub(super) fn check_size(shape: Vec<usize>) -> Result<(), LayoutError> {
     let elements_max = isize::MAX.unsigned_abs() / 16;
-    let elements = shape.iter().try_fold(1_usize, |product, &extent| product.checked_mul(extent));
-    match elements {
+    let mut extents = shape.iter().map(|extent| *extent.max(&1));
+    match extents.try_fold(1_usize, usize::checked_mul) {
         Some(elements) if elements <= elements_max => Ok(()),
         _ => Err(LayoutError::TooLarge { shape }),
     }

@@ -15,13 +15,6 @@ pub enum LayoutError {
         /// Number of dimensions of the shape.
         dims: usize,
     },
-    /// A dimension of the array has no elements.
-    #[error("the array's extent in dimension {dim} is 0")]
-    #[non_exhaustive]
-    ZeroExtent {
-        /// The dimension.
-        dim: usize,
-    },
     /// The array has more elements than can be addressed.
     #[error("an array of {shape:?} elements, margins included, is too large to be addressed")]
     #[non_exhaustive]
@@ -121,8 +114,8 @@ pub enum LayoutError {
         /// Number of dimensions.
         dims: usize,
     },
-    /// A region is empty or not within the array.
-    #[error("the region {start}..{end} of dimension {dim} is empty or not within 0..{extent}")]
+    /// A region is not within the array, or ends before it begins.
+    #[error("the region {start}..{end} of dimension {dim} is not within 0..{extent}")]
     #[non_exhaustive]
     Region {
         /// The dimension.

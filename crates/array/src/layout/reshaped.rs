@@ -66,12 +66,12 @@ impl Layout {
     ///
     /// # Errors
     ///
-    /// [`LayoutError`] if a range is empty or not within the array, or there are more or fewer than dimensions.
+    /// [`LayoutError`] if a range is not within the array, or there are more or fewer than dimensions.
     pub fn region(mut self, ranges: &[Range<usize>]) -> Result<Layout, LayoutError> {
         self.check_count("ranges", ranges.len())?;
         for (number, (dim, range)) in self.dims.iter_mut().zip(ranges).enumerate() {
             let (Range { start, end }, extent) = (range.clone(), dim.window.len());
-            if start >= end || end > extent {
+            if start > end || end > extent {
                 return Err(LayoutError::Region { dim: number, start, end, extent });
             }
             let before = dim.window.start;

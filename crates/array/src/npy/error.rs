@@ -33,7 +33,7 @@ pub enum NpyError {
         /// Fault of the header.
         source: NpyHeaderError,
     },
-    /// The elements have a type that is none of [`NpyType`], such as a record, a boolean or a text.
+    /// The elements have a type that is none of [`NpyType`], such as NumPy's `float16`, a record, a boolean or a text.
     #[non_exhaustive]
     UnknownType {
         /// The file.
@@ -81,6 +81,16 @@ pub enum NpyError {
         /// Shape of the layout.
         expected: Vec<usize>,
     },
+    /// The system has no memory for a rank's part of the array.
+    #[non_exhaustive]
+    Memory {
+        /// The file.
+        path: PathBuf,
+        /// The rank.
+        rank: usize,
+        /// Bytes of its part, margins included.
+        bytes: usize,
+    },
     /// The elements to write are more or fewer than the rank stores.
     #[non_exhaustive]
     Storage {
@@ -104,10 +114,10 @@ impl fmt::Display for NpyError {
             }
             NpyError::UnknownType { path, descr } => write!(
                 f,
-                "{} has elements of type {}, not whole numbers, floats or complex numbers of 1 to \
-                 16 bytes",
+                "{} has elements of type {}, which is none of {}",
                 path.display(),
-                Plain(descr)
+                Plain(descr),
+                NpyType::ALL.map(NpyType::code).join(", ")
             ),
             NpyError::ByteOrder { path, descr, ours } => write!(
                 f,
@@ -126,6 +136,12 @@ impl fmt::Display for NpyError {
             NpyError::Shape { path, found, expected } => write!(
                 f,
                 "{} has an array of {found:?}, the layout one of {expected:?}",
+                path.display()
+            ),
+            NpyError::Memory { path, rank, bytes } => write!(
+                f,
+                "there is no memory of {bytes} bytes for the part of {} that rank {rank} of the layout \
+                 stores",
                 path.display()
             ),
             NpyError::Storage { path, rank, expected, found } => write!(
@@ -149,6 +165,7 @@ impl Error for NpyError {
             | NpyError::Element { .. }
             | NpyError::Length { .. }
             | NpyError::Shape { .. }
+            | NpyError::Memory { .. }
             | NpyError::Storage { .. } => None,
         }
     }

@@ -28,7 +28,6 @@ fn layouts(texts: &mut Texts) {
     let block_count = Layout::parse("(blocks(4,5))@3", &[9]).unwrap_err();
     let errors = [
         ("Dims", of("(block)@2", &[])),
-        ("ZeroExtent", of("(block,block)@2x2", &[4, 0])),
         ("TooLarge", of("(block,block)@2x2", &[usize::MAX, 2])),
         ("OtherDims", of("(block)@2", &[4, 4])),
         ("GridAxes", of("(block,block)@2", &[4, 4])),
@@ -100,9 +99,11 @@ fn files(texts: &mut Texts) {
         ("Length", open(&file(NUMBERS))),
     ];
     let mut whole = Npy::create::<f64>(&scratch, &[2, 3]).unwrap();
+    let wide = layout(&[2, 3]).margins(&[0, 1 << 50]).unwrap();
     errors.extend([
         ("Element", whole.read_local::<[f32; 2]>(&layout(&[2, 3]), 0).unwrap_err()),
         ("Shape", whole.read_local::<f64>(&layout(&[3, 2]), 0).unwrap_err()),
+        ("Memory", whole.read_local::<f64>(&wide, 0).unwrap_err()),
         ("Storage", whole.write_local(&layout(&[2, 3]), 1, &[0.0; 4]).unwrap_err()),
     ]);
     for (variant, error) in errors {
@@ -123,6 +124,7 @@ fn elsewhere(mut error: NpyError) -> NpyError {
         | NpyError::Element { path, .. }
         | NpyError::Length { path, .. }
         | NpyError::Shape { path, .. }
+        | NpyError::Memory { path, .. }
         | NpyError::Storage { path, .. } => *path = "/a/file".into(),
         _ => panic!("{error}"),
     }
@@ -155,7 +157,7 @@ fn transfers(texts: &mut Texts) {
 /// Makes the errors of a visitor, one of a transfer among them, and one with which the group refuses it.
 fn visits(texts: &mut Texts, refusal: &ArrayError, transfer: ArrayError) {
     let name = || "field".to_owned();
-    let layout = Layout::parse("(*,*)@1x1", &[4, 0]).unwrap_err();
+    let layout = Layout::parse("(*,*)@1x1", &[4, usize::MAX]).unwrap_err();
     let npy = Npy::open("/nowhere/file.npy").unwrap_err();
     errors!(
         texts,
@@ -166,6 +168,7 @@ fn visits(texts: &mut Texts, refusal: &ArrayError, transfer: ArrayError) {
         AttachError::Transfer { name: name(), source: transfer },
         AttachError::Layout { name: name(), source: layout },
         AttachError::Elements { shape: vec![2, 3], expected: 6, found: 5 },
+        AttachError::Memory { name: name(), shape: vec![2, 3], bytes: 48 },
         AttachError::Npy(elsewhere(npy)),
     );
 }

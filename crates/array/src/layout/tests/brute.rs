@@ -115,8 +115,8 @@ fn any_distribution(extent: usize, ranks: usize) -> impl Strategy<Value = Distri
 }
 
 fn any_spec(extent_max: usize, ranks_max: usize, margin_max: usize) -> impl Strategy<Value = Spec> {
-    (1..=extent_max, 1..=ranks_max).prop_flat_map(move |(extent, ranks)| {
-        let range = (0..extent).prop_flat_map(move |start| (Just(start), start + 1..=extent));
+    (0..=extent_max, 1..=ranks_max).prop_flat_map(move |(extent, ranks)| {
+        let range = (0..=extent).prop_flat_map(move |start| (Just(start), start..=extent));
         let range = prop_oneof![Just((0, extent)), range];
         (any_distribution(extent, ranks), 0..=margin_max, range).prop_map(
             move |(distribution, margin, (start, end))| {
