@@ -9,13 +9,19 @@ use super::{Distribution, Layout};
 const ROWS_MAX: usize = 16;
 /// Largest number of cells of a row.
 const COLUMNS_MAX: usize = 32;
+/// Largest block of a cycle that is shown with a cell for each index; a larger one has two or what there is room for.
+/// So `cyclic(2)` does not look as `cyclic` does, and a row still has many blocks.
+const WHOLE_BLOCK_MAX: usize = 4;
+/// Stands for the rest of a dimension that is not shown.
+const REST: &str = "...";
 
 impl Layout {
     /// Draws who owns what: a cell has the lowest rank that owns the element, `.` if it is not in the region.
     ///
     /// Rows are the first dimension, columns the second one; the others stay at the region's first
-    /// index. A picture has up to 16 x 32 cells. Of a larger cyclic dimension it shows the first blocks with a
-    /// cell each, of any other elements at equal distances.
+    /// index. A picture has up to 16 x 32 cells. Of a larger cyclic dimension it shows the first blocks, and `...` for
+    /// the rest: each index of blocks of up to 4, else two or more at equal distances. Of any other it shows elements
+    /// at equal distances.
     ///
     /// ```
     /// # use chunkcomm_array::{Layout, LayoutError};
@@ -31,8 +37,8 @@ impl Layout {
     /// # Ok::<(), LayoutError>(())
     /// ```
     pub fn picture(&self) -> String {
-        let rows = self.samples(0, ROWS_MAX);
-        let columns = if self.dims.len() > 1 { self.samples(1, COLUMNS_MAX) } else { vec![0] };
+        let (rows, has_more_rows) = self.samples(0, ROWS_MAX);
+        let (columns, has_more_columns) = self.samples(1, COLUMNS_MAX);
         let (label_width, cell_width) =
             (width(rows.last().copied()), width(self.ranks().checked_sub(1)));
         let mut picture = self.caption(&columns);
@@ -43,7 +49,13 @@ impl Layout {
                 let _ = write!(line, " {cell:>cell_width$}");
             }
             picture.push_str(line.trim_end());
+            if has_more_columns {
+                let _ = write!(picture, " {REST}");
+            }
             picture.push('\n');
+        }
+        if has_more_rows {
+            let _ = writeln!(picture, "{REST}");
         }
         picture
     }
@@ -60,8 +72,8 @@ impl Layout {
             (Some(dim), [.., last]) if columns.len() == dim.extent => {
                 let _ = writeln!(caption, "columns 0..{}", last + 1);
             }
-            (Some(_), [first, second, .., last]) => {
-                let _ = writeln!(caption, "columns {first}, {second}, ..., {last}");
+            (Some(_), [first, second, third, .., last]) => {
+                let _ = writeln!(caption, "columns {first}, {second}, {third}, ..., {last}");
             }
             _ => {}
         }
@@ -78,17 +90,28 @@ impl Layout {
         if is_carried { self.owner(&index).to_string() } else { ".".to_owned() }
     }
 
-    /// Returns the indices of a dimension that are shown.
-    fn samples(&self, dim: usize, cells_max: usize) -> Vec<usize> {
-        let Dim { extent, distribution, .. } = &self.dims[dim];
+    /// Returns the indices of a dimension that are shown, and whether a cycle goes on behind them.
+    fn samples(&self, dim: usize, cells_max: usize) -> (Vec<usize>, bool) {
+        let Some(Dim { extent, distribution, .. }) = self.dims.get(dim) else {
+            return (vec![0], false);
+        };
         let extent = *extent;
         match distribution {
-            _ if extent <= cells_max => (0..extent).collect(),
+            _ if extent <= cells_max => ((0..extent).collect(), false),
             // Equal distances would show a cycle as if it were another one.
-            Distribution::Cyclic(block) => (0..extent).step_by(*block).take(cells_max).collect(),
+            Distribution::Cyclic(block) => {
+                let block = (*block).min(extent);
+                let room = cells_max / extent.div_ceil(block);
+                let cells = if block <= WHOLE_BLOCK_MAX { block } else { room.clamp(2, block) };
+                let of_block = |start| (0..cells).map(move |cell| start + cell * (block / cells));
+                let all = (0..extent).step_by(block).flat_map(of_block);
+                let mut shown = all.take_while(|index| *index < extent);
+                let first = shown.by_ref().take(cells_max).collect();
+                (first, shown.next().is_some())
+            }
             Distribution::Whole | Distribution::Block | Distribution::Blocks(_) => {
                 let distance = extent.div_ceil(cells_max);
-                (0..extent).step_by(distance).collect()
+                ((0..extent).step_by(distance).collect(), false)
             }
         }
     }

@@ -120,9 +120,31 @@ fn pictures_of_large_arrays_are_small() -> Result<(), LayoutError> {
     let picture = Layout::parse("(*,cyclic(64))@2x2", &[4096, 4096])?.picture();
     let lines: Vec<&str> = picture.lines().collect();
     assert_eq!(lines[0], "(*,cyclic(64))@2x2 of 4096 x 4096, 2 times");
-    assert_eq!(lines[1], "columns 0, 64, ..., 1984");
-    assert_eq!(lines[2], format!("{:4}:  {}", 0, ["0 1"; 16].join(" ")));
+    assert_eq!(lines[1], "columns 0, 32, 64, ..., 992");
+    assert_eq!(lines[2], format!("{:4}:  {} ...", 0, ["0 0 1 1"; 8].join(" ")));
     assert_eq!(lines.len(), 2 + 16);
+    let rows = Layout::parse("(cyclic(2),*)@2x1", &[4096, 1])?.picture();
+    assert_eq!(rows.lines().count(), 2 + 16 + 1);
+    assert!(rows.ends_with("15:  1\n...\n"), "{rows}");
+    Ok(())
+}
+
+#[test]
+fn pictures_of_large_cycles_differ_as_those_of_small_ones_do() -> Result<(), LayoutError> {
+    let row = |text: &str, extent: usize| -> Result<String, LayoutError> {
+        let picture = Layout::parse(text, &[1, extent])?.picture();
+        Ok(picture.lines().last().unwrap_or_default().to_owned())
+    };
+    for (block, first) in [(1, "0 1 2 0 1 2"), (2, "0 0 1 1 2 2 0"), (3, "0 0 0 1 1 1 2 2 2 0")] {
+        let text = format!("(*,cyclic({block}))@1x3");
+        let (small, large) = (row(&text, 12)?, row(&text, 1000)?);
+        assert!(small.starts_with(&format!("0:  {first}")), "{small}");
+        assert!(large.starts_with(&small) && large.ends_with(" ..."), "{small}, {large}");
+    }
+    // No second block, and two: all is shown.
+    assert_eq!(row("(*,cyclic(1000))@1x3", 64)?, format!("0:  {}", ["0"; 32].join(" ")));
+    let halves = format!("0:  {} {}", ["0"; 16].join(" "), ["1"; 16].join(" "));
+    assert_eq!(row("(*,cyclic(32))@1x3", 64)?, halves);
     Ok(())
 }
 
