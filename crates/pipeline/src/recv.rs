@@ -8,6 +8,7 @@ use std::time::Duration;
 use crate::Element;
 use chunkcomm::{Node, Peer};
 
+use crate::error::group::GroupError;
 use crate::error::{DeltaRecvError, DeltaSendError};
 use crate::landing::{Accepted, Interest, Origin, accept, land};
 use crate::memory::{Owner, State, share};
@@ -54,12 +55,27 @@ pub struct DeltaReceiver<T: Element> {
     /// For a program whose only thread computes: it takes in what has arrived meanwhile.
     turns: Turns,
     interests: Vec<Arc<Interest>>,
-    /// The buffer of every second round of a collective of which two are under way.
-    other: Option<(Owner<T>, Vec<Arc<Interest>>)>,
+    /// The buffer of the next round of a collective of which two are under way.
+    other: Option<Next<T>>,
     round: u32,
     peer: Option<Peer>,
     channel: String,
     increment_bytes: usize,
+}
+
+/// The buffer of a round that the program has not begun. Elements may land in it; dropped, it takes no part.
+struct Next<T: Element> {
+    owner: Owner<T>,
+    interests: Vec<Arc<Interest>>,
+}
+
+impl<T: Element> Drop for Next<T> {
+    fn drop(&mut self) {
+        self.owner.share().change(|state| {
+            let error = DeltaRecvError::Collective(Box::new(GroupError::Closed));
+            state.end.get_or_insert(error);
+        });
+    }
 }
 
 impl<T: Element> DeltaReceiver<T> {
@@ -131,7 +147,7 @@ impl<T: Element> DeltaReceiver<T> {
             cursor: Cursor::default(),
             turns: Turns::default(),
             interests,
-            other: lanes.pop(),
+            other: lanes.pop().map(|(owner, interests)| Next { owner, interests }),
             round: 1,
             peer,
             channel: channel.to_owned(),
@@ -335,9 +351,9 @@ impl<T: Element> DeltaReceiver<T> {
         for interest in &self.interests {
             interest.0.say_round(false, of_buffer);
         }
-        if let Some((owner, interests)) = &mut self.other {
-            std::mem::swap(&mut self.owner, owner);
-            std::mem::swap(&mut self.interests, interests);
+        if let Some(next) = &mut self.other {
+            std::mem::swap(&mut self.owner, &mut next.owner);
+            std::mem::swap(&mut self.interests, &mut next.interests);
         }
         Ok(true)
     }

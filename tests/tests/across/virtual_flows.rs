@@ -682,21 +682,29 @@ fn a_call_that_is_dropped_leaves_the_collective() {
 impl Plan {
     /// Takes part in all rounds, ten in a second, and looks at no element.
     async fn run_plain(&self, group: &mut Group) -> Result<(), Stop> {
-        let Ends { sender, receiver } = self.set_up(group).await.map_err(Stop::Call)?;
+        self.set_up(group).await.map_err(Stop::Call)?.rounds(self.rounds).await
+    }
+}
+
+impl Ends {
+    /// Takes part in as many rounds, the present one first.
+    async fn rounds(&mut self, rounds: u32) -> Result<(), Stop> {
         let sends = async {
-            let Some(mut sender) = sender else { return Ok(()) };
-            for round in 1..=self.rounds {
+            let Some(sender) = &mut self.sender else { return Ok(()) };
+            for round in 1..=rounds {
                 if round > 1 {
                     sender.start().await?;
                 }
-                sender.part(..).unwrap().commit();
+                if let Ok(all) = sender.part(..) {
+                    all.commit();
+                }
                 host::sleep(Duration::from_millis(100)).await;
             }
             sender.finish().await
         };
         let receives = async {
-            let Some(mut receiver) = receiver else { return Ok(()) };
-            for round in 1..=self.rounds {
+            let Some(receiver) = &mut self.receiver else { return Ok(()) };
+            for round in 1..=rounds {
                 if round > 1 {
                     assert!(receiver.start().await?);
                 }
@@ -707,5 +715,128 @@ impl Plan {
         let (sent, received) = tokio::join!(sends, receives);
         sent.map_err(Stop::Send)?;
         received.map_err(Stop::Receive)
+    }
+}
+
+/// A way to leave a collective between two rounds.
+#[derive(Clone, Copy, Debug)]
+struct Leaves {
+    moves: &'static [Move],
+    /// Whether an end that is kept goes on.
+    goes_on: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Move {
+    BeginSender,
+    Commit,
+    DropSender,
+    BeginReceiver,
+    DropReceiver,
+}
+
+const fn idle(moves: &'static [Move]) -> Leaves {
+    Leaves { moves, goes_on: false }
+}
+
+const fn goes_on(moves: &'static [Move]) -> Leaves {
+    Leaves { moves, goes_on: true }
+}
+
+/// Without those in which an idle end still may go on.
+const LEAVES: [Leaves; 12] = {
+    use Move::{BeginReceiver, BeginSender, Commit, DropReceiver, DropSender};
+    [
+        idle(&[DropReceiver]),
+        idle(&[DropSender]),
+        idle(&[BeginSender, DropReceiver]),
+        idle(&[BeginReceiver, DropSender]),
+        idle(&[BeginSender, Commit, DropReceiver]),
+        idle(&[BeginSender, Commit, DropSender, DropReceiver]),
+        idle(&[BeginSender, Commit, DropReceiver, DropSender]),
+        idle(&[DropReceiver, BeginSender, Commit, DropSender]),
+        goes_on(&[DropReceiver]),
+        goes_on(&[BeginReceiver, DropReceiver]),
+        goes_on(&[BeginSender, Commit, DropSender]),
+        goes_on(&[BeginSender, Commit, BeginReceiver, DropReceiver]),
+    ]
+};
+
+impl Leaves {
+    /// Makes the moves of the ends that the rank has, at once or in turn with the library.
+    async fn leave(&self, Ends { mut sender, mut receiver }: Ends, in_turn: bool) -> Ends {
+        for step in self.moves {
+            match (step, &mut sender, &mut receiver) {
+                // It fails where the receiver is gone.
+                (Move::BeginSender, Some(sender), _) => drop(sender.start().await),
+                (Move::Commit, Some(sender), _) => {
+                    // A round that has not begun is committed.
+                    if let Ok(all) = sender.part(..) {
+                        all.commit();
+                    }
+                }
+                (Move::BeginReceiver, _, Some(receiver)) => {
+                    assert!(receiver.start().await.unwrap());
+                }
+                (Move::DropSender, ..) => sender = None,
+                (Move::DropReceiver, ..) => receiver = None,
+                _ => {}
+            }
+            if in_turn {
+                host::sleep(Duration::from_millis(20)).await;
+            }
+        }
+        Ends { sender, receiver }
+    }
+
+    /// Whether this rank drops an end that it has, where rank 0 is the root.
+    fn is_of(&self, what: What, rank: usize) -> bool {
+        let (sends, receives) = match what {
+            What::Broadcast(_) => (rank == 0, rank != 0),
+            What::AllReduce => (true, true),
+            What::Reduce(_) | What::Gather => (true, rank == 0),
+        };
+        sends && self.moves.contains(&Move::DropSender)
+            || receives && self.moves.contains(&Move::DropReceiver)
+    }
+}
+
+/// A rank drops an end between two rounds, and keeps the other or not: each other rank hears of it, and the group is
+/// whole.
+#[test]
+fn ends_that_are_dropped_between_rounds_in_any_order_let_nobody_hang() {
+    let all = ALL
+        .iter()
+        .flat_map(|what| LEAVES.iter().flat_map(move |it| [(what, it, 1), (what, it, 2)]));
+    for (seed, (what, leaves, depth)) in (0..).zip(all) {
+        let (what, leaves) = (*what, *leaves);
+        let leaver = (seed / 24 + seed / 2) as usize % 3;
+        if !leaves.is_of(what, leaver) {
+            continue;
+        }
+        on_each(seed, 4, &[], move |rank, cluster| async move {
+            let mut group = Group::world(&cluster).await.unwrap();
+            let plan = Plan { root: 0, length: 9001, ..Plan::of(seed, what, depth, 4) };
+            let note = format!("{plan:?}, {leaves:?} at {leaver}, rank {rank}");
+            let mut ends = plan.set_up(&mut group).await.unwrap();
+            if rank == leaver {
+                ends.rounds(3).await.unwrap();
+                ends = leaves.leave(ends, seed % 4 > 1).await;
+                if leaves.goes_on {
+                    let ran = host::timeout(IN_TIME, ends.rounds(100)).await;
+                    let _ = ran.unwrap_or_else(|_| panic!("{note}: its own end hangs"));
+                    ends = Ends { sender: None, receiver: None };
+                }
+            } else {
+                let ran = host::timeout(IN_TIME, ends.rounds(100)).await;
+                let ran = ran.unwrap_or_else(|_| panic!("{note} hangs"));
+                let Err(stop) = ran else { panic!("{note}: nobody is missing") };
+                let text = stop.cause().to_string();
+                assert!(text.contains("ended the collective"), "{note}: {text}");
+            }
+            let summed = host::timeout(IN_TIME, group.all_reduce(vec![1_u64], Op::sum())).await;
+            assert_eq!(summed.unwrap_or_else(|_| panic!("{note}: a call")).unwrap(), [4]);
+            drop(ends);
+        });
     }
 }

@@ -3,6 +3,7 @@
 //! The transfers move the elements by themselves. The lane follows them: it tells the operand's sender which
 //! rounds are over, and begins the rounds of the memories that no program sees.
 
+use std::cmp::Ordering;
 use std::future::pending;
 use std::ops::Range;
 use std::sync::Arc;
@@ -15,7 +16,7 @@ use crate::Element;
 use crate::error::group::GroupError;
 use crate::error::{DeltaRecvError, DeltaSendError};
 use crate::landing::Interest;
-use crate::memory::{Owner, Share};
+use crate::memory::{Owner, Share, State};
 use crate::proto::extents::Cursor;
 use crate::pump::{Fated, PumpHandle};
 use crate::trouble::Trouble;
@@ -76,19 +77,36 @@ impl<T: Element> Lane<T> {
 
     async fn rounds(&mut self) -> Result<(), Fault> {
         for round in 1.. {
-            if !self.begins(round).await {
-                break;
-            }
-            let trouble = self.trouble.clone();
+            let (trouble, result) = (self.trouble.clone(), self.result.clone());
+            let receiver_left = async {
+                let Some(result) = &result else { return pending().await };
+                // The memory of the next of two rounds has begun without the program, and was given up.
+                let is_before = |state: &State| match state.round.cmp(&round) {
+                    Ordering::Less => true,
+                    Ordering::Equal => state.end.is_some(),
+                    Ordering::Greater => false,
+                };
+                result.until(|state| (state.closing && is_before(state)).then_some(())).await;
+            };
             let left = async {
                 let rank = trouble.until(|found| found.left.filter(|it| it.1 <= round)).await.0;
                 host::sleep(LEFT_GRACE).await;
                 rank
             };
+            let takes_part = async {
+                if !self.begins(round).await {
+                    return Ok(false);
+                }
+                tokio::select! {
+                    biased;
+                    complete = self.complete(round) => complete,
+                    rank = left => Err(Fault::Left(rank)),
+                }
+            };
             let goes_on = tokio::select! {
                 biased;
-                complete = self.complete(round) => complete?,
-                rank = left => return Err(Fault::Left(rank)),
+                took_part = takes_part => took_part?,
+                () = receiver_left => false,
             };
             if !goes_on {
                 break;
@@ -108,7 +126,7 @@ impl<T: Element> Lane<T> {
     }
 
     /// Waits until the program has begun the round at its ends, or has dropped a sender that has begun; false
-    /// when it has dropped an end before.
+    /// when it has dropped its sender before. That of its receiver is seen beside this.
     async fn begins(&self, round: u32) -> bool {
         let begins = async |memory: &Share<T>| {
             let begins = memory.until(|state| {
@@ -160,10 +178,13 @@ impl<T: Element> Lane<T> {
             }
         }
         for memory in self.inner.iter().map(|inner| inner.owner.share()).chain(&self.result) {
-            let is_done = |round_now, is_whole| round_now > round || is_whole;
-            let done = memory
-                .until(|state| is_done(state.round, state.extents().is_whole()).then_some(()));
-            done.await;
+            let is_done = |state: &State| match state.round.cmp(&round) {
+                // The program has not begun the round at its receiver.
+                Ordering::Less => false,
+                Ordering::Equal => state.extents().is_whole(),
+                Ordering::Greater => true,
+            };
+            memory.until(|state| is_done(state).then_some(())).await;
         }
         Ok(true)
     }
