@@ -1,6 +1,6 @@
 //! Programs that come later in virtual time, and take the array of a group or give it one.
 
-use crate::virtual_cluster::{join, switched};
+use crate::virtual_cluster::{join, on_each_of, switched};
 use chunkcomm::host::{self, Instant, JoinHandle};
 use chunkcomm_array::{ArrayError, ArrayPort, AttachError, Layout, Npy, Visit, Visitor};
 use chunkcomm_cluster::{Cluster, ClusterConfig};
@@ -278,7 +278,7 @@ fn a_visitor_of_another_type_or_shape_is_refused_with_both_sides() {
             );
             let outcome = field.give(&[2, 3], &[1_u64; 5]).await;
             assert!(matches!(outcome, Err(AttachError::Elements { expected: 6, found: 5, .. })));
-            let outcome = field.give::<u64>(&[2, 0], &[]).await;
+            let outcome = field.give::<u64>(&[], &[]).await;
             assert!(matches!(outcome, Err(AttachError::Layout { .. })));
             assert_eq!(field.take::<u64>().await.unwrap().1, SHAPE);
         });
@@ -524,4 +524,75 @@ fn the_death_of_a_rank_is_told_to_visitors() {
             }
         });
     }
+}
+
+/// A port that lets one visitor in at a time, a slow network, and two visitors: returns when the second one was let
+/// in, and when the first one had its array. It may have stopped to take it instead.
+fn let_in_behind(stops: bool) -> (Duration, Duration) {
+    const ELEMENTS: usize = 1 << 19;
+    const PATIENCE: Duration = Duration::from_secs(10);
+    let times = Arc::new(Mutex::new((Vec::new(), Duration::ZERO)));
+    let noted = Arc::clone(&times);
+    let spec = LinkSpec { bytes_per_second: 100_000, ..LinkSpec::default() };
+    on_each_of(switched(1, RANKS + 2, spec), &[], move |rank, cluster| {
+        let noted = Arc::clone(&noted);
+        async move {
+            let start = Instant::now();
+            let mut world = Group::world(&cluster).await.unwrap();
+            let part = world.split((rank < RANKS).then_some(0), 0).await.unwrap();
+            if let Some(mut group) = part {
+                let layout = Layout::parse("(block)@4", &[ELEMENTS]).unwrap();
+                let storage = vec![7_u64; layout.local_len(rank)];
+                let mut port = ArrayPort::open(&mut group, "field").await.unwrap();
+                port.set_visits_max(1);
+                port.set_patience(PATIENCE);
+                let mut served = 0;
+                while served < 2 {
+                    for visit in port.visits(&mut group).await.unwrap() {
+                        if rank == 0 {
+                            noted.lock().unwrap().0.push(start.elapsed());
+                        }
+                        visit.send(&mut group, &layout, &storage).await.unwrap();
+                        served += 1;
+                    }
+                    host::sleep(STEP).await;
+                }
+                port.close().await;
+                world.barrier().await.unwrap();
+                return;
+            }
+            let field = Visitor::new(&cluster, "field");
+            if rank > RANKS {
+                host::sleep(5 * STEP).await;
+                assert_eq!(field.take::<u64>().await.unwrap().0, vec![7; ELEMENTS]);
+                world.barrier().await.unwrap();
+                return;
+            }
+            let mut taking = std::pin::pin!(field.take::<u64>());
+            if stops {
+                assert!(host::timeout(5 * STEP, &mut taking).await.is_err());
+            } else {
+                assert_eq!(taking.as_mut().await.unwrap().0, vec![7; ELEMENTS]);
+                noted.lock().unwrap().1 = start.elapsed();
+            }
+            world.barrier().await.unwrap();
+        }
+    });
+    let (let_in, taken) = &*times.lock().unwrap();
+    assert_eq!(let_in.len(), 2);
+    (let_in[1], *taken)
+}
+
+/// It takes far longer than the patience.
+#[test]
+fn a_slow_visitor_is_under_way_until_it_has_all() {
+    let (let_in, taken) = let_in_behind(false);
+    assert!(taken > Duration::from_secs(40), "{taken:?}");
+    assert!(let_in >= taken, "the next one after {let_in:?}, {taken:?}");
+}
+
+#[test]
+fn a_visitor_that_stops_is_under_way_for_the_patience() {
+    let (let_in, _) = let_in_behind(true);
+    assert!(let_in < Duration::from_secs(40), "{let_in:?}");
 }

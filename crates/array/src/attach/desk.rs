@@ -1,7 +1,8 @@
 //! The desk: where visitors wait at rank 0 of a group.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use chunkcomm::host::{self, JoinHandle};
@@ -30,10 +31,6 @@ impl UnderWay {
         Busy(self.clone())
     }
 
-    fn count(&self) -> usize {
-        *self.0.borrow()
-    }
-
     /// Waits until nothing is under way.
     pub(super) async fn over(&self) {
         // The sender is in `self`.
@@ -49,13 +46,29 @@ impl Drop for Busy {
 
 /// A word to the task of a visitor's channel.
 pub(super) enum Told {
-    /// The group knows of the visit, which counts as under way for this long after the last word.
-    Taken(Busy, Duration),
+    /// The group knows of the visit, which is waited for at the end for this long after the last word.
+    Taken(Busy, Arc<Held>, Duration),
     Word(Word),
 }
 
 /// The way from the group to the task of a visitor's channel.
 pub(super) type Teller = mpsc::UnboundedSender<Told>;
+
+/// Held by the task of a visitor's channel, until the visitor has ended that.
+#[derive(Default)]
+pub(super) struct Held {
+    /// The visitor has not ended it in its time: it is slow, or does nothing.
+    is_overdue: AtomicBool,
+}
+
+/// Visitors that are let in.
+pub(super) struct LetIn {
+    /// Number of the first one.
+    pub(super) first: u64,
+    pub(super) visitors: Vec<(Ask, Teller)>,
+    /// Visits that are overdue while others wait.
+    pub(super) doubted: Vec<u64>,
+}
 
 /// Visitors that wait, and the task that lets them in.
 pub(super) struct Desk {
@@ -74,6 +87,9 @@ struct State {
     waiting: VecDeque<Waiting>,
     /// Number of the next visitor.
     next: u64,
+    /// Number of those that were let in, and those among them that count as under way.
+    let_in: u64,
+    under_way: Vec<(u64, Weak<Held>)>,
     is_closed: bool,
 }
 
@@ -99,17 +115,35 @@ impl Desk {
     }
 
     /// Takes visitors that wait, until `visits_max` are under way.
-    pub(super) fn take(&self, visits_max: usize, patience: Duration) -> Vec<(Ask, Teller)> {
+    pub(super) fn take(&self, visits_max: usize, patience: Duration) -> LetIn {
         let mut state = self.queue.state();
-        let mut taken = Vec::new();
-        while self.out.count() < visits_max {
+        state.under_way.retain(|(_, held)| held.strong_count() > 0);
+        let (first, mut visitors) = (state.let_in, Vec::new());
+        while state.under_way.len() < visits_max {
             let Some(Waiting { ask, teller, .. }) = state.waiting.pop_front() else { break };
             let is_dead = self.cluster.deaths().iter().any(|death| death.id == ask.0);
-            if !is_dead && teller.send(Told::Taken(self.out.begin(), patience)).is_ok() {
-                taken.push((ask, teller));
+            let held = Arc::<Held>::default();
+            let visit = (state.let_in, Arc::downgrade(&held));
+            if !is_dead && teller.send(Told::Taken(self.out.begin(), held, patience)).is_ok() {
+                state.let_in += 1;
+                state.under_way.push(visit);
+                visitors.push((ask, teller));
             }
         }
-        taken
+        let is_overdue = |held: &Weak<Held>| {
+            held.upgrade().is_some_and(|it| it.is_overdue.load(Ordering::Relaxed))
+        };
+        let overdue = state.under_way.iter().filter(|(_, held)| is_overdue(held));
+        let doubted = match state.waiting.is_empty() {
+            true => Vec::new(),
+            false => overdue.map(|(number, _)| *number).collect(),
+        };
+        LetIn { first, visitors, doubted }
+    }
+
+    /// Lets a visit count no more: nothing at the group waits for its visitor.
+    pub(super) fn give_up(&self, number: u64) {
+        self.queue.state().under_way.retain(|(it, _)| *it != number);
     }
 
     /// Waits until the visitors that were served have ended their channels, or the patience is over.
@@ -197,7 +231,7 @@ async fn attend(queue: Arc<Queue>, peer: Peer, mut duplex: Duplex<Word, Ask>) {
         Ok(place) => place,
         Err(word) => return say_last(duplex, &word).await,
     };
-    let (mut busy, mut patience, mut is_told) = (None, ASK_WAIT, false);
+    let (mut taken, mut patience, mut is_told) = (None, ASK_WAIT, false);
     loop {
         let word = tokio::select! {
             biased;
@@ -206,7 +240,7 @@ async fn attend(queue: Arc<Queue>, peer: Peer, mut duplex: Duplex<Word, Ask>) {
             _ = duplex.recv() => return,
         };
         match word {
-            Some(Told::Taken(counted, time)) => (busy, patience) = (Some(counted), time),
+            Some(Told::Taken(busy, held, time)) => (taken, patience) = (Some((busy, held)), time),
             Some(Told::Word(word)) => {
                 is_told = true;
                 if !say(&mut duplex, &word, patience).await {
@@ -222,10 +256,15 @@ async fn attend(queue: Arc<Queue>, peer: Peer, mut duplex: Duplex<Word, Ask>) {
         return;
     }
     let ended = host::timeout(patience, duplex.recv()).await;
-    drop(busy);
+    // The port's end waits no longer.
+    let held = taken.map(|(_, held)| held);
     if ended.is_err() {
+        if let Some(held) = &held {
+            held.is_overdue.store(true, Ordering::Relaxed);
+        }
         let _ = duplex.recv().await;
     }
+    drop(held);
 }
 
 /// Says a word; returns whether it left in time. A peer that is gone, and not yet known to be, takes nothing.

@@ -1,12 +1,12 @@
 //! The place where a group offers an array.
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use chunkcomm_pipeline::Group;
+use chunkcomm_pipeline::{Group, Op};
 
-use super::desk::{Desk, UnderWay};
+use super::desk::{Desk, LetIn, UnderWay};
 use super::visit::Visit;
 use super::{Ask, key};
 use crate::ends::error::ArrayError;
@@ -16,6 +16,10 @@ const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Number of visits that are under way at most, by default: 4.
 const VISITS_MAX: usize = 4;
+
+/// The word of rank 0 about its visitors: the number of the first one that is let in, the wishes of all that are, and
+/// visits that may be over.
+type Said = (u64, Vec<Ask>, Vec<u64>);
 
 /// Offers an array of a group under a name to programs that join the cluster later: an I/O server, a viewer.
 ///
@@ -67,6 +71,8 @@ pub struct ArrayPort {
     patience: Duration,
     visits_max: usize,
     under_way: UnderWay,
+    /// Marks of the visits of which this rank may have elements, by number.
+    marks: Vec<(u64, Weak<()>)>,
 }
 
 impl ArrayPort {
@@ -98,6 +104,7 @@ impl ArrayPort {
             patience: PATIENCE,
             visits_max: VISITS_MAX,
             under_way: UnderWay::default(),
+            marks: Vec::new(),
         })
     }
 
@@ -108,7 +115,8 @@ impl ArrayPort {
     }
 
     /// Sets the number of visits that are under way at most; by default 4. Further visitors wait. Each visit
-    /// under way takes as much memory at a rank as its part of the array. That of rank 0 counts.
+    /// under way takes as much memory at a rank as its part of the array: until the visitor has all, or does nothing
+    /// for the patience. The number of rank 0 counts.
     ///
     /// # Panics
     ///
@@ -119,7 +127,8 @@ impl ArrayPort {
     }
 
     /// Returns the visitors that wait, the same at all ranks of the group, which call it together. None is waited
-    /// for: it is one broadcast from rank 0, of a byte when nobody waits, cheap enough for each step.
+    /// for: it is one broadcast from rank 0, of some bytes when nobody waits, cheap enough for each step. While visitors
+    /// wait for one that needs longer than the patience, it is one more small all-reduce.
     ///
     /// All ranks must treat the visits in the same order and in the same way.
     ///
@@ -131,14 +140,50 @@ impl ArrayPort {
     ///
     /// When the future is dropped, the other ranks get the visits and wait for this one.
     pub async fn visits(&mut self, group: &mut Group) -> Result<Vec<Visit>, ArrayError> {
-        let taken = self.desk.as_ref().map(|desk| desk.take(self.visits_max, self.patience));
-        let asks = taken.as_ref().map(|taken| taken.iter().map(|(ask, _)| ask.clone()).collect());
-        let asks = group.broadcast_value(0, asks).await;
-        let asks: Vec<Ask> = asks.map_err(|error| ArrayError::Group(error.cause))?;
-        let mut tellers = taken.into_iter().flatten().map(|(_, teller)| teller);
-        let visit =
-            |ask| Visit::new(&self.name, ask, tellers.next(), &self.under_way, self.patience);
-        Ok(asks.into_iter().map(visit).collect())
+        let mut visits = Vec::new();
+        loop {
+            let doubted = self.let_in(group, &mut visits).await?;
+            if doubted.is_empty() || !self.give_up(group, &doubted).await? {
+                return Ok(visits);
+            }
+        }
+    }
+
+    /// Lets visitors in; returns the visits that may be over while others wait.
+    async fn let_in(
+        &mut self,
+        group: &mut Group,
+        visits: &mut Vec<Visit>,
+    ) -> Result<Vec<u64>, ArrayError> {
+        let let_in = self.desk.as_ref().map(|desk| desk.take(self.visits_max, self.patience));
+        let said = let_in.as_ref().map(|LetIn { first, visitors, doubted }| -> Said {
+            (*first, visitors.iter().map(|(ask, _)| ask.clone()).collect(), doubted.clone())
+        });
+        let said = group.broadcast_value(0, said).await;
+        let (first, asks, doubted): Said = said.map_err(|error| ArrayError::Group(error.cause))?;
+        let mut tellers = let_in.into_iter().flat_map(|it| it.visitors).map(|(_, teller)| teller);
+        self.marks.retain(|(_, mark)| mark.strong_count() > 0);
+        for (number, ask) in (first..).zip(asks) {
+            let (teller, patience) = (tellers.next(), self.patience);
+            let visit = Visit::new(&self.name, ask, teller, &self.under_way, patience);
+            self.marks.push((number, visit.mark()));
+            visits.push(visit);
+        }
+        Ok(doubted)
+    }
+
+    /// Lets the visits of which no rank has elements count no more; returns whether there are any.
+    async fn give_up(&self, group: &mut Group, doubted: &[u64]) -> Result<bool, ArrayError> {
+        let has = |number: &u64| self.marks.iter().any(|(it, _)| it == number);
+        let under_way = doubted.iter().map(|number| u64::from(has(number))).collect();
+        let under_way = group.all_reduce(under_way, Op::max()).await;
+        let under_way = under_way.map_err(|error| ArrayError::Group(error.cause))?;
+        let over = doubted.iter().zip(under_way).filter(|(_, count)| *count == 0);
+        let over: Vec<u64> = over.map(|(number, _)| *number).collect();
+        if let Some(desk) = &self.desk {
+            over.iter().for_each(|number| desk.give_up(*number));
+        }
+        Ok(!over.is_empty())
     }
 
     /// Closes the port, and waits until the arrays that this rank sends are with their visitors. A visitor that

@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::future::poll_fn;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -31,6 +31,8 @@ pub struct Visit {
     /// At rank 0.
     teller: Option<Teller>,
     under_way: UnderWay,
+    /// Held while this rank has elements for the visitor, or may have.
+    has_elements: Arc<()>,
     patience: Duration,
 }
 
@@ -42,7 +44,13 @@ impl Visit {
         under_way: &UnderWay,
         patience: Duration,
     ) -> Visit {
-        Visit { name: Arc::clone(name), ask, teller, under_way: under_way.clone(), patience }
+        let (name, has_elements) = (Arc::clone(name), Arc::default());
+        Visit { name, ask, teller, under_way: under_way.clone(), has_elements, patience }
+    }
+
+    /// Returns a mark that stands as long as this rank has elements for the visitor, or may have.
+    pub(super) fn mark(&self) -> Weak<()> {
+        Arc::downgrade(&self.has_elements)
     }
 
     /// Returns the visitor's place in the cluster.
@@ -97,7 +105,8 @@ impl Visit {
             let messages: Vec<Bytes> = (0..way.tiles.len()).map(packed).collect();
             let link = Link::new(&Ranks::new(cluster, &[self.visitor()]), self.visitor(), nonce);
             let (cluster, visitor) = (cluster.clone(), self.visitor());
-            let (patience, busy) = (self.patience, self.under_way.begin());
+            let patience = self.patience;
+            let busy = (self.under_way.begin(), Arc::clone(&self.has_elements));
             host::spawn_on(group.cluster().node().runtime(), async move {
                 let _busy = busy;
                 heard_of(&cluster, visitor).await;
@@ -245,6 +254,16 @@ async fn deliver(link: &Link, messages: Vec<Bytes>, patience: Duration) -> Resul
     for message in messages {
         let sent = host::timeout(patience, channel.send(message)).await.map_err(silent)?;
         sent.map_err(|error| with_causes(&error))?;
+    }
+    // Until then it is in memory here.
+    loop {
+        let before = channel.stats().acknowledged;
+        match host::timeout(patience, channel.sync()).await {
+            Ok(Ok(())) => break,
+            Ok(Err(error)) => return Err(with_causes(&error)),
+            Err(_) if channel.stats().acknowledged > before => {}
+            Err(late) => return Err(silent(late)),
+        }
     }
     channel.close(patience).await.map_err(|error| with_causes(&error))
 }
