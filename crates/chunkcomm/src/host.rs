@@ -11,6 +11,7 @@
 //! | `tokio::time::{sleep, timeout, interval}` | [`sleep`], [`timeout`], [`interval`] |
 //! | `tokio::spawn` | [`spawn`] |
 //! | `tokio::task::spawn_blocking`, a thread that computes | [`compute`] |
+//! | `copy_from_slice`, `to_vec`, `drop` of many megabytes | [`memory`] |
 //! | `rand`, `getrandom` | [`fill_random`], [`random`] |
 //! | `HashMap::new` where the order of a walk matters | [`RandomState`], or `BTreeMap` |
 //! | `std::env::var` for the place of a process | [`variables`] |
@@ -273,6 +274,7 @@ pub async fn yield_now() {
     tokio::task::yield_now().await;
 }
 
+pub use crate::driver::memory;
 pub use crate::driver::tasks::{Here, JoinHandle, here, is_virtual, spawn, spawn_on};
 
 /// Runs `function`, which computes, without keeping the tasks of this thread from running.

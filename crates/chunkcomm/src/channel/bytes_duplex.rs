@@ -4,6 +4,7 @@ use super::bytes_receiver::BytesReceiver;
 use super::bytes_sender::BytesSender;
 use super::calls::{calls_of_every_duplex, calls_of_every_sink};
 use super::tx::Waiting;
+use crate::driver::memory::{SLICE_BYTES, Slices, freed_apart};
 use crate::error::{CloseError, RecvError, SendError, TryRecvError, TrySendError};
 use crate::node::Peer;
 use crate::stats::{ChannelStats, ReceivingStats};
@@ -56,11 +57,16 @@ pub struct BytesDuplex {
     receiver: BytesReceiver,
     /// The rest of a message that was read in part.
     rest: Bytes,
+    /// The bytes that reads have copied since other tasks ran.
+    reads: Slices,
 }
+
+/// Most bytes that a read copies: half of a slice, so that each has room in one.
+const READ_BYTES_MAX: usize = SLICE_BYTES / 2;
 
 impl BytesDuplex {
     pub(crate) fn new(sender: BytesSender, receiver: BytesReceiver) -> BytesDuplex {
-        BytesDuplex { sender, receiver, rest: Bytes::new() }
+        BytesDuplex { sender, receiver, rest: Bytes::new(), reads: Slices::default() }
     }
 
     calls_of_every_duplex!(BytesSender);
@@ -176,13 +182,14 @@ impl AsyncRead for BytesDuplex {
         let budget = ready!(tokio::task::coop::poll_proceed(context));
         while this.rest.is_empty() && buffer.remaining() > 0 {
             match ready!(this.receiver.poll_recv(context)) {
-                Ok(Some(message)) => this.rest = message,
+                Ok(Some(message)) => this.rest = freed_apart(message),
                 Ok(None) => break,
                 Err(error) => return Poll::Ready(Err(read_error(error))),
             }
         }
+        let bytes = this.rest.len().min(buffer.remaining()).min(READ_BYTES_MAX);
+        ready!(this.reads.poll_worked(context, bytes));
         budget.made_progress();
-        let bytes = this.rest.len().min(buffer.remaining());
         buffer.put_slice(&this.rest.split_to(bytes));
         Poll::Ready(Ok(()))
     }

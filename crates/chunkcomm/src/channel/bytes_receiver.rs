@@ -5,6 +5,7 @@ use super::blocking::block_on;
 use super::calls::calls_of_every_receiver;
 use super::receiver::outcome_of;
 use crate::driver::landing::Landing;
+use crate::driver::memory::FreedVec;
 use crate::driver::taking::{Delivery, Found, Next, RxEnd};
 use crate::error::{RecvError, TryRecvError};
 use crate::node::Peer;
@@ -203,23 +204,25 @@ impl BytesReceiver {
     pub async fn recv_into(&mut self, buffer: Vec<u8>) -> Result<Option<Vec<u8>>, RecvError> {
         let room = buffer.len();
         self.end.ask();
-        let mut buffer = buffer;
+        let mut buffer = FreedVec(buffer);
         loop {
-            let kept = self.end.give_into(buffer);
+            let kept = self.end.give_into(buffer.into_inner()).map(FreedVec);
             let next = poll_fn(|context| self.end.poll_next(context)).await;
-            buffer = kept.or_else(|| self.end.take_back_into()).unwrap_or_default();
+            buffer = kept.or_else(|| self.end.take_back_into().map(FreedVec)).unwrap_or_default();
             if let Next::Ended(outcome) = next {
                 return outcome_of(&self.end, outcome);
             }
             if let Some(bytes) = self.end.peek_bytes().filter(|bytes| *bytes > room) {
                 return Err(RecvError::BufferTooSmall { bytes, buffer_bytes: room });
             }
-            self.end.keep_unless_needed(&mut buffer);
+            self.end.keep_unless_needed(&mut buffer.0);
             match self.end.take() {
                 Some(Found::Large(message)) => return Ok(Some(message)),
-                Some(Found::Small(message)) => return Ok(Some(copied(buffer, message))),
+                Some(Found::Small(message)) => {
+                    return Ok(Some(copied(buffer.into_inner(), message)));
+                }
                 Some(Found::SmallOf(bytes, range)) => {
-                    return Ok(Some(copied(buffer, &bytes[range])));
+                    return Ok(Some(copied(buffer.into_inner(), &bytes[range])));
                 }
                 // The bytes are no message: the session is about to end.
                 None => {}

@@ -4,6 +4,7 @@ use super::Turn;
 use super::blocking::block_on;
 use super::calls::{calls_of_every_sender, calls_of_every_sink};
 use super::tx::{Tx, Waiting};
+use crate::driver::memory::{self, Apart};
 use crate::driver::staging::{Staged, TxEnd};
 use crate::error::{CloseError, SendAllError, SendError, TrySendError};
 use crate::node::Peer;
@@ -99,10 +100,13 @@ impl BytesSender {
     ///
     /// Dropped before it returns, nothing was accepted.
     pub async fn send(&mut self, message: Bytes) -> Result<(), SendError> {
-        self.send_waiting(Waiting::Bytes(&message)).await
+        // Its memory may be the sender's to free when it does not leave.
+        let message = Apart(message);
+        self.send_waiting(Waiting::Bytes(&message.0)).await
     }
 
-    /// As `send`, for bytes that are copied in any case.
+    /// As `send`, for bytes that are copied in any case: long ones in slices, between which other
+    /// tasks run.
     ///
     /// # Errors
     ///
@@ -112,7 +116,15 @@ impl BytesSender {
     ///
     /// As `send`.
     pub async fn send_slice(&mut self, message: &[u8]) -> Result<(), SendError> {
+        if message.len() > memory::SLICE_BYTES {
+            return Box::pin(self.send_copy(message)).await;
+        }
         self.send_waiting(Waiting::Slice(message)).await
+    }
+
+    async fn send_copy(&mut self, message: &[u8]) -> Result<(), SendError> {
+        let copy = memory::copied(message).await;
+        self.send(copy.into()).await
     }
 
     /// As `send`, urgent: the message leaves now, with everything before it on its

@@ -5,6 +5,7 @@
 //! its bytes, and does not pin the buffer that it was read to.
 
 use super::landing::Landing;
+use super::memory::free_vec;
 use super::wakers::locked;
 use crate::error::{ChannelRefused, LinkError, RecvError};
 use crate::proto::credit::REPORT_DIVISOR;
@@ -295,6 +296,15 @@ impl RxShared {
     }
 }
 
+impl Run {
+    /// Drops the run, whose message nobody takes.
+    pub(crate) fn free(self) {
+        if let Run::Large { bytes, .. } = self {
+            free_vec(bytes);
+        }
+    }
+}
+
 impl RxQueue {
     /// Takes the waiting runs into `runs`, which is empty and whose memory is used again.
     pub(crate) fn drain(&mut self, runs: &mut VecDeque<Run>) {
@@ -310,7 +320,7 @@ impl RxQueue {
         if !self.runs.is_empty() {
             return Some(buffer);
         }
-        self.into = Some(buffer);
+        self.into.replace(buffer).map(free_vec);
         None
     }
 }

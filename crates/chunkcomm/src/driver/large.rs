@@ -7,6 +7,7 @@
 //! [`KEPT_FOR`] after the last such message.
 
 use super::clock;
+use super::memory::free_vec;
 use super::wakers::locked;
 use crate::proto::Time;
 use std::collections::VecDeque;
@@ -84,6 +85,8 @@ impl LargeMemory {
     pub(crate) fn give(&self, block: Vec<u8>) -> bool {
         let mut kept = locked(&self.kept);
         if kept.over {
+            drop(kept);
+            free_vec(block);
             return false;
         }
         kept.since = clock::now();
@@ -91,8 +94,8 @@ impl LargeMemory {
         let oldest = (kept.blocks.len() > KEPT_MAX).then(|| kept.blocks.pop_front());
         let is_first = !self.holds.swap(true, Ordering::Relaxed);
         drop(kept);
-        // Not under the lock: to free a block takes milliseconds.
-        drop(oldest);
+        // Not under the lock, and not beside the tasks of the runtime.
+        free_blocks(oldest.flatten());
         is_first
     }
 
@@ -116,7 +119,7 @@ impl LargeMemory {
         self.holds.store(false, Ordering::Relaxed);
         let old = std::mem::take(&mut kept.blocks);
         drop(kept);
-        drop(old);
+        free_blocks(old);
         None
     }
 
@@ -124,6 +127,16 @@ impl LargeMemory {
     pub(crate) fn end(&self) {
         locked(&self.kept).over = true;
         self.rest(Time(u64::MAX));
+    }
+}
+
+fn free_blocks(blocks: impl IntoIterator<Item = Vec<u8>>) {
+    blocks.into_iter().for_each(free_vec);
+}
+
+impl Drop for LargeMemory {
+    fn drop(&mut self) {
+        free_blocks(std::mem::take(&mut locked(&self.kept).blocks));
     }
 }
 

@@ -29,6 +29,7 @@ pub(crate) mod large;
 pub(crate) mod link;
 pub(crate) mod logging;
 pub(crate) mod mail;
+pub mod memory;
 #[cfg(feature = "metrics")]
 mod metrics;
 pub(crate) mod opening;

@@ -32,6 +32,7 @@ pub(crate) use shared::{Failure, Settling, TxShared};
 
 use super::clock;
 use super::mail::{Command, LinkShared, Notice};
+use super::memory::freed_apart;
 use super::ring::{Backlog, Consumer, Producer, Tail, ring, ring_that_logs};
 use super::wakers::locked;
 use crate::error::{Account, SendError};
@@ -240,7 +241,7 @@ impl TxEnd {
         if self.takes_large(payload.len())? == Staged::Full {
             return Ok(Staged::Full);
         }
-        self.push_large(payload.clone())
+        self.push_large(freed_apart(payload.clone()))
     }
 
     /// Whether a large message of `bytes` can be staged now.

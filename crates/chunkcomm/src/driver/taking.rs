@@ -22,6 +22,7 @@ pub(crate) use landing::land_rest;
 use super::inbox::{Notify, Outcome, Run, RxShared};
 use super::large::WASTE_MAX;
 use super::mail::{Command, LinkShared};
+use super::memory::free_vec;
 use crate::driver::landing::Landing;
 use crate::proto::link::Counted;
 use crate::proto::message;
@@ -583,7 +584,8 @@ impl Drop for RxEnd {
         }
         self.shared.with_queue(|queue| {
             queue.dropped = true;
-            queue.runs.clear();
+            queue.runs.drain(..).chain(self.runs.drain(..)).for_each(Run::free);
+            queue.into.take().map(free_vec);
         });
         let id = self.shared.id();
         self.link.command(match self.refuses {

@@ -6,6 +6,7 @@
 //! so that an end that was never cloned need not look for one.
 
 use super::{Tx, Waiting};
+use crate::driver::memory::freed_apart;
 use crate::driver::staging::{Staged, TxEnd};
 use crate::error::SendError;
 use crate::proto::message::PREFIX_BYTES_MAX;
@@ -111,7 +112,7 @@ impl Tx {
 
     fn hold(&mut self, item: Bytes) {
         assert!(self.held.is_none(), "ready is said when nothing is held");
-        self.held = Some(item);
+        self.held = Some(freed_apart(item));
         self.slot.get_mut().unwrap_or_else(PoisonError::into_inner).share();
     }
 

@@ -147,7 +147,7 @@ impl Inbound<'_> {
             }
             false
         } else {
-            slot.shared.put_large(assembling.memory, counted).is_some()
+            slot.shared.put_large(std::mem::take(&mut assembling.memory), counted).is_some()
         };
         if !kept && counted != Counted::Not {
             self.endpoint.link.consumed_of_backlog(channel, bytes + 1);

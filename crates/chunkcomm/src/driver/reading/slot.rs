@@ -3,6 +3,7 @@
 use crate::driver::inbox::{Outcome, RxShared};
 use crate::driver::landing::Landing;
 use crate::driver::large::Turn;
+use crate::driver::memory::free_vec;
 use crate::error::RecvError;
 use std::sync::Arc;
 
@@ -95,6 +96,12 @@ impl RxSlot {
         if let Some(landing) = self.landing.take() {
             landing.end(Err(RecvError::LandingFull { channel: Arc::clone(&self.shared.name) }));
         }
+    }
+}
+
+impl Drop for Assembling {
+    fn drop(&mut self) {
+        free_vec(std::mem::take(&mut self.memory));
     }
 }
 

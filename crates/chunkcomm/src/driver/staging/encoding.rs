@@ -1,6 +1,7 @@
 //! Values on their way into a ring: encoded in place where there is room.
 
 use super::{Staged, TxEnd};
+use crate::driver::memory::free_vec;
 use crate::error::SendError;
 use crate::proto::codec::{self, EncodeError};
 use crate::proto::limits::INLINE_BYTES_MAX;
@@ -140,7 +141,7 @@ impl TxEnd {
             self.last_large = 0;
             let staged = self.stage_slice(scratch)?;
             if staged == Staged::Done && scratch.capacity() > SCRATCH_BYTES_MAX {
-                *scratch = Vec::new();
+                free_vec(std::mem::take(scratch));
             }
             return Ok(staged);
         }
