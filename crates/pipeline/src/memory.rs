@@ -55,11 +55,12 @@ use std::time::Duration;
 
 use bytemuck::Pod;
 use bytes::Bytes;
-use chunkcomm::host::Instant;
+use chunkcomm::host::{Instant, memory};
 
 use crate::error::DeltaRecvError;
 use crate::proto::corrections::Corrections;
 use crate::proto::extents::{Cursor, Extents, Taken};
+use crate::proto::frame::CORRECTION_BYTES_MAX;
 use crate::proto::sections::Sections;
 use chunkcomm::layer::Bell;
 use lost::Lost;
@@ -71,6 +72,9 @@ mod owner;
 pub(crate) use chunkcomm::layer::Hearer;
 pub(crate) use holders::{Carrier, Lease, View};
 pub(crate) use owner::Owner;
+
+/// Corrections that are put into the memory before others run.
+const CORRECTIONS_OF_SLICE: usize = memory::SLICE_BYTES / CORRECTION_BYTES_MAX;
 
 /// State of a region, under its lock.
 pub(crate) struct State {
@@ -161,20 +165,23 @@ impl<T: Pod> Region<T> {
         self.base.as_ptr().cast::<u8>().wrapping_add(offset)
     }
 
-    /// Puts the corrections into the memory, whose state the caller has locked.
+    /// Puts the next corrections into the memory, whose state the caller has locked, and returns their bytes:
+    /// those of a slice at most, so that nobody waits long for the lock.
     ///
     /// # Safety
     /// Nobody writes or reads the memory, and no reference of the owner exists.
-    unsafe fn apply(&self, state: &mut State) {
+    unsafe fn apply(&self, state: &mut State) -> usize {
         assert!(state.is_still());
-        let len = self.len * size_of::<T>();
-        for (offset, bytes) in state.corrections.apply() {
+        let (len, mut applied) = (self.len * size_of::<T>(), 0);
+        for (offset, bytes) in state.corrections.apply(CORRECTIONS_OF_SLICE) {
             assert!(offset + bytes.len() <= len, "corrections are within the memory");
             // SAFETY: within the allocation (1), whose bytes no reference covers: no lease and no view
             // exists (2), and the caller says the same of the owner's. The lock orders this with
             // all that was before and will be (3).
             unsafe { ptr::copy_nonoverlapping(bytes.as_ptr(), self.first(*offset), bytes.len()) };
+            applied += bytes.len();
         }
+        applied
     }
 
     /// Tells all who wait that the state has changed.
@@ -195,10 +202,19 @@ impl<T: Pod> Drop for Region<T> {
         if !state.taken {
             // SAFETY: the parts are those of the vector that `share` took and nobody has taken back;
             // this is the last holder (4).
-            drop(unsafe { Vec::from_raw_parts(self.base.as_ptr(), self.len, self.capacity) });
+            let buffer =
+                unsafe { Vec::from_raw_parts(self.base.as_ptr(), self.len, self.capacity) };
+            // The last holder may be the driver of a link.
+            memory::free(self.capacity * size_of::<T>(), Freed(buffer));
         }
     }
 }
+
+/// A buffer that any thread may free.
+struct Freed<T: Pod>(#[expect(dead_code, reason = "it is only dropped")] Vec<T>);
+
+// SAFETY: point 5 of the module's argument.
+unsafe impl<T: Pod> Send for Freed<T> {}
 
 /// Makes the memory of `buffer` one that is written in parts, all of it free.
 pub(crate) fn share<T: Pod>(buffer: Vec<T>) -> Owner<T> {

@@ -121,8 +121,9 @@ impl<T: Element> DeltaReceiver<T> {
     /// When called outside a tokio runtime.
     pub async fn accept(node: &Node, name: &str, buffer: Vec<T>) -> Result<Self, DeltaRecvError> {
         let ours = Shape::of::<T>(buffer.len());
-        let Accepted { peer, channel, back, opening } = accept(node, None, name, ours).await?;
+        // From now on it is not freed beside the tasks of the runtime.
         let owner = share(buffer);
+        let Accepted { peer, channel, back, opening } = accept(node, None, name, ours).await?;
         let sections = Sections::whole(owner.len() * size_of::<T>());
         let interest = Arc::new(Interest(back));
         let origin = Origin { peer: peer.name().to_owned(), channel: name.to_owned() };

@@ -27,6 +27,9 @@ pub static WATCHED_BYTES: AtomicI64 = AtomicI64::new(0);
 /// Highest value of `WATCHED_BYTES` since a reader last set it back.
 pub static WATCHED_PEAK: AtomicI64 = AtomicI64::new(0);
 
+/// Bytes of the largest block that a watched thread has freed since a reader last set it back.
+pub static WATCHED_FREED_MAX: AtomicU64 = AtomicU64::new(0);
+
 thread_local! {
     static WATCHED: Cell<bool> = const { Cell::new(false) };
 }
@@ -48,6 +51,7 @@ fn count(bytes: i64) {
     if WATCHED.try_with(Cell::get).unwrap_or(false) {
         let live = WATCHED_BYTES.fetch_add(bytes, Ordering::Relaxed) + bytes;
         WATCHED_PEAK.fetch_max(live, Ordering::Relaxed);
+        WATCHED_FREED_MAX.fetch_max((-bytes).max(0) as u64, Ordering::Relaxed);
     }
 }
 

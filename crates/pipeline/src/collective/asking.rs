@@ -133,13 +133,14 @@ impl Group {
             if starts_scan {
                 // Nothing comes to the first rank, whose own data are the result.
                 whole.flows = false;
-                whole.copy_input_to_result();
             }
-            let all = 0..whole.result.len();
-            let there = if is_root || starts_scan { vec![all] } else { Vec::new() };
+            let there = if is_root { vec![0..whole.result.len()] } else { Vec::new() };
             let (input, result) = (whole.input_blocks.clone(), whole.result_blocks.clone());
             let op = whole.op.clone();
-            whole.flowing = Some(Flowing::new(flow, input, result, there, op));
+            let mut flowing = Flowing::new(flow, input, result, there, op);
+            let all = 0..whole.input.len();
+            flowing.own = starts_scan.then(|| (all.clone(), all));
+            whole.flowing = Some(flowing);
         } else {
             if let Some(rank) = place.filter(|rank| *rank < world.size()) {
                 let made = steps(kind, algorithm, world, commutative, rank, &mut whole.steps);

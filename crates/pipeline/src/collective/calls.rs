@@ -37,7 +37,7 @@ impl Group {
         let (ask, size) = (ask.rooted(root).all_of(&data), self.size());
         let fill = move |whole: &mut Whole<T>| {
             even(&mut whole.result_blocks, data.len(), size);
-            whole.result = data;
+            whole.set_result(data);
             Ok(())
         };
         self.submit(ask, fill, |whole, _| mem::take(&mut whole.result))
@@ -97,14 +97,11 @@ impl Group {
         let named = op.clone();
         let ask = Ask::of::<T>(Kind::ExclusiveScan, Operation::ExclusiveScan);
         let ask = ask.all_of(&data).by(&named);
-        let (neutral, running) = (op.identity(), data.clone());
+        let neutral = op.identity();
         let fill = combined(data, op, self.size());
         let fill = move |whole: &mut Whole<T>| {
             fill(whole)?;
-            if let Some(neutral) = neutral {
-                whole.result.fill(neutral);
-            }
-            whole.running = Some(running);
+            whole.begin_exclusive(neutral);
             Ok(())
         };
         self.submit(ask, fill, take_combined)
@@ -122,6 +119,11 @@ impl Group {
         let ask = Ask::of::<T>(Kind::Gather { root }, Operation::Gather).rooted(root);
         let is_root = self.rank() == root;
         let fill = own_block(data, self.rank(), self.size());
+        let fill = move |whole: &mut Whole<T>| {
+            fill(whole)?;
+            whole.own = whole.own.filter(|_| is_root);
+            Ok(())
+        };
         self.submit(ask, fill, move |whole, ok| {
             let parts = (ok && is_root).then(|| whole.take_parts());
             (mem::take(&mut whole.input), parts)
@@ -205,14 +207,14 @@ impl Group {
         let fill = move |whole: &mut Whole<T>| {
             let divided = parts.ranges(size, &mut whole.result_blocks);
             whole.input_blocks.clone_from(&whole.result_blocks);
-            whole.copy_to_result(&parts.data);
             whole.input = parts.data;
+            whole.begin_with_input();
             whole.op = Some(op);
+            whole.keeps = Some(rank);
             divided
         };
         self.submit(ask, fill, move |whole, ok| {
-            let own = whole.result_blocks.get(rank).filter(|_| ok).cloned().unwrap_or_default();
-            let mine = whole.result[own].to_vec();
+            let mine = if ok { mem::take(&mut whole.mine) } else { Vec::new() };
             (Parts { data: mem::take(&mut whole.input), counts }, mine)
         })
     }
@@ -233,8 +235,8 @@ pub(crate) fn combined<T: Element>(
     move |whole| {
         even(&mut whole.result_blocks, data.len(), size);
         whole.input_blocks.clone_from(&whole.result_blocks);
-        whole.copy_to_result(&data);
         whole.input = data;
+        whole.begin_with_input();
         whole.op = Some(op);
         Ok(())
     }
@@ -260,8 +262,9 @@ pub(crate) fn own_block<T: Element>(
         whole.result_blocks.clone_from(&whole.input_blocks);
         let length = |block: &Range<usize>| block.len();
         whole.lengths = Some(whole.result_blocks.iter().map(length).collect());
-        whole.copy_to_result(&data);
+        whole.result.clear();
         whole.input = data;
+        whole.own_block(rank);
         Ok(())
     }
 }
@@ -281,9 +284,8 @@ fn parts_to_send<T: Element>(
         whole.input = parts.data;
         if sends {
             divided?;
-            let own = whole.input[whole.input_blocks[rank].clone()].to_vec();
-            (lengths[rank], whole.result_blocks[rank]) = (own.len(), 0..own.len());
-            whole.result = own;
+            lengths[rank] = whole.input_blocks[rank].len();
+            whole.own_block(rank);
         } else {
             whole.input_blocks.clear();
             whole.input_blocks.resize(size, 0..0);

@@ -10,6 +10,7 @@ use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
+use chunkcomm::host::memory::{self, Slices, free_vec};
 use chunkcomm::host::{self, JoinHandle};
 use chunkcomm::with_causes;
 use chunkcomm_cluster::Cluster;
@@ -46,6 +47,8 @@ pub(crate) struct Flowing<T: Element> {
     result_blocks: Vec<Range<usize>>,
     /// Blocks of the result that are there from the start.
     there: Vec<Range<usize>>,
+    /// Elements of the input, and their place in the result, to which they are copied.
+    pub(crate) own: Option<(Range<usize>, Range<usize>)>,
     op: Option<Op<T>>,
     has_said: bool,
     /// Ranks whose memory is not known to be ready.
@@ -80,6 +83,7 @@ impl<T: Element> Flowing<T> {
             input_blocks,
             result_blocks,
             there,
+            own: None,
             op,
             has_said: false,
             unready: Vec::new(),
@@ -134,6 +138,7 @@ impl<T: Element> Flowing<T> {
             input_blocks: std::mem::take(&mut self.input_blocks),
             result_blocks: std::mem::take(&mut self.result_blocks),
             there: std::mem::take(&mut self.there),
+            own: self.own.take(),
             op: self.op.take(),
             flow,
         };
@@ -168,10 +173,12 @@ struct Transfers<T: Element> {
     input_blocks: Vec<Range<usize>>,
     result_blocks: Vec<Range<usize>>,
     there: Vec<Range<usize>>,
+    own: Option<(Range<usize>, Range<usize>)>,
     op: Option<Op<T>>,
 }
 
-type Ends<'a> = Vec<Pin<Box<dyn Future<Output = Result<(), GroupError>> + Send + 'a>>>;
+type End<'a> = Pin<Box<dyn Future<Output = Result<(), GroupError>> + Send + 'a>>;
+type Ends<'a> = Vec<End<'a>>;
 
 /// Memory that a receive fills: a region and the sections there.
 struct Place<'a, T: Element> {
@@ -185,21 +192,27 @@ impl<T: Element> Transfers<T> {
         buffers: Buffers<T>,
         stop: Arc<Notify>,
     ) -> (Buffers<T>, Result<(), GroupError>) {
-        let Buffers { input, mut result, mut partial } = buffers;
+        let Buffers { input, result, mut partial } = buffers;
         let blocks = self.result_blocks.iter().chain(&self.there);
+        let blocks = blocks.chain(self.own.iter().map(|(_, place)| place));
         let length = blocks.map(|it| it.end).max().unwrap_or(0);
-        result.resize(length, T::zeroed());
+        let result = of_length(result, length).await;
         let is_used = |memory| {
             self.flow.sends.iter().any(|it| it.of == memory)
                 || self.flow.receives.iter().any(|it| it.into == memory)
         };
-        partial.resize(if is_used(Memory::Partial) { length } else { 0 }, T::zeroed());
+        let sums = if is_used(Memory::Partial) {
+            of_length(std::mem::take(&mut partial), length).await
+        } else {
+            Vec::new()
+        };
         let input = Region::filled(input);
         let result = filled_in_part(result, &self.there);
-        let partial = Region::new(partial);
+        let sums = Region::new(sums);
         let steps = self.steps();
         let outcome = {
-            let ends = self.ends(&input, &partial, &result, &steps);
+            let mut ends = self.ends(&input, &sums, &result, &steps);
+            ends.extend(self.own.clone().map(|own| copy_own(&input, &result, own)));
             let mut all = pin!(try_all(ends));
             let mut stopped = pin!(stop.notified());
             std::future::poll_fn(|context| {
@@ -211,8 +224,11 @@ impl<T: Element> Transfers<T> {
             .await
         };
         drop(steps);
-        let (input, partial) = (input.into_buffer().await, partial.into_buffer().await);
+        let (input, sums) = (input.into_buffer().await, sums.into_buffer().await);
         let result = result.into_buffer().await;
+        if is_used(Memory::Partial) {
+            partial = sums;
+        }
         (Buffers { input, result, partial }, outcome)
     }
 
@@ -227,7 +243,7 @@ impl<T: Element> Transfers<T> {
         let step = |index: usize| {
             let bytes = sections(&receives[index].blocks, &self.result_blocks);
             let length = bytes.iter().map(Range::len).sum();
-            again(index).then(|| Region::new(vec![T::zeroed(); length]))
+            again(index).then(|| Region::new(bytemuck::zeroed_vec(length)))
         };
         (0..receives.len()).map(step).collect()
     }
@@ -361,6 +377,44 @@ pub(super) fn sections(blocks: &[Range<usize>], of: &[Range<usize>]) -> Vec<Rang
         }
     }
     sections
+}
+
+/// Returns memory of this many elements: `buffer` where it has the room, else such of which the system has
+/// touched nothing yet.
+async fn of_length<T: Element>(mut buffer: Vec<T>, length: usize) -> Vec<T> {
+    if buffer.capacity() < length {
+        free_vec(buffer);
+        return bytemuck::zeroed_vec(length);
+    }
+    buffer.truncate(length);
+    let mut slices = Slices::default();
+    while buffer.len() < length {
+        let more = (length - buffer.len()).min(memory::elements_of_slice::<T>());
+        buffer.resize(buffer.len() + more, T::zeroed());
+        slices.worked(more * size_of::<T>()).await;
+    }
+    buffer
+}
+
+/// Copies a rank's own elements to their place in its result, while others come.
+fn copy_own<'a, T: Element>(
+    input: &'a Region<T>,
+    result: &'a Region<T>,
+    (own, place): (Range<usize>, Range<usize>),
+) -> End<'a> {
+    Box::pin(async move {
+        let own = input.done(own).expect("all of the input is done");
+        let (mut slices, mut start) = (Slices::default(), place.start);
+        for slice in own.chunks(memory::elements_of_slice::<T>()) {
+            let part = result.part(start..start + slice.len());
+            let mut part = part.expect("nothing else comes to this place");
+            part.copy_from_slice(slice);
+            part.commit();
+            start += slice.len();
+            slices.worked(size_of_val(slice)).await;
+        }
+        Ok(())
+    })
 }
 
 /// Makes a region in which these elements are done.

@@ -427,7 +427,7 @@ impl Pair {
         let ask = Ask { among: Some(among), ..ask };
         let fill = move |whole: &mut Whole<T>| {
             even(&mut whole.result_blocks, data.len(), size);
-            whole.result = data;
+            whole.set_result(data);
             Ok(())
         };
         self.both.submit(ask, fill, |whole, _| mem::take(&mut whole.result))

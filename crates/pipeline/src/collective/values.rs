@@ -50,7 +50,7 @@ impl Group {
         let size = self.size();
         let fill = move |whole: &mut Whole<u8>| {
             whole.result_blocks.resize(size, 0..0);
-            whole.result = encoded?;
+            whole.set_result(encoded?);
             if !is_root {
                 whole.read =
                     Some(Box::new(move |whole| Ok(Box::new(decode::<V>(root, &whole.result)?))));

@@ -110,9 +110,12 @@ impl Engine {
             }
             self.poll_changes(context);
             let has_moved = self.progress(context);
-            let was_full = self.links.full_to().is_some();
+            let full_before = self.links.full_count();
             self.links.poll_send(context);
-            let has_room = was_full && self.links.full_to().is_none();
+            let has_room = self.links.full_count() < full_before;
+            if has_room {
+                self.links.take_awaiting_room().into_iter().for_each(|call| self.calls.wake(call));
+            }
             let has_told = self.telling.is_some() && self.links.is_idle();
             if self.look_for_lost() || has_moved || has_room || has_told {
                 continue;

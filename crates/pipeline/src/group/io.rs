@@ -54,7 +54,24 @@ pub(crate) struct Io<'a, 'c> {
 }
 
 impl Io<'_, '_> {
-    /// Sends `head` and `body` as the data of one step.
+    /// Whether a rank takes words more slowly than they are made: the run is woken when there is room.
+    pub(crate) fn is_full(&mut self, to: usize) -> bool {
+        let is_full = self.links.is_full(to);
+        if is_full {
+            self.links.await_room(self.call);
+        }
+        is_full
+    }
+
+    /// Sends the piece of a step's data behind the `said` bytes; returns its length.
+    pub(crate) fn send_piece(&mut self, to: usize, body: &[u8], said: usize) -> usize {
+        let rest = &body[said..];
+        let piece = &rest[..rest.len().min(PIECE_BYTES_MAX)];
+        self.say(to, Kind::Data, (rest.len() - piece.len()) as u64, &[piece]);
+        piece.len()
+    }
+
+    /// Sends `head` and `body`, which are small, as the data of one step.
     pub(crate) fn send(&mut self, to: usize, head: &[u8], body: &[u8]) {
         let mut left = head.len() + body.len();
         let mut first = head;

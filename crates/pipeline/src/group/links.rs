@@ -1,6 +1,7 @@
 //! The channels of a group: one a direction between each pair of ranks that talk.
 
 use std::collections::VecDeque;
+use std::mem;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
@@ -100,6 +101,8 @@ pub(crate) struct Links {
     has_left: Vec<bool>,
     /// Ranks that have left, and their links.
     leaving: Vec<(usize, Peer)>,
+    /// Calls whose runs wait until some rank takes words again.
+    awaiting_room: Vec<u64>,
     /// Index of the channel that is heard first, so that all have their turn.
     next: usize,
     /// Ranks from which nothing more comes, and why.
@@ -143,6 +146,7 @@ impl Links {
             has_come,
             has_left,
             leaving: Vec::new(),
+            awaiting_room: Vec::new(),
             next: 0,
             ended,
             word: Vec::new(),
@@ -220,7 +224,29 @@ impl Links {
 
     /// Returns a rank that takes words more slowly than calls make them.
     pub(crate) fn full_to(&self) -> Option<usize> {
-        self.outgoing.iter().position(|it| it.waiting_bytes >= WAITING_BYTES_MAX)
+        (0..self.outgoing.len()).find(|to| self.is_full(*to))
+    }
+
+    /// Whether this rank takes words more slowly than calls make them.
+    pub(crate) fn is_full(&self, to: usize) -> bool {
+        self.outgoing[to].waiting_bytes >= WAITING_BYTES_MAX
+    }
+
+    /// Returns the number of such ranks.
+    pub(crate) fn full_count(&self) -> usize {
+        (0..self.outgoing.len()).filter(|to| self.is_full(*to)).count()
+    }
+
+    /// Notes that a call waits until some rank takes words again.
+    pub(crate) fn await_room(&mut self, call: u64) {
+        if self.awaiting_room.last() != Some(&call) {
+            self.awaiting_room.push(call);
+        }
+    }
+
+    /// Returns the calls that waited for room.
+    pub(crate) fn take_awaiting_room(&mut self) -> Vec<u64> {
+        mem::take(&mut self.awaiting_room)
     }
 
     /// Whether a channel that was held up may be heard again.
@@ -437,7 +463,7 @@ impl Farewell {
     /// Opens a channel that ends at once to each rank that has spoken, or speaks yet. The node waits for the
     /// former when it closes.
     pub(crate) async fn say(mut self, owed: Option<Owed>) {
-        for rank in std::mem::take(&mut self.owed) {
+        for rank in mem::take(&mut self.owed) {
             self.end(rank).await;
         }
         drop(owed);

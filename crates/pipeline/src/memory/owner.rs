@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use bytemuck::Pod;
 use chunkcomm::host;
+use chunkcomm::host::memory::{self, Slices};
 
 use super::Share;
 use crate::proto::extents::Extents;
@@ -49,16 +50,23 @@ impl<T: Pod> Owner<T> {
 
     /// Waits until nobody reads the memory, and puts the corrections there, if there are any.
     pub(crate) async fn correct(&mut self) {
-        self.share
-            .until(|state| {
-                if !state.corrections.is_pending() {
-                    return Some(());
-                }
-                state.quiet_wanted = true;
-                // SAFETY: the owner is borrowed mutably.
-                state.is_still().then(|| unsafe { self.share.region.apply(state) })
-            })
-            .await;
+        let mut slices = Slices::default();
+        loop {
+            let applied = self
+                .share
+                .until(|state| {
+                    if !state.corrections.is_pending() {
+                        return Some(None);
+                    }
+                    state.quiet_wanted = true;
+                    // SAFETY: the owner is borrowed mutably.
+                    state.is_still().then(|| Some(unsafe { self.share.region.apply(state) }))
+                })
+                .await;
+            // A view that begins meanwhile reads earlier or later values, and ends before the next slice.
+            let Some(bytes) = applied else { return };
+            slices.worked(bytes).await;
+        }
     }
 
     /// Waits until nobody sends from the memory, and begins the next round, if all is done: with `ends`
@@ -100,7 +108,10 @@ impl<T: Pod> Owner<T> {
 
     /// Returns the buffer as [`into_vec`](Self::into_vec) does, or after `patience` a copy, if all that is
     /// left is reads of the memory. Cancelled, it releases the memory.
-    pub(crate) async fn into_vec_or_copy(mut self, patience: Duration) -> Vec<T> {
+    pub(crate) async fn into_vec_or_copy(mut self, patience: Duration) -> Vec<T>
+    where
+        T: Send,
+    {
         self.close();
         if let Ok(buffer) = host::timeout(patience, self.take()).await {
             return buffer;
@@ -116,24 +127,34 @@ impl<T: Pod> Owner<T> {
         let region = &self.share.region;
         // SAFETY: within the allocation, aligned and initialised (1). No lease is left and none is given
         // out, so nobody writes (2). The last lease ended under the lock, which was taken since (3).
-        unsafe { slice::from_raw_parts(region.base.as_ptr(), region.len) }.to_vec()
+        let elements = unsafe { slice::from_raw_parts(region.base.as_ptr(), region.len) };
+        memory::copied(elements).await
     }
 
     /// Waits until this is the only user of the memory and takes the buffer. The owner is of no use then.
     async fn take(&mut self) -> Vec<T> {
-        self.share
-            .until(|state| {
-                state.quiet_wanted = true;
-                let alone = state.is_quiet() && state.carriers == 0;
-                alone.then(|| {
-                    // SAFETY: nobody writes or reads, and the owner is ours.
-                    unsafe { self.share.region.apply(state) };
-                    // No view is left and nothing is out; from now on nothing is given out (4).
-                    state.extents = Extents::new(0);
-                    state.taken = true;
+        let mut slices = Slices::default();
+        loop {
+            let applied = self
+                .share
+                .until(|state| {
+                    state.quiet_wanted = true;
+                    let alone = state.is_quiet() && state.carriers == 0;
+                    alone.then(|| {
+                        if state.corrections.is_pending() {
+                            // SAFETY: nobody writes or reads, and the owner is ours.
+                            return Some(unsafe { self.share.region.apply(state) });
+                        }
+                        // No view is left and nothing is out; from now on nothing is given out (4).
+                        state.extents = Extents::new(0);
+                        state.taken = true;
+                        None
+                    })
                 })
-            })
-            .await;
+                .await;
+            let Some(bytes) = applied else { break };
+            slices.worked(bytes).await;
+        }
         let region = &self.share.region;
         // SAFETY: the parts are those of the vector that `share` took. `taken` was set under the lock
         // together with the state of point 4, and keeps `drop` from making it a second time.

@@ -53,10 +53,11 @@ impl Corrections {
         self.applied < self.parts.len()
     }
 
-    /// Returns those that are not in the buffer, to be put there now.
-    pub(crate) fn apply(&mut self) -> &[(usize, Bytes)] {
-        let first = std::mem::replace(&mut self.applied, self.parts.len());
-        &self.parts[first..]
+    /// Returns at most `most` corrections that are not in the buffer, to be put there now.
+    pub(crate) fn apply(&mut self, most: usize) -> &[(usize, Bytes)] {
+        let first = self.applied;
+        self.applied = self.parts.len().min(first + most);
+        &self.parts[first..self.applied]
     }
 
     /// Begins the next round.

@@ -106,14 +106,17 @@ impl<T: Element> DeltaSender<T> {
     /// Lets the receiver have the last values of the `rewritten` elements, and then the last of all bytes.
     fn correct(&self, rewritten: &Ranges, elements: &[T]) {
         let size = size_of::<T>();
-        self.share().change(|state| {
-            for range in rewritten.runs() {
-                let bytes: &[u8] = bytemuck::cast_slice(&elements[range.clone()]);
-                for (index, part) in bytes.chunks(CORRECTION_BYTES_MAX).enumerate() {
-                    let offset = range.start * size + index * CORRECTION_BYTES_MAX;
-                    state.corrections.note(offset, Bytes::copy_from_slice(part));
-                }
+        // Copied without the lock, for which tasks of the runtime wait.
+        let mut parts = Vec::new();
+        for range in rewritten.runs() {
+            let bytes: &[u8] = bytemuck::cast_slice(&elements[range.clone()]);
+            for (index, part) in bytes.chunks(CORRECTION_BYTES_MAX).enumerate() {
+                let offset = range.start * size + index * CORRECTION_BYTES_MAX;
+                parts.push((offset, Bytes::copy_from_slice(part)));
             }
+        }
+        self.share().change(|state| {
+            parts.into_iter().for_each(|(offset, bytes)| state.corrections.note(offset, bytes));
             state.withheld = false;
         });
     }

@@ -7,6 +7,7 @@
 mod clusters;
 mod flows;
 mod groups;
+mod memory;
 
 use std::error::Error;
 use std::future::poll_fn;

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use chunkcomm::host;
+use chunkcomm::host::memory::{self, Slices};
 use tokio::sync::watch;
 
 use crate::Element;
@@ -233,21 +234,31 @@ async fn copying<T: Element>(
         return pending().await;
     };
     let mut carrier = input.carrier();
+    let slice_bytes = memory::elements_of_slice::<T>() * size_of::<T>();
     for round in 1.. {
         for memory in [&input, &result] {
             memory.until(|state| (state.round >= round).then_some(())).await;
         }
         let (mut cursor, mut copied) = (Cursor::default(), 0);
+        let mut slices = Slices::default();
         while copied < place.len() {
             input.until(|state| (state.extents().done_bytes() > copied).then_some(())).await;
             while let Some(range) = input.next_done(&mut cursor, round) {
                 copied += range.len();
-                let into = place.start + range.start..place.start + range.end;
-                let (Ok(mut into), Some(from)) = (result.lease(into), input.read(range)) else {
-                    return pending().await;
-                };
-                into.elements_mut().copy_from_slice(from.elements());
-                into.commit();
+                for start in range.clone().step_by(slice_bytes) {
+                    let slice = start..range.end.min(start + slice_bytes);
+                    let (bytes, at) = (slice.len(), place.start + start);
+                    {
+                        let (Ok(mut into), Some(from)) =
+                            (result.lease(at..at + bytes), input.read(slice))
+                        else {
+                            return pending().await;
+                        };
+                        into.elements_mut().copy_from_slice(from.elements());
+                        into.commit();
+                    }
+                    slices.worked(bytes).await;
+                }
             }
             host::yield_now().await;
         }

@@ -4,6 +4,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
+use chunkcomm::host::memory::{self, FreedVec};
 use chunkcomm::{Peer, with_causes};
 use chunkcomm_cluster::Cluster;
 use chunkcomm_cluster::cluster::NodeId;
@@ -86,12 +87,14 @@ impl<T: Element> Plan<T> {
         mut stopped: watch::Receiver<bool>,
         failed: oneshot::Sender<GroupError>,
     ) -> Result<Opened<T>, Vec<T>> {
-        let again = (1..self.flow.depth).map(|_| data.clone()).collect::<Vec<_>>();
+        let data = FreedVec(data);
         let mut lanes: Vec<Memories<T>> = Vec::new();
-        for data in std::iter::once(data).chain(again) {
+        for _ in 1..self.flow.depth {
             let result = self.results.pop();
-            lanes.push(self.memories(data, result));
+            lanes.push(self.memories(memory::copied(&data.0).await, result));
         }
+        let result = self.results.pop();
+        lanes.insert(0, self.memories(data.into_inner(), result));
         let mut transfers = Vec::new();
         let opened = tokio::select! {
             biased;
@@ -110,7 +113,7 @@ impl<T: Element> Plan<T> {
 
     fn memories(&self, data: Vec<T>, result: Option<Vec<T>>) -> Memories<T> {
         let length = self.result_blocks.iter().map(|it| it.end).max().unwrap_or(0);
-        let new = |length| share(vec![T::zeroed(); length]);
+        let new = |length| share(bytemuck::zeroed_vec::<T>(length));
         let receives = &self.schedule.receives;
         let is_partial = |it: &FlowReceive| it.into == Memory::Partial;
         let partial = receives.iter().any(is_partial).then(|| new(length));

@@ -7,6 +7,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::Poll;
 
+use chunkcomm::host::memory::free_vec;
 use chunkcomm::host::{self, JoinHandle};
 use tokio::sync::{oneshot, watch};
 
@@ -310,6 +311,7 @@ impl<T: Element> Run for FlowRun<T> {
 
 impl<T: Element> Drop for FlowRun<T> {
     fn drop(&mut self) {
+        free_vec(mem::take(&mut self.data));
         for stop in &self.stops {
             stop.send_replace(true);
         }
