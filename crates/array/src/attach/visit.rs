@@ -5,7 +5,7 @@ use std::future::poll_fn;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use bytes::Bytes;
+use chunkcomm::host::memory::{self, FreedVec, Slices};
 use chunkcomm::{host, with_causes};
 use chunkcomm_cluster::Cluster;
 use chunkcomm_cluster::cluster::NodeId;
@@ -14,7 +14,7 @@ use chunkcomm_pipeline::{Element, Group};
 use super::desk::{Teller, Told, UnderWay};
 use super::{Ask, Served, Word, departed, heard_of, whole, words_of};
 use crate::ends::error::{ArrayError, StatementDifference};
-use crate::ends::exchange::Arriving;
+use crate::ends::exchange::{Arriving, Messages};
 use crate::ends::opening::{Link, Ranks, Way, agree_within, fault};
 use crate::ends::statement::{Agreed, Statement};
 use crate::layout::Layout;
@@ -101,8 +101,7 @@ impl Visit {
         let (rank, cluster) = (group.rank(), group.cluster());
         for plan in Plan::of(&from, &to, Side::Sender, rank).peers {
             let way = Way::new::<T>(&from, &to, (Side::Sender, rank), plan);
-            let packed = |index| way.message(1, index, storage);
-            let messages: Vec<Bytes> = (0..way.tiles.len()).map(packed).collect();
+            let messages = way.messages(1, storage).await;
             let link = Link::new(&Ranks::new(cluster, &[self.visitor()]), self.visitor(), nonce);
             let (cluster, visitor) = (cluster.clone(), self.visitor());
             let patience = self.patience;
@@ -151,7 +150,7 @@ impl Visit {
         // The visitor alone, or nobody.
         for plan in Plan::of(&from, &to, Side::Receiver, rank).peers {
             let way = Way::new::<T>(&from, &to, (Side::Receiver, rank), plan);
-            let staged = staged.insert(storage.to_vec());
+            let staged = &mut staged.insert(FreedVec(memory::copied(storage).await)).0;
             let cluster = group.cluster().clone();
             let link = Link::new(&Ranks::new(&cluster, &[self.visitor()]), self.visitor(), nonce);
             fault = tokio::select! {
@@ -172,7 +171,7 @@ impl Visit {
             return self.told(Err(error));
         }
         if let Some(staged) = staged {
-            storage.copy_from_slice(&staged);
+            Placing { staged: &staged.0, storage, placed: 0 }.run().await;
         }
         self.say(Ok(None));
         Ok(())
@@ -247,11 +246,36 @@ impl Visit {
     }
 }
 
+/// The copying of what came to the storage. When it is dropped it is done at once: all of the storage changes,
+/// or nothing.
+struct Placing<'a, T: Element> {
+    staged: &'a [T],
+    storage: &'a mut [T],
+    placed: usize,
+}
+
+impl<T: Element> Placing<'_, T> {
+    async fn run(mut self) {
+        let mut slices = Slices::default();
+        for slice in self.staged.chunks(memory::elements_of_slice::<T>()) {
+            self.storage[self.placed..][..slice.len()].copy_from_slice(slice);
+            self.placed += slice.len();
+            slices.worked(size_of_val(slice)).await;
+        }
+    }
+}
+
+impl<T: Element> Drop for Placing<'_, T> {
+    fn drop(&mut self) {
+        self.storage[self.placed..].copy_from_slice(&self.staged[self.placed..]);
+    }
+}
+
 /// Sends packed elements to the visitor, and waits until they are there.
-async fn deliver(link: &Link, messages: Vec<Bytes>, patience: Duration) -> Result<(), String> {
+async fn deliver(link: &Link, mut messages: Messages, patience: Duration) -> Result<(), String> {
     let silent = |_| silent(patience);
     let mut channel = host::timeout(patience, link.open_one_way()).await.map_err(silent)??;
-    for message in messages {
+    while let Some(message) = messages.0.pop_front() {
         let sent = host::timeout(patience, channel.send(message)).await.map_err(silent)?;
         sent.map_err(|error| with_causes(&error))?;
     }
@@ -280,8 +304,7 @@ async fn receive<T: Element>(
     heard_of(cluster, visitor).await;
     let accepted = host::timeout(patience, link.accept_one_way()).await;
     let channel = accepted.map_err(|_| silent(patience))??;
-    let (seen, missing) = (vec![false; way.tiles.len()], way.tiles.len());
-    let mut arriving = Arriving { way, channel, seen, missing };
+    let mut arriving = Arriving::new(way, channel);
     loop {
         let before = arriving.missing;
         let arrived = poll_fn(|context| arriving.poll(1, storage, context));

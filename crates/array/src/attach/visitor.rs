@@ -1,12 +1,12 @@
 //! A program that comes later.
 
-use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::path::Path;
 use std::sync::OnceLock;
 use std::task::Poll;
 use std::time::Duration;
 
+use chunkcomm::host::memory::FreedVec;
 use chunkcomm::{Duplex, host, with_causes};
 use chunkcomm_cluster::Cluster;
 use chunkcomm_cluster::cluster::NodeId;
@@ -289,23 +289,23 @@ impl Visitor {
         let to = whole(&from.shape()).expect("the group has such a layout");
         // The group states the shape.
         let elements = to.local_len(0);
-        let mut storage: Vec<T> = bytemuck::try_zeroed_vec(elements).map_err(|()| {
+        let zeros = bytemuck::try_zeroed_vec::<T>(elements).map_err(|()| {
             let bytes = elements.saturating_mul(size_of::<T>());
             AttachError::Memory { name: self.name.clone(), shape: from.shape(), bytes }
         })?;
+        let mut storage = FreedVec(zeros);
         let mut arriving = Vec::new();
         for plan in Plan::of(from, &to, Side::Receiver, 0).peers {
             let way = Way::new::<T>(from, &to, (Side::Receiver, 0), plan);
             let link = Link::new(&Ranks::new(&self.cluster, members), members[way.rank], *nonce);
             let accepted = link.accept_one_way().await;
             let channel = accepted.map_err(|why| self.failed(way.fault(why, 0)))?;
-            let (seen, missing) = (vec![false; way.tiles.len()], way.tiles.len());
-            arriving.push(Arriving { way, channel, seen, missing });
+            arriving.push(Arriving::new(way, channel));
         }
         poll_fn(|context| {
             let mut is_over = true;
             for arriving in &mut arriving {
-                match arriving.poll(1, &mut storage, context) {
+                match arriving.poll(1, &mut storage.0, context) {
                     Poll::Ready(Ok(())) => {}
                     Poll::Ready(Err(why)) => {
                         let landed = arriving.landed();
@@ -317,7 +317,7 @@ impl Visitor {
             if is_over { Poll::Ready(Ok(())) } else { Poll::Pending }
         })
         .await?;
-        Ok(storage)
+        Ok(storage.into_inner())
     }
 
     /// Sends the elements of all ranks. The channels stay open until `leaving` is dropped.
@@ -332,8 +332,7 @@ impl Visitor {
             let link = Link::new(&Ranks::new(&self.cluster, members), members[way.rank], nonce);
             let opened = link.open_one_way().await;
             let channel = opened.map_err(|why| self.failed(way.fault(why, 0)))?;
-            let packed = |index| way.message(1, index, elements);
-            let messages: VecDeque<_> = (0..way.tiles.len()).map(packed).collect();
+            let messages = way.messages(1, elements).await;
             leaving.push(Leaving { way, channel, messages });
         }
         poll_fn(|context| {

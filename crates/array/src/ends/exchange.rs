@@ -3,9 +3,10 @@
 use std::collections::VecDeque;
 use std::fmt;
 use std::future::poll_fn;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
+use chunkcomm::host::memory::{self, FreedVec, Slices};
 use chunkcomm::{BytesReceiver, BytesSender, with_causes};
 use chunkcomm_pipeline::{Element, Group};
 
@@ -13,9 +14,9 @@ use super::error::ArrayError;
 use super::opening::{Link, Ranks, Way, agree_within, all};
 use super::shared::DROPPED;
 use super::statement::Agreed;
-use super::wire::{self, Message};
+use super::wire::{self, HEAD_BYTES, Message};
 use crate::layout::Layout;
-use crate::pack::{pack, unpack};
+use crate::pack::unpack;
 use crate::plan::Plan;
 use crate::plan::Side;
 
@@ -50,7 +51,9 @@ pub struct ArrayExchange<T: Element> {
     arriving: Vec<Arriving>,
     /// Elements that stay at this rank but change their places.
     own: Option<(Way, Way)>,
-    kept: Vec<(usize, Bytes)>,
+    kept: Messages,
+    packing: Packing,
+    slices: Slices,
     ranks: Ranks,
     /// Number of the run, from 1; 0 before the first.
     round: u32,
@@ -58,11 +61,33 @@ pub struct ArrayExchange<T: Element> {
     fault: Option<ArrayError>,
 }
 
+/// Progress of the packing, before anything lands.
+enum Packing {
+    /// The next tile of one of the peers, the rank's own behind them.
+    Tile {
+        peer: usize,
+        index: usize,
+    },
+    /// The number of own tiles that are in their new places.
+    Own(usize),
+    Done,
+}
+
+/// Packed elements.
+#[derive(Default)]
+pub(crate) struct Messages(pub(crate) VecDeque<Bytes>);
+
+impl Drop for Messages {
+    fn drop(&mut self) {
+        memory::free(self.0.iter().map(Bytes::len).sum(), std::mem::take(&mut self.0));
+    }
+}
+
 /// Elements of one round that leave to a peer, packed.
 pub(crate) struct Leaving {
     pub(crate) way: Way,
     pub(crate) channel: BytesSender,
-    pub(crate) messages: VecDeque<Bytes>,
+    pub(crate) messages: Messages,
 }
 
 /// Elements of one round that come from a peer.
@@ -73,6 +98,7 @@ pub(crate) struct Arriving {
     pub(crate) seen: Vec<bool>,
     /// Number of the others.
     pub(crate) missing: usize,
+    slices: Slices,
 }
 
 impl<T: Element> ArrayExchange<T> {
@@ -94,7 +120,8 @@ impl<T: Element> ArrayExchange<T> {
         to: &Layout,
         storage: Vec<T>,
     ) -> Result<Self, ArrayError> {
-        let fault = fault(from, to, group, storage.len());
+        let storage = FreedVec(storage);
+        let fault = fault(from, to, group, storage.0.len());
         let Agreed { nonce, .. } = agree_within::<T>(group, from, to, fault).await?;
         let (rank, ranks) = (group.rank(), Ranks::of(group));
         let ways = |side| {
@@ -122,11 +149,13 @@ impl<T: Element> ArrayExchange<T> {
         });
         let accepted = all(accepted).await;
         let mut exchange = Self {
-            storage,
+            storage: storage.into_inner(),
             leaving: Vec::new(),
             arriving: Vec::new(),
             own: own_leaving.zip(own_arriving).filter(|(way, _)| !way.stays_in_place()),
-            kept: Vec::new(),
+            kept: Messages::default(),
+            packing: Packing::Done,
+            slices: Slices::default(),
             ranks,
             round: 0,
             is_under_way: false,
@@ -135,7 +164,8 @@ impl<T: Element> ArrayExchange<T> {
         for (channel, way) in opened {
             match channel {
                 Ok(channel) => {
-                    exchange.leaving.push(Leaving { way, channel, messages: VecDeque::new() });
+                    let messages = Messages::default();
+                    exchange.leaving.push(Leaving { way, channel, messages });
                 }
                 Err(why) => exchange.fault = Some(way.fault(why, 0)),
             }
@@ -143,8 +173,7 @@ impl<T: Element> ArrayExchange<T> {
         for (channel, way) in accepted {
             match channel {
                 Ok(channel) => {
-                    let seen = vec![false; way.tiles.len()];
-                    exchange.arriving.push(Arriving { way, channel, seen, missing: 0 });
+                    exchange.arriving.push(Arriving::new(way, channel));
                 }
                 Err(why) => exchange.fault = Some(way.fault(why, 0)),
             }
@@ -230,34 +259,64 @@ impl<T: Element> ArrayExchange<T> {
         arriving.or_else(leaving).map_or(ArrayError::Ended, |(way, landed)| way.fault(why, landed))
     }
 
-    /// Packs all that leaves.
     fn begin(&mut self) {
         self.is_under_way = true;
         self.round += 1;
-        for Leaving { way, messages, .. } in &mut self.leaving {
-            let round = self.round;
-            let packed = |index| way.message(round, index, &self.storage);
-            messages.extend((0..way.tiles.len()).map(packed));
-        }
-        if let Some((way, _)) = &self.own {
-            for index in 0..way.tiles.len() {
-                let mut bytes = Vec::with_capacity(way.tiles.elements(index) * size_of::<T>());
-                pack(&way.tile(&way.tiles.ranges(index)), &self.storage, 0, &mut bytes);
-                self.kept.push((index, bytes.into()));
-            }
-        }
+        self.packing = Packing::Tile { peer: 0, index: 0 };
         for Arriving { way, seen, missing, .. } in &mut self.arriving {
             seen.fill(false);
             *missing = way.tiles.len();
         }
-        if let Some((_, way)) = &self.own {
-            for (index, bytes) in self.kept.drain(..) {
-                unpack(&way.tile(&way.tiles.ranges(index)), &bytes, &mut self.storage[..]);
-            }
+    }
+
+    /// Packs all that leaves, and then brings the rank's own elements to their new places.
+    fn poll_packed(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        loop {
+            let bytes = match self.packing {
+                Packing::Tile { peer, index } => self.pack_tile(peer, index),
+                Packing::Own(index) => self.place_own(index),
+                Packing::Done => return Poll::Ready(()),
+            };
+            ready!(self.slices.poll_worked(context, bytes));
         }
     }
 
+    /// Packs a tile, and returns its bytes.
+    fn pack_tile(&mut self, peer: usize, index: usize) -> usize {
+        let peers = self.leaving.len();
+        let (way, messages) = match (self.leaving.get_mut(peer), &self.own) {
+            (Some(Leaving { way, messages, .. }), _) => (&*way, messages),
+            (None, Some((way, _))) if peer == peers => (way, &mut self.kept),
+            _ => {
+                self.packing = Packing::Own(0);
+                return 0;
+            }
+        };
+        if index == way.tiles.len() {
+            self.packing = Packing::Tile { peer: peer + 1, index: 0 };
+            return 0;
+        }
+        let message = way.message(self.round, index, &self.storage);
+        let bytes = message.len();
+        messages.0.push_back(message);
+        self.packing = Packing::Tile { peer, index: index + 1 };
+        bytes
+    }
+
+    /// Brings an own tile to its new place, and returns its bytes.
+    fn place_own(&mut self, index: usize) -> usize {
+        let (Some(message), Some((_, way))) = (self.kept.0.pop_front(), &self.own) else {
+            self.packing = Packing::Done;
+            return 0;
+        };
+        let elements = &message[HEAD_BYTES..];
+        unpack(&way.tile(&way.tiles.ranges(index)), elements, &mut self.storage[..]);
+        self.packing = Packing::Own(index + 1);
+        message.len()
+    }
+
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<(), ArrayError>> {
+        ready!(self.poll_packed(context));
         let mut is_over = true;
         // A peer that ends says why before it closes its channels.
         for arriving in &mut self.arriving {
@@ -293,21 +352,27 @@ impl<T: Element> ArrayExchange<T> {
 
     /// Ends the exchange and returns the storage.
     #[must_use]
-    pub fn into_buffer(self) -> Vec<T> {
-        self.storage
+    pub fn into_buffer(mut self) -> Vec<T> {
+        std::mem::take(&mut self.storage)
+    }
+}
+
+impl<T: Element> Drop for ArrayExchange<T> {
+    fn drop(&mut self) {
+        memory::free_vec(std::mem::take(&mut self.storage));
     }
 }
 
 impl Leaving {
     /// Sends what is left; ready when all of it is accepted.
     pub(crate) fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<(), String>> {
-        while !self.messages.is_empty() {
+        while !self.messages.0.is_empty() {
             match self.channel.poll_ready(context) {
                 Poll::Ready(Ok(())) => {}
                 Poll::Ready(Err(error)) => return Poll::Ready(Err(with_causes(&error))),
                 Poll::Pending => return Poll::Pending,
             }
-            let message = self.messages.pop_front().expect("there is one");
+            let message = self.messages.0.pop_front().expect("there is one");
             if let Err(error) = self.channel.start_send(message) {
                 return Poll::Ready(Err(with_causes(&error)));
             }
@@ -317,6 +382,11 @@ impl Leaving {
 }
 
 impl Arriving {
+    pub(crate) fn new(way: Way, channel: BytesReceiver) -> Self {
+        let (seen, missing) = (vec![false; way.tiles.len()], way.tiles.len());
+        Self { way, channel, seen, missing, slices: Slices::default() }
+    }
+
     /// Takes what comes; ready when all of it is in the storage.
     pub(crate) fn poll<T: Element>(
         &mut self,
@@ -348,6 +418,9 @@ impl Arriving {
             };
             unpack(&self.way.tile(&self.way.tiles.ranges(index)), elements, storage);
             self.missing -= 1;
+            if self.slices.poll_worked(context, elements.len()).is_pending() {
+                return Poll::Pending;
+            }
         }
         Poll::Ready(Ok(()))
     }

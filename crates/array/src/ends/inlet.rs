@@ -3,6 +3,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
+use chunkcomm::host::memory::Slices;
 use chunkcomm::host::{self, Instant};
 use chunkcomm_pipeline::{Element, Part};
 
@@ -150,7 +151,10 @@ impl<T: Element> Inlet<T> {
             intake.begin(number);
             course.landed = 0;
             while intake.missing > 0 {
-                course.landed += self.take(channel, &round, &mut intake).await?;
+                let elements = self.take(channel, &round, &mut intake).await?;
+                course.landed += elements;
+                // Messages that are there already are taken without a wait.
+                intake.slices.worked(elements * size_of::<T>()).await;
             }
             if !self.settings.overlap {
                 self.all_came(number).await;
@@ -216,6 +220,7 @@ impl<T: Element> Inlet<T> {
             self.settings.spend(elements.len()).await;
             add(&self.shared.times.packing, began.elapsed());
             count += self.unpack(round, tile, &elements);
+            intake.slices.worked(elements.len()).await;
         }
         count
     }
@@ -265,6 +270,7 @@ struct Intake<'a> {
     /// Memory for the next message, of `room` bytes.
     buffer: Vec<u8>,
     room: usize,
+    slices: Slices,
 }
 
 impl<'a> Intake<'a> {
@@ -272,7 +278,8 @@ impl<'a> Intake<'a> {
         let seen = vec![false; way.tiles.len()];
         let room = (HEAD_BYTES + way.tiles.elements_max() * element_bytes).max(WORD_BYTES_MAX);
         let (apart, kept, buffer) = (None, Vec::new(), vec![0; room]);
-        Intake { way, element_bytes, number: 0, seen, missing: 0, apart, kept, buffer, room }
+        let (number, missing, slices) = (0, 0, Slices::default());
+        Intake { way, element_bytes, number, seen, missing, apart, kept, buffer, room, slices }
     }
 
     fn begin(&mut self, number: u32) {

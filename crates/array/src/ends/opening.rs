@@ -7,6 +7,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use bytes::Bytes;
+use chunkcomm::host::memory::Slices;
 use chunkcomm::host::{self, Instant};
 use chunkcomm::{BytesReceiver, BytesSender, Node, Peer, channel, with_causes};
 use chunkcomm_cluster::Cluster;
@@ -14,6 +15,7 @@ use chunkcomm_cluster::cluster::NodeId;
 use chunkcomm_pipeline::{Element, Group, Pair};
 
 use super::error::ArrayError;
+use super::exchange::Messages;
 use super::line::{ArrayLayer, Line, of_channel};
 use super::shared::{Times, add};
 use super::statement::{Agreed, Among, Parts, Statement, agree};
@@ -130,6 +132,18 @@ impl Way {
         message.extend_from_slice(&wire::head(round, index as u64, false));
         pack(&self.tile(&self.tiles.ranges(index)), storage, 0, &mut message);
         message.into()
+    }
+
+    /// Packs all tiles of `storage`; other tasks run in between.
+    pub(crate) async fn messages<T: Element>(&self, round: u32, storage: &[T]) -> Messages {
+        let (mut messages, mut slices) = (Messages::default(), Slices::default());
+        for index in 0..self.tiles.len() {
+            let message = self.message(round, index, storage);
+            let bytes = message.len();
+            messages.0.push_back(message);
+            slices.worked(bytes).await;
+        }
+        messages
     }
 
     /// Checks a tile that came in `number`, and notes it as seen.

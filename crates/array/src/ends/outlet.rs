@@ -5,9 +5,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use chunkcomm::host::memory::Slices;
 use chunkcomm::host::{self, Instant};
 use chunkcomm_pipeline::{Element, Region};
 
+use super::exchange::Messages;
 use super::line::{LineReceiver, LineSender};
 use super::opening::{Link, Rows, Way};
 use super::pool::Pool;
@@ -151,7 +153,7 @@ impl<T: Element> Outlet<T> {
     async fn send_round(&self, channel: &mut LineSender, round: &Leaving<T>) -> Result<(), String> {
         let mut missing: Vec<usize> = self.spans.iter().map(ExactSizeIterator::len).collect();
         let (mut seen, mut unsent) = (0, self.spans.len());
-        let mut kept = Vec::new();
+        let (mut kept, mut slices) = (Messages::default(), Slices::default());
         while unsent > 0 {
             let entries = round.log.since(seen);
             if entries.is_empty() {
@@ -164,7 +166,7 @@ impl<T: Element> Outlet<T> {
                     missing[block] -= span.end.min(rows.end) - span.start.max(rows.start);
                     if missing[block] == 0 {
                         unsent -= 1;
-                        self.send_block(channel, round, block, &mut kept).await?;
+                        self.send_block(channel, round, block, (&mut kept, &mut slices)).await?;
                     }
                 }
             }
@@ -187,7 +189,7 @@ impl<T: Element> Outlet<T> {
         channel: &mut LineSender,
         round: &Leaving<T>,
         block: usize,
-        kept: &mut Vec<Bytes>,
+        (kept, slices): (&mut Messages, &mut Slices),
     ) -> Result<(), String> {
         let (span, each) = (&self.spans[block], self.way.tiles.block_tiles());
         let elements = self.rows.elements(span);
@@ -214,8 +216,9 @@ impl<T: Element> Outlet<T> {
                 if self.settings.overlap {
                     self.hand_over(channel, message).await?;
                 } else {
-                    kept.push(message);
+                    kept.0.push_back(message);
                 }
+                slices.worked(bytes).await;
             }
         }
         Ok(())
@@ -226,12 +229,12 @@ impl<T: Element> Outlet<T> {
         &self,
         channel: &mut LineSender,
         number: u32,
-        kept: Vec<Bytes>,
+        mut kept: Messages,
     ) -> Result<(), String> {
         let packed = |task: &super::shared::Progress| task.packed >= number;
         self.shared.tell(|state| state.tasks[self.index].packed = number);
         self.shared.until(|state| state.tasks.iter().all(packed).then_some(())).await;
-        for message in kept {
+        while let Some(message) = kept.0.pop_front() {
             self.hand_over(channel, message).await?;
         }
         Ok(())

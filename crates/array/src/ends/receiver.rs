@@ -6,6 +6,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use chunkcomm::host;
+use chunkcomm::host::memory::{self, FreedVec};
 use chunkcomm_pipeline::{Element, Pair, Region};
 
 use super::error::ArrayError;
@@ -101,9 +102,11 @@ impl<T: Element> ArrayReceiver<T> {
         storage: Vec<T>,
         settings: Transfer,
     ) -> Result<Self, ArrayError> {
+        // From now on it is not freed beside the tasks of the runtime.
+        let storage = FreedVec(storage);
         let times = Times::default();
         let own = (Side::Receiver, pair.rank(), pair.size());
-        let given = (layout, storage.len());
+        let given = (layout, storage.0.len());
         let Opened { node, ways, rows, is_across } =
             open::<T>(pair, given, Side::Receiver, &times).await?;
         let report = ArrayReport::new(own, size_of::<T>(), ways.iter().map(|(way, _)| way));
@@ -118,7 +121,10 @@ impl<T: Element> ArrayReceiver<T> {
         }
         let depth = settings.depth;
         // Elements that nothing comes to are the same in both rounds.
-        let further: Vec<Vec<T>> = (1..depth).map(|_| storage.clone()).collect();
+        let mut further = Vec::new();
+        for _ in 1..depth {
+            further.push(Region::new(memory::copied(&storage.0).await));
+        }
         let mut receiver = Self {
             shared,
             rounds: VecDeque::new(),
@@ -130,9 +136,9 @@ impl<T: Element> ArrayReceiver<T> {
             node,
             report,
         };
-        receiver.begin(1, Region::new(storage));
-        for (number, storage) in (2..).zip(further) {
-            receiver.begin(number, Region::new(storage));
+        receiver.begin(1, Region::new(storage.into_inner()));
+        for (number, region) in (2..).zip(further) {
+            receiver.begin(number, region);
         }
         Ok(receiver)
     }

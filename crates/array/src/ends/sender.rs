@@ -6,6 +6,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use chunkcomm::host;
+use chunkcomm::host::memory;
 use chunkcomm_pipeline::{Element, Pair, Region};
 
 use super::error::ArrayError;
@@ -108,9 +109,11 @@ impl<T: Element> ArraySender<T> {
         storage: Vec<T>,
         settings: Transfer,
     ) -> Result<Self, ArrayError> {
+        // From now on it is not freed beside the tasks of the runtime.
+        let region = Region::new(storage);
         let times = Times::default();
         let (rank, size) = (pair.rank(), pair.size());
-        let given = (layout, storage.len());
+        let given = (layout, region.len());
         let Opened { node, ways, rows, .. } = open::<T>(pair, given, Side::Sender, &times).await?;
         let own = (Side::Sender, rank, size);
         let report = ArrayReport::new(own, size_of::<T>(), ways.iter().map(|(way, _)| way));
@@ -131,7 +134,7 @@ impl<T: Element> ArraySender<T> {
             node,
             report,
         };
-        sender.begin(1, Region::new(storage));
+        sender.begin(1, region);
         Ok(sender)
     }
 
@@ -273,7 +276,7 @@ impl<T: Element> ArraySender<T> {
         let next = self.round().number + 1;
         if self.rounds.len() < self.settings.depth {
             let present = self.round().region.done(..).expect("all rows are committed");
-            let region = Region::new(present.to_vec());
+            let region = Region::new(memory::copied(present).await);
             self.begin(next, region);
             return Ok(());
         }
