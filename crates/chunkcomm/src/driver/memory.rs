@@ -1,4 +1,7 @@
 //! Work on much memory: copied in slices and freed on a thread, so that other tasks run meanwhile.
+//!
+//! The library's own copies and frees go this way. Between two polls of a task it runs longer only for
+//! the serde of one value and in the program's own functions, as operators and handlers.
 
 use super::tasks::is_virtual;
 use bytes::Bytes;
