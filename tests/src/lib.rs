@@ -1,5 +1,8 @@
 //! Tests that cross the crates, and the samples of the documents, which are compiled here.
 
+// A sample that is copied compiles without these warnings. They are named, since a newer compiler may have more.
+#![doc(test(attr(deny(unused_assignments, unused_imports, unused_must_use, unused_mut))))]
+
 pub mod farm_tasks;
 
 /// The service of the guide of simulations.

@@ -95,6 +95,9 @@
 //! - `npy`: [`Npy`]: NumPy's files, of which each rank reads and writes what it owns;
 //! - `attach`: [`ArrayPort`], [`Visitor`]: programs that come later and take whole arrays, or give them.
 
+// A sample that is copied compiles without these warnings. They are named, since a newer compiler may have more.
+#![doc(test(attr(deny(unused_assignments, unused_imports, unused_must_use, unused_mut))))]
+
 mod attach;
 mod ends;
 mod layout;

@@ -97,6 +97,9 @@
 //! names both. See [`chunkcomm_proto::describe`] for the differences that this does not see, and
 //! [`ChannelOptions::schema`]. `#[serde(flatten)]`, `untagged` and `skip` lose
 //! data in a format that does not describe itself: do not use them in messages.
+
+// A sample that is copied compiles without these warnings. They are named, since a newer compiler may have more.
+#![doc(test(attr(deny(unused_assignments, unused_imports, unused_must_use, unused_mut))))]
 // Names the feature of each item that needs one; the compiler of docs.rs can.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![cfg_attr(test, allow(clippy::unwrap_used))]

@@ -22,7 +22,7 @@
 //! channel may be behind, see [`ChannelOptions::backlog`](crate::ChannelOptions::backlog).
 //!
 //! ```
-//! use chunkcomm::{Address, Node};
+//! use chunkcomm::Node;
 //!
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {

@@ -46,6 +46,9 @@
 //! |---|---|---|
 //! | `tls` | yes | Credentials and TLS, as in `chunkcomm`. |
 //! | `opentelemetry` | no | [Calls](call) that carry the trace of OpenTelemetry they belong to. |
+
+// A sample that is copied compiles without these warnings. They are named, since a newer compiler may have more.
+#![doc(test(attr(deny(unused_assignments, unused_imports, unused_must_use, unused_mut))))]
 // Names the feature of each item that needs one; only the compiler of docs.rs can.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![cfg_attr(test, allow(clippy::unwrap_used))]

@@ -145,6 +145,9 @@
 //! - `proto`: the decisions. `ledger` knows which worker holds which tasks, `tree` which node works
 //!   below which. `pace` sets how much a worker holds, `home` whether the farmer's node works too.
 
+// A sample that is copied compiles without these warnings. They are named, since a newer compiler may have more.
+#![doc(test(attr(deny(unused_assignments, unused_imports, unused_must_use, unused_mut))))]
+
 mod account;
 mod builder;
 mod chosen;

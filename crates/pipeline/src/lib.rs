@@ -165,6 +165,8 @@
 //! Elements are plain old data ([`Element`], that is `bytemuck::Pod`) and travel in the sender's byte order. Both sides
 //! state length, element type and byte order; a difference is an error that names both.
 
+// A sample that is copied compiles without these warnings. They are named, since a newer compiler may have more.
+#![doc(test(attr(deny(unused_assignments, unused_imports, unused_must_use, unused_mut))))]
 // Names the feature of each item that needs one; the compiler of docs.rs can.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 

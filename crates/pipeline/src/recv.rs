@@ -41,6 +41,7 @@ pub type Landed<'a, T> = (Range<usize>, &'a [T]);
 /// while let Some(part) = waves.next().await? {
 ///     sum += part.iter().sum::<f32>();
 /// }
+/// println!("{sum}");
 /// let buffer = waves.into_buffer().await?;
 /// # Ok(())
 /// # }

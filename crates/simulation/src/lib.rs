@@ -54,6 +54,8 @@
 //! | run many seeds, or one twice | [`each_seed`], [`check`] |
 //! | see what happened | [`Report`], [`Timeline`], [`Delivery`] |
 
+// A sample that is copied compiles without these warnings. They are named, since a newer compiler may have more.
+#![doc(test(attr(deny(unused_assignments, unused_imports, unused_must_use, unused_mut))))]
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 mod lan;

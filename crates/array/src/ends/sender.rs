@@ -34,7 +34,7 @@ use crate::plan::Side;
 /// ```
 ///
 /// ```no_run
-/// use chunkcomm_array::{ArrayError, ArraySender, Layout};
+/// use chunkcomm_array::{ArraySender, Layout};
 /// use chunkcomm_pipeline::Pair;
 ///
 /// # async fn example(pair: &mut Pair) -> Result<(), Box<dyn std::error::Error>> {

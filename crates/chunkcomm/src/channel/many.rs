@@ -38,7 +38,7 @@ use std::task::Poll;
 ///     // From the last to the first, so that the indices stay right.
 ///     for (index, error) in skipped.failed.iter().rev() {
 ///         println!("no more for {}: {error}", senders[*index].name());
-///         senders.remove(*index);
+///         drop(senders.remove(*index));
 ///     }
 /// }
 /// assert_eq!(senders.len(), 1);

@@ -157,7 +157,7 @@ impl Node {
     ///
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// let mut server = Node::builder().listen("127.0.0.1:0".parse()?).build().await?;
+    /// let server = Node::builder().listen("127.0.0.1:0".parse()?).build().await?;
     /// let address = server.addresses()[0].clone();
     /// let client = Node::builder().build().await?;
     /// let mut sender = client.open_redelivering::<u64>("orders", Redelivery::to(&address))?;
