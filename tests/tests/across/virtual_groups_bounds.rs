@@ -69,6 +69,35 @@ fn a_root_far_ahead_waits_for_the_rank_that_takes_nothing() {
 }
 
 #[test]
+fn a_group_whose_channels_have_no_room_breaks_by_their_names() {
+    on_each(7, 2, &[], |rank, cluster| async move {
+        // As many as a link has room for; those of the cluster are among them.
+        let peer = cluster.peer(1 - rank as u32).await.unwrap();
+        let mut channels = Vec::new();
+        for number in 0..512 {
+            let node = cluster.node().clone();
+            host::spawn(async move {
+                let _accepted = node.accept_bytes(&*format!("{number}")).await;
+                std::future::pending::<()>().await;
+            });
+            let mut sender = cluster.node().open_bytes(&peer, &*format!("{number}")).await.unwrap();
+            sender.send_slice(b"open").await.unwrap();
+            channels.push(sender);
+        }
+        let mut group = world(&cluster).await;
+        group.set_report_after(Duration::from_secs(3));
+        let error = group.barrier().await.unwrap_err();
+        let GroupError::Rank { rank: of, why } = error.cause else { panic!("{error}") };
+        assert_eq!(of, rank);
+        let ends = format!(
+            "/{0} to rank {0} has not opened for 3s: the peer has no room for one more channel",
+            1 - rank
+        );
+        assert!(why.starts_with("its channel ") && why.ends_with(&ends), "{why}");
+    });
+}
+
+#[test]
 fn large_values_travel_in_calls() {
     on_each(4, 3, &[], |rank, cluster| async move {
         let mut group = world(&cluster).await;

@@ -204,6 +204,15 @@ impl Links {
         }
     }
 
+    /// Returns a rank to which words wait since the channel there has no room to open, and for how long.
+    pub(crate) fn waits_to_open(&self) -> Option<(usize, Duration)> {
+        let ranks = self.outgoing.iter().enumerate();
+        ranks.filter(|(_, it)| it.unsent).find_map(|(rank, it)| match &it.way {
+            Way::Open(sender) => Some((rank, sender.waits_to_open()?)),
+            _ => None,
+        })
+    }
+
     /// Whether a rank has said or heard something, or is about to.
     pub(crate) fn has_talked(&self, rank: usize) -> bool {
         let has_said = self.incoming.iter().any(|it| it.from == Some(rank));

@@ -40,6 +40,22 @@ impl Engine {
         true
     }
 
+    /// Breaks the group when its channel to a rank has not opened for the time after which waits are reported:
+    /// it may never do, since the channels that the peer has room for need not end.
+    fn look_for_room(&mut self) {
+        let Some((to, time)) = self.links.waits_to_open() else { return };
+        if time < self.report_after {
+            return;
+        }
+        let (rank, name) = (self.links.rank, &self.links.name);
+        let why = format!(
+            "its channel {name}/{to} to rank {to} has not opened for {time:.0?}: the peer has no room for one \
+             more channel"
+        );
+        let fault = Fault::Said { rank: rank as u32, why: why.clone() };
+        self.fail_and_say(GroupError::Rank { rank, why }, fault, |_, _| true);
+    }
+
     /// Looks at calls that wait for long; returns whether it did.
     pub(super) fn poll_tick(&mut self, context: &mut Context<'_>) -> bool {
         if self.calls.is_empty() {
@@ -50,6 +66,7 @@ impl Engine {
             return false;
         }
         self.tick = None;
+        self.look_for_room();
         let mut lines = Vec::new();
         let mut is_first = self.looked == 0;
         let full_to = self.links.full_to();
