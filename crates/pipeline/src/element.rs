@@ -41,8 +41,10 @@ pub(crate) fn zeros<T: Element>(length: usize) -> Result<Vec<T>, String> {
     })
 }
 
-#[cfg(all(test, target_os = "linux"))]
+#[cfg(test)]
 mod tests {
+    #![cfg(target_os = "linux")]
+
     use std::mem::ManuallyDrop;
 
     use super::*;
