@@ -6,6 +6,7 @@ use std::io::{self, BufRead as _, Read as _, Write as _};
 use std::process::{self, Command};
 use std::str::FromStr;
 use std::sync::OnceLock;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
@@ -295,6 +296,7 @@ pub(crate) fn after_words(count: usize) -> io::Result<Vec<String>> {
         };
         let mut ignored = [0; 256];
         while input.read(&mut ignored).is_ok_and(|bytes| bytes > 0) {}
+        end_at_the_latest();
         if let Some(words) = last_words() {
             // In one write. A failure of it can be reported nowhere.
             let _ = io::stderr().write_all(words.as_bytes());
@@ -302,6 +304,31 @@ pub(crate) fn after_words(count: usize) -> io::Result<Vec<String>> {
         process::exit(STATUS_ORPHAN);
     })?;
     tells.recv().unwrap_or_else(|_| Err(io::ErrorKind::UnexpectedEof.into()))
+}
+
+/// Time that an orphan has for its last words and its exit hooks: 1 s.
+const LAST_WORDS_WITHIN: Duration = Duration::from_secs(1);
+
+/// Kills this process after [`LAST_WORDS_WITHIN`]: nobody may read its standard error any more, and a thread that
+/// waits there holds the lock that the last words and the exit need.
+fn end_at_the_latest() {
+    let ending = std::thread::Builder::new().spawn(|| {
+        std::thread::sleep(LAST_WORDS_WITHIN);
+        kill_this_process();
+    });
+    if ending.is_err() {
+        kill_this_process();
+    }
+}
+
+#[cfg(unix)]
+fn kill_this_process() {
+    let _ = rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::KILL);
+}
+
+#[cfg(not(unix))]
+fn kill_this_process() {
+    process::abort();
 }
 
 /// Returns the last line of a node whose rank 0 is gone: no call of the program may return the error
