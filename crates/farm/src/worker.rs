@@ -362,9 +362,10 @@ impl Desk {
             if let Some(holding) = &mut self.holding {
                 holding.give_back(first, count);
             }
-            self.answers.send_slice(&wire::returned(run, first, count)).await?;
+            let returned = wire::returned(run, first, count);
+            self.owed.beside(self.answers.send_slice(&returned)).await?;
         }
-        Ok(self.answers.send_slice(&wire::returned(run, 0, 0)).await?)
+        Ok(self.owed.beside(self.answers.send_slice(&wire::returned(run, 0, 0))).await?)
     }
 
     /// Sends an answer. Results too large to be sent together go one by one; a single result that
@@ -381,7 +382,7 @@ impl Desk {
     }
 
     async fn try_send(&mut self, answer: &[u8]) -> Result<(), ServeError> {
-        match self.answers.send_slice(answer).await {
+        match self.owed.beside(self.answers.send_slice(answer)).await {
             Ok(()) => return Ok(()),
             Err(SendError::TooLarge { .. }) => {}
             Err(error) => return Err(error.into()),

@@ -1,6 +1,7 @@
 //! The end of a node and of its sessions.
 
 use super::accepting::AcceptTable;
+use super::owed::HEARD_WITHIN;
 use super::{Node, NodeShared};
 use crate::driver::clock;
 use crate::driver::mail::{Command, LinkShared};
@@ -80,7 +81,13 @@ impl Node {
         }
         // A task of its own: closing goes on without the one who waits here.
         let (all_said, table_then) = (Arc::clone(debts), Arc::clone(table));
+        let heard = clock::within(runtime, HEARD_WITHIN, pending::<()>());
         let closing = tasks::spawn_on(runtime, async move {
+            tokio::select! {
+                biased;
+                () = all_said.all_said() => return table_then.close(),
+                _ = heard => all_said.set_heard(),
+            }
             all_said.all_said().await;
             table_then.close()
         });

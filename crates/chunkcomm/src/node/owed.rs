@@ -17,6 +17,11 @@ use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+/// Time in which a task is to hear that its node closes: 100 ms. Tasks that are polled hear it at once, and on a busy
+/// machine within some milliseconds.
+pub(super) const HEARD_WITHIN: Duration = Duration::from_millis(100);
 
 /// Holds up the end of the node's links until all is [said](Owed::said), or this is dropped. So messages of a
 /// layer are staged before [`Node::close`] ends the links.
@@ -28,7 +33,8 @@ use std::task::{Context, Poll, Waker};
 /// | what a standing task says in several steps | [`Owed::standing`], [`Owed::poll_due`], [`Owed::said`] |
 ///
 /// The node waits only for those that began before its `close`, within the deadline. The error of `close`
-/// names the rest. Until then channels can be opened.
+/// names the rest. Until then channels can be opened. A task that has not heard within 100 ms that
+/// its debt is due owes nothing: nobody polls it, or it computes.
 pub struct Owed {
     debts: Arc<Debts>,
     /// 0 once all is said.
@@ -86,6 +92,24 @@ impl Owed {
         poll_fn(|context| self.poll_due(context)).await;
     }
 
+    /// Runs `future`, in which the task waits for something else, and hears meanwhile that this is due: then
+    /// the node waits for the task.
+    ///
+    /// # Cancel safety
+    ///
+    /// That of `future`.
+    pub async fn beside<F: Future>(&mut self, future: F) -> F::Output {
+        let mut future = pin!(future);
+        poll_fn(|context| {
+            let polled = future.as_mut().poll(context);
+            if polled.is_pending() {
+                let _ = self.poll_due(context);
+            }
+            polled
+        })
+        .await
+    }
+
     /// Notes that all is staged.
     pub fn said(&mut self) {
         let number = std::mem::take(&mut self.number);
@@ -133,6 +157,8 @@ struct State {
     last: u64,
     /// The last debt for which the node waits, once it closes.
     until: u64,
+    /// Whether debts that do not count yet had their time to.
+    are_heard: bool,
     owed: BTreeMap<u64, Debt>,
     /// Tasks that wait until all is said.
     waiting: Wakers,
@@ -147,7 +173,8 @@ struct Debt {
 
 impl State {
     fn are_all_said(&self) -> bool {
-        self.owed.first_key_value().is_none_or(|(number, _)| *number > self.until)
+        let mut due = self.owed.range(..=self.until);
+        due.all(|(_, debt)| self.are_heard && !debt.counts)
     }
 }
 
@@ -199,6 +226,15 @@ impl Debts {
         locked(&self.state).are_all_said()
     }
 
+    /// Waits no longer for tasks that have not heard that their debts are due.
+    pub(super) fn set_heard(&self) {
+        let mut state = locked(&self.state);
+        state.are_heard = true;
+        let waiting = if state.are_all_said() { state.waiting.take() } else { Wakers::default() };
+        drop(state);
+        waiting.wake();
+    }
+
     /// Waits until no debt is left that was due.
     pub(super) async fn all_said(&self) {
         poll_fn(|context| {
@@ -243,12 +279,37 @@ mod tests {
         assert_eq!(debts.left(), ["one", "two"]);
         drop(message);
         assert!(!poll_said(&debts));
+        debts.set_heard();
+        assert!(!poll_said(&debts), "the task has heard, and does not wait");
         task.said();
         assert!(poll_said(&debts) && debts.left().is_empty());
         assert!(!task.is_due() && task.poll_due(&context).is_pending());
         // A second close waits for the same ones.
         debts.set_due();
         assert!(debts.are_said());
+    }
+
+    #[test]
+    fn a_node_waits_shortly_for_a_task_that_nobody_polls() {
+        let debts = Arc::new(Debts::default());
+        let mut unpolled = debts.add("unpolled".into(), false);
+        let mut elsewhere = debts.add("waits for something else".into(), false);
+        let mut context = Context::from_waker(Waker::noop());
+        {
+            let mut waiting = pin!(elsewhere.beside(std::future::pending::<()>()));
+            assert!(waiting.as_mut().poll(&mut context).is_pending());
+            debts.set_due();
+            assert!(waiting.as_mut().poll(&mut context).is_pending());
+        }
+        assert!(!poll_said(&debts));
+        debts.set_heard();
+        assert!(!poll_said(&debts));
+        assert_eq!(debts.left(), ["waits for something else"]);
+        elsewhere.said();
+        assert!(poll_said(&debts));
+        // It is polled after all: it has its time again.
+        assert!(unpolled.poll_due(&context).is_ready());
+        assert!(!poll_said(&debts));
     }
 
     #[test]

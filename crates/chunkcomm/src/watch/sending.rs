@@ -242,13 +242,13 @@ impl Watcher {
         loop {
             let is_last = self.owed.is_due();
             let word = changes.borrow_and_update().word.clone();
-            let staged = stage(&mut words, word).await;
+            let staged = self.owed.beside(stage(&mut words, word)).await;
             if is_last && changes.has_changed().is_ok() {
                 // Later values are not waited for: they may never end.
                 self.owed.said();
             }
             let sent = match staged {
-                Ok(()) => words.sync().await,
+                Ok(()) => self.owed.beside(words.sync()).await,
                 Err(error) => Err(error),
             };
             if let Err(error) = sent {
@@ -269,7 +269,7 @@ impl Watcher {
             };
             if gone {
                 // Fails when the watcher is gone as well.
-                let _ = words.send(&None).await;
+                let _ = self.owed.beside(words.send(&None)).await;
                 self.owed.said();
                 let _ = words.close(END_WITHIN).await;
                 return;
