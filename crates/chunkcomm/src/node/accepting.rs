@@ -68,8 +68,10 @@ impl Table {
 pub(crate) struct AcceptTable {
     pub(super) table: Mutex<Table>,
     layers: Arc<Layers>,
-    /// Notified of each open that is held, and of each of ours that waits.
+    /// Notified of each open that is held.
     holds: Arc<Notify>,
+    /// Notified of each open of ours that waits for room.
+    pub(super) open_waits: Arc<Notify>,
     pub(super) warnings: Warnings,
     /// Limit of the memory of sessions that are cut off, in bytes.
     cut_off_bytes_max: u64,
@@ -122,7 +124,7 @@ impl Acceptor for AcceptTable {
     }
 
     fn open_waits(&self) {
-        self.holds.notify_one();
+        self.open_waits.notify_one();
     }
 
     fn warn(&self, what: &str) {
@@ -168,7 +170,8 @@ impl AcceptTable {
         warnings: Warnings,
         cut_off_bytes_max: u64,
     ) -> AcceptTable {
-        AcceptTable { table: Mutex::default(), layers, holds, warnings, cut_off_bytes_max }
+        let (table, open_waits) = (Mutex::default(), Arc::default());
+        AcceptTable { table, layers, holds, open_waits, warnings, cut_off_bytes_max }
     }
 
     pub(super) fn add_link(&self, link: &Arc<LinkShared>) {

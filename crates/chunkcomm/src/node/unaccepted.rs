@@ -33,24 +33,38 @@ struct Looked {
     next: Option<Duration>,
 }
 
-/// Warns, once each, of the opens that are held for [`UNACCEPTED_AFTER`], and of opens of ours that wait
-/// as long for room. `held` is notified of each further one.
-///
-/// The opens that are due at a time share one warning. The pause after a warning doubles as long as
-/// something is due at its end: what peers do does not fill a log.
+/// Warns, once each, of the opens that are held for [`UNACCEPTED_AFTER`]. `held` is notified of each further
+/// one.
 pub(super) async fn speak_of_unaccepted(
     table: Weak<AcceptTable>,
     waits: Arc<Waits>,
     held: Arc<Notify>,
 ) {
+    speak(table, held, |table, now| table.speak_of_unaccepted(&waits.accepts(), now)).await;
+}
+
+/// Warns, once each, of opens of ours that wait as long for room. `waits` is notified of each further one.
+pub(super) async fn speak_of_unopened(table: Weak<AcceptTable>, waits: Arc<Notify>) {
+    speak(table, waits, AcceptTable::speak_of_unopened).await;
+}
+
+/// Looks for opens that are late, from `told` on.
+///
+/// The opens that are due at a time share one warning. The pause after a warning doubles as long as
+/// something is due at its end: what peers do does not fill a log.
+async fn speak(
+    table: Weak<AcceptTable>,
+    told: Arc<Notify>,
+    look: impl Fn(&AcceptTable, Time) -> Looked,
+) {
     let mut pause_after = UNACCEPTED_AFTER;
     loop {
-        held.notified().await;
+        told.notified().await;
         let mut rest = Some(UNACCEPTED_AFTER);
         while let Some(pause) = rest {
             clock::pause(pause).await;
             let Some(table) = table.upgrade() else { return };
-            let Looked { spoke, next } = table.speak_of_unaccepted(&waits.accepts(), clock::now());
+            let Looked { spoke, next } = look(&table, clock::now());
             rest = next;
             if spoke {
                 rest = Some(pause_after.max(next.unwrap_or_default()));
@@ -93,17 +107,15 @@ impl AcceptTable {
         let gave_way = std::mem::take(&mut table.gave_way);
         drop(table);
         let words = unaccepted_in_words(&due, gave_way, accepts);
-        let unopened = self.unopened_in_words(&mut next, now);
-        for text in words.iter().chain(&unopened) {
+        if let Some(text) = &words {
             self.warnings.say(text);
         }
-        Looked { spoke: words.is_some() || unopened.is_some(), next }
+        Looked { spoke: words.is_some(), next }
     }
 
-    /// Returns the warning of opens that have waited for long, if there are any. Lowers `next` to the time
-    /// until another one has.
-    fn unopened_in_words(&self, next: &mut Option<Duration>, now: Time) -> Option<String> {
-        let mut late = Few::default();
+    /// Warns of opens of ours that have waited for long.
+    fn speak_of_unopened(&self, now: Time) -> Looked {
+        let (mut late, mut next) = (Few::default(), None::<Duration>);
         for link in self.links() {
             let left = link.opens().take_late(UNACCEPTED_AFTER, now, |it| {
                 let (LateOpen { channel, open }, peer) = (it, &link.peer.name);
@@ -111,13 +123,16 @@ impl AcceptTable {
             });
             if let Some(left) = left {
                 let left = left + Duration::from_millis(1);
-                *next = Some(next.map_or(left, |next| next.min(left)));
+                next = Some(next.map_or(left, |next| next.min(left)));
             }
         }
-        let them = if late.count == 1 { "it" } else { "them" };
-        (late.count > 0).then(|| {
-            format!("{}: the peer has had no room for {them} for 5 s", late.in_words("; "))
-        })
+        let spoke = late.count > 0;
+        if spoke {
+            let them = if late.count == 1 { "it" } else { "them" };
+            let late = late.in_words("; ");
+            self.warnings.say(&format!("{late}: the peer has had no room for {them} for 5 s"));
+        }
+        Looked { spoke, next }
     }
 }
 

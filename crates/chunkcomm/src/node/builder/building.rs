@@ -7,7 +7,7 @@ use super::super::hello::{OwnHello, default_name, display_name};
 use super::super::io_thread::IoThread;
 use super::super::layers::{Layers, WeakNode};
 use super::super::listening::accept_loop;
-use super::super::unaccepted::speak_of_unaccepted;
+use super::super::unaccepted::{speak_of_unaccepted, speak_of_unopened};
 use super::super::waits::Waits;
 use super::super::warnings::Warnings;
 use super::super::{Node, NodeShared};
@@ -121,6 +121,8 @@ impl NodeBuilder {
             let table = Arc::new(table);
             let speaks = speak_of_unaccepted(Arc::downgrade(&table), Arc::clone(&waits), holds);
             let speaking = tasks::spawn_on(&runtime, speaks).abort_handle();
+            let opens = speak_of_unopened(Arc::downgrade(&table), Arc::clone(&table.open_waits));
+            let speaking_of_opens = tasks::spawn_on(&runtime, opens).abort_handle();
             let ending = tasks::spawn_on(&runtime, until_the_runtime_ends(&table)).abort_handle();
             if let Some(thread) = &io_thread {
                 thread.watch(&table);
@@ -136,7 +138,7 @@ impl NodeBuilder {
                 board: Arc::new(Mutex::new(board)),
                 addresses,
                 home,
-                tasks: Mutex::new(vec![speaking, ending]),
+                tasks: Mutex::new(vec![speaking, speaking_of_opens, ending]),
                 spinner: Mutex::new(spinner),
                 local: tokio::sync::Mutex::new(None),
                 layers,
