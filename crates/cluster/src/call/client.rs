@@ -105,7 +105,7 @@ impl<Req, Resp> CallClient<Req, Resp> {
     ///
     /// No clocks are compared: the service counts the limit from the time at which it reads the request. A
     /// request that it reads late, since it was stopped or the connection was cut, is not handled when the
-    /// caller's cancellation has arrived behind it by then.
+    /// caller's cancellation has arrived by then, within 64 KiB of requests behind it.
     #[must_use]
     pub fn timeout(mut self, timeout: Duration) -> CallClient<Req, Resp> {
         self.timeout = Some(timeout);

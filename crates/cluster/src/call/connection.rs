@@ -206,8 +206,9 @@ where
     /// Reads the words that have come behind the call in `slot`, up to a bound, and hears the
     /// cancellations among them; returns whether this call was cancelled.
     async fn read_ahead(&mut self, slot: u32) -> Result<bool, Broken> {
-        let mut is_cancelled = false;
-        while self.ahead_bytes < AHEAD_BYTES_MAX {
+        let (mut is_cancelled, mut read_bytes) = (false, 0);
+        // Cancellations count as well: the words of a client that goes on saying them are not all read here.
+        while self.ahead_bytes.max(read_bytes) < AHEAD_BYTES_MAX {
             let (service, spare) = (&self.shared.name, &mut self.spare);
             let taken = self.rx.take_with(|message| {
                 let bytes = message.len() + size_of::<Word<Req>>();
@@ -217,6 +218,7 @@ where
                 self.is_drained = true;
                 break;
             };
+            read_bytes += bytes;
             let Word::Cancel(cancelled) = word else {
                 self.ahead_bytes += bytes;
                 self.ahead.push_back((bytes, word));
