@@ -10,12 +10,12 @@ use std::collections::{BTreeMap, btree_map::Entry};
 use std::{process::Command, sync::Arc, time::Duration};
 
 use chunkcomm::{Sender, host, layer::warn};
-use chunkcomm_cluster::cluster::Change;
+use chunkcomm_cluster::cluster::{Change, NameError};
 use chunkcomm_cluster::process::{Failure, Process, ProcessHandle};
 use chunkcomm_cluster::{Cluster, NodeExt as _, Registry, ValueWriter, registry::Travels};
 
 pub use self::message::{Message, Tid, What};
-use super::{mailbox::Mailbox, packed::Packed};
+use super::{mailbox::Mailbox, packed::Packed, sole::Sole};
 use crate::attaching;
 
 /// A registered task with arguments.
@@ -68,7 +68,12 @@ impl Pvm {
     /// Makes the caller a task without a parent. On rank 0 it also starts the server of groups.
     pub async fn enroll(cluster: &Cluster) -> Result<Pvm, Failure> {
         if cluster.rank() == 0 && !cluster.provides(groups::SERVER) {
-            host::spawn(groups::serve(cluster.clone()));
+            match Sole::provide(cluster, groups::SERVER).await {
+                Ok(sole) => drop(host::spawn(groups::serve(cluster.clone(), sole))),
+                // Another task of this node has started it meanwhile.
+                Err(NameError::Held { by, .. }) if by == cluster.id() => {}
+                Err(error) => return Err(error.into()),
+            }
         }
         Ok(Pvm::new(cluster, host::random()?, None))
     }

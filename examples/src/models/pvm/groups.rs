@@ -143,8 +143,7 @@ struct Group {
 }
 
 /// Answers questions about groups until the cluster ends, unless a server does so already.
-pub(super) async fn serve(cluster: Cluster) -> Result<(), Failure> {
-    let _sole = Sole::provide(&cluster, SERVER).await?;
+pub(super) async fn serve(cluster: Cluster, _sole: Sole) -> Result<(), Failure> {
     let mut pvm = Pvm::new(&cluster, NUMBER, None);
     let mut groups: BTreeMap<String, Group> = BTreeMap::new();
     let mut watched = BTreeSet::new();
