@@ -159,15 +159,17 @@ impl Group {
     ///
     /// Algorithms: ring, doubling.
     pub fn all_gather<T: Element>(&mut self, data: Vec<T>) -> Call<(Vec<T>, Parts<T>)> {
-        self.all_gather_of(Operation::AllGather, data)
+        self.all_gather_of(Operation::AllGather, "", data)
     }
 
     pub(crate) fn all_gather_of<T: Element>(
         &mut self,
         operation: Operation,
+        stated: &str,
         data: Vec<T>,
     ) -> Call<(Vec<T>, Parts<T>)> {
-        let ask = Ask::of::<T>(Kind::AllGather, operation);
+        let mut ask = Ask::of::<T>(Kind::AllGather, operation);
+        ask.statement.operator = stated;
         let fill = own_block(data, self.rank(), self.size());
         self.submit(ask, fill, |whole, ok| {
             let parts = if ok { whole.take_parts() } else { Parts::default() };

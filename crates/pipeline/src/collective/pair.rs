@@ -88,7 +88,10 @@ impl Group {
         name: &str,
     ) -> impl Future<Output = Result<Pair, GroupError>> + Send + use<> {
         let meeting = self.meeting(name, None);
-        async move { Ok(meeting.await?.expect("without a limit it is met")) }
+        async move {
+            let why = || "it did not wait for the other group".to_owned();
+            meeting.await?.ok_or_else(|| GroupError::Rank { rank: 0, why: why() })
+        }
     }
 
     /// Finds another group as [`meet`](Self::meet) does, if one comes within `limit`; returns `None` if not.
@@ -119,7 +122,10 @@ impl Group {
         limit: Option<Duration>,
     ) -> Making<Result<Option<Pair>, GroupError>> {
         let until = limit.map(|limit| Instant::now() + limit);
-        let entered = self.all_gather_of(Operation::Meet, Vec::<u8>::new());
+        // Ranks that meet another name, or for another time, do not call the same.
+        let how = if limit.is_some() { "the name within a limit" } else { "the name" };
+        let stated = format!("{how} {name:?}");
+        let entered = self.all_gather_of(Operation::Meet, &stated, Vec::<u8>::new());
         let child = self.child("meet");
         let mut own = self.of_all_ranks(&child);
         let name = name.to_owned();

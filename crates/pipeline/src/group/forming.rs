@@ -137,8 +137,8 @@ impl Caller {
     }
 }
 
-/// The making of a group, which goes on without its caller as a call does. So a dropped one is a member that
-/// drops its group, which the other ranks hear.
+/// The making of a group. A dropped one goes on as a task and drops its group then, which the other ranks hear;
+/// the task keeps the cluster alive meanwhile. One that is kept and not polled stands still.
 pub(crate) struct Making<T: Send + 'static> {
     making: Option<Pin<Box<dyn Future<Output = T> + Send>>>,
     cluster: Cluster,
@@ -265,7 +265,7 @@ impl Group {
     ) -> Making<Result<Option<Group>, GroupError>> {
         let name = self.child("split");
         let mine = vec![u32::from(colour.is_some()), colour.unwrap_or_default(), key];
-        let gathered = self.all_gather_of(Operation::Split, mine);
+        let gathered = self.all_gather_of(Operation::Split, "", mine);
         let core = Arc::clone(&self.core);
         Making::new(&self.core.cluster, |_| async move {
             let (_, all) = gathered.await?;
