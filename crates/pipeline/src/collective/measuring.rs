@@ -7,6 +7,7 @@ use chunkcomm::host::Instant;
 use super::op::Op;
 use crate::Group;
 use crate::error::group::GroupError;
+use crate::group::forming::Making;
 use crate::proto::costs::Costs;
 use crate::proto::schedule::algorithm::Algorithm;
 
@@ -29,8 +30,20 @@ impl Group {
     ///
     /// # Cancel safety
     ///
-    /// When the future is dropped, this rank makes fewer calls than the others, and further calls differ.
-    pub async fn measure(&mut self) -> Result<(), GroupError> {
+    /// When the future is dropped, the measurement goes on without it. This rank then chooses by other costs than
+    /// the others, so that further calls may differ.
+    pub fn measure(&mut self) -> impl Future<Output = Result<(), GroupError>> + Send {
+        let name = self.child("measure");
+        let own = self.of_all_ranks(&name);
+        let measuring = Making::new(&self.core.cluster, |_| own.measured());
+        async move {
+            self.costs = measuring.await?;
+            Ok(())
+        }
+    }
+
+    /// Measures in this group, which nobody else uses.
+    async fn measured(mut self) -> Result<Costs, GroupError> {
         let mut message = Duration::MAX;
         for _ in 0..BARRIER_COUNT {
             let since = Instant::now();
@@ -56,10 +69,8 @@ impl Group {
         // The slowest rank's figures are those of all.
         let mine = [message, bytes, combining].map(|it| it.as_nanos() as u64);
         let slowest = self.all_reduce(mine.to_vec(), Op::max()).await?;
-        if let [message, bytes, combining] = slowest[..] {
-            self.costs = costs(self.size(), message as f64, bytes as f64, combining as f64);
-        }
-        Ok(())
+        let [message, bytes, combining] = slowest[..] else { return Ok(self.costs) };
+        Ok(costs(self.size(), message as f64, bytes as f64, combining as f64))
     }
 }
 
