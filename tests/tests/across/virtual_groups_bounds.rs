@@ -85,12 +85,11 @@ fn a_group_whose_channels_have_no_room_breaks_by_their_names() {
             channels.push(sender);
         }
         let mut group = world(&cluster).await;
-        group.set_report_after(Duration::from_secs(3));
         let error = group.barrier().await.unwrap_err();
         let GroupError::Rank { rank: of, why } = error.cause else { panic!("{error}") };
         assert_eq!(of, rank);
         let ends = format!(
-            "/{0} to rank {0} has not opened for 3s: the peer has no room for one more channel",
+            "/{0} to rank {0} has not opened for 10s: the peer has no room for one more channel",
             1 - rank
         );
         assert!(why.starts_with("its channel ") && why.ends_with(&ends), "{why}");

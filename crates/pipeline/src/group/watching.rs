@@ -22,6 +22,10 @@ const ASK_AFTER: Duration = Duration::from_millis(100);
 /// 100 ms later.
 const LOOK_COUNT_MAX: usize = 1024;
 
+/// Time that a channel may wait for room to open before it breaks its group: 10 s, when the node has warned of it.
+/// It may wait for ever, since the channels that the peer has room for need not end.
+const NO_ROOM_AFTER: Duration = Duration::from_secs(10);
+
 impl Engine {
     /// Breaks the group when a call waits for a rank from which nothing comes; returns whether it did.
     pub(super) fn look_for_lost(&mut self) -> bool {
@@ -40,11 +44,10 @@ impl Engine {
         true
     }
 
-    /// Breaks the group when its channel to a rank has not opened for the time after which waits are reported:
-    /// it may never do, since the channels that the peer has room for need not end.
+    /// Breaks the group when its channel to a rank has not opened for [`NO_ROOM_AFTER`].
     fn look_for_room(&mut self) {
         let Some((to, time)) = self.links.waits_to_open() else { return };
-        if time < self.report_after {
+        if time < NO_ROOM_AFTER {
             return;
         }
         let (rank, name) = (self.links.rank, &self.links.name);
