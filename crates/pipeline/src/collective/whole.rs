@@ -576,6 +576,10 @@ impl<T: Element> Run for Whole<T> {
         Poll::Ready(())
     }
 
+    fn is_saying(&self) -> bool {
+        self.progress.said > 0 && !self.progress.sent
+    }
+
     fn strip(&mut self) -> Option<usize> {
         self.reset();
         let kept = [&self.result, &self.partial, &self.incoming];

@@ -77,6 +77,11 @@ impl Calls {
         !self.fresh.is_empty()
     }
 
+    /// Whether a run has said a part of what it says now.
+    pub(super) fn are_saying(&self) -> bool {
+        self.active.values().any(|active| active.run.is_saying())
+    }
+
     /// Whether a call waits for a rank, of which no word is there.
     pub(super) fn want(&self, rank: usize) -> bool {
         self.wanted[rank] > 0

@@ -127,7 +127,7 @@ impl Engine {
             if is_closed && self.calls.is_empty() && self.links.is_idle() {
                 return Poll::Ready(());
             }
-            if is_due && self.links.is_idle() {
+            if is_due && self.links.is_idle() && !self.calls.are_saying() {
                 self.owed = None;
             } else if let Some(owed) = &mut self.owed
                 && owed.poll_due(context).is_ready()
@@ -262,7 +262,9 @@ impl Engine {
     /// Takes in that a rank has ended a call: nothing more comes of it from there.
     fn handle_over(&mut self, heard: Heard) {
         if let Some(active) = self.calls.get_mut(heard.call) {
-            active.over.push(heard.from);
+            if !active.over.contains(&heard.from) {
+                active.over.push(heard.from);
+            }
             self.calls.wake(heard.call);
         }
         self.drop_word(heard);

@@ -1,6 +1,6 @@
 //! The channels of a group: one a direction between each pair of ranks that talk.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::mem;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
@@ -102,7 +102,7 @@ pub(crate) struct Links {
     /// Ranks that have left, and their links.
     leaving: Vec<(usize, Peer)>,
     /// Calls whose runs wait until some rank takes words again.
-    awaiting_room: Vec<u64>,
+    awaiting_room: BTreeSet<u64>,
     /// Index of the channel that is heard first, so that all have their turn.
     next: usize,
     /// Ranks from which nothing more comes, and why.
@@ -146,7 +146,7 @@ impl Links {
             has_come,
             has_left,
             leaving: Vec::new(),
-            awaiting_room: Vec::new(),
+            awaiting_room: BTreeSet::new(),
             next: 0,
             ended,
             word: Vec::new(),
@@ -248,13 +248,11 @@ impl Links {
 
     /// Notes that a call waits until some rank takes words again.
     pub(crate) fn await_room(&mut self, call: u64) {
-        if self.awaiting_room.last() != Some(&call) {
-            self.awaiting_room.push(call);
-        }
+        self.awaiting_room.insert(call);
     }
 
     /// Returns the calls that waited for room.
-    pub(crate) fn take_awaiting_room(&mut self) -> Vec<u64> {
+    pub(crate) fn take_awaiting_room(&mut self) -> BTreeSet<u64> {
         mem::take(&mut self.awaiting_room)
     }
 

@@ -27,6 +27,11 @@ pub(crate) trait Run: Any + Send {
         Poll::Ready(())
     }
 
+    /// Whether it has said a part of what it says now.
+    fn is_saying(&self) -> bool {
+        false
+    }
+
     /// Drops everything of its call but memory for a later one, and returns the bytes of that; none where
     /// no later call may use it.
     fn strip(&mut self) -> Option<usize> {
