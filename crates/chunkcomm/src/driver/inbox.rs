@@ -320,7 +320,7 @@ impl RxQueue {
         if !self.runs.is_empty() {
             return Some(buffer);
         }
-        self.into.replace(buffer).map(free_vec);
+        free_vec(self.into.replace(buffer).unwrap_or_default());
         None
     }
 }

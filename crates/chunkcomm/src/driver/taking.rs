@@ -585,7 +585,7 @@ impl Drop for RxEnd {
         self.shared.with_queue(|queue| {
             queue.dropped = true;
             queue.runs.drain(..).chain(self.runs.drain(..)).for_each(Run::free);
-            queue.into.take().map(free_vec);
+            free_vec(queue.into.take().unwrap_or_default());
         });
         let id = self.shared.id();
         self.link.command(match self.refuses {

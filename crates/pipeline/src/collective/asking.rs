@@ -134,7 +134,7 @@ impl Group {
                 // Nothing comes to the first rank, whose own data are the result.
                 whole.flows = false;
             }
-            let there = if is_root { vec![0..whole.result.len()] } else { Vec::new() };
+            let there = is_root.then_some(0..whole.result.len()).into_iter().collect();
             let (input, result) = (whole.input_blocks.clone(), whole.result_blocks.clone());
             let op = whole.op.clone();
             let mut flowing = Flowing::new(flow, input, result, there, op);
