@@ -52,7 +52,8 @@ pub enum GroupError {
     /// Two ranks called different things.
     #[error("{0}")]
     Differs(Box<CallDifference>),
-    /// A rank could not go on: an operator panicked, a link failed.
+    /// A rank could not go on: an operator panicked, a link failed, a channel to another rank had no room to open for
+    /// 10 s.
     #[error("rank {rank} of the group could not go on: {}", Plain(.why))]
     Rank {
         /// Its rank in the group.
