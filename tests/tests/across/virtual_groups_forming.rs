@@ -213,6 +213,26 @@ fn a_meeting_within_a_limit_is_met_at_all_ranks_or_at_none() {
 }
 
 #[test]
+fn ranks_that_meet_another_name_or_for_another_time_differ() {
+    for other in 0..2 {
+        on_each(other, 2, &[], move |rank, cluster| async move {
+            let mut group = world(&cluster).await;
+            let limit = Duration::from_secs(1);
+            let met = match (rank, other) {
+                (0, _) => group.meet_within("code", limit).await.map(|it| it.is_some()),
+                (_, 0) => group.meet("code").await.map(|_| true),
+                _ => group.meet_within("other", limit).await.map(|it| it.is_some()),
+            };
+            let Err(GroupError::Differs(difference)) = met else { panic!("{met:?}") };
+            let [zero, one] = &difference.calls;
+            assert!(zero.ends_with("the name within a limit \"code\""), "{zero}");
+            let says = if other == 0 { "the name \"code\"" } else { "limit \"other\"" };
+            assert!(one.ends_with(says), "{one}");
+        });
+    }
+}
+
+#[test]
 fn a_wait_that_is_over_leaves_the_next_one_of_its_name() {
     on_each(6, 2, &[], |rank, cluster| async move {
         let mut all = world(&cluster).await;
