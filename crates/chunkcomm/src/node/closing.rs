@@ -14,7 +14,7 @@ use std::time::Duration;
 
 impl Node {
     /// Ends all sessions, after all accepted messages are acknowledged. Nothing can be
-    /// opened or accepted afterwards. A peer hangs up first: one that is stopped, or whose thread
+    /// opened or accepted afterwards, and the node's addresses are free. A peer hangs up first: one that is stopped, or whose thread
     /// computes, makes this last up to 100 ms longer.
     ///
     /// Before the sessions end, the layers of the node say what they owe by now, within half of
@@ -63,6 +63,9 @@ impl Node {
         for task in locked(&self.shared.tasks).iter() {
             task.abort();
         }
+        // They end as soon as the runtime runs.
+        let listening = self.shared.taken.closed();
+        let _ = clock::within(&self.shared.runtime, left().max(HEARD_WITHIN), listening).await;
         match self.shared.table.tell_losses() {
             Ok(()) if unsaid.is_empty() => Ok(()),
             Ok(()) => Err(CloseError { channels: Vec::new(), forgotten: 0, unsaid }),

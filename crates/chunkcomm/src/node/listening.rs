@@ -14,6 +14,7 @@ use crate::transport::{Listener, Transport};
 use std::io;
 use std::sync::Weak;
 use std::time::Duration;
+use tokio::sync::watch;
 
 /// Most connections on their way to a session at the same time, at each address: 64.
 const HELLOS_MAX: usize = 64;
@@ -27,8 +28,16 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(20);
 /// system's queue of 1024 such connections still passes in a third of a second.
 const GONE_IN_A_ROW_MAX: u32 = 64;
 
+/// An address at which a node listens.
+pub(super) struct Listening {
+    pub(super) listener: Box<dyn Listener>,
+    /// Dropped behind the listener: the address is free.
+    pub(super) _is_taken: watch::Receiver<()>,
+}
+
 /// Accepts connections until the node is gone; no error ends it.
-pub(super) async fn accept_loop(listener: Box<dyn Listener>, node: Weak<NodeShared>) {
+pub(super) async fn accept_loop(listening: Listening, node: Weak<NodeShared>) {
+    let listener = &*listening.listener;
     let address = listener.address();
     let slots = Slots::new(HELLOS_MAX);
     let mut errors = Errors::default();
@@ -186,7 +195,9 @@ mod tests {
         let told = Arc::new(Told::default());
         let below = memory::listen("failing").unwrap();
         let listener = Failing { below, told: Arc::clone(&told) };
-        let accepting = tasks::spawn(accept_loop(Box::new(listener), Arc::downgrade(&node.shared)));
+        let (_taken, is_taken) = watch::channel(());
+        let listening = Listening { listener: Box::new(listener), _is_taken: is_taken };
+        let accepting = tasks::spawn(accept_loop(listening, Arc::downgrade(&node.shared)));
         connects().await.unwrap();
         // All error numbers of Linux.
         for error in 1..=133 {

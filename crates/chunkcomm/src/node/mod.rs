@@ -69,6 +69,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::{Arc, Mutex};
 use tokio::runtime::Handle;
+use tokio::sync::watch;
 use waits::Waits;
 
 /// One member of a cluster: listens, connects, opens and accepts channels.
@@ -97,6 +98,8 @@ pub(crate) struct NodeShared {
     board: SharedBoard,
     addresses: Vec<Address>,
     home: Home,
+    /// Has a receiver for each address at which the node listens.
+    taken: watch::Sender<()>,
     tasks: Mutex<Vec<tokio::task::AbortHandle>>,
     /// The spinner of a node that polls busily, until it closes.
     spinner: Mutex<Option<Arc<Spinner>>>,

@@ -32,6 +32,20 @@ fn an_address_that_is_taken() {
 }
 
 #[test]
+fn the_addresses_of_a_closed_node_are_free() {
+    on_both(|| async {
+        let path = free_path("closed");
+        for mut address in [tcp(), memory(), Address::Unix(path)] {
+            for _ in 0..200 {
+                let node = Node::builder().listen(address).build().await.unwrap();
+                limited(node.close(NEVER)).await.unwrap();
+                address = node.addresses()[0].clone();
+            }
+        }
+    });
+}
+
+#[test]
 fn a_node_without_a_name_is_called_the_same_at_both_ends() {
     on_one_thread(async {
         let a = Node::builder().listen(memory()).build().await.unwrap();

@@ -6,7 +6,7 @@ use super::super::closing::until_the_runtime_ends;
 use super::super::hello::{OwnHello, default_name, display_name};
 use super::super::io_thread::IoThread;
 use super::super::layers::{Layers, WeakNode};
-use super::super::listening::accept_loop;
+use super::super::listening::{Listening, accept_loop};
 use super::super::unaccepted::{speak_of_unaccepted, speak_of_unopened};
 use super::super::waits::Waits;
 use super::super::warnings::Warnings;
@@ -33,7 +33,7 @@ use crate::transport::{BoxFuture, Home};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 use tokio::runtime::{Handle, RuntimeFlavor};
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 
 /// The runtimes of a node to be built, and the host from which it dials.
 struct BuildPlace {
@@ -138,6 +138,7 @@ impl NodeBuilder {
                 board: Arc::new(Mutex::new(board)),
                 addresses,
                 home,
+                taken: watch::Sender::default(),
                 tasks: Mutex::new(vec![speaking, speaking_of_opens, ending]),
                 spinner: Mutex::new(spinner),
                 local: tokio::sync::Mutex::new(None),
@@ -150,8 +151,9 @@ impl NodeBuilder {
         });
         // Only now: a connection that comes earlier would find no node, as if the node were gone.
         let accepting = listeners.into_iter().map(|listener| {
-            tasks::spawn_on(&shared.runtime, accept_loop(listener, Arc::downgrade(&shared)))
-                .abort_handle()
+            let listening = Listening { listener, _is_taken: shared.taken.subscribe() };
+            let accepting = accept_loop(listening, Arc::downgrade(&shared));
+            tasks::spawn_on(&shared.runtime, accepting).abort_handle()
         });
         locked(&shared.tasks).extend(accepting);
         Ok(Node { shared })
