@@ -8,6 +8,7 @@ use std::ops::Range;
 use chunkcomm::error::Plain;
 use chunkcomm::{AcceptError, OpenError, RecvError, SendError};
 
+use crate::group::watching::NO_ROOM_AFTER;
 use crate::proto::frame::FrameFault;
 use crate::proto::opening::{OpeningFault, Shape};
 use group::GroupError;
@@ -88,6 +89,13 @@ pub enum DeltaSendError {
         /// Name of the delta's channel.
         channel: String,
     },
+    /// The channel of a collective's transfer has not opened for 10 s: its peer has no room for one more.
+    NoRoom {
+        /// Name of the node that would receive.
+        peer: String,
+        /// Name of the delta's channel.
+        channel: String,
+    },
     /// The collective whose operand this is has failed.
     Collective(Box<GroupError>),
 }
@@ -133,6 +141,11 @@ impl fmt::Display for DeltaSendError {
             Self::Refused { peer, channel, cause } => {
                 write!(f, "delta {channel:?} was refused by {peer:?}: {}", Plain(cause))
             }
+            Self::NoRoom { peer, channel } => write!(
+                f,
+                "channel {channel:?} to {peer:?} has not opened for {NO_ROOM_AFTER:.0?}: the peer has no room \
+                 for one more channel"
+            ),
             Self::Stopped { peer, channel } => {
                 write!(f, "delta {channel:?} to {peer:?} was stopped with its node or runtime")
             }
@@ -159,6 +172,7 @@ impl std::error::Error for DeltaSendError {
             | Self::Gone { .. }
             | Self::Over { .. }
             | Self::Refused { .. }
+            | Self::NoRoom { .. }
             | Self::Stopped { .. } => None,
         }
     }

@@ -14,7 +14,7 @@ mod inbox;
 pub(crate) mod io;
 pub(crate) mod links;
 pub(crate) mod shared;
-mod watching;
+pub(crate) mod watching;
 
 use std::fmt;
 use std::sync::Arc;

@@ -42,6 +42,7 @@ use chunkcomm::{BytesReceiver, BytesSender, Node, Peer, SendError};
 use tokio::sync::watch;
 
 use crate::error::DeltaSendError;
+use crate::group::watching::NO_ROOM_AFTER;
 use crate::memory::{Carrier, Hearer, Share, State};
 use crate::proto::extents::Cursor;
 use crate::proto::frame::Header;
@@ -220,10 +221,11 @@ impl<T: Pod> Pump<T> {
         }
     }
 
-    /// Runs while somebody follows, and a region has its owner.
+    /// Runs while somebody follows, a region has its owner, and the channel has room to open.
     async fn run_followed(self, fate: &watch::Sender<Fated>) -> Result<(), DeltaSendError> {
         let (peer, channel) = (self.peer.clone(), self.name.clone());
         let (share, is_region) = (self.carrier.share().clone(), self.source == Source::Region);
+        let leaving = Arc::clone(&self.leaving);
         let closing = async {
             let mut bell = share.bell();
             while !share.state().closing {
@@ -235,6 +237,7 @@ impl<T: Pod> Pump<T> {
             // Nobody hears what the memory says meanwhile.
             () = fate.closed() => Err(DeltaSendError::Stopped { peer, channel }),
             outcome = self.run(fate) => outcome,
+            () = leaving.has_no_room_for(NO_ROOM_AFTER) => Err(DeltaSendError::NoRoom { peer, channel }),
             () = closing, if is_region => Err(DeltaSendError::Stopped { peer, channel }),
         }
     }

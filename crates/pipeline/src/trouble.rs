@@ -62,6 +62,10 @@ impl FlowEnd {
                 self.left(round);
             }
             DeltaSendError::Stopped { .. } | DeltaSendError::Source { .. } => {}
+            // The other rank is there.
+            DeltaSendError::NoRoom { .. } => {
+                self.failed(GroupError::Rank { rank: self.own, why: error.to_string() });
+            }
             error => self.lost(error),
         }
     }

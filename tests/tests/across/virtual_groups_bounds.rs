@@ -1,9 +1,10 @@
 //! Groups in virtual time under load, and their ends.
 
 use crate::virtual_cluster::on_each;
+use chunkcomm::BytesSender;
 use chunkcomm::host::{self, Instant};
 use chunkcomm_cluster::Cluster;
-use chunkcomm_pipeline::{Algorithm, Group, GroupError, Op, Parts};
+use chunkcomm_pipeline::{Algorithm, DeltaEnd, DeltaSendError, Flow, Group, GroupError, Op, Parts};
 use std::time::Duration;
 
 async fn world(cluster: &Cluster) -> Group {
@@ -71,19 +72,7 @@ fn a_root_far_ahead_waits_for_the_rank_that_takes_nothing() {
 #[test]
 fn a_group_whose_channels_have_no_room_breaks_by_their_names() {
     on_each(7, 2, &[], |rank, cluster| async move {
-        // As many as a link has room for; those of the cluster are among them.
-        let peer = cluster.peer(1 - rank as u32).await.unwrap();
-        let mut channels = Vec::new();
-        for number in 0..512 {
-            let node = cluster.node().clone();
-            host::spawn(async move {
-                let (_, mut receiver) = node.accept_bytes(&*format!("{number}")).await.unwrap();
-                while let Ok(Some(_)) = receiver.recv().await {}
-            });
-            let mut sender = cluster.node().open_bytes(&peer, &*format!("{number}")).await.unwrap();
-            sender.send_slice(b"open").await.unwrap();
-            channels.push(sender);
-        }
+        let channels = fill(&cluster, rank).await;
         let mut group = world(&cluster).await;
         let error = group.barrier().await.unwrap_err();
         let GroupError::Rank { rank: of, why } = error.cause else { panic!("{error}") };
@@ -97,6 +86,62 @@ fn a_group_whose_channels_have_no_room_breaks_by_their_names() {
         drop((group, channels));
         host::sleep(Duration::from_secs(5)).await;
     });
+}
+
+#[test]
+fn a_call_whose_transfers_have_no_room_breaks_its_group_by_their_names() {
+    for kind in 0..3 {
+        on_each(11, 2, &[], move |rank, cluster| async move {
+            let mut group = world(&cluster).await;
+            group.set_algorithm(Algorithm::Ring);
+            group.barrier().await.unwrap();
+            let channels = fill(&cluster, rank).await;
+            // Both have filled their sides.
+            group.barrier().await.unwrap();
+            let (data, flow) = (vec![1_u64; 20_000], Flow::default());
+            let cause = match kind {
+                0 => group.all_reduce(data, Op::sum()).await.unwrap_err().cause,
+                // It waits for the other's transfers while it opens its own.
+                1 => {
+                    group.all_reduce_delta(data, Op::sum(), flow).await.map(drop).unwrap_err().cause
+                }
+                _ => match group.broadcast_delta(0, data, flow).await {
+                    Ok(DeltaEnd::Sender(mut sender)) => {
+                        sender.part(..).unwrap().commit();
+                        match sender.finish().await {
+                            Err(DeltaSendError::Collective(cause)) => *cause,
+                            other => panic!("{other:?}"),
+                        }
+                    }
+                    other => other.map(drop).unwrap_err().cause,
+                },
+            };
+            let GroupError::Rank { rank: of, why } = cause else { panic!("{cause}") };
+            let (of, to) = (of as u32, 1 - of as u32);
+            let named = why.starts_with("channel \"") && why.contains(&format!("/{of}-{to}/"));
+            let why_not = "has not opened for 10s: the peer has no room for one more channel";
+            assert!(named && why.ends_with(why_not), "{why}");
+            drop((group, channels));
+            host::sleep(Duration::from_secs(5)).await;
+        });
+    }
+}
+
+/// Opens as many channels as a link has room for; those of the cluster are among them.
+async fn fill(cluster: &Cluster, rank: usize) -> Vec<BytesSender> {
+    let peer = cluster.peer(1 - rank as u32).await.unwrap();
+    let mut channels = Vec::new();
+    for number in 0..512 {
+        let node = cluster.node().clone();
+        host::spawn(async move {
+            let (_, mut receiver) = node.accept_bytes(&*format!("{number}")).await.unwrap();
+            while let Ok(Some(_)) = receiver.recv().await {}
+        });
+        let mut sender = cluster.node().open_bytes(&peer, &*format!("{number}")).await.unwrap();
+        sender.send_slice(b"open").await.unwrap();
+        channels.push(sender);
+    }
+    channels
 }
 
 #[test]

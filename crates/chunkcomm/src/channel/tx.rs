@@ -4,6 +4,7 @@
 mod sink;
 
 use crate::driver::clock;
+use crate::driver::mail::LinkShared;
 use crate::driver::staging::{Settling, Staged, TxEnd, TxShared};
 use crate::driver::wakers::locked;
 use crate::error::{CloseError, SendError, TrySendError, Unacknowledged};
@@ -108,6 +109,10 @@ impl Tx {
     /// Returns the state of the channel that its ends and the driver share.
     pub(crate) fn shared(&self) -> Arc<TxShared> {
         Arc::clone(&self.shared)
+    }
+
+    pub(crate) fn link(&self) -> Arc<LinkShared> {
+        locked(&self.slot).with(|end: &mut TxEnd| Arc::clone(&end.link))
     }
 
     /// Returns whether a message of `bytes` bytes can be staged now; `None` when the channel has
@@ -394,9 +399,7 @@ impl Tx {
     }
 
     pub(crate) fn waits_to_open(&self) -> Option<Duration> {
-        let link = locked(&self.slot).with(|end: &mut TxEnd| Arc::clone(&end.link));
-        let since = link.opens().since(&self.shared)?;
-        Some(Duration::from_micros(clock::now().micros_since(since)))
+        self.link().opens().waits(&self.shared)
     }
 
     pub(crate) fn stats(&self) -> ChannelStats {

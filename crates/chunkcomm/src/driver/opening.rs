@@ -1,6 +1,7 @@
 //! Channels of ours whose open waits for credit: the peer has no room for one more.
 
 use super::channels::Channels;
+use super::clock;
 use super::mail::LinkShared;
 use super::staging::TxShared;
 use super::wakers::locked;
@@ -32,10 +33,11 @@ pub(crate) struct LateOpen {
 }
 
 impl Opens {
-    /// Returns the time when this channel began to wait, if it waits.
-    pub(crate) fn since(&self, channel: &Arc<TxShared>) -> Option<Time> {
+    /// Returns for how long this channel has waited, if it waits.
+    pub(crate) fn waits(&self, channel: &Arc<TxShared>) -> Option<Duration> {
         let waiting = locked(&self.0);
-        waiting.iter().find(|it| Arc::ptr_eq(&it.channel, channel)).map(|it| it.since)
+        let it = waiting.iter().find(|it| Arc::ptr_eq(&it.channel, channel))?;
+        Some(Duration::from_micros(clock::now().micros_since(it.since)))
     }
 
     /// Passes each open that has waited for `long` to `late`, once. Returns the time until the next one

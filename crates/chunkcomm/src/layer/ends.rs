@@ -6,7 +6,7 @@ use crate::channel::bytes_sender::BytesSender;
 use crate::channel::receiver::Receiver;
 use crate::channel::sender::Sender;
 use crate::channel::{ChannelOptions, channel};
-use crate::driver::mail::Command;
+use crate::driver::mail::{Command, LinkShared};
 use crate::driver::staging::{Settling, TxEnd, TxShared};
 use crate::error::{AcceptError, ConnectError, LinkCause, LinkError, SendError};
 use crate::node::accepting::AcceptTable;
@@ -21,11 +21,15 @@ use std::future::poll_fn;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
+use std::time::Duration;
 use tokio::runtime::Handle;
 
-/// Counts the messages of a channel that were handed to the transport, wherever its sender is.
+/// Looks at how far a channel has come, wherever its sender is.
 #[derive(Clone)]
-pub struct Written(Arc<TxShared>);
+pub struct Written {
+    shared: Arc<TxShared>,
+    link: Arc<LinkShared>,
+}
 
 impl fmt::Debug for Written {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -34,16 +38,23 @@ impl fmt::Debug for Written {
 }
 
 impl Written {
-    /// Counts those of `sender`.
+    /// Looks at that of `sender`.
     #[must_use]
     pub fn of(sender: &mut BytesSender) -> Written {
-        Written(sender.tx().shared())
+        let tx = sender.tx();
+        Written { shared: tx.shared(), link: tx.link() }
     }
 
-    /// Returns the number of messages from the first one on.
+    /// Returns the number of messages that were handed to the transport.
     #[must_use]
     pub fn messages(&self) -> u64 {
-        self.0.written()
+        self.shared.written()
+    }
+
+    /// As [`BytesSender::waits_to_open`].
+    #[must_use]
+    pub fn waits_to_open(&self) -> Option<Duration> {
+        self.link.opens().waits(&self.shared)
     }
 }
 

@@ -25,7 +25,7 @@ use crate::landing::Combine;
 use crate::proto::schedule::flow::{Flow, FlowReceive, Memory, Side};
 use crate::proto::talk::Kind;
 use crate::region::{Operand, Region};
-use crate::{DeltaRecvError, Element, Increment};
+use crate::{DeltaRecvError, DeltaSendError, Element, Increment};
 
 /// Bytes of a call's data from which its transfers flow: 64 KiB. Below, whole messages cost less than the
 /// opening of a transfer an edge.
@@ -300,8 +300,14 @@ impl<T: Element> Transfers<T> {
         let (peer, name) = (self.peer(to).await?, self.name_of(self.rank, to, number));
         let node = self.cluster.node();
         let sent = region.send(node, &peer, &name, &sections, Increment::default()).await;
-        let mut sent = sent.map_err(|error| self.lost(to, &error))?;
-        sent.finish().await.map_err(|error| self.lost(to, &error))
+        let fault = |error: DeltaSendError| match error {
+            // The other rank is there.
+            DeltaSendError::NoRoom { .. } => {
+                GroupError::Rank { rank: self.rank, why: error.to_string() }
+            }
+            error => self.lost(to, &error),
+        };
+        sent.map_err(fault)?.finish().await.map_err(fault)
     }
 
     async fn receive(

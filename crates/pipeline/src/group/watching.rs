@@ -24,7 +24,7 @@ const LOOK_COUNT_MAX: usize = 1024;
 
 /// Time that a channel may wait for room to open before it breaks its group: 10 s, when the node has warned of it.
 /// It may wait for ever, since the channels that the peer has room for need not end.
-const NO_ROOM_AFTER: Duration = Duration::from_secs(10);
+pub(crate) const NO_ROOM_AFTER: Duration = Duration::from_secs(10);
 
 impl Engine {
     /// Breaks the group when a call waits for a rank from which nothing comes; returns whether it did.

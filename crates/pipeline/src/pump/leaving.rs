@@ -1,10 +1,12 @@
 //! The bytes of a round that have left the node.
 
 use std::collections::VecDeque;
+use std::future::pending;
 use std::sync::{Mutex, MutexGuard};
+use std::time::Duration;
 
-use chunkcomm::BytesSender;
 use chunkcomm::layer::Written;
+use chunkcomm::{BytesSender, host};
 
 /// Counts the bytes of a round that were handed to the transport. The pump notes what it gives to the channel;
 /// any thread may ask.
@@ -28,6 +30,14 @@ impl Leaving {
 
     fn given(&self) -> MutexGuard<'_, Given> {
         self.given.lock().expect("no holder of the lock panics")
+    }
+
+    /// Waits until the channel has not opened for `time`, for want of room at the peer; for ever once it is open.
+    pub(super) async fn has_no_room_for(&self, time: Duration) {
+        host::sleep(time).await;
+        if self.written.waits_to_open().is_none() {
+            pending::<()>().await;
+        }
     }
 
     /// Begins a round.

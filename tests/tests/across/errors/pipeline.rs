@@ -68,6 +68,7 @@ fn deltas(texts: &mut Texts) {
         DeltaSendError::Over { peer: peer(), channel: channel() },
         DeltaSendError::Refused { peer: peer(), channel: channel(), cause: cause() },
         DeltaSendError::Stopped { peer: peer(), channel: channel() },
+        DeltaSendError::NoRoom { peer: peer(), channel: channel() },
         DeltaSendError::Collective(Box::new(GroupError::Rank { rank: 1, why: cause() })),
         DeltaRecvError::Accept(late()),
         DeltaRecvError::Channel(received()),

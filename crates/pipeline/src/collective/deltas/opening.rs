@@ -1,7 +1,9 @@
 //! Sets the transfers of a flowing collective up.
 
+use std::future::poll_fn;
 use std::ops::Range;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 use chunkcomm::host::memory::{self, FreedVec};
@@ -78,6 +80,19 @@ struct Transfers {
     trouble: Arc<Trouble>,
 }
 
+/// Waits until a transfer fails.
+fn first_fault(transfers: &[Transfers]) -> impl Future<Output = GroupError> + use<> {
+    let of = |it: &Transfers| {
+        let trouble = Arc::clone(&it.trouble);
+        Box::pin(async move { trouble.until(|found| found.failed.clone()).await })
+    };
+    let mut faults: Vec<_> = transfers.iter().map(of).collect();
+    poll_fn(move |context| {
+        let found = faults.iter_mut().map(|it| it.as_mut().poll(context));
+        found.reduce(|one, other| if one.is_ready() { one } else { other }).unwrap_or(Poll::Pending)
+    })
+}
+
 impl<T: Element> Plan<T> {
     /// Opens all transfers. Without success the cause is told by `failed`, and the caller's data come back
     /// after the stop: the transfers stand until the group says why.
@@ -95,10 +110,13 @@ impl<T: Element> Plan<T> {
         }
         let result = self.results.pop();
         lanes.insert(0, self.memories(data.into_inner(), result));
-        let mut transfers = Vec::new();
+        let mut transfers: Vec<_> = lanes.iter().map(|_| Transfers::default()).collect();
+        let fault = first_fault(&transfers);
         let opened = tokio::select! {
             biased;
             opened = self.transfers(&lanes, &mut transfers) => opened,
+            // What is accepted may wait for a rank that waits for this one.
+            fault = fault => Err(fault),
             _ = stopped.wait_for(|it| *it) => Err(GroupError::Closed),
         };
         let Err(cause) = opened else { return Ok(self.opened(lanes, transfers)) };
@@ -136,9 +154,8 @@ impl<T: Element> Plan<T> {
     async fn transfers(
         &self,
         lanes: &[Memories<T>],
-        all: &mut Vec<Transfers>,
+        all: &mut [Transfers],
     ) -> Result<(), GroupError> {
-        all.resize_with(lanes.len(), Transfers::default);
         for (lane, (memories, transfers)) in lanes.iter().zip(&mut *all).enumerate() {
             for (index, send) in self.schedule.sends.iter().enumerate() {
                 let place = self.place(memories, send.of, &send.blocks);
