@@ -74,8 +74,11 @@ impl Alarm {
                     return Poll::Pending;
                 }
                 // A timer that is reset to a later time still wakes its thread at the earlier one.
-                self.sleep = None;
-                self.arm(deadline.min(now.after(PUT_OFF)), now);
+                let deadline = deadline.min(now.after(PUT_OFF));
+                if let Some(sleep) = &mut self.sleep {
+                    sleep.set(tokio::time::sleep_until(at(deadline, now)));
+                }
+                self.armed_for = Some(deadline);
             }
             _ => self.arm(deadline, now),
         }
@@ -94,13 +97,18 @@ impl Alarm {
 
     fn arm(&mut self, deadline: Time, now: Time) {
         let deadline = deadline.min(now.after(TIMER_MAX));
-        let at = Instant::now() + stretched(Duration::from_nanos(deadline.0 - now.0));
+        let at = at(deadline, now);
         match &mut self.sleep {
             Some(sleep) => sleep.as_mut().reset(at),
             None => self.sleep = Some(Box::pin(tokio::time::sleep_until(at))),
         }
         self.armed_for = Some(deadline);
     }
+}
+
+/// Returns a deadline as tokio takes it.
+fn at(deadline: Time, now: Time) -> Instant {
+    Instant::now() + stretched(Duration::from_nanos(deadline.0 - now.0))
 }
 
 pin_project_lite::pin_project! {

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use chunkcomm::host;
+use chunkcomm::host::{self, Alarm, Instant};
 use chunkcomm::layer::Owed;
 use chunkcomm_cluster::cluster::{Change, Changes};
 
@@ -28,7 +28,7 @@ const PAST_COUNT: usize = 64;
 const TOLD_WITHIN: Duration = Duration::from_secs(1);
 
 type NextChange = Pin<Box<dyn Future<Output = (Changes, Option<Change>)> + Send>>;
-type Tick = Pin<Box<dyn Future<Output = ()> + Send>>;
+type Telling = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 pub(crate) struct Engine {
     pub(super) shared: Arc<Shared>,
@@ -41,7 +41,9 @@ pub(crate) struct Engine {
     /// Number of the last call that began here.
     begun: u64,
     change: Option<NextChange>,
-    pub(super) tick: Option<Tick>,
+    /// Time of the next look at calls that wait.
+    pub(super) looks_at: Option<Instant>,
+    pub(super) tick: Alarm,
     /// Number of the last call that a look at those which wait has come to; 0 where the next one begins anew.
     pub(super) looked: u64,
     pub(super) report_after: Duration,
@@ -49,7 +51,7 @@ pub(crate) struct Engine {
     /// Why it is broken, as ranks tell each other.
     fault: Option<Fault>,
     /// End of the time to tell the others, while callers do not know that the group is broken.
-    telling: Option<Tick>,
+    telling: Option<Telling>,
     /// Words that wait when the node closes, and the farewell; `None` once they are said.
     owed: Option<Owed>,
 }
@@ -68,7 +70,8 @@ impl Engine {
             gone: None,
             begun: 0,
             change: Some(next_change(changes)),
-            tick: None,
+            looks_at: None,
+            tick: Alarm::default(),
             looked: 0,
             report_after: Duration::ZERO,
             broken: None,

@@ -4,7 +4,7 @@ use std::mem;
 use std::task::Context;
 use std::time::Duration;
 
-use chunkcomm::host;
+use chunkcomm::host::Instant;
 use chunkcomm::layer::{Wait, warn};
 
 use super::calls::Active;
@@ -64,11 +64,12 @@ impl Engine {
         if self.calls.is_empty() {
             return false;
         }
-        let tick = self.tick.get_or_insert_with(|| Box::pin(host::sleep(ASK_AFTER)));
-        if tick.as_mut().poll(context).is_pending() {
+        let now = Instant::now();
+        let at = self.looks_at.get_or_insert_with(|| now + ASK_AFTER).time();
+        if self.tick.poll(context, Some(at), now.time()).is_pending() {
             return false;
         }
-        self.tick = None;
+        self.looks_at = None;
         self.look_for_room();
         let mut lines = Vec::new();
         let mut is_first = self.looked == 0;
