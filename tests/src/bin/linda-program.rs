@@ -1,5 +1,5 @@
 //! A program in Linda: rank 0 holds the space and puts tasks; the others take one after the other, and put
-//! its result. Rank 0 prints the results that came more than once or not at all, and the number of tuples
+//! its result. Rank 0 says when all have joined. It prints the results that came more than once or not at all, and the number of tuples
 //! that are left.
 
 use std::error::Error;
@@ -17,6 +17,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let cluster = Cluster::join(ClusterConfig::new().nodes(4)).await?;
     let space = "kills".to_owned();
     if cluster.rank() == 0 {
+        println!("joined");
         host::spawn(hold(cluster.clone(), space.clone(), 1 << 20));
     }
     let mut space = Space::attach(&cluster, &space).await?;

@@ -431,6 +431,7 @@ fn another_evaluates_when_an_evaluator_dies() {
 fn killed_takers_lose_no_task() {
     use chunkcomm_testkit::proc;
     use rustix::process::Signal;
+    use std::io::{BufRead, BufReader, Read};
     use std::process::{Command, Stdio};
 
     let mut random =
@@ -438,17 +439,22 @@ fn killed_takers_lose_no_task() {
     for round in 0..6 {
         let mut command = Command::new(env!("CARGO_BIN_EXE_linda-program"));
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
-        let program = command.spawn().unwrap();
+        let mut program = command.spawn().unwrap();
         let copies = proc::children(program.id(), 3);
-        copies.iter().copied().for_each(proc::wait_until_placed);
+        // One that dies before it has joined is the end of all.
+        let mut told = BufReader::new(program.stdout.take().unwrap());
+        let mut line = String::new();
+        told.read_line(&mut line).unwrap();
+        assert_eq!(line, "joined\n", "round {round}");
         for &victim in &copies[..2] {
             std::thread::sleep(ms(random.below(400)));
             println!("round {round}: kill {victim}");
             proc::try_signal(victim, Signal::KILL);
         }
+        line.clear();
+        told.read_to_string(&mut line).unwrap();
         let output = program.wait_with_output().unwrap();
-        let told = String::from_utf8(output.stdout).unwrap();
         let error = String::from_utf8_lossy(&output.stderr);
-        assert_eq!(told, "wrong [], left None None\n", "round {round}: {error}");
+        assert_eq!(line, "wrong [], left None None\n", "round {round}: {error}");
     }
 }
