@@ -213,8 +213,11 @@ mod killed {
     use super::{PROGRAM, free_address};
     use chunkcomm_testkit::{blocking, proc};
     use rustix::process::Signal;
-    use std::io::{BufRead as _, BufReader, Read as _};
+    use std::io::{BufRead as _, BufReader, Read as _, Write as _};
     use std::process::{Command, Stdio};
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::thread;
     use std::time::Duration;
 
     /// Waits until the node has joined: it then answers the signal; before, it only outlives it.
@@ -366,5 +369,29 @@ mod killed {
             let lines = told.lines().filter(of_rank_0).count();
             assert!(lines >= 2 || !placed, "each copy says why it ends: {told}");
         }
+    }
+
+    /// Their last words wait for room in a pipe.
+    #[test]
+    fn copies_end_though_nobody_reads_their_standard_error() {
+        let (unread, mut full) = std::io::pipe().unwrap();
+        let mut command = Command::new(PROGRAM);
+        command.args(["--nodes", "3", "--round-trips", "1000000"]);
+        let program = proc::Program(command.stderr(full.try_clone().unwrap()).spawn().unwrap());
+        let copies = proc::children(program.0.id(), 2);
+        copies.iter().copied().for_each(proc::wait_until_placed);
+        let pages = Arc::new(AtomicUsize::new(0));
+        let written = Arc::clone(&pages);
+        let filling = thread::spawn(move || {
+            while full.write_all(&[b' '; 4096]).is_ok() {
+                written.fetch_add(1, Ordering::Relaxed);
+            }
+        });
+        let filled = blocking::settled("it has no end", || pages.load(Ordering::Relaxed));
+        assert!(filled > 1);
+        proc::signal(program.0.id(), Signal::KILL);
+        proc::wait_until_gone(&copies);
+        drop(unread);
+        filling.join().unwrap();
     }
 }

@@ -342,3 +342,42 @@ impl State {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A run whose memory has this size.
+    struct Over(usize);
+
+    impl Run for Over {
+        fn poll(&mut self, _: &mut Io<'_, '_>) -> Poll<Result<(), GroupError>> {
+            Poll::Pending
+        }
+
+        fn waits_for(&self) -> Option<usize> {
+            None
+        }
+
+        fn strip(&mut self) -> Option<usize> {
+            Some(self.0)
+        }
+
+        fn as_any(&mut self) -> &mut dyn Any {
+            self
+        }
+    }
+
+    #[test]
+    fn runs_are_kept_by_their_number_and_their_bytes() {
+        let shared = Shared::default();
+        let kept = |bytes| {
+            shared.keep(Box::new(Over(bytes)));
+            shared.state().spare.len()
+        };
+        assert_eq!(kept(SPARE_BYTES_MAX - 1000), 1);
+        assert_eq!(kept(1001), 1);
+        assert_eq!((kept(usize::MAX), kept(1000)), (1, 2));
+        assert_eq!((2..20).map(|_| kept(0)).max(), Some(SPARE_COUNT_MAX));
+    }
+}
