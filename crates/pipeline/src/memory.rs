@@ -55,7 +55,8 @@ use std::time::Duration;
 
 use bytemuck::Pod;
 use bytes::Bytes;
-use chunkcomm::host::{Instant, memory};
+use chunkcomm::host::Instant;
+use chunkcomm::host::memory::{self, Piecewise};
 
 use crate::error::DeltaRecvError;
 use crate::proto::corrections::Corrections;
@@ -205,13 +206,13 @@ impl<T: Pod> Drop for Region<T> {
             let buffer =
                 unsafe { Vec::from_raw_parts(self.base.as_ptr(), self.len, self.capacity) };
             // The last holder may be the driver of a link.
-            memory::free(self.capacity * size_of::<T>(), Freed(buffer));
+            memory::free(self.capacity * size_of::<T>(), Freed(Piecewise(buffer)));
         }
     }
 }
 
 /// A buffer that any thread may free.
-struct Freed<T: Pod>(#[expect(dead_code, reason = "it is only dropped")] Vec<T>);
+struct Freed<T: Pod>(#[expect(dead_code, reason = "it is only dropped")] Piecewise<T>);
 
 // SAFETY: point 5 of the module's argument.
 unsafe impl<T: Pod> Send for Freed<T> {}

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use chunkcomm::host::memory::{FREED_HERE_BYTES_MAX, SLICE_BYTES};
+use chunkcomm::host::memory::{FREED_HERE_BYTES_MAX, Piecewise, SLICE_BYTES};
 use chunkcomm::{BytesSender, Node};
 use chunkcomm_pipeline::{
     DeltaEnd, DeltaReceiver, DeltaSender, Flow, Group, Increment, Op, Parts, Region,
@@ -20,6 +20,21 @@ const LEN: usize = 3 << 20;
 const BYTES: usize = LEN * size_of::<u64>();
 
 const LONG: Duration = Duration::from_secs(60);
+
+#[tokio::test]
+async fn much_memory_is_freed_in_pieces() {
+    let _alone = ALONE.lock().await;
+    watch_this_thread();
+    freed_here();
+    for spare in [0, LEN] {
+        let mut memory = vector();
+        memory.reserve_exact(spare);
+        drop(Piecewise(memory));
+        let freed = freed_here();
+        assert!((1..=SLICE_BYTES).contains(&freed), "{freed} bytes at once");
+    }
+    drop(Piecewise(vec![(); LEN]));
+}
 
 /// Drops what the program has as a program with much memory would.
 async fn drop_elsewhere<T: Send + 'static>(held: T) {
