@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::mem;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
@@ -26,6 +26,12 @@ const PAST_COUNT: usize = 64;
 /// Time in which the others take this rank's word that the group is broken, before its callers hear
 /// it: 1 s. A program usually ends then, and with rank 0 of the cluster all ranks.
 const TOLD_WITHIN: Duration = Duration::from_secs(1);
+
+/// Time after which other tasks have their turn: 2 ms. Thousands of calls that nobody awaits may go on at once.
+const TURN: Duration = Duration::from_millis(2);
+
+/// Steps of a turn between two looks at the clock. A step takes 1 us, and 1 ms with much memory.
+const STEPS_A_LOOK: u32 = 8;
 
 type NextChange = Pin<Box<dyn Future<Output = (Changes, Option<Change>)> + Send>>;
 type Telling = Pin<Box<dyn Future<Output = ()> + Send>>;
@@ -54,6 +60,26 @@ pub(crate) struct Engine {
     telling: Option<Telling>,
     /// Words that wait when the node closes, and the farewell; `None` once they are said.
     owed: Option<Owed>,
+}
+
+/// A part of a turn of the standing task: of taking calls in, of hearing and of running.
+#[derive(Default)]
+struct Turn {
+    steps: u32,
+    /// Time of the first look at the clock.
+    since: Option<Instant>,
+    is_over: bool,
+}
+
+impl Turn {
+    /// Counts a step. In a simulation the turn has no end: there work takes the time that it declares.
+    fn step(&mut self) {
+        self.steps += 1;
+        if self.steps.is_multiple_of(STEPS_A_LOOK) && !self.is_over {
+            let now = Instant::now();
+            self.is_over = now - *self.since.get_or_insert(now) >= TURN;
+        }
+    }
 }
 
 impl Engine {
@@ -102,22 +128,30 @@ impl Engine {
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<()> {
         // Runs that were woken go on once: one that lets other tasks have their turn wakes itself.
         let mut takes_woken = true;
+        let [mut taking, mut hearing, mut running] = [(); 3].map(|()| Turn::default());
         loop {
             // Calls that were made before the node closes are among those that are taken now.
             let is_due = self.owed.as_ref().is_some_and(Owed::is_due);
-            let is_closed = self.take_submitted(context, mem::take(&mut takes_woken));
-            while let Poll::Ready(heard) =
-                self.links.poll_hear(context, |rank| self.calls.want(rank))
+            let is_closed = self.take_submitted(context, mem::take(&mut takes_woken), &mut taking);
+            while !hearing.is_over
+                && let Poll::Ready(heard) =
+                    self.links.poll_hear(context, |rank| self.calls.want(rank))
             {
                 self.handle(heard);
+                hearing.step();
             }
             self.poll_changes(context);
-            let has_moved = self.progress(context);
+            let has_moved = self.progress(context, &mut running);
             let full_before = self.links.full_count();
             self.links.poll_send(context);
             let has_room = self.links.full_count() < full_before;
             if has_room {
                 self.links.take_awaiting_room().into_iter().for_each(|call| self.calls.wake(call));
+            }
+            if taking.is_over || hearing.is_over || running.is_over {
+                // Woken now, this would run again before the runtime looks at its sockets.
+                let _ = pin!(host::yield_now()).poll(context);
+                return Poll::Pending;
             }
             let has_told = self.telling.is_some() && self.links.is_idle();
             if self.look_for_lost() || has_moved || has_room || has_told {
@@ -145,7 +179,12 @@ impl Engine {
     }
 
     /// Begins the calls that were made, and lets runs that were woken go on; returns whether no call follows.
-    fn take_submitted(&mut self, context: &Context<'_>, takes_woken: bool) -> bool {
+    fn take_submitted(
+        &mut self,
+        context: &Context<'_>,
+        takes_woken: bool,
+        turn: &mut Turn,
+    ) -> bool {
         let shared = Arc::clone(&self.shared);
         let mut state = shared.state();
         state.watch(context.waker());
@@ -157,9 +196,12 @@ impl Engine {
             self.stop_by(GroupError::Closed);
         }
         let first = self.begun + 1;
-        while let Some(submitted) = state.take_submitted() {
+        while !turn.is_over
+            && let Some(submitted) = state.take_submitted()
+        {
             self.begun = submitted.number;
             self.calls.add(submitted, &self.shared);
+            turn.step();
         }
         let is_closed = state.closed || state.shrinking;
         let is_beyond = state.is_beyond;
@@ -370,13 +412,14 @@ impl Engine {
     }
 
     /// Lets the calls go on that can; returns whether one has ended.
-    fn progress(&mut self, context: &mut Context<'_>) -> bool {
+    fn progress(&mut self, context: &mut Context<'_>, turn: &mut Turn) -> bool {
         let mut has_ended = false;
-        while !self.is_telling(context) {
+        while !turn.is_over && !self.is_telling(context) {
             // A call begins where all ranks take its words.
             let is_open = || self.broken.is_some() || self.links.full_to().is_none();
             let Some(number) = self.calls.next_ready(is_open) else { break };
             has_ended |= self.poll_call(number);
+            turn.step();
         }
         has_ended
     }

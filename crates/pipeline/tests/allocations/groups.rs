@@ -1,9 +1,10 @@
-//! Costs of a small call of a group that is warm: allocations, messages, openings.
+//! Costs of a small call of a group that is warm: allocations, messages, openings; turns of others beside many.
 
 use chunkcomm_cluster::Cluster;
 use chunkcomm_pipeline::{Group, Op};
 
 use crate::clusters::{end_all, join_all};
+use crate::memory::turns_of;
 use crate::{ALONE, allocations};
 
 const WARM_CALLS: u64 = 100;
@@ -73,6 +74,35 @@ async fn a_small_all_reduce_of_a_warm_group_allocates_nothing() {
             assert_eq!(*opened, open);
         }
         assert_eq!(counts.iter().min(), Some(&0), "{size} ranks: {counts:?}");
+        drop(groups);
+        end_all(&clusters).await;
+    }
+}
+
+/// Calls that nobody awaits are taken in, and go on, some at a time.
+#[tokio::test]
+async fn others_run_between_many_calls() {
+    const CALLS: u64 = 60_000;
+    let _alone = ALONE.lock().await;
+    for size in [1, 2] {
+        let clusters = join_all(size).await;
+        let mut groups = Vec::new();
+        for cluster in &clusters {
+            groups.push(Group::world(cluster).await.unwrap());
+        }
+        for group in &mut groups {
+            (0..CALLS).for_each(|call| drop(group.all_reduce(vec![call], Op::sum())));
+        }
+        let lasts: Vec<_> = groups.iter_mut().map(Group::barrier).collect();
+        let all = async {
+            for last in lasts {
+                last.await.unwrap();
+            }
+        };
+        let ((), turns) = turns_of(all).await;
+        println!("{size} ranks: {turns} turns");
+        // They take 30 ms at least.
+        assert!(turns >= 10, "{turns} turns");
         drop(groups);
         end_all(&clusters).await;
     }

@@ -196,7 +196,7 @@ async fn what_messages_leave_is_freed_by_other_threads() {
 }
 
 /// Counts how often another task runs while `future` does.
-async fn turns_of<R>(future: impl Future<Output = R>) -> (R, u64) {
+pub(crate) async fn turns_of<R>(future: impl Future<Output = R>) -> (R, u64) {
     let turns = Arc::new(AtomicU64::new(0));
     let counted = Arc::clone(&turns);
     let others = tokio::spawn(async move {
