@@ -4,14 +4,18 @@ pub(crate) mod group;
 
 use std::fmt;
 use std::ops::Range;
+use std::time::Duration;
 
 use chunkcomm::error::Plain;
 use chunkcomm::{AcceptError, OpenError, RecvError, SendError};
 
-use crate::group::watching::NO_ROOM_AFTER;
 use crate::proto::frame::FrameFault;
 use crate::proto::opening::{OpeningFault, Shape};
 use group::GroupError;
+
+/// Time that a channel may wait for room to open before it breaks its group: 10 s, when the node has warned of it.
+/// It may wait for ever, since the channels that the peer has room for need not end.
+pub(crate) const NO_ROOM_AFTER: Duration = Duration::from_secs(10);
 
 /// The shapes that the two sides of a delta stated, where they differ.
 #[derive(Clone, Debug, PartialEq, Eq)]

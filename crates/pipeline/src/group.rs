@@ -3,7 +3,7 @@
 //! ```text
 //!   Group       ranks, numbers of calls, the face               this file, forming
 //!   Shared      calls that were made, calls that are over       shared
-//!   Engine      one standing task: runs the calls               engine, calls, inbox, io, watching
+//!   Engine      one standing task: runs the calls               engine, calls, inbox, numbered, io, watching
 //!   Links       one channel a direction and pair of ranks       links
 //! ```
 
@@ -13,8 +13,9 @@ pub(crate) mod forming;
 mod inbox;
 pub(crate) mod io;
 pub(crate) mod links;
+mod numbered;
 pub(crate) mod shared;
-pub(crate) mod watching;
+mod watching;
 
 use std::fmt;
 use std::sync::Arc;
@@ -198,7 +199,7 @@ impl Group {
     pub fn explain(&self) -> GroupReport {
         let state = self.shared.state();
         let calls = state.lines.iter().map(|(number, line)| WaitingCall {
-            number: *number,
+            number,
             call: talk::text(&line.statement),
             waits_for: line.waits_for,
         });

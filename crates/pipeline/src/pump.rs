@@ -41,8 +41,7 @@ use chunkcomm::host::{self, Instant};
 use chunkcomm::{BytesReceiver, BytesSender, Node, Peer, SendError};
 use tokio::sync::watch;
 
-use crate::error::DeltaSendError;
-use crate::group::watching::NO_ROOM_AFTER;
+use crate::error::{DeltaSendError, NO_ROOM_AFTER};
 use crate::memory::{Carrier, Hearer, Share, State};
 use crate::proto::extents::Cursor;
 use crate::proto::frame::Header;

@@ -1,6 +1,6 @@
 //! The calls under way, and which of them may move.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::mem;
 use std::sync::Arc;
 
@@ -8,6 +8,7 @@ use chunkcomm::host::Instant;
 use chunkcomm::layer::Wait;
 
 use super::inbox::Inbox;
+use super::numbered::Numbered;
 use super::shared::{Run, RunWaker, Shared, Submitted};
 
 /// Wakers of earlier calls that are kept for the next ones.
@@ -37,6 +38,13 @@ pub(super) struct Active {
 }
 
 impl Active {
+    /// Puts the call among those that may move, if it has begun.
+    fn wake(&mut self, number: u64, ready: &mut VecDeque<u64>) {
+        if self.has_begun && !mem::replace(&mut self.is_ready, true) {
+            ready.push_back(number);
+        }
+    }
+
     /// Returns the rank that the call waits for: at first one that takes no more words.
     pub(super) fn waits_for(&self, full_to: Option<usize>) -> Option<usize> {
         if self.has_begun { self.run.waits_for() } else { full_to }
@@ -46,7 +54,7 @@ impl Active {
 /// The calls under way. A call is polled when it begins, when a word came for it and when its run was woken:
 /// an event costs the same however many calls wait.
 pub(super) struct Calls {
-    active: BTreeMap<u64, Active>,
+    active: Numbered<Active>,
     /// Calls that have not begun, in their order.
     fresh: VecDeque<u64>,
     /// Calls that have begun and may move.
@@ -60,7 +68,7 @@ impl Calls {
     /// Makes those of a group of this size: none.
     pub(super) fn new(size: usize) -> Calls {
         Calls {
-            active: BTreeMap::new(),
+            active: Numbered::default(),
             fresh: VecDeque::new(),
             ready: VecDeque::new(),
             wanted: vec![0; size],
@@ -79,7 +87,7 @@ impl Calls {
 
     /// Whether a run has said a part of what it says now.
     pub(super) fn are_saying(&self) -> bool {
-        self.active.values().any(|active| active.run.is_saying())
+        self.active.iter().any(|(_, active)| active.run.is_saying())
     }
 
     /// Whether a call waits for a rank, of which no word is there.
@@ -88,17 +96,17 @@ impl Calls {
     }
 
     pub(super) fn get_mut(&mut self, number: u64) -> Option<&mut Active> {
-        self.active.get_mut(&number)
+        self.active.get_mut(number)
     }
 
     /// Returns the calls behind this number, in their order.
     pub(super) fn behind(&mut self, number: u64) -> impl Iterator<Item = (u64, &mut Active)> {
-        self.active.range_mut(number + 1..).map(|(number, active)| (*number, active))
+        self.active.behind(number)
     }
 
     /// Returns a rank's statement of a call.
     pub(super) fn statement(&self, number: u64) -> Option<&[u8]> {
-        self.active.get(&number).map(|active| &active.statement[..])
+        self.active.get(number).map(|active| &active.statement[..])
     }
 
     /// Takes a call in.
@@ -126,7 +134,7 @@ impl Calls {
 
     /// Notes what a call waits for.
     pub(super) fn look_at(&mut self, number: u64, inbox: &Inbox) {
-        let Some(active) = self.active.get_mut(&number) else { return };
+        let Some(active) = self.active.get_mut(number) else { return };
         let waits_for = active.run.waits_for();
         let wants = waits_for.filter(|rank| !inbox.has(number, *rank));
         let before = mem::replace(&mut active.wants, wants);
@@ -135,10 +143,11 @@ impl Calls {
 
     /// Notes that a word of a rank has come.
     pub(super) fn hear(&mut self, number: u64, from: usize) {
-        let Some(active) = self.active.get_mut(&number) else { return };
-        let heard = active.wants.take_if(|rank| *rank == from);
-        self.count(heard, None);
-        self.wake(number);
+        let Some(active) = self.active.get_mut(number) else { return };
+        if active.wants.take_if(|rank| *rank == from).is_some() {
+            self.wanted[from] -= 1;
+        }
+        active.wake(number, &mut self.ready);
     }
 
     fn count(&mut self, before: Option<usize>, now: Option<usize>) {
@@ -152,10 +161,8 @@ impl Calls {
 
     /// Lets a call go on, if it has begun.
     pub(super) fn wake(&mut self, number: u64) {
-        let active = self.active.get_mut(&number);
-        if let Some(active) = active.filter(|it| it.has_begun && !it.is_ready) {
-            active.is_ready = true;
-            self.ready.push_back(number);
+        if let Some(active) = self.active.get_mut(number) {
+            active.wake(number, &mut self.ready);
         }
     }
 
@@ -163,9 +170,9 @@ impl Calls {
     pub(super) fn wake_all(&mut self) {
         self.fresh.clear();
         self.ready.clear();
-        for (number, active) in &mut self.active {
+        for (number, active) in self.active.behind(0) {
             (active.has_begun, active.is_ready) = (true, true);
-            self.ready.push_back(*number);
+            self.ready.push_back(number);
         }
     }
 
@@ -173,7 +180,7 @@ impl Calls {
     pub(super) fn next_ready(&mut self, may_begin: impl FnOnce() -> bool) -> Option<u64> {
         while let Some(number) = self.ready.pop_front() {
             // It may be over.
-            if let Some(active) = self.active.get_mut(&number) {
+            if let Some(active) = self.active.get_mut(number) {
                 active.is_ready = false;
                 return Some(number);
             }
@@ -182,13 +189,13 @@ impl Calls {
             return None;
         }
         let number = self.fresh.pop_front()?;
-        self.active.get_mut(&number)?.has_begun = true;
+        self.active.get_mut(number)?.has_begun = true;
         Some(number)
     }
 
     /// Parts with a call.
     pub(super) fn remove(&mut self, number: u64) -> Option<Active> {
-        let mut active = self.active.remove(&number)?;
+        let mut active = self.active.remove(number)?;
         self.count(active.wants.take(), None);
         if self.wakers.len() < WAKER_COUNT_MAX {
             self.wakers.push(Arc::clone(&active.waker));
@@ -198,6 +205,6 @@ impl Calls {
 
     /// Parts with all calls.
     pub(super) fn take_all(&mut self) -> impl Iterator<Item = (u64, Active)> + use<> {
-        mem::take(&mut self.active).into_iter()
+        self.active.take_all()
     }
 }

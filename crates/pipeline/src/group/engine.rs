@@ -144,7 +144,7 @@ impl Engine {
             let has_moved = self.progress(context, &mut running);
             let full_before = self.links.full_count();
             self.links.poll_send(context);
-            let has_room = self.links.full_count() < full_before;
+            let has_room = full_before > 0 && self.links.full_count() < full_before;
             if has_room {
                 self.links.take_awaiting_room().into_iter().for_each(|call| self.calls.wake(call));
             }

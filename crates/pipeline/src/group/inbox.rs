@@ -1,57 +1,65 @@
 //! Words that no run has taken yet.
 
-use std::collections::BTreeMap;
-use std::ops::RangeInclusive;
+use std::collections::VecDeque;
 
 use super::io::Heard;
+use super::numbered::Numbered;
 use crate::proto::talk::Kind;
 
-/// A call, the rank that speaks of it, and a number that grows with each word.
-type Key = (u64, usize, u64);
+/// Queues of earlier calls that are kept for the next ones.
+const SPARE_COUNT_MAX: usize = 16;
 
-/// The words, by their calls and ranks, in the order in which they came.
+/// The words, by their calls, in the order in which they came.
 #[derive(Default)]
 pub(crate) struct Inbox {
-    words: BTreeMap<Key, Heard>,
-    /// Number of all words that ever came.
-    count: u64,
+    calls: Numbered<VecDeque<Heard>>,
+    spare: Vec<VecDeque<Heard>>,
 }
 
 impl Inbox {
     pub(super) fn push(&mut self, heard: Heard) {
-        self.count += 1;
-        self.words.insert((heard.call, heard.from, self.count), heard);
+        match self.calls.get_mut(heard.call) {
+            Some(words) => words.push_back(heard),
+            None => {
+                let mut words = self.spare.pop().unwrap_or_default();
+                let call = heard.call;
+                words.push_back(heard);
+                self.calls.insert(call, words);
+            }
+        }
     }
 
     /// Takes the next word of this kind that came from a rank for a call.
     pub(super) fn take(&mut self, call: u64, from: usize, kind: Kind) -> Option<Heard> {
-        let mut of_rank = self.words.range((call, from, 0)..=(call, from, u64::MAX));
-        let key = *of_rank.find(|(_, heard)| heard.kind == kind)?.0;
-        self.words.remove(&key)
+        self.take_any(call, |heard| heard.from == from && heard.kind == kind)
     }
 
-    /// Takes a word of a call, where there is one that `is_it`.
+    /// Takes the first word of a call for which `is_it`.
     pub(super) fn take_any(&mut self, call: u64, is_it: impl Fn(&Heard) -> bool) -> Option<Heard> {
-        let key = *self.words.range(all(call)).find(|(_, heard)| is_it(heard))?.0;
-        self.words.remove(&key)
+        let words = self.calls.get_mut(call)?;
+        let at = words.iter().position(is_it)?;
+        let heard = words.remove(at);
+        if words.is_empty()
+            && let Some(words) = self.calls.remove(call)
+            && self.spare.len() < SPARE_COUNT_MAX
+        {
+            self.spare.push(words);
+        }
+        heard
     }
 
     /// Takes all words.
     pub(super) fn take_all(&mut self) -> impl Iterator<Item = Heard> + use<> {
-        std::mem::take(&mut self.words).into_values()
+        self.calls.take_all().flat_map(|(_, words)| words)
     }
 
     /// Whether a word is there that came from a rank for a call.
     pub(super) fn has(&self, call: u64, from: usize) -> bool {
-        self.words.range((call, from, 0)..=(call, from, u64::MAX)).next().is_some()
+        self.of_call(call).any(|heard| heard.from == from)
     }
 
     /// Returns the words of a call.
     pub(super) fn of_call(&self, call: u64) -> impl Iterator<Item = &Heard> {
-        self.words.range(all(call)).map(|(_, heard)| heard)
+        self.calls.get(call).into_iter().flatten()
     }
-}
-
-fn all(call: u64) -> RangeInclusive<Key> {
-    (call, 0, 0)..=(call, usize::MAX, u64::MAX)
 }

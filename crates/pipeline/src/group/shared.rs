@@ -1,7 +1,7 @@
 //! The state that a group, its calls and its standing task share.
 
 use std::any::Any;
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::VecDeque;
 use std::mem;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -11,6 +11,7 @@ use std::time::Duration;
 use tokio::sync::Notify;
 
 use super::io::Io;
+use super::numbered::Numbered;
 use crate::error::group::GroupError;
 
 /// One rank's part in one call.
@@ -81,7 +82,7 @@ pub(crate) struct State {
     /// Number of the last call that was made.
     pub(crate) made: u64,
     /// Calls that are not over. A collective that flows is over when it has given its ends.
-    under_way: BTreeSet<u64>,
+    under_way: Numbered<()>,
     /// First call that did not succeed.
     failed: Option<u64>,
     /// This node's rank in the group.
@@ -90,7 +91,7 @@ pub(crate) struct State {
     pub(crate) is_beyond: bool,
     submitted: VecDeque<Submitted>,
     /// Those of the calls whose callers have not had their ends, by the calls' numbers.
-    tickets: BTreeMap<u64, Ticket>,
+    tickets: Numbered<Ticket>,
     /// Calls whose runs have been woken.
     pub(super) woken: Vec<u64>,
     /// Runs and statements of earlier calls, whose memory the next ones take; with the bytes of each.
@@ -105,7 +106,7 @@ pub(crate) struct State {
     pub(crate) is_over: bool,
     waker: Option<Waker>,
     /// The calls under way at the last look, by their numbers.
-    pub(crate) lines: BTreeMap<u64, Line>,
+    pub(crate) lines: Numbered<Line>,
     /// Time after which a wait for a rank is reported, if it was set.
     pub(crate) reports_after: Option<Duration>,
 }
@@ -180,12 +181,12 @@ impl Shared {
             // The others have been told that it did not succeed here.
             finished.cause = Some(GroupError::Closed);
         }
-        if state.under_way.remove(&number) && finished.cause.is_some() {
+        if state.under_way.remove(number).is_some() && finished.cause.is_some() {
             state.fails(number);
         }
         state.keep_statement(statement);
-        state.lines.remove(&number);
-        match state.tickets.get_mut(&number) {
+        state.lines.remove(number);
+        match state.tickets.get_mut(number) {
             // A collective that flows has given its ends before it is over.
             Some(ticket) if ticket.finished.is_some() => {}
             Some(ticket) => {
@@ -207,10 +208,10 @@ impl Shared {
     /// Returns the end of a call, or registers the waker of its caller.
     pub(crate) fn poll_finished(&self, number: u64, waker: &Waker) -> Poll<Finished> {
         let mut state = self.state();
-        let ticket = state.tickets.get_mut(&number).expect("a call ends once");
+        let ticket = state.tickets.get_mut(number).expect("a call ends once");
         match ticket.finished.take() {
             Some(finished) => {
-                state.tickets.remove(&number);
+                state.tickets.remove(number);
                 Poll::Ready(finished)
             }
             None => {
@@ -224,7 +225,7 @@ impl Shared {
 
     /// Lets a call go on without its caller.
     pub(crate) fn forget(&self, number: u64) {
-        let ticket = self.state().tickets.remove(&number);
+        let ticket = self.state().tickets.remove(number);
         if let Some(finished) = ticket.and_then(|ticket| ticket.finished) {
             self.keep(finished.run);
         }
@@ -284,7 +285,7 @@ impl State {
 
     /// Returns the last call up to which all succeeded here.
     pub(crate) fn succeeded(&self) -> u64 {
-        let first = self.under_way.first().copied();
+        let first = self.under_way.first();
         first.into_iter().chain(self.failed).min().map_or(self.made, |first| first - 1)
     }
 
@@ -307,7 +308,7 @@ impl State {
             self.tickets.insert(number, Ticket { waker: None, finished });
             return number;
         }
-        self.under_way.insert(number);
+        self.under_way.insert(number, ());
         self.tickets.insert(number, Ticket::default());
         self.submitted.push_back(Submitted { number, statement, run });
         number

@@ -11,6 +11,7 @@ use super::calls::Active;
 use super::engine::Engine;
 use super::links::{Links, Lost};
 use super::shared::Line;
+use crate::error::NO_ROOM_AFTER;
 use crate::error::group::GroupError;
 use crate::proto::talk::{self, Fault, Kind, Word};
 
@@ -22,17 +23,13 @@ const ASK_AFTER: Duration = Duration::from_millis(100);
 /// 100 ms later.
 const LOOK_COUNT_MAX: usize = 1024;
 
-/// Time that a channel may wait for room to open before it breaks its group: 10 s, when the node has warned of it.
-/// It may wait for ever, since the channels that the peer has room for need not end.
-pub(crate) const NO_ROOM_AFTER: Duration = Duration::from_secs(10);
-
 impl Engine {
     /// Breaks the group when a call waits for a rank from which nothing comes; returns whether it did.
     pub(super) fn look_for_lost(&mut self) -> bool {
         if self.broken.is_some() {
             return false;
         }
-        let full_to = self.links.full_to().filter(|_| self.calls.has_fresh());
+        let full_to = if self.calls.has_fresh() { self.links.full_to() } else { None };
         let waits_for = |rank: &usize| self.calls.want(*rank) || full_to == Some(*rank);
         let silent = (0..self.links.members.len()).filter(waits_for);
         let silent = silent.filter_map(|rank| Some((rank, self.links.lost(rank)?)));
@@ -97,7 +94,8 @@ impl Engine {
         }
         let is_all = lines.len() < LOOK_COUNT_MAX;
         self.looked = lines.last().filter(|_| !is_all).map_or(0, |(number, _)| *number);
-        self.shared.state().lines.extend(lines);
+        let mut state = self.shared.state();
+        lines.into_iter().for_each(|(number, line)| state.lines.insert(number, line));
         true
     }
 }
