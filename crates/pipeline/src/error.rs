@@ -13,8 +13,8 @@ use crate::proto::frame::FrameFault;
 use crate::proto::opening::{OpeningFault, Shape};
 use group::GroupError;
 
-/// Time that a channel may wait for room to open before it breaks its group: 10 s, when the node has warned of it.
-/// It may wait for ever, since the channels that the peer has room for need not end.
+/// Time that a channel may wait for room to open, while none opens, before it breaks its group: 10 s; the node warns
+/// after 5 s. It may wait for ever, since the channels that the peer has room for need not end.
 pub(crate) const NO_ROOM_AFTER: Duration = Duration::from_secs(10);
 
 /// The shapes that the two sides of a delta stated, where they differ.
@@ -93,7 +93,7 @@ pub enum DeltaSendError {
         /// Name of the delta's channel.
         channel: String,
     },
-    /// The channel of a collective's transfer has not opened for 10 s: its peer has no room for one more.
+    /// The channel of a collective's transfer waits for room to open, and none has opened for 10 s.
     NoRoom {
         /// Name of the node that would receive.
         peer: String,

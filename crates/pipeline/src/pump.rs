@@ -88,6 +88,8 @@ pub(crate) struct Manner {
     pub(crate) pace: Pace,
     /// The collective that the transfer is part of: it stops when nobody follows it.
     pub(crate) flow: Option<FlowEnd>,
+    /// Whether it fails when the peer has no room for its channel, as that of a collective does.
+    pub(crate) needs_room: bool,
 }
 
 /// Treatment of less than an increment.
@@ -147,6 +149,7 @@ pub(crate) async fn start<T: Pod, K: Send + 'static>(
         shape,
         source: manner.source,
         is_of_flow: manner.flow.is_some(),
+        needs_room: manner.needs_room,
         sections,
         sending,
         meter,
@@ -184,6 +187,7 @@ struct Pump<T: Pod> {
     shape: Shape,
     source: Source,
     is_of_flow: bool,
+    needs_room: bool,
     sections: Sections,
     sending: Sending,
     meter: Option<Meter>,
@@ -220,11 +224,11 @@ impl<T: Pod> Pump<T> {
         }
     }
 
-    /// Runs while somebody follows, a region has its owner, and the channel has room to open.
+    /// Runs while somebody follows, a region has its owner, and the channel has the room to open that it needs.
     async fn run_followed(self, fate: &watch::Sender<Fated>) -> Result<(), DeltaSendError> {
         let (peer, channel) = (self.peer.clone(), self.name.clone());
         let (share, is_region) = (self.carrier.share().clone(), self.source == Source::Region);
-        let leaving = Arc::clone(&self.leaving);
+        let (leaving, needs_room) = (Arc::clone(&self.leaving), self.needs_room);
         let closing = async {
             let mut bell = share.bell();
             while !share.state().closing {
@@ -236,7 +240,7 @@ impl<T: Pod> Pump<T> {
             // Nobody hears what the memory says meanwhile.
             () = fate.closed() => Err(DeltaSendError::Stopped { peer, channel }),
             outcome = self.run(fate) => outcome,
-            () = leaving.has_no_room_for(NO_ROOM_AFTER) => Err(DeltaSendError::NoRoom { peer, channel }),
+            () = leaving.has_no_room_for(NO_ROOM_AFTER), if needs_room => Err(DeltaSendError::NoRoom { peer, channel }),
             () = closing, if is_region => Err(DeltaSendError::Stopped { peer, channel }),
         }
     }

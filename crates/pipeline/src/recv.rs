@@ -397,7 +397,13 @@ impl<T: Element> DeltaReceiver<T> {
     ) -> Result<Forward, DeltaSendError> {
         let target = Target { node, peer, channel: name };
         let increment_bytes = self.increment_bytes;
-        let manner = Manner { source: Source::Landing, increment_bytes, pace, flow: None };
+        let manner = Manner {
+            source: Source::Landing,
+            increment_bytes,
+            pace,
+            flow: None,
+            needs_room: false,
+        };
         let keep = self.interests.clone();
         let sections = Sections::whole(self.len() * size_of::<T>());
         pump::start(target, self.owner.share(), sections, manner, keep).await.map(Forward)

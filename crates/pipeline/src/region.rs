@@ -200,14 +200,26 @@ impl<T: Element> Region<T> {
         sections: &[Range<usize>],
         increment: Increment,
     ) -> Result<RegionSend, DeltaSendError> {
+        let target = Target { node, peer, channel: name };
+        self.send_to(target, sections, increment, false).await
+    }
+
+    /// Sends as [`send`](Self::send) does, as part of a collective where it `needs_room`.
+    pub(crate) async fn send_to(
+        &self,
+        target: Target<'_>,
+        sections: &[Range<usize>],
+        increment: Increment,
+        needs_room: bool,
+    ) -> Result<RegionSend, DeltaSendError> {
         let sections = self.sections(sections);
         let increment_bytes = increment.bytes_for(sections.bytes(), size_of::<T>());
         let pace = match increment {
             Increment::Fixed(_) => Pace::Whole,
             Increment::Auto(_) => Pace::Eager,
         };
-        let manner = Manner { source: Source::Region, increment_bytes, pace, flow: None };
-        let target = Target { node, peer, channel: name };
+        let manner =
+            Manner { source: Source::Region, increment_bytes, pace, flow: None, needs_room };
         pump::start(target, self.owner.share(), sections, manner, ()).await.map(RegionSend::new)
     }
 

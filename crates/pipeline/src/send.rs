@@ -137,7 +137,13 @@ impl<T: Element> DeltaSender<T> {
             Increment::Fixed(_) => Pace::Whole,
             Increment::Auto(costs) => Pace::Measured(costs),
         };
-        let manner = Manner { source: Source::Commits, increment_bytes, pace, flow: None };
+        let manner = Manner {
+            source: Source::Commits,
+            increment_bytes,
+            pace,
+            flow: None,
+            needs_room: false,
+        };
         let pump = pump::start(target, owner.share(), Sections::whole(len), manner, ()).await?;
         Ok(Self::of(owner, pump, None))
     }

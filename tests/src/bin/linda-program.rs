@@ -1,6 +1,6 @@
 //! A program in Linda: rank 0 holds the space and puts tasks; the others take one after the other, and put
-//! its result. Rank 0 says when all have joined. It prints the results that came more than once or not at all, and the number of tuples
-//! that are left.
+//! its result. Rank 0 says when all have joined. It prints the results that came more than once or not at
+//! all, and the number of tuples that are left.
 
 use std::error::Error;
 use std::time::Duration;

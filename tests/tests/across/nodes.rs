@@ -226,7 +226,7 @@ mod killed {
         proc::wait_until_handled(pid, Signal::USR1);
         let (says, said) = std::sync::mpsc::channel();
         let stderr = node.0.stderr.take().unwrap();
-        std::thread::spawn(move || {
+        thread::spawn(move || {
             for line in BufReader::new(stderr).lines().map_while(Result::ok) {
                 // Nobody listens any more once the node has joined.
                 let _ = says.send(line);
@@ -278,7 +278,7 @@ mod killed {
             };
             let mut nodes: Vec<_> = (0..3).map(start).collect();
             // An end is reported whether the nodes are still starting or at work by then.
-            std::thread::sleep(Duration::from_secs(1));
+            thread::sleep(Duration::from_secs(1));
             proc::signal(nodes[victim].0.id(), Signal::KILL);
             for (rank, node) in nodes.iter_mut().enumerate().filter(|(rank, _)| *rank != victim) {
                 let mut told = String::new();

@@ -72,7 +72,7 @@ fn a_root_far_ahead_waits_for_the_rank_that_takes_nothing() {
 #[test]
 fn a_group_whose_channels_have_no_room_breaks_by_their_names() {
     on_each(7, 2, &[], |rank, cluster| async move {
-        let channels = fill(&cluster, rank).await;
+        let channels = fill(&cluster, rank, 512).await;
         let mut group = world(&cluster).await;
         let error = group.barrier().await.unwrap_err();
         let GroupError::Rank { rank: of, why } = error.cause else { panic!("{error}") };
@@ -95,7 +95,7 @@ fn a_call_whose_transfers_have_no_room_breaks_its_group_by_their_names() {
             let mut group = world(&cluster).await;
             group.set_algorithm(Algorithm::Ring);
             group.barrier().await.unwrap();
-            let channels = fill(&cluster, rank).await;
+            let channels = fill(&cluster, rank, 512).await;
             // Both have filled their sides.
             group.barrier().await.unwrap();
             let (data, flow) = (vec![1_u64; 20_000], Flow::default());
@@ -127,11 +127,34 @@ fn a_call_whose_transfers_have_no_room_breaks_its_group_by_their_names() {
     }
 }
 
-/// Opens as many channels as a link has room for; those of the cluster are among them.
-async fn fill(cluster: &Cluster, rank: usize) -> Vec<BytesSender> {
+/// They wait behind others, which open one after the other.
+#[test]
+fn a_call_whose_transfers_wait_for_their_turn_to_open_goes_on() {
+    on_each(12, 2, &[], |rank, cluster| async move {
+        let mut group = world(&cluster).await;
+        group.set_algorithm(Algorithm::Ring);
+        group.barrier().await.unwrap();
+        let channels = fill(&cluster, rank, 520).await;
+        group.barrier().await.unwrap();
+        let since = Instant::now();
+        host::spawn(async move {
+            for channel in channels {
+                host::sleep(Duration::from_secs(4)).await;
+                drop(channel);
+            }
+        });
+        let sum = group.all_reduce(vec![1_u64; 20_000], Op::sum()).await.unwrap();
+        assert_eq!(sum, [2; 20_000]);
+        assert!(since.elapsed() > Duration::from_secs(30), "{:?}", since.elapsed());
+        group.barrier().await.unwrap();
+    });
+}
+
+/// Opens channels; some wait for room from 512 on, since those of the cluster are there.
+async fn fill(cluster: &Cluster, rank: usize, count: usize) -> Vec<BytesSender> {
     let peer = cluster.peer(1 - rank as u32).await.unwrap();
     let mut channels = Vec::new();
-    for number in 0..512 {
+    for number in 0..count {
         let node = cluster.node().clone();
         host::spawn(async move {
             let (_, mut receiver) = node.accept_bytes(&*format!("{number}")).await.unwrap();

@@ -128,19 +128,22 @@ pub fn free_vec<T: Send + 'static>(memory: Vec<T>) {
     free(memory.capacity() * size_of::<T>(), Piecewise(memory));
 }
 
-/// A vector that gives its memory back in slices of [`SLICE_BYTES`] where it is dropped, from its end.
+/// A vector that gives its memory back in slices of [`SLICE_BYTES`] where it is dropped, from its end, if it has
+/// more than [`FREED_HERE_BYTES_MAX`].
 ///
 /// While the system takes a block back, no thread of the process gets new memory from it: for 20 to 180 ms
-/// with a block of 1 GiB. An allocator that cannot shrink a block in its place copies some, no more than all of
-/// it once.
+/// with a block of 1 GiB. A block that its allocator moves to shrink it is freed at once.
 #[derive(Debug)]
 pub struct Piecewise<T>(pub Vec<T>);
 
 impl<T> Drop for Piecewise<T> {
     fn drop(&mut self) {
         let (memory, each) = (&mut self.0, elements_of_slice::<T>());
-        // Elements without bytes have no end of room.
-        while size_of::<T>() > 0 && memory.capacity() > each {
+        // The system's allocator moves what is aligned to more.
+        let is_sliced = memory.capacity().saturating_mul(size_of::<T>()) > FREED_HERE_BYTES_MAX
+            && align_of::<T>() <= 16;
+        let place = memory.as_ptr();
+        while is_sliced && memory.capacity() > each && memory.as_ptr() == place {
             let rest = memory.capacity() - each;
             memory.truncate(rest);
             memory.shrink_to(rest);

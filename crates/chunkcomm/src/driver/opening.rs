@@ -11,9 +11,23 @@ use crate::proto::outbox::Blocked;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// The opens of a link that wait, in the order in which they began.
+/// The opens of a link that wait.
 #[derive(Default)]
-pub(crate) struct Opens(Mutex<Vec<Waiting>>);
+pub(crate) struct Opens(Mutex<State>);
+
+#[derive(Default)]
+struct State {
+    /// In the order in which they began.
+    waiting: Vec<Waiting>,
+    /// Time when the peer last had room for one that waited.
+    opened: Option<Time>,
+}
+
+impl State {
+    fn waiting(&self, channel: &Arc<TxShared>) -> Option<&Waiting> {
+        self.waiting.iter().find(|it| Arc::ptr_eq(&it.channel, channel))
+    }
+}
 
 struct Waiting {
     id: u32,
@@ -35,9 +49,16 @@ pub(crate) struct LateOpen {
 impl Opens {
     /// Returns for how long this channel has waited, if it waits.
     pub(crate) fn waits(&self, channel: &Arc<TxShared>) -> Option<Duration> {
-        let waiting = locked(&self.0);
-        let it = waiting.iter().find(|it| Arc::ptr_eq(&it.channel, channel))?;
-        Some(Duration::from_micros(clock::now().micros_since(it.since)))
+        let since = locked(&self.0).waiting(channel)?.since;
+        Some(Duration::from_micros(clock::now().micros_since(since)))
+    }
+
+    /// Returns for how long this channel has waited since another one opened.
+    pub(crate) fn waits_in_vain(&self, channel: &Arc<TxShared>) -> Option<Duration> {
+        let state = locked(&self.0);
+        let since = state.waiting(channel)?.since;
+        let since = state.opened.map_or(since, |opened| since.max(opened));
+        Some(Duration::from_micros(clock::now().micros_since(since)))
     }
 
     /// Passes each open that has waited for `long` to `late`, once. Returns the time until the next one
@@ -48,8 +69,8 @@ impl Opens {
         now: Time,
         mut late: impl FnMut(LateOpen),
     ) -> Option<Duration> {
-        let mut waiting = locked(&self.0);
-        for it in waiting.iter_mut().filter(|it| !it.spoken_of) {
+        let mut state = locked(&self.0);
+        for it in state.waiting.iter_mut().filter(|it| !it.spoken_of) {
             let left = it.since.after(long).micros_since(now);
             if left > 0 {
                 return Some(Duration::from_micros(left));
@@ -62,7 +83,7 @@ impl Opens {
 
     /// Forgets all: the session has ended.
     pub(super) fn end(&self) {
-        locked(&self.0).clear();
+        locked(&self.0).waiting.clear();
     }
 }
 
@@ -82,7 +103,8 @@ impl Channels {
         let Some(slot) = self.senders.slots.get(id) else { return };
         let open = self.senders.slots.len() - link.unopened();
         let channel = Arc::clone(&slot.shared);
-        locked(&self.shared.opens.0).push(Waiting { id, channel, since, open, spoken_of: false });
+        let waiting = Waiting { id, channel, since, open, spoken_of: false };
+        locked(&self.shared.opens.0).waiting.push(waiting);
         self.opens_waiting += 1;
         self.acceptor.open_waits();
     }
@@ -97,8 +119,9 @@ impl Channels {
 
     #[cold]
     fn forget_opens(&mut self, link: &Link) {
-        let mut waiting = locked(&self.shared.opens.0);
-        waiting.retain(|it| link.channel_state(it.id).blocked == Blocked::Open);
+        let mut state = locked(&self.shared.opens.0);
+        state.opened = Some(clock::now());
+        state.waiting.retain(|it| link.channel_state(it.id).blocked == Blocked::Open);
         self.opens_waiting = link.unopened();
     }
 }

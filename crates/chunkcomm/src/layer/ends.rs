@@ -51,10 +51,11 @@ impl Written {
         self.shared.written()
     }
 
-    /// As [`BytesSender::waits_to_open`].
+    /// Returns for how long the channel has waited for room to open, since the peer had room for another
+    /// one that waited; `None` where it does not wait.
     #[must_use]
-    pub fn waits_to_open(&self) -> Option<Duration> {
-        self.link.opens().waits(&self.shared)
+    pub fn waits_in_vain(&self) -> Option<Duration> {
+        self.link.opens().waits_in_vain(&self.shared)
     }
 }
 

@@ -11,11 +11,13 @@ use crate::error::{CloseError, LinkCause, LinkError};
 use std::future::{Future, pending, poll_fn};
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::runtime::Handle;
 
 impl Node {
     /// Ends all sessions, after all accepted messages are acknowledged. Nothing can be
-    /// opened or accepted afterwards, and the node's addresses are free. A peer hangs up first: one that is stopped, or whose thread
-    /// computes, makes this last up to 100 ms longer.
+    /// opened or accepted afterwards, and the node's addresses are free; if its runtime has one thread and
+    /// another runtime awaits this, once that thread runs. A peer hangs up first: one that is stopped, or
+    /// whose thread computes, makes this last up to 100 ms longer.
     ///
     /// Before the sessions end, the layers of the node say what they owe by now, within half of
     /// `deadline`: the last value of a [watch](crate::watch) and its end, the answers of handlers that
@@ -63,9 +65,11 @@ impl Node {
         for task in locked(&self.shared.tasks).iter() {
             task.abort();
         }
-        // They end as soon as the runtime runs.
-        let listening = self.shared.taken.closed();
-        let _ = clock::within(&self.shared.runtime, left().max(HEARD_WITHIN), listening).await;
+        // They end as soon as the runtime runs, which it may not while another one waits here.
+        if self.shared.is_driven() {
+            let listening = self.shared.taken.closed();
+            let _ = clock::within(&self.shared.runtime, left().max(HEARD_WITHIN), listening).await;
+        }
         match self.shared.table.tell_losses() {
             Ok(()) if unsaid.is_empty() => Ok(()),
             Ok(()) => Err(CloseError { channels: Vec::new(), forgotten: 0, unsaid }),
@@ -99,6 +103,14 @@ impl Node {
         }
         let unsaid = debts.left();
         (table.close(), unsaid)
+    }
+}
+
+impl NodeShared {
+    /// Whether the node's runtime runs while this task waits.
+    fn is_driven(&self) -> bool {
+        let is_here = || Handle::try_current().is_ok_and(|here| here.id() == self.runtime.id());
+        !self.one_thread || self.io_thread.is_some() || is_here()
     }
 }
 

@@ -31,7 +31,7 @@ const GONE_IN_A_ROW_MAX: u32 = 64;
 /// An address at which a node listens.
 pub(super) struct Listening {
     pub(super) listener: Box<dyn Listener>,
-    /// Dropped behind the listener: the address is free.
+    /// Dropped after the listener: then the address is free.
     pub(super) _is_taken: watch::Receiver<()>,
 }
 

@@ -110,7 +110,7 @@ pub(crate) struct NodeShared {
     /// The names under which the node publishes values.
     published: Mutex<BTreeSet<String>>,
     /// Ends the thread of `io_thread` when it is dropped.
-    _io_thread: Option<IoThread>,
+    io_thread: Option<IoThread>,
 }
 
 impl fmt::Debug for Node {

@@ -10,6 +10,7 @@ use chunkcomm_testkit::{
 use std::error::Error;
 use std::io::ErrorKind;
 use std::time::Duration;
+use tokio::runtime::Builder;
 
 #[test]
 fn an_address_that_is_taken() {
@@ -43,6 +44,16 @@ fn the_addresses_of_a_closed_node_are_free() {
             }
         }
     });
+}
+
+/// Nobody runs the tasks that listen.
+#[test]
+fn a_node_closes_while_its_runtime_does_not_run() {
+    let runtime = || Builder::new_current_thread().enable_all().build().unwrap();
+    let (own, other) = (runtime(), runtime());
+    let address = Address::Unix(free_path("undriven"));
+    let node = own.block_on(Node::builder().listen(address).build()).unwrap();
+    other.block_on(async { limited(node.close(NEVER)).await.unwrap() });
 }
 
 #[test]

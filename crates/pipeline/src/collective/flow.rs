@@ -24,6 +24,7 @@ use crate::group::links::peer_of;
 use crate::landing::Combine;
 use crate::proto::schedule::flow::{Flow, FlowReceive, Memory, Side};
 use crate::proto::talk::Kind;
+use crate::pump::Target;
 use crate::region::{Operand, Region};
 use crate::{DeltaRecvError, DeltaSendError, Element, Increment};
 
@@ -299,7 +300,8 @@ impl<T: Element> Transfers<T> {
     ) -> Result<(), GroupError> {
         let (peer, name) = (self.peer(to).await?, self.name_of(self.rank, to, number));
         let node = self.cluster.node();
-        let sent = region.send(node, &peer, &name, &sections, Increment::default()).await;
+        let target = Target { node, peer: &peer, channel: &name };
+        let sent = region.send_to(target, &sections, Increment::default(), true).await;
         let fault = |error: DeltaSendError| match error {
             // The other rank is there.
             DeltaSendError::NoRoom { .. } => {

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use chunkcomm::host::Instant;
-use chunkcomm::layer::{Link, Owed};
+use chunkcomm::layer::{Link, Owed, Written};
 use chunkcomm::{BytesReceiver, BytesSender, Node, Peer, with_causes};
 use chunkcomm_cluster::Cluster;
 use chunkcomm_cluster::cluster::{NodeId, WeakCluster};
@@ -204,11 +204,12 @@ impl Links {
         }
     }
 
-    /// Returns a rank to which words wait since the channel there has no room to open, and for how long.
-    pub(crate) fn waits_to_open(&self) -> Option<(usize, Duration)> {
-        let ranks = self.outgoing.iter().enumerate();
-        ranks.filter(|(_, it)| it.unsent).find_map(|(rank, it)| match &it.way {
-            Way::Open(sender) => Some((rank, sender.waits_to_open()?)),
+    /// Returns a rank to which words wait since the channel there has no room to open, and for how long there was
+    /// none for others either.
+    pub(crate) fn waits_to_open(&mut self) -> Option<(usize, Duration)> {
+        let ranks = self.outgoing.iter_mut().enumerate();
+        ranks.filter(|(_, it)| it.unsent).find_map(|(rank, it)| match &mut it.way {
+            Way::Open(sender) => Some((rank, Written::of(sender).waits_in_vain()?)),
             _ => None,
         })
     }

@@ -2,11 +2,14 @@
 
 use std::collections::VecDeque;
 
-/// Places that may be empty beside those with values.
+/// Places that may be empty in any case: 16. Beyond them, as many may be as have values.
 const EMPTY_COUNT_MIN: usize = 16;
 
-/// Values by numbers that are given in ascending order and mostly end in it. As long as the numbers have few gaps,
-/// a value is found by its distance from the first.
+/// Places whose memory is kept when no value is left: 1,024.
+const KEPT_COUNT_MAX: usize = 1024;
+
+/// Values by the numbers of calls, which are given in ascending order; most calls end in that order, too. As long
+/// as the numbers have few gaps, a value is found by its distance from the first.
 pub(crate) struct Numbered<T> {
     /// By ascending numbers. The first and the last have a value.
     places: VecDeque<(u64, Option<T>)>,
@@ -91,6 +94,9 @@ impl<T> Numbered<T> {
         }
         if self.places.len() > 2 * self.count + EMPTY_COUNT_MIN {
             self.places.retain(|place| place.1.is_some());
+        }
+        if self.count == 0 {
+            self.places.shrink_to(KEPT_COUNT_MAX);
         }
         Some(value)
     }

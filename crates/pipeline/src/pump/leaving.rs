@@ -32,11 +32,16 @@ impl Leaving {
         self.given.lock().expect("no holder of the lock panics")
     }
 
-    /// Waits until the channel has not opened for `time`, for want of room at the peer; for ever once it is open.
+    /// Waits until the peer has had no room for the channel, nor for one before it, for `time`. Waits for ever where
+    /// the channel is open by then.
     pub(super) async fn has_no_room_for(&self, time: Duration) {
-        host::sleep(time).await;
-        if self.written.waits_to_open().is_none() {
-            pending::<()>().await;
+        let mut left = time;
+        while !left.is_zero() {
+            host::sleep(left).await;
+            match self.written.waits_in_vain() {
+                Some(waited) => left = time.saturating_sub(waited),
+                None => pending().await,
+            }
         }
     }
 

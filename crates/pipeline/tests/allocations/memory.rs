@@ -21,6 +21,10 @@ const BYTES: usize = LEN * size_of::<u64>();
 
 const LONG: Duration = Duration::from_secs(60);
 
+#[derive(Clone)]
+#[repr(align(64))]
+struct Aligned(#[expect(dead_code, reason = "they are bytes")] [u8; 64]);
+
 #[tokio::test]
 async fn much_memory_is_freed_in_pieces() {
     let _alone = ALONE.lock().await;
@@ -34,6 +38,9 @@ async fn much_memory_is_freed_in_pieces() {
         assert!((1..=SLICE_BYTES).contains(&freed), "{freed} bytes at once");
     }
     drop(Piecewise(vec![(); LEN]));
+    // The system's allocator would move these again and again.
+    drop(Piecewise(vec![Aligned([0; 64]); BYTES / 64]));
+    assert_eq!(freed_here(), BYTES);
 }
 
 /// Drops what the program has as a program with much memory would.

@@ -146,7 +146,7 @@ impl NodeBuilder {
                 waits,
                 debts: Arc::default(),
                 published: Mutex::default(),
-                _io_thread: io_thread,
+                io_thread,
             }
         });
         // Only now: a connection that comes earlier would find no node, as if the node were gone.

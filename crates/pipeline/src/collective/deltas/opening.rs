@@ -215,7 +215,7 @@ impl<T: Element> Plan<T> {
             Increment::Auto(_) => Pace::Eager,
         };
         let source = if of_input { Source::Commits } else { Source::Landing };
-        let manner = Manner { source, increment_bytes, pace, flow: Some(end) };
+        let manner = Manner { source, increment_bytes, pace, flow: Some(end), needs_room: true };
         let target = Target { node: self.cluster.node(), peer: &peer, channel: name };
         let started = pump::start(target, &share, sections, manner, ()).await;
         started.map_err(|error| GroupError::Gone { rank: to, why: with_causes(&error) })
