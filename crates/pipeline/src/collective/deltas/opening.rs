@@ -115,7 +115,7 @@ impl<T: Element> Plan<T> {
         let opened = tokio::select! {
             biased;
             opened = self.transfers(&lanes, &mut transfers) => opened,
-            // What is accepted may wait for a rank that waits for this one.
+            // A rank may wait for this one before it opens its transfers.
             fault = fault => Err(fault),
             _ = stopped.wait_for(|it| *it) => Err(GroupError::Closed),
         };
