@@ -82,7 +82,7 @@ async fn a_small_all_reduce_of_a_warm_group_allocates_nothing() {
 /// Calls that nobody awaits are taken in, and go on, some at a time.
 #[tokio::test]
 async fn others_run_between_many_calls() {
-    const CALLS: u64 = 60_000;
+    const CALLS: u64 = 30_000;
     let _alone = ALONE.lock().await;
     for size in [1, 2] {
         let clusters = join_all(size).await;
@@ -101,8 +101,8 @@ async fn others_run_between_many_calls() {
         };
         let ((), turns) = turns_of(all).await;
         println!("{size} ranks: {turns} turns");
-        // They take 30 ms at least.
-        assert!(turns >= 10, "{turns} turns");
+        // They take 10 ms at least.
+        assert!(turns >= 4, "{turns} turns");
         drop(groups);
         end_all(&clusters).await;
     }
