@@ -73,8 +73,8 @@ mod without {
         _program: Program<'_>,
     ) -> Result<T, Box<dyn Error>> {
         Err(Refused(format!(
-            "--lan virtual:{spec} needs a build with the feature virtual: cargo run --release -p \
-             chunkcomm-examples --features virtual --example {name} -- --lan virtual:{spec}"
+            "--lan virtual:{spec} needs a build with the feature virtual: cargo run --release \
+             --features chunkcomm-examples/virtual --example {name} -- --lan virtual:{spec}"
         ))
         .into())
     }

@@ -3,7 +3,6 @@
 //! A program is compiled with all of this, so little is here, and none of it is about one program.
 
 pub mod attaching;
-pub mod by_policy;
 pub mod cluster_options;
 pub mod command_line;
 pub mod farm_options;

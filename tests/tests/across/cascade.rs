@@ -2,8 +2,7 @@
 
 use super::example::Example;
 
-pub(crate) const CASCADE: Example =
-    Example { name: "cascade", file: env!("CARGO_BIN_EXE_cascade-program") };
+pub(crate) const CASCADE: Example = Example { name: "cascade" };
 
 #[test]
 fn whole_buffers_and_deltas_give_the_sequential_result() {

@@ -1,7 +1,7 @@
 //! The example program `convolution`, run as its user runs it: four groups of processes, or one.
 
 use std::path::Path;
-use std::process::{Command, Output, Stdio};
+use std::process::{Output, Stdio};
 
 use chunkcomm_examples::picture::{self, Pixel};
 use chunkcomm_testkit::Scratch;
@@ -9,8 +9,7 @@ use serde_json::Value;
 
 use super::example::Example;
 
-pub(crate) const CONVOLUTION: Example =
-    Example { name: "convolution", file: env!("CARGO_BIN_EXE_convolution-program") };
+pub(crate) const CONVOLUTION: Example = Example { name: "convolution" };
 
 /// Columns between two pictures of the output.
 const GAP: usize = 4;
@@ -167,7 +166,7 @@ fn a_rank_that_dies_is_named_and_all_others_end() {
 fn a_cluster_of_another_size_is_refused_once() {
     let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let start = |rank: usize| {
-        let mut command = Command::new(CONVOLUTION.file);
+        let mut command = CONVOLUTION.command(&[]);
         command.args(["--ranks=1,1,2,1"]).env("CHUNKCOMM_RANK", rank.to_string());
         command.env("CHUNKCOMM_SIZE", "4").env("CHUNKCOMM_MANAGER", port.to_string());
         command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()

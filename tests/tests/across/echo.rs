@@ -2,7 +2,7 @@
 
 use super::example::Example;
 
-pub(crate) const ECHO: Example = Example { name: "echo", file: env!("CARGO_BIN_EXE_echo-program") };
+pub(crate) const ECHO: Example = Example { name: "echo" };
 
 /// Returns the cells of each row.
 pub(crate) fn rows(table: &str) -> Vec<Vec<&str>> {

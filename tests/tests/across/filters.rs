@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::example::Example;
 
-const FILTERS: Example = Example { name: "filters", file: env!("CARGO_BIN_EXE_filters-program") };
+const FILTERS: Example = Example { name: "filters" };
 
 /// Runs the chain on a picture of these sides; returns the result and the trace.
 fn filtered(folder: &Path, (width, height): (u32, u32), rows: &str) -> (Vec<[u8; 3]>, Value) {

@@ -7,8 +7,7 @@ use chunkcomm_testkit::Scratch;
 
 use super::example::Example;
 
-pub(crate) const HISTOGRAM: Example =
-    Example { name: "histogram", file: env!("CARGO_BIN_EXE_histogram-program") };
+pub(crate) const HISTOGRAM: Example = Example { name: "histogram" };
 
 /// Rows of the file below the picture.
 const HISTOGRAM_ROWS: usize = 100;

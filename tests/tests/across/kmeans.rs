@@ -8,8 +8,7 @@ use chunkcomm_testkit::Scratch;
 
 use super::example::Example;
 
-pub(crate) const KMEANS: Example =
-    Example { name: "kmeans", file: env!("CARGO_BIN_EXE_kmeans-program") };
+pub(crate) const KMEANS: Example = Example { name: "kmeans" };
 
 /// Writes generated points to a file; returns its path.
 fn points_in(folder: &Path, count: &str, seed: &str) -> String {

@@ -5,8 +5,7 @@ use std::f32::consts::TAU;
 use super::example::Example;
 use super::picture::{self, Picture, path};
 
-pub(crate) const MANDELBROT: Example =
-    Example { name: "mandelbrot", file: env!("CARGO_BIN_EXE_mandelbrot-program") };
+pub(crate) const MANDELBROT: Example = Example { name: "mandelbrot" };
 
 /// Renders with these further options; returns the picture and the report.
 pub(crate) fn rendered(name: &str, options: &[&str]) -> (Picture, String) {

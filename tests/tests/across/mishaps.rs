@@ -2,7 +2,7 @@
 
 use super::example::Example;
 
-const MISHAPS: Example = Example { name: "mishaps", file: env!("CARGO_BIN_EXE_mishaps-program") };
+const MISHAPS: Example = Example { name: "mishaps" };
 
 #[test]
 fn each_mishap_is_told_by_worker_and_task_and_the_rest_is_done() {
@@ -33,7 +33,7 @@ fn each_mishap_is_told_by_worker_and_task_and_the_rest_is_done() {
 fn workers_start_from_a_program_whose_file_is_gone() {
     let link = concat!(env!("CARGO_TARGET_TMPDIR"), "/mishaps-that-is-removed");
     let _ = std::fs::remove_file(link);
-    std::fs::hard_link(MISHAPS.file, link).unwrap();
+    std::fs::hard_link(MISHAPS.file(), link).unwrap();
     let script = "exec 3<\"$0\"; rm \"$0\"; exec /proc/self/fd/3";
     let output = std::process::Command::new("sh").args(["-c", script, link]).output().unwrap();
     let told = String::from_utf8(output.stdout).unwrap();

@@ -4,8 +4,7 @@ use super::example::Example;
 use super::mandelbrot::{WHOLE, by_definition};
 use super::picture::{Picture, path, rendered};
 
-pub(crate) const MODELS: Example =
-    Example { name: "models", file: env!("CARGO_BIN_EXE_models-program") };
+pub(crate) const MODELS: Example = Example { name: "models" };
 
 /// The ways in which the farm is written.
 pub(crate) const IDIOMS: [&str; 4] = ["linda", "pvm", "sr", "farm"];

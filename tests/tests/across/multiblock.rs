@@ -10,8 +10,7 @@ use chunkcomm_testkit::Scratch;
 use super::example::Example;
 use super::nodes::free_address;
 
-pub(crate) const MULTIBLOCK: Example =
-    Example { name: "multiblock", file: env!("CARGO_BIN_EXE_multiblock-program") };
+pub(crate) const MULTIBLOCK: Example = Example { name: "multiblock" };
 
 /// The files of a run.
 struct Solved {

@@ -1,14 +1,16 @@
 //! The example program `nodes`, run as its user runs it: a cluster of copies on this
 //! machine. Tests with other launchers are in `tests/launchers`.
 
+use super::example::Example;
+use super::raytracer::NQUEENS;
 use chunkcomm_testkit::{Scratch, free_port};
 use std::process::{Command, Output};
 use std::time::Duration;
 
-pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_nodes-program");
+pub(crate) const NODES: Example = Example { name: "nodes" };
 
 fn nodes(arguments: &[&str], variables: &[(&str, &str)]) -> Output {
-    Command::new(PROGRAM).args(arguments).envs(variables.iter().copied()).output().unwrap()
+    NODES.command(arguments).envs(variables.iter().copied()).output().unwrap()
 }
 
 #[test]
@@ -42,7 +44,7 @@ fn copies_meet_in_any_temporary_folder_or_say_what_to_set() {
     let in_folder = |name: &[u8]| {
         let folder = scratch.join(std::ffi::OsStr::from_bytes(name));
         std::fs::create_dir(&folder).unwrap();
-        let mut command = Command::new(PROGRAM);
+        let mut command = NODES.command(&[]);
         command.args(["--nodes", "3", "--round-trips", "3", "--mebibytes", "1"]);
         let output = command.env("TMPDIR", folder).output().unwrap();
         (output.status.success(), String::from_utf8_lossy(&output.stderr).into_owned())
@@ -142,9 +144,9 @@ fn what_makes_no_sense_is_named() {
 #[cfg(target_os = "linux")]
 #[test]
 fn programs_end_well_where_the_ends_of_children_are_ignored() {
-    let nqueens = env!("CARGO_BIN_EXE_nqueens-program");
-    let nodes = [PROGRAM, "--nodes", "3", "--round-trips", "3", "--mebibytes", "1"];
-    for program in [&nodes[..], &[nqueens, "--queens", "8"]] {
+    let files = [NODES, NQUEENS].map(|program| program.file().display().to_string());
+    let nodes = [&files[0], "--nodes", "3", "--round-trips", "3", "--mebibytes", "1"];
+    for program in [&nodes[..], &[&files[1], "--queens", "8"]] {
         let output =
             Command::new("env").arg("--ignore-signal=CHLD").args(program).output().unwrap();
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
@@ -210,12 +212,12 @@ fn ranks_that_disagree_about_the_size_say_so() {
 
 #[cfg(target_os = "linux")]
 mod killed {
-    use super::{PROGRAM, free_address};
+    use super::{NODES, free_address};
     use chunkcomm::portable_only;
     use chunkcomm_testkit::{blocking, proc};
     use rustix::process::Signal;
     use std::io::{BufRead as _, BufReader, Read as _, Write as _};
-    use std::process::{Command, Stdio};
+    use std::process::Stdio;
     use std::sync::Arc;
     use std::sync::atomic::{AtomicUsize, Ordering};
     use std::thread;
@@ -241,7 +243,7 @@ mod killed {
 
     /// Starts a cluster of three that measures for longer than the test lasts.
     fn busy() -> proc::Program {
-        let mut command = Command::new(PROGRAM);
+        let mut command = NODES.command(&[]);
         command.args(["--nodes", "3", "--round-trips", "1000000"]);
         proc::Program(command.stderr(Stdio::piped()).spawn().unwrap())
     }
@@ -271,7 +273,7 @@ mod killed {
         for victim in [0, 1] {
             let manager = free_address();
             let start = |rank: usize| {
-                let mut command = Command::new(PROGRAM);
+                let mut command = NODES.command(&[]);
                 command.args(["--round-trips", "1000000"]).stderr(Stdio::piped());
                 command.env("CHUNKCOMM_RANK", rank.to_string()).env("CHUNKCOMM_SIZE", "3");
                 command.env("CHUNKCOMM_MANAGER", &manager);
@@ -296,7 +298,7 @@ mod killed {
     fn who_comes_while_the_others_measure_ends_with_them() {
         let manager = free_address();
         let start = |rank: Option<usize>| {
-            let mut command = Command::new(PROGRAM);
+            let mut command = NODES.command(&[]);
             command.args(["--round-trips", "20000", "--mebibytes", "1"]);
             command.env("CHUNKCOMM_MANAGER", &manager).stdout(Stdio::piped());
             command.stderr(Stdio::piped());
@@ -328,13 +330,13 @@ mod killed {
         std::fs::create_dir_all(folder).unwrap();
         let left = || std::fs::read_dir(folder).unwrap().count();
         let by_file = |rank: &str| {
-            let mut command = Command::new(PROGRAM);
+            let mut command = NODES.command(&[]);
             command.args(["--round-trips", "3", "--mebibytes", "1"]).env("TMPDIR", folder);
             command.env("OMPI_COMM_WORLD_RANK", rank).env("OMPI_COMM_WORLD_SIZE", "2");
             command.env("OMPI_COMM_WORLD_LOCAL_SIZE", "2").env("PMIX_NAMESPACE", "left");
             proc::Program(command.stdout(Stdio::piped()).spawn().unwrap())
         };
-        let mut copies = Command::new(PROGRAM);
+        let mut copies = NODES.command(&[]);
         copies.args(["--nodes", "3", "--mebibytes", "1", "--round-trips"]).env("TMPDIR", folder);
         let mut busy = copies.arg("1000000").spawn().map(proc::Program).unwrap();
         let pids = proc::children(busy.0.id(), 2);
@@ -346,7 +348,7 @@ mod killed {
         let mut nodes = [by_file("1"), by_file("0")];
         nodes.iter_mut().for_each(|node| assert!(node.0.wait().unwrap().success()));
         assert_eq!(left(), 0);
-        let mut again = Command::new(PROGRAM);
+        let mut again = NODES.command(&[]);
         again.args(["--nodes", "3", "--mebibytes", "1", "--round-trips", "3"]);
         assert!(again.env("TMPDIR", folder).output().unwrap().status.success());
         assert_eq!(left(), 0);
@@ -378,7 +380,7 @@ mod killed {
     #[test]
     fn copies_end_though_nobody_reads_their_standard_error() {
         let (unread, mut full) = std::io::pipe().unwrap();
-        let mut command = Command::new(PROGRAM);
+        let mut command = NODES.command(&[]);
         command.args(["--nodes", "3", "--round-trips", "1000000"]);
         let program = proc::Program(command.stderr(full.try_clone().unwrap()).spawn().unwrap());
         let copies = proc::children(program.0.id(), 2);

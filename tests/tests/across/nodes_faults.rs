@@ -2,7 +2,7 @@
 //! others end, in order or with an error that names a rank, and no process is left. A seed, which
 //! is printed, draws the moments.
 
-use super::nodes::{PROGRAM, free_address};
+use super::nodes::{NODES, free_address};
 use chunkcomm_testkit::random::seeded;
 use chunkcomm_testkit::{Scratch, blocking, proc};
 use rustix::process::Signal;
@@ -32,7 +32,7 @@ pub(crate) fn token(round: impl std::fmt::Display) -> String {
 
 /// Starts rank 0, which starts the others.
 fn start(token: &str, arguments: &[&str]) -> proc::Program {
-    let mut command = Command::new(PROGRAM);
+    let mut command = NODES.command(&[]);
     command.args(["--nodes", &SIZE.to_string()]).args(arguments);
     command.env(TOKEN, token).env("CHUNKCOMM_READY_MS", READY_MS);
     proc::Program(command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap())
@@ -40,7 +40,7 @@ fn start(token: &str, arguments: &[&str]) -> proc::Program {
 
 /// Starts one of three nodes that nobody waits for.
 fn start_alone(token: &str, rank: usize, manager: &str) -> proc::Program {
-    let mut command = Command::new(PROGRAM);
+    let mut command = NODES.command(&[]);
     command.args(SHORT).env(TOKEN, token).env("CHUNKCOMM_READY_MS", READY_MS);
     command.env("CHUNKCOMM_RANK", rank.to_string()).env("CHUNKCOMM_SIZE", SIZE.to_string());
     command.env("CHUNKCOMM_MANAGER", manager);
@@ -241,7 +241,7 @@ fn tasks_of_srun_do_not_wait_for_a_rank_0_that_was_killed_before_it_met_them() {
     std::os::unix::fs::symlink("/bin/sh", &stepd).unwrap();
     let tasks = "for SLURM_PROCID in 1 2; do export SLURM_PROCID; \"$PROGRAM\" & done; wait";
     let mut command = Command::new(&stepd);
-    command.args(["-c", tasks]).env("PROGRAM", PROGRAM).env("TMPDIR", &*folder);
+    command.args(["-c", tasks]).env("PROGRAM", NODES.file()).env("TMPDIR", &*folder);
     command.env("SLURM_STEP_NUM_TASKS", "3").env("SLURM_STEP_NODELIST", "here");
     command.env("SLURM_JOB_ID", "7").env("SLURM_STEP_ID", "0").env(TOKEN, &token);
     let output = command.output().unwrap();

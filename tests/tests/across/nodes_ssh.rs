@@ -2,11 +2,12 @@
 //! does. The error names a host that cannot be reached and the reason, and nobody is left. The real
 //! ssh is run by `tests/launchers/run ssh`.
 
-use super::nodes::{PROGRAM, waited};
+use super::nodes::{NODES, waited};
 use super::nodes_faults::{SHORT, TOKEN, end_of, seed, token, wait_until_nobody_has};
 use chunkcomm_testkit::random::seeded;
 use chunkcomm_testkit::{Scratch, proc};
 use rustix::process::Signal;
+use std::ffi::OsStr;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -37,7 +38,7 @@ impl Lab {
         self
     }
 
-    fn command(&self, program: &str) -> Command {
+    fn command(&self, program: impl AsRef<OsStr>) -> Command {
         let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/across/nodes_ssh/ssh.sh");
         let mut command = Command::new(program);
         // Run by a shell, since not every copy of the sources keeps a file's permission to be run.
@@ -47,7 +48,7 @@ impl Lab {
     }
 
     fn start(&self, arguments: &[&str]) -> proc::Program {
-        let mut command = self.command(PROGRAM);
+        let mut command = self.command(NODES.file());
         command.arg("--hosts").arg(self.folder.join("hosts")).args(arguments);
         proc::Program(command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap())
     }
@@ -131,7 +132,10 @@ fn a_program_that_is_not_on_the_host_is_named_with_the_command_that_copies_it() 
     for (host, said) in [("bare", "No such file or directory"), ("barred", "Permission denied")] {
         for rank in [0, 1] {
             let lab = Lab::new(&format!("{host}-{rank}"), &hosts_with(host, rank));
-            let named = format!("rank {rank} on {host} ended before all were ready: {PROGRAM}");
+            let named = format!(
+                "rank {rank} on {host} ended before all were ready: {}",
+                NODES.file().display()
+            );
             // The command names the ssh that was used, with its options.
             let copies = format!("nodes_ssh/ssh.sh {host} 'mkdir -p ");
             lab.assert_fails(&[&named, said, &copies]);

@@ -1,9 +1,9 @@
 //! The example `nodes` on the hosts of a file, with a program in the place of ssh that runs its
 //! command on this machine: the end of a cluster where an ssh does not end.
 
-use super::nodes::PROGRAM;
+use super::nodes::NODES;
 use chunkcomm_testkit::{Scratch, blocking, proc};
-use std::process::{Command, Output};
+use std::process::Output;
 
 /// Runs two nodes, the second by an ssh that runs `then` when its node has ended. The processes
 /// that this starts have the variable `NODES_SSH_TEST` with the name.
@@ -18,7 +18,7 @@ fn nodes(name: &str, then: &str) -> Output {
     std::fs::write(&ssh, script).unwrap();
     let hosts = folder.join("hosts");
     std::fs::write(&hosts, "127.0.0.1\n127.0.0.2\n").unwrap();
-    let mut command = Command::new(PROGRAM);
+    let mut command = NODES.command(&[]);
     command.arg("--hosts").arg(&hosts).args(["--round-trips", "3", "--mebibytes", "1"]);
     command.env("CHUNKCOMM_SSH", format!("sh {}", ssh.display())).env("NODES_SSH_TEST", name);
     command.output().unwrap()

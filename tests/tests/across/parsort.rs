@@ -4,8 +4,7 @@ use std::path::PathBuf;
 
 use super::example::Example;
 
-pub(crate) const PARSORT: Example =
-    Example { name: "parsort", file: env!("CARGO_BIN_EXE_parsort-program") };
+pub(crate) const PARSORT: Example = Example { name: "parsort" };
 
 /// Writes a file of this text in the folder that cargo gives to integration tests.
 fn file(name: &str, text: &str) -> String {

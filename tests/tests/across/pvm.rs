@@ -604,7 +604,7 @@ fn processes_are_added_and_deleted() {
     });
 }
 
-const MODELS: Example = Example { name: "models", file: env!("CARGO_BIN_EXE_models-program") };
+const MODELS: Example = Example { name: "models" };
 
 /// Runs the farm of the models and returns its standard output and error.
 fn farms(name: &str, options: &[&str]) -> (String, String) {

@@ -3,15 +3,14 @@
 
 use std::fs;
 use std::path::Path;
-use std::process::{Command, Output, Stdio};
+use std::process::{Output, Stdio};
 
 use chunkcomm_testkit::Scratch;
 
 use super::example::Example;
 
-pub(crate) const REDISTRIBUTE: Example =
-    Example { name: "redistribute", file: env!("CARGO_BIN_EXE_redistribute-program") };
-const STORE: &str = env!("CARGO_BIN_EXE_redistribute-store");
+pub(crate) const REDISTRIBUTE: Example = Example { name: "redistribute" };
+const STORE: Example = Example { name: "redistribute-store" };
 
 /// Returns a file as NumPy writes it, of this type and shape.
 fn npy(descr: &str, fortran_order: bool, shape: &[usize], elements: &[u8]) -> Vec<u8> {
@@ -104,9 +103,9 @@ fn beside_each_other(senders: &[&str], receivers: &[&str]) -> Vec<Output> {
     let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let start = |rank: usize| {
         let (program, arguments) =
-            if rank < 3 { (REDISTRIBUTE.file, senders) } else { (STORE, receivers) };
-        let mut command = Command::new(program);
-        command.args(arguments).env("CHUNKCOMM_RANK", rank.to_string());
+            if rank < 3 { (REDISTRIBUTE, senders) } else { (STORE, receivers) };
+        let mut command = program.command(arguments);
+        command.env("CHUNKCOMM_RANK", rank.to_string());
         command.env("CHUNKCOMM_SIZE", "5").env("CHUNKCOMM_MANAGER", port.to_string());
         command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
     };
@@ -209,7 +208,7 @@ fn what_makes_no_sense_is_named() {
         assert!(error.contains(told) && error.lines().count() == 1, "{words:?}: {error}");
         assert!(ended.stdout.is_empty() && !Path::new(&output).exists());
     }
-    let alone = Command::new(STORE).output().unwrap();
+    let alone = STORE.command(&[]).output().unwrap();
     let error = String::from_utf8(alone.stderr).unwrap();
     assert!(error.contains("redistribute starts this program, or a launcher both"), "{error}");
     REDISTRIBUTE.needs_standard_output(&["--shape", "3,3", &output]);

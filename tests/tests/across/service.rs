@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{JoinHandle, sleep};
 use std::time::Duration;
 
-const SERVICE: Example = Example { name: "service", file: env!("CARGO_BIN_EXE_service-program") };
+const SERVICE: Example = Example { name: "service" };
 /// Least number of restarts of each side.
 const RESTARTS: u32 = 50;
 /// Number of lines that the log gets in each millisecond in which both sides run. A restart adds none:

@@ -2,7 +2,7 @@
 
 use super::example::Example;
 
-const STAGES: Example = Example { name: "stages", file: env!("CARGO_BIN_EXE_stages-program") };
+const STAGES: Example = Example { name: "stages" };
 
 #[test]
 fn three_nodes_give_the_sequential_results() {

@@ -12,9 +12,8 @@ use std::path::PathBuf;
 use std::process::{Child, ChildStderr, ChildStdout, Command, Stdio};
 use std::time::Duration;
 
-const SIMULATION: Example =
-    Example { name: "multiblock", file: env!("CARGO_BIN_EXE_multiblock-program") };
-const VIEWER: Example = Example { name: "steering", file: env!("CARGO_BIN_EXE_steering-program") };
+const SIMULATION: Example = Example { name: "multiblock" };
+const VIEWER: Example = Example { name: "steering" };
 
 /// Longest wait for an answer.
 const ANSWER_WITHIN: Duration = Duration::from_secs(120);

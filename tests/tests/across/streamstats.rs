@@ -3,8 +3,7 @@
 use super::example::Example;
 use chunkcomm_testkit::Scratch;
 
-const STREAMSTATS: Example =
-    Example { name: "streamstats", file: env!("CARGO_BIN_EXE_streamstats-program") };
+const STREAMSTATS: Example = Example { name: "streamstats" };
 
 const WINDOW_BYTES: usize = 256 * 1024;
 

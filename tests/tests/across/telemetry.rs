@@ -1,8 +1,9 @@
 //! The example program `telemetry`: service and collector as processes that are started by hand, and
 //! clients over real connections.
 
+use super::example::Example;
 use super::nodes::free_address;
-use chunkcomm_telemetry::Client;
+use chunkcomm_services::Client;
 use chunkcomm_testkit::{blocking, proc};
 use rustix::process::Signal;
 use serde_json::Value;
@@ -10,10 +11,10 @@ use std::collections::{HashMap, HashSet};
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::PathBuf;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-const PROGRAM: &str = env!("CARGO_BIN_EXE_telemetry-program");
+const TELEMETRY: Example = Example { name: "telemetry" };
 
 struct Running {
     service: proc::Program,
@@ -30,7 +31,7 @@ impl Running {
         let file = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("telemetry-{name}"));
         let _ = std::fs::remove_file(&file);
         let start = |rank: &str| {
-            let mut command = Command::new(PROGRAM);
+            let mut command = TELEMETRY.command(&[]);
             command.args(["--http", "127.0.0.1:0", "--events"]).arg(&file);
             command.env("CHUNKCOMM_RANK", rank).env("CHUNKCOMM_SIZE", "2");
             command.env("CHUNKCOMM_MANAGER", &manager);
@@ -264,7 +265,7 @@ fn a_collector_that_dies_ends_the_service_with_its_name() {
 
 #[test]
 fn the_demonstration_compares() {
-    let output = Command::new(PROGRAM).args(["--demo", "1003"]).output().unwrap();
+    let output = TELEMETRY.command(&["--demo", "1003"]).output().unwrap();
     let out = String::from_utf8(output.stdout).unwrap();
     assert!(output.status.success(), "{out}{}", String::from_utf8_lossy(&output.stderr));
     assert!(out.contains("\n1003 events are collected, by "), "{out}");
@@ -280,7 +281,7 @@ fn what_cannot_be_had_is_named() {
         (["--demo", "0"], 2, "whole numbers from 1 to"),
         (["--nodes", "3"], 2, "--nodes 3: allowed are 2"),
     ] {
-        let output = Command::new(PROGRAM).args(arguments).output().unwrap();
+        let output = TELEMETRY.command(&arguments).output().unwrap();
         let error = String::from_utf8(output.stderr).unwrap();
         assert_eq!(output.status.code(), Some(status), "{error}");
         assert!(error.contains(part), "{part:?} is not in {error}");
@@ -291,7 +292,7 @@ fn what_cannot_be_had_is_named() {
 #[test]
 fn a_collector_that_cannot_open_its_file_ends_both_with_its_reason() {
     for further in [&["--demo", "1000"][..], &[]] {
-        let mut command = Command::new(PROGRAM);
+        let mut command = TELEMETRY.command(&[]);
         command.args(["--http", "127.0.0.1:0", "--events", "/nowhere/at/all"]).args(further);
         let output = command.output().unwrap();
         let told = String::from_utf8(output.stderr).unwrap();

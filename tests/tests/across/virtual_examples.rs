@@ -4,13 +4,11 @@ use std::path::PathBuf;
 use std::process::Output;
 
 use super::example::Example;
+use super::nodes::NODES;
+use super::wordcount::{WORDCOUNT, long_text};
 use super::{
-    cascade, convolution, echo, fft2d, histogram, kmeans, mandelbrot, multiblock, nodes, parsort,
-    wordcount,
+    cascade, convolution, echo, fft2d, histogram, kmeans, mandelbrot, multiblock, parsort,
 };
-
-const NODES: Example = Example { name: "nodes", file: nodes::PROGRAM };
-const WORDCOUNT: Example = Example { name: "wordcount", file: wordcount::PROGRAM };
 
 /// Words of a run on the LAN of 1 Gbit/s.
 const LAN: [&str; 2] = ["--lan", "virtual:lan-1g"];
@@ -216,7 +214,7 @@ fn parsort_sorts() {
 #[test]
 fn wordcount_counts_as_on_a_real_lan() {
     let text = path("counted.txt");
-    std::fs::write(&text, wordcount::long_text(2_000)).unwrap();
+    std::fs::write(&text, long_text(2_000)).unwrap();
     let options = ["--nodes", "4", "--top", "5", text.to_str().unwrap()];
     let counted = |out: &str| out.lines().take(6).map(str::to_owned).collect::<Vec<_>>();
     let out = printed(&WORDCOUNT, &[&LAN[..], &options].concat());
@@ -242,7 +240,7 @@ fn a_trace_is_written_and_changes_nothing() {
 
 #[test]
 fn what_does_not_go_together_is_refused() {
-    let telemetry = Example { name: "telemetry", file: env!("CARGO_BIN_EXE_telemetry-program") };
+    let telemetry = Example { name: "telemetry" };
     let slow = slow_lan(2);
     for (program, options, told) in [
         (&NODES, &["--lan", "virtual"][..], "allowed are real, virtual:NAME and virtual:FILE"),

@@ -1,12 +1,13 @@
 //! The example program `wordcount`, run as its user runs it.
 
+use super::example::Example;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_wordcount-program");
+pub(crate) const WORDCOUNT: Example = Example { name: "wordcount" };
 
 fn wordcount(arguments: &[&str], paths: &[&Path]) -> Output {
-    Command::new(PROGRAM).args(arguments).args(paths).output().unwrap()
+    WORDCOUNT.command(arguments).args(paths).output().unwrap()
 }
 
 /// Makes a fresh folder in the folder that cargo gives to integration tests.
@@ -130,7 +131,7 @@ fn a_counting_node_that_dies_is_named() {
     let pipe = folder.join("pipe");
     let made = Command::new("mkfifo").arg(&pipe).status().unwrap();
     assert!(made.success());
-    let mut command = Command::new(PROGRAM);
+    let mut command = WORDCOUNT.command(&[]);
     command.args(["--nodes", "3"]).arg(&pipe).stderr(std::process::Stdio::piped());
     let mut program = proc::Program(command.spawn().unwrap());
     // The pipe opens when the other side reads, after the counting processes have begun.

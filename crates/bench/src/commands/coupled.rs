@@ -33,7 +33,7 @@ const PROGRAM_KEYS: [&str; 8] =
 /// Options of `chunkperf coupled`.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "The programs are built by `cargo build --release -p chunkcomm-examples --features virtual \
+    after_help = "The programs are built by `cargo build --release --features chunkcomm-examples/virtual \
     --examples`; options that are not given are left to them. `steady_seconds` is the time of an array, or of a \
     sweep, without start and end of the stream. With --against, forms run in turns, several times each on \
     the real network, and the ratio is that of arrays a second. `form_error` is the distance of \

@@ -50,7 +50,7 @@ const KEYS: [&str; 10] = [
 /// Options of `chunkperf models`.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "The example is built by `cargo build --release -p chunkcomm-examples --features virtual \
+    after_help = "The example is built by `cargo build --release --features chunkcomm-examples/virtual \
     --examples`. A task is a row of the picture. `us_per_task` is the time of tasks without work, by the number of \
     tasks. PVM's row is null where it is not installed (Debian: pvm, pvm-dev)."
 )]

@@ -91,9 +91,9 @@ fn a_model_stands_beside_virtual_time() {
 
 #[test]
 fn programs_that_are_not_built_are_a_reason() {
-    let build = "cargo build --release -p chunkcomm-examples --features virtual --examples";
+    let build = "cargo build --release --features chunkcomm-examples/virtual --examples";
     let old =
-        examples("#!/bin/sh\necho 'virtual time needs a build: --features virtual' >&2; exit 2\n");
+        examples("#!/bin/sh\necho 'virtual time needs a build: the feature virtual' >&2; exit 2\n");
     for folder in [&Scratch::folder("examples"), &old] {
         let row = coupled(folder, &["--against", "no-slabs"]);
         assert!(row["steady_seconds"].is_null() && row["ratio"].is_null(), "{row}");
@@ -167,5 +167,7 @@ fn the_study_has_points_and_claims() {
     assert!(points.iter().all(|way| way["saved"].as_f64() > Some(0.0)), "{points:?}");
     let nothing = Scratch::folder("examples");
     let words = ["coupled-study", "--examples", text(&nothing), "--only", "figure-8"];
-    assert!(refusal(&words).contains("cargo build --release -p chunkcomm-examples"));
+    assert!(
+        refusal(&words).contains("cargo build --release --features chunkcomm-examples/virtual")
+    );
 }

@@ -17,7 +17,7 @@ use crate::options::values;
 
 /// The command that builds the programs.
 pub(crate) const BUILD: &str =
-    "cargo build --release -p chunkcomm-examples --features virtual --examples";
+    "cargo build --release --features chunkcomm-examples/virtual --examples";
 
 /// Most ranks of a group.
 const RANKS_MAX: usize = 2048;
@@ -230,7 +230,7 @@ pub(crate) fn line_of(examples: &Path, name: &str, options: &[String]) -> Result
             said.doing(&format!("understanding {name}")).map(Said::Line)
         }
         // As the example says when it is built without virtual time.
-        Err(failure) if failure.to_string().contains("--features virtual") => {
+        Err(failure) if failure.to_string().contains("the feature virtual") => {
             Ok(Said::NotBuilt(format!("{} has no virtual time: {BUILD}", file.display())))
         }
         Err(failure) => Err(failure),
