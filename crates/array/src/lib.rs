@@ -84,6 +84,8 @@
 //! the sender's byte order. Ranks that state other shapes, types or layouts than the rest all get an error with both
 //! statements.
 //!
+//! Without the default feature `tls` there are no credentials, as in `chunkcomm`, and rustls is not compiled.
+//!
 //! # Layers
 //!
 //! Each stands on those above it, in reading order:

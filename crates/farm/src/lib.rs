@@ -122,6 +122,9 @@
 //! wait for several other tasks of the same run need a scheduler with dependencies; here tasks may only
 //! create tasks ([`Farm::run_pool`], [`Farm::divide_and_conquer`]).
 //!
+//! Without the default feature `tls` there are no credentials, as in `chunkcomm`, and rustls is not
+//! compiled.
+//!
 //! # Reading order
 //!
 //! - `farm`: the farm as its user holds it. `builder` and [`settings`] set up a farm, `chosen` one

@@ -145,6 +145,8 @@
 //!   [`end`](DeltaSender::end) a stream; of two rounds under way `into_buffer` gives the memory of the current one,
 //!   and elements not written again are those of two rounds before.
 //!
+//! Without the default feature `tls` there are no credentials, as in `chunkcomm`, and rustls is not compiled.
+//!
 //! # Layers
 //!
 //! Each stands on those above it, in reading order:
