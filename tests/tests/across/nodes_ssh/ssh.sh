@@ -31,7 +31,7 @@ there() {
 
 # The program that is to run there is another one.
 instead() {
-    printf %s "$2" | sed "s|[^ '\\\\]*/nodes-program|$1|"
+    printf %s "$2" | sed "s|[^ '\\\\]*/examples/nodes|$1|"
 }
 
 case $host in
