@@ -20,7 +20,7 @@
 //! ring's whole life. `committed - taken` bytes from the reading position on
 //! belong to the consumer, all others to the producer; the two never overlap:
 //!
-//! - There is one [`Producer`] and one [`Consumer`] a ring: only [`ring`] makes
+//! - There is one [`Producer`] and one [`Consumer`] a ring: only [`ring()`] makes
 //!   them, neither can be cloned, and both work through `&mut self`.
 //! - The producer writes only to bytes counted free, by a value of `taken` that it has read.
 //!   `taken` only grows while the producer looks away, so bytes counted free stay free. The

@@ -4,6 +4,7 @@
 //! The handshake is bound to the bytes exchanged before it: both ends name the same `binding` as
 //! the only application protocol (ALPN) that they speak. TLS itself protects that name.
 
+mod certificate;
 pub(crate) mod identity;
 #[cfg(test)]
 mod tests;

@@ -1,8 +1,7 @@
 //! The TLS identity that a cluster shares: a self-signed certificate whose key comes from the
 //! credential. All members compute the same certificate, show it, and accept no other from a peer.
 
-use super::TlsConfigs;
-use rcgen::{CertificateParams, DnType, KeyPair, PKCS_ED25519};
+use super::{TlsConfigs, certificate};
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{CryptoProvider, WebPkiSupportedAlgorithms, ring, verify_tls13_signature};
 use rustls::pki_types::{CertificateDer, PrivatePkcs8KeyDer, ServerName, UnixTime};
@@ -30,9 +29,7 @@ pub(crate) fn configs(seed: &[u8; 32]) -> io::Result<TlsConfigs> {
 
 /// As [`configs`], with this provider of cryptography.
 pub(super) fn configs_with(seed: &[u8; 32], provider: CryptoProvider) -> io::Result<TlsConfigs> {
-    let key = key(seed);
-    let certificate = certificate(&key).map_err(io::Error::other)?;
-    pinned_configs(&key, certificate, provider).map_err(io::Error::other)
+    pinned_configs(&key(seed), certificate(seed), provider).map_err(io::Error::other)
 }
 
 /// Returns the name of the identity.
@@ -45,14 +42,9 @@ pub(super) fn key(seed: &[u8; 32]) -> Vec<u8> {
     [&PKCS8_HEAD[..], seed].concat()
 }
 
-/// Returns the certificate of a key, the same one each time: the signatures of Ed25519 are
-/// deterministic, and nothing here is random or depends on the time.
-pub(super) fn certificate(key: &[u8]) -> Result<CertificateDer<'static>, rcgen::Error> {
-    let key = KeyPair::from_pkcs8_der_and_sign_algo(&PrivatePkcs8KeyDer::from(key), &PKCS_ED25519)?;
-    let mut parameters = CertificateParams::new([NAME.to_owned()])?;
-    parameters.distinguished_name = rcgen::DistinguishedName::new();
-    parameters.distinguished_name.push(DnType::CommonName, NAME);
-    Ok(parameters.self_signed(&key)?.into())
+/// Returns the certificate of the key with this seed, the same one each time.
+pub(super) fn certificate(seed: &[u8; 32]) -> CertificateDer<'static> {
+    certificate::self_signed(seed, NAME)
 }
 
 fn pinned_configs(

@@ -230,7 +230,40 @@ async fn a_changed_byte_is_an_error_and_not_data() {
 
 #[test]
 fn the_identity_is_the_same_for_the_same_seed() {
-    let certificate = |seed: &[u8; 32]| identity::certificate(&identity::key(seed)).unwrap();
-    assert_eq!(certificate(&SEED), certificate(&SEED));
-    assert_ne!(certificate(&SEED), certificate(&[6; 32]));
+    assert_eq!(identity::certificate(&SEED), identity::certificate(&SEED));
+    assert_ne!(identity::certificate(&SEED), identity::certificate(&[6; 32]));
+}
+
+#[test]
+fn the_identity_of_a_seed_never_changes() {
+    let certificate = identity::certificate(&SEED);
+    let digest = ring::digest::digest(&ring::digest::SHA256, &certificate);
+    let hex: String = digest.as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
+    assert_eq!(hex, "b507c28f6ba83f8374e3cef37be951ec3a0cd524d073c18cbb1e3724723fabae");
+}
+
+/// Returns the certificate of the key with this seed as `rcgen` makes it.
+fn by_rcgen(seed: &[u8; 32]) -> rcgen::Certificate {
+    let key = rustls::pki_types::PrivatePkcs8KeyDer::from(identity::key(seed));
+    let key = rcgen::KeyPair::from_pkcs8_der_and_sign_algo(&key, &rcgen::PKCS_ED25519).unwrap();
+    let mut parameters = rcgen::CertificateParams::new(["chunkcomm".to_owned()]).unwrap();
+    parameters.distinguished_name = rcgen::DistinguishedName::new();
+    parameters.distinguished_name.push(rcgen::DnType::CommonName, "chunkcomm");
+    parameters.self_signed(&key).unwrap()
+}
+
+#[test]
+fn the_identity_is_the_certificate_that_rcgen_makes() {
+    // With these two, the serial number is shorter, and has a zero in front of its first bit.
+    let (shorter, padded) = (805, 154);
+    for number in (0..100u32).chain([shorter, padded]) {
+        let mut seed = [0; 32];
+        seed[..4].copy_from_slice(&number.to_le_bytes());
+        let certificate = identity::certificate(&seed);
+        assert_eq!(certificate, *by_rcgen(&seed).der(), "seed {number}");
+        // Length and first byte of the serial number, behind the version and the number's tag.
+        let version = certificate.windows(5).position(|bytes| bytes == [0xa0, 3, 2, 1, 2]);
+        let serial = &certificate[version.unwrap() + 6..];
+        assert_eq!((serial[0] < 20, serial[1] == 0), (number == shorter, number == padded));
+    }
 }
