@@ -36,6 +36,7 @@
 //! sending it. Programs with such values gain by an allocator that keeps its memory, or by
 //! using the memory again.
 
+mod cast;
 mod decoder;
 mod encoder;
 mod numbers;

@@ -10,9 +10,8 @@
 
 use std::mem;
 
-use castaway::cast;
-
 use super::DecodeError;
+use super::cast::{cast_mut, cast_ref};
 
 /// A number of `N` bytes.
 trait Number<const N: usize> {
@@ -81,7 +80,7 @@ macro_rules! numbers {
         #[inline(always)]
         pub(super) fn encoded_bytes<T>(value: &T) -> Option<usize> {
             if mem::size_of::<T>() == mem::size_of::<Vec<u8>>() {
-                $(if let Ok(numbers) = cast!(value, &Vec<$number>) {
+                $(if let Some(numbers) = cast_ref::<T, Vec<$number>>(value) {
                     return Some(COUNT_BYTES + size_of_val(&numbers[..]));
                 })*
             }
@@ -91,7 +90,7 @@ macro_rules! numbers {
         /// Encodes `value`, a vector of numbers, to `out`, which has exactly its length.
         #[inline(always)]
         pub(super) fn encode<T>(value: &T, out: &mut [u8]) {
-            $(if let Ok(numbers) = cast!(value, &Vec<$number>) {
+            $(if let Some(numbers) = cast_ref::<T, Vec<$number>>(value) {
                 write(numbers, out);
             })*
         }
@@ -101,7 +100,7 @@ macro_rules! numbers {
         #[inline(always)]
         pub(super) fn append_to<T>(value: &T, out: &mut Vec<u8>) -> Option<usize> {
             let bytes = encoded_bytes(value)?;
-            $(if let Ok(numbers) = cast!(value, &Vec<$number>) {
+            $(if let Some(numbers) = cast_ref::<T, Vec<$number>>(value) {
                 append(numbers, out);
             })*
             Some(bytes)
@@ -114,7 +113,7 @@ macro_rules! numbers {
                 return None;
             }
             let mut value: Option<T> = None;
-            $(if let Ok(vector_of_numbers) = cast!(&mut value, &mut Option<Vec<$number>>) {
+            $(if let Some(vector_of_numbers) = cast_mut::<_, Option<Vec<$number>>>(&mut value) {
                 match vector(bytes) {
                     Ok(numbers) => *vector_of_numbers = Some(numbers),
                     Err(error) => return Some(Err(error)),
