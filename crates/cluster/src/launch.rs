@@ -25,7 +25,7 @@ mod place;
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeMap;
+use crate::proto::sorted::SortedMap;
 use std::env;
 use std::ffi::OsString;
 use std::fmt;
@@ -124,7 +124,7 @@ pub struct Launcher {
     parent: Address,
     program: Option<PathBuf>,
     arguments: Vec<OsString>,
-    variables: BTreeMap<OsString, OsString>,
+    variables: SortedMap<OsString, OsString>,
     cpus: Vec<usize>,
     credential: Option<Credential>,
 }
@@ -138,7 +138,7 @@ impl Launcher {
             parent,
             program: None,
             arguments: Vec::new(),
-            variables: BTreeMap::new(),
+            variables: SortedMap::new(),
             cpus: Vec::new(),
             credential: None,
         }
@@ -237,7 +237,7 @@ impl Launcher {
         for name in FOR_ONE_CHILD {
             command.env_remove(name);
         }
-        command.args(&self.arguments).envs(&self.variables);
+        command.args(&self.arguments).envs(self.variables.iter());
         let cpu = (!self.cpus.is_empty()).then(|| self.cpus[index % self.cpus.len()]);
         place::tell(&mut command, &self.parent, index, count, token, cpu);
         place::tell_of_words(&mut command, usize::from(self.credential.is_some()));

@@ -31,8 +31,8 @@ pub use error::FunctionError;
 pub use started::Started;
 pub use travels::Travels;
 
+use crate::proto::sorted::SortedMap;
 use std::any::Any;
-use std::collections::BTreeMap;
 use std::fmt;
 use std::marker::PhantomData;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -176,7 +176,7 @@ impl fmt::Debug for Entry {
 #[derive(Clone, Debug, Default)]
 pub struct Registry {
     entries: Vec<Entry>,
-    by_name: BTreeMap<Arc<str>, usize>,
+    by_name: SortedMap<Arc<str>, usize>,
     pub(crate) processes: Entries,
 }
 

@@ -7,10 +7,10 @@ use crate::proto::cluster::manager::{Line, Manager, Phase};
 use crate::proto::cluster::membership::End;
 use crate::proto::cluster::{Down, Up};
 use crate::proto::signature::Signature;
+use crate::proto::sorted::SortedMap;
 use chunkcomm::host::{self, Instant, JoinHandle};
 use chunkcomm::{Address, Duplex, Node, Peer, Receiver, Sender};
 use chunkcomm_proto::causes::with_causes;
-use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
@@ -72,7 +72,7 @@ struct Wire {
 struct Work {
     state: Arc<State>,
     manager: Manager,
-    wires: BTreeMap<Line, Wire>,
+    wires: SortedMap<Line, Wire>,
     next_line: u64,
     events: mpsc::Sender<Event>,
     /// Tasks of readers and writers; they end with the keeper.
@@ -104,7 +104,7 @@ impl Keeper {
         let work = Work {
             state: Arc::clone(state),
             manager,
-            wires: BTreeMap::new(),
+            wires: SortedMap::new(),
             next_line: 0,
             events,
             tasks: JoinSet::new(),

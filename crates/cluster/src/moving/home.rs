@@ -1,9 +1,10 @@
 //! Ends whose home is this node. The channels that other nodes open to them arrive here.
 
 use crate::proto::custody::Fate;
+use crate::proto::sorted::SortedMap;
 use crate::sync::locked;
 use chunkcomm::layer::{Opened, RawReceiver};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 
@@ -32,7 +33,7 @@ pub(crate) struct Homes(Mutex<Ends>);
 #[derive(Default)]
 struct Ends {
     /// Ends that are not connected yet.
-    waiting: BTreeMap<u128, Arc<Slot>>,
+    waiting: SortedMap<u128, Arc<Slot>>,
     /// Ends that were dropped before they were connected, the oldest first. A channel to one of
     /// them is terminated, as by a dropped receiver: its messages are no loss. A channel to any
     /// other missing end is refused.

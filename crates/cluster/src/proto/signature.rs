@@ -1,10 +1,10 @@
 //! The functions and processes that nodes run for each other: a name must mean the same on both
 //! sides.
 
+use crate::proto::sorted::{SortedMap, SortedSet};
 use chunkcomm_proto::describe::Description;
 use chunkcomm_proto::plain::Plain;
 use serde::{Deserialize, Serialize};
-use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 /// The fingerprint of a type and, for errors, the start of its description.
@@ -75,12 +75,12 @@ impl Difference {
     /// in whatever order.
     #[must_use]
     pub fn find(ours: &[Signature], theirs: &[Signature]) -> Option<Difference> {
-        let by_name = |all: &[Signature]| -> BTreeMap<(&'static str, String), Signature> {
+        let by_name = |all: &[Signature]| -> SortedMap<(&'static str, String), Signature> {
             all.iter().map(|one| ((one.kind(), one.name.clone()), one.clone())).collect()
         };
         let (ours, theirs) = (by_name(ours), by_name(theirs));
-        let names: BTreeSet<_> = ours.keys().chain(theirs.keys()).collect();
-        names.into_iter().find_map(|name| {
+        let names: SortedSet<_> = ours.keys().chain(theirs.keys()).collect();
+        names.iter().find_map(|&name| {
             let (our, their) = (ours.get(name), theirs.get(name));
             let same = matches!((our, their), (Some(our), Some(their)) if our.same_types(their));
             (!same).then(|| Difference { theirs: their.cloned(), ours: our.cloned() })

@@ -9,12 +9,12 @@ pub use failure::Failure;
 pub(crate) use panics::catch;
 
 use super::{Registry, Signature, Travels, TypeFingerprint, describe_for};
+use crate::proto::sorted::SortedMap;
 use chunkcomm::host;
 use chunkcomm_proto::codec::{DecodeError, decode};
 use chunkcomm_proto::describe::Description;
 use panics::Panicked;
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
 use std::fmt;
 use std::future::{Future, poll_fn};
 use std::marker::PhantomData;
@@ -93,7 +93,7 @@ pub(crate) struct Entry {
 
 /// The processes of a registry, by name.
 #[derive(Clone, Default)]
-pub(crate) struct Entries(BTreeMap<Arc<str>, Entry>);
+pub(crate) struct Entries(SortedMap<Arc<str>, Entry>);
 
 impl fmt::Debug for Entries {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

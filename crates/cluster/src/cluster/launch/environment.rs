@@ -1,6 +1,6 @@
 //! Variables of a process, and the error of one that makes no sense.
 
-use std::collections::BTreeMap;
+use crate::proto::sorted::SortedMap;
 use std::time::Duration;
 
 use super::own::{MANAGER, PROCESS, RANK, SIZE, TOLD};
@@ -9,7 +9,7 @@ use chunkcomm::host;
 
 /// Variables of a process, by name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Environment(BTreeMap<String, String>);
+pub struct Environment(SortedMap<String, String>);
 
 impl Environment {
     /// Returns the variables of this process. Bytes that are not UTF-8 are replaced.
@@ -18,7 +18,7 @@ impl Environment {
     /// copy, a worker or over ssh. There they are left out; variables of other launchers stay.
     #[must_use]
     pub fn of_this_process() -> Environment {
-        let mut variables: BTreeMap<_, _> = host::variables().into_iter().collect();
+        let mut variables: SortedMap<_, _> = host::variables().into_iter().collect();
         if !host::is_virtual() {
             if !is_child() {
                 variables.retain(|name, _| !FOR_ONE_CHILD.contains(&&name[..]));
@@ -54,7 +54,7 @@ impl<N: Into<String>, V: Into<String>> FromIterator<(N, V)> for Environment {
 }
 
 /// Removes variables that an ssh made for another process.
-fn remove_those_of_another(variables: &mut BTreeMap<String, String>, pid: u32) {
+fn remove_those_of_another(variables: &mut SortedMap<String, String>, pid: u32) {
     let is_of_ssh = variables.get(MANAGER).is_some_and(|manager| manager == TOLD);
     let is_of_another = variables.get(PROCESS).is_some_and(|process| *process != pid.to_string());
     if is_of_ssh && is_of_another {

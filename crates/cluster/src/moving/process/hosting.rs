@@ -3,12 +3,12 @@
 use super::words::{Create, ProcessWord};
 use crate::moving::{LineWord, Moving, Saying};
 use crate::proto::custody::{Fate, Origin, cut};
+use crate::proto::sorted::SortedMap;
 use crate::registry::Registry;
 use crate::registry::processes::{End, Entry, ProcessContext, Running, catch};
 use crate::sync::locked;
 use chunkcomm::layer::arriving_by;
 use chunkcomm::{LinkError, host};
-use std::collections::BTreeMap;
 use std::future::poll_fn;
 use std::sync::{Arc, Mutex};
 use std::task::Poll;
@@ -29,7 +29,7 @@ pub(crate) struct Processes {
     /// Whether processes begin only when the node is a member of its cluster.
     of_cluster: bool,
     asked: Mutex<Asked>,
-    hosted: Mutex<BTreeMap<Key, Hosted>>,
+    hosted: Mutex<SortedMap<Key, Hosted>>,
 }
 
 /// Key of a process that runs here: its creator's line and number.
@@ -40,7 +40,7 @@ struct Asked {
     last: u64,
     /// The last chosen rank.
     turn: u32,
-    waiting: BTreeMap<u64, (u64, oneshot::Sender<Outcome>)>,
+    waiting: SortedMap<u64, (u64, oneshot::Sender<Outcome>)>,
 }
 
 struct Hosted {
@@ -107,14 +107,19 @@ impl Processes {
     /// its peer end.
     pub(crate) fn line_ended(&self, line: u64, error: &LinkError) {
         let mut asked = locked(&self.asked);
-        let lost: Vec<u64> =
-            asked.waiting.iter().filter(|(_, it)| it.0 == line).map(|(id, _)| *id).collect();
-        let lost: Vec<_> = lost.iter().filter_map(|id| asked.waiting.remove(id)).collect();
+        let mut lost = Vec::new();
+        for (id, (its, told)) in std::mem::take(&mut asked.waiting) {
+            if its == line {
+                lost.push(told);
+            } else {
+                asked.waiting.insert(id, (its, told));
+            }
+        }
         drop(asked);
-        for (_, told) in lost {
+        for told in lost {
             let _ = told.send(Err(error.clone()));
         }
-        for (key, hosted) in &*locked(&self.hosted) {
+        for (key, hosted) in locked(&self.hosted).iter() {
             if key.0 == line && !hosted.detached {
                 hosted.stop.send_replace(true);
             }

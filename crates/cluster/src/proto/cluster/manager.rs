@@ -7,10 +7,11 @@ mod seating;
 
 use super::{Death, Down, Member, NAME_BYTES_MAX, NodeId, Ready, Refusal, Up};
 use crate::proto::signature::Signature;
+use crate::proto::sorted::{SortedMap, SortedSet};
 use agreeing::Agreements;
 use chunkcomm_proto::Time;
 use naming::{Claims, Providers};
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::VecDeque;
 use std::time::Duration;
 
 /// Channel of a node to the manager, numbered by the driver.
@@ -63,17 +64,17 @@ pub struct Manager {
     alone_until: Option<Time>,
     /// Functions of each program, as its first node with functions has them; every other such node
     /// must have the same. `None`: they are not compared.
-    functions: BTreeMap<String, Option<Vec<Signature>>>,
+    functions: SortedMap<String, Option<Vec<Signature>>>,
     /// Program of rank 0.
     program: Option<String>,
     phase: Phase,
     /// Nodes that started the cluster, by rank; empty before the start.
     founders: Vec<NodeId>,
-    seats: BTreeMap<u32, Seat>,
-    lines: BTreeMap<Line, u32>,
+    seats: SortedMap<u32, Seat>,
+    lines: SortedMap<Line, u32>,
     /// Nodes that want the next free rank before all others are there.
     early: Vec<(Line, Ready)>,
-    names: BTreeMap<String, Providers>,
+    names: SortedMap<String, Providers>,
     deaths: VecDeque<Death>,
     /// Members that died since the last barrier was passed.
     died: Vec<NodeId>,
@@ -84,13 +85,13 @@ pub struct Manager {
     /// Whether members of an earlier manager have announced themselves.
     again: bool,
     /// Members that the announcing ones knew.
-    known: BTreeSet<NodeId>,
+    known: SortedSet<NodeId>,
     /// Ids of `deaths`.
-    dead: BTreeSet<NodeId>,
+    dead: SortedSet<NodeId>,
     /// Dead members that no barrier has named yet, by the barrier that will name them.
-    unnamed: BTreeMap<u64, Vec<NodeId>>,
+    unnamed: SortedMap<u64, Vec<NodeId>>,
     /// Ranks that have heard that the cluster does not start.
-    told: BTreeSet<u32>,
+    told: SortedSet<u32>,
     agreements: Agreements,
     transmits: VecDeque<(Line, Down)>,
 }
@@ -107,23 +108,23 @@ impl Manager {
             began: now,
             ready_by: now.after(ready_within),
             alone_until: None,
-            functions: BTreeMap::new(),
+            functions: SortedMap::new(),
             program: None,
             phase: Phase::Gathering,
             founders: Vec::new(),
-            seats: BTreeMap::new(),
-            lines: BTreeMap::new(),
+            seats: SortedMap::new(),
+            lines: SortedMap::new(),
             early: Vec::new(),
-            names: BTreeMap::new(),
+            names: SortedMap::new(),
             deaths: VecDeque::new(),
             died: Vec::new(),
             barrier: 0,
             named: Vec::new(),
             again: false,
-            known: BTreeSet::new(),
-            dead: BTreeSet::new(),
-            unnamed: BTreeMap::new(),
-            told: BTreeSet::new(),
+            known: SortedSet::new(),
+            dead: SortedSet::new(),
+            unnamed: SortedMap::new(),
+            told: SortedSet::new(),
             agreements: Agreements::default(),
             transmits: VecDeque::new(),
         }
@@ -268,7 +269,7 @@ impl Manager {
                 self.finish_if_all_done();
             }
             Up::Agree(proposal) => self.propose(rank, proposal),
-            Up::ProvideSole { number, name } => self.provide_sole(rank, number, name),
+            Up::ProvideSole { number, name } => self.provide_sole(rank, number, &name),
         }
     }
 
@@ -316,7 +317,7 @@ impl Manager {
             for line in lines {
                 self.transmits.push_back((line, Down::Refused(why.clone())));
             }
-            self.told.extend(self.seats.keys());
+            self.told.extend(self.seats.keys().copied());
             self.phase = Phase::Failed(why);
         }
     }
@@ -364,7 +365,7 @@ impl Manager {
     /// Checks the invariants, which hold after every call.
     fn check(&self) {
         assert_eq!(self.seats.len(), self.lines.len(), "a line for each seat");
-        for (rank, seat) in &self.seats {
+        for (rank, seat) in self.seats.iter() {
             assert_eq!(self.lines.get(&seat.line), Some(rank), "the line of its seat");
             assert!(seat.passed <= self.barrier, "no barrier is passed alone");
             let runs = self.phase == Phase::Running;

@@ -10,10 +10,11 @@ pub use naming::Asked;
 pub use standing::{Change, End, Standing, WordError};
 
 use super::{Before, Death, Member, NameAnswer, NodeId, Ready, Up};
+use crate::proto::sorted::{SortedMap, SortedSet};
 use agreeing::Agreeing;
 use chunkcomm_proto::Time;
 use naming::Sole;
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::VecDeque;
 use std::time::Duration;
 
 /// Most changes that are kept for later readers.
@@ -42,18 +43,18 @@ pub struct Membership {
     founders: Vec<NodeId>,
     /// Host of each founder as this node first heard of it; empty for one that was gone by then.
     founder_hosts: Vec<String>,
-    members: BTreeMap<u32, Member>,
-    names: BTreeMap<String, BTreeSet<NodeId>>,
+    members: SortedMap<u32, Member>,
+    names: SortedMap<String, SortedSet<NodeId>>,
     /// Names that this node provides, or asked to.
-    provides: BTreeSet<String>,
-    refused_names: BTreeMap<String, NameAnswer>,
+    provides: SortedSet<String>,
+    refused_names: SortedMap<String, NameAnswer>,
     /// Number of the last question for a name that this node is to provide alone.
     last_sole: u64,
     /// These questions, by number: those that wait, are granted, or whose refusal no caller has taken.
-    sole: BTreeMap<u64, Sole>,
+    sole: SortedMap<u64, Sole>,
     deaths: Vec<Death>,
     /// Names of dead members, if their nodes had one.
-    dead_names: BTreeMap<NodeId, String>,
+    dead_names: SortedMap<NodeId, String>,
     /// Dead members that no barrier has named yet.
     unnamed: Vec<NodeId>,
     passed: u64,
@@ -89,14 +90,14 @@ impl Membership {
             manager: None,
             founders: Vec::new(),
             founder_hosts: Vec::new(),
-            members: BTreeMap::new(),
-            names: BTreeMap::new(),
-            provides: BTreeSet::new(),
-            refused_names: BTreeMap::new(),
+            members: SortedMap::new(),
+            names: SortedMap::new(),
+            provides: SortedSet::new(),
+            refused_names: SortedMap::new(),
             last_sole: 0,
-            sole: BTreeMap::new(),
+            sole: SortedMap::new(),
             deaths: Vec::new(),
-            dead_names: BTreeMap::new(),
+            dead_names: SortedMap::new(),
             unnamed: Vec::new(),
             passed: 0,
             at: None,
@@ -150,7 +151,7 @@ impl Membership {
 
     /// Returns all present members, by rank, this node included.
     #[must_use]
-    pub fn members(&self) -> &BTreeMap<u32, Member> {
+    pub fn members(&self) -> &SortedMap<u32, Member> {
         &self.members
     }
 

@@ -5,7 +5,8 @@ use crate::proto::cluster::agreement::{
     AGREEMENTS_A_MEMBER_MAX, DECISIONS_MAX, Decision, Objection, Proposal, Proposed,
 };
 use crate::proto::cluster::{Down, NodeId};
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use crate::proto::sorted::{SortedMap, SortedSet};
+use std::collections::VecDeque;
 
 /// Number of the last decisions that are kept for proposals that are sent again. A proposal is sent
 /// again while its decision is on its way, or to a new manager; fewer are decided meanwhile.
@@ -16,18 +17,18 @@ struct Open {
     /// None: a meeting.
     among: Vec<NodeId>,
     /// Number and value of each proposal.
-    proposals: BTreeMap<NodeId, (u64, Vec<u8>)>,
+    proposals: SortedMap<NodeId, (u64, Vec<u8>)>,
 }
 
 struct Kept {
     decision: Decision,
     /// Members that the decision counts as gone, and that know it all the same.
-    told: BTreeSet<NodeId>,
+    told: SortedSet<NodeId>,
 }
 
 #[derive(Default)]
 pub(super) struct Agreements {
-    open: BTreeMap<String, Open>,
+    open: SortedMap<String, Open>,
     kept: VecDeque<Kept>,
 }
 
@@ -38,7 +39,7 @@ impl Agreements {
             if self.kept.len() == KEPT_MAX {
                 self.kept.pop_front();
             }
-            self.kept.push_back(Kept { decision: decision.clone(), told: BTreeSet::new() });
+            self.kept.push_back(Kept { decision: decision.clone(), told: SortedSet::new() });
             self.kept.len() - 1
         });
         self.kept[index].told.extend(by);
@@ -85,7 +86,7 @@ impl Agreements {
     /// Returns the reason why a proposal does not go with the open ones.
     fn objection(&self, by: NodeId, proposal: &Proposal) -> Option<Objection> {
         if let Some(open) = self.open.get(&proposal.name) {
-            let (first, _) = open.proposals.first_key_value()?;
+            let (first, _) = open.proposals.iter().next()?;
             let has_no_part = open.among.is_empty() && proposal.among == [by];
             return (!has_no_part && open.among != proposal.among).then_some(Objection::Differs {
                 count: proposal.among.len() as u32,
@@ -151,11 +152,11 @@ impl Manager {
         let Proposal { number, name, among, value } = proposal;
         if among == [id] {
             self.agreements.forget_meeting(id, &name);
-            let proposals = BTreeMap::from([(id, (number, value))]);
+            let proposals = SortedMap::from_iter([(id, (number, value))]);
             return self.decide_by(&name, proposals, Vec::new());
         }
-        let open = self.agreements.open.entry(name.clone());
-        let open = open.or_insert_with(|| Open { among, proposals: BTreeMap::new() });
+        let open = Open { among, proposals: SortedMap::new() };
+        let open = self.agreements.open.get_or_insert(name.clone(), open);
         open.proposals.insert(id, (number, value));
         self.decide(&name);
     }
@@ -184,7 +185,7 @@ impl Manager {
     fn decide_by(
         &mut self,
         name: &str,
-        proposals: BTreeMap<NodeId, (u64, Vec<u8>)>,
+        proposals: SortedMap<NodeId, (u64, Vec<u8>)>,
         gone: Vec<NodeId>,
     ) {
         let values = proposals.into_iter();

@@ -2,12 +2,12 @@
 
 use super::{Manager, Phase, is_name};
 use crate::proto::cluster::{Before, Down, NAMES_A_MEMBER_MAX, NameAnswer, NodeId};
-use std::collections::BTreeSet;
+use crate::proto::sorted::SortedSet;
 
 /// Members that provide one name.
 #[derive(Default)]
 pub(super) struct Providers {
-    ids: BTreeSet<NodeId>,
+    ids: SortedSet<NodeId>,
     /// Whether its one provider is to stay the only one.
     is_sole: bool,
 }
@@ -62,15 +62,17 @@ impl Manager {
     }
 
     /// Lets a member be the only one that provides a name, unless another member provides it.
-    pub(super) fn provide_sole(&mut self, rank: u32, number: u64, name: String) {
+    pub(super) fn provide_sole(&mut self, rank: u32, number: u64, name: &str) {
         let (id, line) = (self.seats[&rank].member.id, self.seats[&rank].line);
-        let other = self.names.get(&name).and_then(|it| it.other(id));
+        let other = self.names.get(name).and_then(|it| it.other(id));
         let answer = match other {
-            _ if !self.may_provide(id, &name) => NameAnswer::Refused,
+            _ if !self.may_provide(id, name) => NameAnswer::Refused,
             Some(by) => NameAnswer::Held(by),
             None => {
-                self.add_provider(id, name.clone());
-                self.names.entry(name).and_modify(|it| it.is_sole = true);
+                self.add_provider(id, name.to_owned());
+                if let Some(providers) = self.names.get_mut(name) {
+                    providers.is_sole = true;
+                }
                 NameAnswer::Granted
             }
         };
@@ -83,7 +85,7 @@ impl Manager {
     }
 
     fn add_provider(&mut self, id: NodeId, name: String) {
-        let is_new = self.names.entry(name.clone()).or_default().ids.insert(id);
+        let is_new = self.names.get_or_insert(name.clone(), Providers::default()).ids.insert(id);
         if is_new && self.phase == Phase::Running {
             self.tell_all(&Down::Provided(name, id));
         }
@@ -134,7 +136,7 @@ impl Manager {
 
     fn claim(&mut self, rank: u32, Claims { sole, names }: Claims) {
         for (number, name) in sole {
-            self.provide_sole(rank, number, name);
+            self.provide_sole(rank, number, &name);
         }
         for name in names {
             self.provide(rank, name);

@@ -6,7 +6,7 @@ use crate::proto::cluster::{
 };
 
 use crate::proto::signature::Difference;
-use std::collections::BTreeSet;
+use crate::proto::sorted::SortedSet;
 
 impl Manager {
     pub(super) fn handle_ready(&mut self, line: Line, ready: Ready) {
@@ -87,7 +87,7 @@ impl Manager {
     /// Returns the lowest free rank above those of the start.
     fn free_rank(&self) -> u32 {
         let mut rank = self.size;
-        for taken in self.seats.range(self.size..).map(|(taken, _)| *taken) {
+        for taken in self.seats.keys_from(&self.size).copied() {
             if taken != rank {
                 break;
             }
@@ -102,7 +102,7 @@ impl Manager {
         let id = NodeId { rank, incarnation: ready.incarnation };
         let Ready { name, host, pid, addresses, program, functions, again, .. } = ready;
         let program = functions.map(|functions| {
-            self.functions.entry(program.clone()).or_insert(Some(functions));
+            self.functions.get_or_insert(program.clone(), Some(functions));
             program
         });
         let (again, mut before) = (again.is_some(), again.unwrap_or_default());
@@ -145,7 +145,7 @@ impl Manager {
     /// Learns from a member of an earlier manager.
     fn learn(&mut self, before: &Before) {
         self.again = true;
-        self.known.extend(&before.members);
+        self.known.extend(before.members.iter().copied());
         if self.founders.is_empty() {
             self.founders.clone_from(&before.founders);
         }
@@ -165,7 +165,7 @@ impl Manager {
             }
         } else if let Some(next) = next_of(before.passed) {
             self.barrier = self.barrier.max(before.passed);
-            add_unknown(self.unnamed.entry(next).or_default(), &before.unnamed);
+            add_unknown(self.unnamed.get_or_insert(next, Vec::new()), &before.unnamed);
         }
     }
 
@@ -265,7 +265,7 @@ impl Manager {
 /// Adds deaths that are not in the list. With more than [`DEATHS_MAX`] deaths, barriers do not name
 /// all.
 fn add_unknown(to: &mut Vec<NodeId>, more: &[NodeId]) {
-    let known: BTreeSet<NodeId> = to.iter().copied().collect();
+    let known: SortedSet<NodeId> = to.iter().copied().collect();
     to.extend(more.iter().filter(|id| !known.contains(id)));
     to.truncate(DEATHS_MAX);
 }

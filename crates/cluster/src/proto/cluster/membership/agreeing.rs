@@ -3,7 +3,8 @@
 use super::Membership;
 use crate::proto::cluster::agreement::{DECISIONS_MAX, Decision, Objection, Proposal};
 use crate::proto::cluster::{NodeId, Up};
-use std::collections::{BTreeMap, VecDeque};
+use crate::proto::sorted::SortedMap;
+use std::collections::VecDeque;
 
 /// Answer of the manager to a proposal.
 pub type Outcome = Result<Decision, Objection>;
@@ -22,7 +23,7 @@ pub(super) struct Agreeing {
     /// Number of the last proposal.
     last: u64,
     /// By the number of the proposal.
-    waiting: BTreeMap<u64, Waiting>,
+    waiting: SortedMap<u64, Waiting>,
     /// The last decisions, for a new manager.
     heard: VecDeque<Decision>,
 }

@@ -2,7 +2,7 @@
 
 use super::{Change, End, Membership, Standing, WordError};
 use crate::proto::cluster::{DEATHS_MAX, Death, Down, Member, NameAnswer, NodeId, TaskIds};
-use std::collections::{BTreeMap, BTreeSet};
+use crate::proto::sorted::{SortedMap, SortedSet};
 
 impl Membership {
     /// Handles a word of the manager.
@@ -69,7 +69,7 @@ impl Membership {
         self.size = told.size;
         self.founders = told.founders;
         if self.founder_hosts.is_empty() {
-            let hosts: BTreeMap<NodeId, &String> =
+            let hosts: SortedMap<NodeId, &String> =
                 told.members.iter().map(|member| (member.id, &member.host)).collect();
             let host = |id: &NodeId| hosts.get(id).map_or_else(String::new, |host| (*host).clone());
             self.founder_hosts = self.founders.iter().map(host).collect();
@@ -78,17 +78,17 @@ impl Membership {
         if self.passed < told.barrier {
             self.passed = told.barrier;
         }
-        let ids: BTreeSet<NodeId> = told.members.iter().map(|member| member.id).collect();
+        let ids: SortedSet<NodeId> = told.members.iter().map(|member| member.id).collect();
         let gone: Vec<NodeId> =
             self.members.values().map(|member| member.id).filter(|id| !ids.contains(id)).collect();
-        self.names.clear();
+        self.names = SortedMap::new();
         for id in gone {
             let why = "the new manager does not know it".to_owned();
             let told = told.deaths.iter().find(|death| death.id == id);
             let why = told.map_or(why, |death| death.why.clone());
             self.note_death(Death { id, why });
         }
-        let known: BTreeSet<NodeId> = self.deaths.iter().map(|death| death.id).collect();
+        let known: SortedSet<NodeId> = self.deaths.iter().map(|death| death.id).collect();
         let unknown = told.deaths.into_iter().filter(|death| !known.contains(&death.id));
         unknown.for_each(|death| self.remember(death));
         for member in told.members {

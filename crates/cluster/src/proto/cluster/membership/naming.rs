@@ -2,6 +2,7 @@
 
 use super::Membership;
 use crate::proto::cluster::{NameAnswer, NodeId, Up};
+use crate::proto::sorted::SortedSet;
 
 /// State of a question for a name that this node is to provide alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,7 +84,7 @@ impl Membership {
             // The refusal was that of an earlier word, before a withdrawal.
             self.provides.insert(name.clone());
         }
-        self.names.entry(name).or_default().insert(id);
+        self.names.get_or_insert(name, SortedSet::new()).insert(id);
     }
 
     /// Asks to be the only one that provides something under this name; returns the number of the
