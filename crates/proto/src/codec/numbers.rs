@@ -5,7 +5,8 @@
 //! whether serde's own visitor asks for the numbers, or one that does something else with them.
 //! But a whole message of type `Vec<u32>` is read by serde's own. Its result is known, and is
 //! made here without it. Likewise the bytes that serde's own writes of a `Vec<u32>` are known.
-//! In a build without optimisation the comparisons of types are made for each message; with it
+//! Types of another layout are told apart while they are compiled, and nothing is compiled for
+//! them. In a build without optimisation the other comparisons are made for each message; with it
 //! none is left.
 
 use std::mem;
@@ -62,6 +63,13 @@ const PART_NUMBERS: usize = 512;
 /// Bytes of the count before a sequence.
 const COUNT_BYTES: usize = size_of::<u64>();
 
+/// Whether `T` has the layout of a vector.
+const fn may_be_vector<T>() -> bool {
+    size_of::<T>() == size_of::<Vec<u8>>()
+        && align_of::<T>() == align_of::<Vec<u8>>()
+        && mem::needs_drop::<T>()
+}
+
 macro_rules! numbers {
     ($($number:ty)*) => {
         $(impl Number<{ size_of::<$number>() }> for $number {
@@ -79,7 +87,7 @@ macro_rules! numbers {
         /// Returns the bytes that `value` takes, if it is a vector of numbers.
         #[inline(always)]
         pub(super) fn encoded_bytes<T>(value: &T) -> Option<usize> {
-            if mem::size_of::<T>() == mem::size_of::<Vec<u8>>() {
+            if const { may_be_vector::<T>() } {
                 $(if let Some(numbers) = cast_ref::<T, Vec<$number>>(value) {
                     return Some(COUNT_BYTES + size_of_val(&numbers[..]));
                 })*
@@ -90,6 +98,9 @@ macro_rules! numbers {
         /// Encodes `value`, a vector of numbers, to `out`, which has exactly its length.
         #[inline(always)]
         pub(super) fn encode<T>(value: &T, out: &mut [u8]) {
+            if const { !may_be_vector::<T>() } {
+                return;
+            }
             $(if let Some(numbers) = cast_ref::<T, Vec<$number>>(value) {
                 write(numbers, out);
             })*
@@ -99,6 +110,9 @@ macro_rules! numbers {
         /// number of bytes used.
         #[inline(always)]
         pub(super) fn append_to<T>(value: &T, out: &mut Vec<u8>) -> Option<usize> {
+            if const { !may_be_vector::<T>() } {
+                return None;
+            }
             let bytes = encoded_bytes(value)?;
             $(if let Some(numbers) = cast_ref::<T, Vec<$number>>(value) {
                 append(numbers, out);
@@ -109,7 +123,7 @@ macro_rules! numbers {
         /// Decodes the value that fills `bytes` exactly, if `T` is a vector of numbers.
         #[inline(always)]
         pub(super) fn decode<T>(bytes: &[u8]) -> Option<Result<T, DecodeError>> {
-            if mem::size_of::<T>() != mem::size_of::<Vec<u8>>() {
+            if const { !may_be_vector::<T>() } {
                 return None;
             }
             let mut value: Option<T> = None;

@@ -52,10 +52,16 @@ const DEPTH_MAX: usize = 128;
 /// Identity of a node. The names of types are unique enough within one process. Nodes that they
 /// tell apart needlessly are merged later; the names are not part of the description.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-struct Key {
+pub(super) struct Key {
     kind: Kind,
     visitor: &'static str,
     value: &'static str,
+}
+
+impl Key {
+    pub(super) fn of<V, T>(kind: Kind) -> Key {
+        Key { kind, visitor: type_name::<V>(), value: type_name::<T>() }
+    }
 }
 
 /// A place that a node fills: a child of an alternative, or the root.
@@ -246,12 +252,11 @@ impl Explorer {
     }
 
     /// Returns the node of this call, which fills `slot`.
-    pub(super) fn enter<V, T>(&mut self, slot: Slot, kind: Kind, answers: u32) -> Id {
-        let key = Key { kind, visitor: type_name::<V>(), value: type_name::<T>() };
+    pub(super) fn enter(&mut self, slot: Slot, key: Key, answers: u32) -> Id {
         let next = self.nodes.len();
         let id = *self.ids.entry(key).or_insert(next);
         if id == next {
-            self.nodes.push(Node::new(kind, answers));
+            self.nodes.push(Node::new(key.kind, answers));
         }
         match slot {
             Slot::Root => {
@@ -280,6 +285,16 @@ impl Explorer {
                 index < self.nodes[parent].alternatives[alternative].children.len()
             }
         }
+    }
+
+    /// Returns the node and the answer of this call for a leaf, which fills `slot`; `None` once the
+    /// pass is stopped.
+    pub(super) fn begin_leaf(&mut self, slot: Slot, key: Key, answers: u32) -> Option<(Id, u32)> {
+        if self.stopped {
+            return None;
+        }
+        let id = self.enter(slot, key, answers);
+        Some((id, self.answer(id)?))
     }
 
     /// Picks the answer to a leaf, or stops the pass.

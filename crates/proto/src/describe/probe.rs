@@ -9,7 +9,7 @@ use serde::de::{
     VariantAccess, Visitor,
 };
 
-use super::explore::{Explorer, Slot};
+use super::explore::{Explorer, Key, Slot};
 use super::graph::{Form, Id, Kind};
 
 /// End of a pass. The [`Explorer`] notes the reason, because a type may replace an error by its
@@ -50,11 +50,8 @@ impl<'a> Probe<'a> {
         visitor: V,
         visit: impl FnOnce(V, A) -> Result<V::Value, Stop>,
     ) -> Result<V::Value, Stop> {
-        if self.explorer.is_stopped() {
-            return Err(Stop);
-        }
-        let id = self.explorer.enter::<V, V::Value>(self.slot, Kind::Leaf(name), N as u32);
-        let answer = self.explorer.answer(id).ok_or(Stop)?;
+        let key = Key::of::<V, V::Value>(Kind::Leaf(name));
+        let (id, answer) = self.explorer.begin_leaf(self.slot, key, N as u32).ok_or(Stop)?;
         self.explorer.answered(&answers[answer as usize]);
         let result = visit(visitor, answers[answer as usize]);
         if result.is_err() {
@@ -65,24 +62,28 @@ impl<'a> Probe<'a> {
 
     /// Answers a call for anything else by one of its alternatives.
     fn parts<'de, V: Visitor<'de>>(
-        self,
+        mut self,
         kind: Kind,
         visitor: V,
         visit: impl FnOnce(V, Parts<'_>) -> Result<V::Value, Stop>,
     ) -> Result<V::Value, Stop> {
-        if self.explorer.is_stopped() {
-            return Err(Stop);
-        }
-        let id = self.explorer.enter::<V, V::Value>(self.slot, kind, 0);
-        let alternative = self.explorer.pick(id).ok_or(Stop)?;
-        let parts = Parts { explorer: &mut *self.explorer, id, alternative, given: 0, count: 0 };
+        let parts = self.begin_parts(Key::of::<V, V::Value>(kind))?;
         let result = visit(visitor, parts);
         self.explorer.leave(result.is_ok());
         result
     }
 
+    fn begin_parts(&mut self, key: Key) -> Result<Parts<'_>, Stop> {
+        if self.explorer.is_stopped() {
+            return Err(Stop);
+        }
+        let id = self.explorer.enter(self.slot, key, 0);
+        let alternative = self.explorer.pick(id).ok_or(Stop)?;
+        Ok(Parts { explorer: &mut *self.explorer, id, alternative, given: 0, count: 0 })
+    }
+
     fn any<'de, V: Visitor<'de>>(self, _visitor: V) -> Result<V::Value, Stop> {
-        let id = self.explorer.enter::<V, V::Value>(self.slot, Kind::Any, 0);
+        let id = self.explorer.enter(self.slot, Key::of::<V, V::Value>(Kind::Any), 0);
         self.explorer.answer(id);
         Err(Stop)
     }
@@ -251,22 +252,29 @@ impl<'a> Parts<'a> {
 
     /// Answers the next part.
     fn next<'de, S: DeserializeSeed<'de>>(&mut self, seed: S) -> Result<S::Value, Stop> {
+        let slot = self.slot();
+        let result = seed.deserialize(self.begin_next()?);
+        self.end_next(slot, result.is_ok());
+        result
+    }
+
+    fn begin_next(&mut self) -> Result<Probe<'_>, Stop> {
         if self.explorer.is_stopped() {
             return Err(Stop);
         }
         let slot = self.slot();
         self.given += 1;
-        let result = seed.deserialize(Probe { explorer: &mut *self.explorer, slot });
-        match result {
-            // The part has its value without asking for one.
-            Ok(_) if !self.explorer.is_known(slot) => {
-                self.explorer.enter::<(), ()>(slot, Kind::Unit, 0);
-            }
-            Ok(_) => {}
+        Ok(Probe { explorer: &mut *self.explorer, slot })
+    }
+
+    fn end_next(&mut self, slot: Slot, is_made_up: bool) {
+        if !is_made_up {
             // The part itself was made up, and then its type refused it.
-            Err(_) => self.explorer.refused(self.id, self.alternative),
+            self.explorer.refused(self.id, self.alternative);
+        } else if !self.explorer.is_known(slot) {
+            // The part has its value without asking for one.
+            self.explorer.enter(slot, Key::of::<(), ()>(Kind::Unit), 0);
         }
-        result
     }
 
     fn is_over(&self) -> bool {

@@ -46,7 +46,7 @@ fn misread<R>(reason: impl Into<String>) -> Result<R, Stop> {
 
 /// Compares how `value` is written with how `root` is read.
 pub(super) fn walk<T: Serialize>(value: &T, nodes: &[Node], root: Id) -> Result<(), Stop> {
-    let mut walk = Walk { nodes, ahead: vec![root], opened: 0, is_unsure: false };
+    let mut walk = Walk { nodes, ahead: vec![root], behind: vec![], opened: 0, is_unsure: false };
     value.serialize(&mut walk)?;
     walk.is_over()?;
     if walk.is_unsure { Err(Stop::Unknown) } else { Ok(()) }
@@ -57,6 +57,8 @@ struct Walk<'a> {
     nodes: &'a [Node],
     /// The next one is the last.
     ahead: Vec<Id>,
+    /// The parts ahead behind each element that is being walked through.
+    behind: Vec<Vec<Id>>,
     opened: u32,
     /// Whether a variant, or all fields of a struct, may be written and read by different names.
     is_unsure: bool,
@@ -282,7 +284,14 @@ struct Parts<'w, 'a> {
 
 impl<'a> Parts<'_, 'a> {
     fn part<T: Serialize + ?Sized>(&mut self, part: &T) -> Result<(), Stop> {
-        let Some(id) = self.container else { return part.serialize(&mut *self.walk) };
+        self.begin_part()?;
+        let walked = part.serialize(&mut *self.walk);
+        self.end_part(walked)
+    }
+
+    /// Goes to the next element of a container.
+    fn begin_part(&mut self) -> Result<(), Stop> {
+        let Some(id) = self.container else { return Ok(()) };
         let children = &self.walk.nodes[id].alternatives[0].children;
         if children.is_empty() {
             return Err(Stop::Unknown);
@@ -290,10 +299,19 @@ impl<'a> Parts<'_, 'a> {
         let child = children[self.given % children.len()];
         self.given += 1;
         let behind = std::mem::replace(&mut self.walk.ahead, vec![child]);
-        part.serialize(&mut *self.walk)?;
-        self.walk.is_over()?;
-        self.walk.ahead = behind;
+        self.walk.behind.push(behind);
         Ok(())
+    }
+
+    fn end_part(&mut self, walked: Result<(), Stop>) -> Result<(), Stop> {
+        if self.container.is_some() {
+            let behind = self.walk.behind.pop().expect("the part has begun");
+            walked?;
+            self.walk.is_over()?;
+            self.walk.ahead = behind;
+            return Ok(());
+        }
+        walked
     }
 }
 
