@@ -63,6 +63,7 @@ pub mod proto;
 pub mod registry;
 mod report;
 mod sync;
+mod tasks;
 
 /// The extension traits: `use chunkcomm_cluster::prelude::*`.
 pub mod prelude {

@@ -11,6 +11,8 @@ use super::{Cluster, ClusterConfig, End, JoinError, Refusal, Shared, State};
 use crate::moving::moving;
 use crate::proto::cluster::Ready;
 use crate::proto::cluster::membership::Membership;
+use crate::sync::locked;
+use crate::tasks::spawn;
 use chunkcomm::host::{self, Instant};
 use chunkcomm::layer::given_name;
 use chunkcomm::{Address, Credential, Node, Peer};
@@ -33,11 +35,13 @@ struct Joining {
     credential: Option<Credential>,
 }
 
+/// A part of the way to a member. On the heap, its code is compiled once, and not within each part
+/// that awaits it.
+type Joined<'a> = Pin<Box<dyn Future<Output = Result<Cluster, JoinError>> + Send + 'a>>;
+
 /// Joins a cluster. The future is on the heap, so that its code is compiled with this crate, and
 /// not with each program that awaits it.
-pub(super) fn join(
-    config: ClusterConfig,
-) -> Pin<Box<dyn Future<Output = Result<Cluster, JoinError>> + Send>> {
+pub(super) fn join(config: ClusterConfig) -> Joined<'static> {
     Box::pin(join_it(config))
 }
 
@@ -109,10 +113,18 @@ impl Joining {
         &self,
         what: impl FnOnce() -> R + Send + 'static,
     ) -> Result<Option<R>, JoinError> {
+        let result = Arc::new(Mutex::new(None));
+        let noted = Arc::clone(&result);
+        self.wait_for(Box::new(move || *locked(&noted) = Some(what()))).await?;
+        Ok(locked(&result).take())
+    }
+
+    /// Runs `what` on a thread of its own until its end, or until the time is over.
+    async fn wait_for(&self, what: Box<dyn FnOnce() + Send>) -> Result<(), JoinError> {
         let system = |error| JoinError::System { what: "start a thread", error: Arc::new(error) };
         let tells = on_a_thread(what).map_err(system)?;
-        let done = host::timeout_at(self.until, tells).await;
-        Ok(done.ok().and_then(Result::ok))
+        let _ = host::timeout_at(self.until, tells).await;
+        Ok(())
     }
 
     /// Returns the state of a node that is about to be a member.
@@ -135,14 +147,24 @@ impl Joining {
     }
 
     /// Announces the node and waits for the others.
-    async fn settle(
+    fn settle(
+        self,
+        state: Arc<State>,
+        way: Way,
+        manager: Peer,
+        lead: Option<leading::Lead>,
+    ) -> Joined<'static> {
+        Box::pin(self.settle_there(state, way, manager, lead))
+    }
+
+    async fn settle_there(
         self,
         state: Arc<State>,
         way: Way,
         manager: Peer,
         mut lead: Option<leading::Lead>,
     ) -> Result<Cluster, JoinError> {
-        let talking = host::spawn(member::run(Arc::clone(&state), way, manager));
+        let talking = spawn(Box::pin(member::run(Arc::clone(&state), way, manager)));
         let member = Talk(talking.abort_handle());
         let until = self.until.max(Instant::now()) + ANSWER_GRACE;
         let end = match host::timeout_at(until, member::settled(&state)).await {

@@ -8,6 +8,7 @@ use crate::proto::cluster::membership::End;
 use crate::proto::cluster::{Down, Up};
 use crate::proto::signature::Signature;
 use crate::proto::sorted::SortedMap;
+use crate::tasks::{spawn, spawn_among};
 use chunkcomm::host::{self, Instant, JoinHandle};
 use chunkcomm::{Address, Duplex, Node, Peer, Receiver, Sender};
 use chunkcomm_proto::causes::with_causes;
@@ -111,7 +112,7 @@ impl Keeper {
             children,
             progress,
         };
-        let task = host::spawn(work.run(happens, closes));
+        let task = spawn(Box::pin(work.run(happens, closes)));
         Ok(Keeper { task, progress: seen, closing })
     }
 
@@ -211,7 +212,8 @@ async fn exit_of(children: &mut Option<Children>) -> ChildExit {
 
 impl Work {
     async fn run(mut self, mut happens: mpsc::Receiver<Event>, mut closes: watch::Receiver<bool>) {
-        self.tasks.spawn(host::here(accept(self.state.node.clone(), self.events.clone())));
+        let accepting = accept(self.state.node.clone(), self.events.clone());
+        spawn_among(&mut self.tasks, Box::pin(accepting));
         loop {
             let until = self.manager.poll_timeout();
             let now = Instant::now().time();
@@ -261,8 +263,8 @@ impl Work {
         self.next_line += 1;
         let (words, to_say) = mpsc::channel(WORDS_FOR_ONE_MAX);
         let (down, up) = duplex.split();
-        self.tasks.spawn(host::here(write(down, to_say)));
-        self.tasks.spawn(host::here(read(line, up, self.events.clone())));
+        spawn_among(&mut self.tasks, Box::pin(write(down, to_say)));
+        spawn_among(&mut self.tasks, Box::pin(read(line, up, self.events.clone())));
         self.wires.insert(line, Wire { words: Some(words), peer });
         // Removes the tasks that have ended.
         while self.tasks.try_join_next().is_some() {}
@@ -278,18 +280,21 @@ impl Work {
         if peer.incarnation() == self.state.node.incarnation() {
             return;
         }
-        self.tasks.spawn(host::here(async move {
-            let mut losses = 0;
-            tokio::select! {
-                biased;
-                // The line reports that end.
-                _ = peer.closed() => {}
-                () = lines::deserted(&peer, &address, &mut losses) => {
-                    let why = format!("nobody listens any more at {address}, where it was");
-                    let _ = events.send(Event::Lost(line, why)).await;
+        spawn_among(
+            &mut self.tasks,
+            Box::pin(async move {
+                let mut losses = 0;
+                tokio::select! {
+                    biased;
+                    // The line reports that end.
+                    _ = peer.closed() => {}
+                    () = lines::deserted(&peer, &address, &mut losses) => {
+                        let why = format!("nobody listens any more at {address}, where it was");
+                        let _ = events.send(Event::Lost(line, why)).await;
+                    }
                 }
-            }
-        }));
+            }),
+        );
     }
 
     /// Counts the end of a child. Children have the ranks behind this one's. An end without a status

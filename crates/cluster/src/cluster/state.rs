@@ -3,8 +3,9 @@
 use super::lines;
 use crate::proto::cluster::membership::Membership;
 use crate::sync::locked;
+use crate::tasks::spawn_among;
 use chunkcomm::layer::{Bell, Link};
-use chunkcomm::{Address, CloseError, Node, Peer, host};
+use chunkcomm::{Address, CloseError, Node, Peer};
 use std::sync::Mutex;
 use std::time::Duration;
 use tokio::sync::watch;
@@ -58,16 +59,19 @@ impl State {
         for link in Link::all_of(&self.node) {
             let peer = link.peer(&self.node);
             let Some(address) = self.look(|it| address_here(it, &peer)) else { continue };
-            looking.spawn(host::here(async move {
-                let mut losses = 0;
-                tokio::select! {
-                    biased;
-                    _ = peer.closed() => {}
-                    () = lines::deserted(&peer, &address, &mut losses) => {
-                        peer.declare_dead(format!("nobody listens any more at {address}, where it was"));
+            spawn_among(
+                &mut looking,
+                Box::pin(async move {
+                    let mut losses = 0;
+                    tokio::select! {
+                        biased;
+                        _ = peer.closed() => {}
+                        () = lines::deserted(&peer, &address, &mut losses) => {
+                            peer.declare_dead(format!("nobody listens any more at {address}, where it was"));
+                        }
                     }
-                }
-            }));
+                }),
+            );
         }
         self.node.close(deadline).await
     }

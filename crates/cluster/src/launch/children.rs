@@ -4,7 +4,6 @@ use std::fmt;
 use std::io::{self, PipeWriter, Write as _};
 use std::path::Path;
 use std::process::ExitStatus;
-use std::sync::mpsc::SyncSender;
 use std::task::{Context, Poll};
 use std::thread::JoinHandle;
 
@@ -14,6 +13,8 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use super::{LaunchError, Token, place};
+use crate::sync::{Giver, handover};
+use crate::tasks::{spawn_among, start_thread};
 
 /// End of a child process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,12 +83,11 @@ impl Children {
     ) -> Result<Children, LaunchError> {
         let (orders, orders_seen) = watch::channel(Orders { all: Order::Run, doomed: Vec::new() });
         let (exits_told, exits) = unbounded_channel();
-        let (started, starting) = std::sync::mpsc::sync_channel(1);
-        let supervisor = std::thread::Builder::new()
-            .name("chunkcomm-children".into())
-            .spawn(move || supervise(commands, words, &started, &orders_seen, &exits_told))
+        let (started, starting) = handover();
+        let work = move || supervise(commands, words, started, &orders_seen, &exits_told);
+        let supervisor = start_thread("chunkcomm-children", Box::new(work))
             .map_err(|source| LaunchError::system("start a thread", program, source))?;
-        let outcome = starting.recv().expect("the supervisor answers before it ends");
+        let outcome = starting.take().expect("the supervisor answers before it ends");
         match outcome {
             Ok(pids) => Ok(Children { pids, token, exits, orders, supervisor: Some(supervisor) }),
             Err(source) => {
@@ -166,29 +166,30 @@ impl Drop for Children {
 fn supervise(
     commands: Vec<std::process::Command>,
     words: Option<String>,
-    started: &SyncSender<io::Result<Vec<u32>>>,
+    started: Giver<io::Result<Vec<u32>>>,
     orders: &watch::Receiver<Orders>,
     exits: &UnboundedSender<ChildExit>,
 ) {
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_io().build() {
         Ok(runtime) => runtime,
-        Err(error) => return started.send(Err(error)).expect("the launcher waits"),
+        Err(error) => return started.give(Err(error)),
     };
     runtime.block_on(async {
         if let Err(error) = keep_statuses() {
-            return started.send(Err(error)).expect("the launcher waits");
+            return started.give(Err(error));
         }
         match start_all(commands, words).await {
             Ok(children) => {
                 let pids = children.iter().map(|child| child.pid).collect();
-                started.send(Ok(pids)).expect("the launcher waits");
+                started.give(Ok(pids));
                 let mut running = JoinSet::new();
                 for (index, child) in children.into_iter().enumerate() {
-                    running.spawn(watch_over(index, child, orders.clone(), exits.clone()));
+                    let watching = watch_over(index, child, orders.clone(), exits.clone());
+                    spawn_among(&mut running, Box::pin(watching));
                 }
                 running.join_all().await;
             }
-            Err(error) => started.send(Err(error)).expect("the launcher waits"),
+            Err(error) => started.give(Err(error)),
         }
     });
 }

@@ -10,6 +10,8 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use crate::sync::handover;
+use crate::tasks::start_thread;
 use chunkcomm::{Address, Credential, host, portable_only};
 
 const PARENT: &str = "CHUNKCOMM_PARENT";
@@ -280,8 +282,8 @@ fn end_with_parent(words: usize) -> Result<Vec<String>, String> {
 ///
 /// The input ends before, a line is too long, or the thread cannot be started.
 pub(crate) fn after_words(count: usize) -> io::Result<Vec<String>> {
-    let (told, tells) = std::sync::mpsc::sync_channel(1);
-    std::thread::Builder::new().name(READER.into()).spawn(move || {
+    let (told, tells) = handover();
+    let work = move || {
         let mut input = io::stdin().lock();
         let words = (0..count).map(|_| read_word(&mut input)).collect::<io::Result<Vec<_>>>();
         drop(input);
@@ -289,10 +291,10 @@ pub(crate) fn after_words(count: usize) -> io::Result<Vec<String>> {
         // The caller waits for the words.
         let mut input = match taken {
             Ok((words, input)) => {
-                let _ = told.send(Ok(words));
+                told.give(Ok(words));
                 input
             }
-            Err(error) => return drop(told.send(Err(error))),
+            Err(error) => return told.give(Err(error)),
         };
         let mut ignored = [0; 256];
         while input.read(&mut ignored).is_ok_and(|bytes| bytes > 0) {}
@@ -302,8 +304,9 @@ pub(crate) fn after_words(count: usize) -> io::Result<Vec<String>> {
             let _ = io::stderr().write_all(words.as_bytes());
         }
         process::exit(STATUS_ORPHAN);
-    })?;
-    tells.recv().unwrap_or_else(|_| Err(io::ErrorKind::UnexpectedEof.into()))
+    };
+    start_thread(READER, Box::new(work))?;
+    tells.take().unwrap_or_else(|| Err(io::ErrorKind::UnexpectedEof.into()))
 }
 
 /// Time that an orphan has for its last words and its exit hooks: 1 s.
@@ -312,11 +315,11 @@ const LAST_WORDS_WITHIN: Duration = Duration::from_secs(1);
 /// Kills this process after [`LAST_WORDS_WITHIN`]: nobody may read its standard error any more, and a thread that
 /// waits there holds the lock that the last words and the exit need.
 fn end_at_the_latest() {
-    let ending = std::thread::Builder::new().spawn(|| {
+    let kill = || {
         std::thread::sleep(LAST_WORDS_WITHIN);
         kill_this_process();
-    });
-    if ending.is_err() {
+    };
+    if start_thread("chunkcomm-orphan", Box::new(kill)).is_err() {
         kill_this_process();
     }
 }

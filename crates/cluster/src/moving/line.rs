@@ -19,8 +19,9 @@
 use super::Moving;
 use super::process::{self, words::ProcessWord};
 use crate::proto::custody::Word;
+use crate::tasks::spawn_on;
 use chunkcomm::layer::{Link, Next, Opened, Owed, RawReceiver, WordSender, share_last_woken};
-use chunkcomm::{LinkError, SendError, host, with_causes};
+use chunkcomm::{LinkError, SendError, with_causes};
 use chunkcomm_proto::codec;
 use serde::{Deserialize, Serialize};
 use std::future::poll_fn;
@@ -153,7 +154,7 @@ impl Line {
             }
         };
         if let Some(runtime) = runtime {
-            host::spawn_on(&runtime, task);
+            spawn_on(&runtime, Box::pin(task));
             share_last_woken();
         }
         line
@@ -179,7 +180,7 @@ impl Line {
         self.heard.store(true, Ordering::Release);
         let (line, weak) = (Arc::clone(self), Arc::downgrade(moving));
         let mut words = opened.into_receiver();
-        host::spawn_on(&moving.runtime, async move {
+        let hearing = async move {
             while let Some(word) = next_word(&mut words).await {
                 line.wait_for_fewer().await;
                 let Some(moving) = weak.upgrade() else { return };
@@ -192,7 +193,8 @@ impl Line {
                     }
                 }
             }
-        });
+        };
+        spawn_on(&moving.runtime, Box::pin(hearing));
         Ok(())
     }
 

@@ -26,13 +26,14 @@ pub(crate) use line::{LineWord, Saying};
 use crate::proto::custody::{Custody, Event, Fate, Origin, Word};
 use crate::report::MovingReport;
 use crate::sync::locked;
+use crate::tasks::spawn_on;
 use chunkcomm::layer::{Link, Opened, RawSender, Site, Watch, WeakNode, share_last_woken};
-use chunkcomm::{LinkError, Node, host};
+use chunkcomm::{LinkError, Node};
 use chunkcomm_proto::causes::with_causes;
 use home::Homes;
 use line::{Line, Unanswered, WORDS_CHANNEL};
 use process::Processes;
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 
@@ -137,23 +138,29 @@ impl Moving {
         carriers.there.push((number, channel.clone()));
         drop(carriers);
         let moving = Arc::downgrade(self);
-        host::spawn_on(&self.runtime, async move {
+        let watching = async move {
             let lost = channel.over().await;
             let Some(moving) = moving.upgrade() else { return };
             locked(&moving.carriers).there.retain(|(it, _)| *it != number);
             if lost {
                 moving.custody(|custody| custody.handle_carrier_failed(number));
             }
-        });
+        };
+        spawn_on(&self.runtime, Box::pin(watching));
         share_last_woken();
         number
     }
 
     /// Runs `act` on the custody, then executes the events that the custody asks for.
     pub(crate) fn custody<R>(self: &Arc<Self>, act: impl FnOnce(&mut Custody) -> R) -> R {
-        let mut events = Vec::new();
         let mut custody = locked(&self.custody);
         let result = act(&mut custody);
+        self.execute_events(custody);
+        result
+    }
+
+    fn execute_events(&self, mut custody: MutexGuard<'_, Custody>) {
+        let mut events = Vec::new();
         while let Some(event) = custody.poll_event() {
             // The order matters: the word that an end arrived comes before the word that it was
             // settled.
@@ -172,7 +179,6 @@ impl Moving {
                 self.homes.ended(number, fate);
             }
         }
-        result
     }
 
     /// Counts of waiting ends and processes.
@@ -191,7 +197,7 @@ impl Moving {
     pub(crate) fn connected(self: &Arc<Self>, origin: Origin, channel: Watch) {
         let moving = Arc::downgrade(self);
         let name = self.name.clone();
-        host::spawn_on(&self.runtime, async move {
+        let following = async move {
             let reached = channel.reached().await;
             let Some(moving) = moving.upgrade() else { return };
             let fate = if reached {
@@ -200,7 +206,8 @@ impl Moving {
                 Fate::Lost { why: format!("the channel that {name} opened to it was lost") }
             };
             moving.custody(|custody| custody.release(origin, fate));
-        });
+        };
+        spawn_on(&self.runtime, Box::pin(following));
         share_last_woken();
     }
 

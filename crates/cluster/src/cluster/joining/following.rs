@@ -1,7 +1,7 @@
 //! Joining of all ranks but 0: they find out where rank 0 is, and dial it until it answers.
 
 use super::building::{Built, listen_for, source_address};
-use super::{JoinError, Joining};
+use super::{JoinError, Joined, Joining};
 use crate::cluster::launch::{Launcher, Meeting, Pmi, private_folder};
 use crate::cluster::member::Way;
 use crate::cluster::{Cluster, Refusal};
@@ -20,6 +20,9 @@ pub(super) const PMI_KEY: &str = "chunkcomm-0";
 /// Longest wait for an address to answer, before the next is tried.
 const DIAL: Duration = Duration::from_secs(5);
 
+/// Returns the address of rank 0, as far as it is known.
+type Find<'a> = Box<dyn Fn() -> Option<Meeting> + Send + 'a>;
+
 /// One attempt at reaching rank 0.
 enum Attempt {
     Reached(Built, Peer),
@@ -34,12 +37,12 @@ impl Joining {
         // The call ties this process's life to its parent's, and returns the parent's credential.
         let told = crate::launch::child().and_then(|place| place.credential);
         let meeting = Meeting { credential: told, addresses: vec![parent] };
-        self.follow(|| Some(meeting.clone())).await
+        self.follow(Box::new(move || Some(meeting.clone()))).await
     }
 
     pub(super) async fn follow_at(self, addresses: Vec<Address>) -> Result<Cluster, JoinError> {
         let meeting = Meeting { credential: None, addresses };
-        self.follow(|| Some(meeting.clone())).await
+        self.follow(Box::new(move || Some(meeting.clone()))).await
     }
 
     pub(super) async fn meet_by_pmi<S>(mut self, mut pmi: Pmi<S>) -> Result<Cluster, JoinError>
@@ -63,7 +66,7 @@ impl Joining {
             // The text itself is left out: a credential may be in it.
             why: "what it put in the launcher's key-value space".to_owned(),
         })?;
-        self.follow(|| Some(meeting.clone())).await
+        self.follow(Box::new(move || Some(meeting.clone()))).await
     }
 
     pub(super) async fn meet_by_file(self, name: &str) -> Result<Cluster, JoinError> {
@@ -77,7 +80,7 @@ impl Joining {
             Err((path, error)) => Err(JoinError::Meeting { path, error: Arc::new(error) }),
         };
         find()?;
-        self.follow(|| find().ok().flatten()).await
+        self.follow(Box::new(move || find().ok().flatten())).await
     }
 
     /// Joins with the words of the process that started this one over ssh. First comes the
@@ -99,12 +102,16 @@ impl Joining {
         let address =
             told[1].parse().map_err(|error| JoinError::Told { why: with_causes(&error) })?;
         let meeting = Meeting { credential: Some(credential), addresses: vec![address] };
-        self.follow(|| Some(meeting.clone())).await
+        self.follow(Box::new(move || Some(meeting.clone()))).await
     }
 
     /// Dials rank 0 until it answers or the time is over. `find` returns the address that is known
     /// so far.
-    async fn follow(mut self, find: impl Fn() -> Option<Meeting>) -> Result<Cluster, JoinError> {
+    fn follow(self, find: Find<'_>) -> Joined<'_> {
+        Box::pin(self.follow_on(find))
+    }
+
+    async fn follow_on(mut self, find: Find<'_>) -> Result<Cluster, JoinError> {
         let mut backoff = Backoff::new(u64::from(host::process_id()));
         loop {
             let attempt = match find() {

@@ -1,5 +1,6 @@
 //! The machine of a process that joins: its name, and a thread for calls that block.
 
+use crate::tasks::start_thread;
 use chunkcomm::host;
 use std::io;
 use tokio::sync::oneshot;
@@ -15,13 +16,16 @@ pub(in crate::cluster) fn hostname() -> String {
     name.unwrap_or("localhost").to_owned()
 }
 
-/// Runs a blocking `what` on a thread of its own; returns the receiver of its result. Nothing else
-/// waits for the thread.
-pub(in crate::cluster) fn on_a_thread<R: Send + 'static>(
-    what: impl FnOnce() -> R + Send + 'static,
-) -> io::Result<oneshot::Receiver<R>> {
+/// Runs a blocking `what` on a thread of its own; returns the receiver of its end. Nothing else waits
+/// for the thread.
+pub(in crate::cluster) fn on_a_thread(
+    what: Box<dyn FnOnce() + Send>,
+) -> io::Result<oneshot::Receiver<()>> {
     let (told, tells) = oneshot::channel();
-    let thread = std::thread::Builder::new().name("chunkcomm-join".to_owned());
-    thread.spawn(move || drop(told.send(what())))?;
+    let work = move || {
+        what();
+        let _ = told.send(());
+    };
+    start_thread("chunkcomm-join", Box::new(work))?;
     Ok(tells)
 }

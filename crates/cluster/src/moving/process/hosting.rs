@@ -7,8 +7,9 @@ use crate::proto::sorted::SortedMap;
 use crate::registry::Registry;
 use crate::registry::processes::{End, Entry, ProcessContext, Running, catch};
 use crate::sync::locked;
+use crate::tasks::spawn_on;
+use chunkcomm::LinkError;
 use chunkcomm::layer::arriving_by;
-use chunkcomm::{LinkError, host};
 use std::future::poll_fn;
 use std::sync::{Arc, Mutex};
 use std::task::Poll;
@@ -220,7 +221,7 @@ fn begin(moving: &Arc<Moving>, line: &Saying, mut create: Create) {
     };
     let creator = line.link.peer(&node);
     let context = ProcessContext { node, creator, stopped };
-    host::spawn_on(&moving.processes.runtime, run(entry, context, create, report));
+    spawn_on(&moving.processes.runtime, Box::pin(run(entry, context, create, report)));
 }
 
 async fn run(entry: Entry, context: ProcessContext, create: Create, mut report: Report) {
