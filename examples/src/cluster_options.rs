@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::pin::Pin;
 use std::time::Duration;
 
-use chunkcomm::host::timeout;
+use chunkcomm::host::{self, timeout};
 use chunkcomm::with_causes;
 use chunkcomm_cluster::cluster::launch::{Launcher, PlaceError};
 use chunkcomm_cluster::cluster::{Change, Changes, Death, End, NodeId};
@@ -155,6 +155,33 @@ pub async fn end_served(cluster: &Cluster) -> Result<(), Box<dyn Error>> {
     }
 }
 
+/// Runs work of rank 0 that needs all founders of the cluster; 2 s after the death of one the work is given up.
+///
+/// Calls of a group end by themselves when one of its ranks dies. A group that waits for another to meet does not hear
+/// of the death of that one's ranks.
+///
+/// # Errors
+/// That of the work, or the death.
+pub async fn with_all_founders<T>(
+    cluster: &Cluster,
+    work: impl Future<Output = Result<T, Box<dyn Error>>>,
+) -> Result<T, Box<dyn Error>> {
+    /// Time in which calls end after a death that the cluster reports: 1 s, and as much again for a busy machine.
+    const ENDS_WITHIN: Duration = Duration::from_secs(2);
+    let given_up = async {
+        let founders = cluster.founders();
+        let death = first_death_of(|id| founders.contains(&id), cluster).await;
+        host::sleep(ENDS_WITHIN).await;
+        death
+    };
+    tokio::select! {
+        // The error of the work says more.
+        biased;
+        done = work => done,
+        death = given_up => Err(death.to_string().into()),
+    }
+}
+
 /// Returns the cause of a failure on rank 0: a death before the errors that follow from it.
 ///
 /// # Errors
@@ -174,12 +201,17 @@ pub async fn cause_first<T>(
 
 /// Waits until a node of the cluster has died; returns the first death.
 pub async fn first_death(cluster: &Cluster) -> Death {
+    first_death_of(|_| true, cluster).await
+}
+
+/// Waits until a node of the cluster that `is_meant` has died; returns the first such death.
+async fn first_death_of(is_meant: impl Fn(NodeId) -> bool, cluster: &Cluster) -> Death {
     // Subscribed before the deaths are read, so that none falls between the two.
     let changes = cluster.changes();
-    if let Some(death) = cluster.deaths().into_iter().next() {
+    if let Some(death) = cluster.deaths().into_iter().find(|death| is_meant(death.id)) {
         return death;
     }
-    death_of(|_| true, changes).await
+    death_of(is_meant, changes).await
 }
 
 /// Waits until a node that `is_meant` has died.

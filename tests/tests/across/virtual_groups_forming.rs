@@ -3,9 +3,12 @@
 use crate::virtual_cluster::{join, on_each, switched};
 use chunkcomm::host::{self, Instant};
 use chunkcomm_cluster::Cluster;
-use chunkcomm_pipeline::{Algorithm, Group, GroupError, Op};
+use chunkcomm_examples::cluster_options::with_all_founders;
+use chunkcomm_pipeline::{Algorithm, Group, GroupError, Op, Pair};
 use chunkcomm_simulation::{LinkSpec, Network, run};
 use chunkcomm_testkit::cancelled;
+use std::error::Error;
+use std::future::pending;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -377,4 +380,35 @@ fn a_dropped_group_does_not_keep_its_cluster_alive() {
             member.await.unwrap();
         }
     });
+}
+
+/// The other group never comes, since a rank of it died before it met.
+#[test]
+fn work_that_needs_all_founders_ends_where_it_meets_no_group() {
+    for (seed, dead) in (0..).zip([2, 3]) {
+        let dies_at = Duration::from_secs(1);
+        on_each(seed, 4, &[(dead, dies_at)], move |rank, cluster| async move {
+            let forms = async {
+                let sends = u32::from(rank < 2);
+                let mut ours = world(&cluster).await.split(Some(sends), 0).await?.unwrap();
+                if rank == dead {
+                    pending::<()>().await;
+                }
+                Ok::<Pair, Box<dyn Error>>(ours.meet("halves").await?)
+            };
+            let formed = async {
+                if rank == 0 {
+                    let formed = with_all_founders(&cluster, forms).await;
+                    cluster.finish();
+                    formed
+                } else {
+                    forms.await
+                }
+            };
+            let formed = host::timeout(DEADLINE, formed).await;
+            let formed = formed.unwrap_or_else(|_| panic!("rank {rank} waits without {dead}"));
+            let error = formed.err().unwrap().to_string();
+            assert!(rank != 0 || error.starts_with(&format!("rank {dead} is gone")), "{error}");
+        });
+    }
 }

@@ -73,6 +73,9 @@ impl Group {
     /// group is dropped, or breaks for another reason than a death. To wait for a time only, take
     /// [`meet_within`](Self::meet_within): a time-out around this one is a dropped future at some ranks.
     ///
+    /// A death in this group ends the wait. One elsewhere does not, since nobody knows which ranks are still to
+    /// come: a program that needs all nodes ends at [`Change::Died`](chunkcomm_cluster::cluster::Change::Died).
+    ///
     /// # Errors
     ///
     /// As a call of the group. These two leave the group unharmed, which can meet again:

@@ -39,7 +39,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use chunkcomm_cluster::Cluster;
-use chunkcomm_examples::cluster_options::{end_led, end_served};
+use chunkcomm_examples::cluster_options::{end_led, end_served, with_all_founders};
 use chunkcomm_examples::command_line::{parse_with, write_out};
 use chunkcomm_examples::groups::group_of;
 use chunkcomm_examples::program::{on_a_thread, run_program};
@@ -116,7 +116,8 @@ async fn lead(
         true => vec![cluster.size() as usize],
         false => options.groups(cluster)?.to_vec(),
     };
-    let results = run(cluster, options, Arc::clone(&inputs)).await?;
+    let run = run(cluster, options, Arc::clone(&inputs));
+    let results = with_all_founders(cluster, run).await?;
     let (difference, seconds) = (results.difference, results.seconds);
     let shape = inputs.shape;
     let written = on_a_thread(move || view::write(options, &inputs, &results.last));

@@ -32,7 +32,7 @@ use std::process::ExitCode;
 
 use chunkcomm_array::{ArrayExchange, ArrayReceiver, ArraySender, Layout, Transfer};
 use chunkcomm_cluster::Cluster;
-use chunkcomm_examples::cluster_options::{end_led, end_served};
+use chunkcomm_examples::cluster_options::{end_led, end_served, with_all_founders};
 use chunkcomm_examples::command_line::parse_with;
 use chunkcomm_examples::groups::{STATUS_DIED, config_of_ranks, group_of, sizes};
 use chunkcomm_examples::program::run_program;
@@ -66,7 +66,7 @@ async fn work(options: &'static Options) -> Result<(), Failure> {
     if cluster.rank() == 0 {
         let done = async {
             options.check_files()?;
-            let outcome = transform.run(&cluster).await?;
+            let outcome = with_all_founders(&cluster, transform.run(&cluster)).await?;
             outcome.expect("rank 0 has the outcome").tell(options).await
         };
         let done = done.await;

@@ -36,7 +36,7 @@ use std::process::ExitCode;
 
 use chunkcomm_array::{Layout, Npy};
 use chunkcomm_cluster::Cluster;
-use chunkcomm_examples::cluster_options::{cause_first, end_led, end_served};
+use chunkcomm_examples::cluster_options::{cause_first, end_led, end_served, with_all_founders};
 use chunkcomm_examples::command_line::{parse_with, write_out};
 use chunkcomm_examples::picture::save;
 use chunkcomm_examples::program::{on_a_thread, run_program};
@@ -83,7 +83,7 @@ async fn run(cluster: &Cluster, options: &Options) -> Result<Solved, Failure> {
 /// Solves as rank 0, and writes picture and report.
 async fn lead(cluster: &Cluster, options: &'static Options) -> Result<(), Failure> {
     options.check_files()?;
-    let solved = run(cluster, options).await?;
+    let solved = with_all_founders(cluster, run(cluster, options)).await?;
     // On another thread, so that this one goes on sending signs of life to the other nodes.
     let written = on_a_thread(move || write(options, &solved).map(|()| solved)).await?;
     let solved = written.map_err(|error| -> Failure { error })?;

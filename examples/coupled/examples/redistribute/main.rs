@@ -24,7 +24,7 @@ use chunkcomm::host::Instant;
 use chunkcomm_array::{ArraySender, Layout, NpyElement};
 use chunkcomm_cluster::Cluster;
 use chunkcomm_cluster::cluster::launch::Launcher;
-use chunkcomm_examples::cluster_options::{end_led, end_served};
+use chunkcomm_examples::cluster_options::{end_led, end_served, with_all_founders};
 use chunkcomm_examples::command_line::{parse_with, write_out};
 use chunkcomm_examples::farm_report::Report;
 use chunkcomm_examples::give_way::give_way;
@@ -118,7 +118,7 @@ impl Moving {
 
     /// Sends as rank 0 of the cluster, and reports.
     async fn lead(&self, cluster: &Cluster) -> Result<(), Failure> {
-        let Times([opened, moved]) = self.run(cluster).await?;
+        let Times([opened, moved]) = with_all_founders(cluster, self.run(cluster)).await?;
         let mut report = Report::default();
         report.row("array", &self.array);
         for (name, layout, program) in
