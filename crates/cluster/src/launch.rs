@@ -25,7 +25,7 @@ mod place;
 #[cfg(test)]
 mod tests;
 
-use crate::proto::sorted::SortedMap;
+use chunkcomm_proto::sorted::SortedMap;
 use std::env;
 use std::ffi::OsString;
 use std::fmt;

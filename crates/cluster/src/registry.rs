@@ -31,7 +31,7 @@ pub use error::FunctionError;
 pub use started::Started;
 pub use travels::Travels;
 
-use crate::proto::sorted::SortedMap;
+use chunkcomm_proto::sorted::SortedMap;
 use std::any::Any;
 use std::fmt;
 use std::marker::PhantomData;

@@ -14,7 +14,7 @@
 //! Before all of them come [`hello`], [`credential`] and [`resume`]. Beside them stand [`codec`],
 //! [`describe`], [`causes`] (how errors show), [`plain`] (how text of a peer shows) and [`trace`]
 //! (how spans of time show). Small parts of several of them are [`limits`], [`ids`], [`fair`],
-//! [`backoff`], [`random`] and [`spares`].
+//! [`backoff`], [`random`], [`sorted`] and [`spares`].
 //!
 //! # Features
 //!
@@ -47,6 +47,8 @@ pub mod plain;
 pub mod random;
 pub mod resume;
 pub mod session;
+#[doc(hidden)]
+pub mod sorted;
 pub mod spares;
 pub mod trace;
 pub mod tuning;

@@ -1,9 +1,9 @@
 //! Ends whose home is this node. The channels that other nodes open to them arrive here.
 
 use crate::proto::custody::Fate;
-use crate::proto::sorted::SortedMap;
 use crate::sync::locked;
 use chunkcomm::layer::{Opened, RawReceiver};
+use chunkcomm_proto::sorted::SortedMap;
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};

@@ -1,9 +1,9 @@
 //! The functions and processes that nodes run for each other: a name must mean the same on both
 //! sides.
 
-use crate::proto::sorted::{SortedMap, SortedSet};
 use chunkcomm_proto::describe::Description;
 use chunkcomm_proto::plain::Plain;
+use chunkcomm_proto::sorted::{SortedMap, SortedSet};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 

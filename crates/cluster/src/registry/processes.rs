@@ -9,10 +9,10 @@ pub use failure::Failure;
 pub(crate) use panics::catch;
 
 use super::{Registry, Signature, Travels, TypeFingerprint, describe_for};
-use crate::proto::sorted::SortedMap;
 use chunkcomm::host;
 use chunkcomm_proto::codec::{DecodeError, decode};
 use chunkcomm_proto::describe::Description;
+use chunkcomm_proto::sorted::SortedMap;
 use panics::Panicked;
 use serde::{Deserialize, Serialize};
 use std::fmt;

@@ -1,6 +1,6 @@
 //! Variables of a process, and the error of one that makes no sense.
 
-use crate::proto::sorted::SortedMap;
+use chunkcomm_proto::sorted::SortedMap;
 use std::time::Duration;
 
 use super::own::{MANAGER, PROCESS, RANK, SIZE, TOLD};

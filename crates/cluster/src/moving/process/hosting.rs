@@ -3,13 +3,13 @@
 use super::words::{Create, ProcessWord};
 use crate::moving::{LineWord, Moving, Saying};
 use crate::proto::custody::{Fate, Origin, cut};
-use crate::proto::sorted::SortedMap;
 use crate::registry::Registry;
 use crate::registry::processes::{End, Entry, ProcessContext, Running, catch};
 use crate::sync::locked;
 use crate::tasks::spawn_on;
 use chunkcomm::LinkError;
 use chunkcomm::layer::arriving_by;
+use chunkcomm_proto::sorted::SortedMap;
 use std::future::poll_fn;
 use std::sync::{Arc, Mutex};
 use std::task::Poll;

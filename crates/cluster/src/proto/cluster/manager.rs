@@ -7,9 +7,9 @@ mod seating;
 
 use super::{Death, Down, Member, NAME_BYTES_MAX, NodeId, Ready, Refusal, Up};
 use crate::proto::signature::Signature;
-use crate::proto::sorted::{SortedMap, SortedSet};
 use agreeing::Agreements;
 use chunkcomm_proto::Time;
+use chunkcomm_proto::sorted::{SortedMap, SortedSet};
 use naming::{Claims, Providers};
 use std::collections::VecDeque;
 use std::time::Duration;

@@ -10,9 +10,9 @@ pub use naming::Asked;
 pub use standing::{Change, End, Standing, WordError};
 
 use super::{Before, Death, Member, NameAnswer, NodeId, Ready, Up};
-use crate::proto::sorted::{SortedMap, SortedSet};
 use agreeing::Agreeing;
 use chunkcomm_proto::Time;
+use chunkcomm_proto::sorted::{SortedMap, SortedSet};
 use naming::Sole;
 use std::collections::VecDeque;
 use std::time::Duration;

@@ -5,7 +5,7 @@ use crate::proto::cluster::agreement::{
     AGREEMENTS_A_MEMBER_MAX, DECISIONS_MAX, Decision, Objection, Proposal, Proposed,
 };
 use crate::proto::cluster::{Down, NodeId};
-use crate::proto::sorted::{SortedMap, SortedSet};
+use chunkcomm_proto::sorted::{SortedMap, SortedSet};
 use std::collections::VecDeque;
 
 /// Number of the last decisions that are kept for proposals that are sent again. A proposal is sent

@@ -2,7 +2,7 @@
 
 use super::{Manager, Phase, is_name};
 use crate::proto::cluster::{Before, Down, NAMES_A_MEMBER_MAX, NameAnswer, NodeId};
-use crate::proto::sorted::SortedSet;
+use chunkcomm_proto::sorted::SortedSet;
 
 /// Members that provide one name.
 #[derive(Default)]

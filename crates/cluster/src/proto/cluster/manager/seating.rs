@@ -6,7 +6,7 @@ use crate::proto::cluster::{
 };
 
 use crate::proto::signature::Difference;
-use crate::proto::sorted::SortedSet;
+use chunkcomm_proto::sorted::SortedSet;
 
 impl Manager {
     pub(super) fn handle_ready(&mut self, line: Line, ready: Ready) {

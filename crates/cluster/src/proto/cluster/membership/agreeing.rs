@@ -3,7 +3,7 @@
 use super::Membership;
 use crate::proto::cluster::agreement::{DECISIONS_MAX, Decision, Objection, Proposal};
 use crate::proto::cluster::{NodeId, Up};
-use crate::proto::sorted::SortedMap;
+use chunkcomm_proto::sorted::SortedMap;
 use std::collections::VecDeque;
 
 /// Answer of the manager to a proposal.

@@ -2,7 +2,7 @@
 
 use super::{Change, End, Membership, Standing, WordError};
 use crate::proto::cluster::{DEATHS_MAX, Death, Down, Member, NameAnswer, NodeId, TaskIds};
-use crate::proto::sorted::{SortedMap, SortedSet};
+use chunkcomm_proto::sorted::{SortedMap, SortedSet};
 
 impl Membership {
     /// Handles a word of the manager.

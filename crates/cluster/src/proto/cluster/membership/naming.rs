@@ -2,7 +2,7 @@
 
 use super::Membership;
 use crate::proto::cluster::{NameAnswer, NodeId, Up};
-use crate::proto::sorted::SortedSet;
+use chunkcomm_proto::sorted::SortedSet;
 
 /// State of a question for a name that this node is to provide alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
