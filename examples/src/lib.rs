@@ -11,7 +11,6 @@ pub mod farming;
 pub mod give_way;
 pub mod groups;
 mod lan;
-pub mod models;
 pub mod picture;
 pub mod program;
 pub mod progress;

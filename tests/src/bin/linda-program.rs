@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use chunkcomm::host;
 use chunkcomm_cluster::{Cluster, ClusterConfig};
-use chunkcomm_examples::models::linda::{Space, any, hold};
+use chunkcomm_coupled::models::linda::{Space, any, hold};
 
 const TASKS: u64 = 600;
 const DEADLINE: Duration = Duration::from_secs(20);

@@ -4,7 +4,7 @@ use crate::virtual_cluster::{join, switched};
 use chunkcomm::host;
 use chunkcomm_cluster::cluster::NameError;
 use chunkcomm_cluster::{Cluster, Registry};
-use chunkcomm_examples::models::linda::{Space, any, hold};
+use chunkcomm_coupled::models::linda::{Space, any, hold};
 use chunkcomm_simulation::{LinkSpec, each_seed, run};
 use chunkcomm_testkit::random::{Random, seeded};
 use std::convert::Infallible;

@@ -5,7 +5,7 @@ use super::virtual_cluster::switched;
 use chunkcomm::host::{self, Instant};
 use chunkcomm_cluster::process::Failure;
 use chunkcomm_cluster::{Cluster, ClusterConfig, Registry};
-use chunkcomm_examples::models::pvm::{Message, Pvm, Task, Tid, What, serve, task};
+use chunkcomm_coupled::models::pvm::{Message, Pvm, Task, Tid, What, serve, task};
 use chunkcomm_simulation::{HostId, LinkSpec, Network, Simulation, check, each_seed, run};
 use chunkcomm_testkit::itself;
 use chunkcomm_testkit::random::seeded;

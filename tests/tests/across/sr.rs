@@ -1,11 +1,11 @@
-//! The operations of `chunkcomm_examples::models::sr`, in virtual time and between processes.
+//! The operations of `chunkcomm_coupled::models::sr`, in virtual time and between processes.
 
 use super::models::MODELS;
 use super::virtual_cluster::{join, on_each, switched};
 use chunkcomm::host;
 use chunkcomm_cluster::Cluster;
 use chunkcomm_cluster::cluster::{ClusterServeError, NameError};
-use chunkcomm_examples::models::sr::{Capability, Invocation, Operation, Resource, Semaphore};
+use chunkcomm_coupled::models::sr::{Capability, Invocation, Operation, Resource, Semaphore};
 use chunkcomm_simulation::{LinkSpec, each_seed, run};
 use chunkcomm_testkit::random::Random;
 use std::collections::VecDeque;

@@ -4,7 +4,7 @@ use std::error::Error;
 use std::mem::swap;
 
 use chunkcomm::host;
-use chunkcomm_examples::models::linda::{Any, Space, any, hold};
+use chunkcomm_coupled::models::linda::{Any, Space, any, hold};
 
 use super::course::{Canvas, Course};
 use super::view::{Steps, Tile};

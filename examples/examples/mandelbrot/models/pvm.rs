@@ -5,7 +5,7 @@ use std::error::Error;
 
 use chunkcomm_cluster::Registry;
 use chunkcomm_cluster::process::Failure;
-use chunkcomm_examples::models::pvm::{Pvm, Task, Tid, What, serve, task};
+use chunkcomm_coupled::models::pvm::{Pvm, Task, Tid, What, serve, task};
 
 use super::course::{Canvas, Course};
 use super::options::Options;

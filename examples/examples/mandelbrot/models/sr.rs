@@ -3,7 +3,7 @@
 use std::error::Error;
 
 use chunkcomm_cluster::cluster::Change;
-use chunkcomm_examples::models::sr::{Capability, Invocation, Resource};
+use chunkcomm_coupled::models::sr::{Capability, Invocation, Resource};
 
 use super::course::{Canvas, Course};
 use super::view::{Steps, Tile};

@@ -16,7 +16,7 @@ use chunkcomm_cluster::{Cluster, NodeExt as _, Registry, ValueWriter, registry::
 
 pub use self::message::{Message, Tid, What};
 use super::{mailbox::Mailbox, packed::Packed, sole::Sole};
-use crate::attaching;
+use chunkcomm_examples::attaching;
 
 /// A registered task with arguments.
 pub type Task<A> = Process<(Tid, ValueWriter<Tid>, A)>;
