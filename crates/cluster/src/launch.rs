@@ -285,3 +285,11 @@ fn check_cpus(cpus: &[usize]) -> Result<(), LaunchError> {
 fn check_cpus(_cpus: &[usize]) -> Result<(), LaunchError> {
     Ok(())
 }
+
+/// Starts a thread of this name. Boxed, so that the code of threads is compiled once.
+pub(crate) fn start_thread(
+    name: &str,
+    work: Box<dyn FnOnce() + Send>,
+) -> io::Result<std::thread::JoinHandle<()>> {
+    std::thread::Builder::new().name(name.to_owned()).spawn(work)
+}

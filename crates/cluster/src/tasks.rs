@@ -1,11 +1,10 @@
-//! Tasks and threads of this crate.
+//! Tasks of this crate.
 //!
-//! A runtime's code for a task, and the standard library's for a thread, is compiled anew for each
-//! type of future or function: some 1,500 lines of LLVM's input. Behind a pointer they have one type.
-//! It costs an allocation, so the tasks of calls, which are generic anyway, do without.
+//! A runtime's code for a task is compiled anew for each type of future: some 1,500 lines of LLVM's
+//! input. Behind a pointer they have one type. It costs an allocation, so the tasks of calls, which
+//! are generic anyway, do without.
 
 use chunkcomm::host::{self, JoinHandle};
-use std::io;
 use std::pin::Pin;
 use tokio::runtime::Handle;
 use tokio::task::JoinSet;
@@ -26,12 +25,4 @@ pub(crate) fn spawn_on(runtime: &Handle, task: Task) -> JoinHandle<()> {
 /// Spawns a task of the present process among others.
 pub(crate) fn spawn_among(tasks: &mut JoinSet<()>, task: Task) {
     tasks.spawn(host::here(task));
-}
-
-/// Starts a thread of this name.
-pub(crate) fn start_thread(
-    name: &str,
-    work: Box<dyn FnOnce() + Send>,
-) -> io::Result<std::thread::JoinHandle<()>> {
-    std::thread::Builder::new().name(name.to_owned()).spawn(work)
 }

@@ -15,7 +15,10 @@ const CRATES: &[Floors] = &[
     Floors {
         krate: "proto",
         floors: &[
-            &["causes", "plain", "limits", "random", "ids", "fair", "message", "trace", "tuning"],
+            &[
+                "causes", "plain", "limits", "random", "ids", "fair", "message", "sorted", "trace",
+                "tuning",
+            ],
             &["codec", "backoff", "spares", "credit", "liveness", "describe"],
             &["hello", "resume", "packet", "cycle"],
             &["credential", "session"],
@@ -39,7 +42,7 @@ const CRATES: &[Floors] = &[
         krate: "cluster",
         floors: &[
             &["proto"],
-            &["report", "sync"],
+            &["report", "sync", "tasks"],
             &["launch", "registry", "moving"],
             &["call"],
             &["cluster"],

@@ -12,9 +12,10 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
+use super::start_thread;
 use super::{LaunchError, Token, place};
 use crate::sync::{Giver, handover};
-use crate::tasks::{spawn_among, start_thread};
+use crate::tasks::spawn_among;
 
 /// End of a child process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

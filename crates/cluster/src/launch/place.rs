@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use super::start_thread;
 use crate::sync::handover;
-use crate::tasks::start_thread;
 use chunkcomm::{Address, Credential, host, portable_only};
 
 const PARENT: &str = "CHUNKCOMM_PARENT";

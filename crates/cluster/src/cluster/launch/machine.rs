@@ -1,6 +1,6 @@
 //! The machine of a process that joins: its name, and a thread for calls that block.
 
-use crate::tasks::start_thread;
+use crate::launch::start_thread;
 use chunkcomm::host;
 use std::io;
 use tokio::sync::oneshot;
