@@ -7,7 +7,6 @@ mod diallers;
 mod meddler;
 mod nodes;
 mod pki;
-mod program;
 mod stranger;
 
 use chunkcomm::error::HelloCause;

@@ -573,7 +573,6 @@ fn anybody_may_ask_for_the_stop() {
     });
 }
 
-#[cfg(feature = "tls")]
 #[test]
 fn nodes_with_another_credential_are_told_so() {
     on_one_thread(async {

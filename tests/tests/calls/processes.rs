@@ -254,7 +254,7 @@ fn a_panic_reaches_the_creator_with_its_place() {
             assert_eq!((&process[..], &node[..]), ("fail", "there"));
             assert!(message.ends_with(how), "{message}");
             let place = place.as_deref().unwrap();
-            assert!(place.contains("tests/main/processes.rs:"), "{place}");
+            assert!(place.contains("tests/calls/processes.rs:"), "{place}");
             assert!(error.to_string().contains(place), "{error}");
         }
         // The node goes on.

@@ -4,7 +4,6 @@
 
 #![allow(clippy::unwrap_used)]
 
-#[cfg(feature = "tls")]
 mod admission;
 mod api;
 mod backlog;

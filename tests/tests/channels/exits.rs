@@ -1,6 +1,5 @@
 //! Messages that `close` called acknowledged were delivered, also when the process ends at once.
 
-#[cfg(feature = "tls")]
 use chunkcomm::{Address, Credential, Node, NodeBuilder, Receiver};
 use chunkcomm_testkit::proxy::Proxy;
 use chunkcomm_testkit::random::{Random, seeded};
@@ -16,7 +15,6 @@ const ERRAND: &str = "CHUNKCOMM_TEST_EXITS";
 /// Variable with the seed of a whole test, if it is not the usual one.
 const SEED: &str = "CHUNKCOMM_TEST_SEED";
 
-#[cfg(feature = "tls")]
 const SECRET: &str = "CHUNKCOMM_TEST_SECRET";
 
 /// Ways in which a process ends without a word to anybody.
@@ -50,7 +48,6 @@ fn messages(random: &mut Random) -> Vec<Message> {
 
 /// Returns the settings of both sides.
 fn settings() -> NodeBuilder {
-    #[cfg(feature = "tls")]
     if let Ok(secret) = std::env::var(SECRET) {
         return Node::builder().credential(secret.parse().unwrap());
     }
@@ -184,7 +181,6 @@ fn what_was_acknowledged_was_delivered_though_the_process_ended_at_once() {
     all_arrives(settings, |_| ());
 }
 
-#[cfg(feature = "tls")]
 #[test]
 fn what_was_acknowledged_was_delivered_inside_tls_too() {
     let secret = chunkcomm::proto::credential::Seed::new([7; 32]).to_text();
