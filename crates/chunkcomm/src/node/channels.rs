@@ -17,6 +17,7 @@ use crate::driver::taking::RxEnd;
 use crate::error::{AcceptError, LinkError, OpenError};
 use crate::proto::outbox::OpenSpec;
 use crate::proto::packet::{ChannelKind, Lane, StreamStart};
+use crate::transport::BoxFuture;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::sync::Arc;
@@ -98,8 +99,20 @@ impl Node {
         Ok(BytesSender::new(end, peer))
     }
 
-    /// Opens a channel; with `back`, the inbox of its way back, it is a duplex.
-    pub(super) async fn open_end(
+    /// Opens a channel; with `back`, the inbox of its way back, it is a duplex. On the heap, so that
+    /// the code is compiled with this crate and not with each program that awaits it.
+    pub(super) fn open_end<'a>(
+        &'a self,
+        peer: &'a Peer,
+        options: &'a ChannelOptions,
+        kind: ChannelKind,
+        print: &'a Fingerprint,
+        back: Option<Arc<RxShared>>,
+    ) -> BoxFuture<'a, Result<(TxEnd, Peer), OpenError>> {
+        Box::pin(self.open_or_dial(peer, options, kind, print, back))
+    }
+
+    async fn open_or_dial(
         &self,
         peer: &Peer,
         options: &ChannelOptions,
@@ -226,7 +239,17 @@ impl Node {
         Ok((peer.clone(), BytesReceiver::new(end, peer, Some(print.hash))))
     }
 
-    pub(super) async fn accept_end(
+    /// Accepts a channel. On the heap, as [`Node::open_end`].
+    pub(super) fn accept_end<'a>(
+        &'a self,
+        options: &'a ChannelOptions,
+        kind: ChannelKind,
+        print: &'a Fingerprint,
+    ) -> BoxFuture<'a, Result<(RxEnd, Peer), AcceptError>> {
+        Box::pin(self.take_and_judge(options, kind, print))
+    }
+
+    async fn take_and_judge(
         &self,
         options: &ChannelOptions,
         kind: ChannelKind,

@@ -8,6 +8,7 @@ use crate::driver::mail::{Command, LinkShared};
 use crate::driver::tasks;
 use crate::driver::wakers::locked;
 use crate::error::{CloseError, LinkCause, LinkError};
+use crate::transport::BoxFuture;
 use std::future::{Future, pending, poll_fn};
 use std::sync::Arc;
 use std::time::Duration;
@@ -36,6 +37,16 @@ impl Node {
     ///
     /// When the future is dropped, closing goes on without deadline.
     pub async fn close(&self, deadline: Duration) -> Result<(), CloseError> {
+        self.closing(deadline).await
+    }
+
+    /// Closes the node. On the heap, so that the code is compiled with this crate and not with each
+    /// program that awaits it.
+    fn closing(&self, deadline: Duration) -> BoxFuture<'_, Result<(), CloseError>> {
+        Box::pin(self.close_all(deadline))
+    }
+
+    async fn close_all(&self, deadline: Duration) -> Result<(), CloseError> {
         let wait =
             self.waits().begin("the last words of its layers: the node is closed".to_owned());
         let (begun, logs) = (clock::now(), self.shared.table.logs());

@@ -110,6 +110,24 @@ impl Node {
         address: &Address,
         deadline: Duration,
     ) -> Result<Peer, ConnectError> {
+        self.connecting(address, deadline).await
+    }
+
+    /// Dials until `deadline`. On the heap, so that the code is compiled with this crate and not with
+    /// each program that awaits it.
+    fn connecting<'a>(
+        &'a self,
+        address: &'a Address,
+        deadline: Duration,
+    ) -> BoxFuture<'a, Result<Peer, ConnectError>> {
+        Box::pin(self.dial_until(address, deadline))
+    }
+
+    async fn dial_until(
+        &self,
+        address: &Address,
+        deadline: Duration,
+    ) -> Result<Peer, ConnectError> {
         let _wait = self.waits().begin(format!("{address} to connect"));
         let begun = clock::now();
         let mut backoff = Backoff::new(self.incarnation() as u64 ^ begun.0);
@@ -237,6 +255,15 @@ impl Node {
     ///
     /// Safe.
     pub async fn local(&self) -> Result<Peer, ConnectError> {
+        self.connecting_here().await
+    }
+
+    /// Opens the local session. On the heap, as [`Node::connecting`].
+    fn connecting_here(&self) -> BoxFuture<'_, Result<Peer, ConnectError>> {
+        Box::pin(self.connect_here())
+    }
+
+    async fn connect_here(&self) -> Result<Peer, ConnectError> {
         let mut local = self.shared.local.lock().await;
         if let Some(link) = local.as_ref().filter(|link| link.ended().is_none()) {
             return Ok(self.peer(Arc::clone(link)));

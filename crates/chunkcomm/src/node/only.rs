@@ -28,6 +28,7 @@ use crate::driver::mail::LinkShared;
 use crate::driver::wakers::locked;
 use crate::error::ConnectError;
 use crate::proto::backoff::Backoff;
+use crate::transport::BoxFuture;
 use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::Poll;
@@ -42,7 +43,18 @@ impl Node {
     /// dials `address` once. `None`: another node is there.
     ///
     /// The calls of both nodes return the same session, unless a session begins or ends meanwhile.
-    pub(crate) async fn meet(
+    ///
+    /// On the heap, so that the code is compiled with this crate and not with each program that awaits
+    /// it.
+    pub(crate) fn meet<'a>(
+        &'a self,
+        incarnation: u128,
+        address: &'a Address,
+    ) -> BoxFuture<'a, Result<Option<Peer>, ConnectError>> {
+        Box::pin(self.meet_once(incarnation, address))
+    }
+
+    async fn meet_once(
         &self,
         incarnation: u128,
         address: &Address,

@@ -55,7 +55,17 @@ impl NodeBuilder {
     /// # Cancel safety
     ///
     /// Dropped before it returns, there is no node.
-    pub async fn build(mut self) -> Result<Node, NodeError> {
+    pub async fn build(self) -> Result<Node, NodeError> {
+        self.built().await
+    }
+
+    /// Builds the node. On the heap, so that the code is compiled with this crate and not with each
+    /// program that awaits it.
+    fn built(self) -> BoxFuture<'static, Result<Node, NodeError>> {
+        Box::pin(self.check_and_build())
+    }
+
+    async fn check_and_build(mut self) -> Result<Node, NodeError> {
         self.read_environment()?;
         let admission = self.admission()?;
         self.check(&admission)?;
@@ -76,18 +86,8 @@ impl NodeBuilder {
         let home = Home::of(&self.listen);
         let own = Handle::try_current().unwrap_or_else(|_| runtime.clone());
         let place = BuildPlace { own, runtime: runtime.clone(), one_thread, io_thread, home };
-        let task = tasks::spawn_at(&runtime, home, self.building(place, admission));
+        let task = tasks::spawn_at(&runtime, home, self.build_on(place, admission));
         task.await.map_err(|_| NodeError::NoRuntime)?
-    }
-
-    /// Builds the node. On the heap, so that the code is compiled with this crate and not with each
-    /// program that awaits it.
-    fn building(
-        self,
-        place: BuildPlace,
-        admission: Admission,
-    ) -> BoxFuture<'static, Result<Node, NodeError>> {
-        Box::pin(self.build_on(place, admission))
     }
 
     async fn build_on(self, place: BuildPlace, admission: Admission) -> Result<Node, NodeError> {
