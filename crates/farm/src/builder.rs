@@ -1,6 +1,5 @@
 //! Sets a farm up and starts it.
 
-use std::collections::BTreeSet;
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -12,6 +11,7 @@ use chunkcomm::{Address, ConnectError, Node, host};
 use chunkcomm_cluster::cluster::launch::Environment;
 use chunkcomm_cluster::launch::Launcher;
 use chunkcomm_cluster::{Cluster, Registry};
+use chunkcomm_proto::sorted::SortedSet;
 
 use crate::crew::Crew;
 use crate::error::StartError;
@@ -74,7 +74,7 @@ pub struct FarmBuilder {
     launcher: Option<Adjust>,
     journal: Option<(PathBuf, JournalOptions)>,
     name: String,
-    nodes: Option<BTreeSet<u32>>,
+    nodes: Option<SortedSet<u32>>,
     walltime: Option<Duration>,
     spans_max: usize,
 }

@@ -1,6 +1,5 @@
 //! Workers as processes, threads and nodes of a cluster: their names, and how they ended.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
@@ -10,6 +9,7 @@ use chunkcomm::{Node, Peer, RecvError, SendError, host};
 use chunkcomm_cluster::cluster::{Change, Member, NameError, NodeId};
 use chunkcomm_cluster::launch::{ChildExit, Children, LaunchError, Launcher, Token};
 use chunkcomm_cluster::{Cluster, Registry};
+use chunkcomm_proto::sorted::SortedMap;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::JoinSet;
 
@@ -52,7 +52,7 @@ pub(crate) struct Crew {
     unreplaced: Option<Unreplaced>,
     processes: Vec<Children>,
     /// The end of each worker that has ended, by index; for a node usually its death.
-    ended: BTreeMap<usize, Loss>,
+    ended: SortedMap<usize, Loss>,
     /// Tasks that report the deaths of nodes, and the workers of a simulation.
     watch: JoinSet<()>,
     cluster: Option<Cluster>,
@@ -62,7 +62,7 @@ pub(crate) struct Crew {
     /// The places of the nodes, where there are sub-farmers.
     tree: Option<Tree>,
     /// Number of times that each node has been told its place.
-    arrivals: BTreeMap<usize, u32>,
+    arrivals: SortedMap<usize, u32>,
     /// Whether all workers that were there at the start are ready.
     has_started: bool,
 }
@@ -115,13 +115,13 @@ impl Crew {
             unready: 0,
             unreplaced: None,
             processes: Vec::new(),
-            ended: BTreeMap::new(),
+            ended: SortedMap::new(),
             watch: JoinSet::new(),
             cluster: None,
             reserve: None,
             announced: None,
             tree: None,
-            arrivals: BTreeMap::new(),
+            arrivals: SortedMap::new(),
             has_started: false,
         })
     }
@@ -288,7 +288,7 @@ impl Crew {
         let (Some(tree), Some(member)) = (&mut self.tree, &worker.member) else {
             return Role::Work;
         };
-        *self.arrivals.entry(worker.index).or_default() += 1;
+        *self.arrivals.get_or_insert(worker.index, 0) += 1;
         let token = self.of_farm;
         let place = match tree.place_of(worker.index) {
             // At the start all nodes have their places. An orphan of an earlier farm is new to this
@@ -446,7 +446,7 @@ impl Crew {
             }
         }
         for name in self.names.iter().filter(|name| name.pid.is_some()) {
-            self.ended.entry(name.index).or_insert(Loss::Dismissed);
+            self.ended.get_or_insert(name.index, Loss::Dismissed);
         }
     }
 

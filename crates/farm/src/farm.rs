@@ -1,6 +1,5 @@
 //! The farm as its user holds it.
 
-use std::collections::BTreeSet;
 use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::Poll;
@@ -11,6 +10,7 @@ use chunkcomm::codec::EncodeError;
 use chunkcomm::host::{Instant, timeout_at};
 use chunkcomm::layer::warn;
 use chunkcomm_cluster::Registry;
+use chunkcomm_proto::sorted::SortedSet;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -169,7 +169,7 @@ impl Farm {
         if self.crew.is_running() {
             // A worker that is still to come is met, and ended.
             let Farm { links, crew, reception, .. } = &mut self;
-            let mut drained = BTreeSet::new();
+            let mut drained = SortedSet::new();
             let all_ended = poll_fn(|context| {
                 while let Poll::Ready(met) = reception.poll_met(crew, context) {
                     match met {

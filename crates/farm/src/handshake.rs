@@ -1,7 +1,7 @@
 //! Arrival of the workers: the farmer checks who each is and whether it has the same functions, and
 //! measures the round trip.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -11,6 +11,7 @@ use chunkcomm::codec::{decode, encode_into_vec};
 use chunkcomm::host::{Instant, here, timeout};
 use chunkcomm::{AcceptError, BytesDuplex, Node, Peer};
 use chunkcomm_cluster::registry::{Difference, Signature};
+use chunkcomm_proto::sorted::{SortedMap, SortedSet};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::{AbortHandle, JoinSet};
 
@@ -58,7 +59,7 @@ pub(crate) struct Reception {
     /// Tasks that accept duplexes and speak with the nodes that opened them.
     tasks: JoinSet<()>,
     /// Indices of the workers that have said hello.
-    arrived: BTreeSet<usize>,
+    arrived: SortedSet<usize>,
     /// Results for an earlier farmer that workers have handed over.
     handed: Vec<Finished>,
 }
@@ -86,7 +87,7 @@ impl Reception {
             greetings,
             greets,
             tasks,
-            arrived: BTreeSet::new(),
+            arrived: SortedSet::new(),
             handed: Vec::new(),
         }
     }
@@ -152,7 +153,7 @@ impl Reception {
         crew: &mut Crew,
         deadline: Duration,
     ) -> Result<Vec<Link>, StartError> {
-        let (mut links, mut placed) = (BTreeMap::<usize, Link>::new(), BTreeSet::new());
+        let (mut links, mut placed) = (SortedMap::<usize, Link>::new(), SortedSet::new());
         let meeting = async {
             while links.len() + placed.len() < crew.names().len() {
                 let event = poll_fn(|context| {
@@ -188,7 +189,7 @@ impl Reception {
         if let Ok(met) = timeout(deadline, meeting).await {
             met?;
             crew.has_started();
-            return Ok(links.into_values().collect());
+            return Ok(links.into_iter().map(|(_, link)| link).collect());
         }
         let absent = crew
             .names()

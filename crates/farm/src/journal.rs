@@ -289,8 +289,8 @@ impl Journal {
                 continue;
             }
             let stamp = self.stamp(head.run);
-            let entry = self.runs.entry(head.run);
-            let (_, known) = entry.or_insert_with(|| (head.clone(), Known::default()));
+            let begun = (head.clone(), Known::default());
+            let (_, known) = self.runs.get_or_insert(head.run, begun);
             record::put_run(&mut self.buffer, &head, stamp);
             let begin = record::begin_results(&mut self.buffer);
             for (digest, value) in results {

@@ -12,11 +12,11 @@
 //! A task that ends its wait leaves its question: the next task that needs the value takes the
 //! reply.
 
-use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use bytes::Bytes;
+use chunkcomm_proto::sorted::SortedMap;
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::oneshot;
 
@@ -29,7 +29,7 @@ pub(crate) struct Needs(Arc<Mutex<State>>);
 #[derive(Default)]
 struct State {
     run: u32,
-    keys: BTreeMap<Key, Need>,
+    keys: SortedMap<Key, Need>,
     /// Way of words to the farmer.
     answers: Option<UnboundedSender<Vec<u8>>>,
     /// Longest message to the farmer, in bytes.
@@ -46,7 +46,7 @@ enum Need {
 /// Questions that get no reply. Dropping them wakes the tasks that wait, which locks their queue.
 #[must_use = "it is dropped while no queue is locked"]
 pub(crate) struct Unanswered(
-    #[expect(dead_code, reason = "it is held to be dropped")] BTreeMap<Key, Need>,
+    #[expect(dead_code, reason = "it is held to be dropped")] SortedMap<Key, Need>,
 );
 
 /// Reply of the farmer to a task.

@@ -1,13 +1,13 @@
 //! Values that many tasks read: sent once to each worker.
 
 use std::any::Any;
-use std::collections::BTreeMap;
 use std::fmt;
 use std::marker::PhantomData;
 use std::sync::{Arc, Weak};
 
 use bytes::Bytes;
 use chunkcomm::codec::{EncodeError, encode_into_vec};
+use chunkcomm_proto::sorted::SortedMap;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
@@ -84,7 +84,7 @@ impl<'de, T> Deserialize<'de> for Shared<T> {
 /// Values that a farmer has shared, the oldest first.
 #[derive(Default)]
 pub(crate) struct Sharing {
-    values: BTreeMap<u64, Held>,
+    values: SortedMap<u64, Held>,
     next: u64,
     /// Parts of a value that comes from the farmer above.
     coming: Vec<Bytes>,
@@ -161,7 +161,7 @@ impl Sharing {
     /// number.
     pub(crate) fn news(&self, known: &mut u64) -> impl Iterator<Item = Bytes> {
         let from = std::mem::replace(known, self.next);
-        self.values.range(from..).flat_map(|(_, held)| held.messages.iter().cloned())
+        self.values.keys_from(&from).flat_map(|number| self.values[number].messages.iter().cloned())
     }
 
     /// Returns the number of the next value.

@@ -8,6 +8,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use chunkcomm::codec::{decode, encode_into_vec};
+use chunkcomm_proto::sorted::SortedMap;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::sync::OnceCell;
@@ -16,7 +17,7 @@ use crate::proto::wire::Part;
 
 /// Shared values of a farm, at a worker.
 #[derive(Debug, Default)]
-pub(crate) struct Values(Mutex<BTreeMap<u128, Value>>);
+pub(crate) struct Values(Mutex<SortedMap<u128, Value>>);
 
 #[derive(Debug, Default)]
 struct Value {
@@ -29,7 +30,7 @@ impl Values {
     /// Takes the next part of a value; returns `false` if it does not follow the parts before it.
     pub(crate) fn put(&self, part: &Part<'_>) -> bool {
         let mut values = self.values();
-        let value = values.entry(part.digest).or_default();
+        let value = values.get_or_insert(part.digest, Value::default());
         if part.offset == 0 {
             // Equal values may be shared twice.
             let begun = Value { total: part.total, ..Value::default() };
@@ -49,7 +50,7 @@ impl Values {
     }
 
     /// Locks the values. A value whose type panicked while it was decoded is as it was before.
-    fn values(&self) -> MutexGuard<'_, BTreeMap<u128, Value>> {
+    fn values(&self) -> MutexGuard<'_, SortedMap<u128, Value>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

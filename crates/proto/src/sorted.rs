@@ -238,7 +238,7 @@ impl<K: Ord, V> SortedMap<K, V> {
     }
 
     /// Returns the keys and values by key.
-    pub fn iter(&self) -> impl Iterator<Item = (&K, &V)> {
+    pub fn iter(&self) -> impl DoubleEndedIterator<Item = (&K, &V)> {
         self.keys.iter().zip(&self.values)
     }
 
@@ -335,7 +335,7 @@ mod tests {
                         tree.retain(|_, value| *value % by != 0);
                     }
                 }
-                prop_assert!(map.iter().eq(&tree));
+                prop_assert!(map.iter().eq(&tree) && map.iter().rev().eq(tree.iter().rev()));
                 prop_assert!(map.keys().eq(tree.keys()) && map.values().eq(tree.values()));
                 prop_assert!(map.keys_from(&12).eq(tree.range(12..).map(|(key, _)| key)));
                 prop_assert_eq!((map.len(), map.is_empty()), (tree.len(), tree.is_empty()));

@@ -68,7 +68,7 @@ fn an_answer_that_is_not_whole_loses_no_task() {
         assert!(matches!(account.take_answer(0, &answer), Err(Refused::Worker)));
     }
     // A return of tasks that were not given to it ends no fraction of those that were.
-    let fractions = [(4, 500)].into();
+    let fractions = [(4, 500)];
     assert!(account.take_answer(0, &wire::progress(1, &fractions)).is_ok());
     let returned = wire::returned(1, 0, 6);
     assert!(matches!(account.take_answer(0, &returned), Err(Refused::Worker)));

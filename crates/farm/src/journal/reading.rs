@@ -3,9 +3,10 @@
 //! A record that is not whole was being written when the farmer or its machine stopped, or is damaged. The
 //! records behind it tell: each has the length of the file that was permanent when it was made.
 
-use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, BufReader, Read as _, Seek as _, SeekFrom};
+
+use chunkcomm_proto::sorted::SortedMap;
 
 use super::{BUFFER_BYTES, Known, PAYLOAD_BYTES_MAX, read_at};
 use crate::proto::record::{self, HEAD, Head, Record, RunHead};
@@ -14,7 +15,7 @@ use crate::proto::record::{self, HEAD, Head, Record, RunHead};
 const WINDOW: usize = 64 << 10;
 
 /// The runs of a journal, with their results.
-pub(super) type Runs = BTreeMap<u32, (RunHead, Known)>;
+pub(super) type Runs = SortedMap<u32, (RunHead, Known)>;
 
 /// A journal that was read.
 pub(super) struct Found {
@@ -79,7 +80,7 @@ pub(super) fn read_runs(file: &File, length: u64, skips: bool) -> Result<Found, 
 fn take(runs: &mut Runs, head: &Head, at: u64, payload: &[u8]) -> bool {
     match record::read(head.run, payload) {
         Some(Record::Run(run)) => {
-            runs.entry(head.run).or_insert_with(|| (run, Known::default()));
+            runs.get_or_insert(head.run, (run, Known::default()));
         }
         Some(Record::Results(results)) => {
             // The beginning of its run may be a damaged record.

@@ -7,7 +7,9 @@
 //!                                                                 digest of the task's input
 //! ```
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
+
+use chunkcomm_proto::sorted::SortedMap;
 
 use super::record;
 use super::wire::{self, Answer, Assignment, Item, Malformed};
@@ -36,7 +38,7 @@ struct Held {
 #[derive(Default)]
 pub(crate) struct Holding {
     run: u32,
-    held: BTreeMap<u64, Held>,
+    held: SortedMap<u64, Held>,
     /// Answers that were sent and not acknowledged, each with the number of its last message.
     sent: VecDeque<(u64, Vec<u8>)>,
 }
@@ -46,7 +48,7 @@ impl Holding {
         let Assignment { run, function, first, count, items, .. } = *assignment;
         if run != self.run {
             self.run = run;
-            self.held.clear();
+            self.held = SortedMap::new();
         }
         let held = Held { function, count, left: count, items: items.to_vec() };
         self.held.insert(first, held);
@@ -126,9 +128,9 @@ impl Holding {
 
     /// Returns the function and the encoded input of a task.
     fn input(&self, index: u64) -> Option<(u32, &[u8])> {
-        let contains = |at: u64, held: &Held| index - at < u64::from(held.count);
-        let mut before = self.held.range(..=index).rev();
-        let (&first, held) = before.find(|&(&at, held)| contains(at, held))?;
+        let contains = |at: u64, held: &Held| at <= index && index - at < u64::from(held.count);
+        let mut newest_first = self.held.iter().rev();
+        let (&first, held) = newest_first.find(|&(&at, held)| contains(at, held))?;
         let at = wire::items_bytes(&held.items, (index - first) as u32)?;
         let item = &held.items[at..wire::items_bytes(&held.items, (index - first) as u32 + 1)?];
         Some((held.function, &item[wire::LENGTH_BYTES..]))

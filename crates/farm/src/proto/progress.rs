@@ -8,8 +8,9 @@
 //! one since the previous word. So a farmer hears from a worker at a bounded rate, whatever the
 //! tasks do.
 
-use std::collections::BTreeMap;
 use std::ops::Range;
+
+use chunkcomm_proto::sorted::SortedMap;
 
 use super::wire;
 
@@ -27,7 +28,7 @@ const TASKS_MAX: usize = 4096;
 #[derive(Debug, Default)]
 pub(crate) struct Reports {
     run: u32,
-    tasks: BTreeMap<u64, u32>,
+    tasks: SortedMap<u64, u32>,
     /// Index behind the last task that was sent, where the next word begins.
     next: u64,
     /// When the last word left.
@@ -38,7 +39,7 @@ impl Reports {
     /// Begins a run; reports of the previous run are dropped.
     pub(crate) fn enter(&mut self, run: u32) {
         (self.run, self.next) = (run, 0);
-        self.tasks.clear();
+        self.tasks = SortedMap::new();
     }
 
     /// Takes the report of a task of this run.
@@ -66,13 +67,21 @@ impl Reports {
         self.due_ns().filter(|&due_ns| due_ns <= now_ns)?;
         self.told_ns = Some(now_ns);
         // If each word began with the lowest index, tasks with higher ones might never be sent.
-        let in_turn = self.tasks.range(self.next..).chain(self.tasks.range(..self.next));
-        let told: Vec<(u64, u32)> = in_turn.take(TASKS_MAX).map(|(&it, &of)| (it, of)).collect();
-        for &(task, _) in &told {
-            self.tasks.remove(&task);
-            self.next = task + 1;
-        }
-        Some(wire::progress(self.run, &told.into_iter().collect()))
+        let first = self.next;
+        let lower = self.tasks.keys().take_while(|&&task| task < first);
+        let in_turn = self.tasks.keys_from(&first).chain(lower);
+        let last = *in_turn.take(TASKS_MAX).last()?;
+        self.next = last + 1;
+        let mut told = Vec::new();
+        self.tasks.retain(|&task, &mut thousandths| {
+            // The lowest index follows on the highest.
+            let is_told = task.wrapping_sub(first) <= last.wrapping_sub(first);
+            if is_told {
+                told.push((task, thousandths));
+            }
+            !is_told
+        });
+        Some(wire::progress(self.run, &told))
     }
 }
 
@@ -80,13 +89,13 @@ impl Reports {
 #[derive(Debug, Default)]
 pub(crate) struct Underway {
     /// Fraction by task, with the worker that reported it.
-    tasks: BTreeMap<u64, (usize, u32)>,
+    tasks: SortedMap<u64, (usize, u32)>,
 }
 
 impl Underway {
     /// Takes the report about a task that the worker holds. Of several reports the largest counts.
     pub(crate) fn handle_report(&mut self, worker: usize, task: u64, thousandths: u32) {
-        let known = self.tasks.entry(task).or_insert((worker, thousandths));
+        let known = self.tasks.get_or_insert(task, (worker, thousandths));
         if thousandths > known.1 {
             *known = (worker, thousandths);
         }
@@ -112,8 +121,8 @@ impl Underway {
     }
 }
 
-fn remove<T>(tasks: &mut BTreeMap<u64, T>, ended: Range<u64>) {
-    while let Some((&task, _)) = tasks.range(ended.clone()).next() {
+fn remove<T>(tasks: &mut SortedMap<u64, T>, ended: Range<u64>) {
+    while let Some(&task) = tasks.keys_from(&ended.start).next().filter(|&&it| it < ended.end) {
         tasks.remove(&task);
     }
 }

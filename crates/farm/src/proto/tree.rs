@@ -12,7 +12,7 @@
 //! node whose head is gone is placed again in this way, in another group. If the other groups are
 //! full, the first of these nodes is the next head.
 
-use std::collections::BTreeMap;
+use chunkcomm_proto::sorted::SortedMap;
 
 /// Position of a node in the tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,14 +36,14 @@ pub(crate) enum Rule {
 #[derive(Clone, Debug)]
 pub(crate) struct Tree {
     rule: Rule,
-    places: BTreeMap<usize, Position>,
+    places: SortedMap<usize, Position>,
     /// Heads that take nodes, with their hosts, in the order in which they came.
     heads: Vec<(usize, String)>,
 }
 
 impl Tree {
     pub(crate) fn new(rule: Rule) -> Tree {
-        Tree { rule, places: BTreeMap::new(), heads: Vec::new() }
+        Tree { rule, places: SortedMap::new(), heads: Vec::new() }
     }
 
     /// Places a new node, by its index among the workers.

@@ -1,7 +1,5 @@
 //! The word about the fractions of running tasks.
 
-use std::collections::BTreeMap;
-
 use super::{Malformed, PROGRESS, about};
 use crate::proto::progress::WHOLE;
 
@@ -33,7 +31,7 @@ impl Iterator for Fractions<'_> {
 }
 
 /// Encodes the thousandths of tasks that are done.
-pub(crate) fn progress(run: u32, tasks: &BTreeMap<u64, u32>) -> Vec<u8> {
+pub(crate) fn progress(run: u32, tasks: &[(u64, u32)]) -> Vec<u8> {
     let mut bytes = about(PROGRESS, run, 0, tasks.len() as u32).to_vec();
     for (task, thousandths) in tasks {
         bytes.extend_from_slice(&task.to_le_bytes());
@@ -49,16 +47,16 @@ mod tests {
 
     #[test]
     fn fractions_survive_their_bytes() {
-        let tasks = BTreeMap::from([(3, 250), (u64::MAX, 1000)]);
+        let tasks = [(3, 250), (u64::MAX, 1000)];
         let told = progress(7, &tasks);
         match read_answer(&told).unwrap() {
             Answer::Progress { run: 7, fractions } => {
-                assert_eq!(fractions.collect::<BTreeMap<_, _>>(), tasks);
+                assert_eq!(fractions.collect::<Vec<_>>(), tasks);
             }
             other => panic!("{other:?}"),
         }
         assert!(read_answer(&told[..told.len() - 1]).is_err());
         assert!(read_answer(&told[..told.len() - FRACTION_BYTES]).is_err());
-        assert!(read_answer(&progress(7, &BTreeMap::from([(3, 1001)]))).is_err());
+        assert!(read_answer(&progress(7, &[(3, 1001)])).is_err());
     }
 }
