@@ -12,7 +12,7 @@ use crate::proto::cycle::{Blocked, Board, LOOK, Told, hops};
 use crate::proto::limits::WINDOW_BYTES_INITIAL;
 use crate::proto::link::Link;
 use crate::proto::outbox;
-use std::collections::BTreeMap;
+use crate::proto::sorted::SortedMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -31,13 +31,13 @@ pub(super) struct Looks {
     due: Option<Time>,
     /// Channels of which the peer has taken nothing while a task waits, with the time of the first
     /// such look; `None` after their warning.
-    untaken: BTreeMap<u32, Option<Time>>,
+    untaken: SortedMap<u32, Option<Time>>,
 }
 
 impl Looks {
     pub(super) fn new(board: SharedBoard) -> Looks {
         let link = locked(&board).join();
-        Looks { board, link, due: None, untaken: BTreeMap::new() }
+        Looks { board, link, due: None, untaken: SortedMap::new() }
     }
 
     /// Enters the channels that wait for credit on the board, and sends on chains of waits.
@@ -67,7 +67,7 @@ impl Looks {
         let mut names = Vec::new();
         for (id, slot) in senders.slots.iter() {
             if slot.shared.is_waited_for() && untaken(id) {
-                let since = self.untaken.entry(id).or_insert(Some(now));
+                let since = self.untaken.get_or_insert(id, Some(now));
                 if since.is_some_and(|since| now >= since.after(UNTAKEN_FOR)) {
                     *since = None;
                     names.push(slot.shared.name.as_str());

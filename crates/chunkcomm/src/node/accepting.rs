@@ -17,7 +17,8 @@ use crate::driver::taking::RxEnd;
 use crate::driver::wakers::{Wakers, locked};
 use crate::error::{AcceptError, CloseError, LinkCause, LinkError, RefusalReason};
 use crate::proto::packet::{ChannelKind, Refusal};
-use std::collections::{BTreeSet, VecDeque};
+use crate::proto::sorted::SortedSet;
+use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::task::{Context, Poll};
@@ -47,7 +48,7 @@ pub(super) struct Table {
     refusals: VecDeque<String>,
     pub(super) losses: Losses,
     /// Reserved names that a layer expects; others are refused at once.
-    expected: BTreeSet<String>,
+    expected: SortedSet<String>,
     /// Streams that are not over.
     pub(super) streams: Vec<Weak<TxShared>>,
     pub(super) closed: bool,

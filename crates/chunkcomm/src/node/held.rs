@@ -17,7 +17,8 @@ use crate::driver::events::Opened;
 use crate::driver::mail::LinkShared;
 use crate::driver::wakers::Wakers;
 use crate::proto::limits::{HELD_OPENS_NODE_MAX, OPEN_RESERVE_DIVISOR};
-use std::collections::{BTreeMap, VecDeque};
+use crate::proto::sorted::SortedMap;
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::task::Waker;
 
@@ -25,11 +26,11 @@ use std::task::Waker;
 #[derive(Default)]
 pub(super) struct Held {
     /// The opens by name, in an order that is the same in each run.
-    by_name: BTreeMap<String, VecDeque<Opened>>,
+    by_name: SortedMap<String, VecDeque<Opened>>,
     count: usize,
     /// Calls that wait in `accept`, by name and by the node whose opens they take; `None` for those
     /// that take any.
-    wanted: BTreeMap<String, BTreeMap<Option<u128>, Calls>>,
+    wanted: SortedMap<String, SortedMap<Option<u128>, Calls>>,
 }
 
 /// Calls that wait for the same opens.
@@ -65,7 +66,7 @@ impl Held {
                 }
             }
         }
-        self.by_name.entry(name).or_default().push_back(opened);
+        self.by_name.get_or_insert(name, VecDeque::new()).push_back(opened);
         self.count += 1;
         Ok(gave_way)
     }
@@ -73,7 +74,7 @@ impl Held {
     /// Holds `opened` again, before all others of its name.
     pub(super) fn give_back(&mut self, opened: Opened) {
         let name = opened.receiver.shared.name.to_string();
-        self.by_name.entry(name).or_default().push_front(opened);
+        self.by_name.get_or_insert(name, VecDeque::new()).push_front(opened);
         self.count += 1;
     }
 
@@ -105,15 +106,15 @@ impl Held {
     }
 
     /// Takes all opens.
-    pub(super) fn clear(&mut self) -> BTreeMap<String, VecDeque<Opened>> {
+    pub(super) fn clear(&mut self) -> SortedMap<String, VecDeque<Opened>> {
         self.count = 0;
         std::mem::take(&mut self.by_name)
     }
 
     /// Counts one more call that waits for an open of `name`, of this node alone where one is given.
     pub(super) fn want(&mut self, name: &str, from: Option<u128>) {
-        let wanted = self.wanted.entry(name.to_owned()).or_default();
-        wanted.entry(from).or_default().count += 1;
+        let wanted = self.wanted.get_or_insert(name.to_owned(), SortedMap::new());
+        wanted.get_or_insert(from, Calls::default()).count += 1;
     }
 
     /// Counts one fewer such call.
@@ -150,7 +151,7 @@ impl Held {
     /// Takes the wakers of all calls.
     pub(super) fn take_all_waiting(&mut self) -> Wakers {
         let mut waiting = Wakers::default();
-        for calls in self.wanted.values_mut().flat_map(BTreeMap::values_mut) {
+        for calls in self.wanted.values_mut().flat_map(SortedMap::values_mut) {
             waiting.append(calls.wakers.take());
         }
         waiting
@@ -176,11 +177,11 @@ impl Held {
 
     /// Takes the open that gives way to one of `link`.
     fn make_room(&mut self, link: &Arc<LinkShared>) -> Option<Opened> {
-        let mut counts = BTreeMap::<*const LinkShared, usize>::new();
+        let mut counts = SortedMap::<*const LinkShared, usize>::new();
         let mut ended = None;
         for opened in self.by_name.values().flatten() {
             let link = &opened.receiver.link;
-            let count = counts.entry(Arc::as_ptr(link)).or_default();
+            let count = counts.get_or_insert(Arc::as_ptr(link), 0);
             // Asked once for each session, at the first of its opens.
             if *count == 0 && ended.is_none() && link.ended().is_some() {
                 ended = Some(Arc::as_ptr(link));

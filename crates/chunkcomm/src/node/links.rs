@@ -6,7 +6,8 @@ use crate::driver::mail::{Beginning, LinkShared};
 use crate::driver::wakers::Wakers;
 use crate::error::{LinkError, Unacknowledged};
 use crate::proto::Time;
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use crate::proto::sorted::{SortedMap, SortedSet};
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -68,9 +69,9 @@ pub(super) struct Links {
     watchers: Vec<Watcher>,
     watchers_ever: u64,
     /// Nodes that this one dials for the only session.
-    dialling: BTreeSet<u128>,
+    dialling: SortedSet<u128>,
     /// Number of dials for the only session that this node has agreed to, by dialler.
-    agreed: BTreeMap<u128, usize>,
+    agreed: SortedMap<u128, usize>,
     waiting: Wakers,
 }
 
@@ -146,7 +147,7 @@ impl Links {
         if self.known.iter().any(is_session) || own < node && self.dialling.contains(&node) {
             return false;
         }
-        *self.agreed.entry(node).or_default() += 1;
+        *self.agreed.get_or_insert(node, 0) += 1;
         true
     }
 

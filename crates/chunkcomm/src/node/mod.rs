@@ -56,6 +56,7 @@ use crate::driver::buffers::Buffers;
 use crate::driver::cycles::SharedBoard;
 use crate::driver::mail::LinkShared;
 use crate::driver::wakers::locked;
+use crate::proto::sorted::SortedSet;
 use crate::transport::Home;
 use crate::transport::spin::Spinner;
 use accepting::AcceptTable;
@@ -65,7 +66,6 @@ use hello::OwnHello;
 use io_thread::IoThread;
 use layers::Layers;
 use owed::Debts;
-use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::{Arc, Mutex};
 use tokio::runtime::Handle;
@@ -108,7 +108,7 @@ pub(crate) struct NodeShared {
     waits: Arc<Waits>,
     debts: Arc<Debts>,
     /// The names under which the node publishes values.
-    published: Mutex<BTreeSet<String>>,
+    published: Mutex<SortedSet<String>>,
     /// Ends the thread of `io_thread` when it is dropped.
     io_thread: Option<IoThread>,
 }

@@ -10,7 +10,7 @@
 
 use super::Node;
 use crate::driver::wakers::{Wakers, locked};
-use std::collections::BTreeMap;
+use crate::proto::sorted::SortedMap;
 use std::fmt;
 use std::future::poll_fn;
 use std::pin::pin;
@@ -159,7 +159,7 @@ struct State {
     until: u64,
     /// Whether debts that do not count yet had their time to.
     are_heard: bool,
-    owed: BTreeMap<u64, Debt>,
+    owed: SortedMap<u64, Debt>,
     /// Tasks that wait until all is said.
     waiting: Wakers,
 }
@@ -172,9 +172,14 @@ struct Debt {
 }
 
 impl State {
+    /// Returns the debts for which the node waits.
+    fn due(&self) -> impl Iterator<Item = &Debt> {
+        let due = self.owed.iter().take_while(|(number, _)| **number <= self.until);
+        due.map(|(_, debt)| debt)
+    }
+
     fn are_all_said(&self) -> bool {
-        let mut due = self.owed.range(..=self.until);
-        due.all(|(_, debt)| self.are_heard && !debt.counts)
+        self.due().all(|debt| self.are_heard && !debt.counts)
     }
 }
 
@@ -251,8 +256,7 @@ impl Debts {
     /// Returns what is owed, of the debts that were due.
     pub(super) fn left(&self) -> Vec<String> {
         let state = locked(&self.state);
-        let due = state.owed.range(..=state.until).map(|(_, debt)| debt);
-        due.filter(|debt| debt.counts).map(|debt| debt.what.clone()).collect()
+        state.due().filter(|debt| debt.counts).map(|debt| debt.what.clone()).collect()
     }
 }
 

@@ -6,7 +6,7 @@ use crate::driver::clock;
 use crate::driver::wakers::locked;
 use crate::explain::WaitReport;
 use crate::proto::Time;
-use std::collections::BTreeMap;
+use crate::proto::sorted::SortedMap;
 use std::fmt;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -14,7 +14,7 @@ use std::time::Duration;
 #[derive(Default)]
 struct Table {
     last: u64,
-    waits: BTreeMap<u64, (What, Time)>,
+    waits: SortedMap<u64, (What, Time)>,
 }
 
 /// The object of a wait.

@@ -2,8 +2,8 @@
 //! time of its own. `chunkcomm-simulation` is one.
 
 use super::{BoxFuture, Listener, Transport};
+use crate::proto::sorted::SortedMap;
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
 use std::fmt;
 use std::io;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ thread_local! {
     /// The process that is being polled.
     static PROCESS: Cell<Option<Process>> = const { Cell::new(None) };
     /// The processes of each host that has had one.
-    static HOSTS: RefCell<BTreeMap<u32, Processes>> = const { RefCell::new(BTreeMap::new()) };
+    static HOSTS: RefCell<SortedMap<u32, Processes>> = const { RefCell::new(SortedMap::new()) };
     /// Work that was declared by the computation that runs, if one does.
     static SPENT: Cell<Option<Duration>> = const { Cell::new(None) };
 }
@@ -152,7 +152,7 @@ impl Process {
         let number = HOSTS.with_borrow_mut(|hosts| match hosts.get_mut(&host) {
             Some(processes) => processes.at(index).number,
             None if index == 0 => 0,
-            None => hosts.entry(host).or_default().at(index).number,
+            None => processes_of(hosts, host).at(index).number,
         });
         Process { host, index, number }
     }
@@ -172,7 +172,7 @@ impl Process {
     /// Notes a task, which ends with the process.
     pub fn owns(self, task: AbortHandle) {
         HOSTS.with_borrow_mut(|hosts| {
-            let own = hosts.entry(self.host).or_default().at(self.index);
+            let own = processes_of(hosts, self.host).at(self.index);
             if own.tasks.len() >= 2 * own.left.max(16) {
                 own.tasks.retain(|task| !task.is_finished());
                 own.left = own.tasks.len();
@@ -208,10 +208,17 @@ pub fn end_processes(host: u32) {
 
 fn end(host: u32, end: impl FnOnce(&mut Processes) -> Vec<AbortHandle>) {
     // Aborted without the borrow: a task that is dropped may spawn another.
-    let tasks = HOSTS.with_borrow_mut(|hosts| end(hosts.entry(host).or_default()));
+    let tasks = HOSTS.with_borrow_mut(|hosts| end(processes_of(hosts, host)));
     for task in tasks {
         task.abort();
     }
+}
+
+fn processes_of(hosts: &mut SortedMap<u32, Processes>, host: u32) -> &mut Processes {
+    if !hosts.contains_key(&host) {
+        hosts.insert(host, Processes::default());
+    }
+    hosts.get_mut(&host).expect("it was there or is new")
 }
 
 /// The processes of a host. Number 0 is that of the first with index 0.
