@@ -26,8 +26,8 @@ pub use chain::{CHAIN_BYTES_MAX, HOPS_MAX, Hop, hops, is_chain};
 
 use super::Time;
 use super::plain::{Plain, cut};
+use super::sorted::SortedMap;
 use chain::HOP_NAME_BYTES_MAX;
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// Time between two looks of a link while a channel waits for credit. A wait that two looks in
@@ -104,9 +104,9 @@ pub struct Board {
     links: u64,
     /// Number of looks so far.
     number: u64,
-    waits: BTreeMap<u64, BTreeMap<u32, Wait>>,
+    waits: SortedMap<u64, SortedMap<u32, Wait>>,
     /// Chains by the node where they begin.
-    heard: BTreeMap<u64, Heard>,
+    heard: SortedMap<u64, Heard>,
     cycles: Vec<Cycle>,
 }
 
@@ -119,8 +119,8 @@ impl Board {
             name: cut(name, HOP_NAME_BYTES_MAX).to_owned(),
             links: 0,
             number: 0,
-            waits: BTreeMap::new(),
-            heard: BTreeMap::new(),
+            waits: SortedMap::new(),
+            heard: SortedMap::new(),
             cycles: Vec::new(),
         }
     }
@@ -171,7 +171,7 @@ impl Board {
 
     fn note_waits<'a>(&mut self, link: u64, blocked: impl Iterator<Item = Blocked<'a>>, now: Time) {
         let before = self.waits.remove(&link).unwrap_or_default();
-        let waits: BTreeMap<u32, Wait> = blocked
+        let waits: SortedMap<u32, Wait> = blocked
             .map(|it| {
                 let known = before.get(&it.channel).filter(|wait| wait.position == it.position);
                 let name = cut(it.name, HOP_NAME_BYTES_MAX).to_owned();
@@ -309,7 +309,7 @@ impl Wait {
 }
 
 /// Whether the wait that a chain began with is still there.
-fn waits_at(waits: &BTreeMap<u64, BTreeMap<u32, Wait>>, hop: &Hop<'_>) -> bool {
+fn waits_at(waits: &SortedMap<u64, SortedMap<u32, Wait>>, hop: &Hop<'_>) -> bool {
     let mut of_links = waits.values().filter_map(|waits| waits.get(&hop.channel));
     of_links.any(|wait| wait.position == hop.position)
 }

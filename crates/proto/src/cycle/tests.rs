@@ -1,7 +1,7 @@
 use super::*;
 use crate::random::Random;
 use proptest::prelude::*;
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// Waits by the number of their channel: from, to.
 type Edges = BTreeMap<u32, (usize, usize)>;
