@@ -47,7 +47,7 @@ use crate::proto::placement::Place;
 use crate::proto::width::Width;
 use crate::proto::wire::{self, Assignment, Limit};
 use crate::settings::nanos;
-use crate::threads::start_thread;
+use crate::threads::{spawn, start_thread};
 use crate::values::{Values, drop_quietly};
 
 mod aside;
@@ -439,9 +439,10 @@ impl Shared {
         let (shared, seat) = (self.clone(), Seat { report, work, slice, asked: None });
         let runner = Runner { shared, seat: seat.clone() };
         if host::is_virtual() {
-            host::spawn(runner.compute_virtually());
+            spawn(Box::pin(runner.compute_virtually()));
         } else {
-            let started = start_thread("farm-compute".to_owned(), move || runner.compute());
+            let started =
+                start_thread("farm-compute".to_owned(), Box::new(move || runner.compute()));
             if started.is_err() {
                 self.queue().runners -= 1;
                 // A thread may have stood back for the new one.

@@ -20,7 +20,7 @@ use crate::name::WorkerName;
 use crate::proto::tree::{Position, Rule, Tree};
 use crate::proto::wire::{self, Hello, Role};
 use crate::settings::{NodeSettings, Ways};
-use crate::threads::start_thread;
+use crate::threads::{spawn_among, start_thread};
 use crate::worker::{Farmer, Post, Stopped, work};
 
 /// Number of processes in a row that are replaced although they were never ready. A program that no
@@ -147,10 +147,11 @@ impl Crew {
             let _ = end.send((Gone::Thread(index), Loss::Ended(told)));
         };
         if host::is_virtual() {
-            self.watch.spawn(host::here(async move { ended(work(&post, &registry).await) }));
+            let working = async move { ended(work(&post, &registry).await) };
+            spawn_among(&mut self.watch, Box::pin(working));
         } else {
             let name = format!("farm-worker-{index}");
-            start_thread(name, move || ended(work_blocking(&post, &registry)))
+            start_thread(name, Box::new(move || ended(work_blocking(&post, &registry))))
                 .map_err(|source| StartError::Thread { worker: worker.clone(), source })?;
         }
         self.names.push(worker);
@@ -374,14 +375,15 @@ impl Crew {
     pub(crate) fn watch(&mut self, cluster: &Cluster) {
         let mut changes = cluster.changes();
         let tells = self.tells.clone();
-        self.watch.spawn(host::here(async move {
+        let watching = async move {
             while let Some(change) = changes.next().await {
                 if let Change::Died(death) = change {
                     // A failed send means that the farm is gone and needs no report.
                     let _ = tells.send((Gone::Node(death.id), Loss::Died(death)));
                 }
             }
-        }));
+        };
+        spawn_among(&mut self.watch, Box::pin(watching));
         self.cluster = Some(cluster.clone());
     }
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use chunkcomm::codec::{decode, encode_into_vec};
-use chunkcomm::host::{Instant, here, timeout};
+use chunkcomm::host::{Instant, timeout};
 use chunkcomm::{AcceptError, BytesDuplex, Node, Peer};
 use chunkcomm_cluster::registry::{Difference, Signature};
 use chunkcomm_proto::sorted::{SortedMap, SortedSet};
@@ -22,6 +22,7 @@ use crate::name::WorkerName;
 use crate::proto::record::{Finished, RunHead};
 use crate::proto::wire::{self, Handed, Hello, HelloError, Reply, Role, Setup, VERSIONS};
 use crate::settings::{WORKER_COUNT_MAX, Ways};
+use crate::threads::spawn_among;
 
 /// Number of duplexes whose hello is awaited; one more closes the oldest. A worker sends its hello
 /// as it opens its duplex, so the oldest are silent strangers. With far fewer, a burst of strangers
@@ -79,7 +80,8 @@ impl Reception {
     pub(crate) fn open(node: Node, farm: &str, functions: Vec<Signature>, ways: Ways) -> Reception {
         let (greets, greetings) = unbounded_channel();
         let mut tasks = JoinSet::new();
-        tasks.spawn(here(accept(node.clone(), wire::duplex(farm), greets.clone())));
+        let accepting = accept(node.clone(), wire::duplex(farm), greets.clone());
+        spawn_among(&mut tasks, Box::pin(accepting));
         Reception {
             node,
             functions,
@@ -116,14 +118,15 @@ impl Reception {
                         let functions = self.functions.clone();
                         let setup = Setup { version, functions, limit, virtual_workers, role };
                         let (greets, arrival) = (self.greets.clone(), crew.arrival(name.index));
-                        self.tasks.spawn(here(async move {
+                        let meeting = async move {
                             let mut met = make_ready(name, duplex, setup, &greets).await;
                             if let Met::Ready(link) = &mut met {
                                 link.arrival = arrival;
                             }
                             // A failed send means that the farm is gone and needs no word.
                             let _ = greets.send(Greeted::Met(met));
-                        }));
+                        };
+                        spawn_among(&mut self.tasks, Box::pin(meeting));
                     }
                 }
                 Greeted::Versions(theirs, peer) => {
@@ -201,10 +204,8 @@ impl Reception {
 
     /// Returns the reasons for which the node has refused connections, each once.
     fn refusals(&self) -> Vec<String> {
-        let mut refusals = self.node.refusals();
-        refusals.sort_unstable();
-        refusals.dedup();
-        refusals
+        let refusals: SortedSet<String> = self.node.refusals().into_iter().collect();
+        refusals.iter().cloned().collect()
     }
 }
 
@@ -223,11 +224,12 @@ async fn accept(node: Node, name: String, greets: UnboundedSender<Greeted>) {
                         unheard.pop_front().inspect(AbortHandle::abort);
                     }
                     let greets = greets.clone();
-                    unheard.push_back(hearing.spawn(here(async move {
+                    let hears = async move {
                         if let Some(greeted) = hear_hello(duplex).await {
                             let _ = greets.send(greeted);
                         }
-                    })));
+                    };
+                    unheard.push_back(spawn_among(&mut hearing, Box::pin(hears)));
                 }
                 // A stranger opened a channel of another kind.
                 Err(AcceptError::Mismatch { .. }) => {}

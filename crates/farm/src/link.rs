@@ -12,12 +12,13 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::Bytes;
-use chunkcomm::{BytesDuplex, BytesReceiver, BytesSender, Peer, SendError, TryRecvError, host};
+use chunkcomm::{BytesDuplex, BytesReceiver, BytesSender, Peer, SendError, TryRecvError};
 
 use crate::error::Loss;
 use crate::name::WorkerName;
 use crate::proto::wire;
 use crate::shared::Sharing;
+use crate::threads::spawn;
 
 /// Longest time until it is known which messages a lost worker has got: 10 s. After that silence
 /// the session of a cluster's node is dead.
@@ -194,9 +195,9 @@ impl Link {
     /// taken here, or the node would report it when it closes.
     pub(crate) fn give_up_tasks(&mut self) {
         if let Some(tasks) = self.tasks.take() {
-            host::spawn(async move {
+            spawn(Box::pin(async move {
                 let _ = tasks.close(UNACKNOWLEDGED_FOR).await;
-            });
+            }));
         }
         self.waiting.clear();
     }
@@ -205,7 +206,7 @@ impl Link {
     /// answer does not see that its tasks have ended.
     pub(crate) fn give_up_answers(&mut self) {
         if let Some(mut answers) = self.answers.take() {
-            host::spawn(async move { while let Ok(Some(_)) = answers.recv().await {} });
+            spawn(Box::pin(async move { while let Ok(Some(_)) = answers.recv().await {} }));
         }
     }
 

@@ -1,6 +1,6 @@
 //! A node of a cluster as a worker.
 
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::time::Duration;
 
 use chunkcomm::host::{self, Instant};
@@ -143,7 +143,7 @@ async fn serve_whom_told(cluster: &Cluster, service: &Service<'_>) -> Result<(),
         let rank = below.take().unwrap_or(farmer.rank);
         let served = async {
             let farmer_peer = cluster.peer(rank).await.map_err(ServeError::Farmer)?;
-            let unwanted = unwanted(cluster, &name, farmer, is_below);
+            let unwanted = pin!(unwanted(cluster, &name, farmer, is_below));
             serve(service, &farmer_peer, &hello, &mut remains, unwanted).await
         };
         let mut served = served.await;

@@ -9,6 +9,7 @@
 use std::error::Error;
 use std::fmt;
 use std::future::pending;
+use std::pin::{Pin, pin};
 
 use chunkcomm::codec::{decode, encode_into_vec};
 use chunkcomm::host::{self, Instant};
@@ -85,7 +86,7 @@ pub(crate) async fn work(post: &Post, registry: &Registry) -> Result<(), Stopped
     let hello = Hello::Started { token: post.token, index: post.index as u64 };
     let (farm, threads) = (&post.farm, post.threads);
     let service = Service { node: &node, farm, registry, threads, outlives: false };
-    match serve(&service, &farmer, &hello, &mut None, pending()).await {
+    match serve(&service, &farmer, &hello, &mut None, pin!(pending())).await {
         // The farmer reports the difference.
         Ok(_) | Err(ServeError::Differs(_)) => Ok(()),
         Err(error) => Err(error.into()),
@@ -136,7 +137,7 @@ pub(crate) async fn serve(
     farmer: &Peer,
     hello: &Hello,
     remains: &mut Option<Box<Remains>>,
-    unwanted: impl Future<Output = ()>,
+    unwanted: Pin<&mut (dyn Future<Output = ()> + Send)>,
 ) -> Result<Served, ServeError> {
     let &Service { node, farm, registry, threads, .. } = service;
     let duplex = node.open_duplex_bytes(farmer, &wire::duplex(farm)).await?;

@@ -17,9 +17,10 @@ enum Job {
 
 /// Appends to a file.
 pub(super) struct Writer {
-    jobs: Sender<Job>,
-    /// For each job its bytes, none for a sync, or the error that ended the thread.
-    done: Receiver<io::Result<Option<Vec<u8>>>>,
+    /// No error: it is of the type of `done`, so that the channels' code is compiled once.
+    jobs: Sender<io::Result<Job>>,
+    /// Each job that is done, or the error that ended the thread.
+    done: Receiver<io::Result<Job>>,
     /// Number of jobs that are not known to be done.
     waiting: usize,
     /// Number of their bytes.
@@ -37,18 +38,19 @@ pub(super) struct Writer {
 impl Writer {
     /// Starts the thread. The file has this length.
     pub(super) fn start(file: Arc<File>, length: u64) -> io::Result<Writer> {
-        let (jobs, todo) = channel();
+        let (jobs, todo) = channel::<io::Result<Job>>();
         let (answers, done) = channel();
-        start_thread("farm-journal".to_owned(), move || {
+        let writing = move || {
             for job in todo {
-                let result = handle(&file, job);
+                let result = job.and_then(|job| handle(&file, job));
                 let goes_on = result.is_ok();
                 // Bytes behind an error would not be found again.
                 if answers.send(result).is_err() || !goes_on {
                     break;
                 }
             }
-        })?;
+        };
+        start_thread("farm-journal".to_owned(), Box::new(writing))?;
         let (waiting, underway, syncs, permanent) = (0, 0, None, 0);
         let spare = Vec::new();
         Ok(Writer { jobs, done, waiting, underway, syncs, length, permanent, spare })
@@ -92,7 +94,7 @@ impl Writer {
 
     fn send(&mut self, job: Job) -> io::Result<()> {
         self.waiting += 1;
-        match self.jobs.send(job) {
+        match self.jobs.send(Ok(job)) {
             Ok(()) => Ok(()),
             // Its error comes behind the answers before it.
             Err(_) => self.wait(),
@@ -112,9 +114,9 @@ impl Writer {
         self.take(answer)
     }
 
-    fn take(&mut self, answer: io::Result<Option<Vec<u8>>>) -> io::Result<()> {
+    fn take(&mut self, answer: io::Result<Job>) -> io::Result<()> {
         self.waiting -= 1;
-        let Some(mut buffer) = answer? else {
+        let Job::Write(mut buffer) = answer? else {
             self.permanent = self.syncs.take().unwrap_or(self.permanent);
             return Ok(());
         };
@@ -125,11 +127,13 @@ impl Writer {
     }
 }
 
-fn handle(mut file: &File, job: Job) -> io::Result<Option<Vec<u8>>> {
-    match job {
-        Job::Write(bytes) => file.write_all(&bytes).map(|()| Some(bytes)),
-        Job::Sync => file.sync_data().map(|()| None),
+/// Does a job and returns it.
+fn handle(mut file: &File, job: Job) -> io::Result<Job> {
+    match &job {
+        Job::Write(bytes) => file.write_all(bytes)?,
+        Job::Sync => file.sync_data()?,
     }
+    Ok(job)
 }
 
 #[cfg(unix)]
