@@ -9,9 +9,9 @@ use simulated::here_at;
 #[cfg(feature = "simulation")]
 pub use simulated::{Here, here};
 
-use crate::transport::Home;
 #[cfg(feature = "simulation")]
 use crate::transport::world::Process;
+use crate::transport::{BoxFuture, Home};
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use tokio::runtime::Handle;
@@ -88,6 +88,12 @@ where
     F: Future<Output: Send> + Send + 'static,
 {
     spawn_here(runtime, here(future))
+}
+
+/// Spawns a task that is seldom polled. A runtime's code for a task is compiled anew for each type
+/// of future: some 1,100 lines of LLVM's input. Behind a pointer they have one type.
+pub(crate) fn spawn_boxed(runtime: &Handle, future: BoxFuture<'static, ()>) -> JoinHandle<()> {
+    spawn_on(runtime, future)
 }
 
 /// Spawns a task of the present process on the current runtime.

@@ -72,12 +72,13 @@ impl Node {
         let mut signals = tokio::signal::unix::signal(kind)?;
         drop(entered);
         let node = Arc::downgrade(&self.shared);
-        tasks::spawn_on(&self.shared.runtime, async move {
+        let explaining = async move {
             while signals.recv().await.is_some() {
                 let Some(shared) = node.upgrade() else { return };
                 eprint!("{}", Node { shared }.explain().await);
             }
-        });
+        };
+        tasks::spawn_boxed(&self.shared.runtime, Box::pin(explaining));
         Ok(())
     }
 }

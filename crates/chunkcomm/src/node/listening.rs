@@ -14,6 +14,7 @@ use crate::transport::{Listener, Transport};
 use std::io;
 use std::sync::Weak;
 use std::time::Duration;
+use tokio::runtime::Handle;
 use tokio::sync::watch;
 
 /// Most connections on their way to a session at the same time, at each address: 64.
@@ -55,7 +56,7 @@ pub(super) async fn accept_loop(listening: Listening, node: Weak<NodeShared>) {
         let (own, admission) = (shared.own, shared.admission.at(&address));
         drop(shared);
         let node = node.clone();
-        tasks::spawn(async move {
+        let welcoming = async move {
             let welcomed = tokio::select! {
                 biased;
                 () = loss.happens() => Err(HelloCause::GaveWay),
@@ -65,7 +66,8 @@ pub(super) async fn accept_loop(listening: Listening, node: Weak<NodeShared>) {
                 shared.table.refuse(with_causes(&cause));
             }
             drop(slot);
-        });
+        };
+        tasks::spawn_boxed(&Handle::current(), Box::pin(welcoming));
     }
 }
 

@@ -133,7 +133,7 @@ impl Redial for Arc<Dialler> {
                 link.command(Command::DialFailed { attempt, why });
             }
         };
-        Dial(tasks::spawn_on(&self.runtime, dialled).abort_handle())
+        Dial(tasks::spawn_boxed(&self.runtime, Box::pin(dialled)).abort_handle())
     }
 }
 

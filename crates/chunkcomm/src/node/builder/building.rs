@@ -120,10 +120,11 @@ impl NodeBuilder {
             let table = AcceptTable::new(layers_too, holds_too, warnings, bytes_max);
             let table = Arc::new(table);
             let speaks = speak_of_unaccepted(Arc::downgrade(&table), Arc::clone(&waits), holds);
-            let speaking = tasks::spawn_on(&runtime, speaks).abort_handle();
+            let speaking = tasks::spawn_boxed(&runtime, Box::pin(speaks)).abort_handle();
             let opens = speak_of_unopened(Arc::downgrade(&table), Arc::clone(&table.open_waits));
-            let speaking_of_opens = tasks::spawn_on(&runtime, opens).abort_handle();
-            let ending = tasks::spawn_on(&runtime, until_the_runtime_ends(&table)).abort_handle();
+            let speaking_of_opens = tasks::spawn_boxed(&runtime, Box::pin(opens)).abort_handle();
+            let ends = until_the_runtime_ends(&table);
+            let ending = tasks::spawn_boxed(&runtime, Box::pin(ends)).abort_handle();
             if let Some(thread) = &io_thread {
                 thread.watch(&table);
             }
@@ -153,7 +154,7 @@ impl NodeBuilder {
         let accepting = listeners.into_iter().map(|listener| {
             let listening = Listening { listener, _is_taken: shared.taken.subscribe() };
             let accepting = accept_loop(listening, Arc::downgrade(&shared));
-            tasks::spawn_on(&shared.runtime, accepting).abort_handle()
+            tasks::spawn_boxed(&shared.runtime, Box::pin(accepting)).abort_handle()
         });
         locked(&shared.tasks).extend(accepting);
         Ok(Node { shared })
