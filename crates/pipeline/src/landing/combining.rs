@@ -268,11 +268,14 @@ impl<T: Pod> Combiner<T> {
         self.close(error);
     }
 
-    /// Ends the landing, and with it the task. The memory is released before the end is reported.
+    /// Ends the landing, and with it the task. The memory is released before the end is reported. The first
+    /// error counts: from then on there is no room for what comes, which is an error of the driver.
     fn close(&self, error: DeltaRecvError) {
         let (round, pieces, carrier) = {
             let mut rounds = self.rounds();
-            self.is_over.store(true, Ordering::Release);
+            if self.is_over.swap(true, Ordering::AcqRel) {
+                return;
+            }
             (rounds.round, mem::take(&mut rounds.pieces), rounds.carrier.take())
         };
         drop((pieces, carrier));

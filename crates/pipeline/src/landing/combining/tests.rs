@@ -2,7 +2,7 @@
 
 use crate::landing::Ending;
 use std::pin::pin;
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll, Wake, Waker};
 
 use chunkcomm::RecvError;
 use chunkcomm::channel::Landing;
@@ -369,6 +369,37 @@ async fn what_waits_is_released_when_the_landing_ends() {
             assert_eq!(own.into_vec().await.len(), 10, "nothing uses it");
         }
     }
+}
+
+/// Ends a landing, when it is woken and there is no room, as the driver does for which more comes.
+struct EndsWithoutRoom(Mutex<Option<Box<Lander<Cell>>>>);
+
+impl Wake for EndsWithoutRoom {
+    fn wake(self: Arc<Self>) {
+        let mut lander = self.0.lock().expect("no holder panics");
+        if let Some(mut lander) = lander.take_if(|it| it.room().is_empty()) {
+            lander.over(failed());
+        }
+    }
+}
+
+/// Once the operand has failed there is no room for what comes, and the memory is let go of.
+#[tokio::test]
+async fn the_first_error_of_a_landing_counts() {
+    let mut world = World::whole(10, true, combine(false));
+    world.land(1, 0..9, 100);
+    rest().await;
+    let World { out, own, lander, interest: _interest, .. } = world;
+    let share = out.share().clone();
+    let driver = Arc::new(EndsWithoutRoom(Mutex::new(Some(lander))));
+    let waker = Waker::from(driver.clone());
+    let mut taken_back = pin!(out.into_vec());
+    assert!(taken_back.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+    own.share().change(|state| state.end = Some(failed()));
+    rest().await;
+    assert!(driver.0.lock().expect("no holder panics").is_none(), "there was room");
+    let end = share.state().end.clone();
+    assert!(matches!(end, Some(DeltaRecvError::Combine { .. })), "{end:?}");
 }
 
 /// An operand whose owner is gone serves the last round, and one of a region as long as it is there.
