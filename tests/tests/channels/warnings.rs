@@ -169,7 +169,9 @@ fn nothing_is_said_of_what_was_told_or_is_not_to_be_told() {
 /// Readers copy these, and `main` returns right behind them.
 #[test]
 fn the_first_examples_of_the_readme_and_the_crate_close_what_they_send() {
-    for text in [include_str!("../../../README.md"), include_str!("../../../crates/chunkcomm/src/lib.rs")] {
+    for text in
+        [include_str!("../../../README.md"), include_str!("../../../crates/chunkcomm/src/lib.rs")]
+    {
         let example = text.split("```").find(|block| block.contains("\"greetings\"")).unwrap();
         let closes = ["client.close(", "sender.close("];
         assert!(closes.iter().any(|close| example.contains(close)), "{example}");
