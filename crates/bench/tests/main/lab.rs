@@ -7,12 +7,12 @@ use std::process::{Command, Stdio};
 use chunkcomm_testkit::proc;
 use serde_json::Value;
 
-use crate::program::{chunkperf, rows_of};
+use crate::program::{chunkperf_at_once, rows_of};
 
 /// Runs a scenario; returns its rows and its exit status.
 fn lab(scenario: &str, options: &[&str]) -> (Vec<Value>, Option<i32>) {
     let common = ["lab", scenario, "--json", "--seed", "7", "--late-max", "20s"];
-    let output = chunkperf(&[&common[..], options].concat());
+    let output = chunkperf_at_once(&[&common[..], options].concat());
     let err = String::from_utf8_lossy(&output.stderr);
     let rows = rows_of(&output);
     assert!(!rows.is_empty(), "{scenario} {options:?}: {err}");
@@ -21,6 +21,16 @@ fn lab(scenario: &str, options: &[&str]) -> (Vec<Value>, Option<i32>) {
         println!("{row}");
     }
     (rows, output.status.code())
+}
+
+/// Runs a test for each of these at once: the programs of the lab mostly wait.
+fn at_once<const N: usize>(those: [&str; N], test: impl Fn(&str) + Sync) {
+    let test = &test;
+    std::thread::scope(|scope| {
+        for it in those {
+            scope.spawn(move || test(it));
+        }
+    });
 }
 
 /// Runs a scenario in which every promise must hold; returns its rows.
@@ -38,7 +48,7 @@ const CUTS: &[&str] = &["--cuts", "12", "--every", "5ms", "--resume-max", "60s"]
 
 #[test]
 fn a_stream_survives_cuts_whichever_way_it_goes() {
-    for direction in ["forth", "back", "both"] {
+    at_once(["forth", "back", "both"], |direction| {
         let rows = held("cuts", &[CUTS, &["--direction", direction]].concat());
         let row = &rows[0];
         assert_eq!((&row["cuts"], &row["direction"]), (&Value::from(12), &Value::from(direction)));
@@ -50,15 +60,15 @@ fn a_stream_survives_cuts_whichever_way_it_goes() {
         for key in ["backoff_p50_us", "beyond_backoff_p99_us", "packets_resent"] {
             assert!(row[key].is_number(), "{key} in {row}");
         }
-    }
+    });
 }
 
 #[test]
 fn a_stream_survives_connections_that_swallow_or_stand_still() {
-    for how in ["one-way", "blackhole", "stall"] {
+    at_once(["one-way", "blackhole", "stall"], |how| {
         let options = ["--cuts", "2", "--how", how, "--dead", "5s", "--resume-max", "60s"];
         assert_eq!(held("cuts", &options)[0]["cuts"], 2);
-    }
+    });
 }
 
 #[test]
@@ -79,7 +89,7 @@ fn a_broken_promise_is_exit_status_1_and_stands_in_the_row() {
 
 #[test]
 fn a_session_outlives_a_stop_and_not_a_death() {
-    for whom in ["receiver", "sender"] {
+    at_once(["receiver", "sender"], |whom| {
         let options = ["--dead", "3s", "--for", "200ms", "--for", "6s", "--kill"];
         let rows = held("stop", &[&options[..], &["--whom", whom]].concat());
         let survived: Vec<_> = rows.iter().map(|row| row["survived"].as_bool()).collect();
@@ -87,7 +97,7 @@ fn a_session_outlives_a_stop_and_not_a_death() {
         // A receiver that waits for nothing need not notice a stopped sender.
         assert!(whom == "sender" || survived[1] == Some(false));
         assert_eq!(rows[2]["scenario"], "kill");
-    }
+    });
 }
 
 #[test]
@@ -139,7 +149,7 @@ fn sealed_streams_survive_cuts_as_well() {
 fn sessions_survive_faults_of_the_network_or_the_reason_is_told() {
     let arguments = "lab namespaces --json --seed 7 --late-max 20s --dead 5s --faults 6 \
                      --every 50ms --outage 100ms";
-    let output = chunkperf(&arguments.split_whitespace().collect::<Vec<_>>());
+    let output = chunkperf_at_once(&arguments.split_whitespace().collect::<Vec<_>>());
     let (out, err) = (output.stdout, String::from_utf8_lossy(&output.stderr));
     println!("{}{err}", String::from_utf8_lossy(&out));
     assert_eq!(output.status.code(), Some(0), "{err}");
@@ -198,7 +208,7 @@ fn what_cannot_be_is_refused_with_what_is_allowed() {
         (&["lab", "idle-links", "--links", "0"], "allowed are 1"),
     ];
     for (arguments, says) in cases {
-        let output = chunkperf(arguments);
+        let output = chunkperf_at_once(arguments);
         let said = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(2), "{arguments:?}: {said}");
         assert!(said.contains(says), "{arguments:?} says: {said}");

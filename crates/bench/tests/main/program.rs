@@ -47,8 +47,8 @@ pub(crate) fn chunkperf_with(tools: &Path, arguments: &[&str]) -> Output {
     command(arguments).env("PATH", path).output().expect("chunkperf starts")
 }
 
-/// Runs the program beside any others, for what is refused.
-fn chunkperf_at_once(arguments: &[&str]) -> Output {
+/// Runs the program beside any others: it is refused, or mostly waits.
+pub(crate) fn chunkperf_at_once(arguments: &[&str]) -> Output {
     command(arguments).output().expect("chunkperf starts")
 }
 
