@@ -1,5 +1,7 @@
 //! The program that makes credentials.
 
+#![cfg(feature = "tls")]
+
 use chunkcomm::Node;
 use chunkcomm_testkit::{Scratch, on_one_thread, pair_of, tcp};
 use std::ffi::OsStr;

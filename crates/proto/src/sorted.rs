@@ -5,19 +5,32 @@
 //! 30 us among 100,000. More keys than that, in any order, need a tree.
 
 use std::borrow::Borrow;
+use std::fmt::{self, Debug, Formatter};
 use std::ops::Index;
 use std::{slice, vec};
 
 /// Set of keys in ascending order.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct SortedSet<K>(Vec<K>);
 
 /// Map from keys in ascending order to values.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct SortedMap<K, V> {
     keys: SortedSet<K>,
     /// The value of each key, at its index.
     values: Vec<V>,
+}
+
+impl<K: Debug> Debug for SortedSet<K> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        f.debug_set().entries(&self.0).finish()
+    }
+}
+
+impl<K: Debug, V: Debug> Debug for SortedMap<K, V> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        f.debug_map().entries(self.keys.0.iter().zip(&self.values)).finish()
+    }
 }
 
 impl<K> Default for SortedSet<K> {
@@ -340,6 +353,7 @@ mod tests {
                 prop_assert!(map.keys_from(&12).eq(tree.range(12..).map(|(key, _)| key)));
                 prop_assert_eq!((map.len(), map.is_empty()), (tree.len(), tree.is_empty()));
             }
+            prop_assert_eq!(format!("{map:?}"), format!("{tree:?}"));
             prop_assert!(map.iter_mut().eq(tree.iter_mut()));
             prop_assert!(map.values_mut().eq(tree.values_mut()));
             prop_assert!((0..24).all(|key| map.get(&key) == tree.get(&key)));
@@ -355,6 +369,7 @@ mod tests {
             let mut set: SortedSet<u8> = keys.iter().copied().collect();
             let mut tree: BTreeSet<u8> = keys.iter().copied().collect();
             prop_assert!(set.iter().eq(&tree));
+            prop_assert_eq!(format!("{set:?}"), format!("{tree:?}"));
             for key in removed {
                 prop_assert_eq!(set.remove(&key), tree.remove(&key));
                 prop_assert_eq!(set.contains(&key), tree.contains(&key));
