@@ -1,6 +1,7 @@
 //! The program that makes credentials.
 
 #![cfg(feature = "tls")]
+#![allow(clippy::unwrap_used)]
 
 use chunkcomm::Node;
 use chunkcomm_testkit::{Scratch, on_one_thread, pair_of, tcp};
