@@ -283,15 +283,8 @@ impl Work {
         spawn_among(
             &mut self.tasks,
             Box::pin(async move {
-                let mut losses = 0;
-                tokio::select! {
-                    biased;
-                    // The line reports that end.
-                    _ = peer.closed() => {}
-                    () = lines::deserted(&peer, &address, &mut losses) => {
-                        let why = format!("nobody listens any more at {address}, where it was");
-                        let _ = events.send(Event::Lost(line, why)).await;
-                    }
+                if let Some(why) = lines::desertion(&peer, &address).await {
+                    let _ = events.send(Event::Lost(line, why)).await;
                 }
             }),
         );

@@ -43,6 +43,19 @@ pub(super) async fn deserted(peer: &Peer, address: &Address, seen: &mut u64) {
     }
 }
 
+/// Waits as [`deserted`] does and returns the reason to tell; nothing when the link ends before.
+pub(super) async fn desertion(peer: &Peer, address: &Address) -> Option<String> {
+    let mut losses = 0;
+    tokio::select! {
+        biased;
+        // Whoever has the link hears of that end.
+        _ = peer.closed() => None,
+        () = deserted(peer, address, &mut losses) => {
+            Some(format!("nobody listens any more at {address}, where it was"))
+        }
+    }
+}
+
 /// Most looks at an address where connections end without a word.
 const LOOKS_MAX: u32 = 20;
 

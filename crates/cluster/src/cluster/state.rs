@@ -62,13 +62,8 @@ impl State {
             spawn_among(
                 &mut looking,
                 Box::pin(async move {
-                    let mut losses = 0;
-                    tokio::select! {
-                        biased;
-                        _ = peer.closed() => {}
-                        () = lines::deserted(&peer, &address, &mut losses) => {
-                            peer.declare_dead(format!("nobody listens any more at {address}, where it was"));
-                        }
+                    if let Some(why) = lines::desertion(&peer, &address).await {
+                        peer.declare_dead(why);
                     }
                 }),
             );
