@@ -334,20 +334,11 @@ impl<T: Element> DeltaReceiver<T> {
     /// # Cancel safety
     /// When the future is dropped, the round has not begun; call it again.
     pub async fn start(&mut self) -> Result<bool, DeltaRecvError> {
-        self.start_over(None).await
-    }
-
-    /// Begins the next round as [`start`](Self::start) does, with `value` in the place of all elements, so
-    /// that those of the round before are gone.
-    pub(crate) async fn start_over(&mut self, value: Option<T>) -> Result<bool, DeltaRecvError> {
         self.finish().await?;
         if self.owner.share().state().extents().is_cut() {
             return Ok(false);
         }
         self.owner.reset(false).await;
-        if let Some(value) = value {
-            self.owner.overwrite(value);
-        }
         (self.round, self.shown, self.cursor) = (self.round + 1, 0, Cursor::default());
         let of_buffer = self.owner.share().state().round;
         for interest in &self.interests {
@@ -387,8 +378,24 @@ impl<T: Element> DeltaReceiver<T> {
         self.forward_at(Pace::Eager, node, peer, name).await
     }
 
-    /// Forwards at another pace: with [`Pace::Whole`], increments of the sender's size once they are whole.
-    pub(crate) async fn forward_at(
+    /// Passes the buffer on as [`forward`](Self::forward) does, but each increment of the sender's size once all
+    /// of it has landed (store and forward).
+    ///
+    /// # Errors
+    /// As `forward`.
+    ///
+    /// # Cancel safety
+    /// As `forward`.
+    pub async fn forward_whole(
+        &self,
+        node: &Node,
+        peer: &Peer,
+        name: &str,
+    ) -> Result<Forward, DeltaSendError> {
+        self.forward_at(Pace::Whole, node, peer, name).await
+    }
+
+    async fn forward_at(
         &self,
         pace: Pace,
         node: &Node,

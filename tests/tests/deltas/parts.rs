@@ -9,7 +9,7 @@ use chunkcomm_pipeline::{
 use chunkcomm_testkit::limited;
 use chunkcomm_testkit::random::seeded;
 
-use super::{Outcome, Pair, compute, value, values};
+use super::{Outcome, Pair, compute, link, node, value, values};
 
 /// Several threads commit the parts of a buffer in an order of the seed, piece by piece; the receiver
 /// takes them as they land.
@@ -113,6 +113,27 @@ async fn less_than_an_increment_leaves_when_the_link_is_idle() -> Outcome {
         assert_eq!(limited(receiver.wait(range.clone())).await?, values(1, range));
     }
     assert!(limited(sender.finish()).await.is_err(), "most is missing");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_whole_forward_keeps_less_than_an_increment_until_it_is_whole() -> Outcome {
+    let (pair, ends) = (Pair::new().await, [node("soon").await, node("whole").await]);
+    let (mut sender, middle) = pair.delta(100_000, Increment::default()).await;
+    let (to_soon, to_whole) =
+        (link(&pair.right, &ends[0]).await, link(&pair.right, &ends[1]).await);
+    let _forward = middle.forward(&pair.right, &to_soon, "f").await?;
+    let mut forward = middle.forward_whole(&pair.right, &to_whole, "f").await?;
+    let soon = limited(DeltaReceiver::accept(&ends[0], "f", vec![7; 100_000])).await?;
+    let mut whole = limited(DeltaReceiver::accept(&ends[1], "f", vec![7; 100_000])).await?;
+    compute(1, 0, sender.next(1).unwrap());
+    sender.commit().await?;
+    assert_eq!(limited(soon.wait(..1)).await?, values(1, 0..1));
+    assert_eq!(whole.try_range(..1)?, None);
+    compute(1, 1, sender.next(100_000).unwrap());
+    limited(sender.finish()).await?;
+    limited(forward.finish()).await?;
+    assert!(limited(whole.finish()).await? == values(1, 0..100_000));
     Ok(())
 }
 

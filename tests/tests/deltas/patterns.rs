@@ -138,7 +138,7 @@ async fn a_further_run_of_a_kind_opens_no_channel() -> Outcome {
             limited(arrays.prepare(&run, index, 3)).await?;
         }
         if number == 4 {
-            // The run before was of this kind, too: its elements are overwritten.
+            // The run before was of this kind, too: its elements are shown no more.
             assert!(last.result(compute).is_empty(), "{run:?}");
         }
         let parts = limited(async {

@@ -92,13 +92,6 @@ impl<T: Pod> Owner<T> {
         self.share.region.ring(self.share.state());
     }
 
-    /// Writes `value` over all elements of a round in which none is done.
-    pub(crate) fn overwrite(&mut self, value: T) {
-        if let Some(mut all) = self.share.lease_free(0, self.len() * size_of::<T>()) {
-            all.elements_mut().fill(value);
-        }
-    }
-
     /// Waits until this is the only user of the memory and returns the buffer. Cancelled, it releases
     /// the memory.
     pub(crate) async fn into_vec(mut self) -> Vec<T> {

@@ -54,19 +54,6 @@ fn a_byte_has_one_writer_and_is_free_again_when_it_is_dropped() {
 }
 
 #[test]
-fn an_overwritten_round_shows_nothing_of_the_one_before() {
-    let mut owner = share(vec![0_u32; 4]);
-    fill(owner.share(), 0..4);
-    assert!(!is_pending(owner.reset(false)));
-    owner.overwrite(u32::MAX);
-    fill(owner.share(), 0..2);
-    // Bytes that are done, though nobody wrote them.
-    owner.share().lease(8..16).expect("they are free").commit();
-    assert_eq!(owner.elements(0..4), Some(&[0, 1, u32::MAX, u32::MAX][..]));
-    share(Vec::<u32>::new()).overwrite(1);
-}
-
-#[test]
 fn bytes_outlive_the_owner() {
     let owner = share(vec![0_u32; 8]);
     fill(owner.share(), 0..8);

@@ -121,10 +121,8 @@ impl Run {
 /// compute on this machine (some milliseconds).
 #[must_use]
 pub fn auto_delta_bytes(compute: Compute, nodes: usize, bytes: usize) -> usize {
-    let costs = Costs {
-        compute_ns_per_byte: compute.measure_ns_per_byte(bytes),
-        ..Costs::default().with_nodes(nodes)
-    };
+    let mut costs = Costs::default().with_nodes(nodes);
+    costs.compute_ns_per_byte = compute.measure_ns_per_byte(bytes);
     Increment::Auto(costs).bytes_for(bytes, size_of::<f32>())
 }
 

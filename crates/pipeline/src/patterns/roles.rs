@@ -1,15 +1,20 @@
 //! The part of one node in one run, whole or in deltas, by its place.
 
+use std::time::Duration;
+
+use chunkcomm::host::Instant;
 use chunkcomm::{Node, Peer};
 
 use super::compute::{Compute, Pass, source, source_of};
 use super::{Pattern, PatternError, Run, Transfer};
-use crate::pump::Pace;
-use crate::turns::Turns;
 use crate::{DeltaReceiver, DeltaSender, Forward, Increment};
 
 /// Elements that are computed independently before the runtime may send: 64 KiB.
 const INDEPENDENT_GRAIN: usize = 16 * 1024;
+
+/// Time that a node computes its result before the runtime may take bytes that have arrived: 50 us, as between
+/// two commits of a delta.
+const TURN_EVERY: Duration = Duration::from_micros(50);
 
 /// Most kinds of runs whose requests stand at a time: whole, overlapped and in deltas, as one program
 /// measures them. Each holds up to two buffers of the size of the array.
@@ -51,8 +56,8 @@ struct Standing {
 
 impl Arrays {
     /// Makes source and result of the node with `index` of `nodes` as long as `run` needs, before its time
-    /// is taken. With `run.verify` old results, and elements that landed in earlier runs, are overwritten by
-    /// NaN, so that none passes for a new one.
+    /// is taken. With `run.verify` old results are overwritten by NaN, and elements that landed in earlier runs
+    /// are not shown any more, so that none passes for a new one.
     ///
     /// At another place than before, the requests of that place end.
     ///
@@ -86,7 +91,7 @@ impl Arrays {
             if let Some(input) = input
                 && !*is_started
             {
-                input.start_over(Some(f32::NAN)).await?;
+                input.start().await?;
                 *is_started = true;
             }
         }
@@ -167,8 +172,12 @@ pub async fn run_middle(
         let forward = match &mut standing.forward {
             Some(forward) => forward,
             empty => {
-                let pace = if run.is_whole() { Pace::Whole } else { Pace::Eager };
-                empty.insert(receiver.forward_at(pace, node, next, &run.channel()).await?)
+                let channel = run.channel();
+                empty.insert(if run.is_whole() {
+                    receiver.forward_whole(node, next, &channel).await?
+                } else {
+                    receiver.forward(node, next, &channel).await?
+                })
             }
         };
         receiver.finish().await?;
@@ -281,7 +290,7 @@ async fn consume(
         receiver.finish().await?;
     }
     if run.compute.has_result() {
-        let (mut pass, mut turns, mut start, mut end) = (Pass::new(run), Turns::default(), 0, 0);
+        let (mut pass, mut turn, mut start, mut end) = (Pass::new(run), None::<Instant>, 0, 0);
         while let Some(part) = receiver.next().await? {
             end += part.len();
             while start < end {
@@ -289,8 +298,12 @@ async fn consume(
                 start = range.end;
                 let chunk = &mut result[range.clone()];
                 pass.apply(receiver.landed(), range, chunk).await;
-                // The runtime may take bytes that have arrived.
-                turns.take().await;
+                if turn.is_none_or(|last| last.elapsed() >= TURN_EVERY) {
+                    // Once for a task with something to do, once for a link that looks whether more is coming.
+                    tokio::task::yield_now().await;
+                    tokio::task::yield_now().await;
+                    turn = Some(Instant::now());
+                }
             }
         }
     }
