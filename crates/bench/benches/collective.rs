@@ -8,7 +8,7 @@ use chunkcomm::Node;
 use chunkcomm_bench::failure::{Doing, Failure};
 use chunkcomm_cluster::cluster::launch::Environment;
 use chunkcomm_cluster::{Cluster, ClusterConfig};
-use chunkcomm_pipeline::patterns::{Compute, source};
+use chunkcomm_coupled::patterns::{Compute, source};
 use chunkcomm_pipeline::{Flow, Group, Op};
 use chunkcomm_testkit::free_port;
 use criterion::{Criterion, criterion_group, criterion_main};

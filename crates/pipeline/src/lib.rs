@@ -161,8 +161,7 @@
 //! - `group`: [`Group`], [`Pair`]: ranks, links, and a standing task that runs the calls;
 //! - `collective`: [`Call`], [`Op`], [`Parts`]: small calls step by step, large ones by regions; [`Flow`]: calls
 //!   that take and give deltas;
-//! - `tracked` (feature): the same for code that takes a plain slice, by page protection (Linux);
-//! - [`patterns`]: whole programs made of these, to measure and to learn from.
+//! - `tracked` (feature): the same for code that takes a plain slice, by page protection (Linux).
 //!
 //! Elements are plain old data ([`Element`], that is `bytemuck::Pod`) and travel in the sender's byte order. Both sides
 //! state length, element type and byte order; a difference is an error that names both.
@@ -179,7 +178,6 @@ mod group;
 mod landing;
 mod memory;
 mod part;
-pub mod patterns;
 mod proto;
 mod pump;
 mod recv;

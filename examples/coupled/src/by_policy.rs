@@ -10,9 +10,9 @@ use chunkcomm::{Node, Policy};
 use chunkcomm_cluster::cluster::End;
 use chunkcomm_cluster::cluster::launch::Launcher;
 use chunkcomm_cluster::{Cluster, ClusterConfig, Registry};
-use chunkcomm_pipeline::patterns::pin;
 use clap::{Args, ValueEnum};
 
+use crate::patterns::pin;
 use chunkcomm_examples::cluster_options::{ClusterOptions, END_DEADLINE, cause_first};
 
 /// Options of the cluster and of its nodes' sending.

@@ -7,12 +7,12 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use chunkcomm::{Address, Node, Peer};
-use chunkcomm_farm::settings::{Messaging, Model, Prefetch, WorkersAs};
-use chunkcomm_farm::{Farm, FarmBuilder, RunError};
-use chunkcomm_pipeline::patterns::{
+use chunkcomm_coupled::patterns::{
     Arrays, Chain, Compute, Pattern, PatternError, Run, Transfer, run_head, run_middle, run_tail,
     sequential, serve,
 };
+use chunkcomm_farm::settings::{Messaging, Model, Prefetch, WorkersAs};
+use chunkcomm_farm::{Farm, FarmBuilder, RunError};
 use chunkcomm_pipeline::{
     DeltaReceiver, DeltaRecvError, DeltaSendError, DeltaSender, Increment, OpeningFault,
 };

@@ -80,7 +80,6 @@ const CRATES: &[Floors] = &[
             &["send", "recv", "region", "group"],
             &["collective"],
             &["tracked"],
-            &["patterns"],
         ],
     },
     Floors {

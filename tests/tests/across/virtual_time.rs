@@ -5,9 +5,9 @@ use chunkcomm_cluster::prelude::*;
 use chunkcomm_cluster::{
     Cluster, ClusterConfig, Function, Registry, TravellingReceiver, ValueWriter,
 };
+use chunkcomm_coupled::patterns::{self, Chain, Compute, Pattern, Run, Transfer};
 use chunkcomm_farm::settings::{Grain, Prefetch};
 use chunkcomm_farm::{Farm, serve_in};
-use chunkcomm_pipeline::patterns::{self, Chain, Compute, Pattern, Run, Transfer};
 use chunkcomm_simulation::{HostId, HostSpec, LinkSpec, Network, Simulation, run};
 use std::time::Duration;
 

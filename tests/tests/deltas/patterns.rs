@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use chunkcomm::Node;
-use chunkcomm_pipeline::patterns::{
+use chunkcomm_coupled::patterns::{
     Arrays, Chain, Compute, Pattern, PatternError, Run, Transfer, compare, run_head, run_middle,
     run_tail, sequential, serve,
 };

@@ -7,7 +7,7 @@ pub(super) mod world;
 
 use std::time::Duration;
 
-use chunkcomm_pipeline::patterns::{self, Compute, Run, Transfer, auto_delta_bytes};
+use chunkcomm_coupled::patterns::{self, Compute, Run, Transfer, auto_delta_bytes};
 use clap::{Args, ValueEnum};
 
 use self::collective::FlowArgs;

@@ -7,8 +7,8 @@
 
 mod claims;
 
+use chunkcomm_coupled::patterns::{Compute, Pattern, Run};
 use chunkcomm_pipeline::Algorithm;
-use chunkcomm_pipeline::patterns::{Compute, Pattern, Run};
 use clap::{Args, ValueEnum};
 
 use self::claims::claims_of;

@@ -4,7 +4,7 @@
 //! what its order rounds.
 
 use chunkcomm::host;
-use chunkcomm_pipeline::patterns::{Compute, source_of};
+use chunkcomm_coupled::patterns::{Compute, source_of};
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use chunkcomm_pipeline::patterns::Compute;
+use chunkcomm_coupled::patterns::Compute;
 
 /// Most nanoseconds a byte: a millisecond.
 const NANOS_MAX: f64 = 1e6;

@@ -1,7 +1,7 @@
 //! A chain of nodes that each compute on every element of an array, over deltas.
 
 use chunkcomm::Node;
-use chunkcomm_pipeline::patterns::{Chain, serve};
+use chunkcomm_coupled::patterns::{Chain, serve};
 use tokio::runtime::Runtime;
 
 use super::{address, listening_node};

@@ -6,7 +6,7 @@ use std::mem;
 use std::time::Instant;
 
 use chunkcomm_cluster::Cluster;
-use chunkcomm_pipeline::patterns::{Pass, source_of};
+use chunkcomm_coupled::patterns::{Pass, source_of};
 use chunkcomm_pipeline::{
     Algorithm, DeltaEnd, DeltaReceiver, DeltaSender, Flow, Group, Increment, Op,
 };

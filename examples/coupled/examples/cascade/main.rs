@@ -14,12 +14,12 @@ use std::process::ExitCode;
 use chunkcomm::Node;
 use chunkcomm_cluster::Cluster;
 use chunkcomm_cluster::cluster::End;
+use chunkcomm_coupled::patterns::{
+    Chain, Pattern, Run, Transfer, auto_delta_bytes, pin, sequential, serve_in,
+};
 use chunkcomm_examples::cluster_options::{end_led, end_served, first_death};
 use chunkcomm_examples::command_line::{parse_with, write_out};
 use chunkcomm_examples::program::{run_program, timed_on_a_thread};
-use chunkcomm_pipeline::patterns::{
-    Chain, Pattern, Run, Transfer, auto_delta_bytes, pin, sequential, serve_in,
-};
 
 use options::{Delta, Options};
 use report::Measured;

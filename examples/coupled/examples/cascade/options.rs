@@ -1,8 +1,8 @@
 //! The command line of the program.
 
+use chunkcomm_coupled::patterns::Compute;
 use chunkcomm_examples::cluster_options::ClusterOptions;
 use chunkcomm_examples::command_line::numbers;
-use chunkcomm_pipeline::patterns::Compute;
 use clap::Parser;
 
 const SIZE_BYTES_MAX: usize = 4 << 30;

@@ -7,7 +7,7 @@ use crate::virtual_cluster::on_each;
 use chunkcomm::error::LinkCause;
 use chunkcomm::{AcceptError, OpenError, RecvError};
 use chunkcomm_cluster::cluster::{End, PeerError};
-use chunkcomm_pipeline::patterns::{Compute, PatternError};
+use chunkcomm_coupled::patterns::{Compute, PatternError};
 use chunkcomm_pipeline::tracked::{
     ReadError, SendEngine, SetupError, TrackedRecvError, TrackedSendError, UnknownEngine,
     WriteError,

@@ -3,9 +3,9 @@
 #[cfg(feature = "virtual")]
 mod forms;
 
-use chunkcomm_pipeline::Algorithm;
 #[cfg(feature = "virtual")]
-use chunkcomm_pipeline::patterns::auto_delta_bytes;
+use chunkcomm_coupled::patterns::auto_delta_bytes;
+use chunkcomm_pipeline::Algorithm;
 
 use clap::Args;
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use chunkcomm_pipeline::patterns::{Run, Transfer};
+use chunkcomm_coupled::patterns::{Run, Transfer};
 
 use crate::failure::{Doing, Failure};
 use crate::harness::near::Bench;

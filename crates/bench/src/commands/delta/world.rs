@@ -1,7 +1,7 @@
 //! Runs of a chain whose nodes are hosts of a virtual LAN.
 
 use chunkcomm_cluster::Cluster;
-use chunkcomm_pipeline::patterns::{Chain, Run, Transfer, auto_delta_bytes, serve_in};
+use chunkcomm_coupled::patterns::{Chain, Run, Transfer, auto_delta_bytes, serve_in};
 
 use crate::failure::{Doing, Failure};
 use crate::lan::{LanArgs, Ran};

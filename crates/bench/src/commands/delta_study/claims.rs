@@ -2,7 +2,7 @@
 
 use std::ops::RangeInclusive;
 
-use chunkcomm_pipeline::patterns::Compute;
+use chunkcomm_coupled::patterns::Compute;
 
 use super::{Figure, Point};
 use crate::commands::claim::Claim;

@@ -9,7 +9,7 @@
 use std::time::Duration;
 
 use chunkcomm::host;
-use chunkcomm_pipeline::patterns::{Pass, source_of};
+use chunkcomm_coupled::patterns::{Pass, source_of};
 use chunkcomm_pipeline::{DeltaReceiver, DeltaSender, Group, Increment};
 
 use crate::failure::{Doing, Failure};

@@ -11,8 +11,8 @@
 //!     whole      m (c + L (beta + gamma)) + L (l + h)                                    L = ceil(log2 p)
 //! ```
 
+use chunkcomm_coupled::patterns::Compute;
 use chunkcomm_pipeline::Algorithm;
-use chunkcomm_pipeline::patterns::Compute;
 use chunkcomm_simulation::WorldSpec;
 
 use crate::commands::collective::formulas::Costs;

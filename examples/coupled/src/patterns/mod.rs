@@ -17,17 +17,14 @@ mod verify;
 
 use chunkcomm::{AcceptError, ConnectError, OpenError, RecvError, SendError};
 use chunkcomm_cluster::cluster::PeerError;
+use chunkcomm_pipeline::{Costs, DeltaRecvError, DeltaSendError, Increment};
 use serde::{Deserialize, Serialize};
 
 pub use chain::{Chain, Outcome, serve, serve_in};
-#[doc(hidden)]
-pub use compute::Pass;
-pub use compute::{Compute, UnknownCompute, source, source_of};
+pub use compute::{Compute, Pass, UnknownCompute, source, source_of};
 pub use machine::pin;
 pub use roles::{Arrays, run_head, run_middle, run_ring, run_tail};
 pub use verify::{Difference, compare, sequential};
-
-use crate::{Costs, DeltaRecvError, DeltaSendError, Increment};
 
 /// The nodes' ways to each other, and what they compute on.
 ///

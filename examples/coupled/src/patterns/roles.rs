@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use chunkcomm::host::Instant;
 use chunkcomm::{Node, Peer};
+use chunkcomm_pipeline::{DeltaReceiver, DeltaSender, Forward, Increment};
 
 use super::compute::{Compute, Pass, source, source_of};
 use super::{Pattern, PatternError, Run, Transfer};
-use crate::{DeltaReceiver, DeltaSender, Forward, Increment};
 
 /// Elements that are computed independently before the runtime may send: 64 KiB.
 const INDEPENDENT_GRAIN: usize = 16 * 1024;
