@@ -27,7 +27,7 @@ mod visitor;
 
 use std::time::Duration;
 
-use chunkcomm::host;
+use chunkcomm::{Loss, LossKind, host};
 use chunkcomm_cluster::Cluster;
 use chunkcomm_cluster::cluster::{Change, NodeId};
 use chunkcomm_pipeline::Shape;
@@ -85,16 +85,18 @@ async fn heard_of(cluster: &Cluster, member: NodeId) {
 }
 
 /// Waits until a member is gone, and returns how.
-async fn departed(cluster: &Cluster, member: NodeId) -> String {
+async fn departed(cluster: &Cluster, member: NodeId) -> Loss {
     let mut changes = cluster.changes();
     loop {
         if let Some(death) = cluster.deaths().iter().find(|it| it.id == member) {
-            return death.to_string();
+            return death.clone().into();
         }
         match changes.next().await {
-            Some(Change::Left(id)) if id == member => return "it has left the cluster".to_owned(),
+            Some(Change::Left(id)) if id == member => {
+                return Loss::new(LossKind::Left, "it has left the cluster");
+            }
             Some(_) => {}
-            None => return "the cluster has ended".to_owned(),
+            None => return Loss::new(LossKind::Left, "the cluster has ended"),
         }
     }
 }

@@ -13,6 +13,7 @@
 
 mod link;
 mod log;
+mod loss;
 mod node;
 mod recv;
 mod send;
@@ -25,6 +26,7 @@ pub use crate::credential::{CredentialError, FileFault};
 pub use crate::proto::credential::SeedTextError;
 pub use crate::proto::hello::{Disagreement, HelloError};
 pub use crate::proto::link::ProtocolError;
+pub use crate::proto::loss::{Loss, LossKind};
 pub use crate::proto::plain::Plain;
 pub use crate::proto::resume::ResumeError;
 pub use link::{LinkCause, LinkError};

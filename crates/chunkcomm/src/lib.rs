@@ -135,8 +135,8 @@ pub use channel::{ChannelOptions, channel};
 pub use chunkcomm_proto::debug_with_causes;
 pub use credential::Credential;
 pub use error::{
-    AcceptError, CloseError, ConnectError, LinkError, NodeError, OpenError, RecvError, SendError,
-    TryRecvError, TrySendError,
+    AcceptError, CloseError, ConnectError, LinkError, Loss, LossKind, NodeError, OpenError,
+    RecvError, SendError, TryRecvError, TrySendError,
 };
 pub use log::Fsync;
 #[doc(hidden)]

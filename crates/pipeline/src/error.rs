@@ -2,16 +2,16 @@
 
 pub(crate) mod group;
 
+use std::any::Any;
 use std::fmt;
 use std::ops::Range;
 use std::time::Duration;
 
 use chunkcomm::error::Plain;
-use chunkcomm::{AcceptError, OpenError, RecvError, SendError};
+use chunkcomm::{AcceptError, Loss, LossKind, OpenError, RecvError, SendError};
 
 use crate::proto::frame::FrameFault;
 use crate::proto::opening::{OpeningFault, Shape};
-use group::GroupError;
 
 /// Time that a channel may wait for room to open, while none opens, before it breaks its group: 10 s; the node warns
 /// after 5 s. It may wait for ever, since the channels that the peer has room for need not end.
@@ -84,7 +84,7 @@ pub enum DeltaSendError {
         /// Name of the delta's channel.
         channel: String,
         /// Reason that the receiver gave.
-        cause: String,
+        loss: Loss,
     },
     /// The sender or its node is gone, or the runtime that carried the transfer shut down.
     Stopped {
@@ -101,7 +101,7 @@ pub enum DeltaSendError {
         channel: String,
     },
     /// The collective whose operand this is has failed.
-    Collective(Box<GroupError>),
+    Collective(Loss),
 }
 
 impl DeltaSendError {
@@ -109,8 +109,22 @@ impl DeltaSendError {
     pub(crate) fn is_of_end(&self) -> bool {
         match self {
             Self::Gone { .. } => true,
-            Self::Collective(cause) => matches!(**cause, GroupError::Gone { .. }),
+            Self::Collective(loss) => loss.kind() == LossKind::Left,
             _ => false,
+        }
+    }
+
+    fn kind(&self) -> LossKind {
+        match self {
+            Self::Open(error) => Loss::from(error.clone()).kind(),
+            Self::Channel(error) => Loss::from(error.clone()).kind(),
+            Self::Source { source, .. } => source.kind(),
+            Self::Collective(loss) => loss.kind(),
+            Self::Gone { .. } | Self::Over { .. } | Self::Stopped { .. } => LossKind::Left,
+            Self::Refused { loss, .. } => loss.kind(),
+            Self::Mismatch(_) | Self::Unfinished { .. } | Self::Part(_) | Self::NoRoom { .. } => {
+                LossKind::Refused
+            }
         }
     }
 }
@@ -142,8 +156,8 @@ impl fmt::Display for DeltaSendError {
             Self::Over { peer, channel } => {
                 write!(f, "delta {channel:?} to {peer:?} has ended, no round follows")
             }
-            Self::Refused { peer, channel, cause } => {
-                write!(f, "delta {channel:?} was refused by {peer:?}: {}", Plain(cause))
+            Self::Refused { peer, channel, loss } => {
+                write!(f, "delta {channel:?} was refused by {peer:?}: {loss}")
             }
             Self::NoRoom { peer, channel } => write!(
                 f,
@@ -161,6 +175,12 @@ impl fmt::Display for DeltaSendError {
 chunkcomm::debug_with_causes!(OpeningFault);
 chunkcomm::debug_with_causes!(FrameFault);
 
+impl From<DeltaSendError> for Loss {
+    fn from(error: DeltaSendError) -> Loss {
+        Loss::of(error.kind(), error)
+    }
+}
+
 chunkcomm::debug_with_causes!(DeltaSendError);
 
 impl std::error::Error for DeltaSendError {
@@ -168,14 +188,13 @@ impl std::error::Error for DeltaSendError {
         match self {
             Self::Open(error) => error.source(),
             Self::Channel(error) => error.source(),
-            Self::Collective(error) => error.source(),
+            Self::Collective(loss) | Self::Refused { loss, .. } => loss.source(),
             Self::Source { source, .. } => Some(source.as_ref()),
             Self::Mismatch(_)
             | Self::Unfinished { .. }
             | Self::Part(_)
             | Self::Gone { .. }
             | Self::Over { .. }
-            | Self::Refused { .. }
             | Self::NoRoom { .. }
             | Self::Stopped { .. } => None,
         }
@@ -223,7 +242,7 @@ pub enum DeltaRecvError {
     /// The sender ended the transfer before its last byte; elements that landed stay readable.
     #[error(
         "delta {channel:?} from {peer:?} ended after {landed_bytes} of {length_bytes} bytes{}",
-        because(.cause.as_deref())
+        because(.cause.as_ref())
     )]
     Ended {
         /// Name of the node that sends.
@@ -235,21 +254,21 @@ pub enum DeltaRecvError {
         /// Size of the whole buffer in bytes.
         length_bytes: usize,
         /// Reason, where the sender gave one.
-        cause: Option<String>,
+        cause: Option<Loss>,
     },
     /// The bytes that came could not be combined; elements that were combined before stay readable.
-    #[error("delta {channel:?} from {peer:?} cannot be combined: {}", Plain(.cause))]
+    #[error("delta {channel:?} from {peer:?} cannot be combined: {loss:?}")]
     Combine {
         /// Name of the node that sends.
         peer: String,
         /// Name of the delta's channel.
         channel: String,
         /// Reason: the function's panic, or that the elements to combine with will not come.
-        cause: String,
+        loss: Loss,
     },
     /// The collective whose result this is has failed; elements that are done stay readable.
     #[error(transparent)]
-    Collective(Box<GroupError>),
+    Collective(Loss),
     /// The range to wait for is not within the buffer.
     #[error("elements {start}..{end} are not within the {length} elements of delta {channel:?}")]
     Range {
@@ -272,6 +291,27 @@ pub enum DeltaRecvError {
         /// Index behind the last element asked for.
         end: usize,
     },
+}
+
+impl DeltaRecvError {
+    fn kind(&self) -> LossKind {
+        match self {
+            Self::Accept(error) => Loss::from(error.clone()).kind(),
+            Self::Channel(error) => Loss::from(error.clone()).kind(),
+            Self::Ended { cause, .. } => cause.as_ref().map_or(LossKind::Left, Loss::kind),
+            Self::Combine { loss, .. } | Self::Collective(loss) => loss.kind(),
+            Self::Late { .. } => LossKind::Silent,
+            Self::Opening { .. } | Self::Mismatch(_) | Self::Frame { .. } | Self::Range { .. } => {
+                LossKind::Refused
+            }
+        }
+    }
+}
+
+impl From<DeltaRecvError> for Loss {
+    fn from(error: DeltaRecvError) -> Loss {
+        Loss::of(error.kind(), error)
+    }
 }
 
 chunkcomm::debug_with_causes!(DeltaRecvError);
@@ -308,7 +348,15 @@ pub enum PartError {
 
 chunkcomm::debug_with_causes!(PartError);
 
+/// Returns the loss by a panic of a program's own function.
+pub(crate) fn panicked(what: &str, panic: &(dyn Any + Send)) -> Loss {
+    let text = panic.downcast_ref::<&str>().copied();
+    let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+    let words = text.map_or_else(String::new, |text| format!(": {text}"));
+    Loss::new(LossKind::Panicked, format!("{what} panicked{words}"))
+}
+
 /// Returns the end of a text with a reason, where there is one.
-fn because(reason: Option<&str>) -> String {
-    reason.map_or_else(String::new, |reason| format!(": {}", Plain(reason)))
+fn because(reason: Option<&Loss>) -> String {
+    reason.map_or_else(String::new, |reason| format!(": {reason:?}"))
 }

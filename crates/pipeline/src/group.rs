@@ -59,13 +59,13 @@ use shared::Shared;
 ///
 /// # Deaths
 ///
-/// When a rank dies, every unfinished call ends with [`GroupError::Died`] and gives its data back, and so
+/// When a rank dies, every unfinished call ends with [`GroupError::Lost`] and gives its data back, and so
 /// does every further call. [`shrink`](Self::shrink) makes a group of the others.
 ///
 /// # Dropping
 ///
 /// Calls that are under way go on. A rank that waits for one that has dropped its group gets
-/// [`GroupError::Gone`].
+/// [`GroupError::Lost`].
 pub struct Group {
     pub(crate) core: Arc<Core>,
     pub(crate) shared: Arc<Shared>,
@@ -162,7 +162,7 @@ impl Group {
     ///
     /// # Errors
     ///
-    /// [`GroupError::Gone`] when it cannot be reached.
+    /// [`GroupError::Lost`] when it cannot be reached.
     ///
     /// # Cancel safety
     ///
@@ -173,7 +173,7 @@ impl Group {
     /// When there is no such rank.
     pub async fn peer(&self, rank: usize) -> Result<Peer, GroupError> {
         let peer = peer_of(&self.core.cluster, self.member(rank)).await;
-        peer.map_err(|why| GroupError::Gone { rank, why })
+        peer.map_err(|loss| GroupError::Lost { rank, loss })
     }
 
     /// Sets the algorithm of the further calls for which it exists; the others choose as by default

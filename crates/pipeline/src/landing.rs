@@ -7,7 +7,7 @@ use std::sync::{Arc, Weak};
 
 use bytemuck::Pod;
 use chunkcomm::channel::Landing;
-use chunkcomm::{BytesReceiver, RecvError};
+use chunkcomm::{BytesReceiver, Loss, LossKind, RecvError};
 
 use crate::error::DeltaRecvError;
 use crate::memory::{Lease, Share};
@@ -249,8 +249,9 @@ impl<T: Pod> Lander<T> {
         }
         match &self.at {
             At::Cause { bytes, filled } if *filled == bytes.len() => {
-                let cause = String::from_utf8_lossy(bytes).into_owned();
-                self.over(self.ended(Some(cause)));
+                let unread = || Loss::new(LossKind::Refused, "its reason is not readable");
+                let loss = Loss::from_bytes(bytes).unwrap_or_else(unread);
+                self.over(self.ended(Some(loss)));
             }
             _ => {}
         }
@@ -289,7 +290,7 @@ impl<T: Pod> Lander<T> {
         self.landed += whole;
     }
 
-    fn ended(&self, cause: Option<String>) -> DeltaRecvError {
+    fn ended(&self, cause: Option<Loss>) -> DeltaRecvError {
         self.base.ended(self.landed, cause)
     }
 
@@ -358,7 +359,7 @@ impl<T: Pod> Landing for Lander<T> {
 
 impl<T: Pod> Drop for Lander<T> {
     fn drop(&mut self) {
-        let error = self.ended(Some("the node was closed".to_owned()));
+        let error = self.ended(Some(Loss::new(LossKind::Left, "the node was closed")));
         self.over(error);
     }
 }

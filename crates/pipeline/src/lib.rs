@@ -136,9 +136,9 @@
 //!   ends, and goes on when the group is dropped.
 //! - *Drop*: a receiver that is dropped takes part to the end of its round, as does a sender with all elements
 //!   committed. Then the collective has ended in order at this rank, whatever its other end does, and the group works
-//!   on. A rank whose round needs one that has ended learns it by [`GroupError::Gone`], which names the next rank on the
+//!   on. A rank whose round needs one that has ended learns it by [`GroupError::Lost`], which names the next rank on the
 //!   way there, a second later for each transfer between the two. A sender that is dropped with some elements of a
-//!   round committed and some missing breaks the group, with [`GroupError::Rank`] at all ranks.
+//!   round committed and some missing breaks the group, with [`GroupError::Lost`] at all ranks.
 //! - *Deaths* break the group. Waits at the ends fail with [`DeltaSendError::Collective`] and
 //!   [`DeltaRecvError::Collective`]; elements that are done stay readable.
 //! - *Ends* are those of deltas but for this: `peer` is `None`; the root of a broadcast alone can

@@ -167,7 +167,7 @@ pub(crate) async fn start<T: Pod, K: Send + 'static>(
         drop(keep);
         if let Err(error) = outcome {
             if let Some(flow) = flow {
-                flow.not_sent(fate.borrow().landed + 1, &error);
+                flow.not_sent(fate.borrow().landed + 1, error.clone());
             }
             fate.send_modify(|fate| fate.error = Some(error));
         }

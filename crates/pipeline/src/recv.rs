@@ -6,9 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::Element;
-use chunkcomm::{Node, Peer};
+use chunkcomm::{Loss, LossKind, Node, Peer};
 
-use crate::error::group::GroupError;
 use crate::error::{DeltaRecvError, DeltaSendError};
 use crate::landing::{Accepted, Interest, Origin, accept, land};
 use crate::memory::{Owner, State, share};
@@ -73,7 +72,7 @@ struct Next<T: Element> {
 impl<T: Element> Drop for Next<T> {
     fn drop(&mut self) {
         self.owner.share().change(|state| {
-            let error = DeltaRecvError::Collective(Box::new(GroupError::Closed));
+            let error = DeltaRecvError::Collective(Loss::new(LossKind::Left, "the group is gone"));
             state.end.get_or_insert(error);
         });
     }

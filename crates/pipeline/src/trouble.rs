@@ -2,10 +2,9 @@
 
 use std::sync::Arc;
 
-use chunkcomm::{SendError, with_causes};
+use chunkcomm::{Loss, LossKind, SendError};
 use tokio::sync::watch;
 
-use crate::error::group::GroupError;
 use crate::error::{DeltaRecvError, DeltaSendError};
 
 /// The first faults of the transfers of a lane.
@@ -16,7 +15,8 @@ pub(crate) struct Trouble(watch::Sender<Found>);
 pub(crate) struct Found {
     /// A rank whose transfer has ended in order, and the first round in which it takes no part.
     pub(crate) left: Option<(usize, u32)>,
-    pub(crate) failed: Option<GroupError>,
+    /// A rank that is lost, or cannot go on.
+    pub(crate) failed: Option<(usize, Loss)>,
 }
 
 impl Trouble {
@@ -39,23 +39,20 @@ pub(crate) struct FlowEnd {
 
 impl FlowEnd {
     /// Notes that what is missing from `round` on does not come.
-    pub(crate) fn not_received(&self, round: u32, error: &DeltaRecvError) {
+    pub(crate) fn not_received(&self, round: u32, error: DeltaRecvError) {
         match error {
             DeltaRecvError::Ended { cause: None, .. } => self.left(round),
-            DeltaRecvError::Combine { cause, .. } if cause.starts_with("panicked") => {
-                self.failed(GroupError::Rank {
-                    rank: self.own,
-                    why: format!("the operator {cause}"),
-                });
+            DeltaRecvError::Combine { loss, .. } if loss.kind() == LossKind::Panicked => {
+                self.failed(self.own, loss);
             }
             // The operand is gone: its own transfer, or this rank's program, says more.
             DeltaRecvError::Combine { .. } => {}
-            error => self.lost(error),
+            error => self.failed(self.rank, error.into()),
         }
     }
 
     /// Notes that nothing is sent from `round` on.
-    pub(crate) fn not_sent(&self, round: u32, error: &DeltaSendError) {
+    pub(crate) fn not_sent(&self, round: u32, error: DeltaSendError) {
         match error {
             // Its end is heard in either way.
             DeltaSendError::Gone { .. } | DeltaSendError::Channel(SendError::Terminated(_)) => {
@@ -63,10 +60,8 @@ impl FlowEnd {
             }
             DeltaSendError::Stopped { .. } | DeltaSendError::Source { .. } => {}
             // The other rank is there.
-            DeltaSendError::NoRoom { .. } => {
-                self.failed(GroupError::Rank { rank: self.own, why: error.to_string() });
-            }
-            error => self.lost(error),
+            DeltaSendError::NoRoom { .. } => self.failed(self.own, error.into()),
+            error => self.failed(self.rank, error.into()),
         }
     }
 
@@ -79,13 +74,9 @@ impl FlowEnd {
         });
     }
 
-    fn lost(&self, error: &dyn std::error::Error) {
-        self.failed(GroupError::Gone { rank: self.rank, why: with_causes(error) });
-    }
-
-    fn failed(&self, error: GroupError) {
+    fn failed(&self, rank: usize, loss: Loss) {
         self.trouble.0.send_modify(|found| {
-            found.failed.get_or_insert(error);
+            found.failed.get_or_insert((rank, loss));
         });
     }
 }

@@ -39,6 +39,7 @@ pub mod ids;
 pub mod limits;
 pub mod link;
 pub mod liveness;
+pub mod loss;
 pub mod message;
 pub mod outbox;
 pub mod packet;

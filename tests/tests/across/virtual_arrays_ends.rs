@@ -136,9 +136,10 @@ fn every_rank_of_256_hears_of_a_death_and_nobody_hangs() {
     let fates = dies(1, &chain(128), &Transfer::default(), 1_000, (77, Duration::from_secs(5)));
     assert_eq!(fates.len(), 255, "{fates:?}");
     for (rank, fate) in fates {
-        let Err(ArrayError::Peer { side, rank: named, why, .. }) = &fate else {
+        let Err(ArrayError::Peer { side, rank: named, loss, .. }) = &fate else {
             panic!("{rank}: {fate:?}")
         };
+        let why = format!("{loss:?}");
         // Its neighbours name it, the others hear it from them.
         let is_near = (*side, *named) == (Side::Sender, 77) && why.contains("nothing was heard");
         assert!(is_near || why.starts_with("rank 77 of the sending group"), "{rank}: {fate:?}");
@@ -284,9 +285,10 @@ fn drops(seed: u64, dropper: usize, how: Dropped, depth: usize) {
             if mine {
                 assert!(error.is_none(), "{error:?}");
             } else {
-                let Some(ArrayError::Peer { side, rank: named, why, .. }) = error else {
+                let Some(ArrayError::Peer { side, rank: named, loss, .. }) = error else {
                     panic!("{rank}: {error:?}")
                 };
+                let why = format!("{loss:?}");
                 let side_of = if dropper < 2 { Side::Sender } else { Side::Receiver };
                 if low != (dropper < 2) {
                     let is_it = (side, named) == (side_of, dropper % 2);

@@ -4,7 +4,7 @@ use crate::virtual_arrays::{halves, in_time, layout};
 use crate::virtual_cluster::on_each;
 use chunkcomm::host;
 use chunkcomm_array::{ArrayError, ArrayExchange, ArrayReceiver, ArraySender, Layout, Transfer};
-use chunkcomm_pipeline::{Element, Group, GroupError, Pair, PartError};
+use chunkcomm_pipeline::{Element, Group, Pair, PartError};
 use std::time::Duration;
 
 /// Part of a rank: whether it sends, its layout, and the length of its storage.
@@ -203,8 +203,8 @@ fn a_death_before_the_agreement_is_the_groups() {
         }
         let act = act(low, if low { "(block)@2" } else { "(*)@1" }, &[2]);
         let error = opens::<u8>(&mut pair, &act).await;
-        let Some(ArrayError::Group(GroupError::Died { rank, .. })) = error else { panic!() };
-        assert_eq!(rank, 1);
+        let Some(ArrayError::Group(cause)) = error else { panic!() };
+        assert_eq!(cause.death().map(|(rank, _)| rank), Some(1));
     });
 }
 

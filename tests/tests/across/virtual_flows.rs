@@ -65,8 +65,10 @@ impl Stop {
     pub(crate) fn cause(self) -> GroupError {
         match self {
             Stop::Call(cause) => cause,
-            Stop::Send(DeltaSendError::Collective(cause))
-            | Stop::Receive(DeltaRecvError::Collective(cause)) => *cause,
+            Stop::Send(DeltaSendError::Collective(loss))
+            | Stop::Receive(DeltaRecvError::Collective(loss)) => {
+                loss.cause::<GroupError>().expect("it is a group's").clone()
+            }
             other => panic!("not of the collective: {other:?}"),
         }
     }

@@ -142,12 +142,12 @@ fn dies(plan: &Plan, victim: usize, at: Duration, crashes: bool, told: &mut Told
 }
 
 fn is_named(cause: &GroupError, victim: usize, note: &str) {
-    match cause {
-        GroupError::Died { rank, death } => {
-            assert_eq!((*rank, death.id.rank as usize), (victim, victim), "{note}");
+    match (cause, cause.death()) {
+        (_, Some((rank, death))) => {
+            assert_eq!((rank, death.id.rank as usize), (victim, victim), "{note}");
         }
-        GroupError::Ended(_) if victim == 0 => {}
-        other => panic!("{note}: {other:?}"),
+        (GroupError::Ended(_), _) if victim == 0 => {}
+        (other, _) => panic!("{note}: {other:?}"),
     }
 }
 

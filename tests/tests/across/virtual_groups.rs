@@ -328,8 +328,8 @@ async fn sums_with_deaths(cluster: Cluster, calls: u64) -> Vec<u64> {
             }
             Err(error) => {
                 assert_eq!(error.data, [1, number]);
-                let GroupError::Died { rank, death } = &error.cause else { panic!("{error}") };
-                assert_eq!(group.member(*rank), death.id);
+                let Some((rank, death)) = error.cause.death() else { panic!("{error}") };
+                assert_eq!(group.member(rank), death.id);
                 let (smaller, last) = group.shrink().await.unwrap();
                 group = smaller;
                 base += last;

@@ -79,7 +79,8 @@ fn a_value_that_a_rank_cannot_read_breaks_the_group_at_all_ranks() {
             group.barrier().await.unwrap();
             call(&mut group, if rank == 1 { 6 } else { 1 });
             let cause = why_broken(&mut group).await;
-            let GroupError::Rank { rank: 1, why } = &cause else { panic!("{cause}") };
+            let GroupError::Lost { rank: 1, loss } = &cause else { panic!("{cause}") };
+            let why = loss.to_string();
             assert!(why.starts_with("its value of type Small cannot be read: "), "{why}");
             let (mut group, last) = group.shrink().await.unwrap();
             assert_eq!((group.size(), last), (3, 1));
@@ -98,7 +99,7 @@ fn the_error_of_a_value_that_cannot_be_read_gives_the_caller_its_own_back() {
         assert!(rank == 1 || called.is_err());
         if let Err(error) = called {
             assert_eq!(error.data.0, number);
-            assert!(matches!(error.cause, GroupError::Rank { rank: 1, .. }), "{error}");
+            assert!(matches!(error.cause, GroupError::Lost { rank: 1, .. }), "{error}");
         }
         let (mut group, last) = group.shrink().await.unwrap();
         assert_eq!(last, 0);
@@ -108,7 +109,8 @@ fn the_error_of_a_value_that_cannot_be_read_gives_the_caller_its_own_back() {
             Ok(_) => why_broken(&mut group).await,
             Err(error) => error.cause,
         };
-        let GroupError::Rank { rank: 0, why } = &cause else { panic!("{cause}") };
+        let GroupError::Lost { rank: 0, loss } = &cause else { panic!("{cause}") };
+        let why = loss.to_string();
         assert!(why.contains("panicked") && why.contains("no digit"), "{why}");
     });
 }

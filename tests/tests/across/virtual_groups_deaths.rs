@@ -277,8 +277,8 @@ async fn survive(cluster: Cluster, case: &Case) -> (Vec<usize>, Duration) {
             done.push(group.size());
             continue;
         };
-        let GroupError::Died { rank, death } = &cause else { panic!("{:?}: {cause:?}", case.what) };
-        assert_eq!(group.member(*rank), death.id);
+        let Some((rank, death)) = cause.death() else { panic!("{:?}: {cause:?}", case.what) };
+        assert_eq!(group.member(rank), death.id);
         let dead = case.deaths.iter().find(|(dead, _)| *dead == death.id.rank as usize);
         let (_, at) = dead.unwrap_or_else(|| panic!("{death} is none"));
         let reported = *reports.lock().unwrap().get(&death.id.rank).unwrap_or(&now());

@@ -1,6 +1,7 @@
 //! Groups whose making is dropped, given up or late at some ranks.
 
 use crate::virtual_cluster::{join, on_each, switched};
+use chunkcomm::LossKind;
 use chunkcomm::host::{self, Instant};
 use chunkcomm_cluster::Cluster;
 use chunkcomm_examples::cluster_options::with_all_founders;
@@ -153,7 +154,11 @@ fn a_rank_that_drops_its_meeting_is_gone_to_the_others() {
                         ours.meet("code").await.map(Some)
                     };
                     let met = match met {
-                        Err(GroupError::Gone { rank: 0, .. }) => None,
+                        Err(GroupError::Lost { rank: 0, loss })
+                            if loss.kind() == LossKind::Left =>
+                        {
+                            None
+                        }
                         met => met.unwrap(),
                     };
                     every.lock().unwrap().push(met.is_some());

@@ -311,7 +311,7 @@ fn a_sender_that_is_dropped_early_breaks_the_group_and_one_dropped_in_order_does
                 assert!(error.to_string().contains("rank 2"), "{error}");
             }
             let error = broken(&mut group).await;
-            assert!(matches!(error.cause, GroupError::Rank { rank: 2, .. }), "{error}");
+            assert!(matches!(error.cause, GroupError::Lost { rank: 2, .. }), "{error}");
         })
         .await;
         end_all(&clusters).await;

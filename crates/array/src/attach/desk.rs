@@ -6,11 +6,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use chunkcomm::host::{self, JoinHandle};
-use chunkcomm::{AcceptError, Duplex, Node, Peer, with_causes};
+use chunkcomm::{AcceptError, Duplex, Loss, LossKind, Node, Peer};
 use chunkcomm_cluster::Cluster;
 use tokio::sync::{mpsc, watch};
 
 use super::{Ask, Word, key};
+use crate::ends::error::refused;
 
 /// Time in which a visitor that has opened its channel says what it wants: 5 s.
 const ASK_WAIT: Duration = Duration::from_secs(5);
@@ -101,12 +102,13 @@ struct Waiting {
 
 impl Desk {
     /// Opens the desk under a name, by which visitors find this node.
-    pub(super) async fn open(cluster: &Cluster, name: &str) -> Result<Desk, String> {
+    pub(super) async fn open(cluster: &Cluster, name: &str) -> Result<Desk, Loss> {
         let key = key(name);
         if cluster.provides(&key) {
-            return Err(format!("this node offers array {name:?} already"));
+            return Err(refused(format!("this node offers array {name:?} already")));
         }
-        cluster.provide(&key).await.map_err(|error| with_causes(&error))?;
+        let provided = cluster.provide(&key).await;
+        provided.map_err(|error| Loss::of(LossKind::Refused, error))?;
         let queue = Arc::<Queue>::default();
         let node = cluster.node();
         let listening = listen(node.clone(), key.clone(), Arc::clone(&queue));

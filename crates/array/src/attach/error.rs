@@ -1,7 +1,7 @@
 //! Errors of visitors.
 
-use chunkcomm::debug_with_causes;
 use chunkcomm::error::Plain;
+use chunkcomm::{Loss, debug_with_causes};
 use chunkcomm_cluster::cluster::NameError;
 
 use crate::ends::error::ArrayError;
@@ -23,12 +23,12 @@ pub enum AttachError {
         source: NameError,
     },
     /// Rank 0 of the group that offers the array is gone.
-    #[error("the group that offers array {name:?} is gone: {}", Plain(.why))]
+    #[error("the group that offers array {name:?} is gone: {loss:?}")]
     Gone {
         /// The array's name.
         name: String,
         /// The reason.
-        why: String,
+        loss: Loss,
     },
     /// The group closed its port before it had served this visitor.
     #[error("array {name:?} is offered no longer")]

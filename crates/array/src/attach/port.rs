@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use chunkcomm::Loss;
 use chunkcomm_pipeline::{Group, Op};
 
 use super::desk::{Desk, LetIn, UnderWay};
@@ -93,11 +94,11 @@ impl ArrayPort {
         };
         let said = opened.as_ref().map(|opened| match opened {
             Ok(_) => Ok(()),
-            Err(why) => Err(why.clone()),
+            Err(loss) => Err(loss.clone()),
         });
         let told = group.broadcast_value(0, said).await;
-        let told: Result<(), String> = told.map_err(|error| ArrayError::Group(error.cause))?;
-        told.map_err(|why| ArrayError::Rank { rank: 0, why })?;
+        let told: Result<(), Loss> = told.map_err(|error| ArrayError::Group(error.cause))?;
+        told.map_err(|loss| ArrayError::Rank { rank: 0, loss })?;
         Ok(ArrayPort {
             name: name.into(),
             desk: opened.and_then(Result::ok),

@@ -6,7 +6,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use chunkcomm::host::memory::{self, FreedVec, Slices};
-use chunkcomm::{host, with_causes};
+use chunkcomm::{Loss, LossKind, host, with_causes};
 use chunkcomm_cluster::Cluster;
 use chunkcomm_cluster::cluster::NodeId;
 use chunkcomm_pipeline::{Element, Group};
@@ -158,16 +158,16 @@ impl Visit {
                 received = receive(&cluster, self.visitor(), link, way, staged, self.patience) => {
                     received.err()
                 }
-                why = departed(&cluster, self.visitor()) => Some(why),
+                loss = departed(&cluster, self.visitor()) => Some(loss),
             };
         }
         let faults = group.all_gather_values(fault).await;
         let faults = self.told(faults.map_err(|error| ArrayError::Group(error.cause)))?;
-        let fault = faults.into_iter().enumerate().find_map(|(rank, why)| Some((rank, why?)));
-        if let Some((by, why)) = fault {
-            let why = format!("{why}, as rank {by} found");
+        let fault = faults.into_iter().enumerate().find_map(|(rank, loss)| Some((rank, loss?)));
+        if let Some((by, loss)) = fault {
+            let loss = Loss::new(loss.kind(), format!("{loss}, as rank {by} found"));
             let elements = from.local_len(0);
-            let error = ArrayError::Peer { side: Side::Sender, rank: 0, why, landed: 0, elements };
+            let error = ArrayError::Peer { side: Side::Sender, rank: 0, loss, landed: 0, elements };
             return self.told(Err(error));
         }
         if let Some(staged) = staged {
@@ -272,24 +272,24 @@ impl<T: Element> Drop for Placing<'_, T> {
 }
 
 /// Sends packed elements to the visitor, and waits until they are there.
-async fn deliver(link: &Link, mut messages: Messages, patience: Duration) -> Result<(), String> {
+async fn deliver(link: &Link, mut messages: Messages, patience: Duration) -> Result<(), Loss> {
     let silent = |_| silent(patience);
     let mut channel = host::timeout(patience, link.open_one_way()).await.map_err(silent)??;
     while let Some(message) = messages.0.pop_front() {
         let sent = host::timeout(patience, channel.send(message)).await.map_err(silent)?;
-        sent.map_err(|error| with_causes(&error))?;
+        sent?;
     }
     // Until then it is in memory here.
     loop {
         let before = channel.stats().acknowledged;
         match host::timeout(patience, channel.sync()).await {
             Ok(Ok(())) => break,
-            Ok(Err(error)) => return Err(with_causes(&error)),
+            Ok(Err(error)) => return Err(error.into()),
             Err(_) if channel.stats().acknowledged > before => {}
             Err(late) => return Err(silent(late)),
         }
     }
-    channel.close(patience).await.map_err(|error| with_causes(&error))
+    channel.close(patience).await.map_err(Loss::from)
 }
 
 /// Receives what the visitor gives to this rank.
@@ -300,7 +300,7 @@ async fn receive<T: Element>(
     way: Way,
     storage: &mut [T],
     patience: Duration,
-) -> Result<(), String> {
+) -> Result<(), Loss> {
     heard_of(cluster, visitor).await;
     let accepted = host::timeout(patience, link.accept_one_way()).await;
     let channel = accepted.map_err(|_| silent(patience))??;
@@ -309,15 +309,15 @@ async fn receive<T: Element>(
         let before = arriving.missing;
         let arrived = poll_fn(|context| arriving.poll(1, storage, context));
         match host::timeout(patience, arrived).await {
-            Ok(arrived) => return arrived,
+            Ok(arrived) => return arrived.map_err(|fault| fault.loss()),
             Err(_) if arriving.missing < before => {}
             Err(_) => return Err(silent(patience)),
         }
     }
 }
 
-fn silent(patience: Duration) -> String {
-    format!("it did nothing for {patience:?}")
+fn silent(patience: Duration) -> Loss {
+    Loss::new(LossKind::Silent, format!("it did nothing for {patience:?}"))
 }
 
 impl fmt::Debug for Visit {

@@ -7,13 +7,13 @@ use std::task::Poll;
 use std::time::Duration;
 
 use chunkcomm::host::memory::FreedVec;
-use chunkcomm::{Duplex, host, with_causes};
+use chunkcomm::{Duplex, Loss, LossKind, host};
 use chunkcomm_cluster::Cluster;
 use chunkcomm_cluster::cluster::NodeId;
 use chunkcomm_pipeline::{Element, Shape};
 
 use super::{Ask, AttachError, Word, key, whole, words_of};
-use crate::ends::error::ArrayError;
+use crate::ends::error::{ArrayError, refused};
 use crate::ends::exchange::{Arriving, Leaving};
 use crate::ends::opening::{Link, Ranks, Way};
 use crate::ends::shared::reported;
@@ -177,7 +177,7 @@ impl Visitor {
         }
         let mut serving = self.ask::<T>(Some(shape)).await?;
         if serving.layout.shape() != shape {
-            return Err(self.gone("it serves another shape".to_owned()));
+            return Err(self.gone(refused("it serves another shape")));
         }
         let what = || format!("waits until the group has taken array {:?}", self.name);
         let mut channels = Vec::new();
@@ -248,15 +248,15 @@ impl Visitor {
         let provider =
             provider.map_err(|source| AttachError::Name { name: self.name.clone(), source })?;
         host.set(provider).expect("it is found once");
-        let said = |error: &dyn std::error::Error| self.gone(with_causes(error));
-        let peer = cluster.peer(provider.rank).await.map_err(|error| said(&error))?;
+        let peer = cluster.peer(provider.rank).await.map_err(|error| self.gone(error))?;
         if peer.incarnation() != provider.incarnation {
-            return Err(self.gone("another node has its rank in the cluster".to_owned()));
+            return Err(self
+                .gone(Loss::new(LossKind::Replaced, "another node has its rank in the cluster")));
         }
         let opened = cluster.node().open_duplex::<Ask, Word>(&peer, &*key).await;
-        let mut duplex = opened.map_err(|error| said(&error))?;
-        duplex.send(ask).await.map_err(|error| said(&error))?;
-        duplex.flush().await.map_err(|error| said(&error))?;
+        let mut duplex = opened.map_err(|error| self.gone(error))?;
+        duplex.send(ask).await.map_err(|error| self.gone(error))?;
+        duplex.flush().await.map_err(|error| self.gone(error))?;
         let closed = async {
             // A port that is opened again has this visitor among those that wait.
             loop {
@@ -280,7 +280,7 @@ impl Visitor {
             Ok(layout) if layout.ranks() == members.len() => {
                 Ok(Serving { duplex, layout, members, nonce })
             }
-            _ => Err(self.gone("its layout makes no sense".to_owned())),
+            _ => Err(self.gone(refused("its layout makes no sense"))),
         }
     }
 
@@ -299,7 +299,7 @@ impl Visitor {
             let way = Way::new::<T>(from, &to, (Side::Receiver, 0), plan);
             let link = Link::new(&Ranks::new(&self.cluster, members), members[way.rank], *nonce);
             let accepted = link.accept_one_way().await;
-            let channel = accepted.map_err(|why| self.failed(way.fault(why, 0)))?;
+            let channel = accepted.map_err(|loss| self.failed(way.fault(loss, 0)))?;
             arriving.push(Arriving::new(way, channel));
         }
         poll_fn(|context| {
@@ -307,9 +307,10 @@ impl Visitor {
             for arriving in &mut arriving {
                 match arriving.poll(1, &mut storage.0, context) {
                     Poll::Ready(Ok(())) => {}
-                    Poll::Ready(Err(why)) => {
+                    Poll::Ready(Err(fault)) => {
                         let landed = arriving.landed();
-                        return Poll::Ready(Err(self.failed(arriving.way.fault(why, landed))));
+                        let error = arriving.way.fault(fault.loss(), landed);
+                        return Poll::Ready(Err(self.failed(error)));
                     }
                     Poll::Pending => is_over = false,
                 }
@@ -331,7 +332,7 @@ impl Visitor {
             let way = Way::new::<T>(from, to, (Side::Sender, 0), plan);
             let link = Link::new(&Ranks::new(&self.cluster, members), members[way.rank], nonce);
             let opened = link.open_one_way().await;
-            let channel = opened.map_err(|why| self.failed(way.fault(why, 0)))?;
+            let channel = opened.map_err(|loss| self.failed(way.fault(loss, 0)))?;
             let messages = way.messages(1, elements).await;
             leaving.push(Leaving { way, channel, messages });
         }
@@ -340,8 +341,8 @@ impl Visitor {
             for leaving in &mut *leaving {
                 match leaving.poll(context) {
                     Poll::Ready(Ok(())) => {}
-                    Poll::Ready(Err(why)) => {
-                        return Poll::Ready(Err(self.failed(leaving.way.fault(why, 0))));
+                    Poll::Ready(Err(loss)) => {
+                        return Poll::Ready(Err(self.failed(leaving.way.fault(loss, 0))));
                     }
                     Poll::Pending => is_over = false,
                 }
@@ -364,22 +365,22 @@ impl Visitor {
         match word {
             Ok(Some(Err(Some(why)))) => AttachError::Refused { name, why },
             Ok(Some(Err(None))) => AttachError::Closed { name },
-            Ok(Some(Ok(_))) => self.gone("it spoke out of turn".to_owned()),
-            Ok(None) => self.gone("it ended the visit".to_owned()),
-            Err(error) => self.gone(with_causes(&error)),
+            Ok(Some(Ok(_))) => self.gone(refused("it spoke out of turn")),
+            Ok(None) => self.gone(Loss::new(LossKind::Left, "it ended the visit")),
+            Err(error) => self.gone(error),
         }
     }
 
     /// Returns the error of a visit whose group offers the array no longer.
     fn closed(&self, provider: NodeId) -> AttachError {
         match self.cluster.deaths().iter().find(|death| death.id == provider) {
-            Some(death) => self.gone(death.to_string()),
+            Some(death) => self.gone(death.clone()),
             None => AttachError::Closed { name: self.name.clone() },
         }
     }
 
-    fn gone(&self, why: String) -> AttachError {
-        AttachError::Gone { name: self.name.clone(), why }
+    fn gone(&self, loss: impl Into<Loss>) -> AttachError {
+        AttachError::Gone { name: self.name.clone(), loss: loss.into() }
     }
 
     fn failed(&self, source: ArrayError) -> AttachError {

@@ -4,6 +4,7 @@ use std::fmt;
 
 use chunkcomm::debug_with_causes;
 use chunkcomm::error::Plain;
+use chunkcomm::{Loss, LossKind};
 use chunkcomm_pipeline::{GroupError, PartError};
 
 use crate::layout::error::LayoutError;
@@ -38,12 +39,12 @@ pub enum ArrayError {
     #[error("the groups could not agree")]
     Group(#[source] GroupError),
     /// A rank cannot take part. All ranks get this error.
-    #[error("rank {rank} cannot take part in the transfer: {}", Plain(.why))]
+    #[error("rank {rank} cannot take part in the transfer: {loss:?}")]
     Rank {
         /// The rank, among both groups.
         rank: usize,
-        /// The reason, in its words.
-        why: String,
+        /// The reason.
+        loss: Loss,
     },
     /// The ranks of one group state different layouts or element types. All ranks get this error.
     #[error("the ranks of a group differ: {0}")]
@@ -57,8 +58,7 @@ pub enum ArrayError {
     Layout(#[source] LayoutError),
     /// A rank of the other group is gone, has dropped its end, or could not go on.
     #[error(
-        "rank {rank} of the {side} group: {}; {landed} of {elements} elements of this round had landed",
-        Plain(.why)
+        "rank {rank} of the {side} group: {loss:?}; {landed} of {elements} elements of this round had landed"
     )]
     Peer {
         /// The group of the rank.
@@ -66,7 +66,7 @@ pub enum ArrayError {
         /// Its rank there.
         rank: usize,
         /// The reason.
-        why: String,
+        loss: Loss,
         /// Number of elements between the two ranks that had landed in this round.
         landed: usize,
         /// Number of all elements between the two ranks.
@@ -94,6 +94,17 @@ pub enum ArrayError {
     /// The transfer was ended here, by an earlier error.
     #[error("the transfer has ended")]
     Ended,
+}
+
+impl ArrayError {
+    pub(crate) fn refused(rank: usize, why: impl Into<String>) -> ArrayError {
+        ArrayError::Rank { rank, loss: refused(why) }
+    }
+}
+
+/// Returns the loss of a rank that is there and cannot go on.
+pub(crate) fn refused(why: impl Into<String>) -> Loss {
+    Loss::new(LossKind::Refused, why)
 }
 
 debug_with_causes!(ArrayError);

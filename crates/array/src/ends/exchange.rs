@@ -7,12 +7,12 @@ use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
 use chunkcomm::host::memory::{self, FreedVec, Slices};
-use chunkcomm::{BytesReceiver, BytesSender, with_causes};
+use chunkcomm::{BytesReceiver, BytesSender, Loss};
 use chunkcomm_pipeline::{Element, Group};
 
-use super::error::ArrayError;
+use super::error::{ArrayError, refused};
 use super::opening::{Link, Ranks, Way, agree_within, all};
-use super::shared::DROPPED;
+use super::shared::{Fault, dropped};
 use super::statement::Agreed;
 use super::wire::{self, HEAD_BYTES, Message};
 use crate::layout::Layout;
@@ -161,13 +161,14 @@ impl<T: Element> ArrayExchange<T> {
             is_under_way: false,
             fault: None,
         };
+        let mut fault = None;
         for (channel, way) in opened {
             match channel {
                 Ok(channel) => {
                     let messages = Messages::default();
                     exchange.leaving.push(Leaving { way, channel, messages });
                 }
-                Err(why) => exchange.fault = Some(way.fault(why, 0)),
+                Err(loss) => fault = Some(way.broken(loss.into(), 0)),
             }
         }
         for (channel, way) in accepted {
@@ -175,31 +176,25 @@ impl<T: Element> ArrayExchange<T> {
                 Ok(channel) => {
                     exchange.arriving.push(Arriving::new(way, channel));
                 }
-                Err(why) => exchange.fault = Some(way.fault(why, 0)),
+                Err(loss) => fault = Some(way.broken(loss.into(), 0)),
             }
         }
-        match exchange.fault.clone() {
+        match fault {
             Some(fault) => Err(exchange.ended(fault)),
             None => Ok(exchange),
         }
     }
 
     /// Ends the exchange: the peers hear of the fault, and what this rank does not send comes from nobody.
-    fn ended(&mut self, fault: ArrayError) -> ArrayError {
-        if let ArrayError::Peer { side, rank, why, .. } = &fault {
-            // A word of a peer names a rank itself.
-            let names_rank = why.starts_with("rank ");
-            let words = format!("rank {rank} of the {side} group: {why}");
-            let words = wire::failed(0, if names_rank { why } else { &words });
-            for leaving in &mut self.leaving {
-                // A peer that takes nothing sees the end of the channel.
-                let _ = leaving.channel.try_send(&Bytes::from(words.clone()));
-            }
+    fn ended(&mut self, (error, told): (ArrayError, Fault)) -> ArrayError {
+        let word = Bytes::from(wire::failed(0, &told));
+        for mut leaving in self.leaving.drain(..) {
+            // A peer that takes nothing sees the end of the channel.
+            let _ = leaving.channel.try_send(&word);
         }
-        self.leaving.clear();
         self.arriving.clear();
-        self.fault = Some(fault.clone());
-        fault
+        self.fault = Some(error.clone());
+        error
     }
 
     /// Opens a halo exchange: that of `layout`, which has margins, with itself.
@@ -240,7 +235,10 @@ impl<T: Element> ArrayExchange<T> {
         let outcome = tokio::select! {
             biased;
             outcome = poll_fn(|context| self.poll(context)) => outcome,
-            why = ranks.lost() => Err(self.waits_for(why)),
+            loss = ranks.lost() => match self.waits_for(loss) {
+                Some(fault) => Err(fault),
+                None => return Err(ArrayError::Ended),
+            },
         };
         match outcome {
             Ok(()) => {
@@ -252,11 +250,12 @@ impl<T: Element> ArrayExchange<T> {
     }
 
     /// Returns the error with a rank that this one waits for.
-    fn waits_for(&self, why: String) -> ArrayError {
+    fn waits_for(&self, loss: Loss) -> Option<(ArrayError, Fault)> {
         let arriving = self.arriving.iter().find(|arriving| arriving.missing > 0);
         let arriving = arriving.map(|it| (&it.way, it.landed()));
         let leaving = || self.leaving.first().map(|leaving| (&leaving.way, 0));
-        arriving.or_else(leaving).map_or(ArrayError::Ended, |(way, landed)| way.fault(why, landed))
+        let waited = arriving.or_else(leaving);
+        waited.map(|(way, landed)| way.broken(loss.into(), landed))
     }
 
     fn begin(&mut self) {
@@ -315,16 +314,16 @@ impl<T: Element> ArrayExchange<T> {
         message.len()
     }
 
-    fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<(), ArrayError>> {
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<(), (ArrayError, Fault)>> {
         ready!(self.poll_packed(context));
         let mut is_over = true;
         // A peer that ends says why before it closes its channels.
         for arriving in &mut self.arriving {
             match arriving.poll(self.round, &mut self.storage, context) {
                 Poll::Ready(Ok(())) => {}
-                Poll::Ready(Err(why)) => {
+                Poll::Ready(Err(fault)) => {
                     let landed = arriving.landed();
-                    return Poll::Ready(Err(arriving.way.fault(why, landed)));
+                    return Poll::Ready(Err(arriving.way.broken(fault, landed)));
                 }
                 Poll::Pending => is_over = false,
             }
@@ -332,7 +331,9 @@ impl<T: Element> ArrayExchange<T> {
         for leaving in &mut self.leaving {
             match leaving.poll(context) {
                 Poll::Ready(Ok(())) => {}
-                Poll::Ready(Err(why)) => return Poll::Ready(Err(leaving.way.fault(why, 0))),
+                Poll::Ready(Err(loss)) => {
+                    return Poll::Ready(Err(leaving.way.broken(loss.into(), 0)));
+                }
                 Poll::Pending => is_over = false,
             }
         }
@@ -365,19 +366,19 @@ impl<T: Element> Drop for ArrayExchange<T> {
 
 impl Leaving {
     /// Sends what is left; ready when all of it is accepted.
-    pub(crate) fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<(), String>> {
+    pub(crate) fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Loss>> {
         while !self.messages.0.is_empty() {
             match self.channel.poll_ready(context) {
                 Poll::Ready(Ok(())) => {}
-                Poll::Ready(Err(error)) => return Poll::Ready(Err(with_causes(&error))),
+                Poll::Ready(Err(error)) => return Poll::Ready(Err(error.into())),
                 Poll::Pending => return Poll::Pending,
             }
             let message = self.messages.0.pop_front().expect("there is one");
             if let Err(error) = self.channel.start_send(message) {
-                return Poll::Ready(Err(with_causes(&error)));
+                return Poll::Ready(Err(error.into()));
             }
         }
-        self.channel.poll_flush(context).map_err(|error| with_causes(&error))
+        self.channel.poll_flush(context).map_err(Loss::from)
     }
 }
 
@@ -393,18 +394,18 @@ impl Arriving {
         round: u32,
         storage: &mut [T],
         context: &mut Context<'_>,
-    ) -> Poll<Result<(), String>> {
+    ) -> Poll<Result<(), Fault>> {
         while self.missing > 0 {
             let message = match self.channel.poll_recv(context) {
                 Poll::Ready(Ok(Some(message))) => message,
-                Poll::Ready(Ok(None)) => return Poll::Ready(Err(DROPPED.to_owned())),
-                Poll::Ready(Err(error)) => return Poll::Ready(Err(with_causes(&error))),
+                Poll::Ready(Ok(None)) => return Poll::Ready(Err(dropped().into())),
+                Poll::Ready(Err(error)) => return Poll::Ready(Err(Loss::from(error).into())),
                 Poll::Pending => return Poll::Pending,
             };
             let (number, tile, elements) = match Message::decode(&message) {
                 Some(Message::Tile { round, tile, elements }) => (round, tile, elements),
-                Some(Message::Failed { why, .. }) => return Poll::Ready(Err(why)),
-                _ => return Poll::Ready(Err("it says what no sender says".to_owned())),
+                Some(Message::Failed { fault, .. }) => return Poll::Ready(Err(fault)),
+                _ => return Poll::Ready(Err(refused("it says what no sender says").into())),
             };
             let index = self.way.expected(
                 (number, tile),
@@ -414,7 +415,7 @@ impl Arriving {
             );
             let index = match index {
                 Ok(index) => index,
-                Err(why) => return Poll::Ready(Err(why)),
+                Err(loss) => return Poll::Ready(Err(loss.into())),
             };
             unpack(&self.way.tile(&self.way.tiles.ranges(index)), elements, storage);
             self.missing -= 1;

@@ -7,6 +7,7 @@ use chunkcomm::host::memory::Slices;
 use chunkcomm::host::{self, Instant};
 use chunkcomm_pipeline::{Element, Part};
 
+use super::error::refused;
 use super::line::{LineReceiver, LineSender};
 use super::opening::{COMING, Link, Rows, Way};
 use super::outlet::LAST_WORD;
@@ -116,7 +117,7 @@ impl<T: Element> Inlet<T> {
         };
         let (mut words, mut channel) = match line {
             Ok(line) => line,
-            Err(why) => return self.shared.fail(self.index, &self.way, why.into(), 0),
+            Err(loss) => return self.shared.fail(self.index, &self.way, loss.into(), 0),
         };
         let mut course = Course::default();
         let failed = tokio::select! {
@@ -133,8 +134,8 @@ impl<T: Element> Inlet<T> {
             let word = Bytes::copy_from_slice(&wire::landed(landed));
             let _ = host::timeout(LAST_WORD, words.send(word)).await;
         }
-        if let Some(why) = self.shared.last_word(self.index) {
-            let word = wire::failed(course.landed as u64, &why);
+        if let Some(fault) = self.shared.last_word(self.index) {
+            let word = wire::failed(course.landed as u64, &fault);
             let _ = host::timeout(LAST_WORD, words.send(word.into())).await;
         }
     }
@@ -308,8 +309,8 @@ impl<'a> Intake<'a> {
                     self.apart = Some((round, tile));
                     return Ok(None);
                 }
-                Some(Message::Failed { why, .. }) => return Err(Fault::of_word(why)),
-                _ => return Err("it says what no sender says".to_owned().into()),
+                Some(Message::Failed { fault, .. }) => return Err(fault),
+                _ => return Err(refused("it says what no sender says").into()),
             },
         };
         let bytes = (elements.len(), self.element_bytes);

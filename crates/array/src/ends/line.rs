@@ -5,10 +5,10 @@ use std::sync::{Mutex, PoisonError};
 
 use bytes::Bytes;
 use chunkcomm::layer::{Hooks, Layer, Site};
-use chunkcomm::{BytesDuplex, BytesReceiver, BytesSender, Node, with_causes};
+use chunkcomm::{BytesDuplex, BytesReceiver, BytesSender, Loss, Node};
 use tokio::sync::mpsc;
 
-use super::shared::DROPPED;
+use super::shared::dropped;
 
 /// Messages that wait between two ends of one node: 2, so that they stay in a cache.
 const QUEUED_MAX: usize = 2;
@@ -35,12 +35,10 @@ pub(super) fn of_channel(duplex: BytesDuplex) -> Line {
 
 impl LineSender {
     /// Sends a message.
-    pub(super) async fn stage(&mut self, message: Bytes) -> Result<(), String> {
+    pub(super) async fn stage(&mut self, message: Bytes) -> Result<(), Loss> {
         match self {
-            LineSender::Channel(sender) => {
-                sender.send(message).await.map_err(|error| with_causes(&error))
-            }
-            LineSender::Here(sender) => sender.send(message).await.map_err(|_| DROPPED.to_owned()),
+            LineSender::Channel(sender) => sender.send(message).await.map_err(Loss::from),
+            LineSender::Here(sender) => sender.send(message).await.map_err(|_| dropped()),
         }
     }
 
@@ -48,12 +46,10 @@ impl LineSender {
     ///
     /// So a packed tile is still in a cache when the system copies it: with a window of tiles in the queue that copy
     /// took 2.3 times as long.
-    pub(super) async fn send(&mut self, message: Bytes) -> Result<(), String> {
+    pub(super) async fn send(&mut self, message: Bytes) -> Result<(), Loss> {
         self.stage(message).await?;
         match self {
-            LineSender::Channel(sender) => {
-                sender.flush().await.map_err(|error| with_causes(&error))
-            }
+            LineSender::Channel(sender) => sender.flush().await.map_err(Loss::from),
             LineSender::Here(_) => Ok(()),
         }
     }
@@ -74,16 +70,15 @@ impl LineReceiver {
         &mut self,
         buffer: &mut Vec<u8>,
         look: impl FnOnce(&[u8]) -> R,
-    ) -> Result<R, String> {
+    ) -> Result<R, Loss> {
         match self {
             LineReceiver::Channel(receiver) => {
-                let message = receiver.recv_into(std::mem::take(buffer)).await;
-                let message = message.map_err(|error| with_causes(&error))?;
-                *buffer = message.ok_or_else(|| DROPPED.to_owned())?;
+                let message = receiver.recv_into(std::mem::take(buffer)).await?;
+                *buffer = message.ok_or_else(dropped)?;
                 Ok(look(buffer))
             }
             LineReceiver::Here(receiver) => {
-                let message = receiver.recv().await.ok_or_else(|| DROPPED.to_owned())?;
+                let message = receiver.recv().await.ok_or_else(dropped)?;
                 Ok(look(&message))
             }
         }

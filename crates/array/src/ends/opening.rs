@@ -9,15 +9,15 @@ use std::time::Duration;
 use bytes::Bytes;
 use chunkcomm::host::memory::Slices;
 use chunkcomm::host::{self, Instant};
-use chunkcomm::{BytesReceiver, BytesSender, Node, Peer, channel, with_causes};
+use chunkcomm::{BytesReceiver, BytesSender, Loss, LossKind, Node, Peer, channel};
 use chunkcomm_cluster::Cluster;
 use chunkcomm_cluster::cluster::NodeId;
 use chunkcomm_pipeline::{Element, Group, Pair};
 
-use super::error::ArrayError;
+use super::error::{ArrayError, refused};
 use super::exchange::Messages;
 use super::line::{ArrayLayer, Line, of_channel};
-use super::shared::{Times, add};
+use super::shared::{Fault, Times, add};
 use super::statement::{Agreed, Among, Parts, Statement, agree};
 use super::wire::{self, HEAD_BYTES};
 use crate::layout::Layout;
@@ -153,17 +153,18 @@ impl Way {
         (bytes, element_bytes): (usize, usize),
         number: u32,
         seen: &mut [bool],
-    ) -> Result<usize, String> {
+    ) -> Result<usize, Loss> {
         let index = usize::try_from(tile).unwrap_or(usize::MAX);
         if round != number || seen.get(index).is_none_or(|seen| *seen) {
             let all = seen.len();
-            return Err(format!(
+            return Err(refused(format!(
                 "it sent tile {tile} of round {round}, one of {all} of round {number} was expected"
-            ));
+            )));
         }
         let expected = self.tiles.elements(index) * element_bytes;
         if bytes != expected {
-            return Err(format!("it sent {bytes} bytes as tile {tile}, which has {expected}"));
+            let why = format!("it sent {bytes} bytes as tile {tile}, which has {expected}");
+            return Err(refused(why));
         }
         seen[index] = true;
         Ok(index)
@@ -178,15 +179,17 @@ impl Way {
         self.sender.strides == self.receiver.strides && self.plan.meetings.iter().all(same)
     }
 
-    /// Returns what other ranks are told of a fault of the other rank.
-    pub(super) fn words(&self, why: &str) -> String {
-        format!("rank {} of the {} group: {why}", self.rank, self.side)
+    /// Returns the error of a transfer that the other rank cannot go on with.
+    pub(crate) fn fault(&self, loss: Loss, landed: usize) -> ArrayError {
+        let (side, rank, elements) = (self.side, self.rank, self.plan.elements());
+        ArrayError::Peer { side, rank, loss, landed, elements }
     }
 
-    /// Returns the error of a transfer that the other rank cannot go on with.
-    pub(crate) fn fault(&self, why: String, landed: usize) -> ArrayError {
-        let (side, rank, elements) = (self.side, self.rank, self.plan.elements());
-        ArrayError::Peer { side, rank, why, landed, elements }
+    /// Returns the error of a transfer that the other rank cannot go on with, and what the other peers are told.
+    pub(super) fn broken(&self, fault: Fault, landed: usize) -> (ArrayError, Fault) {
+        let error = self.fault(fault.loss(), landed);
+        let of = fault.of.or(Some((self.side, self.rank)));
+        (error, Fault { of, ..fault })
     }
 }
 
@@ -212,13 +215,14 @@ impl Ranks {
     }
 
     /// Waits for the death of a rank, and as long as peers may still come after it. Returns what happened.
-    pub(super) async fn lost(&self) -> String {
+    pub(super) async fn lost(&self) -> Loss {
         let mut changes = self.cluster.changes();
         loop {
             let deaths = self.cluster.deaths();
             if let Some(death) = deaths.iter().find(|it| self.members.contains(&it.id)) {
                 host::sleep(COMING).await;
-                return format!("it did not come, and another rank died: {death}");
+                let why = format!("it did not come, and another rank died: {death}");
+                return Loss::new(LossKind::Silent, why);
             }
             if changes.next().await.is_none() {
                 std::future::pending::<()>().await;
@@ -243,36 +247,36 @@ impl Link {
     }
 
     /// Waits for something that the peer does when it comes.
-    pub(super) async fn comes<F: Future>(&self, future: F) -> Result<F::Output, String> {
+    pub(super) async fn comes<F: Future>(&self, future: F) -> Result<F::Output, Loss> {
         tokio::select! {
             biased;
             outcome = future => Ok(outcome),
-            why = self.ranks.lost() => Err(why),
+            loss = self.ranks.lost() => Err(loss),
         }
     }
 
-    async fn peer(&self) -> Result<Peer, String> {
-        let peer = self.ranks.cluster.peer(self.member.rank).await;
-        let peer = peer.map_err(|error| with_causes(&error))?;
+    async fn peer(&self) -> Result<Peer, Loss> {
+        let peer = self.ranks.cluster.peer(self.member.rank).await?;
         if peer.incarnation() != self.member.incarnation {
-            return Err("another node has its rank in the cluster".to_owned());
+            let why = "another node has its rank in the cluster";
+            return Err(Loss::new(LossKind::Replaced, why));
         }
         Ok(peer)
     }
 
     /// Opens a channel to a receiver that says nothing.
-    pub(crate) async fn open_one_way(&self) -> Result<BytesSender, String> {
+    pub(crate) async fn open_one_way(&self) -> Result<BytesSender, Loss> {
         let peer = self.peer().await?;
         let opened = self.ranks.cluster.node().open_bytes(&peer, &*self.name).await;
-        opened.map_err(|error| with_causes(&error))
+        opened.map_err(Loss::from)
     }
 
     /// Accepts the channel of a sender that hears nothing.
-    pub(crate) async fn accept_one_way(&self) -> Result<BytesReceiver, String> {
+    pub(crate) async fn accept_one_way(&self) -> Result<BytesReceiver, Loss> {
         let peer = self.peer().await?;
         let channel = channel(&*self.name).from_peer(&peer);
         let accepted = self.comes(self.ranks.cluster.node().accept_bytes(channel)).await?;
-        accepted.map(|(_, receiver)| receiver).map_err(|error| with_causes(&error))
+        accepted.map(|(_, receiver)| receiver).map_err(Loss::from)
     }
 
     /// Returns the line of this node to itself, if the peer is this node.
@@ -282,24 +286,24 @@ impl Link {
     }
 
     /// Opens the line to a receiver.
-    pub(super) async fn open(&self) -> Result<Line, String> {
+    pub(super) async fn open(&self) -> Result<Line, Loss> {
         if let Some(line) = self.here() {
             return Ok(line);
         }
         let peer = self.peer().await?;
         let opened = self.ranks.cluster.node().open_duplex_bytes(&peer, &*self.name).await;
-        opened.map(of_channel).map_err(|error| with_causes(&error))
+        opened.map(of_channel).map_err(Loss::from)
     }
 
     /// Accepts the line of a sender.
-    pub(super) async fn accept(&self) -> Result<Line, String> {
+    pub(super) async fn accept(&self) -> Result<Line, Loss> {
         if let Some(line) = self.here() {
             return Ok(line);
         }
         let peer = self.peer().await?;
         let channel = channel(&*self.name).from_peer(&peer);
         let accepted = self.comes(self.ranks.cluster.node().accept_duplex_bytes(channel)).await?;
-        accepted.map(|(_, duplex)| of_channel(duplex)).map_err(|error| with_causes(&error))
+        accepted.map(|(_, duplex)| of_channel(duplex)).map_err(Loss::from)
     }
 }
 

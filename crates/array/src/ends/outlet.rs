@@ -5,10 +5,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use chunkcomm::Loss;
 use chunkcomm::host::memory::Slices;
 use chunkcomm::host::{self, Instant};
 use chunkcomm_pipeline::{Element, Region};
 
+use super::error::refused;
 use super::exchange::Messages;
 use super::line::{LineReceiver, LineSender};
 use super::opening::{Link, Rows, Way};
@@ -84,7 +86,7 @@ impl<T: Element> Outlet<T> {
         // A stop is not seen before: the peer waits for this line.
         let (mut channel, mut words) = match link.open().await {
             Ok(line) => line,
-            Err(why) => return self.shared.fail(self.index, &self.way, why.into(), 0),
+            Err(loss) => return self.shared.fail(self.index, &self.way, loss.into(), 0),
         };
         let failed = tokio::select! {
             biased;
@@ -97,8 +99,8 @@ impl<T: Element> Outlet<T> {
         }
         // The peer may have all of a round and be gone before `send` has noted that the round has left.
         self.shared.tell(|state| state.tasks[self.index].released = u32::MAX);
-        if let Some(why) = self.shared.last_word(self.index) {
-            let _ = host::timeout(LAST_WORD, channel.send(wire::failed(0, &why).into())).await;
+        if let Some(fault) = self.shared.last_word(self.index) {
+            let _ = host::timeout(LAST_WORD, channel.send(wire::failed(0, &fault).into())).await;
         }
     }
 
@@ -110,15 +112,16 @@ impl<T: Element> Outlet<T> {
                 let landed = &mut state.tasks[self.index].landed;
                 // A word may come twice, where its first sending was cancelled.
                 if !(*landed..=landed.saturating_add(1)).contains(&round) {
-                    return Some((format!("it says that round {round} has landed").into(), 0));
+                    let why = format!("it says that round {round} has landed");
+                    return Some((refused(why).into(), 0));
                 }
                 *landed = round;
                 None
             }),
-            Some(Message::Failed { landed, why }) => {
-                Some((Fault::of_word(why), usize::try_from(landed).unwrap_or(usize::MAX)))
+            Some(Message::Failed { landed, fault }) => {
+                Some((fault, usize::try_from(landed).unwrap_or(usize::MAX)))
             }
-            _ => Some(("it says what no receiver says".to_owned().into(), 0)),
+            _ => Some((refused("it says what no receiver says").into(), 0)),
         };
         let mut buffer = vec![0; WORD_BYTES_MAX];
         let mut heard = link.comes(words.next(&mut buffer, hear)).await.flatten();
@@ -126,20 +129,20 @@ impl<T: Element> Outlet<T> {
             match heard {
                 Ok(None) => {}
                 Ok(Some(failed)) => return failed,
-                Err(why) => return (why.into(), 0),
+                Err(loss) => return (loss.into(), 0),
             }
             heard = words.next(&mut vec![0; WORD_BYTES_MAX], hear).await;
         }
     }
 
     /// Sends all rounds; returns the reason why it cannot go on.
-    async fn send(&self, channel: &mut LineSender) -> String {
+    async fn send(&self, channel: &mut LineSender) -> Loss {
         for number in 1.. {
             let Some(round) = self.shared.round(number).await else { break };
             let sent = self.send_round(channel, &round).await;
             drop(round);
-            if let Err(why) = sent {
-                return why;
+            if let Err(loss) = sent {
+                return loss;
             }
             self.shared.tell(|state| {
                 let task = &mut state.tasks[self.index];
@@ -150,7 +153,7 @@ impl<T: Element> Outlet<T> {
         std::future::pending().await
     }
 
-    async fn send_round(&self, channel: &mut LineSender, round: &Leaving<T>) -> Result<(), String> {
+    async fn send_round(&self, channel: &mut LineSender, round: &Leaving<T>) -> Result<(), Loss> {
         let mut missing: Vec<usize> = self.spans.iter().map(ExactSizeIterator::len).collect();
         let (mut seen, mut unsent) = (0, self.spans.len());
         let (mut kept, mut slices) = (Messages::default(), Slices::default());
@@ -190,7 +193,7 @@ impl<T: Element> Outlet<T> {
         round: &Leaving<T>,
         block: usize,
         (kept, slices): (&mut Messages, &mut Slices),
-    ) -> Result<(), String> {
+    ) -> Result<(), Loss> {
         let (span, each) = (&self.spans[block], self.way.tiles.block_tiles());
         let elements = self.rows.elements(span);
         for index in block * each..(block + 1) * each {
@@ -230,7 +233,7 @@ impl<T: Element> Outlet<T> {
         channel: &mut LineSender,
         number: u32,
         mut kept: Messages,
-    ) -> Result<(), String> {
+    ) -> Result<(), Loss> {
         let packed = |task: &super::shared::Progress| task.packed >= number;
         self.shared.tell(|state| state.tasks[self.index].packed = number);
         self.shared.until(|state| state.tasks.iter().all(packed).then_some(())).await;
@@ -241,7 +244,7 @@ impl<T: Element> Outlet<T> {
     }
 
     /// Sends a message with elements.
-    async fn hand_over(&self, channel: &mut LineSender, message: Bytes) -> Result<(), String> {
+    async fn hand_over(&self, channel: &mut LineSender, message: Bytes) -> Result<(), Loss> {
         let bytes = message.len() as u64;
         let began = Instant::now();
         channel.send(message).await?;

@@ -8,12 +8,16 @@ use std::time::Duration;
 
 use chunkcomm::host::{self, Instant};
 use chunkcomm::layer::{Bell, warn};
+use chunkcomm::{Loss, LossKind};
 
 use super::error::ArrayError;
 use super::opening::Way;
+use crate::plan::Side;
 
-/// Reason told of a rank whose program has dropped its end.
-pub(super) const DROPPED: &str = "it dropped its end";
+/// Returns the loss of a rank whose program has dropped its end.
+pub(super) fn dropped() -> Loss {
+    Loss::new(LossKind::Left, "it dropped its end")
+}
 
 /// The state of one end, and the bell that tells of its changes.
 pub(super) struct Shared<R> {
@@ -40,27 +44,34 @@ pub(super) struct State<R> {
 struct Broken {
     round: u32,
     error: ArrayError,
-    /// Words for the peers.
-    words: String,
+    /// What the peers are told.
+    told: Fault,
 }
 
 /// Reason why the task of a peer cannot go on.
-pub(super) struct Fault {
-    pub(super) why: String,
-    /// The peer has told it: it names a rank itself.
-    pub(super) is_told: bool,
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Fault {
+    pub(crate) loss: Loss,
+    /// The rank that is lost, and the end of its group, where a peer has told of another one than itself.
+    pub(crate) of: Option<(Side, usize)>,
 }
 
 impl Fault {
-    /// Returns the fault that a peer has told.
-    pub(super) fn of_word(why: String) -> Fault {
-        Fault { is_told: why != DROPPED, why }
+    /// Returns the loss as an error names it that has the peer.
+    pub(crate) fn loss(&self) -> Loss {
+        match self.of {
+            None => self.loss.clone(),
+            Some((side, rank)) => {
+                let words = format!("rank {rank} of the {side} group: {:?}", self.loss);
+                Loss::new(self.loss.kind(), words)
+            }
+        }
     }
 }
 
-impl From<String> for Fault {
-    fn from(why: String) -> Fault {
-        Fault { why, is_told: false }
+impl From<Loss> for Fault {
+    fn from(loss: Loss) -> Fault {
+        Fault { loss, of: None }
     }
 }
 
@@ -144,13 +155,11 @@ impl<R> Shared<R> {
     /// Notes that the task of this peer cannot go on with its round, and the number of its elements that have landed. Rounds
     /// before go on.
     pub(super) fn fail(&self, index: usize, way: &Way, fault: Fault, landed: usize) {
-        let Fault { why, is_told } = fault;
-        let words = if is_told { why.clone() } else { way.words(&why) };
-        let error = way.fault(why, landed);
+        let (error, told) = way.broken(fault, landed);
         self.tell(|state| {
             let round = state.tasks[index].landed + 1;
             if state.fault.as_ref().is_none_or(|broken| round < broken.round) {
-                state.fault = Some(Broken { round, error, words });
+                state.fault = Some(Broken { round, error, told });
             }
         });
     }
@@ -166,12 +175,12 @@ impl<R> Shared<R> {
     }
 
     /// Returns what the peer of a stopped task is to know if it waits for more.
-    pub(super) fn last_word(&self, index: usize) -> Option<String> {
+    pub(super) fn last_word(&self, index: usize) -> Option<Fault> {
         let state = self.state();
         let landed = state.tasks[index].landed;
         match state.fault.as_ref().filter(|broken| broken.round <= landed + 1) {
-            Some(broken) => Some(broken.words.clone()),
-            None => (state.begun > landed).then(|| DROPPED.to_owned()),
+            Some(broken) => Some(broken.told.clone()),
+            None => (state.begun > landed).then(|| dropped().into()),
         }
     }
 

@@ -152,7 +152,7 @@ pub(super) async fn agree(mut among: Among<'_>, ours: Parts<'_>) -> Result<Agree
     };
     let from = whole(&mut among, Side::Sender, from, long[0].as_deref()).await?;
     let to = whole(&mut among, Side::Receiver, to, long[1].as_deref()).await?;
-    let broken = || ArrayError::Rank { rank: 0, why: "its statement makes no sense".to_owned() };
+    let broken = || ArrayError::refused(0, "its statement makes no sense");
     let from = Statement::of_words(&from, &own).ok_or_else(broken)??;
     let to = Statement::of_words(&to, &own).ok_or_else(broken)??;
     if from.layout.shape() != to.layout.shape() || from.element != to.element {
@@ -190,7 +190,7 @@ async fn whole(
     }
     if length > WORDS_MAX {
         let why = format!("the {part} layout has {length} numbers, at most {WORDS_MAX} are sent");
-        return Err(ArrayError::Rank { rank: 0, why });
+        return Err(ArrayError::refused(0, why));
     }
     let data = ours.map_or_else(|| vec![0; length as usize], <[u64]>::to_vec);
     let told = match among {
@@ -222,7 +222,7 @@ async fn difference(all: &mut Group, side: u64, ours: &Parts<'_>) -> ArrayError 
 fn first_difference(all: &[Said]) -> ArrayError {
     let faults = all.iter().enumerate().find_map(|(rank, said)| Some((rank, said.1.clone()?)));
     if let Some((rank, why)) = faults {
-        return ArrayError::Rank { rank, why };
+        return ArrayError::refused(rank, why);
     }
     let two = |(a, of_a): (usize, &String), (b, of_b): (usize, &String)| {
         let (ranks, statements) = ([a, b], [of_a.clone(), of_b.clone()]);

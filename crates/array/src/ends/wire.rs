@@ -9,10 +9,15 @@
 //!
 //! All numbers are little-endian, elements are in the sender's byte order, which both sides have stated. The
 //! elements of a tile that lie together at the sender come as a message of their own behind the head (`APART`).
-//! A side that cannot go on says so (`FAILED`): the number of elements that have landed, as u64, and the reason in
-//! UTF-8 behind it.
+//! A side that cannot go on says so (`FAILED`): the number of elements that have landed, as u64; the rank that is
+//! lost, as a byte (0: the one that says so; of the group that sends: 1, of the other: 2) and u32; and the [`Loss`].
 
 use bytes::Buf;
+use chunkcomm::Loss;
+use chunkcomm::proto::loss::LOSS_BYTES_MAX;
+
+use super::shared::Fault;
+use crate::plan::Side;
 
 /// Length of a message's head.
 pub(super) const HEAD_BYTES: usize = 16;
@@ -22,11 +27,8 @@ const TILE_APART: u32 = 2;
 const LANDED: u32 = 3;
 const FAILED: u32 = 4;
 
-/// Longest reason that is told: 1 KiB.
-const REASON_BYTES_MAX: usize = 1024;
-
 /// Length of the longest message without elements.
-pub(super) const WORD_BYTES_MAX: usize = HEAD_BYTES + REASON_BYTES_MAX;
+pub(super) const WORD_BYTES_MAX: usize = HEAD_BYTES + 5 + 1 + LOSS_BYTES_MAX;
 
 /// A message, in either direction.
 #[derive(Debug, PartialEq, Eq)]
@@ -38,7 +40,7 @@ pub(super) enum Message<'a> {
     /// All elements of the round have landed.
     Landed { round: u32 },
     /// The other side cannot go on.
-    Failed { landed: u64, why: String },
+    Failed { landed: u64, fault: Fault },
 }
 
 impl Message<'_> {
@@ -57,9 +59,16 @@ impl Message<'_> {
                 })
             }
             LANDED => Some(Message::Landed { round }),
-            FAILED if bytes.len() >= 8 => {
-                let landed = bytes.get_u64_le();
-                Some(Message::Failed { landed, why: String::from_utf8_lossy(bytes).into_owned() })
+            FAILED if bytes.len() >= 13 => {
+                let (landed, side, rank) = (bytes.get_u64_le(), bytes.get_u8(), bytes.get_u32_le());
+                let of = match side {
+                    0 => None,
+                    1 => Some((Side::Sender, rank as usize)),
+                    2 => Some((Side::Receiver, rank as usize)),
+                    _ => return None,
+                };
+                let loss = Loss::from_bytes(bytes)?;
+                Some(Message::Failed { landed, fault: Fault { loss, of } })
             }
             _ => None,
         }
@@ -84,20 +93,24 @@ pub(super) fn landed(round: u32) -> [u8; 8] {
 }
 
 /// Returns the word of a side that cannot go on, where `landed` elements of its round have landed.
-pub(super) fn failed(landed: u64, why: &str) -> Vec<u8> {
+pub(super) fn failed(landed: u64, fault: &Fault) -> Vec<u8> {
+    let (side, rank) = match fault.of {
+        None => (0, 0),
+        Some((Side::Sender, rank)) => (1, rank as u32),
+        Some((Side::Receiver, rank)) => (2, rank as u32),
+    };
     let mut word = u64::from(FAILED).to_le_bytes().to_vec();
     word.extend_from_slice(&landed.to_le_bytes());
-    let mut end = why.len().min(REASON_BYTES_MAX);
-    while !why.is_char_boundary(end) {
-        end -= 1;
-    }
-    word.extend_from_slice(&why.as_bytes()[..end]);
+    word.push(side);
+    word.extend_from_slice(&rank.to_le_bytes());
+    word.extend_from_slice(&fault.loss.to_bytes());
     word
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use chunkcomm::LossKind;
 
     #[test]
     fn messages_are_read_as_they_were_written() {
@@ -108,10 +121,12 @@ mod tests {
         let apart = head(1, 2, true);
         assert_eq!(Message::decode(&apart), Some(Message::Apart { round: 1, tile: 2 }));
         assert_eq!(Message::decode(&landed(9)), Some(Message::Landed { round: 9 }));
-        let long = "\u{e4}".repeat(600);
-        let word = failed(5, &long);
-        let Some(Message::Failed { landed, why }) = Message::decode(&word) else { panic!() };
-        assert_eq!((landed, why.len(), long.starts_with(&why)), (5, REASON_BYTES_MAX, true));
+        for of in [None, Some((Side::Sender, 3)), Some((Side::Receiver, 0))] {
+            let fault = Fault { loss: Loss::new(LossKind::Silent, "\u{e4}".repeat(512)), of };
+            let word = failed(5, &fault);
+            assert_eq!(word.len(), WORD_BYTES_MAX);
+            assert_eq!(Message::decode(&word), Some(Message::Failed { landed: 5, fault }));
+        }
     }
 
     #[test]

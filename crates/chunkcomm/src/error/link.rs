@@ -1,7 +1,7 @@
 //! Errors of a session's end.
 
 use crate::proto::link::ProtocolError;
-use crate::proto::plain::Plain;
+use crate::proto::loss::Loss;
 use std::error::Error;
 use std::fmt;
 use std::io;
@@ -42,8 +42,8 @@ pub enum LinkCause {
     /// Another process answers at the peer's address, or has its name where
     /// [`NodeBuilder::sole_name`](crate::NodeBuilder::sole_name) is set: the peer is gone.
     Restarted,
-    /// The program or the cluster reported that the peer is gone, with its reason.
-    Gone(String),
+    /// The program or the cluster reported that the peer is gone.
+    Gone(Loss),
     /// Another peer began a session, and
     /// [`Limits::sessions_max`](crate::Limits::sessions_max) allowed no more. This
     /// session had been cut off for longest.
@@ -114,7 +114,7 @@ impl fmt::Display for LinkError {
             LinkCause::Restarted => {
                 write!(f, "another process answers where {peer} was")
             }
-            LinkCause::Gone(why) => write!(f, "{peer} is gone: {}", Plain(why)),
+            LinkCause::Gone(why) => write!(f, "{peer} is gone: {why}"),
             LinkCause::GaveWay { sessions_max } => write!(
                 f,
                 "the session with {peer}, cut off, gave way to a new one: sessions_max allows \
@@ -150,6 +150,7 @@ impl Error for LinkError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         match &self.inner.cause {
             LinkCause::Io(error) => Some(error.as_ref()),
+            LinkCause::Gone(loss) => loss.source(),
             _ => None,
         }
     }

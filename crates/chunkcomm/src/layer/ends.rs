@@ -8,7 +8,7 @@ use crate::channel::sender::Sender;
 use crate::channel::{ChannelOptions, channel};
 use crate::driver::mail::{Command, LinkShared};
 use crate::driver::staging::{Settling, TxEnd, TxShared};
-use crate::error::{AcceptError, ConnectError, LinkCause, LinkError, SendError};
+use crate::error::{AcceptError, ConnectError, LinkCause, LinkError, Loss, SendError};
 use crate::node::accepting::AcceptTable;
 use crate::node::{Node, Peer, duplexes};
 use crate::proto::describe::fnv1a;
@@ -142,8 +142,8 @@ impl Link {
 
     /// Returns the error of a wait for this peer that ends for the reason `why`.
     #[must_use]
-    pub fn gone(&self, why: String) -> LinkError {
-        LinkError::new(self.name(), LinkCause::Gone(why))
+    pub fn gone(&self, why: impl Into<Loss>) -> LinkError {
+        LinkError::new(self.name(), LinkCause::Gone(why.into()))
     }
 
     /// Opens a channel of a layer, with a reserved name. Its messages leave before those of the

@@ -56,6 +56,7 @@ use crate::driver::buffers::Buffers;
 use crate::driver::cycles::SharedBoard;
 use crate::driver::mail::LinkShared;
 use crate::driver::wakers::locked;
+use crate::error::Loss;
 use crate::proto::sorted::SortedSet;
 use crate::transport::Home;
 use crate::transport::spin::Spinner;
@@ -148,10 +149,11 @@ impl Node {
 
     /// Ends all sessions with the peer of this incarnation, as [`Peer::declare_dead`] does
     /// with one.
-    pub fn declare_dead(&self, incarnation: u128, why: &str) {
+    pub fn declare_dead(&self, incarnation: u128, why: impl Into<Loss>) {
+        let why = why.into();
         for link in self.shared.table.links() {
             if link.peer.incarnation == incarnation {
-                self.peer(link).declare_dead(why);
+                self.peer(link).declare_dead(why.clone());
             }
         }
     }

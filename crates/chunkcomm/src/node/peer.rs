@@ -3,7 +3,7 @@
 use super::{Node, NodeShared};
 use crate::Address;
 use crate::driver::mail::{Beginning, Command, LinkShared};
-use crate::error::{LinkCause, LinkError};
+use crate::error::{LinkCause, LinkError, Loss};
 use crate::stats::PeerStats;
 use std::fmt;
 use std::future::poll_fn;
@@ -158,7 +158,7 @@ impl Peer {
     ///
     /// `why` goes into the error of every call that waits for the peer. Otherwise only the peer's
     /// silence would end these waits.
-    pub fn declare_dead(&self, why: impl Into<String>) {
+    pub fn declare_dead(&self, why: impl Into<Loss>) {
         let error = LinkError::new(self.name(), LinkCause::Gone(why.into()));
         self.link.command(Command::Abort(error));
     }

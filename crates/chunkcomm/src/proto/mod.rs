@@ -3,6 +3,6 @@
 
 pub use chunkcomm_proto::{
     Time, backoff, causes, codec, credential, credit, cycle, describe, endpoint, fair, hello, ids,
-    limits, link, liveness, message, outbox, packet, plain, random, resume, session, sorted,
+    limits, link, liveness, loss, message, outbox, packet, plain, random, resume, session, sorted,
     spares, trace, tuning,
 };

@@ -6,7 +6,7 @@ use crate::call::ServeError;
 use crate::launch::LaunchError;
 use crate::process::InstantiateError;
 use chunkcomm::error::CredentialError;
-use chunkcomm::{CloseError, ConnectError, NodeError};
+use chunkcomm::{CloseError, ConnectError, Loss, LossKind, NodeError};
 use std::error::Error;
 use std::fmt;
 use std::io;
@@ -216,6 +216,18 @@ impl Error for PeerError {
             PeerError::Connect { cause, .. } => cause.source(),
             _ => None,
         }
+    }
+}
+
+impl From<PeerError> for Loss {
+    fn from(error: PeerError) -> Loss {
+        let kind = match error {
+            PeerError::Dead(death) => return death.into(),
+            PeerError::Connect { ref cause, .. } => Loss::from((**cause).clone()).kind(),
+            PeerError::Replaced { .. } => LossKind::Replaced,
+            PeerError::Nobody { .. } | PeerError::Ended(_) => LossKind::Left,
+        };
+        Loss::of(kind, error)
     }
 }
 

@@ -9,8 +9,7 @@ use crate::proto::cluster::{Down, Up};
 use crate::proto::signature::Signature;
 use crate::tasks::{spawn, spawn_among};
 use chunkcomm::host::{self, Instant, JoinHandle};
-use chunkcomm::{Address, Duplex, Node, Peer, Receiver, Sender};
-use chunkcomm_proto::causes::with_causes;
+use chunkcomm::{Address, Duplex, Loss, Node, Peer, Receiver, Sender};
 use chunkcomm_proto::sorted::SortedMap;
 use std::io;
 use std::sync::Arc;
@@ -61,7 +60,7 @@ struct Progress {
 enum Event {
     Came(Peer, Box<Duplex<Down, Up>>),
     Word(Line, Up),
-    Lost(Line, String),
+    Lost(Line, Loss),
 }
 
 struct Wire {
@@ -176,18 +175,18 @@ async fn accept(node: Node, events: mpsc::Sender<Event>) {
 
 /// Passes on the words of a member.
 async fn read(line: Line, mut up: Receiver<Up>, events: mpsc::Sender<Event>) {
-    let why = loop {
+    let loss = loop {
         match up.recv().await {
             Ok(Some(word)) => {
                 if events.send(Event::Word(line, word)).await.is_err() {
                     return;
                 }
             }
-            Ok(None) => break "it ended without a word".to_owned(),
-            Err(error) => break with_causes(&error),
+            Ok(None) => break "it ended without a word".into(),
+            Err(error) => break error.into(),
         }
     };
-    let _ = events.send(Event::Lost(line, why)).await;
+    let _ = events.send(Event::Lost(line, loss)).await;
 }
 
 /// Sends the manager's words to a member.
@@ -246,13 +245,13 @@ impl Work {
                 }
                 self.manager.handle_message(line, word);
             }
-            Event::Lost(line, why) => {
+            Event::Lost(line, loss) => {
                 let wire = self.wires.remove(&line);
-                self.manager.handle_lost(line, why.as_str());
+                self.manager.handle_lost(line, loss.clone());
                 // A lost member is reported as dead; a node that never became one is marked gone
                 // here.
                 if let (Some(wire), Phase::Failed(_)) = (wire, self.manager.phase()) {
-                    wire.peer.declare_dead(why);
+                    wire.peer.declare_dead(loss);
                 }
             }
         }
@@ -283,8 +282,8 @@ impl Work {
         spawn_among(
             &mut self.tasks,
             Box::pin(async move {
-                if let Some(why) = lines::desertion(&peer, &address).await {
-                    let _ = events.send(Event::Lost(line, why)).await;
+                if let Some(loss) = lines::desertion(&peer, &address).await {
+                    let _ = events.send(Event::Lost(line, loss)).await;
                 }
             }),
         );

@@ -4,7 +4,7 @@
 use crate::proto::cluster::{Down, Up};
 use chunkcomm::layer::system_channel;
 use chunkcomm::{
-    AcceptError, Address, ChannelOptions, Duplex, Node, OpenError, Peer, channel, host,
+    AcceptError, Address, ChannelOptions, Duplex, Loss, Node, OpenError, Peer, channel, host,
 };
 use chunkcomm_proto::hello::{HELLO_BYTES, Hello, HelloError};
 use chunkcomm_proto::packet::Lane;
@@ -44,14 +44,14 @@ pub(super) async fn deserted(peer: &Peer, address: &Address, seen: &mut u64) {
 }
 
 /// Waits as [`deserted`] does and returns the reason to tell; nothing when the link ends before.
-pub(super) async fn desertion(peer: &Peer, address: &Address) -> Option<String> {
+pub(super) async fn desertion(peer: &Peer, address: &Address) -> Option<Loss> {
     let mut losses = 0;
     tokio::select! {
         biased;
         // Whoever has the link hears of that end.
         _ = peer.closed() => None,
         () = deserted(peer, address, &mut losses) => {
-            Some(format!("nobody listens any more at {address}, where it was"))
+            Some(format!("nobody listens any more at {address}, where it was").into())
         }
     }
 }

@@ -5,10 +5,9 @@ use crate::proto::cluster::membership::{Change, Membership, Standing};
 use crate::proto::cluster::{Death, Down, Up};
 use crate::sync::locked;
 use chunkcomm::host::{self, Instant};
-use chunkcomm::{Address, Duplex, Node, Peer};
+use chunkcomm::{Address, Duplex, Loss, LossKind, Node, Peer};
 use chunkcomm_proto::Time;
 use chunkcomm_proto::backoff::Backoff;
-use chunkcomm_proto::causes::with_causes;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::watch;
@@ -24,22 +23,22 @@ pub(super) enum Way {
 
 impl Way {
     /// Links with the manager.
-    pub(super) async fn go(&self, node: &Node) -> Result<Peer, String> {
-        let mut why = "no address is known".to_owned();
+    pub(super) async fn go(&self, node: &Node) -> Result<Peer, Loss> {
+        let mut loss = Loss::from("no address is known");
         match self {
             Way::Here => {
-                return node.local().await.map_err(|error| with_causes(&error));
+                return node.local().await.map_err(Loss::from);
             }
             Way::There(addresses) => {
                 for address in addresses {
                     match node.connect_within(address, Duration::ZERO).await {
                         Ok(peer) => return Ok(peer),
-                        Err(error) => why = with_causes(&error),
+                        Err(error) => loss = error.into(),
                     }
                 }
             }
         }
-        Err(why)
+        Err(loss)
     }
 }
 
@@ -57,9 +56,9 @@ async fn talk_on(state: &State, way: &Way, first: Peer) {
     let mut manager = Some(first);
     let mut backoff = Backoff::new(state.node.incarnation() as u64);
     loop {
-        let why = match manager.take() {
+        let loss = match manager.take() {
             Some(manager) => match talk(state, &manager).await {
-                Some(why) => why,
+                Some(loss) => loss,
                 None => return,
             },
             None => match reach(state, way).await {
@@ -67,10 +66,10 @@ async fn talk_on(state: &State, way: &Way, first: Peer) {
                     manager = Some(peer);
                     continue;
                 }
-                Err(why) => why,
+                Err(loss) => loss,
             },
         };
-        if !state.change(|it| it.handle_manager_lost(why, Instant::now().time())) {
+        if !state.change(|it| it.handle_manager_lost(loss, Instant::now().time())) {
             return;
         }
         host::sleep(backoff.wait()).await;
@@ -78,19 +77,19 @@ async fn talk_on(state: &State, way: &Way, first: Peer) {
     }
 }
 
-async fn reach(state: &State, way: &Way) -> Result<Peer, String> {
+async fn reach(state: &State, way: &Way) -> Result<Peer, Loss> {
     /// Longest time of one attempt.
     const ATTEMPT: Duration = Duration::from_secs(5);
     let gone = host::timeout(ATTEMPT, way.go(&state.node));
-    gone.await.unwrap_or_else(|_| Err("it does not answer".to_owned()))
+    gone.await.unwrap_or_else(|_| Err(Loss::new(LossKind::Silent, "it does not answer")))
 }
 
 /// Runs one line until it ends. Returns the cause of its loss, or `None` when nothing more is to be
 /// sent.
-async fn talk(state: &State, manager: &Peer) -> Option<String> {
+async fn talk(state: &State, manager: &Peer) -> Option<Loss> {
     let duplex = match lines::open(&state.node, manager).await {
         Ok(duplex) => duplex,
-        Err(error) => return Some(with_causes(&error)),
+        Err(error) => return Some(error.into()),
     };
     let changed = state.changed.subscribe();
     state.change(Membership::announce);
@@ -107,7 +106,7 @@ async fn deserted(manager: &Peer, losses: &mut u64) {
 
 /// Next event for a member.
 enum Next {
-    Heard(Result<Option<Down>, String>),
+    Heard(Result<Option<Down>, Loss>),
     Words,
     Late,
     Deserted,
@@ -124,10 +123,10 @@ struct Line<'a> {
 }
 
 impl Line<'_> {
-    async fn hold(mut self) -> Option<String> {
+    async fn hold(mut self) -> Option<Loss> {
         loop {
-            if let Err(why) = self.say().await {
-                return Some(why);
+            if let Err(loss) = self.say().await {
+                return Some(loss);
             }
             if self.state.look(|it| it.end().is_some()) {
                 return None;
@@ -135,12 +134,14 @@ impl Line<'_> {
             self.until = self.state.look(Membership::poll_timeout);
             match self.next().await {
                 Next::Heard(Ok(Some(message))) => {
-                    if let Err(why) = self.hear(message) {
-                        return Some(why);
+                    if let Err(loss) = self.hear(message) {
+                        return Some(loss);
                     }
                 }
-                Next::Heard(Ok(None)) => return Some("it ended without a word".to_owned()),
-                Next::Heard(Err(why)) => return Some(why),
+                Next::Heard(Ok(None)) => {
+                    return Some("it ended without a word".into());
+                }
+                Next::Heard(Err(loss)) => return Some(loss),
                 Next::Words => {}
                 Next::Deserted => return Some(self.desert()),
                 Next::Late => self.state.change(|it| it.handle_timeout(Instant::now().time())),
@@ -149,10 +150,10 @@ impl Line<'_> {
     }
 
     /// Marks the manager's process as gone, so that nothing waits for its link; returns the reason.
-    fn desert(&self) -> String {
-        let why = "nobody listens any more where it was";
-        self.state.node.declare_dead(self.manager.incarnation(), why);
-        why.to_owned()
+    fn desert(&self) -> Loss {
+        let loss = Loss::from("nobody listens any more where it was");
+        self.state.node.declare_dead(self.manager.incarnation(), loss.clone());
+        loss
     }
 
     async fn next(&mut self) -> Next {
@@ -162,7 +163,7 @@ impl Line<'_> {
         tokio::select! {
             biased;
             heard = self.duplex.recv() => {
-                Next::Heard(heard.map_err(|error| with_causes(&error)))
+                Next::Heard(heard.map_err(Loss::from))
             }
             _ = self.changed.changed() => Next::Words,
             () = deserted => Next::Deserted,
@@ -170,19 +171,18 @@ impl Line<'_> {
         }
     }
 
-    async fn say(&mut self) -> Result<(), String> {
+    async fn say(&mut self) -> Result<(), Loss> {
         while let Some(word) = { locked(&self.state.membership).poll_transmit() } {
-            let said = self.duplex.sender().send_now(&word).await;
-            said.map_err(|error| with_causes(&error))?;
+            self.duplex.sender().send_now(&word).await?;
         }
         Ok(())
     }
 
-    fn hear(&self, message: Down) -> Result<(), String> {
+    fn hear(&self, message: Down) -> Result<(), Loss> {
         let before = self.state.look(Membership::changes);
         let heard = self.state.change(|it| it.handle_message(message));
-        let heard = heard.map_err(|error| error.to_string());
-        heard.inspect_err(|why| self.manager.declare_dead(why.as_str()))?;
+        let heard = heard.map_err(|error| Loss::new(LossKind::Refused, error.to_string()));
+        heard.inspect_err(|loss| self.manager.declare_dead(loss.clone()))?;
         bury_the_dead(self.state, before);
         Ok(())
     }
@@ -203,7 +203,7 @@ fn bury_the_dead(state: &State, mut number: u64) {
 
 /// Reports a death to all waits on this node for the dead member.
 fn bury(state: &State, death: &Death) {
-    state.node.declare_dead(death.id.incarnation, &death.why);
+    state.node.declare_dead(death.id.incarnation, death.loss.clone());
 }
 
 /// Waits until the manager has admitted the node; returns the end if it has not.

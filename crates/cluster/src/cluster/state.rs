@@ -62,8 +62,8 @@ impl State {
             spawn_among(
                 &mut looking,
                 Box::pin(async move {
-                    if let Some(why) = lines::desertion(&peer, &address).await {
-                        peer.declare_dead(why);
+                    if let Some(loss) = lines::desertion(&peer, &address).await {
+                        peer.declare_dead(loss);
                     }
                 }),
             );

@@ -176,7 +176,7 @@ impl Group {
     /// # Errors
     ///
     /// As [`broadcast_delta`](Self::broadcast_delta), for the causes of [`reduce`](Self::reduce). An operator that
-    /// panics breaks the group with [`GroupError::Rank`].
+    /// panics breaks the group with [`GroupError::Lost`].
     ///
     /// # Cancel safety
     ///

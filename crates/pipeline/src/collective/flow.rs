@@ -10,9 +10,9 @@ use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
+use chunkcomm::LossKind;
 use chunkcomm::host::memory::{self, Slices, free_vec};
 use chunkcomm::host::{self, JoinHandle};
-use chunkcomm::with_causes;
 use chunkcomm_cluster::Cluster;
 use chunkcomm_cluster::cluster::NodeId;
 use tokio::sync::Notify;
@@ -305,9 +305,9 @@ impl<T: Element> Transfers<T> {
         let fault = |error: DeltaSendError| match error {
             // The other rank is there.
             DeltaSendError::NoRoom { .. } => {
-                GroupError::Rank { rank: self.rank, why: error.to_string() }
+                GroupError::Lost { rank: self.rank, loss: error.into() }
             }
-            error => self.lost(to, &error),
+            error => GroupError::Lost { rank: to, loss: error.into() },
         };
         sent.map_err(fault)?.finish().await.map_err(fault)
     }
@@ -331,25 +331,21 @@ impl<T: Element> Transfers<T> {
         let fault = |error: DeltaRecvError| match error {
             // Nobody is lost: the operator panicked. Else the other operand does not come, from a rank of
             // which its own transfer says more.
-            DeltaRecvError::Combine { ref cause, .. } if cause.starts_with("panicked") => {
-                GroupError::Rank { rank: self.rank, why: with_causes(&error) }
+            DeltaRecvError::Combine { ref loss, .. } if loss.kind() == LossKind::Panicked => {
+                GroupError::Lost { rank: self.rank, loss: error.into() }
             }
-            error => self.lost(from, &error),
+            error => GroupError::Lost { rank: from, loss: error.into() },
         };
         landing.map_err(fault)?.finish().await.map_err(fault)
     }
 
     async fn peer(&self, rank: usize) -> Result<chunkcomm::Peer, GroupError> {
         let peer = peer_of(&self.cluster, self.members[rank]).await;
-        peer.map_err(|why| GroupError::Gone { rank, why })
+        peer.map_err(|loss| GroupError::Lost { rank, loss })
     }
 
     fn name_of(&self, from: usize, to: usize, number: usize) -> String {
         format!("{}/{from}-{to}/{number}", self.name)
-    }
-
-    fn lost(&self, rank: usize, error: &dyn std::error::Error) -> GroupError {
-        GroupError::Gone { rank, why: with_causes(error) }
     }
 }
 

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use chunkcomm::host::Instant;
 use chunkcomm::layer::warn;
-use chunkcomm::{Duplex, Peer, host, with_causes};
+use chunkcomm::{Duplex, Loss, LossKind, Peer, host};
 use chunkcomm_cluster::Cluster;
 use chunkcomm_cluster::cluster::NodeId;
 use chunkcomm_proto::describe::fnv1a;
@@ -57,9 +57,8 @@ enum Meeting {
     /// Our side and theirs.
     Met(Side, Side),
     NotMet,
-    /// Rank 0 has dropped its future before another group came.
-    Dropped,
-    Failed(String),
+    /// Rank 0 could not meet, or has dropped its future before another group came.
+    Failed(Loss),
 }
 
 impl Group {
@@ -79,21 +78,21 @@ impl Group {
     /// # Errors
     ///
     /// As a call of the group. These two leave the group unharmed, which can meet again:
-    /// [`GroupError::Rank`] when rank 0 cannot reach that of the other group, and [`GroupError::Gone`] with
+    /// [`GroupError::Lost`] when rank 0 cannot reach that of the other group, and [`GroupError::Lost`] with
     /// rank 0 when it dropped its future before another group came.
     ///
     /// # Cancel safety
     ///
     /// When the future is dropped, this node has dropped the pair: calls of the other ranks there get
-    /// [`GroupError::Gone`] with its rank. At rank 0, before another group came, there is no pair.
+    /// [`GroupError::Lost`] with its rank. At rank 0, before another group came, there is no pair.
     pub fn meet(
         &mut self,
         name: &str,
     ) -> impl Future<Output = Result<Pair, GroupError>> + Send + use<> {
         let meeting = self.meeting(name, None);
         async move {
-            let why = || "it did not wait for the other group".to_owned();
-            meeting.await?.ok_or_else(|| GroupError::Rank { rank: 0, why: why() })
+            let why = "it did not wait for the other group";
+            meeting.await?.ok_or_else(|| GroupError::refused(0, why))
         }
     }
 
@@ -142,11 +141,7 @@ impl Group {
             let (ours, theirs) = match found {
                 Meeting::Met(ours, theirs) => (ours, theirs),
                 Meeting::NotMet => return Ok(None),
-                Meeting::Dropped => {
-                    let why = "it has dropped the meeting".to_owned();
-                    return Err(GroupError::Gone { rank: 0, why });
-                }
-                Meeting::Failed(why) => return Err(GroupError::Rank { rank: 0, why }),
+                Meeting::Failed(loss) => return Err(GroupError::Lost { rank: 0, loss }),
             };
             hear_of(&own.core.cluster, &theirs.members).await;
             Ok(Some(own.pair(&ours, &theirs)))
@@ -195,9 +190,11 @@ impl Group {
         };
         match found {
             Ok(Some(theirs)) => Meeting::Met(ours, theirs),
-            Ok(None) if caller.is_gone() => Meeting::Dropped,
+            Ok(None) if caller.is_gone() => {
+                Meeting::Failed(Loss::new(LossKind::Left, "it has dropped the meeting"))
+            }
             Ok(None) => Meeting::NotMet,
-            Err(why) => Meeting::Failed(why),
+            Err(loss) => Meeting::Failed(loss),
         }
     }
 
@@ -252,7 +249,7 @@ async fn find(
     key: &str,
     caller: &Caller,
     given_up: impl Future<Output = ()>,
-) -> Result<Option<Side>, String> {
+) -> Result<Option<Side>, Loss> {
     let layer = GroupLayer::of_node(cluster.node());
     let mut here = match layer.meet(key, ours.clone(), caller) {
         Ok(theirs) => return Ok(Some(theirs)),
@@ -272,7 +269,7 @@ async fn find(
             }
         };
         let agreed = cluster.agree_with_another(key, ours.name.as_bytes(), end).await;
-        let met = agreed.map_err(|error| with_causes(&error))?.values;
+        let met = agreed.map_err(|error| Loss::of(LossKind::Refused, error))?.values;
         let (mine, other): (Vec<_>, Vec<_>) = met.into_iter().partition(|it| it.0 == cluster.id());
         let is_ours = mine.iter().any(|(_, name)| name == ours.name.as_bytes());
         let other = other.into_iter().next().filter(|_| is_ours);
@@ -322,19 +319,19 @@ async fn exchange(
     mut names: [&[u8]; 2],
     ours: &Side,
     ends: Ends,
-) -> Result<Option<Side>, String> {
+) -> Result<Option<Side>, Loss> {
     names.sort_unstable();
     let name = format!("group/met/{:016x}", fnv1a(&names.concat()));
     let theirs = exchange_sides(cluster, other, &name, ours).await;
     let ends = if theirs.is_ok() { ends } else { Ends::Failed };
     let agreed = cluster.agree(&name, &[cluster.id(), other], &[ends as u8]).await;
-    let agreed = agreed.map_err(|error| with_causes(&error))?;
+    let agreed = agreed.map_err(|error| Loss::of(LossKind::Refused, error))?;
     let theirs = theirs?;
     match agreed.values.iter().find(|(id, _)| *id == other) {
         Some((_, it)) if it[..] == [Ends::Met as u8] => Ok(Some(theirs)),
         Some((_, it)) if it[..] == [Ends::Taken as u8] => Ok(None),
-        Some(_) => Err("rank 0 of the other group could not reach it".to_owned()),
-        None => Err("rank 0 of the other group is gone".to_owned()),
+        Some(_) => Err(refused("rank 0 of the other group could not reach it")),
+        None => Err(refused("rank 0 of the other group is gone")),
     }
 }
 
@@ -344,18 +341,22 @@ async fn exchange_sides(
     other: NodeId,
     name: &str,
     ours: &Side,
-) -> Result<Side, String> {
+) -> Result<Side, Loss> {
     let peer = peer_of(cluster, other).await?;
     let node = cluster.node();
     let mut channel: Duplex<Side, Side> = if cluster.id() < other {
-        node.open_duplex(&peer, name).await.map_err(|error| with_causes(&error))?
+        node.open_duplex(&peer, name).await?
     } else {
         let channel = chunkcomm::channel(name).from_peer(&peer);
-        node.accept_duplex(channel).await.map_err(|error| with_causes(&error))?.1
+        node.accept_duplex(channel).await?.1
     };
-    channel.send(ours).await.map_err(|error| with_causes(&error))?;
-    let theirs = channel.recv().await.map_err(|error| with_causes(&error))?;
-    theirs.ok_or_else(|| "the other group has given up".to_owned())
+    channel.send(ours).await?;
+    let theirs = channel.recv().await?;
+    theirs.ok_or_else(|| refused("the other group has given up"))
+}
+
+fn refused(why: &str) -> Loss {
+    Loss::new(LossKind::Refused, why)
 }
 
 impl Pair {
@@ -392,7 +393,7 @@ impl Pair {
     ///
     /// # Errors
     ///
-    /// [`GroupError::Gone`] when it cannot be reached.
+    /// [`GroupError::Lost`] when it cannot be reached.
     ///
     /// # Cancel safety
     ///
@@ -404,7 +405,7 @@ impl Pair {
     pub async fn their_peer(&self, rank: usize) -> Result<Peer, GroupError> {
         let member = self.their_member(rank);
         let peer = peer_of(&self.both.core.cluster, member).await;
-        peer.map_err(|why| GroupError::Gone { rank: self.their_first + rank, why })
+        peer.map_err(|loss| GroupError::Lost { rank: self.their_first + rank, loss })
     }
 
     /// Returns all ranks of both groups as one, for calls in which all take part.

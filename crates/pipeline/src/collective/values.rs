@@ -20,7 +20,7 @@ impl Group {
     ///
     /// The error gives the root its value back.
     ///
-    /// A value that some rank cannot read breaks the group at all ranks: [`GroupError::Rank`] with the rank
+    /// A value that some rank cannot read breaks the group at all ranks: [`GroupError::Lost`] with the rank
     /// that gave it, and its type. Values are read before the call ends, also where its future is dropped.
     ///
     /// ```
@@ -170,7 +170,7 @@ fn decode<V: DeserializeOwned>(from: usize, bytes: &[u8]) -> Result<V, GroupErro
     codec::decode(bytes).map_err(|error| {
         let (name, error) = (talk::type_name::<V>(), with_causes(&error));
         let why = format!("its value of type {name} cannot be read: {error}");
-        GroupError::Rank { rank: from, why }
+        GroupError::refused(from, why)
     })
 }
 

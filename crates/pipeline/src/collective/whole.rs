@@ -21,6 +21,7 @@ use crate::collective::op::Op;
 use crate::collective::parts::Parts;
 use crate::element::zeros;
 use crate::error::group::GroupError;
+use crate::error::panicked;
 use crate::group::io::{Heard, Io};
 use crate::group::shared::Run;
 use crate::proto::schedule::flow::Flow;
@@ -276,7 +277,7 @@ impl<T: Element> Whole<T> {
             let taken = self.take_piece(step, &heard);
             if taken.is_none() {
                 let why = format!("rank {from} sent data of another length than its call states");
-                return Poll::Ready(Err(GroupError::Rank { rank: from, why }));
+                return Poll::Ready(Err(GroupError::refused(from, why)));
             }
             self.progress.came = heard.left == 0;
             let bytes = heard.payload().len();
@@ -377,9 +378,9 @@ impl<T: Element> Whole<T> {
                         }
                     }));
                     let rank = io.rank();
-                    combined.map_err(|panic| GroupError::Rank {
+                    combined.map_err(|panic| GroupError::Lost {
                         rank,
-                        why: panicked("the operator", &*panic),
+                        loss: panicked("the operator", &*panic),
                     })?;
                 }
             }
@@ -411,13 +412,6 @@ fn span(blocks: &[Range<usize>]) -> Range<usize> {
         (Some(first), Some(last)) => first.start..last.end,
         _ => 0..0,
     }
-}
-
-/// Returns what the panic of a program's own function says.
-fn panicked(what: &str, panic: &(dyn Any + Send)) -> String {
-    let text = panic.downcast_ref::<&str>().map(|it| (*it).to_owned());
-    let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
-    format!("{what} panicked: {}", text.unwrap_or_default())
 }
 
 impl<T: Element> Whole<T> {
@@ -498,8 +492,8 @@ impl<T: Element> Whole<T> {
     fn read(&mut self, rank: usize) -> Result<(), GroupError> {
         let Some(read) = self.read.take() else { return Ok(()) };
         let made = catch_unwind(AssertUnwindSafe(|| read(self)));
-        let panicked = |panic: Box<dyn Any + Send>| panicked("the reading of a value", &*panic);
-        let made = made.map_err(|panic| GroupError::Rank { rank, why: panicked(panic) });
+        let loss = |panic: Box<dyn Any + Send>| panicked("the reading of a value", &*panic);
+        let made = made.map_err(|panic| GroupError::Lost { rank, loss: loss(panic) });
         self.made = Some(made??);
         Ok(())
     }
@@ -548,7 +542,7 @@ impl<T: Element> Run for Whole<T> {
         if let Some(later) = self.later.take()
             && let Err(why) = self.lay_out(later)
         {
-            return Poll::Ready(Err(GroupError::Rank { rank: io.rank(), why }));
+            return Poll::Ready(Err(GroupError::refused(io.rank(), why)));
         }
         ready!(self.poll_flow(io))?;
         ready!(self.poll_keep(io.context));

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use chunkcomm::error::Plain;
+use chunkcomm::{Loss, LossKind};
 use chunkcomm_cluster::cluster::{AgreeError, Death, End};
 
 /// Two ranks that called different things where their group expects one call.
@@ -33,36 +34,21 @@ impl fmt::Display for CallDifference {
 #[derive(Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum GroupError {
-    /// A rank died.
-    #[error("rank {rank} of the group died: {death}")]
-    Died {
+    /// A rank is lost: it died, left the cluster, or dropped its group or the future that makes it; or it could
+    /// not go on, since an operator panicked, a link failed, a channel to another rank had no room to open for
+    /// 10 s.
+    #[error("rank {rank} of the group {}: {loss:?}", state(.loss))]
+    Lost {
         /// Its rank in the group.
         rank: usize,
-        /// Its death, with its rank in the cluster.
-        death: Death,
-    },
-    /// A rank has left the cluster, or has dropped its group or the future that makes it.
-    #[error("rank {rank} of the group is gone: {}", Plain(.why))]
-    Gone {
-        /// Its rank in the group.
-        rank: usize,
-        /// The way in which it went.
-        why: String,
+        /// The way in which it was lost. Where the cluster has reported a death, that [`Death`] is its cause.
+        loss: Loss,
     },
     /// Two ranks called different things.
     #[error("{0}")]
     Differs(Box<CallDifference>),
-    /// A rank could not go on: an operator panicked, a link failed, a channel to another rank had no room to open for
-    /// 10 s.
-    #[error("rank {rank} of the group could not go on: {}", Plain(.why))]
-    Rank {
-        /// Its rank in the group.
-        rank: usize,
-        /// The reason, in its words.
-        why: String,
-    },
     /// The caller's arguments make no sense. The call took its number, and the other ranks get
-    /// [`GroupError::Rank`].
+    /// [`GroupError::Lost`].
     #[error("{why}")]
     Input {
         /// The fault.
@@ -86,6 +72,45 @@ pub enum GroupError {
     /// The group was dropped, or shrunk, before the call was finished.
     #[error("the group is gone")]
     Closed,
+}
+
+impl GroupError {
+    pub(crate) fn refused(rank: usize, why: impl Into<String>) -> GroupError {
+        GroupError::Lost { rank, loss: Loss::new(LossKind::Refused, why) }
+    }
+
+    pub(crate) fn left(rank: usize, why: &str) -> GroupError {
+        GroupError::Lost { rank, loss: Loss::new(LossKind::Left, why) }
+    }
+
+    /// Returns the rank that died, if one did as the cluster reports.
+    #[must_use]
+    pub fn death(&self) -> Option<(usize, &Death)> {
+        match self {
+            GroupError::Lost { rank, loss } => Some((*rank, loss.cause()?)),
+            _ => None,
+        }
+    }
+}
+
+/// Returns the state of a lost rank in words.
+fn state(loss: &Loss) -> &'static str {
+    match loss {
+        loss if loss.cause::<Death>().is_some() => "died",
+        loss if loss.is_gone() => "is gone",
+        _ => "could not go on",
+    }
+}
+
+impl From<GroupError> for Loss {
+    fn from(error: GroupError) -> Loss {
+        let kind = match &error {
+            GroupError::Lost { loss, .. } => loss.kind(),
+            GroupError::Ended(_) | GroupError::Closed => LossKind::Left,
+            _ => LossKind::Refused,
+        };
+        Loss::of(kind, error)
+    }
 }
 
 chunkcomm_proto::debug_with_causes!(GroupError);

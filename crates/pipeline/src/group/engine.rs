@@ -121,7 +121,7 @@ impl Engine {
         let (deaths, members) = (self.links.cluster.deaths(), Arc::clone(&self.links.members));
         for (rank, member) in members.iter().enumerate() {
             if let Some(death) = deaths.iter().find(|death| death.id == *member) {
-                self.fail(GroupError::Died { rank, death: death.clone() }, None);
+                self.fail(GroupError::Lost { rank, loss: death.clone().into() }, None);
             }
         }
     }
@@ -394,7 +394,7 @@ impl Engine {
                     let member = death.id;
                     let rank = self.links.members.iter().position(|it| *it == member);
                     if let Some(rank) = rank {
-                        self.fail(GroupError::Died { rank, death }, None);
+                        self.fail(GroupError::Lost { rank, loss: death.into() }, None);
                     }
                 }
                 Some(Change::Left(member)) => {
@@ -445,16 +445,16 @@ impl Engine {
                 self.end(number);
                 return true;
             }
-            Poll::Ready(Err(GroupError::Gone { rank, why })) => {
+            Poll::Ready(Err(GroupError::Lost { rank, loss })) if loss.is_gone() => {
                 *is_lost = true;
-                self.gone.get_or_insert_with(|| (rank, Lost::new(why)));
+                self.gone.get_or_insert_with(|| (rank, Lost::new(loss)));
             }
             Poll::Ready(Err(error)) => {
-                let (rank, why) = match &error {
-                    GroupError::Rank { rank, why } => (*rank, why.clone()),
-                    error => (self.links.rank, error.to_string()),
+                let (rank, loss) = match &error {
+                    GroupError::Lost { rank, loss } => (*rank, loss.clone()),
+                    error => (self.links.rank, error.clone().into()),
                 };
-                self.fail_and_say(error, Fault::Said { rank: rank as u32, why }, |_, _| true);
+                self.fail_and_say(error, Fault::Lost { rank: rank as u32, loss }, |_, _| true);
             }
             Poll::Pending => {}
         }
@@ -514,7 +514,7 @@ fn error_of(fault: Fault) -> GroupError {
             let ranks = ranks.map(|rank| rank as usize);
             GroupError::Differs(Box::new(CallDifference { call, ranks, calls }))
         }
-        Fault::Said { rank, why } => GroupError::Rank { rank: rank as usize, why },
+        Fault::Lost { rank, loss } => GroupError::Lost { rank: rank as usize, loss },
         Fault::TooManyCalls { rank, bound } => GroupError::TooManyCalls {
             bound: usize::try_from(bound).unwrap_or(usize::MAX),
             rank: rank as usize,

@@ -196,7 +196,7 @@ impl Group {
     /// # Cancel safety
     ///
     /// When the future is dropped, this node has dropped the group: calls of the others get
-    /// [`GroupError::Gone`] with its rank.
+    /// [`GroupError::Lost`] with its rank.
     pub fn world(
         cluster: &Cluster,
     ) -> impl Future<Output = Result<Group, GroupError>> + Send + use<> {
@@ -249,7 +249,7 @@ impl Group {
     /// # Cancel safety
     ///
     /// When the future is dropped, the call goes on, and this node has dropped its new group: calls of the
-    /// other ranks there get [`GroupError::Gone`] with its rank. This group is unharmed.
+    /// other ranks there get [`GroupError::Lost`] with its rank. This group is unharmed.
     pub fn split(
         &mut self,
         colour: Option<u32>,
@@ -270,8 +270,8 @@ impl Group {
         Making::new(&self.core.cluster, |_| async move {
             let (_, all) = gathered.await?;
             if let Some(rank) = all.counts.iter().position(|count| *count != 3) {
-                let why = "it gave something else than a colour and a key".to_owned();
-                return Err(GroupError::Rank { rank, why });
+                let why = "it gave something else than a colour and a key";
+                return Err(GroupError::refused(rank, why));
             }
             let Some(colour) = colour else { return Ok(None) };
             let mut ranks: Vec<(u32, usize)> = (0..core.members.len())
@@ -310,7 +310,7 @@ impl Group {
     /// # Cancel safety
     ///
     /// When the future is dropped, this node has dropped the new group: calls of the other ranks there get
-    /// [`GroupError::Gone`] with its rank.
+    /// [`GroupError::Lost`] with its rank.
     pub fn duplicate(&mut self) -> impl Future<Output = Result<Group, GroupError>> + Send + use<> {
         let name = self.child("duplicate");
         made(self.of_all_ranks(&name))
@@ -346,13 +346,13 @@ impl Group {
     ///
     /// # Errors
     ///
-    /// [`GroupError::Agree`] when the cluster has ended. [`GroupError::Gone`] with this rank when the others
+    /// [`GroupError::Agree`] when the cluster has ended. [`GroupError::Lost`] with this rank when the others
     /// took it for dead and go on without it.
     ///
     /// # Cancel safety
     ///
     /// When the future is dropped, the group is gone. This node still agrees, and has then dropped the new
-    /// group: calls of the others there get [`GroupError::Gone`] with its rank.
+    /// group: calls of the others there get [`GroupError::Lost`] with its rank.
     pub fn shrink(self) -> impl Future<Output = Result<(Group, u64), GroupError>> + Send + use<> {
         let cluster = self.core.cluster.clone();
         Making::new(&cluster, |_| self.shrunk())
@@ -374,7 +374,7 @@ impl Group {
             let left: Vec<usize> = (0..self.size()).filter(is_left).collect();
             let rank = self.rank();
             if !left.contains(&rank) {
-                return Err(GroupError::Gone { rank, why: "it was taken for dead".to_owned() });
+                return Err(GroupError::left(rank, "it was taken for dead"));
             }
             let mut group = self.core.of_ranks(&left, &name);
             group.take_settings(&self);

@@ -10,7 +10,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use chunkcomm::host::Instant;
 use chunkcomm::layer::{Link, Owed, Written};
-use chunkcomm::{BytesReceiver, BytesSender, Node, Peer, with_causes};
+use chunkcomm::{AcceptError, BytesReceiver, BytesSender, Loss, LossKind, Node, Peer};
 use chunkcomm_cluster::Cluster;
 use chunkcomm_cluster::cluster::{NodeId, WeakCluster};
 
@@ -23,7 +23,7 @@ type Boxed<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 /// The way to one rank.
 enum Way {
     Closed,
-    Opening(Boxed<Result<BytesSender, String>>),
+    Opening(Boxed<Result<BytesSender, Loss>>),
     Open(BytesSender),
     Failed,
 }
@@ -68,15 +68,15 @@ const GRACE_OF_DROP: Duration = Duration::from_secs(1);
 /// The end of the way from a rank.
 #[derive(Clone, Debug)]
 pub(crate) struct Lost {
-    pub(crate) why: String,
+    pub(crate) loss: Loss,
     pub(crate) since: Instant,
     /// Time in which the cluster may still report a death, from then on.
     grace: Duration,
 }
 
 impl Lost {
-    pub(crate) fn new(why: String) -> Lost {
-        Lost { why, since: Instant::now(), grace: GRACE_OF_LINK }
+    pub(crate) fn new(loss: Loss) -> Lost {
+        Lost { loss, since: Instant::now(), grace: GRACE_OF_LINK }
     }
 
     /// Whether the cluster will not report a death any more.
@@ -93,7 +93,7 @@ pub(crate) struct Links {
     /// The group's name in those of channels.
     pub(crate) name: Arc<str>,
     outgoing: Vec<Outgoing>,
-    accepting: Option<Boxed<Result<(Peer, BytesReceiver), String>>>,
+    accepting: Option<Boxed<Result<(Peer, BytesReceiver), AcceptError>>>,
     incoming: Vec<Incoming>,
     /// Whether the channel of each rank has come.
     has_come: Vec<bool>,
@@ -173,7 +173,7 @@ impl Links {
                 Poll::Ready(Ok(())) => return,
                 Poll::Ready(Err(error)) => {
                     outgoing.fail();
-                    self.ended[to].get_or_insert(Lost::new(with_causes(&error)));
+                    self.ended[to].get_or_insert(Lost::new(error.into()));
                     return;
                 }
                 Poll::Pending => {}
@@ -197,9 +197,9 @@ impl Links {
             if outgoing.waiting.is_empty() && !outgoing.unsent {
                 continue;
             }
-            if let Err(why) = outgoing.poll(context) {
+            if let Err(loss) = outgoing.poll(context) {
                 outgoing.fail();
-                ended.get_or_insert(Lost::new(why));
+                ended.get_or_insert(Lost::new(loss));
             }
         }
     }
@@ -291,13 +291,17 @@ impl Links {
                     Poll::Ready(Ok(Some(bytes))) => match self.hear(index, bytes) {
                         Ok(Some(heard)) => return Poll::Ready(heard),
                         Ok(None) => {}
-                        Err(()) => self.end(index, "it does not speak as a rank", GRACE_OF_DROP),
+                        Err(()) => {
+                            let loss = Loss::new(LossKind::Refused, "it does not speak as a rank");
+                            self.end(index, loss, GRACE_OF_DROP);
+                        }
                     },
                     Poll::Ready(Ok(None)) => {
-                        self.end(index, "it has dropped the group", GRACE_OF_DROP);
+                        let loss = Loss::new(LossKind::Left, "it has dropped the group");
+                        self.end(index, loss, GRACE_OF_DROP);
                     }
                     Poll::Ready(Err(error)) => {
-                        self.end(index, &with_causes(&error), GRACE_OF_LINK);
+                        self.end(index, error.into(), GRACE_OF_LINK);
                     }
                     Poll::Pending => {
                         self.next = index + 1;
@@ -313,16 +317,16 @@ impl Links {
     }
 
     /// Notes that nothing more comes on a channel, and why.
-    fn end(&mut self, index: usize, why: &str, grace: Duration) {
+    fn end(&mut self, index: usize, loss: Loss, grace: Duration) {
         let ended = self.incoming.swap_remove(index);
         if let Some(rank) = ended.from {
-            self.lose(rank, why, grace);
+            self.lose(rank, loss, grace);
         }
     }
 
     /// Notes that nothing more comes from a rank, and why.
-    fn lose(&mut self, rank: usize, why: &str, grace: Duration) {
-        let lost = || Lost { grace, ..Lost::new(why.to_owned()) };
+    fn lose(&mut self, rank: usize, loss: Loss, grace: Duration) {
+        let lost = || Lost { grace, ..Lost::new(loss) };
         let lost = self.ended[rank].get_or_insert_with(lost);
         if self.has_left[rank] {
             lost.grace = lost.grace.min(GRACE_OF_DROP);
@@ -412,7 +416,8 @@ impl Links {
     /// Notes that no channel comes from a rank any more. One that has come ends by itself, behind its words.
     fn end_of_leaver(&mut self, rank: usize) {
         if self.incoming.iter().all(|it| it.from != Some(rank)) {
-            self.lose(rank, "it has left the cluster", GRACE_OF_DROP);
+            let loss = Loss::new(LossKind::Left, "it has left the cluster");
+            self.lose(rank, loss, GRACE_OF_DROP);
         }
     }
 
@@ -515,7 +520,7 @@ impl Outgoing {
         self.unsent = false;
     }
 
-    fn poll(&mut self, context: &mut Context<'_>) -> Result<(), String> {
+    fn poll(&mut self, context: &mut Context<'_>) -> Result<(), Loss> {
         loop {
             match &mut self.way {
                 Way::Closed | Way::Failed => return Ok(()),
@@ -529,10 +534,10 @@ impl Outgoing {
                             Poll::Ready(Ok(())) => {
                                 let word = self.waiting.pop_front().expect("it is not empty");
                                 self.waiting_bytes -= word.len();
-                                sender.start_send(word).map_err(|error| with_causes(&error))?;
+                                sender.start_send(word)?;
                                 self.unsent = true;
                             }
-                            Poll::Ready(Err(error)) => return Err(with_causes(&error)),
+                            Poll::Ready(Err(error)) => return Err(error.into()),
                             Poll::Pending => return Ok(()),
                         }
                     }
@@ -541,7 +546,7 @@ impl Outgoing {
                             self.unsent = false;
                             Ok(())
                         }
-                        Poll::Ready(Err(error)) => Err(with_causes(&error)),
+                        Poll::Ready(Err(error)) => Err(error.into()),
                         Poll::Pending => Ok(()),
                     };
                 }
@@ -556,30 +561,27 @@ fn open(
     member: NodeId,
     name: String,
     rank: usize,
-) -> Boxed<Result<BytesSender, String>> {
+) -> Boxed<Result<BytesSender, Loss>> {
     Box::pin(async move {
         let peer = peer_of(&cluster, member).await?;
-        let opened = cluster.node().open_bytes(&peer, name.as_str()).await;
-        let mut sender = opened.map_err(|error| with_causes(&error))?;
+        let mut sender = cluster.node().open_bytes(&peer, name.as_str()).await?;
         let mut hello = Vec::new();
         Word { kind: Kind::Hello, call: rank as u64, left: 0, statement: &[] }.encode(&mut hello);
-        sender.send_slice(&hello).await.map_err(|error| with_causes(&error))?;
+        sender.send_slice(&hello).await?;
         Ok(sender)
     })
 }
 
 /// Returns the link to a member.
-pub(crate) async fn peer_of(cluster: &Cluster, member: NodeId) -> Result<Peer, String> {
-    let peer = cluster.peer(member.rank).await.map_err(|error| with_causes(&error))?;
+pub(crate) async fn peer_of(cluster: &Cluster, member: NodeId) -> Result<Peer, Loss> {
+    let peer = cluster.peer(member.rank).await?;
     if peer.incarnation() != member.incarnation {
-        return Err("another node has its rank in the cluster".to_owned());
+        let why = "another node has its rank in the cluster";
+        return Err(Loss::new(LossKind::Replaced, why));
     }
     Ok(peer)
 }
 
-fn accept(node: Node, name: String) -> Boxed<Result<(Peer, BytesReceiver), String>> {
-    Box::pin(async move {
-        let accepted = node.accept_bytes(name.as_str()).await;
-        accepted.map_err(|error| with_causes(&error))
-    })
+fn accept(node: Node, name: String) -> Boxed<Result<(Peer, BytesReceiver), AcceptError>> {
+    Box::pin(async move { node.accept_bytes(name.as_str()).await })
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use chunkcomm::host::Instant;
 use chunkcomm::layer::{Wait, warn};
+use chunkcomm::{Loss, LossKind};
 
 use super::calls::Active;
 use super::engine::Engine;
@@ -34,10 +35,11 @@ impl Engine {
         let silent = (0..self.links.members.len()).filter(waits_for);
         let silent = silent.filter_map(|rank| Some((rank, self.links.lost(rank)?)));
         let lost = self.gone.clone().into_iter().chain(silent).find(|(_, lost)| lost.is_final());
-        let Some((rank, Lost { why, .. })) = lost else { return false };
-        let said = format!("rank {rank} is gone: {why}");
-        let fault = Fault::Said { rank: self.links.rank as u32, why: said };
-        self.fail_and_say(GroupError::Gone { rank, why }, fault, |_, _| true);
+        let Some((rank, Lost { loss, .. })) = lost else { return false };
+        let said = format!("rank {rank} is gone: {loss:?}");
+        let said = Loss::new(LossKind::Refused, said);
+        let fault = Fault::Lost { rank: self.links.rank as u32, loss: said };
+        self.fail_and_say(GroupError::Lost { rank, loss }, fault, |_, _| true);
         true
     }
 
@@ -52,8 +54,9 @@ impl Engine {
             "its channel {name}/{to} to rank {to} has not opened for {time:.0?}: the peer has no room for one \
              more channel"
         );
-        let fault = Fault::Said { rank: rank as u32, why: why.clone() };
-        self.fail_and_say(GroupError::Rank { rank, why }, fault, |_, _| true);
+        let loss = Loss::new(LossKind::Refused, why);
+        let fault = Fault::Lost { rank: rank as u32, loss: loss.clone() };
+        self.fail_and_say(GroupError::Lost { rank, loss }, fault, |_, _| true);
     }
 
     /// Looks at calls that wait for long; returns whether it did.

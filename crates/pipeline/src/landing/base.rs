@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use bytemuck::Pod;
-use chunkcomm::with_causes;
+use chunkcomm::Loss;
 use tokio::sync::watch;
 
 use super::{Origin, WayBack};
@@ -99,7 +99,7 @@ impl<T: Pod> Base<T> {
                 self.tell(Err(error));
             }
             Ending::Region(_) => {}
-            Ending::Flow(end) => end.not_received(round, &error),
+            Ending::Flow(end) => end.not_received(round, error),
         }
     }
 
@@ -109,7 +109,7 @@ impl<T: Pod> Base<T> {
         if let Ending::Flow(_) = self.ending {
             return self.back.end();
         }
-        self.back.say(&Reply::Fault(with_causes(error)).encode());
+        self.back.say(&Reply::Fault(error.clone().into()).encode());
         self.back.end();
     }
 
@@ -120,7 +120,7 @@ impl<T: Pod> Base<T> {
 
     /// Returns the error of a transfer that has ended after `landed` bytes of a region's sections, or
     /// after those of the buffer that are done.
-    pub(super) fn ended(&self, landed: usize, cause: Option<String>) -> DeltaRecvError {
+    pub(super) fn ended(&self, landed: usize, cause: Option<Loss>) -> DeltaRecvError {
         let Origin { peer, channel } = self.origin.clone();
         let (landed_bytes, length_bytes) = if let Ending::Memory = self.ending {
             let state = self.share.state();

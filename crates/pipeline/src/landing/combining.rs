@@ -16,7 +16,6 @@
 //! A piece is of the current round: the memory's next round begins when no byte is out. The counterparts may be a
 //! round behind, and then none of them is done.
 
-use std::any::Any;
 use std::mem;
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -24,12 +23,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 
 use bytemuck::Pod;
-use chunkcomm::host;
+use chunkcomm::{Loss, LossKind, host};
 use tokio::runtime::Handle;
 
 use super::base::Base;
 use super::{Interest, Origin};
-use crate::error::DeltaRecvError;
+use crate::error::{DeltaRecvError, panicked};
 use crate::memory::{Carrier, Lease, Share, State};
 use crate::proto::sections::Sections;
 
@@ -60,7 +59,7 @@ impl<T: Pod> Operand<T> {
         &self,
         positions: &Range<usize>,
         round: u32,
-    ) -> Result<Option<Range<usize>>, String> {
+    ) -> Result<Option<Range<usize>>, Loss> {
         let state = self.share.state();
         if state.round != round {
             return if state.closing || state.end.is_some() { Err(gone()) } else { Ok(None) };
@@ -73,7 +72,7 @@ impl<T: Pod> Operand<T> {
                 return Ok(Some(rest.start..rest.start + (missing.start - place.start)));
             }
             if let Some(error) = state.end_of(&missing) {
-                return Err(error.to_string());
+                return Err(Loss::of(LossKind::Left, error.clone()));
             }
             if is_over(&state) {
                 return Err(gone());
@@ -84,7 +83,7 @@ impl<T: Pod> Operand<T> {
     }
 
     /// Whether all elements at these positions are done in `round`; an error when one will never be.
-    fn has(&self, positions: &Range<usize>, round: u32) -> Result<bool, String> {
+    fn has(&self, positions: &Range<usize>, round: u32) -> Result<bool, Loss> {
         let mut rest = positions.clone();
         while let Some(done) = self.next_done(&rest, round)?.filter(|it| it.start == rest.start) {
             rest.start = done.end;
@@ -93,19 +92,20 @@ impl<T: Pod> Operand<T> {
     }
 
     /// Returns the reason why an element will not be done in `round`, if there is one.
-    fn failure(&self, round: u32) -> Option<String> {
+    fn failure(&self, round: u32) -> Option<Loss> {
         let state = self.share.state();
         let error = state.end_of_any(&self.sections);
         if state.round != round || (error.is_none() && !is_over(&state)) {
             return None;
         }
-        let reason = || error.map_or_else(gone, ToString::to_string);
+        // The operand is gone, whatever the reason: its own transfer says more.
+        let reason = || error.map_or_else(gone, |it| Loss::of(LossKind::Left, it.clone()));
         (!state.has(&self.sections)).then(reason)
     }
 }
 
-fn gone() -> String {
-    "the elements to combine with are gone".to_owned()
+fn gone() -> Loss {
+    Loss::new(LossKind::Left, "the elements to combine with are gone")
 }
 
 /// Whether nobody makes more elements done.
@@ -217,7 +217,7 @@ impl<T: Pod> Combiner<T> {
         let (start, bytes) = (positions.start, positions.len());
         let own_round = self.own_first + (round - 1);
         let is_ready = self.combine.in_driver
-            && self.own.has(&positions, own_round).map_err(|cause| self.error(cause))?;
+            && self.own.has(&positions, own_round).map_err(|loss| self.error(loss))?;
         if !is_ready && bytes < lease.range().len().min(Self::PIECE_BYTES) {
             return Ok(false);
         }
@@ -287,9 +287,9 @@ impl<T: Pod> Combiner<T> {
         self.rounds.lock().expect("no holder of the lock panics")
     }
 
-    fn error(&self, cause: String) -> DeltaRecvError {
+    fn error(&self, loss: Loss) -> DeltaRecvError {
         let Origin { peer, channel } = self.base.origin.clone();
-        DeltaRecvError::Combine { peer, channel, cause }
+        DeltaRecvError::Combine { peer, channel, loss }
     }
 
     /// Leaves a piece to the task.
@@ -322,7 +322,7 @@ impl<T: Pod> Combiner<T> {
             let applied = catch_unwind(AssertUnwindSafe(|| {
                 (self.combine.apply)(first, own.elements());
             }));
-            applied.map_err(|panic| self.error(text_of(&*panic)))?;
+            applied.map_err(|panic| self.error(panicked("the operator", &*panic)))?;
             out = later;
         }
         Ok(())
@@ -396,8 +396,8 @@ impl<T: Pod> Combiner<T> {
     async fn turn(&self) -> Result<(), DeltaRecvError> {
         self.release();
         let own_round = self.own_first + (self.rounds().round - 1);
-        if let Some(cause) = self.own.failure(own_round) {
-            return Err(self.error(cause));
+        if let Some(loss) = self.own.failure(own_round) {
+            return Err(self.error(loss));
         }
         let mut index = 0;
         while let Some(Piece { mut lease, start }) = self.next_ready(&mut index)? {
@@ -427,7 +427,7 @@ impl<T: Pod> Combiner<T> {
         let own_round = self.own_first + (rounds.round - 1);
         while let Some(piece) = rounds.pieces.get_mut(*index) {
             let done = self.own.next_done(&piece.positions(), own_round);
-            let Some(done) = done.map_err(|cause| self.error(cause))? else {
+            let Some(done) = done.map_err(|loss| self.error(loss))? else {
                 *index += 1;
                 continue;
             };
@@ -448,13 +448,6 @@ impl<T: Pod> Combiner<T> {
         }
         Ok(None)
     }
-}
-
-/// Returns the text of a panic.
-fn text_of(panic: &(dyn Any + Send)) -> String {
-    let text = panic.downcast_ref::<&str>().copied();
-    let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
-    text.map_or_else(|| "panicked".to_owned(), |text| format!("panicked: {text}"))
 }
 
 #[cfg(test)]

@@ -88,7 +88,7 @@ fn an_increment_that_does_not_fit_is_an_error_by_name() {
                 assert_eq!((peer.as_str(), fault), ("far", expected));
             }
             // A sender may end for no reason.
-            DeltaRecvError::Ended { cause, .. } => assert_eq!(cause, Some(String::new())),
+            DeltaRecvError::Ended { cause, .. } => assert!(cause.is_some()),
             other => panic!("{other}"),
         }
         assert_eq!(ends.owner.elements(1..2), Some(&[0x0505][..]), "what landed stays");

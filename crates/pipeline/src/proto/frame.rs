@@ -13,12 +13,12 @@
 //! | increment | the buffer's bytes from `offset` on | they are committed; none in each round of an empty buffer |
 //! | end | none | the round ends behind `length` bytes, and no round follows |
 //! | correction | later bytes from `offset` on | they take the place of committed ones at the end of the round |
-//! | broken | the cause, UTF-8 | nothing more comes |
+//! | broken | the [`Loss`] | nothing more comes |
 //!
 //! The receiver's direction is a row of [`Reply`] messages. All numbers are little-endian.
 
 use bytes::Buf;
-use chunkcomm_proto::plain::cut;
+use chunkcomm_proto::loss::{LOSS_BYTES_MAX, Loss};
 
 use super::opening::{Opening, OpeningFault};
 
@@ -28,8 +28,8 @@ pub(crate) const HEADER_BYTES: usize = 24;
 /// Most bytes of a correction: 64 KiB, for which the receiver has memory apart.
 pub(crate) const CORRECTION_BYTES_MAX: usize = 64 * 1024;
 
-/// Most bytes of a cause that are sent.
-pub(crate) const CAUSE_BYTES_MAX: usize = 512;
+/// Most bytes of the loss that tells why a sender ends.
+pub(crate) const CAUSE_BYTES_MAX: usize = LOSS_BYTES_MAX + 1;
 
 const INCREMENT: u32 = 1;
 const BROKEN: u32 = 2;
@@ -137,11 +137,6 @@ impl Header {
     }
 }
 
-/// Returns `cause`, cut to [`CAUSE_BYTES_MAX`].
-pub(crate) fn cut_cause(cause: &str) -> &str {
-    cut(cause, CAUSE_BYTES_MAX)
-}
-
 /// Message of the receiver.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Reply {
@@ -152,7 +147,7 @@ pub(crate) enum Reply {
     /// The receiver has a buffer for this round; every round before has landed.
     Ready(u32),
     /// A frame was wrong, or the transfer failed at the receiver, for this reason.
-    Fault(String),
+    Fault(Loss),
 }
 
 /// Fault of bytes that are no reply.
@@ -181,7 +176,7 @@ impl Reply {
             Self::Landed(round) => return encode_round(true, *round).to_vec(),
             Self::Ready(round) => return encode_round(false, *round).to_vec(),
             Self::Refused(opening) => (REFUSED, opening.encode()),
-            Self::Fault(cause) => (FAULT, cut_cause(cause).as_bytes().to_vec()),
+            Self::Fault(loss) => (FAULT, loss.to_bytes()),
         };
         [&[kind], &body[..]].concat()
     }
@@ -194,10 +189,7 @@ impl Reply {
             REFUSED => Opening::decode(body).map(Self::Refused).map_err(ReplyFault::Opening),
             LANDED => round().map(Self::Landed),
             READY => round().map(Self::Ready),
-            FAULT if body.len() <= CAUSE_BYTES_MAX => std::str::from_utf8(body)
-                .map(|cause| Self::Fault(cause.to_owned()))
-                .map_err(|_| ReplyFault::Cause),
-            FAULT => Err(ReplyFault::Cause),
+            FAULT => Loss::from_bytes(body).map(Self::Fault).ok_or(ReplyFault::Cause),
             _ => Err(ReplyFault::Kind),
         }
     }
@@ -228,11 +220,10 @@ mod tests {
         fn replies_go_there_and_back(
             cause in "\\PC{0,600}", length in 0_usize..1000, round: u32,
         ) {
-            let cause = cut_cause(&cause).to_owned();
             let shape = Shape::of::<u16>(length);
             let opening = Opening { shape, increment_bytes: 2 };
             for reply in [
-                Reply::Fault(cause),
+                Reply::Fault(cause.as_str().into()),
                 Reply::Refused(opening),
                 Reply::Landed(round),
                 Reply::Ready(round),

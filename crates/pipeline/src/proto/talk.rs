@@ -12,15 +12,13 @@
 use std::fmt;
 
 use bytes::Buf;
+use chunkcomm_proto::loss::Loss;
 use chunkcomm_proto::plain::{Plain, cut};
 
 use crate::proto::schedule::algorithm::Algorithm;
 
 /// Longest name of an element type or operator that a statement carries.
 const NAME_BYTES_MAX: usize = 100;
-
-/// Longest reason that a rank tells the others.
-const REASON_BYTES_MAX: usize = 1000;
 
 /// Length of a word before its statement.
 const HEAD_BYTES: usize = 19;
@@ -301,8 +299,8 @@ impl<'a> Word<'a> {
 pub(crate) enum Fault {
     /// Two ranks state different calls under one number.
     Differs { call: u64, ranks: [u32; 2], statements: [Vec<u8>; 2] },
-    /// A failure at a rank, in its words.
-    Said { rank: u32, why: String },
+    /// A rank is lost, or could not go on.
+    Lost { rank: u32, loss: Loss },
     /// A rank made more calls than may be under way.
     TooManyCalls { rank: u32, bound: u64 },
 }
@@ -312,7 +310,7 @@ impl Fault {
     pub(crate) fn is_among(&self, size: usize) -> bool {
         match self {
             Fault::Differs { ranks, .. } => ranks.iter().all(|rank| (*rank as usize) < size),
-            Fault::Said { rank, .. } | Fault::TooManyCalls { rank, .. } => (*rank as usize) < size,
+            Fault::Lost { rank, .. } | Fault::TooManyCalls { rank, .. } => (*rank as usize) < size,
         }
     }
 
@@ -328,10 +326,10 @@ impl Fault {
                     out.extend_from_slice(statement);
                 }
             }
-            Fault::Said { rank, why } => {
+            Fault::Lost { rank, loss } => {
                 out.push(1);
                 out.extend_from_slice(&rank.to_le_bytes());
-                out.extend_from_slice(cut(why, REASON_BYTES_MAX).as_bytes());
+                out.extend_from_slice(&loss.to_bytes());
             }
             Fault::TooManyCalls { rank, bound } => {
                 out.push(2);
@@ -358,8 +356,7 @@ impl Fault {
             }
             1 => {
                 let rank = bytes.try_get_u32_le().ok()?;
-                let why = String::from_utf8_lossy(&bytes[..bytes.len().min(REASON_BYTES_MAX)]);
-                Some(Fault::Said { rank, why: why.into_owned() })
+                Some(Fault::Lost { rank, loss: Loss::from_bytes(bytes)? })
             }
             2 => {
                 let (rank, bound) = (bytes.try_get_u32_le().ok()?, bytes.try_get_u64_le().ok()?);
@@ -428,8 +425,8 @@ mod tests {
         ) {
             let differs = Fault::Differs { call, ranks, statements: [a, b] };
             prop_assert_eq!(Fault::decode(&differs.encode()), Some(differs));
-            let said = Fault::Said { rank: ranks[0], why };
-            prop_assert_eq!(Fault::decode(&said.encode()), Some(said));
+            let lost = Fault::Lost { rank: ranks[0], loss: why.into() };
+            prop_assert_eq!(Fault::decode(&lost.encode()), Some(lost));
             let many = Fault::TooManyCalls { rank: ranks[0], bound: call };
             prop_assert_eq!(Fault::decode(&many.encode()), Some(many));
         }

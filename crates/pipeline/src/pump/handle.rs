@@ -2,13 +2,12 @@
 
 use std::sync::Arc;
 
-use chunkcomm::Peer;
+use chunkcomm::{Loss, LossKind, Peer};
 use tokio::sync::watch;
 
 use super::leaving::Leaving;
 
 use crate::error::DeltaSendError;
-use crate::error::group::GroupError;
 
 /// Outcome of a transfer so far. Closed means that the task has ended.
 #[derive(Debug)]
@@ -65,7 +64,7 @@ impl PumpHandle {
 
     /// Returns the error of what the operand of a collective cannot do.
     pub(crate) fn refused(why: &str) -> DeltaSendError {
-        DeltaSendError::Collective(Box::new(GroupError::Input { why: why.to_owned() }))
+        DeltaSendError::Collective(Loss::new(LossKind::Refused, why))
     }
 
     /// Returns the name of the receiver for errors.

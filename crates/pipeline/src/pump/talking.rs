@@ -4,11 +4,11 @@ use std::ops::Range;
 
 use bytemuck::Pod;
 use bytes::{Buf, Bytes};
-use chunkcomm::{RecvError, SendError};
+use chunkcomm::{Loss, LossKind, RecvError, SendError};
 
 use super::{Pump, Source, Stop};
 use crate::error::{DeltaSendError, Mismatch};
-use crate::proto::frame::{Header, Reply, cut_cause};
+use crate::proto::frame::{Header, Reply};
 
 impl<T: Pod> Pump<T> {
     /// Sends the bytes at these positions, which are done, as one increment.
@@ -83,10 +83,10 @@ impl<T: Pod> Pump<T> {
                 let (ours, theirs) = (self.shape.clone(), theirs.shape);
                 DeltaSendError::Mismatch(Box::new(Mismatch { peer, channel, ours, theirs }))
             }
-            Ok(Reply::Fault(cause)) => DeltaSendError::Refused { peer, channel, cause },
+            Ok(Reply::Fault(loss)) => DeltaSendError::Refused { peer, channel, loss },
             Err(_) => {
-                let cause = "its answer is not readable".to_owned();
-                DeltaSendError::Refused { peer, channel, cause }
+                let loss = Loss::new(LossKind::Refused, "its answer is not readable");
+                DeltaSendError::Refused { peer, channel, loss }
             }
         };
         Err(Stop::Error(error))
@@ -115,14 +115,11 @@ impl<T: Pod> Pump<T> {
             Source::Region => self.carrier.share().state().end_of_any(&self.sections).cloned(),
             _ => self.carrier.share().state().end.clone(),
         };
-        let cause = broken.as_ref().map_or_else(
-            || "the sender was dropped before it was finished".to_owned(),
-            ToString::to_string,
-        );
-        let cause = cut_cause(&cause).as_bytes();
-        let header = Header::Broken { bytes: cause.len() };
+        let dropped = || Loss::new(LossKind::Left, "the sender was dropped before it was finished");
+        let loss = broken.clone().map_or_else(dropped, Loss::from).to_bytes();
+        let header = Header::Broken { bytes: loss.len() };
         self.channel.send_slice(&header.encode()).await?;
-        self.channel.send_slice_now(cause).await?;
+        self.channel.send_slice_now(&loss).await?;
         let (peer, channel) = (self.peer.clone(), self.name.clone());
         Ok(match broken {
             Some(error) => DeltaSendError::Source { peer, channel, source: Box::new(error) },

@@ -1,5 +1,6 @@
 //! Words of the senders to the receivers before the array itself.
 
+use chunkcomm::{Loss, LossKind};
 use chunkcomm_array::NpyType;
 use chunkcomm_pipeline::{GroupError, Pair, Root};
 
@@ -35,9 +36,10 @@ impl Announced {
         }
         let words = pair.broadcast(root, words.to_vec()).await.map_err(|error| error.cause)?;
         let element = NpyType::ALL.get(words[0] as usize).copied();
-        let why = || "it told of a type of elements that is not known here".to_owned();
+        let why = "it told of a type of elements that is not known here";
+        let unknown = || GroupError::Lost { rank: 0, loss: Loss::new(LossKind::Refused, why) };
         Ok(Announced {
-            element: element.ok_or_else(|| GroupError::Rank { rank: 0, why: why() })?,
+            element: element.ok_or_else(unknown)?,
             shape: words[2..].iter().take(words[1] as usize).map(|word| *word as usize).collect(),
         })
     }

@@ -140,7 +140,7 @@ fn transfers(texts: &mut Texts) {
     let (peer, refusal) = (peer(), mismatch.clone());
     errors!(
         texts,
-        ArrayError::Group(GroupError::Died { rank: 1, death: death() }),
+        ArrayError::Group(GroupError::Lost { rank: 1, loss: death().into() }),
         rank => ArrayError::Rank,
         differs => ArrayError::Differs,
         mismatch => ArrayError::Mismatch,
@@ -162,7 +162,7 @@ fn visits(texts: &mut Texts, refusal: &ArrayError, transfer: ArrayError) {
     errors!(
         texts,
         AttachError::Name { name: name(), source: NameError::Ended(End::Left) },
-        AttachError::Gone { name: name(), why: death().to_string() },
+        AttachError::Gone { name: name(), loss: death().into() },
         AttachError::Closed { name: name() },
         AttachError::Refused { name: name(), why: refusal.to_string() },
         AttachError::Transfer { name: name(), source: transfer },

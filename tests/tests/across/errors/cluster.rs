@@ -174,7 +174,7 @@ fn members(texts: &mut Texts) {
         EndError::Ended(End::Finished { by: None }),
         EndError::Ended(End::Finished { by: Some(id(2)) }),
         EndError::Ended(End::Refused(Refusal::Over)),
-        EndError::Ended(End::ManagerLost { why: "it\nbroke".into() }),
+        EndError::Ended(End::ManagerLost { loss: "it\nbroke".into() }),
         EndError::Close(close),
         EndError::Killed { count: 2 },
         EndError::Failed(vec!["rank 1: exit status: 1".into(), "rank 2: signal: 9".into()]),
@@ -225,7 +225,7 @@ fn refusals(texts: &mut Texts) {
         Refusal::Missing { ranks: vec![3], waited_ms: 2000 },
         ranks(3) => Refusal::Missing,
         ranks(20) => Refusal::Missing,
-        Refusal::DiedEarly { rank: 1, why: why() },
+        Refusal::DiedEarly { rank: 1, loss: why().into() },
         Refusal::Twice,
         Refusal::Over,
         Refusal::Full,
@@ -300,7 +300,7 @@ pub(super) fn refused_agreement() -> AgreeError {
 }
 
 pub(super) fn death() -> Death {
-    Death { id: id(2), why: "it was\nsilent".into() }
+    Death { id: id(2), loss: "it was\nsilent".into() }
 }
 
 pub(super) fn member() -> Member {

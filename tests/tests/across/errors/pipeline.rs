@@ -5,7 +5,7 @@ use super::cluster::{death, refused_agreement};
 use super::{Texts, errors, label, said};
 use crate::virtual_cluster::on_each;
 use chunkcomm::error::LinkCause;
-use chunkcomm::{AcceptError, OpenError, RecvError};
+use chunkcomm::{AcceptError, Loss, LossKind, OpenError, RecvError};
 use chunkcomm_cluster::cluster::{End, PeerError};
 use chunkcomm_coupled::patterns::{Compute, PatternError};
 use chunkcomm_pipeline::tracked::{
@@ -49,7 +49,7 @@ async fn mismatch(texts: &mut Texts) {
 
 fn deltas(texts: &mut Texts) {
     let (peer, channel) = (|| "pe\"er".to_owned(), || "rows".to_owned());
-    let cause = || "it\nstopped".to_owned();
+    let cause = || Loss::new(LossKind::Refused, "it\nstopped");
     let ended = |cause| DeltaRecvError::Ended {
         peer: peer(),
         channel: channel(),
@@ -66,10 +66,10 @@ fn deltas(texts: &mut Texts) {
         DeltaSendError::Source { peer: peer(), channel: channel(), source: Box::new(ended(None)) },
         DeltaSendError::Gone { peer: peer(), channel: channel() },
         DeltaSendError::Over { peer: peer(), channel: channel() },
-        DeltaSendError::Refused { peer: peer(), channel: channel(), cause: cause() },
+        DeltaSendError::Refused { peer: peer(), channel: channel(), loss: cause() },
         DeltaSendError::Stopped { peer: peer(), channel: channel() },
         DeltaSendError::NoRoom { peer: peer(), channel: channel() },
-        DeltaSendError::Collective(Box::new(GroupError::Rank { rank: 1, why: cause() })),
+        DeltaSendError::Collective(GroupError::Lost { rank: 1, loss: cause() }.into()),
         DeltaRecvError::Accept(late()),
         DeltaRecvError::Channel(received()),
         DeltaRecvError::Opening { peer: peer(), channel: channel(), fault: OpeningFault::Magic },
@@ -78,8 +78,8 @@ fn deltas(texts: &mut Texts) {
         ended(Some(cause())) => DeltaRecvError::Ended,
         DeltaRecvError::Range { channel: channel(), start: 3, end: 12, length: 9 },
         DeltaRecvError::Late { channel: channel(), start: 3, end: 5 },
-        DeltaRecvError::Combine { peer: peer(), channel: channel(), cause: cause() },
-        DeltaRecvError::Collective(Box::new(GroupError::Rank { rank: 1, why: cause() })),
+        DeltaRecvError::Combine { peer: peer(), channel: channel(), loss: cause() },
+        DeltaRecvError::Collective(GroupError::Lost { rank: 1, loss: cause() }.into()),
     );
 }
 
@@ -161,7 +161,6 @@ fn patterns(texts: &mut Texts) {
 }
 
 fn groups(texts: &mut Texts) {
-    let why = || "it\nstopped".to_owned();
     let differs = differing_calls();
     let GroupError::Differs(difference) = &differs.cause else { panic!("{differs}") };
     texts.words("CallDifference", difference);
@@ -169,10 +168,10 @@ fn groups(texts: &mut Texts) {
     errors!(
         texts,
         "rn\nig".parse::<Algorithm>().unwrap_err() => ParseAlgorithmError,
-        GroupError::Died { rank: 1, death: death() },
-        GroupError::Gone { rank: 1, why: why() },
+        GroupError::Lost { rank: 1, loss: death().into() },
+        GroupError::Lost { rank: 1, loss: Loss::new(LossKind::Left, "it\nstopped") },
+        GroupError::Lost { rank: 1, loss: Loss::new(LossKind::Refused, "it\nstopped") },
         differs.cause.clone() => GroupError::Differs,
-        GroupError::Rank { rank: 1, why: why() },
         GroupError::Input { why: "there is no rank 9 in a group of 4".into() },
         GroupError::TooManyCalls { bound: 65_536, rank: 1 },
         GroupError::Agree(refused_agreement()),

@@ -130,8 +130,8 @@ impl Joining {
                     return Err(JoinError::NoManager { waited: self.within, last });
                 }
                 Attempt::NotYet(_) if self.place.rank_0_has_ended() => {
-                    let why = "srun has no task of it any more".to_owned();
-                    return Err(JoinError::Refused(Refusal::DiedEarly { rank: 0, why }));
+                    let loss = "srun has no task of it any more".into();
+                    return Err(JoinError::Refused(Refusal::DiedEarly { rank: 0, loss }));
                 }
                 Attempt::NotYet(_) => {}
                 Attempt::Hopeless(error) => return Err(error),

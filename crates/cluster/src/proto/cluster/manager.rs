@@ -9,6 +9,7 @@ use super::{Death, Down, Member, NAME_BYTES_MAX, NodeId, Ready, Refusal, Up};
 use crate::proto::signature::Signature;
 use agreeing::Agreements;
 use chunkcomm_proto::Time;
+use chunkcomm_proto::loss::{Loss, LossKind};
 use chunkcomm_proto::sorted::{SortedMap, SortedSet};
 use naming::{Claims, Providers};
 use std::collections::VecDeque;
@@ -214,7 +215,7 @@ impl Manager {
             (Up::Ready(ready), None) => self.handle_ready(line, ready),
             (Up::Ready(_), Some(rank)) => {
                 self.transmits.push_back((line, Down::Refused(Refusal::Twice)));
-                self.remove_dead(rank, "it announced itself twice".to_owned());
+                self.remove_dead(rank, Loss::new(LossKind::Refused, "it announced itself twice"));
             }
             // A word that a node sent before it knew of a cluster is ignored.
             (_, Some(_)) if self.phase == Phase::Gathering => {}
@@ -226,20 +227,20 @@ impl Manager {
     }
 
     /// Handles the loss of a line: its member is dead, unless it left before.
-    pub fn handle_lost(&mut self, line: Line, why: impl Into<String>) {
+    pub fn handle_lost(&mut self, line: Line, loss: impl Into<Loss>) {
         self.early.retain(|(early, _)| *early != line);
         if let Some(&rank) = self.lines.get(&line) {
-            self.remove_dead(rank, why.into());
+            self.remove_dead(rank, loss.into());
         }
         self.check();
     }
 
     /// Handles the end of a rank's process, as reported by its parent.
-    pub fn handle_exit(&mut self, rank: u32, why: impl Into<String>) {
+    pub fn handle_exit(&mut self, rank: u32, loss: impl Into<Loss>) {
         if self.seats.contains_key(&rank) {
-            self.remove_dead(rank, why.into());
+            self.remove_dead(rank, loss.into());
         } else if self.phase == Phase::Gathering && !self.again {
-            self.fail(Refusal::DiedEarly { rank, why: why.into() });
+            self.fail(Refusal::DiedEarly { rank, loss: loss.into() });
         }
         self.check();
     }
@@ -322,16 +323,16 @@ impl Manager {
         }
     }
 
-    fn remove_dead(&mut self, rank: u32, why: String) {
+    fn remove_dead(&mut self, rank: u32, loss: Loss) {
         let Some(seat) = self.remove(rank) else { return };
         match self.phase {
             Phase::Gathering if self.again => {
-                self.note_death(Death { id: seat.member.id, why });
+                self.note_death(Death { id: seat.member.id, loss });
                 self.start_if_all_there();
             }
-            Phase::Gathering => self.fail(Refusal::DiedEarly { rank, why }),
+            Phase::Gathering => self.fail(Refusal::DiedEarly { rank, loss }),
             Phase::Running => {
-                let death = Death { id: seat.member.id, why };
+                let death = Death { id: seat.member.id, loss };
                 self.tell_all(&Down::Died(death.clone()));
                 self.note_death(death);
                 self.pass_barrier();

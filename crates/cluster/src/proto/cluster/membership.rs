@@ -12,6 +12,7 @@ pub use standing::{Change, End, Standing, WordError};
 use super::{Before, Death, Member, NameAnswer, NodeId, Ready, Up};
 use agreeing::Agreeing;
 use chunkcomm_proto::Time;
+use chunkcomm_proto::loss::{Loss, LossKind};
 use chunkcomm_proto::sorted::{SortedMap, SortedSet};
 use naming::Sole;
 use std::collections::VecDeque;
@@ -243,19 +244,19 @@ impl Membership {
     /// Handles the loss of the manager; returns whether to look for another.
     ///
     /// The search lasts until [`Membership::poll_timeout`].
-    pub fn handle_manager_lost(&mut self, why: impl Into<String>, now: Time) -> bool {
-        let why = why.into();
+    pub fn handle_manager_lost(&mut self, loss: impl Into<Loss>, now: Time) -> bool {
+        let loss = loss.into();
         match &self.standing {
             Standing::Ended(_) => return false,
             Standing::Cut { .. } => return true,
             _ if self.rejoin_window.is_zero() || self.manager.is_none() => {
-                self.standing = Standing::Ended(End::ManagerLost { why });
+                self.standing = Standing::Ended(End::ManagerLost { loss });
                 return false;
             }
             _ => {}
         }
         let until = *self.back_by.get_or_insert_with(|| now.after(self.rejoin_window));
-        self.standing = Standing::Cut { until, why };
+        self.standing = Standing::Cut { until, loss };
         self.note(Change::ManagerLost);
         true
     }
@@ -271,11 +272,11 @@ impl Membership {
         if self.poll_timeout().is_none_or(|until| now < until) {
             return;
         }
-        let why = match &self.standing {
-            Standing::Cut { why, .. } => why.clone(),
-            _ => "a new one did not answer in time".to_owned(),
+        let loss = match &self.standing {
+            Standing::Cut { loss, .. } => loss.clone(),
+            _ => Loss::new(LossKind::Silent, "a new one did not answer in time"),
         };
-        self.standing = Standing::Ended(End::ManagerLost { why });
+        self.standing = Standing::Ended(End::ManagerLost { loss });
     }
 
     /// Comes to the next barrier; returns its number, the same until [`Membership::leave_barrier`].

@@ -34,8 +34,10 @@ pub use refusal::Refusal;
 
 use crate::proto::signature::Signature;
 use agreement::{Decision, Objection, Proposal};
+use chunkcomm_proto::loss::{Loss, LossKind};
 use chunkcomm_proto::plain::Plain;
 use serde::{Deserialize, Serialize};
+use std::error::Error;
 use std::fmt;
 
 /// Most members of a cluster; further nodes are refused.
@@ -88,17 +90,32 @@ impl fmt::Display for Member {
 }
 
 /// End of a member that had not announced it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Death {
     /// Dead member.
     pub id: NodeId,
     /// Way in which the death was noticed.
-    pub why: String,
+    pub loss: Loss,
 }
 
 impl fmt::Display for Death {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} is gone: {}", self.id, Plain(&self.why))
+        write!(f, "{} is gone: {}", self.id, self.loss)
+    }
+}
+
+chunkcomm_proto::debug_with_causes!(Death);
+
+impl Error for Death {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        self.loss.source()
+    }
+}
+
+impl From<Death> for Loss {
+    fn from(death: Death) -> Loss {
+        let kind = death.loss.kind();
+        Loss::of(if death.loss.is_death() { kind } else { LossKind::Died }, death)
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::{MEMBER_COUNT_MAX, Member};
 use crate::proto::signature::Difference;
-use chunkcomm_proto::plain::Plain;
+use chunkcomm_proto::loss::Loss;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -53,7 +53,7 @@ pub enum Refusal {
         /// The rank.
         rank: u32,
         /// Way in which the end was noticed.
-        why: String,
+        loss: Loss,
     },
     /// The node announced itself before, over the same channel.
     Twice,
@@ -118,8 +118,8 @@ impl fmt::Display for Refusal {
                 }
                 write!(f, "{}", Ranks(ranks))
             }
-            Refusal::DiedEarly { rank, why } => {
-                write!(f, "rank {rank} ended before all were ready: {}", Plain(why))
+            Refusal::DiedEarly { rank, loss } => {
+                write!(f, "rank {rank} ended before all were ready: {loss}")
             }
             Refusal::Twice => f.write_str("it announced itself before"),
             Refusal::Over => f.write_str("the cluster has stopped"),

@@ -9,8 +9,8 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
-use chunkcomm::host;
 use chunkcomm::host::memory::{self, Slices};
+use chunkcomm::{Loss, LossKind, host};
 use tokio::sync::watch;
 
 use crate::Element;
@@ -70,7 +70,9 @@ impl<T: Element> Lane<T> {
             biased;
             outcome = self.rounds() => outcome,
             _ = stopped.wait_for(|it| *it) => Ok(()),
-            error = trouble.until(|found| found.failed.clone()) => Err(Fault::Broken(error)),
+            (rank, loss) = trouble.until(|found| found.failed.clone()) => {
+                Err(Fault::Broken(GroupError::Lost { rank, loss }))
+            }
             () = copy => Ok(()),
         };
         (self, outcome)
@@ -168,7 +170,8 @@ impl<T: Element> Lane<T> {
                 (false, bytes) => {
                     let (elements, all) = (bytes / size_of::<T>(), input.len());
                     let why = format!("its sender was dropped after {elements} of {all} elements");
-                    return Err(Fault::Broken(GroupError::Rank { rank: self.rank, why }));
+                    let loss = Loss::new(LossKind::Refused, why);
+                    return Err(Fault::Broken(GroupError::Lost { rank: self.rank, loss }));
                 }
             }
         }
@@ -205,12 +208,12 @@ impl<T: Element> Lane<T> {
         self.sends.clear();
         // The program may keep the result, and with it the interest.
         self.landings.iter().for_each(|landing| landing.0.end());
-        let error = DeltaSendError::Collective(Box::new(cause.clone()));
+        let error = DeltaSendError::Collective(cause.clone().into());
         self.fate.send_modify(|fate| {
             fate.error.get_or_insert(error);
         });
         if let Some(result) = &self.result {
-            let error = DeltaRecvError::Collective(Box::new(cause.clone()));
+            let error = DeltaRecvError::Collective(cause.clone().into());
             result.change(|state| {
                 state.end.get_or_insert(error);
             });

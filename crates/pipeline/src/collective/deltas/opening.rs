@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
+use chunkcomm::Peer;
 use chunkcomm::host::memory::{self, FreedVec};
-use chunkcomm::{Peer, with_causes};
 use chunkcomm_cluster::Cluster;
 use chunkcomm_cluster::cluster::NodeId;
 use tokio::sync::{oneshot, watch};
@@ -16,6 +16,7 @@ use super::Flow;
 use super::lane::{Inner, Lane};
 use crate::collective::flow::{combining, overlap, sections};
 use crate::collective::op::Op;
+use crate::error::DeltaRecvError;
 use crate::error::group::GroupError;
 use crate::group::links::peer_of;
 use crate::landing::{Ending, Interest, Operand, accept, land_sections};
@@ -84,7 +85,10 @@ struct Transfers {
 fn first_fault(transfers: &[Transfers]) -> impl Future<Output = GroupError> + use<> {
     let of = |it: &Transfers| {
         let trouble = Arc::clone(&it.trouble);
-        Box::pin(async move { trouble.until(|found| found.failed.clone()).await })
+        Box::pin(async move {
+            let (rank, loss) = trouble.until(|found| found.failed.clone()).await;
+            GroupError::Lost { rank, loss }
+        })
     };
     let mut faults: Vec<_> = transfers.iter().map(of).collect();
     poll_fn(move |context| {
@@ -218,7 +222,7 @@ impl<T: Element> Plan<T> {
         let manner = Manner { source, increment_bytes, pace, flow: Some(end), needs_room: true };
         let target = Target { node: self.cluster.node(), peer: &peer, channel: name };
         let started = pump::start(target, &share, sections, manner, ()).await;
-        started.map_err(|error| GroupError::Gone { rank: to, why: with_causes(&error) })
+        started.map_err(|error| GroupError::Lost { rank: to, loss: error.into() })
     }
 
     async fn receive(
@@ -249,14 +253,14 @@ impl<T: Element> Plan<T> {
         });
         let shape = Shape::of::<T>(into.1.bytes() / size_of::<T>());
         let accepted = accept(self.cluster.node(), Some(&peer), name, shape).await;
-        let gone = |error| GroupError::Gone { rank: from, why: with_causes(&error) };
-        let accepted = accepted.map_err(gone)?;
+        let lost = |error: DeltaRecvError| GroupError::Lost { rank: from, loss: error.into() };
+        let accepted = accepted.map_err(lost)?;
         Ok(land_sections(accepted, name, into, combine, Ending::Flow(end)))
     }
 
     async fn peer(&self, rank: usize) -> Result<Peer, GroupError> {
         let peer = peer_of(&self.cluster, self.members[rank]).await;
-        peer.map_err(|why| GroupError::Gone { rank, why })
+        peer.map_err(|loss| GroupError::Lost { rank, loss })
     }
 
     fn name_of(&self, lane: usize, from: usize, to: usize, number: usize) -> String {

@@ -120,8 +120,8 @@ impl<T: Element> FlowRun<T> {
                 *count = said.and_then(|said| usize::try_from(said).ok());
                 io.give_back(heard);
                 if count.is_none() {
-                    let why = "its number of elements is not readable".to_owned();
-                    return Err(GroupError::Rank { rank, why });
+                    let why = "its number of elements is not readable";
+                    return Err(GroupError::refused(rank, why));
                 }
             }
         }
@@ -138,8 +138,8 @@ impl<T: Element> FlowRun<T> {
             for count in counts.iter().flatten() {
                 let start = end;
                 let bytes = end.checked_add(*count).filter(|it| fits::<T>(*it));
-                let why = || "the elements of all ranks are beyond all memory".to_owned();
-                end = bytes.ok_or_else(|| GroupError::Rank { rank: plan.rank, why: why() })?;
+                let why = "the elements of all ranks are beyond all memory";
+                end = bytes.ok_or_else(|| GroupError::refused(plan.rank, why))?;
                 plan.result_blocks.push(start..end);
             }
             let blocks = &plan.result_blocks;
@@ -149,7 +149,7 @@ impl<T: Element> FlowRun<T> {
             let length = plan.result_blocks.iter().map(|it| it.end).max().unwrap_or(0);
             let results: Result<_, String> = (0..self.stops.len()).map(|_| zeros(length)).collect();
             let rank = plan.rank;
-            plan.results = results.map_err(|why| GroupError::Rank { rank, why })?;
+            plan.results = results.map_err(|why| GroupError::refused(rank, why))?;
         }
         plan.name = format!("{}/{}", io.group_name(), io.call);
         plan.title = format!("call {}, {}", io.call, plan.title);
@@ -196,12 +196,11 @@ impl<T: Element> FlowRun<T> {
             *task = None;
             match ended {
                 Ok((mut lane, Ok(()))) => {
-                    let why = "its program has dropped an end of the collective".to_owned();
-                    lane.fail(&GroupError::Gone { rank: io.rank(), why });
+                    let why = "its program has dropped an end of the collective";
+                    lane.fail(&GroupError::left(io.rank(), why));
                 }
                 Ok((mut lane, Err(Fault::Left(rank)))) => {
-                    let why = "it has ended the collective".to_owned();
-                    lane.fail(&GroupError::Gone { rank, why });
+                    lane.fail(&GroupError::left(rank, "it has ended the collective"));
                 }
                 // The transfers stand until the group says why.
                 Ok((lane, Err(Fault::Broken(error)))) => {

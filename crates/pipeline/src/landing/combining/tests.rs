@@ -4,8 +4,8 @@ use crate::landing::Ending;
 use std::pin::pin;
 use std::task::{Context, Poll, Wake, Waker};
 
-use chunkcomm::RecvError;
 use chunkcomm::channel::Landing;
+use chunkcomm::{LossKind, RecvError};
 use chunkcomm_testkit::limited;
 use chunkcomm_testkit::random::{Random, seeded};
 use tokio::sync::watch;
@@ -357,8 +357,9 @@ async fn what_waits_is_released_when_the_landing_ends() {
         };
         assert!(none_out && done_bytes == 2 * SIZE, "{cut:?}");
         match (cut, &end) {
-            (Panic, Some(DeltaRecvError::Combine { cause, .. })) => {
-                assert!(cause.contains("no sum"), "{cause}");
+            (Panic, Some(DeltaRecvError::Combine { loss, .. })) => {
+                assert_eq!(loss.kind(), LossKind::Panicked);
+                assert!(loss.to_string().contains("no sum"), "{loss}");
             }
             (OperandGone | OperandFailed, Some(DeltaRecvError::Combine { .. }))
             | (Ended, Some(DeltaRecvError::Channel(_)))

@@ -224,8 +224,8 @@ impl Manager {
     /// another node has.
     fn bury_the_lost(&mut self) {
         for id in self.lost() {
-            let why = "it did not announce itself to the new manager".to_owned();
-            self.note_death(Death { id, why });
+            let loss = "it did not announce itself to the new manager".into();
+            self.note_death(Death { id, loss });
         }
     }
 

@@ -2,6 +2,7 @@
 
 use super::{Change, End, Membership, Standing, WordError};
 use crate::proto::cluster::{DEATHS_MAX, Death, Down, Member, NameAnswer, NodeId, TaskIds};
+use chunkcomm_proto::loss::Loss;
 use chunkcomm_proto::sorted::{SortedMap, SortedSet};
 
 impl Membership {
@@ -83,10 +84,10 @@ impl Membership {
             self.members.values().map(|member| member.id).filter(|id| !ids.contains(id)).collect();
         self.names = SortedMap::new();
         for id in gone {
-            let why = "the new manager does not know it".to_owned();
             let told = told.deaths.iter().find(|death| death.id == id);
-            let why = told.map_or(why, |death| death.why.clone());
-            self.note_death(Death { id, why });
+            let unknown = || Loss::from("the new manager does not know it");
+            let loss = told.map_or_else(unknown, |death| death.loss.clone());
+            self.note_death(Death { id, loss });
         }
         let known: SortedSet<NodeId> = self.deaths.iter().map(|death| death.id).collect();
         let unknown = told.deaths.into_iter().filter(|death| !known.contains(&death.id));

@@ -2,7 +2,7 @@
 
 use crate::proto::cluster::{Death, Member, NodeId, Refusal};
 use chunkcomm_proto::Time;
-use chunkcomm_proto::plain::Plain;
+use chunkcomm_proto::loss::Loss;
 use std::fmt;
 
 /// End of a membership.
@@ -21,7 +21,7 @@ pub enum End {
     /// The manager is gone, and did not come back in time.
     ManagerLost {
         /// How the loss was noticed.
-        why: String,
+        loss: Loss,
     },
 }
 
@@ -32,7 +32,7 @@ impl fmt::Display for End {
             End::Finished { by: Some(by) } => write!(f, "{by} asked for the stop of the cluster"),
             End::Left => f.write_str("this node has left the cluster"),
             End::Refused(why) => why.fmt(f),
-            End::ManagerLost { why } => write!(f, "the manager (rank 0) is gone: {}", Plain(why)),
+            End::ManagerLost { loss } => write!(f, "the manager (rank 0) is gone: {loss}"),
         }
     }
 }
@@ -49,7 +49,7 @@ pub enum Standing {
         /// End of the wait.
         until: Time,
         /// How the loss was noticed.
-        why: String,
+        loss: Loss,
     },
     /// The membership has ended.
     Ended(End),

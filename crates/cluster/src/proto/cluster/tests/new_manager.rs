@@ -20,8 +20,8 @@ fn a_member_ends_with_its_manager_unless_it_may_wait() {
             assert_eq!(member.poll_timeout(), Some(Time(7).after(SECOND)));
             member.handle_timeout(Time(7).after(SECOND));
         }
-        let End::ManagerLost { why } = member.end().unwrap() else { panic!() };
-        assert!(why.starts_with("silent"), "{why}");
+        let End::ManagerLost { loss } = member.end().unwrap() else { panic!() };
+        assert!(loss.to_string().starts_with("silent"), "{loss}");
     }
 }
 
@@ -44,7 +44,7 @@ fn again(rank: u32, before: &Before) -> Up {
 #[test]
 fn who_died_or_left_before_is_not_waited_for_and_is_known_as_it_was() {
     let id = |rank, incarnation| NodeId { rank, incarnation };
-    let dead = |id, why: &str| Death { id, why: why.to_owned() };
+    let dead = |id, why: &str| Death { id, loss: why.into() };
     // Rank 2 died twice, for the same reason; no barrier was passed since the second death.
     let deaths = vec![dead(id(2, 7), "silent"), dead(id(2, 8), "silent")];
     let before = Before {
@@ -122,7 +122,7 @@ fn a_death_while_the_members_come_back_is_one_and_not_the_end() {
     manager.handle_message(Line(2), again(2, &before));
     assert_eq!(*manager.phase(), Phase::Running);
     let told = said(&mut manager);
-    let death = Death { id: id(1), why: "silent".to_owned() };
+    let death = Death { id: id(1), loss: "silent".into() };
     assert_eq!(told.len(), 2);
     for (_, down) in told {
         let Down::TaskIds(ids) = down else { panic!("{down:?}") };

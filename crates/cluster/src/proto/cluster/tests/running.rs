@@ -13,7 +13,7 @@ fn a_rank_is_had_by_one() {
     assert_eq!(said(&mut manager), [(6, Down::Refused(Refusal::Rank { rank: 7, size: 2 }))]);
     // After its death another node takes the rank, and all members hear of both.
     manager.handle_lost(Line(1), "silent");
-    let death = Death { id: NodeId { rank: 1, incarnation: 101 }, why: "silent".to_owned() };
+    let death = Death { id: NodeId { rank: 1, incarnation: 101 }, loss: "silent".into() };
     assert_eq!(said(&mut manager), [(0, Down::Died(death.clone()))]);
     manager.handle_message(Line(7), Up::Ready(ready(1, 2, 9)));
     let told = said(&mut manager);
@@ -62,7 +62,7 @@ fn a_barrier_waits_for_all_and_names_the_dead() {
     manager.handle_message(Line(0), Up::Barrier(2));
     manager.handle_lost(Line(1), "silent");
     let id = NodeId { rank: 1, incarnation: 101 };
-    let died = Down::Died(Death { id, why: "silent".to_owned() });
+    let died = Down::Died(Death { id, loss: "silent".into() });
     let released = Down::Released { number: 2, died: vec![id] };
     let told = [died, released].map(|down| [0, 2].map(|line| (line, down.clone())));
     assert_eq!(said(&mut manager), told.concat());

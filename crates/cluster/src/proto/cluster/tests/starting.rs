@@ -156,10 +156,10 @@ fn a_death_before_the_start_ends_it() {
         manager.handle_message(Line(0), Up::Ready(ready(0, 2, 1)));
         let why = if by_exit {
             manager.handle_exit(1, "status 1");
-            Refusal::DiedEarly { rank: 1, why: "status 1".to_owned() }
+            Refusal::DiedEarly { rank: 1, loss: "status 1".into() }
         } else {
             manager.handle_lost(Line(0), "silent");
-            Refusal::DiedEarly { rank: 0, why: "silent".to_owned() }
+            Refusal::DiedEarly { rank: 0, loss: "silent".into() }
         };
         assert_eq!(*manager.phase(), Phase::Failed(why.clone()));
         let told = if by_exit { vec![(0, Down::Refused(why))] } else { vec![] };
@@ -178,7 +178,7 @@ fn a_start_that_failed_is_over_when_everybody_has_heard_of_it() {
     // Rank 2 may be on its way.
     assert_eq!(manager.untold(), 1);
     manager.handle_message(Line(2), Up::Ready(ready(2, 4, 3)));
-    let why = Refusal::DiedEarly { rank: 3, why: "status 1".to_owned() };
+    let why = Refusal::DiedEarly { rank: 3, loss: "status 1".into() };
     assert_eq!(said(&mut manager), [(2, Down::Refused(why))]);
     assert_eq!(manager.untold(), 0);
     // Ranks that were waited for in vain are not waited for again.
