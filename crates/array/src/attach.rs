@@ -30,7 +30,7 @@ use std::time::Duration;
 use chunkcomm::{Loss, LossKind, host};
 use chunkcomm_cluster::Cluster;
 use chunkcomm_cluster::cluster::{Change, NodeId};
-use chunkcomm_pipeline::Shape;
+use chunkcomm_group::Shape;
 
 pub use error::AttachError;
 pub use port::ArrayPort;

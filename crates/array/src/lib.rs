@@ -15,7 +15,7 @@
 //! 333333   rank 3                    ──┘                            000111
 //! ```
 //!
-//! Not for one contiguous buffer between two nodes: that is a delta of [`chunkcomm_pipeline`]. Not for single
+//! Not for one contiguous buffer between two nodes: that is a delta of `chunkcomm-pipeline`. Not for single
 //! elements of other ranks, for sparse arrays, or for a few KiB that travel once: a collective call costs less
 //! there than the opening of a transfer.
 //!
@@ -42,12 +42,12 @@
 //!
 //! # Transfers
 //!
-//! Two groups [meet](chunkcomm_pipeline::Group::meet) as a [`Pair`](chunkcomm_pipeline::Pair). All ranks of one open
+//! Two groups [meet](chunkcomm_group::Group::meet) as a [`Pair`](chunkcomm_group::Pair). All ranks of one open
 //! an [`ArraySender`], all of the other an [`ArrayReceiver`]:
 //!
 //! ```no_run
 //! use chunkcomm_array::{ArrayError, ArrayReceiver, ArraySender, Layout};
-//! use chunkcomm_pipeline::Pair;
+//! use chunkcomm_group::Pair;
 //!
 //! async fn simulate(pair: &mut Pair, rows: &Layout, steps: u32) -> Result<(), ArrayError> {
 //!     let storage = vec![0.0; rows.local_len(pair.rank())];
@@ -80,7 +80,7 @@
 //! ```
 //!
 //! A group changes the layout of its own array, or brings its margins up to date, with an [`ArrayExchange`].
-//! Elements are plain old data ([`Element`](chunkcomm_pipeline::Element), that is `bytemuck::Pod`) and travel in
+//! Elements are plain old data ([`Element`](chunkcomm_group::Element), that is `bytemuck::Pod`) and travel in
 //! the sender's byte order. Ranks that state other shapes, types or layouts than the rest all get an error with both
 //! statements.
 //!

@@ -15,7 +15,7 @@ mod tests;
 
 use std::ops::Range;
 
-use chunkcomm_pipeline::Element;
+use chunkcomm_group::Element;
 
 use self::axis::Axis;
 use crate::plan::meeting::Meeting;

@@ -171,37 +171,17 @@
 // Names the feature of each item that needs one; the compiler of docs.rs can.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
-mod collective;
-mod element;
-mod error;
-mod group;
-mod landing;
-mod memory;
-mod part;
-mod proto;
-mod pump;
+mod flow;
 mod recv;
-mod region;
 mod send;
 #[cfg(feature = "tracked")]
 pub mod tracked;
-mod trouble;
 mod turns;
 
-pub use collective::call::Call;
-pub use collective::deltas::{DeltaEnd, Flow, GatherEnds, ReduceEnds};
-pub use collective::op::{Bits, Number, Op};
-pub use collective::pair::{Pair, Root};
-pub use collective::parts::Parts;
-pub use element::Element;
-pub use error::group::{CallDifference, CollectiveError, GroupError};
-pub use error::{DeltaRecvError, DeltaSendError, Mismatch, PartError};
-pub use group::{Group, GroupReport, WaitingCall};
-pub use part::Part;
-pub use proto::frame::FrameFault;
-pub use proto::increment::{AUTO_INCREMENT_BYTES_MAX, AUTO_INCREMENT_BYTES_MIN, Costs, Increment};
-pub use proto::opening::{OpeningFault, Shape};
-pub use proto::schedule::algorithm::{Algorithm, ParseAlgorithmError};
+pub use chunkcomm_group::{
+    AUTO_INCREMENT_BYTES_MAX, AUTO_INCREMENT_BYTES_MIN, Costs, DeltaRecvError, DeltaSendError,
+    Element, FrameFault, Increment, Mismatch, OpeningFault, Part, PartError, Shape,
+};
+pub use flow::{DeltaEnd, Flow, GatherEnds, GroupDeltas, ReduceEnds};
 pub use recv::{DeltaReceiver, Forward, Landed};
-pub use region::{Operand, Region, RegionLanding, RegionSend};
 pub use send::DeltaSender;

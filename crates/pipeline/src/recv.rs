@@ -5,18 +5,13 @@ use std::ops::{Range, RangeBounds};
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::Element;
 use chunkcomm::{Loss, LossKind, Node, Peer};
+use chunkcomm_group::layer::{
+    Cursor, Interest, Manner, Owner, Pace, PumpHandle, Sections, Source, State, Target, accept,
+    indices, land, pump, share,
+};
+use chunkcomm_group::{DeltaRecvError, DeltaSendError, Element, Increment, Shape};
 
-use crate::error::{DeltaRecvError, DeltaSendError};
-use crate::landing::{Accepted, Interest, Origin, accept, land};
-use crate::memory::{Owner, State, share};
-use crate::part::indices;
-use crate::proto::extents::Cursor;
-use crate::proto::increment::Increment;
-use crate::proto::opening::Shape;
-use crate::proto::sections::Sections;
-use crate::pump::{self, Manner, Pace, PumpHandle, Source, Target};
 use crate::turns::Turns;
 
 /// Elements that have landed, with their indices.
@@ -123,13 +118,11 @@ impl<T: Element> DeltaReceiver<T> {
         let ours = Shape::of::<T>(buffer.len());
         // From now on it is not freed beside the tasks of the runtime.
         let owner = share(buffer);
-        let Accepted { peer, channel, back, opening } = accept(node, None, name, ours).await?;
-        let sections = Sections::whole(owner.len() * size_of::<T>());
-        let interest = Arc::new(Interest(back));
-        let origin = Origin { peer: peer.name().to_owned(), channel: name.to_owned() };
-        land(channel, owner.share().clone(), sections, &interest, origin);
+        let accepted = accept(node, None, name, ours).await?;
+        let (peer, increment) = (accepted.peer.clone(), accepted.increment_bytes());
+        let interest = land(accepted, name, owner.share().clone());
         // The peer's number; forwards take it over, so it must be one of whole elements.
-        let increment = usize::try_from(opening.increment_bytes).unwrap_or(usize::MAX / 2);
+        let increment = usize::try_from(increment).unwrap_or(usize::MAX / 2);
         let increment_bytes = Increment::Fixed(increment).bytes_for(0, size_of::<T>());
         Ok(Self::of_lanes(vec![(owner, vec![interest])], Some(peer), name, increment_bytes))
     }
@@ -280,7 +273,7 @@ impl<T: Element> DeltaReceiver<T> {
     async fn whole(&self) -> Result<usize, DeltaRecvError> {
         let length = |state: &State| {
             let extents = state.extents();
-            extents.is_whole().then(|| extents.len() / size_of::<T>())
+            extents.is_whole().then(|| extents.bytes() / size_of::<T>())
         };
         self.owner.share().until(|state| outcome(state, length(state))).await
     }
@@ -341,7 +334,7 @@ impl<T: Element> DeltaReceiver<T> {
         (self.round, self.shown, self.cursor) = (self.round + 1, 0, Cursor::default());
         let of_buffer = self.owner.share().state().round;
         for interest in &self.interests {
-            interest.0.say_round(false, of_buffer);
+            interest.say_begun(of_buffer);
         }
         if let Some(next) = &mut self.other {
             std::mem::swap(&mut self.owner, &mut next.owner);
@@ -412,7 +405,7 @@ impl<T: Element> DeltaReceiver<T> {
         };
         let keep = self.interests.clone();
         let sections = Sections::whole(self.len() * size_of::<T>());
-        pump::start(target, self.owner.share(), sections, manner, keep).await.map(Forward)
+        pump(target, self.owner.share(), sections, manner, keep).await.map(Forward)
     }
 
     /// Returns the elements that have landed from the start without a gap.
@@ -452,7 +445,7 @@ impl<T: Element> DeltaReceiver<T> {
         state: &State,
         range: &impl RangeBounds<usize>,
     ) -> Option<Result<Range<usize>, DeltaRecvError>> {
-        let length = state.extents().len() / size_of::<T>();
+        let length = state.extents().bytes() / size_of::<T>();
         let Range { start, end } = indices(range, length);
         if start > end || end > length {
             let channel = self.channel.clone();

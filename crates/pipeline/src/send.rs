@@ -3,15 +3,12 @@
 use std::fmt;
 use std::ops::RangeBounds;
 
-use crate::Element;
-use chunkcomm::{Node, Peer};
+use chunkcomm::{LossKind, Node, Peer};
+use chunkcomm_group::layer::{
+    Lease, Manner, Owner, Pace, PumpHandle, Sections, Source, Target, part_of, pump, share,
+};
+use chunkcomm_group::{DeltaSendError, Element, Increment, Part, PartError};
 
-use crate::error::{DeltaSendError, PartError};
-use crate::memory::{Lease, Owner, share};
-use crate::part::Part;
-use crate::proto::increment::Increment;
-use crate::proto::sections::Sections;
-use crate::pump::{self, Manner, Pace, PumpHandle, Source, Target};
 use crate::turns::Turns;
 
 /// Sends the elements of one buffer, increment by increment, while they are computed.
@@ -134,8 +131,8 @@ impl<T: Element> DeltaSender<T> {
         let increment_bytes = increment.bytes_for(len, size_of::<T>());
         let target = Target { node, peer, channel: name };
         let pace = match increment {
-            Increment::Fixed(_) => Pace::Whole,
             Increment::Auto(costs) => Pace::Measured(costs),
+            increment => Pace::of(increment),
         };
         let manner = Manner {
             source: Source::Commits,
@@ -144,7 +141,7 @@ impl<T: Element> DeltaSender<T> {
             flow: None,
             needs_room: false,
         };
-        let pump = pump::start(target, owner.share(), Sections::whole(len), manner, ()).await?;
+        let pump = pump(target, owner.share(), Sections::whole(len), manner, ()).await?;
         Ok(Self::of(owner, pump, None))
     }
 
@@ -217,7 +214,7 @@ impl<T: Element> DeltaSender<T> {
     /// within the committed elements. [`PartError::Out`] and [`PartError::Committed`] when some of its elements
     /// are. Nothing is handed out.
     pub fn part(&self, range: impl RangeBounds<usize>) -> Result<Part<T>, PartError> {
-        Part::of(self.owner.share(), &range)
+        part_of(self.owner.share(), &range)
     }
 
     /// Hands out the whole buffer in `count` parts for as many threads. They differ by one element at
@@ -440,7 +437,7 @@ impl<T: Element> DeltaSender<T> {
         let is_empty = self.owner.share().state().extents().done_bytes() == 0;
         match ended {
             // It left with the full round before, and so with everything.
-            Err(error) if is_empty && self.round > 1 && error.is_of_end() => Ok(()),
+            Err(error) if is_empty && self.round > 1 && is_of_end(&error) => Ok(()),
             ended => ended,
         }
     }
@@ -559,8 +556,17 @@ impl<T: Element> DeltaSender<T> {
     }
 
     /// Returns the memory.
-    pub(crate) fn share(&self) -> &crate::memory::Share<T> {
+    pub(crate) fn share(&self) -> &chunkcomm_group::layer::Share<T> {
         self.owner.share()
+    }
+}
+
+/// Whether the receivers have ended the transfer in order.
+fn is_of_end(error: &DeltaSendError) -> bool {
+    match error {
+        DeltaSendError::Gone { .. } => true,
+        DeltaSendError::Collective(loss) => loss.kind() == LossKind::Left,
+        _ => false,
     }
 }
 

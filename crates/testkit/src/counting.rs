@@ -8,6 +8,8 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
+use chunkcomm::host::memory::FREED_HERE_BYTES_MAX;
+
 /// The allocator.
 #[derive(Debug)]
 pub struct Counting;
@@ -37,6 +39,21 @@ thread_local! {
 /// Counts apart, from now on, the allocations and frees of this thread.
 pub fn watch_this_thread() {
     WATCHED.set(true);
+}
+
+/// Returns the bytes of the largest block that the watched threads have freed since the last look.
+pub fn freed_here() -> usize {
+    WATCHED_FREED_MAX.swap(0, Ordering::Relaxed) as usize
+}
+
+/// Checks that the watched threads, which run tasks, have freed no large block since the last look.
+///
+/// # Panics
+/// When one has.
+#[track_caller]
+pub fn assert_freed_elsewhere(what: &str) {
+    let freed = freed_here();
+    assert!(freed <= FREED_HERE_BYTES_MAX, "{what}: {freed} bytes are freed beside the tasks");
 }
 
 fn count_allocation(bytes: usize) {

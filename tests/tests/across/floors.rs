@@ -71,17 +71,19 @@ const CRATES: &[Floors] = &[
         ],
     },
     Floors {
-        krate: "pipeline",
+        krate: "group",
         floors: &[
             &["proto"],
             &["element", "error"],
             &["memory", "trouble"],
-            &["landing", "part", "pump", "turns"],
-            &["send", "recv", "region", "group"],
+            &["landing", "part", "pump"],
+            &["region"],
+            &["group"],
             &["collective"],
-            &["tracked"],
+            &["layer"],
         ],
     },
+    Floors { krate: "pipeline", floors: &[&["turns"], &["send", "recv"], &["flow", "tracked"]] },
     Floors {
         krate: "array",
         floors: &[&["layout"], &["plan"], &["pack"], &["ends", "npy"], &["attach"]],

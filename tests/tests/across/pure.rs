@@ -80,7 +80,7 @@ fn the_machines_of_every_crate_are_pure() {
     name_none_of(FORBIDDEN, &sources("proto/src", 40));
     name_none_of(FORBIDDEN, &sources("farm/src/proto", 6));
     let numbers_alone = ["chunkcomm::", "std::sync", "std::time"];
-    name_none_of(&[FORBIDDEN, &numbers_alone].concat(), &sources("pipeline/src/proto", 5));
+    name_none_of(&[FORBIDDEN, &numbers_alone].concat(), &sources("group/src/proto", 5));
     let above_plans = ["crate::ends", "chunkcomm::"];
     for room in ["layout", "plan", "pack"] {
         let mut room = sources(&format!("array/src/{room}"), 2);
@@ -162,7 +162,7 @@ fn ways_around(text: &str) -> Vec<String> {
 #[test]
 fn the_upper_crates_take_time_and_tasks_from_their_host() {
     let patterns = "../examples/coupled/src/patterns";
-    let folders = ["array/src", "cluster/src", "farm/src", "pipeline/src", patterns];
+    let folders = ["array/src", "cluster/src", "farm/src", "group/src", "pipeline/src", patterns];
     let mut read = 0;
     for source in folders.iter().flat_map(|folder| sources(folder, 6)) {
         let path = source.to_str().unwrap().replace('\\', "/");

@@ -4,7 +4,7 @@ use crate::virtual_cluster::on_each;
 use chunkcomm::host;
 use chunkcomm_array::{ArrayReceiver, ArraySender, Layout, Transfer};
 use chunkcomm_cluster::Cluster;
-use chunkcomm_pipeline::{Group, Pair};
+use chunkcomm_group::{Group, Pair};
 use chunkcomm_simulation::{Random, each_seed};
 use std::ops::Range;
 use std::time::Duration;

@@ -4,7 +4,7 @@ use crate::virtual_cluster::{join, on_each_of, switched};
 use chunkcomm::host::{self, Instant, JoinHandle};
 use chunkcomm_array::{ArrayError, ArrayPort, AttachError, Layout, Npy, Visit, Visitor};
 use chunkcomm_cluster::{Cluster, ClusterConfig};
-use chunkcomm_pipeline::Group;
+use chunkcomm_group::Group;
 use chunkcomm_simulation::{HostId, LinkSpec, Simulation, run};
 use chunkcomm_testkit::Scratch;
 use std::sync::{Arc, Mutex};

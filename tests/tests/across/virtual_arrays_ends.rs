@@ -8,7 +8,7 @@ use chunkcomm_array::{
     Visitor,
 };
 use chunkcomm_cluster::Cluster;
-use chunkcomm_pipeline::{Group, Pair};
+use chunkcomm_group::{Group, Pair};
 use chunkcomm_simulation::{Random, each_seed};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;

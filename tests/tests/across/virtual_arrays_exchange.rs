@@ -4,7 +4,7 @@ use crate::virtual_arrays::{Case, ELSEWHERE, in_time, layout, random_layout, ran
 use crate::virtual_cluster::on_each;
 use chunkcomm::host;
 use chunkcomm_array::{ArrayExchange, Layout};
-use chunkcomm_pipeline::Group;
+use chunkcomm_group::Group;
 use chunkcomm_simulation::{Random, each_seed};
 use std::time::Duration;
 

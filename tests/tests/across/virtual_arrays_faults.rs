@@ -4,7 +4,7 @@ use crate::virtual_arrays::{halves, in_time, layout};
 use crate::virtual_cluster::on_each;
 use chunkcomm::host;
 use chunkcomm_array::{ArrayError, ArrayExchange, ArrayReceiver, ArraySender, Layout, Transfer};
-use chunkcomm_pipeline::{Element, Group, Pair, PartError};
+use chunkcomm_group::{Element, Group, Pair, PartError};
 use std::time::Duration;
 
 /// Part of a rank: whether it sends, its layout, and the length of its storage.

@@ -4,10 +4,11 @@
 use crate::virtual_cluster::{join, on_each, switched};
 use crate::virtual_groups::{after, same};
 use chunkcomm::host::{self, Instant};
-use chunkcomm_pipeline::Algorithm::{self, Binary, Binomial, Chain};
+use chunkcomm_group::Algorithm::{self, Binary, Binomial, Chain};
+use chunkcomm_group::{Group, GroupError, Op};
 use chunkcomm_pipeline::{
-    DeltaEnd, DeltaReceiver, DeltaRecvError, DeltaSendError, DeltaSender, Flow, Group, GroupError,
-    Increment, Op,
+    DeltaEnd, DeltaReceiver, DeltaRecvError, DeltaSendError, DeltaSender, Flow, GroupDeltas,
+    Increment,
 };
 use chunkcomm_simulation::{LinkSpec, Random, Simulation, check, each_seed};
 use chunkcomm_testkit::cancelled;

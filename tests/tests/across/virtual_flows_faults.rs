@@ -5,7 +5,7 @@ use crate::virtual_faults::cut_or_part;
 use crate::virtual_flows::{ALL, IN_TIME, Plan, Stop, What};
 use chunkcomm::host::{self, Instant};
 use chunkcomm_cluster::Cluster;
-use chunkcomm_pipeline::{Group, GroupError, Increment, Op};
+use chunkcomm_group::{Group, GroupError, Increment, Op};
 use chunkcomm_simulation::{HostId, LinkSpec, Random, Simulation, each_seed, run};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;

@@ -2,7 +2,7 @@
 
 use crate::virtual_cluster::on_each;
 use chunkcomm_cluster::Cluster;
-use chunkcomm_pipeline::{Algorithm, Group, GroupError, Op, Parts, Root};
+use chunkcomm_group::{Algorithm, Group, GroupError, Op, Parts, Root};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 

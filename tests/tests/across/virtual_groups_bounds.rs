@@ -4,7 +4,8 @@ use crate::virtual_cluster::on_each;
 use chunkcomm::BytesSender;
 use chunkcomm::host::{self, Instant};
 use chunkcomm_cluster::Cluster;
-use chunkcomm_pipeline::{Algorithm, DeltaEnd, DeltaSendError, Flow, Group, GroupError, Op, Parts};
+use chunkcomm_group::{Algorithm, Group, GroupError, Op, Parts};
+use chunkcomm_pipeline::{DeltaEnd, DeltaSendError, Flow, GroupDeltas};
 use std::time::Duration;
 
 async fn world(cluster: &Cluster) -> Group {

@@ -3,7 +3,8 @@
 use crate::virtual_cluster::on_each;
 use chunkcomm::host;
 use chunkcomm_cluster::Cluster;
-use chunkcomm_pipeline::{CollectiveError, Flow, Group, GroupError, Op, Pair, Root};
+use chunkcomm_group::{CollectiveError, Group, GroupError, Op, Pair, Root};
+use chunkcomm_pipeline::{Flow, GroupDeltas};
 use chunkcomm_testkit::cancelled;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;

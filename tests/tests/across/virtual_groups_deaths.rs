@@ -4,7 +4,7 @@ use crate::virtual_cluster::{join, switched};
 use chunkcomm::host::{self, Instant};
 use chunkcomm_cluster::Cluster;
 use chunkcomm_cluster::cluster::Change;
-use chunkcomm_pipeline::{Group, GroupError, Op, Parts};
+use chunkcomm_group::{Group, GroupError, Op, Parts};
 use chunkcomm_simulation::{LinkSpec, run};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};

@@ -3,7 +3,7 @@
 use crate::virtual_cluster::{join, on_each, switched};
 use chunkcomm::host;
 use chunkcomm_cluster::Cluster;
-use chunkcomm_pipeline::{Algorithm, Group, GroupError, Op, Parts};
+use chunkcomm_group::{Algorithm, Group, GroupError, Op, Parts};
 use chunkcomm_simulation::{Arrival, Delivery, HostId, LinkSpec, run};
 use chunkcomm_testkit::cancelled;
 use std::time::Duration;

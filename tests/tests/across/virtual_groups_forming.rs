@@ -5,7 +5,7 @@ use chunkcomm::LossKind;
 use chunkcomm::host::{self, Instant};
 use chunkcomm_cluster::Cluster;
 use chunkcomm_examples::cluster_options::with_all_founders;
-use chunkcomm_pipeline::{Algorithm, Group, GroupError, Op, Pair};
+use chunkcomm_group::{Algorithm, Group, GroupError, Op, Pair};
 use chunkcomm_simulation::{LinkSpec, Network, run};
 use chunkcomm_testkit::cancelled;
 use std::error::Error;

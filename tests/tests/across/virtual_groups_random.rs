@@ -1,7 +1,7 @@
 //! Random calls of a group against a sequential program.
 
 use crate::virtual_cluster::on_each;
-use chunkcomm_pipeline::{Algorithm, Call, Group, Op, Parts};
+use chunkcomm_group::{Algorithm, Call, Group, Op, Parts};
 use chunkcomm_simulation::{Random, each_seed};
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};

@@ -2,10 +2,8 @@
 //! the elements are computed.
 
 use chunkcomm_cluster::Cluster;
-use chunkcomm_pipeline::{
-    Algorithm, CollectiveError, DeltaEnd, DeltaReceiver, DeltaSender, Flow, Group, GroupError,
-    Increment, Op,
-};
+use chunkcomm_group::{Algorithm, CollectiveError, Group, GroupError, Op};
+use chunkcomm_pipeline::{DeltaEnd, DeltaReceiver, DeltaSender, Flow, GroupDeltas, Increment};
 use chunkcomm_testkit::{limited, on_both};
 
 use crate::clusters::{end_all, join_all};

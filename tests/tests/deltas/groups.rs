@@ -3,7 +3,7 @@
 use std::sync::{Arc, Barrier};
 use std::thread;
 
-use chunkcomm_pipeline::{Group, Op, Parts};
+use chunkcomm_group::{Group, Op, Parts};
 use chunkcomm_testkit::on_both;
 
 use crate::clusters::{end_all, join_all};

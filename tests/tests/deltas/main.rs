@@ -2,7 +2,7 @@
 //! the nodes in one process.
 #![allow(clippy::unwrap_used)]
 
-#[path = "../../../crates/pipeline/tests/clusters/mod.rs"]
+#[path = "../../../crates/group/tests/clusters/mod.rs"]
 mod clusters;
 mod ends;
 mod flows;

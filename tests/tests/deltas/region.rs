@@ -8,9 +8,9 @@ use std::task::Poll;
 use std::time::Duration;
 
 use chunkcomm::{Node, Peer};
+use chunkcomm_group::{Operand, Region, RegionLanding, RegionSend};
 use chunkcomm_pipeline::{
-    DeltaReceiver, DeltaRecvError, DeltaSendError, DeltaSender, Element, Increment, Operand,
-    Region, RegionLanding, RegionSend,
+    DeltaReceiver, DeltaRecvError, DeltaSendError, DeltaSender, Element, Increment,
 };
 use chunkcomm_testkit::limited;
 use chunkcomm_testkit::random::seeded;

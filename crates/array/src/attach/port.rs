@@ -5,7 +5,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use chunkcomm::Loss;
-use chunkcomm_pipeline::{Group, Op};
+use chunkcomm_group::{Group, Op};
 
 use super::desk::{Desk, LetIn, UnderWay};
 use super::visit::Visit;
@@ -29,7 +29,7 @@ type Said = (u64, Vec<Ask>, Vec<u64>);
 ///
 /// ```no_run
 /// use chunkcomm_array::{ArrayError, ArrayPort, Layout};
-/// use chunkcomm_pipeline::Group;
+/// use chunkcomm_group::Group;
 ///
 /// # async fn example(group: &mut Group) -> Result<(), Box<dyn std::error::Error>> {
 /// let layout = Layout::parse("(block,*)@4x1", &[1000, 1000])?;

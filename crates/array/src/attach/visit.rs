@@ -9,7 +9,7 @@ use chunkcomm::host::memory::{self, FreedVec, Slices};
 use chunkcomm::{Loss, LossKind, host, with_causes};
 use chunkcomm_cluster::Cluster;
 use chunkcomm_cluster::cluster::NodeId;
-use chunkcomm_pipeline::{Element, Group};
+use chunkcomm_group::{Element, Group};
 
 use super::desk::{Teller, Told, UnderWay};
 use super::{Ask, Served, Word, departed, heard_of, whole, words_of};

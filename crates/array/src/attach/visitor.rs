@@ -10,7 +10,7 @@ use chunkcomm::host::memory::FreedVec;
 use chunkcomm::{Duplex, Loss, LossKind, host};
 use chunkcomm_cluster::Cluster;
 use chunkcomm_cluster::cluster::NodeId;
-use chunkcomm_pipeline::{Element, Shape};
+use chunkcomm_group::{Element, Shape};
 
 use super::{Ask, AttachError, Word, key, whole, words_of};
 use crate::ends::error::{ArrayError, refused};
@@ -36,7 +36,7 @@ const LAST_WORD: Duration = Duration::from_secs(5);
 /// use chunkcomm_array::Visitor;
 /// # use chunkcomm_array::{ArrayPort, Layout};
 /// # use chunkcomm_cluster::{Cluster, ClusterConfig};
-/// # use chunkcomm_pipeline::Group;
+/// # use chunkcomm_group::Group;
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {

@@ -5,7 +5,7 @@ use std::fmt;
 use chunkcomm::debug_with_causes;
 use chunkcomm::error::Plain;
 use chunkcomm::{Loss, LossKind};
-use chunkcomm_pipeline::{GroupError, PartError};
+use chunkcomm_group::{GroupError, PartError};
 
 use crate::layout::error::LayoutError;
 use crate::plan::Side;
@@ -15,7 +15,7 @@ use crate::plan::Side;
 #[non_exhaustive]
 pub struct StatementDifference {
     /// The two ranks: of one group, or of each group one. Ranks count among both groups, as errors of
-    /// a [`Pair`](chunkcomm_pipeline::Pair) do.
+    /// a [`Pair`](chunkcomm_group::Pair) do.
     pub ranks: [usize; 2],
     /// The statement of each: end, layout, element type.
     pub statements: [String; 2],

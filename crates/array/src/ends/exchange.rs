@@ -8,7 +8,7 @@ use std::task::{Context, Poll, ready};
 use bytes::Bytes;
 use chunkcomm::host::memory::{self, FreedVec, Slices};
 use chunkcomm::{BytesReceiver, BytesSender, Loss};
-use chunkcomm_pipeline::{Element, Group};
+use chunkcomm_group::{Element, Group};
 
 use super::error::{ArrayError, refused};
 use super::opening::{Link, Ranks, Way, agree_within, all};
@@ -30,7 +30,7 @@ use crate::plan::Side;
 ///
 /// ```no_run
 /// use chunkcomm_array::{ArrayExchange, Layout};
-/// use chunkcomm_pipeline::Group;
+/// use chunkcomm_group::Group;
 ///
 /// # async fn example(group: &mut Group) -> Result<(), Box<dyn std::error::Error>> {
 /// let layout = Layout::parse("(block,block)@2x2", &[1000, 1000])?.margin(1)?;

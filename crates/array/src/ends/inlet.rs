@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use bytes::Bytes;
 use chunkcomm::host::memory::Slices;
 use chunkcomm::host::{self, Instant};
-use chunkcomm_pipeline::{Element, Part};
+use chunkcomm_group::{Element, Part};
 
 use super::error::refused;
 use super::line::{LineReceiver, LineSender};

@@ -12,7 +12,7 @@ use chunkcomm::host::{self, Instant};
 use chunkcomm::{BytesReceiver, BytesSender, Loss, LossKind, Node, Peer, channel};
 use chunkcomm_cluster::Cluster;
 use chunkcomm_cluster::cluster::NodeId;
-use chunkcomm_pipeline::{Element, Group, Pair};
+use chunkcomm_group::{Element, Group, Pair};
 
 use super::error::{ArrayError, refused};
 use super::exchange::Messages;

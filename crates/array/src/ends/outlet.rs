@@ -8,7 +8,7 @@ use bytes::Bytes;
 use chunkcomm::Loss;
 use chunkcomm::host::memory::Slices;
 use chunkcomm::host::{self, Instant};
-use chunkcomm_pipeline::{Element, Region};
+use chunkcomm_group::{Element, Region};
 
 use super::error::refused;
 use super::exchange::Messages;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use chunkcomm::host;
 use chunkcomm::host::memory::{self, FreedVec};
-use chunkcomm_pipeline::{Element, Pair, Region};
+use chunkcomm_group::{Element, Pair, Region};
 
 use super::error::ArrayError;
 use super::inlet::{Arriving, Inlet};
@@ -26,7 +26,7 @@ use crate::plan::Side;
 ///
 /// ```no_run
 /// use chunkcomm_array::{ArrayReceiver, Layout};
-/// use chunkcomm_pipeline::Pair;
+/// use chunkcomm_group::Pair;
 ///
 /// # async fn example(pair: &mut Pair) -> Result<(), Box<dyn std::error::Error>> {
 /// let layout = Layout::parse("(*,block)@1x2", &[1024, 1024])?;

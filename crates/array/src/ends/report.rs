@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use chunkcomm_pipeline::{Op, Pair};
+use chunkcomm_group::{Op, Pair};
 
 use super::error::ArrayError;
 use super::opening::Way;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use chunkcomm::host;
 use chunkcomm::host::memory;
-use chunkcomm_pipeline::{Element, Pair, Region};
+use chunkcomm_group::{Element, Pair, Region};
 
 use super::error::ArrayError;
 use super::opening::{Opened, Rows, open};
@@ -35,7 +35,7 @@ use crate::plan::Side;
 ///
 /// ```no_run
 /// use chunkcomm_array::{ArraySender, Layout};
-/// use chunkcomm_pipeline::Pair;
+/// use chunkcomm_group::Pair;
 ///
 /// # async fn example(pair: &mut Pair) -> Result<(), Box<dyn std::error::Error>> {
 /// let layout = Layout::parse("(block,*)@4x1", &[1024, 1024])?;

@@ -4,7 +4,7 @@ use std::fmt;
 use std::ops::{Deref, DerefMut, Range};
 use std::sync::Arc;
 
-use chunkcomm_pipeline::{Element, Part};
+use chunkcomm_group::{Element, Part};
 
 use super::shared::Log;
 

@@ -14,7 +14,7 @@
 
 use std::fmt;
 
-use chunkcomm_pipeline::{Group, Op, Pair, Root, Shape};
+use chunkcomm_group::{Group, Op, Pair, Root, Shape};
 
 use super::error::{ArrayError, StatementDifference};
 use crate::layout::Layout;

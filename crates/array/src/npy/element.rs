@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use chunkcomm_pipeline::Element;
+use chunkcomm_group::Element;
 
 /// Type of the elements of an `.npy` file, whatever their byte order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

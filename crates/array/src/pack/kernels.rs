@@ -3,7 +3,7 @@
 use std::array::from_fn;
 
 use bytemuck::{bytes_of, cast_slice, cast_slice_mut, pod_read_unaligned};
-use chunkcomm_pipeline::Element;
+use chunkcomm_group::Element;
 
 use super::axis::{Axis, Piece, Spacing, walk};
 

@@ -5,7 +5,7 @@ pub(super) mod formulas;
 #[cfg(feature = "virtual")]
 pub(super) mod world;
 
-use chunkcomm_pipeline::Algorithm;
+use chunkcomm_group::Algorithm;
 use clap::{Args, ValueEnum};
 
 use super::Verdict;

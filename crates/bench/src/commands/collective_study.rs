@@ -1,7 +1,7 @@
 //! `chunkperf collective-study`: collective calls in virtual time, beside closed forms, and the chosen
 //! algorithm beside the best one.
 
-use chunkcomm_pipeline::Algorithm;
+use chunkcomm_group::Algorithm;
 use chunkcomm_simulation::load;
 use clap::{Args, ValueEnum};
 

@@ -8,7 +8,7 @@
 mod claims;
 
 use chunkcomm_coupled::patterns::{Compute, Pattern, Run};
-use chunkcomm_pipeline::Algorithm;
+use chunkcomm_group::Algorithm;
 use clap::{Args, ValueEnum};
 
 use self::claims::claims_of;

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
-use chunkcomm_pipeline::Algorithm;
+use chunkcomm_group::Algorithm;
 
 use crate::harness::protocol::PolicyKind;
 use crate::harness::slices::SLICES_MIN;

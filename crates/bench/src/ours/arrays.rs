@@ -9,7 +9,7 @@ use std::time::Duration;
 use chunkcomm::host;
 use chunkcomm_array::{ArrayReceiver, ArraySender, Layout, Timings, Transfer as Settings};
 use chunkcomm_cluster::Cluster;
-use chunkcomm_pipeline::{Group, Pair};
+use chunkcomm_group::{Group, Pair};
 use serde::{Deserialize, Serialize};
 
 use self::in_place::InPlace;

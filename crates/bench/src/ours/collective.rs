@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use chunkcomm::Node;
 use chunkcomm_cluster::{Cluster, ClusterConfig};
-use chunkcomm_pipeline::{Algorithm, Group, Op, Parts};
+use chunkcomm_group::{Algorithm, Group, Op, Parts};
 use chunkcomm_testkit::free_port;
 use serde::{Deserialize, Serialize};
 

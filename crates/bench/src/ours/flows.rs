@@ -7,9 +7,8 @@ use std::time::Instant;
 
 use chunkcomm_cluster::Cluster;
 use chunkcomm_coupled::patterns::{Pass, source_of};
-use chunkcomm_pipeline::{
-    Algorithm, DeltaEnd, DeltaReceiver, DeltaSender, Flow, Group, Increment, Op,
-};
+use chunkcomm_group::{Algorithm, Group, Op};
+use chunkcomm_pipeline::{DeltaEnd, DeltaReceiver, DeltaSender, Flow, GroupDeltas, Increment};
 
 use self::tree::Tree;
 use super::collective::{OursKind, end_cluster, join_cluster};

@@ -1,14 +1,11 @@
 //! Tracked buffers as the ends of a delta.
 
 use bytes::Bytes;
+use chunkcomm_group::layer::{CORRECTION_BYTES_MAX, PumpHandle, Ranges};
+use chunkcomm_group::{Element, PartError};
 use chunkcomm_pages::{Arrivals, Filler, Finished, Received, Sent, TrackedInput, TrackedOutput};
 
 use super::error::{TrackedRecvError, TrackedSendError};
-use crate::Element;
-use crate::error::PartError;
-use crate::proto::frame::CORRECTION_BYTES_MAX;
-use crate::proto::ranges::Ranges;
-use crate::pump::PumpHandle;
 use crate::recv::DeltaReceiver;
 use crate::send::DeltaSender;
 

@@ -4,9 +4,8 @@ use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
+use chunkcomm_group::{DeltaRecvError, DeltaSendError, PartError};
 use chunkcomm_pages::{ReadError, WriteError};
-
-use crate::error::{DeltaRecvError, DeltaSendError, PartError};
 
 /// Error of a delta that was sent while ordinary code wrote it.
 #[derive(Clone)]

@@ -1,12 +1,10 @@
-//! Allocations of a further round of a standing request, and of a call of a group, counted by the program's
-//! allocator.
+//! Allocations of a further round of a standing request, counted by the program's allocator.
 
 #![allow(clippy::unwrap_used)]
 
-#[path = "../clusters/mod.rs"]
+#[path = "../../../group/tests/clusters/mod.rs"]
 mod clusters;
 mod flows;
-mod groups;
 mod memory;
 
 use std::error::Error;

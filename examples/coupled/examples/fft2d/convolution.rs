@@ -43,7 +43,7 @@ use chunkcomm_examples::cluster_options::{end_led, end_served, with_all_founders
 use chunkcomm_examples::command_line::{parse_with, write_out};
 use chunkcomm_examples::groups::group_of;
 use chunkcomm_examples::program::{on_a_thread, run_program};
-use chunkcomm_pipeline::{Group, Op};
+use chunkcomm_group::{Group, Op};
 
 use convolve::{Convolution, Results};
 use inputs::Inputs;

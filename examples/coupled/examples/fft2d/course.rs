@@ -9,7 +9,7 @@ use chunkcomm_array::Layout;
 use chunkcomm_examples::command_line::write_out;
 use chunkcomm_examples::farm_report::Report;
 use chunkcomm_examples::program::on_a_thread;
-use chunkcomm_pipeline::Group;
+use chunkcomm_group::Group;
 use serde_json::json;
 
 use super::arrays::{self, Stream, TOLERANCE};

@@ -37,7 +37,7 @@ use chunkcomm_examples::command_line::parse_with;
 use chunkcomm_examples::groups::{STATUS_DIED, config_of_ranks, group_of, sizes};
 use chunkcomm_examples::program::run_program;
 use chunkcomm_examples::progress::Bar;
-use chunkcomm_pipeline::{Group, Pair};
+use chunkcomm_group::{Group, Pair};
 use rustfft::FftDirection::Forward;
 
 use arrays::Stream;

@@ -30,7 +30,8 @@ use chunkcomm_examples::farm_report::Report;
 use chunkcomm_examples::picture::{check_output, save};
 use chunkcomm_examples::program::run_program;
 use chunkcomm_examples::progress::Bar;
-use chunkcomm_pipeline::{DeltaReceiver, DeltaRecvError, Flow, Group, Op};
+use chunkcomm_group::{Group, Op};
+use chunkcomm_pipeline::{DeltaReceiver, DeltaRecvError, Flow, GroupDeltas};
 
 use options::Options;
 use view::{BINS, Counts, View, add};

@@ -37,7 +37,7 @@ use chunkcomm_examples::farm_report::Report;
 use chunkcomm_examples::picture::{check_output, save};
 use chunkcomm_examples::program::run_program;
 use chunkcomm_examples::progress::Bar;
-use chunkcomm_pipeline::{Group, GroupError, Op};
+use chunkcomm_group::{Group, GroupError, Op};
 
 use lloyd::{Clusters, NONE, Point};
 use options::Options;

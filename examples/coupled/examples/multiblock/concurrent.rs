@@ -11,7 +11,7 @@
 
 use chunkcomm_array::{ArrayError, ArrayReceiver, ArraySender, Transfer};
 use chunkcomm_examples::groups::Costs;
-use chunkcomm_pipeline::{Group, Pair};
+use chunkcomm_group::{Group, Pair};
 
 use super::Failure;
 use super::part::Part;

@@ -2,7 +2,7 @@
 
 use chunkcomm_array::ArrayExchange;
 use chunkcomm_examples::groups::Costs;
-use chunkcomm_pipeline::Group;
+use chunkcomm_group::Group;
 
 use super::Failure;
 use super::part::Part;

@@ -40,7 +40,7 @@ use chunkcomm_examples::cluster_options::{cause_first, end_led, end_served, with
 use chunkcomm_examples::command_line::{parse_with, write_out};
 use chunkcomm_examples::picture::save;
 use chunkcomm_examples::program::{on_a_thread, run_program};
-use chunkcomm_pipeline::Group;
+use chunkcomm_group::Group;
 
 use options::Options;
 use solve::{Solved, solve};

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use chunkcomm_array::{ArrayError, ArrayExchange};
 use chunkcomm_examples::groups::Costs;
-use chunkcomm_pipeline::Group;
+use chunkcomm_group::Group;
 
 use super::Failure;
 use super::problem::{Block, EAST, Geometry, Parameters, WEST};

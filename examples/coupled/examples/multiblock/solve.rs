@@ -3,7 +3,7 @@
 use chunkcomm::host::Instant;
 use chunkcomm_examples::groups::{Costs, STATUS_DIED};
 use chunkcomm_examples::progress::Bar;
-use chunkcomm_pipeline::{Group, Op};
+use chunkcomm_group::{Group, Op};
 
 use super::Failure;
 use super::concurrent::Concurrent;

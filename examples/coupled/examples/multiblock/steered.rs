@@ -19,7 +19,7 @@ use chunkcomm_cluster::cluster::EndError;
 use chunkcomm_examples::attaching;
 use chunkcomm_examples::give_way::beside_this;
 use chunkcomm_examples::program::stop_signal;
-use chunkcomm_pipeline::Group;
+use chunkcomm_group::Group;
 
 use super::Failure;
 use super::concurrent::Concurrent;

@@ -2,7 +2,7 @@
 
 use chunkcomm::{Loss, LossKind};
 use chunkcomm_array::NpyType;
-use chunkcomm_pipeline::{GroupError, Pair, Root};
+use chunkcomm_group::{GroupError, Pair, Root};
 
 /// Name under which the two groups meet.
 pub(crate) const MEETING: &str = "redistribute";

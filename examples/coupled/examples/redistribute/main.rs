@@ -30,7 +30,7 @@ use chunkcomm_examples::farm_report::Report;
 use chunkcomm_examples::give_way::give_way;
 use chunkcomm_examples::program::{on_a_thread, run_program};
 use chunkcomm_examples::progress::Bar;
-use chunkcomm_pipeline::{Group, Pair};
+use chunkcomm_group::{Group, Pair};
 
 use announced::{Announced, COLOURS, MEETING, with_element};
 use array::Array;

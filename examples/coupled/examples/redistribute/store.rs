@@ -15,7 +15,7 @@ use chunkcomm_examples::cluster_options::{ClusterOptions, end_served};
 use chunkcomm_examples::command_line::parse_with;
 use chunkcomm_examples::program::{on_a_thread, run_program};
 use chunkcomm_examples::progress::Bar;
-use chunkcomm_pipeline::{Group, Pair};
+use chunkcomm_group::{Group, Pair};
 use clap::Parser;
 
 use announced::{Announced, COLOURS, MEETING, with_element};

@@ -8,7 +8,7 @@ use chunkcomm_array::{
     ArrayError, ArrayReceiver, ArraySender, AttachError, Layout, Npy, NpyError, NpyHeader,
 };
 use chunkcomm_cluster::cluster::{End, NameError};
-use chunkcomm_pipeline::{GroupError, Op, PartError};
+use chunkcomm_group::{GroupError, Op, PartError};
 use chunkcomm_testkit::Scratch;
 use std::sync::{Arc, Mutex};
 

@@ -8,13 +8,14 @@ use chunkcomm::error::LinkCause;
 use chunkcomm::{AcceptError, Loss, LossKind, OpenError, RecvError};
 use chunkcomm_cluster::cluster::{End, PeerError};
 use chunkcomm_coupled::patterns::{Compute, PatternError};
+use chunkcomm_group::{Algorithm, CollectiveError, Group, GroupError, Op};
 use chunkcomm_pipeline::tracked::{
     ReadError, SendEngine, SetupError, TrackedRecvError, TrackedSendError, UnknownEngine,
     WriteError,
 };
 use chunkcomm_pipeline::{
-    Algorithm, CollectiveError, DeltaReceiver, DeltaRecvError, DeltaSendError, DeltaSender,
-    FrameFault, Group, GroupError, Increment, Op, OpeningFault, PartError,
+    DeltaReceiver, DeltaRecvError, DeltaSendError, DeltaSender, FrameFault, Increment,
+    OpeningFault, PartError,
 };
 use chunkcomm_testkit::{limited, memory, pair_of};
 use std::sync::{Arc, Mutex};

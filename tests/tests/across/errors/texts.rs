@@ -6,7 +6,7 @@ use chunkcomm::{AcceptError, ConnectError, LinkError, NodeError, OpenError, with
 use chunkcomm_array::{ArrayError, LayoutError, NpyHeaderError};
 use chunkcomm_cluster::cluster::NameError;
 use chunkcomm_cluster::launch::LaunchError;
-use chunkcomm_pipeline::{DeltaRecvError, FrameFault, GroupError, OpeningFault, PartError};
+use chunkcomm_group::{DeltaRecvError, FrameFault, GroupError, OpeningFault, PartError};
 use chunkcomm_simulation::WorldError;
 use std::collections::BTreeSet;
 use std::error::Error;

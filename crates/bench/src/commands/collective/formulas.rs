@@ -12,7 +12,7 @@
 //!
 //! Sums cost no virtual time.
 
-use chunkcomm_pipeline::Algorithm;
+use chunkcomm_group::Algorithm;
 use chunkcomm_simulation::WorldSpec;
 
 use crate::harness::calls::{CallKind, Operation};

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use chunkcomm::host::{self, Instant};
 use chunkcomm_cluster::Cluster;
-use chunkcomm_pipeline::Algorithm;
+use chunkcomm_group::Algorithm;
 
 use crate::failure::Failure;
 use crate::harness::calls::{CallKind, Operation};

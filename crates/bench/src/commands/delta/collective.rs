@@ -5,7 +5,7 @@ mod forms;
 
 #[cfg(feature = "virtual")]
 use chunkcomm_coupled::patterns::auto_delta_bytes;
-use chunkcomm_pipeline::Algorithm;
+use chunkcomm_group::Algorithm;
 
 use clap::Args;
 

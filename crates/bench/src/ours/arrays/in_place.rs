@@ -2,7 +2,7 @@
 
 use chunkcomm_array::ArrayExchange;
 use chunkcomm_cluster::Cluster;
-use chunkcomm_pipeline::Group;
+use chunkcomm_group::Group;
 
 use super::receivers_layout;
 use crate::failure::{Doing, Failure};

@@ -10,7 +10,8 @@ use std::time::Duration;
 
 use chunkcomm::host;
 use chunkcomm_coupled::patterns::{Pass, source_of};
-use chunkcomm_pipeline::{DeltaReceiver, DeltaSender, Group, Increment};
+use chunkcomm_group::Group;
+use chunkcomm_pipeline::{DeltaReceiver, DeltaSender, Increment};
 
 use crate::failure::{Doing, Failure};
 use crate::harness::flows::{FlowKind, FlowPattern};

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use chunkcomm::host::Instant;
-use chunkcomm_pipeline::Group;
+use chunkcomm_group::Group;
 use rustfft::FftDirection::{Forward, Inverse};
 
 use super::Failure;

@@ -9,7 +9,7 @@ use chunkcomm_array::{ArrayReceiver, ArraySender, Transfer};
 use chunkcomm_examples::groups::STATUS_DIED;
 use chunkcomm_examples::program::on_a_thread;
 use chunkcomm_examples::progress::Bar;
-use chunkcomm_pipeline::Pair;
+use chunkcomm_group::Pair;
 
 use super::Failure;
 use super::convolve::{Convolution, Results};

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use chunkcomm_array::{ArrayError, ArrayExchange, Layout, LayoutError};
 use chunkcomm_examples::groups::Costs;
-use chunkcomm_pipeline::Group;
+use chunkcomm_group::Group;
 use rustfft::FftDirection;
 
 use super::options::Options;

@@ -12,7 +12,7 @@
 //! ```
 
 use chunkcomm_coupled::patterns::Compute;
-use chunkcomm_pipeline::Algorithm;
+use chunkcomm_group::Algorithm;
 use chunkcomm_simulation::WorldSpec;
 
 use crate::commands::collective::formulas::Costs;
