@@ -7,7 +7,7 @@ use bytemuck::Pod;
 /// derive it.
 ///
 /// ```
-/// # fn is_element<T: chunkcomm_pipeline::Element>() {}
+/// # fn is_element<T: chunkcomm_group::Element>() {}
 /// is_element::<f64>();
 /// is_element::<[u16; 3]>();
 /// ```
@@ -15,7 +15,7 @@ use bytemuck::Pod;
 /// Others are refused by the compiler, with words for it:
 ///
 /// ```compile_fail,E0277
-/// # fn is_element<T: chunkcomm_pipeline::Element>() {}
+/// # fn is_element<T: chunkcomm_group::Element>() {}
 /// is_element::<bool>();
 /// ```
 #[diagnostic::on_unimplemented(

@@ -1,4 +1,4 @@
-//! Errors of a delta, by side.
+//! Errors of a delta, by side: of a region's transfer, and of the ends in `chunkcomm-pipeline`.
 
 use std::any::Any;
 use std::fmt;
@@ -30,6 +30,8 @@ pub struct Mismatch {
 }
 
 /// Error of a delta that cannot be sent or forwarded.
+///
+/// The transfer of a [region](crate::Region) is a delta of one round.
 #[derive(Clone)]
 #[non_exhaustive]
 pub enum DeltaSendError {
@@ -191,6 +193,8 @@ impl std::error::Error for DeltaSendError {
 }
 
 /// Error of a delta that cannot be received.
+///
+/// The transfer of a [region](crate::Region) is a delta of one round.
 #[derive(Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum DeltaRecvError {
@@ -305,7 +309,7 @@ impl From<DeltaRecvError> for Loss {
 
 chunkcomm::debug_with_causes!(DeltaRecvError);
 
-/// Error of a part of a sender's buffer that cannot be handed out. Ranges are in elements.
+/// Error of a part of a buffer that cannot be handed out. Ranges are in elements.
 #[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum PartError {

@@ -46,7 +46,7 @@ use shared::Shared;
 ///
 /// ```no_run
 /// use chunkcomm_cluster::{Cluster, ClusterConfig};
-/// use chunkcomm_pipeline::{Group, Op};
+/// use chunkcomm_group::{Group, Op};
 ///
 /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
 /// let cluster = Cluster::join(ClusterConfig::new().nodes(4)).await?;

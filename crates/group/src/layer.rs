@@ -1,4 +1,4 @@
-//! What `chunkcomm-pipeline` stands on: the parts of which regions and large calls are made here, and deltas there.
+//! The ground of `chunkcomm-pipeline`: the parts of which regions and large calls are made here, and deltas there.
 //!
 //! | part | names |
 //! |---|---|

@@ -268,6 +268,11 @@ impl<T: Pod> Share<T> {
         self.region.len
     }
 
+    /// Whether there are no elements.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
     /// Locks the state. Nothing that waits or calls back runs while it is held.
     pub fn state(&self) -> MutexGuard<'_, State> {
         self.region.state()

@@ -1,4 +1,4 @@
-//! Parts of a sender's buffer, for threads that compute them in any order.
+//! Parts of a buffer, for threads that compute them in any order.
 
 use std::fmt;
 use std::ops::{Bound, Deref, DerefMut, Range, RangeBounds};
@@ -8,29 +8,29 @@ use crate::error::PartError;
 use crate::memory::{Lease, Share};
 use crate::proto::extents::Taken;
 
-/// Some elements of a [`DeltaSender`](crate::DeltaSender)'s buffer, for one writer.
+/// Some elements of a [region](crate::Region), or of the buffer of a delta's sender, for one writer.
 ///
 /// May be sent to another thread. [`commit`](Self::commit) puts the elements on their way; parts are
 /// committed in any order, and those that touch leave together. Committed elements cannot be written
 /// any more:
 ///
 /// ```compile_fail,E0382
-/// fn rewrite(mut part: chunkcomm_pipeline::Part<u8>) {
+/// fn rewrite(mut part: chunkcomm_group::Part<u8>) {
 ///     part.commit();
 ///     part[0] = 1;
 /// }
 /// ```
 ///
 /// ```compile_fail,E0505
-/// fn keep(mut part: chunkcomm_pipeline::Part<u8>) {
+/// fn keep(mut part: chunkcomm_group::Part<u8>) {
 ///     let first = &mut part[0];
 ///     part.commit();
 ///     *first = 1;
 /// }
 /// ```
 ///
-/// After a drop without a commit the elements may be handed out again. While a part exists,
-/// [`into_buffer`](crate::DeltaSender::into_buffer) and the next round wait.
+/// After a drop without a commit the elements may be handed out again. While a part exists, `into_buffer` and the next
+/// round wait.
 #[must_use = "a part that is not committed is not sent"]
 pub struct Part<T: Element> {
     lease: Lease<T>,

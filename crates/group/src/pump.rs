@@ -1,14 +1,14 @@
-//! The task that carries the done bytes of a buffer to a peer, for every sender and every forward.
+//! The task that carries the done bytes of a buffer to a peer, for every region, sender and forward.
 //!
 //! An increment's way, with the files:
 //!
 //! ```text
-//! DeltaSender::commit   Extents             Pump::carry     Sending::poll_send
-//! send.rs, memory/ ──▶  proto/extents.rs ─▶ this file ◀───▶ proto/sending.rs
+//! Part::commit          Extents             Pump::carry     Sending::poll_send
+//! part.rs, memory/ ──▶  proto/extents.rs ─▶ this file ◀───▶ proto/sending.rs
 //!                                               │ header, view of the memory
 //!                                               ~
-//! DeltaReceiver::wait   Extents             Lander          the socket: `driver/reading/slot.rs`
-//! recv.rs, memory/ ◀──  proto/extents.rs ◀─ landing.rs ◀──  of `chunkcomm`
+//! Region::wait          Extents             Lander          the socket: `driver/reading/slot.rs`
+//! region.rs, memory/ ◀─ proto/extents.rs ◀─ landing.rs ◀──  of `chunkcomm`
 //! ```
 //!
 //! ```text

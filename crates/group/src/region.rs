@@ -43,14 +43,14 @@ const RELEASE_WAIT: Duration = Duration::from_millis(100);
 /// in sections of its own, which may lie elsewhere. Sections of transfers may overlap where they are sent;
 /// where they land, each element comes by one of them.
 ///
-/// The names of transfers between two nodes must differ as long as they run. The other end may be a
-/// [`DeltaSender`](crate::DeltaSender) or a [`DeltaReceiver`](crate::DeltaReceiver) with one round.
+/// The names of transfers between two nodes must differ as long as they run. A transfer is a delta of
+/// one round: its other end may be a `DeltaSender` or a `DeltaReceiver` of `chunkcomm-pipeline`.
 ///
 /// When the region or the end of a transfer is dropped, its transfers stop, and the peers get errors.
 ///
 /// ```
 /// use chunkcomm::Node;
-/// use chunkcomm_pipeline::{Increment, Region};
+/// use chunkcomm_group::{Increment, Region};
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -254,7 +254,7 @@ impl<T: Element> Region<T> {
     ///
     /// ```
     /// use chunkcomm::Node;
-    /// use chunkcomm_pipeline::{Increment, Operand, Region};
+    /// use chunkcomm_group::{Increment, Operand, Region};
     ///
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -364,7 +364,7 @@ impl<T: Element> Region<T> {
     /// Whether there are no elements.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.len() == 0
+        self.owner.is_empty()
     }
 
     fn sections(&self, sections: &[Range<usize>]) -> Sections {

@@ -11,7 +11,7 @@ use crate::error::{DeltaRecvError, DeltaSendError};
 #[derive(Debug, Default)]
 pub struct Trouble(watch::Sender<Found>);
 
-/// What a lane may look for.
+/// Faults that were told so far.
 #[derive(Debug, Default)]
 pub struct Found {
     /// A rank whose transfer has ended in order, and the first round in which it takes no part.

@@ -108,10 +108,11 @@ pub trait GroupDeltas: sealed::Sealed {
     ///
     /// # Errors
     ///
-    /// The call ends with a [`CollectiveError`](chunkcomm_group::CollectiveError), which has `data`, when the transfers cannot be set up: for the causes
-    /// of [`broadcast`](Group::broadcast), and with [`GroupError::Differs`] also when ranks give different
-    /// [depths](Flow::depth). Afterwards the ends have [`DeltaSendError::Collective`](crate::DeltaSendError::Collective)
-    /// and [`DeltaRecvError::Collective`](crate::DeltaRecvError::Collective).
+    /// The call ends with a [`CollectiveError`](chunkcomm_group::CollectiveError), which has `data`, when the
+    /// transfers cannot be set up: for the causes of [`broadcast`](Group::broadcast), and with
+    /// [`Differs`](chunkcomm_group::GroupError::Differs) also when ranks give different [depths](Flow::depth).
+    /// Afterwards the ends have [`DeltaSendError::Collective`](crate::DeltaSendError::Collective) and
+    /// [`DeltaRecvError::Collective`](crate::DeltaRecvError::Collective).
     ///
     /// # Cancel safety
     ///
@@ -164,7 +165,7 @@ pub trait GroupDeltas: sealed::Sealed {
     /// # Errors
     ///
     /// As [`broadcast_delta`](Self::broadcast_delta), for the causes of [`reduce`](Group::reduce). An operator that
-    /// panics breaks the group with [`GroupError::Lost`].
+    /// panics breaks the group with [`GroupError::Lost`](chunkcomm_group::GroupError::Lost).
     ///
     /// # Cancel safety
     ///

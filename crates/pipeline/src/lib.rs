@@ -1,5 +1,5 @@
-//! Large buffers that are sent while they are computed and used while they arrive (delta
-//! send-recv), and groups of nodes that broadcast, reduce and exchange together (collective calls).
+//! Large buffers that are sent while they are computed and used while they arrive (delta send-recv), between two nodes
+//! and in the collective calls of groups.
 //!
 //! # Deltas
 //!
@@ -52,52 +52,17 @@
 //! same memory: that opens nothing and allocates nothing. A stream of unknown length is a series of
 //! rounds; [`DeltaSender::end`] ends the last one early.
 //!
-//! ## Several ends
+//! A buffer with ends at several peers, by sections, is a [`Region`](chunkcomm_group::Region).
 //!
-//! A [`Region`] is a buffer that several peers send to and receive from, by sections: it lands from one
-//! node, is combined with what another sends, and goes on to a third, while all of it is coming.
+//! # Collectives that flow
 //!
-//! # Groups
-//!
-//! A [`Group`] is an agreed list of a cluster's nodes, each with a rank. All ranks make the same calls in the
-//! same order. A call takes its caller's vector and gives it back, with the result or in an error:
+//! [`GroupDeltas`] adds these calls to a [`Group`](chunkcomm_group::Group) of nodes. The operand of such a call is a
+//! [`DeltaSender`], its result a [`DeltaReceiver`]. An element is combined, and goes on, as soon as it is committed, so
+//! computing overlaps with reducing and broadcasting:
 //!
 //! ```no_run
-//! use chunkcomm_cluster::{Cluster, ClusterConfig};
-//! use chunkcomm_pipeline::{Group, Op};
-//!
-//! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
-//! let cluster = Cluster::join(ClusterConfig::new().nodes(4)).await?;
-//! let mut group = Group::world(&cluster).await?;
-//! let mine = vec![1.0_f64, group.rank() as f64];
-//! let sums = group.all_reduce(mine, Op::sum()).await?;
-//! assert_eq!(sums, [4.0, 6.0]);
-//! # Ok(())
-//! # }
-//! ```
-//!
-//! ```text
-//! broadcast       root's data to all          gather, all_gather   parts of all to the root, to all
-//! reduce          combined at the root        scatter              parts of the root, one to each
-//! all_reduce      combined at all             all_to_all           a part from each to each
-//! reduce_scatter  combined, a part at each    scan                 combined up to each rank
-//! ```
-//!
-//! An [`Op`] combines; [`Parts`] are data of all ranks. The same calls exist for serde values
-//! ([`broadcast_value`](Group::broadcast_value) and others). An [`Algorithm`] is chosen for each call by its
-//! modelled time, or set. When a rank dies, its group's calls end with its name, and
-//! [`shrink`](Group::shrink) makes a group of the others. Groups are [split](Group::split). Two of one
-//! cluster [meet](Group::meet) by name as a [`Pair`], also those of different programs.
-//!
-//! Not for nodes that take turns as they like: use channels there. Independent tasks belong into a farm.
-//!
-//! ## Collectives that flow
-//!
-//! The operand of such a call is a [`DeltaSender`], its result a [`DeltaReceiver`]. An element is combined, and goes
-//! on, as soon as it is committed, so computing overlaps with reducing and broadcasting:
-//!
-//! ```no_run
-//! use chunkcomm_pipeline::{Flow, Group, Op};
+//! use chunkcomm_group::{Group, Op};
+//! use chunkcomm_pipeline::{Flow, GroupDeltas};
 //!
 //! # async fn example(group: &mut Group) -> Result<(), Box<dyn std::error::Error>> {
 //! let memory = vec![0.0_f64; 1 << 20];
@@ -121,12 +86,12 @@
 //!
 //! | call | operand | result | algorithms that flow |
 //! |---|---|---|---|
-//! | [`broadcast_delta`](Group::broadcast_delta) | root | the others | chain, binary, binomial |
-//! | [`reduce_delta`](Group::reduce_delta) | all | root | chain, binary, binomial |
-//! | [`all_reduce_delta`](Group::all_reduce_delta) | all | all | chains |
-//! | [`gather_delta`](Group::gather_delta) | all | root | direct |
+//! | [`broadcast_delta`](GroupDeltas::broadcast_delta) | root | the others | chain, binary, binomial |
+//! | [`reduce_delta`](GroupDeltas::reduce_delta) | all | root | chain, binary, binomial |
+//! | [`all_reduce_delta`](GroupDeltas::all_reduce_delta) | all | all | chains |
+//! | [`gather_delta`](GroupDeltas::gather_delta) | all | root | direct |
 //!
-//! `Auto` chooses among these, also where an algorithm is set that does not flow: in a ring each rank begins with
+//! [`Auto`](chunkcomm_group::Algorithm::Auto) chooses among these, also where an algorithm is set that does not flow: in a ring each rank begins with
 //! another block, and doubling combines whole vectors.
 //!
 //! - *Rounds*: the call sets all up once. Both kinds of ends [`start`](DeltaSender::start) further rounds, which open
@@ -145,23 +110,19 @@
 //!   [`end`](DeltaSender::end) a stream; of two rounds under way `into_buffer` gives the memory of the current one,
 //!   and elements not written again are those of two rounds before.
 //!
+//! [`GroupError::Lost`]: chunkcomm_group::GroupError::Lost
+//!
 //! Without the default feature `tls` there are no credentials, as in `chunkcomm`, and rustls is not compiled.
 //!
 //! # Layers
 //!
-//! Each stands on those above it, in reading order:
+//! `chunkcomm-group` has the memory, the tasks that carry it, and the schedules of collectives. Here stand, each on those
+//! above it, in reading order:
 //!
-//! - `proto`: pure: the state of each byte, the bytes that leave next ([`Increment`] decides how many
-//!   at a time), the messages of both sides; the schedules of collective calls and their modelled times;
-//! - `memory`: the buffer that is written in parts and read meanwhile; its `unsafe` is the crate's only;
-//! - `trouble`: why a transfer of a flowing collective has stopped, told to the one who follows it;
-//! - `pump` and `landing`: from sections of the buffer to a channel, and from a channel into sections of a
-//!   buffer, combined or as it comes; `turns`: when a computing task yields;
-//! - [`DeltaSender`], [`Part`], [`DeltaReceiver`], [`Forward`], [`Region`]: the user's interface to deltas;
-//! - `group`: [`Group`], [`Pair`]: ranks, links, and a standing task that runs the calls;
-//! - `collective`: [`Call`], [`Op`], [`Parts`]: small calls step by step, large ones by regions; [`Flow`]: calls
-//!   that take and give deltas;
-//! - `tracked` (feature): the same for code that takes a plain slice, by page protection (Linux).
+//! - `turns`: when a computing task yields;
+//! - [`DeltaSender`], [`DeltaReceiver`], [`Forward`]: the ends of a delta;
+//! - [`GroupDeltas`], [`Flow`]: collectives that take and give them;
+//! - `tracked` (feature): the same ends for code that takes a plain slice, by page protection (Linux).
 //!
 //! Elements are plain old data ([`Element`], that is `bytemuck::Pod`) and travel in the sender's byte order. Both sides
 //! state length, element type and byte order; a difference is an error that names both.

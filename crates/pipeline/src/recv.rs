@@ -423,7 +423,7 @@ impl<T: Element> DeltaReceiver<T> {
     /// Whether the buffer has no elements.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.len() == 0
+        self.owner.is_empty()
     }
 
     /// Returns the number of bytes that the sender sends together, as it stated; for the result of a collective,

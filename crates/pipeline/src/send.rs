@@ -330,7 +330,7 @@ impl<T: Element> DeltaSender<T> {
     /// Whether the buffer has no elements.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.len() == 0
+        self.owner.is_empty()
     }
 
     /// Returns the index of the first element that [`next`](Self::next) has not looked at.
@@ -427,7 +427,7 @@ impl<T: Element> DeltaSender<T> {
     /// # Errors
     /// [`DeltaSendError::Unfinished`] when elements are missing before the last committed one, or a
     /// [`part`](Self::part) is out; the transfer goes on. [`DeltaSendError::Collective`] with
-    /// [`GroupError::Input`](crate::GroupError::Input) when this is the operand of a collective other than a
+    /// [`GroupError::Input`](chunkcomm_group::GroupError::Input) when this is the operand of a collective other than a
     /// broadcast, which goes on, too. Other errors end the transfer.
     ///
     /// # Cancel safety

@@ -62,7 +62,7 @@ impl Group {
     ///
     /// ```
     /// # use chunkcomm_cluster::{Cluster, ClusterConfig};
-    /// # use chunkcomm_pipeline::{Group, Op};
+    /// # use chunkcomm_group::{Group, Op};
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// let cluster = Cluster::join(ClusterConfig::new().nodes(1)).await?;

@@ -126,7 +126,6 @@ pub fn submit<R, D>(
 ) -> Call<R, D> {
     let Asked { algorithm, statement, .. } = asked;
     let number = group.shared.tell(|state| state.submit(run, statement));
-    #[expect(clippy::result_large_err, reason = "the caller's data come back in it")]
     let take = |run: &mut dyn Run, cause: Option<GroupError>| {
         let cause = cause.unwrap_or(GroupError::Closed);
         take(run).map_err(|data| CollectiveError { data, cause })

@@ -18,7 +18,7 @@ mod tests;
 /// operator is commutative.
 ///
 /// ```
-/// use chunkcomm_pipeline::Op;
+/// use chunkcomm_group::Op;
 ///
 /// assert_eq!(Op::<f32>::sum().name(), "sum");
 /// // The earliest of the largest: (value, place) pairs.

@@ -25,7 +25,7 @@ impl<T> Parts<T> {
     /// When `ranks` is 0.
     ///
     /// ```
-    /// use chunkcomm_pipeline::Parts;
+    /// use chunkcomm_group::Parts;
     ///
     /// let parts = Parts::even(vec![1, 2, 3, 4, 5], 2);
     /// assert_eq!((parts.part(0), parts.part(1)), (&[1, 2, 3][..], &[4, 5][..]));

@@ -25,7 +25,7 @@ impl Group {
     ///
     /// ```
     /// # use chunkcomm_cluster::{Cluster, ClusterConfig};
-    /// # use chunkcomm_pipeline::Group;
+    /// # use chunkcomm_group::Group;
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// let cluster = Cluster::join(ClusterConfig::new().nodes(1)).await?;

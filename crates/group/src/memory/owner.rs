@@ -27,6 +27,11 @@ impl<T: Pod> Owner<T> {
         self.share.len()
     }
 
+    /// Whether there are no elements.
+    pub fn is_empty(&self) -> bool {
+        self.share.is_empty()
+    }
+
     /// Returns the elements of `range`, if all of them are done.
     pub fn elements(&self, range: Range<usize>) -> Option<&[T]> {
         if range.start > range.end || range.end > self.len() {

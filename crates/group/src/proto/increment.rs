@@ -32,7 +32,7 @@ const _: () = assert!(AUTO_INCREMENT_BYTES_MIN < AUTO_INCREMENT_BYTES_MAX);
 /// run time by some percent, since the optimum is flat.
 ///
 /// ```
-/// use chunkcomm_pipeline::{Costs, Increment};
+/// use chunkcomm_group::{Costs, Increment};
 ///
 /// let costs = Costs::default().with_nodes(5).with_compute_measured(65_536, 300_000.0);
 /// let bytes = Increment::Auto(costs).bytes_for(4 << 20, 4);

@@ -1,5 +1,5 @@
-//! Pure bookkeeping of a delta: the state of each byte, the bytes that leave next, the best increment,
-//! and the bytes that both sides exchange. Beside it the schedules of collective calls.
+//! Pure bookkeeping of buffers and calls: the state of each byte, the bytes that leave next, the best increment, and
+//! the bytes that both sides exchange; the schedules of collective calls, and what ranks say to each other.
 //!
 //! Nothing here uses a socket, a task, a lock or a clock: lengths and costs come in as arguments,
 //! ranges and bytes come out as values. A test of the workspace checks this.

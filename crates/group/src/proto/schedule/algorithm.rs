@@ -7,12 +7,11 @@ use chunkcomm_proto::plain::Plain;
 
 /// Way in which a collective call travels among the ranks of a group.
 ///
-/// Each call has some of them; its documentation names those. A collective that
-/// [flows](crate#collectives-that-flow) has `Chain`, `Binary`, `Binomial`, `Chains` or `Direct`: those that can begin
-/// with the first increment. A name is what `Display` writes and what `FromStr` reads.
+/// Each call has some of them; its documentation names those. A collective that flows (`chunkcomm-pipeline`) has
+/// `Chain`, `Binary`, `Binomial`, `Chains` or `Direct`: those that can begin with the first increment. A name is what `Display` writes and what `FromStr` reads.
 ///
 /// ```
-/// use chunkcomm_pipeline::Algorithm;
+/// use chunkcomm_group::Algorithm;
 ///
 /// assert_eq!("ring".parse(), Ok(Algorithm::Ring));
 /// assert_eq!(Algorithm::Chains.to_string(), "chains");
