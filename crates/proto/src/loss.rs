@@ -95,7 +95,7 @@ impl Loss {
         matches!(self.kind(), LossKind::Died | LossKind::Silent | LossKind::Replaced)
     }
 
-    /// Returns the cause, if it is an error of this type. What another node has told has none.
+    /// Returns the cause, if it is an error of this type. A loss that another node has told has none.
     #[must_use]
     pub fn cause<E: Error + 'static>(&self) -> Option<&E> {
         match &self.0.cause {

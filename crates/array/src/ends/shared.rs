@@ -44,7 +44,7 @@ pub(super) struct State<R> {
 struct Broken {
     round: u32,
     error: ArrayError,
-    /// What the peers are told.
+    /// Its form for the peers.
     told: Fault,
 }
 
