@@ -99,7 +99,7 @@ impl fmt::Display for Address {
             }
             Address::Tcp { host, port } => write!(f, "tcp://{host}:{port}"),
             Address::Unix(path) => match path.to_str() {
-                Some(text) if !text.contains(char::is_control) => write!(f, "unix:{text}"),
+                Some(name) if !name.contains(char::is_control) => write!(f, "unix:{name}"),
                 _ => fmt_escaped(f, path),
             },
             Address::Memory(name) => write!(f, "memory:{name}"),

@@ -69,7 +69,7 @@
 //! | send and receive on one thing | [`Duplex`], [`BytesDuplex`] |
 //! | deliver across restarts | [`Redelivery`], [`Fsync`] |
 //! | decide when packets leave | [`Policy`] |
-//! | see what goes on | [`stats`], [`FlushReason`], [`explain`], [`LinkEvents`], [`LinkEvent`] |
+//! | see what goes on | [`stats`], [`stats::FlushReason`], [`explain`], [`LinkEvents`], [`LinkEvent`] |
 //! | handle errors | [`SendError`], [`RecvError`] and their like, [`error`], [`with_causes`] |
 //! | run in a simulation unchanged | [`host`] |
 //! | write futures and helpers of your own | [`channel`](mod@channel), [`codec`] |
@@ -145,7 +145,7 @@ pub use node::{
     AGE_BOUND_VARIABLE, CREDENTIAL_FILE_VARIABLE, Limits, LinkEvent, LinkEvents, Node, NodeBuilder,
     Peer, Redelivery,
 };
-pub use portable::{PORTABLE_VARIABLE, portable_only};
+pub use portable::portable_only;
 /// ```
 /// use chunkcomm::{Credential, with_causes};
 ///
@@ -158,6 +158,6 @@ pub use proto::causes::with_causes;
 pub use proto::codec;
 pub use proto::liveness::Silence;
 pub use proto::packet::Lane;
-pub use proto::tuning::flush::{FlushReason, Policy};
+pub use proto::tuning::flush::Policy;
 #[cfg(feature = "tls")]
 pub use rustls;

@@ -2,7 +2,7 @@
 
 pub use crate::proto::link::PeerStats;
 pub use crate::proto::trace;
-pub use crate::proto::tuning::flush::FlushCounts;
+pub use crate::proto::tuning::flush::{FlushCounts, FlushReason};
 
 fn ratio(sum: u64, count: u64) -> f64 {
     if count == 0 { 0.0 } else { sum as f64 / count as f64 }

@@ -304,8 +304,8 @@ where
                 self.workers[worker].stats.mishaps_below = below;
                 Ok(())
             }
-            Answer::Aside { index, deaths, text, .. } => {
-                self.take_aside(worker, index, deaths, text)
+            Answer::Aside { index, deaths, loss, .. } => {
+                self.take_aside(worker, index, deaths, loss)
             }
             Answer::Threads { count, lost } => {
                 let Worker { below, stats, .. } = &mut self.workers[worker];

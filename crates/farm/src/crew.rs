@@ -3,9 +3,8 @@
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use chunkcomm::error::LinkCause;
 use chunkcomm::layer::warn;
-use chunkcomm::{Node, Peer, RecvError, SendError, host};
+use chunkcomm::{Loss, Node, Peer, host};
 use chunkcomm_cluster::cluster::{Change, Member, NameError, NodeId};
 use chunkcomm_cluster::launch::{ChildExit, Children, LaunchError, Launcher, Token};
 use chunkcomm_cluster::{Cluster, Registry};
@@ -13,7 +12,7 @@ use chunkcomm_proto::sorted::SortedMap;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::JoinSet;
 
-use crate::error::{Loss, StartError, Unreplaced};
+use crate::error::{StartError, Unreplaced, WorkerEnd};
 use crate::link::Link;
 use crate::machine::{FIRST_INDEX, work_blocking};
 use crate::name::WorkerName;
@@ -144,7 +143,7 @@ impl Crew {
         let ended = move |worked: Result<(), Stopped>| {
             let told = worked.err().map_or_else(String::new, |stopped| stopped.to_string());
             // A failed send means that the farm is gone and needs no report.
-            let _ = end.send((Gone::Thread(index), Loss::Ended(told)));
+            let _ = end.send((Gone::Thread(index), WorkerEnd::Thread(told).into()));
         };
         if host::is_virtual() {
             let working = async move { ended(work(&post, &registry).await) };
@@ -379,7 +378,7 @@ impl Crew {
             while let Some(change) = changes.next().await {
                 if let Change::Died(death) = change {
                     // A failed send means that the farm is gone and needs no report.
-                    let _ = tells.send((Gone::Node(death.id), Loss::Died(death)));
+                    let _ = tells.send((Gone::Node(death.id), death.into()));
                 }
             }
         };
@@ -421,7 +420,7 @@ impl Crew {
         | StartError::Differs { worker, .. } = error
             && worker.member.is_some()
         {
-            self.note(worker.index, Loss::Closed);
+            self.note(worker.index, WorkerEnd::Closed.into());
         }
     }
 
@@ -436,7 +435,7 @@ impl Crew {
         // The system may have used the number for an older process too.
         let named = self.names.iter().rfind(|name| name.pid == Some(exit.pid));
         let index = named.expect("a child is a worker").index;
-        self.note(index, Loss::Exited(exit))
+        self.note(index, WorkerEnd::Exited(exit).into())
     }
 
     /// Kills the worker processes that still run and reaps them.
@@ -448,7 +447,7 @@ impl Crew {
             }
         }
         for name in self.names.iter().filter(|name| name.pid.is_some()) {
-            self.ended.get_or_insert(name.index, Loss::Dismissed);
+            self.ended.get_or_insert(name.index, WorkerEnd::Dismissed.into());
         }
     }
 
@@ -472,33 +471,5 @@ impl Crew {
     /// Returns how this worker ended, if it has.
     pub(crate) fn how_ended(&self, worker: &WorkerName) -> Option<&Loss> {
         self.ended.get(&worker.index)
-    }
-}
-
-impl Loss {
-    /// Whether this is the cause of the worker's loss, not only its symptom.
-    pub(crate) fn is_a_cause(&self) -> bool {
-        matches!(self, Loss::Exited(_) | Loss::Ended(_) | Loss::Died(_) | Loss::Malformed)
-    }
-
-    /// Whether the farmer's node has lost its runtime, and with it all workers.
-    pub(crate) fn is_of_runtime(&self) -> bool {
-        let link = match self {
-            Loss::Link(RecvError::Lost { link, .. }) => link,
-            Loss::Send(SendError::Lost(lost)) => &lost.link,
-            _ => return false,
-        };
-        matches!(link.cause(), LinkCause::DriverGone)
-    }
-
-    /// Whether the worker ended as it does when its farmer is done.
-    pub(crate) fn is_orderly(&self) -> bool {
-        match self {
-            Loss::Exited(exit) => exit.status.is_none_or(|status| status.success()),
-            Loss::Ended(told) => told.is_empty(),
-            // A node of a cluster closes its channel when it is done.
-            Loss::Closed => true,
-            _ => false,
-        }
     }
 }

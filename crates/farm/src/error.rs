@@ -5,8 +5,11 @@ use std::fmt;
 use std::time::Duration;
 
 use chunkcomm::codec::EncodeError;
+use chunkcomm::error::LinkCause;
 use chunkcomm::error::Plain;
-use chunkcomm::{AcceptError, ConnectError, NodeError, RecvError, SendError, with_causes};
+use chunkcomm::{
+    AcceptError, ConnectError, Loss, LossKind, NodeError, RecvError, SendError, with_causes,
+};
 use chunkcomm_cluster::cluster::{Death, NameError};
 use chunkcomm_cluster::launch::{ChildExit, LaunchError};
 use chunkcomm_cluster::registry::{Difference, Signature};
@@ -20,22 +23,17 @@ pub use task::TaskError;
 mod serve;
 mod task;
 
-/// Cause of the loss of a worker.
-#[derive(Clone, Debug)]
+/// The end of a worker, as the cause of its [`Loss`]. A loss has another cause where a link
+/// ([`RecvError`], [`SendError`]) or a cluster ([`Death`]) says more.
+#[derive(Clone)]
 #[non_exhaustive]
-pub enum Loss {
+pub enum WorkerEnd {
     /// The worker's process ended.
     Exited(ChildExit),
     /// The worker's thread ended with this reason; empty for an orderly end.
-    Ended(String),
-    /// The worker was a node of the cluster, which died.
-    Died(Death),
-    /// The worker was below a sub-farmer, which reported its loss in these words.
-    Below(String),
-    /// The link to the worker broke.
-    Link(RecvError),
-    /// The link to the worker takes no message.
-    Send(SendError),
+    Thread(String),
+    /// The worker was below a sub-farmer, which reported its loss.
+    Below(Loss),
     /// The worker closed its channel.
     Closed,
     /// The worker sent bytes that answer no assignment of its own.
@@ -54,31 +52,82 @@ pub enum Loss {
     Late(Duration),
 }
 
-impl fmt::Display for Loss {
+impl fmt::Display for WorkerEnd {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Loss::Exited(exit) => match exit.status {
+            WorkerEnd::Exited(exit) => match exit.status {
                 Some(status) => write!(f, "its process ended: {status}"),
                 None => f.write_str("its process ended"),
             },
-            Loss::Ended(why) if why.is_empty() => f.write_str("its thread ended"),
-            Loss::Ended(why) => write!(f, "its thread ended: {}", Plain(why)),
-            Loss::Died(death) => death.fmt(f),
-            Loss::Below(told) => write!(f, "below it {}", Plain(told)),
-            Loss::Link(error) => error.fmt(f),
-            Loss::Send(error) => error.fmt(f),
-            Loss::Closed => f.write_str("it closed its channel"),
-            Loss::Malformed => f.write_str("it sent what is no answer to any assignment"),
-            Loss::Dismissed => f.write_str("it was killed with the farm"),
-            Loss::Stuck { task } => write!(f, "it was ended at task {task}, which took too long"),
-            Loss::Silent(time) => {
+            WorkerEnd::Thread(why) if why.is_empty() => f.write_str("its thread ended"),
+            WorkerEnd::Thread(why) => write!(f, "its thread ended: {}", Plain(why)),
+            WorkerEnd::Below(loss) => write!(f, "below it {loss}"),
+            WorkerEnd::Closed => f.write_str("it closed its channel"),
+            WorkerEnd::Malformed => f.write_str("it sent what is no answer to any assignment"),
+            WorkerEnd::Dismissed => f.write_str("it was killed with the farm"),
+            WorkerEnd::Stuck { task } => {
+                write!(f, "it was ended at task {task}, which took too long")
+            }
+            WorkerEnd::Silent(time) => {
                 write!(f, "it had tasks and answered nothing for {} s", time.as_secs_f64())
             }
-            Loss::Late(waited) => {
+            WorkerEnd::Late(waited) => {
                 write!(f, "it was still at work after {} s", waited.as_secs_f64())
             }
         }
     }
+}
+
+chunkcomm::debug_with_causes!(WorkerEnd);
+
+impl Error for WorkerEnd {}
+
+impl WorkerEnd {
+    /// Whether the worker ended as it does when its farmer is done.
+    fn is_orderly(&self) -> bool {
+        match self {
+            WorkerEnd::Exited(exit) => exit.status.is_none_or(|status| status.success()),
+            WorkerEnd::Thread(why) => why.is_empty(),
+            // A node of a cluster closes its channel when it is done.
+            WorkerEnd::Closed => true,
+            _ => false,
+        }
+    }
+}
+
+impl From<WorkerEnd> for Loss {
+    fn from(end: WorkerEnd) -> Loss {
+        let kind = match &end {
+            end if end.is_orderly() => LossKind::Left,
+            WorkerEnd::Below(loss) => loss.kind(),
+            WorkerEnd::Malformed => LossKind::Refused,
+            WorkerEnd::Stuck { .. } | WorkerEnd::Silent(_) | WorkerEnd::Late(_) => LossKind::Silent,
+            _ => LossKind::Died,
+        };
+        Loss::of(kind, end)
+    }
+}
+
+/// Whether this is the cause of a worker's loss, not only its symptom.
+pub(crate) fn is_a_cause(loss: &Loss) -> bool {
+    use WorkerEnd::{Exited, Malformed, Thread};
+    let is_end = matches!(loss.cause(), Some(Exited(_) | Thread(_) | Malformed));
+    is_end || loss.cause::<Death>().is_some()
+}
+
+/// Whether the worker ended as it does when its farmer is done.
+pub(crate) fn is_orderly(loss: &Loss) -> bool {
+    loss.cause().is_some_and(WorkerEnd::is_orderly)
+}
+
+/// Whether the farmer's node has lost its runtime, and with it all workers.
+pub(crate) fn is_of_runtime(loss: &Loss) -> bool {
+    let link = match (loss.cause(), loss.cause()) {
+        (Some(RecvError::Lost { link, .. }), _) => link,
+        (_, Some(SendError::Lost(lost))) => &lost.link,
+        _ => return false,
+    };
+    matches!(link.cause(), LinkCause::DriverGone)
 }
 
 /// Returns a number of things of this name.
@@ -101,16 +150,6 @@ pub(crate) const STATUS_STOPPED: i32 = 69;
 /// Hint for a program whose workers do not come: the calls that it may have forgotten.
 const SERVE_HINT: &str = "(a worker process must call serve_if_started first in main, a node of a \
                           cluster serve_in)";
-
-impl Loss {
-    fn source(&self) -> Option<&(dyn Error + 'static)> {
-        match self {
-            Loss::Link(error) => error.source(),
-            Loss::Send(error) => error.source(),
-            _ => None,
-        }
-    }
-}
 
 /// Reason why no process was started in the place of a dead one.
 #[derive(Clone, Debug)]
@@ -180,7 +219,7 @@ pub enum StartError {
         /// The worker.
         worker: WorkerName,
         /// How the worker was lost.
-        loss: Box<Loss>,
+        loss: Loss,
         /// Reasons for which the farmer's node has refused connections, each once. A refused
         /// connection may have been that of the worker.
         refusals: Vec<String>,
@@ -241,8 +280,10 @@ impl fmt::Display for StartError {
             StartError::Accept(_) => f.write_str("the farmer could not wait for its workers"),
             StartError::Lost { worker, loss, refusals } => {
                 write!(f, "{worker} was lost before it was ready: {loss}")?;
-                let code = match &**loss {
-                    Loss::Exited(ChildExit { status, .. }) => status.and_then(|it| it.code()),
+                let code = match loss.cause() {
+                    Some(WorkerEnd::Exited(ChildExit { status, .. })) => {
+                        status.and_then(|it| it.code())
+                    }
                     _ => None,
                 };
                 match (code, &refusals[..]) {
@@ -283,7 +324,9 @@ impl StartError {
     /// Returns the process that did not become ready for a reason that the farmer does not know.
     pub(crate) fn unexplained(&self) -> Option<&WorkerName> {
         let (workers, refusals) = match self {
-            StartError::Lost { worker, loss, refusals } if matches!(**loss, Loss::Exited(_)) => {
+            StartError::Lost { worker, loss, refusals }
+                if matches!(loss.cause(), Some(WorkerEnd::Exited(_))) =>
+            {
                 (std::slice::from_ref(worker), refusals)
             }
             StartError::Late { missing, refusals, .. } => (&missing[..], refusals),
@@ -392,7 +435,7 @@ pub enum RunError {
         /// Number of tasks that were not given out; `None` unless the iterator tells it exactly.
         left: Option<u64>,
         /// How the worker was lost.
-        loss: Box<Loss>,
+        loss: Loss,
         /// Reason why no process replaced the last dead one; `None` if none was to.
         unreplaced: Option<Box<Unreplaced>>,
     },
@@ -515,11 +558,13 @@ mod tests {
     #[test]
     fn a_farm_that_did_not_end_well_names_each_worker_and_its_causes() {
         let said = std::io::Error::other("what the system said");
-        let link = chunkcomm::error::LinkCause::Io(said.into());
+        let link = LinkCause::Io(said.into());
         let link = chunkcomm::LinkError::new("peer", link);
-        let loss = Loss::Link(RecvError::Lost { channel: "lines".into(), link, arrived: 3 });
-        let workers =
-            vec![(WorkerName::process(3, 4242), loss), (WorkerName::thread(0), Loss::Closed)];
+        let loss = RecvError::Lost { channel: "lines".into(), link, arrived: 3 }.into();
+        let workers = vec![
+            (WorkerName::process(3, 4242), loss),
+            (WorkerName::thread(0), WorkerEnd::Closed.into()),
+        ];
         let error = FinishError { workers };
         assert_eq!(
             error.to_string(),
@@ -540,7 +585,7 @@ mod tests {
         let mut exit = child.exited().await.unwrap();
         (exit.pid, exit.status) = (4242, Some(std::process::ExitStatus::from_raw(code << 8)));
         let refusals = refusals.iter().map(|it| (*it).to_owned()).collect();
-        let (worker, loss) = (WorkerName::process(1, 4242), Box::new(Loss::Exited(exit)));
+        let (worker, loss) = (WorkerName::process(1, 4242), WorkerEnd::Exited(exit).into());
         StartError::Lost { worker, loss, refusals }
     }
 

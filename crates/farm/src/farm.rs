@@ -15,7 +15,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::crew::Crew;
-use crate::error::{FinishError, Loss, RunError, StartError};
+use crate::error::{FinishError, RunError, StartError, WorkerEnd, is_of_runtime, is_orderly};
 use crate::handshake::{Met, Reception};
 use crate::journal::Journal;
 use crate::link::Link;
@@ -188,7 +188,7 @@ impl Farm {
                             Poll::Ready(Ok(())) => {}
                             Poll::Ready(Err(loss)) => {
                                 drained.insert(at);
-                                if loss.is_of_runtime() {
+                                if is_of_runtime(&loss) {
                                     // Nobody asks how the processes end.
                                     crew.dismiss();
                                 }
@@ -206,7 +206,8 @@ impl Farm {
         let nodes = self.links.iter_mut().filter(|link| link.name.member.is_some());
         for link in nodes.filter(|link| link.lost.is_none()) {
             let ended = timeout_at(until, link.answers_end()).await;
-            let how = ended.unwrap_or(Err(Loss::Late(deadline))).err().unwrap_or(Loss::Closed);
+            let how = ended.unwrap_or(Err(WorkerEnd::Late(deadline).into()));
+            let how = how.err().unwrap_or_else(|| WorkerEnd::Closed.into());
             self.crew.note(link.name.index, how);
         }
         let reported = |name: &WorkerName| {
@@ -217,14 +218,14 @@ impl Farm {
         let mut workers = Vec::new();
         for name in self.crew.names().iter().filter(seen) {
             match self.crew.how_ended(name) {
-                Some(how) if how.is_orderly() => {}
+                Some(how) if is_orderly(how) => {}
                 Some(how) => workers.push((name.clone(), how.clone())),
                 // It is killed with the farm, which has all that it wants of the process.
                 None if name.pid.is_some() => {
                     let waited = deadline.as_secs_f64();
                     warn("farmer", &format!("{name} had not ended after {waited} s: it is killed"));
                 }
-                None => workers.push((name.clone(), Loss::Late(deadline))),
+                None => workers.push((name.clone(), WorkerEnd::Late(deadline).into())),
             }
         }
         if workers.is_empty() { Ok(()) } else { Err(FinishError { workers }) }

@@ -9,14 +9,14 @@ use std::time::Duration;
 use bytes::Bytes;
 use chunkcomm::codec::{decode, encode_into_vec};
 use chunkcomm::host::{Instant, timeout};
-use chunkcomm::{AcceptError, BytesDuplex, Node, Peer};
+use chunkcomm::{AcceptError, BytesDuplex, Loss, Node, Peer};
 use chunkcomm_cluster::registry::{Difference, Signature};
 use chunkcomm_proto::sorted::{SortedMap, SortedSet};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::{AbortHandle, JoinSet};
 
 use crate::crew::Crew;
-use crate::error::{Loss, StartError};
+use crate::error::{StartError, WorkerEnd, is_a_cause};
 use crate::link::Link;
 use crate::name::WorkerName;
 use crate::proto::record::{Finished, RunHead};
@@ -170,7 +170,7 @@ impl Reception {
                     Ok(Met::Placed(name)) => drop(placed.insert(name.index)),
                     // An earlier call left this word; the node may come again.
                     Ok(Met::Not(StartError::Lost { worker, loss, .. }, _))
-                        if worker.member.is_some() && !loss.is_a_cause() => {}
+                        if worker.member.is_some() && !is_a_cause(&loss) => {}
                     Ok(Met::Not(mut error, duplex)) => {
                         if let StartError::Lost { refusals, .. } = &mut error {
                             *refusals = self.refusals();
@@ -183,7 +183,7 @@ impl Reception {
                     }
                     Err((worker, loss)) => {
                         let refusals = self.refusals();
-                        return Err(StartError::Lost { worker, loss: Box::new(loss), refusals });
+                        return Err(StartError::Lost { worker, loss, refusals });
                     }
                 }
             }
@@ -267,10 +267,9 @@ async fn make_ready(
         Err(Failure::Differs(difference)) => {
             Met::Not(StartError::Differs { worker: name, difference }, Some(duplex))
         }
-        Err(Failure::Lost(loss)) => Met::Not(
-            StartError::Lost { worker: name, loss: Box::new(loss), refusals: Vec::new() },
-            None,
-        ),
+        Err(Failure::Lost(loss)) => {
+            Met::Not(StartError::Lost { worker: name, loss, refusals: Vec::new() }, None)
+        }
     }
 }
 
@@ -299,7 +298,7 @@ async fn try_make_ready(
                     let _ = greets.send(Greeted::Results(results));
                 }
             }
-            _ => return Err(Failure::Lost(Loss::Malformed)),
+            _ => return Err(Failure::Lost(WorkerEnd::Malformed.into())),
         }
         reply = hear(duplex).await?;
     };
@@ -318,14 +317,14 @@ async fn try_make_ready(
 /// Sends a message and returns the next one of the worker.
 async fn ask(duplex: &mut BytesDuplex, message: &[u8]) -> Result<Bytes, Failure> {
     let sent = duplex.sender().send_slice_now(message).await;
-    sent.map_err(|error| Failure::Lost(Loss::Send(error)))?;
+    sent.map_err(|error| Failure::Lost(error.into()))?;
     hear(duplex).await
 }
 
 async fn hear(duplex: &mut BytesDuplex) -> Result<Bytes, Failure> {
     match duplex.recv().await {
         Ok(Some(bytes)) => Ok(bytes),
-        Ok(None) => Err(Failure::Lost(Loss::Closed)),
-        Err(error) => Err(Failure::Lost(Loss::Link(error))),
+        Ok(None) => Err(Failure::Lost(WorkerEnd::Closed.into())),
+        Err(error) => Err(Failure::Lost(error.into())),
     }
 }

@@ -188,7 +188,7 @@ mod worker;
 pub use builder::FarmBuilder;
 pub use chosen::{FunctionExt, RunOf};
 pub use context::TaskContext;
-pub use error::{FinishError, Loss, RunError, ServeError, StartError, TaskError, Unreplaced};
+pub use error::{FinishError, RunError, ServeError, StartError, TaskError, Unreplaced, WorkerEnd};
 pub use farm::Farm;
 pub use functions::{DivideAndConquer, Divided, MapReduce, RegistryExt};
 pub use journal::{JournalCause, JournalError};

@@ -12,9 +12,9 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::Bytes;
-use chunkcomm::{BytesDuplex, BytesReceiver, BytesSender, Peer, SendError, TryRecvError};
+use chunkcomm::{BytesDuplex, BytesReceiver, BytesSender, Loss, Peer, SendError, TryRecvError};
 
-use crate::error::Loss;
+use crate::error::WorkerEnd;
 use crate::name::WorkerName;
 use crate::proto::wire;
 use crate::shared::Sharing;
@@ -155,18 +155,20 @@ impl Link {
         context: &mut Context<'_>,
         mut look: impl FnMut(&[u8]) -> R,
     ) -> Poll<Result<R, Loss>> {
-        let Some(answers) = &mut self.answers else { return Poll::Ready(Err(Loss::Closed)) };
+        let Some(answers) = &mut self.answers else {
+            return Poll::Ready(Err(WorkerEnd::Closed.into()));
+        };
         match answers.try_recv_with(&mut look) {
             Err(TryRecvError::Empty) => {}
             Ok(looked) => return Poll::Ready(Ok(looked)),
-            Err(TryRecvError::Ended) => return Poll::Ready(Err(Loss::Closed)),
-            Err(TryRecvError::Failed(error)) => return Poll::Ready(Err(Loss::Link(error))),
-            Err(_) => return Poll::Ready(Err(Loss::Malformed)),
+            Err(TryRecvError::Ended) => return Poll::Ready(Err(WorkerEnd::Closed.into())),
+            Err(TryRecvError::Failed(error)) => return Poll::Ready(Err(error.into())),
+            Err(_) => return Poll::Ready(Err(WorkerEnd::Malformed.into())),
         }
         answers.poll_recv(context).map(|received| match received {
             Ok(Some(bytes)) => Ok(look(&bytes)),
-            Ok(None) => Err(Loss::Closed),
-            Err(error) => Err(Loss::Link(error)),
+            Ok(None) => Err(WorkerEnd::Closed.into()),
+            Err(error) => Err(error.into()),
         })
     }
 
@@ -214,7 +216,7 @@ impl Link {
     /// Drops answers that still come: no run wants them.
     pub(crate) async fn answers_end(&mut self) -> Result<(), Loss> {
         let Some(answers) = &mut self.answers else { return Ok(()) };
-        while answers.recv().await.map_err(Loss::Link)?.is_some() {}
+        while answers.recv().await?.is_some() {}
         Ok(())
     }
 }

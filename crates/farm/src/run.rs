@@ -23,12 +23,12 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
-use chunkcomm::SendError;
 use chunkcomm::stats::PeerStats;
+use chunkcomm::{Loss, SendError};
 
 use crate::account::{Account, Plan, Refused};
 use crate::crew::Crew;
-use crate::error::{Loss, RunError};
+use crate::error::{RunError, WorkerEnd};
 use crate::handshake::{Met, Reception};
 use crate::journal::Journal;
 use crate::link::Link;
@@ -174,7 +174,7 @@ where
         // The cause of these breaks was not known when the previous run ended.
         let is_broken = |link: &Link| !link.is_open() && link.lost.is_none();
         let broken = workers.links.iter().enumerate().filter(|(_, link)| is_broken(link));
-        let broken: Vec<_> = broken.map(|(worker, _)| (worker, Loss::Closed)).collect();
+        let broken: Vec<_> = broken.map(|(worker, _)| (worker, WorkerEnd::Closed.into())).collect();
         broken.iter().for_each(|&(worker, _)| account.ledger.handle_stalled(worker));
         Run {
             before: workers.traffic(),
@@ -449,7 +449,7 @@ where
             match link.poll_answer(context, |bytes| account.take_answer(worker, bytes)) {
                 Poll::Ready(Ok(Ok(()))) => is_heard = true,
                 Poll::Ready(Ok(Err(Refused::Run(error)))) => return Err(error),
-                Poll::Ready(Ok(Err(Refused::Worker))) => break Loss::Malformed,
+                Poll::Ready(Ok(Err(Refused::Worker))) => break WorkerEnd::Malformed.into(),
                 Poll::Ready(Err(loss)) => break loss,
                 Poll::Pending => {
                     if is_heard {
@@ -474,7 +474,7 @@ where
         match self.workers.links[worker].poll_stalled(context) {
             Poll::Ready(Ok(())) => self.account.ledger.handle_sent(worker),
             // The assignment was not too large, or it would not have waited.
-            Poll::Ready(Err(error)) => return self.lose(worker, Loss::Send(error)),
+            Poll::Ready(Err(error)) => return self.lose(worker, error.into()),
             Poll::Pending => {}
         }
         Ok(())
@@ -522,7 +522,7 @@ where
                 let worker = self.workers.links[worker].name.clone();
                 Err(RunError::TooLarge { index, count, worker, bytes, bytes_max })
             }
-            Poll::Ready(Err(error)) => self.lose(worker, Loss::Send(error)),
+            Poll::Ready(Err(error)) => self.lose(worker, error.into()),
         }
     }
 

@@ -5,10 +5,10 @@ use std::time::Duration;
 use chunkcomm::stats::PeerStats;
 use chunkcomm::stats::trace::TraceEvents;
 
-use crate::error::Loss;
 use crate::name::WorkerName;
 pub use crate::proto::ledger::Mishaps;
 pub use crate::proto::timeline::{TaskSpan, Timeline};
+use chunkcomm::Loss;
 
 /// Statistics of one worker in a run.
 #[derive(Clone, Debug)]

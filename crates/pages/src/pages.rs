@@ -167,9 +167,9 @@ impl Pages {
 
     /// Gives up a page for which a reader waits in a fault: ends the process, or returns whether the page
     /// is to be opened without its data. False means that its data came at the last moment.
-    pub(crate) fn give_up(&self, page: usize, why: Never) -> bool {
+    pub(crate) fn give_up(&self, page: usize, never: Never) -> bool {
         if self.missing == Missing::Abort && !self.is_there(page) {
-            let why = match why {
+            let why = match never {
                 Never::Late => "its deadline has passed",
                 Never::Ended => "no more is filled",
             };
@@ -177,7 +177,7 @@ impl Pages {
         }
         let given = self.change(page, AWAY, GIVEN) || self.is_given(page);
         if given {
-            self.late.fetch_or(why == Never::Late, Ordering::SeqCst);
+            self.late.fetch_or(never == Never::Late, Ordering::SeqCst);
             self.gave.store(true, Ordering::SeqCst);
             self.end();
         }

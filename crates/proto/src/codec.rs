@@ -47,7 +47,7 @@ use bincode::config::{Configuration, Fixint, LittleEndian, standard};
 use bincode::enc::EncoderImpl;
 use bincode::enc::write::{SliceWriter, Writer};
 use serde::Serialize;
-use serde::de::{DeserializeOwned, Expected, Unexpected};
+use serde::de::DeserializeOwned;
 
 use decoder::Decoder;
 use encoder::{Levels, TOO_DEEP};
@@ -144,17 +144,6 @@ impl serde::de::Error for DecodeError {
     #[cold]
     fn custom<T: fmt::Display>(_cause: T) -> Self {
         DecodeError::Refused
-    }
-
-    #[cold]
-    fn invalid_value(unexpected: Unexpected<'_>, expected: &dyn Expected) -> Self {
-        // A derived enum uses these words to refuse an index that it does not have.
-        match unexpected {
-            Unexpected::Unsigned(_) if expected.to_string().starts_with("variant index") => {
-                DecodeError::Variant
-            }
-            _ => DecodeError::Refused,
-        }
     }
 
     #[cold]

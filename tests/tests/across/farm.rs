@@ -12,7 +12,7 @@ use chunkcomm::codec::decode;
 use chunkcomm_cluster::Registry;
 use chunkcomm_cluster::launch::Launcher;
 use chunkcomm_farm::settings::{Grain, Messaging, Model, Prefetch, Runtime, WorkersAs};
-use chunkcomm_farm::{Farm, FarmBuilder, Loss, RunError, StartError, TaskError};
+use chunkcomm_farm::{Farm, FarmBuilder, RunError, StartError, TaskError, WorkerEnd};
 use chunkcomm_testkit::events::Events;
 use chunkcomm_testkit::proc::{self, is_gone, wait_until_gone};
 use chunkcomm_testkit::{Scratch, blocking};
@@ -530,7 +530,7 @@ async fn programs_that_are_no_workers_are_told_apart() {
     };
     let error = with("/bin/true").start().await.unwrap_err();
     let StartError::Lost { loss, .. } = &error else { panic!("{error}") };
-    assert!(matches!(**loss, Loss::Exited(_)), "{error}");
+    assert!(matches!(loss.cause(), Some(WorkerEnd::Exited(_))), "{error}");
     let told = "its process ended: exit status: 0 (a worker process must call serve_if_started";
     assert!(error.to_string().contains(told), "{error}");
 

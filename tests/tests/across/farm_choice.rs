@@ -5,7 +5,7 @@ use std::time::Duration;
 use chunkcomm::host::{sleep, timeout};
 use chunkcomm_cluster::Cluster;
 use chunkcomm_farm::settings::{Prefetch, Tree};
-use chunkcomm_farm::{Farm, FunctionExt as _, Loss, RunError, RunStats, WorkerName};
+use chunkcomm_farm::{Farm, FunctionExt as _, RunError, RunStats, WorkerEnd, WorkerName};
 use chunkcomm_simulation::each_seed;
 
 use crate::farm::{DEADLINE, builder};
@@ -109,7 +109,8 @@ async fn a_run_without_a_chosen_worker_ends_and_the_farm_goes_on() {
     let RunError::NotChosen { there: 1 | 2, .. } = left else { panic!("{left}") };
     let outcome = farm.run(&functions.double, 0..10).await.unwrap();
     assert_eq!(outcome.results[9], 18);
-    assert!(matches!(outcome.stats.workers[0].lost, Some(Loss::Exited(_))), "{:?}", outcome.stats);
+    let end = outcome.stats.workers[0].lost.as_ref().and_then(|loss| loss.cause());
+    assert!(matches!(end, Some(WorkerEnd::Exited(_))), "{:?}", outcome.stats);
     farm.finish(DEADLINE).await.unwrap();
 }
 

@@ -6,9 +6,10 @@ use std::time::Duration;
 
 use super::nodes::free_address;
 use chunkcomm::Node;
+use chunkcomm_cluster::cluster::Death;
 use chunkcomm_cluster::{Cluster, ClusterConfig};
 use chunkcomm_farm::settings::{Model, Prefetch};
-use chunkcomm_farm::{Farm, FarmBuilder, Loss, RunError, StartError, TaskError, serve_in};
+use chunkcomm_farm::{Farm, FarmBuilder, RunError, StartError, TaskError, serve_in};
 use chunkcomm_testkit::{blocking, proc, until_some};
 use chunkcomm_tests::farm_tasks::{
     FEWER, FORGETS, Functions, OTHER_TYPES, OTHER_VERSION, registry,
@@ -144,7 +145,8 @@ async fn the_tasks_of_a_killed_node_are_run_by_others() {
     assert_eq!(outcome.results.len(), 300);
     let lost = &outcome.stats.workers[1];
     assert_eq!(lost.worker, name);
-    let Some(Loss::Died(death)) = &lost.lost else { panic!("{:?}", lost.lost) };
+    let death = lost.lost.as_ref().and_then(|loss| loss.cause::<Death>());
+    let death = death.unwrap_or_else(|| panic!("{:?}", lost.lost));
     assert_eq!(death.id.rank, 2);
     assert!(outcome.stats.mishaps.reissued > 0);
     farm.finish(DEADLINE).await.unwrap();

@@ -8,10 +8,11 @@ use std::time::Duration;
 use super::farm::{DEADLINE, PROGRAM, builder, pids};
 use super::farm_cluster;
 use super::nodes::free_address;
+use chunkcomm::Loss;
 use chunkcomm::codec::encode_into_vec;
 use chunkcomm::{BytesDuplex, Node, SendError};
 use chunkcomm_farm::settings::{Messaging, Model, Prefetch, TaskTimeout};
-use chunkcomm_farm::{Farm, FarmBuilder, Loss, StartError, TaskError};
+use chunkcomm_farm::{Farm, FarmBuilder, StartError, TaskError, WorkerEnd};
 use chunkcomm_testkit::events::Events;
 use chunkcomm_testkit::proc;
 use chunkcomm_testkit::random::seeded;
@@ -27,7 +28,7 @@ const ROUND: &str = "FARM_TEST_ROUND";
 /// Checks the error of a step that a killed worker ended, and the name in it.
 fn killed(victims: &[u32], pid: Option<u32>, loss: &Loss, told: &str) {
     assert!(pid.is_some_and(|pid| victims.contains(&pid)), "{victims:?}: {told}");
-    assert!(matches!(loss, Loss::Exited(_)), "{told}");
+    assert!(matches!(loss.cause(), Some(WorkerEnd::Exited(_))), "{told}");
     assert!(told.contains("signal: 9 (SIGKILL)"), "{told}");
 }
 
@@ -127,7 +128,7 @@ async fn a_stopped_worker_is_replaced_where_tasks_have_a_time() {
     let outcome = run.expect("it does not wait for ever").unwrap();
     assert_eq!(outcome.results, (0..200).map(|number| number * 2).collect::<Vec<u64>>());
     let lost = outcome.stats.workers[1].lost.clone().unwrap();
-    assert!(matches!(lost, Loss::Silent(_)), "{lost}");
+    assert!(matches!(lost.cause(), Some(WorkerEnd::Silent(_))), "{lost}");
     assert_eq!(lost.to_string(), "it had tasks and answered nothing for 5 s");
     proc::wait_until_gone(&[victim.pid.unwrap()]);
     farm.finish(DEADLINE).await.unwrap();
@@ -147,7 +148,7 @@ async fn a_stopped_node_is_dropped_where_tasks_have_a_time() {
     let outcome = run.expect("it does not wait for ever").unwrap();
     assert_eq!(outcome.results, (0..200).map(|number| number * 2).collect::<Vec<u64>>());
     let lost = outcome.stats.workers[1].lost.clone().unwrap();
-    assert!(matches!(lost, Loss::Silent(_)), "{lost}");
+    assert!(matches!(lost.cause(), Some(WorkerEnd::Silent(_))), "{lost}");
     proc::signal(victim, Signal::CONT);
     let comes = async {
         while !farm.run(&functions.sleep, [20; 20]).await.unwrap().results.contains(&victim) {}

@@ -7,7 +7,7 @@ use chunkcomm::Node;
 use chunkcomm::host::{self, timeout};
 use chunkcomm_cluster::{Cluster, ClusterConfig, Function, Registry};
 use chunkcomm_farm::settings::{Model, Tree};
-use chunkcomm_farm::{Farm, Loss, RegistryExt as _, TaskContext, TaskError, serve_in};
+use chunkcomm_farm::{Farm, RegistryExt as _, TaskContext, TaskError, WorkerEnd, serve_in};
 use chunkcomm_simulation::{LinkSpec, run};
 use chunkcomm_testkit::{Scratch, messages_of};
 
@@ -166,7 +166,10 @@ async fn another_computes_when_a_worker_dies() {
             "{:?}",
             outcome.results
         );
-        let lost = |it: &chunkcomm_farm::WorkerStats| matches!(it.lost, Some(Loss::Exited(_)));
+        let lost = |it: &chunkcomm_farm::WorkerStats| {
+            let end = it.lost.as_ref().and_then(|loss| loss.cause());
+            matches!(end, Some(WorkerEnd::Exited(_)))
+        };
         assert_eq!(outcome.stats.workers.iter().filter(|it| lost(it)).count(), 1);
         farm.finish(DEADLINE).await.unwrap();
     }

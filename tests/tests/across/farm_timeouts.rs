@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use chunkcomm_farm::settings::{TaskTimeout, WorkersAs};
-use chunkcomm_farm::{Loss, TaskError};
+use chunkcomm_farm::{TaskError, WorkerEnd};
 use chunkcomm_testkit::proc::wait_until_gone;
 use tokio::time::timeout;
 
@@ -37,7 +37,8 @@ async fn a_task_that_does_not_end_fails_alone() {
         assert_eq!(outcome.stats.tasks, 200);
         let late = outcome.stats.workers.iter().find(|worker| worker.timed_out == 1).unwrap();
         if workers_as == WorkersAs::Process {
-            assert!(matches!(late.lost, Some(Loss::Stuck { task: 150 })), "{:?}", late.lost);
+            let end = late.lost.as_ref().and_then(|it| it.cause());
+            assert!(matches!(end, Some(WorkerEnd::Stuck { task: 150 })), "{:?}", late.lost);
             // Its process ends, and another takes its place.
             wait_until_gone(&[late.worker.pid.unwrap()]);
         } else {

@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use super::farm_cluster::{DEADLINE, Others, builder, cluster};
 use chunkcomm_cluster::Cluster;
+use chunkcomm_cluster::cluster::Death;
 use chunkcomm_farm::settings::{TaskTimeout, Tree};
-use chunkcomm_farm::{Farm, Loss, RunError, StartError, TaskError};
+use chunkcomm_farm::{Farm, RunError, StartError, TaskError};
 use chunkcomm_testkit::{blocking, proc};
 use chunkcomm_tests::farm_tasks::Functions;
 use rustix::process::Signal;
@@ -81,7 +82,8 @@ async fn the_death_of_a_sub_farmer_loses_no_task_and_those_below_it_go_on() {
     let (cluster, others, mut farm, functions) = tree_of_six().await;
     let pids = others.pids();
     let stats = squares_while_dying(&mut farm, &functions, &pids[..1]).await;
-    assert!(matches!(stats.workers[0].lost, Some(Loss::Died(_))), "{:?}", stats.workers[0].lost);
+    let lost = stats.workers[0].lost.as_ref();
+    assert!(lost.is_some_and(|loss| loss.cause::<Death>().is_some()), "{lost:?}");
     assert!(stats.mishaps.reissued > 0);
     // All that live work.
     let worked = farm.run(&functions.sleep, vec![20; 100]).await.unwrap();

@@ -177,6 +177,50 @@ fn the_upper_crates_take_time_and_tasks_from_their_host() {
     assert!(read > 90, "only {read} sources were read");
 }
 
+/// Whether a line decides by the words of an error, which are for people.
+fn reads_words(line: &str) -> bool {
+    let is_whole = |at: usize| !line[..at].ends_with(|c: char| c.is_alphanumeric() || c == '_');
+    let asks = ["why", "cause", "text", "to_string()"].iter().any(|words| {
+        [".starts_with(", ".contains("].iter().any(|ask| {
+            let asked = format!("{words}{ask}");
+            line.match_indices(&asked).any(|(at, _)| is_whole(at))
+        })
+    });
+    let compares = ["why == ", "why != "];
+    asks || compares.iter().any(|it| line.match_indices(it).any(|(at, _)| is_whole(at)))
+}
+
+#[test]
+fn nothing_is_decided_by_the_words_of_an_error() {
+    let mut read = 0;
+    for source in sources("", 500) {
+        let path = source.to_str().unwrap().replace('\\', "/");
+        let (_, path) = path.split_once("/../crates/").unwrap();
+        // What other programs print is all that a measurement has of them.
+        if !path.contains("/src/") || path.contains("/tests/") || path.starts_with("bench/") {
+            continue;
+        }
+        for line in code(&read_to_string(&source).unwrap()) {
+            assert!(!reads_words(line), "{path}: {line}");
+        }
+        read += 1;
+    }
+    assert!(read > 400, "only {read} sources were read");
+}
+
+#[test]
+fn words_that_decide_are_found() {
+    for planted in [
+        "if why.starts_with(\"rank \") {",
+        "is_told: why != DROPPED,",
+        "Err(error) if error.to_string().contains(\"closed\") => {}",
+        "DeltaRecvError::Combine { cause, .. } if cause.starts_with(\"panicked\") => {",
+    ] {
+        assert!(reads_words(planted), "{planted}");
+    }
+    assert!(!reads_words("if context.contains(7) { somewhy == 3 }"));
+}
+
 #[test]
 fn a_way_around_the_host_is_found() {
     for planted in [

@@ -224,7 +224,7 @@ fn creation_costs_one_message() {
         .await;
         let stats = two.peer.stats();
         assert_eq!(stats.messages_sent, 1, "{stats:?}");
-        assert_eq!(stats.flushes.get(chunkcomm::FlushReason::Urgent), 1, "{stats:?}");
+        assert_eq!(stats.flushes.get(chunkcomm::stats::FlushReason::Urgent), 1, "{stats:?}");
         drop(process);
         two.nothing_is_left().await;
     });

@@ -2,9 +2,8 @@
 
 use bytes::Bytes;
 use chunkcomm::channel::{Landing, SendingEnd, any_ready, send_bytes_to_all};
-use chunkcomm::{
-    FlushReason, Node, Policy, RecvError, SendError, TryRecvError, TrySendError, channel,
-};
+use chunkcomm::stats::FlushReason;
+use chunkcomm::{Node, Policy, RecvError, SendError, TryRecvError, TrySendError, channel};
 use chunkcomm_testkit::{
     NEVER, fill, limited, on_both, on_one_thread, pair, pair_of, tcp, until, waiting,
 };

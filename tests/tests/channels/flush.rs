@@ -2,9 +2,10 @@
 
 use chunkcomm::proto::packet::{AppendRecords, HEADER_BYTES, Header, Item};
 use chunkcomm::stats::FlushCounts;
+use chunkcomm::stats::FlushReason;
 use chunkcomm::{
-    AGE_BOUND_VARIABLE, FlushReason, Lane, Node, NodeBuilder, NodeError, Policy, Receiver, Sender,
-    TryRecvError, channel,
+    AGE_BOUND_VARIABLE, Lane, Node, NodeBuilder, NodeError, Policy, Receiver, Sender, TryRecvError,
+    channel,
 };
 use chunkcomm_testkit::raw::RawPeer;
 use chunkcomm_testkit::{

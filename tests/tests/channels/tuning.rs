@@ -1,7 +1,8 @@
 //! Controllers that are switched off for measuring.
 
 use chunkcomm::proto::tuning::without::WITHOUT_VARIABLE;
-use chunkcomm::{FlushReason, Node, Sender};
+use chunkcomm::stats::FlushReason;
+use chunkcomm::{Node, Sender};
 use chunkcomm_testkit::{Pair, itself, limited, memory, on_one_thread, pair_of};
 use std::time::Duration;
 

@@ -7,10 +7,11 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use chunkcomm::Loss;
 use chunkcomm_cluster::Registry;
 use chunkcomm_cluster::registry::Function;
 use chunkcomm_farm::settings::{Messaging, WorkersAs};
-use chunkcomm_farm::{Farm, Loss, RunError, RunStats, WorkerName};
+use chunkcomm_farm::{Farm, RunError, RunStats, WorkerName};
 use chunkcomm_proto::random::{Random, mix};
 use clap::Args;
 use tokio::task::JoinSet;

@@ -2,8 +2,10 @@
 
 use std::time::Duration;
 
+use chunkcomm::Loss;
+
 use super::{Account, Refused};
-use crate::error::{Loss, RunError, TaskError};
+use crate::error::{RunError, TaskError, WorkerEnd};
 use crate::proto::ledger::{Accepted, SetAside};
 use crate::tasks::{Output, Sink};
 
@@ -41,10 +43,10 @@ where
         worker: usize,
         task: u64,
         deaths: u32,
-        text: &str,
+        loss: Loss,
     ) -> Result<(), Refused> {
         let Some(aside) = self.ledger.handle_aside(worker, task, deaths)? else { return Ok(()) };
-        self.set_aside(aside, worker, Loss::Below(text.to_owned())).map_err(Refused::Run)
+        self.set_aside(aside, worker, WorkerEnd::Below(loss).into()).map_err(Refused::Run)
     }
 
     /// Notes the loss of a worker, and opens its tasks for others. `blame`: one of them may be the
@@ -68,17 +70,14 @@ where
         }
         let stats = &mut self.workers[worker].stats;
         let (function, worker) = (self.function.clone(), stats.worker.clone());
-        let error = match (&loss, self.plan.ways.limit) {
+        let error = match (loss.cause(), self.plan.ways.limit) {
             // The task stopped the processes of its workers.
-            (Loss::Silent(_), Some(limit)) => {
+            (Some(WorkerEnd::Silent(_)), Some(limit)) => {
                 stats.timed_out += 1;
                 let after = Duration::from_nanos(limit.after_ns());
                 TaskError::TimedOut { index, function, worker, after }
             }
-            _ => {
-                let loss = Box::new(loss);
-                TaskError::SetAside { index, function, deaths, worker, loss, input }
-            }
+            _ => TaskError::SetAside { index, function, deaths, worker, loss, input },
         };
         self.hand_on(index, Err(error), 0)
     }

@@ -64,7 +64,7 @@ fn an_answer_that_is_not_whole_loses_no_task() {
     assert_eq!(account.ledger.unanswered(), 5);
     // A worker that is no sub-farmer has no number of threads to tell, and nobody who died.
     account.workers.push(worker());
-    for answer in [wire::threads(u32::MAX, 0).to_vec(), wire::aside(1, 2, 3, "gone")] {
+    for answer in [wire::threads(u32::MAX, 0).to_vec(), wire::aside(1, 2, 3, &"gone".into())] {
         assert!(matches!(account.take_answer(0, &answer), Err(Refused::Worker)));
     }
     // A return of tasks that were not given to it ends no fraction of those that were.

@@ -7,8 +7,9 @@ use std::time::Duration;
 use chunkcomm::codec::DecodeError;
 use chunkcomm::error::Plain;
 
-use super::{Loss, counted};
+use super::counted;
 use crate::name::WorkerName;
+use chunkcomm::Loss;
 
 /// Error of a task; it stands in the place of the task's result.
 #[derive(Clone)]
@@ -37,7 +38,7 @@ pub enum TaskError {
         /// The worker that died last.
         worker: WorkerName,
         /// How it was lost.
-        loss: Box<Loss>,
+        loss: Loss,
         /// The task's input, as [`chunkcomm::codec`] encodes it.
         input: Vec<u8>,
     },

@@ -20,7 +20,7 @@
 //!   answer      kind u8 0 | run u32 | first u64 | count u32 | busy_ns u64 | count x item
 //!   return      kind u8 1 | run u32 | first u64 | count u32
 //!   late        kind u8 2 | run u32 | index u64 | stuck u32
-//!   aside       kind u8 3 | run u32 | index u64 | 1 u32 | deaths u32 | text of the last death
+//!   aside       kind u8 3 | run u32 | index u64 | 1 u32 | deaths u32 | last loss
 //!   threads     kind u8 4 | 0 u32 | lost u64 | threads u32
 //!   virtual     kind u8 5 | run u32 | 0 u64 | virtual workers u32
 //!   progress    kind u8 6 | run u32 | 0 u64 | count u32 | count x (index u64 | thousandths u32)
@@ -62,6 +62,7 @@ pub(crate) use self::once::{Ask, Key, ONCE_HEAD_MAX, Told, once_answer, once_ord
 pub(crate) use self::progress::{Fractions, progress};
 
 use bytes::{Buf, TryGetError};
+use chunkcomm_proto::loss::Loss;
 
 /// Bytes that are no assignment or no answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -242,7 +243,7 @@ pub(crate) enum Answer<'a> {
     /// thread runs it.
     Late { run: u32, index: u64, is_stuck: bool },
     /// This many workers died of the task; the text tells how the last one was lost.
-    Aside { run: u32, index: u64, deaths: u32, text: &'a str },
+    Aside { run: u32, index: u64, deaths: u32, loss: Loss },
     /// Numbers of tasks that were so far given out again, returned, copied and dropped below.
     Mishaps { run: u32, numbers: [u64; 4] },
     /// Number of threads that compute here and below, and of workers lost below.
@@ -307,10 +308,10 @@ pub(crate) fn late(run: u32, index: u64, is_stuck: bool) -> [u8; 17] {
 }
 
 /// Encodes that a task is set aside.
-pub(crate) fn aside(run: u32, index: u64, deaths: u32, text: &str) -> Vec<u8> {
+pub(crate) fn aside(run: u32, index: u64, deaths: u32, loss: &Loss) -> Vec<u8> {
     let mut bytes = about(ASIDE, run, index, 1).to_vec();
     bytes.extend_from_slice(&deaths.to_le_bytes());
-    bytes.extend_from_slice(text.as_bytes());
+    bytes.extend_from_slice(&loss.to_bytes());
     bytes
 }
 
@@ -357,8 +358,8 @@ pub(crate) fn read_answer(mut rest: &[u8]) -> Result<Answer<'_>, Malformed> {
         RETURNED if rest.is_empty() => Ok(Answer::Returned { run, first, count }),
         ASIDE if count == 1 => {
             let deaths = rest.try_get_u32_le()?;
-            let text = std::str::from_utf8(rest).map_err(|_| Malformed)?;
-            Ok(Answer::Aside { run, index: first, deaths, text })
+            let loss = Loss::from_bytes(rest).ok_or(Malformed)?;
+            Ok(Answer::Aside { run, index: first, deaths, loss })
         }
         MISHAPS if count == 4 => {
             let numbers = [

@@ -4,10 +4,10 @@ use std::task::Context;
 use std::task::Poll;
 use std::time::Duration;
 
-use chunkcomm::SendError;
+use chunkcomm::{Loss, SendError};
 
 use super::{Run, Timer};
-use crate::error::{Loss, RunError};
+use crate::error::{RunError, WorkerEnd, is_a_cause, is_of_runtime};
 use crate::link::Link;
 use crate::name::WorkerName;
 use crate::tasks::{Input, Output, Sink, Source};
@@ -27,7 +27,7 @@ where
     pub(super) fn retire_late(&mut self) -> Result<(), RunError> {
         while let Some((worker, task)) = self.account.late.pop() {
             if self.workers.links[worker].name.pid.is_some() {
-                self.bury(worker, &Loss::Stuck { task })?;
+                self.bury(worker, &WorkerEnd::Stuck { task }.into())?;
             }
         }
         Ok(())
@@ -58,13 +58,14 @@ where
     /// Notes that a worker is lost. After a broken link the run still waits for the cause: it comes
     /// soon, and is the better report.
     pub(super) fn lose(&mut self, worker: usize, loss: Loss) -> Result<(), RunError> {
-        if loss.is_of_runtime() {
+        if is_of_runtime(&loss) {
             return Err(self.end_farm(self.workers.links[worker].name.clone(), loss));
         }
         let link = &mut self.workers.links[worker];
-        let closed = matches!(loss, Loss::Closed | Loss::Send(SendError::Terminated(_)));
+        let has_ended = matches!(loss.cause(), Some(SendError::Terminated(_)));
+        let closed = has_ended || matches!(loss.cause(), Some(WorkerEnd::Closed));
         let left = closed && link.name.member.is_some();
-        if loss.is_a_cause() || left {
+        if is_a_cause(&loss) || left {
             return self.bury(worker, &loss);
         }
         link.give_up_tasks();
@@ -83,17 +84,17 @@ where
         if link.lost.replace(loss.clone()).is_some() {
             return Ok(());
         }
-        if matches!(loss, Loss::Silent { .. }) {
+        if matches!(loss.cause(), Some(WorkerEnd::Silent(_))) {
             link.give_up_answers();
         }
         self.buried = Some(worker);
-        if !matches!(loss, Loss::Exited(_)) {
+        if !matches!(loss.cause(), Some(WorkerEnd::Exited(_))) {
             self.workers.crew.kill(&self.workers.links[worker].name);
         }
         let link = &self.workers.links[worker];
         self.workers.crew.note_lost(link.name.index, link.arrival);
         // A worker that left, or was ended, did not die of its tasks.
-        let blame = !matches!(loss, Loss::Closed | Loss::Stuck { .. });
+        let blame = !matches!(loss.cause(), Some(WorkerEnd::Closed | WorkerEnd::Stuck { .. }));
         if blame {
             self.work_no_more();
         }
@@ -129,8 +130,7 @@ where
     /// Ends the farm: no worker is left after this one.
     fn end_farm(&mut self, worker: WorkerName, loss: Loss) -> RunError {
         let (unanswered, left) = (self.account.ledger.unanswered(), self.left());
-        let (loss, unreplaced) = (Box::new(loss), self.workers.crew.unreplaced().cloned());
-        let unreplaced = unreplaced.map(Box::new);
+        let unreplaced = self.workers.crew.unreplaced().cloned().map(Box::new);
         let error = RunError::Lost { worker, unanswered, left, loss, unreplaced };
         self.workers.crew.dismiss();
         *self.workers.lost = Some(error.clone());

@@ -20,7 +20,7 @@ use chunkcomm::proto::liveness::{Alive, Liveness};
 use chunkcomm::stats::PeerStats;
 
 use super::{Run, Timer};
-use crate::error::{Loss, RunError, counted};
+use crate::error::{RunError, WorkerEnd, counted};
 use crate::link::Link;
 use crate::proto::wire::{self, Limit};
 use crate::tasks::{Input, Output, Sink, Source};
@@ -188,7 +188,7 @@ where
             Alive::Suspect => {}
             Alive::Dead => {
                 self.lookout.forget(worker);
-                self.bury(worker, &Loss::Silent(self.lookout.silence.dead))?;
+                self.bury(worker, &WorkerEnd::Silent(self.lookout.silence.dead).into())?;
                 // The next turn gives out the lost worker's tasks.
                 context.waker().wake_by_ref();
             }

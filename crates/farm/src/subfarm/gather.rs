@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
+use chunkcomm::Loss;
 use chunkcomm::host::Instant;
 
 use crate::compute::ANSWER_BYTES;
@@ -127,7 +128,8 @@ impl Sink<Encoded> for Gathered<'_> {
             }
             Err(TaskError::TimedOut { .. }) => wire::late(self.run, index, true).to_vec(),
             Err(TaskError::SetAside { deaths, worker, loss, .. }) => {
-                wire::aside(self.run, index, deaths, &format!("{worker} was lost: {loss}"))
+                let words = format!("{worker} was lost: {loss:?}");
+                wire::aside(self.run, index, deaths, &Loss::new(loss.kind(), words))
             }
             // The farmer names this node in the failure.
             Err(TaskError::Failed { worker, text, .. }) if worker.member.is_none() => {

@@ -366,7 +366,9 @@ impl<'de> EnumAccess<'de> for &mut Decoder<'de> {
     ) -> Result<(S::Value, Self), DecodeError> {
         let index = u32::from_le_bytes(self.array()?);
         let index: U32Deserializer<DecodeError> = index.into_deserializer();
-        Ok((seed.deserialize(index)?, self))
+        // An enum refuses nothing but an index that it does not have.
+        let variant = seed.deserialize(index).map_err(|_| DecodeError::Variant)?;
+        Ok((variant, self))
     }
 }
 

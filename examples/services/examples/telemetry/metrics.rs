@@ -5,7 +5,7 @@
 
 use std::fmt::Write as _;
 
-use chunkcomm::FlushReason;
+use chunkcomm::stats::FlushReason;
 use chunkcomm::stats::{ChannelStats, PeerStats};
 
 /// Value of the text's header `Content-Type`.

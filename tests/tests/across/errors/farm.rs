@@ -5,15 +5,15 @@ use super::cluster::{death, difference, member, system};
 use super::{Texts, errors, label, said};
 use chunkcomm::error::LinkCause;
 use chunkcomm::proto::codec::{DecodeError, EncodeError};
-use chunkcomm::{AcceptError, Address, NodeError, OpenError, RecvError};
+use chunkcomm::{AcceptError, Address, Loss, NodeError, OpenError, RecvError};
 use chunkcomm_cluster::Registry;
 use chunkcomm_cluster::cluster::{End, NameError, PeerError};
 use chunkcomm_cluster::launch::{LaunchError, Launcher};
 use chunkcomm_cluster::registry::Difference;
 use chunkcomm_farm::settings::{Fsync, NoGrain, NoTree, NoVirtualWorkers};
 use chunkcomm_farm::{
-    Farm, JournalCause, JournalError, Loss, RunError, ServeError, StartError, TaskError,
-    Unreplaced, WorkerName,
+    Farm, JournalCause, JournalError, RunError, ServeError, StartError, TaskError, Unreplaced,
+    WorkerEnd, WorkerName,
 };
 use std::io;
 use std::process::ExitStatus;
@@ -54,25 +54,28 @@ async fn losses(texts: &mut Texts) -> Loss {
     let program = Launcher::new(Address::Memory("nobody".into())).program("/bin/true");
     let mut exit = program.spawn(1).unwrap().exited().await.unwrap();
     exit.status = Some(ExitStatus::default());
-    let exited = Loss::Exited(exit);
+    let exited = Loss::from(WorkerEnd::Exited(exit));
     exit.status = None;
     let time = Duration::from_millis(1500);
     let received = RecvError::Lost { channel: "lines".into(), link: broken(), arrived: 3 };
     for (label, loss) in [
-        ("TaskError::SetAside Loss::Exited", exited.clone()),
-        ("TaskError::SetAside Loss::Exited", Loss::Exited(exit)),
-        ("TaskError::SetAside Loss::Ended", Loss::Ended(String::new())),
-        ("TaskError::SetAside Loss::Ended", Loss::Ended("it\npanicked".into())),
-        ("TaskError::SetAside Loss::Died", Loss::Died(death())),
-        ("TaskError::SetAside Loss::Below", Loss::Below("worker 3\nwas lost".into())),
-        ("TaskError::SetAside Loss::Link", Loss::Link(received)),
-        ("TaskError::SetAside Loss::Send", Loss::Send(lost("lines"))),
-        ("TaskError::SetAside Loss::Closed", Loss::Closed),
-        ("TaskError::SetAside Loss::Malformed", Loss::Malformed),
-        ("TaskError::SetAside Loss::Dismissed", Loss::Dismissed),
-        ("TaskError::SetAside Loss::Stuck", Loss::Stuck { task: 7 }),
-        ("TaskError::SetAside Loss::Silent", Loss::Silent(time)),
-        ("TaskError::SetAside Loss::Late", Loss::Late(time)),
+        ("TaskError::SetAside WorkerEnd::Exited", exited.clone()),
+        ("TaskError::SetAside WorkerEnd::Exited", WorkerEnd::Exited(exit).into()),
+        ("TaskError::SetAside WorkerEnd::Thread", WorkerEnd::Thread(String::new()).into()),
+        ("TaskError::SetAside WorkerEnd::Thread", WorkerEnd::Thread("it\npanicked".into()).into()),
+        ("TaskError::SetAside Death", death().into()),
+        (
+            "TaskError::SetAside WorkerEnd::Below",
+            WorkerEnd::Below("worker 3\nwas lost".into()).into(),
+        ),
+        ("TaskError::SetAside RecvError", received.into()),
+        ("TaskError::SetAside SendError", lost("lines").into()),
+        ("TaskError::SetAside WorkerEnd::Closed", WorkerEnd::Closed.into()),
+        ("TaskError::SetAside WorkerEnd::Malformed", WorkerEnd::Malformed.into()),
+        ("TaskError::SetAside WorkerEnd::Dismissed", WorkerEnd::Dismissed.into()),
+        ("TaskError::SetAside WorkerEnd::Stuck", WorkerEnd::Stuck { task: 7 }.into()),
+        ("TaskError::SetAside WorkerEnd::Silent", WorkerEnd::Silent(time).into()),
+        ("TaskError::SetAside WorkerEnd::Late", WorkerEnd::Late(time).into()),
     ] {
         texts.error(label, &set_aside(loss));
     }
@@ -81,10 +84,7 @@ async fn losses(texts: &mut Texts) -> Loss {
 
 fn starting(texts: &mut Texts, journal: &JournalError, exited: Loss) {
     let refusals = || vec!["another credential".to_owned(), "no hello".to_owned()];
-    let lost = |loss, refusals| {
-        let loss = Box::new(loss);
-        StartError::Lost { worker: thread(), loss, refusals }
-    };
+    let lost = |loss, refusals| StartError::Lost { worker: thread(), loss, refusals };
     let late = |refusals| {
         let missing = vec![thread(), process(), node()];
         StartError::Late { waited: Duration::from_millis(1500), missing, refusals }
@@ -105,8 +105,8 @@ fn starting(texts: &mut Texts, journal: &JournalError, exited: Loss) {
         StartError::Name(NameError::Ended(End::Left)),
         StartError::Taken { farm: "farm".into(), rank: 3 },
         StartError::Accept(AcceptError::Lost { channel: "lines".into(), error: broken() }),
-        lost(Loss::Link(received()), Vec::new()) => StartError::Lost,
-        lost(Loss::Closed, refusals()) => StartError::Lost,
+        lost(received().into(), Vec::new()) => StartError::Lost,
+        lost(WorkerEnd::Closed.into(), refusals()) => StartError::Lost,
         lost(exited, Vec::new()) => StartError::Lost,
         StartError::Unreachable { worker: process(), cause: Box::new(connect()) },
         StartError::Versions { worker: node(), ours: (3, 4), theirs: (1, 2) },
@@ -130,7 +130,7 @@ fn running(texts: &mut Texts, journal: JournalError) {
         worker: process(),
         unanswered: 1,
         left,
-        loss: Box::new(if unreplaced.is_some() { Loss::Closed } else { Loss::Link(received()) }),
+        loss: if unreplaced.is_some() { WorkerEnd::Closed.into() } else { received().into() },
         unreplaced: unreplaced.map(Box::new),
     };
     let (index, after) = (17, Duration::from_millis(1500));
@@ -143,7 +143,7 @@ fn running(texts: &mut Texts, journal: JournalError) {
         RunError::NotRegistered { function },
         RunError::Input { index, source: EncodeError::NoRoom },
         RunError::Journal(journal),
-        RunError::Task(set_aside(Loss::Link(received()))),
+        RunError::Task(set_aside(received().into())),
         large(1) => RunError::TooLarge,
         large(8) => RunError::TooLarge,
         RunError::OutOfTime { given: 5, unanswered: 0 },
@@ -186,7 +186,7 @@ fn received() -> RecvError {
 }
 
 fn set_aside(loss: Loss) -> TaskError {
-    let (function, loss) = ("row".to_owned(), Box::new(loss));
+    let function = "row".to_owned();
     TaskError::SetAside { index: 17, function, deaths: 2, worker: process(), loss, input: vec![1] }
 }
 

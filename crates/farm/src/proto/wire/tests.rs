@@ -121,11 +121,11 @@ fn take_backs_and_returns_survive_their_bytes() {
     assert!(read_answer(&late(7, u64::MAX, false)).is_err());
     let told = virtual_workers(7, 33);
     assert!(matches!(read_answer(&told), Ok(Answer::Virtual { run: 7, workers: 33 })));
-    match read_answer(&aside(7, 9, 3, "gone")).unwrap() {
-        Answer::Aside { run: 7, index: 9, deaths: 3, text } => assert_eq!(text, "gone"),
+    match read_answer(&aside(7, 9, 3, &"gone".into())).unwrap() {
+        Answer::Aside { run: 7, index: 9, deaths: 3, loss } => assert_eq!(loss, "gone".into()),
         other => panic!("{other:?}"),
     }
-    assert!(read_answer(&aside(7, 9, 3, "")[..19]).is_err());
+    assert!(read_answer(&aside(7, 9, 3, &"".into())[..19]).is_err());
     let told = mishaps(7, [1, 2, 3, 4]);
     match read_answer(&told).unwrap() {
         Answer::Mishaps { run: 7, numbers } => assert_eq!(numbers, [1, 2, 3, 4]),

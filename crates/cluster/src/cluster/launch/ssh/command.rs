@@ -16,7 +16,7 @@ const PASSED_ON: [&str; 4] = [
     "CHUNKCOMM_PORTS",
     "CHUNKCOMM_READY_MS",
     chunkcomm::AGE_BOUND_VARIABLE,
-    chunkcomm::PORTABLE_VARIABLE,
+    chunkcomm::host::PORTABLE_VARIABLE,
 ];
 
 /// Way in which nodes are started.
