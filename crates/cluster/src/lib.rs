@@ -62,6 +62,7 @@ mod moving;
 pub mod proto;
 pub mod registry;
 mod report;
+pub mod roster;
 mod sync;
 mod tasks;
 

@@ -1,8 +1,12 @@
 //! Links to other members.
 
-use super::{Cluster, Member, PeerError, is_fatal};
+use super::{Cluster, Member, NodeId, PeerError, is_fatal};
 use chunkcomm::layer::Link;
-use chunkcomm::{Address, ConnectError, Peer};
+use chunkcomm::{Address, ConnectError, Loss, LossKind, Peer, host};
+use std::time::Duration;
+
+/// Time in which a node hears of a member that others know: 5 s.
+const HEAR_WAIT: Duration = Duration::from_secs(5);
 
 impl Cluster {
     /// Returns the session with the node of this rank, whichever of the two began it; dials the node
@@ -40,6 +44,42 @@ impl Cluster {
             Some(peer) => Ok(peer),
             None => self.meet(&member).await,
         }
+    }
+
+    /// Returns the session with this member, as [`peer`](Self::peer) does.
+    ///
+    /// # Errors
+    ///
+    /// As `peer`; [`LossKind::Replaced`] when another node has its rank.
+    ///
+    /// # Cancel safety
+    ///
+    /// Nothing is lost when the future is dropped.
+    pub async fn peer_of(&self, member: NodeId) -> Result<Peer, Loss> {
+        let peer = self.peer(member.rank).await?;
+        if peer.incarnation() != member.incarnation {
+            let why = "another node has its rank in the cluster";
+            return Err(Loss::new(LossKind::Replaced, why));
+        }
+        Ok(peer)
+    }
+
+    /// Waits until this node has heard of members that others know: 5 s at most, in which all words of the manager
+    /// come. One that has left again by then is never heard of.
+    ///
+    /// # Cancel safety
+    ///
+    /// Nothing is lost when the future is dropped.
+    pub async fn heard_of(&self, members: &[NodeId]) {
+        let state = &self.shared.state;
+        let heard = state.until(|it| {
+            let is_known = |id: &NodeId| {
+                it.members().get(&id.rank).is_some_and(|member| member.id == *id)
+                    || it.deaths().iter().any(|death| death.id == *id)
+            };
+            (it.end().is_some() || members.iter().all(is_known)).then_some(())
+        });
+        let _ = host::timeout(HEAR_WAIT, heard).await;
     }
 
     fn nobody(&self, rank: u32) -> PeerError {

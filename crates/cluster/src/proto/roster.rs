@@ -1,0 +1,209 @@
+//! Who of some nodes that work together is here, and who is gone: the one rule that decides between what a
+//! link, a channel and the manager say.
+//!
+//! | what is heard | the verdict | since |
+//! |---|---|---|
+//! | the manager reports a death | lost, at once | it has asked, or has the end of the process. What came before is still read. |
+//! | the manager reports a leave | left, once all channels of the seat are read to their end, or its session is over | last words may be on their way |
+//! | the seat ends a channel, or says what makes no sense | left or lost, after [`LAST_WORDS`] | a death may be why, whose report is on its way |
+//! | a link or a channel breaks | lost, after [`VERDICT`] | a lost link is not a death, and the manager learns of one later than the link |
+//!
+//! A seat has one verdict, after which nothing that is heard of it counts.
+
+#[cfg(test)]
+mod tests;
+
+use super::cluster::NodeId;
+use chunkcomm_proto::Time;
+use chunkcomm_proto::loss::{Loss, LossKind};
+use std::collections::VecDeque;
+use std::time::Duration;
+
+/// Time in which the manager's report of a death comes that may be why a seat has ended a channel: 1 s.
+pub const LAST_WORDS: Duration = Duration::from_secs(1);
+
+/// Time in which the manager reports the death of a seat whose link is lost: 45 s. It knows the end of a process
+/// on another machine after 10 s, that of a machine that it waits for in nothing only after its next question, of
+/// every 30 s.
+pub const VERDICT: Duration = Duration::from_secs(45);
+
+/// Verdict about a seat.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Verdict {
+    /// It left in order, and all that it said was read.
+    Left(usize, Loss),
+    /// It is lost.
+    Lost(usize, Loss),
+}
+
+#[derive(Debug)]
+enum State {
+    Here,
+    /// The manager has reported its leave.
+    Leaving,
+    /// It is gone, unless the manager says otherwise until then.
+    Doubted {
+        loss: Loss,
+        until: Time,
+    },
+    Gone(Loss),
+}
+
+#[derive(Debug)]
+struct Seat {
+    id: NodeId,
+    state: State,
+    /// Number of its channels that have come and are not read to their end.
+    channels: usize,
+    /// Whether one of its channels has ended.
+    has_ended: bool,
+}
+
+/// Seats of nodes, by index.
+///
+/// Order of calls: `handle_*` as things happen, then [`Roster::poll_verdict`] until it returns nothing;
+/// [`Roster::handle_timeout`] when [`Roster::poll_timeout`] has come.
+#[derive(Debug)]
+pub struct Roster {
+    seats: Vec<Seat>,
+    verdicts: VecDeque<Verdict>,
+}
+
+impl Roster {
+    /// Seats these nodes. A node may have several seats.
+    #[must_use]
+    pub fn new(seats: impl IntoIterator<Item = NodeId>) -> Roster {
+        let seat = |id| Seat { id, state: State::Here, channels: 0, has_ended: false };
+        Roster { seats: seats.into_iter().map(seat).collect(), verdicts: VecDeque::new() }
+    }
+
+    /// Returns the way in which a seat was lost or has left, once there is the verdict.
+    #[must_use]
+    pub fn gone(&self, seat: usize) -> Option<&Loss> {
+        match &self.seats[seat].state {
+            State::Gone(loss) => Some(loss),
+            _ => None,
+        }
+    }
+
+    /// Whether nothing was heard yet by which a seat may be gone. One that leaves may still say something.
+    #[must_use]
+    pub fn is_here(&self, seat: usize) -> bool {
+        matches!(self.seats[seat].state, State::Here | State::Leaving)
+    }
+
+    /// Returns the next verdict.
+    pub fn poll_verdict(&mut self) -> Option<Verdict> {
+        self.verdicts.pop_front()
+    }
+
+    /// Returns the time for the next [`Roster::handle_timeout`].
+    #[must_use]
+    pub fn poll_timeout(&self) -> Option<Time> {
+        let until = |seat: &Seat| match seat.state {
+            State::Doubted { until, .. } => Some(until),
+            _ => None,
+        };
+        self.seats.iter().filter_map(until).min()
+    }
+
+    /// Handles the passing of time: seats of which the manager has said nothing in time are gone.
+    pub fn handle_timeout(&mut self, now: Time) {
+        for seat in 0..self.seats.len() {
+            match &self.seats[seat].state {
+                State::Doubted { loss, until } if *until <= now => self.go(seat, loss.clone()),
+                _ => {}
+            }
+        }
+    }
+
+    /// Handles the manager's report of a death.
+    pub fn handle_death(&mut self, id: NodeId, loss: &Loss) {
+        for seat in self.seats_of(id) {
+            self.go(seat, loss.clone());
+        }
+    }
+
+    /// Handles the manager's report of a leave; `has_session` says whether the session with the node lives. Returns
+    /// whether its end is to be [reported](Self::handle_session_over).
+    pub fn handle_left(&mut self, id: NodeId, has_session: bool) -> bool {
+        let mut waits = false;
+        for seat in self.seats_of(id) {
+            let Seat { state, channels, has_ended, .. } = &mut self.seats[seat];
+            if matches!(state, State::Gone(_)) {
+                continue;
+            }
+            if *channels == 0 && (*has_ended || !has_session) {
+                self.go(seat, left());
+            } else {
+                *state = State::Leaving;
+                waits |= has_session;
+            }
+        }
+        waits
+    }
+
+    /// Handles the end of the session with a node that leaves.
+    pub fn handle_session_over(&mut self, id: NodeId) {
+        for seat in self.seats_of(id) {
+            if matches!(self.seats[seat], Seat { state: State::Leaving, channels: 0, .. }) {
+                self.go(seat, left());
+            }
+        }
+    }
+
+    /// Handles a channel of a seat that has come.
+    pub fn handle_channel(&mut self, seat: usize) {
+        self.seats[seat].channels += 1;
+    }
+
+    /// Handles the end of such a channel, all of which was read.
+    pub fn handle_end(&mut self, seat: usize, loss: Loss, now: Time) {
+        let it = &mut self.seats[seat];
+        it.channels = it.channels.checked_sub(1).expect("a channel that has come ends once");
+        it.has_ended = true;
+        match it.state {
+            State::Leaving if it.channels == 0 => self.go(seat, left()),
+            State::Here => self.doubt(seat, loss, now),
+            State::Leaving | State::Doubted { .. } | State::Gone(_) => {}
+        }
+    }
+
+    /// Handles that this node did not reach a seat, or that what it exchanged with it broke.
+    pub fn handle_failure(&mut self, seat: usize, loss: Loss, now: Time) {
+        match self.seats[seat].state {
+            // Nothing that it says is waited for any more.
+            State::Leaving => {
+                self.seats[seat].state = State::Doubted { loss, until: now.after(LAST_WORDS) };
+            }
+            State::Here => self.doubt(seat, loss, now),
+            State::Doubted { .. } | State::Gone(_) => {}
+        }
+    }
+
+    fn doubt(&mut self, seat: usize, loss: Loss, now: Time) {
+        let grace = if loss.is_death() { VERDICT } else { LAST_WORDS };
+        self.seats[seat].state = State::Doubted { loss, until: now.after(grace) };
+    }
+
+    fn go(&mut self, seat: usize, loss: Loss) {
+        let state = &mut self.seats[seat].state;
+        if matches!(state, State::Gone(_)) {
+            return;
+        }
+        *state = State::Gone(loss.clone());
+        self.verdicts.push_back(match loss.kind() {
+            LossKind::Left => Verdict::Left(seat, loss),
+            _ => Verdict::Lost(seat, loss),
+        });
+    }
+
+    fn seats_of(&self, id: NodeId) -> Vec<usize> {
+        (0..self.seats.len()).filter(|seat| self.seats[*seat].id == id).collect()
+    }
+}
+
+fn left() -> Loss {
+    Loss::new(LossKind::Left, "it has left the cluster")
+}

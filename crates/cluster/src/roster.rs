@@ -1,0 +1,198 @@
+//! Nodes of a cluster that work together, for those who write a layer above: groups, arrays.
+//!
+//! A [`Roster`] has a *seat* for each of the nodes. It tells in one stream who has left and who is lost, each once. The
+//! rule by which it decides is that of [`proto::roster`](crate::proto::roster).
+
+use crate::cluster::{Change, Changes, Cluster, End, NodeId};
+use crate::proto::roster::{self, Verdict};
+use chunkcomm::host::{Alarm, Instant};
+use chunkcomm::layer::Link;
+use chunkcomm::{Loss, Peer};
+use std::fmt;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+type NextChange = Pin<Box<dyn Future<Output = (Changes, Option<Change>)> + Send>>;
+
+/// Event of a roster.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Event {
+    /// The node of this seat has left the cluster, or has ended what it had a part in; all that it said was read.
+    Left(usize, Loss),
+    /// The node of this seat is lost. Where the cluster has reported its death, that
+    /// [`Death`](crate::cluster::Death) is the cause.
+    Lost(usize, Loss),
+    /// The cluster has ended: the last event.
+    Ended(End),
+}
+
+/// Seats of some nodes of a cluster, by index, as one task sees them.
+pub struct Roster {
+    cluster: Cluster,
+    seats: Arc<[NodeId]>,
+    machine: roster::Roster,
+    change: Option<NextChange>,
+    /// Sessions with nodes that leave.
+    sessions: Vec<(NodeId, Peer)>,
+    alarm: Alarm,
+}
+
+impl Roster {
+    /// Seats these members of the cluster. Those that are dead by now are lost.
+    #[must_use]
+    pub fn new(cluster: &Cluster, seats: Arc<[NodeId]>) -> Roster {
+        // Changes are read from before the deaths are looked at, so that none is missed.
+        let change = Some(next_change(cluster.changes()));
+        let machine = roster::Roster::new(seats.iter().copied());
+        let (cluster, sessions, alarm) = (cluster.clone(), Vec::new(), Alarm::default());
+        let mut roster = Roster { cluster, seats, machine, change, sessions, alarm };
+        roster.look_for_deaths();
+        roster
+    }
+
+    /// Returns the nodes, by seat.
+    #[must_use]
+    pub fn seats(&self) -> &Arc<[NodeId]> {
+        &self.seats
+    }
+
+    /// Returns the cluster whose members these are.
+    #[must_use]
+    pub fn cluster(&self) -> &Cluster {
+        &self.cluster
+    }
+
+    /// Returns the way in which a seat was lost or has left, once that was decided.
+    ///
+    /// # Panics
+    ///
+    /// When there is no such seat.
+    #[must_use]
+    pub fn gone(&self, seat: usize) -> Option<&Loss> {
+        self.machine.gone(seat)
+    }
+
+    /// Whether nothing was heard yet by which a seat may be gone.
+    ///
+    /// # Panics
+    ///
+    /// When there is no such seat.
+    #[must_use]
+    pub fn is_here(&self, seat: usize) -> bool {
+        self.machine.is_here(seat)
+    }
+
+    /// Notes a channel of this seat that has come, for whose end its leave waits.
+    pub fn note_channel(&mut self, seat: usize) {
+        self.machine.handle_channel(seat);
+    }
+
+    /// Notes the end of such a channel, all of which was read. One that was ended in order has the kind
+    /// [`Left`](chunkcomm::LossKind::Left).
+    pub fn note_end(&mut self, seat: usize, loss: Loss) {
+        self.machine.handle_end(seat, loss, Instant::now().time());
+    }
+
+    /// Notes that this node did not reach a seat, or that what it exchanged with it broke.
+    pub fn note_failure(&mut self, seat: usize, loss: Loss) {
+        self.machine.handle_failure(seat, loss, Instant::now().time());
+    }
+
+    /// Returns the next event; pending for ever after the last one.
+    pub fn poll_event(&mut self, context: &mut Context<'_>) -> Poll<Event> {
+        loop {
+            match self.machine.poll_verdict() {
+                Some(Verdict::Left(seat, loss)) => return Poll::Ready(Event::Left(seat, loss)),
+                Some(Verdict::Lost(seat, loss)) => return Poll::Ready(Event::Lost(seat, loss)),
+                None => {}
+            }
+            if let Some(change) = &mut self.change
+                && let Poll::Ready((changes, change)) = change.as_mut().poll(context)
+            {
+                self.change = change.is_some().then(|| next_change(changes));
+                match change {
+                    Some(change) => self.take(change),
+                    None => {
+                        if let Some(end) = self.cluster.ended() {
+                            return Poll::Ready(Event::Ended(end));
+                        }
+                    }
+                }
+                continue;
+            }
+            if self.poll_sessions(context).is_ready() {
+                continue;
+            }
+            let Some(until) = self.machine.poll_timeout() else { return Poll::Pending };
+            let now = Instant::now().time();
+            if self.alarm.poll(context, Some(until), now).is_pending() {
+                return Poll::Pending;
+            }
+            self.machine.handle_timeout(now);
+        }
+    }
+
+    /// Returns the session with a seat's node; dials the node if there is none.
+    ///
+    /// # Errors
+    ///
+    /// The loss of the node, or the reason why it cannot be reached.
+    ///
+    /// # Cancel safety
+    ///
+    /// Nothing is lost when the future is dropped.
+    ///
+    /// # Panics
+    ///
+    /// When there is no such seat.
+    pub fn peer(&self, seat: usize) -> impl Future<Output = Result<Peer, Loss>> + Send + use<> {
+        let (cluster, member) = (self.cluster.clone(), self.seats[seat]);
+        async move { cluster.peer_of(member).await }
+    }
+
+    fn take(&mut self, change: Change) {
+        match change {
+            Change::Died(death) => self.machine.handle_death(death.id, &death.into()),
+            Change::Left(id) => {
+                let session = Link::with(self.cluster.node(), id.incarnation);
+                if self.machine.handle_left(id, session.is_some())
+                    && let Some(link) = session
+                {
+                    self.sessions.push((id, link.peer(self.cluster.node())));
+                }
+            }
+            Change::Missed(_) => self.look_for_deaths(),
+            _ => {}
+        }
+    }
+
+    fn look_for_deaths(&mut self) {
+        for death in self.cluster.deaths() {
+            self.machine.handle_death(death.id, &death.into());
+        }
+    }
+
+    /// Ready when the session with a node that leaves has ended.
+    fn poll_sessions(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        let over = |it: &(NodeId, Peer)| it.1.poll_closed(context).is_ready();
+        let Some(over) = self.sessions.iter().position(over) else { return Poll::Pending };
+        let (id, _) = self.sessions.swap_remove(over);
+        self.machine.handle_session_over(id);
+        Poll::Ready(())
+    }
+}
+
+impl fmt::Debug for Roster {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Roster").field("seats", &self.seats.len()).finish_non_exhaustive()
+    }
+}
+
+fn next_change(mut changes: Changes) -> NextChange {
+    Box::pin(async move {
+        let change = changes.next().await;
+        (changes, change)
+    })
+}
