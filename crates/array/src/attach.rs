@@ -25,11 +25,12 @@ mod port;
 mod visit;
 mod visitor;
 
-use std::time::Duration;
+use std::future::poll_fn;
 
-use chunkcomm::{Loss, LossKind, host};
+use chunkcomm::{Loss, LossKind};
 use chunkcomm_cluster::Cluster;
-use chunkcomm_cluster::cluster::{Change, NodeId};
+use chunkcomm_cluster::cluster::NodeId;
+use chunkcomm_cluster::roster::{Event, Roster};
 use chunkcomm_group::Shape;
 
 pub use error::AttachError;
@@ -69,34 +70,11 @@ fn whole(shape: &[usize]) -> Result<Layout, LayoutError> {
     shape.iter().fold(builder, |builder, _| builder.whole()).build()
 }
 
-/// Time in which a node hears of a member that others know: 5 s.
-const HEAR_WAIT: Duration = Duration::from_secs(5);
-
-/// Waits until this node has heard of a member that others know.
-async fn heard_of(cluster: &Cluster, member: NodeId) {
-    let mut changes = cluster.changes();
-    let is_known = || {
-        cluster.members().iter().any(|it| it.id == member)
-            || cluster.deaths().iter().any(|it| it.id == member)
-    };
-    let heard = async { while !is_known() && changes.next().await.is_some() {} };
-    // A member that has left again is never heard of.
-    let _ = host::timeout(HEAR_WAIT, heard).await;
-}
-
 /// Waits until a member is gone, and returns how.
 async fn departed(cluster: &Cluster, member: NodeId) -> Loss {
-    let mut changes = cluster.changes();
-    loop {
-        if let Some(death) = cluster.deaths().iter().find(|it| it.id == member) {
-            return death.clone().into();
-        }
-        match changes.next().await {
-            Some(Change::Left(id)) if id == member => {
-                return Loss::new(LossKind::Left, "it has left the cluster");
-            }
-            Some(_) => {}
-            None => return Loss::new(LossKind::Left, "the cluster has ended"),
-        }
+    let mut roster = Roster::new(cluster, [member].into());
+    match poll_fn(|context| roster.poll_event(context)).await {
+        Event::Left(_, loss) | Event::Lost(_, loss) => loss,
+        _ => Loss::new(LossKind::Left, "the cluster has ended"),
     }
 }

@@ -25,6 +25,7 @@ use std::time::Duration;
 use chunkcomm::{Peer, host};
 use chunkcomm_cluster::Cluster;
 use chunkcomm_cluster::cluster::NodeId;
+use chunkcomm_cluster::roster::Roster;
 
 use crate::proto::costs::Costs;
 use crate::proto::schedule::algorithm::Algorithm;
@@ -32,7 +33,7 @@ use crate::proto::schedule::world::World;
 use crate::proto::talk;
 use engine::Engine;
 use error::GroupError;
-use links::{Links, peer_of};
+use links::Links;
 use shared::Shared;
 
 /// Nodes of a cluster that make calls together: broadcasts, reductions, exchanges.
@@ -105,13 +106,12 @@ impl Group {
         hosts: Vec<u32>,
         id: u64,
     ) -> Group {
-        // Changes are read from before the deaths are looked at, so that none is missed.
-        let changes = cluster.changes();
         let members: Arc<[NodeId]> = members.into();
         let shared = Arc::<Shared>::default();
         let name: Arc<str> = format!("chunkcomm-group.{id:016x}").into();
-        let links = Links::new(cluster.clone(), Arc::clone(&members), rank, name);
-        let engine = Engine::new(Arc::clone(&shared), links, changes);
+        let roster = Roster::new(cluster, Arc::clone(&members));
+        let links = Links::new(roster, rank, name);
+        let engine = Engine::new(Arc::clone(&shared), links);
         host::spawn_on(cluster.node().runtime(), engine.run());
         let world = World::new(&hosts);
         let core = Core { cluster: cluster.clone(), members, rank, hosts, world, id };
@@ -173,7 +173,7 @@ impl Group {
     ///
     /// When there is no such rank.
     pub async fn peer(&self, rank: usize) -> Result<Peer, GroupError> {
-        let peer = peer_of(&self.core.cluster, self.member(rank)).await;
+        let peer = self.core.cluster.peer_of(self.member(rank)).await;
         peer.map_err(|loss| GroupError::Lost { rank, loss })
     }
 

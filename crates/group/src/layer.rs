@@ -8,13 +8,12 @@
 //! | from a peer into memory | [`accept`], [`Accepted`], [`land`], [`land_sections`], [`Own`], [`Combine`], [`Ending`], [`Interest`] |
 //! | why a transfer of a collective stopped | [`FlowEnd`], [`Trouble`], [`Found`] |
 //! | this rank's transfers in a collective | [`Schedule`], [`FlowReceive`], [`FlowSend`], [`Memory`], [`Side`], [`combining`], [`overlap`], [`sections`], [`bounds`] |
-//! | a call with a run of one's own | [`FlowKind`], [`ask`], [`Asked`], [`submit`], [`Giver`], [`Run`], [`Io`], [`Heard`], [`peer_of`], [`zeros`] |
+//! | a call with a run of one's own | [`FlowKind`], [`ask`], [`Asked`], [`submit`], [`Giver`], [`Run`], [`Io`], [`Heard`], [`zeros`] |
 
 pub use crate::collective::flow::{combining, overlap, sections};
 pub use crate::collective::foreign::{Asked, FlowKind, Giver, ask, submit};
 pub use crate::element::zeros;
 pub use crate::group::io::{Heard, Io};
-pub use crate::group::links::peer_of;
 pub use crate::group::shared::Run;
 pub use crate::landing::{
     Accepted, Combine, Ending, Interest, Operand as Own, accept, land, land_sections,

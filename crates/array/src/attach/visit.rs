@@ -12,7 +12,7 @@ use chunkcomm_cluster::cluster::NodeId;
 use chunkcomm_group::{Element, Group};
 
 use super::desk::{Teller, Told, UnderWay};
-use super::{Ask, Served, Word, departed, heard_of, whole, words_of};
+use super::{Ask, Served, Word, departed, whole, words_of};
 use crate::ends::error::{ArrayError, StatementDifference};
 use crate::ends::exchange::{Arriving, Messages};
 use crate::ends::opening::{Link, Ranks, Way, agree_within, fault};
@@ -108,7 +108,7 @@ impl Visit {
             let busy = (self.under_way.begin(), Arc::clone(&self.has_elements));
             host::spawn_on(group.cluster().node().runtime(), async move {
                 let _busy = busy;
-                heard_of(&cluster, visitor).await;
+                cluster.heard_of(&[visitor]).await;
                 // A visitor that is gone needs nothing.
                 let _ = deliver(&link, messages, patience).await;
             });
@@ -301,7 +301,7 @@ async fn receive<T: Element>(
     storage: &mut [T],
     patience: Duration,
 ) -> Result<(), Loss> {
-    heard_of(cluster, visitor).await;
+    cluster.heard_of(&[visitor]).await;
     let accepted = host::timeout(patience, link.accept_one_way()).await;
     let channel = accepted.map_err(|_| silent(patience))??;
     let mut arriving = Arriving::new(way, channel);

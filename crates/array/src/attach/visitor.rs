@@ -248,11 +248,7 @@ impl Visitor {
         let provider =
             provider.map_err(|source| AttachError::Name { name: self.name.clone(), source })?;
         host.set(provider).expect("it is found once");
-        let peer = cluster.peer(provider.rank).await.map_err(|error| self.gone(error))?;
-        if peer.incarnation() != provider.incarnation {
-            return Err(self
-                .gone(Loss::new(LossKind::Replaced, "another node has its rank in the cluster")));
-        }
+        let peer = cluster.peer_of(provider).await.map_err(|loss| self.gone(loss))?;
         let opened = cluster.node().open_duplex::<Ask, Word>(&peer, &*key).await;
         let mut duplex = opened.map_err(|error| self.gone(error))?;
         duplex.send(ask).await.map_err(|error| self.gone(error))?;

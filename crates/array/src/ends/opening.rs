@@ -256,12 +256,7 @@ impl Link {
     }
 
     async fn peer(&self) -> Result<Peer, Loss> {
-        let peer = self.ranks.cluster.peer(self.member.rank).await?;
-        if peer.incarnation() != self.member.incarnation {
-            let why = "another node has its rank in the cluster";
-            return Err(Loss::new(LossKind::Replaced, why));
-        }
-        Ok(peer)
+        self.ranks.cluster.peer_of(self.member).await
     }
 
     /// Opens a channel to a receiver that says nothing.

@@ -6,7 +6,7 @@
 //! | the manager reports a death | lost, at once | it has asked, or has the end of the process. What came before is still read. |
 //! | the manager reports a leave | left, once all channels of the seat are read to their end, or its session is over | last words may be on their way |
 //! | the seat ends a channel, or says what makes no sense | left or lost, after [`LAST_WORDS`] | a death may be why, whose report is on its way |
-//! | a link or a channel breaks | lost, after [`VERDICT`] | a lost link is not a death, and the manager learns of one later than the link |
+//! | a link or a channel breaks, or an exchange with the seat | lost, after [`VERDICT`] | a lost link is not a death, and the manager learns of one later than the link. The seat may have stopped since another one died. |
 //!
 //! A seat has one verdict, after which nothing that is heard of it counts.
 
@@ -40,8 +40,6 @@ pub enum Verdict {
 #[derive(Debug)]
 enum State {
     Here,
-    /// The manager has reported its leave.
-    Leaving,
     /// It is gone, unless the manager says otherwise until then.
     Doubted {
         loss: Loss,
@@ -58,6 +56,8 @@ struct Seat {
     channels: usize,
     /// Whether one of its channels has ended.
     has_ended: bool,
+    /// Whether the manager has reported its leave.
+    leaves: bool,
 }
 
 /// Seats of nodes, by index.
@@ -74,7 +74,8 @@ impl Roster {
     /// Seats these nodes. A node may have several seats.
     #[must_use]
     pub fn new(seats: impl IntoIterator<Item = NodeId>) -> Roster {
-        let seat = |id| Seat { id, state: State::Here, channels: 0, has_ended: false };
+        let seat =
+            |id| Seat { id, state: State::Here, channels: 0, has_ended: false, leaves: false };
         Roster { seats: seats.into_iter().map(seat).collect(), verdicts: VecDeque::new() }
     }
 
@@ -90,7 +91,7 @@ impl Roster {
     /// Whether nothing was heard yet by which a seat may be gone. One that leaves may still say something.
     #[must_use]
     pub fn is_here(&self, seat: usize) -> bool {
-        matches!(self.seats[seat].state, State::Here | State::Leaving)
+        matches!(self.seats[seat].state, State::Here)
     }
 
     /// Returns the next verdict.
@@ -130,16 +131,12 @@ impl Roster {
     pub fn handle_left(&mut self, id: NodeId, has_session: bool) -> bool {
         let mut waits = false;
         for seat in self.seats_of(id) {
-            let Seat { state, channels, has_ended, .. } = &mut self.seats[seat];
-            if matches!(state, State::Gone(_)) {
-                continue;
-            }
-            if *channels == 0 && (*has_ended || !has_session) {
+            let it = &mut self.seats[seat];
+            it.leaves = true;
+            if it.channels == 0 && (it.has_ended || !has_session) {
                 self.go(seat, left());
-            } else {
-                *state = State::Leaving;
-                waits |= has_session;
             }
+            waits |= has_session && self.gone(seat).is_none();
         }
         waits
     }
@@ -147,7 +144,7 @@ impl Roster {
     /// Handles the end of the session with a node that leaves.
     pub fn handle_session_over(&mut self, id: NodeId) {
         for seat in self.seats_of(id) {
-            if matches!(self.seats[seat], Seat { state: State::Leaving, channels: 0, .. }) {
+            if matches!(self.seats[seat], Seat { leaves: true, channels: 0, .. }) {
                 self.go(seat, left());
             }
         }
@@ -163,28 +160,24 @@ impl Roster {
         let it = &mut self.seats[seat];
         it.channels = it.channels.checked_sub(1).expect("a channel that has come ends once");
         it.has_ended = true;
-        match it.state {
-            State::Leaving if it.channels == 0 => self.go(seat, left()),
-            State::Here => self.doubt(seat, loss, now),
-            State::Leaving | State::Doubted { .. } | State::Gone(_) => {}
+        if it.leaves && it.channels == 0 {
+            self.go(seat, left());
+        } else {
+            let grace = if loss.is_death() { VERDICT } else { LAST_WORDS };
+            self.doubt(seat, loss, now.after(grace));
         }
     }
 
     /// Handles that this node did not reach a seat, or that what it exchanged with it broke.
     pub fn handle_failure(&mut self, seat: usize, loss: Loss, now: Time) {
-        match self.seats[seat].state {
-            // Nothing that it says is waited for any more.
-            State::Leaving => {
-                self.seats[seat].state = State::Doubted { loss, until: now.after(LAST_WORDS) };
-            }
-            State::Here => self.doubt(seat, loss, now),
-            State::Doubted { .. } | State::Gone(_) => {}
-        }
+        self.doubt(seat, loss, now.after(VERDICT));
     }
 
-    fn doubt(&mut self, seat: usize, loss: Loss, now: Time) {
-        let grace = if loss.is_death() { VERDICT } else { LAST_WORDS };
-        self.seats[seat].state = State::Doubted { loss, until: now.after(grace) };
+    /// The first reason for a doubt counts.
+    fn doubt(&mut self, seat: usize, loss: Loss, until: Time) {
+        if self.is_here(seat) {
+            self.seats[seat].state = State::Doubted { loss, until };
+        }
     }
 
     fn go(&mut self, seat: usize, loss: Loss) {

@@ -20,7 +20,6 @@ use tokio::sync::Notify;
 use super::op::Op;
 use crate::group::error::GroupError;
 use crate::group::io::Io;
-use crate::group::links::peer_of;
 use crate::landing::Combine;
 use crate::proto::schedule::flow::{Flow, FlowReceive, Memory, Side};
 use crate::pump::Target;
@@ -339,7 +338,7 @@ impl<T: Element> Transfers<T> {
     }
 
     async fn peer(&self, rank: usize) -> Result<chunkcomm::Peer, GroupError> {
-        let peer = peer_of(&self.cluster, self.members[rank]).await;
+        let peer = self.cluster.peer_of(self.members[rank]).await;
         peer.map_err(|loss| GroupError::Lost { rank, loss })
     }
 

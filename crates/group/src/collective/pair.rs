@@ -22,7 +22,6 @@ use super::op::Op;
 use super::whole::Whole;
 use crate::group::error::GroupError;
 use crate::group::forming::{Caller, GroupLayer, Making, Side, hosts, numbered};
-use crate::group::links::peer_of;
 use crate::proto::schedule::Kind;
 use crate::proto::schedule::world::World;
 use crate::proto::talk::Operation;
@@ -143,7 +142,7 @@ impl Group {
                 Meeting::NotMet => return Ok(None),
                 Meeting::Failed(loss) => return Err(GroupError::Lost { rank: 0, loss }),
             };
-            hear_of(&own.core.cluster, &theirs.members).await;
+            own.core.cluster.heard_of(&theirs.members).await;
             Ok(Some(own.pair(&ours, &theirs)))
         })
     }
@@ -210,28 +209,6 @@ impl Group {
         let mut both = Group::of_rank(&self.core.cluster, members, hosts, rank, &name);
         both.take_settings(self);
         Pair { both, first, their_first, size, their_size }
-    }
-}
-
-/// Time in which a node hears of members that others know: 5 s.
-const HEAR_WAIT: Duration = Duration::from_secs(5);
-
-/// Waits until this node has heard of these members, of whom others know already.
-async fn hear_of(cluster: &Cluster, members: &[NodeId]) {
-    let mut changes = cluster.changes();
-    let all_known = || {
-        let (present, deaths) = (cluster.members(), cluster.deaths());
-        let is_known = |id: &NodeId| {
-            present.iter().any(|it| it.id == *id) || deaths.iter().any(|it| it.id == *id)
-        };
-        members.iter().all(is_known)
-    };
-    let heard = async { while !all_known() && changes.next().await.is_some() {} };
-    tokio::select! {
-        biased;
-        () = heard => {}
-        // One of them has left again before this node looked.
-        () = host::sleep(HEAR_WAIT) => {}
     }
 }
 
@@ -342,7 +319,7 @@ async fn exchange_sides(
     name: &str,
     ours: &Side,
 ) -> Result<Side, Loss> {
-    let peer = peer_of(cluster, other).await?;
+    let peer = cluster.peer_of(other).await?;
     let node = cluster.node();
     let mut channel: Duplex<Side, Side> = if cluster.id() < other {
         node.open_duplex(&peer, name).await?
@@ -404,7 +381,7 @@ impl Pair {
     /// When there is no such rank.
     pub async fn their_peer(&self, rank: usize) -> Result<Peer, GroupError> {
         let member = self.their_member(rank);
-        let peer = peer_of(&self.both.core.cluster, member).await;
+        let peer = self.both.core.cluster.peer_of(member).await;
         peer.map_err(|loss| GroupError::Lost { rank: self.their_first + rank, loss })
     }
 

@@ -10,13 +10,14 @@ use std::time::Duration;
 
 use chunkcomm::host::{self, Alarm, Instant};
 use chunkcomm::layer::Owed;
-use chunkcomm_cluster::cluster::{Change, Changes};
+use chunkcomm_cluster::cluster::Death;
+use chunkcomm_cluster::roster::Event;
 
 use super::calls::{Active, Calls};
 use super::error::{CallDifference, GroupError};
 use super::inbox::Inbox;
 use super::io::{Heard, Io};
-use super::links::{Links, Lost};
+use super::links::Links;
 use super::shared::{CALLS_MAX, Finished, Shared};
 use crate::proto::talk::{self, Fault, Kind, Word};
 
@@ -34,7 +35,6 @@ const TURN: Duration = Duration::from_millis(2);
 /// Steps of a turn between two looks at the clock. A step takes 1 us, and 1 ms with much memory.
 const STEPS_A_LOOK: u32 = 4;
 
-type NextChange = Pin<Box<dyn Future<Output = (Changes, Option<Change>)> + Send>>;
 type Telling = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 pub(crate) struct Engine {
@@ -43,11 +43,10 @@ pub(crate) struct Engine {
     pub(super) calls: Calls,
     inbox: Inbox,
     past: VecDeque<(u64, Vec<u8>)>,
-    /// The first rank whose link failed a transfer.
-    pub(super) gone: Option<(usize, Lost)>,
+    /// The first rank that failed a call.
+    pub(super) failing: Option<usize>,
     /// Number of the last call that began here.
     begun: u64,
-    change: Option<NextChange>,
     /// Time of the next look at calls that wait.
     pub(super) looks_at: Option<Instant>,
     pub(super) tick: Alarm,
@@ -84,19 +83,18 @@ impl Turn {
 }
 
 impl Engine {
-    pub(crate) fn new(shared: Arc<Shared>, links: Links, changes: Changes) -> Engine {
+    pub(crate) fn new(shared: Arc<Shared>, links: Links) -> Engine {
         shared.state().rank = links.rank;
         let what = format!("the last words of rank {} in a group", links.rank);
-        let owed = Some(Owed::standing(links.cluster.node(), what));
+        let owed = Some(Owed::standing(links.cluster().node(), what));
         Engine {
             shared,
-            calls: Calls::new(links.members.len()),
+            calls: Calls::new(links.members().len()),
             links,
             inbox: Inbox::default(),
             past: VecDeque::new(),
-            gone: None,
+            failing: None,
             begun: 0,
-            change: Some(next_change(changes)),
             looks_at: None,
             tick: Alarm::default(),
             looked: 0,
@@ -110,20 +108,10 @@ impl Engine {
 
     /// Runs calls until the group is dropped and all of them are over.
     pub(crate) async fn run(mut self) {
-        self.look_for_deaths();
         poll_fn(|context| self.poll(context)).await;
         let (farewell, owed) = (self.links.farewell(), self.owed.take());
         drop(self);
         farewell.say(owed).await;
-    }
-
-    fn look_for_deaths(&mut self) {
-        let (deaths, members) = (self.links.cluster.deaths(), Arc::clone(&self.links.members));
-        for (rank, member) in members.iter().enumerate() {
-            if let Some(death) = deaths.iter().find(|death| death.id == *member) {
-                self.fail(GroupError::Lost { rank, loss: death.clone().into() }, None);
-            }
-        }
     }
 
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<()> {
@@ -141,7 +129,7 @@ impl Engine {
                 self.handle(heard);
                 hearing.step();
             }
-            self.poll_changes(context);
+            self.poll_roster(context);
             let has_moved = self.progress(context, &mut running);
             let full_before = self.links.full_count();
             self.links.poll_send(context);
@@ -244,13 +232,13 @@ impl Engine {
     /// Takes in a word.
     fn handle(&mut self, heard: Heard) {
         if heard.kind == Kind::Broken {
-            let size = self.links.members.len();
+            let size = self.links.members().len();
             let fault = Fault::decode(heard.payload()).filter(|fault| fault.is_among(size));
             self.drop_word(heard);
             if let Some(fault) = fault {
                 // A rank that waits for this one may not hear the one that broke the group. The end of rank 0
                 // of the cluster may come before the word of another rank.
-                let tells_all = self.links.cluster.rank() == 0;
+                let tells_all = self.links.cluster().rank() == 0;
                 let hears = |links: &Links, rank| tells_all || links.has_talked(rank);
                 self.fail_and_say(error_of(fault.clone()), fault, hears);
             }
@@ -341,7 +329,7 @@ impl Engine {
         if self.broken.is_some() {
             return;
         }
-        for rank in 0..self.links.members.len() {
+        for rank in 0..self.links.members().len() {
             if rank != self.links.rank && to(&self.links, rank) {
                 say_broken(&mut self.links, rank, &fault);
             }
@@ -385,31 +373,15 @@ impl Engine {
         self.calls.wake_all();
     }
 
-    fn poll_changes(&mut self, context: &mut Context<'_>) {
-        while let Some(change) = &mut self.change {
-            let Poll::Ready((changes, change)) = change.as_mut().poll(context) else { return };
-            self.change = change.is_some().then(|| next_change(changes));
-            match change {
-                Some(Change::Died(death)) => {
-                    let member = death.id;
-                    let rank = self.links.members.iter().position(|it| *it == member);
-                    if let Some(rank) = rank {
-                        self.fail(GroupError::Lost { rank, loss: death.into() }, None);
-                    }
+    /// Takes in who is gone. A death breaks the group at once, any other end when a call waits for the rank.
+    fn poll_roster(&mut self, context: &mut Context<'_>) {
+        while let Poll::Ready(event) = self.links.roster.poll_event(context) {
+            match event {
+                Event::Lost(rank, loss) if loss.cause::<Death>().is_some() => {
+                    self.fail(GroupError::Lost { rank, loss }, None);
                 }
-                Some(Change::Left(member)) => {
-                    let members = Arc::clone(&self.links.members);
-                    for rank in (0..members.len()).filter(|rank| members[*rank] == member) {
-                        self.links.leave(rank, context);
-                    }
-                }
-                Some(Change::Missed(_)) => self.look_for_deaths(),
-                Some(_) => {}
-                None => {
-                    if let Some(end) = self.links.cluster.ended() {
-                        self.fail(GroupError::Ended(end), None);
-                    }
-                }
+                Event::Ended(end) => self.fail(GroupError::Ended(end), None),
+                _ => {}
             }
         }
     }
@@ -447,7 +419,8 @@ impl Engine {
             }
             Poll::Ready(Err(GroupError::Lost { rank, loss })) if loss.is_gone() => {
                 *is_lost = true;
-                self.gone.get_or_insert_with(|| (rank, Lost::new(loss)));
+                self.failing.get_or_insert(rank);
+                self.links.roster.note_failure(rank, loss);
             }
             Poll::Ready(Err(error)) => {
                 let (rank, loss) = match &error {
@@ -520,13 +493,6 @@ fn error_of(fault: Fault) -> GroupError {
             rank: rank as usize,
         },
     }
-}
-
-fn next_change(mut changes: Changes) -> NextChange {
-    Box::pin(async move {
-        let change = changes.next().await;
-        (changes, change)
-    })
 }
 
 #[cfg(test)]

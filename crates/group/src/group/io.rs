@@ -127,11 +127,11 @@ impl Io<'_, '_> {
 
     /// Returns the cluster whose members the ranks are.
     pub fn cluster(&self) -> &Cluster {
-        &self.links.cluster
+        self.links.cluster()
     }
 
     pub(crate) fn members(&self) -> &Arc<[NodeId]> {
-        &self.links.members
+        self.links.members()
     }
 
     /// The group's name in those of channels.

@@ -8,11 +8,11 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use bytes::Bytes;
-use chunkcomm::host::Instant;
-use chunkcomm::layer::{Link, Owed, Written};
+use chunkcomm::layer::{Owed, Written};
 use chunkcomm::{AcceptError, BytesReceiver, BytesSender, Loss, LossKind, Node, Peer};
 use chunkcomm_cluster::Cluster;
 use chunkcomm_cluster::cluster::{NodeId, WeakCluster};
+use chunkcomm_cluster::roster::Roster;
 
 use super::forming::GroupLayer;
 use super::io::Heard;
@@ -56,39 +56,10 @@ const HELD_BYTES_MAX: usize = 4 << 20;
 /// Bytes of words that wait for room on the way to a rank, at which no further call begins: 4 MiB.
 const WAITING_BYTES_MAX: usize = 4 << 20;
 
-/// Time in which the cluster is to report the death of a rank whose link is lost: 45 s. The end of a
-/// process on another machine is known after 10 s, that of a machine which the manager waits for in
-/// nothing only after its next question, of every 30 s.
-const GRACE_OF_LINK: Duration = Duration::from_secs(45);
-
-/// Time in which the cluster is to report a death that may be why a rank has dropped its group: 1 s. One
-/// that shrinks may have heard of it before this one.
-const GRACE_OF_DROP: Duration = Duration::from_secs(1);
-
-/// The end of the way from a rank.
-#[derive(Clone, Debug)]
-pub(crate) struct Lost {
-    pub(crate) loss: Loss,
-    pub(crate) since: Instant,
-    /// Time in which the cluster may still report a death, from then on.
-    grace: Duration,
-}
-
-impl Lost {
-    pub(crate) fn new(loss: Loss) -> Lost {
-        Lost { loss, since: Instant::now(), grace: GRACE_OF_LINK }
-    }
-
-    /// Whether the cluster will not report a death any more.
-    pub(crate) fn is_final(&self) -> bool {
-        self.since.elapsed() >= self.grace
-    }
-}
-
 /// The channels of a group.
 pub(crate) struct Links {
-    pub(crate) cluster: Cluster,
-    pub(crate) members: Arc<[NodeId]>,
+    /// The ranks, each a seat.
+    pub(super) roster: Roster,
     pub(crate) rank: usize,
     /// The group's name in those of channels.
     pub(crate) name: Arc<str>,
@@ -97,16 +68,10 @@ pub(crate) struct Links {
     incoming: Vec<Incoming>,
     /// Whether the channel of each rank has come.
     has_come: Vec<bool>,
-    /// Whether each rank has left the cluster, so that no death is reported.
-    has_left: Vec<bool>,
-    /// Ranks that have left, and their links.
-    leaving: Vec<(usize, Peer)>,
     /// Calls whose runs wait until some rank takes words again.
     awaiting_room: BTreeSet<u64>,
     /// Index of the channel that is heard first, so that all have their turn.
     next: usize,
-    /// Ranks from which nothing more comes, and why.
-    ended: Vec<Option<Lost>>,
     /// Memory for the next word.
     word: Vec<u8>,
     /// Memory of words that were taken, for the next ones.
@@ -118,15 +83,9 @@ const SPARE_COUNT_MAX: usize = 16;
 const SPARE_BYTES_MAX: usize = 16 * 1024;
 
 impl Links {
-    pub(crate) fn new(
-        cluster: Cluster,
-        members: Arc<[NodeId]>,
-        rank: usize,
-        name: Arc<str>,
-    ) -> Links {
-        let each = members.iter();
-        let outgoing = each
-            .clone()
+    pub(crate) fn new(roster: Roster, rank: usize, name: Arc<str>) -> Links {
+        let size = roster.seats().len();
+        let outgoing = (0..size)
             .map(|_| Outgoing {
                 way: Way::Closed,
                 waiting: VecDeque::new(),
@@ -134,25 +93,27 @@ impl Links {
                 unsent: false,
             })
             .collect();
-        let ended = each.map(|_| None).collect();
-        let (has_come, has_left) = (vec![false; members.len()], vec![false; members.len()]);
         Links {
-            cluster,
+            roster,
             rank,
             name,
             outgoing,
             accepting: None,
             incoming: Vec::new(),
-            has_come,
-            has_left,
-            leaving: Vec::new(),
+            has_come: vec![false; size],
             awaiting_room: BTreeSet::new(),
             next: 0,
-            ended,
             word: Vec::new(),
             spare: Vec::new(),
-            members,
         }
+    }
+
+    pub(crate) fn cluster(&self) -> &Cluster {
+        self.roster.cluster()
+    }
+
+    pub(crate) fn members(&self) -> &Arc<[NodeId]> {
+        self.roster.seats()
     }
 
     /// Sends a word, at once where there is room, and opens the way to the rank where there is none.
@@ -173,7 +134,7 @@ impl Links {
                 Poll::Ready(Ok(())) => return,
                 Poll::Ready(Err(error)) => {
                     outgoing.fail();
-                    self.ended[to].get_or_insert(Lost::new(error.into()));
+                    self.roster.note_failure(to, error.into());
                     return;
                 }
                 Poll::Pending => {}
@@ -183,8 +144,8 @@ impl Links {
         outgoing.waiting_bytes += self.word.len();
         if matches!(outgoing.way, Way::Closed) {
             outgoing.way = Way::Opening(open(
-                self.cluster.clone(),
-                self.members[to],
+                self.roster.cluster().clone(),
+                self.roster.seats()[to],
                 format!("{}/{to}", self.name),
                 self.rank,
             ));
@@ -193,13 +154,13 @@ impl Links {
 
     /// Moves words to the ranks.
     pub(crate) fn poll_send(&mut self, context: &mut Context<'_>) {
-        for (outgoing, ended) in self.outgoing.iter_mut().zip(&mut self.ended) {
+        for (to, outgoing) in self.outgoing.iter_mut().enumerate() {
             if outgoing.waiting.is_empty() && !outgoing.unsent {
                 continue;
             }
             if let Err(loss) = outgoing.poll(context) {
                 outgoing.fail();
-                ended.get_or_insert(Lost::new(loss));
+                self.roster.note_failure(to, loss);
             }
         }
     }
@@ -269,7 +230,6 @@ impl Links {
         is_wanted: impl Fn(usize) -> bool,
     ) -> Poll<Heard> {
         self.poll_accept(context);
-        self.poll_leaving(context);
         let mut looked = 0;
         while looked < self.incoming.len() {
             let index = self.next % self.incoming.len();
@@ -293,16 +253,14 @@ impl Links {
                         Ok(None) => {}
                         Err(()) => {
                             let loss = Loss::new(LossKind::Refused, "it does not speak as a rank");
-                            self.end(index, loss, GRACE_OF_DROP);
+                            self.end(index, loss);
                         }
                     },
                     Poll::Ready(Ok(None)) => {
                         let loss = Loss::new(LossKind::Left, "it has dropped the group");
-                        self.end(index, loss, GRACE_OF_DROP);
+                        self.end(index, loss);
                     }
-                    Poll::Ready(Err(error)) => {
-                        self.end(index, error.into(), GRACE_OF_LINK);
-                    }
+                    Poll::Ready(Err(error)) => self.end(index, error.into()),
                     Poll::Pending => {
                         self.next = index + 1;
                         looked += 1;
@@ -317,19 +275,10 @@ impl Links {
     }
 
     /// Notes that nothing more comes on a channel, and why.
-    fn end(&mut self, index: usize, loss: Loss, grace: Duration) {
+    fn end(&mut self, index: usize, loss: Loss) {
         let ended = self.incoming.swap_remove(index);
         if let Some(rank) = ended.from {
-            self.lose(rank, loss, grace);
-        }
-    }
-
-    /// Notes that nothing more comes from a rank, and why.
-    fn lose(&mut self, rank: usize, loss: Loss, grace: Duration) {
-        let lost = || Lost { grace, ..Lost::new(loss) };
-        let lost = self.ended[rank].get_or_insert_with(lost);
-        if self.has_left[rank] {
-            lost.grace = lost.grace.min(GRACE_OF_DROP);
+            self.roster.note_end(rank, loss);
         }
     }
 
@@ -340,11 +289,12 @@ impl Links {
         let Some(from) = incoming.from else {
             let rank = usize::try_from(word.call).ok().filter(|_| word.kind == Kind::Hello);
             let is_it = |rank: &usize| {
-                let member = self.members.get(*rank);
+                let member = self.roster.seats().get(*rank);
                 member.is_some_and(|it| it.incarnation == incoming.peer.incarnation())
             };
             let rank = rank.filter(is_it).filter(|rank| !self.has_come[*rank]).ok_or(())?;
             self.has_come[rank] = true;
+            self.roster.note_channel(rank);
             incoming.from = Some(rank);
             return Ok(None);
         };
@@ -373,8 +323,9 @@ impl Links {
     }
 
     fn poll_accept(&mut self, context: &mut Context<'_>) {
-        while self.has_come.iter().filter(|it| **it).count() < self.members.len() - 1 {
-            let (node, name) = (self.cluster.node(), format_args!("{}/{}", self.name, self.rank));
+        while self.has_come.iter().filter(|it| **it).count() < self.has_come.len() - 1 {
+            let (node, name) =
+                (self.roster.cluster().node(), format_args!("{}/{}", self.name, self.rank));
             let accepting =
                 self.accepting.get_or_insert_with(|| accept(node.clone(), name.to_string()));
             let Poll::Ready(accepted) = accepting.as_mut().poll(context) else { return };
@@ -384,46 +335,6 @@ impl Links {
             let (from, held_bytes, is_held_up) = (None, 0, false);
             self.incoming.push(Incoming { peer, from, receiver, held_bytes, is_held_up });
         }
-    }
-
-    /// Notes that a rank has left the cluster. Its last words may come later than that, as long as its link
-    /// lives.
-    pub(crate) fn leave(&mut self, rank: usize, context: &mut Context<'_>) {
-        self.has_left[rank] = true;
-        let node = self.cluster.node();
-        match Link::with(node, self.members[rank].incarnation) {
-            Some(link) => {
-                self.leaving.push((rank, link.peer(node)));
-                self.poll_leaving(context);
-            }
-            None => self.end_of_leaver(rank),
-        }
-    }
-
-    fn poll_leaving(&mut self, context: &mut Context<'_>) {
-        let mut index = 0;
-        while let Some((rank, peer)) = self.leaving.get(index) {
-            let rank = *rank;
-            if peer.poll_closed(context).is_ready() {
-                self.leaving.swap_remove(index);
-                self.end_of_leaver(rank);
-            } else {
-                index += 1;
-            }
-        }
-    }
-
-    /// Notes that no channel comes from a rank any more. One that has come ends by itself, behind its words.
-    fn end_of_leaver(&mut self, rank: usize) {
-        if self.incoming.iter().all(|it| it.from != Some(rank)) {
-            let loss = Loss::new(LossKind::Left, "it has left the cluster");
-            self.lose(rank, loss, GRACE_OF_DROP);
-        }
-    }
-
-    /// Returns why a rank neither hears nor says anything more, if that is known.
-    pub(crate) fn lost(&self, rank: usize) -> Option<Lost> {
-        self.ended[rank].clone()
     }
 }
 
@@ -438,13 +349,13 @@ impl Links {
     pub(crate) fn farewell(&self) -> Farewell {
         let has_heard = |rank: usize| self.incoming.iter().any(|it| it.from == Some(rank));
         let is_silent = |rank: usize| matches!(self.outgoing[rank].way, Way::Closed);
-        let is_there = |rank: &usize| *rank != self.rank && self.ended[*rank].is_none();
-        let others = (0..self.members.len()).filter(is_there);
+        let is_there = |rank: &usize| *rank != self.rank && self.roster.is_here(*rank);
+        let others = (0..self.outgoing.len()).filter(is_there);
         Farewell {
-            node: self.cluster.node().clone(),
-            cluster: self.cluster.downgrade(),
-            dropped: Box::pin(self.cluster.dropped()),
-            members: Arc::clone(&self.members),
+            node: self.cluster().node().clone(),
+            cluster: self.cluster().downgrade(),
+            dropped: Box::pin(self.cluster().dropped()),
+            members: Arc::clone(self.members()),
             rank: self.rank,
             name: Arc::clone(&self.name),
             owed: others.clone().filter(|rank| is_silent(*rank) && has_heard(*rank)).collect(),
@@ -563,23 +474,13 @@ fn open(
     rank: usize,
 ) -> Boxed<Result<BytesSender, Loss>> {
     Box::pin(async move {
-        let peer = peer_of(&cluster, member).await?;
+        let peer = cluster.peer_of(member).await?;
         let mut sender = cluster.node().open_bytes(&peer, name.as_str()).await?;
         let mut hello = Vec::new();
         Word { kind: Kind::Hello, call: rank as u64, left: 0, statement: &[] }.encode(&mut hello);
         sender.send_slice(&hello).await?;
         Ok(sender)
     })
-}
-
-/// Returns the link to a member.
-pub async fn peer_of(cluster: &Cluster, member: NodeId) -> Result<Peer, Loss> {
-    let peer = cluster.peer(member.rank).await?;
-    if peer.incarnation() != member.incarnation {
-        let why = "another node has its rank in the cluster";
-        return Err(Loss::new(LossKind::Replaced, why));
-    }
-    Ok(peer)
 }
 
 fn accept(node: Node, name: String) -> Boxed<Result<(Peer, BytesReceiver), AcceptError>> {

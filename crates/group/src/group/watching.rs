@@ -11,7 +11,7 @@ use chunkcomm::{Loss, LossKind};
 use super::calls::Active;
 use super::engine::Engine;
 use super::error::GroupError;
-use super::links::{Links, Lost};
+use super::links::Links;
 use super::shared::Line;
 use crate::error::NO_ROOM_AFTER;
 use crate::proto::talk::{self, Fault, Kind, Word};
@@ -32,10 +32,10 @@ impl Engine {
         }
         let full_to = if self.calls.has_fresh() { self.links.full_to() } else { None };
         let waits_for = |rank: &usize| self.calls.want(*rank) || full_to == Some(*rank);
-        let silent = (0..self.links.members.len()).filter(waits_for);
-        let silent = silent.filter_map(|rank| Some((rank, self.links.lost(rank)?)));
-        let lost = self.gone.clone().into_iter().chain(silent).find(|(_, lost)| lost.is_final());
-        let Some((rank, Lost { loss, .. })) = lost else { return false };
+        let silent = (0..self.links.members().len()).filter(waits_for);
+        let mut waited = self.failing.into_iter().chain(silent);
+        let gone = |rank| Some((rank, self.links.roster.gone(rank)?.clone()));
+        let Some((rank, loss)) = waited.find_map(gone) else { return false };
         let said = format!("rank {rank} is gone: {loss:?}");
         let said = Loss::new(LossKind::Refused, said);
         let fault = Fault::Lost { rank: self.links.rank as u32, loss: said };
@@ -86,13 +86,16 @@ impl Engine {
                 let word = Word { kind: Kind::Asks, call: number, left: 0, statement };
                 self.links.send(rank, &word, &[]);
                 let what = waited_for(&self.links, number, statement, rank);
-                active.wait = Some(Wait::begin(self.links.cluster.node(), what));
+                active.wait = Some(Wait::begin(self.links.cluster().node(), what));
             }
             // Later calls wait for the first one, as a rule.
             if mem::take(&mut is_first) && age >= self.report_after && !active.reported {
                 active.reported = true;
                 let what = waited_for(&self.links, number, &active.statement, rank);
-                warn(self.links.cluster.node().name(), &format!("waits for {what} for {age:.0?}"));
+                warn(
+                    self.links.cluster().node().name(),
+                    &format!("waits for {what} for {age:.0?}"),
+                );
             }
         }
         let is_all = lines.len() < LOOK_COUNT_MAX;
@@ -105,7 +108,7 @@ impl Engine {
 
 /// Returns a rank that a call waits for, in words.
 fn waited_for(links: &Links, number: u64, statement: &[u8], rank: usize) -> String {
-    let member = links.members[rank].rank;
+    let member = links.members()[rank].rank;
     let call = talk::text(statement);
     format!("rank {rank} of the group (rank {member} of the cluster) in call {number}, {call}")
 }

@@ -13,7 +13,7 @@ use chunkcomm_cluster::cluster::NodeId;
 use chunkcomm_group::layer::{
     Ending, Fated, FlowEnd, FlowReceive, Interest, Manner, Memory, Own, Owner, Pace, PumpHandle,
     Schedule, Sections, Share, Source, Target, Trouble, accept, combining, land_sections, overlap,
-    peer_of, pump, sections, share,
+    pump, sections, share,
 };
 use chunkcomm_group::{DeltaRecvError, Element, GroupError, Op, Shape};
 use tokio::sync::{oneshot, watch};
@@ -249,7 +249,7 @@ impl<T: Element> Plan<T> {
     }
 
     async fn peer(&self, rank: usize) -> Result<Peer, GroupError> {
-        let peer = peer_of(&self.cluster, self.members[rank]).await;
+        let peer = self.cluster.peer_of(self.members[rank]).await;
         peer.map_err(|loss| GroupError::Lost { rank, loss })
     }
 

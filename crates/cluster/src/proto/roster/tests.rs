@@ -43,9 +43,20 @@ fn a_death_counts_at_once_whatever_was_heard_before() {
 
 #[test]
 fn a_lost_link_is_a_loss_when_the_manager_had_its_time() {
-    for (loss, grace) in [(cut(), VERDICT), (dropped(), LAST_WORDS)] {
+    for (loss, is_end, grace) in [
+        (cut(), false, VERDICT),
+        (cut(), true, VERDICT),
+        (dropped(), true, LAST_WORDS),
+        // It has stopped, and another's death may be why.
+        (dropped(), false, VERDICT),
+    ] {
         let mut roster = roster(1);
-        roster.handle_failure(0, loss.clone(), Time(7));
+        if is_end {
+            roster.handle_channel(0);
+            roster.handle_end(0, loss.clone(), Time(7));
+        } else {
+            roster.handle_failure(0, loss.clone(), Time(7));
+        }
         // The first that was heard counts.
         roster.handle_failure(0, "later".into(), Time(8));
         let until = Time(7).after(grace);
@@ -83,12 +94,14 @@ fn who_leaves_is_heard_to_the_end() {
 }
 
 #[test]
-fn who_leaves_and_cannot_be_reached_is_not_heard_any_more() {
+fn who_leaves_and_cannot_be_reached_is_heard_all_the_same() {
     let mut roster = roster(1);
     roster.handle_channel(0);
     roster.handle_left(id(0), true);
-    roster.handle_failure(0, dropped(), Time(0));
-    assert_eq!(roster.poll_timeout(), Some(Time(0).after(LAST_WORDS)));
+    roster.handle_failure(0, cut(), Time(0));
+    assert_eq!(roster.poll_timeout(), Some(Time(0).after(VERDICT)));
+    roster.handle_end(0, dropped(), Time(9));
+    assert_eq!(verdicts(&mut roster), [Verdict::Left(0, left())]);
 }
 
 /// The life of a node, and what others may hear of it.
