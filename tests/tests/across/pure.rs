@@ -196,7 +196,7 @@ fn nothing_is_decided_by_the_words_of_an_error() {
     for source in sources("", 500) {
         let path = source.to_str().unwrap().replace('\\', "/");
         let (_, path) = path.split_once("/../crates/").unwrap();
-        // What other programs print is all that a measurement has of them.
+        // A measurement has nothing of other programs but what they print.
         if !path.contains("/src/") || path.contains("/tests/") || path.starts_with("bench/") {
             continue;
         }

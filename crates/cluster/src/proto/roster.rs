@@ -1,12 +1,12 @@
-//! Who of some nodes that work together is here, and who is gone: the one rule that decides between what a
-//! link, a channel and the manager say.
+//! Nodes that work together, and their ends: the one rule that decides between what a link, a channel and the
+//! manager say.
 //!
 //! | what is heard | the verdict | since |
 //! |---|---|---|
-//! | the manager reports a death | lost, at once | it has asked, or has the end of the process. What came before is still read. |
+//! | the manager reports a death | lost, at once | it has asked, or has the end of the process; all that came before is still read |
 //! | the manager reports a leave | left, once all channels of the seat are read to their end, or its session is over | last words may be on their way |
 //! | the seat ends a channel, or says what makes no sense | left or lost, after [`LAST_WORDS`] | a death may be why, whose report is on its way |
-//! | a link or a channel breaks, or an exchange with the seat | lost, after [`VERDICT`] | a lost link is not a death, and the manager learns of one later than the link. The seat may have stopped since another one died. |
+//! | a link or a channel breaks, or an exchange with the seat | lost, after [`VERDICT`] | a lost link is not a death, and the manager learns of one later than the link; and the seat may have stopped since another one died |
 //!
 //! A seat has one verdict, after which nothing that is heard of it counts.
 

@@ -108,7 +108,7 @@ fn who_leaves_and_cannot_be_reached_is_heard_all_the_same() {
 struct Life {
     /// Time of its end, and whether it leaves in order.
     end: Option<(Time, bool)>,
-    /// What is heard, and when.
+    /// The signs of it, with their times.
     signs: Vec<(Time, Sign)>,
     /// Whether the manager never reports its end: the node and the manager died together.
     is_untold: bool,
@@ -140,7 +140,7 @@ impl Life {
         signs.extend(talks.then_some((opened, Sign::Channel)));
         match fate {
             // It lives.
-            0 => return Life { end: None, signs, is_untold: false },
+            0 => Life { end: None, signs, is_untold: false },
             // It leaves; its session ends once all is sent, and a channel when it was read.
             1 | 2 => {
                 let has_session = talks || fate == 1;
