@@ -7,7 +7,6 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::time::Duration;
 
 use bytes::Bytes;
-use chunkcomm::FlushReason;
 use chunkcomm::proto::Time;
 use chunkcomm::proto::endpoint::{Action, AfterLoss, Endpoint, Output, SessionEnd, SessionId};
 use chunkcomm::proto::link::{Counted, Event, LinkConfig};
@@ -17,6 +16,7 @@ use chunkcomm::proto::packet::{AppendRecords, ChannelKind, Decoder, Header, Item
 use chunkcomm::proto::resume::{Kind, Resume};
 use chunkcomm::proto::tuning::flush::Policy;
 use chunkcomm::proto::tuning::without::Without;
+use chunkcomm::stats::FlushReason;
 
 use crate::deeds::Deeds;
 

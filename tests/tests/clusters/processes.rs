@@ -1,7 +1,8 @@
 //! Processes at the nodes of a cluster.
 
 use crate::joining::{cluster, end_all};
-use chunkcomm_cluster::cluster::{ClusterConfig, MemberInstantiateError, PeerError};
+use chunkcomm_cluster::cluster::{ClusterConfig, Death};
+use chunkcomm_cluster::process::InstantiateError;
 use chunkcomm_cluster::process::ProcessError;
 use chunkcomm_cluster::{NodeExt, Process, Registry, TravellingSender, ValueWriter};
 use chunkcomm_testkit::{limited, on_both, on_one_thread};
@@ -119,7 +120,8 @@ fn a_member_that_dies_is_named_by_its_rank() {
         .await;
         let (writer, _value) = nodes[1].node().value().unwrap();
         let error = nodes[1].instantiate(2, &programs.wait, writer).await.unwrap_err();
-        assert!(matches!(error, MemberInstantiateError::Member(PeerError::Dead(_))), "{error}");
+        let InstantiateError::Lost(loss) = &error else { panic!("{error}") };
+        assert!(loss.cause::<Death>().is_some(), "{error}");
         end_all(&nodes).await;
     });
 }

@@ -1,12 +1,11 @@
 //! Services of a cluster, found by name.
 
-use super::{Cluster, ClusterServeError, End, NodeId, PeerError, State, WeakCluster};
+use super::{Cluster, ClusterServeError, End, NodeId, State, WeakCluster};
 use crate::call::{
     CallClient, CallError, CallOptions, Directory, Reach, Service, ServiceOptions, serve_with,
 };
 use chunkcomm::layer::Link;
-use chunkcomm::{Node, OpenError, Peer};
-use chunkcomm_proto::causes::with_causes;
+use chunkcomm::{ConnectError, Loss, LossKind, Node, OpenError, Peer};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::fmt;
@@ -105,7 +104,7 @@ impl Cluster {
         Req: Serialize + DeserializeOwned,
         Resp: Serialize + DeserializeOwned + Send + 'static,
     {
-        let peer = self.peer(rank).await.map_err(|error| unreachable(name, error))?;
+        let peer = self.peer(rank).await.map_err(|loss| unreachable(name, &loss))?;
         let id = NodeId { rank, incarnation: peer.incarnation() };
         let cluster = self.downgrade();
         let reach =
@@ -161,21 +160,17 @@ impl Reach for ToMember {
         Box::pin(async {
             let ToMember { cluster, id, service, .. } = self;
             let peer = match cluster.upgrade() {
-                Some(cluster) => cluster.peer(id.rank).await,
-                None => Err(PeerError::Ended(End::Left)),
+                Some(cluster) => cluster.peer_of(*id).await,
+                None => Err(Loss::of(LossKind::Left, End::Left)),
             };
-            let peer = peer.map_err(|error| unreachable(service, error))?;
-            if peer.incarnation() == id.incarnation {
-                return Ok(peer);
-            }
-            Err(unreachable(service, PeerError::Replaced { rank: id.rank }))
+            peer.map_err(|loss| unreachable(service, &loss))
         })
     }
 }
 
-fn unreachable(service: &str, error: PeerError) -> CallError {
-    match error {
-        PeerError::Connect { cause, .. } => CallError::Unreachable(OpenError::Connect(*cause)),
-        error => CallError::NoProvider { service: service.into(), why: Some(with_causes(&error)) },
+fn unreachable(service: &str, loss: &Loss) -> CallError {
+    match loss.cause::<ConnectError>() {
+        Some(cause) => CallError::Unreachable(OpenError::Connect(cause.clone())),
+        None => CallError::NoProvider { service: service.into(), why: Some(loss.words()) },
     }
 }

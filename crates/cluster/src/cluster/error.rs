@@ -4,9 +4,8 @@ use super::launch::{HostsError, PlaceError, PmiError};
 use super::{Death, End, NodeId, Objection, Refusal};
 use crate::call::ServeError;
 use crate::launch::LaunchError;
-use crate::process::InstantiateError;
 use chunkcomm::error::CredentialError;
-use chunkcomm::{CloseError, ConnectError, Loss, LossKind, NodeError};
+use chunkcomm::{CloseError, ConnectError, NodeError};
 use std::error::Error;
 use std::fmt;
 use std::io;
@@ -160,74 +159,6 @@ impl From<PlaceError> for JoinError {
 impl From<PmiError> for JoinError {
     fn from(error: PmiError) -> JoinError {
         JoinError::Pmi(error)
-    }
-}
-
-/// Reason why there is no link with a rank.
-#[derive(Clone)]
-#[non_exhaustive]
-pub enum PeerError {
-    /// No node has had this rank, or its node has left.
-    Nobody {
-        /// The rank.
-        rank: u32,
-        /// Number of nodes that started the cluster.
-        size: u32,
-    },
-    /// The node died, and no other has taken its rank.
-    Dead(Death),
-    /// Another process answers at the node's address, and the manager has not announced it.
-    Replaced {
-        /// The rank.
-        rank: u32,
-    },
-    /// The node cannot be reached; links with others are not affected.
-    Connect {
-        /// The rank.
-        rank: u32,
-        /// The reason.
-        cause: Box<ConnectError>,
-    },
-    /// The cluster has ended.
-    Ended(End),
-}
-
-impl fmt::Display for PeerError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            PeerError::Nobody { rank, size } => {
-                write!(f, "there is no rank {rank} in the cluster, which {size} nodes started")
-            }
-            PeerError::Dead(death) => death.fmt(f),
-            PeerError::Replaced { rank } => {
-                write!(f, "another process answers where rank {rank} was")
-            }
-            PeerError::Connect { rank, cause } => write!(f, "rank {rank}: {cause}"),
-            PeerError::Ended(end) => end.fmt(f),
-        }
-    }
-}
-
-chunkcomm_proto::debug_with_causes!(PeerError);
-
-impl Error for PeerError {
-    fn source(&self) -> Option<&(dyn Error + 'static)> {
-        match self {
-            PeerError::Connect { cause, .. } => cause.source(),
-            _ => None,
-        }
-    }
-}
-
-impl From<PeerError> for Loss {
-    fn from(error: PeerError) -> Loss {
-        let kind = match error {
-            PeerError::Dead(death) => return death.into(),
-            PeerError::Connect { ref cause, .. } => Loss::from((**cause).clone()).kind(),
-            PeerError::Replaced { .. } => LossKind::Replaced,
-            PeerError::Nobody { .. } | PeerError::Ended(_) => LossKind::Left,
-        };
-        Loss::of(kind, error)
     }
 }
 
@@ -396,21 +327,6 @@ pub enum ClusterServeError {
 }
 
 chunkcomm_proto::debug_with_causes!(ClusterServeError);
-
-/// Reason why a member of a cluster was not asked for a process. The process's input is dropped,
-/// with the ends in it.
-#[derive(thiserror::Error)]
-#[non_exhaustive]
-pub enum MemberInstantiateError {
-    /// The cluster has no such member, or it cannot be reached.
-    #[error(transparent)]
-    Member(PeerError),
-    /// The member was not asked.
-    #[error(transparent)]
-    Instantiate(InstantiateError),
-}
-
-chunkcomm_proto::debug_with_causes!(MemberInstantiateError);
 
 fn listed(ids: &[NodeId]) -> String {
     ids.iter().map(NodeId::to_string).collect::<Vec<_>>().join(", ")

@@ -35,8 +35,7 @@ pub use agreeing::Agreed;
 pub use changes::Changes;
 pub use config::ClusterConfig;
 pub use error::{
-    AgreeError, BarrierError, ClusterServeError, EndError, JoinError, MemberInstantiateError,
-    NameError, NamedError, PeerError,
+    AgreeError, BarrierError, ClusterServeError, EndError, JoinError, NameError, NamedError,
 };
 
 use crate::proto::cluster::membership::Membership;

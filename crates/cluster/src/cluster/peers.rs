@@ -1,6 +1,6 @@
 //! Links to other members.
 
-use super::{Cluster, Member, NodeId, PeerError, is_fatal};
+use super::{Cluster, Member, NodeId, is_fatal};
 use chunkcomm::layer::Link;
 use chunkcomm::{Address, ConnectError, Loss, LossKind, Peer, host};
 use std::time::Duration;
@@ -22,23 +22,20 @@ impl Cluster {
     ///
     /// # Errors
     ///
-    /// No node has this rank, it died, or it cannot be reached.
+    /// The loss of the node: no node has this rank, it died ([`Death`](super::Death) is the cause), another one is where
+    /// it was, or it cannot be reached ([`ConnectError`]); or the cluster has ended ([`End`](super::End)).
     ///
     /// # Cancel safety
     ///
     /// Nothing is lost when the future is dropped.
-    pub async fn peer(&self, rank: u32) -> Result<Peer, PeerError> {
+    pub async fn peer(&self, rank: u32) -> Result<Peer, Loss> {
         let state = &self.shared.state;
         if let Some(end) = state.look(|it| it.end().filter(|end| is_fatal(end)).cloned()) {
-            return Err(PeerError::Ended(end));
+            return Err(Loss::of(LossKind::Left, end));
         }
         let member = self.member(rank).ok_or_else(|| self.nobody(rank))?;
         if member.id == self.shared.id {
-            return state
-                .node
-                .local()
-                .await
-                .map_err(|cause| PeerError::Connect { rank, cause: cause.into() });
+            return Ok(state.node.local().await?);
         }
         match state.link(member.id.incarnation) {
             Some(peer) => Ok(peer),
@@ -82,27 +79,35 @@ impl Cluster {
         let _ = host::timeout(HEAR_WAIT, heard).await;
     }
 
-    fn nobody(&self, rank: u32) -> PeerError {
+    fn nobody(&self, rank: u32) -> Loss {
         let state = &self.shared.state;
         let death =
             state.look(|it| it.deaths().iter().rfind(|death| death.id.rank == rank).cloned());
         match death {
-            Some(death) => PeerError::Dead(death),
-            None => PeerError::Nobody { rank, size: self.size() },
+            Some(death) => death.into(),
+            None => {
+                let size = self.size();
+                let why =
+                    format!("there is no rank {rank} in the cluster, which {size} nodes started");
+                Loss::new(LossKind::Left, why)
+            }
         }
     }
 
-    async fn meet(&self, member: &Member) -> Result<Peer, PeerError> {
+    async fn meet(&self, member: &Member) -> Result<Peer, Loss> {
         let (node, rank) = (self.node(), member.id.rank);
         let mut cause = ConnectError::Closed;
         for address in &member.addresses {
             let Ok(address) = address.parse::<Address>() else { continue };
             match Link::meet(node, member.id.incarnation, &address).await {
                 Ok(Some(link)) => return Ok(link.peer(node)),
-                Ok(None) => return Err(PeerError::Replaced { rank }),
+                Ok(None) => {
+                    let why = format!("another process answers where rank {rank} was");
+                    return Err(Loss::new(LossKind::Replaced, why));
+                }
                 Err(error) => cause = error,
             }
         }
-        Err(PeerError::Connect { rank, cause: cause.into() })
+        Err(cause.into())
     }
 }

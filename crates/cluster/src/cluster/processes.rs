@@ -1,9 +1,9 @@
 //! Processes at members of a cluster.
 
 use super::layer::{cluster_of, set_cluster};
-use super::{Cluster, MemberInstantiateError, WeakCluster};
+use super::{Cluster, WeakCluster};
 use crate::moving::moving;
-use crate::process::{Process, ProcessContext, ProcessHandle, instantiate};
+use crate::process::{InstantiateError, Process, ProcessContext, ProcessHandle, instantiate};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -40,13 +40,12 @@ impl Cluster {
         rank: u32,
         process: &Process<I>,
         input: I,
-    ) -> Result<ProcessHandle, MemberInstantiateError>
+    ) -> Result<ProcessHandle, InstantiateError>
     where
         I: Serialize + DeserializeOwned,
     {
-        let peer = self.peer(rank).await.map_err(MemberInstantiateError::Member)?;
-        let asked = instantiate(self.node(), &peer, process, input).await;
-        asked.map_err(MemberInstantiateError::Instantiate)
+        let peer = self.peer(rank).await.map_err(InstantiateError::Lost)?;
+        instantiate(self.node(), &peer, process, input).await
     }
 
     /// Runs a process at the members in turn, as [`Cluster::instantiate`].
@@ -65,7 +64,7 @@ impl Cluster {
         &self,
         process: &Process<I>,
         input: I,
-    ) -> Result<ProcessHandle, MemberInstantiateError>
+    ) -> Result<ProcessHandle, InstantiateError>
     where
         I: Serialize + DeserializeOwned,
     {

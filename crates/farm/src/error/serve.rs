@@ -2,9 +2,10 @@
 
 use std::io;
 
+use chunkcomm::Loss;
 use chunkcomm::codec::EncodeError;
 use chunkcomm::{OpenError, RecvError, SendError};
-use chunkcomm_cluster::cluster::{End, NameError, PeerError};
+use chunkcomm_cluster::cluster::{End, NameError};
 use chunkcomm_cluster::registry::Difference;
 
 use super::{RunError, found};
@@ -18,7 +19,7 @@ pub enum ServeError {
     Name(NameError),
     /// The farmer cannot be reached.
     #[error(transparent)]
-    Farmer(PeerError),
+    Farmer(Loss),
     /// The duplex to the farmer could not be opened.
     #[error(transparent)]
     Open(#[from] OpenError),

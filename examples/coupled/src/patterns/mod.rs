@@ -15,8 +15,7 @@ mod machine;
 mod roles;
 mod verify;
 
-use chunkcomm::{AcceptError, ConnectError, OpenError, RecvError, SendError};
-use chunkcomm_cluster::cluster::PeerError;
+use chunkcomm::{AcceptError, ConnectError, Loss, OpenError, RecvError, SendError};
 use chunkcomm_pipeline::{Costs, DeltaRecvError, DeltaSendError, Increment};
 use serde::{Deserialize, Serialize};
 
@@ -144,7 +143,7 @@ pub enum PatternError {
     Connect(#[from] ConnectError),
     /// A member of the cluster could not be reached.
     #[error(transparent)]
-    Peer(#[from] PeerError),
+    Peer(#[from] Loss),
     /// A word or an order could not be sent.
     #[error(transparent)]
     Send(#[from] SendError),

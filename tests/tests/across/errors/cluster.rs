@@ -9,7 +9,7 @@ use chunkcomm_cluster::call::{ServeError, ServiceCloseError};
 use chunkcomm_cluster::cluster::launch::{HostsError, PlaceError, PmiError};
 use chunkcomm_cluster::cluster::{
     AgreeError, BarrierError, ClusterServeError, Death, End, EndError, JoinError, Member,
-    MemberInstantiateError, NameError, NamedError, NodeId, Objection, PeerError, Refusal,
+    NameError, NamedError, NodeId, Objection, Refusal,
 };
 use chunkcomm_cluster::launch::LaunchError;
 use chunkcomm_cluster::process::{InstantiateError, ProcessError};
@@ -111,10 +111,9 @@ fn processes(texts: &mut Texts) {
         ProcessError::Full { process: process(), node: node(), processes: 5 },
         ProcessError::Lost { process: process(), link: broken() },
         InstantiateError::Input(encode()),
-        InstantiateError::Lost(broken()),
-        InstantiateError::Connect(connect()),
-        MemberInstantiateError::Member(unreachable()),
-        MemberInstantiateError::Instantiate(InstantiateError::Input(encode())),
+        InstantiateError::Lost(broken().into()),
+        InstantiateError::Lost(connect().into()),
+        InstantiateError::Lost(death().into()),
     );
 }
 
@@ -152,11 +151,6 @@ fn members(texts: &mut Texts) {
     );
     errors!(
         texts,
-        PeerError::Nobody { rank: 9, size: 4 },
-        PeerError::Dead(death()),
-        PeerError::Replaced { rank: 2 },
-        unreachable() => PeerError::Connect,
-        PeerError::Ended(End::Left),
         BarrierError::Died(ids),
         BarrierError::Ended(End::Left),
         refused_agreement() => AgreeError::Refused,
@@ -277,10 +271,6 @@ fn received() -> RecvError {
 
 fn encode() -> SendError {
     SendError::Encode(Arc::new(EncodeError::NoRoom))
-}
-
-fn unreachable() -> PeerError {
-    PeerError::Connect { rank: 2, cause: Box::new(connect()) }
 }
 
 pub(super) fn system() -> LaunchError {

@@ -7,7 +7,7 @@ use chunkcomm::error::LinkCause;
 use chunkcomm::proto::codec::{DecodeError, EncodeError};
 use chunkcomm::{AcceptError, Address, Loss, NodeError, OpenError, RecvError};
 use chunkcomm_cluster::Registry;
-use chunkcomm_cluster::cluster::{End, NameError, PeerError};
+use chunkcomm_cluster::cluster::{End, NameError};
 use chunkcomm_cluster::launch::{LaunchError, Launcher};
 use chunkcomm_cluster::registry::Difference;
 use chunkcomm_farm::settings::{Fsync, NoGrain, NoTree, NoVirtualWorkers};
@@ -162,7 +162,7 @@ fn serving(texts: &mut Texts) {
     errors!(
         texts,
         ServeError::Name(NameError::Ended(End::Left)),
-        ServeError::Farmer(PeerError::Replaced { rank: 2 }),
+        ServeError::Farmer(death().into()),
         ServeError::Open(OpenError::Lost(broken())),
         ServeError::Encode(EncodeError::NoRoom),
         ServeError::Send(lost("lines")),

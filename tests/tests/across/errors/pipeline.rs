@@ -6,7 +6,7 @@ use super::{Texts, errors, label, said};
 use crate::virtual_cluster::on_each;
 use chunkcomm::error::LinkCause;
 use chunkcomm::{AcceptError, Loss, LossKind, OpenError, RecvError};
-use chunkcomm_cluster::cluster::{End, PeerError};
+use chunkcomm_cluster::cluster::End;
 use chunkcomm_coupled::patterns::{Compute, PatternError};
 use chunkcomm_group::{Algorithm, CollectiveError, Group, GroupError, Op};
 use chunkcomm_pipeline::tracked::{
@@ -151,7 +151,7 @@ fn patterns(texts: &mut Texts) {
         PatternError::Open(OpenError::Connect(connect())),
         PatternError::Accept(late()),
         PatternError::Connect(connect()),
-        PatternError::Peer(PeerError::Replaced { rank: 2 }),
+        PatternError::Peer(death().into()),
         PatternError::Send(lost("lines")),
         PatternError::Recv(received()),
         PatternError::Address { address: "no\"where".into() },

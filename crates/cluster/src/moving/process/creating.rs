@@ -126,8 +126,11 @@ where
 {
     let peer = match (peer.is_alive(), peer.dialled()) {
         (true, _) => peer.clone(),
-        (false, Some(address)) => node.connect(address).await.map_err(InstantiateError::Connect)?,
-        (false, None) => return Err(InstantiateError::Lost(peer.closed().await)),
+        (false, Some(address)) => {
+            let peer = node.connect(address).await;
+            peer.map_err(|error| InstantiateError::Lost(error.into()))?
+        }
+        (false, None) => return Err(InstantiateError::Lost(peer.closed().await.into())),
     };
     let moving = moving(node);
     let line = moving.line(&Link::of(&peer));

@@ -1,7 +1,7 @@
 //! Errors of processes.
 
 use crate::registry::Signature;
-use chunkcomm::{ConnectError, LinkError, SendError};
+use chunkcomm::{LinkError, Loss, SendError};
 use chunkcomm_proto::plain::Plain;
 use std::error::Error;
 use std::fmt;
@@ -125,12 +125,9 @@ pub enum InstantiateError {
     /// The input cannot be encoded, or is larger than the node takes.
     #[error(transparent)]
     Input(SendError),
-    /// The session with the node has ended.
+    /// The node is lost, or cannot be reached.
     #[error(transparent)]
-    Lost(LinkError),
-    /// The session had ended, and the node cannot be reached again.
-    #[error(transparent)]
-    Connect(ConnectError),
+    Lost(Loss),
 }
 
 chunkcomm_proto::debug_with_causes!(InstantiateError);

@@ -4,7 +4,7 @@ use std::fmt;
 
 use chunkcomm::Sender;
 use chunkcomm_cluster::Cluster;
-use chunkcomm_cluster::cluster::{NodeId, PeerError};
+use chunkcomm_cluster::cluster::NodeId;
 use chunkcomm_cluster::process::Failure;
 use serde::{Deserialize, Serialize};
 
@@ -27,11 +27,7 @@ impl fmt::Display for Tid {
 impl Tid {
     /// Opens a channel, which fails when the task ends.
     pub(super) async fn open(self, cluster: &Cluster) -> Result<Sender<Message>, Failure> {
-        let NodeId { rank, incarnation } = self.host;
-        let peer = cluster.peer(rank).await?;
-        if peer.incarnation() != incarnation {
-            return Err(PeerError::Replaced { rank }.into());
-        }
+        let peer = cluster.peer_of(self.host).await?;
         Ok(cluster.node().open(&peer, self.to_string()).await?)
     }
 }

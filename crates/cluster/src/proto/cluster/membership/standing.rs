@@ -3,10 +3,11 @@
 use crate::proto::cluster::{Death, Member, NodeId, Refusal};
 use chunkcomm_proto::Time;
 use chunkcomm_proto::loss::Loss;
+use std::error::Error;
 use std::fmt;
 
 /// End of a membership.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum End {
     /// All members stop: one asked for it, or all are done.
@@ -36,6 +37,10 @@ impl fmt::Display for End {
         }
     }
 }
+
+chunkcomm_proto::debug_with_causes!(End);
+
+impl Error for End {}
 
 /// Relation of this node to the manager.
 #[derive(Clone, Debug, PartialEq, Eq)]
