@@ -4,6 +4,7 @@ mod array;
 mod chunkcomm;
 mod cluster;
 mod farm;
+mod group;
 mod pipeline;
 mod proto;
 mod simulation;
@@ -32,7 +33,8 @@ const FOLDERS: &[(&str, usize)] = &[
     ("cluster", 70),
     ("farm", 15),
     ("pages", 3),
-    ("pipeline", 15),
+    ("group", 45),
+    ("pipeline", 9),
     ("simulation", 20),
 ];
 
@@ -58,8 +60,10 @@ async fn the_texts_of_all_errors_are_those_of_the_file() {
     farm::all(&mut texts).await;
     texts.part("pages");
     pipeline::pages(&mut texts);
+    texts.part("group");
+    group::all(&mut texts).await;
     texts.part("pipeline");
-    pipeline::all(&mut texts).await;
+    pipeline::all(&mut texts);
     texts.part("array");
     array::all(&mut texts);
     texts.part("simulation");
