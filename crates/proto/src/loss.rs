@@ -95,12 +95,17 @@ impl Loss {
         matches!(self.kind(), LossKind::Died | LossKind::Silent | LossKind::Replaced)
     }
 
-    /// Returns the cause, if it is an error of this type. A loss that another node has told has none.
+    /// Returns the cause, or what caused that, if it is an error of this type. A loss that another node has told has
+    /// none.
     #[must_use]
     pub fn cause<E: Error + 'static>(&self) -> Option<&E> {
-        match &self.0.cause {
-            Cause::Typed(cause) => cause.downcast_ref(),
-            Cause::Words(_) => None,
+        let Cause::Typed(cause) = &self.0.cause else { return None };
+        let mut cause: &(dyn Error + 'static) = &**cause;
+        loop {
+            match cause.downcast_ref() {
+                Some(found) => return Some(found),
+                None => cause = cause.source()?,
+            }
         }
     }
 
@@ -211,10 +216,28 @@ mod tests {
         }
     }
 
+    /// An error that another one has caused.
+    #[derive(Debug)]
+    struct Near(fmt::Error);
+
+    impl fmt::Display for Near {
+        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("near")
+        }
+    }
+
+    impl Error for Near {
+        fn source(&self) -> Option<&(dyn Error + 'static)> {
+            Some(&self.0)
+        }
+    }
+
     #[test]
     fn a_loss_that_travels_keeps_its_kind_and_its_words() {
         let here = Loss::of(LossKind::Silent, Far(Some(Box::new(Far(None)))));
         assert!(here.cause::<Far>().is_some() && here.cause::<fmt::Error>().is_none());
+        let around = Loss::of(LossKind::Died, std::io::Error::other(Near(fmt::Error)));
+        assert!(around.cause::<fmt::Error>().is_some());
         assert_eq!(
             format!("{here} / {here:?}"),
             "the link broke / the link broke: a mouse\nbit it"

@@ -8,6 +8,15 @@ use std::time::Duration;
 /// Time in which a node hears of a member that others know: 5 s.
 const HEAR_WAIT: Duration = Duration::from_secs(5);
 
+/// A member that could not be reached.
+#[derive(Debug, thiserror::Error)]
+#[error("rank {rank} cannot be reached")]
+struct Unreached {
+    rank: u32,
+    #[source]
+    cause: ConnectError,
+}
+
 impl Cluster {
     /// Returns the session with the node of this rank, whichever of the two began it; dials the node
     /// if there is none.
@@ -108,6 +117,7 @@ impl Cluster {
                 Err(error) => cause = error,
             }
         }
-        Err(cause.into())
+        let kind = Loss::from(cause.clone()).kind();
+        Err(Loss::of(kind, Unreached { rank, cause }))
     }
 }
