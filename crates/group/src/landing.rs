@@ -21,10 +21,12 @@ mod base;
 mod combining;
 mod way_back;
 
-pub use accepting::{Accepted, accept};
+pub(crate) use accepting::Accepted;
+pub use accepting::accept;
 pub use base::Ending;
 pub(crate) use base::LandingFate;
-pub use combining::{Combine, Operand};
+pub(crate) use combining::Combine;
+pub use combining::Operand;
 pub use way_back::Interest;
 pub(crate) use way_back::WayBack;
 

@@ -71,7 +71,8 @@ mod lost;
 mod owner;
 
 pub(crate) use chunkcomm::layer::Hearer;
-pub use holders::{Carrier, Lease, View};
+pub use holders::Lease;
+pub(crate) use holders::{Carrier, View};
 pub use owner::Owner;
 
 /// Corrections that are put into the memory before others run.

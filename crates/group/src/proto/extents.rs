@@ -195,7 +195,7 @@ impl Extents {
     }
 }
 
-/// A place in the journal of [`Extents`]; `reset` with it.
+/// A place in the journal of the extents; `reset` with it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Cursor {
     entry: usize,
