@@ -52,6 +52,14 @@ impl Roster {
         roster
     }
 
+    /// Seats one more member; returns its seat. One that is dead by now is lost.
+    pub fn add(&mut self, member: NodeId) -> usize {
+        self.seats = self.seats.iter().copied().chain([member]).collect();
+        let seat = self.machine.add(member);
+        self.look_for_deaths();
+        seat
+    }
+
     /// Returns the nodes, by seat.
     #[must_use]
     pub fn seats(&self) -> &Arc<[NodeId]> {

@@ -5,8 +5,9 @@ use std::task::{Context, Poll};
 
 use chunkcomm::layer::warn;
 use chunkcomm::{Loss, Node, Peer, host};
-use chunkcomm_cluster::cluster::{Change, Member, NameError, NodeId};
+use chunkcomm_cluster::cluster::{Member, NameError, NodeId};
 use chunkcomm_cluster::launch::{ChildExit, Children, LaunchError, Launcher, Token};
+use chunkcomm_cluster::roster::{Event, Roster};
 use chunkcomm_cluster::{Cluster, Registry};
 use chunkcomm_proto::sorted::SortedMap;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
@@ -39,10 +40,10 @@ pub(crate) struct Crew {
     token: Token,
     /// Token of the farm, by which a sub-farmer knows the nodes that its farmer has sent.
     of_farm: Token,
-    /// Ends of threads and deaths of nodes.
-    ends: UnboundedReceiver<(Gone, Loss)>,
+    /// Ends of threads.
+    ends: UnboundedReceiver<(usize, Loss)>,
     /// Sender held so that the receiver stays pending when all other senders are gone.
-    tells: UnboundedSender<(Gone, Loss)>,
+    tells: UnboundedSender<(usize, Loss)>,
     /// Starter of the processes, replacements included.
     launcher: Option<Launcher>,
     /// Number of processes that died in a row before they were ready.
@@ -52,9 +53,10 @@ pub(crate) struct Crew {
     processes: Vec<Children>,
     /// The end of each worker that has ended, by index; for a node usually its death.
     ended: SortedMap<usize, Loss>,
-    /// Tasks that report the deaths of nodes, and the workers of a simulation.
-    watch: JoinSet<()>,
-    cluster: Option<Cluster>,
+    /// The workers of a simulation.
+    tasks: JoinSet<()>,
+    /// The nodes of the cluster, and the index of the worker that has each seat.
+    roster: Option<(Roster, Vec<usize>)>,
     reserve: Option<Reserve>,
     /// The announcement of the farm to its nodes.
     announced: Option<Announced>,
@@ -88,11 +90,6 @@ impl Drop for Announced {
     }
 }
 
-enum Gone {
-    Thread(usize),
-    Node(NodeId),
-}
-
 impl Crew {
     /// Returns a crew without workers. A sub-farmer's gets the token of the farm.
     pub(crate) fn new(farm: &str, of_farm: Option<Token>) -> Result<Crew, StartError> {
@@ -115,8 +112,8 @@ impl Crew {
             unreplaced: None,
             processes: Vec::new(),
             ended: SortedMap::new(),
-            watch: JoinSet::new(),
-            cluster: None,
+            tasks: JoinSet::new(),
+            roster: None,
             reserve: None,
             announced: None,
             tree: None,
@@ -143,11 +140,11 @@ impl Crew {
         let ended = move |worked: Result<(), Stopped>| {
             let told = worked.err().map_or_else(String::new, |stopped| stopped.to_string());
             // A failed send means that the farm is gone and needs no report.
-            let _ = end.send((Gone::Thread(index), WorkerEnd::Thread(told).into()));
+            let _ = end.send((index, WorkerEnd::Thread(told).into()));
         };
         if host::is_virtual() {
             let working = async move { ended(work(&post, &registry).await) };
-            spawn_among(&mut self.watch, Box::pin(working));
+            spawn_among(&mut self.tasks, Box::pin(working));
         } else {
             let name = format!("farm-worker-{index}");
             start_thread(name, Box::new(move || ended(work_blocking(&post, &registry))))
@@ -272,7 +269,7 @@ impl Crew {
 
     /// Returns the worker that is this node of the cluster, which may have joined just now.
     pub(crate) fn known_member(&mut self, peer: &Peer) -> Option<WorkerName> {
-        let cluster = self.cluster.as_ref()?;
+        let cluster = self.roster.as_ref()?.0.cluster();
         let is_peer = |id: NodeId| id.incarnation == peer.incarnation();
         let of = |name: &&WorkerName| name.member.as_ref().is_some_and(|member| is_peer(member.id));
         if let Some(name) = self.names.iter().find(of) {
@@ -340,6 +337,10 @@ impl Crew {
     }
 
     fn hire_member(&mut self, member: Member) {
+        if let Some((roster, workers)) = &mut self.roster {
+            roster.add(member.id);
+            workers.push(self.names.len());
+        }
         self.names.push(WorkerName::member(self.names.len(), member));
         self.tokens.push(None);
     }
@@ -370,35 +371,23 @@ impl Crew {
         self.tree = tree;
     }
 
-    /// Follows the deaths of nodes, and knows nodes that say hello.
+    /// Follows the deaths of nodes that are hired from now on, and knows nodes that say hello.
     pub(crate) fn watch(&mut self, cluster: &Cluster) {
-        let mut changes = cluster.changes();
-        let tells = self.tells.clone();
-        let watching = async move {
-            while let Some(change) = changes.next().await {
-                if let Change::Died(death) = change {
-                    // A failed send means that the farm is gone and needs no report.
-                    let _ = tells.send((Gone::Node(death.id), death.into()));
-                }
-            }
-        };
-        spawn_among(&mut self.watch, Box::pin(watching));
-        self.cluster = Some(cluster.clone());
+        self.roster = Some((Roster::new(cluster, [].into()), Vec::new()));
     }
 
     /// Reports the end of each worker once, of a node only its death. Pending when no worker is
     /// left.
     pub(crate) fn poll_ended(&mut self, context: &mut Context<'_>) -> Poll<(WorkerName, Loss)> {
-        while let Poll::Ready(Some((gone, loss))) = self.ends.poll_recv(context) {
-            let index = match gone {
-                Gone::Thread(index) => Some(index),
-                Gone::Node(id) => self
-                    .names
-                    .iter()
-                    .position(|name| name.member.as_ref().is_some_and(|member| member.id == id)),
-            };
-            if let Some(index) = index {
-                return Poll::Ready(self.note(index, loss));
+        if let Poll::Ready(Some((index, loss))) = self.ends.poll_recv(context) {
+            return Poll::Ready(self.note(index, loss));
+        }
+        if let Some((roster, workers)) = &mut self.roster {
+            while let Poll::Ready(event) = roster.poll_event(context) {
+                if let Event::Lost(seat, loss) = event {
+                    let index = workers[seat];
+                    return Poll::Ready(self.note(index, loss));
+                }
             }
         }
         let mut at = 0;

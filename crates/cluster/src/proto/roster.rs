@@ -74,9 +74,18 @@ impl Roster {
     /// Seats these nodes. A node may have several seats.
     #[must_use]
     pub fn new(seats: impl IntoIterator<Item = NodeId>) -> Roster {
-        let seat =
-            |id| Seat { id, state: State::Here, channels: 0, has_ended: false, leaves: false };
-        Roster { seats: seats.into_iter().map(seat).collect(), verdicts: VecDeque::new() }
+        let mut roster = Roster { seats: Vec::new(), verdicts: VecDeque::new() };
+        for id in seats {
+            roster.add(id);
+        }
+        roster
+    }
+
+    /// Seats one more node; returns its seat.
+    pub fn add(&mut self, id: NodeId) -> usize {
+        let (channels, has_ended, leaves) = (0, false, false);
+        self.seats.push(Seat { id, state: State::Here, channels, has_ended, leaves });
+        self.seats.len() - 1
     }
 
     /// Returns the way in which a seat was lost or has left, once there is the verdict.
