@@ -8,6 +8,7 @@ use crate::proto::roster::{self, Verdict};
 use chunkcomm::host::{Alarm, Instant};
 use chunkcomm::layer::Link;
 use chunkcomm::{Loss, Peer};
+use chunkcomm_proto::sorted::SortedSet;
 use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -34,20 +35,24 @@ pub struct Roster {
     seats: Arc<[NodeId]>,
     machine: roster::Roster,
     change: Option<NextChange>,
+    /// Those of the nodes that this one has heard of.
+    known: SortedSet<NodeId>,
     /// Sessions with nodes that leave.
     sessions: Vec<(NodeId, Peer)>,
     alarm: Alarm,
 }
 
 impl Roster {
-    /// Seats these members of the cluster. Those that are dead by now are lost.
+    /// Seats these members of the cluster. Those that are dead by now are lost; of one that has left by now nothing is
+    /// told.
     #[must_use]
     pub fn new(cluster: &Cluster, seats: Arc<[NodeId]>) -> Roster {
         // Changes are read from before the deaths are looked at, so that none is missed.
         let change = Some(next_change(cluster.changes()));
         let machine = roster::Roster::new(seats.iter().copied());
         let (cluster, sessions, alarm) = (cluster.clone(), Vec::new(), Alarm::default());
-        let mut roster = Roster { cluster, seats, machine, change, sessions, alarm };
+        let known = seats.iter().copied().filter(|id| is_member(&cluster, *id)).collect();
+        let mut roster = Roster { cluster, seats, machine, change, known, sessions, alarm };
         roster.look_for_deaths();
         roster
     }
@@ -56,6 +61,9 @@ impl Roster {
     pub fn add(&mut self, member: NodeId) -> usize {
         self.seats = self.seats.iter().copied().chain([member]).collect();
         let seat = self.machine.add(member);
+        if is_member(&self.cluster, member) {
+            self.known.insert(member);
+        }
         self.look_for_deaths();
         seat
     }
@@ -97,8 +105,13 @@ impl Roster {
         self.machine.handle_channel(seat);
     }
 
-    /// Notes the end of such a channel, all of which was read. One that was ended in order has the kind
-    /// [`Left`](chunkcomm::LossKind::Left).
+    /// Notes the break of such a channel, all of which was read.
+    pub fn note_break(&mut self, seat: usize, loss: Loss) {
+        self.machine.handle_break(seat, loss, Instant::now().time());
+    }
+
+    /// Notes the end of such a channel, all of which was read: the seat has ended it in its order, or has said on it
+    /// what makes no sense.
     pub fn note_end(&mut self, seat: usize, loss: Loss) {
         self.machine.handle_end(seat, loss, Instant::now().time());
     }
@@ -142,37 +155,33 @@ impl Roster {
         }
     }
 
-    /// Returns the session with a seat's node; dials the node if there is none.
-    ///
-    /// # Errors
-    ///
-    /// The loss of the node, or the reason why it cannot be reached.
-    ///
-    /// # Cancel safety
-    ///
-    /// Nothing is lost when the future is dropped.
-    ///
-    /// # Panics
-    ///
-    /// When there is no such seat.
-    pub fn peer(&self, seat: usize) -> impl Future<Output = Result<Peer, Loss>> + Send + use<> {
-        let (cluster, member) = (self.cluster.clone(), self.seats[seat]);
-        async move { cluster.peer_of(member).await }
-    }
-
     fn take(&mut self, change: Change) {
         match change {
             Change::Died(death) => self.machine.handle_death(death.id, &death.into()),
             Change::Left(id) => {
                 let session = Link::with(self.cluster.node(), id.incarnation);
-                if self.machine.handle_left(id, session.is_some())
+                let now = Instant::now().time();
+                if self.machine.handle_left(id, session.is_some(), now)
                     && let Some(link) = session
                 {
                     self.sessions.push((id, link.peer(self.cluster.node())));
                 }
             }
-            Change::Missed(_) => self.look_for_deaths(),
+            Change::Joined(member) => self.note_known(member.id),
+            Change::Missed(_) => {
+                self.look_for_deaths();
+                let has_left = |id: &NodeId| !is_member(&self.cluster, *id);
+                let left: Vec<NodeId> = self.known.iter().copied().filter(has_left).collect();
+                left.into_iter().for_each(|id| self.take(Change::Left(id)));
+            }
             _ => {}
+        }
+    }
+
+    /// Notes a seat whose node this one has heard of: one that is no member later was.
+    fn note_known(&mut self, id: NodeId) {
+        if self.seats.contains(&id) {
+            self.known.insert(id);
         }
     }
 
@@ -187,7 +196,7 @@ impl Roster {
         let over = |it: &(NodeId, Peer)| it.1.poll_closed(context).is_ready();
         let Some(over) = self.sessions.iter().position(over) else { return Poll::Pending };
         let (id, _) = self.sessions.swap_remove(over);
-        self.machine.handle_session_over(id);
+        self.machine.handle_session_over(id, Instant::now().time());
         Poll::Ready(())
     }
 }
@@ -196,6 +205,10 @@ impl fmt::Debug for Roster {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Roster").field("seats", &self.seats.len()).finish_non_exhaustive()
     }
+}
+
+fn is_member(cluster: &Cluster, id: NodeId) -> bool {
+    cluster.member(id.rank).is_some_and(|it| it.id == id)
 }
 
 fn next_change(mut changes: Changes) -> NextChange {

@@ -98,7 +98,8 @@ impl WorkerEnd {
 impl From<WorkerEnd> for Loss {
     fn from(end: WorkerEnd) -> Loss {
         let kind = match &end {
-            end if end.is_orderly() => LossKind::Left,
+            WorkerEnd::Closed => LossKind::Left,
+            WorkerEnd::Thread(why) if why.is_empty() => LossKind::Left,
             WorkerEnd::Below(loss) => loss.kind(),
             WorkerEnd::Malformed => LossKind::Refused,
             WorkerEnd::Stuck { .. } | WorkerEnd::Silent(_) | WorkerEnd::Late(_) => LossKind::Silent,

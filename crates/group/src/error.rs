@@ -100,7 +100,8 @@ pub enum DeltaSendError {
         /// Name of the delta's channel.
         channel: String,
     },
-    /// The collective whose operand this is has failed.
+    /// The collective whose operand this is has failed. A [`GroupError`](crate::GroupError) is the
+    /// [cause](Loss::cause), where the group is broken.
     Collective(Loss),
 }
 
@@ -293,7 +294,9 @@ impl DeltaRecvError {
             Self::Channel(error) => Loss::from(error.clone()).kind(),
             Self::Ended { cause, .. } => cause.as_ref().map_or(LossKind::Left, Loss::kind),
             Self::Combine { loss, .. } | Self::Collective(loss) => loss.kind(),
-            Self::Late { .. } => LossKind::Silent,
+            Self::Late { .. } | Self::Opening { fault: OpeningFault::Late, .. } => LossKind::Silent,
+            // The channel has ended before.
+            Self::Opening { fault: OpeningFault::Length { bytes: 0 }, .. } => LossKind::Left,
             Self::Opening { .. } | Self::Mismatch(_) | Self::Frame { .. } | Self::Range { .. } => {
                 LossKind::Refused
             }

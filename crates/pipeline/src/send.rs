@@ -7,7 +7,7 @@ use chunkcomm::{LossKind, Node, Peer};
 use chunkcomm_group::layer::{
     Lease, Manner, Owner, Pace, PumpHandle, Sections, Source, Target, part_of, pump, share,
 };
-use chunkcomm_group::{DeltaSendError, Element, Increment, Part, PartError};
+use chunkcomm_group::{DeltaSendError, Element, GroupError, Increment, Part, PartError};
 
 use crate::turns::Turns;
 
@@ -426,9 +426,8 @@ impl<T: Element> DeltaSender<T> {
     ///
     /// # Errors
     /// [`DeltaSendError::Unfinished`] when elements are missing before the last committed one, or a
-    /// [`part`](Self::part) is out; the transfer goes on. [`DeltaSendError::Collective`] with
-    /// [`GroupError::Input`](chunkcomm_group::GroupError::Input) when this is the operand of a collective other than a
-    /// broadcast, which goes on, too. Other errors end the transfer.
+    /// [`part`](Self::part) is out; the transfer goes on. [`DeltaSendError::Collective`] when this is the
+    /// operand of a collective other than a broadcast, which goes on, too. Other errors end the transfer.
     ///
     /// # Cancel safety
     /// When the future is dropped, the stream may have ended; call it again.
@@ -565,7 +564,10 @@ impl<T: Element> DeltaSender<T> {
 fn is_of_end(error: &DeltaSendError) -> bool {
     match error {
         DeltaSendError::Gone { .. } => true,
-        DeltaSendError::Collective(loss) => loss.kind() == LossKind::Left,
+        DeltaSendError::Collective(loss) => match loss.cause() {
+            Some(GroupError::Lost { loss, .. }) => loss.kind() == LossKind::Left,
+            _ => false,
+        },
         _ => false,
     }
 }

@@ -64,9 +64,10 @@ struct Inner {
     cause: Cause,
 }
 
+#[derive(Clone)]
 enum Cause {
     Words(String),
-    Typed(Box<dyn Error + Send + Sync>),
+    Typed(Arc<dyn Error + Send + Sync>),
 }
 
 impl Loss {
@@ -79,7 +80,7 @@ impl Loss {
     /// Makes a loss whose cause is an error.
     #[must_use]
     pub fn of(kind: LossKind, cause: impl Error + Send + Sync + 'static) -> Loss {
-        Loss(Arc::new(Inner { kind, cause: Cause::Typed(Box::new(cause)) }))
+        Loss(Arc::new(Inner { kind, cause: Cause::Typed(Arc::new(cause)) }))
     }
 
     /// Returns the kind.
@@ -95,8 +96,8 @@ impl Loss {
         matches!(self.kind(), LossKind::Died | LossKind::Silent | LossKind::Replaced)
     }
 
-    /// Returns the cause, or what caused that, if it is an error of this type. A loss that another node has told has
-    /// none.
+    /// Returns the cause, or a [`source`](Error::source) of it, if that is an error of this type. An error that only
+    /// passes another one on hides that one. A loss that another node has told has none.
     #[must_use]
     pub fn cause<E: Error + 'static>(&self) -> Option<&E> {
         let Cause::Typed(cause) = &self.0.cause else { return None };
@@ -124,12 +125,19 @@ impl Loss {
         bytes
     }
 
-    /// Reads the bytes of a loss; `None` when they are none.
+    /// Reads the bytes of a loss; `None` when they are none. A kind of a newer version counts as a death.
     #[must_use]
     pub fn from_bytes(bytes: &[u8]) -> Option<Loss> {
         let (kind, words) = bytes.split_first().filter(|it| it.1.len() <= LOSS_BYTES_MAX)?;
-        let kind = LossKind::ALL.get(usize::from(*kind))?;
-        Some(Loss::new(*kind, std::str::from_utf8(words).ok()?))
+        let kind = LossKind::ALL.get(usize::from(*kind)).copied().unwrap_or(LossKind::Died);
+        Some(Loss::new(kind, String::from_utf8_lossy(words)))
+    }
+
+    /// Returns the same as a death, where it has another kind.
+    #[must_use]
+    pub fn as_death(&self) -> Loss {
+        let kind = if self.is_death() { self.kind() } else { LossKind::Died };
+        Loss(Arc::new(Inner { kind, cause: self.0.cause.clone() }))
     }
 
     /// Returns the text that travels to other nodes.
@@ -259,7 +267,9 @@ mod tests {
             let loss = Loss::new(kind, "so it was");
             assert_eq!(Loss::from_bytes(&loss.to_bytes()), Some(loss));
         }
-        for wrong in [&[][..], &[6, b'x'], &[0, 0xff], &[0; LOSS_BYTES_MAX + 2]] {
+        let newer = Loss::from_bytes(&[77, b'x']).unwrap();
+        assert_eq!((newer.kind(), newer.to_string()), (LossKind::Died, "x".to_owned()));
+        for wrong in [&[][..], &[0; LOSS_BYTES_MAX + 2]] {
             assert_eq!(Loss::from_bytes(wrong), None, "{wrong:?}");
         }
     }

@@ -1,15 +1,18 @@
 //! Losses whose cause is an error of a link or a channel.
 
 use super::{
-    AcceptError, CloseError, ConnectError, LinkCause, LinkError, OpenError, RecvError, SendError,
+    AcceptError, CloseError, ConnectError, HelloCause, LinkCause, LinkError, OpenError, RecvError,
+    SendError,
 };
 use crate::proto::loss::{Loss, LossKind};
 
 impl LinkCause {
     fn kind(&self) -> LossKind {
         match self {
-            LinkCause::Io(_) | LinkCause::ConnectionLost | LinkCause::Forgotten => LossKind::Died,
-            LinkCause::Dead { .. }
+            LinkCause::Io(_) | LinkCause::ConnectionLost => LossKind::Died,
+            // The peer has given the session up after its time.
+            LinkCause::Forgotten
+            | LinkCause::Dead { .. }
             | LinkCause::GaveWay { .. }
             | LinkCause::GaveWayForMemory { .. } => LossKind::Silent,
             LinkCause::Restarted => LossKind::Replaced,
@@ -19,6 +22,26 @@ impl LinkCause {
             | LinkCause::Closed
             | LinkCause::CloseDeadline
             | LinkCause::DriverGone => LossKind::Left,
+        }
+    }
+}
+
+impl HelloCause {
+    fn kind(&self) -> LossKind {
+        match self {
+            HelloCause::Io(_) | HelloCause::NoProof(_) | HelloCause::Tls(_) => LossKind::Died,
+            HelloCause::Timeout | HelloCause::ProofTimeout | HelloCause::TlsTimeout => {
+                LossKind::Silent
+            }
+            // It is closing.
+            HelloCause::Refused => LossKind::Left,
+            // Something else answers there.
+            HelloCause::Wrong(_) | HelloCause::Session(_) => LossKind::Replaced,
+            HelloCause::Disagreement(_)
+            | HelloCause::WrongProof
+            | HelloCause::GaveWay
+            | HelloCause::System(_)
+            | HelloCause::Full { .. } => LossKind::Refused,
         }
     }
 }
@@ -53,8 +76,8 @@ impl From<RecvError> for Loss {
 impl From<ConnectError> for Loss {
     fn from(error: ConnectError) -> Loss {
         let kind = match &error {
-            ConnectError::Hello { .. } if !error.may_pass() => LossKind::Refused,
-            ConnectError::Unreachable { .. } | ConnectError::Hello { .. } => LossKind::Died,
+            ConnectError::Unreachable { .. } => LossKind::Died,
+            ConnectError::Hello { cause, .. } => cause.kind(),
             ConnectError::Closed | ConnectError::RuntimeGone => LossKind::Left,
         };
         Loss::of(kind, error)
@@ -75,7 +98,8 @@ impl From<AcceptError> for Loss {
     fn from(error: AcceptError) -> Loss {
         let kind = match &error {
             AcceptError::Late { .. } => LossKind::Silent,
-            AcceptError::Lost { .. } | AcceptError::Closed => LossKind::Left,
+            AcceptError::Lost { error, .. } => error.cause().kind(),
+            AcceptError::Closed | AcceptError::RuntimeGone => LossKind::Left,
             _ => LossKind::Refused,
         };
         Loss::of(kind, error)

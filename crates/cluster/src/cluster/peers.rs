@@ -1,6 +1,7 @@
 //! Links to other members.
 
-use super::{Cluster, Member, NodeId, is_fatal};
+use super::{Cluster, Death, Member, NodeId, is_fatal};
+use crate::proto::cluster::membership::Membership;
 use chunkcomm::layer::Link;
 use chunkcomm::{Address, ConnectError, Loss, LossKind, Peer, host};
 use std::time::Duration;
@@ -62,12 +63,21 @@ impl Cluster {
     ///
     /// Nothing is lost when the future is dropped.
     pub async fn peer_of(&self, member: NodeId) -> Result<Peer, Loss> {
-        let peer = self.peer(member.rank).await?;
-        if peer.incarnation() != member.incarnation {
-            let why = "another node has its rank in the cluster";
-            return Err(Loss::new(LossKind::Replaced, why));
+        let is_dead = |it: &Membership| it.deaths().iter().rfind(|it| it.id == member).cloned();
+        if let Some(death) = self.shared.state.look(is_dead) {
+            return Err(death.into());
         }
-        Ok(peer)
+        let replaced = || {
+            let why = "another node has its rank in the cluster";
+            Loss::new(LossKind::Replaced, why)
+        };
+        match self.peer(member.rank).await {
+            Ok(peer) if peer.incarnation() == member.incarnation => Ok(peer),
+            Ok(_) => Err(replaced()),
+            // The death of another one that had its rank.
+            Err(loss) if loss.cause::<Death>().is_some_and(|it| it.id != member) => Err(replaced()),
+            Err(loss) => Err(loss),
+        }
     }
 
     /// Waits until this node has heard of members that others know: 5 s at most, in which all words of the manager

@@ -4,7 +4,7 @@
 //! | what is heard | the verdict | since |
 //! |---|---|---|
 //! | the manager reports a death | lost, at once | it has asked, or has the end of the process; all that came before is still read |
-//! | the manager reports a leave | left, once all channels of the seat are read to their end, or its session is over | last words may be on their way |
+//! | the manager reports a leave | left, once all its channels are read to their end; where none has come, [`LAST_WORDS`] after its session is over | its last words may be under way, and a channel not be taken yet |
 //! | the seat ends a channel, or says what makes no sense | left or lost, after [`LAST_WORDS`] | a death may be why, whose report is on its way |
 //! | a link or a channel breaks, or an exchange with the seat | lost, after [`VERDICT`] | a lost link is not a death, and the manager learns of one later than the link; and the seat may have stopped since another one died |
 //!
@@ -137,43 +137,58 @@ impl Roster {
 
     /// Handles the manager's report of a leave; `has_session` says whether the session with the node lives. Returns
     /// whether its end is to be [reported](Self::handle_session_over).
-    pub fn handle_left(&mut self, id: NodeId, has_session: bool) -> bool {
+    pub fn handle_left(&mut self, id: NodeId, has_session: bool, now: Time) -> bool {
         let mut waits = false;
         for seat in self.seats_of(id) {
             let it = &mut self.seats[seat];
             it.leaves = true;
-            if it.channels == 0 && (it.has_ended || !has_session) {
-                self.go(seat, left());
+            match it.channels {
+                0 if it.has_ended => self.go(seat, left()),
+                0 if !has_session => self.leave(seat, now),
+                _ => waits |= has_session && self.gone(seat).is_none(),
             }
-            waits |= has_session && self.gone(seat).is_none();
         }
         waits
     }
 
     /// Handles the end of the session with a node that leaves.
-    pub fn handle_session_over(&mut self, id: NodeId) {
+    pub fn handle_session_over(&mut self, id: NodeId, now: Time) {
         for seat in self.seats_of(id) {
             if matches!(self.seats[seat], Seat { leaves: true, channels: 0, .. }) {
-                self.go(seat, left());
+                self.leave(seat, now);
             }
         }
     }
 
     /// Handles a channel of a seat that has come.
     pub fn handle_channel(&mut self, seat: usize) {
-        self.seats[seat].channels += 1;
+        let it = &mut self.seats[seat];
+        it.channels += 1;
+        if it.leaves && matches!(it.state, State::Doubted { .. }) {
+            // It was under way when the session ended: its words are read first.
+            it.state = State::Here;
+        }
     }
 
-    /// Handles the end of such a channel, all of which was read.
+    /// Handles the end of such a channel, all of which was read: the seat has ended it in its order, or has said on it
+    /// what makes no sense.
     pub fn handle_end(&mut self, seat: usize, loss: Loss, now: Time) {
+        self.end(seat, loss, now.after(LAST_WORDS));
+    }
+
+    /// Handles the break of such a channel, all of which was read.
+    pub fn handle_break(&mut self, seat: usize, loss: Loss, now: Time) {
+        self.end(seat, loss, now.after(VERDICT));
+    }
+
+    fn end(&mut self, seat: usize, loss: Loss, until: Time) {
         let it = &mut self.seats[seat];
         it.channels = it.channels.checked_sub(1).expect("a channel that has come ends once");
         it.has_ended = true;
         if it.leaves && it.channels == 0 {
             self.go(seat, left());
         } else {
-            let grace = if loss.is_death() { VERDICT } else { LAST_WORDS };
-            self.doubt(seat, loss, now.after(grace));
+            self.doubt(seat, loss, until);
         }
     }
 
@@ -182,10 +197,21 @@ impl Roster {
         self.doubt(seat, loss, now.after(VERDICT));
     }
 
-    /// The first reason for a doubt counts.
+    /// Of several reasons the first is told, after the longest time.
     fn doubt(&mut self, seat: usize, loss: Loss, until: Time) {
-        if self.is_here(seat) {
-            self.seats[seat].state = State::Doubted { loss, until };
+        let state = &mut self.seats[seat].state;
+        match state {
+            State::Here => *state = State::Doubted { loss, until },
+            State::Doubted { until: earlier, .. } => *earlier = until.max(*earlier),
+            State::Gone(_) => {}
+        }
+    }
+
+    /// A seat has left, unless a channel of it is still to be read.
+    fn leave(&mut self, seat: usize, now: Time) {
+        let state = &mut self.seats[seat].state;
+        if !matches!(state, State::Gone(_)) {
+            *state = State::Doubted { loss: left(), until: now.after(LAST_WORDS) };
         }
     }
 

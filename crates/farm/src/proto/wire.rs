@@ -242,7 +242,7 @@ pub(crate) enum Answer<'a> {
     /// The task has not ended in time, and its result is not awaited. Not stuck means that no
     /// thread runs it.
     Late { run: u32, index: u64, is_stuck: bool },
-    /// This many workers died of the task; the text tells how the last one was lost.
+    /// This many workers died of the task; its loss tells how the last one was lost.
     Aside { run: u32, index: u64, deaths: u32, loss: Loss },
     /// Numbers of tasks that were so far given out again, returned, copied and dropped below.
     Mishaps { run: u32, numbers: [u64; 4] },

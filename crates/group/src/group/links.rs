@@ -260,7 +260,12 @@ impl Links {
                         let loss = Loss::new(LossKind::Left, "it has dropped the group");
                         self.end(index, loss);
                     }
-                    Poll::Ready(Err(error)) => self.end(index, error.into()),
+                    Poll::Ready(Err(error)) => {
+                        let ended = self.incoming.swap_remove(index);
+                        if let Some(rank) = ended.from {
+                            self.roster.note_break(rank, error.into());
+                        }
+                    }
                     Poll::Pending => {
                         self.next = index + 1;
                         looked += 1;
@@ -349,7 +354,12 @@ impl Links {
     pub(crate) fn farewell(&self) -> Farewell {
         let has_heard = |rank: usize| self.incoming.iter().any(|it| it.from == Some(rank));
         let is_silent = |rank: usize| matches!(self.outgoing[rank].way, Way::Closed);
-        let is_there = |rank: &usize| *rank != self.rank && self.roster.is_here(*rank);
+        // Not those whose channels have ended, nor those that cannot be reached.
+        let is_there = |rank: &usize| {
+            let has_ended = self.has_come[*rank] && !has_heard(*rank);
+            let is_open = !has_ended && !matches!(self.outgoing[*rank].way, Way::Failed);
+            *rank != self.rank && is_open && self.roster.gone(*rank).is_none()
+        };
         let others = (0..self.outgoing.len()).filter(is_there);
         Farewell {
             node: self.cluster().node().clone(),

@@ -34,7 +34,7 @@ pub use refusal::Refusal;
 
 use crate::proto::signature::Signature;
 use agreement::{Decision, Objection, Proposal};
-use chunkcomm_proto::loss::{Loss, LossKind};
+use chunkcomm_proto::loss::Loss;
 use chunkcomm_proto::plain::Plain;
 use serde::{Deserialize, Serialize};
 use std::error::Error;
@@ -94,7 +94,7 @@ impl fmt::Display for Member {
 pub struct Death {
     /// Dead member.
     pub id: NodeId,
-    /// Way in which the death was noticed.
+    /// Way in which the death was noticed; it [is a death](Loss::is_death).
     pub loss: Loss,
 }
 
@@ -114,8 +114,7 @@ impl Error for Death {
 
 impl From<Death> for Loss {
     fn from(death: Death) -> Loss {
-        let kind = death.loss.kind();
-        Loss::of(if death.loss.is_death() { kind } else { LossKind::Died }, death)
+        Loss::of(death.loss.kind(), death)
     }
 }
 

@@ -119,7 +119,7 @@ impl fmt::Display for Refusal {
                 write!(f, "{}", Ranks(ranks))
             }
             Refusal::DiedEarly { rank, loss } => {
-                write!(f, "rank {rank} ended before all were ready: {loss}")
+                write!(f, "rank {rank} ended before all were ready: {loss:?}")
             }
             Refusal::Twice => f.write_str("it announced itself before"),
             Refusal::Over => f.write_str("the cluster has stopped"),

@@ -36,31 +36,34 @@ fn a_death_counts_at_once_whatever_was_heard_before() {
     // Nothing counts after the verdict.
     roster.handle_failure(0, cut(), Time(0));
     roster.handle_death(id(0), &cut());
-    assert!(!roster.handle_left(id(0), true));
+    assert!(!roster.handle_left(id(0), true, Time(0)));
     assert_eq!((roster.poll_timeout(), verdicts(&mut roster)), (None, vec![]));
     assert_eq!(roster.gone(0), Some(&death()));
 }
 
 #[test]
 fn a_lost_link_is_a_loss_when_the_manager_had_its_time() {
-    for (loss, is_end, grace) in [
-        (cut(), false, VERDICT),
-        (cut(), true, VERDICT),
-        (dropped(), true, LAST_WORDS),
+    type Hear = fn(&mut Roster, Loss);
+    let (end, fail): (Hear, Hear) = (
+        |roster, loss| roster.handle_end(0, loss, Time(7)),
+        |roster, loss| roster.handle_failure(0, loss, Time(7)),
+    );
+    let cut_off: Hear = |roster, loss| roster.handle_break(0, loss, Time(7));
+    for (loss, hear, grace) in [
+        (cut(), fail, VERDICT),
+        (cut(), cut_off, VERDICT),
+        (dropped(), cut_off, VERDICT),
+        (dropped(), end, LAST_WORDS),
         // It has stopped, and another's death may be why.
-        (dropped(), false, VERDICT),
+        (dropped(), fail, VERDICT),
     ] {
         let mut roster = roster(1);
-        if is_end {
-            roster.handle_channel(0);
-            roster.handle_end(0, loss.clone(), Time(7));
-        } else {
-            roster.handle_failure(0, loss.clone(), Time(7));
-        }
-        // The first that was heard counts.
-        roster.handle_failure(0, "later".into(), Time(8));
-        let until = Time(7).after(grace);
-        assert_eq!(roster.poll_timeout(), Some(until));
+        roster.handle_channel(0);
+        hear(&mut roster, loss.clone());
+        // The first that was heard is told.
+        roster.handle_failure(0, "later".into(), Time(7));
+        let until = Time(7).after(VERDICT);
+        assert!(roster.poll_timeout() == Some(until) && until >= Time(7).after(grace));
         roster.handle_timeout(Time(until.0 - 1));
         assert_eq!(verdicts(&mut roster), []);
         roster.handle_timeout(until);
@@ -70,34 +73,48 @@ fn a_lost_link_is_a_loss_when_the_manager_had_its_time() {
         };
         assert_eq!(verdicts(&mut roster), [expected]);
     }
+    let mut roster = roster(1);
+    roster.handle_channel(0);
+    end(&mut roster, dropped());
+    assert_eq!(roster.poll_timeout(), Some(Time(7).after(LAST_WORDS)));
 }
 
 #[test]
 fn who_leaves_is_heard_to_the_end() {
+    let now = Time(5);
+    let soon = now.after(LAST_WORDS);
     // All channels are read before.
-    let mut roster = roster(4);
+    let mut roster = roster(5);
     roster.handle_channel(0);
-    roster.handle_end(0, dropped(), Time(0));
-    assert!(!roster.handle_left(id(0), true));
+    roster.handle_end(0, dropped(), now);
+    assert!(!roster.handle_left(id(0), true, now));
+    assert_eq!(verdicts(&mut roster), [Verdict::Left(0, left())]);
     // It has one that is not, and the session ends before.
     roster.handle_channel(1);
-    assert!(roster.handle_left(id(1), true));
-    roster.handle_session_over(id(1));
-    // It never opened one.
-    assert!(roster.handle_left(id(2), true));
-    // It has no session.
-    assert!(!roster.handle_left(id(3), false));
-    assert_eq!(verdicts(&mut roster), [Verdict::Left(0, left()), Verdict::Left(3, left())]);
-    roster.handle_end(1, cut(), Time(0));
-    roster.handle_session_over(id(2));
-    assert_eq!(verdicts(&mut roster), [Verdict::Left(1, left()), Verdict::Left(2, left())]);
+    assert!(roster.handle_left(id(1), true, now));
+    roster.handle_session_over(id(1), now);
+    roster.handle_end(1, cut(), now);
+    assert_eq!(verdicts(&mut roster), [Verdict::Left(1, left())]);
+    // It never opened one; it has no session; its channel was not taken yet.
+    assert!(roster.handle_left(id(2), true, now));
+    assert_eq!(roster.poll_timeout(), None);
+    roster.handle_session_over(id(2), now);
+    assert!(!roster.handle_left(id(3), false, now));
+    assert!(!roster.handle_left(id(4), false, now));
+    assert_eq!((roster.poll_timeout(), verdicts(&mut roster)), (Some(soon), vec![]));
+    roster.handle_channel(4);
+    roster.handle_timeout(soon);
+    assert_eq!(verdicts(&mut roster), [Verdict::Left(2, left()), Verdict::Left(3, left())]);
+    assert_eq!(roster.poll_timeout(), None);
+    roster.handle_end(4, dropped(), soon);
+    assert_eq!(verdicts(&mut roster), [Verdict::Left(4, left())]);
 }
 
 #[test]
 fn who_leaves_and_cannot_be_reached_is_heard_all_the_same() {
     let mut roster = roster(1);
     roster.handle_channel(0);
-    roster.handle_left(id(0), true);
+    roster.handle_left(id(0), true, Time(0));
     roster.handle_failure(0, cut(), Time(0));
     assert_eq!(roster.poll_timeout(), Some(Time(0).after(VERDICT)));
     roster.handle_end(0, dropped(), Time(9));
@@ -135,7 +152,7 @@ impl Life {
         let told = at(end.0, end.0 + 40 * SECOND);
         let over = at(end.0, end.0 + 20 * SECOND);
         let read = at(end.0, end.0 + 30 * SECOND);
-        let (talks, fate) = (random.one_in(2), random.below(6));
+        let (talks, fate, is_late) = (random.one_in(2), random.below(6), random.one_in(4));
         let mut signs = Vec::new();
         signs.extend(talks.then_some((opened, Sign::Channel)));
         match fate {
@@ -145,6 +162,17 @@ impl Life {
             1 | 2 => {
                 let has_session = talks || fate == 1;
                 signs.push((told, Sign::Left(has_session)));
+                // Its channel may be taken only after the report, and after the end of the session.
+                if talks && is_late {
+                    let late = Time(told.0 + SECOND / 2);
+                    let signs = vec![
+                        (told, Sign::Left(false)),
+                        (late, Sign::Channel),
+                        (late.after(LAST_WORDS), Sign::EndOfChannel(true)),
+                    ];
+                    let end = Some((end, true));
+                    return Life { end, signs, is_untold: false };
+                }
                 signs.extend(talks.then_some((read, Sign::EndOfChannel(true))));
                 let over = Time(over.0.max(told.0 + 1));
                 signs.extend(has_session.then_some((over, Sign::SessionOver)));
@@ -198,14 +226,17 @@ fn live(seed: u64) {
                 }
                 Sign::EndOfChannel(in_order) => {
                     open[seat] -= 1;
-                    roster.handle_end(seat, if in_order { dropped() } else { cut() }, now);
+                    match in_order {
+                        true => roster.handle_end(seat, dropped(), now),
+                        false => roster.handle_break(seat, cut(), now),
+                    }
                 }
                 Sign::Failure(in_order) => {
                     roster.handle_failure(seat, if in_order { dropped() } else { cut() }, now);
                 }
                 Sign::Death => roster.handle_death(name, &death()),
-                Sign::Left(has_session) => drop(roster.handle_left(name, has_session)),
-                Sign::SessionOver => roster.handle_session_over(name),
+                Sign::Left(has_session) => drop(roster.handle_left(name, has_session, now)),
+                Sign::SessionOver => roster.handle_session_over(name, now),
             }
         }
         while let Some(verdict) = roster.poll_verdict() {

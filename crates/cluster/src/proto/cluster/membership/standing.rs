@@ -33,7 +33,7 @@ impl fmt::Display for End {
             End::Finished { by: Some(by) } => write!(f, "{by} asked for the stop of the cluster"),
             End::Left => f.write_str("this node has left the cluster"),
             End::Refused(why) => why.fmt(f),
-            End::ManagerLost { loss } => write!(f, "the manager (rank 0) is gone: {loss}"),
+            End::ManagerLost { loss } => write!(f, "the manager (rank 0) is gone: {loss:?}"),
         }
     }
 }
