@@ -244,7 +244,7 @@ mod tests {
     fn a_loss_that_travels_keeps_its_kind_and_its_words() {
         let here = Loss::of(LossKind::Silent, Far(Some(Box::new(Far(None)))));
         assert!(here.cause::<Far>().is_some() && here.cause::<fmt::Error>().is_none());
-        let around = Loss::of(LossKind::Died, std::io::Error::other(Near(fmt::Error)));
+        let around = Loss::of(LossKind::Died, Near(fmt::Error));
         assert!(around.cause::<fmt::Error>().is_some());
         assert_eq!(
             format!("{here} / {here:?}"),

@@ -10,13 +10,15 @@ use std::time::Duration;
 const HEAR_WAIT: Duration = Duration::from_secs(5);
 
 /// A member that could not be reached.
-#[derive(Debug, thiserror::Error)]
+#[derive(thiserror::Error)]
 #[error("rank {rank} cannot be reached")]
 struct Unreached {
     rank: u32,
     #[source]
     cause: ConnectError,
 }
+
+chunkcomm_proto::debug_with_causes!(Unreached);
 
 impl Cluster {
     /// Returns the session with the node of this rank, whichever of the two began it; dials the node

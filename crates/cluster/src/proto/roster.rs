@@ -197,13 +197,13 @@ impl Roster {
         self.doubt(seat, loss, now.after(VERDICT));
     }
 
-    /// Of several reasons the first is told, after the longest time.
+    /// Of several reasons the first is told, after the longest time. No death is reported of one that leaves.
     fn doubt(&mut self, seat: usize, loss: Loss, until: Time) {
-        let state = &mut self.seats[seat].state;
+        let Seat { state, leaves, .. } = &mut self.seats[seat];
         match state {
             State::Here => *state = State::Doubted { loss, until },
-            State::Doubted { until: earlier, .. } => *earlier = until.max(*earlier),
-            State::Gone(_) => {}
+            State::Doubted { until: earlier, .. } if !*leaves => *earlier = until.max(*earlier),
+            State::Doubted { .. } | State::Gone(_) => {}
         }
     }
 

@@ -99,6 +99,7 @@ fn who_leaves_is_heard_to_the_end() {
     assert!(roster.handle_left(id(2), true, now));
     assert_eq!(roster.poll_timeout(), None);
     roster.handle_session_over(id(2), now);
+    roster.handle_failure(2, cut(), now);
     assert!(!roster.handle_left(id(3), false, now));
     assert!(!roster.handle_left(id(4), false, now));
     assert_eq!((roster.poll_timeout(), verdicts(&mut roster)), (Some(soon), vec![]));
