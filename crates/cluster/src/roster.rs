@@ -1,4 +1,4 @@
-//! Nodes of a cluster that work together, for those who write a layer above: groups, arrays.
+//! Nodes of a cluster that work together, and which of them are gone, for layers above: groups, arrays, farms.
 //!
 //! A [`Roster`] has a *seat* for each of the nodes. It tells in one stream who has left and who is lost, each once. The
 //! rule by which it decides is that of [`proto::roster`](crate::proto::roster).

@@ -48,14 +48,14 @@
 //! while all of it is coming. Each transfer carries sections of it in increments. Large calls of groups are made of
 //! regions, and so are the transfers of distributed arrays (`chunkcomm-array`).
 //!
-//! A transfer of a buffer whose elements leave as they become done is a *delta*. Its ends without a region, for rounds
-//! and streams of one sender, are those of `chunkcomm-pipeline`.
+//! A transfer of a buffer whose elements leave as they become done is a *delta*. With one sender and no region its
+//! ends are those of `chunkcomm-pipeline`.
 //!
 //! Without the default feature `tls` there are no credentials, as in `chunkcomm`, and rustls is not compiled.
 //!
 //! # Layers
 //!
-//! Each stands on those above it, in reading order:
+//! The lowest first, in reading order:
 //!
 //! - `proto`: pure: the state of each byte, the bytes that leave next ([`Increment`] decides how many
 //!   at a time), the messages of both sides; the schedules of collective calls and their modelled times;

@@ -1,4 +1,4 @@
-//! The way in which somebody was lost.
+//! The way in which a node, or something of it, was lost.
 
 use crate::causes::with_causes;
 use crate::plain::{Plain, cut};
@@ -22,7 +22,7 @@ pub enum LossKind {
     Replaced,
     /// It was silent for too long.
     Silent,
-    /// It said what makes no sense, or could not do, or was not let do, what is its part.
+    /// It said what makes no sense, or could not or was not allowed to do its part.
     Refused,
     /// Its operator or function panicked.
     Panicked,

@@ -1,12 +1,12 @@
-//! Nodes that work together, and their ends: the one rule that decides between what a link, a channel and the
+//! Nodes that work together, and which of them are gone: the one rule that decides between what a link, a channel and the
 //! manager say.
 //!
-//! | what is heard | the verdict | since |
+//! | what is heard | the verdict | why |
 //! |---|---|---|
-//! | the manager reports a death | lost, at once | it has asked, or has the end of the process; all that came before is still read |
+//! | the manager reports a death | lost, at once | it has asked, or has seen the process end; all that came before is still read |
 //! | the manager reports a leave | left, once all its channels are read to their end; where none has come, [`LAST_WORDS`] after its session is over | its last words may be under way, and a channel not be taken yet |
 //! | the seat ends a channel, or says what makes no sense | left or lost, after [`LAST_WORDS`] | a death may be why, whose report is on its way |
-//! | a link or a channel breaks, or an exchange with the seat | lost, after [`VERDICT`] | a lost link is not a death, and the manager learns of one later than the link; and the seat may have stopped since another one died |
+//! | a link or a channel breaks, or an exchange with the seat | lost, after [`VERDICT`] | a lost link is not a death, and the manager learns of one later than the link; or the seat has stopped because another one died |
 //!
 //! A seat has one verdict, after which nothing that is heard of it counts.
 
@@ -23,8 +23,8 @@ use std::time::Duration;
 pub const LAST_WORDS: Duration = Duration::from_secs(1);
 
 /// Time in which the manager reports the death of a seat whose link is lost: 45 s. It knows the end of a process
-/// on another machine after 10 s, that of a machine that it waits for in nothing only after its next question, of
-/// every 30 s.
+/// on another machine after 10 s, that of a machine of which it expects nothing only by its next question, every
+/// 30 s.
 pub const VERDICT: Duration = Duration::from_secs(45);
 
 /// Verdict about a seat.
