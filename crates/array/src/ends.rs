@@ -5,15 +5,18 @@
 //!   ArrayReceiver              the same                  receiver
 //!   ArrayExchange              both at once, in place    exchange
 //!   Outlet, Inlet              a task a peer             outlet, inlet
+//!   Leaving, Arriving          a channel one way         one_way
+//!   Way, Intake                a peer's tiles            way
 //!   Line                       between two ranks, also of one node    line
 //!   Shared                     what they share           shared
-//!   agree                      the opening               statement
+//!   End, agree                 the opening               opening, statement
 //! ```
 
 pub(crate) mod error;
 pub(crate) mod exchange;
 mod inlet;
 mod line;
+pub(crate) mod one_way;
 pub(crate) mod opening;
 mod outlet;
 mod pool;
@@ -24,4 +27,5 @@ pub(crate) mod settings;
 pub(crate) mod shared;
 pub(crate) mod slab;
 pub(crate) mod statement;
+pub(crate) mod way;
 mod wire;

@@ -14,11 +14,12 @@ use chunkcomm_group::{Element, Group};
 use super::desk::{Teller, Told, UnderWay};
 use super::{Ask, Served, Word, departed, whole, words_of};
 use crate::ends::error::{ArrayError, StatementDifference};
-use crate::ends::exchange::{Arriving, Messages};
-use crate::ends::opening::{Link, Ranks, Way, agree_within, fault};
+use crate::ends::one_way::Arriving;
+use crate::ends::opening::{Link, Ranks, agree_within, fault, ways};
 use crate::ends::statement::{Agreed, Statement};
+use crate::ends::way::{Messages, Way};
 use crate::layout::Layout;
-use crate::plan::{Plan, Side};
+use crate::plan::Side;
 
 /// A visitor that wants the array of a group, or gives one; made by [`ArrayPort::visits`](crate::ArrayPort::visits).
 ///
@@ -97,13 +98,10 @@ impl Visit {
         storage: &[T],
     ) -> Result<(), ArrayError> {
         let agreed = self.agree::<T>(group, layout, Side::Sender, storage.len()).await?;
-        let Agreed { from, to, nonce } = agreed;
-        let (rank, cluster) = (group.rank(), group.cluster());
-        for plan in Plan::of(&from, &to, Side::Sender, rank).peers {
-            let way = Way::new::<T>(&from, &to, (Side::Sender, rank), plan);
-            let messages = way.messages(1, storage).await;
-            let link = Link::new(&Ranks::new(cluster, &[self.visitor()]), self.visitor(), nonce);
-            let (cluster, visitor) = (cluster.clone(), self.visitor());
+        for (way, link) in self.ways::<T>(group, &agreed, Side::Sender) {
+            let (mut messages, mut slices) = (Messages::default(), Slices::default());
+            way.pack_all(1, storage, (&mut messages, &mut slices)).await;
+            let (cluster, visitor) = (group.cluster().clone(), self.visitor());
             let patience = self.patience;
             let busy = (self.under_way.begin(), Arc::clone(&self.has_elements));
             host::spawn_on(group.cluster().node().runtime(), async move {
@@ -113,7 +111,7 @@ impl Visit {
                 let _ = deliver(&link, messages, patience).await;
             });
         }
-        self.serve(group, &from, nonce);
+        self.serve(group, &agreed.from, agreed.nonce);
         Ok(())
     }
 
@@ -142,20 +140,16 @@ impl Visit {
         storage: &mut [T],
     ) -> Result<(), ArrayError> {
         let agreed = self.agree::<T>(group, layout, Side::Receiver, storage.len()).await?;
-        let Agreed { from, to, nonce } = agreed;
-        self.serve(group, &to, nonce);
-        let rank = group.rank();
+        self.serve(group, &agreed.to, agreed.nonce);
         let mut staged = None;
         let mut fault = None;
         // The visitor alone, or nobody.
-        for plan in Plan::of(&from, &to, Side::Receiver, rank).peers {
-            let way = Way::new::<T>(&from, &to, (Side::Receiver, rank), plan);
+        for way in self.ways::<T>(group, &agreed, Side::Receiver) {
             let staged = &mut staged.insert(FreedVec(memory::copied(storage).await)).0;
             let cluster = group.cluster().clone();
-            let link = Link::new(&Ranks::new(&cluster, &[self.visitor()]), self.visitor(), nonce);
             fault = tokio::select! {
                 biased;
-                received = receive(&cluster, self.visitor(), link, way, staged, self.patience) => {
+                received = receive(&cluster, self.visitor(), way, staged, self.patience) => {
                     received.err()
                 }
                 loss = departed(&cluster, self.visitor()) => Some(loss),
@@ -166,7 +160,7 @@ impl Visit {
         let fault = faults.into_iter().enumerate().find_map(|(rank, loss)| Some((rank, loss?)));
         if let Some((by, loss)) = fault {
             let loss = Loss::new(loss.kind(), format!("{loss}, as rank {by} found"));
-            let elements = from.local_len(0);
+            let elements = agreed.from.local_len(0);
             let error = ArrayError::Peer { side: Side::Sender, rank: 0, loss, landed: 0, elements };
             return self.told(Err(error));
         }
@@ -175,6 +169,12 @@ impl Visit {
         }
         self.say(Ok(None));
         Ok(())
+    }
+
+    /// Plans what this rank sends to the visitor, or receives.
+    fn ways<T>(&self, group: &Group, agreed: &Agreed, side: Side) -> Vec<(Way, Link)> {
+        let ranks = Ranks::new(group.cluster(), &[self.visitor()]);
+        ways::<T>(agreed, (side, group.rank()), &ranks, |_| self.visitor())
     }
 
     /// Agrees with the other ranks on what they send to the visitor, or receive, and whether that is what it wants.
@@ -273,20 +273,17 @@ impl<T: Element> Drop for Placing<'_, T> {
 
 /// Sends packed elements to the visitor, and waits until they are there.
 async fn deliver(link: &Link, mut messages: Messages, patience: Duration) -> Result<(), Loss> {
-    let silent = |_| silent(patience);
-    let mut channel = host::timeout(patience, link.open_one_way()).await.map_err(silent)??;
+    let mut channel = within(patience, link.open_one_way()).await?;
     while let Some(message) = messages.0.pop_front() {
-        let sent = host::timeout(patience, channel.send(message)).await.map_err(silent)?;
-        sent?;
+        within(patience, channel.send(message)).await?;
     }
     // Until then it is in memory here.
     loop {
         let before = channel.stats().acknowledged;
         match host::timeout(patience, channel.sync()).await {
-            Ok(Ok(())) => break,
-            Ok(Err(error)) => return Err(error.into()),
+            Ok(synced) => break synced?,
             Err(_) if channel.stats().acknowledged > before => {}
-            Err(late) => return Err(silent(late)),
+            Err(_) => return Err(silent(patience)),
         }
     }
     channel.close(patience).await.map_err(Loss::from)
@@ -296,24 +293,34 @@ async fn deliver(link: &Link, mut messages: Messages, patience: Duration) -> Res
 async fn receive<T: Element>(
     cluster: &Cluster,
     visitor: NodeId,
-    link: Link,
-    way: Way,
+    (way, link): (Way, Link),
     storage: &mut [T],
     patience: Duration,
 ) -> Result<(), Loss> {
     cluster.heard_of(&[visitor]).await;
-    let accepted = host::timeout(patience, link.accept_one_way()).await;
-    let channel = accepted.map_err(|_| silent(patience))??;
-    let mut arriving = Arriving::new(way, channel);
+    let channel = within(patience, link.accept_one_way()).await?;
+    let mut arriving = Arriving::new::<T>(way, channel);
     loop {
-        let before = arriving.missing;
-        let arrived = poll_fn(|context| arriving.poll(1, storage, context));
+        let before = arriving.intake.missing;
+        let arrived = poll_fn(|context| arriving.poll(storage, context));
         match host::timeout(patience, arrived).await {
             Ok(arrived) => return arrived.map_err(|fault| fault.loss()),
-            Err(_) if arriving.missing < before => {}
+            Err(_) if arriving.intake.missing < before => {}
             Err(_) => return Err(silent(patience)),
         }
     }
+}
+
+/// Waits for what the visitor does within its patience.
+async fn within<O, E>(
+    patience: Duration,
+    future: impl Future<Output = Result<O, E>>,
+) -> Result<O, Loss>
+where
+    Loss: From<E>,
+{
+    let outcome = host::timeout(patience, future).await.map_err(|_| silent(patience))?;
+    Ok(outcome?)
 }
 
 fn silent(patience: Duration) -> Loss {

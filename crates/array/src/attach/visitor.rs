@@ -3,23 +3,24 @@
 use std::future::poll_fn;
 use std::path::Path;
 use std::sync::OnceLock;
-use std::task::Poll;
 use std::time::Duration;
 
-use chunkcomm::host::memory::FreedVec;
+use chunkcomm::host::memory::{FreedVec, Slices};
 use chunkcomm::{Duplex, Loss, LossKind, host};
 use chunkcomm_cluster::Cluster;
 use chunkcomm_cluster::cluster::NodeId;
 use chunkcomm_group::{Element, Shape};
 
 use super::{Ask, AttachError, Word, key, whole, words_of};
-use crate::ends::error::{ArrayError, refused};
-use crate::ends::exchange::{Arriving, Leaving};
-use crate::ends::opening::{Link, Ranks, Way};
+use crate::ends::error::refused;
+use crate::ends::one_way::{Arriving, Leaving, poll_each};
+use crate::ends::opening::{Ranks, ways};
 use crate::ends::shared::reported;
+use crate::ends::statement::Agreed;
+use crate::ends::way::Failure;
 use crate::layout::Layout;
 use crate::npy::{Npy, NpyElement, NpyError};
-use crate::plan::{Plan, Side};
+use crate::plan::Side;
 
 /// Time after which a wait is reported, by default: 10 s.
 const REPORT_AFTER: Duration = Duration::from_secs(10);
@@ -88,9 +89,9 @@ pub struct Visitor {
 struct Serving {
     /// The group takes its end as that of the visit.
     duplex: Duplex<Ask, Word>,
-    layout: Layout,
+    /// The layouts of the group and of this visitor.
+    agreed: Agreed,
     members: Vec<NodeId>,
-    nonce: u64,
 }
 
 impl Visitor {
@@ -126,7 +127,7 @@ impl Visitor {
         let serving = self.ask::<T>(None).await?;
         let what = || format!("waits for the elements of array {:?}", self.name);
         let elements = self.reported(what, self.take_elements(&serving)).await;
-        Ok((elements?, serving.layout.shape()))
+        Ok((elements?, serving.agreed.to.shape()))
     }
 
     /// Takes the array into an `.npy` file, which is created or replaced. Returns its shape.
@@ -175,19 +176,14 @@ impl Visitor {
         if expected != found {
             return Err(AttachError::Elements { shape: shape.to_vec(), expected, found });
         }
-        let mut serving = self.ask::<T>(Some(shape)).await?;
-        if serving.layout.shape() != shape {
+        let Serving { mut duplex, agreed, members } = self.ask::<T>(Some(shape)).await?;
+        if agreed.to.shape() != shape {
             return Err(self.gone(refused("it serves another shape")));
         }
         let what = || format!("waits until the group has taken array {:?}", self.name);
         let mut channels = Vec::new();
         let given = async {
-            let (duplex, sending) = (&mut serving.duplex, &mut channels);
-            let sent = self.give_elements(
-                (&serving.layout, &serving.members, serving.nonce),
-                (&layout, elements),
-                sending,
-            );
+            let sent = self.give_elements((&agreed, &members), elements, &mut channels);
             let word = tokio::select! {
                 biased;
                 word = duplex.recv() => word,
@@ -274,78 +270,52 @@ impl Visitor {
         };
         match Layout::from_words(&layout) {
             Ok(layout) if layout.ranks() == members.len() => {
-                Ok(Serving { duplex, layout, members, nonce })
+                let own = whole(&layout.shape()).expect("the group has such a layout");
+                let (from, to) = if ask.2.is_some() { (own, layout) } else { (layout, own) };
+                Ok(Serving { duplex, agreed: Agreed { from, to, nonce }, members })
             }
             _ => Err(self.gone(refused("its layout makes no sense"))),
         }
     }
 
     async fn take_elements<T: Element>(&self, serving: &Serving) -> Result<Vec<T>, AttachError> {
-        let Serving { layout: from, members, nonce, .. } = serving;
-        let to = whole(&from.shape()).expect("the group has such a layout");
+        let Serving { agreed, members, .. } = serving;
         // The group states the shape.
-        let elements = to.local_len(0);
+        let elements = agreed.to.local_len(0);
         let zeros = bytemuck::try_zeroed_vec::<T>(elements).map_err(|()| {
             let bytes = elements.saturating_mul(size_of::<T>());
-            AttachError::Memory { name: self.name.clone(), shape: from.shape(), bytes }
+            AttachError::Memory { name: self.name.clone(), shape: agreed.to.shape(), bytes }
         })?;
         let mut storage = FreedVec(zeros);
         let mut arriving = Vec::new();
-        for plan in Plan::of(from, &to, Side::Receiver, 0).peers {
-            let way = Way::new::<T>(from, &to, (Side::Receiver, 0), plan);
-            let link = Link::new(&Ranks::new(&self.cluster, members), members[way.rank], *nonce);
-            let accepted = link.accept_one_way().await;
-            let channel = accepted.map_err(|loss| self.failed(way.fault(loss, 0)))?;
-            arriving.push(Arriving::new(way, channel));
+        let ranks = Ranks::new(&self.cluster, members);
+        for (way, link) in ways::<T>(agreed, (Side::Receiver, 0), &ranks, |rank| members[rank]) {
+            let accepted = Arriving::accept::<T>(way, link).await;
+            arriving.push(accepted.map_err(|fault| self.failed(fault))?);
         }
-        poll_fn(|context| {
-            let mut is_over = true;
-            for arriving in &mut arriving {
-                match arriving.poll(1, &mut storage.0, context) {
-                    Poll::Ready(Ok(())) => {}
-                    Poll::Ready(Err(fault)) => {
-                        let landed = arriving.landed();
-                        let error = arriving.way.fault(fault.loss(), landed);
-                        return Poll::Ready(Err(self.failed(error)));
-                    }
-                    Poll::Pending => is_over = false,
-                }
-            }
-            if is_over { Poll::Ready(Ok(())) } else { Poll::Pending }
-        })
-        .await?;
+        let arrived = poll_fn(|context| {
+            poll_each(&mut arriving, |arriving| arriving.poll_whole(&mut storage.0, context))
+        });
+        arrived.await.map_err(|fault| self.failed(fault))?;
         Ok(storage.into_inner())
     }
 
     /// Sends the elements of all ranks. The channels stay open until `leaving` is dropped.
     async fn give_elements<T: Element>(
         &self,
-        (to, members, nonce): (&Layout, &[NodeId], u64),
-        (from, elements): (&Layout, &[T]),
+        (agreed, members): (&Agreed, &[NodeId]),
+        elements: &[T],
         leaving: &mut Vec<Leaving>,
     ) -> Result<(), AttachError> {
-        for plan in Plan::of(from, to, Side::Sender, 0).peers {
-            let way = Way::new::<T>(from, to, (Side::Sender, 0), plan);
-            let link = Link::new(&Ranks::new(&self.cluster, members), members[way.rank], nonce);
-            let opened = link.open_one_way().await;
-            let channel = opened.map_err(|loss| self.failed(way.fault(loss, 0)))?;
-            let messages = way.messages(1, elements).await;
-            leaving.push(Leaving { way, channel, messages });
+        let (ranks, mut slices) = (Ranks::new(&self.cluster, members), Slices::default());
+        for (way, link) in ways::<T>(agreed, (Side::Sender, 0), &ranks, |rank| members[rank]) {
+            let opened = Leaving::open(way, link).await.map_err(|fault| self.failed(fault))?;
+            leaving.push(opened);
+            let Leaving { way, messages, .. } = leaving.last_mut().expect("it was pushed");
+            way.pack_all(1, elements, (messages, &mut slices)).await;
         }
-        poll_fn(|context| {
-            let mut is_over = true;
-            for leaving in &mut *leaving {
-                match leaving.poll(context) {
-                    Poll::Ready(Ok(())) => {}
-                    Poll::Ready(Err(loss)) => {
-                        return Poll::Ready(Err(self.failed(leaving.way.fault(loss, 0))));
-                    }
-                    Poll::Pending => is_over = false,
-                }
-            }
-            if is_over { Poll::Ready(Ok(())) } else { Poll::Pending }
-        })
-        .await
+        let left = poll_fn(|context| poll_each(&mut *leaving, |leaving| leaving.poll(context)));
+        left.await.map_err(|fault| self.failed(fault))
     }
 
     /// Waits for `future`, and reports the wait.
@@ -379,7 +349,7 @@ impl Visitor {
         AttachError::Gone { name: self.name.clone(), loss: loss.into() }
     }
 
-    fn failed(&self, source: ArrayError) -> AttachError {
+    fn failed(&self, (source, _): Failure) -> AttachError {
         AttachError::Transfer { name: self.name.clone(), source }
     }
 }

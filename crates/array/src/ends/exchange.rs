@@ -1,23 +1,19 @@
 //! Exchanges of one group with itself, in place.
 
-use std::collections::VecDeque;
 use std::fmt;
 use std::future::poll_fn;
 use std::task::{Context, Poll, ready};
 
-use bytes::Bytes;
+use chunkcomm::Loss;
 use chunkcomm::host::memory::{self, FreedVec, Slices};
-use chunkcomm::{BytesReceiver, BytesSender, Loss};
 use chunkcomm_group::{Element, Group};
 
-use super::error::{ArrayError, refused};
-use super::opening::{Link, Ranks, Way, agree_within, all};
-use super::shared::{Fault, dropped};
-use super::statement::Agreed;
-use super::wire::{self, HEAD_BYTES, Message};
+use super::error::ArrayError;
+use super::one_way::{Arriving, Leaving, all, poll_each};
+use super::opening::{Ranks, agree_within, ways};
+use super::way::{Failure, Messages, Way};
+use super::wire::HEAD_BYTES;
 use crate::layout::Layout;
-use crate::pack::unpack;
-use crate::plan::Plan;
 use crate::plan::Side;
 
 /// Brings the array of one group into another layout, or its margins up to date, in the same storage.
@@ -52,53 +48,21 @@ pub struct ArrayExchange<T: Element> {
     /// Elements that stay at this rank but change their places.
     own: Option<(Way, Way)>,
     kept: Messages,
-    packing: Packing,
-    slices: Slices,
     ranks: Ranks,
     /// Number of the run, from 1; 0 before the first.
     round: u32,
-    is_under_way: bool,
+    stage: Stage,
     fault: Option<ArrayError>,
 }
 
-/// Progress of the packing, before anything lands.
-enum Packing {
-    /// The next tile of one of the peers, the rank's own behind them.
-    Tile {
-        peer: usize,
-        index: usize,
-    },
-    /// The number of own tiles that are in their new places.
-    Own(usize),
-    Done,
-}
-
-/// Packed elements.
-#[derive(Default)]
-pub(crate) struct Messages(pub(crate) VecDeque<Bytes>);
-
-impl Drop for Messages {
-    fn drop(&mut self) {
-        memory::free(self.0.iter().map(Bytes::len).sum(), std::mem::take(&mut self.0));
-    }
-}
-
-/// Elements of one round that leave to a peer, packed.
-pub(crate) struct Leaving {
-    pub(crate) way: Way,
-    pub(crate) channel: BytesSender,
-    pub(crate) messages: Messages,
-}
-
-/// Elements of one round that come from a peer.
-pub(crate) struct Arriving {
-    pub(crate) way: Way,
-    pub(crate) channel: BytesReceiver,
-    /// The tiles that have come.
-    pub(crate) seen: Vec<bool>,
-    /// Number of the others.
-    pub(crate) missing: usize,
-    slices: Slices,
+/// Progress of a run.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    /// None is under way.
+    Idle,
+    /// Nothing lands before all is packed.
+    Packing,
+    Moving,
 }
 
 impl<T: Element> ArrayExchange<T> {
@@ -122,76 +86,40 @@ impl<T: Element> ArrayExchange<T> {
     ) -> Result<Self, ArrayError> {
         let storage = FreedVec(storage);
         let fault = fault(from, to, group, storage.0.len());
-        let Agreed { nonce, .. } = agree_within::<T>(group, from, to, fault).await?;
+        let agreed = agree_within::<T>(group, from, to, fault).await?;
         let (rank, ranks) = (group.rank(), Ranks::of(group));
-        let ways = |side| {
-            let plan = Plan::of(from, to, side, rank);
-            let ways = plan.peers.into_iter();
-            ways.map(|plan| Way::new::<T>(from, to, (side, rank), plan)).collect::<Vec<_>>()
+        let parted = |side| {
+            let all = ways::<T>(&agreed, (side, rank), &ranks, |rank| group.member(rank));
+            let (own, others): (Vec<_>, _) = all.into_iter().partition(|(way, _)| way.rank == rank);
+            (own.into_iter().next().map(|(way, _)| way), others)
         };
-        let link = |way: &Way| Link::new(&ranks, group.member(way.rank), nonce);
-        let others = |side| {
-            let (own, others): (Vec<Way>, _) =
-                ways(side).into_iter().partition(|way| way.rank == rank);
-            (own.into_iter().next(), others)
-        };
-        let (own_leaving, to): (_, Vec<Way>) = others(Side::Sender);
-        let (own_arriving, from): (_, Vec<Way>) = others(Side::Receiver);
+        let (own_leaving, to) = parted(Side::Sender);
+        let (own_arriving, from) = parted(Side::Receiver);
         // After a fault, too: no peer waits for a channel that does not come.
-        let opened = to.into_iter().map(|way| {
-            let link = link(&way);
-            async move { (link.open_one_way().await, way) }
-        });
-        let opened = all(opened).await;
-        let accepted = from.into_iter().map(|way| {
-            let link = link(&way);
-            async move { (link.accept_one_way().await, way) }
-        });
-        let accepted = all(accepted).await;
+        let leaving = all(to.into_iter().map(|(way, link)| Leaving::open(way, link))).await;
+        let arriving = from.into_iter().map(|(way, link)| Arriving::accept::<T>(way, link));
+        let arriving = all(arriving).await;
+        let mut faults = Vec::new();
         let mut exchange = Self {
             storage: storage.into_inner(),
-            leaving: Vec::new(),
-            arriving: Vec::new(),
+            leaving: sound(leaving, &mut faults),
+            arriving: sound(arriving, &mut faults),
             own: own_leaving.zip(own_arriving).filter(|(way, _)| !way.stays_in_place()),
             kept: Messages::default(),
-            packing: Packing::Done,
-            slices: Slices::default(),
             ranks,
             round: 0,
-            is_under_way: false,
+            stage: Stage::Idle,
             fault: None,
         };
-        let mut fault = None;
-        for (channel, way) in opened {
-            match channel {
-                Ok(channel) => {
-                    let messages = Messages::default();
-                    exchange.leaving.push(Leaving { way, channel, messages });
-                }
-                Err(loss) => fault = Some(way.broken(loss.into(), 0)),
-            }
-        }
-        for (channel, way) in accepted {
-            match channel {
-                Ok(channel) => {
-                    exchange.arriving.push(Arriving::new(way, channel));
-                }
-                Err(loss) => fault = Some(way.broken(loss.into(), 0)),
-            }
-        }
-        match fault {
+        match faults.pop() {
             Some(fault) => Err(exchange.ended(fault)),
             None => Ok(exchange),
         }
     }
 
     /// Ends the exchange: the peers hear of the fault, and what this rank does not send comes from nobody.
-    fn ended(&mut self, (error, told): (ArrayError, Fault)) -> ArrayError {
-        let word = Bytes::from(wire::failed(0, &told));
-        for mut leaving in self.leaving.drain(..) {
-            // A peer that takes nothing sees the end of the channel.
-            let _ = leaving.channel.try_send(&word);
-        }
+    fn ended(&mut self, (error, told): Failure) -> ArrayError {
+        self.leaving.drain(..).for_each(|leaving| leaving.fail(&told));
         self.arriving.clear();
         self.fault = Some(error.clone());
         error
@@ -228,116 +156,60 @@ impl<T: Element> ArrayExchange<T> {
         if let Some(fault) = &self.fault {
             return Err(fault.clone());
         }
-        if !self.is_under_way {
-            self.begin();
+        if self.stage == Stage::Idle {
+            self.stage = Stage::Packing;
+            self.round += 1;
+            self.arriving.iter_mut().for_each(|arriving| arriving.intake.begin(self.round));
         }
         let ranks = self.ranks.clone();
         let outcome = tokio::select! {
             biased;
-            outcome = poll_fn(|context| self.poll(context)) => outcome,
-            loss = ranks.lost() => match self.waits_for(loss) {
+            outcome = self.exchange() => outcome,
+            loss = ranks.lost() => match self.waits_for(&loss) {
                 Some(fault) => Err(fault),
                 None => return Err(ArrayError::Ended),
             },
         };
-        match outcome {
-            Ok(()) => {
-                self.is_under_way = false;
-                Ok(())
-            }
-            Err(fault) => Err(self.ended(fault)),
-        }
+        outcome.map_err(|fault| self.ended(fault))?;
+        self.stage = Stage::Idle;
+        Ok(())
     }
 
     /// Returns the error with a rank that this one waits for.
-    fn waits_for(&self, loss: Loss) -> Option<(ArrayError, Fault)> {
-        let arriving = self.arriving.iter().find(|arriving| arriving.missing > 0);
-        let arriving = arriving.map(|it| (&it.way, it.landed()));
-        let leaving = || self.leaving.first().map(|leaving| (&leaving.way, 0));
-        let waited = arriving.or_else(leaving);
-        waited.map(|(way, landed)| way.broken(loss.into(), landed))
+    fn waits_for(&self, loss: &Loss) -> Option<Failure> {
+        let arriving = self.arriving.iter().find(|arriving| arriving.intake.missing > 0);
+        let leaving = || Some(self.leaving.first()?.way.broken(loss.clone().into(), 0));
+        arriving.map(|it| it.intake.broken(loss.clone().into())).or_else(leaving)
     }
 
-    fn begin(&mut self) {
-        self.is_under_way = true;
-        self.round += 1;
-        self.packing = Packing::Tile { peer: 0, index: 0 };
-        for Arriving { way, seen, missing, .. } in &mut self.arriving {
-            seen.fill(false);
-            *missing = way.tiles.len();
-        }
-    }
-
-    /// Packs all that leaves, and then brings the rank's own elements to their new places.
-    fn poll_packed(&mut self, context: &mut Context<'_>) -> Poll<()> {
-        loop {
-            let bytes = match self.packing {
-                Packing::Tile { peer, index } => self.pack_tile(peer, index),
-                Packing::Own(index) => self.place_own(index),
-                Packing::Done => return Poll::Ready(()),
-            };
-            ready!(self.slices.poll_worked(context, bytes));
-        }
-    }
-
-    /// Packs a tile, and returns its bytes.
-    fn pack_tile(&mut self, peer: usize, index: usize) -> usize {
-        let peers = self.leaving.len();
-        let (way, messages) = match (self.leaving.get_mut(peer), &self.own) {
-            (Some(Leaving { way, messages, .. }), _) => (&*way, messages),
-            (None, Some((way, _))) if peer == peers => (way, &mut self.kept),
-            _ => {
-                self.packing = Packing::Own(0);
-                return 0;
+    /// Goes on where the last call was dropped.
+    async fn exchange(&mut self) -> Result<(), Failure> {
+        let mut slices = Slices::default();
+        if self.stage == Stage::Packing {
+            for Leaving { way, messages, .. } in &mut self.leaving {
+                way.pack_all(self.round, &self.storage, (messages, &mut slices)).await;
             }
-        };
-        if index == way.tiles.len() {
-            self.packing = Packing::Tile { peer: peer + 1, index: 0 };
-            return 0;
+            if let Some((way, _)) = &self.own {
+                way.pack_all(self.round, &self.storage, (&mut self.kept, &mut slices)).await;
+            }
+            self.stage = Stage::Moving;
         }
-        let message = way.message(self.round, index, &self.storage);
-        let bytes = message.len();
-        messages.0.push_back(message);
-        self.packing = Packing::Tile { peer, index: index + 1 };
-        bytes
+        while let (Some(message), Some((_, way))) = (self.kept.0.pop_front(), &self.own) {
+            let index = way.tiles.len() - self.kept.0.len() - 1;
+            way.place(index, &message[HEAD_BYTES..], &mut self.storage[..]);
+            slices.worked(message.len()).await;
+        }
+        poll_fn(|context| self.poll_moved(context)).await
     }
 
-    /// Brings an own tile to its new place, and returns its bytes.
-    fn place_own(&mut self, index: usize) -> usize {
-        let (Some(message), Some((_, way))) = (self.kept.0.pop_front(), &self.own) else {
-            self.packing = Packing::Done;
-            return 0;
-        };
-        let elements = &message[HEAD_BYTES..];
-        unpack(&way.tile(&way.tiles.ranges(index)), elements, &mut self.storage[..]);
-        self.packing = Packing::Own(index + 1);
-        message.len()
-    }
-
-    fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<(), (ArrayError, Fault)>> {
-        ready!(self.poll_packed(context));
-        let mut is_over = true;
+    fn poll_moved(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Failure>> {
         // A peer that ends says why before it closes its channels.
-        for arriving in &mut self.arriving {
-            match arriving.poll(self.round, &mut self.storage, context) {
-                Poll::Ready(Ok(())) => {}
-                Poll::Ready(Err(fault)) => {
-                    let landed = arriving.landed();
-                    return Poll::Ready(Err(arriving.way.broken(fault, landed)));
-                }
-                Poll::Pending => is_over = false,
-            }
-        }
-        for leaving in &mut self.leaving {
-            match leaving.poll(context) {
-                Poll::Ready(Ok(())) => {}
-                Poll::Ready(Err(loss)) => {
-                    return Poll::Ready(Err(leaving.way.broken(loss.into(), 0)));
-                }
-                Poll::Pending => is_over = false,
-            }
-        }
-        if is_over { Poll::Ready(Ok(())) } else { Poll::Pending }
+        let landed = poll_each(&mut self.arriving, |arriving| {
+            arriving.poll_whole(&mut self.storage, context)
+        })?;
+        let left = poll_each(&mut self.leaving, |leaving| leaving.poll(context))?;
+        ready!(landed);
+        left.map(Ok)
     }
 
     /// Returns the storage, to read.
@@ -364,85 +236,17 @@ impl<T: Element> Drop for ArrayExchange<T> {
     }
 }
 
-impl Leaving {
-    /// Sends what is left; ready when all of it is accepted.
-    pub(crate) fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Loss>> {
-        while !self.messages.0.is_empty() {
-            match self.channel.poll_ready(context) {
-                Poll::Ready(Ok(())) => {}
-                Poll::Ready(Err(error)) => return Poll::Ready(Err(error.into())),
-                Poll::Pending => return Poll::Pending,
-            }
-            let message = self.messages.0.pop_front().expect("there is one");
-            if let Err(error) = self.channel.start_send(message) {
-                return Poll::Ready(Err(error.into()));
-            }
-        }
-        self.channel.poll_flush(context).map_err(Loss::from)
-    }
-}
-
-impl Arriving {
-    pub(crate) fn new(way: Way, channel: BytesReceiver) -> Self {
-        let (seen, missing) = (vec![false; way.tiles.len()], way.tiles.len());
-        Self { way, channel, seen, missing, slices: Slices::default() }
-    }
-
-    /// Takes what comes; ready when all of it is in the storage.
-    pub(crate) fn poll<T: Element>(
-        &mut self,
-        round: u32,
-        storage: &mut [T],
-        context: &mut Context<'_>,
-    ) -> Poll<Result<(), Fault>> {
-        while self.missing > 0 {
-            let message = match self.channel.poll_recv(context) {
-                Poll::Ready(Ok(Some(message))) => message,
-                Poll::Ready(Ok(None)) => return Poll::Ready(Err(dropped().into())),
-                Poll::Ready(Err(error)) => return Poll::Ready(Err(Loss::from(error).into())),
-                Poll::Pending => return Poll::Pending,
-            };
-            let (number, tile, elements) = match Message::decode(&message) {
-                Some(Message::Tile { round, tile, elements }) => (round, tile, elements),
-                Some(Message::Failed { fault, .. }) => return Poll::Ready(Err(fault)),
-                _ => return Poll::Ready(Err(refused("it says what no sender says").into())),
-            };
-            let index = self.way.expected(
-                (number, tile),
-                (elements.len(), size_of::<T>()),
-                round,
-                &mut self.seen,
-            );
-            let index = match index {
-                Ok(index) => index,
-                Err(loss) => return Poll::Ready(Err(loss.into())),
-            };
-            unpack(&self.way.tile(&self.way.tiles.ranges(index)), elements, storage);
-            self.missing -= 1;
-            if self.slices.poll_worked(context, elements.len()).is_pending() {
-                return Poll::Pending;
-            }
-        }
-        Poll::Ready(Ok(()))
-    }
-
-    /// Returns the number of elements that have landed.
-    pub(crate) fn landed(&self) -> usize {
-        let landed = self.seen.iter().enumerate().filter(|(_, seen)| **seen);
-        landed.map(|(index, _)| self.way.tiles.elements(index)).sum()
-    }
+/// Returns the ends without a fault.
+fn sound<E, F>(opened: Vec<Result<E, F>>, faults: &mut Vec<F>) -> Vec<E> {
+    opened.into_iter().filter_map(|end| end.map_err(|fault| faults.push(fault)).ok()).collect()
 }
 
 /// Returns the reason why this rank cannot take part.
 fn fault(from: &Layout, to: &Layout, group: &Group, length: usize) -> Option<String> {
     let (rank, size) = (group.rank(), group.size());
-    for layout in [from, to] {
-        if layout.ranks() != size {
-            let ranks = layout.ranks();
-            return Some(format!(
-                "the layout {layout} is one of {ranks} ranks, the group has {size}"
-            ));
-        }
+    if let Some(layout) = [from, to].into_iter().find(|layout| layout.ranks() != size) {
+        let ranks = layout.ranks();
+        return Some(format!("the layout {layout} is one of {ranks} ranks, the group has {size}"));
     }
     let longest = from.local_len(rank).max(to.local_len(rank));
     (longest != length).then(|| {

@@ -56,16 +56,8 @@ impl LineSender {
 }
 
 impl LineReceiver {
-    /// Lets `look` see the next message, if one is there.
-    pub(super) fn try_next<R>(&mut self, look: impl FnOnce(&[u8]) -> R) -> Option<R> {
-        match self {
-            LineReceiver::Channel(receiver) => receiver.try_recv_with(look).ok(),
-            LineReceiver::Here(receiver) => receiver.try_recv().ok().map(|message| look(&message)),
-        }
-    }
-
-    /// Waits for the next message and lets `look` see it. Large ones come into `buffer`, which comes back with some
-    /// other length.
+    /// Waits for the next message and lets `look` see it: where it lies, if it is there already. Otherwise large ones
+    /// come into `buffer`, which comes back with some other length.
     pub(super) async fn next<R>(
         &mut self,
         buffer: &mut Vec<u8>,
@@ -73,9 +65,14 @@ impl LineReceiver {
     ) -> Result<R, Loss> {
         match self {
             LineReceiver::Channel(receiver) => {
+                let mut look = Some(look);
+                let mut see = |message: &[u8]| look.take().expect("it sees one")(message);
+                if let Ok(seen) = receiver.try_recv_with(&mut see) {
+                    return Ok(seen);
+                }
                 let message = receiver.recv_into(std::mem::take(buffer)).await?;
                 *buffer = message.ok_or_else(dropped)?;
-                Ok(look(buffer))
+                Ok(see(buffer))
             }
             LineReceiver::Here(receiver) => {
                 let message = receiver.recv().await.ok_or_else(dropped)?;

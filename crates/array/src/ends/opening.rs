@@ -1,41 +1,34 @@
 //! The opening of an end: agreement, plan, and the ways to the peers.
 
-use std::future::poll_fn;
 use std::ops::Range;
 use std::sync::Arc;
-use std::task::Poll;
 use std::time::Duration;
 
-use bytes::Bytes;
-use chunkcomm::host::memory::Slices;
 use chunkcomm::host::{self, Instant};
 use chunkcomm::{BytesReceiver, BytesSender, Loss, LossKind, Node, Peer, channel};
 use chunkcomm_cluster::Cluster;
 use chunkcomm_cluster::cluster::NodeId;
 use chunkcomm_group::{Element, Group, Pair};
 
-use super::error::{ArrayError, refused};
-use super::exchange::Messages;
+use super::error::ArrayError;
 use super::line::{ArrayLayer, Line, of_channel};
-use super::shared::{Fault, Times, add};
+use super::report::ArrayReport;
+use super::settings::Transfer;
+use super::shared::{Shared, Times, add, reported};
 use super::statement::{Agreed, Among, Parts, Statement, agree};
-use super::wire::{self, HEAD_BYTES};
+use super::way::Way;
 use crate::layout::Layout;
-use crate::pack::{Storage, Tile, pack};
-use crate::plan::Side;
-use crate::plan::meeting::Meeting;
-use crate::plan::tiles::Tiles;
-use crate::plan::{PeerPlan, Plan};
+use crate::plan::{PeerPlan, Plan, Side};
 
 /// An end that all ranks have agreed on.
-pub(super) struct Opened {
-    pub(super) node: Node,
-    /// The exchange with each peer, and how the peer is reached.
-    pub(super) ways: Vec<(Way, Link)>,
+pub(super) struct End<R> {
+    pub(super) shared: Arc<Shared<R>>,
     /// Rows of this rank's storage.
     pub(super) rows: Rows,
-    /// Whether the sender's and the receiver's fastest dimensions differ: a transposition.
-    pub(super) is_across: bool,
+    pub(super) slab_rows: usize,
+    pub(super) settings: Transfer,
+    pub(super) node: Node,
+    report: ArrayReport,
 }
 
 /// Rows of a rank's storage: the indices of the dimension that is slowest in memory.
@@ -55,141 +48,17 @@ impl Rows {
         Rows { count, length: elements.checked_div(count).unwrap_or_default() }
     }
 
+    /// Returns the elements of rows that the program asks for.
+    pub(super) fn checked(&self, rows: &Range<usize>) -> Result<Range<usize>, ArrayError> {
+        if rows.start > rows.end || rows.end > self.count {
+            return Err(ArrayError::Rows { asked: rows.clone(), length: self.count });
+        }
+        Ok(self.elements(rows))
+    }
+
     /// Returns the elements of these rows.
     pub(super) fn elements(&self, rows: &Range<usize>) -> Range<usize> {
         rows.start * self.length..rows.end * self.length
-    }
-}
-
-/// Order and strides of a rank's storage.
-#[derive(Debug)]
-struct Store {
-    order: Arc<[usize]>,
-    strides: Vec<usize>,
-}
-
-impl Store {
-    fn of(layout: &Layout, rank: usize) -> Store {
-        Store { order: layout.memory().into(), strides: layout.strides(rank) }
-    }
-
-    fn storage(&self) -> Storage<'_> {
-        Storage { order: &self.order, strides: &self.strides }
-    }
-}
-
-/// The exchange of two ranks.
-#[derive(Debug)]
-pub(crate) struct Way {
-    /// The other one's rank in its group, and that group's end.
-    pub(crate) rank: usize,
-    pub(super) side: Side,
-    pub(crate) plan: PeerPlan,
-    pub(crate) tiles: Tiles,
-    /// Number of contiguous runs.
-    pub(super) runs: u64,
-    sender: Store,
-    receiver: Store,
-}
-
-impl Way {
-    /// Plans the way between two ranks, from the one of `us`.
-    pub(crate) fn new<T>(from: &Layout, to: &Layout, us: (Side, usize), plan: PeerPlan) -> Way {
-        let (side, rank) = us;
-        let other = plan.peer;
-        let (sender, receiver) = match side {
-            Side::Sender => (rank, other),
-            Side::Receiver => (other, rank),
-        };
-        Way {
-            rank: other,
-            side: match side {
-                Side::Sender => Side::Receiver,
-                Side::Receiver => Side::Sender,
-            },
-            tiles: plan.tiles(from, to, size_of::<T>()),
-            runs: plan.runs((from, sender), (to, receiver)),
-            plan,
-            sender: Store::of(from, sender),
-            receiver: Store::of(to, receiver),
-        }
-    }
-
-    /// Returns the tile with these positions.
-    pub(super) fn tile<'a>(&'a self, ranges: &'a [Range<usize>]) -> Tile<'a> {
-        Tile {
-            meetings: &self.plan.meetings,
-            ranges,
-            sender: self.sender.storage(),
-            receiver: self.receiver.storage(),
-        }
-    }
-
-    /// Packs a tile of `storage`, the sender's, as the message of a round.
-    pub(crate) fn message<T: Element>(&self, round: u32, index: usize, storage: &[T]) -> Bytes {
-        let bytes = HEAD_BYTES + self.tiles.elements(index) * size_of::<T>();
-        let mut message = Vec::with_capacity(bytes);
-        message.extend_from_slice(&wire::head(round, index as u64, false));
-        pack(&self.tile(&self.tiles.ranges(index)), storage, 0, &mut message);
-        message.into()
-    }
-
-    /// Packs all tiles of `storage`; other tasks run in between.
-    pub(crate) async fn messages<T: Element>(&self, round: u32, storage: &[T]) -> Messages {
-        let (mut messages, mut slices) = (Messages::default(), Slices::default());
-        for index in 0..self.tiles.len() {
-            let message = self.message(round, index, storage);
-            let bytes = message.len();
-            messages.0.push_back(message);
-            slices.worked(bytes).await;
-        }
-        messages
-    }
-
-    /// Checks a tile that came in `number`, and notes it as seen.
-    pub(super) fn expected(
-        &self,
-        (round, tile): (u32, u64),
-        (bytes, element_bytes): (usize, usize),
-        number: u32,
-        seen: &mut [bool],
-    ) -> Result<usize, Loss> {
-        let index = usize::try_from(tile).unwrap_or(usize::MAX);
-        if round != number || seen.get(index).is_none_or(|seen| *seen) {
-            let all = seen.len();
-            return Err(refused(format!(
-                "it sent tile {tile} of round {round}, one of {all} of round {number} was expected"
-            )));
-        }
-        let expected = self.tiles.elements(index) * element_bytes;
-        if bytes != expected {
-            let why = format!("it sent {bytes} bytes as tile {tile}, which has {expected}");
-            return Err(refused(why));
-        }
-        seen[index] = true;
-        Ok(index)
-    }
-
-    /// Whether all elements have the same place in both storages.
-    pub(super) fn stays_in_place(&self) -> bool {
-        let same = |meeting: &Meeting| {
-            meeting.pattern.iter().all(|it| it.at_sender == it.at_receiver)
-                && (meeting.total <= meeting.window || meeting.sender_step == meeting.receiver_step)
-        };
-        self.sender.strides == self.receiver.strides && self.plan.meetings.iter().all(same)
-    }
-
-    /// Returns the error of a transfer that the other rank cannot go on with.
-    pub(crate) fn fault(&self, loss: Loss, landed: usize) -> ArrayError {
-        let (side, rank, elements) = (self.side, self.rank, self.plan.elements());
-        ArrayError::Peer { side, rank, loss, landed, elements }
-    }
-
-    /// Returns the error of a transfer that the other rank cannot go on with, and what the other peers are told.
-    pub(super) fn broken(&self, fault: Fault, landed: usize) -> (ArrayError, Fault) {
-        let error = self.fault(fault.loss(), landed);
-        let of = fault.of.or(Some((self.side, self.rank)));
-        (error, Fault { of, ..fault })
     }
 }
 
@@ -255,6 +124,10 @@ impl Link {
         }
     }
 
+    fn node(&self) -> &Node {
+        self.ranks.cluster.node()
+    }
+
     async fn peer(&self) -> Result<Peer, Loss> {
         self.ranks.cluster.peer_of(self.member).await
     }
@@ -262,22 +135,20 @@ impl Link {
     /// Opens a channel to a receiver that says nothing.
     pub(crate) async fn open_one_way(&self) -> Result<BytesSender, Loss> {
         let peer = self.peer().await?;
-        let opened = self.ranks.cluster.node().open_bytes(&peer, &*self.name).await;
-        opened.map_err(Loss::from)
+        Ok(self.node().open_bytes(&peer, &*self.name).await?)
     }
 
     /// Accepts the channel of a sender that hears nothing.
     pub(crate) async fn accept_one_way(&self) -> Result<BytesReceiver, Loss> {
-        let peer = self.peer().await?;
-        let channel = channel(&*self.name).from_peer(&peer);
-        let accepted = self.comes(self.ranks.cluster.node().accept_bytes(channel)).await?;
-        accepted.map(|(_, receiver)| receiver).map_err(Loss::from)
+        let channel = channel(&*self.name).from_peer(&self.peer().await?);
+        let (_, receiver) = self.comes(self.node().accept_bytes(channel)).await??;
+        Ok(receiver)
     }
 
     /// Returns the line of this node to itself, if the peer is this node.
     fn here(&self) -> Option<Line> {
-        let node = self.ranks.cluster.node();
-        (self.member == self.ranks.cluster.id()).then(|| ArrayLayer::line(node, self.nonce))
+        let is_here = self.member == self.ranks.cluster.id();
+        is_here.then(|| ArrayLayer::line(self.node(), self.nonce))
     }
 
     /// Opens the line to a receiver.
@@ -286,8 +157,7 @@ impl Link {
             return Ok(line);
         }
         let peer = self.peer().await?;
-        let opened = self.ranks.cluster.node().open_duplex_bytes(&peer, &*self.name).await;
-        opened.map(of_channel).map_err(Loss::from)
+        Ok(of_channel(self.node().open_duplex_bytes(&peer, &*self.name).await?))
     }
 
     /// Accepts the line of a sender.
@@ -295,50 +165,86 @@ impl Link {
         if let Some(line) = self.here() {
             return Ok(line);
         }
-        let peer = self.peer().await?;
-        let channel = channel(&*self.name).from_peer(&peer);
-        let accepted = self.comes(self.ranks.cluster.node().accept_duplex_bytes(channel)).await?;
-        accepted.map(|(_, duplex)| of_channel(duplex)).map_err(Loss::from)
+        let channel = channel(&*self.name).from_peer(&self.peer().await?);
+        let (_, duplex) = self.comes(self.node().accept_duplex_bytes(channel)).await??;
+        Ok(of_channel(duplex))
     }
 }
 
-/// Opens an end: agrees with all ranks of both groups, and plans.
-pub(super) async fn open<T: Element>(
-    pair: &mut Pair,
-    (layout, length): (&Layout, usize),
-    side: Side,
-    times: &Times,
-) -> Result<Opened, ArrayError> {
-    let began = Instant::now();
-    let rank = pair.rank();
-    let statement = Statement::of::<T>(layout);
-    let fault = fault(layout, rank, pair.size(), length);
-    let parts = match side {
-        Side::Sender => [Some(&statement), None],
-        Side::Receiver => [None, Some(&statement)],
-    };
-    let asked = Instant::now();
-    add(&times.inquiry, asked - began);
-    let Agreed { from, to, nonce } = agree(Among::Pair(pair), Parts { parts, fault }).await?;
-    let agreed = Instant::now();
-    add(&times.exchange, agreed - asked);
-    let plan = Plan::of(&from, &to, side, rank);
-    let ranks = Ranks::of(pair.both());
+impl<R> End<R> {
+    /// Opens an end: agrees with all ranks of both groups, and plans. Returns the ways to the peers, too.
+    pub(super) async fn open<T: Element>(
+        pair: &mut Pair,
+        (layout, length): (&Layout, usize),
+        side: Side,
+        settings: Transfer,
+    ) -> Result<(End<R>, Vec<(Way, Link)>), ArrayError> {
+        let (times, began) = (Times::default(), Instant::now());
+        let (rank, size) = (pair.rank(), pair.size());
+        let statement = Statement::of::<T>(layout);
+        let fault = fault(layout, rank, size, length);
+        let parts = match side {
+            Side::Sender => [Some(&statement), None],
+            Side::Receiver => [None, Some(&statement)],
+        };
+        let asked = Instant::now();
+        add(&times.inquiry, asked - began);
+        let agreed = agree(Among::Pair(pair), Parts { parts, fault }).await?;
+        let began = Instant::now();
+        add(&times.exchange, began - asked);
+        let ranks = Ranks::of(pair.both());
+        let ways = ways::<T>(&agreed, (side, rank), &ranks, |rank| pair.their_member(rank));
+        let rows = Rows::of(layout, rank);
+        // A receiver unpacks a transposition.
+        let is_across =
+            side == Side::Receiver && agreed.from.memory().last() != agreed.to.memory().last();
+        add(&times.schedule, began.elapsed());
+        let element_bytes = size_of::<T>();
+        let end = End {
+            report: ArrayReport::new((side, rank, size), element_bytes, &ways),
+            shared: Arc::new(Shared::new(ways.len(), times)),
+            rows,
+            slab_rows: settings.rows_of_slab(rows.length * element_bytes, is_across),
+            settings,
+            node: ranks.cluster.node().clone(),
+        };
+        Ok((end, ways))
+    }
+
+    /// Returns who exchanges what in a round, and who is waited for.
+    pub(super) fn explain(&self, round: u32) -> ArrayReport {
+        self.report.at(round, &self.shared.state().tasks)
+    }
+
+    /// Waits as the program does in a round: counts the time, and reports a long wait to the people who run the node.
+    pub(super) async fn wait<F: Future>(&self, round: u32, future: F) -> F::Output {
+        let began = Instant::now();
+        let what = || format!("array: {}", self.explain(round));
+        let outcome = reported(self.node.name(), self.settings.report_after, what, future).await;
+        add(&self.shared.times.waiting, began.elapsed());
+        outcome
+    }
+}
+
+impl<R> Drop for End<R> {
+    fn drop(&mut self) {
+        self.shared.tell(|state| state.dropped = true);
+    }
+}
+
+/// Plans what this rank exchanges with the others, of which `member` names each, and how they are reached.
+pub(crate) fn ways<T>(
+    agreed: &Agreed,
+    us: (Side, usize),
+    ranks: &Ranks,
+    member: impl Fn(usize) -> NodeId,
+) -> Vec<(Way, Link)> {
+    let Agreed { from, to, nonce } = agreed;
     let way = |plan: PeerPlan| {
-        let way = Way::new::<T>(&from, &to, (side, rank), plan);
-        let link = Link::new(&ranks, pair.their_member(way.rank), nonce);
-        (way, link)
+        let link = Link::new(ranks, member(plan.peer), *nonce);
+        (Way::new::<T>(from, to, us, plan), link)
     };
-    let ways = plan.peers.into_iter().map(way).collect();
-    let is_across = from.memory().last() != to.memory().last();
-    let opened = Opened {
-        node: ranks.cluster.node().clone(),
-        ways,
-        rows: Rows::of(layout, rank),
-        is_across,
-    };
-    add(&times.schedule, agreed.elapsed());
-    Ok(opened)
+    Plan::of(from, to, us.0, us.1).peers.into_iter().map(way).collect()
 }
 
 /// Returns the reason why a rank cannot take part in a transfer.
@@ -366,23 +272,4 @@ pub(crate) async fn agree_within<T: Element>(
     let [from, to] = [from, to].map(Statement::of::<T>);
     let parts = Parts { parts: [Some(&from), Some(&to)], fault };
     agree(Among::Group(group), parts).await
-}
-
-/// Waits for all of these, at the same time.
-pub(super) async fn all<F: Future>(futures: impl Iterator<Item = F>) -> Vec<F::Output> {
-    let mut futures: Vec<_> = futures.map(|future| (Box::pin(future), None)).collect();
-    poll_fn(|context| {
-        let mut is_over = true;
-        for (future, outcome) in &mut futures {
-            if outcome.is_none() {
-                match future.as_mut().poll(context) {
-                    Poll::Ready(ready) => *outcome = Some(ready),
-                    Poll::Pending => is_over = false,
-                }
-            }
-        }
-        if is_over { Poll::Ready(()) } else { Poll::Pending }
-    })
-    .await;
-    futures.into_iter().filter_map(|(_, outcome)| outcome).collect()
 }

@@ -2,42 +2,30 @@
 
 use std::ops::Range;
 use std::sync::Arc;
-use std::time::Duration;
 
 use bytes::Bytes;
 use chunkcomm::Loss;
+use chunkcomm::host::Instant;
 use chunkcomm::host::memory::Slices;
-use chunkcomm::host::{self, Instant};
-use chunkcomm_group::{Element, Region};
+use chunkcomm_group::Element;
 
 use super::error::refused;
-use super::exchange::Messages;
 use super::line::{LineReceiver, LineSender};
-use super::opening::{Link, Rows, Way};
+use super::opening::{Link, Rows};
 use super::pool::Pool;
 use super::settings::Transfer;
-use super::shared::{Fault, Log, Shared, add};
-use super::wire::{self, HEAD_BYTES, Message, WORD_BYTES_MAX};
-use crate::pack::{contiguous, pack};
+use super::shared::{Fault, Round, Shared, add};
+use super::way::{Messages, Way};
+use super::wire::{self, Message, WORD_BYTES_MAX};
+use crate::pack::contiguous;
 
 /// Bytes of a tile from which on it leaves from the sender's memory, where it lies together: 8 KiB. Smaller
 /// messages are copied in any case.
 const APART_BYTES_MIN: usize = 8 * 1024;
 
-/// Time in which a peer may take the word that the transfer has ended: 1 s.
-pub(super) const LAST_WORD: Duration = Duration::from_secs(1);
-
-/// A round whose elements leave.
-pub(super) struct Leaving<T: Element> {
-    pub(super) number: u32,
-    pub(super) region: Region<T>,
-    /// Committed rows.
-    pub(super) log: Arc<Log>,
-}
-
 /// The task of one peer.
 pub(super) struct Outlet<T: Element> {
-    shared: Arc<Shared<Leaving<T>>>,
+    shared: Arc<Shared<Round<T>>>,
     /// Its number among the tasks.
     index: usize,
     way: Way,
@@ -63,7 +51,7 @@ fn spans(way: &Way, slowest: usize) -> Vec<Range<usize>> {
 
 impl<T: Element> Outlet<T> {
     pub(super) fn new(
-        shared: &Arc<Shared<Leaving<T>>>,
+        shared: &Arc<Shared<Round<T>>>,
         index: usize,
         way: Way,
         (slowest, rows): (usize, Rows),
@@ -99,9 +87,7 @@ impl<T: Element> Outlet<T> {
         }
         // The peer may have all of a round and be gone before `send` has noted that the round has left.
         self.shared.tell(|state| state.tasks[self.index].released = u32::MAX);
-        if let Some(fault) = self.shared.last_word(self.index) {
-            let _ = host::timeout(LAST_WORD, channel.send(wire::failed(0, &fault).into())).await;
-        }
+        self.shared.say_last(self.index, &mut channel, 0).await;
     }
 
     /// Hears what the peer says, until it cannot go on: returns the reason, and the number of its elements that
@@ -144,16 +130,13 @@ impl<T: Element> Outlet<T> {
             if let Err(loss) = sent {
                 return loss;
             }
-            self.shared.tell(|state| {
-                let task = &mut state.tasks[self.index];
-                task.released = number;
-            });
+            self.shared.tell(|state| state.tasks[self.index].released = number);
         }
         // The stop is seen beside this.
         std::future::pending().await
     }
 
-    async fn send_round(&self, channel: &mut LineSender, round: &Leaving<T>) -> Result<(), Loss> {
+    async fn send_round(&self, channel: &mut LineSender, round: &Round<T>) -> Result<(), Loss> {
         let mut missing: Vec<usize> = self.spans.iter().map(ExactSizeIterator::len).collect();
         let (mut seen, mut unsent) = (0, self.spans.len());
         let (mut kept, mut slices) = (Messages::default(), Slices::default());
@@ -175,7 +158,10 @@ impl<T: Element> Outlet<T> {
             }
         }
         if !self.settings.overlap {
-            self.send_kept(channel, round.number, kept).await?;
+            self.shared.all_packed(self.index, round.number).await;
+            while let Some(message) = kept.0.pop_front() {
+                self.hand_over(channel, message).await?;
+            }
         }
         Ok(())
     }
@@ -190,29 +176,26 @@ impl<T: Element> Outlet<T> {
     async fn send_block(
         &self,
         channel: &mut LineSender,
-        round: &Leaving<T>,
+        round: &Round<T>,
         block: usize,
         (kept, slices): (&mut Messages, &mut Slices),
     ) -> Result<(), Loss> {
         let (span, each) = (&self.spans[block], self.way.tiles.block_tiles());
         let elements = self.rows.elements(span);
         for index in block * each..(block + 1) * each {
-            let ranges = self.way.tiles.ranges(index);
-            let tile = self.way.tile(&ranges);
             let bytes = self.way.tiles.elements(index) * size_of::<T>();
-            let together =
-                contiguous(&tile).filter(|_| bytes >= APART_BYTES_MIN && self.settings.overlap);
-            if let Some(run) = together {
+            let may_be_apart = bytes >= APART_BYTES_MIN && self.settings.overlap;
+            let together = || contiguous(&self.way.tile(&self.way.tiles.ranges(index)));
+            if let Some(run) = may_be_apart.then(together).flatten() {
                 let head = wire::head(round.number, index as u64, true);
                 let data = round.region.bytes(run).expect("the rows are committed");
                 channel.stage(Bytes::copy_from_slice(&head)).await?;
                 self.hand_over(channel, data).await?;
             } else {
                 let began = Instant::now();
-                let mut message = self.pool.take(HEAD_BYTES + bytes);
-                message.extend_from_slice(&wire::head(round.number, index as u64, false));
+                let mut message = self.pool.take();
                 let source = round.region.done(elements.clone()).expect("the rows are committed");
-                pack(&tile, source, elements.start, &mut message);
+                self.way.pack((round.number, index), (source, elements.start), &mut message);
                 let message = self.pool.lend(message);
                 self.settings.spend(bytes).await;
                 add(&self.shared.times.packing, began.elapsed());
@@ -227,31 +210,11 @@ impl<T: Element> Outlet<T> {
         Ok(())
     }
 
-    /// Sends what was packed before, once all peers' elements are packed.
-    async fn send_kept(
-        &self,
-        channel: &mut LineSender,
-        number: u32,
-        mut kept: Messages,
-    ) -> Result<(), Loss> {
-        let packed = |task: &super::shared::Progress| task.packed >= number;
-        self.shared.tell(|state| state.tasks[self.index].packed = number);
-        self.shared.until(|state| state.tasks.iter().all(packed).then_some(())).await;
-        while let Some(message) = kept.0.pop_front() {
-            self.hand_over(channel, message).await?;
-        }
-        Ok(())
-    }
-
     /// Sends a message with elements.
     async fn hand_over(&self, channel: &mut LineSender, message: Bytes) -> Result<(), Loss> {
-        let bytes = message.len() as u64;
         let began = Instant::now();
         channel.send(message).await?;
         add(&self.shared.times.transfer, began.elapsed());
-        let mut state = self.shared.state();
-        let task = &mut state.tasks[self.index];
-        (task.messages, task.bytes) = (task.messages + 1, task.bytes + bytes);
         Ok(())
     }
 }
@@ -259,11 +222,12 @@ impl<T: Element> Outlet<T> {
 #[cfg(test)]
 mod tests {
     use chunkcomm_cluster::{Cluster, ClusterConfig};
+    use chunkcomm_group::Region;
 
     use super::*;
     use crate::ends::line::ArrayLayer;
     use crate::ends::opening::Ranks;
-    use crate::ends::shared::Times;
+    use crate::ends::shared::{Log, Times};
     use crate::layout::Layout;
     use crate::plan::{Plan, Side};
 
@@ -283,7 +247,7 @@ mod tests {
         let region = Region::filled(vec![7; BYTES]);
         let log = Arc::<Log>::default();
         log.push(0..BYTES);
-        shared.begin(1, Arc::new(Leaving { number: 1, region, log }));
+        shared.begin(1, Arc::new(Round { number: 1, region, log }));
 
         let (peer, messages) = ArrayLayer::line(node, 5);
         let LineSender::Here(words) = &peer else { panic!("the peer is this node") };

@@ -15,12 +15,11 @@ const KEPT_MAX: usize = 32;
 pub(super) struct Pool(Mutex<Vec<Vec<u8>>>);
 
 impl Pool {
-    /// Returns an empty buffer with room for `bytes`.
-    pub(super) fn take(&self, bytes: usize) -> Vec<u8> {
+    /// Returns an empty buffer.
+    pub(super) fn take(&self) -> Vec<u8> {
         let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner).pop();
         let mut buffer = kept.unwrap_or_default();
         buffer.clear();
-        buffer.reserve(bytes);
         buffer
     }
 

@@ -10,11 +10,12 @@ use chunkcomm::host::memory::{self, FreedVec};
 use chunkcomm_group::{Element, Pair, Region};
 
 use super::error::ArrayError;
-use super::inlet::{Arriving, Inlet};
-use super::opening::{Opened, Rows, Way, open};
+use super::inlet::{Inlet, Slabs};
+use super::opening::{End, Link, Rows};
 use super::report::{ArrayReport, Timings};
 use super::settings::Transfer;
-use super::shared::{Log, Shared, State, Times, reported};
+use super::shared::{Round, State};
+use super::way::Way;
 use crate::layout::Layout;
 use crate::plan::Side;
 
@@ -46,24 +47,13 @@ use crate::plan::Side;
 /// this rank.
 #[must_use = "a transfer ends when its receiver is dropped"]
 pub struct ArrayReceiver<T: Element> {
-    shared: Arc<Shared<Arriving<T>>>,
+    end: End<Slabs<T>>,
     /// Storage of the rounds that have begun, the program's first.
     rounds: VecDeque<Round<T>>,
-    rows: Rows,
-    slab_rows: usize,
     /// Number of elements that come to each slab.
     missing: Vec<usize>,
     /// Number of slabs of this round that the program has seen.
     seen: usize,
-    settings: Transfer,
-    node: chunkcomm::Node,
-    report: ArrayReport,
-}
-
-struct Round<T: Element> {
-    number: u32,
-    region: Region<T>,
-    log: Arc<Log>,
 }
 
 impl<T: Element> ArrayReceiver<T> {
@@ -104,38 +94,20 @@ impl<T: Element> ArrayReceiver<T> {
     ) -> Result<Self, ArrayError> {
         // From now on it is not freed beside the tasks of the runtime.
         let storage = FreedVec(storage);
-        let times = Times::default();
-        let own = (Side::Receiver, pair.rank(), pair.size());
         let given = (layout, storage.0.len());
-        let Opened { node, ways, rows, is_across } =
-            open::<T>(pair, given, Side::Receiver, &times).await?;
-        let report = ArrayReport::new(own, size_of::<T>(), ways.iter().map(|(way, _)| way));
-        let slab_rows = settings.rows_of_slab(rows.length * size_of::<T>(), is_across);
-        let slowest = layout.memory()[0];
-        let missing = missing(ways.iter().map(|(way, _)| way), slowest, rows, slab_rows);
-        let shared = Arc::new(Shared::new(ways.len(), times));
+        let (end, ways) = End::open::<T>(pair, given, Side::Receiver, settings).await?;
+        let missing = missing(&ways, layout.memory()[0], end.rows, end.slab_rows);
         for (index, (way, link)) in ways.into_iter().enumerate() {
-            let settings = settings.clone();
-            let inlet = Inlet { shared: Arc::clone(&shared), index, way, settings };
-            host::spawn_on(node.runtime(), inlet.run(link));
+            let (shared, settings) = (Arc::clone(&end.shared), end.settings.clone());
+            let inlet = Inlet { shared, index, settings };
+            host::spawn_on(end.node.runtime(), inlet.run(way, link));
         }
-        let depth = settings.depth;
         // Elements that nothing comes to are the same in both rounds.
         let mut further = Vec::new();
-        for _ in 1..depth {
+        for _ in 1..end.settings.depth {
             further.push(Region::new(memory::copied(&storage.0).await));
         }
-        let mut receiver = Self {
-            shared,
-            rounds: VecDeque::new(),
-            rows,
-            slab_rows,
-            missing,
-            seen: 0,
-            settings,
-            node,
-            report,
-        };
+        let mut receiver = Self { end, rounds: VecDeque::new(), missing, seen: 0 };
         receiver.begin(1, Region::new(storage.into_inner()));
         for (number, region) in (2..).zip(further) {
             receiver.begin(number, region);
@@ -146,9 +118,9 @@ impl<T: Element> ArrayReceiver<T> {
     fn begin(&mut self, number: u32, region: Region<T>) {
         let log = Arc::default();
         let whole = region.part(..).expect("nothing is out in a new round");
-        let slabs = (self.rows, self.slab_rows);
-        let arriving = Arc::new(Arriving::new(whole, slabs, &self.missing, &log));
-        self.shared.begin(number, arriving);
+        let slabs = (self.end.rows, self.end.slab_rows);
+        let slabs = Slabs::new(whole, slabs, &self.missing, &log);
+        self.end.shared.begin(number, Arc::new(slabs));
         self.rounds.push_back(Round { number, region, log });
     }
 
@@ -178,7 +150,7 @@ impl<T: Element> ArrayReceiver<T> {
         }
         let rows = log.since(seen).first().cloned().expect("there are more");
         self.seen += 1;
-        let elements = self.rows.elements(&rows);
+        let elements = self.end.rows.elements(&rows);
         let elements = self.round().region.done(elements).expect("the slab is complete");
         Ok(Some((rows, elements)))
     }
@@ -193,12 +165,8 @@ impl<T: Element> ArrayReceiver<T> {
     ///
     /// Nothing is lost when the future is dropped.
     pub async fn wait(&self, rows: Range<usize>) -> Result<&[T], ArrayError> {
-        let length = self.rows.count;
-        if rows.start > rows.end || rows.end > length {
-            return Err(ArrayError::Rows { asked: rows, length });
-        }
+        let elements = self.end.rows.checked(&rows)?;
         let region = &self.round().region;
-        let elements = self.rows.elements(&rows);
         if region.done(elements.clone()).is_none() {
             self.wait_for(region.wait(elements.clone())).await?.expect("nothing lands in it");
         }
@@ -215,13 +183,13 @@ impl<T: Element> ArrayReceiver<T> {
     ///
     /// Nothing is lost when the future is dropped.
     pub async fn finish(&mut self) -> Result<&[T], ArrayError> {
-        self.wait(0..self.rows.count).await
+        self.wait(0..self.end.rows.count).await
     }
 
     /// Waits for elements of this round, as long as the transfer goes on. Reports a long wait.
     async fn wait_for<F: Future>(&self, future: F) -> Result<F::Output, ArrayError> {
         let number = self.round().number;
-        let failed = self.shared.until(|state| state.fault(number).cloned());
+        let failed = self.end.shared.until(|state| state.fault(number).cloned());
         let outcome = async {
             tokio::select! {
                 biased;
@@ -229,11 +197,7 @@ impl<T: Element> ArrayReceiver<T> {
                 fault = failed => Err(fault),
             }
         };
-        let began = host::Instant::now();
-        let what = || format!("array: {}", self.explain());
-        let outcome = reported(self.node.name(), self.settings.report_after, what, outcome).await;
-        super::shared::add(&self.shared.times.waiting, began.elapsed());
-        outcome
+        self.end.wait(number, outcome).await
     }
 
     /// Waits until this round has come, and begins the next one.
@@ -251,15 +215,15 @@ impl<T: Element> ArrayReceiver<T> {
     pub async fn start(&mut self) -> Result<(), ArrayError> {
         self.finish().await?;
         let number = self.round().number;
-        let released = |state: &mut State<Arriving<T>>| {
+        let released = |state: &mut State<Slabs<T>>| {
             state.is_released(number).then(|| state.rounds.retain(|(it, _)| *it > number))
         };
-        self.shared.until(released).await;
+        self.end.shared.until(released).await;
         let round = self.rounds.front_mut().expect("there is always a round");
         round.region.start().await;
         let Round { region, .. } = self.rounds.pop_front().expect("there is always a round");
         self.seen = 0;
-        self.begin(number + self.settings.depth as u32, region);
+        self.begin(number + self.end.settings.depth as u32, region);
         Ok(())
     }
 
@@ -281,7 +245,7 @@ impl<T: Element> ArrayReceiver<T> {
     /// Returns the number of rows of this rank's storage, and of the elements of each.
     #[must_use]
     pub fn rows(&self) -> (usize, usize) {
-        (self.rows.count, self.rows.length)
+        (self.end.rows.count, self.end.rows.length)
     }
 
     /// Returns the number of the round, from 1.
@@ -293,8 +257,7 @@ impl<T: Element> ArrayReceiver<T> {
     /// Returns what this rank gets from whom, and whom it waits for.
     #[must_use]
     pub fn explain(&self) -> ArrayReport {
-        let number = self.rounds.front().map_or(0, |round| round.number);
-        self.report.at(number, &self.shared.state().tasks)
+        self.end.explain(self.round().number)
     }
 
     /// Returns where the time went, as the largest of all ranks of both groups, which call it together.
@@ -307,13 +270,7 @@ impl<T: Element> ArrayReceiver<T> {
     ///
     /// As a call of the group.
     pub async fn timings(&self, pair: &mut Pair) -> Result<Timings, ArrayError> {
-        Timings::of(&self.shared.times, pair).await
-    }
-}
-
-impl<T: Element> Drop for ArrayReceiver<T> {
-    fn drop(&mut self) {
-        self.shared.tell(|state| state.dropped = true);
+        Timings::of(&self.end.shared.times, pair).await
     }
 }
 
@@ -321,20 +278,15 @@ impl<T: Element> fmt::Debug for ArrayReceiver<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ArrayReceiver")
             .field("round", &self.rounds.front().map(|round| round.number))
-            .field("rows", &self.rows.count)
+            .field("rows", &self.end.rows.count)
             .finish_non_exhaustive()
     }
 }
 
 /// Returns the number of elements that come to each slab.
-fn missing<'a>(
-    ways: impl Iterator<Item = &'a Way>,
-    slowest: usize,
-    rows: Rows,
-    slab_rows: usize,
-) -> Vec<usize> {
+fn missing(ways: &[(Way, Link)], slowest: usize, rows: Rows, slab_rows: usize) -> Vec<usize> {
     let mut missing = vec![0; rows.count.div_ceil(slab_rows)];
-    for way in ways {
+    for (way, _) in ways {
         let meeting = &way.plan.meetings[slowest];
         let each = way.plan.elements() / meeting.total.max(1);
         for run in meeting.runs(0..meeting.total) {

@@ -7,8 +7,9 @@ use std::time::Duration;
 use chunkcomm_group::{Op, Pair};
 
 use super::error::ArrayError;
-use super::opening::Way;
+use super::opening::Link;
 use super::shared::{Progress, Times};
+use super::way::Way;
 use crate::plan::Side;
 
 /// Exchange of a rank with its peers, made by `explain` of an end.
@@ -46,12 +47,12 @@ pub struct PeerReport {
 }
 
 impl ArrayReport {
-    pub(super) fn new<'a>(
+    pub(super) fn new(
         (side, rank, size): (Side, usize, usize),
         element_bytes: usize,
-        ways: impl Iterator<Item = &'a Way>,
+        ways: &[(Way, Link)],
     ) -> ArrayReport {
-        let peers = ways.map(|way| PeerReport {
+        let peers = ways.iter().map(|(way, _)| PeerReport {
             rank: way.rank,
             elements: way.plan.elements(),
             bytes: way.plan.elements() * element_bytes,

@@ -10,11 +10,11 @@ use chunkcomm::host::memory;
 use chunkcomm_group::{Element, Pair, Region};
 
 use super::error::ArrayError;
-use super::opening::{Opened, Rows, open};
-use super::outlet::{Leaving, Outlet};
+use super::opening::End;
+use super::outlet::Outlet;
 use super::report::{ArrayReport, Timings};
 use super::settings::Transfer;
-use super::shared::{Shared, State, Times};
+use super::shared::{Round, State};
 use super::slab::Slab;
 use crate::layout::Layout;
 use crate::plan::Side;
@@ -56,16 +56,11 @@ use crate::plan::Side;
 /// an error with this rank.
 #[must_use = "a transfer ends when its sender is dropped"]
 pub struct ArraySender<T: Element> {
-    shared: Arc<Shared<Leaving<T>>>,
+    end: End<Round<T>>,
     /// Storage of the present round, and of the one before where two may be under way.
-    rounds: VecDeque<Arc<Leaving<T>>>,
-    rows: Rows,
-    slab_rows: usize,
+    rounds: VecDeque<Arc<Round<T>>>,
     /// First row that `next_slab` has not handed out.
     position: usize,
-    settings: Transfer,
-    node: chunkcomm::Node,
-    report: ArrayReport,
 }
 
 impl<T: Element> ArraySender<T> {
@@ -111,50 +106,36 @@ impl<T: Element> ArraySender<T> {
     ) -> Result<Self, ArrayError> {
         // From now on it is not freed beside the tasks of the runtime.
         let region = Region::new(storage);
-        let times = Times::default();
-        let (rank, size) = (pair.rank(), pair.size());
         let given = (layout, region.len());
-        let Opened { node, ways, rows, .. } = open::<T>(pair, given, Side::Sender, &times).await?;
-        let own = (Side::Sender, rank, size);
-        let report = ArrayReport::new(own, size_of::<T>(), ways.iter().map(|(way, _)| way));
-        let shared = Arc::new(Shared::new(ways.len(), times));
+        let (end, ways) = End::open::<T>(pair, given, Side::Sender, settings).await?;
         let slowest = layout.memory()[0];
         for (index, (way, link)) in ways.into_iter().enumerate() {
-            let outlet = Outlet::new(&shared, index, way, (slowest, rows), &settings);
-            host::spawn_on(node.runtime(), outlet.run(link));
+            let rows = (slowest, end.rows);
+            let outlet = Outlet::new(&end.shared, index, way, rows, &end.settings);
+            host::spawn_on(end.node.runtime(), outlet.run(link));
         }
-        let slab_rows = settings.rows_of_slab(rows.length * size_of::<T>(), false);
-        let mut sender = Self {
-            shared,
-            rounds: VecDeque::new(),
-            rows,
-            slab_rows,
-            position: 0,
-            settings,
-            node,
-            report,
-        };
+        let mut sender = Self { end, rounds: VecDeque::new(), position: 0 };
         sender.begin(1, region);
         Ok(sender)
     }
 
     fn begin(&mut self, number: u32, region: Region<T>) {
-        let round = Arc::new(Leaving { number, region, log: Arc::default() });
-        self.shared.begin(number, Arc::clone(&round));
+        let round = Arc::new(Round { number, region, log: Arc::default() });
+        self.end.shared.begin(number, Arc::clone(&round));
         self.rounds.push_back(round);
         self.position = 0;
     }
 
-    fn round(&self) -> &Leaving<T> {
+    fn round(&self) -> &Round<T> {
         self.rounds.back().expect("there is always a round")
     }
 
     /// Hands out the next rows to write: as many as a slab has, fewer at the end and before rows that are out,
     /// `None` behind the last.
     pub fn next_slab(&mut self) -> Option<Slab<T>> {
-        while self.position < self.rows.count {
+        while self.position < self.end.rows.count {
             let start = self.position;
-            let end = (start + self.slab_rows).min(self.rows.count);
+            let end = (start + self.end.slab_rows).min(self.end.rows.count);
             self.position = end;
             if let Ok(slab) = self.slab(start..end) {
                 return Some(slab);
@@ -178,11 +159,8 @@ impl<T: Element> ArraySender<T> {
     /// The transfer goes on.
     pub fn slab(&self, rows: Range<usize>) -> Result<Slab<T>, ArrayError> {
         let round = self.round();
-        let length = self.rows.count;
-        if rows.start > rows.end || rows.end > length {
-            return Err(ArrayError::Rows { asked: rows, length });
-        }
-        let part = round.region.part(self.rows.elements(&rows)).map_err(ArrayError::Part)?;
+        let elements = self.end.rows.checked(&rows)?;
+        let part = round.region.part(elements).map_err(ArrayError::Part)?;
         Ok(Slab { part, rows, log: Arc::clone(&round.log) })
     }
 
@@ -199,7 +177,7 @@ impl<T: Element> ArraySender<T> {
         slab.commit();
         host::yield_now().await;
         let number = self.round().number;
-        self.shared.state().fault(number).cloned().map_or(Ok(()), Err)
+        self.end.shared.state().fault(number).cloned().map_or(Ok(()), Err)
     }
 
     /// Commits all rows that are not committed, as they are; never waits.
@@ -208,7 +186,7 @@ impl<T: Element> ArraySender<T> {
     ///
     /// [`ArrayError::Uncommitted`] when some are out; the others are committed.
     pub fn commit_all(&mut self) -> Result<(), ArrayError> {
-        if let Ok(all) = self.slab(0..self.rows.count) {
+        if let Ok(all) = self.slab(0..self.end.rows.count) {
             all.commit();
             return Ok(());
         }
@@ -221,9 +199,9 @@ impl<T: Element> ArraySender<T> {
 
     /// Checks that all rows of this round are committed.
     fn all_committed(&self) -> Result<(), ArrayError> {
-        match self.rows.count - self.round().log.count() {
+        match self.end.rows.count - self.round().log.count() {
             0 => Ok(()),
-            rows => Err(ArrayError::Uncommitted { rows, all: self.rows.count }),
+            rows => Err(ArrayError::Uncommitted { rows, all: self.end.rows.count }),
         }
     }
 
@@ -244,19 +222,18 @@ impl<T: Element> ArraySender<T> {
 
     /// Waits until a round has landed at all peers.
     async fn landed(&self, number: u32) -> Result<(), ArrayError> {
-        let look = |state: &mut State<Leaving<T>>| {
+        let look = |state: &mut State<Round<T>>| {
             if state.tasks.iter().all(|task| task.landed >= number) {
                 return Some(Ok(()));
             }
             state.fault(number).cloned().map(Err)
         };
-        self.until_reported(look).await
+        self.until(look).await
     }
 
     /// Waits until `look` finds something, and reports a long wait.
-    async fn until_reported<O>(&self, look: impl FnMut(&mut State<Leaving<T>>) -> Option<O>) -> O {
-        let report = (self.node.name(), self.settings.report_after);
-        self.shared.until_reported(report, || format!("array: {}", self.explain()), look).await
+    async fn until<O>(&self, look: impl FnMut(&mut State<Round<T>>) -> Option<O>) -> O {
+        self.end.wait(self.round().number, self.end.shared.until(look)).await
     }
 
     /// Begins the next round: all rows may be written again. Their elements are those of the round before, with
@@ -274,7 +251,7 @@ impl<T: Element> ArraySender<T> {
     pub async fn start(&mut self) -> Result<(), ArrayError> {
         self.all_committed()?;
         let next = self.round().number + 1;
-        if self.rounds.len() < self.settings.depth {
+        if self.rounds.len() < self.end.settings.depth {
             let present = self.round().region.done(..).expect("all rows are committed");
             let region = Region::new(memory::copied(present).await);
             self.begin(next, region);
@@ -282,15 +259,15 @@ impl<T: Element> ArraySender<T> {
         }
         let oldest = self.rounds.front().expect("there is always a round").number;
         self.landed(oldest).await?;
-        let released = |state: &mut State<Leaving<T>>| {
+        let released = |state: &mut State<Round<T>>| {
             state.is_released(oldest).then(|| state.rounds.retain(|(number, _)| *number > oldest))
         };
-        self.until_reported(released).await;
+        self.until(released).await;
         let round = self.rounds.front_mut().expect("there is always a round");
-        let Leaving { region, .. } = Arc::get_mut(round).expect("the tasks have released it");
+        let Round { region, .. } = Arc::get_mut(round).expect("the tasks have released it");
         region.start().await;
         let round = self.rounds.pop_front().expect("there is always a round");
-        let Leaving { region, .. } = Arc::into_inner(round).expect("the tasks have released it");
+        let Round { region, .. } = Arc::into_inner(round).expect("the tasks have released it");
         self.begin(next, region);
         Ok(())
     }
@@ -306,19 +283,19 @@ impl<T: Element> ArraySender<T> {
         let number = self.round().number;
         if self.all_committed().is_ok() {
             let released =
-                |state: &mut State<Leaving<T>>| state.is_released(number).then(|| state.begun = 0);
-            self.until_reported(released).await;
+                |state: &mut State<Round<T>>| state.is_released(number).then(|| state.begun = 0);
+            self.until(released).await;
         }
         let mut round = self.rounds.pop_back().expect("there is always a round");
         self.rounds.clear();
-        self.shared.tell(|state| {
+        self.end.shared.tell(|state| {
             state.dropped = true;
             state.rounds.clear();
         });
         loop {
             // After a fault the tasks release it when they next look.
             match Arc::try_unwrap(round) {
-                Ok(Leaving { region, .. }) => return region.into_buffer().await,
+                Ok(Round { region, .. }) => return region.into_buffer().await,
                 Err(shared) => round = shared,
             }
             host::yield_now().await;
@@ -328,7 +305,7 @@ impl<T: Element> ArraySender<T> {
     /// Returns the number of rows of this rank's storage, and of the elements of each.
     #[must_use]
     pub fn rows(&self) -> (usize, usize) {
-        (self.rows.count, self.rows.length)
+        (self.end.rows.count, self.end.rows.length)
     }
 
     /// Returns the number of the round, from 1.
@@ -340,8 +317,7 @@ impl<T: Element> ArraySender<T> {
     /// Returns what this rank sends to whom, and whom it waits for.
     #[must_use]
     pub fn explain(&self) -> ArrayReport {
-        let number = self.round().number;
-        self.report.at(number, &self.shared.state().tasks)
+        self.end.explain(self.round().number)
     }
 
     /// Returns where the time went, as the largest of all ranks of both groups, which call it together.
@@ -354,13 +330,7 @@ impl<T: Element> ArraySender<T> {
     ///
     /// As a call of the group.
     pub async fn timings(&self, pair: &mut Pair) -> Result<Timings, ArrayError> {
-        Timings::of(&self.shared.times, pair).await
-    }
-}
-
-impl<T: Element> Drop for ArraySender<T> {
-    fn drop(&mut self) {
-        self.shared.tell(|state| state.dropped = true);
+        Timings::of(&self.end.shared.times, pair).await
     }
 }
 
@@ -368,7 +338,7 @@ impl<T: Element> fmt::Debug for ArraySender<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ArraySender")
             .field("round", &self.round().number)
-            .field("rows", &self.rows.count)
+            .field("rows", &self.end.rows.count)
             .finish_non_exhaustive()
     }
 }

@@ -6,13 +6,19 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use chunkcomm::host::{self, Instant};
+use chunkcomm::host;
 use chunkcomm::layer::{Bell, warn};
 use chunkcomm::{Loss, LossKind};
+use chunkcomm_group::{Element, Region};
 
 use super::error::ArrayError;
-use super::opening::Way;
+use super::line::LineSender;
+use super::way::Way;
+use super::wire;
 use crate::plan::Side;
+
+/// Time in which a peer may take the word that the transfer has ended: 1 s.
+pub(super) const LAST_WORD: Duration = Duration::from_secs(1);
 
 /// Returns the loss of a rank whose program has dropped its end.
 pub(super) fn dropped() -> Loss {
@@ -94,11 +100,8 @@ pub(super) struct Progress {
     pub(super) released: u32,
     /// The last round that has landed.
     pub(super) landed: u32,
-    /// The last round that is packed, where nothing leaves before all is.
+    /// The last round that is packed, or has come, where nothing leaves or is unpacked before all is there.
     pub(super) packed: u32,
-    /// Messages and bytes of all rounds.
-    pub(super) messages: u64,
-    pub(super) bytes: u64,
 }
 
 /// Time that an end spent, in nanoseconds.
@@ -174,8 +177,22 @@ impl<R> Shared<R> {
         .await;
     }
 
-    /// Returns what the peer of a stopped task is to know if it waits for more.
-    pub(super) fn last_word(&self, index: usize) -> Option<Fault> {
+    /// Notes that the task of this peer has packed its elements, or that they have come, and waits until all have.
+    pub(super) async fn all_packed(&self, index: usize, round: u32) {
+        self.tell(|state| state.tasks[index].packed = round);
+        let packed = |task: &Progress| task.packed >= round;
+        self.until(|state| state.tasks.iter().all(packed).then_some(())).await;
+    }
+
+    /// Tells the peer of a stopped task, if it waits for more, that none comes, and why.
+    pub(super) async fn say_last(&self, index: usize, words: &mut LineSender, landed: usize) {
+        if let Some(fault) = self.last_word(index) {
+            let word = wire::failed(landed as u64, &fault);
+            let _ = host::timeout(LAST_WORD, words.send(word.into())).await;
+        }
+    }
+
+    fn last_word(&self, index: usize) -> Option<Fault> {
         let state = self.state();
         let landed = state.tasks[index].landed;
         match state.fault.as_ref().filter(|broken| broken.round <= landed + 1) {
@@ -205,25 +222,6 @@ impl<R> Shared<R> {
     }
 }
 
-impl<R> Shared<R> {
-    /// Waits as `until` does, for the program: counts the time, and reports the wait to the people who run the
-    /// node, once, after `report_after`.
-    pub(super) async fn until_reported<O>(
-        &self,
-        (node, report_after): (&str, Duration),
-        what: impl FnOnce() -> String,
-        mut look: impl FnMut(&mut State<R>) -> Option<O>,
-    ) -> O {
-        if let Some(found) = look(&mut self.state()) {
-            return found;
-        }
-        let began = Instant::now();
-        let outcome = reported(node, report_after, what, self.until(look)).await;
-        add(&self.times.waiting, began.elapsed());
-        outcome
-    }
-}
-
 /// Waits for `future`. Reports the wait to the people who run the node, once, after `report_after`.
 pub(crate) async fn reported<F: Future>(
     node: &str,
@@ -238,6 +236,14 @@ pub(crate) async fn reported<F: Future>(
         () = host::sleep(report_after) => warn(node, &what()),
     }
     future.await
+}
+
+/// A round of one end.
+pub(super) struct Round<T: Element> {
+    pub(super) number: u32,
+    pub(super) region: Region<T>,
+    /// Rows that leave, or that have come.
+    pub(super) log: Arc<Log>,
 }
 
 /// Rows of one round that are done, in the order in which they became so.
