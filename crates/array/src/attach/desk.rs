@@ -231,7 +231,13 @@ async fn attend(queue: Arc<Queue>, peer: Peer, mut duplex: Duplex<Word, Ask>) {
     let (teller, mut told) = mpsc::unbounded_channel();
     let place = match queue.enter(ask, teller) {
         Ok(place) => place,
-        Err(word) => return say_last(duplex, &word).await,
+        Err(word) => {
+            if say(&mut duplex, &word, ASK_WAIT).await {
+                // The channel's end is the visitor's.
+                let _ = duplex.recv().await;
+            }
+            return;
+        }
     };
     let (mut taken, mut patience, mut is_told) = (None, ASK_WAIT, false);
     loop {
@@ -276,11 +282,4 @@ async fn say(duplex: &mut Duplex<Word, Ask>, word: &Word, patience: Duration) ->
         duplex.flush().await
     };
     matches!(host::timeout(patience, said).await, Ok(Ok(())))
-}
-
-/// Says a word, and leaves the channel's end to the visitor.
-async fn say_last(mut duplex: Duplex<Word, Ask>, word: &Word) {
-    if say(&mut duplex, word, ASK_WAIT).await {
-        let _ = duplex.recv().await;
-    }
 }

@@ -165,8 +165,14 @@ impl ArrayPort {
         let mut tellers = let_in.into_iter().flat_map(|it| it.visitors).map(|(_, teller)| teller);
         self.marks.retain(|(_, mark)| mark.strong_count() > 0);
         for (number, ask) in (first..).zip(asks) {
-            let (teller, patience) = (tellers.next(), self.patience);
-            let visit = Visit::new(&self.name, ask, teller, &self.under_way, patience);
+            let visit = Visit {
+                name: Arc::clone(&self.name),
+                ask,
+                teller: tellers.next(),
+                under_way: self.under_way.clone(),
+                has_elements: Arc::default(),
+                patience: self.patience,
+            };
             self.marks.push((number, visit.mark()));
             visits.push(visit);
         }

@@ -16,7 +16,7 @@ use super::{Ask, Served, Word, departed, whole, words_of};
 use crate::ends::error::{ArrayError, StatementDifference};
 use crate::ends::one_way::Arriving;
 use crate::ends::opening::{Link, Ranks, agree_within, fault, ways};
-use crate::ends::statement::{Agreed, Statement};
+use crate::ends::statement::{Agreed, Statement, element_text};
 use crate::ends::way::{Messages, Way};
 use crate::layout::Layout;
 use crate::plan::Side;
@@ -27,28 +27,17 @@ use crate::plan::Side;
 /// dropped instead ends with an error at the visitor.
 #[must_use = "a visitor is sent away when its visit is dropped"]
 pub struct Visit {
-    name: Arc<str>,
-    ask: Ask,
+    pub(super) name: Arc<str>,
+    pub(super) ask: Ask,
     /// At rank 0.
-    teller: Option<Teller>,
-    under_way: UnderWay,
+    pub(super) teller: Option<Teller>,
+    pub(super) under_way: UnderWay,
     /// Held while this rank has elements for the visitor, or may have.
-    has_elements: Arc<()>,
-    patience: Duration,
+    pub(super) has_elements: Arc<()>,
+    pub(super) patience: Duration,
 }
 
 impl Visit {
-    pub(super) fn new(
-        name: &Arc<str>,
-        ask: Ask,
-        teller: Option<Teller>,
-        under_way: &UnderWay,
-        patience: Duration,
-    ) -> Visit {
-        let (name, has_elements) = (Arc::clone(name), Arc::default());
-        Visit { name, ask, teller, under_way: under_way.clone(), has_elements, patience }
-    }
-
     /// Returns a mark that stands as long as this rank has elements for the visitor, or may have.
     pub(super) fn mark(&self) -> Weak<()> {
         Arc::downgrade(&self.has_elements)
@@ -187,25 +176,17 @@ impl Visit {
     ) -> Result<Agreed, ArrayError> {
         let (rank, size) = (group.rank(), group.size());
         let theirs = whole(&layout.shape()).expect("a layout has a possible shape");
-        let (from, to) = match side {
-            Side::Sender => (layout, &theirs),
-            Side::Receiver => (&theirs, layout),
+        let shape = layout.shape().into_iter().map(|extent| extent as u64).collect();
+        let (from, to, does, wanted) = match side {
+            Side::Sender => (layout, &theirs, "sends", None),
+            Side::Receiver => (&theirs, layout, "receives", Some(shape)),
         };
         let fault = fault(layout, rank, size, length);
         let agreed = self.told(agree_within::<T>(group, from, to, fault).await)?;
         let ours = Statement::of::<T>(layout);
-        let shape = layout.shape().into_iter().map(|extent| extent as u64).collect();
-        let wanted = match side {
-            Side::Sender => None,
-            Side::Receiver => Some(shape),
-        };
         if (&words_of(&ours.element), &wanted) == (&self.ask.1, &self.ask.2) {
             return Ok(agreed);
         }
-        let does = match side {
-            Side::Sender => "sends",
-            Side::Receiver => "receives",
-        };
         let ours = format!("{does} {ours}");
         let statements = [ours, self.statement()];
         let difference = StatementDifference { ranks: [0, size], statements };
@@ -215,8 +196,7 @@ impl Visit {
     /// Returns what the visitor wants, in words.
     fn statement(&self) -> String {
         let (_, (element, bytes, big_endian), _) = &self.ask;
-        let order = if *big_endian { ", big-endian" } else { "" };
-        let of = format!("{element} ({bytes} bytes each{order})");
+        let of = element_text(element, *bytes, *big_endian);
         match self.gives() {
             None => format!("takes an array of {of}"),
             Some(shape) => format!("gives an array of {of} of the shape {shape:?}"),

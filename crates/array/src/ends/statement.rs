@@ -77,11 +77,17 @@ impl Statement {
 impl fmt::Display for Statement {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Shape { element, element_bytes, big_endian, .. } = &self.element;
-        let order = if *big_endian { ", big-endian" } else { "" };
+        let element = element_text(element, *element_bytes, *big_endian);
         let extents = self.layout.global_shape();
         let shape = extents.iter().map(ToString::to_string).collect::<Vec<_>>().join("x");
-        write!(f, "{} of {shape} {element} ({element_bytes} bytes each{order})", self.layout)
+        write!(f, "{} of {shape} {element}", self.layout)
     }
+}
+
+/// Returns an element type in words.
+pub(crate) fn element_text(element: &str, bytes: u32, big_endian: bool) -> String {
+    let order = if big_endian { ", big-endian" } else { "" };
+    format!("{element} ({bytes} bytes each{order})")
 }
 
 /// The parts that a rank plays in a transfer.

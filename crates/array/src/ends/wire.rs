@@ -78,18 +78,18 @@ impl Message<'_> {
 /// Returns the head of a tile whose elements follow, in the same message or apart.
 pub(super) fn head(round: u32, tile: u64, is_apart: bool) -> [u8; HEAD_BYTES] {
     let mut head = [0; HEAD_BYTES];
-    head[..4].copy_from_slice(&if is_apart { TILE_APART } else { TILE }.to_le_bytes());
-    head[4..8].copy_from_slice(&round.to_le_bytes());
+    head[..8].copy_from_slice(&kind(if is_apart { TILE_APART } else { TILE }, round));
     head[8..].copy_from_slice(&tile.to_le_bytes());
     head
 }
 
 /// Returns the word that a round has landed.
 pub(super) fn landed(round: u32) -> [u8; 8] {
-    let mut word = [0; 8];
-    word[..4].copy_from_slice(&LANDED.to_le_bytes());
-    word[4..].copy_from_slice(&round.to_le_bytes());
-    word
+    kind(LANDED, round)
+}
+
+fn kind(kind: u32, round: u32) -> [u8; 8] {
+    (u64::from(kind) | u64::from(round) << 32).to_le_bytes()
 }
 
 /// Returns the word of a side that cannot go on, where `landed` elements of its round have landed.
@@ -99,7 +99,7 @@ pub(super) fn failed(landed: u64, fault: &Fault) -> Vec<u8> {
         Some((Side::Sender, rank)) => (1, rank as u32),
         Some((Side::Receiver, rank)) => (2, rank as u32),
     };
-    let mut word = u64::from(FAILED).to_le_bytes().to_vec();
+    let mut word = kind(FAILED, 0).to_vec();
     word.extend_from_slice(&landed.to_le_bytes());
     word.push(side);
     word.extend_from_slice(&rank.to_le_bytes());
