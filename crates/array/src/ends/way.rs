@@ -231,3 +231,66 @@ impl Intake {
         self.way.broken(fault, self.landed)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::Plan;
+
+    const ELEMENTS: usize = 1 << 20;
+
+    /// Returns the intake of a rank that gets 8 tiles of one row, and the message of each.
+    fn intake(round: u32) -> (Intake, Vec<Vec<u8>>) {
+        let layout = Layout::parse("(*)@1", &[ELEMENTS]).expect("a layout");
+        let [sender, receiver] = [Side::Sender, Side::Receiver].map(|side| {
+            let plan = Plan::of(&layout, &layout, side, 0).peers.remove(0);
+            Way::new::<u8>(&layout, &layout, (side, 0), plan)
+        });
+        let storage: Vec<u8> = (0..ELEMENTS).map(|element| (element % 251) as u8).collect();
+        let pack = |index| {
+            let mut message = Vec::new();
+            sender.pack((round, index), (&storage[..], 0), &mut message);
+            message
+        };
+        let messages: Vec<_> = (0..sender.tiles.len()).map(pack).collect();
+        assert_eq!(messages.len(), 8);
+        (Intake::new::<u8>(receiver), messages)
+    }
+
+    #[test]
+    fn a_tile_is_taken_once_in_its_round_and_whole() {
+        let (mut intake, messages) = intake(2);
+        intake.begin(2);
+        assert_eq!(intake.tile(&messages[3]), Ok(Some((3, &messages[3][HEAD_BYTES..]))));
+        let (mut late, mut none) = (messages[4].clone(), messages[4].clone());
+        late[..HEAD_BYTES].copy_from_slice(&wire::head(1, 4, false));
+        none[..HEAD_BYTES].copy_from_slice(&wire::head(2, 8, false));
+        let short = &messages[4][..messages[4].len() - 1];
+        let wrong = [
+            (&messages[3][..], "it sent tile 3 of round 2, one of 8 of round 2 was expected"),
+            (&late, "it sent tile 4 of round 1, one of 8 of round 2 was expected"),
+            (&none, "it sent tile 8 of round 2, one of 8 of round 2 was expected"),
+            (short, "it sent 131071 bytes as tile 4, which has 131072"),
+            (&wire::landed(2), "it says what no sender says"),
+        ];
+        for (message, why) in wrong {
+            assert_eq!(intake.tile(message), Err(refused(why).into()));
+        }
+        assert_eq!(intake.missing, 7);
+        assert!(matches!(intake.tile(&messages[4]), Ok(Some((4, _)))));
+    }
+
+    #[test]
+    fn elements_that_come_apart_are_those_of_the_tile_before_them() {
+        let (mut intake, messages) = intake(1);
+        let mut storage = vec![0_u8; ELEMENTS];
+        for (index, message) in messages.iter().enumerate().rev() {
+            let elements = &message[HEAD_BYTES..];
+            assert_eq!(intake.tile(&wire::head(1, index as u64, true)), Ok(None));
+            assert_eq!(intake.tile(elements), Ok(Some((index, elements))));
+            intake.place(index, elements, &mut storage[..]);
+        }
+        assert_eq!((intake.missing, intake.landed), (0, ELEMENTS));
+        assert!((0..ELEMENTS).all(|element| storage[element] == (element % 251) as u8));
+    }
+}
