@@ -148,7 +148,7 @@ impl Visit {
         let faults = self.told(faults.map_err(|error| ArrayError::Group(error.cause)))?;
         let fault = faults.into_iter().enumerate().find_map(|(rank, loss)| Some((rank, loss?)));
         if let Some((by, loss)) = fault {
-            let loss = Loss::new(loss.kind(), format!("{loss}, as rank {by} found"));
+            let loss = Loss::new(loss.kind(), format!("{loss:?}, as rank {by} found"));
             let elements = agreed.from.local_len(0);
             let error = ArrayError::Peer { side: Side::Sender, rank: 0, loss, landed: 0, elements };
             return self.told(Err(error));

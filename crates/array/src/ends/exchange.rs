@@ -167,7 +167,10 @@ impl<T: Element> ArrayExchange<T> {
             outcome = self.exchange() => outcome,
             loss = ranks.lost() => match self.waits_for(&loss) {
                 Some(fault) => Err(fault),
-                None => return Err(ArrayError::Ended),
+                None => {
+                    self.fault = Some(ArrayError::Ended);
+                    return Err(ArrayError::Ended);
+                }
             },
         };
         outcome.map_err(|fault| self.ended(fault))?;

@@ -5,12 +5,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use chunkcomm::host::{self, Instant};
-use chunkcomm::{BytesReceiver, BytesSender, Loss, LossKind, Node, Peer, channel};
+use chunkcomm::{BytesReceiver, BytesSender, Loss, Node, Peer, channel};
 use chunkcomm_cluster::Cluster;
 use chunkcomm_cluster::cluster::NodeId;
 use chunkcomm_group::{Element, Group, Pair};
 
-use super::error::ArrayError;
+use super::error::{ArrayError, refused};
 use super::line::{ArrayLayer, Line, of_channel};
 use super::report::ArrayReport;
 use super::settings::Transfer;
@@ -91,7 +91,7 @@ impl Ranks {
             if let Some(death) = deaths.iter().find(|it| self.members.contains(&it.id)) {
                 host::sleep(COMING).await;
                 let why = format!("it did not come, and another rank died: {death}");
-                return Loss::new(LossKind::Silent, why);
+                return refused(why);
             }
             if changes.next().await.is_none() {
                 std::future::pending::<()>().await;
