@@ -135,9 +135,11 @@ impl Loss {
 
     /// Returns the same as a death, where it has another kind.
     #[must_use]
-    pub fn as_death(&self) -> Loss {
-        let kind = if self.is_death() { self.kind() } else { LossKind::Died };
-        Loss(Arc::new(Inner { kind, cause: self.0.cause.clone() }))
+    pub fn into_death(self) -> Loss {
+        if self.is_death() {
+            return self;
+        }
+        Loss(Arc::new(Inner { kind: LossKind::Died, cause: self.0.cause.clone() }))
     }
 
     /// Returns the text that travels to other nodes.

@@ -325,7 +325,7 @@ impl Manager {
 
     fn remove_dead(&mut self, rank: u32, loss: Loss) {
         let Some(seat) = self.remove(rank) else { return };
-        let loss = loss.as_death();
+        let loss = loss.into_death();
         match self.phase {
             Phase::Gathering if self.again => {
                 self.note_death(Death { id: seat.member.id, loss });
