@@ -34,7 +34,7 @@ impl Cluster {
     ///
     /// # Errors
     ///
-    /// The loss of the node: no node has this rank, it died ([`Death`](super::Death) is the cause), another one is where
+    /// The loss of the node: no node has this rank, it died ([`Death`] is the cause), another one is where
     /// it was, or it cannot be reached ([`ConnectError`]); or the cluster has ended ([`End`](super::End)).
     ///
     /// # Cancel safety
