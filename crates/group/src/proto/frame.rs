@@ -210,7 +210,7 @@ mod tests {
         assert_eq!(Reply::decode(&[READY, 7, 0, 0, 0]), Ok(Reply::Ready(7)));
         let short = OpeningFault::Length { bytes: 0 };
         assert_eq!(Reply::decode(&[REFUSED]), Err(ReplyFault::Opening(short)));
-        assert_eq!(Reply::decode(&[FAULT, 0xff]), Err(ReplyFault::Cause));
+        assert_eq!(Reply::decode(&[FAULT]), Err(ReplyFault::Cause));
         let long = [vec![FAULT], vec![b'x'; CAUSE_BYTES_MAX + 1]].concat();
         assert_eq!(Reply::decode(&long), Err(ReplyFault::Cause));
     }
