@@ -66,13 +66,23 @@ async fn one_trace_goes_through_three_nodes() {
     provider.force_flush().unwrap();
     let root = tracing::info_span!("root");
     assert_eq!(limited(to_front.call(&40).instrument(root)).await.unwrap(), 41);
-    provider.force_flush().unwrap();
 
-    let spans = exporter.get_finished_spans().unwrap();
-    let root = only(&spans, "root", "");
-    let trace = root.span_context.trace_id();
-    let traced: Vec<_> =
-        spans.iter().filter(|span| span.span_context.trace_id() == trace).cloned().collect();
+    // A service ends its span behind its answer.
+    let (root, traced) = limited(async {
+        loop {
+            provider.force_flush().unwrap();
+            let spans = exporter.get_finished_spans().unwrap();
+            let root = only(&spans, "root", "").clone();
+            let trace = root.span_context.trace_id();
+            let is_of_it = |span: &&SpanData| span.span_context.trace_id() == trace;
+            let traced: Vec<_> = spans.iter().filter(is_of_it).cloned().collect();
+            if traced.len() >= 5 {
+                return (root, traced);
+            }
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    })
+    .await;
     assert_eq!(traced.len(), 5, "{traced:#?}");
     assert_eq!(root.parent_span_id, SpanId::INVALID);
     let mut parent = root.span_context.span_id();
