@@ -90,16 +90,6 @@ impl Roster {
         self.machine.gone(seat)
     }
 
-    /// Whether nothing was heard yet by which a seat may be gone.
-    ///
-    /// # Panics
-    ///
-    /// When there is no such seat.
-    #[must_use]
-    pub fn is_here(&self, seat: usize) -> bool {
-        self.machine.is_here(seat)
-    }
-
     /// Notes a channel of this seat that has come, for whose end its leave waits.
     pub fn note_channel(&mut self, seat: usize) {
         self.machine.handle_channel(seat);

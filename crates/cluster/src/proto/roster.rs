@@ -97,12 +97,6 @@ impl Roster {
         }
     }
 
-    /// Whether nothing was heard yet by which a seat may be gone. One that leaves may still say something.
-    #[must_use]
-    pub fn is_here(&self, seat: usize) -> bool {
-        matches!(self.seats[seat].state, State::Here)
-    }
-
     /// Returns the next verdict.
     pub fn poll_verdict(&mut self) -> Option<Verdict> {
         self.verdicts.pop_front()
