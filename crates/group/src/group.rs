@@ -72,7 +72,7 @@ pub struct Group {
     pub(crate) core: Arc<Core>,
     pub(crate) shared: Arc<Shared>,
     /// Number of groups that were made of this one.
-    children: u64,
+    pub(crate) children: u64,
     pub(crate) algorithm: Algorithm,
     pub(crate) reproducible: bool,
     pub(crate) costs: Costs,

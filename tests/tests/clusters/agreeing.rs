@@ -3,9 +3,11 @@
 use crate::joining::{LONG, cluster, config, end_all};
 use chunkcomm_cluster::cluster::{AgreeError, Agreed, Cluster, End, NodeId};
 use chunkcomm_testkit::{limited, on_both, on_one_thread, until};
-use std::future::poll_fn;
+use std::future::{pending, poll_fn, ready};
 use std::task::Poll;
+use std::time::Duration;
 use tokio::task::JoinHandle;
+use tokio::time::timeout;
 
 fn agree(
     node: &Cluster,
@@ -95,6 +97,30 @@ fn proposals_that_do_not_fit_say_why() {
         limited(nodes[1].finished()).await;
         let error = limited(nodes[1].agree("x", &all, b"")).await.unwrap_err();
         let AgreeError::Ended(End::Finished { .. }) = error else { panic!("{error}") };
+        end_all(&nodes).await;
+    });
+}
+
+#[test]
+fn calls_meet_two_by_two_as_they_come() {
+    on_both(|| async {
+        let (nodes, _) = cluster(3, |config| config).await;
+        let meet = |rank: usize, value: &str| {
+            let (node, value) = (nodes[rank].clone(), value.to_owned());
+            tokio::spawn(async move { node.meet("x", value.as_bytes(), pending()).await })
+        };
+        let other = |(id, value): (NodeId, Vec<u8>)| (id.rank, String::from_utf8(value).unwrap());
+        let (first, second) = (meet(1, "a"), meet(2, "b"));
+        assert_eq!(limited(first).await.unwrap().unwrap().map(other), Some((2, "b".to_owned())));
+        assert_eq!(limited(second).await.unwrap().unwrap().map(other), Some((1, "a".to_owned())));
+        // Nobody comes; a dropped call is met no more; two of one node meet each other.
+        assert_eq!(limited(nodes[0].meet("x", b"", ready(()))).await.unwrap(), None);
+        assert!(
+            timeout(Duration::from_millis(1), nodes[0].meet("x", b"", pending())).await.is_err()
+        );
+        let (third, fourth) = (meet(1, "c"), meet(1, "d"));
+        assert_eq!(limited(third).await.unwrap().unwrap().map(other), Some((1, "d".to_owned())));
+        assert_eq!(limited(fourth).await.unwrap().unwrap().map(other), Some((1, "c".to_owned())));
         end_all(&nodes).await;
     });
 }

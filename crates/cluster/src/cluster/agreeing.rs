@@ -2,6 +2,8 @@
 
 use super::state::State;
 use super::{AgreeError, Cluster, NodeId, Objection};
+use crate::proto::cluster::agreement::Decision;
+use crate::proto::cluster::membership::Membership;
 use chunkcomm::layer::Wait;
 use std::pin::pin;
 
@@ -14,17 +16,18 @@ pub struct Agreed {
     pub gone: Vec<NodeId>,
 }
 
-/// A caller's wait for an agreement; its end takes the outcome, or leaves it to the next call.
+/// A caller's wait for the decision on a proposal, and how it ends: with the outcome or without.
 struct Caller<'a> {
     state: &'a State,
     number: u64,
     taken: bool,
+    leave: fn(&mut Membership, u64, bool),
 }
 
 impl Drop for Caller<'_> {
     fn drop(&mut self) {
-        let (number, taken) = (self.number, self.taken);
-        self.state.change(|it| it.leave_agreement(number, taken));
+        let Caller { number, taken, leave, .. } = *self;
+        self.state.change(|it| leave(it, number, taken));
     }
 }
 
@@ -70,49 +73,61 @@ impl Cluster {
         let proposed = state.change(|it| it.propose(name, among, value));
         let number = proposed.map_err(|why| AgreeError::of(name, why))?;
         let all = format!("all of {} members to agree on {name:?}", among.len());
-        self.decided(name, number, all).await
+        let caller = Caller { state, number, taken: false, leave: Membership::leave_agreement };
+        let Decision { values, gone, .. } = self.decided(name, caller, all).await?;
+        let values = values.into_iter().map(|it| (it.by, it.value)).collect();
+        Ok(Agreed { values, gone })
     }
 
-    /// Proposes `value` under `name`, and waits until another member does the same or `given_up` is over.
+    /// Waits until another call of `meet` under `name`, at any member, gives its value for this one; returns
+    /// that member and the value, or `None` if none had come when the manager heard that `given_up` is over.
     ///
-    /// The manager brings members together two by two, as they come, and decides once for both. The result
-    /// has the values of both, or this node's alone if none had come when the manager heard that `given_up`
-    /// is over. A value whose member died before another came is left out.
-    ///
-    /// Several calls of one node under one name are one proposal, with the last value: they do not meet
-    /// each other, and one that finds the value of another in the result calls again.
+    /// The manager brings calls together two by two, as they come, and decides once for both. A value whose
+    /// member died before another came is left out. Two calls of one node may meet each other.
     ///
     /// # Errors
     ///
-    /// As [`agree`](Self::agree).
+    /// - [`AgreeError::Refused`]: the name is empty or longer than 255 bytes, this node waits for 1024 other
+    ///   agreements and meetings, or meets with values of more than 4 MiB in all.
+    /// - [`AgreeError::Ended`]: the cluster has ended.
     ///
     /// # Cancel safety
     ///
-    /// As [`agree`](Self::agree): the proposal stays, and may be met.
-    pub async fn agree_with_another(
+    /// When the future is dropped, this node is met no more. Another may have met it already.
+    pub async fn meet(
         &self,
         name: &str,
         value: &[u8],
         given_up: impl Future<Output = ()>,
-    ) -> Result<Agreed, AgreeError> {
+    ) -> Result<Option<(NodeId, Vec<u8>)>, AgreeError> {
         let state = &*self.shared.state;
-        let proposed = state.change(|it| it.meet(name, value));
-        let number = proposed.map_err(|why| AgreeError::of(name, why))?;
-        let decided = self.decided(name, number, format!("another member to agree on {name:?}"));
-        let mut decided = pin!(decided);
-        tokio::select! {
+        let number = state.change(|it| it.meet(name, value));
+        let number = number.map_err(|why| AgreeError::of(name, why))?;
+        let what = format!("another member to meet as {name:?}");
+        let leave = |it: &mut Membership, number, _| it.leave_meeting(number);
+        let meeting = Caller { state, number, taken: false, leave };
+        let mut decided = pin!(self.decided(name, meeting, what));
+        let decision = tokio::select! {
             biased;
-            decided = decided.as_mut() => return decided,
-            () = given_up => {}
-        }
-        state.change(|it| it.meet_nobody(number));
-        decided.await
+            decision = decided.as_mut() => decision,
+            () = given_up => {
+                state.change(|it| it.meet_nobody(number));
+                decided.await
+            }
+        };
+        let ours = (self.id(), number);
+        let other = decision?.values.into_iter().find(|it| (it.by, it.number) != ours);
+        Ok(other.map(|it| (it.by, it.value)))
     }
 
     /// Waits for the decision on a proposal.
-    async fn decided(&self, name: &str, number: u64, what: String) -> Result<Agreed, AgreeError> {
-        let state = &*self.shared.state;
-        let mut caller = Caller { state, number, taken: false };
+    async fn decided(
+        &self,
+        name: &str,
+        mut caller: Caller<'_>,
+        what: String,
+    ) -> Result<Decision, AgreeError> {
+        let (state, number) = (caller.state, caller.number);
         let _wait = Wait::begin(&state.node, what);
         let decided = state.until(|it| match (it.agreement(number), it.end()) {
             (Some(outcome), _) => Some(outcome.clone().map_err(|why| AgreeError::of(name, why))),
@@ -121,9 +136,7 @@ impl Cluster {
         });
         let decided = decided.await;
         caller.taken = true;
-        let decision = decided?;
-        let values = decision.values.into_iter().map(|it| (it.by, it.value)).collect();
-        Ok(Agreed { values, gone: decision.gone })
+        decided
     }
 }
 

@@ -51,7 +51,7 @@ impl Cluster {
         }
         match state.link(member.id.incarnation) {
             Some(peer) => Ok(peer),
-            None => self.meet(&member).await,
+            None => self.link_to(&member).await,
         }
     }
 
@@ -115,7 +115,7 @@ impl Cluster {
         }
     }
 
-    async fn meet(&self, member: &Member) -> Result<Peer, Loss> {
+    async fn link_to(&self, member: &Member) -> Result<Peer, Loss> {
         let (node, rank) = (self.node(), member.id.rank);
         let mut cause = ConnectError::Closed;
         for address in &member.addresses {

@@ -1,18 +1,16 @@
 //! Two groups that met.
 
+use std::error::Error;
 use std::fmt;
 use std::future;
 use std::mem;
-use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use chunkcomm::host::Instant;
 use chunkcomm::layer::warn;
-use chunkcomm::{Duplex, Loss, LossKind, Peer, host};
-use chunkcomm_cluster::Cluster;
+use chunkcomm::{Loss, LossKind, Peer, codec, host};
 use chunkcomm_cluster::cluster::NodeId;
-use chunkcomm_proto::describe::fnv1a;
 use serde::{Deserialize, Serialize};
 
 use super::asking::{Among, Ask};
@@ -21,7 +19,7 @@ use super::calls::{combined, even, take_combined};
 use super::op::Op;
 use super::whole::Whole;
 use crate::group::error::GroupError;
-use crate::group::forming::{Caller, GroupLayer, Making, Side, hosts, numbered};
+use crate::group::forming::{Caller, Making, Side, hosts, numbered};
 use crate::proto::schedule::Kind;
 use crate::proto::schedule::world::World;
 use crate::proto::talk::Operation;
@@ -64,8 +62,9 @@ impl Group {
     /// Finds another group of the cluster that meets under the same name.
     ///
     /// All ranks of both groups call it. The groups may be of different programs (`mpiexec -n 2 a : -n 2 b`),
-    /// disjoint, overlapping or equal. A name serves one meeting of two groups at a time. Rank 0 reports a
-    /// wait for the other group as that of a call ([`Self::set_report_after`]).
+    /// disjoint, overlapping or equal. A name serves one meeting of two groups at a time, and one call of a
+    /// group: a second one takes the place of the first. Rank 0 reports a wait for the other group as that of
+    /// a call ([`Self::set_report_after`]).
     ///
     /// The call has its number when the method returns, as all calls. A meeting under way goes on when this
     /// group is dropped, or breaks for another reason than a death. To wait for a time only, take
@@ -76,9 +75,8 @@ impl Group {
     ///
     /// # Errors
     ///
-    /// As a call of the group. These two leave the group unharmed, which can meet again:
-    /// [`GroupError::Lost`] when rank 0 cannot reach that of the other group, and [`GroupError::Lost`] with
-    /// rank 0 when it dropped its future before another group came.
+    /// As a call of the group. [`GroupError::Lost`] with rank 0, when it dropped its future before another
+    /// group came or the cluster has ended, leaves the group unharmed, which can meet again.
     ///
     /// # Cancel safety
     ///
@@ -128,12 +126,18 @@ impl Group {
         let stated = format!("{how} {name:?}");
         let entered = self.all_gather_of(Operation::Meet, &stated, Vec::<u8>::new());
         let child = self.child("meet");
+        let (group, call) = (self.core.id, self.children);
         let mut own = self.of_all_ranks(&child);
         let name = name.to_owned();
         Making::new(&self.core.cluster, |caller| async move {
             entered.await?;
             let found = match own.rank() {
-                0 => Some(own.find(child, &name, until, &caller).await),
+                0 => {
+                    let members = own.core.members.to_vec();
+                    let hosts = hosts(&own.core.cluster, &members);
+                    let ours = Side { group, call, members, hosts };
+                    Some(own.find(ours, &name, until, &caller).await)
+                }
                 _ => None,
             };
             let found = own.broadcast_value(0, found).await.map_err(|error| error.cause)?;
@@ -150,22 +154,20 @@ impl Group {
     /// Finds the other group, until this time or until the caller of the meeting is gone.
     async fn find(
         &self,
-        child: String,
+        ours: Side,
         name: &str,
         until: Option<Instant>,
         caller: &Caller,
     ) -> Meeting {
-        let (cluster, members) = (&self.core.cluster, self.core.members.to_vec());
-        let hosts = hosts(cluster, &members);
-        let ours = Side { name: child, members, hosts };
+        let cluster = &self.core.cluster;
         let report_after = self.shared.state().report_after();
-        let late = async {
-            match until {
-                Some(until) => host::sleep(until - Instant::now()).await,
-                None => future::pending().await,
-            }
-        };
-        let given_up = async {
+        let given_up = || async {
+            let late = async {
+                match until {
+                    Some(until) => host::sleep(until - Instant::now()).await,
+                    None => future::pending().await,
+                }
+            };
             tokio::select! {
                 biased;
                 () = caller.gone() => {}
@@ -174,6 +176,27 @@ impl Group {
                 () = late => {}
             }
         };
+        let find = async {
+            let (key, mut value) = (format!("group/meet/{name}"), Vec::new());
+            codec::encode_into_vec(&ours, &mut value).map_err(refused)?;
+            while let Some((_, value)) =
+                cluster.meet(&key, &value, given_up()).await.map_err(refused)?
+            {
+                let theirs: Side = codec::decode(&value).map_err(refused)?;
+                if theirs.members.is_empty() || theirs.members.len() != theirs.hosts.len() {
+                    return Err(Loss::new(LossKind::Refused, "a side without its hosts"));
+                }
+                if theirs.group != ours.group {
+                    return Ok(Some(theirs));
+                }
+                // Another call of this group: the later one takes the place of the earlier.
+                if theirs.call > ours.call {
+                    given_up().await;
+                    break;
+                }
+            }
+            Ok(None)
+        };
         let report = async {
             host::sleep(report_after).await;
             let what =
@@ -181,10 +204,9 @@ impl Group {
             warn(cluster.node().name(), &what);
             future::pending().await
         };
-        let key = format!("group/meet/{name}");
         let found = tokio::select! {
             biased;
-            found = find(cluster, &ours, &key, caller, given_up) => found,
+            found = find => found,
             never = report => never,
         };
         match found {
@@ -204,7 +226,7 @@ impl Group {
         let hosts = numbered(&[&low.hosts[..], &high.hosts].concat());
         let (size, their_size) = (ours.members.len(), theirs.members.len());
         let (first, their_first) = if is_first { (0, size) } else { (their_size, 0) };
-        let name = format!("{} {}", low.name, high.name);
+        let name = format!("{:016x} {} {:016x} {}", low.group, low.call, high.group, high.call);
         let rank = first + self.rank();
         let mut both = Group::of_rank(&self.core.cluster, members, hosts, rank, &name);
         both.take_settings(self);
@@ -212,128 +234,8 @@ impl Group {
     }
 }
 
-/// Finds the other side of a meeting and tells it of ours; none when `given_up` was over before.
-///
-/// ```text
-///   rank 0 of ours                 manager                  rank 0 of theirs
-///     agree_with_another ────────▶ brings two together ◀──────── agree_with_another
-///     ◀─────────── the sides, over a channel of this meeting ──────────▶
-///     agree ─────────────────────▶ did both succeed? ◀───────────────── agree
-/// ```
-async fn find(
-    cluster: &Cluster,
-    ours: &Side,
-    key: &str,
-    caller: &Caller,
-    given_up: impl Future<Output = ()>,
-) -> Result<Option<Side>, Loss> {
-    let layer = GroupLayer::of_node(cluster.node());
-    let mut here = match layer.meet(key, ours.clone(), caller) {
-        Ok(theirs) => return Ok(Some(theirs)),
-        Err(here) => here,
-    };
-    let (mut given_up, mut is_over) = (pin!(given_up), false);
-    let mut theirs_here = None;
-    loop {
-        let end = async {
-            if is_over || theirs_here.is_some() {
-                return;
-            }
-            tokio::select! {
-                biased;
-                Ok(theirs) = &mut here => theirs_here = Some(theirs),
-                () = given_up.as_mut() => is_over = true,
-            }
-        };
-        let agreed = cluster.agree_with_another(key, ours.name.as_bytes(), end).await;
-        let met = agreed.map_err(|error| Loss::of(LossKind::Refused, error))?.values;
-        let (mine, other): (Vec<_>, Vec<_>) = met.into_iter().partition(|it| it.0 == cluster.id());
-        let is_ours = mine.iter().any(|(_, name)| name == ours.name.as_bytes());
-        let other = other.into_iter().next().filter(|_| is_ours);
-        // An earlier meeting of this node has its decision, or its end was the end of this wait.
-        if other.is_none() && !is_over && theirs_here.is_none() {
-            continue;
-        }
-        layer.meets_no_more(key, ours);
-        theirs_here = theirs_here.or_else(|| here.try_recv().ok());
-        let Some((other, name)) = other else { return Ok(theirs_here) };
-        let ends = match theirs_here {
-            Some(_) => Ends::Taken,
-            None => Ends::Met,
-        };
-        let met = exchange(cluster, other, [ours.name.as_bytes(), &name], ours, ends).await;
-        if theirs_here.is_some() {
-            return Ok(theirs_here);
-        }
-        // None: the other has met a third group at its own node.
-        if let Some(theirs) = met? {
-            return Ok(Some(theirs));
-        }
-        if is_over {
-            return Ok(None);
-        }
-        here = match layer.meet(key, ours.clone(), caller) {
-            Ok(theirs) => return Ok(Some(theirs)),
-            Err(here) => here,
-        };
-    }
-}
-
-/// Word of a side of a meeting once the sides were exchanged.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Ends {
-    Met,
-    /// It has met another group at its own node.
-    Taken,
-    Failed,
-}
-
-/// Exchanges the sides with rank 0 of the other group, and agrees with it whether that succeeded; none when
-/// the other has met a third group. `names` are those of our meeting and of theirs.
-async fn exchange(
-    cluster: &Cluster,
-    other: NodeId,
-    mut names: [&[u8]; 2],
-    ours: &Side,
-    ends: Ends,
-) -> Result<Option<Side>, Loss> {
-    names.sort_unstable();
-    let name = format!("group/met/{:016x}", fnv1a(&names.concat()));
-    let theirs = exchange_sides(cluster, other, &name, ours).await;
-    let ends = if theirs.is_ok() { ends } else { Ends::Failed };
-    let agreed = cluster.agree(&name, &[cluster.id(), other], &[ends as u8]).await;
-    let agreed = agreed.map_err(|error| Loss::of(LossKind::Refused, error))?;
-    let theirs = theirs?;
-    match agreed.values.iter().find(|(id, _)| *id == other) {
-        Some((_, it)) if it[..] == [Ends::Met as u8] => Ok(Some(theirs)),
-        Some((_, it)) if it[..] == [Ends::Taken as u8] => Ok(None),
-        Some(_) => Err(refused("rank 0 of the other group could not reach it")),
-        None => Err(refused("rank 0 of the other group is gone")),
-    }
-}
-
-/// Exchanges the sides: the lower member opens the channel.
-async fn exchange_sides(
-    cluster: &Cluster,
-    other: NodeId,
-    name: &str,
-    ours: &Side,
-) -> Result<Side, Loss> {
-    let peer = cluster.peer_of(other).await?;
-    let node = cluster.node();
-    let mut channel: Duplex<Side, Side> = if cluster.id() < other {
-        node.open_duplex(&peer, name).await?
-    } else {
-        let channel = chunkcomm::channel(name).from_peer(&peer);
-        node.accept_duplex(channel).await?.1
-    };
-    channel.send(ours).await?;
-    let theirs = channel.recv().await?;
-    theirs.ok_or_else(|| refused("the other group has given up"))
-}
-
-fn refused(why: &str) -> Loss {
-    Loss::new(LossKind::Refused, why)
+fn refused(error: impl Error + Send + Sync + 'static) -> Loss {
+    Loss::of(LossKind::Refused, error)
 }
 
 impl Pair {

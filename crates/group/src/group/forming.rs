@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::future::{Ready, ready};
 use std::pin::Pin;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 
 use chunkcomm::layer::{Hooks, Layer, Site};
@@ -13,7 +13,7 @@ use chunkcomm_cluster::Cluster;
 use chunkcomm_cluster::cluster::NodeId;
 use chunkcomm_proto::describe::fnv1a;
 use serde::{Deserialize, Serialize};
-use tokio::sync::{oneshot, watch};
+use tokio::sync::watch;
 
 use super::error::GroupError;
 use super::{Core, Group};
@@ -22,8 +22,9 @@ use crate::proto::talk::Operation;
 /// A group as the other one sees it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Side {
-    /// Name that no other meeting of the group has.
-    pub(crate) name: String,
+    /// Id of the group, and the number of this meeting among what is made of it.
+    pub(crate) group: u64,
+    pub(crate) call: u64,
     pub(crate) members: Vec<NodeId>,
     /// Their hosts, as rank 0 knows them.
     pub(crate) hosts: Vec<String>,
@@ -32,60 +33,22 @@ pub(crate) struct Side {
 impl Side {
     /// Whether this side's ranks come first among both.
     pub(crate) fn is_before(&self, other: &Side) -> bool {
-        (&self.members, &self.name) < (&other.members, &other.name)
+        (&self.members, self.group, self.call) < (&other.members, other.group, other.call)
     }
 }
 
-/// The layer of groups on a node: it counts the calls of [`Group::world`], and lets groups of this node
-/// meet.
+/// The layer of groups on a node: it counts the calls of [`Group::world`], and the dropped groups.
 #[derive(Default)]
 pub(crate) struct GroupLayer {
     worlds: AtomicU64,
     /// Number of groups that were dropped.
     dropped: watch::Sender<u64>,
-    meetings: Mutex<BTreeMap<String, Waiting>>,
-}
-
-/// A group that waits at this node for another one, by the name of their meeting.
-struct Waiting {
-    ours: Side,
-    tell: oneshot::Sender<Side>,
-    caller: Caller,
 }
 
 /// Dropped groups of a node that still answer ranks which speak to them first then: the last 256.
 const ANSWERING_MAX: u64 = 256;
 
 impl GroupLayer {
-    pub(crate) fn of_node(node: &Node) -> Arc<GroupLayer> {
-        GroupLayer::of(node)
-    }
-
-    fn meetings(&self) -> MutexGuard<'_, BTreeMap<String, Waiting>> {
-        self.meetings.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Returns the side of this node that meets under the name, which is told of ours, or the wait for one.
-    /// A side whose caller is gone is met no more.
-    pub(crate) fn meet(
-        &self,
-        name: &str,
-        ours: Side,
-        caller: &Caller,
-    ) -> Result<Side, oneshot::Receiver<Side>> {
-        let mut meetings = self.meetings();
-        if let Some(waiting) = meetings.remove(name)
-            && !waiting.caller.is_gone()
-            && waiting.tell.send(ours.clone()).is_ok()
-        {
-            return Ok(waiting.ours);
-        }
-        let (tell, told) = oneshot::channel();
-        let caller = caller.clone();
-        meetings.insert(name.to_owned(), Waiting { ours, tell, caller });
-        Err(told)
-    }
-
     /// Counts a dropped group, and waits until 256 others were dropped behind it: it answers no longer.
     pub(super) async fn outlive(node: &Node) {
         let layer = GroupLayer::of(node);
@@ -94,14 +57,6 @@ impl GroupLayer {
         let last = *dropped.borrow() + ANSWERING_MAX;
         // The sender lives as long as the layer.
         let _ = dropped.wait_for(|count| *count >= last).await;
-    }
-
-    /// Ends the wait of this side under a name, and not that of the next one.
-    pub(crate) fn meets_no_more(&self, name: &str, ours: &Side) {
-        let mut meetings = self.meetings();
-        if meetings.get(name).is_some_and(|waiting| waiting.ours.name == ours.name) {
-            meetings.remove(name);
-        }
     }
 }
 
@@ -123,8 +78,7 @@ impl Layer for GroupLayer {
 impl Hooks for GroupLayer {}
 
 /// The caller of a [`Making`], as its task sees it.
-#[derive(Clone)]
-pub(crate) struct Caller(Arc<watch::Sender<()>>);
+pub(crate) struct Caller(watch::Sender<()>);
 
 impl Caller {
     pub(crate) fn is_gone(&self) -> bool {
@@ -152,7 +106,7 @@ impl<T: Send + 'static> Making<T> {
         F: Future<Output = T> + Send + 'static,
     {
         let (tells, caller) = watch::channel(());
-        let making = Box::pin(making(Caller(Arc::new(tells))));
+        let making = Box::pin(making(Caller(tells)));
         Making { making: Some(making), cluster: cluster.clone(), caller: Some(caller) }
     }
 }

@@ -144,7 +144,7 @@ fn members(texts: &mut Texts) {
     words!(
         texts,
         Objection::Name,
-        Objection::Value { bytes: 2000 },
+        Objection::Value { bytes: 2000, max: 1024 },
         Objection::NotAmong,
         Objection::TooMany,
         Objection::Differs { count: 3, first: id(2), first_count: 4 },

@@ -4,33 +4,67 @@
 //!   rank 0 ── Agree(1, "x", [0, 1, 2], a) ──▶ manager
 //!   rank 1 ── Agree(5, "x", [0, 1, 2], b) ──▶   waits for rank 2
 //!   rank 2 dies                                 decides: 0: a, 1: b, gone: 2
-//!   ranks 0, 1 ◀── Agreed("x", ..) ───────────  and forgets the name
+//!   ranks 0, 1 ◀── Agreed("x", ..) ───────────  the name is free
+//!   ranks 0, 1 ── Heard(1), Heard(5) ───────▶
 //! ```
 //!
 //! A name means one agreement at a time. Members number their proposals, so a decision answers
 //! exactly those that it names: a proposal that is sent twice, on another line or to another manager,
 //! gets the decision that was made of it, and not the next one of that name.
 //!
-//! A proposal that names no members is one of a *meeting*: it is decided together with that of the next
-//! member which does the same. A member that waits for nobody any more proposes anew, with the same number
-//! and among itself alone. So the manager decides once whether two have met:
+//! # Which decisions are kept
+//!
+//! A manager that returns knows nothing; the members tell it the decisions that they have heard. So a
+//! member keeps each one as long as another present member may still ask for it: until the manager says
+//! that it is *settled*, since all have heard it. A decision of which a member is gone is never settled,
+//! for that one may come back; the last of these are kept.
+//!
+//! # Meetings
+//!
+//! A proposal to meet is decided together with the next other one of its name, of any member. One that
+//! waits for nobody any more is proposed again, with its number, and decided alone. So the manager decides
+//! once whether two have met:
 //!
 //! ```text
-//!   rank 0 ── Agree(1, "x", [], a) ───▶ manager     waits for another
-//!   rank 4 ── Agree(7, "x", [], b) ───▶             decides: 0: a, 4: b
-//!   rank 0 ── Agree(1, "x", [0], a) ──▶             too late, it was decided
+//!   rank 0 ── Agree(1, "x", another, a) ──▶ manager     waits for another
+//!   rank 4 ── Agree(7, "x", another, b) ──▶             decides: 0: a, 4: b
+//!   rank 0 ── Agree(1, "x", nobody, a) ───▶             too late, it was decided
 //! ```
 
 use super::{NodeId, manager};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// Longest value of a proposal, in bytes.
+/// Longest value of a proposal to an agreement, in bytes: all its members get all of them.
 pub const VALUE_BYTES_MAX: usize = 1024;
-/// Most open agreements that one member may have proposed to.
+/// Longest value of a proposal to meet, in bytes, and of all with which a member waits.
+pub const MEETING_BYTES_MAX: usize = 4 << 20;
+/// Most proposals of one member whose outcome it has not heard.
 pub const AGREEMENTS_A_MEMBER_MAX: usize = 1024;
-/// Number of the last decisions that a member tells a new manager.
+/// Number of the last decisions that a member keeps of those of which a member is gone.
 pub const DECISIONS_MAX: usize = 16;
+
+/// Members whose proposals are waited for.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Among {
+    /// These, in order and each once.
+    All(Vec<NodeId>),
+    /// The next one that wants to meet.
+    Another,
+    /// None any more.
+    Nobody,
+}
+
+impl Among {
+    /// Whether the decision was made among these members.
+    pub(super) fn is_of(&self, decision: &Decision) -> bool {
+        let Among::All(ids) = self else { return false };
+        let in_it = |id: &NodeId| {
+            decision.gone.binary_search(id).is_ok() || decision.numbers_of(*id).next().is_some()
+        };
+        ids.len() == decision.gone.len() + decision.values.len() && ids.iter().all(in_it)
+    }
+}
 
 /// Value that a member proposes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -39,8 +73,8 @@ pub struct Proposal {
     pub number: u64,
     /// Name of the agreement.
     pub name: String,
-    /// Members that are to agree, in order and each once; none: the member and another that names none.
-    pub among: Vec<NodeId>,
+    /// Members that are to agree.
+    pub among: Among,
     /// The value.
     pub value: Vec<u8>,
 }
@@ -49,11 +83,15 @@ impl Proposal {
     /// Returns the fault of the proposal by itself, when this member makes it.
     #[must_use]
     pub fn objection(&self, by: NodeId) -> Option<Objection> {
+        let max = match self.among {
+            Among::All(_) => VALUE_BYTES_MAX,
+            Among::Another | Among::Nobody => MEETING_BYTES_MAX,
+        };
         if !manager::is_name(&self.name) {
             Some(Objection::Name)
-        } else if self.value.len() > VALUE_BYTES_MAX {
-            Some(Objection::Value { bytes: self.value.len() as u64 })
-        } else if !self.among.is_empty() && !self.among.contains(&by) {
+        } else if self.value.len() > max {
+            Some(Objection::Value { bytes: self.value.len() as u64, max: max as u64 })
+        } else if matches!(&self.among, Among::All(ids) if !ids.contains(&by)) {
             Some(Objection::NotAmong)
         } else {
             None
@@ -77,30 +115,35 @@ pub struct Proposed {
 pub struct Decision {
     /// Name of the agreement.
     pub name: String,
-    /// Values of the members that were there, by id.
+    /// Values of the members that were there, by id and number.
     pub values: Vec<Proposed>,
     /// The other members that were to agree, by id.
     pub gone: Vec<NodeId>,
 }
 
+/// First proposal of a decision, by which members name it.
+pub type DecisionKey = (NodeId, u64);
+
 impl Decision {
-    /// Whether this is the same agreement as `other`.
-    pub(super) fn is(&self, other: &Decision) -> bool {
-        let first = |of: &Decision| of.values.first().map(|it| (it.by, it.number));
-        self.name == other.name && first(self) == first(other)
+    /// Returns the name of the decision among all.
+    pub(super) fn key(&self) -> Option<DecisionKey> {
+        self.values.first().map(|it| (it.by, it.number))
     }
 
-    /// Returns the number of this member's proposal, if the decision was made of one.
-    pub(super) fn number_of(&self, id: NodeId) -> Option<u64> {
-        let index = self.values.binary_search_by_key(&id, |it| it.by).ok()?;
-        Some(self.values[index].number)
+    /// Returns the numbers of this member's proposals of which the decision was made.
+    pub(super) fn numbers_of(&self, id: NodeId) -> impl Iterator<Item = u64> {
+        let from = self.values.partition_point(|it| it.by < id);
+        self.values[from..].iter().take_while(move |it| it.by == id).map(|it| it.number)
     }
 
-    /// Whether the decision was made among these members.
-    pub(super) fn is_among(&self, among: &[NodeId]) -> bool {
-        let in_it =
-            |id: &NodeId| self.gone.binary_search(id).is_ok() || self.number_of(*id).is_some();
-        among.len() == self.gone.len() + self.values.len() && among.iter().all(in_it)
+    /// Whether the decision was made of this proposal.
+    pub(super) fn is_of(&self, by: NodeId, number: u64) -> bool {
+        self.numbers_of(by).any(|its| its == number)
+    }
+
+    /// Whether all its members are here.
+    pub(super) fn is_whole(&self, is_here: impl Fn(&NodeId) -> bool) -> bool {
+        self.gone.is_empty() && self.values.iter().all(|it| is_here(&it.by))
     }
 }
 
@@ -110,14 +153,16 @@ impl Decision {
 pub enum Objection {
     /// The name is empty or longer than 255 bytes.
     Name,
-    /// The value is longer than 1024 bytes.
+    /// The value is longer than 1 KiB, or 4 MiB in a meeting.
     Value {
         /// Length of the value.
         bytes: u64,
+        /// Length that it may have.
+        max: u64,
     },
     /// The member is not one of those that are to agree.
     NotAmong,
-    /// The member has proposed to 1024 open agreements already.
+    /// The member waits for 1024 other agreements and meetings, or with 4 MiB of values for meetings.
     TooMany,
     /// An open agreement of that name is among other members.
     Differs {
@@ -134,16 +179,16 @@ impl fmt::Display for Objection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Objection::Name => write!(f, "a name has 1 to {} bytes", super::NAME_BYTES_MAX),
-            Objection::Value { bytes } => {
-                write!(f, "a value has at most {VALUE_BYTES_MAX} bytes, and this one {bytes}")
+            Objection::Value { bytes, max } => {
+                write!(f, "a value has at most {max} bytes, and this one {bytes}")
             }
             Objection::NotAmong => {
                 f.write_str("this node is not among the members that are to agree")
             }
             Objection::TooMany => write!(
                 f,
-                "this node waits for {AGREEMENTS_A_MEMBER_MAX} other agreements, and more are not \
-                 allowed"
+                "this node waits for {AGREEMENTS_A_MEMBER_MAX} other agreements or with \
+                 {MEETING_BYTES_MAX} bytes for meetings, and more are not allowed"
             ),
             Objection::Differs { count, first, first_count } => write!(
                 f,

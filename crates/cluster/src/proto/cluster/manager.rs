@@ -270,6 +270,7 @@ impl Manager {
                 self.finish_if_all_done();
             }
             Up::Agree(proposal) => self.propose(rank, proposal),
+            Up::Heard(number) => self.handle_heard(id, number),
             Up::ProvideSole { number, name } => self.provide_sole(rank, number, &name),
         }
     }
@@ -350,7 +351,7 @@ impl Manager {
         self.lines.remove(&seat.line);
         // Others learn of the withdrawn names from the end of the member.
         self.names.retain(|_, providers| !providers.remove(seat.member.id));
-        self.agreements.forget(seat.member.id);
+        self.agreements.leave(seat.member.id);
         self.forget_program(seat.program.as_deref());
         Some(seat)
     }
@@ -376,7 +377,7 @@ impl Manager {
             assert!(seat.at.is_none_or(|at| at > seat.passed), "waits at a later one");
         }
         assert!(self.names.values().all(Providers::is_sound), "one provides a sole name");
-        assert!(self.agreements.is_sound(), "somebody waits for each agreement");
+        assert!(self.agreements.is_sound(self.seats.len()), "somebody waits for each agreement");
         assert!(
             self.phase == Phase::Gathering || self.early.is_empty(),
             "nobody waits for a start"

@@ -218,6 +218,7 @@ impl Membership {
             deaths: self.deaths.clone(),
             unnamed: self.unnamed.clone(),
             decisions: self.agreeing.heard(),
+            open: self.agreeing.open().map(|it| it.number).collect(),
             founders: self.founders.clone(),
             sole: self.granted(),
         };

@@ -10,6 +10,8 @@
 //!     ◀──── Joined, Left, Died, Provided ..  ── sent to all
 //!     ◀──── Released ────────────────────────── all have come to the barrier
 //!     ◀──── Agreed ──────────────────────────── all have proposed, or are gone
+//!     Heard ─────────────────────────────────▶
+//!     ◀──── Settled ─────────────────────────── all have heard what was agreed
 //!     ◀──── Finish ──────────────────────────── asked for, or all are done
 //! ```
 //!
@@ -33,7 +35,7 @@ mod tests;
 pub use refusal::Refusal;
 
 use crate::proto::signature::Signature;
-use agreement::{Decision, Objection, Proposal};
+use agreement::{Decision, DecisionKey, Objection, Proposal};
 use chunkcomm_proto::loss::Loss;
 use chunkcomm_proto::plain::Plain;
 use serde::{Deserialize, Serialize};
@@ -161,12 +163,14 @@ pub struct Before {
     pub deaths: Vec<Death>,
     /// Dead members that no barrier has named yet.
     pub unnamed: Vec<NodeId>,
-    /// The last decisions that the member heard.
+    /// Decisions that the member has heard and that are not settled.
     pub decisions: Vec<Decision>,
     /// Nodes that started the cluster, by rank.
     pub founders: Vec<NodeId>,
     /// Names that the member alone provides, each with the number of its question.
     pub sole: Vec<(u64, String)>,
+    /// Numbers of the member's proposals whose outcome it has not heard.
+    pub open: Vec<u64>,
 }
 
 /// Word of a member to the manager.
@@ -196,6 +200,8 @@ pub enum Up {
         /// The name.
         name: String,
     },
+    /// The member has heard the decision on its proposal of this number.
+    Heard(u64),
 }
 
 /// Decision of the manager about a name that a member wants to provide.
@@ -261,6 +267,8 @@ pub enum Down {
     },
     /// The name of an [`Up::Provide`] is refused: this member alone provides it.
     NameHeld(String, NodeId),
+    /// All members of this decision have heard it.
+    Settled(DecisionKey),
 }
 
 /// State of the cluster when a node becomes a member.

@@ -1,20 +1,20 @@
-//! Agreements at the manager: the open ones, and the last decisions.
+//! Agreements and meetings at the manager: the open ones, and the decisions that are kept.
 
 use super::{Manager, Phase};
 use crate::proto::cluster::agreement::{
-    AGREEMENTS_A_MEMBER_MAX, DECISIONS_MAX, Decision, Objection, Proposal, Proposed,
+    AGREEMENTS_A_MEMBER_MAX, Among, Decision, DecisionKey, MEETING_BYTES_MAX, Objection, Proposal,
+    Proposed,
 };
 use crate::proto::cluster::{Down, NodeId};
 use chunkcomm_proto::sorted::{SortedMap, SortedSet};
 use std::collections::VecDeque;
 
-/// Number of the last decisions that are kept for proposals that are sent again. A proposal is sent
-/// again while its decision is on its way, or to a new manager; fewer are decided meanwhile.
+/// Number of the last decisions that are kept of those of which a member is gone, for one that was taken for
+/// dead.
 const KEPT_MAX: usize = 256;
 
 /// Agreement that waits for members.
 struct Open {
-    /// None: a meeting.
     among: Vec<NodeId>,
     /// Number and value of each proposal.
     proposals: SortedMap<NodeId, (u64, Vec<u8>)>,
@@ -22,6 +22,8 @@ struct Open {
 
 struct Kept {
     decision: Decision,
+    /// Its proposals whose members have not heard it yet.
+    unheard: SortedSet<DecisionKey>,
     /// Members that the decision counts as gone, and that know it all the same.
     told: SortedSet<NodeId>,
 }
@@ -29,38 +31,87 @@ struct Kept {
 #[derive(Default)]
 pub(super) struct Agreements {
     open: SortedMap<String, Open>,
+    /// The proposal that waits for another, by the name of the meeting.
+    meetings: SortedMap<String, Proposed>,
+    /// Numbers of the proposals whose outcome a member has not heard, of each present member.
+    waits: SortedMap<NodeId, SortedSet<u64>>,
     kept: VecDeque<Kept>,
 }
 
 impl Agreements {
+    /// Takes up a member that has not heard the outcome of these proposals.
+    pub(super) fn join(&mut self, id: NodeId, open: &[u64]) {
+        let open: SortedSet<u64> = open.iter().take(AGREEMENTS_A_MEMBER_MAX).copied().collect();
+        for Kept { decision, unheard, .. } in &mut self.kept {
+            let ours = decision.numbers_of(id).filter(|number| open.contains(number));
+            let others = unheard.iter().copied().filter(|(by, _)| *by != id);
+            *unheard = others.chain(ours.map(|number| (id, number))).collect();
+        }
+        self.waits.insert(id, open);
+    }
+
+    /// Forgets the proposals of a member that is gone.
+    pub(super) fn leave(&mut self, id: NodeId) {
+        self.open.retain(|_, open| {
+            open.proposals.remove(&id);
+            !open.proposals.is_empty()
+        });
+        self.meetings.retain(|_, first| first.by != id);
+        self.waits.remove(&id);
+        for it in &mut self.kept {
+            it.unheard = it.unheard.iter().copied().filter(|(by, _)| *by != id).collect();
+        }
+    }
+
+    /// Notes that a member has heard the outcome of its proposal.
+    fn heard(&mut self, id: NodeId, number: u64) {
+        if let Some(waits) = self.waits.get_mut(&id) {
+            waits.remove(&number);
+        }
+        self.kept.iter_mut().for_each(|it| {
+            it.unheard.remove(&(id, number));
+        });
+    }
+
+    /// Takes the decisions that all their members have heard.
+    fn take_settled(&mut self) -> Vec<Decision> {
+        let (waits, mut settled) = (&self.waits, Vec::new());
+        self.kept.retain(|Kept { decision, unheard, .. }| {
+            let keeps = !unheard.is_empty() || !decision.is_whole(|id| waits.contains_key(id));
+            settled.extend((!keeps).then(|| decision.clone()));
+            keeps
+        });
+        settled
+    }
+
     /// Keeps a decision that `by` knows, or that is new.
     fn keep(&mut self, decision: &Decision, by: Option<NodeId>) {
-        let index = self.kept.iter().position(|it| it.decision.is(decision)).unwrap_or_else(|| {
-            if self.kept.len() == KEPT_MAX {
-                self.kept.pop_front();
-            }
-            self.kept.push_back(Kept { decision: decision.clone(), told: SortedSet::new() });
-            self.kept.len() - 1
-        });
-        self.kept[index].told.extend(by);
+        let waits = &self.waits;
+        if let Some(it) = self.kept.iter_mut().find(|it| it.decision.key() == decision.key()) {
+            return it.told.extend(by);
+        }
+        let waits_for =
+            |(by, number): &DecisionKey| waits.get(by).is_some_and(|it| it.contains(number));
+        let proposals = decision.values.iter().map(|it| (it.by, it.number));
+        let unheard = proposals.filter(waits_for).collect();
+        let told = by.into_iter().collect();
+        self.kept.push_back(Kept { decision: decision.clone(), unheard, told });
+        let is_whole = |it: &Kept| it.decision.is_whole(|id| waits.contains_key(id));
+        let parted = self.kept.iter().filter(|it| !is_whole(it)).count();
+        let first = self.kept.iter().position(|it| !is_whole(it));
+        if let Some(first) = first.filter(|_| parted > KEPT_MAX) {
+            self.kept.remove(first);
+        }
     }
 
     /// Returns the decision that was made of this proposal, or without it when the member was taken
     /// for dead.
-    fn decided(
-        &mut self,
-        by: NodeId,
-        number: u64,
-        name: &str,
-        among: &[NodeId],
-    ) -> Option<Decision> {
+    fn decided(&mut self, by: NodeId, number: u64, name: &str, among: &Among) -> Option<Decision> {
         let answers = |it: &&mut Kept| {
-            let Kept { decision, told } = &**it;
-            decision.name == name
-                && match decision.number_of(by) {
-                    Some(its) => its == number,
-                    None => decision.is_among(among) && !told.contains(&by),
-                }
+            let Kept { decision, told, .. } = &**it;
+            let is_without = || decision.gone.contains(&by) && !told.contains(&by);
+            decision.is_of(by, number)
+                || decision.name == name && among.is_of(decision) && is_without()
         };
         let kept = self.kept.iter_mut().find(answers)?;
         kept.told.insert(by);
@@ -69,96 +120,112 @@ impl Agreements {
 
     /// Takes the open proposals of this name for which there is a decision.
     fn take_decided(&mut self, name: &str) -> Vec<(NodeId, Decision)> {
-        let Some(mut open) = self.open.remove(name) else { return Vec::new() };
         let mut decided = Vec::new();
-        open.proposals.retain(|id, (number, _)| {
-            let decision = self.decided(*id, *number, name, &open.among);
+        if let Some(Proposed { by, number, .. }) = self.meetings.get(name) {
+            let (by, number) = (*by, *number);
+            if let Some(decision) = self.decided(by, number, name, &Among::Another) {
+                self.meetings.remove(name);
+                decided.push((by, decision));
+            }
+        }
+        let Some(Open { among, mut proposals }) = self.open.remove(name) else { return decided };
+        let among = Among::All(among);
+        proposals.retain(|id, (number, _)| {
+            let decision = self.decided(*id, *number, name, &among);
             let waits = decision.is_none();
             decided.extend(decision.map(|decision| (*id, decision)));
             waits
         });
-        if !open.proposals.is_empty() {
-            self.open.insert(name.to_owned(), open);
+        if let (Among::All(among), false) = (among, proposals.is_empty()) {
+            self.open.insert(name.to_owned(), Open { among, proposals });
         }
         decided
     }
 
     /// Returns the reason why a proposal does not go with the open ones.
     fn objection(&self, by: NodeId, proposal: &Proposal) -> Option<Objection> {
-        if let Some(open) = self.open.get(&proposal.name) {
-            let (first, _) = open.proposals.iter().next()?;
-            let has_no_part = open.among.is_empty() && proposal.among == [by];
-            return (!has_no_part && open.among != proposal.among).then_some(Objection::Differs {
-                count: proposal.among.len() as u32,
-                first: *first,
-                first_count: open.among.len() as u32,
-            });
+        let waits = self.waits.get(&by)?;
+        if !waits.contains(&proposal.number) && waits.len() >= AGREEMENTS_A_MEMBER_MAX {
+            return Some(Objection::TooMany);
         }
-        let its = self.open.values().filter(|open| open.proposals.contains_key(&by)).count();
-        (its >= AGREEMENTS_A_MEMBER_MAX).then_some(Objection::TooMany)
+        let Among::All(among) = &proposal.among else {
+            let others = self.meetings.values().filter(|it| it.by == by);
+            let others = others.filter(|it| it.number != proposal.number);
+            let bytes = proposal.value.len() + others.map(|it| it.value.len()).sum::<usize>();
+            return (bytes > MEETING_BYTES_MAX).then_some(Objection::TooMany);
+        };
+        let open = self.open.get(&proposal.name).filter(|open| open.among != *among)?;
+        let (first, _) = open.proposals.iter().next()?;
+        let (count, first_count) = (among.len() as u32, open.among.len() as u32);
+        Some(Objection::Differs { count, first: *first, first_count })
     }
 
     /// Whether one of its proposals was decided otherwise.
     pub(super) fn contradicts(&self, decision: &Decision) -> bool {
-        let decided = |it: &Proposed| decision.number_of(it.by) == Some(it.number);
+        let decided = |it: &Proposed| decision.is_of(it.by, it.number);
         self.kept.iter().map(|it| &it.decision).any(|kept| {
             kept.name == decision.name && kept != decision && kept.values.iter().any(decided)
         })
     }
 
-    /// Forgets the proposal with which a member waits for another.
-    fn forget_meeting(&mut self, id: NodeId, name: &str) {
-        if let Some(open) = self.open.get_mut(name).filter(|open| open.among.is_empty()) {
-            open.proposals.remove(&id);
-            if open.proposals.is_empty() {
-                self.open.remove(name);
-            }
-        }
-    }
-
-    /// Forgets the proposals of a member that is gone.
-    pub(super) fn forget(&mut self, id: NodeId) {
-        self.open.retain(|_, open| {
-            open.proposals.remove(&id);
-            !open.proposals.is_empty()
-        });
-    }
-
-    /// Whether each open agreement has a proposal.
-    pub(super) fn is_sound(&self) -> bool {
-        self.kept.len() <= KEPT_MAX && self.open.values().all(|open| !open.proposals.is_empty())
+    /// Whether each open agreement has a proposal, and the present members are these many.
+    pub(super) fn is_sound(&self, members: usize) -> bool {
+        self.waits.len() == members && self.open.values().all(|open| !open.proposals.is_empty())
     }
 }
 
 impl Manager {
     /// Takes a member's proposal, or answers it at once.
     pub(super) fn propose(&mut self, rank: u32, mut proposal: Proposal) {
-        proposal.among.sort_unstable();
-        proposal.among.dedup();
-        let (id, line) = (self.seats[&rank].member.id, self.seats[&rank].line);
-        let Proposal { number, name, among, .. } = &proposal;
+        if let Among::All(ids) = &mut proposal.among {
+            ids.sort_unstable();
+            ids.dedup();
+        }
+        let (by, line) = (self.seats[&rank].member.id, self.seats[&rank].line);
         if self.phase != Phase::Running {
             return;
         }
-        if let Some(decision) = self.agreements.decided(id, *number, name, among) {
+        let Proposal { number, name, among, .. } = &proposal;
+        if let Some(decision) = self.agreements.decided(by, *number, name, among) {
             self.transmits.push_back((line, Down::Agreed(decision)));
             return;
         }
-        let why = proposal.objection(id).or_else(|| self.agreements.objection(id, &proposal));
+        let why = proposal.objection(by).or_else(|| self.agreements.objection(by, &proposal));
         if let Some(why) = why {
+            self.agreements.heard(by, *number);
             self.transmits.push_back((line, Down::NotAgreed { number: *number, why }));
             return;
         }
-        let Proposal { number, name, among, value } = proposal;
-        if among == [id] {
-            self.agreements.forget_meeting(id, &name);
-            let proposals = SortedMap::from_iter([(id, (number, value))]);
-            return self.decide_by(&name, proposals, Vec::new());
+        if let Some(waits) = self.agreements.waits.get_mut(&by) {
+            waits.insert(*number);
         }
-        let open = Open { among, proposals: SortedMap::new() };
-        let open = self.agreements.open.get_or_insert(name.clone(), open);
-        open.proposals.insert(id, (number, value));
-        self.decide(&name);
+        let Proposal { number, name, among, value } = proposal;
+        let proposed = Proposed { by, number, value };
+        let is_it = |it: &Proposed| (it.by, it.number) == (by, number);
+        let first = match &among {
+            Among::All(_) => None,
+            Among::Another => self.agreements.meetings.remove(&name).filter(|it| !is_it(it)),
+            Among::Nobody => {
+                self.agreements.meetings.retain(|_, it| !is_it(it));
+                None
+            }
+        };
+        match (among, first) {
+            (Among::All(among), _) => {
+                let open = Open { among, proposals: SortedMap::new() };
+                let open = self.agreements.open.get_or_insert(name.clone(), open);
+                open.proposals.insert(by, (number, proposed.value));
+                self.decide(&name);
+            }
+            (Among::Another, None) => {
+                self.agreements.meetings.insert(name, proposed);
+            }
+            (_, first) => {
+                let mut values: Vec<Proposed> = first.into_iter().chain([proposed]).collect();
+                values.sort_by_key(|it| (it.by, it.number));
+                self.decide_by(&Decision { name, values, gone: Vec::new() });
+            }
+        }
     }
 
     /// Decides all open agreements that nobody is missing in any more.
@@ -167,40 +234,55 @@ impl Manager {
         names.iter().for_each(|name| self.decide(name));
     }
 
-    /// Decides an agreement, unless a member is there that has not proposed; a meeting needs two.
+    /// Decides an agreement, unless a member is there that has not proposed.
     fn decide(&mut self, name: &str) {
         let Some(open) = self.agreements.open.get(name) else { return };
         let gone = open.among.iter().filter(|id| !open.proposals.contains_key(id)).copied();
         let gone: Vec<NodeId> = gone.collect();
-        let is_alone = open.among.is_empty() && open.proposals.len() < 2;
-        let waits = is_alone || gone.iter().any(|id| self.is_there(*id));
-        if self.phase != Phase::Running || waits {
+        if self.phase != Phase::Running || gone.iter().any(|id| self.is_there(*id)) {
             return;
         }
         let Some(open) = self.agreements.open.remove(name) else { return };
-        self.decide_by(name, open.proposals, gone);
+        let values = open.proposals.into_iter();
+        let values = values.map(|(by, (number, value))| Proposed { by, number, value }).collect();
+        self.decide_by(&Decision { name: name.to_owned(), values, gone });
     }
 
-    /// Decides an agreement by these proposals, and tells their members.
-    fn decide_by(
-        &mut self,
-        name: &str,
-        proposals: SortedMap<NodeId, (u64, Vec<u8>)>,
-        gone: Vec<NodeId>,
-    ) {
-        let values = proposals.into_iter();
-        let values = values.map(|(by, (number, value))| Proposed { by, number, value });
-        let decision = Decision { name: name.to_owned(), values: values.collect(), gone };
-        for Proposed { by, .. } in &decision.values {
-            let line = self.seats[&by.rank].line;
-            self.transmits.push_back((line, Down::Agreed(decision.clone())));
+    /// Tells a decision to its members.
+    fn decide_by(&mut self, decision: &Decision) {
+        let mut told = None;
+        for by in decision.values.iter().map(|it| it.by) {
+            if told.replace(by) != Some(by) {
+                let line = self.seats[&by.rank].line;
+                self.transmits.push_back((line, Down::Agreed(decision.clone())));
+            }
         }
-        self.agreements.keep(&decision, None);
+        self.agreements.keep(decision, None);
+    }
+
+    /// Notes that a member has heard the outcome of its proposal.
+    pub(super) fn handle_heard(&mut self, id: NodeId, number: u64) {
+        self.agreements.heard(id, number);
+        self.settle();
+    }
+
+    /// Lets the members forget the decisions that all have heard.
+    pub(super) fn settle(&mut self) {
+        if self.phase != Phase::Running {
+            return;
+        }
+        for decision in self.agreements.take_settled() {
+            let ranks: SortedSet<u32> = decision.values.iter().map(|it| it.by.rank).collect();
+            for (rank, key) in ranks.iter().zip(std::iter::repeat(decision.key())) {
+                let line = self.seats[rank].line;
+                self.transmits.extend(key.map(|key| (line, Down::Settled(key))));
+            }
+        }
     }
 
     /// Learns the decisions of an earlier manager from `by`. Others may wait for them.
     pub(super) fn learn_decisions(&mut self, by: NodeId, decisions: &[Decision]) {
-        for decision in decisions.iter().take(DECISIONS_MAX) {
+        for decision in decisions {
             self.agreements.keep(decision, Some(by));
             for (id, decision) in self.agreements.take_decided(&decision.name) {
                 let line = self.seats[&id.rank].line;

@@ -117,6 +117,7 @@ impl Manager {
         if running && known.is_none() {
             self.tell_all(&Down::Joined(member.clone()));
         }
+        self.agreements.join(id, &before.open);
         if again {
             self.learn(&before);
             self.learn_decisions(id, &before.decisions);
@@ -135,6 +136,7 @@ impl Manager {
             self.welcome(rank);
             self.catch_up();
             self.take_up_names(rank, claims);
+            self.settle();
             self.pass_barrier();
             self.finish_if_all_done();
         } else {
@@ -195,6 +197,7 @@ impl Manager {
         }
         self.transmits.extend(about_names);
         self.catch_up();
+        self.settle();
         for (line, ready) in std::mem::take(&mut self.early) {
             self.handle_ready(line, ready);
         }

@@ -1,7 +1,9 @@
 //! Agreements at a member: its proposals, and what was decided.
 
 use super::Membership;
-use crate::proto::cluster::agreement::{DECISIONS_MAX, Decision, Objection, Proposal};
+use crate::proto::cluster::agreement::{
+    Among, DECISIONS_MAX, Decision, DecisionKey, Objection, Proposal,
+};
 use crate::proto::cluster::{NodeId, Up};
 use chunkcomm_proto::sorted::SortedMap;
 use std::collections::VecDeque;
@@ -24,12 +26,13 @@ pub(super) struct Agreeing {
     last: u64,
     /// By the number of the proposal.
     waiting: SortedMap<u64, Waiting>,
-    /// The last decisions, for a new manager.
+    /// Decisions for a new manager: those that a present member may not have heard, and the last ones of
+    /// which a member is gone.
     heard: VecDeque<Decision>,
 }
 
 impl Agreeing {
-    /// Returns the last decisions.
+    /// Returns the decisions that a new manager must know.
     pub(super) fn heard(&self) -> Vec<Decision> {
         self.heard.iter().cloned().collect()
     }
@@ -65,60 +68,56 @@ impl Membership {
         among: &[NodeId],
         value: &[u8],
     ) -> Result<u64, Objection> {
-        if among.is_empty() {
-            return Err(Objection::NotAmong);
-        }
         let mut among = among.to_vec();
         among.sort_unstable();
         among.dedup();
-        self.propose_among(name, among, value)
-    }
-
-    /// Proposes a value to the next other member that does so under this name, as
-    /// [`Membership::propose`] does.
-    pub fn meet(&mut self, name: &str, value: &[u8]) -> Result<u64, Objection> {
-        self.propose_among(name, Vec::new(), value)
-    }
-
-    /// Waits for no other member any more: the proposal of this number is decided alone, if it was not
-    /// decided before.
-    pub fn meet_nobody(&mut self, number: u64) {
-        let (id, it) = (self.id(), self.agreeing.waiting.get_mut(&number));
-        if let Some(it) = it.filter(|it| it.outcome.is_none()) {
-            it.proposal.among = id.into_iter().collect();
-            self.words.push_back(Up::Agree(it.proposal.clone()));
-        }
-    }
-
-    fn propose_among(
-        &mut self,
-        name: &str,
-        among: Vec<NodeId>,
-        value: &[u8],
-    ) -> Result<u64, Objection> {
-        let number = self.agreeing.last + 1;
-        let (name, value) = (name.to_owned(), value.to_vec());
-        let proposal = Proposal { number, name, among, value };
-        if let Some(why) = self.id().and_then(|id| proposal.objection(id)) {
-            return Err(why);
-        }
+        let proposal = self.proposal(name, Among::All(among), value)?;
         let same = self.agreeing.waiting.iter_mut().find(|(_, it)| {
             let open = !it.taken && !matches!(it.outcome, Some(Err(_)));
             open && it.proposal.name == proposal.name && it.proposal.among == proposal.among
         });
-        if let Some((number, it)) = same {
-            it.callers += 1;
-            if it.outcome.is_none() {
-                it.proposal.value = proposal.value;
-                self.words.push_back(Up::Agree(it.proposal.clone()));
-            }
-            return Ok(*number);
+        let Some((number, it)) = same else { return Ok(self.send(proposal)) };
+        it.callers += 1;
+        if it.outcome.is_none() {
+            it.proposal.value = proposal.value;
+            self.words.push_back(Up::Agree(it.proposal.clone()));
         }
+        Ok(*number)
+    }
+
+    /// Proposes a value to the next other proposal of this kind under this name, of any member; returns the
+    /// proposal's number, or its fault. The number needs its [`Membership::leave_meeting`].
+    pub fn meet(&mut self, name: &str, value: &[u8]) -> Result<u64, Objection> {
+        let proposal = self.proposal(name, Among::Another, value)?;
+        Ok(self.send(proposal))
+    }
+
+    /// Waits for no other proposal any more: that of this number is decided alone, if it was not decided
+    /// before.
+    pub fn meet_nobody(&mut self, number: u64) {
+        let it = self.agreeing.waiting.get_mut(&number);
+        if let Some(it) = it.filter(|it| it.outcome.is_none()) {
+            it.proposal.among = Among::Nobody;
+            self.words.push_back(Up::Agree(it.proposal.clone()));
+        }
+    }
+
+    /// Returns the next proposal, or its fault.
+    fn proposal(&self, name: &str, among: Among, value: &[u8]) -> Result<Proposal, Objection> {
+        let number = self.agreeing.last + 1;
+        let (name, value) = (name.to_owned(), value.to_vec());
+        let proposal = Proposal { number, name, among, value };
+        let why = self.id().and_then(|id| proposal.objection(id));
+        why.map_or(Ok(proposal), Err)
+    }
+
+    fn send(&mut self, proposal: Proposal) -> u64 {
+        let number = proposal.number;
         self.words.push_back(Up::Agree(proposal.clone()));
         let waiting = Waiting { proposal, outcome: None, callers: 1, taken: false };
         self.agreeing.waiting.insert(number, waiting);
         self.agreeing.last = number;
-        Ok(number)
+        number
     }
 
     /// Returns the answer to the proposal of this number, once there is one.
@@ -138,28 +137,52 @@ impl Membership {
         self.agreeing.tidy();
     }
 
+    /// Ends the wait for another proposal. One that was not met is met no more.
+    pub fn leave_meeting(&mut self, number: u64) {
+        self.meet_nobody(number);
+        self.leave_agreement(number, true);
+    }
+
+    /// Returns the decisions that it would tell a new manager.
+    #[cfg(test)]
+    pub fn heard(&self) -> Vec<Decision> {
+        self.agreeing.heard()
+    }
+
     pub(super) fn handle_decision(&mut self, decision: Decision) {
         let Some(id) = self.id() else { return };
-        let answered = |it: &&mut Waiting| {
-            let Proposal { number, name, among, .. } = &it.proposal;
-            it.outcome.is_none()
-                && match decision.number_of(id) {
-                    Some(ours) => ours == *number,
-                    // This node was taken for dead.
-                    None => *name == decision.name && decision.is_among(among),
-                }
-        };
-        let Agreeing { waiting, heard, .. } = &mut self.agreeing;
-        if let Some(it) = waiting.values_mut().find(answered) {
-            it.outcome = Some(Ok(decision.clone()));
+        let mut ours: Vec<u64> = decision.numbers_of(id).collect();
+        if ours.is_empty() {
+            // This node was taken for dead.
+            let is_it = |it: &&Proposal| it.name == decision.name && it.among.is_of(&decision);
+            ours = self.agreeing.open().filter(is_it).map(|it| it.number).collect();
         }
-        if !heard.iter().any(|it| it.is(&decision)) {
-            if heard.len() == DECISIONS_MAX {
-                heard.pop_front();
+        for number in ours {
+            if let Some(it) = self.agreeing.waiting.get_mut(&number) {
+                it.outcome.get_or_insert_with(|| Ok(decision.clone()));
             }
+            self.words.push_back(Up::Heard(number));
+        }
+        let heard = &mut self.agreeing.heard;
+        if !heard.iter().any(|it| it.key() == decision.key()) {
             heard.push_back(decision);
         }
+        let members = &self.members;
+        let is_here = |id: &NodeId| members.get(&id.rank).is_some_and(|it| it.id == *id);
+        let is_whole = |it: &Decision| it.is_whole(is_here);
+        let mut more =
+            heard.iter().filter(|it| !is_whole(it)).count().saturating_sub(DECISIONS_MAX);
+        heard.retain(|it| {
+            let goes = more > 0 && !is_whole(it);
+            more -= usize::from(goes);
+            !goes
+        });
         self.agreeing.tidy();
+    }
+
+    /// Forgets a decision that all its members have heard.
+    pub(super) fn handle_settled(&mut self, key: DecisionKey) {
+        self.agreeing.heard.retain(|it| it.key() != Some(key));
     }
 
     pub(super) fn handle_objection(&mut self, number: u64, why: Objection) {

@@ -55,6 +55,7 @@ impl Membership {
             Down::NameHeld(name, by) => self.handle_name_refusal(name, NameAnswer::Held(by)),
             Down::Sole { number, answer } => self.handle_sole(number, answer),
             Down::Agreed(decision) => self.handle_decision(decision),
+            Down::Settled(key) => self.handle_settled(key),
             Down::NotAgreed { number, why } => self.handle_objection(number, why),
             Down::Finish { by } => self.standing = Standing::Ended(End::Finished { by }),
         }

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::proto::cluster::agreement::{
-    AGREEMENTS_A_MEMBER_MAX, DECISIONS_MAX, Proposed, VALUE_BYTES_MAX,
+    AGREEMENTS_A_MEMBER_MAX, Among, DECISIONS_MAX, MEETING_BYTES_MAX, Proposed, VALUE_BYTES_MAX,
 };
 
 /// A member of the clusters of [`running`].
@@ -15,7 +15,16 @@ fn ids(ranks: &[u32]) -> Vec<NodeId> {
 }
 
 fn proposal(number: u64, name: &str, among: &[u32], value: u8) -> Proposal {
-    Proposal { number, name: name.to_owned(), among: ids(among), value: vec![value] }
+    let (name, among) = (name.to_owned(), Among::All(ids(among)));
+    Proposal { number, name, among, value: vec![value] }
+}
+
+fn meeting(number: u64, among: Among, value: u8) -> Proposal {
+    Proposal { number, name: "x".to_owned(), among, value: vec![value] }
+}
+
+fn heard(manager: &mut Manager, rank: u32, number: u64) {
+    manager.handle_message(Line(rank.into()), Up::Heard(number));
 }
 
 fn propose(manager: &mut Manager, rank: u32, proposal: Proposal) {
@@ -111,7 +120,7 @@ fn proposals_that_do_not_fit_are_refused() {
     for (proposal, why) in [
         (proposal(2, "", &[0], 0), Objection::Name),
         (proposal(3, &"n".repeat(256), &[0], 0), Objection::Name),
-        (long, Objection::Value { bytes: 1025 }),
+        (long, Objection::Value { bytes: 1025, max: 1024 }),
         (proposal(5, "x", &[1, 2], 0), Objection::NotAmong),
     ] {
         let number = proposal.number;
@@ -131,13 +140,24 @@ fn proposals_that_do_not_fit_are_refused() {
     let number = 10 + AGREEMENTS_A_MEMBER_MAX as u64;
     let why = Objection::TooMany;
     assert_eq!(said(&mut manager), [(0, Down::NotAgreed { number, why })]);
-    // One of them can be proposed to again, and another once one is decided.
+    // One of them can be proposed to again, and another once it has heard of one.
     propose(&mut manager, 0, proposal(10, "0", &[0, 1], 0));
     propose(&mut manager, 1, proposal(2, "0", &[0, 1], 0));
+    heard(&mut manager, 0, 10);
     propose(&mut manager, 0, proposal(number, "another", &[0, 1], 0));
     let told = said(&mut manager);
     assert!(told.iter().all(|(_, down)| matches!(down, Down::Agreed(_))), "{told:?}");
     assert_eq!(told.len(), 2);
+    // All values with which a member waits to meet are counted together.
+    let half = |number: u64| {
+        let value = vec![0; MEETING_BYTES_MAX / 2 + 1];
+        Proposal { number, name: number.to_string(), among: Among::Another, value }
+    };
+    propose(&mut manager, 2, half(1));
+    propose(&mut manager, 2, half(1));
+    assert_eq!(said(&mut manager), []);
+    propose(&mut manager, 2, half(2));
+    assert_eq!(said(&mut manager), [(2, Down::NotAgreed { number: 2, why: Objection::TooMany })]);
 }
 
 /// Lets everything that the member says arrive at the manager, and the answers at the member.
@@ -196,51 +216,159 @@ fn an_agreement_among_nobody_is_refused() {
 }
 
 #[test]
-fn two_members_meet_and_the_manager_decides_it_once() {
+fn two_meet_and_the_manager_decides_it_once() {
     let mut manager = running(4);
-    propose(&mut manager, 3, proposal(1, "x", &[], 13));
+    let meets = |manager: &mut Manager, rank: u32, number: u64, value: u8| {
+        propose(manager, rank, meeting(number, Among::Another, value));
+    };
+    let gives_up = |manager: &mut Manager, rank: u32, number: u64, value: u8| {
+        propose(manager, rank, meeting(number, Among::Nobody, value));
+    };
+    meets(&mut manager, 3, 1, 13);
+    // Said again, it does not meet itself.
+    meets(&mut manager, 3, 1, 13);
     assert_eq!(said(&mut manager), []);
-    propose(&mut manager, 1, proposal(4, "x", &[], 11));
+    meets(&mut manager, 1, 4, 11);
     let met = Down::Agreed(decision("x", &[(1, 4, 11), (3, 1, 13)], &[]));
     assert_eq!(said(&mut manager), [1, 3].map(|line| (line, met.clone())));
     // The one that gave up in the meantime has met all the same.
-    propose(&mut manager, 3, proposal(1, "x", &[3], 13));
+    gives_up(&mut manager, 3, 1, 13);
     assert_eq!(said(&mut manager), [(3, met)]);
     // One that gives up first is alone, and is met no more.
-    propose(&mut manager, 0, proposal(2, "x", &[], 10));
-    propose(&mut manager, 0, proposal(2, "x", &[0], 10));
+    meets(&mut manager, 0, 2, 10);
+    gives_up(&mut manager, 0, 2, 10);
     assert_eq!(said(&mut manager), [(0, Down::Agreed(decision("x", &[(0, 2, 10)], &[])))]);
-    propose(&mut manager, 2, proposal(1, "x", &[], 12));
+    meets(&mut manager, 2, 1, 12);
     assert_eq!(said(&mut manager), []);
     // So does one whose first word this manager has not heard, beside another that waits.
-    propose(&mut manager, 1, proposal(5, "x", &[1], 21));
+    gives_up(&mut manager, 1, 5, 21);
     assert_eq!(said(&mut manager), [(1, Down::Agreed(decision("x", &[(1, 5, 21)], &[])))]);
     // The dead are met no more either.
     manager.handle_lost(Line(2), "silent");
     said(&mut manager);
-    propose(&mut manager, 3, proposal(2, "x", &[], 23));
+    meets(&mut manager, 3, 2, 23);
     assert_eq!(said(&mut manager), []);
-    propose(&mut manager, 0, proposal(3, "x", &[0, 3], 0));
-    let why = Objection::Differs { count: 2, first: id(3), first_count: 0 };
-    assert_eq!(said(&mut manager), [(0, Down::NotAgreed { number: 3, why })]);
+    // An agreement of the name is another thing.
+    propose(&mut manager, 0, proposal(3, "x", &[0], 0));
+    assert_eq!(said(&mut manager), [(0, Down::Agreed(decision("x", &[(0, 3, 0)], &[])))]);
+    // Two of one member meet each other, and it hears of that once.
+    meets(&mut manager, 3, 3, 33);
+    let met = Down::Agreed(decision("x", &[(3, 2, 23), (3, 3, 33)], &[]));
+    assert_eq!(said(&mut manager), [(3, met)]);
+}
+
+/// Returns the announcement of a member to another manager of a cluster of three.
+fn again(rank: u32, decisions: Vec<Decision>, open: Vec<u64>) -> Up {
+    let before = Before { members: ids(&[0, 1, 2]), decisions, open, ..Before::default() };
+    let ready = ready(rank, 3, 100 + u128::from(rank));
+    Up::Ready(Ready { again: Some(Box::new(before)), ..ready })
+}
+
+#[test]
+fn a_decision_is_settled_once_all_have_heard_it() {
+    let mut manager = running(3);
+    for (rank, number) in [(0, 4), (1, 5), (2, 6)] {
+        propose(&mut manager, rank, proposal(number, "x", &[0, 1, 2], 10));
+    }
+    said(&mut manager);
+    heard(&mut manager, 0, 4);
+    heard(&mut manager, 2, 6);
+    // Of a word that another line brings again, nothing is known.
+    heard(&mut manager, 2, 7);
+    assert_eq!(said(&mut manager), []);
+    heard(&mut manager, 1, 5);
+    assert_eq!(said(&mut manager), [0, 1, 2].map(|line| (line, Down::Settled((id(0), 4)))));
+    // Not while one of its members is gone, for that one may come back.
+    for rank in 0..3 {
+        propose(&mut manager, rank, proposal(8, "y", &[0, 1, 2], 10));
+    }
+    said(&mut manager);
+    heard(&mut manager, 0, 8);
+    manager.handle_lost(Line(2), "silent");
+    heard(&mut manager, 1, 8);
+    assert!(said(&mut manager).iter().all(|(_, down)| matches!(down, Down::Died(_))));
+}
+
+#[test]
+fn a_new_manager_settles_what_the_other_did_not() {
+    let agreed = decision("x", &[(0, 4, 10), (1, 5, 11), (2, 6, 12)], &[]);
+    for waits in [true, false] {
+        let mut manager = Manager::new(78, 3, SECOND, Time(0));
+        manager.handle_message(Line(0), again(0, vec![agreed.clone()], vec![]));
+        manager.handle_message(Line(1), again(1, vec![], if waits { vec![5] } else { vec![] }));
+        assert_eq!(said(&mut manager), []);
+        manager.handle_message(Line(2), again(2, vec![], vec![]));
+        let told = said(&mut manager);
+        let settled = |told: &[(u64, Down)]| {
+            told.iter().filter(|it| it.1 == Down::Settled((id(0), 4))).count()
+        };
+        assert_eq!(settled(&told), if waits { 0 } else { 3 });
+        if waits {
+            propose(&mut manager, 1, proposal(5, "x", &[0, 1, 2], 11));
+            assert_eq!(said(&mut manager), [(1, Down::Agreed(agreed.clone()))]);
+            heard(&mut manager, 1, 5);
+            assert_eq!(settled(&said(&mut manager)), 3);
+        }
+    }
+}
+
+/// A member keeps every decision of which another may not have heard, however many.
+#[test]
+fn a_slow_member_hears_the_first_of_many_decisions_from_a_new_manager() {
+    let mut member = Membership::new(ready(0, 3, 100), SECOND);
+    member.announce();
+    let mut manager = Manager::new(77, 3, SECOND, Time(0));
+    manager.handle_message(Line(0), member.poll_transmit().unwrap());
+    for rank in [1, 2] {
+        let ready = ready(rank, 3, 100 + u128::from(rank));
+        manager.handle_message(Line(rank.into()), Up::Ready(ready));
+    }
+    let tell = |manager: &mut Manager, member: &mut Membership| {
+        let downs = said(manager).into_iter().filter(|(line, _)| *line == 0);
+        downs.for_each(|(_, down)| member.handle_message(down).unwrap());
+    };
+    tell(&mut manager, &mut member);
+    let first = member.propose("first", &ids(&[0, 1]), &[10]).unwrap();
+    propose(&mut manager, 1, proposal(1, "first", &[0, 1], 11));
+    for number in 0..3 * DECISIONS_MAX as u64 {
+        let name = number.to_string();
+        member.propose(&name, &ids(&[0, 2]), &[0]).unwrap();
+        propose(&mut manager, 2, proposal(number, &name, &[0, 2], 0));
+        while let Some(word) = member.poll_transmit() {
+            manager.handle_message(Line(0), word);
+        }
+        heard(&mut manager, 2, number);
+        tell(&mut manager, &mut member);
+    }
+    while let Some(word) = member.poll_transmit() {
+        manager.handle_message(Line(0), word);
+    }
+    tell(&mut manager, &mut member);
+    let heard = member.heard();
+    assert_eq!(heard.iter().map(|it| &it.name[..]).collect::<Vec<_>>(), ["first"]);
+    let mut manager = Manager::new(78, 3, SECOND, Time(0));
+    assert!(member.handle_manager_lost("it died", Time(0)));
+    member.announce();
+    manager.handle_message(Line(0), member.poll_transmit().unwrap());
+    manager.handle_message(Line(1), again(1, vec![], vec![1]));
+    manager.handle_message(Line(2), again(2, vec![], vec![]));
+    said(&mut manager);
+    propose(&mut manager, 1, proposal(1, "first", &[0, 1], 11));
+    let agreed = decision("first", &[(0, first, 10), (1, 1, 11)], &[]);
+    assert_eq!(said(&mut manager), [(1, Down::Agreed(agreed))]);
 }
 
 #[test]
 fn a_meeting_that_one_of_two_has_heard_of_stays_under_a_new_manager() {
     let met = decision("x", &[(0, 4, 10), (1, 5, 11)], &[]);
-    let again = |rank: u32, decisions: Vec<Decision>| {
-        let before = Before { members: ids(&[0, 1, 2]), decisions, ..Before::default() };
-        let ready = ready(rank, 3, 100 + u128::from(rank));
-        Up::Ready(Ready { again: Some(Box::new(before)), ..ready })
-    };
     let mut manager = Manager::new(78, 3, SECOND, Time(0));
-    manager.handle_message(Line(0), again(0, vec![met.clone()]));
-    manager.handle_message(Line(1), again(1, vec![]));
-    manager.handle_message(Line(2), again(2, vec![]));
+    manager.handle_message(Line(0), again(0, vec![met.clone()], vec![]));
+    manager.handle_message(Line(1), again(1, vec![], vec![5]));
+    manager.handle_message(Line(2), again(2, vec![], vec![]));
     said(&mut manager);
     // Rank 1 has given up before it heard; rank 2 is another.
-    propose(&mut manager, 2, proposal(1, "x", &[], 12));
-    propose(&mut manager, 1, proposal(5, "x", &[1], 11));
+    propose(&mut manager, 2, meeting(1, Among::Another, 12));
+    propose(&mut manager, 1, meeting(5, Among::Nobody, 11));
     assert_eq!(said(&mut manager), [(1, Down::Agreed(met))]);
 }
 
@@ -279,15 +407,10 @@ fn outcomes_that_nobody_takes_are_bounded() {
 #[test]
 fn a_new_manager_knows_what_some_have_heard() {
     let agreed = decision("x", &[(0, 4, 10), (1, 5, 11), (2, 6, 12)], &[]);
-    let again = |rank: u32, decisions: Vec<Decision>| {
-        let before = Before { members: ids(&[0, 1, 2]), decisions, ..Before::default() };
-        let ready = ready(rank, 3, 100 + u128::from(rank));
-        Up::Ready(Ready { again: Some(Box::new(before)), ..ready })
-    };
     let mut manager = Manager::new(78, 3, SECOND, Time(0));
-    manager.handle_message(Line(0), again(0, vec![agreed.clone()]));
-    manager.handle_message(Line(1), again(1, vec![]));
-    manager.handle_message(Line(2), again(2, vec![]));
+    manager.handle_message(Line(0), again(0, vec![agreed.clone()], vec![]));
+    manager.handle_message(Line(1), again(1, vec![], vec![5]));
+    manager.handle_message(Line(2), again(2, vec![], vec![6]));
     assert_eq!(said(&mut manager).len(), 3);
     // Rank 0 goes on to the next of that name; the others still wait for the first.
     propose(&mut manager, 0, proposal(5, "x", &[0, 1, 2], 20));
@@ -305,14 +428,9 @@ fn a_new_manager_knows_what_some_have_heard() {
 fn who_comes_back_when_all_was_decided_anew_is_refused_if_it_has_heard_otherwise() {
     for has_heard in [true, false] {
         let first = decision("x", &[(0, 4, 10), (1, 5, 11), (2, 6, 12)], &[]);
-        let again = |rank: u32, decisions: Vec<Decision>| {
-            let before = Before { members: ids(&[0, 1, 2]), decisions, ..Before::default() };
-            let ready = ready(rank, 3, 100 + u128::from(rank));
-            Up::Ready(Ready { again: Some(Box::new(before)), ..ready })
-        };
         let mut manager = Manager::new(78, 3, SECOND, Time(0));
-        manager.handle_message(Line(0), again(0, vec![]));
-        manager.handle_message(Line(1), again(1, vec![]));
+        manager.handle_message(Line(0), again(0, vec![], vec![4]));
+        manager.handle_message(Line(1), again(1, vec![], vec![5]));
         manager.handle_timeout(Time(0).after(SECOND));
         said(&mut manager);
         propose(&mut manager, 0, proposal(4, "x", &[0, 1, 2], 10));
@@ -320,7 +438,7 @@ fn who_comes_back_when_all_was_decided_anew_is_refused_if_it_has_heard_otherwise
         let second = decision("x", &[(0, 4, 10), (1, 5, 11)], &[2]);
         assert_eq!(said(&mut manager), [0, 1].map(|line| (line, Down::Agreed(second.clone()))));
         let heard = if has_heard { vec![first] } else { vec![] };
-        manager.handle_message(Line(2), again(2, heard));
+        manager.handle_message(Line(2), again(2, heard, vec![]));
         if has_heard {
             let why = Refusal::Decided { name: "x".to_owned() };
             assert_eq!(said(&mut manager), [(2, Down::Refused(why))]);

@@ -4,7 +4,7 @@
 
 use super::*;
 use crate::proto::cluster::TaskIds;
-use crate::proto::cluster::agreement::Proposed;
+use crate::proto::cluster::agreement::{Among, Proposed};
 use chunkcomm_proto::codec;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -41,6 +41,7 @@ fn what_members_say_has_these_bytes() {
         decisions: vec![decision()],
         founders: vec![ID],
         sole: vec![(9, "n".to_owned())],
+        open: vec![9],
     };
     let first = Ready {
         name: Some("n".to_owned()),
@@ -69,7 +70,7 @@ fn what_members_say_has_these_bytes() {
             "000000000000010000000000000001000000000000006e0100000000000000020000000201000000",
             "00000000000000000000000900000000000000020000000000000007080100000000000000030000",
             "00040000000000000000000000000000000100000000000000020000000201000000000000000000",
-            "00000000000100000000000000090000000000000001000000000000006e"
+            "00000000000100000000000000090000000000000001000000000000006e01000000000000000900000000000000"
         ),
     );
     check(&Up::Barrier(7), "010000000700000000000000");
@@ -78,18 +79,19 @@ fn what_members_say_has_these_bytes() {
     check(&Up::Finish, "04000000");
     check(&Up::Done, "05000000");
     check(&Up::Leave, "06000000");
-    let (name, among) = (name(), vec![ID]);
+    let (name, among) = (name(), Among::All(vec![ID]));
     check(
         &Up::Agree(Proposal { number: 9, name, among, value: vec![7, 8] }),
         concat!(
-            "07000000090000000000000001000000000000006e01000000000000000200000002010000000000",
-            "00000000000000000002000000000000000708"
+            "07000000090000000000000001000000000000006e000000000100000000000000020000000201000000",
+            "000000000000000000000002000000000000000708"
         ),
     );
     check(
         &Up::ProvideSole { number: 9, name: "n".to_owned() },
         "08000000090000000000000001000000000000006e",
     );
+    check(&Up::Heard(9), "090000000900000000000000");
 }
 
 #[test]
@@ -177,5 +179,9 @@ fn what_managers_say_has_these_bytes() {
     check(
         &Down::NameHeld("n".to_owned(), ID),
         "0d00000001000000000000006e0200000002010000000000000000000000000000",
+    );
+    check(
+        &Down::Settled((ID, 9)),
+        "0e00000002000000020100000000000000000000000000000900000000000000",
     );
 }

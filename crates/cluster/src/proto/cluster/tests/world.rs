@@ -1,6 +1,7 @@
 //! Members and managers in any interleaving.
 
 use super::*;
+use crate::proto::cluster::agreement::Proposed;
 
 /// Event in the world below.
 #[derive(Clone, Debug)]
@@ -10,7 +11,7 @@ enum Act {
     Barrier(usize),
     /// A member proposes under a name, among all that it knows, or among some of them.
     Propose(usize, u8, bool),
-    /// A member proposes to another that does so under a name.
+    /// A member proposes to meet under a name.
     Meet(usize, u8),
     /// A member waits for no other any more.
     MeetNobody(usize),
@@ -45,6 +46,17 @@ fn act() -> impl Strategy<Value = Act> {
         1 => any::<usize>().prop_map(Act::Leave),
         1 => any::<usize>().prop_map(Act::Die),
         1 => Just(Act::Come),
+        1 => Just(Act::NewManager),
+    ]
+}
+
+/// Events in which decisions and managers come often.
+fn decisive() -> impl Strategy<Value = Act> {
+    prop_oneof![
+        20 => any::<usize>().prop_map(Act::Arrive),
+        3 => any::<usize>().prop_map(|who| Act::Propose(who, 0, true)),
+        3 => any::<usize>().prop_map(|who| Act::Meet(who, 10)),
+        1 => any::<usize>().prop_map(Act::MeetNobody),
         1 => Just(Act::NewManager),
     ]
 }
@@ -263,8 +275,8 @@ impl World {
             } else {
                 assert_eq!(all, asked.among);
             }
-            let ours = decision.values.iter().find(|it| it.by == id).expect("it was there");
-            assert_eq!(ours.number, *number);
+            let is_ours = |it: &&Proposed| (it.by, it.number) == (id, *number);
+            let ours = decision.values.iter().find(is_ours).expect("it was there");
             assert!(asked.values.contains(&ours.value[0]));
             for it in &decision.values {
                 let new = || (decision.clone(), BTreeSet::new());
@@ -335,11 +347,14 @@ impl World {
                 };
                 let mut there = asked.among.iter().filter_map(living);
                 let missing = there.any(|other| !other.proposed.values().any(same));
-                let mut others = self.bodies.iter().filter(|it| it.member.id() != Some(id));
-                let alone = others.all(|other| !other.proposed.values().any(same));
-                let is_met = asked.is_over || !alone;
+                let all = self.bodies.iter().flat_map(|it| it.proposed.values());
+                let is_met = asked.is_over || all.filter(|it| same(it)).count() > 1;
                 let waits = if asked.among.is_empty() { !is_met } else { missing };
                 assert!(waits, "{id:?} waits for nobody");
+            }
+            for it in body.member.heard() {
+                let is_here = |id: &NodeId| living(id).is_some();
+                assert!(!it.is_whole(is_here), "{id:?} keeps what all have heard");
             }
         }
     }
@@ -368,11 +383,15 @@ impl World {
             }
             Act::Abandon(who) => {
                 let Body { member, proposed, .. } = &mut self.bodies[pick(*who)];
-                for (number, asked) in proposed.iter_mut() {
-                    if std::mem::take(&mut asked.waits) {
-                        member.leave_agreement(*number, false);
+                proposed.retain(|number, asked| {
+                    let meets = asked.among.is_empty() && !asked.decided;
+                    match std::mem::take(&mut asked.waits) {
+                        true if meets => member.leave_meeting(*number),
+                        true => member.leave_agreement(*number, false),
+                        false => {}
                     }
-                }
+                    !meets
+                });
             }
             Act::Provide(who, name) => self.bodies[pick(*who)].member.provide(&name.to_string()),
             Act::ProvideSole(who, name) => self.provide_sole(pick(*who), *name),
@@ -528,6 +547,20 @@ proptest! {
         if *world.manager.phase() == Phase::Running {
             world.pass_a_barrier();
         }
+    }
+
+    /// The others hear of a decision that one member has heard, also from another manager.
+    #[test]
+    fn decisions_outlive_their_managers(
+        size in 2..4_u32,
+        acts in prop::collection::vec(decisive(), 0..200),
+    ) {
+        let mut world = World::new(size);
+        world.settle();
+        acts.iter().for_each(|act| world.act(act));
+        world.settle();
+        world.check_views();
+        world.check_agreements();
     }
 
     /// Once a cluster has started, another manager takes it up, whichever node dies.
