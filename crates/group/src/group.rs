@@ -71,11 +71,19 @@ use shared::Shared;
 pub struct Group {
     pub(crate) core: Arc<Core>,
     pub(crate) shared: Arc<Shared>,
-    /// Number of groups that were made of this one.
-    pub(crate) children: u64,
+    held: Arc<Held>,
     pub(crate) algorithm: Algorithm,
     pub(crate) reproducible: bool,
     pub(crate) costs: Costs,
+}
+
+/// Closes the group when it is held no more.
+struct Held(Arc<Shared>);
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.0.tell(|state| state.closed = true);
+    }
 }
 
 /// Costs of a LAN of 10 Gbit/s, until a group has measured its own.
@@ -117,12 +125,35 @@ impl Group {
         let core = Core { cluster: cluster.clone(), members, rank, hosts, world, id };
         Group {
             core: Arc::new(core),
+            held: Arc::new(Held(Arc::clone(&shared))),
             shared,
-            children: 0,
             algorithm: Algorithm::Auto,
             reproducible: false,
             costs: LAN,
         }
+    }
+
+    /// Returns the same group once more, with the settings of now, for a value whose methods are calls of it: their
+    /// order is that of the program, too. The group is dropped with the last of these.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn share(&self) -> Group {
+        let Group { core, shared, held, algorithm, reproducible, costs } = self;
+        Group {
+            core: Arc::clone(core),
+            shared: Arc::clone(shared),
+            held: Arc::clone(held),
+            algorithm: *algorithm,
+            reproducible: *reproducible,
+            costs: *costs,
+        }
+    }
+
+    /// Whether this is the same group as `other`.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn is(&self, other: &Group) -> bool {
+        Arc::ptr_eq(&self.shared, &other.shared)
     }
 
     /// Returns this node's rank in the group, from 0.
@@ -205,12 +236,6 @@ impl Group {
             waits_for: line.waits_for,
         });
         GroupReport { rank: self.rank(), size: self.size(), calls: calls.collect() }
-    }
-}
-
-impl Drop for Group {
-    fn drop(&mut self) {
-        self.shared.tell(|state| state.closed = true);
     }
 }
 

@@ -33,7 +33,7 @@ impl Group {
     /// When the future is dropped, the measurement goes on without it. This rank then chooses by other costs than
     /// the others, so that further calls may differ.
     pub fn measure(&mut self) -> impl Future<Output = Result<(), GroupError>> + Send {
-        let name = self.child("measure");
+        let (_, name) = self.child("measure");
         let own = self.of_all_ranks(&name);
         let measuring = Making::new(&self.core.cluster, |_| own.measured());
         async move {

@@ -46,6 +46,9 @@ enum Kernel<T: 'static> {
 /// Bytes of an accumulator that are set aside at a time: they stay in the first-level cache.
 const ASIDE_BYTES: usize = 1024;
 
+/// Sums that [`Op::fold`] has under way.
+const LANES: usize = 128;
+
 impl<T: Element> Op<T> {
     /// Takes a function of the lower rank's element and the upper's, which must be associative.
     ///
@@ -89,6 +92,26 @@ impl<T: Element> Op<T> {
     #[must_use]
     pub fn is_commutative(&self) -> bool {
         self.commutative
+    }
+
+    /// Combines all of these elements of this rank, in any order where that does not matter; `None` for no
+    /// elements. It is no call.
+    #[must_use]
+    pub fn fold(&self, elements: &[T]) -> Option<T> {
+        let one_by_one = |elements: &[T]| {
+            elements.iter().copied().reduce(|lower, upper| {
+                let mut out = [lower];
+                self.combine(&mut out, &[lower], &[upper]);
+                out[0]
+            })
+        };
+        if !self.commutative || elements.len() < 2 * LANES {
+            return one_by_one(elements);
+        }
+        let (first, rest) = elements.split_at(LANES);
+        let mut lanes = first.to_vec();
+        rest.chunks(LANES).for_each(|chunk| self.after(&mut lanes[..chunk.len()], chunk));
+        one_by_one(&lanes)
     }
 
     /// Whether it is one of this crate's own, which are short loops that do not panic.

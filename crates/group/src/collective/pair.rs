@@ -125,8 +125,7 @@ impl Group {
         let how = if limit.is_some() { "the name within a limit" } else { "the name" };
         let stated = format!("{how} {name:?}");
         let entered = self.all_gather_of(Operation::Meet, &stated, Vec::<u8>::new());
-        let child = self.child("meet");
-        let (group, call) = (self.core.id, self.children);
+        let (group, (call, child)) = (self.core.id, self.child("meet"));
         let mut own = self.of_all_ranks(&child);
         let name = name.to_owned();
         Making::new(&self.core.cluster, |caller| async move {

@@ -185,10 +185,11 @@ impl Group {
         Group::start(cluster, members, rank, hosts, fnv1a(&bytes))
     }
 
-    /// Returns the name of the next group that is made of this one.
-    pub(crate) fn child(&mut self, what: &str) -> String {
-        self.children += 1;
-        format!("{:016x} {} {what}", self.core.id, self.children)
+    /// Returns the number of the next group that is made of this one, and its name.
+    pub(crate) fn child(&self, what: &str) -> (u64, String) {
+        let mut state = self.shared.state();
+        state.children += 1;
+        (state.children, format!("{:016x} {} {what}", self.core.id, state.children))
     }
 
     /// Parts the group by colour: the ranks that give the same colour are a new group, ordered by `key`,
@@ -217,7 +218,7 @@ impl Group {
         colour: Option<u32>,
         key: u32,
     ) -> Making<Result<Option<Group>, GroupError>> {
-        let name = self.child("split");
+        let (_, name) = self.child("split");
         let mine = vec![u32::from(colour.is_some()), colour.unwrap_or_default(), key];
         let gathered = self.all_gather_of(Operation::Split, "", mine);
         let core = Arc::clone(&self.core);
@@ -266,7 +267,7 @@ impl Group {
     /// When the future is dropped, this node has dropped the new group: calls of the other ranks there get
     /// [`GroupError::Lost`] with its rank.
     pub fn duplicate(&mut self) -> impl Future<Output = Result<Group, GroupError>> + Send + use<> {
-        let name = self.child("duplicate");
+        let (_, name) = self.child("duplicate");
         made(self.of_all_ranks(&name))
     }
 

@@ -82,6 +82,8 @@ const REPORT_AFTER: Duration = Duration::from_secs(10);
 pub(crate) struct State {
     /// Number of the last call that was made.
     pub(crate) made: u64,
+    /// Number of groups that were made of this one.
+    pub(crate) children: u64,
     /// Calls that are not over. A collective that flows is over when it has given its ends.
     under_way: Numbered<()>,
     /// First call that did not succeed.
