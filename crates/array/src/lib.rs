@@ -40,6 +40,24 @@
 //! # Ok::<(), chunkcomm_array::LayoutError>(())
 //! ```
 //!
+//! # Arrays of a group
+//!
+//! An [`Array`] has layout and storage in one value. Its methods change the layout, bring margins up to date, reduce,
+//! read and write NumPy's files:
+//!
+//! ```no_run
+//! use chunkcomm_array::{Array, ArrayError};
+//! use chunkcomm_group::Group;
+//!
+//! async fn transform(group: &mut Group) -> Result<f64, ArrayError> {
+//!     let mut rows = Array::<f64>::read_npy(group, "(block,*)", "in.npy").await?;
+//!     let mut columns = rows.to("(*,block)").await?;
+//!     columns.map_inplace(|element| *element *= 2.0);
+//!     columns.write_npy("out.npy").await?;
+//!     columns.sum().await
+//! }
+//! ```
+//!
 //! # Transfers
 //!
 //! Two groups [meet](chunkcomm_group::Group::meet) as a [`Pair`](chunkcomm_group::Pair). All ranks of one open
@@ -79,7 +97,7 @@
 //! }
 //! ```
 //!
-//! A group changes the layout of its own array, or brings its margins up to date, with an [`ArrayExchange`].
+//! A group changes the layout of an array in the same storage with an [`ArrayExchange`].
 //! Elements are plain old data ([`Element`](chunkcomm_group::Element), that is `bytemuck::Pod`) and travel in
 //! the sender's byte order. Ranks that state other shapes, types or layouts than the rest all get an error with both
 //! statements.
@@ -95,11 +113,13 @@
 //! - `pack`: pure: from the elements of a rank to the bytes of a piece, and back;
 //! - `ends`: [`ArraySender`], [`ArrayReceiver`], [`ArrayExchange`]: agreement, a task a peer, slabs;
 //! - `npy`: [`Npy`]: NumPy's files, of which each rank reads and writes what it owns;
+//! - `array`: [`Array`]: layout and storage in one value, within a group;
 //! - `attach`: [`ArrayPort`], [`Visitor`]: programs that come later and take whole arrays, or give them.
 
 // A sample that is copied compiles without these warnings. They are named, since a newer compiler may have more.
 #![doc(test(attr(deny(unused_assignments, unused_imports, unused_must_use, unused_mut))))]
 
+mod array;
 mod attach;
 mod ends;
 mod layout;
@@ -107,6 +127,7 @@ mod npy;
 mod pack;
 mod plan;
 
+pub use array::{Array, IntoLayout, Local};
 pub use attach::{ArrayPort, AttachError, Visit, Visitor};
 pub use ends::error::{ArrayError, StatementDifference};
 pub use ends::exchange::ArrayExchange;

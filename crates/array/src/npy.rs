@@ -208,7 +208,7 @@ impl Npy {
         if expected != found {
             return Err(NpyError::Storage { path: self.path.clone(), rank, expected, found });
         }
-        if !is_first_replica(layout, rank) {
+        if !layout.is_first_replica(rank) {
             return Ok(());
         }
         let mut buffer: Vec<T> = Vec::new();
@@ -265,13 +265,7 @@ impl Npy {
     }
 }
 
-/// Whether no rank before this one owns the same elements.
-fn is_first_replica(layout: &Layout, rank: usize) -> bool {
-    let mut coordinates = layout.coordinates(rank).into_iter().enumerate();
-    coordinates.all(|(dim, coordinate)| coordinate == 0 || layout.replicas(dim) == 1)
-}
-
-fn failed(what: &'static str, path: &Path) -> impl FnOnce(io::Error) -> NpyError {
+pub(crate) fn failed(what: &'static str, path: &Path) -> impl FnOnce(io::Error) -> NpyError {
     move |source| NpyError::Io { what, path: path.to_owned(), source: Arc::new(source) }
 }
 

@@ -86,7 +86,7 @@ const CRATES: &[Floors] = &[
     Floors { krate: "pipeline", floors: &[&["turns"], &["send", "recv"], &["flow", "tracked"]] },
     Floors {
         krate: "array",
-        floors: &[&["layout"], &["plan"], &["pack"], &["ends", "npy"], &["attach"]],
+        floors: &[&["layout"], &["plan"], &["pack"], &["ends", "npy"], &["array", "attach"]],
     },
     Floors {
         krate: "farm",

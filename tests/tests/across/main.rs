@@ -63,6 +63,7 @@ mod streamstats;
 #[cfg(unix)]
 mod telemetry;
 mod types;
+mod virtual_array;
 mod virtual_arrays;
 mod virtual_arrays_attach;
 mod virtual_arrays_ends;

@@ -8,6 +8,7 @@ use chunkcomm::{Loss, LossKind};
 use chunkcomm_group::{GroupError, PartError};
 
 use crate::layout::error::LayoutError;
+use crate::npy::NpyError;
 use crate::plan::Side;
 
 /// Statements of two ranks that do not go together.
@@ -53,9 +54,25 @@ pub enum ArrayError {
     /// error.
     #[error("the groups do not fit: {0}")]
     Mismatch(Box<StatementDifference>),
-    /// A layout that came from a peer makes no sense.
-    #[error("the other group's layout makes no sense")]
+    /// There is no such layout, or one that came from a peer makes no sense.
+    #[error("the layout makes no sense")]
     Layout(#[source] LayoutError),
+    /// Two arrays have different layouts.
+    #[error("the layouts {ours} and {theirs} differ{}", DisplayDim(*dim))]
+    Layouts {
+        /// Layout of the one array.
+        ours: String,
+        /// Layout of the other.
+        theirs: String,
+        /// The first dimension that differs; `None` where the numbers of dimensions do.
+        dim: Option<usize>,
+    },
+    /// Two arrays are of different groups.
+    #[error("the arrays are of different groups")]
+    OtherGroup,
+    /// This rank could not read or write its part of a file. The other ranks get [`ArrayError::Rank`].
+    #[error("the part of the file")]
+    Npy(#[source] NpyError),
     /// A rank of the other group is gone, has dropped its end, or could not go on.
     #[error(
         "rank {rank} of the {side} group: {loss:?}; {landed} of {elements} elements of this round had landed"
@@ -105,6 +122,17 @@ impl ArrayError {
 /// Returns the loss of a rank that is there and cannot go on.
 pub(crate) fn refused(why: impl Into<String>) -> Loss {
     Loss::new(LossKind::Refused, why)
+}
+
+struct DisplayDim(Option<usize>);
+
+impl fmt::Display for DisplayDim {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Some(dim) => write!(f, " in dimension {dim}"),
+            None => f.write_str(" in the number of dimensions"),
+        }
+    }
 }
 
 debug_with_causes!(ArrayError);

@@ -43,6 +43,11 @@ use crate::plan::Side;
 #[must_use = "an exchange does nothing until it runs"]
 pub struct ArrayExchange<T: Element> {
     storage: Vec<T>,
+    exchange: Exchange,
+}
+
+/// The ways of an exchange, without the storage.
+pub(crate) struct Exchange {
     leaving: Vec<Leaving>,
     arriving: Vec<Arriving>,
     /// Elements that stay at this rank but change their places.
@@ -53,6 +58,29 @@ pub struct ArrayExchange<T: Element> {
     round: u32,
     stage: Stage,
     fault: Option<ArrayError>,
+}
+
+/// The storage of an exchange.
+pub(crate) enum Memory<'a, T> {
+    /// In place.
+    One(&'a mut [T]),
+    /// That from which elements leave, and that into which they come.
+    Two(&'a [T], &'a mut [T]),
+}
+
+impl<T> Memory<'_, T> {
+    fn source(&self) -> &[T] {
+        match self {
+            Memory::One(storage) => storage,
+            Memory::Two(source, _) => source,
+        }
+    }
+
+    fn target(&mut self) -> &mut [T] {
+        match self {
+            Memory::One(storage) | Memory::Two(_, storage) => storage,
+        }
+    }
 }
 
 /// Progress of a run.
@@ -85,44 +113,9 @@ impl<T: Element> ArrayExchange<T> {
         storage: Vec<T>,
     ) -> Result<Self, ArrayError> {
         let storage = FreedVec(storage);
-        let fault = fault(from, to, group, storage.0.len());
-        let agreed = agree_within::<T>(group, from, to, fault).await?;
-        let (rank, ranks) = (group.rank(), Ranks::of(group));
-        let parted = |side| {
-            let all = ways::<T>(&agreed, (side, rank), &ranks, |rank| group.member(rank));
-            let (own, others): (Vec<_>, _) = all.into_iter().partition(|(way, _)| way.rank == rank);
-            (own.into_iter().next().map(|(way, _)| way), others)
-        };
-        let (own_leaving, to) = parted(Side::Sender);
-        let (own_arriving, from) = parted(Side::Receiver);
-        // After a fault, too: no peer waits for a channel that does not come.
-        let leaving = all(to.into_iter().map(|(way, link)| Leaving::open(way, link))).await;
-        let arriving = from.into_iter().map(|(way, link)| Arriving::accept::<T>(way, link));
-        let arriving = all(arriving).await;
-        let mut faults = Vec::new();
-        let mut exchange = Self {
-            storage: storage.into_inner(),
-            leaving: sound(leaving, &mut faults),
-            arriving: sound(arriving, &mut faults),
-            own: own_leaving.zip(own_arriving).filter(|(way, _)| !way.stays_in_place()),
-            kept: Messages::default(),
-            ranks,
-            round: 0,
-            stage: Stage::Idle,
-            fault: None,
-        };
-        match faults.pop() {
-            Some(fault) => Err(exchange.ended(fault)),
-            None => Ok(exchange),
-        }
-    }
-
-    /// Ends the exchange: the peers hear of the fault, and what this rank does not send comes from nobody.
-    fn ended(&mut self, (error, told): Failure) -> ArrayError {
-        self.leaving.drain(..).for_each(|leaving| leaving.fail(&told));
-        self.arriving.clear();
-        self.fault = Some(error.clone());
-        error
+        let fault = unfit(from, to, group, storage.0.len());
+        let exchange = Exchange::open::<T>(group, (from, to), fault, true).await?;
+        Ok(Self { storage: storage.into_inner(), exchange })
     }
 
     /// Opens a halo exchange: that of `layout`, which has margins, with itself.
@@ -153,6 +146,84 @@ impl<T: Element> ArrayExchange<T> {
     ///
     /// When the future is dropped, the exchange stays under way; call it again to go on.
     pub async fn run(&mut self) -> Result<(), ArrayError> {
+        self.exchange.run(Memory::One(&mut self.storage)).await
+    }
+
+    /// Returns the storage, to read.
+    #[must_use]
+    pub fn storage(&self) -> &[T] {
+        &self.storage
+    }
+
+    /// Returns the storage, to write.
+    pub fn storage_mut(&mut self) -> &mut [T] {
+        &mut self.storage
+    }
+
+    /// Ends the exchange and returns the storage.
+    #[must_use]
+    pub fn into_buffer(mut self) -> Vec<T> {
+        std::mem::take(&mut self.storage)
+    }
+}
+
+impl Exchange {
+    /// Opens an exchange between two layouts, if no rank names a fault; all ranks of the group do.
+    pub(crate) async fn open<T: Element>(
+        group: &mut Group,
+        (from, to): (&Layout, &Layout),
+        fault: Option<String>,
+        in_place: bool,
+    ) -> Result<Exchange, ArrayError> {
+        let agreed = agree_within::<T>(group, from, to, fault).await?;
+        let (rank, ranks) = (group.rank(), Ranks::of(group));
+        let parted = |side| {
+            let all = ways::<T>(&agreed, (side, rank), &ranks, |rank| group.member(rank));
+            let (own, others): (Vec<_>, _) = all.into_iter().partition(|(way, _)| way.rank == rank);
+            (own.into_iter().next().map(|(way, _)| way), others)
+        };
+        let (own_leaving, to) = parted(Side::Sender);
+        let (own_arriving, from) = parted(Side::Receiver);
+        // After a fault, too: no peer waits for a channel that does not come.
+        let leaving = all(to.into_iter().map(|(way, link)| Leaving::open(way, link))).await;
+        let arriving = from.into_iter().map(|(way, link)| Arriving::accept::<T>(way, link));
+        let arriving = all(arriving).await;
+        let mut faults = Vec::new();
+        let moves = |(way, _): &(Way, Way)| !in_place || !way.stays_in_place();
+        let mut exchange = Exchange {
+            leaving: sound(leaving, &mut faults),
+            arriving: sound(arriving, &mut faults),
+            own: own_leaving.zip(own_arriving).filter(moves),
+            kept: Messages::default(),
+            ranks,
+            round: 0,
+            stage: Stage::Idle,
+            fault: None,
+        };
+        match faults.pop() {
+            Some(fault) => Err(exchange.ended(fault)),
+            None => Ok(exchange),
+        }
+    }
+
+    /// Ends the exchange: the peers hear of the fault, and what this rank does not send comes from nobody.
+    fn ended(&mut self, (error, told): Failure) -> ArrayError {
+        self.leaving.drain(..).for_each(|leaving| leaving.fail(&told));
+        self.arriving.clear();
+        self.fault = Some(error.clone());
+        error
+    }
+
+    /// Whether a run was dropped before its end.
+    pub(crate) fn is_under_way(&self) -> bool {
+        self.stage != Stage::Idle
+    }
+
+    /// Exchanges once, or goes on with a run that was dropped.
+    pub(crate) async fn run<T: Element>(
+        &mut self,
+        mut memory: Memory<'_, T>,
+    ) -> Result<(), ArrayError> {
         if let Some(fault) = &self.fault {
             return Err(fault.clone());
         }
@@ -164,7 +235,7 @@ impl<T: Element> ArrayExchange<T> {
         let ranks = self.ranks.clone();
         let outcome = tokio::select! {
             biased;
-            outcome = self.exchange() => outcome,
+            outcome = self.exchange(&mut memory) => outcome,
             loss = ranks.lost() => match self.waits_for(&loss) {
                 Some(fault) => Err(fault),
                 None => {
@@ -186,50 +257,36 @@ impl<T: Element> ArrayExchange<T> {
     }
 
     /// Goes on where the last call was dropped.
-    async fn exchange(&mut self) -> Result<(), Failure> {
+    async fn exchange<T: Element>(&mut self, memory: &mut Memory<'_, T>) -> Result<(), Failure> {
         let mut slices = Slices::default();
         if self.stage == Stage::Packing {
             for Leaving { way, messages, .. } in &mut self.leaving {
-                way.pack_all(self.round, &self.storage, (messages, &mut slices)).await;
+                way.pack_all(self.round, memory.source(), (messages, &mut slices)).await;
             }
             if let Some((way, _)) = &self.own {
-                way.pack_all(self.round, &self.storage, (&mut self.kept, &mut slices)).await;
+                way.pack_all(self.round, memory.source(), (&mut self.kept, &mut slices)).await;
             }
             self.stage = Stage::Moving;
         }
         while let (Some(message), Some((_, way))) = (self.kept.0.pop_front(), &self.own) {
             let index = way.tiles.len() - self.kept.0.len() - 1;
-            way.place(index, &message[HEAD_BYTES..], &mut self.storage[..]);
+            way.place(index, &message[HEAD_BYTES..], memory.target());
             slices.worked(message.len()).await;
         }
-        poll_fn(|context| self.poll_moved(context)).await
+        poll_fn(|context| self.poll_moved(memory.target(), context)).await
     }
 
-    fn poll_moved(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Failure>> {
+    fn poll_moved<T: Element>(
+        &mut self,
+        storage: &mut [T],
+        context: &mut Context<'_>,
+    ) -> Poll<Result<(), Failure>> {
         // A peer that ends says why before it closes its channels.
-        let landed = poll_each(&mut self.arriving, |arriving| {
-            arriving.poll_whole(&mut self.storage, context)
-        })?;
+        let landed =
+            poll_each(&mut self.arriving, |arriving| arriving.poll_whole(storage, context))?;
         let left = poll_each(&mut self.leaving, |leaving| leaving.poll(context))?;
         ready!(landed);
         left.map(Ok)
-    }
-
-    /// Returns the storage, to read.
-    #[must_use]
-    pub fn storage(&self) -> &[T] {
-        &self.storage
-    }
-
-    /// Returns the storage, to write.
-    pub fn storage_mut(&mut self) -> &mut [T] {
-        &mut self.storage
-    }
-
-    /// Ends the exchange and returns the storage.
-    #[must_use]
-    pub fn into_buffer(mut self) -> Vec<T> {
-        std::mem::take(&mut self.storage)
     }
 }
 
@@ -245,22 +302,27 @@ fn sound<E, F>(opened: Vec<Result<E, F>>, faults: &mut Vec<F>) -> Vec<E> {
 }
 
 /// Returns the reason why this rank cannot take part.
-fn fault(from: &Layout, to: &Layout, group: &Group, length: usize) -> Option<String> {
-    let (rank, size) = (group.rank(), group.size());
-    if let Some(layout) = [from, to].into_iter().find(|layout| layout.ranks() != size) {
-        let ranks = layout.ranks();
-        return Some(format!("the layout {layout} is one of {ranks} ranks, the group has {size}"));
-    }
-    let longest = from.local_len(rank).max(to.local_len(rank));
-    (longest != length).then(|| {
-        format!("it gives {length} elements, its larger part of {from} and {to} has {longest}")
+fn unfit(from: &Layout, to: &Layout, group: &Group, length: usize) -> Option<String> {
+    let rank = group.rank();
+    other_size(from, group).or_else(|| other_size(to, group)).or_else(|| {
+        let longest = from.local_len(rank).max(to.local_len(rank));
+        (longest != length).then(|| {
+            format!("it gives {length} elements, its larger part of {from} and {to} has {longest}")
+        })
     })
+}
+
+/// Returns what is wrong with a layout that has not one rank for each of the group.
+pub(crate) fn other_size(layout: &Layout, group: &Group) -> Option<String> {
+    let (ranks, size) = (layout.ranks(), group.size());
+    (ranks != size)
+        .then(|| format!("the layout {layout} is one of {ranks} ranks, the group has {size}"))
 }
 
 impl<T: Element> fmt::Debug for ArrayExchange<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ArrayExchange")
-            .field("round", &self.round)
+            .field("round", &self.exchange.round)
             .field("elements", &self.storage.len())
             .finish_non_exhaustive()
     }

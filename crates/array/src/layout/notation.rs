@@ -45,20 +45,67 @@ impl Layout {
     ///
     /// [`LayoutError`], with the position where the text is wrong, or with what cannot be.
     pub fn parse(text: &str, shape: &[usize]) -> Result<Layout, LayoutError> {
+        Layout::read(text, shape, None)
+    }
+
+    /// Reads a layout as [`parse`](Layout::parse) does, of an array that has this shape *after* `permuted`. Without
+    /// `@` the grid is made of this number of ranks: as near to a square as it can be over the distributed
+    /// dimensions, the earlier ones having the longer axes, as by `MPI_Dims_create`. Where none is distributed, each
+    /// rank has the whole array.
+    ///
+    /// ```
+    /// # use chunkcomm_array::Layout;
+    /// let layout = Layout::over("(block,*,block)", &[64, 64, 64], 6)?;
+    /// assert_eq!(layout.to_string(), "(block,*,block)@3x1x2");
+    /// # Ok::<(), chunkcomm_array::LayoutError>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As `parse`.
+    pub fn over(text: &str, shape: &[usize], ranks: usize) -> Result<Layout, LayoutError> {
+        Layout::read(text, shape, Some(ranks))
+    }
+
+    fn read(text: &str, shape: &[usize], ranks: Option<usize>) -> Result<Layout, LayoutError> {
         let mut reader = Reader { text, at: 0 };
         let distributions = reader.distributions()?;
-        let grid = reader.grid(&distributions)?;
+        let grid = reader.grid(&distributions, ranks)?;
         if grid.len() != distributions.len() {
             return Err(LayoutError::GridAxes { axes: grid.len(), dims: distributions.len() });
         }
-        let dims = distributions.into_iter().zip(grid);
-        let builder = dims.fold(Layout::builder(shape), |b, (dim, ranks)| b.dimension(dim, ranks));
-        let mut layout = builder.build()?;
+        let mut changes = Vec::new();
         while !reader.is_at_end() {
-            layout = reader.change(layout)?;
+            changes.push(reader.change()?);
         }
-        Ok(layout)
+        let mut extents = shape.to_vec();
+        if ranks.is_some() && shape.len() == distributions.len() {
+            let mut dims: Vec<usize> = (0..shape.len()).collect();
+            for change in &changes {
+                if let Change::Permuted(axes) = change {
+                    dims = axes.iter().filter_map(|axis| dims.get(*axis).copied()).collect();
+                }
+            }
+            dims.iter().zip(shape).for_each(|(dim, extent)| extents[*dim] = *extent);
+        }
+        let dims = distributions.into_iter().zip(grid);
+        let builder =
+            dims.fold(Layout::builder(&extents), |b, (dim, ranks)| b.dimension(dim, ranks));
+        changes.into_iter().try_fold(builder.build()?, |layout, change| match change {
+            Change::Margin(width) => layout.margin(width),
+            Change::Margins(widths) => layout.margins(&widths),
+            Change::Region(ranges) => layout.region(&ranges),
+            Change::Permuted(axes) => layout.permuted(&axes),
+        })
     }
+}
+
+/// A change of a layout, as its text says it.
+enum Change {
+    Margin(usize),
+    Margins(Vec<usize>),
+    Region(Vec<Range<usize>>),
+    Permuted(Vec<usize>),
 }
 
 impl fmt::Display for Layout {
@@ -134,9 +181,15 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn grid(&mut self, distributions: &[Distribution]) -> Result<Vec<usize>, LayoutError> {
+    fn grid(
+        &mut self,
+        distributions: &[Distribution],
+        ranks: Option<usize>,
+    ) -> Result<Vec<usize>, LayoutError> {
         if self.take('@') {
             self.list('x', Reader::number)
+        } else if let Some(ranks) = ranks {
+            Ok(grid_of(distributions, ranks))
         } else if distributions.iter().all(|distribution| *distribution == Distribution::Whole) {
             Ok(vec![1; distributions.len()])
         } else {
@@ -144,22 +197,24 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn change(&mut self, layout: Layout) -> Result<Layout, LayoutError> {
+    fn change(&mut self) -> Result<Change, LayoutError> {
         match self.peek_word().to_ascii_lowercase().as_str() {
             word @ "margin" => {
                 self.at += word.len();
-                match self.list('x', Reader::number)?.as_slice() {
-                    [width] => layout.margin(*width),
-                    widths => layout.margins(widths),
-                }
+                let widths = self.list('x', Reader::number)?;
+                Ok(if let [width] = widths[..] {
+                    Change::Margin(width)
+                } else {
+                    Change::Margins(widths)
+                })
             }
             word @ "region" => {
                 self.at += word.len();
-                layout.region(&self.list('x', Reader::range)?)
+                Ok(Change::Region(self.list('x', Reader::range)?))
             }
             word @ "permuted" => {
                 self.at += word.len();
-                layout.permuted(&self.list(',', Reader::number)?)
+                Ok(Change::Permuted(self.list(',', Reader::number)?))
             }
             _ => Err(self.error("margin, region, permuted or the end")),
         }
@@ -243,6 +298,45 @@ impl<'a> Reader<'a> {
         };
         LayoutError::Notation { position: self.at, expected, found }
     }
+}
+
+/// Returns a grid of these ranks, whose axes along the distributed dimensions differ by as little as they may.
+fn grid_of(distributions: &[Distribution], ranks: usize) -> Vec<usize> {
+    let length_of = |dim: &Distribution| match dim {
+        Distribution::Blocks(lengths) => Some(lengths.len()),
+        _ => None,
+    };
+    let mut grid: Vec<usize> =
+        distributions.iter().map(|dim| length_of(dim).unwrap_or(1).max(1)).collect();
+    let is_free = |dim: &Distribution| matches!(dim, Distribution::Block | Distribution::Cyclic(_));
+    let mut free: Vec<usize> =
+        (0..grid.len()).filter(|dim| is_free(&distributions[*dim])).collect();
+    if free.is_empty() {
+        free.extend(distributions.iter().position(|dim| *dim == Distribution::Whole));
+    }
+    let mut axes = vec![1; free.len()];
+    // Blocks of given lengths have their axes already.
+    let (mut rest, mut factors, mut factor) = (ranks / grid.iter().product::<usize>(), vec![], 2);
+    while rest > 1 {
+        if factor * factor > rest {
+            factor = rest;
+        }
+        match rest % factor {
+            0 => {
+                factors.push(factor);
+                rest /= factor;
+            }
+            _ => factor += 1,
+        }
+    }
+    for factor in factors.into_iter().rev() {
+        if let Some(axis) = axes.iter_mut().min() {
+            *axis *= factor;
+        }
+    }
+    axes.sort_unstable_by(|a, b| b.cmp(a));
+    free.into_iter().zip(axes).for_each(|(dim, axis)| grid[dim] = axis);
+    grid
 }
 
 /// Largest part of a wrong text that its error repeats, in bytes.

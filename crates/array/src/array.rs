@@ -1,0 +1,511 @@
+//! Arrays of a group: layout and storage in one value, whose methods move it.
+
+mod file;
+mod local;
+
+use std::fmt;
+use std::sync::Arc;
+
+use chunkcomm::host::memory;
+use chunkcomm::with_causes;
+use chunkcomm_group::{Element, Group, Number, Op};
+
+use crate::ends::error::{ArrayError, refused};
+use crate::ends::exchange::{Exchange, Memory, other_size};
+use crate::layout::Layout;
+use crate::layout::error::LayoutError;
+pub use local::Local;
+
+/// Names a layout of an array: HPF's notation, whose grid may be left out ([`Layout::over`]), or a [`Layout`].
+pub trait IntoLayout {
+    /// Returns the layout of an array of this shape over these ranks.
+    ///
+    /// # Errors
+    ///
+    /// There is no such layout.
+    fn into_layout(self, shape: &[usize], ranks: usize) -> Result<Layout, LayoutError>;
+}
+
+impl IntoLayout for &str {
+    fn into_layout(self, shape: &[usize], ranks: usize) -> Result<Layout, LayoutError> {
+        Layout::over(self, shape, ranks)
+    }
+}
+
+impl IntoLayout for &Layout {
+    fn into_layout(self, _: &[usize], _: usize) -> Result<Layout, LayoutError> {
+        Ok(self.clone())
+    }
+}
+
+/// An array that is distributed over the ranks of a group, as this rank has it.
+///
+/// Its methods that are `async` are calls of the group: all ranks make them in the same order. Several arrays may be
+/// of one group; they keep it open.
+///
+/// ```no_run
+/// use chunkcomm_array::{Array, ArrayError};
+/// use chunkcomm_group::Group;
+///
+/// # async fn example(group: &mut Group) -> Result<(), ArrayError> {
+/// let mut rows = Array::<f64>::zeros(group, "(block,*)", [4096, 4096])?;
+/// for (row, elements) in rows.slowest_mut() {
+///     elements.fill(row as f64); // the row's number in the whole array
+/// }
+/// let columns = rows.to("(*,block)").await?; // on the same ranks
+/// let largest = columns.max().await?;
+/// assert_eq!(largest, Some(4095.0)); // at every rank
+/// # Ok(())
+/// # }
+/// ```
+///
+/// # Cancel safety
+///
+/// When the future of a method is dropped, the elements that this rank owns are as they were. An exchange that was
+/// under way goes on in the next call of its kind; the other ranks wait for that.
+///
+/// # Errors
+///
+/// After an [`ArrayError::Peer`] in `halo` or `copy_to` each further one of this array gives it again: make another
+/// array, on a group [without the dead](Group::shrink).
+pub struct Array<T: Element> {
+    group: Group,
+    layout: Layout,
+    /// Shared with a thread that writes it.
+    storage: Arc<Vec<T>>,
+    /// Brings the margins up to date.
+    halo: Option<Exchange>,
+    /// Copies to arrays of this layout.
+    copy: Option<(Layout, Exchange)>,
+}
+
+impl<T: Element> Array<T> {
+    /// Makes an array of zeros of this shape. It is no call.
+    ///
+    /// # Errors
+    ///
+    /// [`ArrayError::Layout`]: there is no such layout. [`ArrayError::Rank`] with this rank: the layout has another
+    /// number of ranks than the group, or a region, or there is no memory.
+    pub fn zeros(
+        group: &Group,
+        layout: impl IntoLayout,
+        shape: impl AsRef<[usize]>,
+    ) -> Result<Array<T>, ArrayError> {
+        let layout =
+            layout.into_layout(shape.as_ref(), group.size()).map_err(ArrayError::Layout)?;
+        Array::of(group, layout)
+    }
+
+    /// Makes an array of the values that `element` gives for the indices of this rank's elements. It is no call.
+    ///
+    /// # Errors
+    ///
+    /// As [`zeros`](Self::zeros).
+    pub fn from_fn(
+        group: &Group,
+        layout: &Layout,
+        mut element: impl FnMut(&[usize]) -> T,
+    ) -> Result<Array<T>, ArrayError> {
+        let mut array = Array::of(group, layout.clone())?;
+        let (rank, shape) = (group.rank(), layout.local_shape(group.rank()));
+        let indices: Vec<_> = (0..shape.len()).map(|dim| layout.indices(rank, dim)).collect();
+        let (mut at, mut index) = (vec![0; shape.len()], vec![0; shape.len()]);
+        for place in array.storage_mut() {
+            let mut is_owned = true;
+            for dim in 0..shape.len() {
+                is_owned &= indices[dim][at[dim]].map(|it| index[dim] = it).is_some();
+            }
+            if is_owned {
+                *place = element(&index);
+            }
+            for &dim in layout.memory().iter().rev() {
+                at[dim] += 1;
+                if at[dim] < shape[dim] {
+                    break;
+                }
+                at[dim] = 0;
+            }
+        }
+        Ok(array)
+    }
+
+    /// Makes an array of this rank's storage. It is no call.
+    ///
+    /// # Errors
+    ///
+    /// As [`zeros`](Self::zeros); or the storage has another length than [`Layout::local_len`].
+    pub fn from_local(
+        group: &Group,
+        layout: &Layout,
+        storage: Vec<T>,
+    ) -> Result<Array<T>, ArrayError> {
+        let rank = group.rank();
+        check(group, layout)?;
+        let (found, expected) = (storage.len(), layout.local_len(rank));
+        if found != expected {
+            let why = format!("it gives {found} elements, its part of {layout} has {expected}");
+            return Err(ArrayError::refused(rank, why));
+        }
+        let storage = Arc::new(storage);
+        Ok(Array { group: group.share(), layout: layout.clone(), storage, halo: None, copy: None })
+    }
+
+    fn of(group: &Group, layout: Layout) -> Result<Array<T>, ArrayError> {
+        let rank = group.rank();
+        check(group, &layout)?;
+        let storage = zeroed(&layout, rank).map_err(|why| ArrayError::refused(rank, why))?;
+        let storage = Arc::new(storage);
+        Ok(Array { group: group.share(), layout, storage, halo: None, copy: None })
+    }
+
+    /// Returns the layout.
+    #[must_use]
+    pub fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    /// Returns the shape of the whole array.
+    #[must_use]
+    pub fn shape(&self) -> Vec<usize> {
+        self.layout.global_shape()
+    }
+
+    /// Returns this rank's part, margins included.
+    #[must_use]
+    pub fn local(&self) -> Local<'_, &[T]> {
+        Local { layout: &self.layout, rank: self.group.rank(), elements: &self.storage }
+    }
+
+    /// Returns this rank's part, margins included, to write.
+    pub fn local_mut(&mut self) -> Local<'_, &mut [T]> {
+        let elements = Arc::make_mut(&mut self.storage);
+        Local { layout: &self.layout, rank: self.group.rank(), elements }
+    }
+
+    /// Parts with the array: returns this rank's part.
+    #[must_use]
+    pub fn into_local(mut self) -> Vec<T> {
+        std::mem::take(self.storage_mut())
+    }
+
+    /// Returns the indices of the dimension that is slowest in memory, of those that this rank owns, each with its
+    /// contiguous elements, margins of the other dimensions included.
+    pub fn slowest_mut(&mut self) -> impl Iterator<Item = (usize, &mut [T])> {
+        let indices = self.layout.indices(self.group.rank(), self.layout.memory()[0]);
+        let storage = self.storage_mut();
+        let length = (storage.len() / indices.len().max(1)).max(1);
+        let rows = indices.into_iter().zip(storage.chunks_mut(length));
+        rows.filter_map(|(index, elements)| Some((index?, elements)))
+    }
+
+    fn storage_mut(&mut self) -> &mut Vec<T> {
+        Arc::make_mut(&mut self.storage)
+    }
+
+    /// Returns the array in another layout, on the same ranks.
+    ///
+    /// Costs an agreement of all ranks; [`copy_to`](Self::copy_to) into the returned array costs none.
+    ///
+    /// # Errors
+    ///
+    /// [`ArrayError::Rank`] at all ranks: one has no such layout, or no memory for its part.
+    /// [`ArrayError::Mismatch`], [`ArrayError::Differs`]: the ranks name different layouts. [`ArrayError::Peer`],
+    /// [`ArrayError::Group`]: a rank is gone.
+    ///
+    /// # Cancel safety
+    ///
+    /// See [the type](Self#cancel-safety).
+    pub async fn to(&mut self, layout: impl IntoLayout) -> Result<Array<T>, ArrayError> {
+        let layout = layout.into_layout(&self.shape(), self.group.size());
+        let layout = layout.map_err(|error| with_causes(&error));
+        let made = layout.and_then(|layout| {
+            other_size(&layout, &self.group).map_or(Ok(()), Err)?;
+            Ok((zeroed(&layout, self.group.rank())?, layout))
+        });
+        let (storage, layout) = self.open_copy(made).await?;
+        let (group, storage) = (self.group.share(), Arc::new(storage));
+        let mut to = Array { group, layout, storage, halo: None, copy: None };
+        self.copy_to(&mut to).await?;
+        Ok(to)
+    }
+
+    /// Opens the exchange to a layout, and keeps it.
+    async fn open_copy<S>(
+        &mut self,
+        made: Result<(S, Layout), String>,
+    ) -> Result<(S, Layout), ArrayError> {
+        self.copy = None;
+        let (layout, fault) = match &made {
+            Ok((_, layout)) => (layout, None),
+            Err(fault) => (&self.layout, Some(fault.clone())),
+        };
+        let (mut group, layouts) = (self.group.share(), (&self.layout, layout));
+        let exchange = Exchange::open::<T>(&mut group, layouts, fault, false).await?;
+        let (storage, layout) = made.map_err(|why| ArrayError::refused(group.rank(), why))?;
+        self.copy = Some((layout.clone(), exchange));
+        Ok((storage, layout))
+    }
+
+    /// Copies all elements into another array of the group, in its layout.
+    ///
+    /// Plan and channels are kept: a further copy into an array of that layout costs no agreement.
+    ///
+    /// # Errors
+    ///
+    /// [`ArrayError::OtherGroup`]; [`ArrayError::Mismatch`]: the arrays have different shapes. [`ArrayError::Peer`],
+    /// [`ArrayError::Group`]: a rank is gone; `to` has some of the new elements.
+    ///
+    /// # Cancel safety
+    ///
+    /// See [the type](Self#cancel-safety); `to` has some of the new elements.
+    pub async fn copy_to(&mut self, to: &mut Array<T>) -> Result<(), ArrayError> {
+        if !self.group.is(&to.group) {
+            return Err(ArrayError::OtherGroup);
+        }
+        if self.copy.as_ref().is_none_or(|(layout, _)| *layout != to.layout) {
+            self.open_copy(Ok(((), to.layout.clone()))).await?;
+        }
+        let (_, exchange) = self.copy.as_mut().expect("it was opened");
+        if exchange.is_under_way() {
+            exchange.run(Memory::Two(&self.storage, to.storage_mut())).await?;
+        }
+        exchange.run(Memory::Two(&self.storage, to.storage_mut())).await
+    }
+
+    /// Brings the margins up to date: each rank gets the elements there from their owners.
+    ///
+    /// Every distributed dimension gets a margin of `width` if it has a narrower one; this rank's part is larger then.
+    /// Margins at the edges of the array stay as they are.
+    ///
+    /// # Errors
+    ///
+    /// [`ArrayError::Layout`]: a dimension is cyclic. [`ArrayError::Peer`], [`ArrayError::Group`]: a rank is gone.
+    ///
+    /// # Cancel safety
+    ///
+    /// See [the type](Self#cancel-safety).
+    pub async fn halo(&mut self, width: usize) -> Result<(), ArrayError> {
+        let rank = self.group.rank();
+        if let Some(layout) = self.layout.widened(width).map_err(ArrayError::Layout)? {
+            let mut storage =
+                zeroed(&layout, rank).map_err(|why| ArrayError::refused(rank, why))?;
+            let (narrow, wide) = (self.layout.elements(rank), layout.elements(rank));
+            narrow.zip(wide).for_each(|(from, to)| storage[to] = self.storage[from]);
+            (self.layout, self.storage) = (layout, Arc::new(storage));
+            (self.halo, self.copy) = (None, None);
+        }
+        if self.halo.is_none() {
+            let (mut group, layouts) = (self.group.share(), (&self.layout, &self.layout));
+            self.halo = Some(Exchange::open::<T>(&mut group, layouts, None, true).await?);
+        }
+        let exchange = self.halo.as_mut().expect("it was opened");
+        let storage = Arc::make_mut(&mut self.storage);
+        if exchange.is_under_way() {
+            exchange.run(Memory::One(storage)).await?;
+        }
+        exchange.run(Memory::One(storage)).await
+    }
+
+    /// Returns the whole array at one rank, in C's order; `None` at the others.
+    ///
+    /// # Errors
+    ///
+    /// [`ArrayError::Rank`] at all ranks: there is no rank `root`, or no memory there. [`ArrayError::Peer`],
+    /// [`ArrayError::Group`]: a rank is gone.
+    ///
+    /// # Cancel safety
+    ///
+    /// When the future is dropped, the other ranks get [`ArrayError::Peer`].
+    pub async fn gather(&self, root: usize) -> Result<Option<Vec<T>>, ArrayError> {
+        let (mut group, rank, size) = (self.group.share(), self.group.rank(), self.group.size());
+        let made = if root < size {
+            self.layout.at_one(root, size).map_err(|error| with_causes(&error))
+        } else {
+            Err(format!("there is no rank {root} of {size}"))
+        };
+        let made = made.and_then(|layout| Ok((zeroed(&layout, rank)?, layout)));
+        let (layout, fault) = match &made {
+            Ok((_, layout)) => (layout, None),
+            Err(fault) => (&self.layout, Some(fault.clone())),
+        };
+        let layouts = (&self.layout, layout);
+        let mut exchange = Exchange::open::<T>(&mut group, layouts, fault, false).await?;
+        let (mut whole, _) = made.map_err(|why| ArrayError::refused(rank, why))?;
+        exchange.run(Memory::Two(&self.storage, &mut whole)).await?;
+        Ok((rank == root).then_some(whole))
+    }
+
+    /// Returns the array of what `f` makes of each element, margins included. It is no call.
+    #[must_use]
+    pub fn map<U: Element>(&self, f: impl FnMut(&T) -> U) -> Array<U> {
+        let storage = Arc::new(self.storage.iter().map(f).collect());
+        let (group, layout) = (self.group.share(), self.layout.clone());
+        Array { group, layout, storage, halo: None, copy: None }
+    }
+
+    /// Changes each element, margins included. It is no call.
+    pub fn map_inplace(&mut self, f: impl FnMut(&mut T)) {
+        self.storage_mut().iter_mut().for_each(f);
+    }
+
+    /// Returns the array of what `f` makes of the elements of both, margins included. It is no call.
+    ///
+    /// # Errors
+    ///
+    /// [`ArrayError::OtherGroup`]; [`ArrayError::Layouts`]: bring one into the layout of the other first.
+    pub fn zip<U: Element, V: Element>(
+        &self,
+        other: &Array<U>,
+        mut f: impl FnMut(&T, &U) -> V,
+    ) -> Result<Array<V>, ArrayError> {
+        if !self.group.is(&other.group) {
+            return Err(ArrayError::OtherGroup);
+        }
+        if self.layout != other.layout {
+            let dim = self.layout.first_difference(&other.layout);
+            let (ours, theirs) = (stated(&self.layout), stated(&other.layout));
+            return Err(ArrayError::Layouts { ours, theirs, dim });
+        }
+        let each = self.storage.iter().zip(other.storage.iter());
+        let storage = Arc::new(each.map(|(one, other)| f(one, other)).collect());
+        let (group, layout) = (self.group.share(), self.layout.clone());
+        Ok(Array { group, layout, storage, halo: None, copy: None })
+    }
+
+    /// Combines all elements of the whole array, each once, in an order that the layout gives; the same at all ranks.
+    /// `None` for an array without elements.
+    ///
+    /// # Errors
+    ///
+    /// [`ArrayError::Group`]: a rank is gone.
+    ///
+    /// # Cancel safety
+    ///
+    /// The call goes on when the future is dropped.
+    pub async fn reduce(&self, op: Op<T>) -> Result<Option<T>, ArrayError> {
+        let (mut group, rank) = (self.group.share(), self.group.rank());
+        let mut ours: Vec<T> = Vec::new();
+        if self.layout.is_first_replica(rank) {
+            let runs = self.layout.owned_runs(rank);
+            ours = runs.filter_map(|run| op.fold(&self.storage[run])).collect();
+        }
+        let ours: Vec<T> = op.fold(&ours).into_iter().collect();
+        let all = group.all_gather(ours).await.map_err(|error| ArrayError::Group(error.cause))?;
+        Ok(op.fold(&all.1.data))
+    }
+}
+
+impl<T: Number> Array<T> {
+    /// Returns the sum of all elements, 0 for none; integers wrap.
+    ///
+    /// # Errors
+    ///
+    /// As [`reduce`](Self::reduce).
+    ///
+    /// # Cancel safety
+    ///
+    /// As `reduce`.
+    pub async fn sum(&self) -> Result<T, ArrayError> {
+        Ok(self.reduce(Op::sum()).await?.unwrap_or_else(T::zeroed))
+    }
+
+    /// Returns the smallest element, NaN where one is, and `None` for an array without elements.
+    ///
+    /// # Errors
+    ///
+    /// As [`reduce`](Self::reduce).
+    ///
+    /// # Cancel safety
+    ///
+    /// As `reduce`.
+    pub async fn min(&self) -> Result<Option<T>, ArrayError> {
+        self.reduce(Op::min()).await
+    }
+
+    /// Returns the largest element, NaN where one is, and `None` for an array without elements.
+    ///
+    /// # Errors
+    ///
+    /// As [`reduce`](Self::reduce).
+    ///
+    /// # Cancel safety
+    ///
+    /// As `reduce`.
+    pub async fn max(&self) -> Result<Option<T>, ArrayError> {
+        self.reduce(Op::max()).await
+    }
+}
+
+impl<T: Element> Drop for Array<T> {
+    fn drop(&mut self) {
+        if let Some(storage) = Arc::get_mut(&mut self.storage) {
+            memory::free_vec(std::mem::take(storage));
+        }
+    }
+}
+
+impl<T: Element> fmt::Debug for Array<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Array")
+            .field("layout", &format_args!("{}", self.layout))
+            .field("shape", &self.shape())
+            .field("rank", &self.group.rank())
+            .finish_non_exhaustive()
+    }
+}
+
+/// Shows the layout, and this rank's part: at most six rows of six elements.
+impl<T: Element + fmt::Display> fmt::Display for Array<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        const SHOWN: usize = 6;
+        let (rank, dims) = (self.group.rank(), self.shape().len());
+        write!(f, "{}, rank {rank}:", stated(&self.layout))?;
+        for dim in 0..dims {
+            let mut owned = self.layout.indices(rank, dim).into_iter().flatten();
+            let first = owned.next();
+            let last = owned.last().or(first);
+            match (first, last) {
+                (Some(first), Some(last)) => write!(f, " {first}..{}", last + 1)?,
+                _ => f.write_str(" nothing")?,
+            }
+        }
+        let mut runs = self.layout.owned_runs(rank).flat_map(|run| {
+            let fastest = self.layout.memory().last().copied();
+            let length = fastest.map_or(1, |dim| self.layout.local_shape(rank)[dim]).max(1);
+            run.clone().step_by(length).map(move |at| at..run.end.min(at + length))
+        });
+        for run in runs.by_ref().take(SHOWN) {
+            let shown = &self.storage[run.clone()];
+            f.write_str("\n")?;
+            for element in shown.iter().take(SHOWN) {
+                write!(f, " {element}")?;
+            }
+            if shown.len() > SHOWN {
+                f.write_str(" ..")?;
+            }
+        }
+        if runs.next().is_some() { f.write_str("\n ..") } else { Ok(()) }
+    }
+}
+
+fn stated(layout: &Layout) -> String {
+    let extents: Vec<String> = layout.global_shape().iter().map(ToString::to_string).collect();
+    format!("{layout} of {}", extents.join("x"))
+}
+
+/// Checks that the layout is one of the group's ranks, and of whole arrays.
+fn check(group: &Group, layout: &Layout) -> Result<(), ArrayError> {
+    let has_region = layout.shape() != layout.global_shape();
+    let region = || has_region.then(|| format!("the layout {layout} is one of a part of an array"));
+    let fault = other_size(layout, group).or_else(region);
+    fault.map_or(Ok(()), |why| Err(ArrayError::Rank { rank: group.rank(), loss: refused(why) }))
+}
+
+/// Returns the storage of a rank, or why there is none.
+fn zeroed<T: Element>(layout: &Layout, rank: usize) -> Result<Vec<T>, String> {
+    let elements = layout.local_len(rank);
+    bytemuck::try_zeroed_vec(elements).map_err(|()| {
+        let bytes = elements.saturating_mul(size_of::<T>());
+        format!("there is no memory for {bytes} bytes, its part of {layout}")
+    })
+}
