@@ -71,7 +71,7 @@ pub enum ArrayError {
     #[error("the arrays are of different groups")]
     OtherGroup,
     /// This rank could not read or write its part of a file. The other ranks get [`ArrayError::Rank`].
-    #[error("the part of the file")]
+    #[error("this rank could not read or write its part")]
     Npy(#[source] NpyError),
     /// A rank of the other group is gone, has dropped its end, or could not go on.
     #[error(

@@ -145,6 +145,13 @@ fn transfers(texts: &mut Texts) {
         differs => ArrayError::Differs,
         mismatch => ArrayError::Mismatch,
         ArrayError::Layout(words),
+        ArrayError::Layouts {
+            ours: "(block,*)@2x1 of 6x4".to_owned(),
+            theirs: "(*,block)@1x2 of 6x4".to_owned(),
+            dim: Some(0),
+        },
+        ArrayError::OtherGroup,
+        ArrayError::Npy(elsewhere(Npy::open("/nowhere/file.npy").unwrap_err())),
         peer.clone() => ArrayError::Peer,
         ArrayError::Uncommitted { rows: 3, all: 10 },
         ArrayError::Rows { asked: 3..12, length: 10 },
