@@ -30,6 +30,7 @@ mod fft2d;
 mod filters;
 mod floors;
 mod guide_of_simulation;
+mod heat;
 mod histogram;
 mod kmeans;
 mod linda;

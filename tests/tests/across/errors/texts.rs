@@ -3,7 +3,7 @@
 use chunkcomm::proto::codec::{DecodeError, EncodeError};
 use chunkcomm::proto::credential::SeedTextError;
 use chunkcomm::{AcceptError, ConnectError, LinkError, NodeError, OpenError, with_causes};
-use chunkcomm_array::{ArrayError, LayoutError, NpyHeaderError};
+use chunkcomm_array::{ArrayError, LayoutError, NpyError, NpyHeaderError};
 use chunkcomm_cluster::cluster::NameError;
 use chunkcomm_cluster::launch::LaunchError;
 use chunkcomm_group::{DeltaRecvError, FrameFault, GroupError, OpeningFault, PartError};
@@ -103,6 +103,7 @@ fn type_of(error: &(dyn Error + 'static)) -> &'static str {
         PartError,
         GroupError,
         LayoutError,
+        NpyError,
         NpyHeaderError,
         ArrayError,
         NameError,
