@@ -27,10 +27,10 @@ pub fn run(data: &[u8]) {
 /// Writes what was read as a message; the bytes must be the same.
 fn as_word(data: &[u8]) {
     match Request::parse(data) {
-        Ok(Request::Call { slot, with, value }) => {
+        Some(Request::Call { slot, with, value }) => {
             let mut again = data.to_vec();
             wire::set_slot(&mut again, !slot);
-            assert_eq!(Request::parse(&again), Ok(Request::Call { slot: !slot, with, value }));
+            assert_eq!(Request::parse(&again), Some(Request::Call { slot: !slot, with, value }));
             wire::set_slot(&mut again, slot);
             assert_eq!(again, data);
             if let Some(with) = with {
@@ -41,16 +41,16 @@ fn as_word(data: &[u8]) {
                 assert_eq!(written, data);
             }
         }
-        Ok(Request::Cancel { slot }) => assert_eq!(wire::cancel(slot)[..], *data),
-        Err(_) => {}
+        Some(Request::Cancel { slot }) => assert_eq!(wire::cancel(slot)[..], *data),
+        None => {}
     }
-    let Ok((slot, kind, rest)) = wire::answer(data) else { return };
+    let Some((slot, kind, rest)) = wire::answer(data) else { return };
     assert_eq!(kind.head(slot).0, data[0]);
     let Ok(text) = str::from_utf8(rest) else { return };
     let sent = cut(text);
     assert!(sent.len() <= ERROR_TEXT_BYTES_MAX && text.starts_with(sent));
     assert_eq!(kind.with_text(slot, text)[HEAD_BYTES..], *sent.as_bytes());
-    assert_eq!(wire::answer(&kind.with_text(slot, text)), Ok((slot, kind, sent.as_bytes())));
+    assert_eq!(wire::answer(&kind.with_text(slot, text)), Some((slot, kind, sent.as_bytes())));
 }
 
 /// Runs a client whose service answers anything. Each call has one outcome, from an answer to its own
@@ -115,7 +115,7 @@ fn answered(
     let mut bytes = [0; HEAD_BYTES];
     bytes[0] = deeds.byte() % 9;
     bytes[1..].copy_from_slice(&u32::from(deeds.byte() % 16).to_le_bytes());
-    let Ok((slot, _, _)) = wire::answer(&bytes) else {
+    let Some((slot, _, _)) = wire::answer(&bytes) else {
         assert!(bytes[0] > Kind::Unsendable as u8);
         return;
     };
@@ -149,7 +149,7 @@ fn service(deeds: &mut Deeds<'_>) {
         let length = 1 + deeds.below(HEAD_BYTES + 10);
         let word = deeds.bytes(length);
         match Request::parse(word) {
-            Ok(Request::Call { slot, .. }) => {
+            Some(Request::Call { slot, .. }) => {
                 let key = key(slot % 32);
                 match serving.request(key) {
                     Verdict::Run => {
@@ -166,7 +166,7 @@ fn service(deeds: &mut Deeds<'_>) {
                     Verdict::Twice => assert!(open.contains(&key)),
                 }
             }
-            Ok(Request::Cancel { slot }) => {
+            Some(Request::Cancel { slot }) => {
                 let key = key(slot % 32);
                 match serving.cancel(key) {
                     Cancelled::Waited(of) => assert!(of == key && open.remove(&key)),
@@ -178,8 +178,8 @@ fn service(deeds: &mut Deeds<'_>) {
                     Cancelled::Over => assert!(!open.contains(&key)),
                 }
             }
-            Err(_) if word.last() == Some(&CLOSES) => serving.close(),
-            Err(_) => {
+            None if word.last() == Some(&CLOSES) => serving.close(),
+            None => {
                 finish(&mut serving, &mut open, &mut handled, &mut aborted);
             }
         }

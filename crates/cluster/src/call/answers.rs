@@ -3,7 +3,7 @@
 use super::error::CallError;
 use super::line::{Line, Outcome};
 use crate::proto::call::calls::Then;
-use crate::proto::call::wire::{self, Kind, WireError};
+use crate::proto::call::wire::{self, Kind};
 use crate::sync::locked;
 use chunkcomm::error::LinkCause;
 use chunkcomm::host::{Alarm, Instant};
@@ -103,11 +103,11 @@ impl<Resp: DeserializeOwned + Send + 'static> Reader<Resp> {
         loop {
             let budget = ready!(tokio::task::coop::poll_proceed(context));
             match self.take_batch(&line) {
-                Err(WireError) => {
+                None => {
                     return Poll::Ready(Some(Over::Wrong("it said what is no answer")));
                 }
-                Ok(0) => {}
-                Ok(_) => {
+                Some(0) => {}
+                Some(_) => {
                     budget.made_progress();
                     if !self.hand_out(&line) {
                         let what = "it answered what was not asked";
@@ -132,15 +132,15 @@ impl<Resp: DeserializeOwned + Send + 'static> Reader<Resp> {
         Poll::Pending
     }
 
-    /// Takes and decodes the answers at hand, without the lock.
-    fn take_batch(&mut self, line: &Line<Resp>) -> Result<usize, WireError> {
+    /// Takes and decodes the answers at hand, without the lock; `None` when a message is no answer.
+    fn take_batch(&mut self, line: &Line<Resp>) -> Option<usize> {
         while self.batch.len() < BATCH {
             match self.rx.take_with(|message| decode(message, line)) {
                 Some(answer) => self.batch.push(answer?),
                 None => break,
             }
         }
-        Ok(self.batch.len())
+        Some(self.batch.len())
     }
 
     /// Hands the batch to the callers; returns false when an answer belongs to no call.
@@ -189,21 +189,21 @@ impl<Resp: DeserializeOwned + Send + 'static> Reader<Resp> {
     }
 }
 
-/// Decodes an answer: its slot and its outcome.
+/// Decodes an answer: its slot and its outcome. `None` when it is none.
 #[inline]
 fn decode<Resp: DeserializeOwned>(
     message: &[u8],
     line: &Line<Resp>,
-) -> Result<(u32, Outcome<Resp>), WireError> {
+) -> Option<(u32, Outcome<Resp>)> {
     let (slot, kind, rest) = wire::answer(message)?;
     if kind == Kind::Value {
         // A panic in the type's `Deserialize` harms no other call.
         let decoded = catch_unwind(AssertUnwindSafe(|| codec::decode::<Resp>(rest)));
         let decoded = decoded.unwrap_or(Err(codec::DecodeError::Refused));
         let failed = |source| CallError::Answer { service: Arc::clone(&line.service), source };
-        return Ok((slot, decoded.map_err(|error| Some(failed(error)))));
+        return Some((slot, decoded.map_err(|error| Some(failed(error)))));
     }
-    Ok((slot, Err(said(kind, rest, line))))
+    Some((slot, Err(said(kind, rest, line))))
 }
 
 #[cold]

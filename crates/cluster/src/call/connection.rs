@@ -44,7 +44,7 @@ impl<Req: DeserializeOwned> Word<Req> {
     #[inline]
     fn of(service: &str, message: &[u8], spare: &mut Spare) -> Word<Req> {
         match Request::parse(message) {
-            Ok(Request::Call { slot, with, value }) => {
+            Some(Request::Call { slot, with, value }) => {
                 let scope = with.map(|with| CallScope::arrived(service, with, spare.pop()));
                 // A panic in the type's `Deserialize` harms no other call.
                 let decoded = match unpanicked(|| codec::decode::<Req>(value)) {
@@ -54,8 +54,8 @@ impl<Req: DeserializeOwned> Word<Req> {
                 };
                 Word::Call(slot, scope, decoded)
             }
-            Ok(Request::Cancel { slot }) => Word::Cancel(slot),
-            Err(_) => Word::Wrong,
+            Some(Request::Cancel { slot }) => Word::Cancel(slot),
+            None => Word::Wrong,
         }
     }
 }

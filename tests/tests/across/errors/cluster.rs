@@ -13,7 +13,7 @@ use chunkcomm_cluster::cluster::{
 };
 use chunkcomm_cluster::launch::LaunchError;
 use chunkcomm_cluster::process::{InstantiateError, ProcessError};
-use chunkcomm_cluster::proto::call::{calls::Unasked, wire::WireError};
+use chunkcomm_cluster::proto::call::calls::Unasked;
 use chunkcomm_cluster::proto::cluster::membership::WordError;
 use chunkcomm_cluster::registry::{Difference, FunctionError, Signature, TypeFingerprint};
 use chunkcomm_cluster::{CallError, HandOverError, TravelError, ValueError};
@@ -58,7 +58,6 @@ fn calls(texts: &mut Texts) {
         CallError::Answer { service: service(), source: DecodeError::Short },
         CallError::Protocol { service: service(), peer: peer(), what: "an answer to nothing" },
         Unasked { slot: 7 },
-        WireError,
     );
 }
 

@@ -3,7 +3,7 @@
 use super::calls::{Calls, Look, Then, Unasked};
 use super::choice::Choice;
 use super::serving::{Cancelled, Key, Refused, Serving, Verdict};
-use super::wire::{self, Kind, Request, WireError, With};
+use super::wire::{self, Kind, Request, With};
 use super::{CONTEXT_BYTES_MAX, ERROR_TEXT_BYTES_MAX, cut};
 use chunkcomm_proto::{Time, codec};
 use proptest::collection::vec;
@@ -12,18 +12,18 @@ use std::collections::{BTreeMap, BTreeSet};
 
 #[test]
 fn every_word_is_what_it_was() {
-    assert_eq!(Request::parse(&wire::cancel(7)[..4]), Err(WireError));
-    assert_eq!(Request::parse(&wire::cancel(7)), Ok(Request::Cancel { slot: 7 }));
+    assert_eq!(Request::parse(&wire::cancel(7)[..4]), None);
+    assert_eq!(Request::parse(&wire::cancel(7)), Some(Request::Cancel { slot: 7 }));
     let mut call = Vec::new();
     codec::encode_into_vec(&(wire::call_head(0), "x"), &mut call).unwrap();
     wire::set_slot(&mut call, 0xABCD);
     let value_bytes = codec::encode_into_vec(&"x", &mut Vec::new()).unwrap();
     assert_eq!(call.len(), wire::HEAD_BYTES + value_bytes, "nothing but the head and the value");
     let word = Request::parse(&call);
-    let Ok(Request::Call { slot: 0xABCD, with: None, value }) = word else { panic!() };
+    let Some(Request::Call { slot: 0xABCD, with: None, value }) = word else { panic!() };
     assert_eq!(codec::decode::<String>(value), Ok("x".to_owned()));
     let text = Kind::Panicked.with_text(9, "oh");
-    assert_eq!(wire::answer(&text), Ok((9, Kind::Panicked, &b"oh"[..])));
+    assert_eq!(wire::answer(&text), Some((9, Kind::Panicked, &b"oh"[..])));
 }
 
 proptest! {
@@ -44,10 +44,10 @@ proptest! {
             Some(With { left_ms, context: &context })
         };
         let with = with_at_most(left_ms);
-        prop_assert_eq!(Request::parse(&call), Ok(Request::Call { slot, with, value: &value }));
+        prop_assert_eq!(Request::parse(&call), Some(Request::Call { slot, with, value: &value }));
         wire::set_left(&mut call, later_ms);
         let with = with_at_most(left_ms.map(|_| later_ms));
-        prop_assert_eq!(Request::parse(&call), Ok(Request::Call { slot, with, value: &value }));
+        prop_assert_eq!(Request::parse(&call), Some(Request::Call { slot, with, value: &value }));
     }
 }
 
@@ -60,12 +60,12 @@ fn a_long_text_is_cut_between_characters() {
 
 proptest! {
     #[test]
-    fn any_bytes_are_a_word_or_an_error(bytes in vec(any::<u8>(), 0..20)) {
-        if let Ok(Request::Call { with, value, .. }) = Request::parse(&bytes) {
+    fn any_bytes_are_a_word_or_none(bytes in vec(any::<u8>(), 0..20)) {
+        if let Some(Request::Call { with, value, .. }) = Request::parse(&bytes) {
             let before = with.map_or(5, |with| 10 + with.context.len());
             prop_assert_eq!(value, &bytes[before..]);
         }
-        if let Ok((_, kind, rest)) = wire::answer(&bytes) {
+        if let Some((_, kind, rest)) = wire::answer(&bytes) {
             prop_assert_eq!(kind as u8, bytes[0]);
             prop_assert_eq!(rest, &bytes[5..]);
         }

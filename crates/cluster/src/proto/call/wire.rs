@@ -27,13 +27,6 @@ pub const LEFT_MS_MAX: u32 = NO_DEADLINE - 1;
 /// Bytes between the head and the context of a call that has one of the two.
 const WITH_BYTES: usize = 5;
 
-/// A message that is no word of calls.
-#[derive(Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("a message is no request and no answer")]
-pub struct WireError;
-
-chunkcomm_proto::debug_with_causes!(WireError);
-
 /// Word of a client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Request<'a> {
@@ -108,37 +101,34 @@ pub fn set_slot(call: &mut [u8], slot: u32) {
     }
 }
 
-/// Returns the kind, slot and the rest.
-fn split(message: &[u8]) -> Result<(u8, u32, &[u8]), WireError> {
-    let (head, rest) = message.split_first_chunk::<HEAD_BYTES>().ok_or(WireError)?;
+/// Returns the kind, slot and the rest; `None` where the head is cut.
+fn split(message: &[u8]) -> Option<(u8, u32, &[u8])> {
+    let (head, rest) = message.split_first_chunk::<HEAD_BYTES>()?;
     let [kind, slot @ ..] = *head;
-    Ok((kind, u32::from_le_bytes(slot), rest))
+    Some((kind, u32::from_le_bytes(slot), rest))
 }
 
 impl<'a> Request<'a> {
-    /// Parses a message.
-    ///
-    /// # Errors
-    ///
-    /// It is no word of a client.
-    pub fn parse(message: &'a [u8]) -> Result<Request<'a>, WireError> {
+    /// Parses a message; `None` when it is no word of a client.
+    #[must_use]
+    pub fn parse(message: &'a [u8]) -> Option<Request<'a>> {
         let (kind, slot, rest) = split(message)?;
         match (kind, rest) {
-            (CALL, value) => Ok(Request::Call { slot, with: None, value }),
+            (CALL, value) => Some(Request::Call { slot, with: None, value }),
             (CALL_WITH, rest) => {
-                let (head, rest) = rest.split_first_chunk::<WITH_BYTES>().ok_or(WireError)?;
+                let (head, rest) = rest.split_first_chunk::<WITH_BYTES>()?;
                 let [left_ms @ .., bytes] = *head;
                 let bytes = usize::from(bytes);
                 let left_ms = u32::from_le_bytes(left_ms);
                 let left_ms = (left_ms != NO_DEADLINE).then_some(left_ms);
-                let (context, value) = rest.split_at_checked(bytes).ok_or(WireError)?;
+                let (context, value) = rest.split_at_checked(bytes)?;
                 if bytes > CONTEXT_BYTES_MAX {
-                    return Err(WireError);
+                    return None;
                 }
-                Ok(Request::Call { slot, with: Some(With { left_ms, context }), value })
+                Some(Request::Call { slot, with: Some(With { left_ms, context }), value })
             }
-            (CANCEL, []) => Ok(Request::Cancel { slot }),
-            _ => Err(WireError),
+            (CANCEL, []) => Some(Request::Cancel { slot }),
+            _ => None,
         }
     }
 }
@@ -194,13 +184,11 @@ impl Kind {
     }
 }
 
-/// Parses an answer: the slot of its call, the outcome, and the value or text.
-///
-/// # Errors
-///
-/// It is no word of a service.
-pub fn answer(message: &[u8]) -> Result<(u32, Kind, &[u8]), WireError> {
+/// Parses an answer: the slot of its call, the outcome, and the value or text. `None` when it is no
+/// word of a service.
+#[must_use]
+pub fn answer(message: &[u8]) -> Option<(u32, Kind, &[u8])> {
     let (kind, slot, rest) = split(message)?;
-    let kind = KINDS.get(usize::from(kind)).ok_or(WireError)?;
-    Ok((slot, *kind, rest))
+    let kind = KINDS.get(usize::from(kind))?;
+    Some((slot, *kind, rest))
 }
