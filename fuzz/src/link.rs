@@ -44,7 +44,7 @@ fn next_item<'a>(
     wire: &'a [u8],
     at: &mut usize,
 ) -> Result<Option<Item<'a>>, SessionEnd> {
-    decoder.next(wire, at).map_err(|error| SessionEnd::Protocol(error.into()))
+    decoder.next(wire, at).map_err(SessionEnd::Protocol)
 }
 
 fn channel(deeds: &mut Deeds<'_>) -> u32 {

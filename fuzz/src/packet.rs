@@ -3,10 +3,11 @@
 use std::ops::Range;
 
 use chunkcomm::proto::cycle::{HOPS_MAX, Hop};
+use chunkcomm::proto::error::ProtocolError;
 use chunkcomm::proto::limits::FRAGMENT_BYTES_MAX;
 use chunkcomm::proto::message::next_in_run;
 use chunkcomm::proto::packet::{
-    AppendRecords, ChannelKind, Decoder, Header, Item, Lane, Refusal, StreamStart, WireError,
+    AppendRecords, ChannelKind, Decoder, Header, Item, Lane, Refusal, StreamStart,
 };
 
 use crate::deeds::Deeds;
@@ -55,7 +56,7 @@ struct Found {
     items: Vec<Note>,
     /// Bytes of fragments of numbered packets.
     payload: Vec<u8>,
-    error: Option<WireError>,
+    error: Option<ProtocolError>,
     /// The items, written again.
     written: Vec<u8>,
     /// Whether the current packet has a number.

@@ -8,10 +8,11 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use chunkcomm::proto::Time;
+use chunkcomm::proto::error::ProtocolError;
 use chunkcomm::proto::limits::{ACK_BYTES_MAX, ACK_DELAY_MS, ACK_PACKETS_MAX};
 use chunkcomm::proto::packet::Packet;
 use chunkcomm::proto::resume::{Kind, RESUME_BYTES, Resume};
-use chunkcomm::proto::session::{Carried, SequenceError, Session};
+use chunkcomm::proto::session::{Carried, Session};
 use chunkcomm::proto::spares::Spares;
 
 use crate::deeds::Deeds;
@@ -292,7 +293,7 @@ impl End {
         let number = deeds.number(&EDGES);
         let (sent, acknowledged, due) = (self.written, self.acked, self.received + 1);
         let nothing = |_: Carried| panic!("nothing is acknowledged");
-        let beyond = Err(SequenceError::Ack { got: number, sent });
+        let beyond = Err(ProtocolError::Ack { got: number, sent });
         match deeds.below(3) {
             0 if number > sent => {
                 assert_eq!(self.session.handle_ack(number, &mut self.spares, nothing), beyond);
@@ -301,7 +302,7 @@ impl End {
                 assert_eq!(self.session.handle_ack(number, &mut self.spares, nothing), Ok(()));
             }
             1 if number != 0 && number != due => {
-                let wrong = Err(SequenceError::Sequence { got: number, due });
+                let wrong = Err(ProtocolError::Sequence { got: number, due });
                 assert_eq!(self.session.check_next(number), wrong);
                 assert_eq!(self.session.handle_packet(number, 1, false, now), wrong);
             }
@@ -309,7 +310,7 @@ impl End {
                 assert_eq!(self.session.resume(number, &mut self.spares, nothing), beyond);
             }
             2 if number < acknowledged => {
-                let forgotten = Err(SequenceError::Forgotten { got: number, acknowledged });
+                let forgotten = Err(ProtocolError::Forgotten { got: number, acknowledged });
                 assert_eq!(self.session.resume(number, &mut self.spares, nothing), forgotten);
             }
             _ => {}

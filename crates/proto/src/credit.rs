@@ -8,6 +8,7 @@
 //! Invariant, asserted after every change: `lent + free == windows_max - open_credit`. `lent`
 //! is the sum, over the channels, of the window above its initial size.
 
+use super::error::ProtocolError;
 use super::limits::{
     MESSAGE_BYTES_DEFAULT, OPEN_CREDIT_DIVISOR, WINDOW_BYTES_CHANNEL_MAX, WINDOW_BYTES_INITIAL,
 };
@@ -21,33 +22,6 @@ pub const GRANT_DIVISOR: u64 = 4;
 pub const REPORT_DIVISOR: u64 = 8;
 
 const _: () = assert!(1.0 / GRANT_DIVISOR as f64 + 1.0 / REPORT_DIVISOR as f64 <= 0.5);
-
-/// Error of a peer that sent more than it was allowed to.
-#[derive(Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum CreditError {
-    /// More bytes on a channel than were granted to it.
-    #[error("a channel sent {received} bytes where {granted} were granted")]
-    Channel {
-        /// Bytes since the channel began, the newest included.
-        received: u64,
-        /// Bytes granted to the channel in all.
-        granted: u64,
-    },
-    /// More channels than there are initial windows.
-    #[error("more channels opened than there is credit for")]
-    Opens,
-    /// A message above the agreed size.
-    #[error("a message declares {bytes} bytes where at most {bytes_max} were agreed")]
-    Message {
-        /// Declared size.
-        bytes: u64,
-        /// Agreed size.
-        bytes_max: u64,
-    },
-}
-
-crate::debug_with_causes!(CreditError);
 
 /// Memory that all receiving channels of a link may hold together.
 #[derive(Debug)]
@@ -105,10 +79,10 @@ impl LinkBudget {
     /// # Errors
     ///
     /// The peer has no credit for the channel.
-    pub fn open(&mut self) -> Result<Window, CreditError> {
+    pub fn open(&mut self) -> Result<Window, ProtocolError> {
         let opened = self.opened + WINDOW_BYTES_INITIAL;
         if opened > self.open_total {
-            return Err(CreditError::Opens);
+            return Err(ProtocolError::TooManyOpens);
         }
         self.opened = opened;
         let size = WINDOW_BYTES_INITIAL;
@@ -272,9 +246,9 @@ impl Window {
     /// # Errors
     ///
     /// The bytes are more than were granted.
-    pub fn check_received(&self, received: u64) -> Result<(), CreditError> {
+    pub fn check_received(&self, received: u64) -> Result<(), ProtocolError> {
         if received > self.granted {
-            return Err(CreditError::Channel { received, granted: self.granted });
+            return Err(ProtocolError::OverWindow { received, granted: self.granted });
         }
         Ok(())
     }
@@ -323,7 +297,7 @@ mod tests {
             assert!(budget.open().is_ok());
             assert_eq!(budget.opens_left(), left);
         }
-        assert!(matches!(budget.open(), Err(CreditError::Opens)));
+        assert!(matches!(budget.open(), Err(ProtocolError::TooManyOpens)));
     }
 
     #[test]

@@ -26,7 +26,8 @@ mod connections;
 mod dialling;
 
 use super::Time;
-use super::link::{Link, LinkConfig, ProtocolError};
+use super::error::ProtocolError;
+use super::link::{Link, LinkConfig};
 use super::liveness::Alive;
 use super::tuning::flush::Yield;
 use bytes::Writing;

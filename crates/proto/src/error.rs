@@ -1,22 +1,87 @@
 //! Faults of a peer.
 
-use crate::credit::CreditError;
-use crate::packet::WireError;
-use crate::session::SequenceError;
-
 /// Fault of a peer; the session ends with it.
 #[derive(Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ProtocolError {
-    /// The bytes are no packets.
-    #[error(transparent)]
-    Wire(#[from] WireError),
-    /// The peer sent more than it was allowed to.
-    #[error(transparent)]
-    Credit(#[from] CreditError),
-    /// An impossible sequence number or ack.
-    #[error(transparent)]
-    Sequence(#[from] SequenceError),
+    /// The body is longer than was agreed.
+    #[error("a packet declares {bytes} bytes where at most {bytes_max} were agreed")]
+    PacketTooLarge {
+        /// Declared size.
+        bytes: u32,
+        /// Agreed size.
+        bytes_max: u32,
+    },
+    /// A record does not end within its packet.
+    #[error("a record passes the end of its packet")]
+    RecordPassesPacket,
+    /// No record begins with this byte.
+    #[error("a record of unknown kind {0}")]
+    UnknownRecord(u8),
+    /// A name or text that is not UTF-8 or longer than allowed.
+    #[error("a name or text is too long or not UTF-8")]
+    BadText,
+    /// A refusal with an unknown reason.
+    #[error("a refusal of unknown reason")]
+    BadReason,
+    /// A malformed or too long chain of waits.
+    #[error("a chain of waits is too long or malformed")]
+    BadChain,
+    /// A stream with numbers above [`STREAM_NUMBER_MAX`](crate::packet::STREAM_NUMBER_MAX).
+    #[error("a stream's numbers are out of range")]
+    BadStream,
+    /// A fragment without bytes, or longer than its message.
+    #[error("a fragment is empty or longer than its message")]
+    BadFragment,
+    /// Another packet came than the one in which the last connection broke off.
+    #[error("packet {sequence} is not the one that broke off")]
+    OtherPacket {
+        /// Number of the packet that came.
+        sequence: u64,
+    },
+    /// More bytes on a channel than were granted to it.
+    #[error("a channel sent {received} bytes where {granted} were granted")]
+    OverWindow {
+        /// Bytes since the channel began, the newest included.
+        received: u64,
+        /// Bytes granted to the channel in all.
+        granted: u64,
+    },
+    /// More channels than there are initial windows.
+    #[error("more channels opened than there is credit for")]
+    TooManyOpens,
+    /// A message above the agreed size.
+    #[error("a message declares {bytes} bytes where at most {bytes_max} were agreed")]
+    MessageTooLarge {
+        /// Declared size.
+        bytes: u64,
+        /// Agreed size.
+        bytes_max: u64,
+    },
+    /// A packet was left out or repeated.
+    #[error("packet {got} came where {due} was due")]
+    Sequence {
+        /// The number that came.
+        got: u64,
+        /// The number that was due.
+        due: u64,
+    },
+    /// More was acknowledged than was written.
+    #[error("packet {got} was acknowledged where {sent} was the last one sent")]
+    Ack {
+        /// The acknowledged number.
+        got: u64,
+        /// The last number written as a whole.
+        sent: u64,
+    },
+    /// At the start of a connection the peer reports less than it had acknowledged.
+    #[error("only packet {got} is there, though {acknowledged} was acknowledged")]
+    Forgotten {
+        /// The number reported now.
+        got: u64,
+        /// The number acknowledged before.
+        acknowledged: u64,
+    },
     /// The peer makes us answer and does not read the answers.
     #[error("{waiting} answers wait, which it does not read")]
     Answers {

@@ -11,6 +11,7 @@
 //! is, how much may be on its way), [`session`] (packets kept until they are acknowledged),
 //! [`liveness`] (is the peer there), [`link`] (what is sent and received), [`endpoint`] (the whole
 //! machine of one end of a session: the link and its connections), [`cycle`] (waits across links).
+//! The faults of a peer that all of these find are in [`error`].
 //! Before all of them come [`hello`], [`credential`] and [`resume`]. Beside them stand [`codec`],
 //! [`describe`], [`causes`] (how errors show), [`plain`] (how text of a peer shows) and [`trace`]
 //! (how spans of time show). Small parts of several of them are [`limits`], [`ids`], [`fair`],
@@ -33,6 +34,7 @@ pub mod credit;
 pub mod cycle;
 pub mod describe;
 pub mod endpoint;
+pub mod error;
 pub mod fair;
 pub mod hello;
 pub mod ids;

@@ -5,15 +5,13 @@
 //! the verbs about channels.
 //!
 //! Reading order: this file (what the caller asks), `events` (what comes out),
-//! `incoming` and `outgoing` (the two halves), `error`, `stats`.
+//! `incoming` and `outgoing` (the two halves), `stats`.
 
-mod error;
 mod events;
 mod incoming;
 mod outgoing;
 mod stats;
 
-pub use error::ProtocolError;
 pub(crate) use events::Transmit;
 pub use events::{Counted, Event};
 pub use stats::PeerStats;
@@ -21,6 +19,7 @@ pub use stats::PeerStats;
 use super::Time;
 use super::credit::LinkBudget;
 use super::cycle::Told;
+use super::error::ProtocolError;
 use super::ids::IdMap;
 use super::limits::{ANSWER_BYTES, CHANNEL_BYTES, SESSION_BYTES, WINDOW_BYTES_INITIAL};
 use super::liveness::{Alive, Liveness, Silence};

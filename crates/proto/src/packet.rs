@@ -314,49 +314,6 @@ impl Item<'_> {
     }
 }
 
-/// Error in the bytes of a packet.
-#[derive(Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum WireError {
-    /// The body is longer than was agreed.
-    #[error("a packet declares {bytes} bytes where at most {bytes_max} were agreed")]
-    PacketTooLarge {
-        /// Declared size.
-        bytes: u32,
-        /// Agreed size.
-        bytes_max: u32,
-    },
-    /// A record does not end within its packet.
-    #[error("a record passes the end of its packet")]
-    RecordPassesPacket,
-    /// No record begins with this byte.
-    #[error("a record of unknown kind {0}")]
-    UnknownRecord(u8),
-    /// A name or text that is not UTF-8 or longer than allowed.
-    #[error("a name or text is too long or not UTF-8")]
-    BadText,
-    /// A refusal with an unknown reason.
-    #[error("a refusal of unknown reason")]
-    BadReason,
-    /// A malformed or too long chain of waits.
-    #[error("a chain of waits is too long or malformed")]
-    BadChain,
-    /// A stream with numbers above [`STREAM_NUMBER_MAX`].
-    #[error("a stream's numbers are out of range")]
-    BadStream,
-    /// A fragment without bytes, or longer than its message.
-    #[error("a fragment is empty or longer than its message")]
-    BadFragment,
-    /// Another packet came than the one in which the last connection broke off.
-    #[error("packet {sequence} is not the one that broke off")]
-    OtherPacket {
-        /// Number of the packet that came.
-        sequence: u64,
-    },
-}
-
-crate::debug_with_causes!(WireError);
-
 fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_le_bytes(bytes.get(at..at + 4)?.try_into().ok()?))
 }

@@ -12,6 +12,8 @@
 //! The dialler speaks first, with `New` or `Again`; the answer is `Agreed`,
 //! `Unknown` or `Stale`. All numbers are little-endian.
 
+use super::hello::HelloError;
+
 /// Size of a word, in bytes.
 pub const RESUME_BYTES: usize = 64;
 
@@ -55,20 +57,6 @@ pub struct Resume {
     pub addressee: u128,
 }
 
-/// Reason why bytes are not a word.
-#[derive(Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum ResumeError {
-    /// The bytes do not begin as a word does.
-    #[error("the peer does not say which session it means")]
-    Magic,
-    /// The kind is unknown, or not the speaker's to send.
-    #[error("the peer says something of kind {0} about a session")]
-    Kind(u8),
-}
-
-crate::debug_with_causes!(ResumeError);
-
 /// The wish of a dialler, as its peer's node sees it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Wish {
@@ -106,13 +94,13 @@ impl Resume {
     /// # Errors
     ///
     /// The word is not a dialler's.
-    pub fn wish(&self, incarnation: u128, known: bool) -> Result<Wish, ResumeError> {
+    pub fn wish(&self, incarnation: u128, known: bool) -> Result<Wish, HelloError> {
         let meant = self.addressee == incarnation;
         match (self.kind, known) {
             (Kind::New, false) if meant => Ok(Wish::Begin),
             (Kind::Again, true) if meant => Ok(Wish::GoOn),
             (Kind::New | Kind::Again, _) => Ok(Wish::Impossible),
-            (kind, _) => Err(ResumeError::Kind(kind as u8)),
+            (kind, _) => Err(HelloError::SessionWord(kind as u8)),
         }
     }
 
@@ -139,14 +127,14 @@ impl Resume {
     ///
     /// # Errors
     ///
-    /// See [`ResumeError`].
-    pub fn decode(bytes: &[u8; RESUME_BYTES]) -> Result<Resume, ResumeError> {
+    /// See [`HelloError`].
+    pub fn decode(bytes: &[u8; RESUME_BYTES]) -> Result<Resume, HelloError> {
         let (magic, rest) = bytes.split_at(MAGIC.len());
         if magic != MAGIC {
-            return Err(ResumeError::Magic);
+            return Err(HelloError::NoSession);
         }
         let number = rest.first().copied().unwrap_or_default();
-        let kind = KINDS.get(usize::from(number)).ok_or(ResumeError::Kind(number))?;
+        let kind = KINDS.get(usize::from(number)).ok_or(HelloError::SessionWord(number))?;
         Ok(Resume {
             kind: *kind,
             session: u64::from_le_bytes(field(bytes, 8)),
@@ -185,10 +173,10 @@ mod tests {
         assert!(only.is_only() && !Resume::new_session(7, 8).is_only());
         assert!(!only.answer(Kind::Agreed, 1, 9).is_only());
         assert_eq!(Resume::decode(&only.encode()), Ok(only));
-        assert_eq!(Resume::decode(&[0; RESUME_BYTES]), Err(ResumeError::Magic));
+        assert_eq!(Resume::decode(&[0; RESUME_BYTES]), Err(HelloError::NoSession));
         let mut bytes = [0; RESUME_BYTES];
         bytes[..4].copy_from_slice(&MAGIC);
         bytes[4] = 5;
-        assert_eq!(Resume::decode(&bytes), Err(ResumeError::Kind(5)));
+        assert_eq!(Resume::decode(&bytes), Err(HelloError::SessionWord(5)));
     }
 }

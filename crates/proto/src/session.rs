@@ -7,12 +7,10 @@
 //! on where the last one broke off ([`Session::resume`]), and both ends know at any time what
 //! arrived.
 
-mod error;
 mod owed;
 
-pub use error::SequenceError;
-
 use super::Time;
+use super::error::ProtocolError;
 use super::packet::Packet;
 use super::spares::Spares;
 use owed::Owed;
@@ -197,9 +195,9 @@ impl Session {
         ack: u64,
         spares: &mut Spares,
         mut acknowledged: impl FnMut(Carried),
-    ) -> Result<(), SequenceError> {
+    ) -> Result<(), ProtocolError> {
         if ack > self.written {
-            return Err(SequenceError::Ack { got: ack, sent: self.written });
+            return Err(ProtocolError::Ack { got: ack, sent: self.written });
         }
         while self.acked < ack {
             self.acked += 1;
@@ -228,10 +226,10 @@ impl Session {
         received: u64,
         spares: &mut Spares,
         acknowledged: impl FnMut(Carried),
-    ) -> Result<(), SequenceError> {
+    ) -> Result<(), ProtocolError> {
         if received < self.acked {
             let acknowledged = self.acked;
-            return Err(SequenceError::Forgotten { got: received, acknowledged });
+            return Err(ProtocolError::Forgotten { got: received, acknowledged });
         }
         self.handle_ack(received, spares, acknowledged)?;
         self.next = received + 1;
@@ -264,9 +262,9 @@ impl Session {
     /// # Errors
     ///
     /// The number is not the next one.
-    pub fn check_next(&self, sequence: u64) -> Result<(), SequenceError> {
+    pub fn check_next(&self, sequence: u64) -> Result<(), ProtocolError> {
         if sequence != 0 && sequence != self.received + 1 {
-            return Err(SequenceError::Sequence { got: sequence, due: self.received + 1 });
+            return Err(ProtocolError::Sequence { got: sequence, due: self.received + 1 });
         }
         Ok(())
     }
@@ -283,7 +281,7 @@ impl Session {
         bytes: u64,
         ack_now: bool,
         now: Time,
-    ) -> Result<(), SequenceError> {
+    ) -> Result<(), ProtocolError> {
         self.owed.at_once |= ack_now && self.enabled;
         if sequence == 0 {
             return Ok(());
@@ -337,7 +335,7 @@ mod tests {
         }
         assert!(session.is_full() && !session.is_behind());
         let early = session.handle_ack(5, &mut spares, |_| ()).unwrap_err();
-        assert_eq!(early, SequenceError::Ack { got: 5, sent: 4 });
+        assert_eq!(early, ProtocolError::Ack { got: 5, sent: 4 });
         session.handle_ack(1, &mut spares, |_| ()).unwrap();
         assert_eq!(session.kept_bytes(), 400);
         // The fifth was being written when the connection was lost.
@@ -354,7 +352,7 @@ mod tests {
             assert_eq!(session.again(&mut packet), None);
         }
         let forgot = session.resume(3, &mut spares, |_| ()).unwrap_err();
-        assert_eq!(forgot, SequenceError::Forgotten { got: 3, acknowledged: 4 });
+        assert_eq!(forgot, ProtocolError::Forgotten { got: 3, acknowledged: 4 });
         assert!(session.resume(6, &mut spares, |_| ()).is_err());
         session.resume(5, &mut spares, |_| ()).unwrap();
         assert!(!session.in_flight() && session.kept_bytes() == 0 && !session.is_behind());
@@ -380,7 +378,7 @@ mod tests {
         session.handle_ack(3, &mut spares, |_| ()).unwrap();
         assert!(!session.in_flight());
         let error = session.handle_ack(4, &mut spares, |_| ()).unwrap_err();
-        assert_eq!(error, SequenceError::Ack { got: 4, sent: 3 });
+        assert_eq!(error, ProtocolError::Ack { got: 4, sent: 3 });
     }
 
     #[test]
@@ -409,7 +407,7 @@ mod tests {
         let mut session = Session::new(true, 1 << 20);
         session.handle_packet(1, 1, false, Time(0)).unwrap();
         let repeated = session.handle_packet(1, 1, false, Time(0)).unwrap_err();
-        assert_eq!(repeated, SequenceError::Sequence { got: 1, due: 2 });
+        assert_eq!(repeated, ProtocolError::Sequence { got: 1, due: 2 });
         assert!(session.handle_packet(3, 1, false, Time(0)).is_err());
     }
 }

@@ -16,8 +16,8 @@ const CRATES: &[Floors] = &[
         krate: "proto",
         floors: &[
             &[
-                "causes", "plain", "loss", "limits", "random", "ids", "fair", "message", "sorted",
-                "trace", "tuning",
+                "causes", "error", "plain", "loss", "limits", "random", "ids", "fair", "message",
+                "sorted", "trace", "tuning",
             ],
             &["codec", "backoff", "spares", "credit", "liveness", "describe"],
             &["hello", "resume", "packet", "cycle"],

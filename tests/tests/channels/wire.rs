@@ -2,15 +2,11 @@
 //! other link of the node is concerned.
 
 use chunkcomm::error::LinkCause;
-use chunkcomm::proto::credit::CreditError;
+use chunkcomm::proto::error::ProtocolError;
 use chunkcomm::proto::limits::{
     FRAGMENT_BYTES_MAX, MESSAGE_BYTES_DEFAULT, PACKET_BYTES_TUNED, WINDOW_BYTES_INITIAL,
 };
-use chunkcomm::proto::link::ProtocolError;
-use chunkcomm::proto::packet::{
-    AppendRecords, ChannelKind, Header, Item, Lane, Refusal, WireError,
-};
-use chunkcomm::proto::session::SequenceError;
+use chunkcomm::proto::packet::{AppendRecords, ChannelKind, Header, Item, Lane, Refusal};
 use chunkcomm::{BytesReceiver, LinkError, Node, Peer, RecvError, SendError, Sender, TryRecvError};
 use chunkcomm_testkit::random::{Random, seeded};
 use chunkcomm_testkit::raw::{RawPeer, run_of};
@@ -92,24 +88,21 @@ fn packets_that_lie_about_their_lengths() {
     on_both(|| async {
         let large = Header { body_bytes: u32::MAX, sequence: 2, ..Header::default() };
         let error = of_bytes(&large.encode()).await;
-        assert!(
-            matches!(error, ProtocolError::Wire(WireError::PacketTooLarge { bytes: u32::MAX, .. })),
-            "{error}"
-        );
+        assert!(matches!(error, ProtocolError::PacketTooLarge { bytes: u32::MAX, .. }), "{error}");
         // A run reaches beyond the end of its packet.
         let error = of_packet(|body| body.run(1, 1000, 1)).await;
-        assert_eq!(error, ProtocolError::Wire(WireError::RecordPassesPacket));
+        assert_eq!(error, ProtocolError::RecordPassesPacket);
         let error = of_packet(|body| {
             body.run(1, u32::MAX, 1);
             body.extend_from_slice(&[0; 100]);
         });
-        assert_eq!(error.await, ProtocolError::Wire(WireError::RecordPassesPacket));
+        assert_eq!(error.await, ProtocolError::RecordPassesPacket);
         // The rest is shorter than a record.
         let error = of_packet(|body| body.extend_from_slice(&[1; 15])).await;
-        assert_eq!(error, ProtocolError::Wire(WireError::RecordPassesPacket));
+        assert_eq!(error, ProtocolError::RecordPassesPacket);
         // A fragment reaches beyond its packet.
         let error = of_packet(|body| body.fragment(1, 100_000, 5000)).await;
-        assert_eq!(error, ProtocolError::Wire(WireError::RecordPassesPacket));
+        assert_eq!(error, ProtocolError::RecordPassesPacket);
     });
 }
 
@@ -121,22 +114,22 @@ fn records_that_are_none() {
                 body.bye();
                 body[0] = kind;
             });
-            assert_eq!(error.await, ProtocolError::Wire(WireError::UnknownRecord(kind)));
+            assert_eq!(error.await, ProtocolError::UnknownRecord(kind));
         }
         let error = of_packet(|body| {
             body.open(2, Lane::Bulk, ChannelKind::Bytes, 0, "name");
             *body.last_mut().unwrap() = 0xFF;
         });
-        assert_eq!(error.await, ProtocolError::Wire(WireError::BadText));
+        assert_eq!(error.await, ProtocolError::BadText);
         let error = of_packet(|body| {
             body.open(2, Lane::Bulk, ChannelKind::Bytes, 0, &"n".repeat(256));
         });
-        assert_eq!(error.await, ProtocolError::Wire(WireError::BadText));
+        assert_eq!(error.await, ProtocolError::BadText);
         let error = of_packet(|body| {
             body.refuse(1, Refusal::NotAccepted, "");
             body[8] = 200;
         });
-        assert_eq!(error.await, ProtocolError::Wire(WireError::BadReason));
+        assert_eq!(error.await, ProtocolError::BadReason);
     });
 }
 
@@ -148,18 +141,15 @@ fn sequences_and_acks_that_cannot_be() {
             let header = Header { sequence, ..Header::default() };
             scene.raw.packet_as(header, |body| body.credit(1, 1)).await;
             let error = scene.protocol_error().await;
-            let expected = SequenceError::Sequence { got: sequence, due };
-            assert_eq!(error, ProtocolError::Sequence(expected));
+            let expected = ProtocolError::Sequence { got: sequence, due };
+            assert_eq!(error, expected);
         }
         for ack in [1000, u64::MAX] {
             let mut scene = Scene::new().await;
             let header = Header { sequence: 2, ack, ..Header::default() };
             scene.raw.packet_as(header, |_| ()).await;
             let error = scene.protocol_error().await;
-            assert!(
-                matches!(error, ProtocolError::Sequence(SequenceError::Ack { got, .. }) if got == ack),
-                "{error}"
-            );
+            assert!(matches!(error, ProtocolError::Ack { got, .. } if got == ack), "{error}");
         }
     });
 }
@@ -254,10 +244,8 @@ fn more_credit_than_was_given() {
                     .await;
             }
             let error = scene.protocol_error().await;
-            let expected = matches!(
-                error,
-                ProtocolError::Credit(CreditError::Channel { granted: WINDOW_BYTES_INITIAL, .. })
-            );
+            let expected =
+                matches!(error, ProtocolError::OverWindow { granted: WINDOW_BYTES_INITIAL, .. });
             assert!(expected, "{error}");
         }
         // A fragment's bytes count as well.
@@ -267,7 +255,7 @@ fn more_credit_than_was_given() {
             body.resize(body.len() + bytes, 0);
         });
         let error = error.await;
-        assert!(matches!(error, ProtocolError::Credit(CreditError::Channel { .. })), "{error}");
+        assert!(matches!(error, ProtocolError::OverWindow { .. }), "{error}");
     });
 }
 
@@ -279,7 +267,7 @@ fn more_opens_than_there_is_memory_for() {
             scene.raw.open(id, "more").await;
         }
         let error = scene.protocol_error().await;
-        assert_eq!(error, ProtocolError::Credit(CreditError::Opens));
+        assert_eq!(error, ProtocolError::TooManyOpens);
     });
 }
 
@@ -292,8 +280,8 @@ fn messages_above_the_size_that_was_agreed() {
                 body.extend_from_slice(&[0; 10]);
             });
             let bytes_max = MESSAGE_BYTES_DEFAULT;
-            let expected = CreditError::Message { bytes, bytes_max };
-            assert_eq!(error.await, ProtocolError::Credit(expected), "{bytes}");
+            let expected = ProtocolError::MessageTooLarge { bytes, bytes_max };
+            assert_eq!(error.await, expected, "{bytes}");
         }
     });
 }
@@ -305,9 +293,9 @@ fn fragments_that_do_not_fit() {
             body.fragment(1, 10, 11);
             body.resize(body.len() + 11, 0);
         });
-        assert_eq!(error.await, ProtocolError::Wire(WireError::BadFragment));
+        assert_eq!(error.await, ProtocolError::BadFragment);
         let error = of_packet(|body| body.fragment(1, 10_000, 0)).await;
-        assert_eq!(error, ProtocolError::Wire(WireError::BadFragment));
+        assert_eq!(error, ProtocolError::BadFragment);
         // The second fragment is of another message, or longer than the missing rest.
         for (bytes, fragment) in [(20_001, 5000), (20_000, 15_001)] {
             let mut scene = Scene::new().await;
@@ -321,7 +309,7 @@ fn fragments_that_do_not_fit() {
                     .await;
             }
             let error = scene.protocol_error().await;
-            let credit = matches!(error, ProtocolError::Credit(CreditError::Channel { .. }));
+            let credit = matches!(error, ProtocolError::OverWindow { .. });
             assert!(error == ProtocolError::Fragments || credit, "{error}");
             assert!(!credit || fragment > 11_384, "{error}");
         }
@@ -331,7 +319,7 @@ fn fragments_that_do_not_fit() {
         let header = Header { body_bytes, sequence: 2, ..Header::default() };
         scene.raw.bytes(&header.encode()).await;
         let error = scene.protocol_error().await;
-        assert!(matches!(error, ProtocolError::Wire(WireError::PacketTooLarge { .. })), "{error}");
+        assert!(matches!(error, ProtocolError::PacketTooLarge { .. }), "{error}");
     });
 }
 

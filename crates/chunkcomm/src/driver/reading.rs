@@ -10,8 +10,8 @@ pub(crate) use slot::RxSlot;
 
 use super::buffers::ReadBuffers;
 use crate::proto::Time;
+use crate::proto::error::ProtocolError;
 use crate::proto::limits::ACK_DELAY_MS;
-use crate::proto::link::ProtocolError;
 use crate::proto::packet::{Decoder, Item};
 use crate::transport::Transport;
 use bytes::Bytes;
@@ -325,5 +325,5 @@ fn decode<'a>(
     bytes: &'a [u8],
     at: &mut usize,
 ) -> Result<Option<Item<'a>>, ReadError> {
-    decoder.next(bytes, at).map_err(|error| ReadError::Protocol(error.into()))
+    decoder.next(bytes, at).map_err(ReadError::Protocol)
 }

@@ -1,6 +1,6 @@
 //! Errors of a session's end.
 
-use crate::proto::link::ProtocolError;
+use crate::proto::error::ProtocolError;
 use crate::proto::loss::Loss;
 use std::error::Error;
 use std::fmt;

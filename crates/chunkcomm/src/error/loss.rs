@@ -36,7 +36,7 @@ impl HelloCause {
             // It is closing.
             HelloCause::Refused => LossKind::Left,
             // Something else answers there.
-            HelloCause::Wrong(_) | HelloCause::Session(_) => LossKind::Replaced,
+            HelloCause::Wrong(_) => LossKind::Replaced,
             HelloCause::Disagreement(_)
             | HelloCause::WrongProof
             | HelloCause::GaveWay

@@ -146,7 +146,7 @@ fn system_may_pass(error: &io::Error) -> bool {
 #[derive(Clone)]
 #[non_exhaustive]
 pub enum HelloCause {
-    /// The peer's first bytes are no hello.
+    /// The peer's first bytes are no hello, or name no session.
     Wrong(super::HelloError),
     /// The hellos of the two nodes do not agree.
     Disagreement(super::Disagreement),
@@ -169,8 +169,6 @@ pub enum HelloCause {
     GaveWay,
     /// The system gave no random numbers.
     System(Arc<io::Error>),
-    /// The bytes after the hello name no session.
-    Session(super::ResumeError),
     /// The peer takes no session: it is closing.
     Refused,
     /// The node that was dialled takes no further session: all that
@@ -197,8 +195,7 @@ impl HelloCause {
             HelloCause::Wrong(_)
             | HelloCause::Disagreement(_)
             | HelloCause::WrongProof
-            | HelloCause::System(_)
-            | HelloCause::Session(_) => false,
+            | HelloCause::System(_) => false,
         }
     }
 }
@@ -209,7 +206,6 @@ impl fmt::Display for HelloCause {
             HelloCause::Wrong(error) => error.fmt(f),
             HelloCause::Disagreement(error) => error.fmt(f),
             HelloCause::Io(_) => f.write_str("the connection ended before the hello"),
-            HelloCause::Session(error) => error.fmt(f),
             HelloCause::Refused => f.write_str("the peer takes no new session: it is closing"),
             HelloCause::Full { sessions_max } => write!(
                 f,

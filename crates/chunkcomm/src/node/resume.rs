@@ -39,7 +39,7 @@ async fn say(transport: &mut dyn Transport, word: &Resume) -> Result<(), HelloCa
 async fn hear(transport: &mut dyn Transport) -> Result<Resume, HelloCause> {
     let mut bytes = [0; RESUME_BYTES];
     exact::read_exact(transport, &mut bytes).await.map_err(broken)?;
-    Resume::decode(&bytes).map_err(HelloCause::Session)
+    Resume::decode(&bytes).map_err(HelloCause::Wrong)
 }
 
 /// Sends `word` and waits for the answer.
@@ -79,7 +79,7 @@ impl NodeShared {
         let known = self.table.accepted(peer, word.session);
         let answer = |kind, received| word.answer(kind, received, peer);
         let wish = word.wish(self.own.hello.incarnation, known.is_some());
-        match (wish.map_err(HelloCause::Session)?, known) {
+        match (wish.map_err(HelloCause::Wrong)?, known) {
             (Wish::Begin, _) if !self.table.is_closed() => {
                 let own = self.own.hello.incarnation;
                 let agreed = word.is_only().then(|| self.table.agrees(own, peer));

@@ -3,7 +3,8 @@
 use super::super::arrivals::Arrivals;
 use super::{End, Inbox, Style};
 use chunkcomm_proto::Time;
-use chunkcomm_proto::link::{Counted, Event, ProtocolError};
+use chunkcomm_proto::error::ProtocolError;
+use chunkcomm_proto::link::{Counted, Event};
 use chunkcomm_proto::packet::{Item, Refusal};
 use chunkcomm_proto::random::Random;
 use std::time::Duration;
@@ -21,7 +22,7 @@ impl End {
                     }
                 }
                 Ok(None) => break Ok(()),
-                Err(error) => break Err(error.into()),
+                Err(error) => break Err(error),
             }
         };
         self.unread = unread;

@@ -2,7 +2,8 @@
 
 use super::{Closing, Endpoint, Output, SessionEnd};
 use crate::Time;
-use crate::link::{Event, ProtocolError, Transmit};
+use crate::error::ProtocolError;
+use crate::link::{Event, Transmit};
 use crate::outbox::Staged;
 use crate::packet::{Item, Packet};
 use crate::session::Carried;

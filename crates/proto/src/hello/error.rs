@@ -2,7 +2,7 @@
 
 use super::{MAGIC, Name};
 
-/// Reason why bytes are not a hello.
+/// Reason why the first bytes of a peer are no hello, or name no session.
 #[derive(Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum HelloError {
@@ -45,6 +45,12 @@ pub enum HelloError {
         /// Hash of the layer's name.
         hash: u32,
     },
+    /// The bytes after the hello do not begin as a [word of a session](crate::resume::Resume) does.
+    #[error("the peer does not say which session it means")]
+    NoSession,
+    /// The kind of that word is unknown, or not the speaker's to send.
+    #[error("the peer says something of kind {0} about a session")]
+    SessionWord(u8),
 }
 
 crate::debug_with_causes!(HelloError);

@@ -1,9 +1,10 @@
 //! The receiving half: messages that came, the memory that they take, and the grants to the
 //! peer.
 
-use super::{Control, Counted, Event, Link, ProtocolError, note_acknowledged};
+use super::{Control, Counted, Event, Link, note_acknowledged};
 use crate::Time;
-use crate::credit::{CreditError, REPORT_DIVISOR, Window};
+use crate::credit::{REPORT_DIVISOR, Window};
+use crate::error::ProtocolError;
 use crate::limits::{
     ACK_FRAGMENT_DIVISOR, ANSWERS_MAX, LARGE_BYTES_MIN, SETTLED_GAP_MS, TEXT_BYTES_MAX,
     WINDOW_BYTES_INITIAL,
@@ -478,7 +479,7 @@ impl Link {
             // the message.
             None if message_bytes < LARGE_BYTES_MIN => Err(ProtocolError::Fragments),
             None if message_bytes > bytes_max => {
-                Err(CreditError::Message { bytes: message_bytes, bytes_max }.into())
+                Err(ProtocolError::MessageTooLarge { bytes: message_bytes, bytes_max })
             }
             None => {
                 let end = incoming.received_bytes - u64::from(bytes) + message_bytes;

@@ -3,7 +3,7 @@
 //! messages arrived.
 
 use super::*;
-use crate::credit::CreditError;
+use crate::error::ProtocolError;
 use crate::limits::{
     ACK_DELAY_MS, BACKLOG_BYTES_MIN, INLINE_BYTES_MAX, OPEN_CREDIT_DIVISOR, PACKET_BYTES_DEFAULT,
     PACKET_OVERHEAD_BYTES, SETTLED_GAP_MS, TEXT_BYTES_MAX,

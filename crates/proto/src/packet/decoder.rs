@@ -5,9 +5,10 @@ use super::{
     KIND_BYE, KIND_CONSUMED, KIND_CREDIT, KIND_DESCRIBE, KIND_END, KIND_FRAGMENT, KIND_GONE,
     KIND_OPEN, KIND_OPEN_CREDIT, KIND_REFUSE, KIND_RUN, KIND_SETTLED, KIND_TERMINATE, KIND_WAIT,
     Lane, OPEN_BACKLOG, OPEN_BYTES, OPEN_EXPRESS, OPEN_STREAM, RECORD_BYTES, Refusal, SETTLED_LAST,
-    STREAM_BYTES, STREAM_NUMBER_MAX, StreamStart, WireError, u32_at, u64_at,
+    STREAM_BYTES, STREAM_NUMBER_MAX, StreamStart, u32_at, u64_at,
 };
 use crate::cycle::is_chain;
+use crate::error::ProtocolError;
 use crate::limits::{CHANNEL_NAME_BYTES_MAX, FRAGMENT_BYTES_MAX, TEXT_BYTES_MAX};
 
 /// Finds packets and records in the bytes of a connection, however these were cut.
@@ -122,7 +123,7 @@ impl Decoder {
         &mut self,
         input: &'a [u8],
         at: &mut usize,
-    ) -> Result<Option<Item<'a>>, WireError> {
+    ) -> Result<Option<Item<'a>>, ProtocolError> {
         if self.skip_left > 0 && !self.skip(input, at) {
             return Ok(None);
         }
@@ -141,12 +142,16 @@ impl Decoder {
         self.record(rest, at)
     }
 
-    fn header<'a>(&mut self, rest: &[u8], at: &mut usize) -> Result<Option<Item<'a>>, WireError> {
+    fn header<'a>(
+        &mut self,
+        rest: &[u8],
+        at: &mut usize,
+    ) -> Result<Option<Item<'a>>, ProtocolError> {
         let Some(header) = rest.get(..HEADER_BYTES).and_then(Header::decode) else {
             return Ok(None);
         };
         if header.body_bytes > self.body_bytes_max {
-            return Err(WireError::PacketTooLarge {
+            return Err(ProtocolError::PacketTooLarge {
                 bytes: header.body_bytes,
                 bytes_max: self.body_bytes_max,
             });
@@ -180,9 +185,9 @@ impl Decoder {
     /// Goes on where the last connection broke off.
     #[cold]
     #[inline(never)]
-    fn go_on(&mut self, header: Header, broken_off: BrokenOff) -> Result<(), WireError> {
+    fn go_on(&mut self, header: Header, broken_off: BrokenOff) -> Result<(), ProtocolError> {
         if header != broken_off.header {
-            return Err(WireError::OtherPacket { sequence: header.sequence });
+            return Err(ProtocolError::OtherPacket { sequence: header.sequence });
         }
         self.broken_off = None;
         self.skip_left = header.body_bytes - broken_off.body_left;
@@ -217,13 +222,13 @@ impl Decoder {
         &mut self,
         rest: &'a [u8],
         at: &mut usize,
-    ) -> Result<Option<Item<'a>>, WireError> {
+    ) -> Result<Option<Item<'a>>, ProtocolError> {
         if (self.body_left as usize) < RECORD_BYTES {
-            return Err(WireError::RecordPassesPacket);
+            return Err(ProtocolError::RecordPassesPacket);
         }
         let Some(needed) = record_bytes(rest) else { return Ok(None) };
         if needed > self.body_left as usize {
-            return Err(WireError::RecordPassesPacket);
+            return Err(ProtocolError::RecordPassesPacket);
         }
         let Some(bytes) = rest.get(..needed) else { return Ok(None) };
         let item = match bytes[0] {
@@ -234,10 +239,10 @@ impl Decoder {
         self.body_left -= needed as u32;
         if let Item::Fragment { channel, message_bytes, bytes } = item {
             if bytes == 0 || u64::from(bytes) > message_bytes {
-                return Err(WireError::BadFragment);
+                return Err(ProtocolError::BadFragment);
             }
             if bytes > self.body_left {
-                return Err(WireError::RecordPassesPacket);
+                return Err(ProtocolError::RecordPassesPacket);
             }
             self.fragment_channel = channel;
             self.fragment_left = bytes;
@@ -276,8 +281,8 @@ fn parse_run(bytes: &[u8]) -> Item<'_> {
 }
 
 #[inline(never)]
-fn parse(bytes: &[u8]) -> Result<Item<'_>, WireError> {
-    let wrong = WireError::RecordPassesPacket;
+fn parse(bytes: &[u8]) -> Result<Item<'_>, ProtocolError> {
+    let wrong = ProtocolError::RecordPassesPacket;
     let kind = *bytes.first().ok_or(wrong)?;
     let flags = *bytes.get(1).ok_or(wrong)?;
     let channel = u32_at(bytes, 4).ok_or(wrong)?;
@@ -312,7 +317,7 @@ fn parse(bytes: &[u8]) -> Result<Item<'_>, WireError> {
                 1 => Refusal::TypeMismatch,
                 2 => Refusal::NotAccepted,
                 3 => Refusal::KindMismatch,
-                _ => return Err(WireError::BadReason),
+                _ => return Err(ProtocolError::BadReason),
             };
             Item::Refuse { channel, refusal, text: text(tail, TEXT_BYTES_MAX)? }
         }
@@ -320,29 +325,29 @@ fn parse(bytes: &[u8]) -> Result<Item<'_>, WireError> {
         KIND_BYE => Item::Bye,
         KIND_GONE => Item::Gone,
         KIND_WAIT if is_chain(tail) => Item::Wait { number: value, chain: tail },
-        KIND_WAIT => return Err(WireError::BadChain),
+        KIND_WAIT => return Err(ProtocolError::BadChain),
         KIND_SETTLED => Item::Settled { channel, total: value, last: flags & SETTLED_LAST != 0 },
         KIND_CONSUMED => Item::Consumed { channel, total: value },
-        other => return Err(WireError::UnknownRecord(other)),
+        other => return Err(ProtocolError::UnknownRecord(other)),
     })
 }
 
-fn parse_stream(bytes: &[u8]) -> Result<StreamStart, WireError> {
-    let wrong = WireError::RecordPassesPacket;
+fn parse_stream(bytes: &[u8]) -> Result<StreamStart, ProtocolError> {
+    let wrong = ProtocolError::RecordPassesPacket;
     let id = bytes.get(..16).and_then(|id| id.try_into().ok()).ok_or(wrong)?;
     let first = u64_at(bytes, 16).ok_or(wrong)?;
     let sent_before = u64_at(bytes, 24).ok_or(wrong)?;
     if first > STREAM_NUMBER_MAX || sent_before > STREAM_NUMBER_MAX {
-        return Err(WireError::BadStream);
+        return Err(ProtocolError::BadStream);
     }
     Ok(StreamStart { id: u128::from_le_bytes(id), first, sent_before })
 }
 
-fn text(bytes: &[u8], bytes_max: usize) -> Result<&str, WireError> {
+fn text(bytes: &[u8], bytes_max: usize) -> Result<&str, ProtocolError> {
     if bytes.len() > bytes_max {
-        return Err(WireError::BadText);
+        return Err(ProtocolError::BadText);
     }
-    std::str::from_utf8(bytes).map_err(|_| WireError::BadText)
+    std::str::from_utf8(bytes).map_err(|_| ProtocolError::BadText)
 }
 
 fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {

@@ -1,5 +1,6 @@
 use super::*;
 use crate::cycle::{CHAIN_BYTES_MAX, HOPS_MAX, Hop, hops};
+use crate::error::ProtocolError;
 use crate::limits::FRAGMENT_BYTES_MAX;
 use proptest::prelude::*;
 
@@ -112,7 +113,7 @@ fn write(records: &[Record], sequence: u64, ack: u64) -> Vec<u8> {
 }
 
 /// Feeds `wire` in pieces of the given sizes, as a driver does.
-fn read(wire: &[u8], pieces: &[usize]) -> Result<Vec<Vec<Record>>, WireError> {
+fn read(wire: &[u8], pieces: &[usize]) -> Result<Vec<Vec<Record>>, ProtocolError> {
     let mut decoder = Decoder::new(64 * 1024);
     let mut buffer = Vec::new();
     let mut packets: Vec<Vec<Record>> = Vec::new();
@@ -219,14 +220,14 @@ fn a_packet_that_lies_about_its_lengths_is_refused() {
     let too_large = Header { body_bytes: u32::MAX, ..Header::default() }.encode();
     let mut at = 0;
     let error = Decoder::new(1024).next(&too_large, &mut at).unwrap_err();
-    assert!(matches!(error, WireError::PacketTooLarge { .. }));
+    assert!(matches!(error, ProtocolError::PacketTooLarge { .. }));
 
     let mut wire = write(&[Record::Run(1, 1, vec![0; 50])], 1, 0);
     wire[HEADER_BYTES + 8] = 200; // the run says it is longer than its packet
     let mut decoder = Decoder::new(1024);
     let mut at = 0;
     assert!(decoder.next(&wire, &mut at).unwrap().is_some());
-    assert_eq!(decoder.next(&wire, &mut at), Err(WireError::RecordPassesPacket));
+    assert_eq!(decoder.next(&wire, &mut at), Err(ProtocolError::RecordPassesPacket));
 }
 
 #[test]
@@ -271,7 +272,7 @@ fn a_chain_of_waits_that_is_none_is_refused() {
     let mut no_text = longest[..hop_bytes].to_vec();
     no_text[21] = 0xff;
     for wrong in [&[][..], &longest[..hop_bytes - 1], &one_more, &long_name, &no_text] {
-        assert_eq!(of(wrong), Err(WireError::BadChain));
+        assert_eq!(of(wrong), Err(ProtocolError::BadChain));
     }
 }
 
@@ -295,7 +296,7 @@ fn a_stream_with_numbers_out_of_range_is_refused() {
             Ok(Some(Item::Open { stream: Some(found), name, .. })) => {
                 assert!(fits && found == stream && name == "name");
             }
-            other => assert!(!fits && other == Err(WireError::BadStream), "{other:?}"),
+            other => assert!(!fits && other == Err(ProtocolError::BadStream), "{other:?}"),
         }
     }
 }

@@ -9,9 +9,8 @@ use chunkcomm::error::{
 use chunkcomm::host::{Elapsed, timeout};
 use chunkcomm::proto::codec::{DecodeError, EncodeError};
 use chunkcomm::proto::credential::SeedTextError;
+use chunkcomm::proto::error::ProtocolError;
 use chunkcomm::proto::hello::{Disagreement, HelloError};
-use chunkcomm::proto::link::ProtocolError;
-use chunkcomm::proto::resume::ResumeError;
 use chunkcomm::{
     AcceptError, Address, CloseError, ConnectError, LinkError, NodeError, OpenError, RecvError,
     SendError, TryRecvError, TrySendError,
@@ -62,7 +61,6 @@ fn nodes(texts: &mut Texts) {
         HelloCause::TlsTimeout,
         HelloCause::GaveWay,
         HelloCause::System(said()),
-        HelloCause::Session(ResumeError::Magic),
         HelloCause::Refused,
         HelloCause::Full { sessions_max: 3 },
         connect() => ConnectError::Unreachable,

@@ -3,12 +3,8 @@
 use super::{Texts, errors, label};
 use chunkcomm::proto::codec::{DecodeError, EncodeError};
 use chunkcomm::proto::credential::SeedTextError;
-use chunkcomm::proto::credit::CreditError;
+use chunkcomm::proto::error::ProtocolError;
 use chunkcomm::proto::hello::{Disagreement, HelloError, Name};
-use chunkcomm::proto::link::ProtocolError;
-use chunkcomm::proto::packet::WireError;
-use chunkcomm::proto::resume::ResumeError;
-use chunkcomm::proto::session::SequenceError;
 
 pub(super) fn all(texts: &mut Texts) {
     hellos(texts);
@@ -30,26 +26,21 @@ pub(super) fn all(texts: &mut Texts) {
         SeedTextError::Foreign,
         SeedTextError::Version,
         SeedTextError::Damaged,
-        ResumeError::Magic,
-        ResumeError::Kind(9),
-        WireError::PacketTooLarge { bytes: 9, bytes_max: 8 },
-        WireError::RecordPassesPacket,
-        WireError::UnknownRecord(77),
-        WireError::BadText,
-        WireError::BadReason,
-        WireError::BadChain,
-        WireError::BadStream,
-        WireError::BadFragment,
-        WireError::OtherPacket { sequence: 5 },
-        CreditError::Channel { received: 9, granted: 8 },
-        CreditError::Opens,
-        CreditError::Message { bytes: 9, bytes_max: 8 },
-        SequenceError::Sequence { got: 5, due: 4 },
-        SequenceError::Ack { got: 5, sent: 4 },
-        SequenceError::Forgotten { got: 3, acknowledged: 4 },
-        ProtocolError::Wire(WireError::BadText),
-        ProtocolError::Credit(CreditError::Opens),
-        ProtocolError::Sequence(SequenceError::Ack { got: 5, sent: 4 }),
+        ProtocolError::PacketTooLarge { bytes: 9, bytes_max: 8 },
+        ProtocolError::RecordPassesPacket,
+        ProtocolError::UnknownRecord(77),
+        ProtocolError::BadText,
+        ProtocolError::BadReason,
+        ProtocolError::BadChain,
+        ProtocolError::BadStream,
+        ProtocolError::BadFragment,
+        ProtocolError::OtherPacket { sequence: 5 },
+        ProtocolError::OverWindow { received: 9, granted: 8 },
+        ProtocolError::TooManyOpens,
+        ProtocolError::MessageTooLarge { bytes: 9, bytes_max: 8 },
+        ProtocolError::Sequence { got: 5, due: 4 },
+        ProtocolError::Ack { got: 5, sent: 4 },
+        ProtocolError::Forgotten { got: 3, acknowledged: 4 },
         ProtocolError::Answers { waiting: 100 },
         ProtocolError::Unnumbered,
         ProtocolError::UnknownChannel(7),
@@ -70,6 +61,8 @@ fn hellos(texts: &mut Texts) {
         HelloError::Node,
         HelloError::Layer { hash: 0xab, oldest: 4, newest: 3 },
         HelloError::LayerTwice { hash: 0xab },
+        HelloError::NoSession,
+        HelloError::SessionWord(9),
         Disagreement::Versions { ours: (1, 2), theirs: (3, 4) },
         Disagreement::Codec { ours: 1, theirs: 2 },
         Disagreement::Packets { smallest: 4096, theirs: 17 },

@@ -31,8 +31,9 @@ fn what_a_peer_must_not_do_ends_the_session() {
     };
     assert_eq!(refused(|body| run(body, 2, 1)), ProtocolError::UnknownChannel(2));
     let above = WINDOW_BYTES_INITIAL as u32 + 1;
-    let error = CreditError::Channel { received: u64::from(above), granted: WINDOW_BYTES_INITIAL };
-    assert_eq!(refused(|body| run(body, 1, above)), ProtocolError::Credit(error));
+    let error =
+        ProtocolError::OverWindow { received: u64::from(above), granted: WINDOW_BYTES_INITIAL };
+    assert_eq!(refused(|body| run(body, 1, above)), error);
     let again = refused(|body| body.open(1, Lane::Bulk, ChannelKind::Typed, 1, "name"));
     assert_eq!(again, ProtocolError::OpenedTwice(1));
     let error = ProtocolError::EndCount { declared: 3, received: 0 };
@@ -43,7 +44,7 @@ fn what_a_peer_must_not_do_ends_the_session() {
             body.fragment(1, bytes, 1);
             body.push(0);
         });
-        assert_eq!(error, ProtocolError::Credit(CreditError::Message { bytes, bytes_max }));
+        assert_eq!(error, ProtocolError::MessageTooLarge { bytes, bytes_max });
     }
 }
 
