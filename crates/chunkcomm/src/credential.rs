@@ -41,7 +41,7 @@ impl Credential {
     ///
     /// # Errors
     ///
-    /// The system gives no random numbers.
+    /// [`CredentialError::Random`].
     pub fn generate() -> Result<Credential, CredentialError> {
         let mut bytes = [0; SEED_BYTES];
         getrandom::fill(&mut bytes)
@@ -53,31 +53,34 @@ impl Credential {
     ///
     /// # Errors
     ///
-    /// The file cannot be read, holds something else, is damaged, or (on Unix) every user of the
-    /// machine can read it or its group can change it. The error names the file.
+    /// - [`CredentialError::File`]: the file cannot be read.
+    /// - [`CredentialError::FileText`]: it holds something else, or is damaged.
+    /// - [`CredentialError::Exposed`], on Unix: every user of the machine can read it, or its group can
+    ///   change it.
     pub fn load(path: impl AsRef<Path>) -> Result<Credential, CredentialError> {
         let path = path.as_ref();
-        let io = |error| CredentialError::file(path, FileFault::Io(Arc::new(error)));
+        let io = |error| CredentialError::File { path: path.to_owned(), error: Arc::new(error) };
         let file = File::open(path).map_err(io)?;
         if let Some(mode) = exposed(&file).map_err(io)? {
-            return Err(CredentialError::file(path, FileFault::Exposed { mode }));
+            return Err(CredentialError::Exposed { path: path.to_owned(), mode });
         }
         let mut bytes = Vec::new();
         file.take(FILE_BYTES_MAX).read_to_end(&mut bytes).map_err(io)?;
         let text = String::from_utf8(bytes).map_err(|_| SeedTextError::Foreign);
         let seed = text.and_then(|text| Seed::from_text(&text));
-        seed.map(Credential).map_err(|fault| CredentialError::file(path, FileFault::Text(fault)))
+        let wrong = |fault| CredentialError::FileText { path: path.to_owned(), fault };
+        seed.map(Credential).map_err(wrong)
     }
 
     /// Writes the credential to a new file that only this user can read (mode 0600, on Unix).
     ///
     /// # Errors
     ///
-    /// The file exists already, which is never overwritten, or cannot be written. The error names
-    /// the file.
+    /// [`CredentialError::File`]: the file exists already, which is never overwritten, or cannot be
+    /// written.
     pub fn save(&self, path: impl AsRef<Path>) -> Result<(), CredentialError> {
         let path = path.as_ref();
-        let io = |error| CredentialError::file(path, FileFault::Io(Arc::new(error)));
+        let io = |error| CredentialError::File { path: path.to_owned(), error: Arc::new(error) };
         let mut options = OpenOptions::new();
         options.write(true).create_new(true);
         #[cfg(unix)]
@@ -109,7 +112,7 @@ impl FromStr for Credential {
     type Err = CredentialError;
 
     /// # Errors
-    /// The text is something else, or damaged.
+    /// [`CredentialError::Text`]: the text is something else, or damaged.
     fn from_str(text: &str) -> Result<Credential, CredentialError> {
         Seed::from_text(text).map(Credential).map_err(CredentialError::Text)
     }
@@ -138,47 +141,27 @@ pub enum CredentialError {
     Random(Arc<io::Error>),
     /// A text is no credential.
     Text(SeedTextError),
-    /// A file cannot be used.
+    /// A file cannot be read or written.
     File {
         /// The file.
         path: PathBuf,
-        /// The fault of the file.
-        fault: FileFault,
+        /// The system's error.
+        error: Arc<io::Error>,
     },
-}
-
-/// The fault of a credential's file.
-#[derive(Debug, Clone)]
-#[non_exhaustive]
-pub enum FileFault {
-    /// The file cannot be read or written.
-    Io(Arc<io::Error>),
-    /// The file holds no credential.
-    Text(SeedTextError),
-    /// Others than the file's user can read or change it.
+    /// A file holds no credential.
+    FileText {
+        /// The file.
+        path: PathBuf,
+        /// The fault of its text.
+        fault: SeedTextError,
+    },
+    /// Others than a file's user can read or change it.
     Exposed {
+        /// The file.
+        path: PathBuf,
         /// The file's permissions.
         mode: u32,
     },
-}
-
-impl CredentialError {
-    fn file(path: &Path, fault: FileFault) -> CredentialError {
-        CredentialError::File { path: path.to_owned(), fault }
-    }
-}
-
-impl fmt::Display for FileFault {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            FileFault::Io(_) => f.write_str("cannot be read or written"),
-            FileFault::Text(fault) => write!(f, "cannot be used: {fault}"),
-            FileFault::Exposed { mode } => write!(
-                f,
-                "is not taken: others than its user can read or change it (mode {mode:04o}): chmod 600 mends that"
-            ),
-        }
-    }
 }
 
 impl fmt::Display for CredentialError {
@@ -186,9 +169,18 @@ impl fmt::Display for CredentialError {
         match self {
             CredentialError::Random(_) => f.write_str("the system gives no random numbers"),
             CredentialError::Text(_) => f.write_str("the text is no credential"),
-            CredentialError::File { path, fault } => {
-                write!(f, "credential file {} {fault}", path.display())
+            CredentialError::File { path, .. } => {
+                write!(f, "credential file {} cannot be read or written", path.display())
             }
+            CredentialError::FileText { path, fault } => {
+                write!(f, "credential file {} cannot be used: {fault}", path.display())
+            }
+            CredentialError::Exposed { path, mode } => write!(
+                f,
+                "credential file {} is not taken: others than its user can read or change it (mode \
+                 {mode:04o}): chmod 600 mends that",
+                path.display()
+            ),
         }
     }
 }
@@ -198,11 +190,12 @@ crate::debug_with_causes!(CredentialError);
 impl Error for CredentialError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         match self {
-            CredentialError::Random(error) => Some(error.as_ref()),
+            CredentialError::Random(error) | CredentialError::File { error, .. } => {
+                Some(error.as_ref())
+            }
             CredentialError::Text(fault) => Some(fault),
-            CredentialError::File { fault: FileFault::Io(error), .. } => Some(error.as_ref()),
-            // Any other fault is part of the message.
-            CredentialError::File { .. } => None,
+            // The message has the fault.
+            CredentialError::FileText { .. } | CredentialError::Exposed { .. } => None,
         }
     }
 }

@@ -22,21 +22,21 @@ mod watch;
 use std::fmt;
 
 pub use crate::address::AddressError;
-pub use crate::credential::{CredentialError, FileFault};
+pub use crate::credential::CredentialError;
 pub use crate::proto::credential::SeedTextError;
 pub use crate::proto::error::ProtocolError;
 pub use crate::proto::hello::{Disagreement, HelloError};
 pub use crate::proto::loss::{Loss, LossKind};
 pub use crate::proto::plain::Plain;
 pub use link::{LinkCause, LinkError};
-pub use log::{LogCause, LogError};
+pub use log::LogError;
 pub use node::{AcceptError, ConnectError, HelloCause, NodeError, OpenError, TypeRefused};
 pub use recv::{DecodeFailed, RecvError, TryRecvError};
 pub use send::{
     Account, ChannelLost, ChannelName, ChannelRefused, CloseError, RefusalReason, SendAllError,
     SendError, SendToAllError, TrySendError, Unacknowledged,
 };
-pub use watch::{PublishError, WatchError};
+pub use watch::WatchError;
 
 /// A channel in a text for people. The library's own channels have names that mean nothing to
 /// people.

@@ -46,7 +46,7 @@
 mod receiving;
 mod sending;
 
-pub use crate::error::{PublishError, WatchError};
+pub use crate::error::WatchError;
 pub use receiving::{Publisher, Seen, WatchReceiver};
 pub use sending::{Published, WatchSender};
 

@@ -1,6 +1,6 @@
 //! Redelivering senders with a log on disk: their messages outlive their process.
 
-use chunkcomm::error::LogCause;
+use chunkcomm::error::LogError;
 use chunkcomm::{Address, Fsync, Node, OpenError, Receiver, Redelivery, SendError, Sender};
 use chunkcomm_testkit::proc::Program;
 use chunkcomm_testkit::random::seeded;
@@ -114,16 +114,16 @@ fn a_log_is_one_senders_and_of_one_type() {
         let mut sender = open::<u64>(&b, &to, &log).await.unwrap();
         sender.send(&1).await.unwrap();
         let cause = |error| match error {
-            OpenError::Log(error) => error.cause,
+            OpenError::Log(error) => error,
             error => panic!("{error}"),
         };
         let error = open::<u64>(&b, &to, &log).await.unwrap_err();
-        assert!(matches!(cause(error), LogCause::InUse));
+        assert!(matches!(cause(error), LogError::InUse { .. }));
         limited(b.close(SECONDS)).await.unwrap();
         assert!(matches!(sender.send(&2).await, Err(SendError::Lost(_))));
         let b = Node::builder().build().await.unwrap();
         let error = open::<String>(&b, &to, &log).await.unwrap_err();
-        assert!(matches!(cause(error), LogCause::OtherStream { .. }));
+        assert!(matches!(cause(error), LogError::OtherStream { .. }));
         let sender = open::<u64>(&b, &to, &log).await.unwrap();
         assert_eq!(sender.stats().stored, 1);
         // Without a log there is no storing to wait for.
@@ -235,7 +235,7 @@ fn a_log_that_cannot_be_written_ends_the_sender_and_not_what_is_stored() {
         sender.send(&large).await.unwrap();
         let error = limited(sender.sync_stored()).await.unwrap_err();
         let SendError::Log(error) = &error else { panic!("{error}") };
-        assert!(matches!(error.cause, LogCause::Io(_)), "{error}");
+        assert!(matches!(**error, LogError::Io { .. }), "{error}");
         assert!(matches!(sender.send(&Vec::new()).await, Err(SendError::Log(_))));
         let stored = sender.stats().stored;
         assert_eq!(stored, 1);

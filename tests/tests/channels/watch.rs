@@ -1,6 +1,6 @@
 //! Values that are published and watched.
 
-use chunkcomm::error::{PublishError, WatchError};
+use chunkcomm::error::WatchError;
 use chunkcomm::watch::{Publisher, WatchReceiver};
 use chunkcomm::{Address, Node, NodeBuilder, channel};
 use chunkcomm_testkit::proxy::Proxy;
@@ -113,7 +113,7 @@ fn the_end_of_the_publisher_is_told_and_a_name_can_be_used_again() {
         let pair = pair_of(tcp(), Node::builder().name("a"), Node::builder()).await;
         let sender = pair.a.publish("ends", 1_u64).unwrap();
         let taken = pair.a.publish("ends", 1_u64).unwrap_err();
-        assert!(matches!(taken, PublishError::Taken { .. }));
+        assert!(matches!(taken, WatchError::Taken { .. }));
         assert_eq!(taken.to_string(), "this node publishes a value under \"ends\" already");
         let mut receiver = limited(pair.b.watch::<u64>("ends", &pair.peer)).await.unwrap();
         let mut other = receiver.clone();
@@ -148,7 +148,7 @@ fn another_type_is_refused_on_both_sides() {
         let error = limited(pair.b.watch::<u64>("", &pair.peer)).await.unwrap_err();
         assert!(matches!(error, WatchError::Open(_)), "{error}");
         let error = pair.a.publish("", 1_u64).unwrap_err();
-        assert!(matches!(error, PublishError::Open(_)), "{error}");
+        assert!(matches!(error, WatchError::Open(_)), "{error}");
     });
 }
 

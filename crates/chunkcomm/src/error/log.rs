@@ -8,28 +8,31 @@ use std::sync::Arc;
 
 /// The log of a redelivering sender cannot be used.
 #[derive(Clone)]
-pub struct LogError {
-    /// The directory of the log, or a file in it.
-    pub path: PathBuf,
-    /// The cause.
-    pub cause: LogCause,
-}
-
-/// A cause that keeps a log from being used.
-#[derive(Debug, Clone)]
 #[non_exhaustive]
-pub enum LogCause {
-    /// A file cannot be made, read, written or removed.
-    Io(Arc<io::Error>),
+pub enum LogError {
+    /// The directory or a file cannot be made, read, written or removed.
+    Io {
+        /// The directory of the log, or a file in it.
+        path: PathBuf,
+        /// The system's error.
+        error: Arc<io::Error>,
+    },
     /// Another sender has the log open, in this process or in another one.
-    InUse,
+    InUse {
+        /// The directory of the log.
+        path: PathBuf,
+    },
     /// The log has the messages of another channel, or of another type.
     OtherStream {
+        /// The file.
+        path: PathBuf,
         /// The name of the channel that the log belongs to.
         channel: String,
     },
     /// The file is damaged. Nothing was changed.
     Damaged {
+        /// The file.
+        path: PathBuf,
         /// Bytes of the file before the damage.
         offset: u64,
     },
@@ -37,18 +40,23 @@ pub enum LogCause {
 
 impl fmt::Display for LogError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let path = self.path.display();
-        match &self.cause {
-            LogCause::Io(_) => write!(f, "the log {path} cannot be read or written"),
-            LogCause::InUse => write!(f, "the log {path} is in use by another sender"),
-            LogCause::OtherStream { channel } => write!(
+        match self {
+            LogError::Io { path, .. } => {
+                write!(f, "the log {} cannot be read or written", path.display())
+            }
+            LogError::InUse { path } => {
+                write!(f, "the log {} is in use by another sender", path.display())
+            }
+            LogError::OtherStream { path, channel } => write!(
                 f,
-                "the log {path} belongs to channel \"{channel}\"; this sender has another name or type"
+                "the log {} belongs to channel \"{channel}\"; this sender has another name or type",
+                path.display()
             ),
-            LogCause::Damaged { offset } => write!(
+            LogError::Damaged { path, offset } => write!(
                 f,
-                "the log {path} is damaged at byte {offset}; the messages before it are whole, and \
-                 nothing was changed. To begin anew without its messages, move its directory away"
+                "the log {} is damaged at byte {offset}; the messages before it are whole, and \
+                 nothing was changed. To begin anew without its messages, move its directory away",
+                path.display()
             ),
         }
     }
@@ -58,8 +66,8 @@ crate::debug_with_causes!(LogError);
 
 impl Error for LogError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
-        match &self.cause {
-            LogCause::Io(error) => Some(error.as_ref()),
+        match self {
+            LogError::Io { error, .. } => Some(error.as_ref()),
             _ => None,
         }
     }

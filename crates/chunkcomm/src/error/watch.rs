@@ -7,46 +7,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Error of [`Node::publish`](crate::Node::publish).
-#[derive(Clone)]
-#[non_exhaustive]
-pub enum PublishError {
-    /// The name or the type cannot be used.
-    Open(OpenError),
-    /// The value cannot be encoded.
-    Encode(Arc<EncodeError>),
-    /// This node publishes something under this name already.
-    Taken {
-        /// The name.
-        channel: String,
-    },
-}
-
-impl fmt::Display for PublishError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            PublishError::Open(error) => error.fmt(f),
-            PublishError::Encode(_) => f.write_str("the value cannot be encoded"),
-            PublishError::Taken { channel } => {
-                write!(f, "this node publishes a value under {channel:?} already")
-            }
-        }
-    }
-}
-
-crate::debug_with_causes!(PublishError);
-
-impl Error for PublishError {
-    fn source(&self) -> Option<&(dyn Error + 'static)> {
-        match self {
-            PublishError::Open(error) => error.source(),
-            PublishError::Encode(error) => Some(error.as_ref()),
-            PublishError::Taken { .. } => None,
-        }
-    }
-}
-
-/// Error of a value that is watched: why no further one will come.
+/// Why a value is not published, or why no further value of a publisher will come.
 #[derive(Clone)]
 #[non_exhaustive]
 pub enum WatchError {
@@ -58,6 +19,13 @@ pub enum WatchError {
     Decode(Arc<DecodeFailed>),
     /// The name or the type cannot be used.
     Open(OpenError),
+    /// The first value cannot be encoded.
+    Encode(Arc<EncodeError>),
+    /// This node publishes something under this name already.
+    Taken {
+        /// The name.
+        channel: String,
+    },
     /// No value came within the time of
     /// [`ChannelOptions::within`](crate::ChannelOptions::within).
     Late {
@@ -80,6 +48,10 @@ impl fmt::Display for WatchError {
                 write!(f, "{}: a value of {peer} cannot be decoded", Named(channel))
             }
             WatchError::Open(error) => error.fmt(f),
+            WatchError::Encode(_) => f.write_str("the value cannot be encoded"),
+            WatchError::Taken { channel } => {
+                write!(f, "this node publishes a value under {channel:?} already")
+            }
             WatchError::Late { channel, waited } => {
                 write!(f, "no value of {} came within {waited:?}", Named(channel))
             }
@@ -95,6 +67,7 @@ impl Error for WatchError {
         match self {
             WatchError::Decode(failed) => Some(&failed.error),
             WatchError::Open(error) => error.source(),
+            WatchError::Encode(error) => Some(error.as_ref()),
             _ => None,
         }
     }

@@ -21,7 +21,7 @@
 mod record;
 mod recovery;
 
-use crate::error::{LogCause, LogError};
+use crate::error::LogError;
 use bytes::Bytes;
 use record::Head;
 pub(crate) use recovery::Recovered;
@@ -118,7 +118,7 @@ impl Log {
         options.create(true).truncate(false).write(true);
         let lock = options.open(directory.join("lock")).map_err(failed)?;
         lock.try_lock().map_err(|error| match error {
-            TryLockError::WouldBlock => LogError::new(directory, LogCause::InUse),
+            TryLockError::WouldBlock => LogError::InUse { path: directory.to_owned() },
             TryLockError::Error(error) => failed(error),
         })?;
         let mut segments = recovery::segments(directory).map_err(failed)?;
@@ -310,12 +310,8 @@ fn make_directory(directory: &Path) -> io::Result<()> {
 }
 
 impl LogError {
-    fn new(path: &Path, cause: LogCause) -> LogError {
-        LogError { path: path.to_owned(), cause }
-    }
-
-    fn io(path: &Path, error: io::Error) -> LogError {
-        LogError::new(path, LogCause::Io(Arc::new(error)))
+    pub(crate) fn io(path: &Path, error: io::Error) -> LogError {
+        LogError::Io { path: path.to_owned(), error: Arc::new(error) }
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::record::{self, Head};
 use super::{Identity, NUMBER_DIGITS, segment};
-use crate::error::{LogCause, LogError};
+use crate::error::LogError;
 use crate::proto::message::{Prefix, read_prefix};
 use bytes::{Buf as _, Bytes};
 use std::collections::VecDeque;
@@ -97,7 +97,7 @@ pub(super) fn read(
     for (index, first) in segments.clone().into_iter().enumerate() {
         let path = segment(directory, first);
         let failed = |error| LogError::io(&path, error);
-        let damaged = |offset| LogError::new(&path, LogCause::Damaged { offset });
+        let damaged = |offset| LogError::Damaged { path: path.clone(), offset };
         let mut bytes = Bytes::from(std::fs::read(&path).map_err(failed)?);
         let whole = bytes.len();
         let Some((head, head_bytes)) = Head::decode(&bytes) else {
@@ -119,7 +119,7 @@ pub(super) fn read(
         bytes.advance(head_bytes);
         if head.identity != *identity {
             let Identity { channel, .. } = head.identity;
-            return Err(LogError::new(&path, LogCause::OtherStream { channel }));
+            return Err(LogError::OtherStream { path, channel });
         }
         let known = recovered
             .get_or_insert_with(|| Recovered { settled: first, ..Recovered::nothing(head.stream) });

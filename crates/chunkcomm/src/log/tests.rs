@@ -127,7 +127,7 @@ proptest! {
         bytes[at] ^= 1 << bit;
         std::fs::write(&file, &bytes).unwrap();
         let Err(error) = open(&directory) else { panic!("byte {at} of {end} is damaged") };
-        prop_assert!(matches!(error.cause, LogCause::Damaged { .. }), "{}", error);
+        prop_assert!(matches!(error, LogError::Damaged { .. }), "{}", error);
         prop_assert_eq!(std::fs::read(&file).unwrap(), bytes);
     }
 }
@@ -197,7 +197,7 @@ fn segments_are_begun_and_removed() {
     drop(log);
     std::fs::remove_file(segment(&directory, 12)).unwrap();
     let Err(error) = open(&directory) else { panic!("it is missing") };
-    assert!(matches!(error.cause, LogCause::Damaged { .. }), "{error}");
+    assert!(matches!(error, LogError::Damaged { .. }), "{error}");
 }
 
 #[test]
@@ -205,7 +205,7 @@ fn a_log_belongs_to_one_sender_and_one_type() {
     let directory = Scratch::new("log");
     let (log, _) = open(&directory).unwrap();
     let Err(error) = open(&directory) else { panic!("it is open") };
-    assert!(matches!(error.cause, LogCause::InUse), "{error}");
+    assert!(matches!(error, LogError::InUse { .. }), "{error}");
     // As a child of this process has it for a moment.
     let _inherited = log.lock.try_clone().unwrap();
     drop(log);
@@ -223,7 +223,7 @@ fn a_log_belongs_to_one_sender_and_one_type() {
     let Err(error) = Log::open(&directory.join("file"), &identity(), Fsync::Never, 7) else {
         panic!("it is a file")
     };
-    assert!(matches!(error.cause, LogCause::Io(_)), "{error}");
+    assert!(matches!(error, LogError::Io { .. }), "{error}");
 }
 
 #[test]

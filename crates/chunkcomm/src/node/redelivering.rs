@@ -19,7 +19,7 @@ use crate::driver::logging::Logger;
 use crate::driver::mail::{Command, LinkShared};
 use crate::driver::staging::{Settling, TxEnd, TxShared};
 use crate::driver::tasks;
-use crate::error::{LinkCause, LinkError, LogCause, LogError, Named, OpenError};
+use crate::error::{LinkCause, LinkError, LogError, Named, OpenError};
 use crate::log::{Fsync, Identity, Log};
 use crate::proto::backoff::Backoff;
 use crate::proto::limits::{KEPT_BYTES_DEFAULT, RING_BYTES_LARGEST};
@@ -99,7 +99,7 @@ impl Redelivery {
     /// each record marks how much of its file was permanent when it was written. Opening goes by the
     /// marks:
     ///
-    /// - Damage before the last mark is refused ([`LogCause::Damaged`]), and nothing is changed.
+    /// - Damage before the last mark is refused ([`LogError::Damaged`]), and nothing is changed.
     /// - A record behind it that is not whole was being written. It is cut off with all that follows,
     ///   and a warning says so.
     /// - A journal may skip a damaged record and compute its results again.
@@ -217,8 +217,7 @@ impl Node {
         if let (Some((directory, _)), true) = (&redelivery.log, tasks::is_virtual()) {
             let why = "a virtual host has no disk; keep the messages in memory there";
             let error = std::io::Error::new(std::io::ErrorKind::Unsupported, why);
-            let cause = LogCause::Io(Arc::new(error));
-            return Err(OpenError::Log(LogError { path: directory.clone(), cause }));
+            return Err(OpenError::Log(LogError::io(directory, error)));
         }
         let log = redelivery.log.as_ref().map(|(directory, fsync)| {
             let identity = Identity { channel: options.name.clone(), fingerprint: print.hash };
@@ -251,7 +250,7 @@ impl Node {
                 let (shared, stream) = (Arc::clone(&shared), Arc::clone(&stream));
                 Logger { link, shared, stream, tail, log, stored }.begin().map_err(|error| {
                     let path = redelivery.log.clone().map(|(path, _)| path).unwrap_or_default();
-                    OpenError::Log(LogError { path, cause: LogCause::Io(Arc::new(error)) })
+                    OpenError::Log(LogError::io(&path, error))
                 })?;
                 (end, ring, StreamStart { id, first, sent_before: stored })
             }

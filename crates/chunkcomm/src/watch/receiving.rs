@@ -108,8 +108,12 @@ impl<T> WatchReceiver<T> {
     ///
     /// # Errors
     ///
-    /// The watch is over: the publisher has ended it, publishes another type now, or a value of it cannot
-    /// be decoded; or this node is closed. [`Self::borrow`] still returns the last value.
+    /// The watch is over; [`Self::borrow`] still returns the last value.
+    ///
+    /// - [`WatchError::Ended`]: the publisher has ended it.
+    /// - [`WatchError::Refused`]: the publisher publishes another type now.
+    /// - [`WatchError::Decode`]: a value cannot be decoded.
+    /// - [`WatchError::Closed`]: this node is closed.
     ///
     /// # Cancel safety
     ///
@@ -179,10 +183,10 @@ impl Node {
     ///
     /// # Errors
     ///
-    /// - The name is empty or longer than 255 bytes, or values of the type cannot be received.
-    /// - The publisher has another type, or a value cannot be decoded.
-    /// - With `within`, no value came in time.
-    /// - This node is closed.
+    /// - [`WatchError::Open`]: the name is empty or longer than 255 bytes, values of the type cannot be
+    ///   received, or the system gave no random numbers.
+    /// - [`WatchError::Late`]: with `within`, no value came in time.
+    /// - Those of [`WatchReceiver::changed`].
     ///
     /// # Cancel safety
     ///

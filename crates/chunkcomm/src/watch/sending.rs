@@ -7,7 +7,7 @@ use crate::channel::tx::Waiting;
 use crate::driver::clock;
 use crate::driver::staging::Staged;
 use crate::driver::tasks;
-use crate::error::{AcceptError, OpenError, PublishError, SendError};
+use crate::error::{AcceptError, OpenError, SendError, WatchError};
 use crate::node::fingerprint::Fingerprint;
 use crate::node::owed::Owed;
 use crate::node::{Node, NodeShared};
@@ -138,24 +138,25 @@ impl Node {
     ///
     /// # Errors
     ///
-    /// - The name is empty or longer than 255 bytes.
-    /// - Values of the type, or this one, cannot be sent.
-    /// - This node publishes something under the name already.
+    /// - [`WatchError::Open`]: the name is empty or longer than 255 bytes, or values of the type cannot be
+    ///   sent.
+    /// - [`WatchError::Encode`]: this value cannot be sent.
+    /// - [`WatchError::Taken`]: this node publishes something under the name already.
     pub fn publish<T>(
         &self,
         channel: impl Into<ChannelOptions>,
         value: T,
-    ) -> Result<WatchSender<T>, PublishError>
+    ) -> Result<WatchSender<T>, WatchError>
     where
         T: Serialize + DeserializeOwned + Send + Sync + 'static,
     {
         let options = channel.into().for_watch();
-        options.check_name().map_err(PublishError::Open)?;
+        options.check_name().map_err(WatchError::Open)?;
         let print = Fingerprint::of::<T>(options.schema_name());
-        print.map_err(|refused| PublishError::Open(OpenError::Type(refused)))?;
-        let encoded = encode(&value).map_err(|error| PublishError::Encode(Arc::new(error)))?;
+        print.map_err(|refused| WatchError::Open(OpenError::Type(refused)))?;
+        let encoded = encode(&value).map_err(|error| WatchError::Encode(Arc::new(error)))?;
         if !self.claim(&options.name) {
-            return Err(PublishError::Taken { channel: options.name });
+            return Err(WatchError::Taken { channel: options.name });
         }
         let (slot, changes) = watch::channel(Slot { number: 0, value, word: word(0, &encoded) });
         let (node, name) = (Arc::downgrade(&self.shared), options.name.clone());

@@ -3,8 +3,8 @@
 use super::{Texts, address, errors, label, said, words};
 use chunkcomm::error::{
     Account, AddressError, ChannelLost, ChannelName, ChannelRefused, CredentialError, DecodeFailed,
-    FileFault, HelloCause, LinkCause, LogCause, LogError, PublishError, RefusalReason,
-    SendAllError, SendToAllError, TypeRefused, Unacknowledged, WatchError,
+    HelloCause, LinkCause, LogError, RefusalReason, SendAllError, SendToAllError, TypeRefused,
+    Unacknowledged, WatchError,
 };
 use chunkcomm::host::{Elapsed, timeout};
 use chunkcomm::proto::codec::{DecodeError, EncodeError};
@@ -34,18 +34,18 @@ pub(super) async fn all(texts: &mut Texts) {
 }
 
 fn nodes(texts: &mut Texts) {
-    let file = |fault| CredentialError::File { path: "/a/file".into(), fault };
+    let file = || CredentialError::File { path: "/a/file".into(), error: said() };
     let (value, allowed) = ("0".to_owned(), "1 or more".to_owned());
     errors!(
         texts,
         CredentialError::Random(said()),
         CredentialError::Text(SeedTextError::Damaged),
-        CredentialError::File { path: "/a/file".into(), fault: FileFault::Io(said()) },
-        CredentialError::File { path: "/a/file".into(), fault: FileFault::Exposed { mode: 0o4 } },
-        file(FileFault::Text(SeedTextError::Version)) => CredentialError::File,
+        file() => CredentialError::File,
+        CredentialError::FileText { path: "/a/file".into(), fault: SeedTextError::Version },
+        CredentialError::Exposed { path: "/a/file".into(), mode: 0o4 },
         NodeError::Listen { address: address(), error: said() },
         NodeError::BeyondLoopback { address: address() },
-        NodeError::Credential(file(FileFault::Io(said()))),
+        NodeError::Credential(file()),
         NodeError::NeedsTls,
         NodeError::Setting { name: "sessions_max", value, allowed },
         NodeError::NoRuntime,
@@ -77,7 +77,7 @@ fn nodes(texts: &mut Texts) {
         OpenError::Name { bytes: 256 },
         OpenError::Type(type_refused()),
         OpenError::NoRandomness,
-        OpenError::Log(log(LogCause::Io(said()))),
+        OpenError::Log(log()),
     );
     texts.error(
         "ConnectError::Unreachable",
@@ -139,14 +139,13 @@ fn links(texts: &mut Texts) {
 }
 
 fn logs(texts: &mut Texts) {
-    for (label, cause) in [
-        ("LogError LogCause::Io", LogCause::Io(said())),
-        ("LogError LogCause::InUse", LogCause::InUse),
-        ("LogError LogCause::OtherStream", LogCause::OtherStream { channel: "lines".into() }),
-        ("LogError LogCause::Damaged", LogCause::Damaged { offset: 99 }),
-    ] {
-        texts.error(label, &log(cause));
-    }
+    errors!(
+        texts,
+        log() => LogError::Io,
+        LogError::InUse { path: "/a/log".into() },
+        LogError::OtherStream { path: "/a/log".into(), channel: "lines".into() },
+        LogError::Damaged { path: "/a/log".into(), offset: 99 },
+    );
 }
 
 fn receiving(texts: &mut Texts) {
@@ -159,9 +158,8 @@ fn receiving(texts: &mut Texts) {
     let failed = Arc::new(failed);
     errors!(
         texts,
-        PublishError::Open(OpenError::Name { bytes: 0 }),
-        PublishError::Encode(Arc::new(EncodeError::Refused("not today".into()))),
-        PublishError::Taken { channel: "pri\nce".into() },
+        WatchError::Encode(Arc::new(EncodeError::Refused("not today".into()))),
+        WatchError::Taken { channel: "pri\nce".into() },
         WatchError::Ended,
         WatchError::Refused(Arc::new(refused())),
         WatchError::Decode(Arc::clone(&failed)),
@@ -193,7 +191,7 @@ fn sending(texts: &mut Texts) {
         SendError::NotReady,
         SendError::Closed,
         SendError::NotSettled,
-        SendError::Log(Arc::new(log(LogCause::Io(said())))),
+        SendError::Log(Arc::new(log())),
         SendError::NotLogged,
         TrySendError::Full,
         TrySendError::Failed(lost("lines")),
@@ -268,6 +266,6 @@ pub(super) fn type_refused() -> TypeRefused {
     TypeRefused { type_name: "Point".into(), reason: "it is untagged".into() }
 }
 
-fn log(cause: LogCause) -> LogError {
-    LogError { path: "/a/log".into(), cause }
+fn log() -> LogError {
+    LogError::Io { path: "/a/log".into(), error: said() }
 }
