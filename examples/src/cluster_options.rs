@@ -7,8 +7,9 @@ use std::time::Duration;
 
 use chunkcomm::host::{self, timeout};
 use chunkcomm::with_causes;
-use chunkcomm_cluster::cluster::launch::{Launcher, PlaceError};
+use chunkcomm_cluster::cluster::launch::Launcher;
 use chunkcomm_cluster::cluster::{Change, Changes, Death, End, NodeId};
+use chunkcomm_cluster::launch::LaunchError;
 use chunkcomm_cluster::{Cluster, ClusterConfig};
 use clap::Args;
 
@@ -62,7 +63,7 @@ impl ClusterOptions {
     ///
     /// # Errors
     /// A variable of the launcher makes no sense.
-    pub fn config_of_nodes(&self, nodes: u32) -> Result<ClusterConfig, PlaceError> {
+    pub fn config_of_nodes(&self, nodes: u32) -> Result<ClusterConfig, LaunchError> {
         let mut told = self.clone();
         told.explain_launch = false;
         let is_told = told.are_of_a_cluster()?;
@@ -74,7 +75,7 @@ impl ClusterOptions {
     ///
     /// # Errors
     /// A variable of the launcher makes no sense.
-    pub fn are_of_a_cluster(&self) -> Result<bool, PlaceError> {
+    pub fn are_of_a_cluster(&self) -> Result<bool, LaunchError> {
         let told = self.hosts.is_some() || self.nodes.is_some() || self.explain_launch;
         let told = told || self.lan.spec().is_some();
         Ok(told || self.config().place()?.launcher() != Launcher::User)

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use chunkcomm::host;
-use chunkcomm_cluster::cluster::launch::{Launcher, PlaceError};
+use chunkcomm_cluster::cluster::launch::Launcher;
+use chunkcomm_cluster::launch::LaunchError;
 use chunkcomm_cluster::{Cluster, ClusterConfig};
 use clap::Args;
 
@@ -119,7 +120,7 @@ pub fn config_of_ranks<const N: usize>(
     options: &ClusterOptions,
     ranks: Option<[usize; N]>,
     nodes: u32,
-) -> Result<ClusterConfig, PlaceError> {
+) -> Result<ClusterConfig, LaunchError> {
     let nodes = ranks.map_or(nodes, |ranks| ranks.iter().sum::<usize>() as u32);
     match options.config().place()?.launcher() {
         Launcher::User => options.config_of_nodes(nodes),

@@ -9,7 +9,7 @@ use std::time::Duration;
 use chunkcomm::host::{self, Instant};
 use chunkcomm::with_causes;
 use chunkcomm_cluster::cluster::JoinError;
-use chunkcomm_cluster::cluster::launch::HostsError;
+use chunkcomm_cluster::launch::LaunchError;
 use tokio::runtime::Builder;
 use tokio::sync::oneshot;
 
@@ -77,8 +77,10 @@ pub fn failed(name: &str, error: &(dyn Error + 'static)) -> ExitCode {
         return ExitCode::from(STATUS_USAGE);
     }
     match error.downcast_ref() {
-        Some(JoinError::Hosts(
-            HostsError::Read { .. } | HostsError::Line { .. } | HostsError::Slots { .. },
+        Some(JoinError::Launch(
+            LaunchError::HostsFile { .. }
+            | LaunchError::HostsLine { .. }
+            | LaunchError::HostsSlots { .. },
         )) => ExitCode::from(STATUS_USAGE),
         _ => ExitCode::FAILURE,
     }

@@ -21,6 +21,7 @@
 //! - Dropping [`Children`] kills and reaps them.
 
 mod children;
+mod error;
 mod place;
 #[cfg(test)]
 mod tests;
@@ -28,15 +29,13 @@ mod tests;
 use chunkcomm_proto::sorted::SortedMap;
 use std::env;
 use std::ffi::OsString;
-use std::fmt;
 use std::io;
 use std::path::PathBuf;
-use std::sync::Arc;
 
 pub use children::{ChildExit, Children};
+pub use error::LaunchError;
 pub use place::{ChildPlace, Token, child};
 
-use chunkcomm::layer::with_limit;
 use chunkcomm::{Address, Credential};
 
 pub(crate) use children::keep_statuses;
@@ -44,76 +43,6 @@ pub(crate) use place::{COPIES, FOR_ONE_CHILD, after_words, is_child};
 
 /// Most children that are started; more are a mistake, and would take the machine down.
 pub const CHILD_COUNT_MAX: usize = 4096;
-
-/// Reason why no children were started. Children that were started before the error are gone again.
-#[derive(Clone)]
-#[non_exhaustive]
-pub enum LaunchError {
-    /// A launcher started this process itself.
-    ///
-    /// A program whose `main` does not ask for its [`child`] place would start copies of itself
-    /// without end, so this is refused.
-    Nested,
-    /// No children, or more than [`CHILD_COUNT_MAX`], were asked for.
-    Count(usize),
-    /// A child is to run on a processor that this process may not use.
-    NoSuchCpu {
-        /// Processor asked for.
-        cpu: usize,
-        /// Processors that this process may use.
-        allowed: Vec<usize>,
-    },
-    /// A system call of the start failed.
-    System {
-        /// Action that failed.
-        what: &'static str,
-        /// Program that was to be started.
-        program: PathBuf,
-        /// The system's error.
-        source: Arc<io::Error>,
-    },
-}
-
-impl LaunchError {
-    fn system(what: &'static str, program: &std::path::Path, source: io::Error) -> LaunchError {
-        LaunchError::System {
-            what,
-            program: program.to_owned(),
-            source: Arc::new(with_limit(source)),
-        }
-    }
-}
-
-impl fmt::Display for LaunchError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            LaunchError::Nested => f.write_str(
-                "this process was started by a launcher and starts none itself: main must ask for \
-                 its place before anything else (launch::child, or serve_if_started in a farm)",
-            ),
-            LaunchError::Count(count) => {
-                write!(f, "{count} children were asked for; allowed are 1 to {CHILD_COUNT_MAX}")
-            }
-            LaunchError::NoSuchCpu { cpu, allowed } => {
-                write!(f, "processor {cpu} is not one this process may use: {allowed:?}")
-            }
-            LaunchError::System { what, program, .. } => {
-                write!(f, "could not {what} for {}", program.display())
-            }
-        }
-    }
-}
-
-chunkcomm_proto::debug_with_causes!(LaunchError);
-
-impl std::error::Error for LaunchError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            LaunchError::System { source, .. } => Some(source.as_ref()),
-            _ => None,
-        }
-    }
-}
 
 /// Starts copies of a program as child processes.
 ///
@@ -193,7 +122,12 @@ impl Launcher {
     /// has to wait for other children of its own.
     ///
     /// # Errors
-    /// See [`LaunchError`]: either all children are started or none is left.
+    /// Either all children are started or none is left.
+    ///
+    /// - [`LaunchError::Nested`]: a launcher started this process itself.
+    /// - [`LaunchError::Count`]: `count` is 0, or above [`CHILD_COUNT_MAX`].
+    /// - [`LaunchError::NoSuchCpu`]: this process may not use a processor of [`Launcher::cpus`].
+    /// - [`LaunchError::System`]: a system call failed.
     pub fn spawn(self, count: usize) -> Result<Children, LaunchError> {
         if is_child() {
             return Err(LaunchError::Nested);

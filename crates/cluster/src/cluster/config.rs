@@ -1,7 +1,8 @@
 //! [`ClusterConfig`]: the settings of a cluster to be joined.
 
 use super::JoinError;
-use super::launch::{Environment, Launcher, Meet, Place, PlaceError, ssh};
+use super::launch::{Environment, Launcher, Meet, Place, ssh};
+use crate::launch::LaunchError;
 use crate::registry::{Registry, Signature};
 use chunkcomm::{CREDENTIAL_FILE_VARIABLE, Credential, Node, NodeBuilder, host};
 use std::ffi::{OsStr, OsString};
@@ -188,8 +189,8 @@ impl ClusterConfig {
     /// Finds the place of this process.
     ///
     /// # Errors
-    /// A variable makes no sense.
-    pub fn place(&self) -> Result<Place, PlaceError> {
+    /// [`LaunchError::Variable`]: a variable makes no sense.
+    pub fn place(&self) -> Result<Place, LaunchError> {
         Place::detect(&self.environment)
     }
 
@@ -200,8 +201,9 @@ impl ClusterConfig {
     /// the program there.
     ///
     /// # Errors
-    /// A variable makes no sense. Or the hosts file, the number of nodes or the credential cannot
-    /// be used.
+    /// - [`JoinError::Launch`]: a variable makes no sense, or the hosts file cannot be used.
+    /// - [`JoinError::Nodes`]: the launcher started another number of nodes.
+    /// - [`JoinError::Credential`]: the credential cannot be used.
     pub fn explain(&self) -> Result<String, JoinError> {
         let place = self.place()?;
         self.ready_time()?;
@@ -238,7 +240,7 @@ impl ClusterConfig {
         }
     }
 
-    pub(super) fn ready_time(&self) -> Result<Duration, PlaceError> {
+    pub(super) fn ready_time(&self) -> Result<Duration, LaunchError> {
         if let Some(within) = self.ready_within {
             return Ok(within);
         }
@@ -246,7 +248,7 @@ impl ClusterConfig {
             return Ok(READY_WITHIN_DEFAULT);
         };
         let number = text.parse().ok().filter(|ms| (1..=86_400_000).contains(ms));
-        number.map(Duration::from_millis).ok_or_else(|| PlaceError {
+        number.map(Duration::from_millis).ok_or_else(|| LaunchError::Variable {
             variable: READY_VARIABLE.to_owned(),
             value: Some(text.to_owned()),
             why: "a whole number of milliseconds from 1 to 86400000 is needed".to_owned(),

@@ -1,6 +1,5 @@
 //! Errors of a cluster.
 
-use super::launch::{HostsError, PlaceError, PmiError};
 use super::{Death, End, NodeId, Objection, Refusal};
 use crate::call::ServeError;
 use crate::launch::LaunchError;
@@ -17,8 +16,6 @@ use std::time::Duration;
 #[derive(Clone)]
 #[non_exhaustive]
 pub enum JoinError {
-    /// The environment makes no sense.
-    Place(PlaceError),
     /// The launcher started another number of nodes than the program asked for.
     Nodes {
         /// Number asked for.
@@ -44,12 +41,9 @@ pub enum JoinError {
         /// Last port of the range.
         last: u16,
     },
-    /// The copies of this program were not started.
+    /// The environment makes no sense, the launcher breaks the rules of PMI-1, or the other nodes were
+    /// not started: copies of this program, or nodes on the hosts of a file.
     Launch(LaunchError),
-    /// The hosts file, or a host or program of it, cannot be used.
-    Hosts(HostsError),
-    /// The launcher breaks the rules of PMI-1.
-    Pmi(PmiError),
     /// The file by which nodes of one machine meet cannot be used.
     Meeting {
         /// The file or folder.
@@ -95,7 +89,6 @@ pub enum JoinError {
 impl fmt::Display for JoinError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            JoinError::Place(error) => error.fmt(f),
             JoinError::Nodes { asked, started, by } => {
                 write!(f, "{asked} nodes were asked for, and {by} started {started}")
             }
@@ -111,8 +104,6 @@ impl fmt::Display for JoinError {
                 write!(f, "no port from {first} to {last} (CHUNKCOMM_PORTS) is free")
             }
             JoinError::Launch(error) => error.fmt(f),
-            JoinError::Hosts(error) => error.fmt(f),
-            JoinError::Pmi(error) => error.fmt(f),
             JoinError::Meeting { path, .. } => {
                 write!(f, "nodes of this machine cannot meet by {}", path.display())
             }
@@ -142,23 +133,15 @@ impl Error for JoinError {
             JoinError::Credential(error) => error.source(),
             JoinError::Node(error) => error.source(),
             JoinError::Launch(error) => error.source(),
-            JoinError::Hosts(error) => error.source(),
-            JoinError::Pmi(error) => error.source(),
             JoinError::Admission(error) => error.source(),
             _ => None,
         }
     }
 }
 
-impl From<PlaceError> for JoinError {
-    fn from(error: PlaceError) -> JoinError {
-        JoinError::Place(error)
-    }
-}
-
-impl From<PmiError> for JoinError {
-    fn from(error: PmiError) -> JoinError {
-        JoinError::Pmi(error)
+impl From<LaunchError> for JoinError {
+    fn from(error: LaunchError) -> JoinError {
+        JoinError::Launch(error)
     }
 }
 

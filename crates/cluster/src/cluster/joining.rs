@@ -4,10 +4,11 @@ mod building;
 mod following;
 mod leading;
 
-use super::launch::{Launcher, Meet, Place, Pmi, PmiError, Removed, hostname, on_a_thread, ssh};
+use super::launch::{Launcher, Meet, Place, Pmi, Removed, hostname, on_a_thread, ssh};
 use super::member::{self, Way};
 use super::processes::set_member;
 use super::{Cluster, ClusterConfig, End, JoinError, Refusal, Shared, State};
+use crate::launch::LaunchError;
 use crate::moving::moving;
 use crate::proto::cluster::Ready;
 use crate::proto::cluster::membership::Membership;
@@ -104,7 +105,7 @@ impl Joining {
         &self,
         what: impl FnOnce() -> R + Send + 'static,
     ) -> Result<R, JoinError> {
-        self.blocking(what).await?.ok_or(JoinError::Pmi(PmiError::Timeout))
+        self.blocking(what).await?.ok_or(JoinError::Launch(LaunchError::PmiTimeout))
     }
 
     /// Runs a blocking `what` on a thread of its own. When the time is over, the thread is left

@@ -6,7 +6,6 @@ use chunkcomm::error::{CredentialError, LinkCause, TypeRefused};
 use chunkcomm::proto::codec::{DecodeError, EncodeError};
 use chunkcomm::{CloseError, LinkError, NodeError, OpenError, RecvError, SendError};
 use chunkcomm_cluster::call::{ServeError, ServiceCloseError};
-use chunkcomm_cluster::cluster::launch::{HostsError, PlaceError, PmiError};
 use chunkcomm_cluster::cluster::{
     AgreeError, BarrierError, ClusterServeError, Death, End, EndError, JoinError, Member,
     NameError, NamedError, NodeId, Objection, Refusal,
@@ -179,15 +178,12 @@ fn joining(texts: &mut Texts) {
     let refusals = vec!["another credential".to_owned(), "no hello".to_owned()];
     errors!(
         texts,
-        JoinError::Place(place(None)),
         JoinError::Nodes { asked: 4, started: 3, by: by() },
         JoinError::NeedsCredential { by: by() },
         JoinError::Credential(CredentialError::Random(said())),
         JoinError::Node(NodeError::System(said())),
         JoinError::Ports { first: 7000, last: 7009 },
         JoinError::Launch(system()),
-        JoinError::Hosts(HostsError::Read { path: "/a/file".into(), error: said() }),
-        JoinError::Pmi(PmiError::Io { command: "get", error: said() }),
         JoinError::Meeting { path: "/a/file".into(), error: said() },
         JoinError::NoManager { waited: Duration::from_secs(60), last: "refused".into() },
         JoinError::Told { why: "no address".into() },
@@ -236,23 +232,23 @@ fn launching(texts: &mut Texts) {
     let blamed = vec![(1, host()), (2, "plum".to_owned())];
     errors!(
         texts,
-        place(None) => PlaceError,
-        place(Some("x\ny".to_owned())) => PlaceError,
-        HostsError::Read { path: path(), error: said() },
-        HostsError::Line { path: path(), line: 0, why: why() },
-        HostsError::Line { path: path(), line: 3, why: why() },
-        HostsError::Slots { path: path(), asked: 9, slots: 4 },
-        HostsError::Ended { rank: 1, host: host(), why: why() },
-        HostsError::NotStarted { at_fault: blamed, why: why() },
-        HostsError::NotStarted { at_fault: Vec::new(), why: why() },
-        HostsError::Silent { host: host(), awaited: "ready", waited: Duration::from_secs(60) },
-        HostsError::Ssh { program, error: said() },
-        PmiError::Socket { way: "PMI_FD".into(), error: said() },
-        PmiError::Io { command, error: said() },
-        PmiError::Answer { command, line: "cmd=?\n".into() },
-        PmiError::Failed { command, why: why() },
-        PmiError::Value { bytes: 2000, max: 1024 },
-        PmiError::Timeout,
+        place(None) => LaunchError::Variable,
+        place(Some("x\ny".to_owned())) => LaunchError::Variable,
+        LaunchError::HostsFile { path: path(), error: said() },
+        LaunchError::HostsLine { path: path(), line: 0, why: why() },
+        LaunchError::HostsLine { path: path(), line: 3, why: why() },
+        LaunchError::HostsSlots { path: path(), asked: 9, slots: 4 },
+        LaunchError::NodeEnded { rank: 1, host: host(), why: why() },
+        LaunchError::NotStarted { at_fault: blamed, why: why() },
+        LaunchError::NotStarted { at_fault: Vec::new(), why: why() },
+        LaunchError::Silent { host: host(), awaited: "ready", waited: Duration::from_secs(60) },
+        LaunchError::Ssh { program, error: said() },
+        LaunchError::PmiSocket { way: "PMI_FD".into(), error: said() },
+        LaunchError::PmiLost { command, error: said() },
+        LaunchError::PmiAnswer { command, line: "cmd=?\n".into() },
+        LaunchError::PmiFailed { command, why: why() },
+        LaunchError::PmiTooLong { bytes: 2000, max: 1024 },
+        LaunchError::PmiTimeout,
         LaunchError::Nested,
         LaunchError::Count(5000),
         LaunchError::NoSuchCpu { cpu: 9, allowed: vec![0, 1] },
@@ -276,8 +272,8 @@ pub(super) fn system() -> LaunchError {
     LaunchError::System { what: "start a process", program: "/a/program".into(), source: said() }
 }
 
-fn place(value: Option<String>) -> PlaceError {
-    PlaceError { variable: "CHUNKCOMM_RANK".into(), value, why: "a number".into() }
+fn place(value: Option<String>) -> LaunchError {
+    LaunchError::Variable { variable: "CHUNKCOMM_RANK".into(), value, why: "a number".into() }
 }
 
 fn id(rank: u32) -> NodeId {

@@ -1,4 +1,4 @@
-//! Variables of a process, and the error of one that makes no sense.
+//! Variables of a process.
 
 use chunkcomm_proto::sorted::SortedMap;
 use std::time::Duration;
@@ -61,20 +61,3 @@ fn remove_those_of_another(variables: &mut SortedMap<String, String>, pid: u32) 
         variables.retain(|name, _| ![RANK, SIZE, MANAGER].contains(&&name[..]));
     }
 }
-
-/// A variable that makes no sense.
-#[derive(Clone, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "{variable} is {}: {why}",
-    .value.as_ref().map_or_else(|| "not set".to_owned(), |value| format!("{value:?}"))
-)]
-pub struct PlaceError {
-    /// The variable.
-    pub variable: String,
-    /// Its value; `None` when it is not set.
-    pub value: Option<String>,
-    /// Fault of the value, or its right form.
-    pub why: String,
-}
-
-chunkcomm_proto::debug_with_causes!(PlaceError);

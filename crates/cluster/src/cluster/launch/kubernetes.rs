@@ -2,14 +2,15 @@
 //! the job's headless service. The environment does not contain the number of pods, so the manifest
 //! sets `CHUNKCOMM_SIZE`.
 
-use super::{Launcher, Look, Meet, Place, PlaceError};
+use super::{Launcher, Look, Meet, Place};
+use crate::launch::LaunchError;
 
 const INDEX: &str = "JOB_COMPLETION_INDEX";
 const SIZE: &str = "CHUNKCOMM_SIZE";
 const HOSTNAME: &str = "HOSTNAME";
 const SERVICE: &str = "CHUNKCOMM_SERVICE";
 
-pub(super) fn place(look: &mut Look<'_>) -> Result<Option<Place>, PlaceError> {
+pub(super) fn place(look: &mut Look<'_>) -> Result<Option<Place>, LaunchError> {
     if !look.has(INDEX) {
         return Ok(None);
     }

@@ -1,12 +1,13 @@
 //! Looks at variables. Each one found is a reason for the place; one that makes no sense is an
 //! error that names the variable.
 
-use super::{Environment, Meet, PORTS_DEFAULT, Place, PlaceError, SIZE_MAX};
+use super::{Environment, Meet, PORTS_DEFAULT, Place, SIZE_MAX};
+use crate::launch::LaunchError;
 use chunkcomm::Address;
 use std::ops::RangeInclusive;
 
 /// Function that looks for one launcher.
-pub(super) type Way = fn(&mut Look<'_>) -> Result<Option<Place>, PlaceError>;
+pub(super) type Way = fn(&mut Look<'_>) -> Result<Option<Place>, LaunchError>;
 
 /// The environment, and the variables found in it.
 pub(super) struct Look<'a> {
@@ -28,14 +29,18 @@ impl Look<'_> {
         self.environment.get(name).is_some()
     }
 
-    pub(super) fn needed(&mut self, name: &str, why: &str) -> Result<String, PlaceError> {
-        let missing = || PlaceError { variable: name.to_owned(), value: None, why: why.to_owned() };
+    pub(super) fn needed(&mut self, name: &str, why: &str) -> Result<String, LaunchError> {
+        let missing = || LaunchError::Variable {
+            variable: name.to_owned(),
+            value: None,
+            why: why.to_owned(),
+        };
         self.text(name).ok_or_else(missing)
     }
 
-    pub(super) fn wrong(&self, name: &str, why: impl Into<String>) -> PlaceError {
+    pub(super) fn wrong(&self, name: &str, why: impl Into<String>) -> LaunchError {
         let value = self.environment.get(name).map(str::to_owned);
-        PlaceError { variable: name.to_owned(), value, why: why.into() }
+        LaunchError::Variable { variable: name.to_owned(), value, why: why.into() }
     }
 
     /// Returns a whole number within these bounds.
@@ -43,7 +48,7 @@ impl Look<'_> {
         &mut self,
         name: &str,
         allowed: RangeInclusive<u32>,
-    ) -> Result<u32, PlaceError> {
+    ) -> Result<u32, LaunchError> {
         let why = format!("a whole number from {} to {} is needed", allowed.start(), allowed.end());
         let text = self.needed(name, &why)?;
         let plain = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
@@ -56,7 +61,7 @@ impl Look<'_> {
         &mut self,
         rank: &str,
         size: &str,
-    ) -> Result<(u32, u32), PlaceError> {
+    ) -> Result<(u32, u32), LaunchError> {
         let number = self.number(rank, 0..=SIZE_MAX - 1)?;
         let count = self.number(size, 1..=SIZE_MAX)?;
         if number >= count {
@@ -66,7 +71,7 @@ impl Look<'_> {
     }
 
     /// Checks a host's name, or a part of it, from this variable.
-    pub(super) fn host(&self, name: &str, host: &str) -> Result<(), PlaceError> {
+    pub(super) fn host(&self, name: &str, host: &str) -> Result<(), LaunchError> {
         let letter = |byte: u8| byte.is_ascii_alphanumeric() || b"-._:%".contains(&byte);
         if host.is_empty() || host.starts_with('-') || !host.bytes().all(letter) {
             return Err(self.wrong(name, format!("{host:?} is no host")));
@@ -75,7 +80,7 @@ impl Look<'_> {
     }
 
     /// Returns the name or address at which others reach this node, if set.
-    pub(super) fn own_host(&self) -> Result<Option<String>, PlaceError> {
+    pub(super) fn own_host(&self) -> Result<Option<String>, LaunchError> {
         const NAME: &str = "CHUNKCOMM_HOST";
         let Some(host) = self.environment.get(NAME) else { return Ok(None) };
         self.host(NAME, host)?;
@@ -83,7 +88,7 @@ impl Look<'_> {
     }
 
     /// Returns the range of ports, if one is set.
-    pub(super) fn ports(&mut self) -> Result<Option<RangeInclusive<u16>>, PlaceError> {
+    pub(super) fn ports(&mut self) -> Result<Option<RangeInclusive<u16>>, LaunchError> {
         const NAME: &str = "CHUNKCOMM_PORTS";
         let Some(text) = self.environment.get(NAME) else { return Ok(None) };
         let (first, last) = text.split_once('-').unwrap_or((text, text));
@@ -95,7 +100,7 @@ impl Look<'_> {
     }
 
     /// Returns the ports of the range, each once, from a place on that `seed` chooses.
-    pub(super) fn ports_from(&mut self, seed: u64) -> Result<Vec<u16>, PlaceError> {
+    pub(super) fn ports_from(&mut self, seed: u64) -> Result<Vec<u16>, LaunchError> {
         let ports = self.ports()?.unwrap_or(PORTS_DEFAULT);
         let count = u64::from(*ports.end() - ports.start()) + 1;
         let first = (seed % count) as usize;
@@ -103,7 +108,7 @@ impl Look<'_> {
     }
 
     /// Returns the place of rank 0 according to `CHUNKCOMM_MANAGER`.
-    pub(super) fn manager(&mut self) -> Result<Option<Meet>, PlaceError> {
+    pub(super) fn manager(&mut self) -> Result<Option<Meet>, LaunchError> {
         const NAME: &str = "CHUNKCOMM_MANAGER";
         let Some(text) = self.text(NAME) else { return Ok(None) };
         match text.parse() {

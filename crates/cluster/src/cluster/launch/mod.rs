@@ -32,14 +32,13 @@ pub(super) mod ssh;
 #[cfg(test)]
 mod tests;
 
-pub use environment::{Environment, PlaceError};
-pub use hosts::HostsError;
+pub use environment::Environment;
 use look::{Look, Way};
 pub(super) use machine::{hostname, on_a_thread};
 pub(super) use meeting::{MANAGER_SOCKET, Meeting, Removed, private_folder, socket_folder};
 pub(super) use pmi::Pmi;
-pub use pmi::PmiError;
 
+use crate::launch::LaunchError;
 use chunkcomm::Address;
 use std::fmt;
 use std::ops::RangeInclusive;
@@ -137,8 +136,8 @@ impl Place {
     /// Reads the place from the environment of a process.
     ///
     /// # Errors
-    /// A variable of the first matching launcher makes no sense, or is missing.
-    pub fn detect(environment: &Environment) -> Result<Place, PlaceError> {
+    /// [`LaunchError::Variable`]: a variable of the first matching launcher makes no sense, or is missing.
+    pub fn detect(environment: &Environment) -> Result<Place, LaunchError> {
         let look = &mut Look { environment, found: Vec::new() };
         let ports = look.ports()?;
         let ways: [Way; 7] = [

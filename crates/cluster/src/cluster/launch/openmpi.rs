@@ -2,7 +2,8 @@
 //! On one machine the nodes meet by a file. On several they meet at the address that `mpirun -x
 //! CHUNKCOMM_MANAGER=host:port` passes on.
 
-use super::{Launcher, Look, Meet, Place, PlaceError};
+use super::{Launcher, Look, Meet, Place};
+use crate::launch::LaunchError;
 
 const RANK: &str = "OMPI_COMM_WORLD_RANK";
 const SIZE: &str = "OMPI_COMM_WORLD_SIZE";
@@ -12,7 +13,7 @@ const NAMESPACE: &str = "PMIX_NAMESPACE";
 /// Longest name of a job, in bytes. A file's name has at most 255, and holds more than the job's.
 const JOB_BYTES_MAX: usize = 200;
 
-pub(super) fn place(look: &mut Look<'_>) -> Result<Option<Place>, PlaceError> {
+pub(super) fn place(look: &mut Look<'_>) -> Result<Option<Place>, LaunchError> {
     if !look.has(RANK) {
         return Ok(None);
     }

@@ -1,7 +1,7 @@
 //! Variables of this crate.
 
-use super::{Launcher, Look, Meet, Place, PlaceError};
-use crate::launch::COPIES;
+use super::{Launcher, Look, Meet, Place};
+use crate::launch::{COPIES, LaunchError};
 use chunkcomm::Address;
 
 const PARENT: &str = "CHUNKCOMM_PARENT";
@@ -17,7 +17,7 @@ pub(super) const PROCESS: &str = "CHUNKCOMM_PROCESS";
 pub(super) const TOLD: &str = "told";
 
 /// Looks for a copy that another node started on this machine; that node has rank 0.
-pub(super) fn copy(look: &mut Look<'_>) -> Result<Option<Place>, PlaceError> {
+pub(super) fn copy(look: &mut Look<'_>) -> Result<Option<Place>, LaunchError> {
     if !look.has(PARENT) || !look.has(COPIES) {
         return Ok(None);
     }
@@ -29,7 +29,7 @@ pub(super) fn copy(look: &mut Look<'_>) -> Result<Option<Place>, PlaceError> {
 }
 
 /// Looks for a node started by hand, by systemd, or by ssh.
-pub(super) fn variables(look: &mut Look<'_>) -> Result<Option<Place>, PlaceError> {
+pub(super) fn variables(look: &mut Look<'_>) -> Result<Option<Place>, LaunchError> {
     if !look.has(RANK) {
         return Ok(None);
     }
@@ -45,7 +45,7 @@ pub(super) fn variables(look: &mut Look<'_>) -> Result<Option<Place>, PlaceError
 }
 
 /// Looks for a node that comes later. Rank 0 may listen at a Unix socket then: that of a cluster on this machine.
-pub(super) fn later(look: &mut Look<'_>) -> Result<Option<Place>, PlaceError> {
+pub(super) fn later(look: &mut Look<'_>) -> Result<Option<Place>, LaunchError> {
     let manager = match look.environment.get(MANAGER).map(str::parse) {
         Some(Ok(socket @ Address::Unix(_))) => {
             look.text(MANAGER);

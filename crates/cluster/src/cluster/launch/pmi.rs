@@ -2,9 +2,8 @@
 //! MPICH's `mpiexec.hydra` and Slurm's `srun --mpi=pmi2`. A command is one line, and so is its
 //! answer. There are never two commands at a time.
 
-use super::{Launcher, Look, Meet, Place, PlaceError, PmiWay, slurm};
-use std::error::Error;
-use std::fmt;
+use super::{Launcher, Look, Meet, Place, PmiWay, slurm};
+use crate::launch::LaunchError;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::sync::Arc;
 
@@ -18,7 +17,7 @@ const LOCAL_SIZE: &str = "MPI_LOCALNRANKS";
 /// Longest line of the protocol, in bytes.
 const LINE_BYTES_MAX: usize = 1024;
 
-pub(super) fn place(look: &mut Look<'_>) -> Result<Option<Place>, PlaceError> {
+pub(super) fn place(look: &mut Look<'_>) -> Result<Option<Place>, LaunchError> {
     let way = if look.has(FD) {
         PmiWay::Fd(look.number(FD, 0..=i32::MAX as u32)? as i32)
     } else if look.has(PORT) {
@@ -50,7 +49,7 @@ pub(super) fn place(look: &mut Look<'_>) -> Result<Option<Place>, PlaceError> {
 }
 
 /// Refuses a launcher that gives a rank but no way to the others.
-pub(super) fn check_nobody(look: &mut Look<'_>) -> Result<(), PlaceError> {
+pub(super) fn check_nobody(look: &mut Look<'_>) -> Result<(), LaunchError> {
     if !look.has(RANK) {
         return Ok(());
     }
@@ -58,83 +57,6 @@ pub(super) fn check_nobody(look: &mut Look<'_>) -> Result<(), PlaceError> {
                by one that speaks PMI-1 (mpiexec.hydra, srun --mpi=pmi2), or set CHUNKCOMM_RANK, \
                CHUNKCOMM_SIZE and CHUNKCOMM_MANAGER";
     look.needed(FD, why).map(drop)
-}
-
-/// Failure of the conversation with the launcher.
-#[derive(Clone)]
-#[non_exhaustive]
-pub enum PmiError {
-    /// The socket that `PMI_FD` or `PMI_PORT` names cannot be used.
-    Socket {
-        /// Name of the socket in the environment.
-        way: String,
-        /// The reason.
-        error: Arc<io::Error>,
-    },
-    /// The connection broke.
-    Io {
-        /// The command.
-        command: &'static str,
-        /// The reason.
-        error: Arc<io::Error>,
-    },
-    /// The answer does not fit the command.
-    Answer {
-        /// The command.
-        command: &'static str,
-        /// Beginning of the answer.
-        line: String,
-    },
-    /// The launcher reports a failure.
-    Failed {
-        /// The command.
-        command: &'static str,
-        /// Code and text of the launcher.
-        why: String,
-    },
-    /// A value is longer than the launcher takes.
-    Value {
-        /// Length of the value, in bytes.
-        bytes: usize,
-        /// Longest value, in bytes.
-        max: usize,
-    },
-    /// The launcher did not answer in time: perhaps ranks are missing.
-    Timeout,
-}
-
-impl fmt::Display for PmiError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            PmiError::Socket { way, .. } => write!(f, "the launcher cannot be reached by {way}"),
-            PmiError::Io { command, .. } => {
-                write!(f, "the launcher hung up while it was asked for {command}")
-            }
-            PmiError::Answer { command, line } => {
-                write!(f, "the launcher answered {line:?} to {command}")
-            }
-            PmiError::Failed { command, why } => {
-                write!(f, "the launcher says that {command} failed: {why}")
-            }
-            PmiError::Value { bytes, max } => {
-                write!(f, "the launcher takes values of {max} bytes, and this one has {bytes}")
-            }
-            PmiError::Timeout => {
-                f.write_str("the launcher did not answer in time: are all ranks there?")
-            }
-        }
-    }
-}
-
-chunkcomm_proto::debug_with_causes!(PmiError);
-
-impl Error for PmiError {
-    fn source(&self) -> Option<&(dyn Error + 'static)> {
-        match self {
-            PmiError::Socket { error, .. } | PmiError::Io { error, .. } => Some(error.as_ref()),
-            _ => None,
-        }
-    }
 }
 
 /// Conversation with the launcher; its calls block.
@@ -158,10 +80,10 @@ impl Pmi<Box<dyn Stream>> {
     pub(in crate::cluster) fn begin(
         way: &PmiWay,
         known: Option<(u32, u32)>,
-    ) -> Result<Self, PmiError> {
+    ) -> Result<Self, LaunchError> {
         match way {
             PmiWay::Fd(fd) => {
-                let socket = inherited(*fd).map_err(|error| PmiError::Socket {
+                let socket = inherited(*fd).map_err(|error| LaunchError::PmiSocket {
                     way: format!("{FD}={fd}"),
                     error: Arc::new(error),
                 })?;
@@ -169,7 +91,10 @@ impl Pmi<Box<dyn Stream>> {
             }
             PmiWay::Port { address, id } => {
                 let socket = std::net::TcpStream::connect(address).map_err(|error| {
-                    PmiError::Socket { way: format!("{PORT}={address}"), error: Arc::new(error) }
+                    LaunchError::PmiSocket {
+                        way: format!("{PORT}={address}"),
+                        error: Arc::new(error),
+                    }
                 })?;
                 Pmi::over_port(Box::new(socket), id)
             }
@@ -213,7 +138,7 @@ impl<S: Read + Write> Pmi<S> {
     ///
     /// # Errors
     /// The other end does not speak PMI-1.
-    pub(in crate::cluster) fn over(stream: S, known: (u32, u32)) -> Result<Self, PmiError> {
+    pub(in crate::cluster) fn over(stream: S, known: (u32, u32)) -> Result<Self, LaunchError> {
         let stream = BufReader::new(stream);
         let (rank, size) = known;
         let mut pmi = Pmi { stream, space: String::new(), value_bytes_max: 0, rank, size };
@@ -222,7 +147,7 @@ impl<S: Read + Write> Pmi<S> {
     }
 
     /// Begins over a connection on which this process must send its number first.
-    fn over_port(stream: S, id: &str) -> Result<Self, PmiError> {
+    fn over_port(stream: S, id: &str) -> Result<Self, LaunchError> {
         const COMMAND: &str = "initack";
         let stream = BufReader::new(stream);
         let mut pmi = Pmi { stream, space: String::new(), value_bytes_max: 0, rank: 0, size: 1 };
@@ -238,19 +163,19 @@ impl<S: Read + Write> Pmi<S> {
             } else if answer.get("debug").is_some() {
                 break;
             } else {
-                return Err(PmiError::Answer { command: COMMAND, line: answer.0 });
+                return Err(LaunchError::PmiAnswer { command: COMMAND, line: answer.0 });
             }
         }
         pmi.init()?;
         Ok(pmi)
     }
 
-    fn init(&mut self) -> Result<(), PmiError> {
+    fn init(&mut self) -> Result<(), LaunchError> {
         let line = "cmd=init pmi_version=1 pmi_subversion=1";
         self.ask("init", line, "response_to_init")?;
         let maxes = self.ask("get_maxes", "cmd=get_maxes", "maxes")?;
         let max = maxes.get("vallen_max").and_then(|text| text.parse().ok());
-        let wrong = |command, answer: Answer| PmiError::Answer { command, line: answer.0 };
+        let wrong = |command, answer: Answer| LaunchError::PmiAnswer { command, line: answer.0 };
         let Some(max) = max else { return Err(wrong("get_maxes", maxes)) };
         self.value_bytes_max = max;
         let name = self.ask("get_my_kvsname", "cmd=get_my_kvsname", "my_kvsname")?;
@@ -265,38 +190,43 @@ impl<S: Read + Write> Pmi<S> {
     }
 
     /// Puts a text under `key`, once.
-    pub(in crate::cluster) fn put(&mut self, key: &str, text: &str) -> Result<(), PmiError> {
+    pub(in crate::cluster) fn put(&mut self, key: &str, text: &str) -> Result<(), LaunchError> {
         let value: String = text.bytes().map(|byte| format!("{byte:02x}")).collect();
         let line = format!("cmd=put kvsname={} key={key} value={value}", self.space);
         let room =
             self.value_bytes_max.min((LINE_BYTES_MAX + value.len()).saturating_sub(line.len() + 1));
         if value.len() > room {
-            return Err(PmiError::Value { bytes: value.len(), max: room });
+            return Err(LaunchError::PmiTooLong { bytes: value.len(), max: room });
         }
         self.ask("put", &line, "put_result").map(|_| ())
     }
 
     /// Waits until all processes are here; then each can read the values of the others.
-    pub(in crate::cluster) fn barrier(&mut self) -> Result<(), PmiError> {
+    pub(in crate::cluster) fn barrier(&mut self) -> Result<(), LaunchError> {
         self.ask("barrier_in", "cmd=barrier_in", "barrier_out").map(|_| ())
     }
 
     /// Returns the text under `key`.
-    pub(in crate::cluster) fn get(&mut self, key: &str) -> Result<String, PmiError> {
+    pub(in crate::cluster) fn get(&mut self, key: &str) -> Result<String, LaunchError> {
         let line = format!("cmd=get kvsname={} key={key}", self.space);
         let answer = self.ask("get", &line, "get_result")?;
         let text = answer.get("value").and_then(from_hex);
-        text.ok_or(PmiError::Answer { command: "get", line: answer.0 })
+        text.ok_or(LaunchError::PmiAnswer { command: "get", line: answer.0 })
     }
 
     /// Ends the conversation: from now on the launcher judges the end of this process by its
     /// status.
-    pub(in crate::cluster) fn finalize(mut self) -> Result<(), PmiError> {
+    pub(in crate::cluster) fn finalize(mut self) -> Result<(), LaunchError> {
         self.ask("finalize", "cmd=finalize", "finalize_ack").map(|_| ())
     }
 
-    fn ask(&mut self, command: &'static str, line: &str, answer: &str) -> Result<Answer, PmiError> {
-        let broken = |error| PmiError::Io { command, error: Arc::new(error) };
+    fn ask(
+        &mut self,
+        command: &'static str,
+        line: &str,
+        answer: &str,
+    ) -> Result<Answer, LaunchError> {
+        let broken = |error| LaunchError::PmiLost { command, error: Arc::new(error) };
         // One write: some launchers take each read for a command.
         let stream = self.stream.get_mut();
         stream.write_all(format!("{line}\n").as_bytes()).map_err(broken)?;
@@ -304,8 +234,8 @@ impl<S: Read + Write> Pmi<S> {
         self.answer(command, answer)
     }
 
-    fn answer(&mut self, command: &'static str, expected: &str) -> Result<Answer, PmiError> {
-        let broken = |error| PmiError::Io { command, error: Arc::new(error) };
+    fn answer(&mut self, command: &'static str, expected: &str) -> Result<Answer, LaunchError> {
+        let broken = |error| LaunchError::PmiLost { command, error: Arc::new(error) };
         let mut bytes = Vec::new();
         let mut limited = (&mut self.stream).take(2 * LINE_BYTES_MAX as u64);
         limited.read_until(b'\n', &mut bytes).map_err(broken)?;
@@ -315,13 +245,13 @@ impl<S: Read + Write> Pmi<S> {
         let line = String::from_utf8_lossy(&bytes).trim().to_owned();
         let answer = Answer(line.chars().take(200.max(2 * LINE_BYTES_MAX)).collect());
         if answer.get("cmd") != Some(expected) {
-            return Err(PmiError::Answer { command, line: answer.0 });
+            return Err(LaunchError::PmiAnswer { command, line: answer.0 });
         }
         match answer.get("rc") {
             None | Some("0") => Ok(answer),
             Some(code) => {
                 let word = answer.get("msg").unwrap_or_default();
-                Err(PmiError::Failed {
+                Err(LaunchError::PmiFailed {
                     command,
                     why: format!("rc={code} {word}").trim().to_owned(),
                 })

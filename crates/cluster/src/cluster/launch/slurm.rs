@@ -2,7 +2,8 @@
 //! several meet at the first host of the step, at a port that job and step choose. The cluster's
 //! name has job and step, so that another job at the same port is recognised.
 
-use super::{Launcher, Look, Meet, Place, PlaceError};
+use super::{Launcher, Look, Meet, Place};
+use crate::launch::LaunchError;
 
 const RANK: &str = "SLURM_PROCID";
 const STEP_SIZE: &str = "SLURM_STEP_NUM_TASKS";
@@ -19,7 +20,7 @@ const HOST_COUNT_MAX: usize = 65_536;
 const STEP_MAX: u32 = 0xFFFF_FFF0 - 1;
 
 /// Returns the job and step of a process that `srun` started.
-fn step(look: &mut Look<'_>) -> Result<Option<(u32, u32)>, PlaceError> {
+fn step(look: &mut Look<'_>) -> Result<Option<(u32, u32)>, LaunchError> {
     if !look.has(RANK) || !look.has(STEP) {
         return Ok(None);
     }
@@ -31,14 +32,14 @@ fn step(look: &mut Look<'_>) -> Result<Option<(u32, u32)>, PlaceError> {
 }
 
 /// Whether all tasks of the step are on one machine; `None` outside of a step.
-pub(super) fn is_one_machine(look: &mut Look<'_>) -> Result<Option<bool>, PlaceError> {
+pub(super) fn is_one_machine(look: &mut Look<'_>) -> Result<Option<bool>, LaunchError> {
     match step(look)? {
         Some(_) => Ok(Some(hosts(look)?.len() == 1)),
         None => Ok(None),
     }
 }
 
-pub(super) fn place(look: &mut Look<'_>) -> Result<Option<Place>, PlaceError> {
+pub(super) fn place(look: &mut Look<'_>) -> Result<Option<Place>, LaunchError> {
     let Some((job, step)) = step(look)? else { return Ok(None) };
     let size = if look.has(STEP_SIZE) { STEP_SIZE } else { SIZE };
     let (rank, size) = look.rank_and_size(RANK, size)?;
@@ -59,7 +60,7 @@ pub(super) fn place(look: &mut Look<'_>) -> Result<Option<Place>, PlaceError> {
 
 /// Refuses a task of a step without the step's variables. A batch script has rank 0 and belongs to
 /// no step: it counts as started by its user, and the explanation names it.
-pub(super) fn check_nobody(look: &mut Look<'_>) -> Result<(), PlaceError> {
+pub(super) fn check_nobody(look: &mut Look<'_>) -> Result<(), LaunchError> {
     match look.environment.get(RANK) {
         None => Ok(()),
         Some("0") => {
@@ -74,7 +75,7 @@ pub(super) fn check_nobody(look: &mut Look<'_>) -> Result<(), PlaceError> {
     }
 }
 
-fn hosts(look: &mut Look<'_>) -> Result<Vec<String>, PlaceError> {
+fn hosts(look: &mut Look<'_>) -> Result<Vec<String>, LaunchError> {
     let name = if look.has(STEP_HOSTS) { STEP_HOSTS } else { HOSTS };
     let list = look.needed(name, "the hosts of the step are needed")?;
     let hosts = expand(&list).filter(|hosts| !hosts.is_empty());

@@ -17,9 +17,9 @@ mod command;
 mod output;
 
 use super::PORTS_DEFAULT;
-use super::hosts::{Host, HostsError, parse_hosts};
+use super::hosts::{Host, parse_hosts};
 use crate::cluster::{Cluster, ClusterConfig, JoinError};
-use crate::launch::keep_statuses;
+use crate::launch::{LaunchError, keep_statuses};
 use chunkcomm::Credential;
 use chunkcomm::host::{self, Instant};
 use command::Remote;
@@ -88,7 +88,7 @@ pub(in crate::cluster) async fn supervise(
     path: &Path,
     credential: Option<&Credential>,
 ) -> Result<Cluster, JoinError> {
-    let hosts = read(path, config.nodes).map_err(JoinError::Hosts)?;
+    let hosts = read(path, config.nodes).map_err(JoinError::Launch)?;
     let credential = match credential {
         Some(credential) => credential.clone(),
         None => Credential::generate().map_err(JoinError::Credential)?,
@@ -98,9 +98,9 @@ pub(in crate::cluster) async fn supervise(
         what: "let SIGCHLD be handled",
         error: Arc::new(error),
     })?;
-    let mut nodes = Nodes::start(&remote, &hosts, &credential).map_err(JoinError::Hosts)?;
+    let mut nodes = Nodes::start(&remote, &hosts, &credential).map_err(JoinError::Launch)?;
     let status = nodes.run(config.ready_time()?, config.rejoin_window).await;
-    let status = status.map_err(JoinError::Hosts)?;
+    let status = status.map_err(JoinError::Launch)?;
     drop(nodes);
     std::process::exit(status)
 }
@@ -110,7 +110,7 @@ pub(in crate::cluster) fn explain(
     config: &ClusterConfig,
     path: &Path,
 ) -> Result<String, JoinError> {
-    let hosts = read(path, config.nodes).map_err(JoinError::Hosts)?;
+    let hosts = read(path, config.nodes).map_err(JoinError::Launch)?;
     let remote = Remote::new(config, hosts.len())?;
     let mut text = format!("by ssh      {} nodes, by {}\n", hosts.len(), path.display());
     let mut first = 0;
@@ -132,16 +132,18 @@ pub(in crate::cluster) fn explain(
 }
 
 /// Returns the host of each rank.
-fn read(path: &Path, nodes: Option<u32>) -> Result<Vec<Host>, HostsError> {
-    let bytes = std::fs::read(path)
-        .map_err(|error| HostsError::Read { path: path.to_owned(), error: Arc::new(error) })?;
+fn read(path: &Path, nodes: Option<u32>) -> Result<Vec<Host>, LaunchError> {
+    let bytes = std::fs::read(path).map_err(|error| LaunchError::HostsFile {
+        path: path.to_owned(),
+        error: Arc::new(error),
+    })?;
     // Bytes that are not UTF-8 are in no host's name, and do no harm in a comment.
     let hosts = parse_hosts(&String::from_utf8_lossy(&bytes))
-        .map_err(|(line, why)| HostsError::Line { path: path.to_owned(), line, why })?;
+        .map_err(|(line, why)| LaunchError::HostsLine { path: path.to_owned(), line, why })?;
     let slots = hosts.iter().map(|host| host.slots).sum();
     let asked = nodes.unwrap_or(slots);
     if asked > slots {
-        return Err(HostsError::Slots { path: path.to_owned(), asked, slots });
+        return Err(LaunchError::HostsSlots { path: path.to_owned(), asked, slots });
     }
     let each = hosts.iter().flat_map(|host| std::iter::repeat_n(host, host.slots as usize));
     Ok(each.take(asked as usize).cloned().collect())
@@ -164,7 +166,7 @@ struct Nodes {
     /// Whether all nodes are ready.
     ready: bool,
     /// First early end: its fault, and the time until which a better explanation may come.
-    fault: Option<(HostsError, Instant)>,
+    fault: Option<(LaunchError, Instant)>,
     worst: i32,
 }
 
@@ -180,7 +182,7 @@ impl Nodes {
         remote: &Remote,
         hosts: &[Host],
         credential: &Credential,
-    ) -> Result<Nodes, HostsError> {
+    ) -> Result<Nodes, LaunchError> {
         let (says, said) = mpsc::channel(64);
         let mut nodes = Nodes {
             hosts: hosts.to_vec(),
@@ -227,7 +229,7 @@ impl Nodes {
     }
 
     /// Passes on the nodes' output until all have ended; returns the highest status.
-    async fn run(&mut self, within: Duration, rejoin_window: Duration) -> Result<i32, HostsError> {
+    async fn run(&mut self, within: Duration, rejoin_window: Duration) -> Result<i32, LaunchError> {
         let began = Instant::now();
         for rank in 0..self.hosts.len() {
             let words = if rank == 0 { "here\n" } else { "" };
@@ -258,7 +260,7 @@ impl Nodes {
                 {
                     let awaited = if self.heard { "that all are ready" } else { "where it listens" };
                     let host = self.hosts[0].name.clone();
-                    return Err(HostsError::Silent { host, awaited, waited });
+                    return Err(LaunchError::Silent { host, awaited, waited });
                 }
                 () = host::sleep(cause.unwrap_or_default()), if cause.is_some() => {
                     return self.fault.take().map_or(Ok(self.worst), |(it, _)| Err(it));
@@ -290,7 +292,7 @@ impl Nodes {
         }
     }
 
-    async fn handle(&mut self, said: Said) -> Result<(), HostsError> {
+    async fn handle(&mut self, said: Said) -> Result<(), LaunchError> {
         match said {
             Said::Port(port) => {
                 self.heard = true;
@@ -306,7 +308,7 @@ impl Nodes {
             Said::NotStarted { ranks, why } => {
                 let host = |rank: u32| Some((rank, self.hosts.get(rank as usize)?.name.clone()));
                 let at_fault = ranks.into_iter().filter_map(host).collect();
-                return Err(HostsError::NotStarted { at_fault, why });
+                return Err(LaunchError::NotStarted { at_fault, why });
             }
         }
         Ok(())
@@ -324,7 +326,7 @@ impl Nodes {
 
     /// Notes the end of a node. Before all are ready, an early end is an error, which ends the
     /// others, too.
-    fn ended(&mut self, rank: usize, ending: Ending) -> Result<(), HostsError> {
+    fn ended(&mut self, rank: usize, ending: Ending) -> Result<(), LaunchError> {
         self.inputs[rank] = None;
         self.ended[rank] = true;
         let (code, how) = match ending.status {
@@ -337,7 +339,7 @@ impl Nodes {
         if !self.ready && (code != 0 || rank == 0) {
             let words = ending.last_words.map(|words| format!(": {words}")).unwrap_or_default();
             let why = self.why(code, &how, &words, &host);
-            let fault = HostsError::Ended { rank: rank as u32, host, why };
+            let fault = LaunchError::NodeEnded { rank: rank as u32, host, why };
             if matches!(code, 126 | 127 | STATUS_UNREACHED) {
                 return Err(fault);
             }

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use chunkcomm_cluster::cluster::launch::PlaceError;
+use chunkcomm_cluster::launch::LaunchError;
 use chunkcomm_cluster::{Cluster, ClusterConfig};
 use chunkcomm_examples::cluster_options::ClusterOptions;
 use chunkcomm_examples::command_line::{can_be_a_file, numbers};
@@ -119,7 +119,7 @@ impl Options {
     ///
     /// # Errors
     /// A variable of the launcher makes no sense.
-    pub(crate) fn config(&self) -> Result<ClusterConfig, PlaceError> {
+    pub(crate) fn config(&self) -> Result<ClusterConfig, LaunchError> {
         config_of_ranks(&self.cluster, self.ranks, BLOCKS as u32)
     }
 

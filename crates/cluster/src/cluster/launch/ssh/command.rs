@@ -1,8 +1,9 @@
 //! Command line of ssh, with everything that is no secret.
 
-use super::super::hosts::{Host, HostsError};
+use super::super::hosts::Host;
 use super::super::own::{MANAGER, PROCESS, RANK, SIZE, TOLD};
 use crate::cluster::{ClusterConfig, JoinError};
+use crate::launch::LaunchError;
 use std::ffi::OsStr;
 use std::process::Stdio;
 use std::sync::Arc;
@@ -70,7 +71,7 @@ impl Remote {
     }
 
     /// Starts the node of this rank.
-    pub(super) fn start(&self, rank: usize, host: &Host) -> Result<Child, HostsError> {
+    pub(super) fn start(&self, rank: usize, host: &Host) -> Result<Child, LaunchError> {
         let (name, options) = self.ssh.split_first().expect("never empty");
         let mut command = Command::new(name);
         command.args(options);
@@ -84,7 +85,7 @@ impl Remote {
         command
             .kill_on_drop(true)
             .spawn()
-            .map_err(|error| HostsError::Ssh { program: name.clone(), error: Arc::new(error) })
+            .map_err(|error| LaunchError::Ssh { program: name.clone(), error: Arc::new(error) })
     }
 
     /// Returns the line for a shell of the other machine, without the secret.
