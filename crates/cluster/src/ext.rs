@@ -5,7 +5,7 @@ use crate::moving::MovingLayer;
 use crate::moving::ends::{self, Arriving, Departing, TravellingReceiver, TravellingSender};
 use crate::moving::error::{HandOverError, TravelError};
 use crate::moving::value::{self, Value, ValueReader, ValueSource, ValueWriter};
-use crate::process::{InstantiateError, Process, ProcessHandle};
+use crate::process::{Process, ProcessError, ProcessHandle};
 use crate::registry::Registry;
 use crate::report::{CallsReport, MovingReport};
 use chunkcomm::layer::Layer as _;
@@ -202,8 +202,10 @@ pub trait NodeExt: sealed::Sealed + Borrow<Node> {
     ///
     /// # Errors
     ///
-    /// The input cannot be encoded or is larger than the peer takes, or the session has ended and
-    /// cannot be begun again. The handle reports whether the peer has the process.
+    /// - [`ProcessError::Unsent`]: the input cannot be encoded, or is larger than the peer takes.
+    /// - [`ProcessError::Unreachable`]: the session has ended and cannot be begun again.
+    ///
+    /// The handle reports whether the peer has the process.
     ///
     /// # Cancel safety
     ///
@@ -213,7 +215,7 @@ pub trait NodeExt: sealed::Sealed + Borrow<Node> {
         peer: &Peer,
         process: &Process<I>,
         input: I,
-    ) -> impl Future<Output = Result<ProcessHandle, InstantiateError>>
+    ) -> impl Future<Output = Result<ProcessHandle, ProcessError>>
     where
         I: Serialize + DeserializeOwned,
     {

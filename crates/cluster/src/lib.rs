@@ -79,7 +79,7 @@ pub use call::{CallClient, CallError, Service};
 pub use cluster::{Cluster, ClusterConfig};
 pub use ext::{NodeBuilderExt, NodeExt, SenderExt};
 pub use moving::ends::{Arriving, Departing, TravellingReceiver, TravellingSender};
-pub use moving::error::{HandOverError, TravelError, ValueError};
+pub use moving::error::{HandOverError, TravelError};
 pub use moving::process;
 pub use moving::process::{Process, ProcessContext, ProcessHandle};
 pub use moving::value::{Value, ValueReader, ValueSource, ValueWriter};

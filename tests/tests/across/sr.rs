@@ -4,7 +4,7 @@ use super::models::MODELS;
 use super::virtual_cluster::{join, on_each, switched};
 use chunkcomm::host;
 use chunkcomm_cluster::Cluster;
-use chunkcomm_cluster::cluster::{ClusterServeError, NameError};
+use chunkcomm_cluster::cluster::NameError;
 use chunkcomm_coupled::models::sr::{Capability, Invocation, Operation, Resource, Semaphore};
 use chunkcomm_simulation::{LinkSpec, each_seed, run};
 use chunkcomm_testkit::random::Random;
@@ -337,7 +337,7 @@ fn an_operation_has_one_owner() {
             let held = NameError::Held { name: "one".to_owned(), by: owner };
             match &mine {
                 Ok(_) => assert_eq!(owner, cluster.id(), "seed {seed}"),
-                Err(ClusterServeError::Provide(error)) => assert_eq!(*error, held, "seed {seed}"),
+                Err(error @ NameError::Held { .. }) => assert_eq!(*error, held, "seed {seed}"),
                 Err(error) => panic!("seed {seed}: {error}"),
             }
             let is_owner = mine.is_ok();

@@ -2,7 +2,7 @@
 //! it ends.
 
 use chunkcomm::{Address, Node, Peer, SendError};
-use chunkcomm_cluster::process::{Failure, InstantiateError, ProcessError};
+use chunkcomm_cluster::process::{Failure, ProcessError};
 use chunkcomm_cluster::{
     Arriving, Departing, MovingReport, NodeBuilderExt, NodeExt, Process, Registry, SenderExt,
     TravelError, TravellingReceiver, TravellingSender, ValueWriter,
@@ -429,7 +429,7 @@ fn a_node_that_dies_is_named_and_its_own_processes_end() {
         assert_eq!(error.to_string(), "process \"wait\": there is gone: its fan stopped");
         // At the node `there` the creator is gone, and nobody wants the process any more.
         two.nothing_is_left().await;
-        let Err(InstantiateError::Lost(_)) = ({
+        let Err(ProcessError::Unreachable(_)) = ({
             let stranger = two.here.local().await.unwrap();
             stranger.abort();
             limited(stranger.closed()).await;
@@ -491,7 +491,7 @@ fn an_input_that_is_too_large_is_not_sent() {
         let two = Two::new(tcp).await;
         let large = "x".repeat(40 << 20);
         let error = two.here.instantiate(&two.peer, &two.programs.fail, large).await.unwrap_err();
-        let InstantiateError::Input(SendError::TooLarge { bytes_max, .. }) = error else {
+        let ProcessError::Unsent(SendError::TooLarge { bytes_max, .. }) = error else {
             panic!("{error}")
         };
         assert_eq!(bytes_max, two.peer.message_bytes_max());

@@ -4,7 +4,7 @@
 use chunkcomm::{Address, Node, OpenError, Peer, SendError, Sender};
 use chunkcomm_cluster::{
     Arriving, MovingReport, NodeExt, SenderExt, TravelError, TravellingReceiver, TravellingSender,
-    Value, ValueError, ValueWriter,
+    Value, ValueWriter,
 };
 use chunkcomm_testkit::{
     Pair, at_last, cancelled, limited, memory, on_both, on_one_thread, packets_of, pair_of, tcp,
@@ -484,7 +484,7 @@ fn a_value_that_is_not_written_says_who_did_not() {
         drop(limited(ends.recv()).await.unwrap().unwrap());
         for value in [&value, &value.clone()] {
             let error = limited(value.get()).await.unwrap_err();
-            assert!(matches!(&error, ValueError::Unwritten { by } if by == "a"), "{error}");
+            assert!(matches!(&error, TravelError::Unwritten { by } if by == "a"), "{error}");
             assert!(error.to_string().contains("dropped at a without writing"), "{error}");
         }
         drop(value);

@@ -2,9 +2,7 @@
 
 use crate::joining::{LONG, cluster, config, end_all};
 use chunkcomm::Node;
-use chunkcomm_cluster::cluster::{
-    Change, Cluster, ClusterConfig, Member, NameError, NamedError, NodeId,
-};
+use chunkcomm_cluster::cluster::{Change, Cluster, ClusterConfig, Member, NameError, NodeId};
 use chunkcomm_testkit::{at_last, limited, on_both, on_one_thread};
 
 fn called(name: &str, config: ClusterConfig) -> ClusterConfig {
@@ -19,7 +17,7 @@ async fn named(names: &[&str]) -> (Vec<Cluster>, u16) {
     cluster(names.len() as u32, |config| called(name(), config)).await
 }
 
-fn rank_of(found: Result<Member, NamedError>) -> u32 {
+fn rank_of(found: Result<Member, NameError>) -> u32 {
     found.unwrap().id.rank
 }
 
@@ -92,7 +90,7 @@ fn the_name_of_a_dead_node_says_so_until_another_has_it() {
         drop(dead);
         until_gone(&nodes[1], "sorter").await;
         let error = nodes[1].member_named("sorter").unwrap_err();
-        assert!(matches!(&error, NamedError::Dead { death, .. } if death.id == id), "{error}");
+        assert!(matches!(&error, NameError::Dead { death, .. } if death.id == id), "{error}");
         let text = error.to_string();
         assert!(text.starts_with("\"sorter\", rank 1 is gone: "), "{text}");
         // At another rank.
@@ -106,7 +104,7 @@ fn the_name_of_a_dead_node_says_so_until_another_has_it() {
         limited(nodes[1].leave(LONG)).await.unwrap();
         until_gone(&nodes[0], "other").await;
         let error = nodes[0].member_named("other").unwrap_err();
-        assert!(matches!(error, NamedError::Nobody { .. }), "{error}");
+        assert!(matches!(error, NameError::Nobody { .. }), "{error}");
         nodes.remove(1);
         end_all(&nodes).await;
     });
@@ -147,7 +145,7 @@ fn a_new_manager_knows_the_names() {
         for node in &nodes[1..3] {
             for (name, rank) in [("head", 0), ("dead", 2)] {
                 let error = node.member_named(name).unwrap_err();
-                let NamedError::Dead { death, .. } = error else { panic!("{error}") };
+                let NameError::Dead { death, .. } = error else { panic!("{error}") };
                 assert_eq!(death.id.rank, rank);
             }
         }

@@ -2,7 +2,6 @@
 
 use crate::joining::{cluster, end_all};
 use chunkcomm_cluster::cluster::{ClusterConfig, Death};
-use chunkcomm_cluster::process::InstantiateError;
 use chunkcomm_cluster::process::ProcessError;
 use chunkcomm_cluster::{NodeExt, Process, Registry, TravellingSender, ValueWriter};
 use chunkcomm_testkit::{limited, on_both, on_one_thread};
@@ -120,7 +119,7 @@ fn a_member_that_dies_is_named_by_its_rank() {
         .await;
         let (writer, _value) = nodes[1].node().value().unwrap();
         let error = nodes[1].instantiate(2, &programs.wait, writer).await.unwrap_err();
-        let InstantiateError::Lost(loss) = &error else { panic!("{error}") };
+        let ProcessError::Unreachable(loss) = &error else { panic!("{error}") };
         assert!(loss.cause::<Death>().is_some(), "{error}");
         end_all(&nodes).await;
     });

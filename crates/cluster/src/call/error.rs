@@ -237,7 +237,7 @@ impl Error for CallError {
 }
 
 /// Reason why a service cannot begin.
-#[derive(Clone, thiserror::Error)]
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ServeError {
     /// The name is empty or longer than 240 bytes.

@@ -1,6 +1,6 @@
 //! Services of a cluster, found by name.
 
-use super::{Cluster, ClusterServeError, End, NodeId, State, WeakCluster};
+use super::{Cluster, End, NameError, NodeId, State, WeakCluster};
 use crate::call::{
     CallClient, CallError, CallOptions, Directory, Reach, Service, ServiceOptions, serve_with,
 };
@@ -22,7 +22,7 @@ impl Cluster {
     ///
     /// # Errors
     ///
-    /// As [`NodeExt::serve`](crate::NodeExt::serve) and [`Cluster::provide`].
+    /// [`NameError::Serve`], as [`NodeExt::serve`](crate::NodeExt::serve); those of [`Cluster::provide`].
     ///
     /// # Cancel safety
     ///
@@ -33,7 +33,7 @@ impl Cluster {
         name: &str,
         options: ServiceOptions,
         handler: F,
-    ) -> Result<Service, ClusterServeError>
+    ) -> Result<Service, NameError>
     where
         Req: Serialize + DeserializeOwned + Send + 'static,
         Resp: Serialize + DeserializeOwned + Send + 'static,
@@ -42,8 +42,8 @@ impl Cluster {
         Fut: Future<Output = Result<Resp, E>> + Send + 'static,
     {
         let service = serve_with(self.node(), name, options, handler);
-        let service = service.map_err(ClusterServeError::Serve)?;
-        self.provide(name).await.map_err(ClusterServeError::Provide)?;
+        let service = service.map_err(NameError::Serve)?;
+        self.provide(name).await?;
         let (state, name) = (Arc::clone(&self.shared.state), name.to_owned());
         Ok(service.withdrawing(move || state.change(|it| it.withdraw(&name))))
     }

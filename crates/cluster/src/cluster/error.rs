@@ -196,7 +196,7 @@ pub enum AgreeError {
 
 chunkcomm_proto::debug_with_causes!(AgreeError);
 
-/// Reason why a name is not provided, or has no provider.
+/// Reason why a name is not provided, has no provider, or is not that of one member.
 #[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum NameError {
@@ -223,14 +223,9 @@ pub enum NameError {
         /// The name.
         name: String,
     },
-}
-
-chunkcomm_proto::debug_with_causes!(NameError);
-
-/// Reason why a name does not mean exactly one member.
-#[derive(Clone, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum NamedError {
+    /// This node cannot serve calls under the name.
+    #[error(transparent)]
+    Serve(ServeError),
     /// No node of that name is known.
     #[error("no node of the cluster is called {name:?}")]
     Nobody {
@@ -255,7 +250,7 @@ pub enum NamedError {
     },
 }
 
-chunkcomm_proto::debug_with_causes!(NamedError);
+chunkcomm_proto::debug_with_causes!(NameError);
 
 /// Fault at the end of a membership. The node is closed all the same.
 #[derive(Clone, thiserror::Error)]
@@ -296,20 +291,6 @@ impl EndError {
 }
 
 chunkcomm_proto::debug_with_causes!(EndError);
-
-/// Reason why a service of a cluster cannot begin.
-#[derive(Clone, thiserror::Error)]
-#[non_exhaustive]
-pub enum ClusterServeError {
-    /// This node cannot serve it.
-    #[error(transparent)]
-    Serve(ServeError),
-    /// The cluster does not take the name, or has ended.
-    #[error(transparent)]
-    Provide(NameError),
-}
-
-chunkcomm_proto::debug_with_causes!(ClusterServeError);
 
 fn listed(ids: &[NodeId]) -> String {
     ids.iter().map(NodeId::to_string).collect::<Vec<_>>().join(", ")

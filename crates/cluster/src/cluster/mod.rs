@@ -34,9 +34,7 @@ pub use crate::proto::cluster::{Death, Member, NodeId, Refusal};
 pub use agreeing::Agreed;
 pub use changes::Changes;
 pub use config::ClusterConfig;
-pub use error::{
-    AgreeError, BarrierError, ClusterServeError, EndError, JoinError, NameError, NamedError,
-};
+pub use error::{AgreeError, BarrierError, EndError, JoinError, NameError};
 
 use crate::proto::cluster::membership::Membership;
 use chunkcomm::layer::Wait;

@@ -1,7 +1,7 @@
 //! Names of nodes, and of the things that they provide, by which others find them.
 
 use super::state::State;
-use super::{Cluster, Member, NameError, NamedError, NodeId};
+use super::{Cluster, Member, NameError, NodeId};
 use crate::proto::cluster::NameAnswer;
 use crate::proto::cluster::membership::Asked;
 use chunkcomm::layer::Wait;
@@ -32,20 +32,22 @@ impl Cluster {
     ///
     /// # Errors
     ///
-    /// No member has the name; the error says whether one had it and died. Or several have it:
-    /// names need not differ, and [`Cluster::members_named`] returns all.
-    pub fn member_named(&self, name: &str) -> Result<Member, NamedError> {
+    /// - [`NameError::Nobody`]: no member has the name.
+    /// - [`NameError::Dead`]: the last member that had it died.
+    /// - [`NameError::Several`]: several have it. Names need not differ, and
+    ///   [`Cluster::members_named`] returns all.
+    pub fn member_named(&self, name: &str) -> Result<Member, NameError> {
         self.shared.state.look(|it| {
             let mut named = it.members_named(name);
             match (named.next(), named.next()) {
                 (Some(member), None) => Ok(member.clone()),
-                (Some(_), Some(_)) => Err(NamedError::Several {
+                (Some(_), Some(_)) => Err(NameError::Several {
                     name: name.to_owned(),
                     ranks: it.members_named(name).map(|member| member.id.rank).collect(),
                 }),
                 (None, _) => Err(match it.death_of(name) {
-                    Some(death) => NamedError::Dead { name: name.to_owned(), death: death.clone() },
-                    None => NamedError::Nobody { name: name.to_owned() },
+                    Some(death) => NameError::Dead { name: name.to_owned(), death: death.clone() },
+                    None => NameError::Nobody { name: name.to_owned() },
                 }),
             }
         })
@@ -181,7 +183,7 @@ impl Cluster {
     ///
     /// # Errors
     ///
-    /// The cluster has ended.
+    /// [`NameError::Ended`]: the cluster has ended.
     ///
     /// # Cancel safety
     ///
@@ -194,7 +196,7 @@ impl Cluster {
     ///
     /// # Errors
     ///
-    /// The cluster has ended.
+    /// [`NameError::Ended`]: the cluster has ended.
     ///
     /// # Cancel safety
     ///

@@ -3,7 +3,7 @@
 use super::layer::{cluster_of, set_cluster};
 use super::{Cluster, WeakCluster};
 use crate::moving::moving;
-use crate::process::{InstantiateError, Process, ProcessContext, ProcessHandle, instantiate};
+use crate::process::{Process, ProcessContext, ProcessError, ProcessHandle, instantiate};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -29,8 +29,8 @@ impl Cluster {
     ///
     /// # Errors
     ///
-    /// No node has this rank, it died or cannot be reached. Otherwise as
-    /// [`NodeExt::instantiate`](crate::NodeExt::instantiate).
+    /// As [`NodeExt::instantiate`](crate::NodeExt::instantiate). [`ProcessError::Unreachable`] also where no
+    /// node has this rank, or it died.
     ///
     /// # Cancel safety
     ///
@@ -40,11 +40,11 @@ impl Cluster {
         rank: u32,
         process: &Process<I>,
         input: I,
-    ) -> Result<ProcessHandle, InstantiateError>
+    ) -> Result<ProcessHandle, ProcessError>
     where
         I: Serialize + DeserializeOwned,
     {
-        let peer = self.peer(rank).await.map_err(InstantiateError::Lost)?;
+        let peer = self.peer(rank).await.map_err(ProcessError::Unreachable)?;
         instantiate(self.node(), &peer, process, input).await
     }
 
@@ -64,7 +64,7 @@ impl Cluster {
         &self,
         process: &Process<I>,
         input: I,
-    ) -> Result<ProcessHandle, InstantiateError>
+    ) -> Result<ProcessHandle, ProcessError>
     where
         I: Serialize + DeserializeOwned,
     {

@@ -6,12 +6,18 @@ use std::error::Error;
 use std::fmt;
 use std::sync::Arc;
 
-/// Reason why the two ends of a channel do not meet, or why nothing more comes on it.
+/// Reason why the two ends of a channel do not meet, why nothing more comes on it, or why a
+/// [`Value`](crate::Value) has no value.
 #[derive(Clone)]
 #[non_exhaustive]
 pub enum TravelError {
     /// The far end was dropped before it was connected.
     Dropped {
+        /// Name of the node that dropped it.
+        by: String,
+    },
+    /// The value's writer was dropped without writing.
+    Unwritten {
         /// Name of the node that dropped it.
         by: String,
     },
@@ -46,6 +52,9 @@ impl fmt::Display for TravelError {
         match self {
             TravelError::Dropped { by } => {
                 write!(f, "the far end was dropped at {} before it was connected", Plain(by))
+            }
+            TravelError::Unwritten { by } => {
+                write!(f, "the value's writer was dropped at {} without writing", Plain(by))
             }
             TravelError::Lost { why } => write!(f, "the far end is lost: {}", Plain(why)),
             TravelError::Unreachable { home, cause: Some(_) } => {
@@ -103,20 +112,3 @@ impl<T> Error for HandOverError<T> {
         self.error.source()
     }
 }
-
-/// Reason why a [`Value`](crate::Value) has no value.
-#[derive(Clone, thiserror::Error)]
-#[non_exhaustive]
-pub enum ValueError {
-    /// The value's writer was dropped without writing.
-    #[error("the value's writer was dropped at {} without writing", Plain(.by))]
-    Unwritten {
-        /// Name of the node that dropped it.
-        by: String,
-    },
-    /// The value cannot come any more.
-    #[error(transparent)]
-    Travel(TravelError),
-}
-
-chunkcomm_proto::debug_with_causes!(ValueError);

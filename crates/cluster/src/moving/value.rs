@@ -4,7 +4,7 @@ use super::ends::{
     Arriving, Departing, TravellingReceiver, TravellingSender, travelling_receiver,
     travelling_sender,
 };
-use crate::moving::error::{TravelError, ValueError};
+use crate::moving::error::TravelError;
 use chunkcomm::{Node, SendError};
 use chunkcomm_proto::packet::Lane;
 use serde::de::DeserializeOwned;
@@ -23,7 +23,7 @@ pub struct Value<T> {
 }
 
 struct Shared<T> {
-    read: OnceCell<Result<T, ValueError>>,
+    read: OnceCell<Result<T, TravelError>>,
     from: Mutex<Arriving<T>>,
 }
 
@@ -48,13 +48,13 @@ impl<T: DeserializeOwned> Value<T> {
     ///
     /// # Errors
     ///
-    /// The writer was dropped without writing, or is lost. Every later call fails alike, on clones
-    /// too.
+    /// [`TravelError::Unwritten`]: the writer was dropped without writing. Otherwise those of
+    /// [`Arriving::recv`], but `Dropped`. Every later call fails alike, on clones too.
     ///
     /// # Cancel safety
     ///
     /// Nothing is lost when the future is dropped.
-    pub async fn get(&self) -> Result<&T, ValueError> {
+    pub async fn get(&self) -> Result<&T, TravelError> {
         let shared = &self.shared;
         let read = shared.read.get_or_init(|| async { read(&mut *shared.from.lock().await).await });
         read.await.as_ref().map_err(Clone::clone)
@@ -67,21 +67,21 @@ impl<T: DeserializeOwned> Value<T> {
     }
 }
 
-async fn read<T: DeserializeOwned>(from: &mut Arriving<T>) -> Result<T, ValueError> {
+async fn read<T: DeserializeOwned>(from: &mut Arriving<T>) -> Result<T, TravelError> {
     match from.recv().await {
         Ok(Some(value)) => Ok(value),
         Ok(None) => {
             let by = from.receiver().await.map(|receiver| receiver.peer().name().to_owned());
-            Err(ValueError::Unwritten { by: by.map_err(ValueError::Travel)? })
+            Err(TravelError::Unwritten { by: by? })
         }
-        Err(TravelError::Dropped { by }) => Err(ValueError::Unwritten { by }),
-        Err(error) => Err(ValueError::Travel(error)),
+        Err(TravelError::Dropped { by }) => Err(TravelError::Unwritten { by }),
+        Err(error) => Err(error),
     }
 }
 
 /// Writer of a [`Value`], for one time. It can be handed over to another node.
 ///
-/// If the writer is dropped without writing, the reader gets [`ValueError::Unwritten`].
+/// If the writer is dropped without writing, the reader gets [`TravelError::Unwritten`].
 #[must_use = "a writer that is dropped leaves its value unwritten"]
 #[derive(Serialize, Deserialize)]
 #[serde(

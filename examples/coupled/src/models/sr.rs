@@ -13,7 +13,7 @@
 use chunkcomm::host;
 use chunkcomm::layer::{Bell, Wait};
 use chunkcomm_cluster::call::ServiceOptions;
-use chunkcomm_cluster::cluster::{ClusterServeError, End, NameError, NodeId};
+use chunkcomm_cluster::cluster::{End, NameError, NodeId};
 use chunkcomm_cluster::{CallClient, CallError, Cluster, NodeExt as _, Service};
 use serde::{Serialize, de::DeserializeOwned};
 use std::collections::BTreeMap;
@@ -56,7 +56,7 @@ impl Resource {
     pub async fn operation<A: Value, O: Value>(
         &self,
         name: &str,
-    ) -> Result<Operation<A, O>, ClusterServeError> {
+    ) -> Result<Operation<A, O>, NameError> {
         let (changed, waiting) = (Arc::clone(&self.changed), Mutex::default());
         let queue = Arc::new(Queue { changed, waiting, count: 0.into() });
         let invoked = Arc::clone(&queue);
@@ -64,8 +64,8 @@ impl Resource {
         // A request that the service itself held back could not be chosen.
         let options = ServiceOptions::default().at_once(usize::MAX);
         let service = self.cluster.node().serve_with(name, options, handler);
-        let service = service.map_err(ClusterServeError::Serve)?;
-        let sole = Sole::provide(&self.cluster, name).await.map_err(ClusterServeError::Provide)?;
+        let service = service.map_err(NameError::Serve)?;
+        let sole = Sole::provide(&self.cluster, name).await?;
         Ok(Operation { queue, service, _sole: sole })
     }
 
@@ -245,7 +245,7 @@ pub type Semaphore = Capability<bool, ()>;
 
 impl Semaphore {
     /// Makes a semaphore of this count on this node. It lasts as long as the cluster.
-    pub async fn create(on: &Cluster, name: &str, mut count: u64) -> Result<(), ClusterServeError> {
+    pub async fn create(on: &Cluster, name: &str, mut count: u64) -> Result<(), NameError> {
         let resource = Resource::create(on);
         let operation = resource.operation::<bool, ()>(name).await?;
         host::spawn(async move {

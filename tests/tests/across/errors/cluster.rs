@@ -7,15 +7,15 @@ use chunkcomm::proto::codec::{DecodeError, EncodeError};
 use chunkcomm::{CloseError, LinkError, NodeError, OpenError, RecvError, SendError};
 use chunkcomm_cluster::call::{ServeError, ServiceCloseError};
 use chunkcomm_cluster::cluster::{
-    AgreeError, BarrierError, ClusterServeError, Death, End, EndError, JoinError, Member,
-    NameError, NamedError, NodeId, Objection, Refusal,
+    AgreeError, BarrierError, Death, End, EndError, JoinError, Member, NameError, NodeId,
+    Objection, Refusal,
 };
 use chunkcomm_cluster::launch::LaunchError;
-use chunkcomm_cluster::process::{InstantiateError, ProcessError};
+use chunkcomm_cluster::process::ProcessError;
 use chunkcomm_cluster::proto::call::calls::Unasked;
 use chunkcomm_cluster::proto::cluster::membership::WordError;
 use chunkcomm_cluster::registry::{Difference, FunctionError, Signature, TypeFingerprint};
-use chunkcomm_cluster::{CallError, HandOverError, TravelError, ValueError};
+use chunkcomm_cluster::{CallError, HandOverError, TravelError};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -61,15 +61,12 @@ fn calls(texts: &mut Texts) {
 }
 
 fn services(texts: &mut Texts) {
-    let ended = || NameError::Ended(End::Left);
     errors!(
         texts,
         ServeError::Name { bytes: 241 },
         ServeError::Taken { name: "squares".into() },
         ServeError::Type(type_refused()),
         ServiceCloseError { service: "squares".into(), handled: 3, waiting: 2 },
-        ClusterServeError::Serve(ServeError::Name { bytes: 241 }),
-        ClusterServeError::Provide(ended()),
     );
 }
 
@@ -108,10 +105,10 @@ fn processes(texts: &mut Texts) {
         ProcessError::Input { process: process(), node: node(), why: "short\n".into() },
         ProcessError::Full { process: process(), node: node(), processes: 5 },
         ProcessError::Lost { process: process(), link: broken() },
-        InstantiateError::Input(encode()),
-        InstantiateError::Lost(broken().into()),
-        InstantiateError::Lost(connect().into()),
-        InstantiateError::Lost(death().into()),
+        ProcessError::Unsent(encode()),
+        ProcessError::Unreachable(broken().into()),
+        ProcessError::Unreachable(connect().into()),
+        ProcessError::Unreachable(death().into()),
     );
 }
 
@@ -130,8 +127,7 @@ fn ends(texts: &mut Texts) {
         TravelError::Send(lost("lines")),
         TravelError::System(said()),
         HandOverError { value: 1, error: lost("lines") },
-        ValueError::Unwritten { by: "rank\n1".into() },
-        ValueError::Travel(TravelError::System(said())),
+        TravelError::Unwritten { by: "rank\n1".into() },
     );
 }
 
@@ -158,9 +154,10 @@ fn members(texts: &mut Texts) {
         NameError::Ended(End::Left),
         NameError::Held { name: name(), by: id(2) },
         NameError::Withdrawn { name: name() },
-        NamedError::Nobody { name: name() },
-        NamedError::Dead { name: name(), death: death() },
-        NamedError::Several { name: name(), ranks },
+        NameError::Serve(ServeError::Name { bytes: 241 }),
+        NameError::Nobody { name: name() },
+        NameError::Dead { name: name(), death: death() },
+        NameError::Several { name: name(), ranks },
         EndError::Manager,
         EndError::NotAllDone,
         EndError::Ended(End::Finished { by: None }),

@@ -1,6 +1,6 @@
 //! Creating a process, and its handle.
 
-use super::error::{InstantiateError, ProcessError};
+use super::error::ProcessError;
 use super::hosting::Outcome;
 use super::words::{Create, Encoded, ProcessWord};
 use crate::moving::crossing::Leaving;
@@ -92,7 +92,7 @@ impl ProcessHandle {
 }
 
 /// The end of the process. A handle that was awaited by reference, and not to the end, can be
-/// awaited again.
+/// awaited again. The errors are all [`ProcessError`]s but `Unsent` and `Unreachable`.
 impl Future for ProcessHandle {
     type Output = Result<(), ProcessError>;
 
@@ -120,7 +120,7 @@ pub(crate) async fn instantiate<I>(
     peer: &Peer,
     process: &Process<I>,
     input: I,
-) -> Result<ProcessHandle, InstantiateError>
+) -> Result<ProcessHandle, ProcessError>
 where
     I: Serialize + DeserializeOwned,
 {
@@ -128,21 +128,21 @@ where
         (true, _) => peer.clone(),
         (false, Some(address)) => {
             let peer = node.connect(address).await;
-            peer.map_err(|error| InstantiateError::Lost(error.into()))?
+            peer.map_err(|error| ProcessError::Unreachable(error.into()))?
         }
-        (false, None) => return Err(InstantiateError::Lost(peer.closed().await.into())),
+        (false, None) => return Err(ProcessError::Unreachable(peer.closed().await.into())),
     };
     let moving = moving(node);
     let line = moving.line(&Link::of(&peer));
     line.wait_for_room().await;
     // The number 0 is no channel: a line does not fail alone.
     let leaving = Leaving::new(&moving, &line, 0);
-    let (encoded, leaving) = ends::pack(&input, leaving).map_err(InstantiateError::Input)?;
+    let (encoded, leaving) = ends::pack(&input, leaving).map_err(ProcessError::Unsent)?;
     let hops = leaving.hops();
     let bytes = CREATE_BYTES + (process.name().len() + encoded.len() + 8 * hops.len()) as u64;
     if bytes > peer.message_bytes_max() {
         let bytes_max = peer.message_bytes_max();
-        return Err(InstantiateError::Input(SendError::TooLarge { bytes, bytes_max }));
+        return Err(ProcessError::Unsent(SendError::TooLarge { bytes, bytes_max }));
     }
     let (id, ended) = moving.processes.created(&line);
     let create = Create {

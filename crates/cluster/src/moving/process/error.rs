@@ -6,10 +6,16 @@ use chunkcomm_proto::plain::Plain;
 use std::error::Error;
 use std::fmt;
 
-/// End of a process that did not succeed.
+/// Reason why a process was not asked for, or its end that is no success.
 #[derive(Clone)]
 #[non_exhaustive]
 pub enum ProcessError {
+    /// The input cannot be encoded, or is larger than the node takes. The process was not asked for; its
+    /// input is dropped, with the ends in it.
+    Unsent(SendError),
+    /// The node is lost, or cannot be reached. The process was not asked for; its input is dropped, with
+    /// the ends in it.
+    Unreachable(Loss),
     /// The process returned a [`Failure`](super::Failure).
     Failed {
         /// The process.
@@ -77,6 +83,8 @@ pub enum ProcessError {
 impl fmt::Display for ProcessError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            ProcessError::Unsent(error) => error.fmt(f),
+            ProcessError::Unreachable(loss) => loss.fmt(f),
             ProcessError::Failed { process, node, message } => {
                 write!(f, "process {process:?} at {node} failed: {}", Plain(message))
             }
@@ -112,22 +120,10 @@ chunkcomm_proto::debug_with_causes!(ProcessError);
 impl Error for ProcessError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         match self {
+            ProcessError::Unsent(error) => error.source(),
+            ProcessError::Unreachable(loss) => loss.source(),
             ProcessError::Lost { link, .. } => link.source(),
             _ => None,
         }
     }
 }
-
-/// Reason why a process was not asked for. Its input is dropped, with the ends in it.
-#[derive(thiserror::Error)]
-#[non_exhaustive]
-pub enum InstantiateError {
-    /// The input cannot be encoded, or is larger than the node takes.
-    #[error(transparent)]
-    Input(SendError),
-    /// The node is lost, or cannot be reached.
-    #[error(transparent)]
-    Lost(Loss),
-}
-
-chunkcomm_proto::debug_with_causes!(InstantiateError);

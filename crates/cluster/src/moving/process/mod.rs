@@ -59,6 +59,6 @@ pub(crate) mod words;
 pub use crate::registry::processes::{Failure, Process, ProcessContext};
 pub use creating::ProcessHandle;
 pub(crate) use creating::instantiate;
-pub use error::{InstantiateError, ProcessError};
+pub use error::ProcessError;
 
 pub(crate) use hosting::{Processes, heard};
