@@ -181,7 +181,6 @@ impl Line<'_> {
     fn hear(&self, message: Down) -> Result<(), Loss> {
         let before = self.state.look(Membership::changes);
         let heard = self.state.change(|it| it.handle_message(message));
-        let heard = heard.map_err(|error| Loss::new(LossKind::Refused, error.to_string()));
         heard.inspect_err(|loss| self.manager.declare_dead(loss.clone()))?;
         bury_the_dead(self.state, before);
         Ok(())

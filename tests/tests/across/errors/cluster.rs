@@ -13,7 +13,6 @@ use chunkcomm_cluster::cluster::{
 use chunkcomm_cluster::launch::LaunchError;
 use chunkcomm_cluster::process::ProcessError;
 use chunkcomm_cluster::proto::call::calls::Unasked;
-use chunkcomm_cluster::proto::cluster::membership::WordError;
 use chunkcomm_cluster::registry::{Difference, FunctionError, Signature, TypeFingerprint};
 use chunkcomm_cluster::{CallError, HandOverError, TravelError};
 use std::sync::Arc;
@@ -216,8 +215,6 @@ fn refusals(texts: &mut Texts) {
         Refusal::Over,
         Refusal::Full,
         Refusal::Decided { name: "x".to_owned() },
-        WordError::OutOfTurn,
-        WordError::NotNamed,
     );
 }
 

@@ -7,7 +7,7 @@ mod standing;
 
 pub use agreeing::Outcome;
 pub use naming::Asked;
-pub use standing::{Change, End, Standing, WordError};
+pub use standing::{Change, End, Standing};
 
 use super::{Before, Death, Member, NameAnswer, NodeId, Ready, Up};
 use agreeing::Agreeing;

@@ -1,35 +1,44 @@
 //! How a member handles the words of its manager.
 
-use super::{Change, End, Membership, Standing, WordError};
+use super::{Change, End, Membership, Standing};
 use crate::proto::cluster::{DEATHS_MAX, Death, Down, Member, NameAnswer, NodeId, TaskIds};
-use chunkcomm_proto::loss::Loss;
+use chunkcomm_proto::loss::{Loss, LossKind};
 use chunkcomm_proto::sorted::{SortedMap, SortedSet};
+
+/// A word before the one with the members, or after the last word.
+const OUT_OF_TURN: &str = "the manager spoke out of turn";
+
+fn refused(why: &str) -> Loss {
+    Loss::new(LossKind::Refused, why)
+}
 
 impl Membership {
     /// Handles a word of the manager.
     ///
-    /// No manager sends that at this point; the caller gives the manager up.
-    pub fn handle_message(&mut self, message: Down) -> Result<(), WordError> {
+    /// # Errors
+    ///
+    /// No manager sends that at this point: the manager is lost, and the caller gives it up.
+    pub fn handle_message(&mut self, message: Down) -> Result<(), Loss> {
         match (&self.standing, message) {
             // The word was on its way when the membership ended.
             (Standing::Ended(_), _) => {}
             (Standing::Announced, Down::TaskIds(told)) => {
                 let us = told.members.iter().find(|member| member.id.rank == told.rank);
                 if us.is_none_or(|us| us.id.incarnation != self.ready.incarnation) {
-                    return Err(WordError::NotNamed);
+                    return Err(refused("the manager does not name this node among the members"));
                 }
                 self.handle_task_ids(told);
             }
             (_, Down::Refused(why)) => self.standing = Standing::Ended(End::Refused(why)),
             (Standing::Member, message) => return self.handle_news(message),
-            _ => return Err(WordError::OutOfTurn),
+            _ => return Err(refused(OUT_OF_TURN)),
         }
         Ok(())
     }
 
-    fn handle_news(&mut self, message: Down) -> Result<(), WordError> {
+    fn handle_news(&mut self, message: Down) -> Result<(), Loss> {
         match message {
-            Down::TaskIds(_) | Down::Refused(_) => return Err(WordError::OutOfTurn),
+            Down::TaskIds(_) | Down::Refused(_) => return Err(refused(OUT_OF_TURN)),
             Down::Joined(member) => self.add(member),
             Down::Left(id) => {
                 self.remove(id);

@@ -77,21 +77,3 @@ pub enum Change {
     /// This number of changes were dropped before they were read.
     Missed(u64),
 }
-
-/// Fault of a manager's word.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum WordError {
-    /// A word before the one with the members, or after the last word.
-    OutOfTurn,
-    /// This node is not among the named members.
-    NotNamed,
-}
-
-impl fmt::Display for WordError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            WordError::OutOfTurn => "the manager spoke out of turn",
-            WordError::NotNamed => "the manager does not name this node among the members",
-        })
-    }
-}
