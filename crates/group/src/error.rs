@@ -8,8 +8,8 @@ use std::time::Duration;
 use chunkcomm::error::Plain;
 use chunkcomm::{AcceptError, Loss, LossKind, OpenError, RecvError, SendError};
 
-use crate::proto::frame::FrameFault;
-use crate::proto::opening::{OpeningFault, Shape};
+use crate::proto::fault::DeltaFault;
+use crate::proto::opening::Shape;
 
 /// Time that a channel may wait for room to open, while none opens, before it breaks its group: 10 s; the node warns
 /// after 5 s. It may wait for ever, since the channels that the peer has room for need not end.
@@ -163,10 +163,6 @@ impl fmt::Display for DeltaSendError {
     }
 }
 
-// The machines of `proto` use nothing of `chunkcomm`, so this stands here.
-chunkcomm::debug_with_causes!(OpeningFault);
-chunkcomm::debug_with_causes!(FrameFault);
-
 impl From<DeltaSendError> for Loss {
     fn from(error: DeltaSendError) -> Loss {
         Loss::of(error.kind(), error)
@@ -214,7 +210,7 @@ pub enum DeltaRecvError {
         channel: String,
         /// Fault of the message.
         #[source]
-        fault: OpeningFault,
+        fault: DeltaFault,
     },
     /// The sender has another length or element type; nothing landed.
     #[error(
@@ -231,7 +227,7 @@ pub enum DeltaRecvError {
         channel: String,
         /// Fault of the increment.
         #[source]
-        fault: FrameFault,
+        fault: DeltaFault,
     },
     /// The sender ended the transfer before its last byte; elements that landed stay readable.
     #[error(
@@ -294,9 +290,9 @@ impl DeltaRecvError {
             Self::Channel(error) => Loss::from(error.clone()).kind(),
             Self::Ended { cause, .. } => cause.as_ref().map_or(LossKind::Left, Loss::kind),
             Self::Combine { loss, .. } | Self::Collective(loss) => loss.kind(),
-            Self::Late { .. } | Self::Opening { fault: OpeningFault::Late, .. } => LossKind::Silent,
+            Self::Late { .. } | Self::Opening { fault: DeltaFault::Late, .. } => LossKind::Silent,
             // The channel has ended before.
-            Self::Opening { fault: OpeningFault::Length { bytes: 0 }, .. } => LossKind::Left,
+            Self::Opening { fault: DeltaFault::Length { bytes: 0 }, .. } => LossKind::Left,
             Self::Opening { .. } | Self::Mismatch(_) | Self::Frame { .. } | Self::Range { .. } => {
                 LossKind::Refused
             }

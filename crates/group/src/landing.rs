@@ -11,7 +11,8 @@ use chunkcomm::{Loss, LossKind, RecvError};
 
 use crate::error::DeltaRecvError;
 use crate::memory::{Lease, Share};
-use crate::proto::frame::{CORRECTION_BYTES_MAX, FrameFault, HEADER_BYTES, Header};
+use crate::proto::fault::DeltaFault;
+use crate::proto::frame::{CORRECTION_BYTES_MAX, HEADER_BYTES, Header};
 use crate::proto::sections::Sections;
 use base::Base;
 use combining::Combiner;
@@ -104,12 +105,12 @@ impl<T: Pod> At<T> {
 }
 
 /// Returns the range that a header names, which may be outside the buffer.
-fn range_of(offset: u64, bytes: u64) -> Result<Range<usize>, FrameFault> {
+fn range_of(offset: u64, bytes: u64) -> Result<Range<usize>, DeltaFault> {
     let range = || {
         let start = usize::try_from(offset).ok()?;
         Some(start..start.checked_add(usize::try_from(bytes).ok()?)?)
     };
-    range().ok_or(FrameFault::Outside { offset, bytes })
+    range().ok_or(DeltaFault::Outside { offset, bytes })
 }
 
 /// The driver's way to put bytes into the buffer.
@@ -146,7 +147,7 @@ impl<T: Pod> Lander<T> {
     }
 
     /// Returns the place for what follows a complete header.
-    fn begin(&mut self, header: &[u8; HEADER_BYTES]) -> Result<At<T>, FrameFault> {
+    fn begin(&mut self, header: &[u8; HEADER_BYTES]) -> Result<At<T>, DeltaFault> {
         let header = Header::decode(header)?;
         let ours = self.base.share.state().round - self.first + 1;
         if ours != self.round {
@@ -158,7 +159,7 @@ impl<T: Pod> Lander<T> {
             | Header::End { round, .. }
                 if round != ours =>
             {
-                Err(FrameFault::Round { theirs: round, ours })
+                Err(DeltaFault::Round { theirs: round, ours })
             }
             Header::Increment { offset, bytes, .. } => self.place(offset, bytes),
             Header::Correction { offset, bytes, .. } => self.place_apart(offset, bytes),
@@ -168,7 +169,7 @@ impl<T: Pod> Lander<T> {
     }
 
     /// Ends the last round behind `bytes` bytes, which must have landed. Regions have no rounds.
-    fn cut(&self, bytes: u64) -> Result<At<T>, FrameFault> {
+    fn cut(&self, bytes: u64) -> Result<At<T>, DeltaFault> {
         let (landed, is_end) = {
             let state = self.base.share.state();
             let (extents, landed) = (state.extents(), state.extents().done_bytes());
@@ -177,7 +178,7 @@ impl<T: Pod> Lander<T> {
             (landed, is_open && landed as u64 == bytes && corrected <= landed)
         };
         if !is_end || self.has_whole_rounds() {
-            return Err(FrameFault::End { end: bytes, landed });
+            return Err(DeltaFault::End { end: bytes, landed });
         }
         // Whoever sees the end may leave, and then nothing more is said.
         self.base.back.say_round(true, self.round);
@@ -186,8 +187,8 @@ impl<T: Pod> Lander<T> {
     }
 
     /// Returns the place for an increment.
-    fn place(&mut self, offset: u64, bytes: u64) -> Result<At<T>, FrameFault> {
-        let (range, outside) = (range_of(offset, bytes)?, FrameFault::Outside { offset, bytes });
+    fn place(&mut self, offset: u64, bytes: u64) -> Result<At<T>, DeltaFault> {
+        let (range, outside) = (range_of(offset, bytes)?, DeltaFault::Outside { offset, bytes });
         if range == (0..0) && self.base.end_empty(self.round) {
             return Ok(At::header());
         }
@@ -204,7 +205,7 @@ impl<T: Pod> Lander<T> {
     }
 
     /// Returns the place for the bytes at these positions, the first of which are together there.
-    fn lease(&self, positions: Range<usize>) -> Result<At<T>, FrameFault> {
+    fn lease(&self, positions: Range<usize>) -> Result<At<T>, DeltaFault> {
         let place = self.base.sections.place(&positions);
         let rest = positions.start + place.len()..positions.end;
         let lease = self.base.lease(place)?;
@@ -212,16 +213,16 @@ impl<T: Pod> Lander<T> {
     }
 
     /// Returns the place for a correction: each byte has one a round, before all have landed.
-    fn place_apart(&self, offset: u64, bytes: u64) -> Result<At<T>, FrameFault> {
+    fn place_apart(&self, offset: u64, bytes: u64) -> Result<At<T>, DeltaFault> {
         let range = range_of(offset, bytes)?;
         let state = self.base.share.state();
         let fits = (1..=CORRECTION_BYTES_MAX).contains(&range.len())
             && range.end <= state.extents().bytes();
         if !fits || state.extents().is_whole() || self.has_whole_rounds() {
-            return Err(FrameFault::Outside { offset, bytes });
+            return Err(DeltaFault::Outside { offset, bytes });
         }
         match state.corrections.overlap(&range) {
-            Some(part) => Err(FrameFault::Twice { start: part.start, end: part.end }),
+            Some(part) => Err(DeltaFault::Twice { start: part.start, end: part.end }),
             None => {
                 Ok(At::Correction { offset: range.start, bytes: vec![0; range.len()], filled: 0 })
             }

@@ -140,8 +140,8 @@ pub mod tracked;
 mod turns;
 
 pub use chunkcomm_group::{
-    AUTO_INCREMENT_BYTES_MAX, AUTO_INCREMENT_BYTES_MIN, Costs, DeltaRecvError, DeltaSendError,
-    Element, FrameFault, Increment, Mismatch, OpeningFault, Part, PartError, Shape,
+    AUTO_INCREMENT_BYTES_MAX, AUTO_INCREMENT_BYTES_MIN, Costs, DeltaFault, DeltaRecvError,
+    DeltaSendError, Element, Increment, Mismatch, Part, PartError, Shape,
 };
 pub use flow::{DeltaEnd, Flow, GatherEnds, GroupDeltas, ReduceEnds};
 pub use recv::{DeltaReceiver, Forward, Landed};

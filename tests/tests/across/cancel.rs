@@ -14,7 +14,7 @@ use chunkcomm_coupled::patterns::{
 use chunkcomm_farm::settings::{Messaging, Model, Prefetch, WorkersAs};
 use chunkcomm_farm::{Farm, FarmBuilder, RunError};
 use chunkcomm_pipeline::{
-    DeltaReceiver, DeltaRecvError, DeltaSendError, DeltaSender, Increment, OpeningFault,
+    DeltaFault, DeltaReceiver, DeltaRecvError, DeltaSendError, DeltaSender, Increment,
 };
 use chunkcomm_tests::farm_tasks::{Functions, registry};
 
@@ -210,7 +210,7 @@ fn an_accept_that_is_dropped_after_the_open_leaves_the_sender_to_the_next() {
             silent.sender().send_slice(b"hello").await.unwrap();
             let error = limited(waiting).await.unwrap();
             let DeltaRecvError::Opening { fault, .. } = error else { panic!("{error}") };
-            assert_eq!(fault, OpeningFault::Length { bytes: 5 }, "what was held came");
+            assert_eq!(fault, DeltaFault::Length { bytes: 5 }, "what was held came");
         }
         works(&left, &peer, &right).await;
     });

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use chunkcomm::{Address, Node, Peer};
 use chunkcomm_pipeline::{
-    DeltaReceiver, DeltaRecvError, DeltaSendError, DeltaSender, Increment, OpeningFault,
+    DeltaFault, DeltaReceiver, DeltaRecvError, DeltaSendError, DeltaSender, Increment,
 };
 
 use chunkcomm_testkit::limited;
@@ -245,14 +245,14 @@ async fn what_is_no_delta_is_refused() -> Outcome {
     channel.sender().send_slice(b"what is this, and why is it here? it is no opening").await?;
     let error = limited(DeltaReceiver::accept(&right, "plain", vec![0_u8; 4])).await;
     let error = error.expect_err("no opening");
-    assert!(matches!(error, DeltaRecvError::Opening { fault: OpeningFault::Magic, .. }), "{error}");
+    assert!(matches!(error, DeltaRecvError::Opening { fault: DeltaFault::Magic, .. }), "{error}");
     limited(channel.sender().closed()).await;
     assert!(limited(channel.recv()).await?.is_none());
 
     drop(left.open_duplex_bytes(&peer, "nothing").await?);
     let error = limited(DeltaReceiver::accept(&right, "nothing", vec![0_u8; 4])).await;
     let error = error.expect_err("no opening");
-    let nothing = OpeningFault::Length { bytes: 0 };
+    let nothing = DeltaFault::Length { bytes: 0 };
     assert!(matches!(error, DeltaRecvError::Opening { fault, .. } if fault == nothing));
     Ok(())
 }

@@ -9,8 +9,9 @@ use chunkcomm::{BytesDuplex, BytesReceiver, Node, Peer};
 
 use super::WayBack;
 use crate::error::{DeltaRecvError, Mismatch};
+use crate::proto::fault::DeltaFault;
 use crate::proto::frame::Reply;
-use crate::proto::opening::{Opening, OpeningFault, Shape};
+use crate::proto::opening::{Opening, Shape};
 
 /// Time in which a sender must state its shape, in its first message. A peer that opens the channel
 /// and does not is no sender and must not keep others waiting.
@@ -95,7 +96,7 @@ async fn read_opening(
         Ok(first) => first
             .map_err(DeltaRecvError::Channel)
             .map(|first| Opening::decode(&first.unwrap_or_default())),
-        Err(_) => Ok(Err(OpeningFault::Late)),
+        Err(_) => Ok(Err(DeltaFault::Late)),
     };
     let fault = |fault| DeltaRecvError::Opening {
         peer: peer.name().to_owned(),
@@ -120,7 +121,7 @@ mod tests {
         let silent = far.open_duplex_bytes(&peer, "numbers").await.expect("a channel");
         let accepted = accept(&near, None, "numbers", Shape::of::<u8>(9)).await;
         let error = accepted.map(drop).expect_err("nothing was stated");
-        assert!(matches!(error, DeltaRecvError::Opening { fault: OpeningFault::Late, .. }));
+        assert!(matches!(error, DeltaRecvError::Opening { fault: DeltaFault::Late, .. }));
         assert!(error.to_string().contains("far"), "{error}");
         drop(silent);
     }

@@ -11,7 +11,8 @@ use super::{Origin, WayBack};
 use crate::error::DeltaRecvError;
 use crate::memory::{Lease, Share};
 use crate::proto::extents::Taken;
-use crate::proto::frame::{FrameFault, Reply};
+use crate::proto::fault::DeltaFault;
+use crate::proto::frame::Reply;
 use crate::proto::sections::Sections;
 use crate::trouble::FlowEnd;
 
@@ -47,12 +48,12 @@ impl<T: Pod> Base<T> {
     }
 
     /// Takes the bytes of `place`.
-    pub(super) fn lease(&self, place: Range<usize>) -> Result<Lease<T>, FrameFault> {
+    pub(super) fn lease(&self, place: Range<usize>) -> Result<Lease<T>, DeltaFault> {
         let (offset, bytes) = (place.start as u64, place.len() as u64);
         self.share.lease(place).map_err(|taken| match taken {
-            Taken::Outside => FrameFault::Outside { offset, bytes },
+            Taken::Outside => DeltaFault::Outside { offset, bytes },
             Taken::Done(part) | Taken::Out(part) => {
-                FrameFault::Twice { start: part.start, end: part.end }
+                DeltaFault::Twice { start: part.start, end: part.end }
             }
         })
     }
@@ -113,7 +114,7 @@ impl<T: Pod> Base<T> {
         self.back.end();
     }
 
-    pub(super) fn frame(&self, fault: FrameFault) -> DeltaRecvError {
+    pub(super) fn frame(&self, fault: DeltaFault) -> DeltaRecvError {
         let Origin { peer, channel } = self.origin.clone();
         DeltaRecvError::Frame { peer, channel, fault }
     }

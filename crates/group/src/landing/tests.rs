@@ -58,7 +58,7 @@ fn increments_land_at_their_places_however_the_bytes_are_cut() {
 
 #[test]
 fn an_increment_that_does_not_fit_is_an_error_by_name() {
-    let outside = |offset, bytes| FrameFault::Outside { offset, bytes };
+    let outside = |offset, bytes| DeltaFault::Outside { offset, bytes };
     let end = |round, bytes| Header::End { round, bytes }.encode();
     let kind = [[9; 4].to_vec(), vec![0; 20]].concat().try_into().unwrap();
     for (bytes, expected) in [
@@ -68,14 +68,14 @@ fn an_increment_that_does_not_fit_is_an_error_by_name() {
         (header(1, 3, 2), outside(3, 2)),
         (header(1, 4, 3), outside(4, 3)),
         (header(1, 4, 0), outside(4, 0)),
-        (header(1, 0, 8), FrameFault::Twice { start: 2, end: 4 }),
-        (header(2, 4, 2), FrameFault::Round { theirs: 2, ours: 1 }),
-        (kind, FrameFault::Kind { kind: 0x0909_0909 }),
+        (header(1, 0, 8), DeltaFault::Twice { start: 2, end: 4 }),
+        (header(2, 4, 2), DeltaFault::Round { theirs: 2, ours: 1 }),
+        (kind, DeltaFault::Kind { kind: 0x0909_0909 }),
         // There is a gap before the bytes that have landed.
-        (end(1, 2), FrameFault::End { end: 2, landed: 2 }),
-        (end(1, 0), FrameFault::End { end: 0, landed: 2 }),
-        (end(2, 2), FrameFault::Round { theirs: 2, ours: 1 }),
-        (Header::Broken { bytes: 0 }.encode(), FrameFault::Cause),
+        (end(1, 2), DeltaFault::End { end: 2, landed: 2 }),
+        (end(1, 0), DeltaFault::End { end: 0, landed: 2 }),
+        (end(2, 2), DeltaFault::Round { theirs: 2, ours: 1 }),
+        (Header::Broken { bytes: 0 }.encode(), DeltaFault::Cause),
     ] {
         let (mut lander, ends) = lander(4);
         let good = [&header(1, 2, 2)[..], &[5, 5]].concat();
@@ -97,10 +97,10 @@ fn an_increment_that_does_not_fit_is_an_error_by_name() {
 
 #[test]
 fn an_empty_round_lands_with_its_header_and_once() {
-    let outside = |offset| FrameFault::Outside { offset, bytes: 0 };
+    let outside = |offset| DeltaFault::Outside { offset, bytes: 0 };
     for (bytes, fault) in [
         (header(1, 0, 0), outside(0)),
-        (Header::End { round: 1, bytes: 0 }.encode(), FrameFault::End { end: 0, landed: 0 }),
+        (Header::End { round: 1, bytes: 0 }.encode(), DeltaFault::End { end: 0, landed: 0 }),
     ] {
         let (mut lander, ends) = lander(0);
         assert!(!ends.owner.share().state().extents().is_whole(), "nothing has come");
@@ -123,14 +123,14 @@ fn a_round_ends_once_before_it_is_whole_and_behind_its_corrections() {
     let four = [&header(1, 0, 8)[..], &[5; 8]].concat();
     let corrected = [&correction(1, 4, 2)[..], &[3, 3], &two].concat();
     let ended = [&two[..], &end(1, 4)].concat();
-    let outside = FrameFault::Outside { offset: 4, bytes: 2 };
+    let outside = DeltaFault::Outside { offset: 4, bytes: 2 };
     for (before, bytes, expected) in [
-        (&ended, end(1, 4), FrameFault::End { end: 4, landed: 4 }),
+        (&ended, end(1, 4), DeltaFault::End { end: 4, landed: 4 }),
         (&ended, header(1, 4, 2), outside),
-        (&ended, header(1, 0, 2), FrameFault::Twice { start: 0, end: 2 }),
-        (&ended, correction(1, 0, 2), FrameFault::Outside { offset: 0, bytes: 2 }),
-        (&four, end(1, 8), FrameFault::End { end: 8, landed: 8 }),
-        (&corrected, end(1, 4), FrameFault::End { end: 4, landed: 4 }),
+        (&ended, header(1, 0, 2), DeltaFault::Twice { start: 0, end: 2 }),
+        (&ended, correction(1, 0, 2), DeltaFault::Outside { offset: 0, bytes: 2 }),
+        (&four, end(1, 8), DeltaFault::End { end: 8, landed: 8 }),
+        (&corrected, end(1, 4), DeltaFault::End { end: 4, landed: 4 }),
     ] {
         let (mut lander, ends) = lander(4);
         assert_eq!(put(&mut lander, before, 1000), before.len());
@@ -164,7 +164,7 @@ async fn corrections_wait_until_the_owner_asks_for_them() {
 
 #[test]
 fn a_correction_that_does_not_fit_is_an_error_by_name() {
-    let outside = |offset, bytes| FrameFault::Outside { offset, bytes };
+    let outside = |offset, bytes| DeltaFault::Outside { offset, bytes };
     let large = CORRECTION_BYTES_MAX as u64 + 2;
     let good = [&header(1, 2, 2)[..], &[5, 5], &correction(1, 2, 2), &[6, 6]].concat();
     let whole = [&good[..], &header(1, 0, 2), &[1, 1], &header(1, 4, large), &[0; 65_538]];
@@ -173,8 +173,8 @@ fn a_correction_that_does_not_fit_is_an_error_by_name() {
         (&good, correction(1, u64::MAX - 1, 2), outside(u64::MAX - 1, 2)),
         (&good, correction(1, 0, large), outside(0, large)),
         (&good, correction(1, 4, 0), outside(4, 0)),
-        (&good, correction(1, 0, 3), FrameFault::Twice { start: 2, end: 3 }),
-        (&good, correction(2, 4, 2), FrameFault::Round { theirs: 2, ours: 1 }),
+        (&good, correction(1, 0, 3), DeltaFault::Twice { start: 2, end: 3 }),
+        (&good, correction(2, 4, 2), DeltaFault::Round { theirs: 2, ours: 1 }),
         (&whole.concat(), correction(1, 4, 2), outside(4, 2)),
     ] {
         let (mut lander, ends) = lander(2 + large as usize / 2);

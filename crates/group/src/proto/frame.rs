@@ -20,7 +20,8 @@
 use bytes::Buf;
 use chunkcomm_proto::loss::{LOSS_BYTES_MAX, Loss};
 
-use super::opening::{Opening, OpeningFault};
+use super::fault::DeltaFault;
+use super::opening::Opening;
 
 /// Number of bytes of a frame's header.
 pub(crate) const HEADER_BYTES: usize = 24;
@@ -54,54 +55,6 @@ pub(crate) enum Header {
     Broken { bytes: usize },
 }
 
-/// Fault of a frame.
-#[derive(Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum FrameFault {
-    /// The header names no kind of frame.
-    #[error("kind {kind} is not known")]
-    Kind {
-        /// Number of the kind that came.
-        kind: u32,
-    },
-    /// The increment, correction or end belongs to a round that has not been begun, or that is over.
-    #[error("round {theirs}, ours is {ours}")]
-    Round {
-        /// Round of the frame, counted from 1.
-        theirs: u32,
-        /// Round of the receiver.
-        ours: u32,
-    },
-    /// The increment reaches out of the buffer, or holds parts of elements.
-    #[error("{bytes} bytes at byte {offset} are no elements of the buffer")]
-    Outside {
-        /// First byte of the increment.
-        offset: u64,
-        /// Number of its bytes.
-        bytes: u64,
-    },
-    /// Bytes of the increment have landed before, or were corrected before.
-    #[error("bytes {start}..{end} have landed before")]
-    Twice {
-        /// First byte that is there already.
-        start: usize,
-        /// Byte behind the last such one.
-        end: usize,
-    },
-    /// The last round is said to end elsewhere than behind what has landed, before bytes that have
-    /// landed or were corrected, or after it is whole.
-    #[error("the last round cannot end at byte {end}, {landed} bytes have landed")]
-    End {
-        /// Byte behind the end.
-        end: u64,
-        /// Number of bytes that have landed.
-        landed: usize,
-    },
-    /// The cause of the end is too long.
-    #[error("the cause of the end is not readable")]
-    Cause,
-}
-
 impl Header {
     /// Returns the bytes of the header.
     pub(crate) fn encode(self) -> [u8; HEADER_BYTES] {
@@ -120,7 +73,7 @@ impl Header {
     }
 
     /// Reads a header.
-    pub(crate) fn decode(header: &[u8; HEADER_BYTES]) -> Result<Self, FrameFault> {
+    pub(crate) fn decode(header: &[u8; HEADER_BYTES]) -> Result<Self, DeltaFault> {
         let mut fields = &header[..];
         let (kind, round) = (fields.get_u32_le(), fields.get_u32_le());
         let (offset, bytes) = (fields.get_u64_le(), fields.get_u64_le());
@@ -130,9 +83,9 @@ impl Header {
             CORRECTION => Ok(Self::Correction { round, offset, bytes }),
             BROKEN => match usize::try_from(bytes) {
                 Ok(bytes) if bytes <= CAUSE_BYTES_MAX => Ok(Self::Broken { bytes }),
-                _ => Err(FrameFault::Cause),
+                _ => Err(DeltaFault::Cause),
             },
-            kind => Err(FrameFault::Kind { kind }),
+            kind => Err(DeltaFault::Kind { kind }),
         }
     }
 }
@@ -156,7 +109,7 @@ pub(crate) enum ReplyFault {
     /// The first byte names no kind of reply, or there is no byte.
     Kind,
     /// The receiver's statement is not readable.
-    Opening(OpeningFault),
+    Opening(DeltaFault),
     /// The number of the round has not four bytes.
     Round,
     /// The cause is too long.
@@ -208,7 +161,7 @@ mod tests {
         assert_eq!(Reply::decode(&[77, 1, 2]), Err(ReplyFault::Kind));
         assert_eq!(Reply::decode(&[LANDED, 0]), Err(ReplyFault::Round));
         assert_eq!(Reply::decode(&[READY, 7, 0, 0, 0]), Ok(Reply::Ready(7)));
-        let short = OpeningFault::Length { bytes: 0 };
+        let short = DeltaFault::Length { bytes: 0 };
         assert_eq!(Reply::decode(&[REFUSED]), Err(ReplyFault::Opening(short)));
         assert_eq!(Reply::decode(&[FAULT]), Err(ReplyFault::Cause));
         let long = [vec![FAULT], vec![b'x'; CAUSE_BYTES_MAX + 1]].concat();
@@ -252,7 +205,7 @@ mod tests {
             bytes[..4].copy_from_slice(&[kind, 0, 0, 0]);
             match Header::decode(&bytes) {
                 Ok(Header::Increment { .. }) => prop_assert_eq!(kind, 1),
-                Ok(Header::Broken { .. }) | Err(FrameFault::Cause) => prop_assert_eq!(kind, 2),
+                Ok(Header::Broken { .. }) | Err(DeltaFault::Cause) => prop_assert_eq!(kind, 2),
                 Ok(Header::End { .. }) => prop_assert_eq!(kind, 3),
                 Ok(Header::Correction { .. }) => prop_assert_eq!(kind, 4),
                 Err(_) => prop_assert!(!(1..=4).contains(&kind)),

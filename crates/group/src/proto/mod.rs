@@ -7,6 +7,7 @@
 pub(crate) mod corrections;
 pub(crate) mod costs;
 pub(crate) mod extents;
+pub(crate) mod fault;
 pub(crate) mod frame;
 pub(crate) mod increment;
 pub(crate) mod meter;

@@ -16,8 +16,10 @@ use bytes::Buf;
 use chunkcomm_proto::describe::fnv1a;
 use chunkcomm_proto::plain::cut;
 
+use super::fault::DeltaFault;
+
 const MAGIC: [u8; 4] = *b"DLTA";
-const VERSION: u16 = 1;
+pub(super) const VERSION: u16 = 1;
 const FIXED_BYTES: usize = 28;
 const NAME_BYTES_MAX: usize = 255;
 const BIG_ENDIAN: u8 = 1;
@@ -102,33 +104,6 @@ pub(crate) struct Opening {
     pub increment_bytes: u64,
 }
 
-/// Fault of bytes that are no opening.
-#[derive(Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum OpeningFault {
-    /// The message has too few or too many bytes.
-    #[error("{bytes} bytes are no opening")]
-    Length {
-        /// Number of bytes that came.
-        bytes: usize,
-    },
-    /// The message does not start as an opening does.
-    #[error("the first bytes are not those of an opening")]
-    Magic,
-    /// The message was written by another version of this crate.
-    #[error("version {theirs}, ours is {VERSION}")]
-    Version {
-        /// Version that came.
-        theirs: u16,
-    },
-    /// The name of the element type is not UTF-8, or the byte order is unknown.
-    #[error("the element type is not readable")]
-    Element,
-    /// The channel was opened, and nothing followed in time.
-    #[error("none came in time")]
-    Late,
-}
-
 impl Opening {
     /// Returns the bytes of the opening.
     pub(crate) fn encode(&self) -> Vec<u8> {
@@ -149,17 +124,17 @@ impl Opening {
     /// Reads the opening in `bytes`.
     ///
     /// # Errors
-    /// [`OpeningFault`] when the bytes are not exactly one opening of this version.
-    pub(crate) fn decode(bytes: &[u8]) -> Result<Self, OpeningFault> {
-        let wrong_length = OpeningFault::Length { bytes: bytes.len() };
+    /// [`DeltaFault`] when the bytes are not exactly one opening of this version.
+    pub(crate) fn decode(bytes: &[u8]) -> Result<Self, DeltaFault> {
+        let wrong_length = DeltaFault::Length { bytes: bytes.len() };
         let (fixed, name) = bytes.split_first_chunk::<FIXED_BYTES>().ok_or(wrong_length)?;
         let (magic, mut fields) = fixed.split_at(MAGIC.len());
         if magic != MAGIC {
-            return Err(OpeningFault::Magic);
+            return Err(DeltaFault::Magic);
         }
         let theirs = fields.get_u16_le();
         if theirs != VERSION {
-            return Err(OpeningFault::Version { theirs });
+            return Err(DeltaFault::Version { theirs });
         }
         let (order, name_bytes) = (fields.get_u8(), fields.get_u8());
         let (element_bytes, length) = (fields.get_u32_le(), fields.get_u64_le());
@@ -168,9 +143,9 @@ impl Opening {
             return Err(wrong_length);
         }
         if order & !BIG_ENDIAN != 0 {
-            return Err(OpeningFault::Element);
+            return Err(DeltaFault::Element);
         }
-        let element = std::str::from_utf8(name).map_err(|_| OpeningFault::Element)?;
+        let element = std::str::from_utf8(name).map_err(|_| DeltaFault::Element)?;
         Ok(Self {
             shape: Shape {
                 length,
@@ -220,12 +195,12 @@ mod tests {
             bytes[at] = byte;
             Opening::decode(&bytes).expect_err("a changed byte must be noticed")
         };
-        assert_eq!(with(0, b'X'), OpeningFault::Magic);
-        assert_eq!(with(4, 9), OpeningFault::Version { theirs: 9 });
-        assert_eq!(with(6, 2), OpeningFault::Element);
-        assert_eq!(with(7, 200), OpeningFault::Length { bytes: good.len() });
-        assert_eq!(with(good.len() - 1, 0xff), OpeningFault::Element);
-        assert_eq!(Opening::decode(&[]), Err(OpeningFault::Length { bytes: 0 }));
+        assert_eq!(with(0, b'X'), DeltaFault::Magic);
+        assert_eq!(with(4, 9), DeltaFault::Version { theirs: 9 });
+        assert_eq!(with(6, 2), DeltaFault::Element);
+        assert_eq!(with(7, 200), DeltaFault::Length { bytes: good.len() });
+        assert_eq!(with(good.len() - 1, 0xff), DeltaFault::Element);
+        assert_eq!(Opening::decode(&[]), Err(DeltaFault::Length { bytes: 0 }));
     }
 
     proptest! {

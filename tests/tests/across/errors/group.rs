@@ -8,8 +8,8 @@ use chunkcomm::error::LinkCause;
 use chunkcomm::{AcceptError, Loss, LossKind, OpenError, RecvError};
 use chunkcomm_cluster::cluster::End;
 use chunkcomm_group::{
-    Algorithm, CollectiveError, DeltaRecvError, DeltaSendError, FrameFault, Group, GroupError,
-    Increment, Op, OpeningFault, PartError,
+    Algorithm, CollectiveError, DeltaFault, DeltaRecvError, DeltaSendError, Group, GroupError,
+    Increment, Op, PartError,
 };
 use chunkcomm_pipeline::{DeltaReceiver, DeltaSender};
 use chunkcomm_testkit::{limited, memory, pair_of};
@@ -65,8 +65,8 @@ fn deltas(texts: &mut Texts) {
         DeltaSendError::Collective(GroupError::Lost { rank: 1, loss: cause() }.into()),
         DeltaRecvError::Accept(late()),
         DeltaRecvError::Channel(received()),
-        DeltaRecvError::Opening { peer: peer(), channel: channel(), fault: OpeningFault::Magic },
-        DeltaRecvError::Frame { peer: peer(), channel: channel(), fault: FrameFault::Cause },
+        DeltaRecvError::Opening { peer: peer(), channel: channel(), fault: DeltaFault::Magic },
+        DeltaRecvError::Frame { peer: peer(), channel: channel(), fault: DeltaFault::Cause },
         ended(None) => DeltaRecvError::Ended,
         ended(Some(cause())) => DeltaRecvError::Ended,
         DeltaRecvError::Range { channel: channel(), start: 3, end: 12, length: 9 },
@@ -83,17 +83,17 @@ fn faults(texts: &mut Texts) {
         PartError::Range { asked: asked(), length: 9 },
         PartError::Out { asked: asked(), taken: taken() },
         PartError::Committed { asked: asked(), taken: taken() },
-        OpeningFault::Length { bytes: 3 },
-        OpeningFault::Magic,
-        OpeningFault::Version { theirs: 77 },
-        OpeningFault::Element,
-        OpeningFault::Late,
-        FrameFault::Kind { kind: 9 },
-        FrameFault::Round { theirs: 3, ours: 2 },
-        FrameFault::Outside { offset: 7, bytes: 9 },
-        FrameFault::Twice { start: 3, end: 5 },
-        FrameFault::End { end: 9, landed: 3 },
-        FrameFault::Cause,
+        DeltaFault::Length { bytes: 3 },
+        DeltaFault::Magic,
+        DeltaFault::Version { theirs: 77 },
+        DeltaFault::Element,
+        DeltaFault::Late,
+        DeltaFault::Kind { kind: 9 },
+        DeltaFault::Round { theirs: 3, ours: 2 },
+        DeltaFault::Outside { offset: 7, bytes: 9 },
+        DeltaFault::Twice { start: 3, end: 5 },
+        DeltaFault::End { end: 9, landed: 3 },
+        DeltaFault::Cause,
     );
 }
 

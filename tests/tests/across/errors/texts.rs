@@ -6,7 +6,7 @@ use chunkcomm::{AcceptError, ConnectError, LinkError, NodeError, OpenError, with
 use chunkcomm_array::{ArrayError, LayoutError, NpyError, NpyHeaderError};
 use chunkcomm_cluster::cluster::NameError;
 use chunkcomm_cluster::launch::LaunchError;
-use chunkcomm_group::{DeltaRecvError, FrameFault, GroupError, OpeningFault, PartError};
+use chunkcomm_group::{DeltaFault, DeltaRecvError, GroupError, PartError};
 use chunkcomm_simulation::WorldError;
 use std::collections::BTreeSet;
 use std::error::Error;
@@ -97,8 +97,7 @@ fn type_of(error: &(dyn Error + 'static)) -> &'static str {
         OpenError,
         AcceptError,
         LaunchError,
-        OpeningFault,
-        FrameFault,
+        DeltaFault,
         DeltaRecvError,
         PartError,
         GroupError,
