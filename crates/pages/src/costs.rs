@@ -3,7 +3,7 @@
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
-use super::error::{ReadError, SetupError, WriteError};
+use super::error::{AccessError, SetupError};
 pub use super::runs::{RecvCosts, SendCosts};
 use super::settings::{Awaiting, RecvEngine, SendEngine, Tracking};
 use super::sys::page_bytes;
@@ -31,8 +31,9 @@ pub fn send_costs(engine: SendEngine, bytes: usize, pages: usize) -> Result<Send
     };
     let count = bytes.div_ceil(step).max(1) as f64;
     output.elements_mut().fill(1);
-    let plain = median(|| Ok::<_, WriteError>(touch(output.elements_mut())));
-    let tracked = median(|| output.track(touch, |_| Ok::<_, WriteError>(())).map(|(time, _)| time));
+    let plain = median(|| Ok::<_, AccessError>(touch(output.elements_mut())));
+    let tracked =
+        median(|| output.track(touch, |_| Ok::<_, AccessError>(())).map(|(time, _)| time));
     let parts = output.part_costs().unwrap_or([f64::NAN; 3]);
     let [look_ns, protect_ns, read_ns] = parts;
     let fault_ns = (tracked - plain) / count;
@@ -73,7 +74,7 @@ pub fn recv_costs(engine: RecvEngine, bytes: usize, pages: usize) -> Result<Recv
         opening.push(took);
         run.and_then(|(time, _)| time)
     });
-    let plain = median(|| Ok::<_, ReadError>(load(input.elements())));
+    let plain = median(|| Ok::<_, AccessError>(load(input.elements())));
     let last = (bytes - 1) / page_bytes() * page_bytes();
     let stall_ns = median(|| {
         let run = input.track(

@@ -8,8 +8,7 @@ use std::ops::Range;
 use bytemuck::Pod;
 
 use super::{
-    Awaiting, Finished, ReadError, Received, RecvEngine, SendEngine, Sent, SetupError, Tracking,
-    WriteError,
+    AccessError, Awaiting, Finished, Received, RecvEngine, SendEngine, Sent, SetupError, Tracking,
 };
 
 /// Costs of the engines: there are none here.
@@ -86,7 +85,7 @@ impl<T: Pod> TrackedOutput<T> {
     ///
     /// # Errors
     /// None: there is no such buffer here.
-    pub fn track<R, E: From<WriteError> + Send>(
+    pub fn track<R, E: From<AccessError> + Send>(
         &mut self,
         _write: impl FnOnce(&mut [T]) -> R,
         _done: impl FnMut(Finished<'_, T>) -> Result<(), E> + Send,
@@ -136,7 +135,7 @@ impl<T: Pod> TrackedInput<T> {
     ///
     /// # Errors
     /// None: there is no such buffer here.
-    pub fn track<R, E: Error + From<ReadError> + Send>(
+    pub fn track<R, E: Error + From<AccessError> + Send>(
         &mut self,
         _read: impl FnOnce(&[T], &Arrivals<'_>) -> R,
         _fill: impl FnOnce(&mut Filler<'_, T>) -> Result<(), E> + Send,
@@ -154,7 +153,7 @@ impl Arrivals<'_> {
     ///
     /// # Errors
     /// None: there is no such buffer here.
-    pub fn wait(&self, _range: Range<usize>) -> Result<(), ReadError> {
+    pub fn wait(&self, _range: Range<usize>) -> Result<(), AccessError> {
         match self.0 {}
     }
 
@@ -174,7 +173,7 @@ impl<T: Pod> Filler<'_, T> {
     ///
     /// # Errors
     /// None: there is no such buffer here.
-    pub fn put(&mut self, _start: usize, _elements: &[T]) -> Result<(), ReadError> {
+    pub fn put(&mut self, _start: usize, _elements: &[T]) -> Result<(), AccessError> {
         match self.0 {}
     }
 

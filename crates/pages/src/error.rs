@@ -1,4 +1,4 @@
-//! Errors of tracked buffers, by side.
+//! Errors of tracked buffers.
 
 use std::fmt;
 use std::io;
@@ -51,52 +51,15 @@ impl std::error::Error for SetupError {
     }
 }
 
-/// Error of a buffer that was handed on while it was written.
+/// Error of a buffer that was handed on while it was written, or read while it was filled.
 #[derive(Clone)]
 #[non_exhaustive]
-pub enum WriteError {
+pub enum AccessError {
     /// Elements were written again after they had been handed on.
     Rewritten {
         /// Indices of the elements of the first increment that was.
         elements: Range<usize>,
     },
-    /// The system refused a change of protection or a read.
-    System {
-        /// Name of the engine.
-        engine: String,
-        /// Cause of the system.
-        source: Arc<io::Error>,
-    },
-}
-
-impl fmt::Display for WriteError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Rewritten { elements } => write!(
-                f,
-                "elements {}..{} were written again after they had been sent",
-                elements.start, elements.end
-            ),
-            Self::System { engine, .. } => write!(f, "the engine {engine} failed"),
-        }
-    }
-}
-
-chunkcomm::debug_with_causes!(WriteError);
-
-impl std::error::Error for WriteError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            Self::System { source, .. } => Some(&**source),
-            Self::Rewritten { .. } => None,
-        }
-    }
-}
-
-/// Error of a buffer that was read while it was filled.
-#[derive(Clone)]
-#[non_exhaustive]
-pub enum ReadError {
     /// Elements did not come within the deadline.
     Late {
         /// Time that was waited.
@@ -104,13 +67,6 @@ pub enum ReadError {
     },
     /// The filler ended before the elements came.
     Ended,
-    /// The system refused a change of protection or a write.
-    System {
-        /// Name of the engine.
-        engine: String,
-        /// Cause of the system.
-        source: Arc<io::Error>,
-    },
     /// The range to wait for is not within the buffer.
     Range {
         /// Index of the first element asked for.
@@ -120,28 +76,40 @@ pub enum ReadError {
         /// Number of elements of the buffer.
         length: usize,
     },
+    /// The system refused a change of protection, a read or a write.
+    System {
+        /// Name of the engine.
+        engine: String,
+        /// Cause of the system.
+        source: Arc<io::Error>,
+    },
 }
 
-impl fmt::Display for ReadError {
+impl fmt::Display for AccessError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::Rewritten { elements } => write!(
+                f,
+                "elements {}..{} were written again after they had been sent",
+                elements.start, elements.end
+            ),
             Self::Late { deadline } => write!(f, "elements did not come within {deadline:?}"),
             Self::Ended => write!(f, "the sender ended before the elements came"),
-            Self::System { engine, .. } => write!(f, "the engine {engine} failed"),
             Self::Range { start, end, length } => {
                 write!(f, "elements {start}..{end} are not within the buffer's {length}")
             }
+            Self::System { engine, .. } => write!(f, "the engine {engine} failed"),
         }
     }
 }
 
-chunkcomm::debug_with_causes!(ReadError);
+chunkcomm::debug_with_causes!(AccessError);
 
-impl std::error::Error for ReadError {
+impl std::error::Error for AccessError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             Self::System { source, .. } => Some(&**source),
-            Self::Late { .. } | Self::Ended | Self::Range { .. } => None,
+            Self::Rewritten { .. } | Self::Late { .. } | Self::Ended | Self::Range { .. } => None,
         }
     }
 }

@@ -91,7 +91,7 @@ pub use receiving::{Arrivals, Filler, TrackedInput};
 #[cfg(target_os = "linux")]
 pub use sending::TrackedOutput;
 
-pub use error::{ReadError, SetupError, WriteError};
+pub use error::{AccessError, SetupError};
 pub use runs::{Finished, Received, Sent};
 pub use settings::{
     Awaiting, INCREMENT_PAGES, INCREMENT_PAGES_MAX, Missing, RecvEngine, Rewrites, SendEngine,

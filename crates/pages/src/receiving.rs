@@ -13,7 +13,7 @@ use bytemuck::Pod;
 use chunkcomm::{host, with_causes};
 use tokio::sync::Notify;
 
-use super::error::{ReadError, SetupError};
+use super::error::{AccessError, SetupError};
 use super::fill::{Fill, backing};
 use super::pages::{Never, Pages};
 use super::runs::Received;
@@ -32,7 +32,7 @@ pub use filler::Filler;
 /// May be used for any number of runs, one at a time.
 ///
 /// ```
-/// use chunkcomm_pages::{Awaiting, ReadError, TrackedInput};
+/// use chunkcomm_pages::{AccessError, Awaiting, TrackedInput};
 ///
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let mut input = TrackedInput::<u32>::new(10_000, Awaiting::default())?;
@@ -42,7 +42,7 @@ pub use filler::Filler;
 ///         for start in (0..10_000).step_by(1_000) {
 ///             filler.put(start, &[7; 1_000])?;
 ///         }
-///         Ok::<_, ReadError>(())
+///         Ok::<_, AccessError>(())
 ///     },
 /// )?;
 /// assert_eq!(sum, 70_000);
@@ -137,20 +137,20 @@ impl<T: Pod> TrackedInput<T> {
     /// [`Filler::stopped`] ends as well when `read` has returned after a load or a wait was late.
     ///
     /// # Errors
-    /// The error of `fill`. [`ReadError::Late`] or [`ReadError::Ended`] when elements did not
-    /// come. [`ReadError::System`] when the system refuses a call. `read` has run to its
+    /// The error of `fill`. [`AccessError::Late`] or [`AccessError::Ended`] when elements did not
+    /// come. [`AccessError::System`] when the system refuses a call. `read` has run to its
     /// end in each case; its result is dropped.
     ///
     /// # Panics
     /// When `read` or `fill` panics, or no thread can be started.
-    pub fn track<R, E: Error + From<ReadError> + Send>(
+    pub fn track<R, E: Error + From<AccessError> + Send>(
         &mut self,
         read: impl FnOnce(&[T], &Arrivals<'_>) -> R,
         fill: impl FnOnce(&mut Filler<'_, T>) -> Result<(), E> + Send,
     ) -> Result<(R, Received), E> {
         let Self { fill: engine, face, pages, engine: name, settings } = self;
         let failed = |error: io::Error| {
-            E::from(ReadError::System { engine: name.to_string(), source: Arc::new(error) })
+            E::from(AccessError::System { engine: name.to_string(), source: Arc::new(error) })
         };
         pages.reset();
         let (engine, pages) = (&*engine, &**pages);
@@ -207,13 +207,13 @@ impl<T: Pod> TrackedInput<T> {
             .unwrap_or(Ok(Ok(())))
             .unwrap_or_else(|panic| resume_unwind(panic))
             .map_err(failed)?;
-        let late = ReadError::Late { deadline: settings.deadline };
+        let late = AccessError::Late { deadline: settings.deadline };
         match (filled, pages.gave()) {
             // A late page is why nothing more was filled.
             (_, Some(Never::Late)) => Err(late.into()),
             (Err(error), _) => Err(error),
             (Ok(false), None) if pages.waited_in_vain() => Err(late.into()),
-            (Ok(false), _) | (Ok(true), Some(Never::Ended)) => Err(ReadError::Ended.into()),
+            (Ok(false), _) | (Ok(true), Some(Never::Ended)) => Err(AccessError::Ended.into()),
             (Ok(true), None) => Ok((result, Received { stalls: pages.stalls() })),
         }
     }
@@ -255,23 +255,23 @@ impl Arrivals<'_> {
     /// Waits until all elements of `range` have come. Then reads of them do not wait.
     ///
     /// After it was late, nothing more is waited for when the code has returned: unless all elements have
-    /// come by then, the run returns [`ReadError::Late`].
+    /// come by then, the run returns [`AccessError::Late`].
     ///
     /// # Errors
-    /// [`ReadError::Late`] after the deadline of the settings, [`ReadError::Ended`] when
-    /// they never come, [`ReadError::Range`] when the range is not within the buffer.
-    pub fn wait(&self, range: Range<usize>) -> Result<(), ReadError> {
+    /// [`AccessError::Late`] after the deadline of the settings, [`AccessError::Ended`] when
+    /// they never come, [`AccessError::Range`] when the range is not within the buffer.
+    pub fn wait(&self, range: Range<usize>) -> Result<(), AccessError> {
         let (start, end) = (range.start, range.end);
         if start > end || end > self.len {
-            return Err(ReadError::Range { start, end, length: self.len });
+            return Err(AccessError::Range { start, end, length: self.len });
         }
         let deadline = self.settings.deadline;
         self.pages.wait(self.pages_of(range), deadline).map_err(|why| match why {
             Never::Late => {
                 self.pages.wait_in_vain();
-                ReadError::Late { deadline }
+                AccessError::Late { deadline }
             }
-            Never::Ended => ReadError::Ended,
+            Never::Ended => AccessError::Ended,
         })
     }
 

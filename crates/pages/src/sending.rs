@@ -12,7 +12,7 @@ use bytemuck::Pod;
 use chunkcomm::host;
 
 use super::contents::Edges;
-use super::error::{SetupError, WriteError};
+use super::error::{AccessError, SetupError};
 use super::runs::{Finished, Sent};
 use super::settings::{INCREMENT_PAGES_MAX, Rewrites, SendEngine, Tracking};
 use super::sys::bell::Bell;
@@ -29,7 +29,7 @@ mod tracker;
 /// of the one before. The memory is the system's own, in whole pages.
 ///
 /// ```
-/// use chunkcomm_pages::{TrackedOutput, Tracking, WriteError};
+/// use chunkcomm_pages::{AccessError, TrackedOutput, Tracking};
 ///
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let mut squares = TrackedOutput::<u64>::new(100_000, Tracking::default())?;
@@ -41,7 +41,7 @@ mod tracker;
 /// };
 /// let ((), _sent) = squares.track(write, |finished| {
 ///     copy[finished.range()].copy_from_slice(finished.elements);
-///     Ok::<_, WriteError>(())
+///     Ok::<_, AccessError>(())
 /// })?;
 /// assert_eq!(copy[99_999], 99_999 * 99_999);
 /// # Ok(())
@@ -148,20 +148,20 @@ impl<T: Pod> TrackedOutput<T> {
     /// When `write` panics, `done` gets no further increment and the panic goes on here.
     ///
     /// # Errors
-    /// `write` has run to its end in each case. [`WriteError::Rewritten`] with strict settings
+    /// `write` has run to its end in each case. [`AccessError::Rewritten`] with strict settings
     /// when elements were written again after they were handed on; `done` got none after that. The
-    /// error of `done`. [`WriteError::System`] when the system refuses a call.
+    /// error of `done`. [`AccessError::System`] when the system refuses a call.
     ///
     /// # Panics
     /// When `write` or `done` panics, or no thread can be started.
-    pub fn track<R, E: From<WriteError> + Send>(
+    pub fn track<R, E: From<AccessError> + Send>(
         &mut self,
         write: impl FnOnce(&mut [T]) -> R,
         done: impl FnMut(Finished<'_, T>) -> Result<(), E> + Send,
     ) -> Result<(R, Sent), E> {
         let Self { face, watch, parts, engine, settings } = self;
         let failed = |error: io::Error| {
-            E::from(WriteError::System { engine: engine.to_string(), source: Arc::new(error) })
+            E::from(AccessError::System { engine: engine.to_string(), source: Arc::new(error) })
         };
         let edges = Edges::of(bytemuck::cast_slice(face.elements()), parts.increment_bytes);
         parts.bell.reset();
@@ -193,7 +193,7 @@ impl<T: Pod> TrackedOutput<T> {
         match tracked.unwrap_or_else(|panic| resume_unwind(panic)) {
             Ok(sent) => Ok((result, sent)),
             Err(Failed::System(error)) => Err(failed(error)),
-            Err(Failed::Rewritten(elements)) => Err(WriteError::Rewritten { elements }.into()),
+            Err(Failed::Rewritten(elements)) => Err(AccessError::Rewritten { elements }.into()),
             Err(Failed::Done(error)) => Err(error),
         }
     }

@@ -15,11 +15,11 @@ mod delta;
 mod error;
 
 pub use chunkcomm_pages::{
-    Arrivals, Awaiting, Filler, Finished, INCREMENT_PAGES, INCREMENT_PAGES_MAX, Missing, ReadError,
-    Received, RecvEngine, Rewrites, SendEngine, Sent, SetupError, TrackedInput, TrackedOutput,
-    Tracking, UnknownEngine, WriteError, costs,
+    AccessError, Arrivals, Awaiting, Filler, Finished, INCREMENT_PAGES, INCREMENT_PAGES_MAX,
+    Missing, Received, RecvEngine, Rewrites, SendEngine, Sent, SetupError, TrackedInput,
+    TrackedOutput, Tracking, UnknownEngine, costs,
 };
-pub use error::{TrackedRecvError, TrackedSendError};
+pub use error::TrackedError;
 
 #[cfg(all(test, target_os = "linux"))]
 mod tests;

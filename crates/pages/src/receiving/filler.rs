@@ -11,7 +11,7 @@ use std::sync::Arc;
 use bytemuck::Pod;
 use tokio::sync::Notify;
 
-use crate::error::ReadError;
+use crate::error::AccessError;
 use crate::fill::Fill;
 use crate::pages::Pages;
 use crate::settings::RecvEngine;
@@ -48,12 +48,12 @@ impl<'a, T: Pod> Filler<'a, T> {
     /// Ranges may come in any order and must be disjoint.
     ///
     /// # Errors
-    /// [`ReadError::Ended`] when a page was given up before it came; nothing more may be put then.
-    /// [`ReadError::System`] when the system refuses a call.
+    /// [`AccessError::Ended`] when a page was given up before it came; nothing more may be put then.
+    /// [`AccessError::System`] when the system refuses a call.
     ///
     /// # Panics
     /// When the elements are not within the buffer.
-    pub fn put(&mut self, start: usize, elements: &[T]) -> Result<(), ReadError> {
+    pub fn put(&mut self, start: usize, elements: &[T]) -> Result<(), AccessError> {
         let end = start.checked_add(elements.len()).filter(|end| *end <= self.len);
         let end = end.expect("the elements are within the buffer") * size_of::<T>();
         let (mut offset, mut bytes) = (start * size_of::<T>(), bytemuck::cast_slice(elements));
@@ -96,7 +96,7 @@ impl<'a, T: Pod> Filler<'a, T> {
         self.put_bytes == self.len * size_of::<T>()
     }
 
-    fn put_part(&mut self, page: usize, at: usize, bytes: &[u8]) -> Result<(), ReadError> {
+    fn put_part(&mut self, page: usize, at: usize, bytes: &[u8]) -> Result<(), AccessError> {
         let length = (self.len * size_of::<T>() - page * page_bytes()).min(page_bytes());
         let part = self.parts.entry(page).or_insert_with(|| (vec![0; page_bytes()], 0));
         part.0[at..at + bytes.len()].copy_from_slice(bytes);
@@ -108,17 +108,17 @@ impl<'a, T: Pod> Filler<'a, T> {
         self.open(page..page + 1, &bytes)
     }
 
-    fn open(&self, pages: Range<usize>, bytes: &[u8]) -> Result<(), ReadError> {
+    fn open(&self, pages: Range<usize>, bytes: &[u8]) -> Result<(), AccessError> {
         let claimed = self.pages.claim(pages.clone());
         if !claimed.is_empty() {
             let bytes = &bytes[..claimed.len() * page_bytes()];
             self.engine.fill(claimed.clone(), bytes).map_err(|error: io::Error| {
                 self.pages.unclaim(claimed.clone());
                 let (engine, source) = (self.name.to_string(), Arc::new(error));
-                ReadError::System { engine, source }
+                AccessError::System { engine, source }
             })?;
         }
-        if claimed == pages { Ok(()) } else { Err(ReadError::Ended) }
+        if claimed == pages { Ok(()) } else { Err(AccessError::Ended) }
     }
 }
 

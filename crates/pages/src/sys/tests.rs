@@ -7,7 +7,7 @@ use chunkcomm_testkit::itself;
 
 use super::*;
 use crate::{
-    Arrivals, Awaiting, RecvEngine, SendEngine, TrackedInput, TrackedOutput, Tracking, WriteError,
+    AccessError, Arrivals, Awaiting, RecvEngine, SendEngine, TrackedInput, TrackedOutput, Tracking,
 };
 
 const CHILD: &str = "CHUNKCOMM_TRACKED_FAULT";
@@ -27,7 +27,7 @@ fn fault_elsewhere() {
     let foreign = Face::<u8>::new(100, Backing::File).expect("memory");
     foreign.region().protect(0..page_bytes(), Access::None).expect("ours");
     // No region of an engine: nobody will open it.
-    let _ = output.track(|bytes| bytes[0] = foreign.elements()[0], |_| Ok::<_, WriteError>(()));
+    let _ = output.track(|bytes| bytes[0] = foreign.elements()[0], |_| Ok::<_, AccessError>(()));
 }
 
 #[test]
@@ -133,7 +133,7 @@ fn a_forked_process_has_no_part_in_the_buffer() {
             bytes.fill(5);
             touch(bytes.as_mut_ptr())
         };
-        let (ended, _) = output.track(write, |_| Ok::<_, WriteError>(())).expect("written once");
+        let (ended, _) = output.track(write, |_| Ok::<_, AccessError>(())).expect("written once");
         assert_eq!(ended, Some(libc::SIGSEGV), "{engine}");
         assert_eq!(output.elements()[0], 5, "{engine}");
     }

@@ -56,7 +56,7 @@ fn a_read_that_never_comes_aborts_with_its_reason() {
         let input = TrackedInput::<u8>::new(10_000, settings);
         let _ = input
             .expect("the parent made one")
-            .track(|bytes, _| bytes[9_000], |_| Ok::<_, ReadError>(()));
+            .track(|bytes, _| bytes[9_000], |_| Ok::<_, AccessError>(()));
         return;
     }
     each_input::<u8>(1, &Awaiting::default(), |input| {
@@ -75,7 +75,7 @@ fn a_read_that_an_error_ends_aborts_with_the_error() {
         let settings = Awaiting::default().with_engine(child_engine());
         let input = TrackedInput::<u8>::new(10_000, settings);
         let source = std::sync::Arc::new(std::io::Error::other("no more memory"));
-        let error = ReadError::System { engine: "any".to_owned(), source };
+        let error = AccessError::System { engine: "any".to_owned(), source };
         let _ = input.expect("the parent made one").track(|bytes, _| bytes[9_000], |_| Err(error));
         return;
     }
@@ -97,7 +97,7 @@ fn every_engine_works_for_an_unprivileged_user() {
             let mut sum = 0;
             let done = |finished: Finished<'_, u64>| {
                 sum += finished.elements.iter().sum::<u64>();
-                Ok::<_, WriteError>(())
+                Ok::<_, AccessError>(())
             };
             output.track(|elements| elements.fill(1), done).expect("it works");
             assert_eq!(sum, 5_000);
@@ -153,12 +153,12 @@ fn a_run_whose_thread_cannot_be_started_leaves_the_buffer_usable() {
         each_output::<u64>(5_000, &Tracking::default(), |mut output| {
             let engine = output.engine();
             no_threads(&mut || {
-                drop(output.track(|elements| elements.fill(1), |_| Ok::<_, WriteError>(())));
+                drop(output.track(|elements| elements.fill(1), |_| Ok::<_, AccessError>(())));
             })
             .expect_err("there is no thread");
             output.elements_mut().fill(2);
             let (_, sent) = output
-                .track(|elements| elements.fill(3), |_| Ok::<_, WriteError>(()))
+                .track(|elements| elements.fill(3), |_| Ok::<_, AccessError>(()))
                 .expect("a run");
             assert!(sent.increments > 0, "{engine}");
         });
@@ -180,7 +180,7 @@ fn a_run_whose_thread_cannot_be_started_leaves_the_buffer_usable() {
 }
 
 /// The wait for faults fails when it has more descriptors than the process may have.
-fn read_while_nobody_can_wait(input: &mut TrackedInput<u64>) -> (bool, Result<u64, ReadError>) {
+fn read_while_nobody_can_wait(input: &mut TrackedInput<u64>) -> (bool, Result<u64, AccessError>) {
     let (set, is_set) = std::sync::mpsc::channel();
     let mut read_ended = false;
     let run = input.track(
@@ -197,7 +197,7 @@ fn read_while_nobody_can_wait(input: &mut TrackedInput<u64>) -> (bool, Result<u6
                 runtime.block_on(filler.stopped());
                 filler.put(0, &[1; 5_000])
             });
-            assert!(matches!(stopped, Err(ReadError::Ended)), "{stopped:?}");
+            assert!(matches!(stopped, Err(AccessError::Ended)), "{stopped:?}");
             stopped
         },
     );
@@ -213,7 +213,7 @@ fn reads_go_on_when_they_can_no_longer_be_looked_after() {
         let settings = settings.with_missing(Missing::Unfilled);
         let mut input = TrackedInput::<u64>::new(5_000, settings).expect("the parent made one");
         let (read_ended, error) = read_while_nobody_can_wait(&mut input);
-        assert!(read_ended && matches!(error, Err(ReadError::System { .. })), "{error:?}");
+        assert!(read_ended && matches!(error, Err(AccessError::System { .. })), "{error:?}");
         let read = |elements: &[u64], _: &Arrivals<'_>| elements[4_999];
         let (last, _) = input.track(read, |filler| filler.put(0, &[2; 5_000])).expect("a run");
         assert_eq!(last, 2);

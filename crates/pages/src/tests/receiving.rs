@@ -82,7 +82,7 @@ fn parts_come_in_any_order_and_length() {
                     let part = parts.swap_remove(random.below(parts.len() as u64) as usize);
                     filler.put(part.start, &elements[part])?;
                 }
-                Ok::<_, ReadError>(())
+                Ok::<_, AccessError>(())
             };
             let (read, _) = input.track(read, fill).expect("all came");
             assert!(read == elements, "{engine}, seed {seed}");
@@ -103,9 +103,9 @@ fn a_wait_returns_an_error_where_a_read_cannot() {
             waits = vec![arrivals.wait(0..LEN), arrivals.wait(0..LEN + 1)];
         };
         let error = input.track(read, |filler| filler.put(0, &[4; 1_500])).map(|_| ());
-        assert!(matches!(error, Err(ReadError::Ended)), "{engine}: {error:?}");
-        assert!(matches!(waits[0], Err(ReadError::Ended)), "{engine}: {waits:?}");
-        assert!(matches!(waits[1], Err(ReadError::Range { .. })), "{engine}: {waits:?}");
+        assert!(matches!(error, Err(AccessError::Ended)), "{engine}: {error:?}");
+        assert!(matches!(waits[0], Err(AccessError::Ended)), "{engine}: {waits:?}");
+        assert!(matches!(waits[1], Err(AccessError::Range { .. })), "{engine}: {waits:?}");
     });
 }
 
@@ -115,8 +115,9 @@ fn a_read_whose_sender_ended_goes_on_where_that_is_asked_for() {
     each_input::<u64>(LEN, &settings, |mut input| {
         let engine = input.engine();
         let mut last = 9;
-        let error = input.track(|elements, _| last = elements[LEN - 1], |_| Ok::<_, ReadError>(()));
-        assert!(matches!(error, Err(ReadError::Ended)), "{engine}: {error:?}");
+        let error =
+            input.track(|elements, _| last = elements[LEN - 1], |_| Ok::<_, AccessError>(()));
+        assert!(matches!(error, Err(AccessError::Ended)), "{engine}: {error:?}");
         assert_eq!(last, 0, "{engine}");
         let (first, _) = input
             .track(|elements, _| elements[LEN - 1], |filler| filler.put(0, &[6; LEN]))
@@ -141,7 +142,7 @@ fn a_late_read_goes_on_where_that_is_asked_for_and_stops_the_filler() {
                 put
             },
         );
-        assert!(matches!(error, Err(ReadError::Late { .. })), "{engine}: {error:?}");
+        assert!(matches!(error, Err(AccessError::Late { .. })), "{engine}: {error:?}");
         assert_eq!(refused, Some(true), "{engine}: the page was given");
     });
 }
@@ -153,7 +154,7 @@ fn a_panic_of_the_reader_stops_the_filler() {
         let run = AssertUnwindSafe(|| {
             let fill = |filler: &mut Filler<'_, u64>| {
                 stopped(filler);
-                Ok::<_, ReadError>(())
+                Ok::<_, AccessError>(())
             };
             input.track(|_, _| panic!("in the middle"), fill)
         });

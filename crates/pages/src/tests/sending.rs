@@ -38,7 +38,7 @@ fn elements_are_handed_on_before_the_code_returns() {
                     assert!(!finished.again);
                     copy[finished.range()].copy_from_slice(finished.elements);
                     came.send(finished.elements.to_vec()).expect("the test listens");
-                    Ok::<_, WriteError>(())
+                    Ok::<_, AccessError>(())
                 },
             )
             .expect("written once");
@@ -58,11 +58,11 @@ fn a_store_to_what_was_sent_is_an_error_that_names_the_elements() {
         };
         let error = output.track(rewrite, |finished| {
             came.send(finished.elements.to_vec()).expect("the test listens");
-            Ok::<_, WriteError>(())
+            Ok::<_, AccessError>(())
         });
         let error = error.expect_err("written again");
         assert!(
-            matches!(&error, WriteError::Rewritten { elements } if *elements == (0..STEP)),
+            matches!(&error, AccessError::Rewritten { elements } if *elements == (0..STEP)),
             "{engine}: {error}"
         );
         let words = format!("elements 0..{STEP} were written again after they had been sent");
@@ -90,7 +90,7 @@ fn a_store_to_what_was_sent_is_sent_again_where_that_is_asked_for() {
                     again.push(finished.start);
                 }
                 came.send(finished.elements.to_vec()).expect("the test listens");
-                Ok::<_, WriteError>(())
+                Ok::<_, AccessError>(())
             })
             .expect("sent again");
         assert_eq!(copy, output.elements(), "{engine}");
@@ -111,7 +111,7 @@ fn a_late_store_that_changes_nothing_is_no_rewrite() {
             .track(rewrite, |finished| {
                 assert!(!finished.again);
                 came.send(finished.elements.to_vec()).expect("the test listens");
-                Ok::<_, WriteError>(())
+                Ok::<_, AccessError>(())
             })
             .expect("nothing has changed");
         assert_eq!(sent.rewritten, 0, "{engine}");
@@ -142,7 +142,7 @@ fn an_end_of_the_buffer_waits_for_its_outermost_bytes() {
                 .track(write, |finished| {
                     copy[finished.range()].copy_from_slice(finished.elements);
                     came.send(()).expect("the test listens");
-                    Ok::<_, WriteError>(())
+                    Ok::<_, AccessError>(())
                 })
                 .unwrap_or_else(|error| panic!("{engine}, first {first}: {error}"));
             assert!(copy.iter().all(|element| *element == 1), "{engine}");
@@ -169,7 +169,7 @@ fn large_copies_and_fills_are_no_rewrites() {
                 output
                     .track(write, |finished| {
                         copy[finished.range()].copy_from_slice(finished.elements);
-                        Ok::<_, WriteError>(())
+                        Ok::<_, AccessError>(())
                     })
                     .unwrap_or_else(|error| panic!("{engine}, {kib} KiB, run {run}: {error}"));
                 assert!(copy == output.elements(), "{engine}, {kib} KiB, run {run}");
@@ -188,7 +188,7 @@ fn a_copy_that_differs_in_its_first_elements_alone_is_sent_as_it_is() {
             let mut copy = vec![9; LEN];
             let done = |finished: Finished<'_, u64>| {
                 copy[finished.range()].copy_from_slice(finished.elements);
-                Ok::<_, WriteError>(())
+                Ok::<_, AccessError>(())
             };
             output.track(|elements| elements.copy_from_slice(&source), done).expect("sent again");
             assert!(copy == source, "{}, run {run}", output.engine());
@@ -216,7 +216,7 @@ fn assert_copied(output: &mut TrackedOutput<u64>, write: impl FnOnce(&mut [u64])
     output
         .track(write, |finished| {
             copy[finished.range()].copy_from_slice(finished.elements);
-            Ok::<_, WriteError>(())
+            Ok::<_, AccessError>(())
         })
         .unwrap_or_else(|error| panic!("{engine}, round {round}: {error}"));
     assert!(copy == output.elements(), "{engine}");
@@ -260,7 +260,7 @@ fn any_order_of_writes_arrives_in_the_end() {
             };
             let done = |finished: Finished<'_, u64>| {
                 copy[finished.range()].copy_from_slice(finished.elements);
-                Ok::<_, WriteError>(())
+                Ok::<_, AccessError>(())
             };
             output.track(write, done).expect("sent again as often as it needs");
             assert!(copy == output.elements(), "seed {seed}, {}", output.engine());
@@ -286,7 +286,7 @@ fn each_element_comes_once_whatever_its_size_and_number() {
                         for (index, element) in finished.range().zip(finished.elements) {
                             assert_eq!(came.insert(index, *element), None, "{engine}: twice");
                         }
-                        Ok::<_, WriteError>(())
+                        Ok::<_, AccessError>(())
                     })
                     .expect("written once");
                 assert_eq!(came.len(), len, "{engine}");
@@ -313,7 +313,7 @@ fn neighbours_are_handed_on_together_up_to_256_kib() {
                 |elements| elements.fill(1),
                 |finished| {
                     came.push(finished.range());
-                    Ok::<_, WriteError>(())
+                    Ok::<_, AccessError>(())
                 },
             )
             .expect("written once");
@@ -334,7 +334,7 @@ fn a_panic_of_the_code_ends_the_run_and_the_buffer_stays_usable() {
             };
             output.track(write, |finished| {
                 count += finished.elements.len();
-                Ok::<_, WriteError>(())
+                Ok::<_, AccessError>(())
             })
         }));
         let panic = run.expect_err("it goes on");
@@ -346,7 +346,7 @@ fn a_panic_of_the_code_ends_the_run_and_the_buffer_stays_usable() {
         output
             .track(write, |finished| {
                 sum += finished.elements.iter().sum::<u64>();
-                Ok::<_, WriteError>(())
+                Ok::<_, AccessError>(())
             })
             .expect("another run");
         assert_eq!(sum, 3 + 2 * (64 * 1024 - 1), "{engine}");
@@ -358,17 +358,17 @@ fn an_error_or_a_panic_of_the_receiver_lets_the_code_run_to_its_end() {
     each_output::<u64>(64 * 1024, &Tracking::default(), |mut output| {
         let engine = output.engine();
         let write = |elements: &mut [u64]| elements.fill(5);
-        let refused = || WriteError::Rewritten { elements: 7..7 };
+        let refused = || AccessError::Rewritten { elements: 7..7 };
         let error = output.track(write, |_| Err(refused())).expect_err("refused");
         let is_it = |elements: &Range<usize>| *elements == (7..7);
         assert!(
-            matches!(&error, WriteError::Rewritten { elements } if is_it(elements)),
+            matches!(&error, AccessError::Rewritten { elements } if is_it(elements)),
             "{engine}: {error}"
         );
         assert!(output.elements().iter().all(|element| *element == 5));
         let write = |elements: &mut [u64]| elements.fill(6);
         let panicking = AssertUnwindSafe(|| {
-            output.track(write, |_| -> Result<(), WriteError> { panic!("no") }).map(drop)
+            output.track(write, |_| -> Result<(), AccessError> { panic!("no") }).map(drop)
         });
         assert!(catch_unwind(panicking).is_err(), "{engine}");
         assert!(output.elements().iter().all(|element| *element == 6));
@@ -391,7 +391,7 @@ fn several_threads_may_write() {
         output
             .track(write, |finished| {
                 copy[finished.range()].copy_from_slice(finished.elements);
-                Ok::<_, WriteError>(())
+                Ok::<_, AccessError>(())
             })
             .expect("the threads meet in two pages at most");
         assert!(copy == output.elements(), "{}", output.engine());

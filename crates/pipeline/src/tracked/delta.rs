@@ -5,7 +5,7 @@ use chunkcomm_group::layer::{CORRECTION_BYTES_MAX, PumpHandle, Ranges};
 use chunkcomm_group::{Element, PartError};
 use chunkcomm_pages::{Arrivals, Filler, Finished, Received, Sent, TrackedInput, TrackedOutput};
 
-use super::error::{TrackedRecvError, TrackedSendError};
+use super::error::TrackedError;
 use crate::recv::DeltaReceiver;
 use crate::send::DeltaSender;
 
@@ -55,17 +55,17 @@ impl<T: Element> DeltaSender<T> {
     /// # Errors
     /// Before `write` runs:
     ///
-    /// - [`TrackedSendError::Length`] when the lengths differ;
-    /// - [`TrackedSendError::Delta`] when this is the operand of a collective;
-    /// - [`TrackedSendError::Part`] when elements of this round are out or committed already. Begin another round
+    /// - [`TrackedError::Length`] when the lengths differ;
+    /// - [`TrackedError::Send`] when this is the operand of a collective;
+    /// - [`TrackedError::Part`] when elements of this round are out or committed already. Begin another round
     ///   by [`start`](Self::start).
     ///
     /// After `write` has run to its end. Drop this delta: its receiver gets an error, even if it has each element:
     ///
-    /// - [`TrackedSendError::Buffer`] with strict settings when elements were written again after they were
+    /// - [`TrackedError::Buffer`] with strict settings when elements were written again after they were
     ///   committed, or when the system refused a call;
-    /// - [`TrackedSendError::Part`] when a part was taken meanwhile;
-    /// - [`TrackedSendError::Delta`] when the transfer failed.
+    /// - [`TrackedError::Part`] when a part was taken meanwhile;
+    /// - [`TrackedError::Send`] when the transfer failed.
     ///
     /// # Panics
     /// When `write` panics, or no thread can be started.
@@ -73,17 +73,17 @@ impl<T: Element> DeltaSender<T> {
         &mut self,
         output: &mut TrackedOutput<T>,
         write: impl FnOnce(&mut [T]) -> R,
-    ) -> Result<(R, Sent), TrackedSendError> {
+    ) -> Result<(R, Sent), TrackedError> {
         let (tracked, delta) = (output.len(), self.len());
         if tracked != delta {
-            return Err(TrackedSendError::Length { tracked, delta });
+            return Err(TrackedError::Length { tracked, delta });
         }
         if self.peer().is_none() {
             let why = "the elements of a collective cannot be tracked: others combine them at once";
             return Err(PumpHandle::refused(why).into());
         }
         // Each element must be free: one that is committed would keep its value of an earlier run.
-        drop(self.part(..).map_err(TrackedSendError::Part)?);
+        drop(self.part(..).map_err(TrackedError::Part)?);
         let mut rewritten = Ranges::default();
         self.pump().count_leaving();
         self.share().change(|state| state.withheld = true);
@@ -93,7 +93,7 @@ impl<T: Element> DeltaSender<T> {
         };
         let ((result, before_return), mut sent) = output.track(write, |finished| {
             self.put(&finished, &mut rewritten)?;
-            self.check().map_err(TrackedSendError::from)
+            self.check().map_err(TrackedError::from)
         })?;
         self.correct(&rewritten, output.elements());
         sent.before_return = before_return;
@@ -119,11 +119,7 @@ impl<T: Element> DeltaSender<T> {
     }
 
     /// Commits those of the elements that are not committed. Notes the others, if this run committed them.
-    fn put(
-        &self,
-        finished: &Finished<'_, T>,
-        rewritten: &mut Ranges,
-    ) -> Result<(), TrackedSendError> {
+    fn put(&self, finished: &Finished<'_, T>, rewritten: &mut Ranges) -> Result<(), TrackedError> {
         let (range, again) = (finished.range(), finished.again);
         match self.part(range.clone()) {
             Ok(mut part) => {
@@ -148,7 +144,7 @@ impl<T: Element> DeltaSender<T> {
                 }
                 Ok(())
             }
-            Err(error) => Err(TrackedSendError::Part(error)),
+            Err(error) => Err(TrackedError::Part(error)),
         }
     }
 }
@@ -186,15 +182,15 @@ impl<T: Element> DeltaReceiver<T> {
     /// ```
     ///
     /// # Errors
-    /// [`TrackedRecvError::Length`] when the lengths differ; then `read` did not run. After the others `read` has
+    /// [`TrackedError::Length`] when the lengths differ; then `read` did not run. After the others `read` has
     /// run to its end, and its value is dropped:
     ///
-    /// - [`TrackedRecvError::Delta`] when the transfer failed;
-    /// - [`TrackedRecvError::Buffer`] when an element did not come within the deadline of a load or a wait, or
+    /// - [`TrackedError::Recv`] when the transfer failed;
+    /// - [`TrackedError::Buffer`] when an element did not come within the deadline of a load or a wait, or
     ///   the system refused a call;
-    /// - [`TrackedRecvError::Short`] when the stream ended before the buffer was full: [`finish`](Self::finish)
+    /// - [`TrackedError::Short`] when the stream ended before the buffer was full: [`finish`](Self::finish)
     ///   returns the elements of the round;
-    /// - [`TrackedRecvError::Corrected`] when the sender wrote elements again that `read` may have used:
+    /// - [`TrackedError::Corrected`] when the sender wrote elements again that `read` may have used:
     ///   [`finish`](Self::finish) returns the last values.
     ///
     /// # Panics
@@ -203,10 +199,10 @@ impl<T: Element> DeltaReceiver<T> {
         &mut self,
         input: &mut TrackedInput<T>,
         read: impl FnOnce(&[T], &Arrivals<'_>) -> R,
-    ) -> Result<(R, Received), TrackedRecvError> {
+    ) -> Result<(R, Received), TrackedError> {
         let (tracked, delta) = (input.len(), self.len());
         if tracked != delta {
-            return Err(TrackedRecvError::Length { tracked, delta });
+            return Err(TrackedError::Length { tracked, delta });
         }
         let ran = input.track(read, |filler| {
             // The waits need a waker, and neither a clock nor sockets.
@@ -215,12 +211,12 @@ impl<T: Element> DeltaReceiver<T> {
             runtime.block_on(self.fill(filler))
         })?;
         match self.corrected().into_iter().next() {
-            Some(elements) if self.is_stale() => Err(TrackedRecvError::Corrected { elements }),
+            Some(elements) if self.is_stale() => Err(TrackedError::Corrected { elements }),
             _ => Ok(ran),
         }
     }
 
-    async fn fill(&mut self, filler: &mut Filler<'_, T>) -> Result<(), TrackedRecvError> {
+    async fn fill(&mut self, filler: &mut Filler<'_, T>) -> Result<(), TrackedError> {
         // Elements that the program took by `next_any` come first.
         self.show_again();
         loop {
@@ -234,6 +230,6 @@ impl<T: Element> DeltaReceiver<T> {
             filler.put(range.start, elements)?;
         }
         let (landed, length) = (self.landed().len(), self.len());
-        if landed < length { Err(TrackedRecvError::Short { landed, length }) } else { Ok(()) }
+        if landed < length { Err(TrackedError::Short { landed, length }) } else { Ok(()) }
     }
 }

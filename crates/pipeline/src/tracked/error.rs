@@ -1,18 +1,18 @@
-//! Errors of deltas whose ends are ordinary code, by side.
+//! The error of deltas whose ends are ordinary code.
 
 use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
 use chunkcomm_group::{DeltaRecvError, DeltaSendError, PartError};
-use chunkcomm_pages::{ReadError, WriteError};
+use chunkcomm_pages::AccessError;
 
-/// Error of a delta that was sent while ordinary code wrote it.
+/// Error of a delta that was sent while ordinary code wrote it, or that ordinary code read while it arrived.
 #[derive(Clone)]
 #[non_exhaustive]
-pub enum TrackedSendError {
-    /// The tracked buffer failed.
-    Buffer(WriteError),
+pub enum TrackedError {
+    /// The tracked buffer failed, or elements did not come.
+    Buffer(AccessError),
     /// The tracked buffer and the delta have different lengths, in elements.
     Length {
         /// Length of the tracked buffer.
@@ -22,60 +22,6 @@ pub enum TrackedSendError {
     },
     /// Elements of the delta cannot be written.
     Part(PartError),
-    /// The transfer failed.
-    Delta(Arc<DeltaSendError>),
-}
-
-impl From<WriteError> for TrackedSendError {
-    fn from(error: WriteError) -> Self {
-        Self::Buffer(error)
-    }
-}
-
-impl From<DeltaSendError> for TrackedSendError {
-    fn from(error: DeltaSendError) -> Self {
-        Self::Delta(Arc::new(error))
-    }
-}
-
-impl fmt::Display for TrackedSendError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Buffer(error) => error.fmt(f),
-            Self::Length { tracked, delta } => {
-                write!(f, "the tracked buffer has {tracked} elements, the delta {delta}")
-            }
-            Self::Part(error) => error.fmt(f),
-            Self::Delta(error) => error.fmt(f),
-        }
-    }
-}
-
-chunkcomm::debug_with_causes!(TrackedSendError);
-
-impl std::error::Error for TrackedSendError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            Self::Buffer(error) => error.source(),
-            Self::Delta(error) => error.source(),
-            Self::Length { .. } | Self::Part(_) => None,
-        }
-    }
-}
-
-/// Error of a delta that ordinary code read while it arrived.
-#[derive(Clone)]
-#[non_exhaustive]
-pub enum TrackedRecvError {
-    /// The tracked buffer failed, or elements did not come.
-    Buffer(ReadError),
-    /// The tracked buffer and the delta have different lengths, in elements.
-    Length {
-        /// Length of the tracked buffer.
-        tracked: usize,
-        /// Length of the delta.
-        delta: usize,
-    },
     /// The sender wrote elements again that the code may have read before.
     Corrected {
         /// Indices of the first of them that follow each other.
@@ -88,29 +34,38 @@ pub enum TrackedRecvError {
         /// Number of elements of the buffer.
         length: usize,
     },
-    /// The transfer failed.
-    Delta(Arc<DeltaRecvError>),
+    /// The transfer to the receiver failed.
+    Send(Arc<DeltaSendError>),
+    /// The transfer from the sender failed.
+    Recv(Arc<DeltaRecvError>),
 }
 
-impl From<ReadError> for TrackedRecvError {
-    fn from(error: ReadError) -> Self {
+impl From<AccessError> for TrackedError {
+    fn from(error: AccessError) -> Self {
         Self::Buffer(error)
     }
 }
 
-impl From<DeltaRecvError> for TrackedRecvError {
-    fn from(error: DeltaRecvError) -> Self {
-        Self::Delta(Arc::new(error))
+impl From<DeltaSendError> for TrackedError {
+    fn from(error: DeltaSendError) -> Self {
+        Self::Send(Arc::new(error))
     }
 }
 
-impl fmt::Display for TrackedRecvError {
+impl From<DeltaRecvError> for TrackedError {
+    fn from(error: DeltaRecvError) -> Self {
+        Self::Recv(Arc::new(error))
+    }
+}
+
+impl fmt::Display for TrackedError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Buffer(error) => error.fmt(f),
             Self::Length { tracked, delta } => {
                 write!(f, "the tracked buffer has {tracked} elements, the delta has {delta}")
             }
+            Self::Part(error) => error.fmt(f),
             Self::Corrected { elements } => write!(
                 f,
                 "elements {}..{} were written again by the sender after they had come",
@@ -119,19 +74,23 @@ impl fmt::Display for TrackedRecvError {
             Self::Short { landed, length } => {
                 write!(f, "the sender ended the stream after {landed} of {length} elements")
             }
-            Self::Delta(error) => error.fmt(f),
+            Self::Send(error) => error.fmt(f),
+            Self::Recv(error) => error.fmt(f),
         }
     }
 }
 
-chunkcomm::debug_with_causes!(TrackedRecvError);
+chunkcomm::debug_with_causes!(TrackedError);
 
-impl std::error::Error for TrackedRecvError {
+impl std::error::Error for TrackedError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             Self::Buffer(error) => error.source(),
-            Self::Delta(error) => error.source(),
-            Self::Length { .. } | Self::Corrected { .. } | Self::Short { .. } => None,
+            Self::Send(error) => error.source(),
+            Self::Recv(error) => error.source(),
+            Self::Length { .. } | Self::Part(_) | Self::Corrected { .. } | Self::Short { .. } => {
+                None
+            }
         }
     }
 }

@@ -204,13 +204,13 @@ fn a_round_that_ends_early_is_an_error_with_its_length() {
         let ending = ends.runtime.spawn(async move { sender.end().await });
         let read = |elements: &[u64], arrivals: &Arrivals<'_>| {
             let error = arrivals.wait(49_000..50_001).expect_err("the last one never comes");
-            assert!(matches!(error, ReadError::Ended), "{engine}: {error}");
+            assert!(matches!(error, AccessError::Ended), "{engine}: {error}");
             assert_eq!(elements[LEN - 1], 0, "{engine}: unfilled");
         };
         let error = receiver.tracked_recv(&mut input, read).map(drop).expect_err("it ended");
         let words = "the sender ended the stream after 50000 of 100003 elements";
         assert_eq!(error.to_string(), words, "{engine}");
-        assert!(matches!(error, TrackedRecvError::Short { landed: 50_000, length: LEN }));
+        assert!(matches!(error, TrackedError::Short { landed: 50_000, length: LEN }));
         ends.runtime.block_on(ending).expect("no panic").expect("all has landed");
         let all = ends.runtime.block_on(receiver.finish()).expect("the round has landed");
         assert_eq!(all, [1; 50_000], "{engine}");
@@ -236,7 +236,7 @@ fn a_store_to_what_was_sent_is_an_error_at_both_ends() {
             elements[3] = 9;
         };
         let error = sender.tracked_send(&mut output, write).map(|_| ()).expect_err("written again");
-        let rewritten = matches!(error, TrackedSendError::Buffer(WriteError::Rewritten { .. }));
+        let rewritten = matches!(error, TrackedError::Buffer(AccessError::Rewritten { .. }));
         assert!(rewritten, "{engine}: {error}");
         drop(sender);
         ends.runtime.block_on(receiving).expect("no panic").expect_err("the sender ended");
@@ -393,7 +393,7 @@ fn a_second_run_in_one_round_is_an_error_before_the_code_runs() {
         let write = |elements: &mut [u64]| elements.fill(1);
         sender.tracked_send(&mut output, write).expect("written once");
         let error = sender.tracked_send(&mut output, |_| panic!("it runs")).map(drop);
-        assert!(matches!(error, Err(TrackedSendError::Part(_))), "{error:?}");
+        assert!(matches!(error, Err(TrackedError::Part(_))), "{error:?}");
         ends.runtime.block_on(sender.finish()).expect("all has landed");
         let buffer = ends.runtime.block_on(receiver.into_buffer()).expect("all comes");
         assert!(buffer.iter().all(|element| *element == 1));
@@ -407,7 +407,7 @@ fn elements_that_are_handed_out_are_an_error_before_the_code_runs() {
     sender.next(10).expect("there are more").fill(1);
     let mut output = TrackedOutput::new(LEN, Tracking::default()).expect("an engine works");
     let error = sender.tracked_send(&mut output, |_| panic!("it runs")).map(drop);
-    assert!(matches!(error, Err(TrackedSendError::Part(_))), "{error:?}");
+    assert!(matches!(error, Err(TrackedError::Part(_))), "{error:?}");
 }
 
 #[test]
@@ -422,7 +422,7 @@ fn a_sender_that_is_dropped_is_an_error_of_the_read() {
         let mut sum = 0;
         let read = |elements: &[u64], _: &Arrivals<'_>| sum = elements[..49_000].iter().sum();
         let error = receiver.tracked_recv(&mut input, read).map(|_| ());
-        assert!(matches!(error, Err(TrackedRecvError::Delta(_))), "{error:?}");
+        assert!(matches!(error, Err(TrackedError::Recv(_))), "{error:?}");
         // Elements of a page that is not whole cannot be read.
         assert_eq!(sum, 49_000, "{}: what landed can be read", input.engine());
     });
@@ -438,9 +438,9 @@ fn a_wait_that_is_late_ends_the_run_while_the_sender_lives() {
         let mut waited = None;
         let read = |_: &[u64], arrivals: &Arrivals<'_>| waited = Some(arrivals.wait(0..10));
         let error = receiver.tracked_recv(&mut input, read).map(drop);
-        let late = matches!(error, Err(TrackedRecvError::Buffer(ReadError::Late { .. })));
+        let late = matches!(error, Err(TrackedError::Buffer(AccessError::Late { .. })));
         assert!(late, "{engine}: {error:?}");
-        assert!(matches!(waited, Some(Err(ReadError::Late { .. }))), "{engine}: {waited:?}");
+        assert!(matches!(waited, Some(Err(AccessError::Late { .. }))), "{engine}: {waited:?}");
         drop(sender);
     });
 }
@@ -451,7 +451,7 @@ fn lengths_that_differ_are_an_error_before_the_code_runs() {
     let (mut sender, mut receiver) = ends.open();
     let mut output = TrackedOutput::new(LEN - 1, Tracking::default()).expect("an engine works");
     let error = sender.tracked_send(&mut output, |_| panic!("it runs")).map(drop);
-    assert!(matches!(error, Err(TrackedSendError::Length { .. })), "{error:?}");
+    assert!(matches!(error, Err(TrackedError::Length { .. })), "{error:?}");
     let mut input = TrackedInput::new(LEN + 1, Awaiting::default()).expect("an engine works");
     let error = receiver.tracked_recv(&mut input, |_, _| panic!("it runs")).map(drop);
     let error = error.expect_err("they differ").to_string();

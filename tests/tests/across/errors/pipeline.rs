@@ -7,8 +7,7 @@ use super::{Texts, errors, label, said};
 use chunkcomm::OpenError;
 use chunkcomm_coupled::patterns::{Compute, PatternError};
 use chunkcomm_pipeline::tracked::{
-    ReadError, SendEngine, SetupError, TrackedRecvError, TrackedSendError, UnknownEngine,
-    WriteError,
+    AccessError, SendEngine, SetupError, TrackedError, UnknownEngine,
 };
 use chunkcomm_pipeline::{DeltaRecvError, DeltaSendError, PartError};
 use std::sync::Arc;
@@ -29,12 +28,11 @@ pub(super) fn pages(texts: &mut Texts) {
         SetupError::NotSupportedHere,
         SetupError::Memory { bytes: 9, source: said() },
         SetupError::Engine { engine: engine(), source: said() },
-        WriteError::Rewritten { elements: 3..5 },
-        WriteError::System { engine: engine(), source: said() },
-        ReadError::Late { deadline: Duration::from_millis(1500) },
-        ReadError::Ended,
-        ReadError::System { engine: engine(), source: said() },
-        ReadError::Range { start: 3, end: 12, length: 9 },
+        AccessError::Rewritten { elements: 3..5 },
+        AccessError::System { engine: engine(), source: said() },
+        AccessError::Late { deadline: Duration::from_millis(1500) },
+        AccessError::Ended,
+        AccessError::Range { start: 3, end: 12, length: 9 },
     );
 }
 
@@ -43,15 +41,14 @@ fn tracked(texts: &mut Texts) {
     let delta = DeltaRecvError::Channel(received());
     errors!(
         texts,
-        TrackedSendError::Buffer(WriteError::Rewritten { elements: 3..5 }),
-        TrackedSendError::Length { tracked: 9, delta: 8 },
-        TrackedSendError::Part(range),
-        TrackedSendError::Delta(Arc::new(DeltaSendError::Channel(lost("lines")))),
-        TrackedRecvError::Buffer(ReadError::Ended),
-        TrackedRecvError::Length { tracked: 9, delta: 8 },
-        TrackedRecvError::Corrected { elements: 3..5 },
-        TrackedRecvError::Short { landed: 3, length: 9 },
-        TrackedRecvError::Delta(Arc::new(delta)),
+        TrackedError::Buffer(AccessError::Rewritten { elements: 3..5 }),
+        TrackedError::Length { tracked: 9, delta: 8 },
+        TrackedError::Part(range),
+        TrackedError::Send(Arc::new(DeltaSendError::Channel(lost("lines")))),
+        TrackedError::Buffer(AccessError::Ended),
+        TrackedError::Corrected { elements: 3..5 },
+        TrackedError::Short { landed: 3, length: 9 },
+        TrackedError::Recv(Arc::new(delta)),
     );
 }
 
