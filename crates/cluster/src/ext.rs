@@ -151,7 +151,8 @@ pub trait NodeExt: sealed::Sealed + Borrow<Node> {
     ///
     /// # Errors
     ///
-    /// Values of the type cannot be sent, or the system gave no random numbers.
+    /// - [`TravelError::Open`]: values of the type cannot be sent.
+    /// - [`TravelError::System`]: the system gave no random numbers.
     fn travelling_sender<T>(&self) -> Result<(TravellingSender<T>, Arriving<T>), TravelError>
     where
         T: Serialize + DeserializeOwned,
@@ -164,7 +165,8 @@ pub trait NodeExt: sealed::Sealed + Borrow<Node> {
     ///
     /// # Errors
     ///
-    /// Values of the type cannot be sent, or the system gave no random numbers.
+    /// - [`TravelError::Open`]: values of the type cannot be sent.
+    /// - [`TravelError::System`]: the system gave no random numbers.
     fn travelling_receiver<T>(&self) -> Result<(TravellingReceiver<T>, Departing<T>), TravelError>
     where
         T: Serialize + DeserializeOwned,
@@ -176,7 +178,8 @@ pub trait NodeExt: sealed::Sealed + Borrow<Node> {
     ///
     /// # Errors
     ///
-    /// Values of the type cannot be sent, or the system gave no random numbers.
+    /// - [`TravelError::Open`]: values of the type cannot be sent.
+    /// - [`TravelError::System`]: the system gave no random numbers.
     fn value<T>(&self) -> Result<(ValueWriter<T>, Value<T>), TravelError>
     where
         T: Serialize + DeserializeOwned,

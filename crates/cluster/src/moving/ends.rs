@@ -104,8 +104,10 @@ impl<T: Serialize + DeserializeOwned> TravellingSender<T> {
     ///
     /// # Errors
     ///
-    /// The home cannot be reached. Whether the other end is still there is not known yet: a later
-    /// call on the sender reports it.
+    /// - [`TravelError::Unreachable`], [`TravelError::Open`]: the home cannot be reached.
+    /// - [`TravelError::Stray`]: the end did not come in a message.
+    ///
+    /// Whether the other end is still there is not known yet: a later call on the sender reports it.
     ///
     /// # Cancel safety
     ///
@@ -171,7 +173,9 @@ impl<T: Serialize + DeserializeOwned> TravellingReceiver<T> {
     ///
     /// # Errors
     ///
-    /// The home cannot be reached. If only the other end is gone, receiving fails.
+    /// Those of [`TravellingSender::connect`] and, of the way back, of
+    /// [`NodeExt::travelling_sender`](crate::NodeExt::travelling_sender); [`TravelError::Send`]: the session
+    /// with the home ended meanwhile. If only the other end is gone, receiving fails.
     ///
     /// # Cancel safety
     ///

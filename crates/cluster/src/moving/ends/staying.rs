@@ -55,7 +55,7 @@ impl<T: DeserializeOwned> Arriving<T> {
     ///
     /// # Errors
     ///
-    /// The end was dropped or lost before it was connected.
+    /// [`TravelError::Dropped`] or [`TravelError::Lost`]: so was the end before it was connected.
     ///
     /// # Cancel safety
     ///
@@ -83,7 +83,7 @@ impl<T: DeserializeOwned> Arriving<T> {
     ///
     /// # Errors
     ///
-    /// The end was dropped or lost before it was connected. Otherwise as [`Receiver::recv`].
+    /// As [`Arriving::receiver`]; [`TravelError::Receive`], as [`Receiver::recv`].
     ///
     /// # Cancel safety
     ///
@@ -163,8 +163,8 @@ impl<T: Serialize + DeserializeOwned> Departing<T> {
     ///
     /// # Errors
     ///
-    /// The end was dropped or lost before it was connected. Or the node that connected it cannot be
-    /// reached.
+    /// As [`Arriving::recv`]: the end was dropped or lost before it was connected. As
+    /// [`TravellingSender::connect`]: the node that connected it cannot be reached.
     ///
     /// # Cancel safety
     ///
