@@ -14,6 +14,9 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
+#[doc(hidden)]
+pub use crate::proto::roster::LAST_WORDS;
+
 type NextChange = Pin<Box<dyn Future<Output = (Changes, Option<Change>)> + Send>>;
 
 /// Event of a roster.

@@ -7,7 +7,7 @@
 //! | from memory to a peer | [`pump`], [`Target`], [`Manner`], [`Source`], [`Pace`], [`PumpHandle`], [`Fated`] |
 //! | from a peer into memory | [`accept`], [`land`], [`land_sections`], [`Own`], [`Ending`], [`Interest`] |
 //! | this rank's transfers in a collective | [`Schedule`], [`FlowReceive`], [`Memory`], [`bounds`], [`sections`], [`overlap`], [`combining`] |
-//! | why one of them stopped | [`FlowEnd`], [`Trouble`] |
+//! | why one of them stopped, and until when that is known | [`FlowEnd`], [`Trouble`], [`LAST_WORDS`] |
 //! | a call with a run of one's own | [`FlowKind`], [`ask`], [`Asked`], [`submit`], [`Run`], [`Io`], [`Giver`] |
 
 pub use crate::collective::flow::{combining, overlap, sections};
@@ -26,3 +26,4 @@ pub use crate::proto::schedule::flow::{Flow as Schedule, FlowReceive, Memory};
 pub use crate::proto::sections::Sections;
 pub use crate::pump::{Fated, Manner, Pace, PumpHandle, Source, Target, start as pump};
 pub use crate::trouble::{FlowEnd, Trouble};
+pub use chunkcomm_cluster::roster::LAST_WORDS;

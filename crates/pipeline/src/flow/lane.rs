@@ -7,17 +7,14 @@ use std::cmp::Ordering;
 use std::future::pending;
 use std::ops::Range;
 use std::sync::Arc;
-use std::time::Duration;
 
 use chunkcomm::host::memory::{self, Slices};
 use chunkcomm::{Loss, LossKind, host};
-use chunkcomm_group::layer::{Cursor, Fated, Interest, Owner, PumpHandle, Share, State, Trouble};
+use chunkcomm_group::layer::{
+    Cursor, Fated, Interest, LAST_WORDS, Owner, PumpHandle, Share, State, Trouble,
+};
 use chunkcomm_group::{DeltaRecvError, DeltaSendError, Element, GroupError};
 use tokio::sync::watch;
-
-/// Time in which the group may say why a rank ended its transfers: its end has another reason than the
-/// program's then.
-const LEFT_GRACE: Duration = Duration::from_secs(1);
 
 /// Reason for which a lane stops.
 #[derive(Clone, Debug)]
@@ -86,7 +83,8 @@ impl<T: Element> Lane<T> {
             };
             let left = async {
                 let rank = trouble.until(|found| found.left.filter(|it| it.1 <= round)).await.0;
-                host::sleep(LEFT_GRACE).await;
+                // The group may say meanwhile why the rank ended its transfers.
+                host::sleep(LAST_WORDS).await;
                 rank
             };
             let takes_part = async {
