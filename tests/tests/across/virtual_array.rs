@@ -7,6 +7,7 @@ use chunkcomm_array::{Array, ArrayError, Layout};
 use chunkcomm_cluster::Cluster;
 use chunkcomm_group::Group;
 use chunkcomm_testkit::Scratch;
+use std::process::Command;
 use std::time::Duration;
 
 /// The value of an element.
@@ -239,6 +240,66 @@ fn a_file_has_what_the_ranks_wrote_or_stays_as_it_was() {
             assert_eq!(names, ["a.npy"], "no temporary file stays");
         }
     });
+}
+
+/// Compares the files that the test below writes with what NumPy computes.
+const BY_NUMPY: &str = "
+import sys, numpy as np
+load = lambda name: np.load(f'{sys.argv[1]}/{name}.npy')
+whole = np.fromfunction(lambda i, j: (100 + i) * 100 + j, (9, 5))
+for name, expected in [('made', whole), ('moved', whole), ('doubled', 2 * whole), ('zipped', whole + 2 * whole)]:
+    assert np.array_equal(load(name), expected), name
+assert np.array_equal(load('permuted'), np.fromfunction(lambda i, j: (100 + i) * 100 + j, (5, 9)))
+holed = whole.copy()
+holed[3, 3] = np.nan
+for line, of in zip(open(f'{sys.argv[1]}/reduced'), [whole, holed]):
+    for ours, theirs in zip(line.split(), [of.sum(), of.min(), of.max()]):
+        assert np.array_equal(float(ours), theirs, equal_nan=True), (ours, theirs)
+";
+
+#[test]
+fn numpy_computes_the_same() {
+    let python = std::env::var("PYTHON").unwrap_or_else(|_| "python3".to_owned());
+    let has_numpy = Command::new(&python).args(["-c", "import numpy"]).output();
+    if !has_numpy.is_ok_and(|it| it.status.success()) {
+        println!("skipped: {python} has no NumPy; set PYTHON to one that has");
+        return;
+    }
+    let folder = Scratch::folder("by-numpy");
+    let inside = folder.to_path_buf();
+    on_each(6, 3, &[], move |rank, cluster| {
+        let inside = inside.clone();
+        let path = move |name: &str| inside.join(name);
+        async move {
+            let group = world(&cluster).await;
+            let mut made = filled(&group, "(cyclic(2),*)", &[9, 5]);
+            in_time(made.write_npy(path("made.npy"))).await.unwrap();
+            let mut moved = in_time(made.to("(*,block)")).await.unwrap();
+            in_time(moved.write_npy(path("moved.npy"))).await.unwrap();
+            let mut doubled = moved.map(|element| 2.0 * element);
+            in_time(doubled.write_npy(path("doubled.npy"))).await.unwrap();
+            let mut zipped = moved.zip(&doubled, |one, other| one + other).unwrap();
+            in_time(zipped.write_npy(path("zipped.npy"))).await.unwrap();
+            let mut permuted = filled(&group, "(block,*) permuted 1,0", &[5, 9]);
+            in_time(permuted.write_npy(path("permuted.npy"))).await.unwrap();
+            let mut reduced = String::new();
+            for _ in 0..2 {
+                let (sum, least) = (in_time(moved.sum()).await, in_time(moved.min()).await);
+                let most = in_time(moved.max()).await.unwrap().unwrap();
+                let (sum, least) = (sum.unwrap(), least.unwrap().unwrap());
+                reduced += &format!("{sum:?} {least:?} {most:?}\n");
+                let mut local = moved.local_mut();
+                if let Some(place) = local.place(&[3, 3]) {
+                    local[place] = f64::NAN;
+                }
+            }
+            if rank == 0 {
+                std::fs::write(path("reduced"), reduced).unwrap();
+            }
+        }
+    });
+    let output = Command::new(python).args(["-c", BY_NUMPY]).arg(&*folder).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
 #[test]
