@@ -17,7 +17,8 @@
 //! A manager that returns knows nothing; the members tell it the decisions that they have heard. So a
 //! member keeps each one as long as another present member may still ask for it: until the manager says
 //! that it is *settled*, since all have heard it. A decision of which a member is gone is never settled,
-//! for that one may come back; the last of these are kept.
+//! for that one may come back; the last of these are kept. Of the last settled ones the manager keeps a
+//! digest: a member that was taken for dead may bring another decision of the same proposals.
 //!
 //! # Meetings
 //!
@@ -32,7 +33,9 @@
 //! ```
 
 use super::{NodeId, manager};
+use chunkcomm_proto::describe::fnv1a;
 use serde::{Deserialize, Serialize};
+use std::collections::VecDeque;
 use std::fmt;
 
 /// Longest value of a proposal to an agreement, in bytes: all its members get all of them.
@@ -43,6 +46,8 @@ pub const MEETING_BYTES_MAX: usize = 4 << 20;
 pub const AGREEMENTS_A_MEMBER_MAX: usize = 1024;
 /// Number of the last decisions that a member keeps of those of which a member is gone.
 pub const DECISIONS_MAX: usize = 16;
+/// Bytes of these decisions at a member, and at the manager: 16 MiB, half of the longest message.
+pub const DECISION_BYTES_MAX: usize = 16 << 20;
 
 /// Members whose proposals are waited for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -141,10 +146,44 @@ impl Decision {
         self.numbers_of(by).any(|its| its == number)
     }
 
+    /// Returns the bytes of its values.
+    pub(super) fn bytes(&self) -> usize {
+        self.values.iter().map(|it| it.value.len()).sum()
+    }
+
+    /// Returns the decision with the hashes of its values in their places.
+    pub(super) fn digest(&self) -> Decision {
+        let hashed = self
+            .values
+            .iter()
+            .map(|it| Proposed { value: fnv1a(&it.value).to_le_bytes().to_vec(), ..it.clone() });
+        Decision { values: hashed.collect(), ..self.clone() }
+    }
+
     /// Whether all its members are here.
     pub(super) fn is_whole(&self, is_here: impl Fn(&NodeId) -> bool) -> bool {
         self.gone.is_empty() && self.values.iter().all(|it| is_here(&it.by))
     }
+}
+
+/// Forgets the first decisions of which there are too many, in number or bytes, among those that `counts` names.
+pub(super) fn forget_first<K>(
+    kept: &mut VecDeque<K>,
+    count_max: usize,
+    decision: impl Fn(&K) -> &Decision,
+    counts: impl Fn(&K) -> bool,
+) {
+    let (mut count, mut bytes) = (0, 0);
+    for it in kept.iter().filter(|it| counts(it)) {
+        (count, bytes) = (count + 1, bytes + decision(it).bytes());
+    }
+    kept.retain(|it| {
+        let goes = (count > count_max || bytes > DECISION_BYTES_MAX) && counts(it);
+        if goes {
+            (count, bytes) = (count - 1, bytes - decision(it).bytes());
+        }
+        !goes
+    });
 }
 
 /// Reason why a proposal is refused.

@@ -3,14 +3,14 @@
 use super::{Manager, Phase};
 use crate::proto::cluster::agreement::{
     AGREEMENTS_A_MEMBER_MAX, Among, Decision, DecisionKey, MEETING_BYTES_MAX, Objection, Proposal,
-    Proposed,
+    Proposed, forget_first,
 };
 use crate::proto::cluster::{Down, NodeId};
 use chunkcomm_proto::sorted::{SortedMap, SortedSet};
 use std::collections::VecDeque;
 
-/// Number of the last decisions that are kept of those of which a member is gone, for one that was taken for
-/// dead.
+/// Number of the last decisions that are kept of those that are settled or of which a member is gone, for one that
+/// was taken for dead.
 const KEPT_MAX: usize = 256;
 
 /// Agreement that waits for members.
@@ -21,7 +21,9 @@ struct Open {
 }
 
 struct Kept {
+    /// Its digest, once it is settled.
     decision: Decision,
+    is_settled: bool,
     /// Its proposals whose members have not heard it yet.
     unheard: SortedSet<DecisionKey>,
     /// Members that the decision counts as gone, and that know it all the same.
@@ -42,6 +44,8 @@ impl Agreements {
     /// Takes up a member that has not heard the outcome of these proposals.
     pub(super) fn join(&mut self, id: NodeId, open: &[u64]) {
         let open: SortedSet<u64> = open.iter().take(AGREEMENTS_A_MEMBER_MAX).copied().collect();
+        // The word that withdrew another one went down with the line.
+        self.retain(|by, number| by != id || open.contains(&number));
         for Kept { decision, unheard, .. } in &mut self.kept {
             let ours = decision.numbers_of(id).filter(|number| open.contains(number));
             let others = unheard.iter().copied().filter(|(by, _)| *by != id);
@@ -52,15 +56,20 @@ impl Agreements {
 
     /// Forgets the proposals of a member that is gone.
     pub(super) fn leave(&mut self, id: NodeId) {
-        self.open.retain(|_, open| {
-            open.proposals.remove(&id);
-            !open.proposals.is_empty()
-        });
-        self.meetings.retain(|_, first| first.by != id);
+        self.retain(|by, _| by != id);
         self.waits.remove(&id);
         for it in &mut self.kept {
             it.unheard = it.unheard.iter().copied().filter(|(by, _)| *by != id).collect();
         }
+    }
+
+    /// Forgets the open proposals that `keeps` does not name.
+    fn retain(&mut self, keeps: impl Fn(NodeId, u64) -> bool) {
+        self.open.retain(|_, open| {
+            open.proposals.retain(|by, (number, _)| keeps(*by, *number));
+            !open.proposals.is_empty()
+        });
+        self.meetings.retain(|_, first| keeps(first.by, first.number));
     }
 
     /// Notes that a member has heard the outcome of its proposal.
@@ -76,32 +85,37 @@ impl Agreements {
     /// Takes the decisions that all their members have heard.
     fn take_settled(&mut self) -> Vec<Decision> {
         let (waits, mut settled) = (&self.waits, Vec::new());
-        self.kept.retain(|Kept { decision, unheard, .. }| {
-            let keeps = !unheard.is_empty() || !decision.is_whole(|id| waits.contains_key(id));
-            settled.extend((!keeps).then(|| decision.clone()));
-            keeps
-        });
+        for it in self.kept.iter_mut().filter(|it| !it.is_settled && it.unheard.is_empty()) {
+            if it.decision.is_whole(|id| waits.contains_key(id)) {
+                it.is_settled = true;
+                let digest = it.decision.digest();
+                settled.push(std::mem::replace(&mut it.decision, digest));
+            }
+        }
         settled
     }
 
     /// Keeps a decision that `by` knows, or that is new.
     fn keep(&mut self, decision: &Decision, by: Option<NodeId>) {
         let waits = &self.waits;
-        if let Some(it) = self.kept.iter_mut().find(|it| it.decision.key() == decision.key()) {
-            return it.told.extend(by);
+        let known = self.kept.iter_mut().find(|it| it.decision.key() == decision.key());
+        if let Some(it) = known {
+            it.told.extend(by);
+            if it.is_settled {
+                // Who knows it has not heard that: it is settled again.
+                (it.decision, it.is_settled) = (decision.clone(), false);
+            }
+            return;
         }
         let waits_for =
             |(by, number): &DecisionKey| waits.get(by).is_some_and(|it| it.contains(number));
         let proposals = decision.values.iter().map(|it| (it.by, it.number));
         let unheard = proposals.filter(waits_for).collect();
-        let told = by.into_iter().collect();
-        self.kept.push_back(Kept { decision: decision.clone(), unheard, told });
-        let is_whole = |it: &Kept| it.decision.is_whole(|id| waits.contains_key(id));
-        let parted = self.kept.iter().filter(|it| !is_whole(it)).count();
-        let first = self.kept.iter().position(|it| !is_whole(it));
-        if let Some(first) = first.filter(|_| parted > KEPT_MAX) {
-            self.kept.remove(first);
-        }
+        let (told, decision) = (by.into_iter().collect(), decision.clone());
+        self.kept.push_back(Kept { decision, is_settled: false, unheard, told });
+        let is_over =
+            |it: &Kept| it.is_settled || !it.decision.is_whole(|id| waits.contains_key(id));
+        forget_first(&mut self.kept, KEPT_MAX, |it| &it.decision, is_over);
     }
 
     /// Returns the decision that was made of this proposal, or without it when the member was taken
@@ -110,8 +124,9 @@ impl Agreements {
         let answers = |it: &&mut Kept| {
             let Kept { decision, told, .. } = &**it;
             let is_without = || decision.gone.contains(&by) && !told.contains(&by);
-            decision.is_of(by, number)
-                || decision.name == name && among.is_of(decision) && is_without()
+            let is_its = decision.is_of(by, number)
+                || decision.name == name && among.is_of(decision) && is_without();
+            is_its && !it.is_settled
         };
         let kept = self.kept.iter_mut().find(answers)?;
         kept.told.insert(by);
@@ -151,7 +166,12 @@ impl Agreements {
         let Among::All(among) = &proposal.among else {
             let others = self.meetings.values().filter(|it| it.by == by);
             let others = others.filter(|it| it.number != proposal.number);
-            let bytes = proposal.value.len() + others.map(|it| it.value.len()).sum::<usize>();
+            let unheard = self.kept.iter().flat_map(|it| {
+                let is_unheard = move |(by, number)| it.unheard.contains(&(by, number));
+                it.decision.values.iter().filter(move |it| is_unheard((it.by, it.number)))
+            });
+            let ours = others.chain(unheard.filter(|it| it.by == by));
+            let bytes = proposal.value.len() + ours.map(|it| it.value.len()).sum::<usize>();
             return (bytes > MEETING_BYTES_MAX).then_some(Objection::TooMany);
         };
         let open = self.open.get(&proposal.name).filter(|open| open.among != *among)?;
@@ -163,8 +183,10 @@ impl Agreements {
     /// Whether one of its proposals was decided otherwise.
     pub(super) fn contradicts(&self, decision: &Decision) -> bool {
         let decided = |it: &Proposed| decision.is_of(it.by, it.number);
-        self.kept.iter().map(|it| &it.decision).any(|kept| {
-            kept.name == decision.name && kept != decision && kept.values.iter().any(decided)
+        self.kept.iter().any(|Kept { decision: kept, is_settled, .. }| {
+            let theirs = decision.digest();
+            let differs = if *is_settled { *kept != theirs } else { kept.digest() != theirs };
+            kept.name == decision.name && differs && kept.values.iter().any(decided)
         })
     }
 
@@ -285,8 +307,9 @@ impl Manager {
         for decision in decisions {
             self.agreements.keep(decision, Some(by));
             for (id, decision) in self.agreements.take_decided(&decision.name) {
-                let line = self.seats[&id.rank].line;
-                self.transmits.push_back((line, Down::Agreed(decision)));
+                // The one that brings it has no seat yet.
+                let seat = self.seats.get(&id.rank);
+                self.transmits.extend(seat.map(|seat| (seat.line, Down::Agreed(decision))));
             }
         }
     }

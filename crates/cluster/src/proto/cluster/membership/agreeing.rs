@@ -2,7 +2,7 @@
 
 use super::Membership;
 use crate::proto::cluster::agreement::{
-    Among, DECISIONS_MAX, Decision, DecisionKey, Objection, Proposal,
+    Among, DECISIONS_MAX, Decision, DecisionKey, Objection, Proposal, forget_first,
 };
 use crate::proto::cluster::{NodeId, Up};
 use chunkcomm_proto::sorted::SortedMap;
@@ -169,14 +169,7 @@ impl Membership {
         }
         let members = &self.members;
         let is_here = |id: &NodeId| members.get(&id.rank).is_some_and(|it| it.id == *id);
-        let is_whole = |it: &Decision| it.is_whole(is_here);
-        let mut more =
-            heard.iter().filter(|it| !is_whole(it)).count().saturating_sub(DECISIONS_MAX);
-        heard.retain(|it| {
-            let goes = more > 0 && !is_whole(it);
-            more -= usize::from(goes);
-            !goes
-        });
+        forget_first(heard, DECISIONS_MAX, |it| it, |it| !it.is_whole(is_here));
         self.agreeing.tidy();
     }
 

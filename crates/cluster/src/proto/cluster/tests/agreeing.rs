@@ -372,6 +372,59 @@ fn a_meeting_that_one_of_two_has_heard_of_stays_under_a_new_manager() {
     assert_eq!(said(&mut manager), [(1, Down::Agreed(met))]);
 }
 
+/// A meeting of which one has heard, who comes too late to the next manager, where the other met a third.
+#[test]
+fn who_comes_back_with_another_meeting_is_refused_also_when_that_is_settled() {
+    let first = decision("x", &[(0, 4, 10), (1, 5, 11)], &[]);
+    let mut manager = Manager::new(78, 3, SECOND, Time(0));
+    manager.handle_message(Line(1), again(1, vec![], vec![5]));
+    manager.handle_message(Line(2), again(2, vec![], vec![]));
+    manager.handle_timeout(Time(0).after(SECOND));
+    propose(&mut manager, 1, meeting(5, Among::Another, 11));
+    propose(&mut manager, 2, meeting(6, Among::Another, 12));
+    said(&mut manager);
+    heard(&mut manager, 1, 5);
+    heard(&mut manager, 2, 6);
+    assert_eq!(said(&mut manager).len(), 2, "it is settled");
+    manager.handle_message(Line(0), again(0, vec![first], vec![]));
+    let why = Refusal::Decided { name: "x".to_owned() };
+    assert_eq!(said(&mut manager), [(0, Down::Refused(why))]);
+    // One that knows the same as the others, and not that it is settled, hears that.
+    let same = decision("x", &[(1, 5, 11), (2, 6, 12)], &[]);
+    manager.handle_message(Line(7), again(1, vec![same], vec![]));
+    let told = said(&mut manager);
+    let settled = told.iter().filter(|it| it.1 == Down::Settled((id(1), 5)));
+    assert_eq!(settled.map(|it| it.0).collect::<Vec<_>>(), [7, 2]);
+}
+
+#[test]
+fn a_proposal_that_was_dropped_while_the_line_was_lost_is_met_no_more() {
+    let mut manager = running(3);
+    propose(&mut manager, 1, meeting(5, Among::Another, 11));
+    propose(&mut manager, 1, proposal(6, "y", &[0, 1], 11));
+    propose(&mut manager, 1, proposal(7, "z", &[0, 1], 11));
+    manager.handle_message(Line(8), again(1, vec![], vec![7]));
+    said(&mut manager);
+    propose(&mut manager, 0, meeting(1, Among::Another, 10));
+    propose(&mut manager, 0, proposal(2, "y", &[0, 1], 10));
+    assert_eq!(said(&mut manager), []);
+    propose(&mut manager, 0, proposal(3, "z", &[0, 1], 10));
+    assert_eq!(said(&mut manager).len(), 2);
+}
+
+/// A decision of its own open proposal, which no member of this code brings.
+#[test]
+fn a_member_that_brings_the_decision_for_which_it_asks_harms_nobody() {
+    let mut manager = running(3);
+    propose(&mut manager, 1, meeting(5, Among::Another, 11));
+    let brought = decision("x", &[(1, 5, 11)], &[]);
+    manager.handle_message(Line(8), again(1, vec![brought], vec![5]));
+    let told = said(&mut manager);
+    assert!(told.iter().all(|(_, down)| !matches!(down, Down::Refused(_))), "{told:?}");
+    propose(&mut manager, 0, proposal(1, "z", &[0], 10));
+    assert_eq!(said(&mut manager).len(), 1);
+}
+
 #[test]
 fn a_member_that_waits_for_nobody_any_more_keeps_its_number() {
     let (mut member, mut manager) = alone();
