@@ -102,7 +102,7 @@ impl Agreements {
         if let Some(it) = known {
             it.told.extend(by);
             if it.is_settled {
-                // Who knows it has not heard that: it is settled again.
+                // The one that knows it has not heard that: it is settled again.
                 (it.decision, it.is_settled) = (decision.clone(), false);
             }
             return;
