@@ -11,9 +11,10 @@ use chunkcomm::with_causes;
 use chunkcomm_group::{Element, Group, Number, Op};
 
 use crate::ends::error::{ArrayError, refused};
-use crate::ends::exchange::{Exchange, Memory, other_size};
+use crate::ends::exchange::{Kept, Memory, Opening, other_size};
 use crate::layout::Layout;
 use crate::layout::error::LayoutError;
+use crate::layout::parts::WrapFault;
 pub use local::Local;
 
 /// Names a layout of an array: HPF's notation, whose grid may be left out ([`Layout::over`]), or a [`Layout`].
@@ -40,8 +41,8 @@ impl IntoLayout for &Layout {
 
 /// An array that is distributed over the ranks of a group, as this rank has it.
 ///
-/// Its methods that are `async` are calls of the group: all ranks make them in the same order. Several arrays may be
-/// of one group; they keep it open.
+/// Its methods that are `async` are calls of the group: all ranks make them in the same order, one at a time. Several
+/// arrays may be of one group; they keep it open.
 ///
 /// ```no_run
 /// use chunkcomm_array::{Array, ArrayError};
@@ -61,8 +62,11 @@ impl IntoLayout for &Layout {
 ///
 /// # Cancel safety
 ///
-/// When the future of a method is dropped, the elements that this rank owns are as they were. An exchange that was
-/// under way goes on in the next call of its kind; the other ranks wait for that.
+/// When the future of a method is dropped, the elements that this rank owns are as they were. The other ranks of a `to` or
+/// `gather` get [`ArrayError::Peer`] with this one. A `halo`, `halo_periodic` or `copy_to` stays under way, and the other
+/// ranks wait: call it again to go on, before any other.
+///
+/// A future that was never polled is no call.
 ///
 /// # Errors
 ///
@@ -74,9 +78,13 @@ pub struct Array<T: Element> {
     /// Shared with a thread that writes it.
     storage: Arc<Vec<T>>,
     /// Brings the margins up to date.
-    halo: Option<Exchange>,
+    halo: Option<Kept>,
+    /// Bring those at the edges, one after the other.
+    wraps: Vec<Kept>,
+    /// Number of those that have, in a call that is under way.
+    wrapped: Option<usize>,
     /// Copies to arrays of this layout.
-    copy: Option<(Layout, Exchange)>,
+    copy: Option<(Layout, Kept)>,
 }
 
 impl<T: Element> Array<T> {
@@ -146,16 +154,19 @@ impl<T: Element> Array<T> {
             let why = format!("it gives {found} elements, its part of {layout} has {expected}");
             return Err(ArrayError::refused(rank, why));
         }
-        let storage = Arc::new(storage);
-        Ok(Array { group: group.share(), layout: layout.clone(), storage, halo: None, copy: None })
+        Ok(Array::made(group, layout.clone(), storage))
     }
 
     fn of(group: &Group, layout: Layout) -> Result<Array<T>, ArrayError> {
         let rank = group.rank();
         check(group, &layout)?;
         let storage = zeroed(&layout, rank).map_err(|why| ArrayError::refused(rank, why))?;
-        let storage = Arc::new(storage);
-        Ok(Array { group: group.share(), layout, storage, halo: None, copy: None })
+        Ok(Array::made(group, layout, storage))
+    }
+
+    fn made(group: &Group, layout: Layout, storage: Vec<T>) -> Array<T> {
+        let (group, storage) = (group.share(), Arc::new(storage));
+        Array { group, layout, storage, halo: None, wraps: Vec::new(), wrapped: None, copy: None }
     }
 
     /// Returns the layout.
@@ -217,33 +228,30 @@ impl<T: Element> Array<T> {
     /// See [the type](Self#cancel-safety).
     pub async fn to(&mut self, layout: impl IntoLayout) -> Result<Array<T>, ArrayError> {
         let layout = layout.into_layout(&self.shape(), self.group.size());
-        let layout = layout.map_err(|error| with_causes(&error));
-        let made = layout.and_then(|layout| {
+        let made = layout.map_err(|error| with_causes(&error)).and_then(|layout| {
             other_size(&layout, &self.group).map_or(Ok(()), Err)?;
             Ok((zeroed(&layout, self.group.rank())?, layout))
         });
-        let (storage, layout) = self.open_copy(made).await?;
-        let (group, storage) = (self.group.share(), Arc::new(storage));
-        let mut to = Array { group, layout, storage, halo: None, copy: None };
-        self.copy_to(&mut to).await?;
-        Ok(to)
+        let (storage, layout, copy) = self.copied(made).await?;
+        self.copy = Some((layout.clone(), copy));
+        Ok(Array::made(&self.group, layout, storage))
     }
 
-    /// Opens the exchange to a layout, and keeps it.
-    async fn open_copy<S>(
-        &mut self,
-        made: Result<(S, Layout), String>,
-    ) -> Result<(S, Layout), ArrayError> {
-        self.copy = None;
+    /// Copies all elements into a new storage, if all ranks have one.
+    async fn copied(
+        &self,
+        made: Result<(Vec<T>, Layout), String>,
+    ) -> Result<(Vec<T>, Layout, Kept), ArrayError> {
         let (layout, fault) = match &made {
             Ok((_, layout)) => (layout, None),
             Err(fault) => (&self.layout, Some(fault.clone())),
         };
-        let (mut group, layouts) = (self.group.share(), (&self.layout, layout));
-        let exchange = Exchange::open::<T>(&mut group, layouts, fault, false).await?;
-        let (storage, layout) = made.map_err(|why| ArrayError::refused(group.rank(), why))?;
-        self.copy = Some((layout.clone(), exchange));
-        Ok((storage, layout))
+        let layouts = (self.layout.clone(), layout.clone());
+        let mut exchange = Opening::new::<T>(&self.group, layouts, fault, false).await?;
+        let (mut storage, layout) =
+            made.map_err(|why| ArrayError::refused(self.group.rank(), why))?;
+        exchange.run(Memory::Two(&self.storage, &mut storage)).await?;
+        Ok((storage, layout, Kept::Open(Box::new(exchange))))
     }
 
     /// Copies all elements into another array of the group, in its layout.
@@ -263,19 +271,18 @@ impl<T: Element> Array<T> {
             return Err(ArrayError::OtherGroup);
         }
         if self.copy.as_ref().is_none_or(|(layout, _)| *layout != to.layout) {
-            self.open_copy(Ok(((), to.layout.clone()))).await?;
+            let layouts = (self.layout.clone(), to.layout.clone());
+            let opening = Opening::new::<T>(&self.group, layouts, None, false);
+            self.copy = Some((to.layout.clone(), Kept::Opening(opening)));
         }
-        let (_, exchange) = self.copy.as_mut().expect("it was opened");
-        if exchange.is_under_way() {
-            exchange.run(Memory::Two(&self.storage, to.storage_mut())).await?;
-        }
-        exchange.run(Memory::Two(&self.storage, to.storage_mut())).await
+        let (_, copy) = self.copy.as_mut().expect("it was opened");
+        copy.run(Memory::Two(&self.storage, Arc::make_mut(&mut to.storage).as_mut_slice())).await
     }
 
     /// Brings the margins up to date: each rank gets the elements there from their owners.
     ///
-    /// Every distributed dimension gets a margin of `width` if it has a narrower one; this rank's part is larger then.
-    /// Margins at the edges of the array stay as they are.
+    /// Every distributed dimension gets a margin of `width` if it has a narrower one: this rank's part is larger then, and
+    /// all margins are zero before. Those at the edges of the array stay as they are.
     ///
     /// # Errors
     ///
@@ -285,25 +292,65 @@ impl<T: Element> Array<T> {
     ///
     /// See [the type](Self#cancel-safety).
     pub async fn halo(&mut self, width: usize) -> Result<(), ArrayError> {
-        let rank = self.group.rank();
+        let mut fault = None;
         if let Some(layout) = self.layout.widened(width).map_err(ArrayError::Layout)? {
-            let mut storage =
-                zeroed(&layout, rank).map_err(|why| ArrayError::refused(rank, why))?;
-            let (narrow, wide) = (self.layout.elements(rank), layout.elements(rank));
-            narrow.zip(wide).for_each(|(from, to)| storage[to] = self.storage[from]);
-            (self.layout, self.storage) = (layout, Arc::new(storage));
-            (self.halo, self.copy) = (None, None);
+            match self.stored_as(&layout) {
+                Ok(storage) => (self.layout, self.storage) = (layout, Arc::new(storage)),
+                Err(why) => fault = Some(why),
+            }
+            (self.halo, self.wraps, self.copy) = (None, Vec::new(), None);
         }
-        if self.halo.is_none() {
-            let (mut group, layouts) = (self.group.share(), (&self.layout, &self.layout));
-            self.halo = Some(Exchange::open::<T>(&mut group, layouts, None, true).await?);
+        let halo = self.halo.get_or_insert_with(|| {
+            let layouts = (self.layout.clone(), self.layout.clone());
+            Kept::Opening(Opening::new::<T>(&self.group, layouts, fault, true))
+        });
+        halo.run(Memory::One(Arc::make_mut(&mut self.storage).as_mut_slice())).await
+    }
+
+    /// Returns the elements in this layout, which has wider margins, or why there is no memory.
+    fn stored_as(&self, layout: &Layout) -> Result<Vec<T>, String> {
+        let rank = self.group.rank();
+        let mut storage = zeroed(layout, rank)?;
+        let (narrow, wide) = (self.layout.elements(rank), layout.elements(rank));
+        narrow.zip(wide).for_each(|(from, to)| storage[to] = self.storage[from]);
+        Ok(storage)
+    }
+
+    /// Brings the margins up to date as [`halo`](Self::halo) does; those at the edges of the array get the elements at
+    /// the opposite edge, as if it went on there (NumPy's `roll`).
+    ///
+    /// # Errors
+    ///
+    /// As `halo`. [`ArrayError::Rank`] with this rank, at all: the part at an edge is narrower than the margin.
+    ///
+    /// # Cancel safety
+    ///
+    /// See [the type](Self#cancel-safety).
+    pub async fn halo_periodic(&mut self, width: usize) -> Result<(), ArrayError> {
+        if self.wrapped.is_none() {
+            self.halo(width).await?;
         }
-        let exchange = self.halo.as_mut().expect("it was opened");
-        let storage = Arc::make_mut(&mut self.storage);
-        if exchange.is_under_way() {
-            exchange.run(Memory::One(storage)).await?;
+        let wraps = self.layout.wraps().map_err(|fault| match fault {
+            WrapFault::Layout(error) => ArrayError::Layout(error),
+            WrapFault::Narrow { dim } => {
+                let layout = stated(&self.layout);
+                let why = format!("a margin of {layout} is wider than the part in dimension {dim}");
+                ArrayError::refused(self.group.rank(), why)
+            }
+        })?;
+        let first = *self.wrapped.get_or_insert(0);
+        for (number, layouts) in wraps.into_iter().enumerate().skip(first) {
+            self.wrapped = Some(number);
+            if number == self.wraps.len() {
+                let opening = Opening::new::<T>(&self.group, layouts, None, true);
+                self.wraps.push(Kept::Opening(opening));
+            }
+            self.wraps[number]
+                .run(Memory::One(Arc::make_mut(&mut self.storage).as_mut_slice()))
+                .await?;
         }
-        exchange.run(Memory::One(storage)).await
+        self.wrapped = None;
+        Ok(())
     }
 
     /// Returns the whole array at one rank, in C's order; `None` at the others.
@@ -317,30 +364,21 @@ impl<T: Element> Array<T> {
     ///
     /// When the future is dropped, the other ranks get [`ArrayError::Peer`].
     pub async fn gather(&self, root: usize) -> Result<Option<Vec<T>>, ArrayError> {
-        let (mut group, rank, size) = (self.group.share(), self.group.rank(), self.group.size());
+        let (rank, size) = (self.group.rank(), self.group.size());
         let made = if root < size {
             self.layout.at_one(root, size).map_err(|error| with_causes(&error))
         } else {
             Err(format!("there is no rank {root} of {size}"))
         };
         let made = made.and_then(|layout| Ok((zeroed(&layout, rank)?, layout)));
-        let (layout, fault) = match &made {
-            Ok((_, layout)) => (layout, None),
-            Err(fault) => (&self.layout, Some(fault.clone())),
-        };
-        let layouts = (&self.layout, layout);
-        let mut exchange = Exchange::open::<T>(&mut group, layouts, fault, false).await?;
-        let (mut whole, _) = made.map_err(|why| ArrayError::refused(rank, why))?;
-        exchange.run(Memory::Two(&self.storage, &mut whole)).await?;
+        let (whole, ..) = self.copied(made).await?;
         Ok((rank == root).then_some(whole))
     }
 
     /// Returns the array of what `f` makes of each element, margins included. It is no call.
     #[must_use]
     pub fn map<U: Element>(&self, f: impl FnMut(&T) -> U) -> Array<U> {
-        let storage = Arc::new(self.storage.iter().map(f).collect());
-        let (group, layout) = (self.group.share(), self.layout.clone());
-        Array { group, layout, storage, halo: None, copy: None }
+        Array::made(&self.group, self.layout.clone(), self.storage.iter().map(f).collect())
     }
 
     /// Changes each element, margins included. It is no call.
@@ -367,9 +405,8 @@ impl<T: Element> Array<T> {
             return Err(ArrayError::Layouts { ours, theirs, dim });
         }
         let each = self.storage.iter().zip(other.storage.iter());
-        let storage = Arc::new(each.map(|(one, other)| f(one, other)).collect());
-        let (group, layout) = (self.group.share(), self.layout.clone());
-        Ok(Array { group, layout, storage, halo: None, copy: None })
+        let storage = each.map(|(one, other)| f(one, other)).collect();
+        Ok(Array::made(&self.group, self.layout.clone(), storage))
     }
 
     /// Combines all elements of the whole array, each once, in an order that the layout gives; the same at all ranks.

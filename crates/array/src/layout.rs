@@ -5,6 +5,7 @@ mod dim;
 pub(crate) mod error;
 pub(crate) mod held;
 mod notation;
+pub(crate) mod parts;
 mod picture;
 mod places;
 mod reshaped;
@@ -154,6 +155,11 @@ impl Layout {
     /// Returns the number of ranks along the axis of a dimension.
     pub(crate) fn grid_extent(&self, dim: usize) -> usize {
         self.grid[self.dims[dim].axis]
+    }
+
+    /// Whether each rank has the same coordinates in both.
+    pub(crate) fn has_grid_of(&self, other: &Layout) -> bool {
+        self.grid == other.grid && self.memory == other.memory
     }
 
     /// Returns how many coordinates of a dimension have the same indices.

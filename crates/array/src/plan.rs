@@ -74,7 +74,7 @@ impl Plan {
             .map(|dim| Choice::of(from, to, (side, rank), dim, coordinates[dim], &mut steps))
             .collect();
         let is_chosen = |receiver| {
-            let mut each = chosen_replicas(from, receiver).into_iter().zip(&coordinates);
+            let mut each = chosen_replicas((from, to), receiver).into_iter().zip(&coordinates);
             each.all(|(chosen, own)| chosen.is_none_or(|chosen| chosen == *own))
         };
         let ranks = others.ranks();
@@ -167,7 +167,7 @@ impl Choice {
             }
             Side::Receiver => {
                 let receiver = to.stored(dim, coordinate);
-                let chosen = chosen_replicas(from, rank)[dim];
+                let chosen = chosen_replicas((from, to), rank)[dim];
                 for other in chosen.map_or(0..from.grid_extent(dim), |at| at..at + 1) {
                     let sender = from.owned(dim, other);
                     meet(other, Meeting::with(&sender, &receiver, &mut periods, steps));
@@ -203,13 +203,16 @@ fn for_each_product(choices: &[Choice], mut visit: impl FnMut(&[usize; DIMS_MAX]
 
 /// Returns the coordinate whose replica sends to a receiver, in each dimension that `from` replicates.
 ///
-/// They are the digits of the receiver's rank as a number whose bases are the numbers of replicas.
-fn chosen_replicas(from: &Layout, receiver: usize) -> [Option<usize>; DIMS_MAX] {
+/// On equal grids it is the receiver's own, so that an exchange of a layout with itself moves margins alone. Else they are
+/// the digits of the receiver's rank as a number whose bases are the numbers of replicas.
+fn chosen_replicas((from, to): (&Layout, &Layout), receiver: usize) -> [Option<usize>; DIMS_MAX] {
     let mut chosen = [None; DIMS_MAX];
+    let own = from.has_grid_of(to).then(|| to.coordinates(receiver));
     let mut rest = receiver;
     for (dim, chosen) in chosen.iter_mut().enumerate().take(from.memory().len()) {
         let replicas = from.replicas(dim);
-        *chosen = (replicas > 1).then_some(rest % replicas);
+        let digit = rest % replicas;
+        *chosen = (replicas > 1).then(|| own.as_ref().map_or(digit, |own| own[dim]));
         rest /= replicas;
     }
     chosen

@@ -6,7 +6,7 @@ use chunkcomm::LossKind;
 use chunkcomm_array::{Array, ArrayError, Layout};
 use chunkcomm_cluster::Cluster;
 use chunkcomm_group::Group;
-use chunkcomm_testkit::Scratch;
+use chunkcomm_testkit::{Scratch, cancelled};
 use std::process::Command;
 use std::time::Duration;
 
@@ -30,11 +30,17 @@ fn indices(shape: &[usize]) -> Vec<Vec<usize>> {
 /// Checks each element of this rank, and that margins have no others than zeros and their owners' elements.
 #[track_caller]
 fn check(array: &Array<f64>) {
+    check_with(array, true);
+}
+
+#[track_caller]
+fn check_with(array: &Array<f64>, margins: bool) {
     let local = array.local();
     for (place, element) in local.iter().enumerate() {
         let owned = local.index(place).filter(|index| local.place(index) == Some(place));
         match owned {
             Some(index) => assert_eq!(*element, value(&index), "{index:?} of {array:?}"),
+            None if !margins => {}
             None => {
                 let others = local.index(place).map_or(0.0, |index| value(&index));
                 assert!(*element == 0.0 || *element == others, "{place} of {array:?}");
@@ -120,9 +126,13 @@ fn reductions_count_each_element_once() {
 
 #[test]
 fn margins_have_the_elements_of_their_owners() {
-    for (seed, text) in
-        (0..).zip(["(block,*)", "(*,block)", "(block,block)", "(block,block) margin 2x1"])
-    {
+    for (seed, text) in (0..).zip([
+        "(block,*)",
+        "(*,block)",
+        "(block,block)",
+        "(block,block) margin 2x1",
+        "(*,block)@2x2",
+    ]) {
         on_each(seed, 4, &[], move |_, cluster| async move {
             let group = world(&cluster).await;
             let shape = [9, 10];
@@ -139,6 +149,51 @@ fn margins_have_the_elements_of_their_owners() {
                 }
                 array.map_inplace(|element| *element += 1.0);
             }
+        });
+    }
+}
+
+#[test]
+fn margins_at_the_edges_have_the_elements_of_the_opposite_ones() {
+    let layouts = [
+        "(block,*)",
+        "(*,block)",
+        "(block,block)",
+        "(block,block) margin 2x1",
+        "(block,*) margin 1",
+        "(block,block) permuted 1,0",
+    ];
+    for (seed, text) in (0..).zip(layouts) {
+        on_each(seed, 4, &[], move |rank, cluster| async move {
+            let group = world(&cluster).await;
+            let shape = [9, 10];
+            let mut array = filled(&group, text, &shape);
+            for round in 0..2 {
+                in_time(array.halo_periodic(1)).await.unwrap();
+                let (layout, local) = (array.layout().clone(), array.local());
+                let (stored, strides) = (local.shape(), local.strides());
+                // The index of the first owned element says that of each place, modulo the shape.
+                let first = (0..local.len()).find(|at| {
+                    local.index(*at).is_some_and(|index| layout.local(rank, &index) == Some(*at))
+                });
+                let Some(first) = first else { continue };
+                let index = local.index(first).unwrap();
+                for (at, element) in local.iter().enumerate() {
+                    let wrapped: Vec<usize> = (0..2)
+                        .map(|dim| {
+                            let place = |at: usize| at / strides[dim] % stored[dim];
+                            (index[dim] + shape[dim] + place(at) - place(first)) % shape[dim]
+                        })
+                        .collect();
+                    let expected = value(&wrapped) + f64::from(round);
+                    assert_eq!(*element, expected, "{text}, {at}: {wrapped:?}");
+                }
+                array.map_inplace(|element| *element += 1.0);
+            }
+            // Blocks of 3, 3, 3, 0.
+            let mut narrow = filled(&group, "(block,*)", &[9, 2]);
+            let error = in_time(narrow.halo_periodic(4)).await.unwrap_err();
+            assert!(error.to_string().contains("wider than the part in dimension 0"), "{error}");
         });
     }
 }
@@ -232,9 +287,16 @@ fn a_file_has_what_the_ranks_wrote_or_stays_as_it_was() {
                 }
                 (_, error) => panic!("{error}"),
             }
-            let mut array = filled(&group, "(block,*)", &[9, 5]);
+            let mut array = filled(&group, "(block,*)", &[9, 5]).map(|it| it + 1.0);
             let error = in_time(array.write_npy(inside.join("no/folder.npy"))).await.unwrap_err();
             assert!(matches!(error, ArrayError::Npy(_)) == (rank == 0), "{error}");
+            // A call that was dropped at a rank, and made again there while the others are in the first one.
+            if rank == 1 {
+                let _ = cancelled(1, array.write_npy(&path)).await;
+            }
+            let error = in_time(array.write_npy(&path)).await.unwrap_err();
+            assert!(matches!(error, ArrayError::Rank { .. }), "{error}");
+            check(&in_time(Array::read_npy(&mut group, "(block,*)", &path)).await.unwrap());
             let left = std::fs::read_dir(&inside).unwrap();
             let names: Vec<_> = left.map(|it| it.unwrap().file_name()).collect();
             assert_eq!(names, ["a.npy"], "no temporary file stays");
@@ -300,6 +362,49 @@ fn numpy_computes_the_same() {
     });
     let output = Command::new(python).args(["-c", BY_NUMPY]).arg(&*folder).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+#[test]
+fn a_dropped_call_is_heard_of_or_goes_on_and_no_element_goes() {
+    for (call, polls) in (0..5).flat_map(|call| (1..12).map(move |polls| (call, polls))) {
+        on_each(polls, 3, &[], move |rank, cluster| async move {
+            let mut group = world(&cluster).await;
+            let mut array = filled(&group, "(block,*)", &[9, 9]);
+            let mut moved = Array::zeros(&group, "(*,block)", [9, 9]).unwrap();
+            // The first call of its kind is opened, later ones are not.
+            if polls % 2 == 0 && call < 4 {
+                array.copy_to(&mut moved).await.unwrap();
+                array.halo_periodic(1).await.unwrap();
+            }
+            let make = async |array: &mut Array<f64>, moved: &mut Array<f64>| match call {
+                0 => array.to("(cyclic,*)").await.map(|it| check(&it)),
+                1 => array.gather(0).await.map(drop),
+                2 => array.copy_to(moved).await,
+                3 => array.halo_periodic(1).await,
+                _ => array.halo(1).await,
+            };
+            let first = match rank {
+                2 => cancelled(polls as u32, make(&mut array, &mut moved)).await,
+                _ => Some(in_time(make(&mut array, &mut moved)).await),
+            };
+            check_with(&array, false);
+            match (first, call) {
+                (Some(Err(ArrayError::Peer { rank: 2, loss, .. })), 0 | 1) => {
+                    assert_eq!(loss.kind(), LossKind::Left);
+                }
+                (Some(ended), _) => ended.unwrap(),
+                (None, 0 | 1) => {}
+                (None, _) => in_time(make(&mut array, &mut moved)).await.unwrap(),
+            }
+            check_with(&array, false);
+            in_time(group.barrier()).await.unwrap();
+            in_time(array.copy_to(&mut moved)).await.unwrap();
+            check(&moved);
+            in_time(array.halo_periodic(1)).await.unwrap();
+            check(&in_time(array.to("(*,cyclic)")).await.unwrap());
+            in_time(group.barrier()).await.unwrap();
+        });
+    }
 }
 
 #[test]

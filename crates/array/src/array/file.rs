@@ -36,7 +36,8 @@ impl<T: NpyElement> Array<T> {
     ) -> Result<Array<T>, ArrayError> {
         let (rank, path) = (group.rank(), path.as_ref().to_owned());
         let open = async {
-            let input = on_a_thread(move || Npy::open(path)).await?;
+            let from = path.clone();
+            let input = on_a_thread(move || Npy::open(from)).await?;
             let layout = layout.into_layout(input.shape(), group.size());
             let layout = layout.map_err(ArrayError::Layout)?;
             check(group, &layout)?;
@@ -49,11 +50,11 @@ impl<T: NpyElement> Array<T> {
         };
         let ours: Result<(Layout, Vec<T>), ArrayError> = open.await;
         let stated = ours.as_ref().map(|(layout, _)| super::stated(layout));
-        let first = all_succeed(group, stated).await?;
+        let all = Step { path: &path, number: 0, name: "has read" };
+        let all = all.done(group, stated).await?;
         let (layout, storage) = ours?;
-        if let Some(other) = first.iter().position(|it| *it != first[rank]) {
-            let why =
-                format!("its file gives {}, that of rank {rank} {}", first[other], first[rank]);
+        if let Some(other) = all.iter().position(|it| *it != all[rank]) {
+            let why = format!("its file gives {}, that of rank {rank} {}", all[other], all[rank]);
             return Err(ArrayError::refused(other, why));
         }
         Array::from_local(group, &layout, storage)
@@ -72,7 +73,7 @@ impl<T: NpyElement> Array<T> {
     /// # Cancel safety
     ///
     /// When the future is dropped, the other ranks wait for this one's next call of the group, and get an error; the
-    /// old file stays.
+    /// old file stays, unless all had written.
     pub async fn write_npy(&mut self, path: impl AsRef<Path>) -> Result<(), ArrayError> {
         let (mut group, rank) = (self.group.share(), self.group.rank());
         if self.layout.run() * size_of::<T>() < RUN_BYTES_MIN {
@@ -82,41 +83,51 @@ impl<T: NpyElement> Array<T> {
                 return Box::pin(blocks.write_npy(path)).await;
             }
         }
-        let path = path.as_ref().to_owned();
-        let mut temporary = None;
-        let mut created = Ok(());
+        let path = path.as_ref();
+        let (mut created, mut number) = (Ok(None), 0);
         if rank == 0 {
-            let number = host::random().unwrap_or_default();
-            let mut name = path.clone().into_os_string();
-            name.push(format!(".{number:016x}.part"));
-            let (part, shape) = (PathBuf::from(name), self.shape());
-            temporary = Some(Temporary(part.clone()));
-            created = on_a_thread(move || Npy::create::<T>(part, &shape).map(drop)).await;
+            number = host::random().unwrap_or_default();
+            let (part, shape) = (Temporary::of(path, number), self.shape());
+            let create = move || Npy::create::<T>(&part.0, &shape).map(|_| Some(part));
+            created = on_a_thread(create).await;
         }
-        let name = temporary.as_ref().map(|it| it.0.to_string_lossy().into_owned());
-        let names =
-            all_succeed(&mut group, created.as_ref().map(|()| name.unwrap_or_default())).await?;
-        created?;
-        let (part, layout, storage) =
-            (PathBuf::from(&names[0]), self.layout.clone(), Arc::clone(&self.storage));
-        let written =
-            on_a_thread(move || Npy::open_to_write(part)?.write_local(&layout, rank, &storage));
-        let written = written.await;
-        all_succeed(&mut group, written.as_ref().map(|()| String::new())).await?;
+        let step = |number, name| Step { path, number, name };
+        let said = created.as_ref().map(|_| number.to_string());
+        let numbers = step(0, "has created the temporary file").done(&mut group, said).await?;
+        let (temporary, number) = (created?, numbers[0].parse().unwrap_or_default());
+        let (layout, storage) = (self.layout.clone(), Arc::clone(&self.storage));
+        let part = Temporary::name(path, number);
+        let write = move || Npy::open_to_write(part)?.write_local(&layout, rank, &storage);
+        let written = on_a_thread(write).await;
+        let said = written.as_ref().map(|()| String::new());
+        step(number, "has written its part").done(&mut group, said).await?;
         written?;
         let mut renamed = Ok(());
         if let Some(part) = temporary {
-            let to = path.clone();
+            let to = path.to_owned();
             let rename = move || fs::rename(&part.0, &to).map_err(failed("replace", &to));
             renamed = on_a_thread(rename).await;
         }
-        all_succeed(&mut group, renamed.as_ref().map(|()| String::new())).await?;
+        let said = renamed.as_ref().map(|()| String::new());
+        step(number, "has the file").done(&mut group, said).await?;
         renamed
     }
 }
 
 /// A file that goes unless it was renamed.
 struct Temporary(PathBuf);
+
+impl Temporary {
+    fn of(path: &Path, number: u64) -> Temporary {
+        Temporary(Temporary::name(path, number))
+    }
+
+    fn name(path: &Path, number: u64) -> PathBuf {
+        let mut name = path.as_os_str().to_owned();
+        name.push(format!(".{number:016x}.part"));
+        name.into()
+    }
+}
 
 impl Drop for Temporary {
     fn drop(&mut self) {
@@ -131,19 +142,36 @@ async fn on_a_thread<R: Send + 'static>(
     host::compute(Duration::ZERO, work).await.map_err(ArrayError::Npy)
 }
 
-/// Hears whether all ranks have succeeded, and what they say; fails with the first one that has not.
-async fn all_succeed(
-    group: &mut Group,
-    ours: Result<String, &ArrayError>,
-) -> Result<Vec<String>, ArrayError> {
-    let error = ours.as_ref().err().map(|error| (*error).clone());
-    let said = ours.map_err(|error| with_causes(error));
-    let all = group.all_gather_values(said).await;
-    let all = all.map_err(|error| ArrayError::Group(error.cause))?;
-    let failed = all.iter().enumerate().find_map(|(rank, it)| Some((rank, it.as_ref().err()?)));
-    match (error, failed) {
-        (Some(error), _) => Err(error),
-        (None, Some((rank, why))) => Err(ArrayError::refused(rank, why)),
-        (None, None) => Ok(all.into_iter().flatten().collect()),
+/// A step of all ranks with a file. Another step of a rank is an error: it has dropped a call, and made the next one.
+struct Step<'a> {
+    path: &'a Path,
+    number: u64,
+    name: &'a str,
+}
+
+impl Step<'_> {
+    /// Hears whether all ranks have succeeded, and what they say; fails with the first one that has not.
+    async fn done(
+        &self,
+        group: &mut Group,
+        ours: Result<String, &ArrayError>,
+    ) -> Result<Vec<String>, ArrayError> {
+        let error = ours.as_ref().err().map(|error| (*error).clone());
+        let said = ours.map_err(|error| with_causes(error));
+        let step = format!("{} {} {:x}", self.name, self.path.display(), self.number);
+        let all = group.all_gather_values((step.clone(), said)).await;
+        let all = all.map_err(|error| ArrayError::Group(error.cause))?;
+        let other = all.iter().position(|(theirs, _)| *theirs != step);
+        let failed =
+            all.iter().enumerate().find_map(|(rank, (_, it))| Some((rank, it.as_ref().err()?)));
+        match (error, other, failed) {
+            (Some(error), ..) => Err(error),
+            (None, Some(rank), _) => {
+                let why = format!("its step is another: {}, here {step}", all[rank].0);
+                Err(ArrayError::refused(rank, why))
+            }
+            (None, None, Some((rank, why))) => Err(ArrayError::refused(rank, why)),
+            (None, None, None) => Ok(all.into_iter().filter_map(|(_, it)| it.ok()).collect()),
+        }
     }
 }

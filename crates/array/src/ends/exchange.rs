@@ -2,11 +2,14 @@
 
 use std::fmt;
 use std::future::poll_fn;
+use std::pin::Pin;
+use std::sync::{Mutex, PoisonError};
 use std::task::{Context, Poll, ready};
 
-use chunkcomm::Loss;
 use chunkcomm::host::memory::{self, FreedVec, Slices};
+use chunkcomm::{Loss, host};
 use chunkcomm_group::{Element, Group};
+use tokio::runtime::Handle;
 
 use super::error::ArrayError;
 use super::one_way::{Arriving, Leaving, all, poll_each};
@@ -214,11 +217,6 @@ impl Exchange {
         error
     }
 
-    /// Whether a run was dropped before its end.
-    pub(crate) fn is_under_way(&self) -> bool {
-        self.stage != Stage::Idle
-    }
-
     /// Exchanges once, or goes on with a run that was dropped.
     pub(crate) async fn run<T: Element>(
         &mut self,
@@ -287,6 +285,82 @@ impl Exchange {
         let left = poll_each(&mut self.leaving, |leaving| leaving.poll(context))?;
         ready!(landed);
         left.map(Ok)
+    }
+}
+
+type BoxedOpening = Pin<Box<dyn Future<Output = Result<Exchange, ArrayError>> + Send>>;
+
+/// The opening of an exchange. Dropped once it has begun, it goes on as a task: the other ranks then hear that this one has
+/// dropped its end.
+pub(crate) struct Opening {
+    /// In a lock that nobody waits for, since an array may be shared by reference.
+    opening: Option<Mutex<BoxedOpening>>,
+    has_begun: bool,
+    runtime: Handle,
+}
+
+impl Opening {
+    pub(crate) fn new<T: Element>(
+        group: &Group,
+        (from, to): (Layout, Layout),
+        fault: Option<String>,
+        in_place: bool,
+    ) -> Opening {
+        let mut group = group.share();
+        let runtime = group.cluster().node().runtime().clone();
+        let opening: BoxedOpening = Box::pin(async move {
+            Exchange::open::<T>(&mut group, (&from, &to), fault, in_place).await
+        });
+        Opening { opening: Some(Mutex::new(opening)), has_begun: false, runtime }
+    }
+}
+
+impl Future for Opening {
+    type Output = Result<Exchange, ArrayError>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        self.has_begun = true;
+        let opening = self.opening.as_mut().expect("it is opened once");
+        let opening = opening.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let opened = ready!(opening.as_mut().poll(context));
+        self.opening = None;
+        Poll::Ready(opened)
+    }
+}
+
+impl Drop for Opening {
+    fn drop(&mut self) {
+        if let Some(opening) = self.opening.take().filter(|_| self.has_begun) {
+            let opening = opening.into_inner().unwrap_or_else(PoisonError::into_inner);
+            host::spawn_on(&self.runtime, async move { drop(opening.await) });
+        }
+    }
+}
+
+/// An exchange that is kept for further runs, also while it is opened and after it has failed.
+pub(crate) enum Kept {
+    Opening(Opening),
+    Open(Box<Exchange>),
+    Failed(ArrayError),
+}
+
+impl Kept {
+    /// Exchanges once, or goes on with what was dropped: the opening, or a run.
+    pub(crate) async fn run<T: Element>(
+        &mut self,
+        memory: Memory<'_, T>,
+    ) -> Result<(), ArrayError> {
+        if let Kept::Opening(opening) = self {
+            *self = match opening.await {
+                Ok(exchange) => Kept::Open(Box::new(exchange)),
+                Err(error) => Kept::Failed(error),
+            };
+        }
+        match self {
+            Kept::Open(exchange) => exchange.run(memory).await,
+            Kept::Failed(error) => Err(error.clone()),
+            Kept::Opening(_) => unreachable!("it was opened"),
+        }
     }
 }
 

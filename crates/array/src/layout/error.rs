@@ -54,6 +54,15 @@ pub enum LayoutError {
         /// Extents of the grid.
         grid: Vec<usize>,
     },
+    /// The ranks make no grid with these axes and the distributed dimensions.
+    #[error("{ranks} ranks make no grid with the axes {grid:?} of blocks of given lengths")]
+    #[non_exhaustive]
+    NoGrid {
+        /// The axes that blocks of given lengths have; 1 for the others.
+        grid: Vec<usize>,
+        /// Number of ranks.
+        ranks: usize,
+    },
     /// The blocks of a cyclic dimension have no elements.
     #[error("dimension {dim} is cyclic(0): a block has at least 1 element")]
     #[non_exhaustive]

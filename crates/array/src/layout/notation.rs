@@ -11,7 +11,7 @@
 use std::fmt;
 use std::ops::Range;
 
-use super::{Distribution, Layout, LayoutError};
+use super::{DIMS_MAX, Distribution, Layout, LayoutError};
 
 impl Layout {
     /// Reads a layout of an array of that shape in HPF's notation, with the grid of ranks behind `@`.
@@ -189,7 +189,7 @@ impl<'a> Reader<'a> {
         if self.take('@') {
             self.list('x', Reader::number)
         } else if let Some(ranks) = ranks {
-            Ok(grid_of(distributions, ranks))
+            grid_of(distributions, ranks)
         } else if distributions.iter().all(|distribution| *distribution == Distribution::Whole) {
             Ok(vec![1; distributions.len()])
         } else {
@@ -300,33 +300,37 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Returns a grid of these ranks, whose axes along the distributed dimensions differ by as little as they may.
-fn grid_of(distributions: &[Distribution], ranks: usize) -> Vec<usize> {
-    let length_of = |dim: &Distribution| match dim {
-        Distribution::Blocks(lengths) => Some(lengths.len()),
-        _ => None,
-    };
-    let mut grid: Vec<usize> =
-        distributions.iter().map(|dim| length_of(dim).unwrap_or(1).max(1)).collect();
+/// Returns a grid of these ranks, whose axes along the distributed dimensions differ by as little as they may. Blocks of
+/// given lengths have their axes already.
+fn grid_of(distributions: &[Distribution], ranks: usize) -> Result<Vec<usize>, LayoutError> {
+    if distributions.len() > DIMS_MAX {
+        return Err(LayoutError::Dims { dims: distributions.len() });
+    }
+    let given = distributions.iter().map(|dim| match dim {
+        Distribution::Blocks(lengths) => lengths.len(),
+        _ => 1,
+    });
+    let mut grid: Vec<usize> = given.collect();
     let is_free = |dim: &Distribution| matches!(dim, Distribution::Block | Distribution::Cyclic(_));
     let mut free: Vec<usize> =
         (0..grid.len()).filter(|dim| is_free(&distributions[*dim])).collect();
-    if free.is_empty() {
-        free.extend(distributions.iter().position(|dim| *dim == Distribution::Whole));
+    if distributions.iter().all(|dim| *dim == Distribution::Whole) {
+        free.extend(0..grid.len().min(1));
     }
-    let mut axes = vec![1; free.len()];
-    // Blocks of given lengths have their axes already.
-    let (mut rest, mut factors, mut factor) = (ranks / grid.iter().product::<usize>(), vec![], 2);
+    let taken = grid.iter().try_fold(1_usize, |all, axis| all.checked_mul(*axis));
+    let rest = taken.filter(|taken| *taken > 0 && ranks.is_multiple_of(*taken));
+    let rest = rest.map(|taken| ranks / taken).filter(|rest| *rest == 1 || !free.is_empty());
+    let Some(mut rest) = rest else { return Err(LayoutError::NoGrid { grid, ranks }) };
+    let (mut axes, mut factors, mut factor) = (vec![1; free.len()], vec![], 2);
     while rest > 1 {
-        if factor * factor > rest {
+        if factor > rest / factor {
             factor = rest;
         }
-        match rest % factor {
-            0 => {
-                factors.push(factor);
-                rest /= factor;
-            }
-            _ => factor += 1,
+        if rest.is_multiple_of(factor) {
+            factors.push(factor);
+            rest /= factor;
+        } else {
+            factor += 1;
         }
     }
     for factor in factors.into_iter().rev() {
@@ -336,7 +340,7 @@ fn grid_of(distributions: &[Distribution], ranks: usize) -> Vec<usize> {
     }
     axes.sort_unstable_by(|a, b| b.cmp(a));
     free.into_iter().zip(axes).for_each(|(dim, axis)| grid[dim] = axis);
-    grid
+    Ok(grid)
 }
 
 /// Largest part of a wrong text that its error repeats, in bytes.

@@ -33,6 +33,7 @@ fn layouts(texts: &mut Texts) {
         ("GridAxes", of("(block,block)@2", &[4, 4])),
         ("ZeroGrid", of("(block,block)@2x0", &[4, 4])),
         ("TooManyRanks", of("(block,block)@100000x100000", &[4, 4])),
+        ("NoGrid", Layout::over("(blocks(1,2,3),block)", &[6, 8], 4).unwrap_err()),
         ("ZeroCycle", of("(cyclic(0))@2", &[4])),
         ("BlockCount", block_count),
         ("BlockSum", blocks(&[4, 4])),
