@@ -15,14 +15,14 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::crew::Crew;
-use crate::error::{FinishError, RunError, StartError, WorkerEnd, is_of_runtime, is_orderly};
+use crate::error::{FinishError, StartError, WorkerEnd, is_of_runtime, is_orderly};
 use crate::handshake::{Met, Reception};
 use crate::journal::Journal;
 use crate::link::Link;
 use crate::name::WorkerName;
-use crate::run::Watch;
+use crate::run::Workers;
 use crate::settings::Ways;
-use crate::shared::{Shared, Sharing};
+use crate::shared::Shared;
 use crate::stats::Progress;
 
 mod runs;
@@ -38,26 +38,18 @@ const FOR_EVER: Duration = Duration::from_secs(365 * 24 * 3600);
 /// themselves.
 #[must_use = "a farm ends when it is dropped"]
 pub struct Farm {
-    links: Vec<Link>,
-    crew: Crew,
-    reception: Reception,
+    workers: Workers,
     ways: Ways,
     run: u32,
-    lost: Option<RunError>,
     registry: Arc<Registry>,
     journal: Option<Journal>,
-    sharing: Sharing,
-    /// Whether the last run has left tasks at the workers.
-    unfinished: bool,
-    /// Called with the progress of runs.
-    watch: Option<Watch>,
     /// The farmer's node; last, so that the channels are dropped before it.
     _node: Node,
 }
 
 impl std::fmt::Debug for Farm {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Farm").field("workers", &self.crew.names()).finish_non_exhaustive()
+        f.debug_struct("Farm").field("workers", &self.workers()).finish_non_exhaustive()
     }
 }
 
@@ -73,26 +65,14 @@ impl Farm {
     ) -> Result<Farm, StartError> {
         let mut reception = Reception::open(node.clone(), crew.farm(), registry.signatures(), ways);
         let links = reception.meet_all(&mut crew, deadline).await?;
-        Ok(Farm {
-            links,
-            crew,
-            reception,
-            ways,
-            run: 0,
-            lost: None,
-            registry,
-            journal,
-            sharing: Sharing::default(),
-            unfinished: false,
-            watch: None,
-            _node: node,
-        })
+        let workers = Workers::new(links, crew, reception);
+        Ok(Farm { workers, ways, run: 0, registry, journal, _node: node })
     }
 
     /// Returns the names of the workers by index, lost ones included.
     #[must_use]
     pub fn workers(&self) -> &[WorkerName] {
-        self.crew.names()
+        self.workers.crew.names()
     }
 
     /// Makes a value that many tasks read; each worker gets it once.
@@ -124,7 +104,7 @@ impl Farm {
     where
         T: Serialize + DeserializeOwned + Send + Sync + 'static,
     {
-        self.sharing.share(value)
+        self.workers.sharing.share(value)
     }
 
     /// Calls a closure with the progress of the runs that follow.
@@ -145,7 +125,7 @@ impl Farm {
     /// # }
     /// ```
     pub fn on_progress(&mut self, watch: impl FnMut(&Progress) + Send + Sync + 'static) {
-        self.watch = Some(Box::new(watch));
+        self.workers.watch = Some(Box::new(watch));
     }
 
     /// Lets the workers end by themselves, and returns as soon as all of them have ended.
@@ -165,10 +145,10 @@ impl Farm {
     pub async fn finish(mut self, deadline: Duration) -> Result<(), FinishError> {
         let now = Instant::now();
         let until = now.checked_add(deadline).unwrap_or(now + FOR_EVER);
-        self.links.iter_mut().for_each(Link::end_tasks);
-        if self.crew.is_running() {
+        let Workers { links, crew, reception, .. } = &mut self.workers;
+        links.iter_mut().for_each(Link::end_tasks);
+        if crew.is_running() {
             // A worker that is still to come is met, and ended.
-            let Farm { links, crew, reception, .. } = &mut self;
             let mut drained = SortedSet::new();
             let all_ended = poll_fn(|context| {
                 while let Poll::Ready(met) = reception.poll_met(crew, context) {
@@ -202,22 +182,22 @@ impl Farm {
             });
             let _ = timeout_at(until, all_ended).await;
         }
-        self.reception.close();
-        let nodes = self.links.iter_mut().filter(|link| link.name.member.is_some());
+        reception.close();
+        let nodes = links.iter_mut().filter(|link| link.name.member.is_some());
         for link in nodes.filter(|link| link.lost.is_none()) {
             let ended = timeout_at(until, link.answers_end()).await;
             let how = ended.unwrap_or(Err(WorkerEnd::Late(deadline).into()));
             let how = how.err().unwrap_or_else(|| WorkerEnd::Closed.into());
-            self.crew.note(link.name.index, how);
+            crew.note(link.name.index, how);
         }
         let reported = |name: &WorkerName| {
             let of = |link: &&Link| link.name.index == name.index;
-            self.links.iter().find(of).is_some_and(|link| link.lost.is_some())
+            links.iter().find(of).is_some_and(|link| link.lost.is_some())
         };
-        let seen = |name: &&WorkerName| !reported(name) && !self.crew.is_below(name);
+        let seen = |name: &&WorkerName| !reported(name) && !crew.is_below(name);
         let mut workers = Vec::new();
-        for name in self.crew.names().iter().filter(seen) {
-            match self.crew.how_ended(name) {
+        for name in crew.names().iter().filter(seen) {
+            match crew.how_ended(name) {
                 Some(how) if is_orderly(how) => {}
                 Some(how) => workers.push((name.clone(), how.clone())),
                 // It is killed with the farm, which has all that it wants of the process.

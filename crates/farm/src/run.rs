@@ -61,23 +61,28 @@ pub(crate) type Choice = Box<dyn Fn(&WorkerName) -> bool + Send + Sync>;
 /// Closure that gets the progress of a run.
 pub(crate) type Watch = Box<dyn FnMut(&Progress) + Send + Sync>;
 
-/// The farm's side of a run: its workers, and the arrival of others.
-pub(crate) struct Workers<'a> {
-    pub(crate) links: &'a mut Vec<Link>,
-    pub(crate) crew: &'a mut Crew,
-    pub(crate) reception: &'a mut Reception,
-    pub(crate) sharing: &'a mut Sharing,
+/// The workers of a farm or a sub-farmer, and the arrival of others.
+pub(crate) struct Workers {
+    pub(crate) links: Vec<Link>,
+    pub(crate) crew: Crew,
+    pub(crate) reception: Reception,
+    pub(crate) sharing: Sharing,
     /// Reason why the farm can run nothing more.
-    pub(crate) lost: &'a mut Option<RunError>,
+    pub(crate) lost: Option<RunError>,
     /// Whether the last run has left tasks at the workers.
-    pub(crate) unfinished: &'a mut bool,
+    unfinished: bool,
     /// Chooses the workers of the run; `None` takes all.
     pub(crate) choice: Option<Choice>,
-    /// Gets the progress of the run.
-    pub(crate) watch: Option<&'a mut Watch>,
+    /// Gets the progress of runs.
+    pub(crate) watch: Option<Watch>,
 }
 
-impl Workers<'_> {
+impl Workers {
+    pub(crate) fn new(links: Vec<Link>, crew: Crew, reception: Reception) -> Workers {
+        let (sharing, lost, choice, watch) = (Sharing::default(), None, None, None);
+        Workers { links, crew, reception, sharing, lost, unfinished: false, choice, watch }
+    }
+
     /// Whether this worker gets tasks of the run.
     fn choose(&self, worker: &WorkerName, home: &Home) -> bool {
         (home.works() || !self.crew.is_reserve(worker))
@@ -103,7 +108,7 @@ impl Workers<'_> {
 
     /// Whether a worker is still to come that gets tasks of the run.
     fn expects(&self, home: &Home) -> bool {
-        self.crew.expects(self.links, |name| self.choose(name, home))
+        self.crew.expects(&self.links, |name| self.choose(name, home))
     }
 
     fn traffic(&self) -> PeerStats {
@@ -114,7 +119,7 @@ impl Workers<'_> {
 
 /// A run in progress.
 pub(crate) struct Run<'a, I, O, T: Source<Task = I>, S> {
-    workers: Workers<'a>,
+    workers: &'a mut Workers,
     tasks: T,
     /// Encoded input, after its length, that did not fit in the last assignment.
     carried: Vec<u8>,
@@ -154,21 +159,21 @@ where
     S: Sink<O>,
 {
     pub(crate) fn new(
-        workers: Workers<'a>,
+        workers: &'a mut Workers,
         plan: Plan,
         function: &str,
         tasks: T,
         sink: S,
         journal: Option<&'a mut Journal>,
     ) -> Self {
-        if std::mem::replace(workers.unfinished, true) {
+        if std::mem::replace(&mut workers.unfinished, true) {
             // At this word a worker drops what it has of another run.
             let word = [Bytes::copy_from_slice(&wire::take_back(plan.run, 1))];
             workers.links.iter_mut().for_each(|link| link.tell(&word));
         }
         let mut account = Account::new(plan, function, sink, tasks.left(), journal);
         let home = Home::new(workers.crew.has_reserve());
-        for link in workers.links.iter() {
+        for link in &workers.links {
             workers.join(link, &mut account, &home);
         }
         // The cause of these breaks was not known when the previous run ended.
@@ -285,7 +290,7 @@ where
 
     /// Notes, as another run begins, whether this one has left tasks at the workers.
     pub(crate) fn note_left(&mut self) {
-        *self.workers.unfinished = self.account.ledger.unanswered() > 0;
+        self.workers.unfinished = self.account.ledger.unanswered() > 0;
     }
 
     /// Sets the function, by its index, of the tasks that follow.
@@ -358,7 +363,7 @@ where
             if let Some(journal) = &mut self.account.journal {
                 journal.end_run()?;
             }
-            *self.workers.unfinished = false;
+            self.workers.unfinished = false;
             self.show_now();
             return Poll::Ready(Ok(()));
         }
@@ -394,7 +399,7 @@ where
                 }
                 let (given, unanswered) = (ledger.assigned(), ledger.unanswered());
                 let error = RunError::OutOfTime { given, unanswered };
-                *self.workers.lost = Some(error.clone());
+                self.workers.lost = Some(error.clone());
                 return Err(error);
             }
             let next_ns = if drains { end_ns } else { begin_ns };
@@ -422,7 +427,9 @@ where
 
     /// Takes workers that have become ready.
     fn meet(&mut self, context: &mut Context<'_>) -> Result<(), RunError> {
-        while let Poll::Ready(met) = self.workers.reception.poll_met(self.workers.crew, context) {
+        while let Poll::Ready(met) =
+            self.workers.reception.poll_met(&mut self.workers.crew, context)
+        {
             match met {
                 Met::Ready(link) => {
                     self.workers.join(&link, &mut self.account, &self.home);
@@ -503,7 +510,7 @@ where
         context: &mut Context<'_>,
     ) -> Result<(), RunError> {
         let order = wire::take_back(self.account.plan.run, count);
-        let sent = self.workers.links[worker].send(&order, self.workers.sharing, context);
+        let sent = self.workers.links[worker].send(&order, &self.workers.sharing, context);
         self.note_sent(worker, (0, 0, sent))
     }
 
@@ -540,7 +547,7 @@ where
             let now_ns = self.account.now_ns;
             while let Some(found) = self.account.ledger.poll_straggler(now_ns) {
                 let (worker, first, count, message) = found;
-                let sent = self.workers.links[worker].send(message, self.workers.sharing, context);
+                let sent = self.workers.links[worker].send(message, &self.workers.sharing, context);
                 self.note_sent(worker, (first, count, sent))?;
             }
         }

@@ -25,13 +25,12 @@ use chunkcomm_cluster::Cluster;
 
 use self::relay::{Relay, Turn};
 use crate::crew::Crew;
-use crate::error::{RunError, ServeError, StartError};
+use crate::error::{ServeError, StartError};
 use crate::functions::Reducer;
 use crate::handshake::{Met, Reception};
-use crate::link::Link;
 use crate::proto::wire::{Role, Setup};
+use crate::run::Workers;
 use crate::settings::{NodeSettings, START_DEADLINE, Ways};
-use crate::shared::Sharing;
 use crate::worker::{Farmer, Service, Upper, say_ready};
 
 mod gather;
@@ -41,13 +40,7 @@ mod relay;
 pub(crate) struct Subfarm {
     upper: Upper,
     ways: Ways,
-    crew: Crew,
-    reception: Reception,
-    links: Vec<Link>,
-    sharing: Sharing,
-    lost: Option<RunError>,
-    /// Whether the last run has left tasks at the workers.
-    unfinished: bool,
+    workers: Workers,
     /// Messages to the farmer that wait for room.
     waiting: VecDeque<Bytes>,
     /// Numbers of threads and of lost workers that the farmer knows.
@@ -86,33 +79,24 @@ impl Subfarm {
         let hired = crew.hire_thread(own, NodeSettings::default(), &registry, threads);
         hired.map_err(thread_error)?;
         let reception = Reception::open(node.clone(), farm, upper.setup.functions.clone(), ways);
-        let mut farm = Subfarm {
-            upper,
-            ways,
-            crew,
-            reception,
-            links: Vec::new(),
-            sharing: Sharing::default(),
-            lost: None,
-            unfinished: false,
-            waiting: VecDeque::new(),
-            told: (0, 0),
-            reducers,
-        };
-        while farm.links.len() <= below as usize {
-            let Subfarm { upper, crew, reception, .. } = &mut farm;
+        let workers = Workers::new(Vec::new(), crew, reception);
+        let (waiting, told) = (VecDeque::new(), (0, 0));
+        let mut farm = Subfarm { upper, ways, workers, waiting, told, reducers };
+        while farm.workers.links.len() <= below as usize {
+            let Subfarm { upper, workers: Workers { crew, reception, links, .. }, .. } = &mut farm;
             tokio::select! {
                 biased;
                 met = poll_fn(|context| reception.poll_met(crew, context)) => {
                     if let Met::Ready(link) = met {
-                        farm.links.push(link);
+                        links.push(link);
                     }
                 }
                 // The farmer has ended.
                 _ = upper.tasks.recv() => break,
             }
         }
-        farm.told.0 = farm.links.iter().fold(0, |sum, link| sum.saturating_add(link.threads));
+        farm.told.0 =
+            farm.workers.links.iter().fold(0, |sum, link| sum.saturating_add(link.threads));
         // If the farmer has ended, the workers below hear of it.
         say_ready(&mut farm.upper.answers, farm.told.0).await?;
         Ok(farm)
@@ -134,8 +118,8 @@ impl Subfarm {
 
     /// Tells the workers that the farm is done, and waits for their end.
     async fn finish(mut self) {
-        self.reception.close();
-        let links = &mut self.links;
+        self.workers.reception.close();
+        let links = &mut self.workers.links;
         poll_fn(|context| {
             let there = links.iter_mut().filter(|link| link.lost.is_none());
             // All waits are polled together.

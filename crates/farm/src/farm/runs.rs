@@ -12,7 +12,7 @@ use crate::functions::{DivideAndConquer, MapReduce};
 use crate::pool::pool;
 use crate::proto::record::RunHead;
 use crate::results::{Results, Waiting};
-use crate::run::{Run, Workers};
+use crate::run::Run;
 use crate::stats::{Outcome, Reduced, RunStats};
 use crate::tasks::{Groups, Listed, Sink, Source, Tasks};
 
@@ -275,12 +275,12 @@ impl Farm {
         I: Serialize + DeserializeOwned + 'static,
         O: Serialize + DeserializeOwned + 'static,
     {
-        if let Some(lost) = &self.lost {
+        if let Some(lost) = &self.workers.lost {
             return Err(lost.clone());
         }
         let function_id = self.function_id(function)?;
         self.run = self.run.wrapping_add(1).max(1);
-        let handed = self.reception.handed();
+        let handed = self.workers.reception.handed();
         if let Some(journal) = &mut self.journal {
             let entry = self.registry.lookup(function.name()).expect("it has an index");
             let types = (entry.input().hash, entry.output().hash);
@@ -291,11 +291,10 @@ impl Farm {
             }
         }
         let plan = Plan::new(self.run, function_id, self.ways);
-        let forgotten = self.sharing.sweep();
-        self.links.iter_mut().for_each(|link| link.tell(&forgotten));
-        let Farm { links, crew, reception, lost, journal, sharing, unfinished, watch, .. } = self;
-        let watch = watch.as_mut();
-        let workers = Workers { links, crew, reception, sharing, lost, unfinished, choice, watch };
+        let Farm { workers, journal, .. } = self;
+        let forgotten = workers.sharing.sweep();
+        workers.links.iter_mut().for_each(|link| link.tell(&forgotten));
+        workers.choice = choice;
         Ok(Run::new(workers, plan, function.name(), tasks, sink, journal.as_mut()))
     }
 

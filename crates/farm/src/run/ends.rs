@@ -133,7 +133,7 @@ where
         let unreplaced = self.workers.crew.unreplaced().cloned().map(Box::new);
         let error = RunError::Lost { worker, unanswered, left, loss, unreplaced };
         self.workers.crew.dismiss();
-        *self.workers.lost = Some(error.clone());
+        self.workers.lost = Some(error.clone());
         error
     }
 }

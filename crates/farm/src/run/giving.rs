@@ -42,7 +42,7 @@ where
             let now_ns = self.account.now_ns;
             let sent = match self.account.ledger.reissue(now_ns) {
                 Some((first, count, message)) => {
-                    (first, count, link.send(message, self.workers.sharing, context))
+                    (first, count, link.send(message, &self.workers.sharing, context))
                 }
                 None => {
                     let Written { first, count, attempt, message } =
@@ -53,7 +53,7 @@ where
                     let link = &mut self.workers.links[worker];
                     let ledger = &mut self.account.ledger;
                     let message = ledger.assign(first, count, attempt, message, now_ns);
-                    (first, count, link.send(message, self.workers.sharing, context))
+                    (first, count, link.send(message, &self.workers.sharing, context))
                 }
             };
             self.note_sent(worker, sent)?;

@@ -17,7 +17,7 @@ use crate::functions::Reducer;
 use crate::pieces::Pieces;
 use crate::proto::split;
 use crate::proto::wire::{self, Assignment};
-use crate::run::{Run, Timer, Workers};
+use crate::run::{Run, Timer};
 use crate::settings::nanos;
 use crate::stats::Mishaps;
 use crate::tasks::{Encoded, Sink, Source};
@@ -89,12 +89,9 @@ pub(super) struct Relay<'a> {
 impl<'a> Relay<'a> {
     /// Begins the run of this number, with its first order.
     pub(super) fn new(farm: &'a mut Subfarm, number: u32, first: Option<&[u8]>) -> Relay<'a> {
-        let Subfarm { upper, ways, crew, reception, links, sharing, lost, .. } = farm;
-        let Subfarm { unfinished, waiting, told, reducers, .. } = farm;
+        let Subfarm { upper, ways, workers, waiting, told, reducers } = farm;
         let bytes_max = upper.answers.peer().message_bytes_max();
         let bytes_max = usize::try_from(bytes_max).unwrap_or(usize::MAX);
-        let (choice, watch) = (None, None);
-        let workers = Workers { links, crew, reception, sharing, lost, unfinished, choice, watch };
         let mut pieces = Pieces::default();
         let (mut function, mut reducible) = (0, false);
         if let Some(Ok(wire::Order::Assign(assignment))) = first.map(wire::read_order) {
