@@ -34,7 +34,7 @@ use crate::proto::pace::{Grain, Growth, Pace};
 use crate::proto::progress::Underway;
 use crate::proto::timeline::Recorder;
 use crate::proto::waiting::Waiting;
-use crate::proto::wire::{self, Answer, Fractions, Item};
+use crate::proto::wire::{self, Answer, Fractions, Item, Terms};
 use crate::settings::{Ways, nanos};
 use crate::stats::{Mishaps, WorkerStats};
 use crate::tasks::{Output, Sink, Unreadable};
@@ -51,7 +51,7 @@ pub(crate) const WAITING_BYTES_MAX: usize = 64 << 20;
 pub(crate) struct Plan {
     /// The run's number, carried by each of its messages.
     pub(crate) run: u32,
-    /// The function's index in the farmer's Setup.
+    /// The function's index in the workers' seats.
     pub(crate) function: u32,
     pub(crate) ways: Ways,
     /// Whether results are handed on as they come instead of in the order of the tasks.
@@ -155,7 +155,7 @@ where
             function: function.to_owned(),
             sink,
             order: InOrder::new(),
-            ledger: Ledger::new(plan.ways.deaths_max),
+            ledger: Ledger::new(plan.ways.terms.deaths_max),
             workers: Vec::new(),
             growth: Growth::new(),
             underway: Underway::default(),
@@ -178,10 +178,8 @@ where
     /// Adds a worker, and returns its index. The worker gets tasks of the run only if it is chosen.
     pub(crate) fn join(&mut self, link: &Link, is_chosen: bool) -> usize {
         // The settings hold for the workers below a sub-farmer; its own share is measured.
-        let Ways { prefetch, grain, .. } = match link.farms {
-            true => Ways { prefetch: None, grain: Grain::Auto, ..self.plan.ways },
-            false => self.plan.ways,
-        };
+        let Terms { prefetch, grain, .. } = self.plan.ways.terms;
+        let (prefetch, grain) = if link.farms { (None, Grain::Auto) } else { (prefetch, grain) };
         let mut pace = Pace::new(prefetch, grain, link.round_trip_ns, link.threads);
         if link.farms || self.plan.is_below {
             pace = pace.in_tree();
@@ -281,6 +279,8 @@ where
                 }
                 if run == self.plan.run { self.take_late(worker, index) } else { Ok(()) }
             }
+            // They come before the worker is ready.
+            Answer::Handed(_) => Err(Refused::Worker),
             // Only a sub-farmer has workers that may die, and a number of threads that changes.
             Answer::Aside { .. } | Answer::Threads { .. } | Answer::Mishaps { .. }
                 if !self.workers[worker].farms =>

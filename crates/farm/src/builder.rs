@@ -17,7 +17,7 @@ use crate::crew::Crew;
 use crate::error::StartError;
 use crate::farm::Farm;
 use crate::journal::Journal;
-use crate::proto::wire::Limit;
+use crate::proto::wire::{Limit, Terms};
 use crate::serving::{THREADS_MAX, share_of_cores};
 use crate::settings::{
     FARM_NAME, Grain, JournalOptions, Messaging, Model, NodeSettings, Prefetch, START_DEADLINE,
@@ -524,21 +524,18 @@ impl FarmBuilder {
     }
 
     fn ways(&self) -> Ways {
-        let (prefetch, grain) = (self.prefetch.fixed(), self.grain);
         let limit = self.timeout.map(|TaskTimeout { timeout, grace }| Limit {
             timeout_ns: nanos(timeout),
             grace_ns: nanos(grace),
         });
-        Ways {
-            prefetch,
-            grain,
+        let terms = Terms {
+            prefetch: self.prefetch.fixed(),
+            grain: self.grain,
             deaths_max: self.deaths_max,
             limit,
             virtual_workers: self.virtual_workers.fixed(),
-            start: self.start_deadline,
-            end: self.end(),
-            spans_max: self.spans_max,
-        }
+        };
+        Ways { terms, start: self.start_deadline, end: self.end(), spans_max: self.spans_max }
     }
 
     /// Returns the moment at which the farm's time is over.

@@ -215,10 +215,6 @@ impl Compute {
         &self.shared.common.values
     }
 
-    pub(crate) fn threads(&self) -> u32 {
-        self.threads
-    }
-
     /// Waits until [`look`](Compute::look) is due; for ever while no compute thread is at work.
     ///
     /// # Cancel safety

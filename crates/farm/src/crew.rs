@@ -18,8 +18,8 @@ use crate::link::Link;
 use crate::machine::{FIRST_INDEX, work_blocking};
 use crate::name::WorkerName;
 use crate::proto::tree::{Position, Rule, Tree};
-use crate::proto::wire::{self, Hello, Role};
-use crate::settings::{NodeSettings, Ways};
+use crate::proto::wire::{self, Role, Who};
+use crate::settings::NodeSettings;
 use crate::threads::{spawn_among, start_thread};
 use crate::worker::{Farmer, Post, Stopped, work};
 
@@ -251,19 +251,19 @@ impl Crew {
         &self.names
     }
 
-    /// Returns the worker that sent this hello over the link to this peer, if the farm has the
+    /// Returns the worker that says to be this one over the link to this peer, if the farm has the
     /// worker or takes it.
-    pub(crate) fn known(&mut self, hello: &Hello, peer: &Peer) -> Option<WorkerName> {
-        match *hello {
-            Hello::Started { index, token } => {
+    pub(crate) fn known(&mut self, who: Who, peer: &Peer) -> Option<WorkerName> {
+        match who {
+            Who::Started { index, token } => {
                 let index = usize::try_from(index).ok()?;
                 (self.tokens.get(index)? == &Some(token)).then(|| self.names[index].clone())
             }
-            Hello::Member | Hello::Orphan => self.known_member(peer),
+            Who::Member | Who::Orphan => self.known_member(peer),
             // An earlier farm sent this node here. The farmer of the current farm waits for its
             // hello.
-            Hello::Placed(token) if token != self.of_farm => None,
-            Hello::Placed(_) => self.known_member(peer),
+            Who::Placed(token) if token != self.of_farm => None,
+            Who::Placed(_) => self.known_member(peer),
         }
     }
 
@@ -280,8 +280,8 @@ impl Crew {
         self.names.last().cloned()
     }
 
-    /// Returns the part of the worker that sent this hello.
-    pub(crate) fn role(&mut self, worker: &WorkerName, hello: &Hello, ways: &Ways) -> Role {
+    /// Returns the part of the worker that came as this one.
+    pub(crate) fn role(&mut self, worker: &WorkerName, who: Who) -> Role {
         let (Some(tree), Some(member)) = (&mut self.tree, &worker.member) else {
             return Role::Work;
         };
@@ -290,14 +290,13 @@ impl Crew {
         let place = match tree.place_of(worker.index) {
             // At the start all nodes have their places. An orphan of an earlier farm is new to this
             // one.
-            Some(place) if !self.has_started || *hello != Hello::Orphan => place,
+            Some(place) if !self.has_started || who != Who::Orphan => place,
             _ => tree.place_again(worker.index, &member.host),
         };
         match place {
             Position::Head => {
                 let below = if self.has_started { 0 } else { tree.below(worker.index) as u32 };
-                let Ways { prefetch, grain, deaths_max, .. } = *ways;
-                Role::Farm { token, below, prefetch, grain, deaths_max }
+                Role::Farm { token, below }
             }
             Position::Below(head) => {
                 let head = self.names[head].member.as_ref().expect("a node is at the head");

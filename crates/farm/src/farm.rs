@@ -63,7 +63,8 @@ impl Farm {
         journal: Option<Journal>,
         deadline: Duration,
     ) -> Result<Farm, StartError> {
-        let mut reception = Reception::open(node.clone(), crew.farm(), registry.signatures(), ways);
+        let mut reception =
+            Reception::open(node.clone(), crew.farm(), registry.signatures(), ways.terms);
         let links = reception.meet_all(&mut crew, deadline).await?;
         let workers = Workers::new(links, crew, reception);
         Ok(Farm { workers, ways, run: 0, registry, journal, _node: node })
@@ -155,10 +156,10 @@ impl Farm {
                     match met {
                         Met::Ready(mut link) => {
                             link.end_tasks();
-                            links.push(link);
+                            links.push(*link);
                         }
                         Met::Placed(_) => {}
-                        Met::Not(error, _) => crew.note_refused(&error),
+                        Met::Not(error) => crew.note_refused(&error),
                     }
                 }
                 // A worker sees the end of the tasks when its answers are taken.

@@ -1,16 +1,15 @@
-//! Arrival of the workers: the farmer checks who each is and whether it has the same functions, and
-//! measures the round trip.
+//! Arrival of the workers: the farmer checks who each is and whether it has the same functions,
+//! gives it a seat, and measures the round trip.
 
 use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use bytes::Bytes;
-use chunkcomm::codec::{decode, encode_into_vec};
+use chunkcomm::codec::encode_into_vec;
 use chunkcomm::host::{Instant, timeout};
 use chunkcomm::{AcceptError, BytesDuplex, Loss, Node, Peer};
-use chunkcomm_cluster::registry::{Difference, Signature};
+use chunkcomm_cluster::registry::Signature;
 use chunkcomm_proto::sorted::{SortedMap, SortedSet};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::{AbortHandle, JoinSet};
@@ -20,8 +19,8 @@ use crate::error::{StartError, WorkerEnd, is_a_cause};
 use crate::link::Link;
 use crate::name::WorkerName;
 use crate::proto::record::{Finished, RunHead};
-use crate::proto::wire::{self, Handed, Hello, HelloError, Reply, Role, Setup, VERSIONS};
-use crate::settings::{WORKER_COUNT_MAX, Ways};
+use crate::proto::wire::{self, Answer, Handed, Hello, Role, Seat, Seated, Terms, VERSIONS};
+use crate::settings::{WORKER_COUNT_MAX, nanos};
 use crate::threads::spawn_among;
 
 /// Number of duplexes whose hello is awaited; one more closes the oldest. A worker sends its hello
@@ -36,16 +35,17 @@ const PARTING: Duration = Duration::from_secs(1);
 /// run again.
 const HANDED_BYTES_MAX: usize = 256 << 20;
 
-/// Number of round trips measured with a new worker; the shortest counts.
-const PINGS: usize = 5;
+/// Number of round trips measured with a new worker; the shortest counts. The first one waits until
+/// the worker is ready.
+const PINGS: usize = 6;
 
 enum Greeted {
     /// The peer sent its hello; both sides use this version.
-    Hello(Hello, u16, BytesDuplex),
+    Hello(Hello, u16, Box<BytesDuplex>),
     /// The peer speaks other versions.
     Versions((u16, u16), Peer),
     /// The worker has results for an earlier farmer.
-    Results(Handed),
+    Handed(Handed),
     /// The conversation is over.
     Met(Met),
 }
@@ -54,7 +54,7 @@ enum Greeted {
 pub(crate) struct Reception {
     node: Node,
     functions: Vec<Signature>,
-    ways: Ways,
+    terms: Terms,
     greetings: UnboundedReceiver<Greeted>,
     greets: UnboundedSender<Greeted>,
     /// Tasks that accept duplexes and speak with the nodes that opened them.
@@ -67,17 +67,21 @@ pub(crate) struct Reception {
 
 /// Outcome of a worker's arrival.
 pub(crate) enum Met {
-    Ready(Link),
+    Ready(Box<Link>),
     /// The worker has the same functions, and goes on to its sub-farmer.
     Placed(WorkerName),
-    /// The farm does not take the worker. A worker with other functions ends only when its duplex
-    /// is closed, by a drop of this. Otherwise the farmer would hear of its end before its reply.
-    Not(StartError, Option<BytesDuplex>),
+    /// The farm does not take the worker.
+    Not(StartError),
 }
 
 impl Reception {
     /// Takes workers that have these functions.
-    pub(crate) fn open(node: Node, farm: &str, functions: Vec<Signature>, ways: Ways) -> Reception {
+    pub(crate) fn open(
+        node: Node,
+        farm: &str,
+        functions: Vec<Signature>,
+        terms: Terms,
+    ) -> Reception {
         let (greets, greetings) = unbounded_channel();
         let mut tasks = JoinSet::new();
         let accepting = accept(node.clone(), wire::duplex(farm), greets.clone());
@@ -85,7 +89,7 @@ impl Reception {
         Reception {
             node,
             functions,
-            ways,
+            terms,
             greetings,
             greets,
             tasks,
@@ -110,19 +114,18 @@ impl Reception {
         while let Poll::Ready(Some(greeted)) = self.greetings.poll_recv(context) {
             match greeted {
                 Greeted::Hello(hello, version, duplex) => {
-                    let Some(name) = crew.known(&hello, duplex.peer()) else { continue };
+                    let Some(name) = crew.known(hello.who, duplex.peer()) else { continue };
                     // A node may come again after it has left.
                     if self.arrived.insert(name.index) || name.member.is_some() {
-                        let role = crew.role(&name, &hello, &self.ways);
-                        let Ways { limit, virtual_workers, .. } = self.ways;
-                        let functions = self.functions.clone();
-                        let setup = Setup { version, functions, limit, virtual_workers, role };
-                        let (greets, arrival) = (self.greets.clone(), crew.arrival(name.index));
+                        let places = wire::places(&self.functions, &hello.functions);
+                        let seated = places.map(|functions| {
+                            let role = crew.role(&name, hello.who);
+                            Seat { version, functions, terms: self.terms, role }
+                        });
+                        let greets = self.greets.clone();
+                        let numbers = (hello.threads, crew.arrival(name.index));
                         let meeting = async move {
-                            let mut met = make_ready(name, duplex, setup, &greets).await;
-                            if let Met::Ready(link) = &mut met {
-                                link.arrival = arrival;
-                            }
+                            let met = meet(name, *duplex, numbers, seated, &greets).await;
                             // A failed send means that the farm is gone and needs no word.
                             let _ = greets.send(Greeted::Met(met));
                         };
@@ -133,10 +136,10 @@ impl Reception {
                     // A peer that is no node of the cluster is a stranger.
                     if let Some(worker) = crew.known_member(&peer) {
                         let error = StartError::Versions { worker, ours: VERSIONS, theirs };
-                        return Poll::Ready(Met::Not(error, None));
+                        return Poll::Ready(Met::Not(error));
                     }
                 }
-                Greeted::Results(Handed { run, function, results }) => {
+                Greeted::Handed(Handed { run, function, results }) => {
                     let of = &self.functions[function as usize];
                     let output = of.output.as_ref().map_or(0, |output| output.hash);
                     let types = (of.input.hash, output);
@@ -166,18 +169,14 @@ impl Reception {
                     crew.poll_ended(context).map(Err)
                 });
                 match event.await {
-                    Ok(Met::Ready(link)) => drop(links.insert(link.name.index, link)),
+                    Ok(Met::Ready(link)) => drop(links.insert(link.name.index, *link)),
                     Ok(Met::Placed(name)) => drop(placed.insert(name.index)),
                     // An earlier call left this word; the node may come again.
-                    Ok(Met::Not(StartError::Lost { worker, loss, .. }, _))
+                    Ok(Met::Not(StartError::Lost { worker, loss, .. }))
                         if worker.member.is_some() && !is_a_cause(&loss) => {}
-                    Ok(Met::Not(mut error, duplex)) => {
+                    Ok(Met::Not(mut error)) => {
                         if let StartError::Lost { refusals, .. } = &mut error {
                             *refusals = self.refusals();
-                        }
-                        if let Some(duplex) = duplex {
-                            // The worker may be gone by then: its failure changes nothing.
-                            let _ = duplex.close(PARTING).await;
                         }
                         return Err(error);
                     }
@@ -234,7 +233,7 @@ async fn accept(node: Node, name: String, greets: UnboundedSender<Greeted>) {
                 // A stranger opened a channel of another kind.
                 Err(AcceptError::Mismatch { .. }) => {}
                 Err(error) => {
-                    let _ = greets.send(Greeted::Met(Met::Not(StartError::Accept(error), None)));
+                    let _ = greets.send(Greeted::Met(Met::Not(StartError::Accept(error))));
                     return;
                 }
             },
@@ -246,85 +245,74 @@ async fn accept(node: Node, name: String, greets: UnboundedSender<Greeted>) {
 async fn hear_hello(mut duplex: BytesDuplex) -> Option<Greeted> {
     let bytes = duplex.recv().await.ok().flatten()?;
     match wire::read_hello(&bytes) {
-        Ok((hello, version)) => Some(Greeted::Hello(hello, version, duplex)),
-        Err(HelloError::Versions(theirs)) => Some(Greeted::Versions(theirs, duplex.peer().clone())),
-        Err(HelloError::Malformed) => None,
+        Ok((hello, version)) => Some(Greeted::Hello(hello, version, Box::new(duplex))),
+        Err(theirs) => Some(Greeted::Versions(theirs?, duplex.peer().clone())),
     }
 }
 
-async fn make_ready(
+/// Gives a worker its seat. One with other functions hears the difference first.
+async fn meet(
     name: WorkerName,
     mut duplex: BytesDuplex,
-    setup: Setup,
+    (threads, arrival): (u32, u32),
+    seated: Seated,
     greets: &UnboundedSender<Greeted>,
 ) -> Met {
-    match try_make_ready(&mut duplex, &setup, greets).await {
-        Ok(None) => Met::Placed(name),
-        Ok(Some((round_trip_ns, threads))) => {
-            let farms = matches!(setup.role, Role::Farm { .. });
-            Met::Ready(Link::new(name, duplex, round_trip_ns, threads, farms))
+    let met = try_meet(&mut duplex, &seated, threads, greets).await;
+    match (seated, met) {
+        (Err(difference), _) => {
+            // The worker may be gone by now: its failure changes nothing.
+            let _ = duplex.close(PARTING).await;
+            Met::Not(StartError::Differs { worker: name, difference })
         }
-        Err(Failure::Differs(difference)) => {
-            Met::Not(StartError::Differs { worker: name, difference }, Some(duplex))
-        }
-        Err(Failure::Lost(loss)) => {
-            Met::Not(StartError::Lost { worker: name, loss, refusals: Vec::new() }, None)
+        (_, Err(loss)) => Met::Not(StartError::Lost { worker: name, loss, refusals: Vec::new() }),
+        (_, Ok(None)) => Met::Placed(name),
+        (Ok(seat), Ok(Some((round_trip_ns, threads)))) => {
+            let farms = matches!(seat.role, Role::Farm { .. });
+            let link = Link::new(name, duplex, round_trip_ns, threads, farms, arrival);
+            Met::Ready(Box::new(link))
         }
     }
-}
-
-enum Failure {
-    Differs(Box<Difference>),
-    Lost(Loss),
 }
 
 /// Returns the round trip in nanoseconds, and the number of the worker's threads; `None` for a
-/// worker of another node.
-async fn try_make_ready(
+/// worker of another node, or one that is refused.
+async fn try_meet(
     duplex: &mut BytesDuplex,
-    setup: &Setup,
+    seated: &Seated,
+    mut threads: u32,
     greets: &UnboundedSender<Greeted>,
-) -> Result<Option<(u64, u32)>, Failure> {
+) -> Result<Option<(u64, u32)>, Loss> {
     let mut said = Vec::new();
-    encode_into_vec(setup, &mut said).expect("names and numbers can be encoded");
-    let (mut reply, mut bytes) = (ask(duplex, &said).await?, 0);
-    let threads = loop {
-        match decode::<Reply>(&reply) {
-            Ok(Reply::Ready { threads }) => break threads,
-            Ok(Reply::Differs(difference)) => return Err(Failure::Differs(Box::new(difference))),
-            Ok(Reply::Results(results)) if (results.function as usize) < setup.functions.len() => {
-                bytes += reply.len();
-                if bytes <= HANDED_BYTES_MAX {
-                    let _ = greets.send(Greeted::Results(results));
-                }
-            }
-            _ => return Err(Failure::Lost(WorkerEnd::Malformed.into())),
-        }
-        reply = hear(duplex).await?;
-    };
-    if matches!(setup.role, Role::Below { .. }) {
-        return Ok(None);
-    }
-    let mut shortest = Duration::MAX;
+    encode_into_vec(seated, &mut said).expect("names and numbers can be encoded");
+    duplex.sender().send_slice_now(&said).await?;
+    let Ok(seat) = seated else { return Ok(None) };
+    let is_below = matches!(seat.role, Role::Below { .. });
+    let (mut shortest, mut bytes) = (Duration::MAX, 0);
     for _ in 0..PINGS {
-        let sent = Instant::now();
-        ask(duplex, &wire::take_back(0, 0)).await?;
-        shortest = shortest.min(sent.elapsed());
+        let asked = Instant::now();
+        if !is_below {
+            duplex.sender().send_slice_now(&wire::take_back(0, 0)).await?;
+        }
+        loop {
+            let answer = match duplex.recv().await? {
+                Some(answer) => answer,
+                None if is_below => return Ok(None),
+                None => return Err(WorkerEnd::Closed.into()),
+            };
+            match wire::read_answer(&answer) {
+                Ok(Answer::Returned { .. }) if !is_below => break,
+                Ok(Answer::Threads { count, .. }) => threads = count,
+                Ok(Answer::Handed(handed)) if (handed.function as usize) < seat.functions.len() => {
+                    bytes += answer.len();
+                    if bytes <= HANDED_BYTES_MAX {
+                        let _ = greets.send(Greeted::Handed(handed));
+                    }
+                }
+                _ => return Err(WorkerEnd::Malformed.into()),
+            }
+        }
+        shortest = shortest.min(asked.elapsed());
     }
-    Ok(Some((u64::try_from(shortest.as_nanos()).unwrap_or(u64::MAX), threads)))
-}
-
-/// Sends a message and returns the next one of the worker.
-async fn ask(duplex: &mut BytesDuplex, message: &[u8]) -> Result<Bytes, Failure> {
-    let sent = duplex.sender().send_slice_now(message).await;
-    sent.map_err(|error| Failure::Lost(error.into()))?;
-    hear(duplex).await
-}
-
-async fn hear(duplex: &mut BytesDuplex) -> Result<Bytes, Failure> {
-    match duplex.recv().await {
-        Ok(Some(bytes)) => Ok(bytes),
-        Ok(None) => Err(Failure::Lost(WorkerEnd::Closed.into())),
-        Err(error) => Err(Failure::Lost(error.into())),
-    }
+    Ok(Some((nanos(shortest), threads)))
 }

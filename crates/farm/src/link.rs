@@ -58,6 +58,7 @@ impl Link {
         round_trip_ns: u64,
         threads: u32,
         farms: bool,
+        arrival: u32,
     ) -> Link {
         let (tasks, answers, _) = duplex.split();
         Link {
@@ -65,7 +66,7 @@ impl Link {
             round_trip_ns,
             threads,
             farms,
-            arrival: 0,
+            arrival,
             lost_below: 0,
             is_warned_of: false,
             lost: None,

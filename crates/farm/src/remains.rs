@@ -4,7 +4,6 @@
 use std::pin::pin;
 
 use chunkcomm::host;
-use chunkcomm_cluster::registry::Signature;
 
 use crate::compute::{Compute, SLICE};
 use crate::proto::handover::{Holding, Orphan};
@@ -17,8 +16,8 @@ const HANDED_BYTES: usize = 64 << 10;
 pub(crate) struct Remains {
     compute: Compute,
     holding: Holding,
-    /// Functions of the lost farmer.
-    functions: Vec<Signature>,
+    /// Functions of the seat that the lost farmer gave.
+    functions: Vec<u32>,
     orphans: Vec<Orphan>,
 }
 
@@ -27,7 +26,7 @@ impl Remains {
     pub(crate) fn new(
         compute: Compute,
         holding: Holding,
-        functions: Vec<Signature>,
+        functions: Vec<u32>,
         acknowledged: u64,
     ) -> Remains {
         // No farmer replies to these tasks.
@@ -64,8 +63,8 @@ impl Remains {
         self.orphans.extend(self.holding.finish(answer).unwrap_or_default());
     }
 
-    /// Returns the results for a farmer with these functions, in messages of about 64 KiB.
-    pub(crate) fn handed(&self, functions: &[Signature]) -> Vec<Handed> {
+    /// Returns the results for a seat with these functions, in messages of about 64 KiB.
+    pub(crate) fn handed(&self, functions: &[u32]) -> Vec<Handed> {
         let mut parts = Vec::<Handed>::new();
         let mut bytes = 0;
         for orphan in &self.orphans {

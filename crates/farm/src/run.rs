@@ -101,7 +101,7 @@ impl Workers {
         if self.crew.is_reserve(&link.name) {
             account.ledger.give_no_copies(worker);
         }
-        if lookout::may_stop(link) && account.plan.ways.limit.is_some() {
+        if lookout::may_stop(link) && account.plan.ways.terms.limit.is_some() {
             account.ledger.ask_before_copies(worker);
         }
     }
@@ -183,7 +183,7 @@ where
         broken.iter().for_each(|&(worker, _)| account.ledger.handle_stalled(worker));
         Run {
             before: workers.traffic(),
-            lookout: Lookout::new(plan.ways.limit),
+            lookout: Lookout::new(plan.ways.terms.limit),
             workers,
             tasks,
             carried: Vec::new(),
@@ -433,10 +433,10 @@ where
             match met {
                 Met::Ready(link) => {
                     self.workers.join(&link, &mut self.account, &self.home);
-                    self.workers.links.push(link);
+                    self.workers.links.push(*link);
                 }
                 Met::Placed(_) => {}
-                Met::Not(error, _) => self.workers.crew.note_refused(&error),
+                Met::Not(error) => self.workers.crew.note_refused(&error),
             }
         }
         let handed = self.workers.reception.handed();

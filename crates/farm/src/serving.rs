@@ -8,7 +8,7 @@ use chunkcomm_cluster::cluster::{End, NameError, NodeId};
 use chunkcomm_cluster::{Cluster, Registry};
 
 use crate::error::ServeError;
-use crate::proto::wire::{self, Hello};
+use crate::proto::wire::{self, Who};
 use crate::remains::Remains;
 use crate::settings::FARM_NAME;
 use crate::subfarm::Subfarm;
@@ -121,7 +121,7 @@ pub(crate) fn share_of_cores(cluster: &Cluster) -> usize {
 async fn serve_whom_told(cluster: &Cluster, service: &Service<'_>) -> Result<(), ServeError> {
     let name = wire::duplex(service.farm);
     let window = cluster.rejoin_window();
-    let (mut below, mut hello) = (None, Hello::Member);
+    let (mut below, mut who) = (None, Who::Member);
     // A lost farmer: its node, the error, and the time until which another may come.
     let mut lost = None;
     let mut remains = None;
@@ -144,7 +144,7 @@ async fn serve_whom_told(cluster: &Cluster, service: &Service<'_>) -> Result<(),
         let served = async {
             let farmer_peer = cluster.peer(rank).await.map_err(ServeError::Farmer)?;
             let unwanted = pin!(unwanted(cluster, &name, farmer, is_below));
-            serve(service, &farmer_peer, &hello, &mut remains, unwanted).await
+            serve(service, &farmer_peer, who, &mut remains, unwanted).await
         };
         let mut served = served.await;
         if served.is_ok() {
@@ -157,31 +157,31 @@ async fn serve_whom_told(cluster: &Cluster, service: &Service<'_>) -> Result<(),
                 Err(error) => Err(error),
             };
         }
-        (below, hello) = match served {
-            Ok(Served::Below(rank, token)) => (Some(rank), Hello::Placed(token)),
+        (below, who) = match served {
+            Ok(Served::Below(rank, token)) => (Some(rank), Who::Placed(token)),
             Ok(Served::Done | Served::Farmer(_)) => return Ok(()),
             Err(error @ (ServeError::Thread(_) | ServeError::Stuck)) => return Err(error),
             Ok(Served::NotTaken) if is_below => {
                 // The sub-farmer may be about to leave an earlier farm.
                 host::sleep(REFUSED).await;
-                (None, Hello::Orphan)
+                (None, Who::Orphan)
             }
             // The farmer has another sub-farmer for this node, or is done.
             _ if is_below => {
                 orphan_of = Some(farmer);
-                (None, Hello::Orphan)
+                (None, Who::Orphan)
             }
             Ok(Served::Cut) => return Ok(()),
             // The next farm may take this node.
-            Ok(Served::NotTaken) => (None, Hello::Member),
+            Ok(Served::NotTaken) => (None, Who::Member),
             Ok(Served::Lost(error, left)) => {
                 remains = Some(left);
                 lost = Some((farmer, Instant::now() + window, error));
-                (None, Hello::Member)
+                (None, Who::Member)
             }
             Err(error) if service.outlives && error.is_loss() => {
                 lost.get_or_insert_with(|| (farmer, Instant::now() + window, error)).0 = farmer;
-                (None, Hello::Member)
+                (None, Who::Member)
             }
             Err(error) => return Err(error),
         };

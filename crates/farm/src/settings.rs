@@ -10,7 +10,7 @@ use chunkcomm::{Address, Policy};
 use crate::proto::pace::NODES_OF_A_FARMER;
 pub use crate::proto::pace::{Grain, NoGrain};
 use crate::proto::tree::Rule;
-use crate::proto::wire::Limit;
+use crate::proto::wire::Terms;
 
 /// Most workers of a farm when it starts: 1024, those below sub-farmers included.
 pub const WORKER_COUNT_MAX: usize = 1024;
@@ -318,17 +318,10 @@ impl Messaging {
 /// Default name of a farm.
 pub(crate) const FARM_NAME: &str = "default";
 
-/// Settings by which a farm shares its tasks out; the prefetch is measured where it is `None`.
+/// Settings by which a farmer runs tasks.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ways {
-    pub(crate) prefetch: Option<u32>,
-    pub(crate) grain: Grain,
-    /// Number of workers that die of a task before it is set aside.
-    pub(crate) deaths_max: u32,
-    /// Time limit of a task.
-    pub(crate) limit: Option<Limit>,
-    /// Virtual workers of a thread; `None` if they are measured.
-    pub(crate) virtual_workers: Option<u32>,
+    pub(crate) terms: Terms,
     /// Time that workers have to report.
     pub(crate) start: Duration,
     /// Moment at which the farm's time is over, if that is known.

@@ -28,10 +28,10 @@ use crate::crew::Crew;
 use crate::error::{ServeError, StartError};
 use crate::functions::Reducer;
 use crate::handshake::{Met, Reception};
-use crate::proto::wire::{Role, Setup};
+use crate::proto::wire::Role;
 use crate::run::Workers;
 use crate::settings::{NodeSettings, START_DEADLINE, Ways};
-use crate::worker::{Farmer, Service, Upper, say_ready};
+use crate::worker::{Farmer, Service, Upper};
 
 mod gather;
 mod relay;
@@ -50,35 +50,28 @@ pub(crate) struct Subfarm {
 }
 
 impl Subfarm {
-    /// Waits until the workers that the farmer has named are there, and says so to the farmer.
+    /// Waits until as many workers as the farmer has named are there.
     pub(crate) async fn open(
         cluster: &Cluster,
         service: &Service<'_>,
         upper: Upper,
     ) -> Result<Subfarm, ServeError> {
-        let Role::Farm { token, below, prefetch, grain, deaths_max } = upper.setup.role else {
+        let Role::Farm { token, below } = upper.seat.role else {
             unreachable!("another role is no sub-farmer");
         };
-        let Setup { limit, virtual_workers, .. } = upper.setup;
-        let ways = Ways {
-            prefetch,
-            grain,
-            deaths_max,
-            limit,
-            virtual_workers,
-            start: START_DEADLINE,
-            end: None,
-            spans_max: 0,
-        };
+        let terms = upper.seat.terms;
+        let ways = Ways { terms, start: START_DEADLINE, end: None, spans_max: 0 };
         let &Service { node, farm, registry, threads, .. } = service;
         let mut crew = Crew::new(farm, Some(token)).map_err(thread_error)?;
         crew.watch(cluster);
-        let functions = upper.setup.functions.iter();
-        let reducers = functions.map(|it| Reducer::of(&it.name, registry)).collect();
+        let all = registry.signatures();
+        let functions = upper.seat.functions.iter().map(|&at| all[at as usize].clone());
+        let functions: Vec<_> = functions.collect();
+        let reducers = functions.iter().map(|it| Reducer::of(&it.name, registry)).collect();
         let (own, registry) = (Farmer::Here(node.clone()), Arc::new(registry.clone()));
         let hired = crew.hire_thread(own, NodeSettings::default(), &registry, threads);
         hired.map_err(thread_error)?;
-        let reception = Reception::open(node.clone(), farm, upper.setup.functions.clone(), ways);
+        let reception = Reception::open(node.clone(), farm, functions, terms);
         let workers = Workers::new(Vec::new(), crew, reception);
         let (waiting, told) = (VecDeque::new(), (0, 0));
         let mut farm = Subfarm { upper, ways, workers, waiting, told, reducers };
@@ -88,17 +81,13 @@ impl Subfarm {
                 biased;
                 met = poll_fn(|context| reception.poll_met(crew, context)) => {
                     if let Met::Ready(link) = met {
-                        links.push(link);
+                        links.push(*link);
                     }
                 }
-                // The farmer has ended.
-                _ = upper.tasks.recv() => break,
+                // The farmer has ended, and the workers below hear of it.
+                _ = upper.answers.closed() => break,
             }
         }
-        farm.told.0 =
-            farm.workers.links.iter().fold(0, |sum, link| sum.saturating_add(link.threads));
-        // If the farmer has ended, the workers below hear of it.
-        say_ready(&mut farm.upper.answers, farm.told.0).await?;
         Ok(farm)
     }
 

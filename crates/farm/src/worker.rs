@@ -11,7 +11,7 @@ use std::fmt;
 use std::future::pending;
 use std::pin::{Pin, pin};
 
-use chunkcomm::codec::{decode, encode_into_vec};
+use chunkcomm::codec::decode;
 use chunkcomm::host::{self, Instant};
 use chunkcomm::layer::Owed;
 use chunkcomm::{
@@ -25,7 +25,7 @@ use crate::compute::{Compute, SLICE};
 use crate::error::ServeError;
 use crate::proto::handover::Holding;
 use crate::proto::split;
-use crate::proto::wire::{self, Hello, Order, Reply, Role, Setup};
+use crate::proto::wire::{self, Hello, Order, Role, Seat, Seated, Terms, Who};
 use crate::remains::Remains;
 use crate::settings::NodeSettings;
 
@@ -83,10 +83,10 @@ pub(crate) async fn work(post: &Post, registry: &Registry) -> Result<(), Stopped
     if post.explains {
         node.explain_on_sigusr1()?;
     }
-    let hello = Hello::Started { token: post.token, index: post.index as u64 };
+    let who = Who::Started { token: post.token, index: post.index as u64 };
     let (farm, threads) = (&post.farm, post.threads);
     let service = Service { node: &node, farm, registry, threads, outlives: false };
-    match serve(&service, &farmer, &hello, &mut None, pin!(pending())).await {
+    match serve(&service, &farmer, who, &mut None, pin!(pending())).await {
         // The farmer reports the difference.
         Ok(_) | Err(ServeError::Differs(_)) => Ok(()),
         Err(error) => Err(error.into()),
@@ -125,7 +125,7 @@ pub(crate) enum Served {
 pub(crate) struct Upper {
     pub(crate) answers: BytesSender,
     pub(crate) tasks: BytesReceiver,
-    pub(crate) setup: Setup,
+    pub(crate) seat: Seat,
 }
 
 /// Serves the farmer at the other end of this link, until its farm is done.
@@ -135,14 +135,15 @@ pub(crate) struct Upper {
 pub(crate) async fn serve(
     service: &Service<'_>,
     farmer: &Peer,
-    hello: &Hello,
+    who: Who,
     remains: &mut Option<Box<Remains>>,
     unwanted: Pin<&mut (dyn Future<Output = ()> + Send)>,
 ) -> Result<Served, ServeError> {
     let &Service { node, farm, registry, threads, .. } = service;
     let duplex = node.open_duplex_bytes(farmer, &wire::duplex(farm)).await?;
     let (mut answers, mut tasks, _) = duplex.split();
-    let said = answers.send_slice_now(&wire::hello(hello)?).await;
+    let hello = Hello { who, threads, functions: registry.signatures() };
+    let said = answers.send_slice_now(&wire::hello(&hello)?).await;
     if let Err(error) = said
         && !matches!(error, SendError::Terminated(_))
     {
@@ -153,55 +154,41 @@ pub(crate) async fn serve(
         heard = tasks.recv() => heard,
         () = unwanted => return Ok(Served::NotTaken),
     };
-    let Ok(Some(setup)) = heard else {
+    let Ok(Some(seated)) = heard else {
         return match answers.closed().await {
             SendError::Terminated(_) => Ok(Served::NotTaken),
             error => Err(error.into()),
         };
     };
-    let setup: Setup = decode(&setup).map_err(|_| ServeError::Malformed)?;
-    if !(wire::VERSIONS.0..=wire::VERSIONS.1).contains(&setup.version) {
+    let seated: Seated = decode(&seated).map_err(|_| ServeError::Malformed)?;
+    let seat = seated.map_err(ServeError::Differs)?;
+    if !(wire::VERSIONS.0..=wire::VERSIONS.1).contains(&seat.version) {
         return Err(ServeError::Malformed);
     }
-    if let Some(difference) = registry.difference(&setup.functions) {
-        say(&mut answers, &Reply::Differs(difference.clone())).await?;
-        // The farmer reads the reply and closes, or is gone; without this wait the reply could
-        // be lost with the process.
-        while matches!(tasks.recv().await, Ok(Some(_))) {}
-        return Err(ServeError::Differs(Box::new(difference)));
-    }
+    let entry = |&at: &u32| registry.entries().nth(at as usize).cloned();
+    let entries: Option<Vec<Entry>> = seat.functions.iter().map(entry).collect();
+    let entries = entries.ok_or(ServeError::Malformed)?;
     if let Some(old) = remains.take() {
-        for results in old.handed(&setup.functions) {
-            match say(&mut answers, &Reply::Results(results)).await {
+        for results in old.handed(&seat.functions) {
+            match answers.send_slice_now(&wire::handed(&results)?).await {
                 // A result that does not fit fails its task, when the task runs again.
-                Ok(()) | Err(ServeError::Send(SendError::TooLarge { .. })) => {}
-                Err(error) => return Err(error),
+                Ok(()) | Err(SendError::TooLarge { .. }) => {}
+                Err(error) => return Err(error.into()),
             }
         }
     }
-    match setup.role {
+    match seat.role {
         Role::Work => {}
         Role::Farm { .. } => {
-            return Ok(Served::Farmer(Box::new(Upper { answers, tasks, setup })));
+            return Ok(Served::Farmer(Box::new(Upper { answers, tasks, seat })));
         }
-        Role::Below { rank, token } => {
-            if !say_ready(&mut answers, threads).await? {
-                return Ok(Served::NotTaken);
-            }
-            // As above.
-            while matches!(tasks.recv().await, Ok(Some(_))) {}
-            return Ok(Served::Below(rank, token));
-        }
+        // The end of this duplex tells the farmer that the node has heard it.
+        Role::Below { rank, token } => return Ok(Served::Below(rank, token)),
     }
-    let entry = |name: &str| registry.lookup(name).expect("there is no difference").clone();
-    let entries: Vec<Entry> = setup.functions.iter().map(|print| entry(&print.name)).collect();
-    let Setup { limit, virtual_workers, .. } = setup;
+    let Terms { limit, virtual_workers, .. } = seat.terms;
     let compute = Compute::start(entries, threads, limit, virtual_workers);
     let compute = compute.map_err(ServeError::Thread)?;
     compute.connect(farmer.message_bytes_max());
-    if !say_ready(&mut answers, compute.threads()).await? {
-        return Ok(Served::NotTaken);
-    }
     let holding = service.outlives.then(Holding::default);
     let owed = Owed::standing(node, format!("results of a worker of farm {farm:?}"));
     let mut desk = Desk { answers, compute, holding, owed, is_done: false };
@@ -211,28 +198,12 @@ pub(crate) async fn serve(
         Err(error) => match desk.holding {
             Some(holding) if error.is_loss() => {
                 let acknowledged = desk.answers.stats().acknowledged;
-                let remains = Remains::new(desk.compute, holding, setup.functions, acknowledged);
+                let remains = Remains::new(desk.compute, holding, seat.functions, acknowledged);
                 Ok(Served::Lost(error, Box::new(remains)))
             }
             _ => Err(error),
         },
     }
-}
-
-/// Tells the farmer that the worker is ready; returns `false` if the farm has ended.
-pub(crate) async fn say_ready(to: &mut BytesSender, threads: u32) -> Result<bool, ServeError> {
-    match say(to, &Reply::Ready { threads }).await {
-        Ok(()) => Ok(true),
-        Err(ServeError::Send(SendError::Terminated(_))) => Ok(false),
-        Err(error) => Err(error),
-    }
-}
-
-async fn say(to: &mut BytesSender, word: &Reply) -> Result<(), ServeError> {
-    let mut bytes = Vec::new();
-    encode_into_vec(word, &mut bytes)?;
-    to.send_slice_now(&bytes).await?;
-    Ok(())
 }
 
 /// State of a worker at work.

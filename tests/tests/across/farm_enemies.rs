@@ -265,15 +265,23 @@ async fn bother(farmer: &str, guess: Option<&[u8]>) -> (Node, Vec<BytesDuplex>) 
 
 /// The first message of a worker.
 #[derive(Serialize)]
-enum Hello {
+struct Hello {
+    who: Who,
+    threads: u32,
+    functions: Vec<()>,
+}
+
+#[derive(Serialize)]
+enum Who {
     Started { token: [u8; 16], index: u64 },
 }
 
 #[tokio::test]
 async fn strangers_that_say_nothing_or_guess_do_not_keep_the_workers_out() {
-    // The oldest and the newest version, then the identity of a worker.
+    // The oldest and the newest version, then the statement of a worker.
     let mut guess = vec![1, 0, 1, 0];
-    encode_into_vec(&Hello::Started { token: [7; 16], index: 0 }, &mut guess).unwrap();
+    let who = Who::Started { token: [7; 16], index: 0 };
+    encode_into_vec(&Hello { who, threads: 1, functions: Vec::new() }, &mut guess).unwrap();
     for guess in [Some(&guess[..]), None] {
         let file = Scratch::new("farm-enemies");
         let wait =

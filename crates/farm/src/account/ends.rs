@@ -16,7 +16,7 @@ where
 {
     /// Takes the word that a task has not ended in time.
     pub(super) fn take_late(&mut self, worker: usize, index: u64) -> Result<(), Refused> {
-        let limit = self.plan.ways.limit.ok_or(Refused::Worker)?;
+        let limit = self.plan.ways.terms.limit.ok_or(Refused::Worker)?;
         let after_ns = limit.after_ns();
         let accepted = self.ledger.handle_answer(worker, index, 1, after_ns, self.now_ns)?;
         self.underway.handle_ended(index..index + 1);
@@ -70,7 +70,7 @@ where
         }
         let stats = &mut self.workers[worker].stats;
         let (function, worker) = (self.function.clone(), stats.worker.clone());
-        let error = match (loss.cause(), self.plan.ways.limit) {
+        let error = match (loss.cause(), self.plan.ways.terms.limit) {
             // The task stopped the processes of its workers.
             (Some(WorkerEnd::Silent(_)), Some(limit)) => {
                 stats.timed_out += 1;

@@ -8,16 +8,14 @@ use crate::settings::Fsync;
 use chunkcomm_testkit::Scratch;
 
 fn plan() -> Plan {
-    let ways = Ways {
+    let terms = Terms {
         prefetch: None,
         grain: Grain::Auto,
         deaths_max: 3,
         limit: None,
         virtual_workers: None,
-        start: Duration::MAX,
-        end: None,
-        spans_max: 0,
     };
+    let ways = Ways { terms, start: Duration::MAX, end: None, spans_max: 0 };
     Plan::new(1, 0, ways)
 }
 

@@ -18,7 +18,7 @@ use super::wire::{self, Answer, Assignment, Item, Malformed};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Orphan {
     pub(crate) run: u32,
-    /// Index of the function in the lost farmer's Setup.
+    /// Index of the function in the seat that the lost farmer gave.
     pub(crate) function: u32,
     /// Digest of the encoded input.
     pub(crate) digest: u128,

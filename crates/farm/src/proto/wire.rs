@@ -1,13 +1,13 @@
 //! Messages of a farmer and a worker, as bytes on a duplex that the worker opens.
 //!
 //! ```text
-//!   worker ──▶ Hello                      who I am
-//!   farmer ──▶ Setup                      the functions, with their types
-//!   worker ──▶ Reply ..                   results of an earlier farmer's tasks; ready, or what differs
+//!   worker ──▶ Hello                      who I am, my functions with their types
+//!   farmer ──▶ Seat                       the worker's part and settings; or what differs
+//!   worker ──▶ handed ..                  results of an earlier farmer's tasks
 //!
-//!   where Setup names a sub-farmer, the worker says hello there in the same way
+//!   where the seat names a sub-farmer, the worker says hello there in the same way
 //!
-//!   farmer ──▶ assignment, take-back ..
+//!   farmer ──▶ assignment, take-back ..   the first are pings: with their returns the worker is ready
 //!   worker ──▶ answer, return ..
 //!
 //!   assignment  kind u8 0 | run u32 | function u32 | first u64 | count u32 | attempt u32 | count x item
@@ -27,6 +27,7 @@
 //!   mishaps     kind u8 7 | run u32 | 0 u64 | 4 u32 | 4 x number u64
 //!   once        kind u8 8 | run u32 | 0 u64 | 0 u32: need; 1: computed; 2: given up | key u128 | value
 //!   reduced     kind u8 9, then as an answer: an item may be of the tasks after it, too
+//!   handed      kind u8 10 | run u32 | 0 u64 | function u32 | encoded list of digest u128 and value
 //!   item        bytes u32 | encoded value; in an answer the highest bit of `bytes` marks
 //!               the text of a failure
 //! ```
@@ -43,17 +44,18 @@
 //! | virtual | Takes the place of the number of threads, until the run ends or another is sent. |
 //! | progress | Fractions that running tasks have reported since the last such word (`progress.rs`). |
 //! | once | A value that one worker computes for all (`once.rs`). |
+//! | handed | Results of tasks of a lost farmer, by the digests of their inputs, before the first return. |
 //! | aside, threads, mishaps | Only of sub-farmers: tasks it has set aside; threads below it and workers it has lost; tasks that it gave out again, got back, copied and dropped. Sent when they change. |
 //!
 //! A sub-farmer is a worker to its farmer and a farmer to its workers, with the same words. When
 //! its messages end without the word *end*, its workers turn to the farmer.
 //!
 //! Integers are little-endian. The number of the run tells the rest of a cancelled run from the
-//! next run. Hello, Setup and Reply go through the codec (`wire/hello.rs`). The others are written
+//! next run. Hello and Seat go through the codec (`wire/hello.rs`). The others are written
 //! and read by hand, since each task has them.
 
 pub(crate) use self::hello::{
-    Handed, Hello, HelloError, Limit, Reply, Role, Setup, VERSIONS, duplex, hello, read_hello,
+    Hello, Limit, Role, Seat, Seated, Terms, VERSIONS, Who, duplex, hello, places, read_hello,
 };
 pub(crate) use self::items::{
     Item, Items, LENGTH_BYTES, items_bytes, put_bytes, put_failure, put_item, put_value,
@@ -62,6 +64,7 @@ pub(crate) use self::once::{Ask, Key, ONCE_HEAD_MAX, Told, once_answer, once_ord
 pub(crate) use self::progress::{Fractions, progress};
 
 use bytes::{Buf, TryGetError};
+use chunkcomm::codec::{EncodeError, decode, encode_into_vec};
 use chunkcomm_proto::loss::Loss;
 
 /// Bytes that are no assignment or no answer.
@@ -119,7 +122,7 @@ pub(crate) enum Order<'a> {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Assignment<'a> {
     pub(crate) run: u32,
-    /// Index of the function in the farmer's Setup.
+    /// Index of the function in the worker's seat.
     pub(crate) function: u32,
     pub(crate) first: u64,
     pub(crate) count: u32,
@@ -238,24 +241,71 @@ pub(crate) fn read_order(mut rest: &[u8]) -> Result<Order<'_>, Malformed> {
 #[derive(Clone, Debug)]
 pub(crate) enum Answer<'a> {
     /// The tasks were run: each has a result or failed. A reduced result is one of several tasks.
-    Done { run: u32, first: u64, count: u32, busy_ns: u64, is_reduced: bool, results: Items<'a> },
+    Done {
+        run: u32,
+        first: u64,
+        count: u32,
+        busy_ns: u64,
+        is_reduced: bool,
+        results: Items<'a>,
+    },
     /// The task has not ended in time, and its result is not awaited. Not stuck means that no
     /// thread runs it.
-    Late { run: u32, index: u64, is_stuck: bool },
+    Late {
+        run: u32,
+        index: u64,
+        is_stuck: bool,
+    },
     /// This many workers died of the task; its loss tells how the last one was lost.
-    Aside { run: u32, index: u64, deaths: u32, loss: Loss },
+    Aside {
+        run: u32,
+        index: u64,
+        deaths: u32,
+        loss: Loss,
+    },
     /// Numbers of tasks that were so far given out again, returned, copied and dropped below.
-    Mishaps { run: u32, numbers: [u64; 4] },
+    Mishaps {
+        run: u32,
+        numbers: [u64; 4],
+    },
     /// Number of threads that compute here and below, and of workers lost below.
-    Threads { count: u32, lost: u64 },
+    Threads {
+        count: u32,
+        lost: u64,
+    },
     /// Number of virtual workers in the run.
-    Virtual { run: u32, workers: u32 },
+    Virtual {
+        run: u32,
+        workers: u32,
+    },
     /// Tasks, each with the thousandths of it that are done.
-    Progress { run: u32, fractions: Fractions<'a> },
+    Progress {
+        run: u32,
+        fractions: Fractions<'a>,
+    },
     /// A word about a value that one worker computes for all.
-    Once { run: u32, key: Key, ask: Ask },
+    Once {
+        run: u32,
+        key: Key,
+        ask: Ask,
+    },
+    Handed(Handed),
     /// The tasks were not begun and are given back. An empty range ends the reply to a take-back.
-    Returned { run: u32, first: u64, count: u32 },
+    Returned {
+        run: u32,
+        first: u64,
+        count: u32,
+    },
+}
+
+/// Results of a run that a worker has finished without a farmer.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Handed {
+    pub(crate) run: u32,
+    /// Index of the function in the worker's seat.
+    pub(crate) function: u32,
+    /// Digest of each task's encoded input, and its encoded result.
+    pub(crate) results: Vec<(u128, Vec<u8>)>,
 }
 
 const DONE: u8 = 0;
@@ -268,6 +318,7 @@ const PROGRESS: u8 = 6;
 const MISHAPS: u8 = 7;
 const ONCE: u8 = 8;
 const REDUCED: u8 = 9;
+const HANDED: u8 = 10;
 const ANSWER_COUNT_AT: usize = 13;
 const BUSY_AT: usize = 17;
 
@@ -332,6 +383,13 @@ pub(crate) fn virtual_workers(run: u32, count: u32) -> [u8; 17] {
     about(VIRTUAL, run, 0, count)
 }
 
+/// Encodes results for a farmer that takes the place of a lost one.
+pub(crate) fn handed(handed: &Handed) -> Result<Vec<u8>, EncodeError> {
+    let mut bytes = about(HANDED, handed.run, 0, handed.function).to_vec();
+    encode_into_vec(&handed.results, &mut bytes)?;
+    Ok(bytes)
+}
+
 fn about(kind: u8, run: u32, first: u64, count: u32) -> [u8; 17] {
     let mut bytes = [kind; 17];
     bytes[1..5].copy_from_slice(&run.to_le_bytes());
@@ -377,6 +435,10 @@ pub(crate) fn read_answer(mut rest: &[u8]) -> Result<Answer<'_>, Malformed> {
         }
         PROGRESS if first == 0 => {
             Ok(Answer::Progress { run, fractions: Fractions::read(count, rest)? })
+        }
+        HANDED if first == 0 => {
+            let results = decode(rest).map_err(|_| Malformed)?;
+            Ok(Answer::Handed(Handed { run, function: count, results }))
         }
         VIRTUAL if rest.is_empty() => Ok(Answer::Virtual { run, workers: count }),
         _ => Err(Malformed),

@@ -89,7 +89,7 @@ proptest! {
 
     #[test]
     fn random_bytes_are_read_or_refused(mut bytes in prop::collection::vec(any::<u8>(), 0..64)) {
-        bytes.iter_mut().take(1).for_each(|kind| *kind %= 11);
+        bytes.iter_mut().take(1).for_each(|kind| *kind %= 12);
         if let Ok(assignment) = assigned(&bytes) {
             let _ = inputs(Items::new(assignment.items, assignment.count));
             let _ = items_bytes(assignment.items, assignment.count.min(100));
@@ -98,6 +98,16 @@ proptest! {
             let _ = results(items);
         }
     }
+}
+
+#[test]
+fn results_that_are_handed_over_survive_their_bytes() {
+    let said =
+        Handed { run: 7, function: 3, results: vec![(1 << 90, vec![1, 2]), (2, Vec::new())] };
+    let bytes = handed(&said).unwrap();
+    assert!(matches!(read_answer(&bytes), Ok(Answer::Handed(read)) if read == said));
+    assert!(read_answer(&bytes[..bytes.len() - 1]).is_err());
+    assert!(read_answer(&[&bytes[..], &[0]].concat()).is_err());
 }
 
 #[test]
