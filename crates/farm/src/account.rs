@@ -137,11 +137,7 @@ impl From<NotAsked> for Refused {
     }
 }
 
-impl<'a, O, S> Account<'a, O, S>
-where
-    O: Output,
-    S: Sink<O>,
-{
+impl<'a, O: Output, S: Sink<O>> Account<'a, O, S> {
     pub(crate) fn new(
         plan: Plan,
         function: &str,

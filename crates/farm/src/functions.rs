@@ -41,15 +41,11 @@ pub trait RegistryExt: BorrowMut<Registry> {
     /// # Panics
     /// As [`Registry::register`].
     #[track_caller]
-    fn register_task<I, O>(
+    fn register_task<I: Travels, O: Travels>(
         &mut self,
         name: &str,
         function: impl Fn(&TaskContext, I) -> O + Send + Sync + 'static,
-    ) -> Function<I, O>
-    where
-        I: Travels,
-        O: Travels,
-    {
+    ) -> Function<I, O> {
         self.borrow_mut().register(name, move |input| function(&current(), input))
     }
 
@@ -77,14 +73,12 @@ pub trait RegistryExt: BorrowMut<Registry> {
     /// # Panics
     /// As [`Registry::register`].
     #[track_caller]
-    fn register_async_task<I, O, F>(
+    fn register_async_task<I: Travels, O: Travels, F>(
         &mut self,
         name: &str,
         function: impl Fn(TaskContext, I) -> F + Send + Sync + 'static,
     ) -> Function<I, O>
     where
-        I: Travels,
-        O: Travels,
         F: Future<Output = O> + Send + 'static,
     {
         self.borrow_mut().register_async(name, move |input| function(current(), input))
@@ -103,16 +97,12 @@ pub trait RegistryExt: BorrowMut<Registry> {
     /// # Panics
     /// As [`Registry::register`], for both names.
     #[track_caller]
-    fn register_map_reduce<I, O>(
+    fn register_map_reduce<I: Travels, O: Travels>(
         &mut self,
         name: &str,
         map: impl Fn(I) -> O + Send + Sync + 'static,
         reduce: impl Fn(O, O) -> O + Send + Sync + 'static,
-    ) -> MapReduce<I, O>
-    where
-        I: Travels,
-        O: Travels,
-    {
+    ) -> MapReduce<I, O> {
         let reduce: Arc<Combine<O>> = Arc::new(reduce);
         let (at_worker, between) = (Arc::clone(&reduce), Arc::clone(&reduce));
         let function = self
@@ -154,16 +144,12 @@ pub trait RegistryExt: BorrowMut<Registry> {
     /// # Panics
     /// As [`Registry::register`].
     #[track_caller]
-    fn register_divide_and_conquer<I, O>(
+    fn register_divide_and_conquer<I: Travels, O: Travels>(
         &mut self,
         name: &str,
         divide: impl Fn(I) -> Divided<I, O> + Send + Sync + 'static,
         conquer: impl Fn(Vec<O>) -> O + Send + Sync + 'static,
-    ) -> DivideAndConquer<I, O>
-    where
-        I: Travels,
-        O: Travels,
-    {
+    ) -> DivideAndConquer<I, O> {
         let function = self.borrow_mut().register(name, divide);
         DivideAndConquer { function, conquer: Arc::new(conquer) }
     }

@@ -5,9 +5,8 @@ use std::fmt;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
+use chunkcomm_cluster::registry::Travels;
 use futures_core::Stream;
-use serde::Serialize;
-use serde::de::DeserializeOwned;
 
 use crate::account::WAITING_BYTES_MAX;
 use crate::error::{RunError, TaskError};
@@ -74,8 +73,8 @@ impl<O> Sink<O> for Waiting<O> {
 /// Dropping the stream cancels the run, as dropping the future of [`Farm::run`](crate::Farm::run)
 /// does.
 #[must_use = "a run goes on while its results are taken"]
-pub struct Results<'a, I, O, T: Source<Task = I>> {
-    run: Run<'a, I, O, T, Waiting<O>>,
+pub struct Results<'a, O, T> {
+    run: Run<'a, O, T, Waiting<O>>,
     taken: u32,
     /// Report of a run that has ended well.
     stats: Option<RunStats>,
@@ -84,22 +83,17 @@ pub struct Results<'a, I, O, T: Source<Task = I>> {
     failed: Option<RunError>,
 }
 
-impl<I, O, T: Source<Task = I>> fmt::Debug for Results<'_, I, O, T> {
+impl<O, T> fmt::Debug for Results<'_, O, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Results").field("ended", &self.ended).finish_non_exhaustive()
     }
 }
 
 // Nothing is pinned in place: the stream of the tasks has a box of its own.
-impl<I, O, T: Source<Task = I>> Unpin for Results<'_, I, O, T> {}
+impl<O, T> Unpin for Results<'_, O, T> {}
 
-impl<'a, I, O, T> Results<'a, I, O, T>
-where
-    I: Serialize + DeserializeOwned + 'static,
-    O: Serialize + DeserializeOwned + 'static,
-    T: Source<Task = I>,
-{
-    pub(crate) fn new(run: Run<'a, I, O, T, Waiting<O>>) -> Self {
+impl<'a, O: Travels, T: Source<Task: Travels>> Results<'a, O, T> {
+    pub(crate) fn new(run: Run<'a, O, T, Waiting<O>>) -> Self {
         Results { run, taken: 0, stats: None, ended: false, failed: None }
     }
 
@@ -202,12 +196,7 @@ where
     }
 }
 
-impl<I, O, T> Stream for Results<'_, I, O, T>
-where
-    I: Serialize + DeserializeOwned + 'static,
-    O: Serialize + DeserializeOwned + 'static,
-    T: Source<Task = I>,
-{
+impl<O: Travels, T: Source<Task: Travels>> Stream for Results<'_, O, T> {
     type Item = Result<(u64, O), RunError>;
 
     fn poll_next(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {

@@ -118,7 +118,7 @@ impl Workers {
 }
 
 /// A run in progress.
-pub(crate) struct Run<'a, I, O, T: Source<Task = I>, S> {
+pub(crate) struct Run<'a, O, T, S> {
     workers: &'a mut Workers,
     tasks: T,
     /// Encoded input, after its length, that did not fit in the last assignment.
@@ -151,13 +151,7 @@ pub(crate) struct Run<'a, I, O, T: Source<Task = I>, S> {
     before: PeerStats,
 }
 
-impl<'a, I, O, T, S> Run<'a, I, O, T, S>
-where
-    I: Input,
-    O: Output,
-    T: Source<Task = I>,
-    S: Sink<O>,
-{
+impl<'a, O: Output, T: Source<Task: Input>, S: Sink<O>> Run<'a, O, T, S> {
     pub(crate) fn new(
         workers: &'a mut Workers,
         plan: Plan,

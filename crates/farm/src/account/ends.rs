@@ -9,11 +9,7 @@ use crate::error::{RunError, TaskError, WorkerEnd};
 use crate::proto::ledger::{Accepted, SetAside};
 use crate::tasks::{Output, Sink};
 
-impl<O, S> Account<'_, O, S>
-where
-    O: Output,
-    S: Sink<O>,
-{
+impl<O: Output, S: Sink<O>> Account<'_, O, S> {
     /// Takes the word that a task has not ended in time.
     pub(super) fn take_late(&mut self, worker: usize, index: u64) -> Result<(), Refused> {
         let limit = self.plan.ways.terms.limit.ok_or(Refused::Worker)?;

@@ -1,8 +1,6 @@
 //! The runs of a farm.
 
-use chunkcomm_cluster::registry::Function;
-use serde::Serialize;
-use serde::de::DeserializeOwned;
+use chunkcomm_cluster::registry::{Function, Travels};
 
 use super::Farm;
 use crate::account::Plan;
@@ -44,15 +42,11 @@ impl Farm {
     /// When the future is dropped, no further task is handed out. Workers may still run the tasks
     /// that they hold, at most prefetch times grain a worker. The next run may begin at once. It
     /// drops the tasks that have not begun, and the results of those that have.
-    pub async fn run<'f, I, O>(
+    pub async fn run<'f, I: Travels, O: Travels>(
         &mut self,
         function: impl Into<RunOf<'f, Function<I, O>>>,
         tasks: impl IntoIterator<Item = I>,
-    ) -> Result<Outcome<O>, RunError>
-    where
-        I: Serialize + DeserializeOwned + 'static,
-        O: Serialize + DeserializeOwned + 'static,
-    {
+    ) -> Result<Outcome<O>, RunError> {
         let tasks = Listed::new(tasks);
         let mut results = Vec::with_capacity(tasks.left().unwrap_or_default() as usize);
         let sink = only_results(|_, result| results.push(result));
@@ -88,15 +82,11 @@ impl Farm {
     ///
     /// # Cancel safety
     /// As [`run`](Farm::run).
-    pub async fn run_to_end<'f, I, O>(
+    pub async fn run_to_end<'f, I: Travels, O: Travels>(
         &mut self,
         function: impl Into<RunOf<'f, Function<I, O>>>,
         tasks: impl IntoIterator<Item = I>,
-    ) -> Result<Outcome<Result<O, TaskError>>, RunError>
-    where
-        I: Serialize + DeserializeOwned + 'static,
-        O: Serialize + DeserializeOwned + 'static,
-    {
+    ) -> Result<Outcome<Result<O, TaskError>>, RunError> {
         let tasks = Listed::new(tasks);
         let mut results = Vec::with_capacity(tasks.left().unwrap_or_default() as usize);
         let sink = |_, result| results.push(result);
@@ -139,16 +129,11 @@ impl Farm {
     ///
     /// # Errors
     /// See [`RunError`]: only those of the beginning of a run. Later errors come with the results.
-    pub fn stream<'f, I, O, T, Kind>(
+    pub fn stream<'f, I: Travels, O: Travels, T: Tasks<Kind, Task = I>, Kind>(
         &mut self,
         function: impl Into<RunOf<'f, Function<I, O>>>,
         tasks: T,
-    ) -> Result<Results<'_, I, O, T::Source>, RunError>
-    where
-        I: Serialize + DeserializeOwned + 'static,
-        O: Serialize + DeserializeOwned + 'static,
-        T: Tasks<Kind, Task = I>,
-    {
+    ) -> Result<Results<'_, O, T::Source>, RunError> {
         let run = self.begin(function.into(), tasks.into_source(), Waiting::new())?;
         Ok(Results::new(run))
     }
@@ -164,16 +149,12 @@ impl Farm {
     ///
     /// # Cancel safety
     /// As [`run`](Farm::run).
-    pub async fn run_pool<'f, I, O>(
+    pub async fn run_pool<'f, I: Travels, O: Travels>(
         &mut self,
         function: impl Into<RunOf<'f, Function<I, (O, Vec<I>)>>>,
         tasks: impl IntoIterator<Item = I>,
         each: impl FnMut(O),
-    ) -> Result<RunStats, RunError>
-    where
-        I: Serialize + DeserializeOwned + 'static,
-        O: Serialize + DeserializeOwned + 'static,
-    {
+    ) -> Result<RunStats, RunError> {
         let (tasks, sink) = pool(tasks, each);
         self.drive(function.into(), tasks, sink).await
     }
@@ -192,15 +173,11 @@ impl Farm {
     ///
     /// # Cancel safety
     /// As [`run`](Farm::run).
-    pub async fn map_reduce<'f, I, O>(
+    pub async fn map_reduce<'f, I: Travels, O: Travels>(
         &mut self,
         function: impl Into<RunOf<'f, MapReduce<I, O>>>,
         inputs: impl IntoIterator<Item = I>,
-    ) -> Result<Reduced<O>, RunError>
-    where
-        I: Serialize + DeserializeOwned + 'static,
-        O: Serialize + DeserializeOwned + 'static,
-    {
+    ) -> Result<Reduced<O>, RunError> {
         let RunOf { function, choice } = function.into();
         let groups = Groups::new(inputs);
         let size = groups.size();
@@ -230,15 +207,11 @@ impl Farm {
     ///
     /// # Cancel safety
     /// As [`run`](Farm::run).
-    pub async fn divide_and_conquer<'f, I, O>(
+    pub async fn divide_and_conquer<'f, I: Travels, O: Travels>(
         &mut self,
         function: impl Into<RunOf<'f, DivideAndConquer<I, O>>>,
         problem: I,
-    ) -> Result<Reduced<O>, RunError>
-    where
-        I: Serialize + DeserializeOwned + 'static,
-        O: Serialize + DeserializeOwned + 'static,
-    {
+    ) -> Result<Reduced<O>, RunError> {
         let RunOf { function, choice } = function.into();
         let (tasks, sink, solution) = crate::problem::problem(problem, &*function.conquer);
         let divides = RunOf { function: &function.function, choice };
@@ -247,16 +220,12 @@ impl Farm {
     }
 
     /// Runs tasks whose results are wanted as they come; ends at the first failure.
-    async fn drive<I, O, T: Source<Task = I>, S: Sink<O>>(
+    async fn drive<I: Travels, O: Travels, T: Source<Task = I>, S: Sink<O>>(
         &mut self,
         function: RunOf<'_, Function<I, O>>,
         tasks: T,
         sink: S,
-    ) -> Result<RunStats, RunError>
-    where
-        I: Serialize + DeserializeOwned + 'static,
-        O: Serialize + DeserializeOwned + 'static,
-    {
+    ) -> Result<RunStats, RunError> {
         let mut run = self.begin(function, tasks, sink)?;
         run.hand_on_at_once();
         run.stop_at_failure();
@@ -265,16 +234,12 @@ impl Farm {
 
     /// Begins a run whose results come in the order of the tasks, and that goes on when a task
     /// fails.
-    fn begin<I, O, T: Source<Task = I>, S: Sink<O>>(
+    fn begin<I: Travels, O: Travels, T: Source<Task = I>, S: Sink<O>>(
         &mut self,
         RunOf { function, choice }: RunOf<'_, Function<I, O>>,
         tasks: T,
         sink: S,
-    ) -> Result<Run<'_, I, O, T, S>, RunError>
-    where
-        I: Serialize + DeserializeOwned + 'static,
-        O: Serialize + DeserializeOwned + 'static,
-    {
+    ) -> Result<Run<'_, O, T, S>, RunError> {
         if let Some(lost) = &self.workers.lost {
             return Err(lost.clone());
         }
@@ -299,11 +264,10 @@ impl Farm {
     }
 
     /// Returns the function's index in the registry, by which the workers know it.
-    fn function_id<I, O>(&self, function: &Function<I, O>) -> Result<u32, RunError>
-    where
-        I: Serialize + DeserializeOwned,
-        O: Serialize + DeserializeOwned,
-    {
+    fn function_id<I: Travels, O: Travels>(
+        &self,
+        function: &Function<I, O>,
+    ) -> Result<u32, RunError> {
         let found = self.registry.entries().position(|entry| entry.is(function));
         let not_registered = || RunError::NotRegistered { function: function.name().to_owned() };
         found.and_then(|at| u32::try_from(at).ok()).ok_or_else(not_registered)

@@ -16,13 +16,7 @@ use crate::tasks::{Input, Output, Sink, Source};
 /// process that caused it.
 const CAUSE_WAIT: Duration = Duration::from_secs(2);
 
-impl<I, O, T, S> Run<'_, I, O, T, S>
-where
-    I: Input,
-    O: Output,
-    T: Source<Task = I>,
-    S: Sink<O>,
-{
+impl<O: Output, T: Source<Task: Input>, S: Sink<O>> Run<'_, O, T, S> {
     /// Ends worker processes whose task has not ended in time.
     pub(super) fn retire_late(&mut self) -> Result<(), RunError> {
         while let Some((worker, task)) = self.account.late.pop() {

@@ -23,13 +23,7 @@ struct Written {
     message: Vec<u8>,
 }
 
-impl<I, O, T, S> Run<'_, I, O, T, S>
-where
-    I: Input,
-    O: Output,
-    T: Source<Task = I>,
-    S: Sink<O>,
-{
+impl<O: Output, T: Source<Task: Input>, S: Sink<O>> Run<'_, O, T, S> {
     pub(super) fn give_out(&mut self, context: &mut Context<'_>) -> Result<(), RunError> {
         for (first, count) in self.account.ledger.give_up(self.wanted) {
             self.wanted = self.wanted.saturating_sub(count.into());

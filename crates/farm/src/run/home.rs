@@ -6,13 +6,7 @@ use super::Run;
 use crate::proto::wire;
 use crate::tasks::{Input, Output, Sink, Source};
 
-impl<I, O, T, S> Run<'_, I, O, T, S>
-where
-    I: Input,
-    O: Output,
-    T: Source<Task = I>,
-    S: Sink<O>,
-{
+impl<O: Output, T: Source<Task: Input>, S: Sink<O>> Run<'_, O, T, S> {
     /// Lets the farmer's own worker take part, once tasks do not pay to be sent.
     pub(super) fn look_home(&mut self) {
         if self.home.is_due(self.account.now_ns) && self.home.handle_look(self.account.spent()) {

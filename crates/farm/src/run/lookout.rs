@@ -123,13 +123,7 @@ pub(super) fn may_stop(link: &Link) -> bool {
     link.name.pid.is_some() || link.name.member.is_some()
 }
 
-impl<I, O, T, S> Run<'_, I, O, T, S>
-where
-    I: Input,
-    O: Output,
-    T: Source<Task = I>,
-    S: Sink<O>,
-{
+impl<O: Output, T: Source<Task: Input>, S: Sink<O>> Run<'_, O, T, S> {
     /// Asks silent workers, and ends those that answer nothing for too long.
     pub(super) fn look_for_silent(&mut self, context: &mut Context<'_>) -> Result<(), RunError> {
         if self.account.ledger.unanswered() == 0 {

@@ -12,13 +12,7 @@ use crate::tasks::{Input, Output, Sink, Source};
 /// Time between two calls with the progress of a run.
 const SHOWN_EVERY: Duration = Duration::from_millis(100);
 
-impl<I, O, T, S> Run<'_, I, O, T, S>
-where
-    I: Input,
-    O: Output,
-    T: Source<Task = I>,
-    S: Sink<O>,
-{
+impl<O: Output, T: Source<Task: Input>, S: Sink<O>> Run<'_, O, T, S> {
     /// Calls the closure that watches the run, if there is one and its time has come.
     pub(super) fn show(&mut self, context: &mut Context<'_>) {
         if self.workers.watch.is_none() {

@@ -75,7 +75,7 @@ pub(super) struct Relay<'a> {
     mishaps: Mishaps,
     number: u32,
     reducers: &'a [Option<Reducer>],
-    run: Run<'a, Encoded, Encoded, Pieces, Gathered<'a>>,
+    run: Run<'a, Encoded, Pieces, Gathered<'a>>,
     /// Time in the tasks of all results that went up, and the number of these tasks.
     told: (Duration, u64),
     /// Time at which results went up last.
