@@ -354,18 +354,16 @@ impl Desk {
     }
 
     async fn try_send(&mut self, answer: &[u8]) -> Result<(), ServeError> {
-        match self.owed.beside(self.answers.send_slice(answer)).await {
-            Ok(()) => return Ok(()),
-            Err(SendError::TooLarge { .. }) => {}
-            Err(error) => return Err(error.into()),
-        }
-        for one in split::one_by_one(answer).map_err(|_| ServeError::Malformed)? {
-            let error = match self.answers.send_slice(&one).await {
-                Ok(()) => continue,
-                Err(error @ SendError::TooLarge { .. }) => error,
-                Err(error) => return Err(error.into()),
-            };
-            self.answers.send_slice(&split::in_its_place(&one, &error)).await?;
+        let error = match self.owed.beside(self.answers.send_slice(answer)).await {
+            Err(error @ SendError::TooLarge { .. }) => error,
+            sent => return Ok(sent?),
+        };
+        let parts = split::instead(answer, &error).map_err(|_| ServeError::Malformed)?;
+        for part in &parts {
+            match parts.len() {
+                1 => self.answers.send_slice(part).await?,
+                _ => Box::pin(self.try_send(part)).await?,
+            }
         }
         Ok(())
     }

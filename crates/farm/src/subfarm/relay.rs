@@ -276,17 +276,10 @@ impl<'a> Relay<'a> {
                 Ok(()) => drop(self.waiting.pop_front()),
                 Err(error @ SendError::TooLarge { .. }) => {
                     let answer = self.waiting.pop_front().unwrap_or_default();
-                    // The workers below have the value. The next one elsewhere computes it again.
-                    if let Some(word) = split::given_up(&answer) {
-                        self.waiting.push_front(Bytes::from(word));
-                        continue;
-                    }
-                    let parts = split::one_by_one(&answer).map_err(|_| ServeError::Malformed)?;
-                    let alone = parts.len() == 1;
-                    for part in parts.into_iter().rev() {
-                        let part = if alone { split::in_its_place(&part, &error) } else { part };
-                        self.waiting.push_front(Bytes::from(part));
-                    }
+                    // The workers below keep a value. The next one elsewhere computes it again.
+                    let parts = split::instead(&answer, &error);
+                    let parts = parts.map_err(|_| ServeError::Malformed)?;
+                    parts.into_iter().rev().for_each(|it| self.waiting.push_front(it.into()));
                 }
                 Err(error) => return Poll::Ready(Err(error.into())),
             }
