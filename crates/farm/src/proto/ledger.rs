@@ -48,7 +48,7 @@ const SUSPECTED: u32 = 2;
 pub(crate) struct NotAsked;
 
 /// Most that a worker may hold.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Share {
     /// Pieces, at least 1.
     pub(crate) pieces: u32,
@@ -90,7 +90,7 @@ pub struct Mishaps {
 }
 
 /// Assignments of one run.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Ledger {
     workers: Vec<Worker>,
     /// Pieces by key. A piece whose key is in `free` is empty, and keeps its buffer.
@@ -122,24 +122,7 @@ impl Ledger {
     /// Returns a ledger without workers. A task is set aside when `deaths_max` workers have died of
     /// it.
     pub(crate) fn new(deaths_max: u32) -> Ledger {
-        Ledger {
-            workers: Vec::new(),
-            pieces: Vec::new(),
-            free: Vec::new(),
-            open: VecDeque::new(),
-            suspects: VecDeque::new(),
-            line: VecDeque::new(),
-            present: 0,
-            next: 0,
-            unanswered: 0,
-            dry: false,
-            ended: false,
-            deaths_max: deaths_max.max(1),
-            busy_ns: 0.0,
-            answered: 0,
-            longest_ns: 0,
-            mishaps: Mishaps::default(),
-        }
+        Ledger { deaths_max: deaths_max.max(1), ..Ledger::default() }
     }
 
     /// Adds a worker that computes on this number of threads; returns its index.

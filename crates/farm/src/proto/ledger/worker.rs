@@ -6,7 +6,7 @@ use super::Share;
 use super::balance::{SIGN_NS, SILENCE_NS_MIN};
 use super::piece::Key;
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Worker {
     pub(super) joined: bool,
     /// Whether the worker gets no task of this run.
@@ -39,25 +39,8 @@ pub(super) struct Worker {
 
 impl Worker {
     pub(super) fn new(share: Share, threads: u32) -> Worker {
-        Worker {
-            joined: true,
-            kept_off: false,
-            gets_copies: true,
-            in_line: false,
-            stalled: false,
-            alone: false,
-            owes: false,
-            asked_ns: None,
-            barren: false,
-            threads: threads.max(1),
-            share,
-            task_ns: None,
-            heard_ns: 0,
-            signed_ns: 0,
-            is_asked: false,
-            tasks: 0,
-            pieces: VecDeque::new(),
-        }
+        let threads = threads.max(1);
+        Worker { joined: true, gets_copies: true, threads, share, ..Worker::default() }
     }
 
     pub(super) fn has_room(&self) -> bool {
