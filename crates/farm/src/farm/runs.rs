@@ -8,6 +8,7 @@ use crate::chosen::RunOf;
 use crate::error::{RunError, TaskError};
 use crate::functions::{DivideAndConquer, MapReduce};
 use crate::pool::pool;
+use crate::problem::Divisions;
 use crate::proto::record::RunHead;
 use crate::results::{Results, Waiting};
 use crate::run::Run;
@@ -153,9 +154,13 @@ impl Farm {
         &mut self,
         function: impl Into<RunOf<'f, Function<I, (O, Vec<I>)>>>,
         tasks: impl IntoIterator<Item = I>,
-        each: impl FnMut(O),
+        mut each: impl FnMut(O),
     ) -> Result<RunStats, RunError> {
-        let (tasks, sink) = pool(tasks, each);
+        let tasks = tasks.into_iter().map(|task| (task, ())).collect();
+        let (tasks, sink) = pool(tasks, |(), (result, children): (O, Vec<I>)| {
+            each(result);
+            children.into_iter().map(|task| (task, ())).collect()
+        });
         self.drive(function.into(), tasks, sink).await
     }
 
@@ -213,10 +218,12 @@ impl Farm {
         problem: I,
     ) -> Result<Reduced<O>, RunError> {
         let RunOf { function, choice } = function.into();
-        let (tasks, sink, solution) = crate::problem::problem(problem, &*function.conquer);
+        let mut divisions = Divisions::new(&*function.conquer);
+        let each = |place, divided| divisions.take(place, divided);
+        let (tasks, sink) = pool(vec![(problem, None)], each);
         let divides = RunOf { function: &function.function, choice };
         let stats = self.drive(divides, tasks, sink).await?;
-        Ok(Reduced { value: solution.get(), stats })
+        Ok(Reduced { value: divisions.solution, stats })
     }
 
     /// Runs tasks whose results are wanted as they come; ends at the first failure.
