@@ -62,21 +62,15 @@ pub struct FarmBuilder {
     workers: Option<usize>,
     workers_as: WorkersAs,
     model: Model,
-    prefetch: Prefetch,
-    grain: Grain,
+    ways: Ways,
     tree: Tree,
-    virtual_workers: VirtualWorkers,
-    deaths_max: u32,
-    timeout: Option<TaskTimeout>,
     messaging: Messaging,
     explains: bool,
-    start_deadline: Duration,
     launcher: Option<Adjust>,
     journal: Option<(PathBuf, JournalOptions)>,
     name: String,
     nodes: Option<SortedSet<u32>>,
     walltime: Option<Duration>,
-    spans_max: usize,
 }
 
 impl fmt::Debug for FarmBuilder {
@@ -85,8 +79,7 @@ impl fmt::Debug for FarmBuilder {
             .field("workers", &self.workers)
             .field("workers_as", &self.workers_as)
             .field("model", &self.model)
-            .field("prefetch", &self.prefetch)
-            .field("grain", &self.grain)
+            .field("terms", &self.ways.terms)
             .finish_non_exhaustive()
     }
 }
@@ -96,26 +89,27 @@ impl Farm {
     ///
     /// Several farms with the same functions get a clone of the registry each.
     pub fn builder(registry: Registry) -> FarmBuilder {
+        let terms = Terms {
+            prefetch: None,
+            grain: Grain::default(),
+            deaths_max: DEATHS_MAX,
+            limit: None,
+            virtual_workers: None,
+        };
         FarmBuilder {
             registry,
             workers: None,
             workers_as: WorkersAs::default(),
             model: Model::default(),
-            prefetch: Prefetch::default(),
-            grain: Grain::default(),
+            ways: Ways { terms, start: START_DEADLINE, end: None, spans_max: 0 },
             tree: Tree::default(),
-            virtual_workers: VirtualWorkers::default(),
-            deaths_max: DEATHS_MAX,
-            timeout: None,
             messaging: Messaging::default(),
             explains: false,
-            start_deadline: START_DEADLINE,
             launcher: None,
             journal: None,
             name: FARM_NAME.to_owned(),
             nodes: None,
             walltime: None,
-            spans_max: 0,
         }
     }
 }
@@ -146,7 +140,7 @@ impl FarmBuilder {
     /// A larger number hides a longer way to the worker. At the end of a run, workers without tasks
     /// get tasks that others have not begun.
     pub fn prefetch(mut self, prefetch: Prefetch) -> FarmBuilder {
-        self.prefetch = prefetch;
+        self.ways.terms.prefetch = prefetch.fixed();
         self
     }
 
@@ -154,7 +148,7 @@ impl FarmBuilder {
     ///
     /// A larger number costs less a task and balances less well.
     pub fn grain(mut self, tasks: impl Into<Grain>) -> FarmBuilder {
-        self.grain = tasks.into();
+        self.ways.terms.grain = tasks.into();
         self
     }
 
@@ -176,7 +170,7 @@ impl FarmBuilder {
     /// [blocks](crate::TaskContext::blocking) its own. A begun task is not moved to a worker
     /// without work. If its worker dies, another worker begins it again.
     pub fn virtual_workers(mut self, virtual_workers: VirtualWorkers) -> FarmBuilder {
-        self.virtual_workers = virtual_workers;
+        self.ways.terms.virtual_workers = virtual_workers.fixed();
         self
     }
 
@@ -194,7 +188,7 @@ impl FarmBuilder {
     /// the farmer those of sub-farmers. A task that kills both may cost up to the square of this
     /// number.
     pub fn deaths_max(mut self, workers: u32) -> FarmBuilder {
-        self.deaths_max = workers;
+        self.ways.terms.deaths_max = workers;
         self
     }
 
@@ -223,7 +217,9 @@ impl FarmBuilder {
     /// ms. With a time-out, tiny tasks run in a thread of their own, which costs some microseconds
     /// a slice.
     pub fn task_timeout(mut self, timeout: impl Into<TaskTimeout>) -> FarmBuilder {
-        self.timeout = Some(timeout.into());
+        let TaskTimeout { timeout, grace } = timeout.into();
+        let (timeout_ns, grace_ns) = (nanos(timeout), nanos(grace));
+        self.ways.terms.limit = Some(Limit { timeout_ns, grace_ns });
         self
     }
 
@@ -278,7 +274,7 @@ impl FarmBuilder {
     /// The timeline has a span of 64 bytes for each answer of a worker, and at most `spans_max`
     /// spans. It costs the workers nothing.
     pub fn keep_timeline(mut self, spans_max: usize) -> FarmBuilder {
-        self.spans_max = spans_max;
+        self.ways.spans_max = spans_max;
         self
     }
 
@@ -293,7 +289,7 @@ impl FarmBuilder {
     /// A run that has lost all its workers waits as long for new ones. These are processes in the
     /// place of dead ones, and nodes that have lost their sub-farmer.
     pub fn start_deadline(mut self, deadline: Duration) -> FarmBuilder {
-        self.start_deadline = deadline;
+        self.ways.start = deadline;
         self
     }
 
@@ -380,10 +376,10 @@ impl FarmBuilder {
         if self.explains {
             node.explain_on_sigusr1().map_err(StartError::Signal)?;
         }
-        let (ways, deadline) = (self.ways(), self.start_deadline);
+        let ways = Ways { end: self.end(), ..self.ways };
         let (settings, kept) = (self.messaging.node(), node.clone());
         let (crew, registry) = self.hire((own, others), &node, &own_address)?;
-        let error = match Farm::open(node, registry, crew, ways, journal, deadline).await {
+        let error = match Farm::open(node, registry, crew, ways, journal).await {
             Err(error) if error.unexplained().is_some() => error,
             opened => return opened,
         };
@@ -430,7 +426,7 @@ impl FarmBuilder {
         let count = members.len() + usize::from(own);
         check_workers(count)?;
         let journal = self.open_journal()?;
-        let (node, ways) = (cluster.node().clone(), self.ways());
+        let (node, ways) = (cluster.node().clone(), Ways { end: self.end(), ..self.ways });
         #[cfg(unix)]
         if self.explains {
             node.explain_on_sigusr1().map_err(StartError::Signal)?;
@@ -450,7 +446,7 @@ impl FarmBuilder {
         }
         let rule = self.tree.rule(members.len());
         crew.hire_members(members, rule);
-        Farm::open(node, registry, crew, ways, journal, self.start_deadline).await
+        Farm::open(node, registry, crew, ways, journal).await
     }
 
     /// Returns the kind of the workers. A simulation has no processes: all are tasks of a host.
@@ -504,38 +500,22 @@ impl FarmBuilder {
     }
 
     fn check(&self) -> Result<(), StartError> {
-        let depth = self.prefetch.fixed();
-        let grain = self.grain.fixed();
-        allowed("prefetch", depth.unwrap_or(1).into(), "1 or more", depth != Some(0))?;
-        allowed("grain", grain.into(), "1 or more", grain != 0)?;
-        let no_time = self.timeout.is_some_and(|it| it.timeout.is_zero());
+        let Terms { prefetch, grain, deaths_max, limit, virtual_workers } = self.ways.terms;
+        allowed("prefetch", prefetch.unwrap_or(1).into(), "1 or more", prefetch != Some(0))?;
+        allowed("grain", grain.fixed().into(), "1 or more", grain.fixed() != 0)?;
+        let no_time = limit.is_some_and(|limit| limit.timeout_ns == 0);
         let size = if let Tree::FanOut(size) = self.tree { size } else { 2 };
         allowed("tree", size.into(), "2 or more", size >= 2)?;
-        let each = self.virtual_workers.fixed().unwrap_or(1);
+        let each = virtual_workers.unwrap_or(1);
         let is_allowed = (1..=VIRTUAL_WORKERS_MAX).contains(&each);
         allowed("virtual_workers", each.into(), VIRTUAL_WORKERS, is_allowed)?;
         allowed("task_timeout", 0, "more than 0 s", !no_time)?;
-        allowed("deaths_max", self.deaths_max.into(), "1 or more", self.deaths_max > 0)
+        allowed("deaths_max", deaths_max.into(), "1 or more", deaths_max > 0)
     }
 
     fn open_journal(&self) -> Result<Option<Journal>, StartError> {
         let open = |(path, options): &(PathBuf, _)| Journal::open(path, *options);
         self.journal.as_ref().map(open).transpose().map_err(StartError::Journal)
-    }
-
-    fn ways(&self) -> Ways {
-        let limit = self.timeout.map(|TaskTimeout { timeout, grace }| Limit {
-            timeout_ns: nanos(timeout),
-            grace_ns: nanos(grace),
-        });
-        let terms = Terms {
-            prefetch: self.prefetch.fixed(),
-            grain: self.grain,
-            deaths_max: self.deaths_max,
-            limit,
-            virtual_workers: self.virtual_workers.fixed(),
-        };
-        Ways { terms, start: self.start_deadline, end: self.end(), spans_max: self.spans_max }
     }
 
     /// Returns the moment at which the farm's time is over.

@@ -60,11 +60,10 @@ impl Farm {
         mut crew: Crew,
         ways: Ways,
         journal: Option<Journal>,
-        deadline: Duration,
     ) -> Result<Farm, StartError> {
         let mut reception =
             Reception::open(node.clone(), crew.farm(), registry.signatures(), ways.terms);
-        let links = reception.meet_all(&mut crew, deadline).await?;
+        let links = reception.meet_all(&mut crew, ways.start).await?;
         let workers = Workers::new(links, crew, reception);
         Ok(Farm { workers, ways, run: 0, registry, journal, _node: node })
     }
