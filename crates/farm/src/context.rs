@@ -260,7 +260,7 @@ pub(crate) struct Long {
 }
 
 /// State that all runners of a worker see.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) struct Common {
     pub(crate) values: Values,
     /// Values of the newest run.
@@ -291,7 +291,7 @@ impl Common {
 }
 
 /// State of a runner, for other threads.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) struct Work {
     /// Odd while a task runs; another number for each task.
     serial: AtomicU64,

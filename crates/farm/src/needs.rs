@@ -12,7 +12,6 @@
 //! A task that ends its wait leaves its question: the next task that needs the value takes the
 //! reply.
 
-use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use bytes::Bytes;
@@ -62,12 +61,6 @@ pub(crate) struct Computing {
     needs: Needs,
     run: u32,
     key: Key,
-}
-
-impl fmt::Debug for Needs {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Needs").field("values", &self.state().keys.len()).finish()
-    }
 }
 
 impl Needs {

@@ -3,7 +3,6 @@
 
 use std::any::{Any, TypeId};
 use std::collections::BTreeMap;
-use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -16,10 +15,10 @@ use tokio::sync::OnceCell;
 use crate::proto::wire::Part;
 
 /// Shared values of a farm, at a worker.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) struct Values(Mutex<SortedMap<u128, Value>>);
 
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct Value {
     bytes: Vec<u8>,
     total: u64,
@@ -90,12 +89,6 @@ type Cells = BTreeMap<(u32, TypeId, Vec<u8>), Arc<Cell>>;
 /// Values that a worker's tasks compute for each other in a run.
 #[derive(Default)]
 pub(crate) struct Once(Mutex<Cells>);
-
-impl fmt::Debug for Once {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Once").field("values", &self.cells().len()).finish()
-    }
-}
 
 impl Once {
     /// Forgets all values. Tasks that have one keep it.
