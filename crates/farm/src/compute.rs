@@ -40,7 +40,7 @@ pub(crate) use self::report::ANSWER_BYTES;
 use self::report::{Done, Report};
 use self::runner::Runner;
 use self::waits::Begun;
-use crate::context::{Common, Long, Tasks, Work, run_each};
+use crate::context::{Common, Long, Work, run_each};
 use crate::needs::Needs;
 use crate::pieces::Piece;
 use crate::proto::placement::Place;
@@ -482,7 +482,6 @@ impl Shared {
     /// Runs tasks and appends their results; returns whether the function looked at its context.
     fn run(&self, tasks: &Piece, results: &mut Vec<u8>, work: &Arc<Work>) -> bool {
         let entry = &self.entries[tasks.function as usize];
-        let &Piece { run, first, count, attempt, .. } = tasks;
         let mut inputs = tasks.inputs();
         let run_next = || {
             let ran = match inputs.next() {
@@ -494,7 +493,7 @@ impl Shared {
                 wire::put_failure(results, &text);
             }
         };
-        run_each(work, Tasks { run, first, count, attempt }, || self.clock(), run_next)
+        run_each(work, tasks, || self.clock(), run_next)
     }
 
     /// Notes the time of finished tasks; returns the moment of their end.

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use crate::needs::{Needs, Unanswered};
+use crate::pieces::Piece;
 use crate::proto::progress::{Reports, WHOLE};
 use crate::values::{Once, Values};
 
@@ -112,8 +113,8 @@ impl TaskContext {
 
     /// Begins a task that may wait. The task has a state of its own, since its thread runs others
     /// meanwhile.
-    pub(crate) fn begin(common: &Arc<Common>, tasks: &Tasks, now_ns: u64) -> TaskContext {
-        let &Tasks { run, first: index, attempt, .. } = tasks;
+    pub(crate) fn begin(common: &Arc<Common>, tasks: &Piece, now_ns: u64) -> TaskContext {
+        let &Piece { run, first: index, attempt, .. } = tasks;
         let work = Arc::new(Work::new(common.clone()));
         let serial = work.begin(index, now_ns);
         TaskContext { run, index, attempt, serial, work }
@@ -210,15 +211,6 @@ const THOUSANDTHS_BITS: u32 = 10;
 
 const _: () = assert!(WHOLE < 1 << THOUSANDTHS_BITS);
 
-/// Tasks that are run one after the other.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Tasks {
-    pub(crate) run: u32,
-    pub(crate) first: u64,
-    pub(crate) count: u32,
-    pub(crate) attempt: u32,
-}
-
 /// Runs tasks on this thread, each with its context; returns whether a function looked at its
 /// context.
 ///
@@ -226,7 +218,7 @@ pub(crate) struct Tasks {
 #[inline]
 pub(crate) fn run_each(
     work: &Arc<Work>,
-    tasks: Tasks,
+    tasks: &Piece,
     clock: impl Fn() -> u64,
     mut run: impl FnMut(),
 ) -> bool {
@@ -244,7 +236,7 @@ pub(crate) fn run_each(
         current.run.set(0);
         let is_seen = current.is_seen.take();
         if is_seen {
-            let Tasks { run, first, count, .. } = tasks;
+            let &Piece { run, first, count, .. } = tasks;
             work.common.reports().end(run, first..first + u64::from(count));
         }
         is_seen
@@ -392,10 +384,10 @@ mod tests {
         let entry = registry.lookup("who").unwrap().clone();
         let work = Arc::new(Work::default());
         let mut seen = Vec::new();
-        let tasks = Tasks { run: 0, first: 7, count: 3, attempt: 2 };
+        let tasks = Piece { first: 7, count: 3, attempt: 2, ..Piece::default() };
         let is_seen = run_each(
             &work,
-            tasks,
+            &tasks,
             || 5,
             || {
                 let long = work.now().unwrap();
@@ -428,15 +420,15 @@ mod tests {
         let common = work.common.clone();
         let cancelled = |run| {
             let mut answers = Vec::new();
-            let tasks = Tasks { run, first: 0, count: 2, attempt: 0 };
-            run_each(&work, tasks, || 0, || answers.push(current().is_cancelled()));
+            let tasks = Piece { run, count: 2, ..Piece::default() };
+            run_each(&work, &tasks, || 0, || answers.push(current().is_cancelled()));
             answers
         };
         common.run.store(4, Ordering::Relaxed);
         assert_eq!((cancelled(4), cancelled(3)), (vec![false; 2], vec![true; 2]));
         common.closed.store(true, Ordering::Relaxed);
         assert_eq!(cancelled(4), [true; 2]);
-        assert!(!run_each(&work, Tasks { run: 4, first: 0, count: 1, attempt: 0 }, || 0, || ()));
+        assert!(!run_each(&work, &Piece { run: 4, count: 1, ..Piece::default() }, || 0, || ()));
     }
 
     #[test]

@@ -235,7 +235,8 @@ fn typed<T: Send + Sync + 'static>(value: &Arc<dyn Any + Send + Sync>) -> Arc<T>
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::context::{Common, Tasks};
+    use crate::context::Common;
+    use crate::pieces::Piece;
     use crate::proto::wire::{self, Answer, Ask, Told};
     use bytes::Bytes;
     use std::sync::Barrier;
@@ -249,7 +250,7 @@ mod tests {
     }
 
     fn task_of(common: &Arc<Common>, run: u32) -> TaskContext {
-        let tasks = Tasks { run, first: 0, count: 1, attempt: 0 };
+        let tasks = Piece { run, count: 1, ..Piece::default() };
         TaskContext::begin(common, &tasks, 0)
     }
 

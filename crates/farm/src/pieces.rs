@@ -7,6 +7,7 @@ use bytes::Bytes;
 use crate::proto::wire::{self, Assignment};
 
 /// Tasks of one assignment.
+#[derive(Default)]
 pub(crate) struct Piece {
     pub(crate) run: u32,
     pub(crate) function: u32,

@@ -11,7 +11,7 @@ use chunkcomm_cluster::registry::FunctionError;
 use super::queue::{Next, Slice, Step};
 use super::waits::{Alarm, Begun, Key};
 use super::{Seat, Shared, aside, discard, locked};
-use crate::context::{TaskContext, Tasks};
+use crate::context::TaskContext;
 use crate::pieces::Piece;
 
 type Polled = Poll<Result<Vec<u8>, FunctionError>>;
@@ -169,9 +169,7 @@ impl Runner {
 
     /// Begins a task of an async function, up to its first poll.
     fn begin(&self, piece: &Piece, key: Key) -> Begun {
-        let &Piece { run, first, count, attempt, .. } = piece;
-        let tasks = Tasks { run, first, count, attempt };
-        let context = TaskContext::begin(&self.shared.common, &tasks, self.shared.clock());
+        let context = TaskContext::begin(&self.shared.common, piece, self.shared.clock());
         if self.shared.limit.is_some() {
             self.shared.queue().waits.note(key, context.clone());
         }

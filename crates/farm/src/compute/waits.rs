@@ -246,14 +246,15 @@ impl Wake for Alarm {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::context::{Common, Tasks};
+    use crate::context::Common;
+    use crate::pieces::Piece;
     use chunkcomm_cluster::Registry;
 
     fn begun(waits: &mut Waits, index: u64, now_ns: u64) -> Begun {
         let mut registry = Registry::new();
         registry.register_async("pending", |(): ()| std::future::pending::<()>());
         let key = waits.reserve();
-        let tasks = Tasks { run: 0, first: index, count: 1, attempt: 0 };
+        let tasks = Piece { first: index, count: 1, ..Piece::default() };
         let context = TaskContext::begin(&Arc::<Common>::default(), &tasks, now_ns);
         let call = registry.lookup("pending").unwrap().start(&[]).unwrap();
         waits.note(key, context.clone());
