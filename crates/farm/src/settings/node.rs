@@ -23,11 +23,6 @@ pub(crate) struct NodeSettings {
     pub(crate) message_bytes_max: Option<usize>,
 }
 
-/// Silence after which a node asks its peer for a sign of life: 1 s. After `SUSPECT` it dials the
-/// connection anew. Both are as between any two nodes.
-const PROBE: Duration = Duration::from_secs(1);
-const SUSPECT: Duration = Duration::from_secs(3);
-
 /// Silence after which a node counts as dead: an hour, since silence here is no death. The launcher
 /// sees how a worker ends, and a worker sees the farmer's end. A worker with a long task in its I/O
 /// loop is silent until the task ends. A farmer whose program computes on the farm's runtime is
@@ -41,7 +36,7 @@ impl NodeSettings {
     pub(crate) fn node(&self) -> NodeBuilder {
         // The error of a run names the loss.
         let builder = quiet_but_for_accept(Node::builder());
-        let silence = Silence { probe: PROBE, suspect: SUSPECT, dead: DEAD };
+        let silence = Silence { dead: DEAD, ..Silence::default() };
         let mut limits = Limits::default();
         if let Some(bytes) = self.message_bytes_max {
             limits.message_bytes_max = bytes;
