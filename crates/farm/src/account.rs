@@ -36,7 +36,7 @@ use crate::proto::timeline::Recorder;
 use crate::proto::waiting::Waiting;
 use crate::proto::wire::{self, Answer, Fractions, Item, Terms};
 use crate::settings::{Ways, nanos};
-use crate::stats::{Mishaps, WorkerStats};
+use crate::stats::WorkerStats;
 use crate::tasks::{Output, Sink, Unreadable};
 
 /// Most results that wait for that of an earlier task.
@@ -295,9 +295,8 @@ impl<'a, O: Output, S: Sink<O>> Account<'a, O, S> {
             {
                 Ok(())
             }
-            Answer::Mishaps { numbers: [reissued, returned, copied, dropped], .. } => {
-                let below = Mishaps { reissued, returned, copied, dropped };
-                self.workers[worker].stats.mishaps_below = below;
+            Answer::Mishaps { mishaps, .. } => {
+                self.workers[worker].stats.mishaps_below = mishaps;
                 Ok(())
             }
             Answer::Aside { index, deaths, loss, .. } => {

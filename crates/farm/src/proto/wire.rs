@@ -63,6 +63,7 @@ pub(crate) use self::items::{
 pub(crate) use self::once::{Ask, Key, ONCE_HEAD_MAX, Told, once_answer, once_order};
 pub(crate) use self::progress::{Fractions, progress};
 
+use super::ledger::Mishaps;
 use bytes::{Buf, TryGetError};
 use chunkcomm::codec::{EncodeError, decode, encode_into_vec};
 use chunkcomm_proto::loss::Loss;
@@ -266,7 +267,7 @@ pub(crate) enum Answer<'a> {
     /// Numbers of tasks that were so far given out again, returned, copied and dropped below.
     Mishaps {
         run: u32,
-        numbers: [u64; 4],
+        mishaps: Mishaps,
     },
     /// Number of threads that compute here and below, and of workers lost below.
     Threads {
@@ -367,7 +368,9 @@ pub(crate) fn aside(run: u32, index: u64, deaths: u32, loss: &Loss) -> Vec<u8> {
 }
 
 /// Encodes the numbers of tasks that were given out again, returned, copied and dropped.
-pub(crate) fn mishaps(run: u32, numbers: [u64; 4]) -> Vec<u8> {
+pub(crate) fn mishaps(run: u32, mishaps: Mishaps) -> Vec<u8> {
+    let Mishaps { reissued, returned, copied, dropped } = mishaps;
+    let numbers = [reissued, returned, copied, dropped];
     let mut bytes = about(MISHAPS, run, 0, 4).to_vec();
     numbers.iter().for_each(|number| bytes.extend_from_slice(&number.to_le_bytes()));
     bytes
@@ -420,13 +423,13 @@ pub(crate) fn read_answer(mut rest: &[u8]) -> Result<Answer<'_>, Malformed> {
             Ok(Answer::Aside { run, index: first, deaths, loss })
         }
         MISHAPS if count == 4 => {
-            let numbers = [
-                rest.try_get_u64_le()?,
-                rest.try_get_u64_le()?,
-                rest.try_get_u64_le()?,
-                rest.try_get_u64_le()?,
-            ];
-            if rest.is_empty() { Ok(Answer::Mishaps { run, numbers }) } else { Err(Malformed) }
+            let mishaps = Mishaps {
+                reissued: rest.try_get_u64_le()?,
+                returned: rest.try_get_u64_le()?,
+                copied: rest.try_get_u64_le()?,
+                dropped: rest.try_get_u64_le()?,
+            };
+            if rest.is_empty() { Ok(Answer::Mishaps { run, mishaps }) } else { Err(Malformed) }
         }
         THREADS if rest.is_empty() => Ok(Answer::Threads { count, lost: first }),
         ONCE if first == 0 => {

@@ -239,9 +239,7 @@ impl<'a> Relay<'a> {
     fn tell_mishaps(&mut self) {
         let now = self.run.held().0.mishaps();
         if std::mem::replace(&mut self.mishaps, now) != now {
-            let Mishaps { reissued, returned, copied, dropped } = now;
-            let word = wire::mishaps(self.number, [reissued, returned, copied, dropped]);
-            self.waiting.push_back(Bytes::from(word));
+            self.waiting.push_back(Bytes::from(wire::mishaps(self.number, now)));
         }
     }
 

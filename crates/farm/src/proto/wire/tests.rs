@@ -136,9 +136,10 @@ fn take_backs_and_returns_survive_their_bytes() {
         other => panic!("{other:?}"),
     }
     assert!(read_answer(&aside(7, 9, 3, &"".into())[..19]).is_err());
-    let told = mishaps(7, [1, 2, 3, 4]);
+    let said = Mishaps { reissued: 1, returned: 2, copied: 3, dropped: 4 };
+    let told = mishaps(7, said);
     match read_answer(&told).unwrap() {
-        Answer::Mishaps { run: 7, numbers } => assert_eq!(numbers, [1, 2, 3, 4]),
+        Answer::Mishaps { run: 7, mishaps } => assert_eq!(mishaps, said),
         other => panic!("{other:?}"),
     }
     assert!(read_answer(&told[..told.len() - 1]).is_err());
