@@ -160,7 +160,7 @@ impl<'a, O: Travels, T: Source<Task: Travels>> Results<'a, O, T> {
                 if !self.ended {
                     self.drive(context);
                 }
-                let sink = self.run.sink();
+                let sink = &mut self.run.account.sink;
                 let had_room = sink.has_room();
                 while let Some(item) = sink.pop() {
                     match item {
@@ -202,11 +202,11 @@ impl<O: Travels, T: Source<Task: Travels>> Stream for Results<'_, O, T> {
     fn poll_next(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         let this = self.get_mut();
         this.taken = this.taken.wrapping_add(1);
-        let looks = this.run.sink().results.is_empty() || this.taken.is_multiple_of(A_LOOK);
+        let looks = this.run.account.sink.results.is_empty() || this.taken.is_multiple_of(A_LOOK);
         if looks && !this.ended {
             this.drive(context);
         }
-        match this.run.sink().pop() {
+        match this.run.account.sink.pop() {
             Some(item) => Poll::Ready(Some(item)),
             None if this.ended => Poll::Ready(this.failed.take().map(Err)),
             None => Poll::Pending,

@@ -35,7 +35,6 @@ use crate::link::Link;
 use crate::name::WorkerName;
 use crate::proto::home::Home;
 use crate::proto::ledger::Ledger;
-use crate::proto::once::Table;
 use crate::proto::wire::{self, Part};
 use crate::settings::nanos;
 use crate::shared::Sharing;
@@ -120,14 +119,14 @@ impl Workers {
 /// A run in progress.
 pub(crate) struct Run<'a, O, T, S> {
     workers: &'a mut Workers,
-    tasks: T,
+    pub(crate) tasks: T,
     /// Encoded input, after its length, that did not fit in the last assignment.
     carried: Vec<u8>,
     /// Index and attempt of that input, if a farmer above has numbered it.
     carried_numbers: Option<(u64, u32)>,
     /// Result from the journal, with its encoded bytes, of the task after the last assignment.
     recalled: Option<(O, usize)>,
-    account: Account<'a, O, S>,
+    pub(crate) account: Account<'a, O, S>,
     /// Number of tasks that the farmer above wants back, and that workers were asked for.
     wanted: u64,
     /// Decision whether the farmer's own worker, if it has one in reserve, takes part.
@@ -255,19 +254,6 @@ impl<'a, O: Output, T: Source<Task: Input>, S: Sink<O>> Run<'a, O, T, S> {
     /// Returns the number of tasks that left the source and are not in the ledger.
     fn apart(&self) -> u64 {
         u64::from(!self.carried.is_empty()) + u64::from(self.recalled.is_some())
-    }
-
-    /// Returns the values that a worker computes for all.
-    pub(crate) fn once(&mut self) -> &mut Table {
-        &mut self.account.once
-    }
-
-    pub(crate) fn sink(&mut self) -> &mut S {
-        &mut self.account.sink
-    }
-
-    pub(crate) fn source(&mut self) -> &mut T {
-        &mut self.tasks
     }
 
     /// Returns the ledger and the tasks that are not in it.

@@ -124,7 +124,7 @@ impl<'a> Relay<'a> {
     fn set_function(&mut self, function: u32, reducible: bool) {
         self.run.set_function(function);
         let reducer = self.reducers.get(function as usize).filter(|_| reducible);
-        self.run.sink().set_reducer(reducer.and_then(Option::as_ref));
+        self.run.account.sink.set_reducer(reducer.and_then(Option::as_ref));
     }
 
     /// Runs one turn.
@@ -147,7 +147,7 @@ impl<'a> Relay<'a> {
         if std::mem::replace(self.known, now) != now {
             self.waiting.push_back(Bytes::copy_from_slice(&wire::threads(now.0, now.1)));
         }
-        while let Some((key, ask)) = self.run.once().poll_ask() {
+        while let Some((key, ask)) = self.run.account.once.poll_ask() {
             self.waiting.push_back(Bytes::from(wire::once_answer(self.number, key, &ask)));
         }
         self.send_up(context);
@@ -167,12 +167,12 @@ impl<'a> Relay<'a> {
             wire::Order::Assign(assignment) => {
                 // A run that began with a take-back learns its function here.
                 self.set_function(assignment.function, assignment.reducible);
-                self.run.source().put(&whole(assignment)?);
+                self.run.tasks.put(&whole(assignment)?);
             }
             wire::Order::Value(part) => self.run.relay(&part),
             wire::Order::Forget { digest } => self.run.forget(digest),
             wire::Order::Once { run, key, reply } if run == self.number => {
-                self.run.once().handle_reply(key, reply);
+                self.run.account.once.handle_reply(key, reply);
             }
             wire::Order::End | wire::Order::Once { .. } => {}
             // A take-back of zero tasks is a ping.
@@ -194,27 +194,27 @@ impl<'a> Relay<'a> {
     ) -> Result<(), ServeError> {
         let mut left = count;
         if run == self.number {
-            for (first, count) in self.run.source().give_back(count) {
+            for (first, count) in self.run.tasks.give_back(count) {
                 left -= u64::from(count);
-                self.run.sink().give_back(first, count);
+                self.run.account.sink.give_back(first, count);
             }
             let asked = self.run.take_back(left, context);
             asked.map_err(|error| ServeError::Farm(Box::new(error)))?;
         }
-        self.waiting.extend(self.run.sink().words());
+        self.waiting.extend(self.run.account.sink.words());
         self.waiting.push_back(Bytes::copy_from_slice(&wire::returned(run, 0, 0)));
         Ok(())
     }
 
     /// Sends the gathered results up when they are due.
     fn send_up(&mut self, context: &mut Context<'_>) {
-        self.waiting.extend(self.run.sink().words());
-        while let Some(age) = self.run.sink().age() {
-            let waits = self.run.source().tasks();
+        self.waiting.extend(self.run.account.sink.words());
+        while let Some(age) = self.run.account.sink.age() {
+            let waits = self.run.tasks.tasks();
             let (ledger, carried) = self.run.held();
             let left = ledger.unanswered() + carried + waits;
             let lacks = waits == 0 && ledger.any_idle();
-            let gathered = self.run.sink();
+            let gathered = &mut self.run.account.sink;
             let is_half = gathered.count() >= left && self.sent.elapsed() >= APART;
             let is_due = left == 0
                 || is_half
@@ -223,7 +223,7 @@ impl<'a> Relay<'a> {
             if is_due {
                 self.tell_mishaps();
                 let busy_ns = self.busy_ns();
-                self.waiting.extend(self.run.sink().answers(busy_ns));
+                self.waiting.extend(self.run.account.sink.answers(busy_ns));
                 self.sent = Instant::now();
                 break;
             }
@@ -245,9 +245,9 @@ impl<'a> Relay<'a> {
 
     /// Sends the fractions of running tasks up when they are due.
     fn send_progress(&mut self, context: &mut Context<'_>) {
-        while let Some(due_ns) = self.run.sink().reports.due_ns() {
+        while let Some(due_ns) = self.run.account.sink.reports.due_ns() {
             let now_ns = nanos(self.begun.elapsed());
-            if let Some(word) = self.run.sink().reports.poll_word(now_ns) {
+            if let Some(word) = self.run.account.sink.reports.poll_word(now_ns) {
                 self.waiting.push_back(Bytes::from(word));
                 continue;
             }
