@@ -38,6 +38,8 @@ pub(crate) struct Link {
     pub(crate) lost_below: u64,
     /// Whether a warning has named the worker for its silence.
     pub(crate) is_warned_of: bool,
+    /// Symptom of a broken link, until the cause is known and the worker is lost.
+    pub(crate) broken: Option<Loss>,
     /// Cause of the worker's loss, if it is lost.
     pub(crate) lost: Option<Loss>,
     /// Way of tasks to the worker; `None` after their end.
@@ -69,6 +71,7 @@ impl Link {
             arrival,
             lost_below: 0,
             is_warned_of: false,
+            broken: None,
             lost: None,
             tasks: Some(tasks),
             waiting: VecDeque::new(),
@@ -125,9 +128,9 @@ impl Link {
         self.tasks.is_some()
     }
 
-    /// Whether an assignment waits for room.
+    /// Whether the worker cannot get an assignment: one waits for room, or the link is broken.
     pub(crate) fn is_stalled(&self) -> bool {
-        !self.waiting.is_empty()
+        !self.waiting.is_empty() || self.broken.is_some()
     }
 
     /// Ready when all waiting messages are accepted; pending when none waits.

@@ -23,8 +23,8 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
+use chunkcomm::SendError;
 use chunkcomm::stats::PeerStats;
-use chunkcomm::{Loss, SendError};
 
 use crate::account::{Account, Plan, Refused};
 use crate::crew::Crew;
@@ -135,8 +135,7 @@ pub(crate) struct Run<'a, O, T, S> {
     look: Timer,
     /// The worker that this run lost last.
     buried: Option<usize>,
-    /// Workers whose link broke, with the symptom, until the cause is known.
-    broken: Vec<(usize, Loss)>,
+    /// Timer that is set while the cause of a broken link is not known.
     cause_wait: Timer,
     /// Timer that is set while no worker is there, and one is to come.
     alone: Timer,
@@ -169,11 +168,6 @@ impl<'a, O: Output, T: Source<Task: Input>, S: Sink<O>> Run<'a, O, T, S> {
         for link in &workers.links {
             workers.join(link, &mut account, &home);
         }
-        // The cause of these breaks was not known when the previous run ended.
-        let is_broken = |link: &Link| !link.is_open() && link.lost.is_none();
-        let broken = workers.links.iter().enumerate().filter(|(_, link)| is_broken(link));
-        let broken: Vec<_> = broken.map(|(worker, _)| (worker, WorkerEnd::Closed.into())).collect();
-        broken.iter().for_each(|&(worker, _)| account.ledger.handle_stalled(worker));
         Run {
             before: workers.traffic(),
             lookout: Lookout::new(plan.ways.terms.limit),
@@ -187,7 +181,6 @@ impl<'a, O: Output, T: Source<Task: Input>, S: Sink<O>> Run<'a, O, T, S> {
             home,
             look: Timer::default(),
             buried: None,
-            broken,
             cause_wait: Timer::default(),
             alone: Timer::default(),
             sync_wait: Timer::default(),
@@ -352,7 +345,7 @@ impl<'a, O: Output, T: Source<Task: Input>, S: Sink<O>> Run<'a, O, T, S> {
         if !drains {
             self.even_out(context)?;
         }
-        if !self.broken.is_empty() {
+        if self.is_in_doubt() {
             // Links may have broken in this turn.
             self.note_ends(context)?;
         }

@@ -37,16 +37,21 @@ impl<O: Output, T: Source<Task: Input>, S: Sink<O>> Run<'_, O, T, S> {
                 self.bury(worker, &loss)?;
             }
         }
-        if self.broken.is_empty() {
+        if !self.is_in_doubt() {
             self.cause_wait = Timer::default();
-            return Ok(());
-        }
-        if self.cause_wait.is_over(CAUSE_WAIT, context) {
-            for (worker, loss) in std::mem::take(&mut self.broken) {
-                self.bury(worker, &loss)?;
+        } else if self.cause_wait.is_over(CAUSE_WAIT, context) {
+            for worker in 0..self.workers.links.len() {
+                if let Some(loss) = self.workers.links[worker].broken.take() {
+                    self.bury(worker, &loss)?;
+                }
             }
         }
         Ok(())
+    }
+
+    /// Whether the cause of a broken link is not known.
+    pub(super) fn is_in_doubt(&self) -> bool {
+        self.workers.links.iter().any(|link| link.broken.is_some())
     }
 
     /// Notes that a worker is lost. After a broken link the run still waits for the cause: it comes
@@ -63,16 +68,16 @@ impl<O: Output, T: Source<Task: Input>, S: Sink<O>> Run<'_, O, T, S> {
             return self.bury(worker, &loss);
         }
         link.give_up_tasks();
+        link.broken = Some(loss);
         self.account.ledger.handle_stalled(worker);
-        self.broken.push((worker, loss));
         Ok(())
     }
 
     /// Opens a lost worker's tasks for others. A process that has not ended is killed: while its
     /// answers wait, it may not see that its tasks have ended.
     pub(super) fn bury(&mut self, worker: usize, loss: &Loss) -> Result<(), RunError> {
-        self.broken.retain(|&(broken, _)| broken != worker);
         let link = &mut self.workers.links[worker];
+        link.broken = None;
         link.give_up_tasks();
         self.account.workers[worker].stats.lost = Some(loss.clone());
         if link.lost.replace(loss.clone()).is_some() {
