@@ -253,7 +253,7 @@ impl FarmBuilder {
     /// marks:
     ///
     /// - Damage before the last mark is refused
-    ///   ([`JournalCause::Damaged`](crate::JournalCause::Damaged)), and nothing is changed.
+    ///   ([`JournalError::Damaged`](crate::JournalError::Damaged)), and nothing is changed.
     /// - A record behind it that is not whole was being written. It is cut off with all that follows,
     ///   and a warning says so.
     /// - A journal may skip a damaged record and compute its results again

@@ -5,8 +5,6 @@
 //! another order, as those of a pool do. Equal tasks take one stored result each.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::error::Error;
-use std::fmt;
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Read as _, Write as _};
 use std::path::{Path, PathBuf};
@@ -30,34 +28,52 @@ const SYNC_BYTES: usize = 2 << 20;
 /// Largest payload; a longer one is damage.
 const PAYLOAD_BYTES_MAX: u32 = 1 << 31;
 
-/// The journal of a farm cannot be used.
-#[derive(Clone)]
+/// A journal that a farm cannot use.
+#[derive(Clone, thiserror::Error)]
 #[non_exhaustive]
-pub struct JournalError {
-    /// The file.
-    pub path: PathBuf,
-    /// The cause.
-    pub cause: JournalCause,
-}
-
-/// A cause that keeps a journal from being used.
-#[derive(Clone, Debug)]
-#[non_exhaustive]
-pub enum JournalCause {
+pub enum JournalError {
     /// The file cannot be made, read or written.
-    Io(Arc<io::Error>),
+    #[error("the journal {} cannot be read or written", path.display())]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// The system's error.
+        source: Arc<io::Error>,
+    },
     /// Another farm has it open, in this process or in another one.
-    InUse,
+    #[error("the journal {} is in use by another farm", path.display())]
+    InUse {
+        /// The file.
+        path: PathBuf,
+    },
     /// The file is something else, or a journal of another version.
-    NotAJournal,
+    #[error("the file {} is no journal of this version of the farm", path.display())]
+    NotAJournal {
+        /// The file.
+        path: PathBuf,
+    },
     /// The record here is damaged, and was permanent. Nothing was changed.
     /// [`skip_damaged_records`](crate::settings::JournalOptions::skip_damaged_records) goes on without it.
+    #[error(
+        "the journal {} is damaged at byte {offset}, where it was complete (skip_damaged_records runs \
+         its tasks again)",
+        path.display()
+    )]
     Damaged {
+        /// The file.
+        path: PathBuf,
         /// Bytes of the file before the damage.
         offset: u64,
     },
     /// A run of this number had another function, or other types.
+    #[error(
+        "the journal {} is of another program: its run {run} had function {function:?}, or that name \
+         with other types",
+        path.display()
+    )]
     OtherRun {
+        /// The file.
+        path: PathBuf,
         /// Number of the run in its program, from 1.
         run: u32,
         /// Name of the function that it had.
@@ -65,37 +81,11 @@ pub enum JournalCause {
     },
 }
 
-impl fmt::Display for JournalError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let path = self.path.display();
-        match &self.cause {
-            JournalCause::Io(_) => write!(f, "the journal {path} cannot be read or written"),
-            JournalCause::InUse => write!(f, "the journal {path} is in use by another farm"),
-            JournalCause::NotAJournal => {
-                write!(f, "the file {path} is no journal of this version of the farm")
-            }
-            JournalCause::Damaged { offset } => write!(
-                f,
-                "the journal {path} is damaged at byte {offset}, where it was complete \
-                 (skip_damaged_records runs its tasks again)"
-            ),
-            JournalCause::OtherRun { run, function } => write!(
-                f,
-                "the journal {path} is of another program: its run {run} had function \
-                 {function:?}, or that name with other types"
-            ),
-        }
-    }
-}
-
 chunkcomm::debug_with_causes!(JournalError);
 
-impl Error for JournalError {
-    fn source(&self) -> Option<&(dyn Error + 'static)> {
-        match &self.cause {
-            JournalCause::Io(error) => Some(error.as_ref()),
-            _ => None,
-        }
+impl JournalError {
+    fn io(path: &Path, error: io::Error) -> JournalError {
+        JournalError::Io { path: path.to_owned(), source: Arc::new(error) }
     }
 }
 
@@ -192,13 +182,14 @@ impl Journal {
     /// Opens the journal, or makes it.
     pub(crate) fn open(path: &Path, options: JournalOptions) -> Result<Journal, JournalError> {
         let JournalOptions { fsync, skip_damaged_records: skips } = options;
-        let failed = |cause| JournalError { path: path.to_owned(), cause };
-        let io = |error: io::Error| failed(JournalCause::Io(Arc::new(error)));
+        let io = |error| JournalError::io(path, error);
         let options = OpenOptions::new().read(true).append(true).create(true).clone();
         let mut file = options.open(path).map_err(io)?;
         match file.try_lock() {
             Ok(()) => {}
-            Err(TryLockError::WouldBlock) => return Err(failed(JournalCause::InUse)),
+            Err(TryLockError::WouldBlock) => {
+                return Err(JournalError::InUse { path: path.to_owned() });
+            }
             Err(TryLockError::Error(error)) => return Err(io(error)),
         }
         let length = file.metadata().map_err(io)?.len();
@@ -206,7 +197,7 @@ impl Journal {
         let magic_bytes = record::MAGIC.len() as u64;
         (&file).take(magic_bytes).read_to_end(&mut head).map_err(io)?;
         if !record::MAGIC.starts_with(&head) {
-            return Err(failed(JournalCause::NotAJournal));
+            return Err(JournalError::NotAJournal { path: path.to_owned() });
         }
         let (mut runs, mut place) = (Runs::new(), magic_bytes);
         if length < magic_bytes {
@@ -216,7 +207,7 @@ impl Journal {
         } else {
             let found = read_runs(&file, length, skips).map_err(|error| match error {
                 Unread::Io(error) => io(error),
-                Unread::Damaged(offset) => failed(JournalCause::Damaged { offset }),
+                Unread::Damaged(offset) => JournalError::Damaged { path: path.to_owned(), offset },
             })?;
             tell(path, length, &found);
             file.set_len(found.end).map_err(io)?;
@@ -243,14 +234,6 @@ impl Journal {
         Ok(journal)
     }
 
-    fn failed(&self, cause: JournalCause) -> JournalError {
-        JournalError { path: self.path.clone(), cause }
-    }
-
-    fn io(&self, error: io::Error) -> JournalError {
-        self.failed(JournalCause::Io(Arc::new(error)))
-    }
-
     /// Begins a run, whose results may be known in part.
     pub(crate) fn begin(&mut self, head: &RunHead) -> Result<(), JournalError> {
         if let Some(error) = &self.broken {
@@ -261,8 +244,8 @@ impl Journal {
         if let Some((known, _)) = self.runs.get(&head.run)
             && known != head
         {
-            let (run, function) = (head.run, known.function.clone());
-            let error = self.failed(JournalCause::OtherRun { run, function });
+            let (path, run, function) = (self.path.clone(), head.run, known.function.clone());
+            let error = JournalError::OtherRun { path, run, function };
             return Err(self.broken.insert(error).clone());
         }
         (self.head, self.inputs) = (Some(head.clone()), Inputs::default());
@@ -318,7 +301,8 @@ impl Journal {
         let mut result = None;
         if let Some((at, bytes)) = known {
             let mut value = vec![0; bytes as usize];
-            read_at(&self.file, &mut value, at).map_err(|error| self.io(error))?;
+            read_at(&self.file, &mut value, at)
+                .map_err(|error| JournalError::io(&self.path, error))?;
             result = decode(&value);
         }
         self.inputs.push(if result.is_some() { Inputs::TAKEN } else { digest });
@@ -425,7 +409,7 @@ impl Journal {
     }
 
     fn broken_by(&mut self, error: io::Error) -> JournalError {
-        let error = self.io(error);
+        let error = JournalError::io(&self.path, error);
         self.broken.get_or_insert(error).clone()
     }
 }

@@ -191,7 +191,7 @@ pub use context::TaskContext;
 pub use error::{FinishError, RunError, ServeError, StartError, TaskError, Unreplaced, WorkerEnd};
 pub use farm::Farm;
 pub use functions::{DivideAndConquer, Divided, MapReduce, RegistryExt};
-pub use journal::{JournalCause, JournalError};
+pub use journal::JournalError;
 pub use machine::serve_if_started;
 pub use name::WorkerName;
 pub use results::Results;

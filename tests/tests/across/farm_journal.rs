@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use chunkcomm_cluster::Registry;
 use chunkcomm_farm::settings::{Fsync, WorkersAs};
-use chunkcomm_farm::{Farm, JournalCause, RunError, StartError, TaskError};
+use chunkcomm_farm::{Farm, JournalError, RunError, StartError, TaskError};
 use chunkcomm_testkit::blocking::until;
 use chunkcomm_testkit::{Scratch, proc};
 
@@ -172,7 +172,7 @@ async fn a_journal_of_another_program_is_refused() {
     let (second, _) = builder();
     let error = second.journal(&*file, Fsync::Never).start().await.unwrap_err();
     let StartError::Journal(error) = error else { panic!("{error}") };
-    assert!(matches!(error.cause, JournalCause::InUse), "{error}");
+    assert!(matches!(error, JournalError::InUse { .. }), "{error}");
     farm.finish(DEADLINE).await.unwrap();
 
     let (third, functions) = builder();

@@ -8,10 +8,10 @@ fn open(file: &Path) -> Journal {
     Journal::open(file, Fsync::EverySecond.into()).unwrap()
 }
 
-fn cause(file: &Path) -> JournalCause {
+fn cause(file: &Path) -> JournalError {
     let Err(error) = Journal::open(file, Fsync::Never.into()) else { panic!("it opens") };
     assert!(error.to_string().contains(&*file.to_string_lossy()), "{error}");
-    error.cause
+    error
 }
 
 fn head(run: u32) -> RunHead {
@@ -138,7 +138,7 @@ fn damage_of_what_was_permanent_is_refused_or_skipped() {
                 assert!(meet(&mut journal, &[b"a", b"b", b"c"]).iter().all(Option::is_some));
                 continue;
             }
-            let JournalCause::Damaged { offset } = cause(&scratch) else { panic!("{at}") };
+            let JournalError::Damaged { offset, .. } = cause(&scratch) else { panic!("{at}") };
             assert_eq!(offset, records[number].0 as u64, "{at}");
             assert_eq!(std::fs::read(&scratch).unwrap(), damaged, "nothing is changed");
 
@@ -198,30 +198,30 @@ fn damage_of_what_was_not_permanent_is_cut_off_with_what_follows() {
 fn files_that_are_no_journal_of_this_program_are_refused() {
     let scratch = Scratch::new("journal-refused");
     std::fs::write(&scratch, b"the diary of a nobody").unwrap();
-    assert!(matches!(cause(&scratch), JournalCause::NotAJournal));
+    assert!(matches!(cause(&scratch), JournalError::NotAJournal { .. }));
     assert_eq!(std::fs::read(&scratch).unwrap(), b"the diary of a nobody");
     std::fs::write(&scratch, b"note").unwrap();
-    assert!(matches!(cause(&scratch), JournalCause::NotAJournal));
+    assert!(matches!(cause(&scratch), JournalError::NotAJournal { .. }));
     assert_eq!(std::fs::read(&scratch).unwrap(), b"note");
     std::fs::remove_file(&scratch).unwrap();
 
     let mut journal = open(&scratch);
-    assert!(matches!(cause(&scratch), JournalCause::InUse));
+    assert!(matches!(cause(&scratch), JournalError::InUse { .. }));
     journal.begin(&head(1)).unwrap();
     drop(journal);
     let mut journal = open(&scratch);
     let other = RunHead { types: (1, 3), ..head(1) };
     let error = journal.begin(&other).unwrap_err();
-    let JournalCause::OtherRun { run: 1, function } = &error.cause else { panic!("{error}") };
+    let JournalError::OtherRun { run: 1, function, .. } = &error else { panic!("{error}") };
     assert_eq!(function, "double");
     // Nor is anything of this program put into it.
     let error = journal.begin(&head(2)).unwrap_err();
-    assert!(matches!(error.cause, JournalCause::OtherRun { run: 1, .. }), "{error}");
+    assert!(matches!(error, JournalError::OtherRun { run: 1, .. }), "{error}");
     let before = std::fs::read(&scratch).unwrap();
     drop(journal);
     assert_eq!(std::fs::read(&scratch).unwrap(), before);
     let nowhere = scratch.join("in a file");
-    assert!(matches!(cause(&nowhere), JournalCause::Io(_)));
+    assert!(matches!(cause(&nowhere), JournalError::Io { .. }));
 }
 
 #[test]
@@ -294,7 +294,7 @@ fn nothing_is_written_behind_a_torn_record() {
     assert!(journal.end_turn().is_err() || journal.settle().is_err());
     journal.writer = writer;
     let error = journal.begin(&head(2)).unwrap_err();
-    assert!(matches!(error.cause, JournalCause::Io(_)), "{error}");
+    assert!(matches!(error, JournalError::Io { .. }), "{error}");
     assert!(journal.settle().is_err() && journal.buffer.is_empty(), "there is nothing to write");
 }
 

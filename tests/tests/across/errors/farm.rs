@@ -12,8 +12,8 @@ use chunkcomm_cluster::launch::{LaunchError, Launcher};
 use chunkcomm_cluster::registry::Difference;
 use chunkcomm_farm::settings::{Fsync, NoGrain, NoTree, NoVirtualWorkers};
 use chunkcomm_farm::{
-    Farm, JournalCause, JournalError, RunError, ServeError, StartError, TaskError, Unreplaced,
-    WorkerEnd, WorkerName,
+    Farm, JournalError, RunError, ServeError, StartError, TaskError, Unreplaced, WorkerEnd,
+    WorkerName,
 };
 use std::io;
 use std::process::ExitStatus;
@@ -32,21 +32,18 @@ pub(super) async fn all(texts: &mut Texts) {
 async fn journals(texts: &mut Texts) -> JournalError {
     let builder =
         Farm::builder(Registry::new()).workers(1).journal("/nowhere/journal", Fsync::Never);
-    let StartError::Journal(mut error) = builder.start().await.unwrap_err() else { panic!() };
-    for (label, cause) in [
-        ("JournalError JournalCause::InUse", JournalCause::InUse),
-        ("JournalError JournalCause::NotAJournal", JournalCause::NotAJournal),
-        ("JournalError JournalCause::Damaged", JournalCause::Damaged { offset: 99 }),
-        (
-            "JournalError JournalCause::OtherRun",
-            JournalCause::OtherRun { run: 2, function: "row".into() },
-        ),
-        ("JournalError JournalCause::Io", JournalCause::Io(said())),
-    ] {
-        error.cause = cause;
-        texts.error(label, &error);
-    }
-    error
+    let StartError::Journal(error) = builder.start().await.unwrap_err() else { panic!() };
+    let JournalError::Io { path, .. } = error else { panic!("{error}") };
+    let io = JournalError::Io { path: path.clone(), source: said() };
+    errors!(
+        texts,
+        JournalError::InUse { path: path.clone() },
+        JournalError::NotAJournal { path: path.clone() },
+        JournalError::Damaged { path: path.clone(), offset: 99 },
+        JournalError::OtherRun { path, run: 2, function: "row".into() },
+        io.clone() => JournalError::Io,
+    );
+    io
 }
 
 /// Writes the texts of all losses, as the end of a task; returns that of a process that ended.
