@@ -25,62 +25,48 @@ mod task;
 
 /// The end of a worker, as the cause of its [`Loss`]. A loss has another cause where a link
 /// ([`RecvError`], [`SendError`]) or a cluster ([`Death`]) says more.
-#[derive(Clone)]
+#[derive(Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum WorkerEnd {
     /// The worker's process ended.
+    #[error("its process ended{}", told(.0.status))]
     Exited(ChildExit),
     /// The worker's thread ended with this reason; empty for an orderly end.
+    #[error("its thread ended{}", told((!.0.is_empty()).then(|| Plain(.0))))]
     Thread(String),
     /// The worker was below a sub-farmer, which reported its loss.
+    #[error("below it {0}")]
     Below(Loss),
     /// The worker closed its channel.
+    #[error("it closed its channel")]
     Closed,
     /// The worker sent bytes that answer no assignment of its own.
+    #[error("it sent what is no answer to any assignment")]
     Malformed,
     /// The farm had ended and killed the worker's process.
+    #[error("it was killed with the farm")]
     Dismissed,
     /// The worker's process was ended, since its task did not end in time.
+    #[error("it was ended at task {task}, which took too long")]
     Stuck {
         /// Index of the task.
         task: u64,
     },
     /// The worker had tasks and answered nothing for this time, as a stopped process does. A worker
     /// process was then killed.
+    #[error("it had tasks and answered nothing for {} s", .0.as_secs_f64())]
     Silent(Duration),
     /// The worker had not ended after this time. A worker process was then killed.
+    #[error("it was still at work after {} s", .0.as_secs_f64())]
     Late(Duration),
 }
 
-impl fmt::Display for WorkerEnd {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            WorkerEnd::Exited(exit) => match exit.status {
-                Some(status) => write!(f, "its process ended: {status}"),
-                None => f.write_str("its process ended"),
-            },
-            WorkerEnd::Thread(why) if why.is_empty() => f.write_str("its thread ended"),
-            WorkerEnd::Thread(why) => write!(f, "its thread ended: {}", Plain(why)),
-            WorkerEnd::Below(loss) => write!(f, "below it {loss}"),
-            WorkerEnd::Closed => f.write_str("it closed its channel"),
-            WorkerEnd::Malformed => f.write_str("it sent what is no answer to any assignment"),
-            WorkerEnd::Dismissed => f.write_str("it was killed with the farm"),
-            WorkerEnd::Stuck { task } => {
-                write!(f, "it was ended at task {task}, which took too long")
-            }
-            WorkerEnd::Silent(time) => {
-                write!(f, "it had tasks and answered nothing for {} s", time.as_secs_f64())
-            }
-            WorkerEnd::Late(waited) => {
-                write!(f, "it was still at work after {} s", waited.as_secs_f64())
-            }
-        }
-    }
+/// Returns a reason for the end of a text, if there is one.
+fn told(reason: Option<impl fmt::Display>) -> String {
+    reason.map_or_else(String::new, |reason| format!(": {reason}"))
 }
 
 chunkcomm::debug_with_causes!(WorkerEnd);
-
-impl Error for WorkerEnd {}
 
 impl WorkerEnd {
     /// Whether the worker ended as it does when its farmer is done.
@@ -153,29 +139,22 @@ const SERVE_HINT: &str = "(a worker process must call serve_if_started first in 
                           cluster serve_in)";
 
 /// Reason why no process was started in the place of a dead one.
-#[derive(Clone, Debug)]
+#[derive(Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum Unreplaced {
     /// The system could not start one.
+    // The cause is part of the text, since the source of a run's error is that of the loss.
+    #[error("{}", with_causes(.0))]
     Launch(LaunchError),
     /// This number of processes in a row ended before they were ready.
+    #[error("{count} processes in a row ended before they were ready")]
     Unready {
         /// Number of these processes.
         count: u32,
     },
 }
 
-impl fmt::Display for Unreplaced {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            // The cause is part of the text, since the source of a run's error is that of the loss.
-            Unreplaced::Launch(error) => f.write_str(&with_causes(error)),
-            Unreplaced::Unready { count } => {
-                write!(f, "{count} processes in a row ended before they were ready")
-            }
-        }
-    }
-}
+chunkcomm::debug_with_causes!(Unreplaced);
 
 /// Error of a farm that did not start. No worker process is left.
 #[non_exhaustive]
