@@ -10,11 +10,12 @@ use std::io::{self, Read as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use chunkcomm::layer::warn;
+
 use self::reading::{Found, Runs, Unread, read_runs};
 use self::writer::Writer;
 use crate::proto::record::{self, Finished, RunHead, Stamp};
 use crate::settings::{Fsync, JournalOptions};
-use crate::warning::warn;
 
 mod reading;
 mod writer;
@@ -435,15 +436,19 @@ fn read_at(file: &File, mut bytes: &mut [u8], mut at: u64) -> io::Result<()> {
 fn tell(path: &Path, length: u64, found: &Found) {
     let path = path.display();
     for place in &found.skipped {
-        warn(&format!(
-            "the journal {path} is damaged at byte {place}; the record there is skipped"
-        ));
+        warn(
+            "farmer",
+            &format!("the journal {path} is damaged at byte {place}; the record there is skipped"),
+        );
     }
     if found.end < length {
         let (end, bytes) = (found.end, length - found.end);
-        warn(&format!(
-            "the journal {path} has {bytes} bytes from byte {end} on that are not whole; they are cut off"
-        ));
+        warn(
+            "farmer",
+            &format!(
+                "the journal {path} has {bytes} bytes from byte {end} on that are not whole; they are cut off"
+            ),
+        );
     }
 }
 

@@ -182,7 +182,6 @@ mod subfarm;
 mod tasks;
 mod threads;
 mod values;
-mod warning;
 mod worker;
 
 pub use builder::FarmBuilder;

@@ -109,7 +109,6 @@ const CRATES: &[Floors] = &[
                 "tasks",
                 "threads",
                 "values",
-                "warning",
             ],
             &["crew", "link"],
             &["account", "handshake"],

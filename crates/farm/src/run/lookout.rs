@@ -15,7 +15,7 @@ use bytes::Bytes;
 use chunkcomm::Silence;
 use chunkcomm::host::Instant;
 use chunkcomm::host::Time;
-use chunkcomm::layer::Wait;
+use chunkcomm::layer::{Wait, warn};
 use chunkcomm::proto::liveness::{Alive, Liveness};
 use chunkcomm::stats::PeerStats;
 
@@ -24,7 +24,6 @@ use crate::error::{RunError, WorkerEnd, counted};
 use crate::link::Link;
 use crate::proto::wire::{self, Limit};
 use crate::tasks::{Input, Output, Sink, Source};
-use crate::warning::warn;
 
 /// Silence after which a worker is asked, and the time between two questions.
 const PROBE: Duration = Duration::from_secs(1);
@@ -172,13 +171,16 @@ impl<O: Output, T: Source<Task: Input>, S: Sink<O>> Run<'_, O, T, S> {
                     self.send_stalled(worker, context)?;
                 }
             }
-            Alive::Suspect if !std::mem::replace(&mut link.is_warned_of, true) => warn(&format!(
-                "{} has {} and has answered nothing for {} s: it is stopped, or a task keeps it from \
+            Alive::Suspect if !std::mem::replace(&mut link.is_warned_of, true) => warn(
+                "farmer",
+                &format!(
+                    "{} has {} and has answered nothing for {} s: it is stopped, or a task keeps it from \
                  answering",
-                link.name,
-                counted(tasks, "task"),
-                WARNED.as_secs()
-            )),
+                    link.name,
+                    counted(tasks, "task"),
+                    WARNED.as_secs()
+                ),
+            ),
             Alive::Suspect => {}
             Alive::Dead => {
                 self.lookout.forget(worker);
