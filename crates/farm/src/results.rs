@@ -182,16 +182,11 @@ impl<'a, O: Travels, T: Source<Task: Travels>> Results<'a, O, T> {
 
     /// Drives the run, and notes its end.
     fn drive(&mut self, context: &mut Context<'_>) {
-        match self.run.poll(context) {
-            Poll::Ready(Ok(())) => {
-                self.ended = true;
-                self.stats = Some(self.run.report());
-            }
-            Poll::Ready(Err(error)) => {
-                self.ended = true;
-                self.failed = Some(error);
-            }
-            Poll::Pending => {}
+        let Poll::Ready(ended) = self.run.poll(context) else { return };
+        self.ended = true;
+        match ended {
+            Ok(()) => self.stats = Some(self.run.report()),
+            Err(error) => self.failed = Some(error),
         }
     }
 }
