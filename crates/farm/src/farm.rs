@@ -11,7 +11,6 @@ use chunkcomm::host::{Instant, timeout_at};
 use chunkcomm::layer::warn;
 use chunkcomm_cluster::Registry;
 use chunkcomm_cluster::registry::Travels;
-use chunkcomm_proto::sorted::SortedSet;
 
 use crate::crew::Crew;
 use crate::error::{FinishError, StartError, WorkerEnd, is_of_runtime, is_orderly};
@@ -148,32 +147,21 @@ impl Farm {
         links.iter_mut().for_each(Link::end_tasks);
         if crew.is_running() {
             // A worker that is still to come is met, and ended.
-            let mut drained = SortedSet::new();
             let all_ended = poll_fn(|context| {
                 while let Poll::Ready(met) = reception.poll_met(crew, context) {
                     match met {
-                        Met::Ready(mut link) => {
-                            link.end_tasks();
-                            links.push(*link);
-                        }
+                        Met::Ready(link) => links.push(*link),
                         Met::Placed(_) => {}
                         Met::Not(error) => crew.note_refused(&error),
                     }
                 }
                 // A worker sees the end of the tasks when its answers are taken.
-                for (at, link) in links.iter_mut().enumerate() {
-                    while !drained.contains(&at) {
-                        match link.poll_answer(context, |_| ()) {
-                            Poll::Ready(Ok(())) => {}
-                            Poll::Ready(Err(loss)) => {
-                                drained.insert(at);
-                                if is_of_runtime(&loss) {
-                                    // Nobody asks how the processes end.
-                                    crew.dismiss();
-                                }
-                            }
-                            Poll::Pending => break,
-                        }
+                for link in links.iter_mut() {
+                    if let Poll::Ready(loss) = link.poll_finish(context)
+                        && is_of_runtime(&loss)
+                    {
+                        // Nobody asks how the processes end.
+                        crew.dismiss();
                     }
                 }
                 while crew.poll_ended(context).is_ready() {}
@@ -184,10 +172,8 @@ impl Farm {
         reception.close();
         let nodes = links.iter_mut().filter(|link| link.name.member.is_some());
         for link in nodes.filter(|link| link.lost.is_none()) {
-            let ended = timeout_at(until, link.answers_end()).await;
-            let how = ended.unwrap_or(Err(WorkerEnd::Late(deadline).into()));
-            let how = how.err().unwrap_or_else(|| WorkerEnd::Closed.into());
-            crew.note(link.name.index, how);
+            let ended = timeout_at(until, poll_fn(|context| link.poll_finish(context))).await;
+            crew.note(link.name.index, ended.unwrap_or_else(|_| WorkerEnd::Late(deadline).into()));
         }
         let reported = |name: &WorkerName| {
             let of = |link: &&Link| link.name.index == name.index;

@@ -177,8 +177,8 @@ impl Link {
     }
 
     /// Says that the farm is done instead of sending waiting messages, and ends the tasks. Ready
-    /// when the worker has ended its answers, which are dropped.
-    pub(crate) fn poll_finish(&mut self, context: &mut Context<'_>) -> Poll<()> {
+    /// when the worker has ended its answers, which are dropped; returns how.
+    pub(crate) fn poll_finish(&mut self, context: &mut Context<'_>) -> Poll<Loss> {
         if self.is_open() {
             if self.waiting.front().is_none_or(|word| word[..] != wire::THE_END) {
                 self.waiting = VecDeque::from([Bytes::from_static(&wire::THE_END)]);
@@ -187,8 +187,11 @@ impl Link {
                 self.end_tasks();
             }
         }
-        while ready!(self.poll_answer(context, |_| ())).is_ok() {}
-        Poll::Ready(())
+        loop {
+            if let Err(loss) = ready!(self.poll_answer(context, |_| ())) {
+                return Poll::Ready(loss);
+            }
+        }
     }
 
     /// Ends the tasks, which makes the worker end.
@@ -214,13 +217,5 @@ impl Link {
         if let Some(mut answers) = self.answers.take() {
             spawn(Box::pin(async move { while let Ok(Some(_)) = answers.recv().await {} }));
         }
-    }
-
-    /// Waits until the worker has ended its answers, which it does after its tasks have ended.
-    /// Drops answers that still come: no run wants them.
-    pub(crate) async fn answers_end(&mut self) -> Result<(), Loss> {
-        let Some(answers) = &mut self.answers else { return Ok(()) };
-        while answers.recv().await?.is_some() {}
-        Ok(())
     }
 }
