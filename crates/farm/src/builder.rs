@@ -19,10 +19,10 @@ use crate::farm::Farm;
 use crate::journal::Journal;
 use crate::proto::wire::{Limit, Terms};
 use crate::serving::{THREADS_MAX, share_of_cores};
+use crate::settings::times::START_DEADLINE;
 use crate::settings::{
-    FARM_NAME, Grain, JournalOptions, Messaging, Model, NodeSettings, Prefetch, START_DEADLINE,
-    TaskTimeout, Tree, VIRTUAL_WORKERS_MAX, VirtualWorkers, WORKER_COUNT_MAX, Ways, WorkersAs,
-    nanos,
+    FARM_NAME, Grain, JournalOptions, Messaging, Model, NodeSettings, Prefetch, TaskTimeout, Tree,
+    VIRTUAL_WORKERS_MAX, VirtualWorkers, WORKER_COUNT_MAX, Ways, WorkersAs, nanos,
 };
 use crate::worker::Farmer;
 

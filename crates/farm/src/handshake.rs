@@ -20,6 +20,7 @@ use crate::link::Link;
 use crate::name::WorkerName;
 use crate::proto::record::{Finished, RunHead};
 use crate::proto::wire::{self, Answer, Handed, Hello, Role, Seat, Seated, Terms, VERSIONS};
+use crate::settings::times::PARTING;
 use crate::settings::{WORKER_COUNT_MAX, nanos};
 use crate::threads::spawn_among;
 
@@ -27,9 +28,6 @@ use crate::threads::spawn_among;
 /// as it opens its duplex, so the oldest are silent strangers. With far fewer, a burst of strangers
 /// could push a worker out; more cost memory.
 const UNHEARD_MAX: usize = WORKER_COUNT_MAX + 256;
-
-/// Time in which an unwanted worker must hear that it is not wanted.
-const PARTING: Duration = Duration::from_secs(1);
 
 /// Most bytes of results that a worker may hand over. Further results are dropped, and their tasks
 /// run again.

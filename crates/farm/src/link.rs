@@ -9,7 +9,6 @@ use std::collections::VecDeque;
 use std::future::Future;
 use std::pin::pin;
 use std::task::{Context, Poll, ready};
-use std::time::Duration;
 
 use bytes::Bytes;
 use chunkcomm::{BytesDuplex, BytesReceiver, BytesSender, Loss, Peer, SendError, TryRecvError};
@@ -17,12 +16,9 @@ use chunkcomm::{BytesDuplex, BytesReceiver, BytesSender, Loss, Peer, SendError, 
 use crate::error::WorkerEnd;
 use crate::name::WorkerName;
 use crate::proto::wire;
+use crate::settings::times::SILENT;
 use crate::shared::Sharing;
 use crate::threads::spawn;
-
-/// Longest time until it is known which messages a lost worker has got: 10 s. After that silence
-/// the session of a cluster's node is dead.
-const UNACKNOWLEDGED_FOR: Duration = Duration::from_secs(10);
 
 /// The duplex to a worker that is ready.
 pub(crate) struct Link {
@@ -205,7 +201,7 @@ impl Link {
     pub(crate) fn give_up_tasks(&mut self) {
         if let Some(tasks) = self.tasks.take() {
             spawn(Box::pin(async move {
-                let _ = tasks.close(UNACKNOWLEDGED_FOR).await;
+                let _ = tasks.close(SILENT).await;
             }));
         }
         self.waiting.clear();

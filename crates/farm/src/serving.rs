@@ -1,7 +1,6 @@
 //! A node of a cluster as a worker.
 
 use std::pin::{Pin, pin};
-use std::time::Duration;
 
 use chunkcomm::host::{self, Instant};
 use chunkcomm_cluster::cluster::{End, NameError, NodeId};
@@ -11,17 +10,9 @@ use crate::error::ServeError;
 use crate::proto::wire::{self, Who};
 use crate::remains::Remains;
 use crate::settings::FARM_NAME;
+use crate::settings::times::{REFUSED, RETRY, SILENT};
 use crate::subfarm::Subfarm;
 use crate::worker::{Served, Service, serve};
-
-/// Time in which a sub-farmer takes a node that the farmer has sent to it.
-const WELCOME: Duration = Duration::from_secs(10);
-
-/// Time from the loss of a farmer to another attempt, if the cluster does not say that it is gone.
-const RETRY: Duration = Duration::from_secs(1);
-
-/// Pause after which a node that a sub-farmer has not taken says so to the farmer.
-const REFUSED: Duration = Duration::from_millis(10);
 
 /// Most threads of a worker.
 pub(crate) const THREADS_MAX: usize = 1024;
@@ -219,7 +210,7 @@ async fn next_farmer(
 /// farmer as long as that has the farm.
 async fn unwanted(cluster: &Cluster, name: &str, farmer: NodeId, is_below: bool) {
     if is_below {
-        host::sleep(WELCOME).await;
+        host::sleep(SILENT).await;
     } else {
         cluster.withdrawn(name, farmer).await;
     }

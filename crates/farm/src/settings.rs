@@ -15,9 +15,6 @@ use crate::proto::wire::Terms;
 /// Most workers of a farm when it starts: 1024, those below sub-farmers included.
 pub const WORKER_COUNT_MAX: usize = 1024;
 
-/// Default time in which the workers must report: 30 s. A later worker is a mistake of the program.
-pub(crate) const START_DEADLINE: Duration = Duration::from_secs(30);
-
 /// Returns a time in nanoseconds, or the largest number of 64 bits if it is longer.
 pub(crate) fn nanos(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
@@ -353,6 +350,7 @@ pub enum Runtime {
 pub(crate) use node::NodeSettings;
 
 mod node;
+pub(crate) mod times;
 
 #[cfg(test)]
 mod tests {

@@ -30,7 +30,8 @@ use crate::functions::Reducer;
 use crate::handshake::{Met, Reception};
 use crate::proto::wire::Role;
 use crate::run::Workers;
-use crate::settings::{NodeSettings, START_DEADLINE, Ways};
+use crate::settings::times::START_DEADLINE;
+use crate::settings::{NodeSettings, Ways};
 use crate::worker::{Farmer, Service, Upper};
 
 mod gather;

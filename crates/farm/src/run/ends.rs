@@ -2,7 +2,6 @@
 
 use std::task::Context;
 use std::task::Poll;
-use std::time::Duration;
 
 use chunkcomm::{Loss, SendError};
 
@@ -10,11 +9,8 @@ use super::{Run, Timer};
 use crate::error::{RunError, WorkerEnd, is_a_cause, is_of_runtime};
 use crate::link::Link;
 use crate::name::WorkerName;
+use crate::settings::times::CAUSE_WAIT;
 use crate::tasks::{Input, Output, Sink, Source};
-
-/// Longest wait for the cause of a broken link. The farmer sees the break before the end of the
-/// process that caused it.
-const CAUSE_WAIT: Duration = Duration::from_secs(2);
 
 impl<O: Output, T: Source<Task: Input>, S: Sink<O>> Run<'_, O, T, S> {
     /// Ends worker processes whose task has not ended in time.

@@ -23,17 +23,8 @@ use super::{Run, Timer};
 use crate::error::{RunError, WorkerEnd, counted};
 use crate::link::Link;
 use crate::proto::wire::{self, Limit};
+use crate::settings::times::{BEYOND, PROBE, SILENT};
 use crate::tasks::{Input, Output, Sink, Source};
-
-/// Silence after which a worker is asked, and the time between two questions.
-const PROBE: Duration = Duration::from_secs(1);
-
-/// Silence after which a warning names the worker.
-const WARNED: Duration = Duration::from_secs(10);
-
-/// Silence beyond the time of a task and its grace after which a worker is lost. A machine that is
-/// short of memory may halt a process for a second or two.
-const BEYOND: Duration = Duration::from_secs(3);
 
 /// Bytes to and from a worker since the last look that show a long message under way. A question
 /// and its acknowledgement have fewer.
@@ -61,7 +52,7 @@ struct Watched {
 
 impl Lookout {
     pub(super) fn new(limit: Option<Limit>) -> Lookout {
-        let silence = Silence { probe: PROBE, suspect: WARNED, dead: silence_max(limit) };
+        let silence = Silence { probe: PROBE, suspect: SILENT, dead: silence_max(limit) };
         Lookout { silence, workers: Vec::new(), due: None, wait: Timer::default() }
     }
 
@@ -178,7 +169,7 @@ impl<O: Output, T: Source<Task: Input>, S: Sink<O>> Run<'_, O, T, S> {
                  answering",
                     link.name,
                     counted(tasks, "task"),
-                    WARNED.as_secs()
+                    SILENT.as_secs()
                 ),
             ),
             Alive::Suspect => {}

@@ -8,6 +8,7 @@ use chunkcomm::layer::quiet_but_for_accept;
 use chunkcomm::{Limits, Node, NodeBuilder, Policy, Silence};
 
 use super::Runtime;
+use super::times::LINK_DEAD;
 
 const RUNTIMES: [(Runtime, &str); 3] = [
     (Runtime::Ambient, "ambient"),
@@ -23,12 +24,6 @@ pub(crate) struct NodeSettings {
     pub(crate) message_bytes_max: Option<usize>,
 }
 
-/// Silence after which a node counts as dead: an hour, since silence here is no death. The launcher
-/// sees how a worker ends, and a worker sees the farmer's end. A worker with a long task in its I/O
-/// loop is silent until the task ends. A farmer whose program computes on the farm's runtime is
-/// silent too.
-const DEAD: Duration = Duration::from_secs(3600);
-
 impl NodeSettings {
     /// Name of the environment variable that makes a started copy a worker of a farm.
     pub(crate) const VARIABLE: &'static str = "CHUNKCOMM_FARM_WORKER";
@@ -36,7 +31,7 @@ impl NodeSettings {
     pub(crate) fn node(&self) -> NodeBuilder {
         // The error of a run names the loss.
         let builder = quiet_but_for_accept(Node::builder());
-        let silence = Silence { dead: DEAD, ..Silence::default() };
+        let silence = Silence { dead: LINK_DEAD, ..Silence::default() };
         let mut limits = Limits::default();
         if let Some(bytes) = self.message_bytes_max {
             limits.message_bytes_max = bytes;
