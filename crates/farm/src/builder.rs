@@ -378,7 +378,8 @@ impl FarmBuilder {
         }
         let ways = Ways { end: self.end(), ..self.ways };
         let (settings, kept) = (self.messaging.node(), node.clone());
-        let (crew, registry) = self.hire((own, others), &node, &own_address)?;
+        let registry = Arc::new(self.registry.clone());
+        let crew = self.hire((own, others), &node, &own_address, &registry)?;
         let error = match Farm::open(node, registry, crew, ways, journal).await {
             Err(error) if error.unexplained().is_some() => error,
             opened => return opened,
@@ -408,7 +409,8 @@ impl FarmBuilder {
     /// When the future is dropped, workers that had arrived return; the others wait.
     pub async fn start_in(self, cluster: &Cluster) -> Result<Farm, StartError> {
         self.check()?;
-        let mut crew = Crew::new(&self.name, None)?;
+        let registry = Arc::new(self.registry.clone());
+        let mut crew = Crew::new(&self.name, None, self.messaging.node(), &registry)?;
         // The crew watches before the members are read, so that no death falls between the two.
         crew.watch(cluster);
         let mut members = cluster.members();
@@ -431,18 +433,12 @@ impl FarmBuilder {
         if self.explains {
             node.explain_on_sigusr1().map_err(StartError::Signal)?;
         }
-        let registry = Arc::new(self.registry);
         crew.announce(cluster).await?;
         let threads = share_of_cores(cluster).clamp(1, THREADS_MAX) as u32;
         if own {
-            crew.hire_thread(
-                Farmer::Here(node.clone()),
-                self.messaging.node(),
-                &registry,
-                threads,
-            )?;
+            crew.hire_thread(Farmer::Here(node.clone()), threads)?;
         } else if self.model == Model::Auto {
-            crew.keep_in_reserve(node.clone(), self.messaging.node(), &registry, threads);
+            crew.keep_in_reserve(node.clone(), threads);
         }
         let rule = self.tree.rule(members.len());
         crew.hire_members(members, rule);
@@ -469,12 +465,12 @@ impl FarmBuilder {
         (own, others): (bool, usize),
         node: &Node,
         own_address: &Address,
-    ) -> Result<(Crew, Arc<Registry>), StartError> {
+        registry: &Arc<Registry>,
+    ) -> Result<Crew, StartError> {
         let kind = self.kind();
-        let registry = Arc::new(self.registry);
-        let mut crew = Crew::new(FARM_NAME, None)?;
+        let mut crew = Crew::new(FARM_NAME, None, self.messaging.node(), registry)?;
         if own {
-            crew.hire_thread(Farmer::At(own_address.clone()), self.messaging.node(), &registry, 1)?;
+            crew.hire_thread(Farmer::At(own_address.clone()), 1)?;
         }
         if others > 0 {
             // The bound address has the port.
@@ -484,19 +480,14 @@ impl FarmBuilder {
                 let adjust = self.launcher.unwrap_or_else(|| Box::new(|launcher| launcher));
                 // The functions that `main` registers may depend on the arguments.
                 let launcher = Launcher::new(bound).args(std::env::args_os().skip(1));
-                crew.hire_processes(others, self.messaging.node(), adjust(launcher))?;
+                crew.hire_processes(others, adjust(launcher))?;
             } else {
                 for _ in 0..others {
-                    crew.hire_thread(
-                        Farmer::At(bound.clone()),
-                        self.messaging.node(),
-                        &registry,
-                        1,
-                    )?;
+                    crew.hire_thread(Farmer::At(bound.clone()), 1)?;
                 }
             }
         }
-        Ok((crew, registry))
+        Ok(crew)
     }
 
     fn check(&self) -> Result<(), StartError> {

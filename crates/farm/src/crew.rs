@@ -33,6 +33,9 @@ const UNREADY_MAX: u32 = 16;
 pub(crate) struct Crew {
     /// The farm's name.
     farm: String,
+    /// Settings and functions of the workers that the crew starts.
+    settings: NodeSettings,
+    registry: Arc<Registry>,
     names: Vec<WorkerName>,
     /// Token by which a started worker is known; `None` for a node of a cluster.
     tokens: Vec<Option<Token>>,
@@ -71,8 +74,6 @@ pub(crate) struct Crew {
 /// Worker of the farmer's node that the start does not wait for.
 struct Reserve {
     node: Node,
-    settings: NodeSettings,
-    registry: Arc<Registry>,
     threads: u32,
     /// Index of the worker, once it is hired.
     index: Option<usize>,
@@ -92,7 +93,12 @@ impl Drop for Announced {
 
 impl Crew {
     /// Returns a crew without workers. A sub-farmer's gets the token of the farm.
-    pub(crate) fn new(farm: &str, of_farm: Option<Token>) -> Result<Crew, StartError> {
+    pub(crate) fn new(
+        farm: &str,
+        of_farm: Option<Token>,
+        settings: NodeSettings,
+        registry: &Arc<Registry>,
+    ) -> Result<Crew, StartError> {
         let (tells, ends) = unbounded_channel();
         // No token is safe without random numbers, so nothing is started then.
         let random = || {
@@ -101,6 +107,8 @@ impl Crew {
         };
         Ok(Crew {
             farm: farm.to_owned(),
+            settings,
+            registry: Arc::clone(registry),
             names: Vec::new(),
             tokens: Vec::new(),
             token: random()?,
@@ -124,19 +132,12 @@ impl Crew {
 
     /// Starts a worker thread that computes on this number of threads. In a simulation it is a task
     /// of the farmer's host.
-    pub(crate) fn hire_thread(
-        &mut self,
-        farmer: Farmer,
-        settings: NodeSettings,
-        registry: &Arc<Registry>,
-        threads: u32,
-    ) -> Result<(), StartError> {
+    pub(crate) fn hire_thread(&mut self, farmer: Farmer, threads: u32) -> Result<(), StartError> {
         let index = self.names.len();
         let worker = WorkerName::thread(index);
-        let token = self.token;
-        let farm = self.farm.clone();
+        let (token, settings, farm) = (self.token, self.settings, self.farm.clone());
         let post = Post { farmer, index, token, farm, settings, threads, explains: false };
-        let (registry, end) = (Arc::clone(registry), self.tells.clone());
+        let (registry, end) = (Arc::clone(&self.registry), self.tells.clone());
         let ended = move |worked: Result<(), Stopped>| {
             let told = worked.err().map_or_else(String::new, |stopped| stopped.to_string());
             // A failed send means that the farm is gone and needs no report.
@@ -156,15 +157,8 @@ impl Crew {
     }
 
     /// Keeps a worker thread of the farmer's in reserve.
-    pub(crate) fn keep_in_reserve(
-        &mut self,
-        node: Node,
-        settings: NodeSettings,
-        registry: &Arc<Registry>,
-        threads: u32,
-    ) {
-        let registry = Arc::clone(registry);
-        self.reserve = Some(Reserve { node, settings, registry, threads, index: None });
+    pub(crate) fn keep_in_reserve(&mut self, node: Node, threads: u32) {
+        self.reserve = Some(Reserve { node, threads, index: None });
     }
 
     pub(crate) fn has_reserve(&self) -> bool {
@@ -181,10 +175,9 @@ impl Crew {
         let Some(mut reserve) = self.reserve.take_if(|reserve| reserve.index.is_none()) else {
             return;
         };
-        let Reserve { node, settings, registry, threads, .. } = &reserve;
         let index = self.names.len();
         // If no thread can be started, the other workers go on.
-        if self.hire_thread(Farmer::Here(node.clone()), *settings, registry, *threads).is_ok() {
+        if self.hire_thread(Farmer::Here(reserve.node.clone()), reserve.threads).is_ok() {
             reserve.index = Some(index);
             self.reserve = Some(reserve);
         }
@@ -194,10 +187,9 @@ impl Crew {
     pub(crate) fn hire_processes(
         &mut self,
         count: usize,
-        settings: NodeSettings,
         launcher: Launcher,
     ) -> Result<(), StartError> {
-        self.launcher = Some(launcher.env(NodeSettings::VARIABLE, settings.to_string()));
+        self.launcher = Some(launcher.env(NodeSettings::VARIABLE, self.settings.to_string()));
         self.launch(count).map_err(StartError::Launch)
     }
 
