@@ -16,18 +16,30 @@ use crate::values::{Once, Values};
 /// [`RegistryExt::register_async_task`](crate::RegistryExt::register_async_task) get it.
 #[derive(Clone)]
 pub struct TaskContext {
+    numbers: Numbers,
+    work: Arc<Work>,
+}
+
+/// Numbers of a task.
+#[derive(Clone, Copy)]
+struct Numbers {
     run: u32,
     index: u64,
     attempt: u32,
+    /// Serial of the task at its runner.
     serial: u64,
-    work: Arc<Work>,
+}
+
+impl Numbers {
+    /// Those of a function that runs outside of a farm.
+    const OUTSIDE: Numbers = Numbers { run: 0, index: 0, attempt: 0, serial: 1 };
 }
 
 impl fmt::Debug for TaskContext {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("TaskContext")
-            .field("index", &self.index)
-            .field("attempt", &self.attempt)
+            .field("index", &self.index())
+            .field("attempt", &self.attempt())
             .field("is_cancelled", &self.is_cancelled())
             .finish()
     }
@@ -37,7 +49,7 @@ impl TaskContext {
     /// Returns the index of the task in its run.
     #[must_use]
     pub fn index(&self) -> u64 {
-        self.index
+        self.numbers.index
     }
 
     /// Returns how often the task was given out before; 0 for the first attempt.
@@ -46,7 +58,7 @@ impl TaskContext {
     /// one attempt may run at a time.
     #[must_use]
     pub fn attempt(&self) -> u32 {
-        self.attempt
+        self.numbers.attempt
     }
 
     /// Returns whether the task should end.
@@ -57,10 +69,10 @@ impl TaskContext {
     #[must_use]
     pub fn is_cancelled(&self) -> bool {
         let Work { cancelled, abandoned, common, .. } = &*self.work;
-        cancelled.load(Ordering::Relaxed) == self.serial
+        cancelled.load(Ordering::Relaxed) == self.numbers.serial
             || abandoned.load(Ordering::Relaxed)
             || common.closed.load(Ordering::Relaxed)
-            || common.run.load(Ordering::Relaxed) != self.run
+            || common.run.load(Ordering::Relaxed) != self.numbers.run
     }
 
     /// Reports the fraction of the task that is done, from 0 to 1, for
@@ -88,16 +100,16 @@ impl TaskContext {
     pub fn progress(&self, fraction: f64) {
         let thousandths = (fraction.clamp(0.0, 1.0) * f64::from(WHOLE)) as u32;
         let Work { reported, common, .. } = &*self.work;
-        let report = self.serial << THOUSANDTHS_BITS | u64::from(thousandths);
+        let report = self.numbers.serial << THOUSANDTHS_BITS | u64::from(thousandths);
         if reported.swap(report, Ordering::Relaxed) != report {
-            common.reports().report(self.run, self.index, thousandths);
+            common.reports().report(self.run(), self.index(), thousandths);
         }
     }
 
     /// Drops the report of the task, which has ended.
     pub(crate) fn end_reports(&self) {
         if self.work.reported.load(Ordering::Relaxed) != 0 {
-            self.work.common.reports().end(self.run, self.index..self.index + 1);
+            self.work.common.reports().end(self.run(), self.index()..self.index() + 1);
         }
     }
 
@@ -117,11 +129,11 @@ impl TaskContext {
         let &Piece { run, first: index, attempt, .. } = tasks;
         let work = Arc::new(Work::new(common.clone()));
         let serial = work.begin(index, now_ns);
-        TaskContext { run, index, attempt, serial, work }
+        TaskContext { numbers: Numbers { run, index, attempt, serial }, work }
     }
 
     pub(crate) fn run(&self) -> u32 {
-        self.run
+        self.numbers.run
     }
 
     /// Returns the time at which the task began, in nanoseconds.
@@ -131,20 +143,18 @@ impl TaskContext {
 
     /// Asks the task to end; returns whether this is the first request.
     pub(crate) fn cancel(&self) -> bool {
-        self.work.cancelled.swap(self.serial, Ordering::Relaxed) != self.serial
+        let serial = self.numbers.serial;
+        self.work.cancelled.swap(serial, Ordering::Relaxed) != serial
     }
 
     /// Runs a part of the task on this thread.
     pub(crate) fn within<R>(&self, run: impl FnOnce() -> R) -> R {
         CURRENT.with(|current| {
             current.work.replace(Some(self.work.clone()));
-            current.run.set(self.run);
-            current.attempt.set(self.attempt);
-            current.index.set(self.index);
-            current.serial.set(self.serial);
+            current.numbers.set(self.numbers);
             let result = run();
             current.work.replace(None);
-            current.run.set(0);
+            current.numbers.set(Numbers::OUTSIDE);
             current.is_seen.set(false);
             result
         })
@@ -175,10 +185,7 @@ thread_local! {
         Current {
             work: RefCell::new(None),
             is_seen: Cell::new(false),
-            run: Cell::new(0),
-            index: Cell::new(0),
-            attempt: Cell::new(0),
-            serial: Cell::new(1),
+            numbers: Cell::new(Numbers::OUTSIDE),
         }
     };
 }
@@ -188,21 +195,13 @@ struct Current {
     work: RefCell<Option<Arc<Work>>>,
     /// Whether a function looked at its context.
     is_seen: Cell<bool>,
-    run: Cell<u32>,
-    index: Cell<u64>,
-    attempt: Cell<u32>,
-    serial: Cell<u64>,
+    numbers: Cell<Numbers>,
 }
 
 impl Current {
     fn context(&self) -> TaskContext {
-        TaskContext {
-            run: self.run.get(),
-            index: self.index.get(),
-            attempt: self.attempt.get(),
-            serial: self.serial.get(),
-            work: self.work.borrow().clone().unwrap_or_default(),
-        }
+        let work = self.work.borrow().clone().unwrap_or_default();
+        TaskContext { numbers: self.numbers.get(), work }
     }
 }
 
@@ -214,29 +213,27 @@ const _: () = assert!(WHOLE < 1 << THOUSANDTHS_BITS);
 /// Runs tasks on this thread, each with its context; returns whether a function looked at its
 /// context.
 ///
-/// `run` is called once for each task, and `clock` gives the start of the task.
+/// `run_next` is called once for each task, and `clock` gives the start of the task.
 #[inline]
 pub(crate) fn run_each(
     work: &Arc<Work>,
     tasks: &Piece,
     clock: impl Fn() -> u64,
-    mut run: impl FnMut(),
+    mut run_next: impl FnMut(),
 ) -> bool {
     CURRENT.with(|current| {
         current.work.replace(Some(work.clone()));
-        current.run.set(tasks.run);
-        current.attempt.set(tasks.attempt);
-        for index in tasks.first..tasks.first + u64::from(tasks.count) {
-            current.index.set(index);
-            current.serial.set(work.begin(index, clock()));
-            run();
+        let &Piece { run, first, count, attempt, .. } = tasks;
+        for index in first..first + u64::from(count) {
+            let serial = work.begin(index, clock());
+            current.numbers.set(Numbers { run, index, attempt, serial });
+            run_next();
         }
         work.end();
         current.work.replace(None);
-        current.run.set(0);
+        current.numbers.set(Numbers::OUTSIDE);
         let is_seen = current.is_seen.take();
         if is_seen {
-            let &Piece { run, first, count, .. } = tasks;
             work.common.reports().end(run, first..first + u64::from(count));
         }
         is_seen
