@@ -106,10 +106,10 @@ pub(crate) struct Account<'a, O, S> {
 
 /// A worker of a run.
 pub(crate) struct Worker {
-    pace: Pace,
-    threads: u32,
+    pub(crate) pace: Pace,
+    pub(crate) threads: u32,
     /// Number of workers that a sub-farmer has lost since it began.
-    below: u64,
+    pub(crate) below: u64,
     /// Whether the worker is a sub-farmer.
     farms: bool,
     pub(crate) stats: WorkerStats,
@@ -245,20 +245,6 @@ impl<'a, O: Output, S: Sink<O>> Account<'a, O, S> {
             WorkerStats { threads, waited_for_farmer, waited_for_wire, ..stats.clone() }
         };
         self.workers.iter().map(until_now).collect()
-    }
-
-    /// Whether the number of tasks in this worker's assignments is measured.
-    pub(crate) fn is_measured(&self, worker: usize) -> bool {
-        self.workers[worker].pace.is_measured()
-    }
-
-    pub(crate) fn threads(&self, worker: usize) -> u32 {
-        self.workers[worker].threads
-    }
-
-    /// Returns the number of workers that a sub-farmer has lost since it began.
-    pub(crate) fn below(&self, worker: usize) -> u64 {
-        self.workers[worker].below
     }
 
     pub(crate) fn has_room(&self) -> bool {

@@ -154,7 +154,7 @@ impl<'a, O: Travels, T: Source<Task: Travels>> Results<'a, O, T> {
     /// # Cancel safety
     /// As [`Farm::run`](crate::Farm::run).
     pub async fn for_each(mut self, mut each: impl FnMut(u64, O)) -> Result<RunStats, RunError> {
-        self.run.stop_at_failure();
+        self.run.account.plan.stops = true;
         let ended = std::future::poll_fn(|context| {
             loop {
                 if !self.ended {

@@ -194,19 +194,9 @@ impl<'a, O: Output, T: Source<Task: Input>, S: Sink<O>> Run<'a, O, T, S> {
         self.account.plan.reduces = self.account.journal.is_none();
     }
 
-    /// Lets the first task that fails end the run.
-    pub(crate) fn stop_at_failure(&mut self) {
-        self.account.plan.stops = true;
-    }
-
     /// Hands results on as they come instead of in the order of the tasks.
     pub(crate) fn hand_on_at_once(&mut self) {
         self.account.hand_on_at_once();
-    }
-
-    /// Notes that all results are kept.
-    pub(crate) fn collect(&mut self) {
-        self.account.plan.collects = true;
     }
 
     /// Drives the run to its end.
@@ -275,7 +265,7 @@ impl<'a, O: Output, T: Source<Task: Input>, S: Sink<O>> Run<'a, O, T, S> {
     pub(crate) fn threads(&self) -> u32 {
         let links = self.workers.links.iter().enumerate();
         let there = links.filter(|(_, link)| link.is_open());
-        there.fold(0, |sum, (worker, _)| sum.saturating_add(self.account.threads(worker)))
+        there.fold(0, |sum, (worker, _)| sum.saturating_add(self.account.workers[worker].threads))
     }
 
     /// Returns the number of workers that were lost so far, in earlier runs too.
@@ -437,8 +427,8 @@ impl<'a, O: Output, T: Source<Task: Input>, S: Sink<O>> Run<'a, O, T, S> {
                         self.lookout.handle_heard(worker, account.now_ns);
                     }
                     if link.farms {
-                        link.threads = account.threads(worker);
-                        let below = account.below(worker);
+                        link.threads = account.workers[worker].threads;
+                        let below = account.workers[worker].below;
                         if std::mem::replace(&mut link.lost_below, below) < below {
                             self.work_no_more();
                         }

@@ -52,8 +52,8 @@ impl Farm {
         let mut results = Vec::with_capacity(tasks.left().unwrap_or_default() as usize);
         let sink = only_results(|_, result| results.push(result));
         let mut run = self.begin(function.into(), tasks, sink)?;
-        run.stop_at_failure();
-        run.collect();
+        run.account.plan.stops = true;
+        run.account.plan.collects = true;
         let stats = run.drive().await?;
         Ok(Outcome { results, stats })
     }
@@ -92,7 +92,7 @@ impl Farm {
         let mut results = Vec::with_capacity(tasks.left().unwrap_or_default() as usize);
         let sink = |_, result| results.push(result);
         let mut run = self.begin(function.into(), tasks, sink)?;
-        run.collect();
+        run.account.plan.collects = true;
         let stats = run.drive().await?;
         Ok(Outcome { results, stats })
     }
@@ -195,7 +195,7 @@ impl Farm {
         };
         let maps = RunOf { function: &function.function, choice };
         let mut run = self.begin(maps, groups, only_results(each))?;
-        run.stop_at_failure();
+        run.account.plan.stops = true;
         run.let_reduce();
         let stats = run.drive().await.map_err(|error| error.in_groups_of(size))?;
         Ok(Reduced { value, stats })
@@ -235,7 +235,7 @@ impl Farm {
     ) -> Result<RunStats, RunError> {
         let mut run = self.begin(function, tasks, sink)?;
         run.hand_on_at_once();
-        run.stop_at_failure();
+        run.account.plan.stops = true;
         run.drive().await
     }
 

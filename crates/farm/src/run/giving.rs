@@ -69,7 +69,7 @@ impl<O: Output, T: Source<Task: Input>, S: Sink<O>> Run<'_, O, T, S> {
         let grain = account.ledger.grain(worker);
         let taken = self.workers.links[worker].peer().message_bytes_max();
         let taken = usize::try_from(taken).unwrap_or(usize::MAX);
-        let bytes_max = match account.is_measured(worker) {
+        let bytes_max = match account.workers[worker].pace.is_measured() {
             true => taken.min(ASSIGNMENT_BYTES),
             // Each of a sub-farmer's tasks fits by itself, as its farmer sent it.
             false if self.tasks.numbered().is_some() => taken,
