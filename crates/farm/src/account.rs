@@ -27,7 +27,7 @@ use crate::error::{RunError, TaskError};
 use crate::journal::Journal;
 use crate::link::Link;
 use crate::proto::home::Spent;
-use crate::proto::ledger::{Accepted, Ledger, NotAsked};
+use crate::proto::ledger::{Accepted, Ledger};
 use crate::proto::once::Table;
 use crate::proto::order::InOrder;
 use crate::proto::pace::{Grain, Growth, Pace};
@@ -127,12 +127,6 @@ pub(crate) enum Refused {
 
 impl From<wire::Malformed> for Refused {
     fn from(wire::Malformed: wire::Malformed) -> Refused {
-        Refused::Worker
-    }
-}
-
-impl From<NotAsked> for Refused {
-    fn from(NotAsked: NotAsked) -> Refused {
         Refused::Worker
     }
 }

@@ -33,6 +33,7 @@
 use std::collections::VecDeque;
 use std::ops::Range;
 
+use super::wire::Malformed;
 use piece::{Key, Piece};
 use worker::Worker;
 
@@ -42,10 +43,6 @@ const PARTS: u32 = 64;
 /// Deaths from which on a piece is a suspect. One death is no reason: a worker of many threads
 /// holds many pieces. They would be tried one after the other, while all other workers wait.
 const SUSPECTED: u32 = 2;
-
-/// An answer for tasks that were never assigned, or from a worker that has not joined.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct NotAsked;
 
 /// Most that a worker may hold.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -162,7 +159,8 @@ impl Ledger {
         self.stand_in_line(worker);
     }
 
-    /// Takes an answer for `count` tasks from `first` on, which took `busy_ns` in all.
+    /// Takes an answer for `count` tasks from `first` on, which took `busy_ns` in all. It makes no
+    /// sense if they were never assigned, or the worker has not joined.
     #[inline]
     pub(crate) fn handle_answer(
         &mut self,
@@ -171,7 +169,7 @@ impl Ledger {
         count: u32,
         busy_ns: u64,
         now_ns: u64,
-    ) -> Result<Accepted, NotAsked> {
+    ) -> Result<Accepted, Malformed> {
         let tasks = first..first + u64::from(count);
         let teller = self.teller(worker, &tasks)?;
         teller.heard_ns = now_ns;
@@ -194,7 +192,7 @@ impl Ledger {
         first: u64,
         count: u32,
         now_ns: u64,
-    ) -> Result<(), NotAsked> {
+    ) -> Result<(), Malformed> {
         let tasks = first..first + u64::from(count);
         let teller = self.teller(worker, &tasks)?;
         teller.heard_ns = now_ns;
@@ -259,7 +257,7 @@ impl Ledger {
         worker: usize,
         task: u64,
         deaths: u32,
-    ) -> Result<Option<SetAside>, NotAsked> {
+    ) -> Result<Option<SetAside>, Malformed> {
         let tasks = task..task + 1;
         self.teller(worker, &tasks)?;
         let aside = (!self.held_of(worker, &tasks).is_empty()).then(|| {
@@ -463,9 +461,9 @@ impl Ledger {
 
     /// Returns the worker, if it may send a word about these tasks.
     #[inline]
-    fn teller(&mut self, worker: usize, tasks: &Range<u64>) -> Result<&mut Worker, NotAsked> {
+    fn teller(&mut self, worker: usize, tasks: &Range<u64>) -> Result<&mut Worker, Malformed> {
         let teller = self.workers.get_mut(worker).filter(|worker| worker.joined);
-        teller.filter(|_| tasks.end <= self.next).ok_or(NotAsked)
+        teller.filter(|_| tasks.end <= self.next).ok_or(Malformed)
     }
 
     /// Accepts the first `count` tasks of a piece.

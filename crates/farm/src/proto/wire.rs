@@ -68,7 +68,7 @@ use bytes::{Buf, TryGetError};
 use chunkcomm::codec::{EncodeError, decode, encode_into_vec};
 use chunkcomm_proto::loss::Loss;
 
-/// Bytes that are no assignment or no answer.
+/// Bytes that are no assignment or no answer, or an answer to no assignment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Malformed;
 

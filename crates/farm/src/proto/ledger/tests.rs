@@ -108,11 +108,11 @@ fn an_answer_may_cover_part_of_an_assignment_or_several() {
 fn what_was_never_assigned_or_comes_from_the_dead_is_refused() {
     let mut ledger = ledger(1);
     give_all(&mut ledger, 6);
-    assert_eq!(ledger.handle_answer(0, 5, 2, 9, 0), Err(NotAsked));
-    assert_eq!(ledger.handle_answer(7, 0, 1, 9, 0), Err(NotAsked));
+    assert_eq!(ledger.handle_answer(0, 5, 2, 9, 0), Err(Malformed));
+    assert_eq!(ledger.handle_answer(7, 0, 1, 9, 0), Err(Malformed));
     ledger.handle_lost(0, true);
-    assert_eq!(ledger.handle_answer(0, 0, 1, 9, 0), Err(NotAsked));
-    assert_eq!(ledger.handle_returned(0, 0, 1, 0), Err(NotAsked));
+    assert_eq!(ledger.handle_answer(0, 0, 1, 9, 0), Err(Malformed));
+    assert_eq!(ledger.handle_returned(0, 0, 1, 0), Err(Malformed));
 }
 
 #[test]
@@ -253,7 +253,7 @@ fn a_task_may_be_set_aside_below_a_sub_farmer() {
     assert_eq!(chunkcomm::codec::decode::<u64>(&aside.input).unwrap(), 1);
     assert_eq!(ledger.handle_aside(0, 1, 3), Ok(None), "it is set aside");
     assert_eq!(ledger.handle_aside(0, 4, 3), Ok(None), "another worker has it");
-    assert_eq!(ledger.handle_aside(0, 6, 3), Err(NotAsked));
+    assert_eq!(ledger.handle_aside(0, 6, 3), Err(Malformed));
     assert_eq!(ledger.unanswered(), 5);
 }
 

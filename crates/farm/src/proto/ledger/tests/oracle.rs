@@ -3,10 +3,11 @@
 use std::collections::BTreeSet;
 use std::ops::Range;
 
+use super::super::super::wire::Malformed;
 use super::super::balance::{SILENCE_NS_LONG, SILENCE_NS_MIN};
 use super::super::holds::KEPT_BYTES_MAX;
 use super::super::piece::Piece;
-use super::super::{Accepted, Ledger, Mishaps, NotAsked, Share};
+use super::super::{Accepted, Ledger, Mishaps, Share};
 use super::tasks;
 
 /// State of a task.
@@ -125,7 +126,7 @@ impl Checked {
         let count = (range.end - range.start) as u32;
         let told = self.ledger.handle_answer(worker, range.start, count, busy_ns, now_ns);
         if !self.may_tell(worker, &range) {
-            return assert_eq!(told, Err(NotAsked));
+            return assert_eq!(told, Err(Malformed));
         }
         let accepted: Vec<u64> = match told.expect("it may tell of these tasks") {
             Accepted::All => range.clone().collect(),
@@ -142,7 +143,7 @@ impl Checked {
         let count = (range.end - range.start) as u32;
         let told = self.ledger.handle_returned(worker, range.start, count, now_ns);
         if !self.may_tell(worker, &range) {
-            return assert_eq!(told, Err(NotAsked));
+            return assert_eq!(told, Err(Malformed));
         }
         assert_eq!(told, Ok(()));
         let given = self.held_of(worker, &range);
@@ -158,7 +159,7 @@ impl Checked {
     pub(super) fn aside(&mut self, worker: usize, task: u64, deaths: u32) {
         let told = self.ledger.handle_aside(worker, task, deaths);
         if !self.may_tell(worker, &(task..task + 1)) {
-            return assert_eq!(told, Err(NotAsked));
+            return assert_eq!(told, Err(Malformed));
         }
         let held = self.workers[worker].tasks.contains(&task);
         let told = told.expect("it may tell of this task").map(|it| (it.task, it.deaths));
