@@ -46,20 +46,24 @@ pub enum Grain {
     Auto,
 }
 
-/// Text that is no [`Grain`].
+/// Text that is no value of a setting.
 #[derive(Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("allowed are auto and whole numbers from 1")]
-pub struct NoGrain;
+#[error("allowed are {allowed}")]
+#[non_exhaustive]
+pub struct NoSetting {
+    /// Allowed values.
+    pub allowed: &'static str,
+}
 
 impl FromStr for Grain {
-    type Err = NoGrain;
+    type Err = NoSetting;
 
     /// Parses `auto`, or a number of tasks.
-    fn from_str(text: &str) -> Result<Grain, NoGrain> {
+    fn from_str(text: &str) -> Result<Grain, NoSetting> {
         match text.parse() {
             Ok(tasks) if tasks > 0 => Ok(Grain::Fixed(tasks)),
             Err(_) if text == "auto" => Ok(Grain::Auto),
-            _ => Err(NoGrain),
+            _ => Err(NoSetting { allowed: "auto and whole numbers from 1" }),
         }
     }
 }
@@ -299,7 +303,7 @@ mod tests {
             assert_eq!(grain.to_string().parse(), Ok(grain));
         }
         for text in ["", "0", "-1", "Auto", "guided"] {
-            assert_eq!(text.parse::<Grain>(), Err(NoGrain), "{text:?}");
+            assert!(text.parse::<Grain>().is_err(), "{text:?}");
         }
     }
 }

@@ -10,7 +10,7 @@ use chunkcomm_cluster::Registry;
 use chunkcomm_cluster::cluster::{End, NameError};
 use chunkcomm_cluster::launch::{LaunchError, Launcher};
 use chunkcomm_cluster::registry::Difference;
-use chunkcomm_farm::settings::{Fsync, NoGrain, NoTree, NoVirtualWorkers};
+use chunkcomm_farm::settings::{Fsync, Grain, Tree, VirtualWorkers};
 use chunkcomm_farm::{
     Farm, JournalError, RunError, ServeError, StartError, TaskError, Unreplaced, WorkerEnd,
     WorkerName,
@@ -21,7 +21,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub(super) async fn all(texts: &mut Texts) {
-    errors!(texts, NoGrain, NoTree, NoVirtualWorkers);
+    errors!(
+        texts,
+        "".parse::<Grain>().unwrap_err() => NoSetting,
+        "".parse::<Tree>().unwrap_err() => NoSetting,
+        "".parse::<VirtualWorkers>().unwrap_err() => NoSetting,
+    );
     let journal = journals(texts).await;
     let loss = losses(texts).await;
     starting(texts, &journal, loss);
