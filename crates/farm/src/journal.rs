@@ -5,6 +5,8 @@
 //! another order, as those of a pool do. Equal tasks take one stored result each.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::error::Error;
+use std::fmt;
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Read as _, Write as _};
 use std::path::{Path, PathBuf};
@@ -12,7 +14,7 @@ use std::sync::Arc;
 
 use chunkcomm::layer::warn;
 
-use self::reading::{Found, Runs, Unread, read_runs};
+use self::reading::{Found, Runs, read_runs};
 use self::writer::Writer;
 use crate::proto::record::{self, Finished, RunHead, Stamp};
 use crate::settings::{Fsync, JournalOptions};
@@ -30,11 +32,10 @@ const SYNC_BYTES: usize = 2 << 20;
 const PAYLOAD_BYTES_MAX: u32 = 1 << 31;
 
 /// A journal that a farm cannot use.
-#[derive(Clone, thiserror::Error)]
+#[derive(Clone)]
 #[non_exhaustive]
 pub enum JournalError {
     /// The file cannot be made, read or written.
-    #[error("the journal {} cannot be read or written", path.display())]
     Io {
         /// The file.
         path: PathBuf,
@@ -42,24 +43,17 @@ pub enum JournalError {
         source: Arc<io::Error>,
     },
     /// Another farm has it open, in this process or in another one.
-    #[error("the journal {} is in use by another farm", path.display())]
     InUse {
         /// The file.
         path: PathBuf,
     },
     /// The file is something else, or a journal of another version.
-    #[error("the file {} is no journal of this version of the farm", path.display())]
     NotAJournal {
         /// The file.
         path: PathBuf,
     },
     /// The record here is damaged, and was permanent. Nothing was changed.
     /// [`skip_damaged_records`](crate::settings::JournalOptions::skip_damaged_records) goes on without it.
-    #[error(
-        "the journal {} is damaged at byte {offset}, where it was complete (skip_damaged_records runs \
-         its tasks again)",
-        path.display()
-    )]
     Damaged {
         /// The file.
         path: PathBuf,
@@ -67,11 +61,6 @@ pub enum JournalError {
         offset: u64,
     },
     /// A run of this number had another function, or other types.
-    #[error(
-        "the journal {} is of another program: its run {run} had function {function:?}, or that name \
-         with other types",
-        path.display()
-    )]
     OtherRun {
         /// The file.
         path: PathBuf,
@@ -82,7 +71,44 @@ pub enum JournalError {
     },
 }
 
+impl fmt::Display for JournalError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            JournalError::Io { path, .. } => {
+                write!(f, "the journal {} cannot be read or written", path.display())
+            }
+            JournalError::InUse { path } => {
+                write!(f, "the journal {} is in use by another farm", path.display())
+            }
+            JournalError::NotAJournal { path } => {
+                write!(f, "the file {} is no journal of this version of the farm", path.display())
+            }
+            JournalError::Damaged { path, offset } => write!(
+                f,
+                "the journal {} is damaged at byte {offset}, where it was complete \
+                 (skip_damaged_records runs its tasks again)",
+                path.display()
+            ),
+            JournalError::OtherRun { path, run, function } => write!(
+                f,
+                "the journal {} is of another program: its run {run} had function {function:?}, or \
+                 that name with other types",
+                path.display()
+            ),
+        }
+    }
+}
+
 chunkcomm::debug_with_causes!(JournalError);
+
+impl Error for JournalError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        match self {
+            JournalError::Io { source, .. } => Some(source.as_ref()),
+            _ => None,
+        }
+    }
+}
 
 impl JournalError {
     fn io(path: &Path, error: io::Error) -> JournalError {
@@ -206,10 +232,9 @@ impl Journal {
             file.write_all(&record::MAGIC).map_err(io)?;
             sync_folder_of(path);
         } else {
-            let found = read_runs(&file, length, skips).map_err(|error| match error {
-                Unread::Io(error) => io(error),
-                Unread::Damaged(offset) => JournalError::Damaged { path: path.to_owned(), offset },
-            })?;
+            let found = read_runs(&file, length, skips).map_err(io)?;
+            let damaged = |offset| JournalError::Damaged { path: path.to_owned(), offset };
+            let found = found.map_err(damaged)?;
             tell(path, length, &found);
             file.set_len(found.end).map_err(io)?;
             (runs, place) = (found.runs, found.end);

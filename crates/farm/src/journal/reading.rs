@@ -26,19 +26,6 @@ pub(super) struct Found {
     pub(super) skipped: Vec<u64>,
 }
 
-/// Why a journal was not read.
-pub(super) enum Unread {
-    Io(io::Error),
-    /// The record at this place was permanent, and is damaged.
-    Damaged(u64),
-}
-
-impl From<io::Error> for Unread {
-    fn from(error: io::Error) -> Unread {
-        Unread::Io(error)
-    }
-}
-
 /// A journal of this length.
 struct Reading<'a> {
     file: &'a File,
@@ -47,8 +34,8 @@ struct Reading<'a> {
 }
 
 /// Reads the records of a journal of this length. A damaged one that was permanent is an error, unless it
-/// is to be skipped; the first other one that is not whole ends them.
-pub(super) fn read_runs(file: &File, length: u64, skips: bool) -> Result<Found, Unread> {
+/// is to be skipped: its place. The first other one that is not whole ends them.
+pub(super) fn read_runs(file: &File, length: u64, skips: bool) -> io::Result<Result<Found, u64>> {
     let mut found =
         Found { runs: Runs::new(), end: record::MAGIC.len() as u64, skipped: Vec::new() };
     let mut reading = Reading { file, length, payload: Vec::new() };
@@ -70,10 +57,10 @@ pub(super) fn read_runs(file: &File, length: u64, skips: bool) -> Result<Found, 
                 found.end = next;
                 reader.seek(SeekFrom::Start(next))?;
             }
-            Some(_) => return Err(Unread::Damaged(at)),
+            Some(_) => return Ok(Err(at)),
         }
     }
-    Ok(found)
+    Ok(Ok(found))
 }
 
 /// Takes a whole record; `false` if it is of no known form.
