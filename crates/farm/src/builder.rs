@@ -17,12 +17,12 @@ use crate::crew::Crew;
 use crate::error::StartError;
 use crate::farm::Farm;
 use crate::journal::Journal;
-use crate::proto::wire::{Limit, Terms};
+use crate::proto::wire::Terms;
 use crate::serving::{THREADS_MAX, share_of_cores};
 use crate::settings::times::START_DEADLINE;
 use crate::settings::{
     FARM_NAME, Grain, JournalOptions, Messaging, Model, NodeSettings, Prefetch, TaskTimeout, Tree,
-    VIRTUAL_WORKERS_MAX, VirtualWorkers, WORKER_COUNT_MAX, Ways, WorkersAs, nanos,
+    VIRTUAL_WORKERS_MAX, VirtualWorkers, WORKER_COUNT_MAX, Ways, WorkersAs,
 };
 use crate::worker::Farmer;
 
@@ -217,9 +217,7 @@ impl FarmBuilder {
     /// ms. With a time-out, tiny tasks run in a thread of their own, which costs some microseconds
     /// a slice.
     pub fn task_timeout(mut self, timeout: impl Into<TaskTimeout>) -> FarmBuilder {
-        let TaskTimeout { timeout, grace } = timeout.into();
-        let (timeout_ns, grace_ns) = (nanos(timeout), nanos(grace));
-        self.ways.terms.limit = Some(Limit { timeout_ns, grace_ns });
+        self.ways.terms.limit = Some(timeout.into());
         self
     }
 
@@ -494,7 +492,7 @@ impl FarmBuilder {
         let Terms { prefetch, grain, deaths_max, limit, virtual_workers } = self.ways.terms;
         allowed("prefetch", prefetch.unwrap_or(1).into(), "1 or more", prefetch != Some(0))?;
         allowed("grain", grain.fixed().into(), "1 or more", grain.fixed() != 0)?;
-        let no_time = limit.is_some_and(|limit| limit.timeout_ns == 0);
+        let no_time = limit.is_some_and(|limit| limit.timeout.is_zero());
         let size = if let Tree::FanOut(size) = self.tree { size } else { 2 };
         allowed("tree", size.into(), "2 or more", size >= 2)?;
         let each = virtual_workers.unwrap_or(1);

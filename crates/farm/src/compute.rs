@@ -45,7 +45,7 @@ use crate::needs::Needs;
 use crate::pieces::Piece;
 use crate::proto::placement::Place;
 use crate::proto::width::Width;
-use crate::proto::wire::{self, Assignment, Limit};
+use crate::proto::wire::{self, Assignment, TaskTimeout};
 use crate::settings::nanos;
 use crate::threads::{spawn, start_thread};
 use crate::values::{Values, drop_quietly};
@@ -89,7 +89,7 @@ struct Shared {
     done: Mutex<Done>,
     entries: Vec<Entry>,
     /// Time limit of a task, and the moment from which times are counted.
-    limit: Option<Limit>,
+    limit: Option<TaskTimeout>,
     started: Instant,
     /// Sum of the delays of late looks. The process was stopped then, so they are no time of a
     /// task.
@@ -166,7 +166,7 @@ impl Compute {
     pub(crate) fn start(
         entries: Vec<Entry>,
         threads: u32,
-        limit: Option<Limit>,
+        limit: Option<TaskTimeout>,
         virtual_workers: Option<u32>,
     ) -> std::io::Result<Compute> {
         let threads = threads.max(1);
@@ -238,8 +238,7 @@ impl Compute {
 
     fn look_after(&self) -> Duration {
         let Some(limit) = self.shared.limit else { return HOLD };
-        let shorter = Duration::from_nanos(limit.timeout_ns.min(limit.grace_ns) / 4);
-        shorter.clamp(LOOK_MIN, HOLD)
+        (limit.timeout.min(limit.grace) / 4).clamp(LOOK_MIN, HOLD)
     }
 
     /// Looks after the compute threads.
@@ -268,8 +267,8 @@ impl Compute {
             messages.extend(if report.is_old(now) { report.take() } else { None });
             drop(report);
             let Some((limit, long)) = shared.limit.zip(seat.work.now()) else { return true };
-            let for_ns = shared.clock().saturating_sub(long.begun_ns);
-            if for_ns < limit.timeout_ns {
+            let time = Duration::from_nanos(shared.clock().saturating_sub(long.begun_ns));
+            if time < limit.timeout {
                 return true;
             }
             seat.work.cancel(long.serial);
@@ -278,8 +277,7 @@ impl Compute {
                 // A task that was just asked has time until the next look, however late this one is.
                 return true;
             }
-            let is_over = for_ns >= limit.after_ns();
-            if is_over && shared.give_up(seat, long, &mut messages) {
+            if time >= limit.after() && shared.give_up(seat, long, &mut messages) {
                 given_up.push(seat.work.clone());
                 return false;
             }

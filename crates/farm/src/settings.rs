@@ -10,6 +10,7 @@ use chunkcomm::{Address, Policy};
 use crate::proto::pace::NODES_OF_A_FARMER;
 pub use crate::proto::pace::{Grain, NoSetting};
 use crate::proto::tree::Rule;
+pub use crate::proto::wire::TaskTimeout;
 use crate::proto::wire::Terms;
 
 /// Most workers of a farm when it starts: 1024, those below sub-farmers included.
@@ -256,15 +257,6 @@ impl From<Fsync> for JournalOptions {
     fn from(fsync: Fsync) -> JournalOptions {
         JournalOptions { fsync, ..JournalOptions::default() }
     }
-}
-
-/// Longest time that an attempt at a task may run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct TaskTimeout {
-    /// Time after which the task is asked to end.
-    pub timeout: Duration,
-    /// Time that the task then has to end; 1 s by default. A result that comes within it counts.
-    pub grace: Duration,
 }
 
 /// Default time from a task's time-out until the task is given up: 1 s.

@@ -1,26 +1,25 @@
 //! Tasks that end without a result, and workers that are lost.
 
-use std::time::Duration;
-
 use chunkcomm::Loss;
 
 use super::{Account, Refused};
 use crate::error::{RunError, TaskError, WorkerEnd};
 use crate::proto::ledger::{Accepted, SetAside};
+use crate::settings::nanos;
 use crate::tasks::{Output, Sink};
 
 impl<O: Output, S: Sink<O>> Account<'_, O, S> {
     /// Takes the word that a task has not ended in time.
     pub(super) fn take_late(&mut self, worker: usize, index: u64) -> Result<(), Refused> {
         let limit = self.plan.ways.terms.limit.ok_or(Refused::Worker)?;
-        let after_ns = limit.after_ns();
+        let (after, after_ns) = (limit.after(), nanos(limit.after()));
         let accepted = self.ledger.handle_answer(worker, index, 1, after_ns, self.now_ns)?;
         self.underway.handle_ended(index..index + 1);
         self.record(worker, (index, 1), after_ns);
         let stats = &mut self.workers[worker].stats;
         stats.tasks += 1;
         stats.timed_out += 1;
-        stats.busy += Duration::from_nanos(after_ns);
+        stats.busy += after;
         if accepted != Accepted::All {
             return Ok(());
         }
@@ -28,7 +27,6 @@ impl<O: Output, S: Sink<O>> Account<'_, O, S> {
             journal.skip(index);
         }
         let (function, worker) = (self.function.clone(), self.workers[worker].stats.worker.clone());
-        let after = Duration::from_nanos(after_ns);
         let error = TaskError::TimedOut { index, function, worker, after };
         self.hand_on(index, Err(error), 0).map_err(Refused::Run)
     }
@@ -70,8 +68,7 @@ impl<O: Output, S: Sink<O>> Account<'_, O, S> {
             // The task stopped the processes of its workers.
             (Some(WorkerEnd::Silent(_)), Some(limit)) => {
                 stats.timed_out += 1;
-                let after = Duration::from_nanos(limit.after_ns());
-                TaskError::TimedOut { index, function, worker, after }
+                TaskError::TimedOut { index, function, worker, after: limit.after() }
             }
             _ => TaskError::SetAside { index, function, deaths, worker, loss, input },
         };

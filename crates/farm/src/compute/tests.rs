@@ -18,7 +18,12 @@ fn entries() -> Vec<Entry> {
 }
 
 /// Starts the threads with the functions of this registry.
-fn start(registry: &Registry, threads: u32, limit: Option<Limit>, each: Option<u32>) -> Compute {
+fn start(
+    registry: &Registry,
+    threads: u32,
+    limit: Option<TaskTimeout>,
+    each: Option<u32>,
+) -> Compute {
     let entries = registry.entries().cloned().collect();
     Compute::start(entries, threads, limit, each).unwrap()
 }
@@ -112,7 +117,7 @@ async fn a_task_that_does_not_end_loses_its_thread_and_no_other_task() {
         std::thread::sleep(Duration::from_millis(ms.into()));
         f64::from(ms)
     });
-    let limit = Limit { timeout_ns: 1_000_000_000, grace_ns: 1_000_000 };
+    let limit = TaskTimeout { timeout: Duration::from_secs(1), grace: Duration::from_millis(1) };
     let mut compute = start(&registry, 1, Some(limit), None);
     // Tasks known as short share a slice.
     (0..99).for_each(|_| compute.shared.queue().placements[0].handle_done(1, 1_000));
@@ -151,7 +156,7 @@ async fn a_thread_that_is_given_up_computes_no_value_for_others() {
 
 /// Lets the only function of this registry compute a value, until its thread is given up.
 async fn computes_no_value_for_others(registry: &Registry) {
-    let limit = Limit { timeout_ns: 1_000_000_000, grace_ns: 1_000_000 };
+    let limit = TaskTimeout { timeout: Duration::from_secs(1), grace: Duration::from_millis(1) };
     let mut compute = start(registry, 1, Some(limit), None);
     compute.connect(1000);
     put(&mut compute, 1, 5, &[7]);
@@ -185,7 +190,7 @@ async fn no_task_is_lost_when_it_ends_as_its_thread_is_given_up() {
         while begun.elapsed() < Duration::from_micros(us) {}
     });
     let entries: Vec<Entry> = registry.entries().cloned().collect();
-    let limit = Limit { timeout_ns: 1_000_000, grace_ns: 1_000_000 };
+    let limit = TaskTimeout { timeout: Duration::from_millis(1), grace: Duration::from_millis(1) };
     let mut ended = 0;
     for round in 0..60_u64 {
         let mut compute = Compute::start(entries.clone(), 2, Some(limit), None).unwrap();
@@ -335,7 +340,7 @@ async fn no_more_tasks_are_begun_than_virtual_workers() {
 
 /// Threads whose function sleeps for its input in milliseconds, with the largest for ever; without time
 /// it wakes itself some times.
-fn sleeping(limit: Option<Limit>) -> Compute {
+fn sleeping(limit: Option<TaskTimeout>) -> Compute {
     let mut registry = Registry::new();
     registry.register_async_task("sleep", |task, ms: u32| async move {
         for _ in 0..if ms == 0 { 100 } else { 0 } {
@@ -378,7 +383,7 @@ async fn tasks_that_wake_themselves_wait_or_panic_end_in_any_order() {
 
 #[tokio::test]
 async fn a_task_that_waits_too_long_is_dropped_and_its_thread_goes_on() {
-    let limit = Limit { timeout_ns: 1_000_000_000, grace_ns: 1_000_000_000 };
+    let limit = TaskTimeout { timeout: Duration::from_secs(1), grace: Duration::from_secs(1) };
     let mut compute = sleeping(Some(limit));
     put(&mut compute, 1, 5, &[1, u32::MAX, 1]);
     let (mut late, mut ended, put_at) = (Vec::new(), 0, Instant::now());
@@ -412,7 +417,7 @@ async fn a_late_look_asks_a_task_to_end_before_it_gives_it_up() {
         let _ = is_to_end.lock().unwrap().recv();
         0.0
     });
-    let limit = Limit { timeout_ns: 1_000_000, grace_ns: 1_000_000 };
+    let limit = TaskTimeout { timeout: Duration::from_millis(1), grace: Duration::from_millis(1) };
     let mut compute = start(&registry, 1, Some(limit), None);
     put(&mut compute, 1, 5, &[0]);
     let at_work = |compute: &Compute| locked(&compute.shared.seats)[0].work.now().is_some();
@@ -441,7 +446,7 @@ async fn the_time_of_a_stop_is_no_time_of_a_task() {
         let _ = is_to_end.lock().unwrap().recv();
         0.0
     });
-    let limit = Limit { timeout_ns: 150_000_000, grace_ns: 0 };
+    let limit = TaskTimeout { timeout: Duration::from_millis(150), grace: Duration::ZERO };
     let mut compute = start(&registry, 1, Some(limit), None);
     put(&mut compute, 1, 5, &[0]);
     let put_at = Instant::now();
@@ -475,7 +480,8 @@ async fn a_task_that_wakes_itself_for_ever_is_given_up() {
             std::task::Poll::<f64>::Pending
         })
     });
-    let limit = Limit { timeout_ns: 50_000_000, grace_ns: 50_000_000 };
+    let limit =
+        TaskTimeout { timeout: Duration::from_millis(50), grace: Duration::from_millis(50) };
     let mut compute = start(&registry, 1, Some(limit), None);
     put(&mut compute, 1, 5, &[0]);
     let put_at = Instant::now();

@@ -14,13 +14,14 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::task::{Wake, Waker};
+use std::time::Duration;
 
 use chunkcomm::host::Instant;
 use chunkcomm_cluster::registry::Started;
 
 use super::Shared;
 use crate::context::TaskContext;
-use crate::proto::wire::Limit;
+use crate::proto::wire::TaskTimeout;
 
 /// Place of a begun task: its slot, and the number of tasks that had the slot before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -176,7 +177,7 @@ impl Waits {
 
     /// Asks tasks to end whose time is over. Returns those whose grace is over too, except those
     /// that a thread polls. Also returns whether a task was woken.
-    pub(super) fn look(&mut self, now_ns: u64, limit: Limit) -> (Vec<Begun>, bool) {
+    pub(super) fn look(&mut self, now_ns: u64, limit: TaskTimeout) -> (Vec<Begun>, bool) {
         let (mut over, mut any_woken) = (Vec::new(), false);
         for at in 0..self.slots.len() {
             let Slot { turn, ref state } = self.slots[at];
@@ -186,14 +187,14 @@ impl Waits {
             else {
                 continue;
             };
-            let for_ns = now_ns.saturating_sub(context.begun_ns());
+            let time = Duration::from_nanos(now_ns.saturating_sub(context.begun_ns()));
             let is_polled = matches!(state, State::Polled { .. });
-            if for_ns < limit.timeout_ns {
+            if time < limit.timeout {
                 continue;
             }
             if context.cancel() {
                 any_woken |= self.wake(Key { slot: at, turn });
-            } else if for_ns >= limit.after_ns() && !is_polled {
+            } else if time >= limit.after() && !is_polled {
                 over.extend(self.remove(at));
             }
         }
@@ -305,7 +306,8 @@ mod tests {
 
     #[test]
     fn tasks_are_asked_to_end_and_then_dropped() {
-        let limit = Limit { timeout_ns: 10, grace_ns: 5 };
+        let limit =
+            TaskTimeout { timeout: Duration::from_nanos(10), grace: Duration::from_nanos(5) };
         let mut waits = Waits::default();
         let (waiting, polled) = (begun(&mut waits, 0, 100), begun(&mut waits, 1, 100));
         let contexts = [waiting.context.clone(), polled.context.clone()];

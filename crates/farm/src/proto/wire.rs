@@ -54,8 +54,9 @@
 //! next run. Hello and Seat go through the codec (`wire/hello.rs`). The others are written
 //! and read by hand, since each task has them.
 
+pub use self::hello::TaskTimeout;
 pub(crate) use self::hello::{
-    Hello, Limit, Role, Seat, Seated, Terms, VERSIONS, Who, duplex, hello, places, read_hello,
+    Hello, Role, Seat, Seated, Terms, VERSIONS, Who, duplex, hello, places, read_hello,
 };
 pub(crate) use self::items::{
     Item, Items, LENGTH_BYTES, items_bytes, put_bytes, put_failure, put_item, put_value,

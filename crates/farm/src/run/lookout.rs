@@ -22,7 +22,8 @@ use chunkcomm::stats::PeerStats;
 use super::{Run, Timer};
 use crate::error::{RunError, WorkerEnd, counted};
 use crate::link::Link;
-use crate::proto::wire::{self, Limit};
+use crate::proto::wire;
+use crate::settings::TaskTimeout;
 use crate::settings::times::{BEYOND, PROBE, SILENT};
 use crate::tasks::{Input, Output, Sink, Source};
 
@@ -51,8 +52,9 @@ struct Watched {
 }
 
 impl Lookout {
-    pub(super) fn new(limit: Option<Limit>) -> Lookout {
-        let silence = Silence { probe: PROBE, suspect: SILENT, dead: silence_max(limit) };
+    pub(super) fn new(limit: Option<TaskTimeout>) -> Lookout {
+        let dead = limit.map_or(Duration::MAX, |limit| limit.after().saturating_add(BEYOND));
+        let silence = Silence { probe: PROBE, suspect: SILENT, dead };
         Lookout { silence, workers: Vec::new(), due: None, wait: Timer::default() }
     }
 
@@ -101,11 +103,6 @@ impl Watched {
         self.liveness.heard(now);
         (self.is_asked, self.told) = (false, None);
     }
-}
-
-/// Returns the longest silence of a worker that has tasks.
-fn silence_max(limit: Option<Limit>) -> Duration {
-    limit.map_or(Duration::MAX, |limit| Duration::from_nanos(limit.after_ns()) + BEYOND)
 }
 
 /// Whether the worker can be stopped while its farmer is not.

@@ -133,7 +133,7 @@ async fn a_blocked_thread_that_is_given_up_leaves_no_place_behind() {
         }
         f64::from(number)
     });
-    let limit = Limit { timeout_ns: 1_000_000_000, grace_ns: 1_000_000 };
+    let limit = TaskTimeout { timeout: Duration::from_secs(1), grace: Duration::from_millis(1) };
     let mut compute = start(&registry, 1, Some(limit), None);
     put(&mut compute, 1, 0, &[7, 5, 5]);
     // The others do not wait for the time to be over.

@@ -4,6 +4,8 @@
 //! protocol that it speaks. These bytes never change, so that two sides without a common version
 //! get an error that says so. A seat names the version that both use: the newest that both speak.
 
+use std::time::Duration;
+
 use chunkcomm::codec::{EncodeError, decode, encode_into_vec};
 use chunkcomm_cluster::launch::Token;
 use chunkcomm_cluster::registry::{Difference, Signature};
@@ -113,7 +115,7 @@ pub(crate) struct Terms {
     /// Number of workers that die of a task before it is set aside.
     pub(crate) deaths_max: u32,
     /// Time limit of a task.
-    pub(crate) limit: Option<Limit>,
+    pub(crate) limit: Option<TaskTimeout>,
     /// Virtual workers of a thread; `None` if they are measured.
     pub(crate) virtual_workers: Option<u32>,
 }
@@ -135,19 +137,19 @@ pub(crate) enum Role {
     },
 }
 
-/// Time limit of a task, in nanoseconds.
+/// Longest time that an attempt at a task may run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Limit {
-    /// Time until the task is asked to end.
-    pub(crate) timeout_ns: u64,
-    /// Time from that request until the task is given up.
-    pub(crate) grace_ns: u64,
+pub struct TaskTimeout {
+    /// Time after which the task is asked to end.
+    pub timeout: Duration,
+    /// Time that the task then has to end; 1 s by default. A result that comes within it counts.
+    pub grace: Duration,
 }
 
-impl Limit {
-    /// Returns the time after which a task is given up, in nanoseconds.
-    pub(crate) fn after_ns(self) -> u64 {
-        self.timeout_ns.saturating_add(self.grace_ns)
+impl TaskTimeout {
+    /// Returns the time after which a task is given up.
+    pub(crate) fn after(self) -> Duration {
+        self.timeout.saturating_add(self.grace)
     }
 }
 
