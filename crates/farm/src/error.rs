@@ -138,6 +138,14 @@ pub(crate) const STATUS_STOPPED: i32 = 69;
 const SERVE_HINT: &str = "(a worker process must call serve_if_started first in main, a node of a \
                           cluster serve_in)";
 
+/// Returns what may have kept workers away: the reasons for refused connections, or a missing call.
+fn hint(refusals: &[String]) -> String {
+    match refusals {
+        [] => format!(" {SERVE_HINT}"),
+        refusals => format!("; the farmer refused: {}", refusals.join("; ")),
+    }
+}
+
 /// Reason why no process was started in the place of a dead one.
 #[derive(Clone, thiserror::Error)]
 #[non_exhaustive]
@@ -261,16 +269,13 @@ impl fmt::Display for StartError {
             StartError::Lost { worker, loss, refusals } => {
                 write!(f, "{worker} was lost before it was ready: {loss}")?;
                 let code = match loss.cause() {
-                    Some(WorkerEnd::Exited(ChildExit { status, .. })) => {
-                        status.and_then(|it| it.code())
-                    }
+                    Some(WorkerEnd::Exited(exit)) => exit.status.and_then(|it| it.code()),
                     _ => None,
                 };
                 match (code, &refusals[..]) {
                     (Some(STATUS_STOPPED), []) => f.write_str(", and it has printed the reason"),
-                    (Some(_), []) => write!(f, " {SERVE_HINT}"),
                     (None, []) => Ok(()),
-                    _ => write!(f, "; the farmer refused: {}", refusals.join("; ")),
+                    _ => f.write_str(&hint(refusals)),
                 }
             }
             StartError::Unreachable { worker, cause } => {
@@ -287,14 +292,9 @@ impl fmt::Display for StartError {
                 write!(f, "the farmer registered {farmers}, {worker} has {workers}")
             }
             StartError::Late { waited, missing, refusals } => {
-                write!(f, "not ready after {} s: ", waited.as_secs_f64())?;
-                for (at, worker) in missing.iter().enumerate() {
-                    write!(f, "{}{worker}", if at == 0 { "" } else { ", " })?;
-                }
-                match &refusals[..] {
-                    [] => write!(f, " {SERVE_HINT}"),
-                    refusals => write!(f, "; the farmer refused: {}", refusals.join("; ")),
-                }
+                let missing: Vec<_> = missing.iter().map(ToString::to_string).collect();
+                let (waited, missing) = (waited.as_secs_f64(), missing.join(", "));
+                write!(f, "not ready after {waited} s: {missing}{}", hint(refusals))
             }
         }
     }
@@ -516,14 +516,10 @@ pub struct FinishError {
 
 impl fmt::Display for FinishError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the farm did not end well: ")?;
-        for (at, (worker, loss)) in self.workers.iter().enumerate() {
-            write!(f, "{}{worker}: {loss}", if at == 0 { "" } else { "; " })?;
-            if let Some(cause) = loss.source() {
-                write!(f, ": {}", with_causes(cause))?;
-            }
-        }
-        Ok(())
+        let ended =
+            |(worker, loss): &(WorkerName, Loss)| format!("{worker}: {}", with_causes(loss));
+        let ended: Vec<String> = self.workers.iter().map(ended).collect();
+        write!(f, "the farm did not end well: {}", ended.join("; "))
     }
 }
 
