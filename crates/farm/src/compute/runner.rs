@@ -27,27 +27,24 @@ impl Runner {
         let _seated = aside::sit_down(&self.shared, &self.seat.work);
         let mut results = Vec::new();
         while let Some(step) = self.wait_for_step() {
-            let (begun, goes_on) = match step {
+            let mut task = match step {
                 Step::Run(slice) => {
                     let started = Instant::now();
                     self.note(&slice.tasks);
                     let is_seen = self.shared.run(&slice.tasks, &mut results, &self.seat.work);
-                    (None, self.report(&slice, &mut results, started, is_seen))
+                    if !self.report(&slice, &mut results, started, is_seen) {
+                        return;
+                    }
+                    continue;
                 }
-                Step::Begin(piece, key) => (Some(self.begin(&piece, key)), true),
-                Step::GoOn(task) => (Some(task), true),
+                Step::Begin(piece, key) => self.begin(&piece, key),
+                Step::GoOn(task) => task,
             };
-            let goes_on = match begun {
-                None => goes_on,
-                Some(mut task) => {
-                    self.take_up(&task);
-                    let within = self.shared.runtime.enter();
-                    let polled = self.poll(&mut task);
-                    drop(within);
-                    self.settle(task, polled)
-                }
-            };
-            if !goes_on {
+            self.take_up(&task);
+            let within = self.shared.runtime.enter();
+            let polled = self.poll(&mut task);
+            drop(within);
+            if !self.settle(task, polled) {
                 return;
             }
         }
