@@ -2,14 +2,13 @@
 
 use std::any::Any;
 use std::fmt;
-use std::marker::PhantomData;
 use std::sync::{Arc, Weak};
 
 use bytes::Bytes;
 use chunkcomm::codec::{EncodeError, encode_into_vec};
 use chunkcomm_proto::sorted::SortedMap;
 use serde::de::DeserializeOwned;
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde::{Deserialize, Serialize};
 
 use crate::context::current_worker;
 use crate::proto::record::digest;
@@ -25,11 +24,13 @@ const PART_BYTES: usize = 16 << 10;
 ///
 /// The farm forgets the value when a run begins and this and all its clones at the farmer are
 /// dropped. So keep one while tasks use it. Clones that came back in a result do not count.
+#[derive(Serialize, Deserialize)]
+#[serde(transparent, bound = "")]
 pub struct Shared<T> {
     digest: u128,
     /// The value, at the farmer.
+    #[serde(skip)]
     value: Option<Arc<T>>,
-    types: PhantomData<fn() -> T>,
 }
 
 impl<T: DeserializeOwned + Send + Sync + 'static> Shared<T> {
@@ -52,7 +53,7 @@ impl<T: DeserializeOwned + Send + Sync + 'static> Shared<T> {
 
 impl<T> Clone for Shared<T> {
     fn clone(&self) -> Self {
-        Shared { digest: self.digest, value: self.value.clone(), types: PhantomData }
+        Shared { digest: self.digest, value: self.value.clone() }
     }
 }
 
@@ -65,19 +66,6 @@ impl<T> fmt::Debug for Shared<T> {
 impl<T> PartialEq for Shared<T> {
     fn eq(&self, other: &Self) -> bool {
         self.digest == other.digest
-    }
-}
-
-impl<T> Serialize for Shared<T> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        self.digest.serialize(serializer)
-    }
-}
-
-impl<'de, T> Deserialize<'de> for Shared<T> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let digest = u128::deserialize(deserializer)?;
-        Ok(Shared { digest, value: None, types: PhantomData })
     }
 }
 
@@ -120,7 +108,7 @@ impl Sharing {
         let any: Arc<dyn Any + Send + Sync> = Arc::clone(&value) as _;
         self.values.insert(self.next, Held { digest, handle: Arc::downgrade(&any), messages });
         self.next += 1;
-        Ok(Shared { digest, value: Some(value), types: PhantomData })
+        Ok(Shared { digest, value: Some(value) })
     }
 
     /// Removes the values without a handle; returns the messages that say so.
@@ -176,6 +164,7 @@ mod tests {
     use super::*;
     use crate::proto::wire::Order;
     use crate::values::Values;
+    use serde::Deserializer;
     use std::panic::{AssertUnwindSafe, catch_unwind};
 
     /// Gives these messages to a worker.
