@@ -10,7 +10,8 @@ use chunkcomm::codec::EncodeError;
 use chunkcomm::host::{Instant, timeout_at};
 use chunkcomm::layer::warn;
 use chunkcomm_cluster::Registry;
-use chunkcomm_cluster::registry::Travels;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 
 use crate::crew::Crew;
 use crate::error::{FinishError, StartError, WorkerEnd, is_of_runtime, is_orderly};
@@ -98,10 +99,10 @@ impl Farm {
     ///
     /// # Errors
     /// The value cannot be encoded.
-    pub fn share<T: Travels + Send + Sync>(
-        &mut self,
-        value: Arc<T>,
-    ) -> Result<Shared<T>, EncodeError> {
+    pub fn share<T>(&mut self, value: Arc<T>) -> Result<Shared<T>, EncodeError>
+    where
+        T: Serialize + DeserializeOwned + Send + Sync + 'static,
+    {
         self.workers.sharing.share(value)
     }
 
