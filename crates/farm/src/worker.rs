@@ -294,38 +294,31 @@ impl Desk {
 
     /// Takes a message of the farmer; returns the tasks to give back, with their run.
     fn take(&mut self, bytes: &[u8]) -> Result<Option<Given>, ServeError> {
-        match wire::read_order(bytes).map_err(|_| ServeError::Malformed)? {
+        let makes_sense = match wire::read_order(bytes).map_err(|_| ServeError::Malformed)? {
             Order::Assign(assignment) => {
-                if !self.compute.put(&assignment) {
-                    return Err(ServeError::Malformed);
-                }
                 if let Some(holding) = &mut self.holding {
                     holding.put(&assignment);
                 }
-                Ok(None)
+                self.compute.put(&assignment)
             }
-            Order::Value(part) => {
-                if !self.compute.values().put(&part) {
-                    return Err(ServeError::Malformed);
-                }
-                Ok(None)
-            }
+            Order::Value(part) => self.compute.values().put(&part),
             Order::End => {
                 self.is_done = true;
-                Ok(None)
+                true
             }
             Order::Forget { digest } => {
                 self.compute.values().forget(digest);
-                Ok(None)
+                true
             }
             Order::Once { run, key, reply } => {
                 self.compute.needs().handle_reply(run, key, reply);
-                Ok(None)
+                true
             }
             Order::TakeBack { run, count } => {
-                Ok(Some(Given { run, tasks: self.compute.give_back(run, count) }))
+                return Ok(Some(Given { run, tasks: self.compute.give_back(run, count) }));
             }
-        }
+        };
+        if makes_sense { Ok(None) } else { Err(ServeError::Malformed) }
     }
 
     async fn give_back(&mut self, given: Option<Given>) -> Result<(), ServeError> {
