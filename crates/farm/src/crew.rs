@@ -37,7 +37,7 @@ pub(crate) struct Crew {
     settings: NodeSettings,
     registry: Arc<Registry>,
     names: Vec<WorkerName>,
-    /// Token by which a started worker is known; `None` for a node of a cluster.
+    /// Token by which a started worker is known, once; `None` for a node of a cluster.
     tokens: Vec<Option<Token>>,
     /// The token of the worker threads.
     token: Token,
@@ -244,12 +244,13 @@ impl Crew {
     }
 
     /// Returns the worker that says to be this one over the link to this peer, if the farm has the
-    /// worker or takes it.
+    /// worker or takes it. A node may come again after it has left.
     pub(crate) fn known(&mut self, who: Who, peer: &Peer) -> Option<WorkerName> {
         match who {
             Who::Started { index, token } => {
                 let index = usize::try_from(index).ok()?;
-                (self.tokens.get(index)? == &Some(token)).then(|| self.names[index].clone())
+                self.tokens.get_mut(index)?.take_if(|its| *its == token)?;
+                Some(self.names[index].clone())
             }
             Who::Member | Who::Orphan => self.known_member(peer),
             // An earlier farm sent this node here. The farmer of the current farm waits for its

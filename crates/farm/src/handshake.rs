@@ -57,8 +57,6 @@ pub(crate) struct Reception {
     greets: UnboundedSender<Greeted>,
     /// Tasks that accept duplexes and speak with the nodes that opened them.
     tasks: JoinSet<()>,
-    /// Indices of the workers that have said hello.
-    arrived: SortedSet<usize>,
     /// Results for an earlier farmer that workers have handed over.
     handed: Vec<Finished>,
 }
@@ -84,16 +82,7 @@ impl Reception {
         let mut tasks = JoinSet::new();
         let accepting = accept(node.clone(), wire::duplex(farm), greets.clone());
         spawn_among(&mut tasks, Box::pin(accepting));
-        Reception {
-            node,
-            functions,
-            terms,
-            greetings,
-            greets,
-            tasks,
-            arrived: SortedSet::new(),
-            handed: Vec::new(),
-        }
+        Reception { node, functions, terms, greetings, greets, tasks, handed: Vec::new() }
     }
 
     /// Returns results for an earlier farmer that have come since the last call.
@@ -113,22 +102,19 @@ impl Reception {
             match greeted {
                 Greeted::Hello(hello, version, duplex) => {
                     let Some(name) = crew.known(hello.who, duplex.peer()) else { continue };
-                    // A node may come again after it has left.
-                    if self.arrived.insert(name.index) || name.member.is_some() {
-                        let places = wire::places(&self.functions, &hello.functions);
-                        let seated = places.map(|functions| {
-                            let role = crew.role(&name, hello.who);
-                            Seat { version, functions, terms: self.terms, role }
-                        });
-                        let greets = self.greets.clone();
-                        let numbers = (hello.threads, crew.arrival(name.index));
-                        let meeting = async move {
-                            let met = meet(name, *duplex, numbers, seated, &greets).await;
-                            // A failed send means that the farm is gone and needs no word.
-                            let _ = greets.send(Greeted::Met(met));
-                        };
-                        spawn_among(&mut self.tasks, Box::pin(meeting));
-                    }
+                    let places = wire::places(&self.functions, &hello.functions);
+                    let seated = places.map(|functions| {
+                        let role = crew.role(&name, hello.who);
+                        Seat { version, functions, terms: self.terms, role }
+                    });
+                    let greets = self.greets.clone();
+                    let numbers = (hello.threads, crew.arrival(name.index));
+                    let meeting = async move {
+                        let met = meet(name, *duplex, numbers, seated, &greets).await;
+                        // A failed send means that the farm is gone and needs no word.
+                        let _ = greets.send(Greeted::Met(met));
+                    };
+                    spawn_among(&mut self.tasks, Box::pin(meeting));
                 }
                 Greeted::Versions(theirs, peer) => {
                     // A peer that is no node of the cluster is a stranger.
