@@ -6,7 +6,7 @@ use std::pin::pin;
 use chunkcomm::host;
 
 use crate::compute::{Compute, SLICE};
-use crate::proto::handover::{Holding, Orphan};
+use crate::proto::handover::{Holding, Orphans};
 use crate::proto::wire::Handed;
 
 /// Bytes of results in a message, from which the rest goes in another.
@@ -18,7 +18,7 @@ pub(crate) struct Remains {
     holding: Holding,
     /// Functions of the seat that the lost farmer gave.
     functions: Vec<u32>,
-    orphans: Vec<Orphan>,
+    orphans: Orphans,
 }
 
 impl Remains {
@@ -64,28 +64,21 @@ impl Remains {
     }
 
     /// Returns the results for a seat with these functions, in messages of about 64 KiB.
-    pub(crate) fn handed(&self, functions: &[u32]) -> Vec<Handed> {
-        let mut parts = Vec::<Handed>::new();
-        let mut bytes = 0;
-        for orphan in &self.orphans {
-            let ours = self.functions.get(orphan.function as usize);
-            let Some(at) = functions.iter().position(|theirs| Some(theirs) == ours) else {
-                continue;
-            };
-            let (run, function) = (orphan.run, at as u32);
-            let result = (orphan.digest, orphan.value.clone());
-            match parts.last_mut() {
-                Some(part)
-                    if (part.run, part.function) == (run, function) && bytes < HANDED_BYTES =>
-                {
-                    part.results.push(result);
-                }
-                _ => {
-                    parts.push(Handed { run, function, results: vec![result] });
-                    bytes = 0;
-                }
+    pub(crate) fn handed(self, functions: &[u32]) -> Vec<Handed> {
+        let (mut parts, mut bytes) = (Vec::<Handed>::new(), HANDED_BYTES);
+        let ours = self.functions.get(self.holding.function as usize);
+        let Some(at) = functions.iter().position(|theirs| Some(theirs) == ours) else {
+            return parts;
+        };
+        for (digest, value) in self.orphans {
+            if bytes >= HANDED_BYTES {
+                let (run, function) = (self.holding.run, at as u32);
+                parts.push(Handed { run, function, results: Vec::new() });
+                bytes = 0;
             }
-            bytes += orphan.value.len();
+            bytes += value.len();
+            let part = parts.last_mut().expect("the first result begins one");
+            part.results.push((digest, value));
         }
         parts
     }

@@ -14,20 +14,12 @@ use chunkcomm_proto::sorted::SortedMap;
 use super::record;
 use super::wire::{self, Answer, Assignment, Item, Malformed};
 
-/// Result of a task that ran while there was no farmer.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Orphan {
-    pub(crate) run: u32,
-    /// Index of the function in the seat that the lost farmer gave.
-    pub(crate) function: u32,
-    /// Digest of the encoded input.
-    pub(crate) digest: u128,
-    pub(crate) value: Vec<u8>,
-}
+/// Results of tasks that ran while there was no farmer: the digest of each encoded input, and the
+/// encoded result.
+pub(crate) type Orphans = Vec<(u128, Vec<u8>)>;
 
 /// An assignment.
 struct Held {
-    function: u32,
     count: u32,
     /// Number of its tasks that were neither answered nor given back.
     left: u32,
@@ -37,7 +29,9 @@ struct Held {
 /// The assignments of the newest run, by their first task.
 #[derive(Default)]
 pub(crate) struct Holding {
-    run: u32,
+    pub(crate) run: u32,
+    /// Index of the run's function in the seat that the farmer gave.
+    pub(crate) function: u32,
     held: SortedMap<u64, Held>,
     /// Answers that were sent and not acknowledged, each with the number of its last message.
     sent: VecDeque<(u64, Vec<u8>)>,
@@ -47,10 +41,10 @@ impl Holding {
     pub(crate) fn put(&mut self, assignment: &Assignment<'_>) {
         let Assignment { run, function, first, count, items, .. } = *assignment;
         if run != self.run {
-            self.run = run;
+            (self.run, self.function) = (run, function);
             self.held = SortedMap::new();
         }
-        let held = Held { function, count, left: count, items: items.to_vec() };
+        let held = Held { count, left: count, items: items.to_vec() };
         self.held.insert(first, held);
     }
 
@@ -81,7 +75,7 @@ impl Holding {
     }
 
     /// Takes the results of the answers that a lost farmer has not acknowledged.
-    pub(crate) fn finish_sent(&mut self, acknowledged: u64) -> Result<Vec<Orphan>, Malformed> {
+    pub(crate) fn finish_sent(&mut self, acknowledged: u64) -> Result<Orphans, Malformed> {
         let mut orphans = Vec::new();
         for (number, answer) in std::mem::take(&mut self.sent) {
             match number <= acknowledged {
@@ -108,16 +102,15 @@ impl Holding {
 
     /// Takes the results of an answer for which there is no farmer. Failures are dropped, so that
     /// those tasks run again.
-    pub(crate) fn finish(&mut self, message: &[u8]) -> Result<Vec<Orphan>, Malformed> {
+    pub(crate) fn finish(&mut self, message: &[u8]) -> Result<Orphans, Malformed> {
         let mut orphans = Vec::new();
         if let Answer::Done { run, first, mut results, .. } = wire::read_answer(message)?
             && run == self.run
         {
             let mut index = first;
             while let Some(item) = results.next_result()? {
-                if let (Item::Value(value), Some((function, input))) = (item, self.input(index)) {
-                    let (digest, value) = (record::input_digest(input), value.to_vec());
-                    orphans.push(Orphan { run, function, digest, value });
+                if let (Item::Value(value), Some(input)) = (item, self.input(index)) {
+                    orphans.push((record::input_digest(input), value.to_vec()));
                 }
                 index += 1;
             }
@@ -126,14 +119,14 @@ impl Holding {
         Ok(orphans)
     }
 
-    /// Returns the function and the encoded input of a task.
-    fn input(&self, index: u64) -> Option<(u32, &[u8])> {
+    /// Returns the encoded input of a task.
+    fn input(&self, index: u64) -> Option<&[u8]> {
         let contains = |at: u64, held: &Held| at <= index && index - at < u64::from(held.count);
         let mut newest_first = self.held.iter().rev();
         let (&first, held) = newest_first.find(|&(&at, held)| contains(at, held))?;
         let at = wire::items_bytes(&held.items, (index - first) as u32)?;
         let item = &held.items[at..wire::items_bytes(&held.items, (index - first) as u32 + 1)?];
-        Some((held.function, &item[wire::LENGTH_BYTES..]))
+        Some(&item[wire::LENGTH_BYTES..])
     }
 }
 
@@ -177,12 +170,9 @@ mod tests {
         assigned(&mut holding, 2, 13, &["ddd"]);
         holding.answered(&answer(2, 10, &[Some(1)])).unwrap();
         let found = holding.finish(&answer(2, 11, &[Some(2), None, Some(4)])).unwrap();
-        let expected = [("bb", 2), ("ddd", 4)].map(|(input, value)| Orphan {
-            run: 2,
-            function: 3,
-            digest: digest_of(input),
-            value: vec![value],
-        });
+        let expected =
+            [("bb", 2), ("ddd", 4)].map(|(input, value)| (digest_of(input), vec![value]));
+        assert_eq!((holding.run, holding.function), (2, 3));
         assert_eq!(found, expected);
         assert!(holding.held.is_empty(), "all are answered");
         // Nobody asked for these.
@@ -201,7 +191,7 @@ mod tests {
         assert_eq!((holding.held[&0].left, holding.sent.len()), (2, 2));
         let found = holding.finish_sent(5).unwrap();
         assert_eq!(found.len(), 1);
-        assert_eq!((found[0].digest, &found[0].value), (digest_of("c"), &vec![2]));
+        assert_eq!(found[0], (digest_of("c"), vec![2]));
         assert!(holding.held.is_empty());
     }
 
