@@ -191,9 +191,11 @@ pub(crate) async fn serve(
     compute.connect(farmer.message_bytes_max());
     let holding = service.outlives.then(Holding::default);
     let owed = Owed::standing(node, format!("results of a worker of farm {farm:?}"));
-    let mut desk = Desk { answers, compute, holding, owed, is_done: false };
+    let (is_taken, is_done) = (false, false);
+    let mut desk = Desk { answers, compute, holding, owed, is_taken, is_done };
     match desk.serve(tasks).await {
         Ok(()) if desk.is_done => Ok(Served::Done),
+        Ok(()) if !desk.is_taken => Ok(Served::NotTaken),
         Ok(()) => Ok(Served::Cut),
         Err(error) => match desk.holding {
             Some(holding) if error.is_loss() => {
@@ -214,6 +216,8 @@ struct Desk {
     holding: Option<Holding>,
     /// The results that are there when the node closes.
     owed: Owed,
+    /// Whether the worker has answered a ping, and so is ready.
+    is_taken: bool,
     /// Whether the farmer has said that the farm is done.
     is_done: bool,
 }
@@ -330,7 +334,13 @@ impl Desk {
             let returned = wire::returned(run, first, count);
             self.owed.beside(self.answers.send_slice(&returned)).await?;
         }
-        Ok(self.owed.beside(self.answers.send_slice(&wire::returned(run, 0, 0))).await?)
+        match self.owed.beside(self.answers.send_slice(&wire::returned(run, 0, 0))).await {
+            // The farm has ended, as the end of the tasks will say.
+            Err(SendError::Terminated(_)) => return Ok(()),
+            sent => sent?,
+        }
+        self.is_taken = true;
+        Ok(())
     }
 
     /// Sends an answer. Results too large to be sent together go one by one; a single result that

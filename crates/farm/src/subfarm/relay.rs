@@ -279,6 +279,8 @@ impl<'a> Relay<'a> {
                     let parts = parts.map_err(|_| ServeError::Malformed)?;
                     parts.into_iter().rev().for_each(|it| self.waiting.push_front(it.into()));
                 }
+                // The farm has ended, as the end of the orders will say.
+                Err(SendError::Terminated(_)) => self.waiting.clear(),
                 Err(error) => return Poll::Ready(Err(error.into())),
             }
         }
