@@ -153,7 +153,7 @@ impl Farm {
                     match met {
                         Met::Ready(link) => links.push(*link),
                         Met::Placed(_) => {}
-                        Met::Not(error) => crew.note_refused(&error),
+                        Met::Not(error, _) => crew.note_refused(&error),
                     }
                 }
                 // A worker sees the end of the tasks when its answers are taken.

@@ -66,8 +66,9 @@ pub(crate) enum Met {
     Ready(Box<Link>),
     /// The worker has the same functions, and goes on to its sub-farmer.
     Placed(WorkerName),
-    /// The farm does not take the worker.
-    Not(StartError),
+    /// The farm does not take the worker. A worker with other functions ends only when its duplex
+    /// is closed, by a drop of this. Otherwise the farmer would hear of its end before the reason.
+    Not(StartError, Option<Box<BytesDuplex>>),
 }
 
 impl Reception {
@@ -120,7 +121,7 @@ impl Reception {
                     // A peer that is no node of the cluster is a stranger.
                     if let Some(worker) = crew.known_member(&peer) {
                         let error = StartError::Versions { worker, ours: VERSIONS, theirs };
-                        return Poll::Ready(Met::Not(error));
+                        return Poll::Ready(Met::Not(error, None));
                     }
                 }
                 Greeted::Handed(Handed { run, function, results }) => {
@@ -156,11 +157,15 @@ impl Reception {
                     Ok(Met::Ready(link)) => drop(links.insert(link.name.index, *link)),
                     Ok(Met::Placed(name)) => drop(placed.insert(name.index)),
                     // An earlier call left this word; the node may come again.
-                    Ok(Met::Not(StartError::Lost { worker, loss, .. }))
+                    Ok(Met::Not(StartError::Lost { worker, loss, .. }, _))
                         if worker.member.is_some() && !is_a_cause(&loss) => {}
-                    Ok(Met::Not(mut error)) => {
+                    Ok(Met::Not(mut error, duplex)) => {
                         if let StartError::Lost { refusals, .. } = &mut error {
                             *refusals = self.refusals();
+                        }
+                        if let Some(duplex) = duplex {
+                            // The worker may be gone by now: its failure changes nothing.
+                            let _ = duplex.close(PARTING).await;
                         }
                         return Err(error);
                     }
@@ -217,7 +222,7 @@ async fn accept(node: Node, name: String, greets: UnboundedSender<Greeted>) {
                 // A stranger opened a channel of another kind.
                 Err(AcceptError::Mismatch { .. }) => {}
                 Err(error) => {
-                    let _ = greets.send(Greeted::Met(Met::Not(StartError::Accept(error))));
+                    let _ = greets.send(Greeted::Met(Met::Not(StartError::Accept(error), None)));
                     return;
                 }
             },
@@ -245,11 +250,12 @@ async fn meet(
     let met = try_meet(&mut duplex, &seated, threads, greets).await;
     match (seated, met) {
         (Err(difference), _) => {
-            // The worker may be gone by now: its failure changes nothing.
-            let _ = duplex.close(PARTING).await;
-            Met::Not(StartError::Differs { worker: name, difference })
+            let error = StartError::Differs { worker: name, difference };
+            Met::Not(error, Some(Box::new(duplex)))
         }
-        (_, Err(loss)) => Met::Not(StartError::Lost { worker: name, loss, refusals: Vec::new() }),
+        (_, Err(loss)) => {
+            Met::Not(StartError::Lost { worker: name, loss, refusals: Vec::new() }, None)
+        }
         (_, Ok(None)) => Met::Placed(name),
         (Ok(seat), Ok(Some((round_trip_ns, threads)))) => {
             let farms = matches!(seat.role, Role::Farm { .. });

@@ -399,7 +399,7 @@ impl<'a, O: Output, T: Source<Task: Input>, S: Sink<O>> Run<'a, O, T, S> {
                     self.workers.links.push(*link);
                 }
                 Met::Placed(_) => {}
-                Met::Not(error) => self.workers.crew.note_refused(&error),
+                Met::Not(error, _) => self.workers.crew.note_refused(&error),
             }
         }
         let handed = self.workers.reception.handed();

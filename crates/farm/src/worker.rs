@@ -161,7 +161,14 @@ pub(crate) async fn serve(
         };
     };
     let seated: Seated = decode(&seated).map_err(|_| ServeError::Malformed)?;
-    let seat = seated.map_err(ServeError::Differs)?;
+    let seat = match seated {
+        Ok(seat) => seat,
+        Err(difference) => {
+            // The farmer notes the difference and closes, or is gone.
+            while matches!(tasks.recv().await, Ok(Some(_))) {}
+            return Err(ServeError::Differs(difference));
+        }
+    };
     if !(wire::VERSIONS.0..=wire::VERSIONS.1).contains(&seat.version) {
         return Err(ServeError::Malformed);
     }
