@@ -145,6 +145,25 @@ fn groups_are_parted_and_their_calls_do_not_meet() {
 }
 
 #[test]
+fn elements_are_combined_as_vectors_of_one() {
+    on_each(8, 3, &[], |rank, cluster| async move {
+        let mut group = world(&cluster).await;
+        let mine = rank as u64 + 1;
+        // All are under way at once.
+        let (sum, most) =
+            (group.all_reduce_value(mine, Op::sum()), group.reduce_value(1, mine, Op::max()));
+        let (upto, before) =
+            (group.scan_value(mine, Op::sum()), group.exclusive_scan_value(mine, Op::sum()));
+        assert_eq!(sum.await.unwrap(), 6);
+        assert_eq!(most.await.unwrap(), if rank == 1 { 3 } else { mine });
+        assert_eq!(upto.await.unwrap(), [1, 3, 6][rank]);
+        assert_eq!(before.await.unwrap(), [0, 1, 3][rank]);
+        let error = group.all_reduce_value(mine, Op::named("a panic", |_, _| panic!("no"))).await;
+        assert_eq!(error.unwrap_err().data, mine);
+    });
+}
+
+#[test]
 fn a_dropped_call_goes_on_without_its_caller() {
     on_each(9, 3, &[], |rank, cluster| async move {
         let mut group = world(&cluster).await;

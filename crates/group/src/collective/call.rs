@@ -63,6 +63,18 @@ impl<R, D> Call<R, D> {
     }
 }
 
+impl<R: 'static> Call<R> {
+    /// Returns the call with what `f` makes of its result, and of the data that it gives back.
+    pub(crate) fn map<S: 'static>(mut self, f: fn(R) -> S) -> Call<S> {
+        let take = self.take.take().expect("nobody has polled the call");
+        let taken = move |run: &mut dyn Run, cause: Option<GroupError>| match take(run, cause) {
+            Ok(result) => Ok(f(result)),
+            Err(CollectiveError { data, cause }) => Err(CollectiveError { data: f(data), cause }),
+        };
+        Call::new(Arc::clone(&self.shared), self.number, self.algorithm, Box::new(taken))
+    }
+}
+
 impl<R, D> Future for Call<R, D> {
     type Output = Result<R, CollectiveError<D>>;
 

@@ -107,6 +107,35 @@ impl Group {
         self.submit(ask, fill, take_combined)
     }
 
+    /// Combines one element of each rank, as [`reduce`](Self::reduce) does. The others get their own back.
+    pub fn reduce_value<T: Element>(&mut self, root: usize, value: T, op: Op<T>) -> Call<T> {
+        self.reduce(root, vec![value], op).map(only)
+    }
+
+    /// Combines one element of each rank, as [`all_reduce`](Self::all_reduce) does.
+    ///
+    /// ```no_run
+    /// # use chunkcomm_group::{Group, Op};
+    /// # async fn example(group: &mut Group) -> Result<(), Box<dyn std::error::Error>> {
+    /// let last = group.all_reduce_value(group.rank() as u64, Op::max()).await?;
+    /// # assert_eq!(last + 1, group.size() as u64);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn all_reduce_value<T: Element>(&mut self, value: T, op: Op<T>) -> Call<T> {
+        self.all_reduce(vec![value], op).map(only)
+    }
+
+    /// Combines one element of each rank up to this one, as [`scan`](Self::scan) does.
+    pub fn scan_value<T: Element>(&mut self, value: T, op: Op<T>) -> Call<T> {
+        self.scan(vec![value], op).map(only)
+    }
+
+    /// Combines one element of each rank before this one, as [`exclusive_scan`](Self::exclusive_scan) does.
+    pub fn exclusive_scan_value<T: Element>(&mut self, value: T, op: Op<T>) -> Call<T> {
+        self.exclusive_scan(vec![value], op).map(only)
+    }
+
     /// Brings the data of all ranks to the root, which gets them in the order of ranks. Lengths may
     /// differ.
     ///
@@ -295,4 +324,9 @@ fn parts_to_send<T: Element>(
         whole.lengths = Some(lengths);
         Ok(())
     }
+}
+
+/// Returns the element of a call of one.
+fn only<T: Element>(data: Vec<T>) -> T {
+    data.into_iter().next().expect("a call of one element")
 }
