@@ -41,8 +41,8 @@ impl IntoLayout for &Layout {
 
 /// An array that is distributed over the ranks of a group, as this rank has it.
 ///
-/// Its methods that are `async` are calls of the group: all ranks make them in the same order, one at a time. Several
-/// arrays may be of one group; they keep it open.
+/// Its methods that are `async` are calls of the group (collective): all ranks make them in the same order, one at a time,
+/// with the same arguments. Several arrays may be of one group; they keep it open.
 ///
 /// ```no_run
 /// use chunkcomm_array::{Array, ArrayError};
@@ -62,15 +62,15 @@ impl IntoLayout for &Layout {
 ///
 /// # Cancel safety
 ///
-/// When the future of a method is dropped, the elements that this rank owns are as they were. The other ranks of a `to` or
-/// `gather` get [`ArrayError::Peer`] with this one. A `halo`, `halo_periodic` or `copy_to` stays under way, and the other
+/// When the future of a method is dropped, the elements that this rank owns are as they were. Ranks of a `to` or `gather`
+/// that exchange elements with it get [`ArrayError::Peer`] with this one. A `halo`, `halo_periodic` or `copy_to` stays under way, and the other
 /// ranks wait: call it again to go on, before any other.
 ///
 /// A future that was never polled is no call.
 ///
 /// # Errors
 ///
-/// After an [`ArrayError::Peer`] in `halo` or `copy_to` each further one of this array gives it again: make another
+/// After an [`ArrayError::Peer`] in `halo`, or in `copy_to` into a layout, each further one gives it again: make another
 /// array, on a group [without the dead](Group::shrink).
 pub struct Array<T: Element> {
     group: Group,
@@ -92,19 +92,24 @@ impl<T: Element> Array<T> {
     ///
     /// # Errors
     ///
-    /// [`ArrayError::Layout`]: there is no such layout. [`ArrayError::Rank`] with this rank: the layout has another
+    /// [`ArrayError::Layout`]: there is no such layout of that shape. [`ArrayError::Rank`] with this rank: the layout has another
     /// number of ranks than the group, or a region, or there is no memory.
     pub fn zeros(
         group: &Group,
         layout: impl IntoLayout,
         shape: impl AsRef<[usize]>,
     ) -> Result<Array<T>, ArrayError> {
-        let layout =
-            layout.into_layout(shape.as_ref(), group.size()).map_err(ArrayError::Layout)?;
+        let shape = shape.as_ref();
+        let layout = layout.into_layout(shape, group.size()).map_err(ArrayError::Layout)?;
+        if layout.global_shape() != shape {
+            let why = format!("{} has not the shape {shape:?}", stated(&layout));
+            return Err(ArrayError::refused(group.rank(), why));
+        }
         Array::of(group, layout)
     }
 
-    /// Makes an array of the values that `element` gives for the indices of this rank's elements. It is no call.
+    /// Makes an array of the values that `element` gives for the indices of this rank's elements; its margins are zero. It
+    /// is no call.
     ///
     /// # Errors
     ///
@@ -193,14 +198,14 @@ impl<T: Element> Array<T> {
         Local { layout: &self.layout, rank: self.group.rank(), elements }
     }
 
-    /// Parts with the array: returns this rank's part.
+    /// Consumes the array: returns this rank's part.
     #[must_use]
     pub fn into_local(mut self) -> Vec<T> {
         std::mem::take(self.storage_mut())
     }
 
-    /// Returns the indices of the dimension that is slowest in memory, of those that this rank owns, each with its
-    /// contiguous elements, margins of the other dimensions included.
+    /// Iterates over the indices that this rank owns of the dimension slowest in memory, each with its contiguous
+    /// elements, margins of the other dimensions included.
     pub fn slowest_mut(&mut self) -> impl Iterator<Item = (usize, &mut [T])> {
         let indices = self.layout.indices(self.group.rank(), self.layout.memory()[0]);
         let storage = self.storage_mut();
@@ -215,7 +220,8 @@ impl<T: Element> Array<T> {
 
     /// Returns the array in another layout, on the same ranks.
     ///
-    /// Costs an agreement of all ranks; [`copy_to`](Self::copy_to) into the returned array costs none.
+    /// Margins of the other layout are filled, too. Costs an agreement of all ranks; [`copy_to`](Self::copy_to) into the
+    /// returned array costs none.
     ///
     /// # Errors
     ///
@@ -281,12 +287,14 @@ impl<T: Element> Array<T> {
 
     /// Brings the margins up to date: each rank gets the elements there from their owners.
     ///
-    /// Every distributed dimension gets a margin of `width` if it has a narrower one: this rank's part is larger then, and
-    /// all margins are zero before. Those at the edges of the array stay as they are.
+    /// A distributed dimension's margin below `width`, or none, is widened: storage and layout change, and margins begin
+    /// with zeros again. Corners are filled as well; margins at the edges of the array stay as they are. The neighbours of
+    /// an element lie at its place plus and minus the [strides](Local::strides).
     ///
     /// # Errors
     ///
-    /// [`ArrayError::Layout`]: a dimension is cyclic. [`ArrayError::Peer`], [`ArrayError::Group`]: a rank is gone.
+    /// [`ArrayError::Layout`]: a dimension is cyclic. [`ArrayError::Rank`] at all: a rank has no memory for its margins.
+    /// [`ArrayError::Peer`], [`ArrayError::Group`]: a rank is gone.
     ///
     /// # Cancel safety
     ///
@@ -304,7 +312,12 @@ impl<T: Element> Array<T> {
             let layouts = (self.layout.clone(), self.layout.clone());
             Kept::Opening(Opening::new::<T>(&self.group, layouts, fault, true))
         });
-        halo.run(Memory::One(Arc::make_mut(&mut self.storage).as_mut_slice())).await
+        let done = halo.run(Memory::One(Arc::make_mut(&mut self.storage).as_mut_slice())).await;
+        if matches!(done, Err(ArrayError::Rank { .. })) {
+            // All ranks have heard it, and may try again.
+            self.halo = None;
+        }
+        done
     }
 
     /// Returns the elements in this layout, which has wider margins, or why there is no memory.
@@ -321,7 +334,7 @@ impl<T: Element> Array<T> {
     ///
     /// # Errors
     ///
-    /// As `halo`. [`ArrayError::Rank`] with this rank, at all: the part at an edge is narrower than the margin.
+    /// As `halo`. [`ArrayError::Rank`] at all, each naming itself: the part at an edge is narrower than the margin.
     ///
     /// # Cancel safety
     ///
@@ -362,7 +375,7 @@ impl<T: Element> Array<T> {
     ///
     /// # Cancel safety
     ///
-    /// When the future is dropped, the other ranks get [`ArrayError::Peer`].
+    /// See [the type](Self#cancel-safety).
     pub async fn gather(&self, root: usize) -> Result<Option<Vec<T>>, ArrayError> {
         let (rank, size) = (self.group.rank(), self.group.size());
         let made = if root < size {

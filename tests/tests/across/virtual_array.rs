@@ -250,6 +250,8 @@ fn arrays_that_do_not_go_together_say_why() {
         let Err(ArrayError::Rank { rank: 0, .. }) = in_time(rows.gather(2)).await else { panic!() };
         let error = Array::<f64>::zeros(&group, "(block,*)@3x1", [6, 4]).unwrap_err();
         assert!(error.to_string().contains("one of 3 ranks, the group has 2"), "{error}");
+        let error = Array::<f64>::zeros(&group, rows.layout(), [4, 6]).unwrap_err();
+        assert!(error.to_string().contains("has not the shape [4, 6]"), "{error}");
         let error = Array::<f64>::zeros(&group, "(block,*) region 0..2x0..4", [6, 4]).unwrap_err();
         assert!(error.to_string().contains("a part of an array"), "{error}");
         let error = Array::from_local(&group, rows.layout(), vec![0.0; 11]).unwrap_err();

@@ -63,12 +63,12 @@ impl<T: NpyElement> Array<T> {
     /// Writes the array into a file, which all ranks see: each its part, in a thread, into a temporary one beside it,
     /// which takes its place when all have succeeded.
     ///
-    /// Where a rank owns less than 512 bytes in a row of the last dimension, the array is first brought into blocks.
+    /// Where neighbours along the last dimension are less than 512 bytes, the array is first brought into blocks.
     ///
     /// # Errors
     ///
     /// [`ArrayError::Npy`] where a rank cannot write its part, and [`ArrayError::Rank`] with that rank at the others:
-    /// a file that was there stays as it was.
+    /// a file that was there stays as it was. [`ArrayError::Group`]: a rank is gone. For blocks, as [`Array::to`].
     ///
     /// # Cancel safety
     ///

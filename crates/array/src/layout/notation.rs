@@ -49,9 +49,8 @@ impl Layout {
     }
 
     /// Reads a layout as [`parse`](Layout::parse) does, of an array that has this shape *after* `permuted`. Without
-    /// `@` the grid is made of this number of ranks: as near to a square as it can be over the distributed
-    /// dimensions, the earlier ones having the longer axes, as by `MPI_Dims_create`. Where none is distributed, each
-    /// rank has the whole array.
+    /// `@` the grid is made of this number of ranks: nearly square over the `block` and `cyclic` dimensions, the earlier
+    /// ones having the longer axes, as by `MPI_Dims_create`. Where none is distributed, each rank has the whole array.
     ///
     /// ```
     /// # use chunkcomm_array::Layout;
@@ -321,24 +320,18 @@ fn grid_of(distributions: &[Distribution], ranks: usize) -> Result<Vec<usize>, L
     let rest = taken.filter(|taken| *taken > 0 && ranks.is_multiple_of(*taken));
     let rest = rest.map(|taken| ranks / taken).filter(|rest| *rest == 1 || !free.is_empty());
     let Some(mut rest) = rest else { return Err(LayoutError::NoGrid { grid, ranks }) };
-    let (mut axes, mut factors, mut factor) = (vec![1; free.len()], vec![], 2);
-    while rest > 1 {
-        if factor > rest / factor {
-            factor = rest;
-        }
-        if rest.is_multiple_of(factor) {
-            factors.push(factor);
-            rest /= factor;
-        } else {
-            factor += 1;
-        }
+    // The shortest axis first: the largest divisor that leaves no shorter ones to the others.
+    let mut axes = Vec::new();
+    for left in (1..=free.len() as u32).rev() {
+        let fits = |axis: &usize| axis.checked_pow(left).is_some_and(|all| all <= rest);
+        let divides = |axis: &usize| rest.is_multiple_of(*axis);
+        let axis = match left {
+            1 => rest,
+            _ => (1..).take_while(fits).filter(divides).last().unwrap_or(1),
+        };
+        axes.insert(0, axis);
+        rest /= axis;
     }
-    for factor in factors.into_iter().rev() {
-        if let Some(axis) = axes.iter_mut().min() {
-            *axis *= factor;
-        }
-    }
-    axes.sort_unstable_by(|a, b| b.cmp(a));
     free.into_iter().zip(axes).for_each(|(dim, axis)| grid[dim] = axis);
     Ok(grid)
 }

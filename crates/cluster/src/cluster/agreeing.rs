@@ -79,11 +79,12 @@ impl Cluster {
         Ok(Agreed { values, gone })
     }
 
-    /// Waits until another call of `meet` under `name`, at any member, gives its value for this one; returns
-    /// that member and the value, or `None` if none had come when the manager heard that `given_up` is over.
+    /// Pairs this call with another under `name`, at any member; returns that member and its value, or `None`
+    /// if there was none when the manager heard that `given_up` has completed (`std::future::pending()`: never).
     ///
-    /// The manager brings calls together two by two, as they come, and decides once for both. A value whose
-    /// member died before another came is left out. Two calls of one node may meet each other.
+    /// The manager brings calls together two by two, as they come, and decides once for both. A call whose
+    /// member died before another came is not met; after that, the other member's death is told as any. When
+    /// the manager dies, its successor goes on. Two calls of one node may meet each other.
     ///
     /// # Errors
     ///
@@ -93,7 +94,7 @@ impl Cluster {
     ///
     /// # Cancel safety
     ///
-    /// When the future is dropped, this node is met no more. Another may have met it already.
+    /// When the future is dropped, this call is met no more. Another may have met it already.
     pub async fn meet(
         &self,
         name: &str,

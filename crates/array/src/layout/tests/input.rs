@@ -187,3 +187,36 @@ fn arrays_that_cannot_be_addressed_are_errors() {
     assert!(too_large(&[1 << 32, 1 << 32], 0) && too_large(&[4; 6], MAX));
     assert!(!too_large(&[0, MAX / 32], 0) && too_large(&[0, MAX], 0) && too_large(&[MAX, 0], 0));
 }
+
+#[test]
+fn a_grid_is_nearly_square_over_the_distributed_dimensions() {
+    let grid = |text: &str, ranks: usize| {
+        let shape = vec![64; text.matches(',').count() + 1];
+        Layout::over(text, &shape, ranks).map(|layout| layout.grid())
+    };
+    for (text, ranks, expected) in [
+        ("(block)", 7, vec![7]),
+        ("(*,block)", 6, vec![1, 6]),
+        ("(block,cyclic)", 72, vec![9, 8]),
+        ("(block,cyclic)", 7, vec![7, 1]),
+        ("(block,*,block,block)", 16, vec![4, 1, 2, 2]),
+        ("(block,block,block)", 1, vec![1, 1, 1]),
+        ("(*,*)", 5, vec![5, 1]),
+        ("(block,block)@2x3", 6, vec![2, 3]),
+    ] {
+        assert_eq!(grid(text, ranks), Ok(expected), "{text} over {ranks}");
+    }
+    let of_blocks = Layout::over("(blocks(30,34),block)", &[64, 64], 6).unwrap();
+    assert_eq!(of_blocks.grid(), [2, 3]);
+    for text in ["(blocks(30,34),block)", "(blocks(30,34),*)"] {
+        let error = Layout::over(text, &[64, 64], 5).unwrap_err();
+        assert!(matches!(error, LayoutError::NoGrid { ranks: 5, .. }), "{error}");
+    }
+    // Texts of others: no panic, and an error.
+    let zeros = "blocks(0,0)";
+    let many = vec![zeros; 64].join(",");
+    assert!(matches!(grid(&format!("({many})"), 4), Err(LayoutError::Dims { dims: 64 })));
+    let long = format!("blocks({})", vec!["0"; 2048].join(","));
+    let long = vec![long; 6].join(",");
+    assert!(Layout::over(&format!("({long})"), &[0; 6], 4).is_err());
+}
