@@ -1,20 +1,28 @@
-//! Arrays of a group: layout and storage in one value, whose methods move it.
+//! Arrays of a group: layout and storage in one value.
+//!
+//! ```text
+//!   Array       made, element by element     this file
+//!   Local       a rank's part                local
+//!   to, halo    other layouts, margins       moving
+//!   sum, max    one value of all elements    reducing
+//!   .npy        files                        file
+//! ```
 
 mod file;
 mod local;
+mod moving;
+mod reducing;
+mod shown;
 
-use std::fmt;
 use std::sync::Arc;
 
 use chunkcomm::host::memory;
-use chunkcomm::with_causes;
-use chunkcomm_group::{Element, Group, Number, Op};
+use chunkcomm_group::{Element, Group};
 
 use crate::ends::error::{ArrayError, refused};
-use crate::ends::exchange::{Kept, Memory, Opening, other_size};
+use crate::ends::exchange::{Kept, other_size};
 use crate::layout::Layout;
 use crate::layout::error::LayoutError;
-use crate::layout::parts::WrapFault;
 pub use local::Local;
 
 /// Names a layout of an array: HPF's notation, whose grid may be left out ([`Layout::over`]), or a [`Layout`].
@@ -218,176 +226,6 @@ impl<T: Element> Array<T> {
         Arc::make_mut(&mut self.storage)
     }
 
-    /// Returns the array in another layout, on the same ranks.
-    ///
-    /// Margins of the other layout are filled, too. Costs an agreement of all ranks; [`copy_to`](Self::copy_to) into the
-    /// returned array costs none.
-    ///
-    /// # Errors
-    ///
-    /// [`ArrayError::Rank`] at all ranks: one has no such layout, or no memory for its part.
-    /// [`ArrayError::Mismatch`], [`ArrayError::Differs`]: the ranks name different layouts. [`ArrayError::Peer`],
-    /// [`ArrayError::Group`]: a rank is gone.
-    ///
-    /// # Cancel safety
-    ///
-    /// See [the type](Self#cancel-safety).
-    pub async fn to(&mut self, layout: impl IntoLayout) -> Result<Array<T>, ArrayError> {
-        let layout = layout.into_layout(&self.shape(), self.group.size());
-        let made = layout.map_err(|error| with_causes(&error)).and_then(|layout| {
-            other_size(&layout, &self.group).map_or(Ok(()), Err)?;
-            Ok((zeroed(&layout, self.group.rank())?, layout))
-        });
-        let (storage, layout, copy) = self.copied(made).await?;
-        self.copy = Some((layout.clone(), copy));
-        Ok(Array::made(&self.group, layout, storage))
-    }
-
-    /// Copies all elements into a new storage, if all ranks have one.
-    async fn copied(
-        &self,
-        made: Result<(Vec<T>, Layout), String>,
-    ) -> Result<(Vec<T>, Layout, Kept), ArrayError> {
-        let (layout, fault) = match &made {
-            Ok((_, layout)) => (layout, None),
-            Err(fault) => (&self.layout, Some(fault.clone())),
-        };
-        let layouts = (self.layout.clone(), layout.clone());
-        let mut exchange = Opening::new::<T>(&self.group, layouts, fault, false).await?;
-        let (mut storage, layout) =
-            made.map_err(|why| ArrayError::refused(self.group.rank(), why))?;
-        exchange.run(Memory::Two(&self.storage, &mut storage)).await?;
-        Ok((storage, layout, Kept::Open(Box::new(exchange))))
-    }
-
-    /// Copies all elements into another array of the group, in its layout.
-    ///
-    /// Plan and channels are kept: a further copy into an array of that layout costs no agreement.
-    ///
-    /// # Errors
-    ///
-    /// [`ArrayError::OtherGroup`]; [`ArrayError::Mismatch`]: the arrays have different shapes. [`ArrayError::Peer`],
-    /// [`ArrayError::Group`]: a rank is gone; `to` has some of the new elements.
-    ///
-    /// # Cancel safety
-    ///
-    /// See [the type](Self#cancel-safety); `to` has some of the new elements.
-    pub async fn copy_to(&mut self, to: &mut Array<T>) -> Result<(), ArrayError> {
-        if !self.group.is(&to.group) {
-            return Err(ArrayError::OtherGroup);
-        }
-        if self.copy.as_ref().is_none_or(|(layout, _)| *layout != to.layout) {
-            let layouts = (self.layout.clone(), to.layout.clone());
-            let opening = Opening::new::<T>(&self.group, layouts, None, false);
-            self.copy = Some((to.layout.clone(), Kept::Opening(opening)));
-        }
-        let (_, copy) = self.copy.as_mut().expect("it was opened");
-        copy.run(Memory::Two(&self.storage, Arc::make_mut(&mut to.storage).as_mut_slice())).await
-    }
-
-    /// Brings the margins up to date: each rank gets the elements there from their owners.
-    ///
-    /// A distributed dimension's margin below `width`, or none, is widened: storage and layout change, and margins begin
-    /// with zeros again. Corners are filled as well; margins at the edges of the array stay as they are. The neighbours of
-    /// an element lie at its place plus and minus the [strides](Local::strides).
-    ///
-    /// # Errors
-    ///
-    /// [`ArrayError::Layout`]: a dimension is cyclic. [`ArrayError::Rank`] at all: a rank has no memory for its margins.
-    /// [`ArrayError::Peer`], [`ArrayError::Group`]: a rank is gone.
-    ///
-    /// # Cancel safety
-    ///
-    /// See [the type](Self#cancel-safety).
-    pub async fn halo(&mut self, width: usize) -> Result<(), ArrayError> {
-        let mut fault = None;
-        if let Some(layout) = self.layout.widened(width).map_err(ArrayError::Layout)? {
-            match self.stored_as(&layout) {
-                Ok(storage) => (self.layout, self.storage) = (layout, Arc::new(storage)),
-                Err(why) => fault = Some(why),
-            }
-            (self.halo, self.wraps, self.copy) = (None, Vec::new(), None);
-        }
-        let halo = self.halo.get_or_insert_with(|| {
-            let layouts = (self.layout.clone(), self.layout.clone());
-            Kept::Opening(Opening::new::<T>(&self.group, layouts, fault, true))
-        });
-        let done = halo.run(Memory::One(Arc::make_mut(&mut self.storage).as_mut_slice())).await;
-        if matches!(done, Err(ArrayError::Rank { .. })) {
-            // All ranks have heard it, and may try again.
-            self.halo = None;
-        }
-        done
-    }
-
-    /// Returns the elements in this layout, which has wider margins, or why there is no memory.
-    fn stored_as(&self, layout: &Layout) -> Result<Vec<T>, String> {
-        let rank = self.group.rank();
-        let mut storage = zeroed(layout, rank)?;
-        let (narrow, wide) = (self.layout.elements(rank), layout.elements(rank));
-        narrow.zip(wide).for_each(|(from, to)| storage[to] = self.storage[from]);
-        Ok(storage)
-    }
-
-    /// Brings the margins up to date as [`halo`](Self::halo) does; those at the edges of the array get the elements at
-    /// the opposite edge, as if it went on there (NumPy's `roll`).
-    ///
-    /// # Errors
-    ///
-    /// As `halo`. [`ArrayError::Rank`] at all, each naming itself: the part at an edge is narrower than the margin.
-    ///
-    /// # Cancel safety
-    ///
-    /// See [the type](Self#cancel-safety).
-    pub async fn halo_periodic(&mut self, width: usize) -> Result<(), ArrayError> {
-        if self.wrapped.is_none() {
-            self.halo(width).await?;
-        }
-        let wraps = self.layout.wraps().map_err(|fault| match fault {
-            WrapFault::Layout(error) => ArrayError::Layout(error),
-            WrapFault::Narrow { dim } => {
-                let layout = stated(&self.layout);
-                let why = format!("a margin of {layout} is wider than the part in dimension {dim}");
-                ArrayError::refused(self.group.rank(), why)
-            }
-        })?;
-        let first = *self.wrapped.get_or_insert(0);
-        for (number, layouts) in wraps.into_iter().enumerate().skip(first) {
-            self.wrapped = Some(number);
-            if number == self.wraps.len() {
-                let opening = Opening::new::<T>(&self.group, layouts, None, true);
-                self.wraps.push(Kept::Opening(opening));
-            }
-            self.wraps[number]
-                .run(Memory::One(Arc::make_mut(&mut self.storage).as_mut_slice()))
-                .await?;
-        }
-        self.wrapped = None;
-        Ok(())
-    }
-
-    /// Returns the whole array at one rank, in C's order; `None` at the others.
-    ///
-    /// # Errors
-    ///
-    /// [`ArrayError::Rank`] at all ranks: there is no rank `root`, or no memory there. [`ArrayError::Peer`],
-    /// [`ArrayError::Group`]: a rank is gone.
-    ///
-    /// # Cancel safety
-    ///
-    /// See [the type](Self#cancel-safety).
-    pub async fn gather(&self, root: usize) -> Result<Option<Vec<T>>, ArrayError> {
-        let (rank, size) = (self.group.rank(), self.group.size());
-        let made = if root < size {
-            self.layout.at_one(root, size).map_err(|error| with_causes(&error))
-        } else {
-            Err(format!("there is no rank {root} of {size}"))
-        };
-        let made = made.and_then(|layout| Ok((zeroed(&layout, rank)?, layout)));
-        let (whole, ..) = self.copied(made).await?;
-        Ok((rank == root).then_some(whole))
-    }
-
     /// Returns the array of what `f` makes of each element, margins included. It is no call.
     #[must_use]
     pub fn map<U: Element>(&self, f: impl FnMut(&T) -> U) -> Array<U> {
@@ -421,69 +259,6 @@ impl<T: Element> Array<T> {
         let storage = each.map(|(one, other)| f(one, other)).collect();
         Ok(Array::made(&self.group, self.layout.clone(), storage))
     }
-
-    /// Combines all elements of the whole array, each once, in an order that the layout gives; the same at all ranks.
-    /// `None` for an array without elements.
-    ///
-    /// # Errors
-    ///
-    /// [`ArrayError::Group`]: a rank is gone.
-    ///
-    /// # Cancel safety
-    ///
-    /// The call goes on when the future is dropped.
-    pub async fn reduce(&self, op: Op<T>) -> Result<Option<T>, ArrayError> {
-        let (mut group, rank) = (self.group.share(), self.group.rank());
-        let mut ours: Vec<T> = Vec::new();
-        if self.layout.is_first_replica(rank) {
-            let runs = self.layout.owned_runs(rank);
-            ours = runs.filter_map(|run| op.fold(&self.storage[run])).collect();
-        }
-        let ours: Vec<T> = op.fold(&ours).into_iter().collect();
-        let all = group.all_gather(ours).await.map_err(|error| ArrayError::Group(error.cause))?;
-        Ok(op.fold(&all.1.data))
-    }
-}
-
-impl<T: Number> Array<T> {
-    /// Returns the sum of all elements, 0 for none; integers wrap.
-    ///
-    /// # Errors
-    ///
-    /// As [`reduce`](Self::reduce).
-    ///
-    /// # Cancel safety
-    ///
-    /// As `reduce`.
-    pub async fn sum(&self) -> Result<T, ArrayError> {
-        Ok(self.reduce(Op::sum()).await?.unwrap_or_else(T::zeroed))
-    }
-
-    /// Returns the smallest element, NaN where one is, and `None` for an array without elements.
-    ///
-    /// # Errors
-    ///
-    /// As [`reduce`](Self::reduce).
-    ///
-    /// # Cancel safety
-    ///
-    /// As `reduce`.
-    pub async fn min(&self) -> Result<Option<T>, ArrayError> {
-        self.reduce(Op::min()).await
-    }
-
-    /// Returns the largest element, NaN where one is, and `None` for an array without elements.
-    ///
-    /// # Errors
-    ///
-    /// As [`reduce`](Self::reduce).
-    ///
-    /// # Cancel safety
-    ///
-    /// As `reduce`.
-    pub async fn max(&self) -> Result<Option<T>, ArrayError> {
-        self.reduce(Op::max()).await
-    }
 }
 
 impl<T: Element> Drop for Array<T> {
@@ -491,50 +266,6 @@ impl<T: Element> Drop for Array<T> {
         if let Some(storage) = Arc::get_mut(&mut self.storage) {
             memory::free_vec(std::mem::take(storage));
         }
-    }
-}
-
-impl<T: Element> fmt::Debug for Array<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Array")
-            .field("layout", &format_args!("{}", self.layout))
-            .field("shape", &self.shape())
-            .field("rank", &self.group.rank())
-            .finish_non_exhaustive()
-    }
-}
-
-/// Shows the layout, and this rank's part: at most six rows of six elements.
-impl<T: Element + fmt::Display> fmt::Display for Array<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        const SHOWN: usize = 6;
-        let (rank, dims) = (self.group.rank(), self.shape().len());
-        write!(f, "{}, rank {rank}:", stated(&self.layout))?;
-        for dim in 0..dims {
-            let mut owned = self.layout.indices(rank, dim).into_iter().flatten();
-            let first = owned.next();
-            let last = owned.last().or(first);
-            match (first, last) {
-                (Some(first), Some(last)) => write!(f, " {first}..{}", last + 1)?,
-                _ => f.write_str(" nothing")?,
-            }
-        }
-        let mut runs = self.layout.owned_runs(rank).flat_map(|run| {
-            let fastest = self.layout.memory().last().copied();
-            let length = fastest.map_or(1, |dim| self.layout.local_shape(rank)[dim]).max(1);
-            run.clone().step_by(length).map(move |at| at..run.end.min(at + length))
-        });
-        for run in runs.by_ref().take(SHOWN) {
-            let shown = &self.storage[run.clone()];
-            f.write_str("\n")?;
-            for element in shown.iter().take(SHOWN) {
-                write!(f, " {element}")?;
-            }
-            if shown.len() > SHOWN {
-                f.write_str(" ..")?;
-            }
-        }
-        if runs.next().is_some() { f.write_str("\n ..") } else { Ok(()) }
     }
 }
 
