@@ -118,29 +118,37 @@ chunkcomm_proto::debug_with_causes!(GroupError);
 /// Failure of a call: its reason, and the caller's data.
 #[derive(Clone)]
 #[non_exhaustive]
-pub struct CollectiveError<R> {
+pub struct CollectiveError<R, E = GroupError> {
     /// The caller's data. Operands of a reduction or a scan, and elements to be sent, are as they were.
     /// Elements to be received may be there in part.
     pub data: R,
     /// The reason.
-    pub cause: GroupError,
+    pub cause: E,
 }
 
-impl<R> fmt::Display for CollectiveError<R> {
+impl<R, E> CollectiveError<R, E> {
+    /// Makes the error of a call that another crate builds on those of a group.
+    #[doc(hidden)]
+    pub fn new(data: R, cause: E) -> Self {
+        Self { data, cause }
+    }
+}
+
+impl<R, E: fmt::Display> fmt::Display for CollectiveError<R, E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.cause.fmt(f)
     }
 }
 
-impl<R> fmt::Debug for CollectiveError<R> {
+impl<R, E: fmt::Debug> fmt::Debug for CollectiveError<R, E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Debug::fmt(&self.cause, f)
+        self.cause.fmt(f)
     }
 }
 
-impl<R> std::error::Error for CollectiveError<R> {
+impl<R, E: std::error::Error> std::error::Error for CollectiveError<R, E> {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        std::error::Error::source(&self.cause)
+        self.cause.source()
     }
 }
 
