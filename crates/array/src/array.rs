@@ -4,6 +4,7 @@
 //!   Array       made, element by element     this file
 //!   Local       a rank's part                local
 //!   to, halo    other layouts, margins       moving
+//!   send        to another group             sender, receiver, slab
 //!   sum, max    one value of all elements    reducing
 //!   .npy        files                        file
 //! ```
@@ -11,15 +12,18 @@
 mod file;
 mod local;
 mod moving;
+pub(crate) mod receiver;
 mod reducing;
+pub(crate) mod sender;
 mod shown;
+pub(crate) mod slab;
 
 use std::sync::Arc;
 
 use chunkcomm::host::memory;
 use chunkcomm_group::{Element, Group};
 
-use crate::ends::error::{ArrayError, refused};
+use crate::ends::error::ArrayError;
 use crate::ends::exchange::{Kept, other_size};
 use crate::layout::Layout;
 use crate::layout::error::LayoutError;
@@ -52,6 +56,9 @@ impl IntoLayout for &Layout {
 /// Its methods that are `async` are calls of the group (collective): all ranks make them in the same order, one at a time,
 /// with the same arguments. Several arrays may be of one group; they keep it open.
 ///
+/// Of a layout with a [region](Layout::region), `to`, `copy_to` and transfers to another group move the region alone; files,
+/// reductions, `gather` and `halo_periodic` take no such array.
+///
 /// ```no_run
 /// use chunkcomm_array::{Array, ArrayError};
 /// use chunkcomm_group::Group;
@@ -81,9 +88,9 @@ impl IntoLayout for &Layout {
 /// After an [`ArrayError::Peer`] in `halo`, or in `copy_to` into a layout, each further one gives it again: make another
 /// array, on a group [without the dead](Group::shrink).
 pub struct Array<T: Element> {
-    group: Group,
+    pub(crate) group: Group,
     layout: Layout,
-    /// Shared with a thread that writes it.
+    /// Shared with a thread that writes it, and with a transfer that sends it.
     storage: Arc<Vec<T>>,
     /// Brings the margins up to date.
     halo: Option<Kept>,
@@ -101,7 +108,7 @@ impl<T: Element> Array<T> {
     /// # Errors
     ///
     /// [`ArrayError::Layout`]: there is no such layout of that shape. [`ArrayError::Rank`] with this rank: the layout has another
-    /// number of ranks than the group, or a region, or there is no memory.
+    /// number of ranks than the group, or there is no memory.
     pub fn zeros(
         group: &Group,
         layout: impl IntoLayout,
@@ -161,7 +168,7 @@ impl<T: Element> Array<T> {
         storage: Vec<T>,
     ) -> Result<Array<T>, ArrayError> {
         let rank = group.rank();
-        check(group, layout)?;
+        fits(group, layout)?;
         let (found, expected) = (storage.len(), layout.local_len(rank));
         if found != expected {
             let why = format!("it gives {found} elements, its part of {layout} has {expected}");
@@ -172,7 +179,7 @@ impl<T: Element> Array<T> {
 
     fn of(group: &Group, layout: Layout) -> Result<Array<T>, ArrayError> {
         let rank = group.rank();
-        check(group, &layout)?;
+        fits(group, &layout)?;
         let storage = zeroed(&layout, rank).map_err(|why| ArrayError::refused(rank, why))?;
         Ok(Array::made(group, layout, storage))
     }
@@ -222,7 +229,7 @@ impl<T: Element> Array<T> {
         rows.filter_map(|(index, elements)| Some((index?, elements)))
     }
 
-    fn storage_mut(&mut self) -> &mut Vec<T> {
+    pub(crate) fn storage_mut(&mut self) -> &mut Vec<T> {
         Arc::make_mut(&mut self.storage)
     }
 
@@ -274,12 +281,19 @@ fn stated(layout: &Layout) -> String {
     format!("{layout} of {}", extents.join("x"))
 }
 
-/// Checks that the layout is one of the group's ranks, and of whole arrays.
-fn check(group: &Group, layout: &Layout) -> Result<(), ArrayError> {
-    let has_region = layout.shape() != layout.global_shape();
-    let region = || has_region.then(|| format!("the layout {layout} is one of a part of an array"));
-    let fault = other_size(layout, group).or_else(region);
-    fault.map_or(Ok(()), |why| Err(ArrayError::Rank { rank: group.rank(), loss: refused(why) }))
+/// Checks that the layout is one of the group's ranks.
+fn fits(group: &Group, layout: &Layout) -> Result<(), ArrayError> {
+    let fault = other_size(layout, group);
+    fault.map_or(Ok(()), |why| Err(ArrayError::refused(group.rank(), why)))
+}
+
+/// Checks that the layout is one of whole arrays.
+fn whole(group: &Group, layout: &Layout) -> Result<(), ArrayError> {
+    if layout.shape() == layout.global_shape() {
+        return Ok(());
+    }
+    let why = format!("the layout {layout} is one of a part of an array");
+    Err(ArrayError::refused(group.rank(), why))
 }
 
 /// Returns the storage of a rank, or why there is none.

@@ -1,9 +1,7 @@
 //! Ends of transfers.
 //!
 //! ```text
-//!   ArraySender, Slab          the program's face        sender
-//!   ArrayReceiver              the same                  receiver
-//!   ArrayExchange              both at once, in place    exchange
+//!   Exchange                   of a group with itself    exchange
 //!   Outlet, Inlet              a task a peer             outlet, inlet
 //!   Leaving, Arriving          a channel one way         one_way
 //!   Way, Intake                a peer's tiles            way
@@ -14,18 +12,15 @@
 
 pub(crate) mod error;
 pub(crate) mod exchange;
-mod inlet;
+pub(crate) mod inlet;
 mod line;
 pub(crate) mod one_way;
 pub(crate) mod opening;
-mod outlet;
+pub(crate) mod outlet;
 mod pool;
-pub(crate) mod receiver;
 pub(crate) mod report;
-pub(crate) mod sender;
 pub(crate) mod settings;
 pub(crate) mod shared;
-pub(crate) mod slab;
 pub(crate) mod statement;
 pub(crate) mod way;
 mod wire;

@@ -60,36 +60,35 @@
 //!
 //! # Transfers
 //!
-//! Two groups [meet](chunkcomm_group::Group::meet) as a [`Pair`](chunkcomm_group::Pair). All ranks of one open
-//! an [`ArraySender`], all of the other an [`ArrayReceiver`]:
+//! Two groups [meet](chunkcomm_group::Group::meet) as a [`Pair`](chunkcomm_group::Pair). All ranks of one
+//! [`send`](Array::send) an array, all of the other [`receive`](Array::receive) it. An array that is computed while
+//! it travels goes by an [`ArraySender`] and an [`ArrayReceiver`]:
 //!
 //! ```no_run
-//! use chunkcomm_array::{ArrayError, ArrayReceiver, ArraySender, Layout};
+//! use chunkcomm_array::{Array, ArrayError};
 //! use chunkcomm_group::Pair;
 //!
-//! async fn simulate(pair: &mut Pair, rows: &Layout, steps: u32) -> Result<(), ArrayError> {
-//!     let storage = vec![0.0; rows.local_len(pair.rank())];
-//!     let mut sender = ArraySender::open(pair, rows, storage).await?;
-//!     for step in 1..=steps {
+//! async fn simulate(field: Array<f64>, pair: &mut Pair) -> Result<(), ArrayError> {
+//!     let mut sender = field.sender(pair).await?;
+//!     for step in 1..=100 {
 //!         while let Some(mut slab) = sender.next_slab() {
 //!             slab.fill(f64::from(step));
 //!             sender.commit(slab).await?; // leaves while the next slab is computed
 //!         }
-//!         if step < steps {
+//!         if step < 100 {
 //!             sender.start().await?; // the same plan, channels and memory
 //!         }
 //!     }
 //!     sender.finish().await
 //! }
 //!
-//! async fn draw(pair: &mut Pair, columns: &Layout, steps: u32) -> Result<(), ArrayError> {
-//!     let storage = vec![0.0_f64; columns.local_len(pair.rank())];
-//!     let mut receiver = ArrayReceiver::accept(pair, columns, storage).await?;
-//!     for step in 1..=steps {
+//! async fn draw(columns: Array<f64>, pair: &mut Pair) -> Result<(), ArrayError> {
+//!     let mut receiver = columns.receiver(pair).await?;
+//!     for step in 1..=100 {
 //!         while let Some((rows, elements)) = receiver.next_slab().await? {
 //!             println!("step {step}, rows {rows:?}: {} elements", elements.len());
 //!         }
-//!         if step < steps {
+//!         if step < 100 {
 //!             receiver.start().await?;
 //!         }
 //!     }
@@ -97,7 +96,6 @@
 //! }
 //! ```
 //!
-//! A group changes the layout of an array in the same storage with an [`ArrayExchange`].
 //! Elements are plain old data ([`Element`](chunkcomm_group::Element), that is `bytemuck::Pod`) and travel in
 //! the sender's byte order. Ranks that state other shapes, types or layouts than the rest all get an error with both
 //! statements.
@@ -111,9 +109,9 @@
 //! - `layout`: pure: which rank has which elements, and where;
 //! - `plan`: pure: what two ranks exchange, in closed form, and in which pieces;
 //! - `pack`: pure: from the elements of a rank to the bytes of a piece, and back;
-//! - `ends`: [`ArraySender`], [`ArrayReceiver`], [`ArrayExchange`]: agreement, a task a peer, slabs;
+//! - `ends`: agreement, and the task of a peer: within a group, or between two;
 //! - `npy`: [`Npy`]: NumPy's files, of which each rank reads and writes what it owns;
-//! - `array`: [`Array`]: layout and storage in one value, within a group;
+//! - `array`: [`Array`], [`ArraySender`], [`ArrayReceiver`]: layout and storage in one value, and slabs of it;
 //! - `attach`: [`ArrayPort`], [`Visitor`]: programs that come later and take whole arrays, or give them.
 
 // A sample that is copied compiles without these warnings. They are named, since a newer compiler may have more.
@@ -127,15 +125,14 @@ mod npy;
 mod pack;
 mod plan;
 
+pub use array::receiver::ArrayReceiver;
+pub use array::sender::ArraySender;
+pub use array::slab::Slab;
 pub use array::{Array, IntoLayout, Local};
 pub use attach::{ArrayPort, AttachError, Visit, Visitor};
 pub use ends::error::{ArrayError, StatementDifference};
-pub use ends::exchange::ArrayExchange;
-pub use ends::receiver::ArrayReceiver;
 pub use ends::report::{ArrayReport, PeerReport, Timings};
-pub use ends::sender::ArraySender;
 pub use ends::settings::Transfer;
-pub use ends::slab::Slab;
 pub use layout::error::LayoutError;
 pub use layout::{Distribution, Layout, LayoutBuilder};
 pub use npy::{Npy, NpyElement, NpyError, NpyHeader, NpyHeaderError, NpyType};

@@ -186,8 +186,8 @@ impl Npy {
     /// may write at the same time. Of ranks that own the same elements the first writes them.
     ///
     /// A run of neighbours in the file costs a call of the system, some microseconds: 64 MiB took 0.4 s in runs of
-    /// 512 bytes, 39 s in runs of 8. A rank of a last dimension that is `cyclic(1)` is better off when its group
-    /// first exchanges the array for one in blocks ([`ArrayExchange`](crate::ArrayExchange)).
+    /// 512 bytes, 39 s in runs of 8. [`Array::write_npy`](crate::Array::write_npy) first brings such an array into
+    /// blocks.
     ///
     /// The bytes are with the system, not yet on a disk, when the call returns.
     ///

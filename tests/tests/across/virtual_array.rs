@@ -252,8 +252,15 @@ fn arrays_that_do_not_go_together_say_why() {
         assert!(error.to_string().contains("one of 3 ranks, the group has 2"), "{error}");
         let error = Array::<f64>::zeros(&group, rows.layout(), [4, 6]).unwrap_err();
         assert!(error.to_string().contains("has not the shape [4, 6]"), "{error}");
-        let error = Array::<f64>::zeros(&group, "(block,*) region 0..2x0..4", [6, 4]).unwrap_err();
-        assert!(error.to_string().contains("a part of an array"), "{error}");
+        let mut part = filled(&group, "(block,*) region 0..2x0..4", &[6, 4]);
+        for error in [
+            part.sum().await.unwrap_err(),
+            part.gather(0).await.unwrap_err(),
+            part.halo_periodic(1).await.unwrap_err(),
+            part.write_npy("/nowhere/part.npy").await.unwrap_err(),
+        ] {
+            assert!(error.to_string().contains("a part of an array"), "{error}");
+        }
         let error = Array::from_local(&group, rows.layout(), vec![0.0; 11]).unwrap_err();
         assert!(error.to_string().contains("11 elements"), "{error}");
         let shown = rows.to_string();

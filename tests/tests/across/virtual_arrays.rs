@@ -2,9 +2,9 @@
 
 use crate::virtual_cluster::on_each;
 use chunkcomm::host;
-use chunkcomm_array::{ArrayReceiver, ArraySender, Layout, Transfer};
+use chunkcomm_array::{Array, Layout, Transfer};
 use chunkcomm_cluster::Cluster;
-use chunkcomm_group::{Group, Pair};
+use chunkcomm_group::{Element, Group, Pair};
 use chunkcomm_simulation::{Random, each_seed};
 use std::ops::Range;
 use std::time::Duration;
@@ -83,12 +83,18 @@ impl Case {
     }
 }
 
-/// Parts the founders: the first `senders` ranks and the rest meet.
-pub(crate) async fn halves(cluster: &Cluster, rank: usize, senders: usize) -> (bool, Pair) {
+/// Parts the founders: the first `senders` ranks and the rest meet. Returns whether this one is among the first.
+pub(crate) async fn halves(cluster: &Cluster, rank: usize, senders: usize) -> (bool, Group, Pair) {
     let mut all = Group::world(cluster).await.unwrap();
     let sends = rank < senders;
     let mut part = all.split(Some(u32::from(!sends)), 0).await.unwrap().unwrap();
-    (sends, part.meet("halves").await.unwrap())
+    let pair = part.meet("halves").await.unwrap();
+    (sends, part, pair)
+}
+
+/// Returns an array of this group's ranks with this rank's storage.
+pub(crate) fn array<T: Element>(group: &Group, layout: &Layout, storage: Vec<T>) -> Array<T> {
+    Array::from_local(group, layout, storage).unwrap()
 }
 
 /// The way in which both ends use a transfer.
@@ -127,12 +133,12 @@ macro_rules! insist {
 }
 
 /// Sends all rounds.
-pub(crate) async fn send(pair: &mut Pair, case: &Case, usage: &Use) {
+pub(crate) async fn send(group: &Group, pair: &mut Pair, case: &Case, usage: &Use) {
     let rank = pair.rank();
     let mut random = usage.random(rank as u64);
     let storage = vec![ELSEWHERE + 2; case.from.local_len(rank)];
-    let opened = ArraySender::open_with(pair, &case.from, storage, usage.settings.clone()).await;
-    let mut sender = opened.unwrap();
+    let sending = array(group, &case.from, storage).sender_with(pair, usage.settings.clone());
+    let mut sender = sending.await.unwrap();
     for round in 0..usage.rounds {
         if round > 0 {
             insist!(random, sender.start().await).unwrap();
@@ -170,18 +176,18 @@ pub(crate) async fn send(pair: &mut Pair, case: &Case, usage: &Use) {
     assert_eq!(sender.explain().waits_for().count(), 0);
     let expected = case.sent(rank, usage.rounds - 1);
     if random.is_some_and(|mut random| random.one_in(2)) {
-        assert_eq!(sender.into_buffer().await, expected);
+        assert_eq!(sender.into_array().await.into_local(), expected);
     }
 }
 
 /// Receives all rounds and checks them.
-pub(crate) async fn receive(pair: &mut Pair, case: &Case, usage: &Use) {
+pub(crate) async fn receive(group: &Group, pair: &mut Pair, case: &Case, usage: &Use) {
     let rank = pair.rank();
     let mut random = usage.random(1000 + rank as u64);
     let before = vec![ELSEWHERE; case.to.local_len(rank)];
     let settings = usage.settings.clone();
-    let accepted = ArrayReceiver::accept_with(pair, &case.to, before.clone(), settings).await;
-    let mut receiver = accepted.unwrap();
+    let receiving = array(group, &case.to, before.clone()).receiver_with(pair, settings);
+    let mut receiver = receiving.await.unwrap();
     for round in 0..usage.rounds {
         if round > 0 {
             insist!(random, receiver.start().await).unwrap();
@@ -217,8 +223,8 @@ pub(crate) async fn receive(pair: &mut Pair, case: &Case, usage: &Use) {
             host::sleep(Duration::from_millis(random.below(3))).await;
         }
     }
-    let last = receiver.into_buffer().await.unwrap();
-    case.check(rank, usage.rounds - 1, &before, &last);
+    let last = receiver.into_array().await.unwrap();
+    case.check(rank, usage.rounds - 1, &before, &last.local());
 }
 
 /// Runs a transfer from the ranks of one range to those of another one, which may have ranks in common.
@@ -240,13 +246,13 @@ pub(crate) fn between(
             let low = async {
                 let Some(group) = &mut low else { return };
                 let mut pair = group.meet("both").await.unwrap();
-                send(&mut pair, &case, &usage).await;
+                send(group, &mut pair, &case, &usage).await;
                 pair.barrier().await.unwrap();
             };
             let high = async {
                 let Some(group) = &mut high else { return };
                 let mut pair = group.meet("both").await.unwrap();
-                receive(&mut pair, &case, &usage).await;
+                receive(group, &mut pair, &case, &usage).await;
                 pair.barrier().await.unwrap();
             };
             in_time(async { tokio::join!(low, high) }).await;
@@ -408,14 +414,15 @@ fn many_threads_commit_slabs() {
     on_each(1, 3, &[], move |rank, cluster| {
         let case = case.clone();
         async move {
-            let (sends, mut pair) = halves(&cluster, rank, 1).await;
+            let (sends, group, mut pair) = halves(&cluster, rank, 1).await;
             if !sends {
-                return receive(&mut pair, &case, &Use::of(Transfer::default().depth(2))).await;
+                let usage = Use::of(Transfer::default().depth(2));
+                return receive(&group, &mut pair, &case, &usage).await;
             }
             let settings = Transfer::default().slab_rows(3);
             let storage = vec![0; 64 * 50];
-            let opened = ArraySender::open_with(&mut pair, &case.from, storage, settings).await;
-            let mut sender = opened.unwrap();
+            let sending = array(&group, &case.from, storage).sender_with(&mut pair, settings);
+            let mut sender = sending.await.unwrap();
             for round in 0..3 {
                 if round > 0 {
                     sender.start().await.unwrap();

@@ -2,7 +2,7 @@
 
 use crate::virtual_cluster::{join, on_each_of, switched};
 use chunkcomm::host::{self, Instant, JoinHandle};
-use chunkcomm_array::{ArrayError, ArrayPort, AttachError, Layout, Npy, Visit, Visitor};
+use chunkcomm_array::{Array, ArrayError, ArrayPort, AttachError, Layout, Npy, Visit, Visitor};
 use chunkcomm_cluster::{Cluster, ClusterConfig};
 use chunkcomm_group::Group;
 use chunkcomm_simulation::{HostId, LinkSpec, Simulation, run};
@@ -50,11 +50,11 @@ impl Program {
         let mut group = Group::world(&cluster).await.unwrap();
         let start = Instant::now();
         let first = elements(&self.layout, rank, 0);
-        let mut storage = first.clone();
+        let mut array = Array::from_local(&group, &self.layout, first.clone()).unwrap();
         let mut port = None;
         for step in 1..=self.steps {
             host::sleep_until(start + STEP * u32::try_from(step).unwrap()).await;
-            storage.iter_mut().for_each(|element| *element += 1);
+            array.map_inplace(|element| *element += 1);
             if step == self.open.0.max(1) {
                 let opened = port.insert(ArrayPort::open(&mut group, "field").await.unwrap());
                 opened.set_visits_max(self.visits_max);
@@ -64,7 +64,7 @@ impl Program {
             let mut outcomes = Vec::new();
             if let Some(port) = &mut port {
                 for visit in port.visits(&mut group).await.unwrap() {
-                    let served = serve(visit, &mut group, &self.layout, &mut storage).await;
+                    let served = serve(visit, &mut array).await;
                     outcomes.push(served.map_err(|error| error.to_string()));
                 }
             }
@@ -75,8 +75,9 @@ impl Program {
                 port.close().await;
             }
         }
-        let added = storage[0] - first[0];
-        assert!(storage.iter().zip(&first).all(|(element, first)| element - first == added));
+        let local = array.local();
+        let added = local[0] - first[0];
+        assert!(local.iter().zip(&first).all(|(element, first)| element - first == added));
         self.added.lock().unwrap()[rank] = added;
         group.barrier().await.unwrap();
     }
@@ -109,15 +110,10 @@ impl Program {
     }
 }
 
-async fn serve(
-    visit: Visit,
-    group: &mut Group,
-    layout: &Layout,
-    storage: &mut [u64],
-) -> Result<(), ArrayError> {
+async fn serve(visit: Visit, array: &mut Array<u64>) -> Result<(), ArrayError> {
     match visit.gives() {
-        None => visit.send(group, layout, storage).await,
-        Some(_) => visit.receive(group, layout, storage).await,
+        None => visit.send(array).await,
+        Some(_) => visit.receive(array).await,
     }
 }
 
@@ -499,7 +495,8 @@ fn the_death_of_a_rank_is_told_to_visitors() {
                         std::future::pending::<()>().await;
                     }
                     let storage = elements(&layout, rank, 0);
-                    let error = visit.send(&mut group, &layout, &storage).await.unwrap_err();
+                    let array = Array::from_local(&group, &layout, storage).unwrap();
+                    let error = visit.send(&array).await.unwrap_err();
                     assert!(matches!(error, ArrayError::Group(_)), "{error}");
                 }
                 let _ = cluster.end(DEADLINE).await;
@@ -542,7 +539,7 @@ fn let_in_behind(stops: bool) -> (Duration, Duration) {
             let part = world.split((rank < RANKS).then_some(0), 0).await.unwrap();
             if let Some(mut group) = part {
                 let layout = Layout::parse("(block)@4", &[ELEMENTS]).unwrap();
-                let storage = vec![7_u64; layout.local_len(rank)];
+                let array = Array::from_fn(&group, &layout, |_| 7_u64).unwrap();
                 let mut port = ArrayPort::open(&mut group, "field").await.unwrap();
                 port.set_visits_max(1);
                 port.set_patience(PATIENCE);
@@ -552,7 +549,7 @@ fn let_in_behind(stops: bool) -> (Duration, Duration) {
                         if rank == 0 {
                             noted.lock().unwrap().0.push(start.elapsed());
                         }
-                        visit.send(&mut group, &layout, &storage).await.unwrap();
+                        visit.send(&array).await.unwrap();
                         served += 1;
                     }
                     host::sleep(STEP).await;

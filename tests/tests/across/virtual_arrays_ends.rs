@@ -1,11 +1,10 @@
 //! Ends of array transfers that are dropped, and ranks that die, in virtual time.
 
-use crate::virtual_arrays::{Case, Use, halves, in_time, layout, receive, send};
+use crate::virtual_arrays::{Case, Use, array, halves, in_time, layout, receive, send};
 use crate::virtual_cluster::on_each;
 use chunkcomm::host::{self, Instant};
 use chunkcomm_array::{
-    ArrayError, ArrayExchange, ArrayPort, ArrayReceiver, ArraySender, Layout, Side, Transfer,
-    Visitor,
+    Array, ArrayError, ArrayPort, ArrayReceiver, ArraySender, Layout, Side, Transfer, Visitor,
 };
 use chunkcomm_cluster::Cluster;
 use chunkcomm_group::{Group, Pair};
@@ -22,16 +21,19 @@ const HELD: Duration = Duration::from_secs(90);
 /// Time between two rounds of a sender.
 const PAUSE: Duration = Duration::from_millis(50);
 
+fn ones(group: &Group, layout: &Layout) -> Array<u64> {
+    array(group, layout, vec![1; layout.local_len(group.rank())])
+}
+
 /// Sends rounds until there is an error.
 async fn sends(
+    array: Array<u64>,
     pair: &mut Pair,
-    layout: &Layout,
     settings: Transfer,
     rounds: u32,
 ) -> Result<Option<ArraySender<u64>>, (Option<ArraySender<u64>>, ArrayError)> {
-    let storage = vec![1; layout.local_len(pair.rank())];
-    let opened = ArraySender::open_with(pair, layout, storage, settings).await;
-    let mut sender = opened.map_err(|error| (None, error))?;
+    let opened = array.sender_with(pair, settings).await;
+    let mut sender = opened.map_err(|error| (None, error.cause))?;
     for round in 0..rounds {
         let moved = async {
             if round > 0 {
@@ -50,14 +52,13 @@ async fn sends(
 
 /// Receives rounds until there is an error.
 async fn receives(
+    array: Array<u64>,
     pair: &mut Pair,
-    layout: &Layout,
     settings: Transfer,
     rounds: u32,
 ) -> Result<Option<ArrayReceiver<u64>>, (Option<ArrayReceiver<u64>>, ArrayError)> {
-    let storage = vec![1; layout.local_len(pair.rank())];
-    let accepted = ArrayReceiver::accept_with(pair, layout, storage, settings).await;
-    let mut receiver = accepted.map_err(|error| (None, error))?;
+    let accepted = array.receiver_with(pair, settings).await;
+    let mut receiver = accepted.map_err(|error| (None, error.cause))?;
     for round in 0..rounds {
         let moved = async {
             if round > 0 {
@@ -87,15 +88,16 @@ fn dies(
     on_each(seed, size, &[(dead, at)], move |rank, cluster| {
         let (case, settings, fates) = (case.clone(), settings.clone(), Arc::clone(&all));
         async move {
-            let Some((low, mut pair)) = halves_or_death(&cluster, rank, senders).await else {
+            let Some((low, group, mut pair)) = halves_or_death(&cluster, rank, senders).await
+            else {
                 return;
             };
             let fate = in_time(async {
                 if low {
-                    let fate = sends(&mut pair, &case.from, settings, rounds).await;
+                    let fate = sends(ones(&group, &case.from), &mut pair, settings, rounds).await;
                     fate.map(|end| (end, None)).map_err(|(end, error)| ((end, None), error))
                 } else {
-                    let fate = receives(&mut pair, &case.to, settings, rounds).await;
+                    let fate = receives(ones(&group, &case.to), &mut pair, settings, rounds).await;
                     fate.map(|end| (None, end)).map_err(|(end, error)| ((None, end), error))
                 }
             });
@@ -114,12 +116,16 @@ fn dies(
 }
 
 /// As `halves`; nothing when a rank died before.
-async fn halves_or_death(cluster: &Cluster, rank: usize, senders: usize) -> Option<(bool, Pair)> {
+async fn halves_or_death(
+    cluster: &Cluster,
+    rank: usize,
+    senders: usize,
+) -> Option<(bool, Group, Pair)> {
     let mut all = Group::world(cluster).await.ok()?;
     let sends = rank < senders;
     let mut part = all.split(Some(u32::from(!sends)), 0).await.ok()??;
     let pair = in_time(part.meet("halves")).await.ok()?;
-    Some((sends, pair))
+    Some((sends, part, pair))
 }
 
 /// Each sender has elements for two receivers, each receiver from two senders: a chain of all.
@@ -176,22 +182,17 @@ fn a_death_ends_exchanges_everywhere() {
         on_each(seed, 6, &[(2, at)], move |rank, cluster| {
             let fates = Arc::clone(&all);
             async move {
-                let Ok(mut group) = Group::world(&cluster).await else { return };
+                let Ok(group) = Group::world(&cluster).await else { return };
                 let extent = if seed % 2 == 0 { 60 } else { 600_000 };
-                let halo = layout("(block)@6", &[extent]).margin(extent / 12).unwrap();
-                let storage = vec![1_u64; halo.local_len(rank)];
-                let opened = in_time(ArrayExchange::halo(&mut group, &halo, storage)).await;
-                let (exchange, error) = match opened {
-                    Err(error) => (None, error),
-                    Ok(mut exchange) => loop {
-                        if let Err(error) = in_time(exchange.run()).await {
-                            break (Some(exchange), error);
-                        }
-                    },
+                let mut halo = Array::<u64>::zeros(&group, "(block)", [extent]).unwrap();
+                let error = loop {
+                    if let Err(error) = in_time(halo.halo(extent / 12)).await {
+                        break error;
+                    }
                 };
                 fates.lock().unwrap().push((rank, Err(error)));
                 host::sleep(HELD).await;
-                drop(exchange);
+                drop(halo);
             }
         });
         heard += fates.lock().unwrap().len();
@@ -208,16 +209,16 @@ fn what_had_landed_is_said() {
     on_each(1, 2, &[(0, Duration::from_secs(5))], move |rank, cluster| {
         let (case, fates) = (case.clone(), Arc::clone(&all));
         async move {
-            let (low, mut pair) = halves(&cluster, rank, 1).await;
+            let (low, group, mut pair) = halves(&cluster, rank, 1).await;
             let settings = Transfer::default().slab_rows(10);
             if low {
-                let opened = ArraySender::open(&mut pair, &case.from, case.sent(0, 0)).await;
-                let sender = opened.unwrap();
+                let sent = array(&group, &case.from, case.sent(0, 0));
+                let sender = sent.sender(&mut pair).await.unwrap();
                 sender.slab(0..50).unwrap().commit();
                 host::sleep(HELD).await;
             }
             let before = vec![0_u64; 100_000];
-            let accepted = ArrayReceiver::accept_with(&mut pair, &case.to, before, settings).await;
+            let accepted = array(&group, &case.to, before).receiver_with(&mut pair, settings).await;
             let mut receiver = accepted.unwrap();
             let mut rows = 0;
             let error = loop {
@@ -228,6 +229,9 @@ fn what_had_landed_is_said() {
             };
             assert!((30..=50).contains(&rows), "{rows}");
             assert!(receiver.wait(0..30).await.is_ok());
+            let failed = receiver.into_array().await.unwrap_err();
+            assert_eq!(failed.cause.to_string(), error.to_string());
+            assert_eq!(failed.data.local()[..30_000], case.sent(0, 0)[..30_000]);
             fates.lock().unwrap().push((rank, Err(error)));
         }
     });
@@ -255,7 +259,7 @@ fn drops(seed: u64, dropper: usize, how: Dropped, depth: usize) {
     on_each(seed, 4, &[], move |rank, cluster| {
         let case = case.clone();
         async move {
-            let (low, mut pair) = halves(&cluster, rank, 2).await;
+            let (low, group, mut pair) = halves(&cluster, rank, 2).await;
             let settings = Transfer::default().depth(depth).slab_rows(2);
             let rounds = match how {
                 Dropped::AtOnce | Dropped::Uncommitted => 0,
@@ -265,12 +269,11 @@ fn drops(seed: u64, dropper: usize, how: Dropped, depth: usize) {
             let count = if mine { rounds } else { 10 };
             let error = in_time(async {
                 if low {
-                    let storage = vec![1; case.from.local_len(pair.rank())];
-                    let opened =
-                        sends_or_drops(&mut pair, &case, &settings, storage, count, how, mine);
+                    let opened = ones(&group, &case.from);
+                    let opened = sends_or_drops(&mut pair, opened, &settings, count, how, mine);
                     opened.await
                 } else {
-                    let fate = receives(&mut pair, &case.to, settings, count).await;
+                    let fate = receives(ones(&group, &case.to), &mut pair, settings, count).await;
                     if mine && matches!(how, Dropped::InRound2) {
                         let mut receiver = fate.ok().flatten().unwrap();
                         // The next round is under way.
@@ -307,15 +310,14 @@ fn drops(seed: u64, dropper: usize, how: Dropped, depth: usize) {
 
 async fn sends_or_drops(
     pair: &mut Pair,
-    case: &Case,
+    array: Array<u64>,
     settings: &Transfer,
-    storage: Vec<u64>,
     count: u32,
     how: Dropped,
     mine: bool,
 ) -> Option<ArrayError> {
     if count > 0 {
-        let fate = sends(pair, &case.from, settings.clone(), count).await;
+        let fate = sends(array, pair, settings.clone(), count).await;
         if mine && matches!(how, Dropped::InRound2) {
             let mut sender = fate.ok().flatten().unwrap();
             sender.start().await.unwrap();
@@ -325,11 +327,11 @@ async fn sends_or_drops(
         }
         return fate.err().map(|(_, error)| error);
     }
-    let opened = ArraySender::open_with(pair, &case.from, storage, settings.clone()).await;
-    let sender = opened.unwrap();
+    let length = array.local().len();
+    let sender = array.sender_with(pair, settings.clone()).await.unwrap();
     if matches!(how, Dropped::Uncommitted) {
         sender.slab(1..2).unwrap().commit();
-        assert_eq!(sender.into_buffer().await.len(), case.from.local_len(pair.rank()));
+        assert_eq!(sender.into_array().await.local().len(), length);
     }
     None
 }
@@ -358,13 +360,13 @@ fn ends_that_have_finished_go_without_a_fault() {
         on_each(depth as u64, 5, &[], move |rank, cluster| {
             let case = case.clone();
             async move {
-                let (low, mut pair) = halves(&cluster, rank, 2).await;
+                let (low, group, mut pair) = halves(&cluster, rank, 2).await;
                 let usage = Use { rounds: 4, ..Use::of(Transfer::default().depth(depth)) };
                 host::sleep(Duration::from_millis(rank as u64 * 7)).await;
                 // The ends are dropped at different times.
                 match low {
-                    true => in_time(send(&mut pair, &case, &usage)).await,
-                    false => in_time(receive(&mut pair, &case, &usage)).await,
+                    true => in_time(send(&group, &mut pair, &case, &usage)).await,
+                    false => in_time(receive(&group, &mut pair, &case, &usage)).await,
                 }
                 in_time(pair.barrier()).await.unwrap();
             }
@@ -375,22 +377,22 @@ fn ends_that_have_finished_go_without_a_fault() {
 #[test]
 fn an_exchange_that_is_dropped_is_named() {
     on_each(1, 4, &[], |rank, cluster| async move {
-        let mut group = Group::world(&cluster).await.unwrap();
-        let rows = layout("(block,*)@4x1", &[400, 400]);
-        let columns = layout("(*,block)@1x4", &[400, 400]);
-        let storage = vec![rank as u64; 40_000];
-        let opened = ArrayExchange::open(&mut group, &rows, &columns, storage).await;
-        let mut exchange = opened.unwrap();
+        let group = Group::world(&cluster).await.unwrap();
+        let mut rows = Array::<u64>::zeros(&group, "(block,*)", [400, 400]).unwrap();
+        let mut columns = Array::zeros(&group, "(*,block)", [400, 400]).unwrap();
         let error = loop {
             if rank == 1 {
-                let _ = host::timeout(Duration::from_millis(2), exchange.run()).await;
+                let _ = host::timeout(Duration::from_millis(2), rows.copy_to(&mut columns)).await;
                 break None;
             }
-            if let Err(error) = in_time(exchange.run()).await {
+            if let Err(error) = in_time(rows.copy_to(&mut columns)).await {
                 break Some(error);
             }
         };
-        let again = if rank == 1 { None } else { Some(in_time(exchange.run()).await.unwrap_err()) };
+        let again = match rank {
+            1 => None,
+            _ => Some(in_time(rows.copy_to(&mut columns)).await.unwrap_err()),
+        };
         if let Some(error) = error {
             assert!(matches!(error, ArrayError::Peer { .. }), "{error}");
             assert!(error.to_string().contains("rank 1 of the"), "{error}");
@@ -406,7 +408,7 @@ fn an_exchange_that_is_dropped_is_named() {
 #[test]
 fn a_rank_that_does_not_come_is_named_after_a_time() {
     on_each(1, 3, &[], |rank, cluster| async move {
-        let (low, mut pair) = halves(&cluster, rank, 2).await;
+        let (low, group, mut pair) = halves(&cluster, rank, 2).await;
         let (from, to) = (layout("(block)@2", &[10]), layout("(*)@1", &[10]));
         pair.both().set_report_after(Duration::from_secs(2));
         if rank == 1 {
@@ -415,8 +417,8 @@ fn a_rank_that_does_not_come_is_named_after_a_time() {
         let since = Instant::now();
         let settings = Transfer::default().report_after(Duration::from_secs(3));
         if low {
-            let opened = ArraySender::open_with(&mut pair, &from, vec![1_u64; 5], settings).await;
-            let mut sender = opened.unwrap();
+            let sent = array(&group, &from, vec![1_u64; 5]);
+            let mut sender = sent.sender_with(&mut pair, settings).await.unwrap();
             if rank == 1 {
                 host::sleep(Duration::from_secs(30)).await;
             }
@@ -426,8 +428,8 @@ fn a_rank_that_does_not_come_is_named_after_a_time() {
         }
         let mut storage = vec![0_u64; 10];
         storage[0] = 9;
-        let accepted = ArrayReceiver::accept_with(&mut pair, &to, storage, settings);
-        let mut receiver = accepted.await.unwrap();
+        let accepted = array(&group, &to, storage).receiver_with(&mut pair, settings).await;
+        let mut receiver = accepted.unwrap();
         assert!(since.elapsed() > Duration::from_secs(29));
         assert!(host::timeout(Duration::from_secs(20), receiver.finish()).await.is_err());
         assert_eq!(receiver.explain().waits_for().collect::<Vec<_>>(), [1]);
@@ -441,7 +443,7 @@ fn a_rank_that_does_not_come_is_named_after_a_time() {
 #[test]
 fn arrays_without_elements_are_transferred() {
     on_each(1, 4, &[], |rank, cluster| async move {
-        let (low, mut pair) = halves(&cluster, rank, 2).await;
+        let (low, group, mut pair) = halves(&cluster, rank, 2).await;
         for (from, to, shape) in [
             ("(block)@2", "(cyclic)@2", &[0][..]),
             ("(*,block)@1x2", "(cyclic(3),*)@2x1", &[5, 0]),
@@ -451,49 +453,48 @@ fn arrays_without_elements_are_transferred() {
             let layout = layout(if low { from } else { to }, shape);
             let storage = vec![3_u16; layout.local_len(pair.rank())];
             if low {
-                let mut sender = ArraySender::open(&mut pair, &layout, storage).await.unwrap();
+                let sent = array(&group, &layout, storage);
+                let mut sender = sent.sender(&mut pair).await.unwrap();
                 for _ in 0..2 {
                     sender.commit_all().unwrap();
                     in_time(sender.start()).await.unwrap();
                 }
-                in_time(sender.into_buffer()).await;
+                in_time(sender.into_array()).await;
             } else {
-                let mut receiver =
-                    ArrayReceiver::accept(&mut pair, &layout, storage).await.unwrap();
+                let received = array(&group, &layout, storage);
+                let mut receiver = received.receiver(&mut pair).await.unwrap();
                 for _ in 0..2 {
                     while in_time(receiver.next_slab()).await.unwrap().is_some() {}
                     in_time(receiver.start()).await.unwrap();
                 }
-                in_time(receiver.into_buffer()).await.unwrap();
+                in_time(receiver.into_array()).await.unwrap();
             }
         }
         let mut group = Group::world(&cluster).await.unwrap();
-        let halo = layout("(block,*)@4x1", &[0, 6]).margin(1).unwrap();
-        let storage = vec![0_u8; halo.local_len(rank)];
-        let mut exchange = ArrayExchange::halo(&mut group, &halo, storage).await.unwrap();
-        in_time(exchange.run()).await.unwrap();
+        let mut empty = Array::<u8>::zeros(&group, "(block,*)", [0, 6]).unwrap();
+        in_time(empty.halo(1)).await.unwrap();
         let port = ArrayPort::open(&mut group, "none").await.unwrap();
-        let (visitor, inner) = (Visitor::new(&cluster, "none"), halo.margin(0).unwrap());
+        let visitor = Visitor::new(&cluster, "none");
         if rank == 1 {
             let visiting = async {
                 assert_eq!(visitor.take::<u8>().await.unwrap(), (vec![], vec![0, 6]));
                 visitor.give::<u8>(&[0, 6], &[]).await.unwrap();
             };
-            in_time(async { tokio::join!(visiting, serves(port, group, inner)) }).await;
+            in_time(async { tokio::join!(visiting, serves(port, group, empty)) }).await;
         } else {
-            in_time(serves(port, group, inner)).await;
+            in_time(serves(port, group, empty)).await;
         }
     });
 }
 
 /// Serves two visits with an array without elements.
-async fn serves(mut port: ArrayPort, mut group: Group, layout: Layout) {
+async fn serves(mut port: ArrayPort, mut group: Group, mut array: Array<u8>) {
     let mut served = 0;
     while served < 2 {
         for visit in port.visits(&mut group).await.unwrap() {
             match visit.gives() {
-                None => visit.send::<u8>(&mut group, &layout, &[]).await.unwrap(),
-                Some(_) => visit.receive::<u8>(&mut group, &layout, &mut []).await.unwrap(),
+                None => visit.send(&array).await.unwrap(),
+                Some(_) => visit.receive(&mut array).await.unwrap(),
             }
             served += 1;
         }

@@ -1,14 +1,15 @@
-//! Exchanges of distributed arrays in place, in virtual time.
+//! Distributed arrays that change their layout within a group, and their margins, in virtual time.
 
-use crate::virtual_arrays::{Case, ELSEWHERE, in_time, layout, random_layout, random_shape};
+use crate::virtual_arrays::{Case, ELSEWHERE, array, in_time, layout, random_layout, random_shape};
 use crate::virtual_cluster::on_each;
 use chunkcomm::host;
-use chunkcomm_array::{ArrayExchange, Layout};
+use chunkcomm_array::Layout;
 use chunkcomm_group::Group;
 use chunkcomm_simulation::{Random, each_seed};
 use std::time::Duration;
 
-/// Exchanges in place, twice. With a seed, futures are dropped and ranks are late.
+/// Copies an array to another one, or fills its margins if both layouts are one, three times. With a seed, futures are
+/// dropped and ranks are late.
 fn exchanges(seed: u64, case: &Case, nagging: Option<u64>) {
     let case = case.clone();
     on_each(seed, case.from.ranks(), &[], move |rank, cluster| {
@@ -24,32 +25,30 @@ async fn in_time_of(
     nagging: Option<u64>,
 ) {
     let mut group = Group::world(&cluster).await.unwrap();
+    let is_halo = case.from == case.to;
     let mut random = nagging.map(|seed| Random::fork(seed, rank as u64));
-    let length = case.from.local_len(rank).max(case.to.local_len(rank));
-    let storage = vec![ELSEWHERE; length];
-    let opened = in_time(ArrayExchange::open(&mut group, &case.from, &case.to, storage)).await;
-    let mut exchange = opened.unwrap();
+    let made = |layout: &Layout| array(&group, layout, vec![ELSEWHERE; layout.local_len(rank)]);
+    let (mut from, mut to) = (made(&case.from), made(&case.to));
     for round in 0..3 {
-        let sent = case.sent(rank, round);
-        exchange.storage_mut()[..sent.len()].copy_from_slice(&sent);
-        let before = exchange.storage().to_vec();
+        from.local_mut().copy_from_slice(&case.sent(rank, round));
+        let before = if is_halo { &from } else { &to }.local().to_vec();
         loop {
             let wait = random.as_mut().map_or(60_000_000, |it| it.pick(&[0, 0, 40, 1_000, 60_000]));
-            let ran = host::timeout(Duration::from_micros(wait), exchange.run()).await;
-            if let Ok(outcome) = ran {
+            let call =
+                async { if is_halo { from.halo(0).await } else { from.copy_to(&mut to).await } };
+            if let Ok(outcome) = host::timeout(Duration::from_micros(wait), call).await {
                 outcome.unwrap();
                 break;
             }
             assert!(random.is_some(), "an exchange hangs");
         }
-        case.check(rank, round, &before, exchange.storage());
+        case.check(rank, round, &before, &if is_halo { &from } else { &to }.local());
         if let Some(random) = &mut random {
             host::sleep(Duration::from_micros(random.below(3000))).await;
         }
     }
     // Others may still wait for what this rank sends.
     in_time(group.barrier()).await.unwrap();
-    assert_eq!(exchange.into_buffer().len(), length);
 }
 
 #[test]
@@ -68,7 +67,7 @@ fn random_exchanges_bring_what_every_element_must_be() {
 }
 
 #[test]
-fn an_array_is_transposed_and_redistributed_in_place() {
+fn an_array_is_transposed_and_redistributed() {
     let rows = layout("(block,*)@4x1", &[30, 22]);
     let columns = layout("(*,block)@1x4", &[30, 22]);
     let transposed = layout("(block,*)@4x1", &[22, 30]).permuted(&[1, 0]).unwrap();
@@ -120,9 +119,9 @@ fn a_halo_is_that_of_its_layout() {
         let layout = layout("(block,block)@2x2", &[6, 6]).margin(1).unwrap();
         let case = Case::new(&layout, &layout);
         let before = case.sent(rank, 0);
-        let mut halo = ArrayExchange::halo(&mut group, &layout, before.clone()).await.unwrap();
-        in_time(halo.run()).await.unwrap();
-        case.check(rank, 0, &before, halo.storage());
+        let mut halo = array(&group, &layout, before.clone());
+        in_time(halo.halo(1)).await.unwrap();
+        case.check(rank, 0, &before, &halo.local());
         // The corner that comes from the rank across.
         let corner = [24, 20, 4, 0][rank];
         let across = layout.global(rank, corner).unwrap();

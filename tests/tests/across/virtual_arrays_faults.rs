@@ -1,25 +1,31 @@
 //! Array transfers whose ranks state what does not fit, and ends that are used wrongly, in virtual time.
 
-use crate::virtual_arrays::{halves, in_time, layout};
+use crate::virtual_arrays::{array, halves, in_time, layout};
 use crate::virtual_cluster::on_each;
 use chunkcomm::host;
-use chunkcomm_array::{ArrayError, ArrayExchange, ArrayReceiver, ArraySender, Layout, Transfer};
+use chunkcomm_array::{Array, ArrayError, Layout, Transfer};
 use chunkcomm_group::{Element, Group, Pair, PartError};
 use std::time::Duration;
 
-/// Part of a rank: whether it sends, its layout, and the length of its storage.
-type Act = (bool, Layout, usize);
+/// Part of a rank: whether it sends, and its layout.
+type Act = (bool, Layout);
 
-async fn opens<T: Element>(pair: &mut Pair, (sends, layout, length): &Act) -> Option<ArrayError> {
-    let storage = vec![T::zeroed(); *length];
-    in_time(async {
-        if *sends {
-            ArraySender::open(pair, layout, storage).await.err()
-        } else {
-            ArrayReceiver::accept(pair, layout, storage).await.err()
+async fn opens<T: Element>(
+    group: &Group,
+    pair: &mut Pair,
+    (sends, layout): &Act,
+) -> Option<ArrayError> {
+    let array = array(group, layout, vec![T::zeroed(); layout.local_len(group.rank())]);
+    let failed = in_time(async {
+        match sends {
+            true => array.sender(pair).await.err(),
+            false => array.receiver(pair).await.err(),
         }
-    })
-    .await
+    });
+    let failed = failed.await?;
+    assert_eq!(failed.data.layout(), layout, "the array comes back");
+    assert_eq!(failed.data.local().len(), layout.local_len(group.rank()));
+    Some(failed.cause)
 }
 
 /// Two groups of two open what does not fit: all get an error with this text. Then they transfer.
@@ -27,20 +33,18 @@ fn refuses(acts: [Act; 4], expected: &'static str) {
     on_each(1, 4, &[], move |rank, cluster| {
         let act = acts[rank].clone();
         async move {
-            let (low, mut pair) = halves(&cluster, rank, 2).await;
-            let error = opens::<u32>(&mut pair, &act).await.expect("an error").to_string();
+            let (low, group, mut pair) = halves(&cluster, rank, 2).await;
+            let error = opens::<u32>(&group, &mut pair, &act).await.expect("an error").to_string();
             assert_eq!(error, expected, "{rank}");
             let good = layout("(block)@2", &[10]);
-            assert!(opens::<u32>(&mut pair, &(low, good, 5)).await.is_none());
+            assert!(opens::<u32>(&group, &mut pair, &(low, good)).await.is_none());
             pair.barrier().await.unwrap();
         }
     });
 }
 
 fn act(sends: bool, text: &str, shape: &[usize]) -> Act {
-    let layout = layout(text, shape);
-    let length = layout.local_len(0);
-    (sends, layout, length)
+    (sends, layout(text, shape))
 }
 
 #[test]
@@ -88,16 +92,16 @@ fn groups_that_do_not_fit_are_both_named() {
          receives (*,block)@1x2 of 6x8 u32 (4 bytes each)",
     );
     // After the permutation.
-    let (_, turned, length) = receiver(&wide);
-    let turned = (false, turned.permuted(&[1, 0]).unwrap(), length);
+    let (_, turned) = receiver(&wide);
+    let turned = (false, turned.permuted(&[1, 0]).unwrap());
     refuses(
         [sender(&wide), sender(&wide), turned.clone(), turned],
         "the groups do not fit: rank 0 sends (block,*)@2x1 of 8x6 u32 (4 bytes each), rank 2 receives \
          (*,block)@1x2 permuted 1,0 of 6x8 u32 (4 bytes each)",
     );
     // Of the region.
-    let (_, part, length) = receiver(&wide);
-    let part = (false, part.region(&[0..8, 1..6]).unwrap(), length);
+    let (_, part) = receiver(&wide);
+    let part = (false, part.region(&[0..8, 1..6]).unwrap());
     refuses(
         [sender(&wide), sender(&wide), part.clone(), part],
         "the groups do not fit: rank 0 sends (block,*)@2x1 of 8x6 u32 (4 bytes each), rank 2 receives \
@@ -108,11 +112,11 @@ fn groups_that_do_not_fit_are_both_named() {
 #[test]
 fn other_elements_are_named() {
     on_each(1, 2, &[], move |rank, cluster| async move {
-        let (low, mut pair) = halves(&cluster, rank, 1).await;
+        let (low, group, mut pair) = halves(&cluster, rank, 1).await;
         let one = act(low, "(*)@1", &[9]);
         let error = match low {
-            true => opens::<f64>(&mut pair, &one).await,
-            false => opens::<u64>(&mut pair, &one).await,
+            true => opens::<f64>(&group, &mut pair, &one).await,
+            false => opens::<u64>(&group, &mut pair, &one).await,
         };
         assert_eq!(
             error.unwrap().to_string(),
@@ -124,21 +128,52 @@ fn other_elements_are_named() {
 }
 
 #[test]
-fn grids_and_storage_that_do_not_fit_are_named() {
-    let good = |sends| act(sends, "(block,*)@2x1", &[8, 6]);
-    let odd = act(true, "(block,*)@3x1", &[8, 6]);
-    refuses(
-        [odd.clone(), odd, good(false), good(false)],
-        "rank 0 cannot take part in the transfer: the layout (block,*)@3x1 is one of 3 ranks, its group \
-         has 2",
-    );
-    let (_, layout, length) = good(false);
-    let short = (false, layout, length - 1);
-    refuses(
-        [good(true), good(true), good(false), short],
-        "rank 3 cannot take part in the transfer: it gives 23 elements, its part of (block,*)@2x1 has 24 \
-         in the shape [4, 6]",
-    );
+fn an_array_of_another_group_than_the_pairs_is_named() {
+    on_each(1, 4, &[], |rank, cluster| async move {
+        let (low, group, mut pair) = halves(&cluster, rank, 2).await;
+        let world = Group::world(&cluster).await.unwrap();
+        let of = if rank == 3 { &world } else { &group };
+        let array = Array::<u8>::zeros(of, "(block)", [8]).unwrap();
+        let failed = match low {
+            true => in_time(array.send(&mut pair)).await.unwrap_err(),
+            false => in_time(array.receiver(&mut pair)).await.err().unwrap().cause,
+        };
+        assert_eq!(
+            failed.to_string(),
+            "rank 3 cannot take part in the transfer: its array is one of another group than its side of the pair"
+        );
+        pair.barrier().await.unwrap();
+    });
+}
+
+/// The array of a call stays where it is, and as it is.
+#[test]
+fn an_array_is_sent_and_received_in_one_call() {
+    on_each(1, 5, &[], |rank, cluster| async move {
+        let (low, group, mut pair) = halves(&cluster, rank, 3).await;
+        for (from, to) in [("(block,*)", "(*,block)"), ("(cyclic,*) margin 0x2", "(*,*)")] {
+            let [from, to] =
+                [from, to].map(|it| Layout::over(it, &[900, 50], group.size()).unwrap());
+            let number = |at: &[usize]| (at[0] * 50 + at[1]) as u64;
+            if low {
+                let mut array = Array::from_fn(&group, &from, number).unwrap();
+                let before = (array.local().as_ptr().addr(), array.local().to_vec());
+                for _ in 0..2 {
+                    in_time(array.send(&mut pair)).await.unwrap();
+                    let local = array.local_mut();
+                    assert_eq!((local.as_ptr().addr(), local.to_vec()), before, "it is not copied");
+                }
+            } else {
+                for _ in 0..2 {
+                    let array =
+                        in_time(Array::<u64>::receive(&group, &mut pair, &to)).await.unwrap();
+                    let expected = Array::from_fn(&group, &to, number).unwrap();
+                    assert_eq!(*array.local(), *expected.local());
+                }
+            }
+        }
+        pair.barrier().await.unwrap();
+    });
 }
 
 #[test]
@@ -147,18 +182,13 @@ fn long_statements_that_differ_are_told_apart() {
     on_each(1, 91, &[], move |rank, cluster| {
         let mut blocks = blocks.clone();
         async move {
-            let (low, mut pair) = halves(&cluster, rank, 90).await;
+            let (low, group, mut pair) = halves(&cluster, rank, 90).await;
             if rank == 40 {
                 blocks.swap(88, 89);
             }
             let many = Layout::builder(&[90]).blocks(&blocks).build().unwrap();
-            let error = if low {
-                let storage = vec![0_u8; many.local_len(rank)];
-                in_time(ArraySender::open(&mut pair, &many, storage)).await.err()
-            } else {
-                let one = layout("(*)@1", &[90]);
-                in_time(ArrayReceiver::accept(&mut pair, &one, vec![0_u8; 90])).await.err()
-            };
+            let act = if low { (true, many) } else { (false, layout("(*)@1", &[90])) };
+            let error = opens::<u8>(&group, &mut pair, &act).await;
             let Some(ArrayError::Differs(difference)) = error else { panic!("{error:?}") };
             assert_eq!(difference.ranks, [0, 40]);
             pair.barrier().await.unwrap();
@@ -167,28 +197,28 @@ fn long_statements_that_differ_are_told_apart() {
 }
 
 #[test]
-fn an_exchange_states_its_faults() {
+fn a_copy_states_its_faults() {
     on_each(1, 3, &[], move |rank, cluster| async move {
         let mut group = Group::world(&cluster).await.unwrap();
         let rows = layout("(block,*)@3x1", &[9, 6]);
         let columns = layout("(*,block)@1x3", &[9, 6]);
         let odd = layout("(block,*)@2x1", &[9, 6]);
         let other = layout("(block,*)@3x1", &[6, 9]);
-        let mut error = async |from: &Layout, to: &Layout, length: usize| -> String {
-            let opened = ArrayExchange::open(&mut group, from, to, vec![0_u16; length]);
-            in_time(opened).await.expect_err("it is refused").to_string()
+        let of = |layout: &Layout| array(&group, layout, vec![0_u16; layout.local_len(rank)]);
+        let mut from = of(&rows);
+        let mut error = async |to: &Layout| -> String {
+            in_time(from.copy_to(&mut of(to))).await.expect_err("it is refused").to_string()
         };
-        let text = error(&rows, &odd, 18).await;
-        assert!(text.contains("(block,*)@2x1 is one of 2 ranks, the group has 3"), "{text}");
-        let text = error(&rows, &columns, 18 - rank / 2).await;
-        assert!(text.starts_with("rank 2") && text.contains("17 elements"), "{text}");
-        let text = error(&rows, &other, 18).await;
+        let text = error(&other).await;
         assert!(text.contains("the groups do not fit") && text.contains("6x9"), "{text}");
         let to = if rank == 1 { &columns } else { &rows };
-        let text = error(&rows, to, 18).await;
+        let text = error(to).await;
         assert!(text.contains("rank 0 receives") && text.contains("rank 1 receives"), "{text}");
-        let opened = ArrayExchange::open(&mut group, &rows, &columns, vec![0_u16; 18]);
-        drop(in_time(opened).await.unwrap());
+        let text = in_time(from.to(&odd)).await.unwrap_err().to_string();
+        assert!(text.contains("(block,*)@2x1 is one of 2 ranks, the group has 3"), "{text}");
+        let text = Array::from_local(&group, &rows, vec![0_u16; 17]).unwrap_err().to_string();
+        assert!(text.contains("it gives 17 elements, its part of (block,*)@3x1 has 18"), "{text}");
+        in_time(from.copy_to(&mut of(&columns))).await.unwrap();
         group.barrier().await.unwrap();
     });
 }
@@ -197,12 +227,12 @@ fn an_exchange_states_its_faults() {
 #[test]
 fn a_death_before_the_agreement_is_the_groups() {
     on_each(1, 3, &[(1, Duration::from_secs(2))], |rank, cluster| async move {
-        let (low, mut pair) = halves(&cluster, rank, 2).await;
+        let (low, group, mut pair) = halves(&cluster, rank, 2).await;
         if rank == 1 {
             host::sleep(Duration::from_secs(10)).await;
         }
         let act = act(low, if low { "(block)@2" } else { "(*)@1" }, &[2]);
-        let error = opens::<u8>(&mut pair, &act).await;
+        let error = opens::<u8>(&group, &mut pair, &act).await;
         let Some(ArrayError::Group(cause)) = error else { panic!() };
         assert_eq!(cause.death().map(|(rank, _)| rank), Some(1));
     });
@@ -211,10 +241,11 @@ fn a_death_before_the_agreement_is_the_groups() {
 #[test]
 fn slabs_are_used_wrongly() {
     on_each(1, 2, &[], |rank, cluster| async move {
-        let (low, mut pair) = halves(&cluster, rank, 1).await;
+        let (low, group, mut pair) = halves(&cluster, rank, 1).await;
         let one = layout("(*,*)@1x1", &[10, 4]);
         if !low {
-            let mut receiver = ArrayReceiver::accept(&mut pair, &one, vec![0; 40]).await.unwrap();
+            let received = array(&group, &one, vec![0; 40]);
+            let mut receiver = received.receiver(&mut pair).await.unwrap();
             let error = receiver.wait(3..11).await.unwrap_err();
             assert!(matches!(error, ArrayError::Rows { length: 10, .. }), "{error}");
             #[expect(clippy::reversed_empty_ranges, reason = "the fault under test")]
@@ -227,8 +258,8 @@ fn slabs_are_used_wrongly() {
             return;
         }
         let settings = Transfer::default().slab_rows(4);
-        let opened = ArraySender::open_with(&mut pair, &one, vec![5_u32; 40], settings);
-        let mut sender = opened.await.unwrap();
+        let sent = array(&group, &one, vec![5_u32; 40]);
+        let mut sender = sent.sender_with(&mut pair, settings).await.unwrap();
         let not_committed = |error: &ArrayError| match error {
             ArrayError::Uncommitted { rows, all: 10 } => *rows,
             _ => panic!("{error}"),
@@ -275,17 +306,17 @@ fn slabs_are_used_wrongly() {
 #[test]
 fn rows_without_elements_are_committed_any_number_of_times() {
     on_each(1, 4, &[], |rank, cluster| async move {
-        let (low, mut pair) = halves(&cluster, rank, 2).await;
+        let (low, group, mut pair) = halves(&cluster, rank, 2).await;
         let empty = layout("(*,block)@1x2", &[4, 1]);
-        let storage = vec![3_u8; empty.local_len(pair.rank())];
+        let array = array(&group, &empty, vec![3_u8; empty.local_len(pair.rank())]);
         if !low {
-            let mut receiver = ArrayReceiver::accept(&mut pair, &empty, storage).await.unwrap();
+            let mut receiver = array.receiver(&mut pair).await.unwrap();
             while in_time(receiver.next_slab()).await.unwrap().is_some() {}
             in_time(receiver.start()).await.unwrap();
-            in_time(receiver.into_buffer()).await.unwrap();
+            in_time(receiver.into_array()).await.unwrap();
             return;
         }
-        let mut sender = ArraySender::open(&mut pair, &empty, storage).await.unwrap();
+        let mut sender = array.sender(&mut pair).await.unwrap();
         for _ in 0..3 {
             sender.commit_all().unwrap();
             while let Some(slab) = sender.next_slab() {

@@ -9,7 +9,7 @@ use chunkcomm::host;
 use chunkcomm::with_causes;
 use chunkcomm_group::Group;
 
-use super::{Array, IntoLayout, check};
+use super::{Array, IntoLayout, fits, whole};
 use crate::ends::error::ArrayError;
 use crate::layout::Layout;
 use crate::npy::{Npy, NpyElement, NpyError, failed};
@@ -40,7 +40,8 @@ impl<T: NpyElement> Array<T> {
             let input = on_a_thread(move || Npy::open(from)).await?;
             let layout = layout.into_layout(input.shape(), group.size());
             let layout = layout.map_err(ArrayError::Layout)?;
-            check(group, &layout)?;
+            fits(group, &layout)?;
+            whole(group, &layout)?;
             let of = layout.clone();
             let storage = on_a_thread(move || {
                 let mut input = input;
@@ -76,6 +77,7 @@ impl<T: NpyElement> Array<T> {
     /// old file stays, unless all had written.
     pub async fn write_npy(&mut self, path: impl AsRef<Path>) -> Result<(), ArrayError> {
         let (mut group, rank) = (self.group.share(), self.group.rank());
+        whole(&group, &self.layout)?;
         if self.layout.run() * size_of::<T>() < RUN_BYTES_MIN {
             let blocks = self.layout.in_blocks(group.size()).map_err(ArrayError::Layout)?;
             if blocks.run() > self.layout.run() {

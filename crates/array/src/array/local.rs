@@ -50,6 +50,14 @@ impl<S> Local<'_, S> {
     }
 }
 
+impl<'a, T> Local<'a, &'a [T]> {
+    /// Returns the elements as long as the array is borrowed.
+    #[must_use]
+    pub fn elements(&self) -> &'a [T] {
+        self.elements
+    }
+}
+
 impl<T, S: Deref<Target = [T]>> Deref for Local<'_, S> {
     type Target = [T];
 

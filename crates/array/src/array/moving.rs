@@ -5,7 +5,7 @@ use std::sync::Arc;
 use chunkcomm::with_causes;
 use chunkcomm_group::Element;
 
-use super::{Array, IntoLayout, stated, zeroed};
+use super::{Array, IntoLayout, stated, whole, zeroed};
 use crate::ends::error::ArrayError;
 use crate::ends::exchange::{Kept, Memory, Opening, other_size};
 use crate::layout::Layout;
@@ -76,7 +76,12 @@ impl<T: Element> Array<T> {
             self.copy = Some((to.layout.clone(), Kept::Opening(opening)));
         }
         let (_, copy) = self.copy.as_mut().expect("it was opened");
-        copy.run(Memory::Two(&self.storage, Arc::make_mut(&mut to.storage).as_mut_slice())).await
+        let storage = Arc::make_mut(&mut to.storage).as_mut_slice();
+        let done = copy.run(Memory::Two(&self.storage, storage)).await;
+        if done.as_ref().is_err_and(ArrayError::is_refusal) {
+            self.copy = None;
+        }
+        done
     }
 
     /// Brings the margins up to date: each rank gets the elements there from their owners.
@@ -107,8 +112,7 @@ impl<T: Element> Array<T> {
             Kept::Opening(Opening::new::<T>(&self.group, layouts, fault, true))
         });
         let done = halo.run(Memory::One(Arc::make_mut(&mut self.storage).as_mut_slice())).await;
-        if matches!(done, Err(ArrayError::Rank { .. })) {
-            // All ranks have heard it, and may try again.
+        if done.as_ref().is_err_and(ArrayError::is_refusal) {
             self.halo = None;
         }
         done
@@ -134,6 +138,7 @@ impl<T: Element> Array<T> {
     ///
     /// See [the type](Self#cancel-safety).
     pub async fn halo_periodic(&mut self, width: usize) -> Result<(), ArrayError> {
+        whole(&self.group, &self.layout)?;
         if self.wrapped.is_none() {
             self.halo(width).await?;
         }
@@ -171,6 +176,7 @@ impl<T: Element> Array<T> {
     /// See [the type](Self#cancel-safety).
     pub async fn gather(&self, root: usize) -> Result<Option<Vec<T>>, ArrayError> {
         let (rank, size) = (self.group.rank(), self.group.size());
+        whole(&self.group, &self.layout)?;
         let made = if root < size {
             self.layout.at_one(root, size).map_err(|error| with_causes(&error))
         } else {

@@ -2,7 +2,7 @@
 
 use chunkcomm_group::{Element, Number, Op};
 
-use super::Array;
+use super::{Array, whole};
 use crate::ends::error::ArrayError;
 
 impl<T: Element> Array<T> {
@@ -18,6 +18,7 @@ impl<T: Element> Array<T> {
     /// The call goes on when the future is dropped.
     pub async fn reduce(&self, op: Op<T>) -> Result<Option<T>, ArrayError> {
         let (mut group, rank) = (self.group.share(), self.group.rank());
+        whole(&group, &self.layout)?;
         let mut ours: Vec<T> = Vec::new();
         if self.layout.is_first_replica(rank) {
             let runs = self.layout.owned_runs(rank);

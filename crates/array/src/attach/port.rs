@@ -28,19 +28,18 @@ type Said = (u64, Vec<Ask>, Vec<u64>);
 /// [`visits`](Self::visits). Each visitor then gets the whole array, or gives one:
 ///
 /// ```no_run
-/// use chunkcomm_array::{ArrayError, ArrayPort, Layout};
+/// use chunkcomm_array::{Array, ArrayError, ArrayPort};
 /// use chunkcomm_group::Group;
 ///
 /// # async fn example(group: &mut Group) -> Result<(), Box<dyn std::error::Error>> {
-/// let layout = Layout::parse("(block,*)@4x1", &[1000, 1000])?;
-/// let mut field = vec![0.0_f64; layout.local_len(group.rank())];
+/// let mut field = Array::<f64>::zeros(group, "(block,*)", [1000, 1000])?;
 /// let mut port = ArrayPort::open(group, "field").await?;
 /// for _step in 0..1000 {
 ///     // ... computes `field` ...
 ///     for visit in port.visits(group).await? {
 ///         let served = match visit.gives() {
-///             None => visit.send(group, &layout, &field).await,
-///             Some(_) => visit.receive(group, &layout, &mut field).await,
+///             None => visit.send(&field).await,
+///             Some(_) => visit.receive(&mut field).await,
 ///         };
 ///         match served {
 ///             // The group itself is broken.

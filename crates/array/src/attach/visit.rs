@@ -13,9 +13,10 @@ use chunkcomm_group::{Element, Group};
 
 use super::desk::{Teller, Told, UnderWay};
 use super::{Ask, Served, Word, departed, whole, words_of};
+use crate::array::Array;
 use crate::ends::error::{ArrayError, StatementDifference};
 use crate::ends::one_way::Arriving;
-use crate::ends::opening::{Link, Ranks, agree_within, fault, ways};
+use crate::ends::opening::{Link, Ranks, agree_within, ways};
 use crate::ends::statement::{Agreed, Statement, element_text};
 use crate::ends::way::{Messages, Way};
 use crate::layout::Layout;
@@ -63,16 +64,15 @@ impl Visit {
 
     /// Sends the array to the visitor. All ranks of the group call it.
     ///
-    /// `storage` is this rank's part of the array in the order of its memory. It is packed before the call returns,
-    /// which takes as much further memory, and leaves in the background: the visitor gets the array as it is now. It
-    /// gets all of it, or of its region, in C's order.
+    /// It is packed before the call returns, which takes as much further memory, and leaves in the background: the
+    /// visitor gets the array as it is now. It gets all of it, or of its region, in C's order.
     ///
     /// `Ok` does not mean that the visitor got it; [`ArrayPort::close`](crate::ArrayPort::close) waits for that.
     ///
     /// # Errors
     ///
     /// All ranks get the same error, and the visitor gets it as a text:
-    /// - [`ArrayError::Rank`], [`ArrayError::Differs`] when the ranks' layouts or parts do not fit;
+    /// - [`ArrayError::Differs`] when the ranks' layouts do not fit;
     /// - [`ArrayError::Mismatch`] when the visitor wants elements of another type, or gives an array. It counts as
     ///   the rank behind the last one of the group;
     /// - [`ArrayError::Group`] when a rank of the group is gone.
@@ -80,16 +80,12 @@ impl Visit {
     /// # Cancel safety
     ///
     /// When the future is dropped, the other ranks get an error or wait for this one, and the visitor gets an error.
-    pub async fn send<T: Element>(
-        self,
-        group: &mut Group,
-        layout: &Layout,
-        storage: &[T],
-    ) -> Result<(), ArrayError> {
-        let agreed = self.agree::<T>(group, layout, Side::Sender, storage.len()).await?;
-        for (way, link) in self.ways::<T>(group, &agreed, Side::Sender) {
+    pub async fn send<T: Element>(self, array: &Array<T>) -> Result<(), ArrayError> {
+        let mut group = array.group.share();
+        let agreed = self.agree::<T>(&mut group, array.layout(), Side::Sender).await?;
+        for (way, link) in self.ways::<T>(&group, &agreed, Side::Sender) {
             let (mut messages, mut slices) = (Messages::default(), Slices::default());
-            way.pack_all(1, storage, (&mut messages, &mut slices)).await;
+            way.pack_all(1, &array.local(), (&mut messages, &mut slices)).await;
             let (cluster, visitor) = (group.cluster().clone(), self.visitor());
             let patience = self.patience;
             let busy = (self.under_way.begin(), Arc::clone(&self.has_elements));
@@ -100,19 +96,19 @@ impl Visit {
                 let _ = deliver(&link, messages, patience).await;
             });
         }
-        self.serve(group, &agreed.from, agreed.nonce);
+        self.serve(&group, &agreed.from, agreed.nonce);
         Ok(())
     }
 
     /// Receives the array that the visitor gives. All ranks of the group call it, and wait for the visitor.
     ///
-    /// `storage` is this rank's part of the array in the order of its memory. It changes when all ranks have their
-    /// elements, which takes as much further memory until then. Elements that a margin holds come as well.
+    /// The array changes when all ranks have their elements, which takes as much further memory until then. Elements that
+    /// a margin holds come as well.
     ///
     /// # Errors
     ///
-    /// All ranks get the same error, and no storage changes:
-    /// - [`ArrayError::Rank`], [`ArrayError::Differs`] when the ranks' layouts or parts do not fit;
+    /// All ranks get the same error, and no array changes:
+    /// - [`ArrayError::Differs`] when the ranks' layouts do not fit;
     /// - [`ArrayError::Mismatch`] when the visitor gives elements of another type, an array of another shape, or
     ///   takes one. It counts as the rank behind the last one of the group;
     /// - [`ArrayError::Peer`] when the visitor is gone, or gave nothing for the port's patience;
@@ -120,21 +116,18 @@ impl Visit {
     ///
     /// # Cancel safety
     ///
-    /// When the future is dropped, no storage changes; the other ranks wait for this one, and the visitor gets an
+    /// When the future is dropped, no array changes; the other ranks wait for this one, and the visitor gets an
     /// error.
-    pub async fn receive<T: Element>(
-        self,
-        group: &mut Group,
-        layout: &Layout,
-        storage: &mut [T],
-    ) -> Result<(), ArrayError> {
-        let agreed = self.agree::<T>(group, layout, Side::Receiver, storage.len()).await?;
-        self.serve(group, &agreed.to, agreed.nonce);
+    pub async fn receive<T: Element>(self, array: &mut Array<T>) -> Result<(), ArrayError> {
+        let mut group = array.group.share();
+        let agreed = self.agree::<T>(&mut group, array.layout(), Side::Receiver).await?;
+        self.serve(&group, &agreed.to, agreed.nonce);
         let mut staged = None;
         let mut fault = None;
         // The visitor alone, or nobody.
-        for way in self.ways::<T>(group, &agreed, Side::Receiver) {
-            let staged = &mut staged.insert(FreedVec(memory::copied(storage).await)).0;
+        for way in self.ways::<T>(&group, &agreed, Side::Receiver) {
+            let copied = memory::copied(&array.local()).await;
+            let staged = &mut staged.insert(FreedVec(copied)).0;
             let cluster = group.cluster().clone();
             fault = tokio::select! {
                 biased;
@@ -154,6 +147,7 @@ impl Visit {
             return self.told(Err(error));
         }
         if let Some(staged) = staged {
+            let storage = array.storage_mut();
             Placing { staged: &staged.0, storage, placed: 0 }.run().await;
         }
         self.say(Ok(None));
@@ -172,17 +166,15 @@ impl Visit {
         group: &mut Group,
         layout: &Layout,
         side: Side,
-        length: usize,
     ) -> Result<Agreed, ArrayError> {
-        let (rank, size) = (group.rank(), group.size());
+        let size = group.size();
         let theirs = whole(&layout.shape()).expect("a layout has a possible shape");
         let shape = layout.shape().into_iter().map(|extent| extent as u64).collect();
         let (from, to, does, wanted) = match side {
             Side::Sender => (layout, &theirs, "sends", None),
             Side::Receiver => (&theirs, layout, "receives", Some(shape)),
         };
-        let fault = fault(layout, rank, size, length);
-        let agreed = self.told(agree_within::<T>(group, from, to, fault).await)?;
+        let agreed = self.told(agree_within::<T>(group, from, to, None).await)?;
         let ours = Statement::of::<T>(layout);
         if (&words_of(&ours.element), &wanted) == (&self.ask.1, &self.ask.2) {
             return Ok(agreed);

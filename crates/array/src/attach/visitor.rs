@@ -35,7 +35,7 @@ const LAST_WORD: Duration = Duration::from_secs(5);
 ///
 /// ```
 /// use chunkcomm_array::Visitor;
-/// # use chunkcomm_array::{ArrayPort, Layout};
+/// # use chunkcomm_array::{Array, ArrayPort};
 /// # use chunkcomm_cluster::{Cluster, ClusterConfig};
 /// # use chunkcomm_group::Group;
 ///
@@ -53,20 +53,19 @@ const LAST_WORD: Duration = Duration::from_secs(5);
 /// # Ok::<_, chunkcomm_array::AttachError>(())
 /// # };
 /// # let serve = async {
-/// #     let layout = Layout::parse("(*,*)", &[2, 3])?;
-/// #     let mut storage = vec![1.5_f64; 6];
+/// #     let mut array = Array::<f64>::zeros(&group, "(*,*)", [2, 3])?;
 /// #     let mut served = 0;
 /// #     while served < 2 {
 /// #         for visit in port.visits(&mut group).await? {
 /// #             match visit.gives() {
-/// #                 None => visit.send(&mut group, &layout, &storage).await?,
-/// #                 Some(_) => visit.receive(&mut group, &layout, &mut storage).await?,
+/// #                 None => visit.send(&array).await?,
+/// #                 Some(_) => visit.receive(&mut array).await?,
 /// #             }
 /// #             served += 1;
 /// #         }
 /// #         chunkcomm::host::sleep(std::time::Duration::from_millis(1)).await;
 /// #     }
-/// #     assert_eq!(storage, [0.5; 6]);
+/// #     assert_eq!(*array.local(), [0.5; 6]);
 /// #     Ok::<_, Box<dyn std::error::Error>>(())
 /// # };
 /// # let (visited, served) = tokio::join!(visit, serve);

@@ -5,7 +5,7 @@ use std::fmt;
 use chunkcomm::debug_with_causes;
 use chunkcomm::error::Plain;
 use chunkcomm::{Loss, LossKind};
-use chunkcomm_group::{GroupError, PartError};
+use chunkcomm_group::{CollectiveError, GroupError, PartError};
 
 use crate::layout::error::LayoutError;
 use crate::npy::NpyError;
@@ -114,6 +114,11 @@ pub enum ArrayError {
 }
 
 impl ArrayError {
+    /// Whether all ranks have this error before anything was opened, and may try again.
+    pub(crate) fn is_refusal(&self) -> bool {
+        matches!(self, Self::Rank { .. } | Self::Differs(_) | Self::Mismatch(_))
+    }
+
     pub(crate) fn refused(rank: usize, why: impl Into<String>) -> ArrayError {
         ArrayError::Rank { rank, loss: refused(why) }
     }
@@ -132,6 +137,12 @@ impl fmt::Display for DisplayDim {
             Some(dim) => write!(f, " in dimension {dim}"),
             None => f.write_str(" in the number of dimensions"),
         }
+    }
+}
+
+impl<R> From<CollectiveError<R, ArrayError>> for ArrayError {
+    fn from(error: CollectiveError<R, ArrayError>) -> ArrayError {
+        error.cause
     }
 }
 

@@ -1,12 +1,11 @@
-//! Exchanges of one group with itself, in place.
+//! Exchanges of one group with itself.
 
-use std::fmt;
 use std::future::poll_fn;
 use std::pin::Pin;
 use std::sync::{Mutex, PoisonError};
 use std::task::{Context, Poll, ready};
 
-use chunkcomm::host::memory::{self, FreedVec, Slices};
+use chunkcomm::host::memory::Slices;
 use chunkcomm::{Loss, host};
 use chunkcomm_group::{Element, Group};
 use tokio::runtime::Handle;
@@ -19,37 +18,10 @@ use super::wire::HEAD_BYTES;
 use crate::layout::Layout;
 use crate::plan::Side;
 
-/// Brings the array of one group into another layout, or its margins up to date, in the same storage.
+/// The ways of an exchange of one group with itself: into another layout, or into margins.
 ///
-/// All that leaves is packed before anything lands: it takes as much further memory as leaves this rank. Elements
-/// that stay in their places are not touched.
-///
-/// A *halo exchange* is that of a layout with a margin with itself: each rank owns the inner elements and gets
-/// those of its margin from their owners.
-///
-/// ```no_run
-/// use chunkcomm_array::{ArrayExchange, Layout};
-/// use chunkcomm_group::Group;
-///
-/// # async fn example(group: &mut Group) -> Result<(), Box<dyn std::error::Error>> {
-/// let layout = Layout::parse("(block,block)@2x2", &[1000, 1000])?.margin(1)?;
-/// let storage = vec![0.0_f64; layout.local_len(group.rank())];
-/// let mut halo = ArrayExchange::halo(group, &layout, storage).await?;
-/// for _ in 0..100 {
-///     halo.run().await?;
-///     let storage = halo.storage_mut(); // its margins are those of the neighbours
-///     # let _ = storage;
-/// }
-/// # Ok(())
-/// # }
-/// ```
-#[must_use = "an exchange does nothing until it runs"]
-pub struct ArrayExchange<T: Element> {
-    storage: Vec<T>,
-    exchange: Exchange,
-}
-
-/// The ways of an exchange, without the storage.
+/// In place, all that leaves is packed before anything lands: it takes as much further memory as leaves this rank.
+/// Elements that stay in their places are not touched.
 pub(crate) struct Exchange {
     leaving: Vec<Leaving>,
     arriving: Vec<Arriving>,
@@ -94,80 +66,6 @@ enum Stage {
     /// Nothing lands before all is packed.
     Packing,
     Moving,
-}
-
-impl<T: Element> ArrayExchange<T> {
-    /// Opens an exchange from one layout of an array to another. All ranks of the group open it.
-    ///
-    /// `storage` is this rank's part, in the order of the memory of `from`; after a run it is that of `to`. It has
-    /// as many elements as the larger of both.
-    ///
-    /// # Errors
-    ///
-    /// As [`ArraySender::open`](crate::ArraySender::open); `storage` is dropped.
-    ///
-    /// # Cancel safety
-    ///
-    /// When the future is dropped, the other ranks get an error or wait for this one.
-    pub async fn open(
-        group: &mut Group,
-        from: &Layout,
-        to: &Layout,
-        storage: Vec<T>,
-    ) -> Result<Self, ArrayError> {
-        let storage = FreedVec(storage);
-        let fault = unfit(from, to, group, storage.0.len());
-        let exchange = Exchange::open::<T>(group, (from, to), fault, true).await?;
-        Ok(Self { storage: storage.into_inner(), exchange })
-    }
-
-    /// Opens a halo exchange: that of `layout`, which has margins, with itself.
-    ///
-    /// # Errors
-    ///
-    /// As [`open`](Self::open).
-    ///
-    /// # Cancel safety
-    ///
-    /// As `open`.
-    pub async fn halo(
-        group: &mut Group,
-        layout: &Layout,
-        storage: Vec<T>,
-    ) -> Result<Self, ArrayError> {
-        Self::open(group, layout, layout, storage).await
-    }
-
-    /// Exchanges once. Returns when all that comes to this rank has landed and all that leaves is accepted.
-    ///
-    /// # Errors
-    ///
-    /// [`ArrayError::Peer`] when a rank is gone or has dropped its exchange: the storage is partly in the new
-    /// layout.
-    ///
-    /// # Cancel safety
-    ///
-    /// When the future is dropped, the exchange stays under way; call it again to go on.
-    pub async fn run(&mut self) -> Result<(), ArrayError> {
-        self.exchange.run(Memory::One(&mut self.storage)).await
-    }
-
-    /// Returns the storage, to read.
-    #[must_use]
-    pub fn storage(&self) -> &[T] {
-        &self.storage
-    }
-
-    /// Returns the storage, to write.
-    pub fn storage_mut(&mut self) -> &mut [T] {
-        &mut self.storage
-    }
-
-    /// Ends the exchange and returns the storage.
-    #[must_use]
-    pub fn into_buffer(mut self) -> Vec<T> {
-        std::mem::take(&mut self.storage)
-    }
 }
 
 impl Exchange {
@@ -364,26 +262,9 @@ impl Kept {
     }
 }
 
-impl<T: Element> Drop for ArrayExchange<T> {
-    fn drop(&mut self) {
-        memory::free_vec(std::mem::take(&mut self.storage));
-    }
-}
-
 /// Returns the ends without a fault.
 fn sound<E, F>(opened: Vec<Result<E, F>>, faults: &mut Vec<F>) -> Vec<E> {
     opened.into_iter().filter_map(|end| end.map_err(|fault| faults.push(fault)).ok()).collect()
-}
-
-/// Returns the reason why this rank cannot take part.
-fn unfit(from: &Layout, to: &Layout, group: &Group, length: usize) -> Option<String> {
-    let rank = group.rank();
-    other_size(from, group).or_else(|| other_size(to, group)).or_else(|| {
-        let longest = from.local_len(rank).max(to.local_len(rank));
-        (longest != length).then(|| {
-            format!("it gives {length} elements, its larger part of {from} and {to} has {longest}")
-        })
-    })
 }
 
 /// Returns what is wrong with a layout that has not one rank for each of the group.
@@ -391,13 +272,4 @@ pub(crate) fn other_size(layout: &Layout, group: &Group) -> Option<String> {
     let (ranks, size) = (layout.ranks(), group.size());
     (ranks != size)
         .then(|| format!("the layout {layout} is one of {ranks} ranks, the group has {size}"))
-}
-
-impl<T: Element> fmt::Debug for ArrayExchange<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ArrayExchange")
-            .field("round", &self.exchange.round)
-            .field("elements", &self.storage.len())
-            .finish_non_exhaustive()
-    }
 }

@@ -16,7 +16,7 @@ use super::wire::{self, HEAD_BYTES, WORD_BYTES_MAX};
 use crate::pack;
 
 /// A round whose elements arrive.
-pub(super) struct Slabs<T: Element> {
+pub(crate) struct Slabs<T: Element> {
     slabs: Vec<Mutex<Slab<T>>>,
     /// Rows of a slab; the last one may have fewer.
     slab_rows: usize,
@@ -34,7 +34,7 @@ struct Slab<T: Element> {
 impl<T: Element> Slabs<T> {
     /// Makes a round of these slabs, with the number of elements that will come to each. A slab to which none
     /// come is complete at once.
-    pub(super) fn new(
+    pub(crate) fn new(
         whole: Part<T>,
         (rows, slab_rows): (Rows, usize),
         missing: &[usize],
@@ -84,11 +84,11 @@ impl<T: Element> pack::Rows<T> for &Slabs<T> {
 }
 
 /// The task of one peer.
-pub(super) struct Inlet<T: Element> {
-    pub(super) shared: Arc<Shared<Slabs<T>>>,
+pub(crate) struct Inlet<T: Element> {
+    pub(crate) shared: Arc<Shared<Slabs<T>>>,
     /// Its number among the tasks.
-    pub(super) index: usize,
-    pub(super) settings: Transfer,
+    pub(crate) index: usize,
+    pub(crate) settings: Transfer,
 }
 
 /// Memory of a task.
@@ -102,7 +102,7 @@ struct Stock {
 
 impl<T: Element> Inlet<T> {
     /// Receives round by round, until the program drops its end or the transfer fails.
-    pub(super) async fn run(self, way: Way, link: Link) {
+    pub(crate) async fn run(self, way: Way, link: Link) {
         let mut intake = Intake::new::<T>(way);
         let given_up = async {
             self.shared.stopped(self.index).await;

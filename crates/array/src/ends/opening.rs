@@ -14,29 +14,29 @@ use super::error::{ArrayError, refused};
 use super::line::{ArrayLayer, Line, of_channel};
 use super::report::ArrayReport;
 use super::settings::Transfer;
-use super::shared::{Shared, Times, add, reported};
+use super::shared::{Shared, State, Times, add, reported};
 use super::statement::{Agreed, Among, Parts, Statement, agree};
 use super::way::Way;
 use crate::layout::Layout;
 use crate::plan::{PeerPlan, Plan, Side};
 
 /// An end that all ranks have agreed on.
-pub(super) struct End<R> {
-    pub(super) shared: Arc<Shared<R>>,
+pub(crate) struct End<R> {
+    pub(crate) shared: Arc<Shared<R>>,
     /// Rows of this rank's storage.
-    pub(super) rows: Rows,
-    pub(super) slab_rows: usize,
-    pub(super) settings: Transfer,
-    pub(super) node: Node,
+    pub(crate) rows: Rows,
+    pub(crate) slab_rows: usize,
+    pub(crate) settings: Transfer,
+    pub(crate) node: Node,
     report: ArrayReport,
 }
 
 /// Rows of a rank's storage: the indices of the dimension that is slowest in memory.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Rows {
-    pub(super) count: usize,
+pub(crate) struct Rows {
+    pub(crate) count: usize,
     /// Number of elements of a row.
-    pub(super) length: usize,
+    pub(crate) length: usize,
 }
 
 impl Rows {
@@ -49,7 +49,7 @@ impl Rows {
     }
 
     /// Returns the elements of rows that the program asks for.
-    pub(super) fn checked(&self, rows: &Range<usize>) -> Result<Range<usize>, ArrayError> {
+    pub(crate) fn checked(&self, rows: &Range<usize>) -> Result<Range<usize>, ArrayError> {
         if rows.start > rows.end || rows.end > self.count {
             return Err(ArrayError::Rows { asked: rows.clone(), length: self.count });
         }
@@ -57,7 +57,7 @@ impl Rows {
     }
 
     /// Returns the elements of these rows.
-    pub(super) fn elements(&self, rows: &Range<usize>) -> Range<usize> {
+    pub(crate) fn elements(&self, rows: &Range<usize>) -> Range<usize> {
         rows.start * self.length..rows.end * self.length
     }
 }
@@ -84,7 +84,7 @@ impl Ranks {
     }
 
     /// Waits for the death of a rank, and as long as peers may still come after it. Returns what happened.
-    pub(super) async fn lost(&self) -> Loss {
+    pub(crate) async fn lost(&self) -> Loss {
         let mut changes = self.cluster.changes();
         loop {
             let deaths = self.cluster.deaths();
@@ -116,7 +116,7 @@ impl Link {
     }
 
     /// Waits for something that the peer does when it comes.
-    pub(super) async fn comes<F: Future>(&self, future: F) -> Result<F::Output, Loss> {
+    pub(crate) async fn comes<F: Future>(&self, future: F) -> Result<F::Output, Loss> {
         tokio::select! {
             biased;
             outcome = future => Ok(outcome),
@@ -173,16 +173,15 @@ impl Link {
 
 impl<R> End<R> {
     /// Opens an end: agrees with all ranks of both groups, and plans. Returns the ways to the peers, too.
-    pub(super) async fn open<T: Element>(
+    pub(crate) async fn open<T: Element>(
         pair: &mut Pair,
-        (layout, length): (&Layout, usize),
+        (layout, fault): (&Layout, Option<String>),
         side: Side,
         settings: Transfer,
     ) -> Result<(End<R>, Vec<(Way, Link)>), ArrayError> {
         let (times, began) = (Times::default(), Instant::now());
         let (rank, size) = (pair.rank(), pair.size());
         let statement = Statement::of::<T>(layout);
-        let fault = fault(layout, rank, size, length);
         let parts = match side {
             Side::Sender => [Some(&statement), None],
             Side::Receiver => [None, Some(&statement)],
@@ -211,13 +210,35 @@ impl<R> End<R> {
         Ok((end, ways))
     }
 
+    /// Waits until a round has landed at all peers.
+    pub(crate) async fn landed(&self, number: u32) -> Result<(), ArrayError> {
+        let look = |state: &mut State<R>| {
+            if state.tasks.iter().all(|task| task.landed >= number) {
+                return Some(Ok(()));
+            }
+            state.fault(number).cloned().map(Err)
+        };
+        self.wait(number, self.shared.until(look)).await
+    }
+
+    /// Waits until no task needs the storage of a round that is the last one.
+    pub(crate) async fn released(&self, number: u32) {
+        let look = |state: &mut State<R>| {
+            state.is_released(number).then(|| {
+                state.begun = 0;
+                state.rounds.clear();
+            })
+        };
+        self.wait(number, self.shared.until(look)).await;
+    }
+
     /// Returns who exchanges what in a round, and who is waited for.
-    pub(super) fn explain(&self, round: u32) -> ArrayReport {
+    pub(crate) fn explain(&self, round: u32) -> ArrayReport {
         self.report.at(round, &self.shared.state().tasks)
     }
 
     /// Waits as the program does in a round: counts the time, and reports a long wait to the people who run the node.
-    pub(super) async fn wait<F: Future>(&self, round: u32, future: F) -> F::Output {
+    pub(crate) async fn wait<F: Future>(&self, round: u32, future: F) -> F::Output {
         let began = Instant::now();
         let what = || format!("array: {}", self.explain(round));
         let outcome = reported(self.node.name(), self.settings.report_after, what, future).await;
@@ -245,21 +266,6 @@ pub(crate) fn ways<T>(
         (Way::new::<T>(from, to, us, plan), link)
     };
     Plan::of(from, to, us.0, us.1).peers.into_iter().map(way).collect()
-}
-
-/// Returns the reason why a rank cannot take part in a transfer.
-pub(crate) fn fault(layout: &Layout, rank: usize, size: usize, length: usize) -> Option<String> {
-    let ranks = layout.ranks();
-    if ranks != size {
-        return Some(format!("the layout {layout} is one of {ranks} ranks, its group has {size}"));
-    }
-    let local = layout.local_len(rank);
-    let shape = layout.local_shape(rank);
-    (local != length).then(|| {
-        format!(
-            "it gives {length} elements, its part of {layout} has {local} in the shape {shape:?}"
-        )
-    })
 }
 
 /// Agrees within one group, whose ranks all send and receive.

@@ -7,14 +7,13 @@ use bytes::Bytes;
 use chunkcomm::Loss;
 use chunkcomm::host::Instant;
 use chunkcomm::host::memory::Slices;
-use chunkcomm_group::Element;
 
 use super::error::refused;
 use super::line::{LineReceiver, LineSender};
 use super::opening::{Link, Rows};
 use super::pool::Pool;
 use super::settings::Transfer;
-use super::shared::{Fault, Round, Shared, add};
+use super::shared::{Fault, Round, Shared, Source, add};
 use super::way::{Messages, Way};
 use super::wire::{self, Message, WORD_BYTES_MAX};
 use crate::pack::contiguous;
@@ -24,8 +23,8 @@ use crate::pack::contiguous;
 const APART_BYTES_MIN: usize = 8 * 1024;
 
 /// The task of one peer.
-pub(super) struct Outlet<T: Element> {
-    shared: Arc<Shared<Round<T>>>,
+pub(crate) struct Outlet<S> {
+    shared: Arc<Shared<Round<S>>>,
     /// Its number among the tasks.
     index: usize,
     way: Way,
@@ -49,14 +48,14 @@ fn spans(way: &Way, slowest: usize) -> Vec<Range<usize>> {
     (0..way.tiles.blocks()).map(span).collect()
 }
 
-impl<T: Element> Outlet<T> {
-    pub(super) fn new(
-        shared: &Arc<Shared<Round<T>>>,
+impl<S: Source> Outlet<S> {
+    pub(crate) fn new(
+        shared: &Arc<Shared<Round<S>>>,
         index: usize,
         way: Way,
         (slowest, rows): (usize, Rows),
         settings: &Transfer,
-    ) -> Outlet<T> {
+    ) -> Outlet<S> {
         let spans = spans(&way, slowest);
         Outlet {
             shared: Arc::clone(shared),
@@ -70,7 +69,7 @@ impl<T: Element> Outlet<T> {
     }
 
     /// Sends round by round, until the program drops its end or the transfer fails.
-    pub(super) async fn run(self, link: Link) {
+    pub(crate) async fn run(self, link: Link) {
         // A stop is not seen before: the peer waits for this line.
         let (mut channel, mut words) = match link.open().await {
             Ok(line) => line,
@@ -136,7 +135,7 @@ impl<T: Element> Outlet<T> {
         std::future::pending().await
     }
 
-    async fn send_round(&self, channel: &mut LineSender, round: &Round<T>) -> Result<(), Loss> {
+    async fn send_round(&self, channel: &mut LineSender, round: &Round<S>) -> Result<(), Loss> {
         let mut missing: Vec<usize> = self.spans.iter().map(ExactSizeIterator::len).collect();
         let (mut seen, mut unsent) = (0, self.spans.len());
         let (mut kept, mut slices) = (Messages::default(), Slices::default());
@@ -176,25 +175,25 @@ impl<T: Element> Outlet<T> {
     async fn send_block(
         &self,
         channel: &mut LineSender,
-        round: &Round<T>,
+        round: &Round<S>,
         block: usize,
         (kept, slices): (&mut Messages, &mut Slices),
     ) -> Result<(), Loss> {
         let (span, each) = (&self.spans[block], self.way.tiles.block_tiles());
         let elements = self.rows.elements(span);
         for index in block * each..(block + 1) * each {
-            let bytes = self.way.tiles.elements(index) * size_of::<T>();
+            let bytes = self.way.tiles.elements(index) * size_of::<S::Element>();
             let may_be_apart = bytes >= APART_BYTES_MIN && self.settings.overlap;
             let together = || contiguous(&self.way.tile(&self.way.tiles.ranges(index)));
             if let Some(run) = may_be_apart.then(together).flatten() {
                 let head = wire::head(round.number, index as u64, true);
-                let data = round.region.bytes(run).expect("the rows are committed");
+                let data = round.storage.bytes(run);
                 channel.stage(Bytes::copy_from_slice(&head)).await?;
                 self.hand_over(channel, data).await?;
             } else {
                 let began = Instant::now();
                 let mut message = self.pool.take();
-                let source = round.region.done(elements.clone()).expect("the rows are committed");
+                let source = round.storage.elements(elements.clone());
                 self.way.pack((round.number, index), (source, elements.start), &mut message);
                 let message = self.pool.lend(message);
                 self.settings.spend(bytes).await;
@@ -247,7 +246,7 @@ mod tests {
         let region = Region::filled(vec![7; BYTES]);
         let log = Arc::<Log>::default();
         log.push(0..BYTES);
-        shared.begin(1, Arc::new(Round { number: 1, region, log }));
+        shared.begin(1, Arc::new(Round { number: 1, storage: region, log }));
 
         let (peer, messages) = ArrayLayer::line(node, 5);
         let LineSender::Here(words) = &peer else { panic!("the peer is this node") };

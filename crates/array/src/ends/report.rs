@@ -47,7 +47,7 @@ pub struct PeerReport {
 }
 
 impl ArrayReport {
-    pub(super) fn new(
+    pub(crate) fn new(
         (side, rank, size): (Side, usize, usize),
         element_bytes: usize,
         ways: &[(Way, Link)],
@@ -118,7 +118,7 @@ pub struct Timings {
 
 impl Timings {
     /// Collects the largest times of all ranks.
-    pub(super) async fn of(times: &Times, pair: &mut Pair) -> Result<Timings, ArrayError> {
+    pub(crate) async fn of(times: &Times, pair: &mut Pair) -> Result<Timings, ArrayError> {
         let own = [
             &times.inquiry,
             &times.exchange,

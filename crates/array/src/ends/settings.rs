@@ -22,9 +22,9 @@ const SLAB_ROWS_ACROSS: usize = 32;
 #[derive(Clone, Debug)]
 #[must_use = "settings do nothing by themselves"]
 pub struct Transfer {
-    pub(super) depth: usize,
-    pub(super) slab_rows: Option<usize>,
-    pub(super) report_after: Duration,
+    pub(crate) depth: usize,
+    pub(crate) slab_rows: Option<usize>,
+    pub(crate) report_after: Duration,
     pub(super) overlap: bool,
     pub(super) declared_nanos_per_byte: f64,
 }

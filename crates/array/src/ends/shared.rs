@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use bytes::Bytes;
 use chunkcomm::host;
 use chunkcomm::layer::{Bell, warn};
 use chunkcomm::{Loss, LossKind};
@@ -18,32 +19,35 @@ use super::wire;
 use crate::plan::Side;
 
 /// Time in which a peer may take the word that the transfer has ended: 1 s.
-pub(super) const LAST_WORD: Duration = Duration::from_secs(1);
+pub(crate) const LAST_WORD: Duration = Duration::from_secs(1);
+
+/// Time in which a link usually releases what has landed: 100 ms. Then it is copied before it is written.
+const RELEASE_WAIT: Duration = Duration::from_millis(100);
 
 /// Returns the loss of a rank whose program has dropped its end.
-pub(super) fn dropped() -> Loss {
+pub(crate) fn dropped() -> Loss {
     Loss::new(LossKind::Left, "it dropped its end")
 }
 
 /// The state of one end, and the bell that tells of its changes.
-pub(super) struct Shared<R> {
+pub(crate) struct Shared<R> {
     state: Mutex<State<R>>,
     bell: Bell,
-    pub(super) times: Times,
+    pub(crate) times: Times,
 }
 
 /// State of one end.
-pub(super) struct State<R> {
+pub(crate) struct State<R> {
     /// Rounds that the program has begun and whose tasks are not all done with them, by number.
-    pub(super) rounds: VecDeque<(u32, Arc<R>)>,
+    pub(crate) rounds: VecDeque<(u32, Arc<R>)>,
     /// Of each task, in the order of the plan.
-    pub(super) tasks: Vec<Progress>,
+    pub(crate) tasks: Vec<Progress>,
     /// The reason why the transfer cannot go on.
     fault: Option<Broken>,
     /// Number of the last round that the program has begun, 0 where its peers need no word of the end.
-    pub(super) begun: u32,
+    pub(crate) begun: u32,
     /// The program has dropped its end.
-    pub(super) dropped: bool,
+    pub(crate) dropped: bool,
 }
 
 /// A fault, and the first round that it concerns.
@@ -83,39 +87,39 @@ impl From<Loss> for Fault {
 
 impl<R> State<R> {
     /// Returns the reason why this round cannot be finished.
-    pub(super) fn fault(&self, round: u32) -> Option<&ArrayError> {
+    pub(crate) fn fault(&self, round: u32) -> Option<&ArrayError> {
         self.fault.as_ref().filter(|broken| broken.round <= round).map(|broken| &broken.error)
     }
 
     /// Whether all tasks are done with this round, or it cannot be finished.
-    pub(super) fn is_released(&self, round: u32) -> bool {
+    pub(crate) fn is_released(&self, round: u32) -> bool {
         self.fault(round).is_some() || self.tasks.iter().all(|task| task.released >= round)
     }
 }
 
 /// Progress of the task of one peer.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Progress {
+pub(crate) struct Progress {
     /// The last round whose elements it needs no more.
-    pub(super) released: u32,
+    pub(crate) released: u32,
     /// The last round that has landed.
-    pub(super) landed: u32,
+    pub(crate) landed: u32,
     /// The last round that is packed, or has come, where nothing leaves or is unpacked before all is there.
-    pub(super) packed: u32,
+    pub(crate) packed: u32,
 }
 
 /// Time that an end spent, in nanoseconds.
 #[derive(Default)]
-pub(super) struct Times {
+pub(crate) struct Times {
     pub(super) inquiry: AtomicU64,
-    pub(super) exchange: AtomicU64,
+    pub(crate) exchange: AtomicU64,
     pub(super) schedule: AtomicU64,
     /// Packing or unpacking.
     pub(super) packing: AtomicU64,
     /// Waiting for room on the way to a peer, or for what it sends.
-    pub(super) transfer: AtomicU64,
+    pub(crate) transfer: AtomicU64,
     /// Waiting of the program for its peers.
-    pub(super) waiting: AtomicU64,
+    pub(crate) waiting: AtomicU64,
 }
 
 /// Adds a time.
@@ -125,7 +129,7 @@ pub(super) fn add(sum: &AtomicU64, time: Duration) {
 }
 
 impl<R> Shared<R> {
-    pub(super) fn new(tasks: usize, times: Times) -> Shared<R> {
+    pub(crate) fn new(tasks: usize, times: Times) -> Shared<R> {
         let state = State {
             rounds: VecDeque::new(),
             tasks: vec![Progress::default(); tasks],
@@ -136,19 +140,19 @@ impl<R> Shared<R> {
         Shared { state: Mutex::new(state), bell: Bell::default(), times }
     }
 
-    pub(super) fn state(&self) -> MutexGuard<'_, State<R>> {
+    pub(crate) fn state(&self) -> MutexGuard<'_, State<R>> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Changes the state, and tells all who wait.
-    pub(super) fn tell<O>(&self, change: impl FnOnce(&mut State<R>) -> O) -> O {
+    pub(crate) fn tell<O>(&self, change: impl FnOnce(&mut State<R>) -> O) -> O {
         let outcome = change(&mut self.state());
         self.bell.ring();
         outcome
     }
 
     /// Begins a round.
-    pub(super) fn begin(&self, number: u32, round: Arc<R>) {
+    pub(crate) fn begin(&self, number: u32, round: Arc<R>) {
         self.tell(|state| {
             state.rounds.push_back((number, round));
             state.begun = number;
@@ -202,12 +206,12 @@ impl<R> Shared<R> {
     }
 
     /// Waits until `look` finds something.
-    pub(super) async fn until<O>(&self, mut look: impl FnMut(&mut State<R>) -> Option<O>) -> O {
+    pub(crate) async fn until<O>(&self, mut look: impl FnMut(&mut State<R>) -> Option<O>) -> O {
         self.bell.until(|| look(&mut self.state())).await
     }
 
     /// Waits for a round that the program begins; `None` when it begins none any more.
-    pub(super) async fn round(&self, number: u32) -> Option<Arc<R>> {
+    pub(crate) async fn round(&self, number: u32) -> Option<Arc<R>> {
         self.until(|state| {
             if state.fault(number).is_some() || state.dropped {
                 return Some(None);
@@ -239,23 +243,98 @@ pub(crate) async fn reported<F: Future>(
 }
 
 /// A round of one end.
-pub(super) struct Round<T: Element> {
-    pub(super) number: u32,
-    pub(super) region: Region<T>,
+pub(crate) struct Round<S> {
+    pub(crate) number: u32,
+    pub(crate) storage: S,
     /// Rows that leave, or that have come.
-    pub(super) log: Arc<Log>,
+    pub(crate) log: Arc<Log>,
+}
+
+/// A storage from which rows leave once they are committed.
+pub(crate) trait Source: Send + Sync + 'static {
+    type Element: Element;
+
+    /// Returns committed elements.
+    fn elements(&self, elements: Range<usize>) -> &[Self::Element];
+
+    /// Returns committed elements as bytes that keep the storage.
+    fn bytes(&self, elements: Range<usize>) -> Bytes;
+}
+
+impl<T: Element> Source for Region<T> {
+    type Element = T;
+
+    fn elements(&self, elements: Range<usize>) -> &[T] {
+        self.done(elements).expect("the rows are committed")
+    }
+
+    fn bytes(&self, elements: Range<usize>) -> Bytes {
+        Region::bytes(self, elements).expect("the rows are committed")
+    }
+}
+
+/// A storage that is lent to a transfer; all of its rows are committed.
+pub(crate) struct Lent<T> {
+    storage: Arc<Vec<T>>,
+    returned: Arc<Bell>,
+}
+
+impl<T> Lent<T> {
+    pub(crate) fn new(storage: &Arc<Vec<T>>) -> Lent<T> {
+        Lent { storage: Arc::clone(storage), returned: Arc::default() }
+    }
+
+    /// Waits until links have released the storage, of which this many others are to stay: 100 ms at most.
+    pub(crate) async fn returned(self, others: usize) {
+        let Lent { storage, returned } = self;
+        let look = || (Arc::strong_count(&storage) <= others + 1).then_some(());
+        let _ = host::timeout(RELEASE_WAIT, returned.until(look)).await;
+    }
+}
+
+impl<T> Clone for Lent<T> {
+    fn clone(&self) -> Lent<T> {
+        Lent { storage: Arc::clone(&self.storage), returned: Arc::clone(&self.returned) }
+    }
+}
+
+impl<T: Element> Source for Lent<T> {
+    type Element = T;
+
+    fn elements(&self, elements: Range<usize>) -> &[T] {
+        &self.storage[elements]
+    }
+
+    fn bytes(&self, elements: Range<usize>) -> Bytes {
+        struct Kept<T>(Option<Arc<Vec<T>>>, Range<usize>, Arc<Bell>);
+        impl<T: Element> AsRef<[u8]> for Kept<T> {
+            fn as_ref(&self) -> &[u8] {
+                self.0
+                    .as_ref()
+                    .map_or(&[], |storage| bytemuck::cast_slice(&storage[self.1.clone()]))
+            }
+        }
+        impl<T> Drop for Kept<T> {
+            fn drop(&mut self) {
+                self.0 = None;
+                self.2.ring();
+            }
+        }
+        let storage = Some(Arc::clone(&self.storage));
+        Bytes::from_owner(Kept(storage, elements, Arc::clone(&self.returned)))
+    }
 }
 
 /// Rows of one round that are done, in the order in which they became so.
 #[derive(Default)]
-pub(super) struct Log {
+pub(crate) struct Log {
     rows: Mutex<Vec<Range<usize>>>,
     bell: Bell,
 }
 
 impl Log {
     /// Notes rows.
-    pub(super) fn push(&self, rows: Range<usize>) {
+    pub(crate) fn push(&self, rows: Range<usize>) {
         self.rows().push(rows);
         self.bell.ring();
     }
@@ -265,17 +344,17 @@ impl Log {
     }
 
     /// Returns the entries from number `seen` on.
-    pub(super) fn since(&self, seen: usize) -> Vec<Range<usize>> {
+    pub(crate) fn since(&self, seen: usize) -> Vec<Range<usize>> {
         self.rows().get(seen..).unwrap_or_default().to_vec()
     }
 
     /// Waits until there are more than `seen` entries.
-    pub(super) async fn more_than(&self, seen: usize) {
+    pub(crate) async fn more_than(&self, seen: usize) {
         self.bell.until(|| (self.rows().len() > seen).then_some(())).await;
     }
 
     /// Returns the number of rows in all entries.
-    pub(super) fn count(&self) -> usize {
+    pub(crate) fn count(&self) -> usize {
         self.rows().iter().map(ExactSizeIterator::len).sum()
     }
 }

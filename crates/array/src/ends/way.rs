@@ -42,11 +42,11 @@ impl Store {
 pub(crate) struct Way {
     /// The other one's rank in its group, and that group's end.
     pub(crate) rank: usize,
-    pub(super) side: Side,
+    pub(crate) side: Side,
     pub(crate) plan: PeerPlan,
     pub(crate) tiles: Tiles,
     /// Number of contiguous runs.
-    pub(super) runs: u64,
+    pub(crate) runs: u64,
     sender: Store,
     receiver: Store,
 }
@@ -82,7 +82,7 @@ impl Way {
 
     /// Packs a tile, as the message of a round, into `message`. `source` is the sender's storage from its element `first`
     /// on.
-    pub(super) fn pack<T: Element>(
+    pub(crate) fn pack<T: Element>(
         &self,
         (round, index): (u32, usize),
         (source, first): (&[T], usize),
@@ -114,7 +114,7 @@ impl Way {
     }
 
     /// Puts the elements of a tile into their places at the receiver.
-    pub(super) fn place<T: Element>(
+    pub(crate) fn place<T: Element>(
         &self,
         index: usize,
         elements: &[u8],
@@ -133,7 +133,7 @@ impl Way {
     }
 
     /// Returns the error of a transfer that the other rank cannot go on with, and what the other peers are told.
-    pub(super) fn broken(&self, fault: Fault, landed: usize) -> Failure {
+    pub(crate) fn broken(&self, fault: Fault, landed: usize) -> Failure {
         let (side, rank, elements) = (self.side, self.rank, self.plan.elements());
         let error = ArrayError::Peer { side, rank, loss: fault.loss(), landed, elements };
         let of = fault.of.or(Some((side, rank)));
@@ -153,7 +153,7 @@ impl Drop for Messages {
 
 /// Elements of one round that come from a peer: each tile once.
 pub(crate) struct Intake {
-    pub(super) way: Way,
+    pub(crate) way: Way,
     element_bytes: usize,
     round: u32,
     /// The tiles that have come.
@@ -161,20 +161,20 @@ pub(crate) struct Intake {
     /// Number of the others.
     pub(crate) missing: usize,
     /// Number of elements that are in their places.
-    pub(super) landed: usize,
+    pub(crate) landed: usize,
     /// Round and number of the tile whose elements are the next message.
     apart: Option<(u32, u64)>,
 }
 
 impl Intake {
     /// Makes the intake of round 1.
-    pub(super) fn new<T>(way: Way) -> Intake {
+    pub(crate) fn new<T>(way: Way) -> Intake {
         let (element_bytes, missing) = (size_of::<T>(), way.tiles.len());
         let seen = vec![false; missing];
         Intake { way, element_bytes, round: 1, seen, missing, landed: 0, apart: None }
     }
 
-    pub(super) fn begin(&mut self, round: u32) {
+    pub(crate) fn begin(&mut self, round: u32) {
         self.seen.fill(false);
         (self.round, self.missing, self.landed) = (round, self.seen.len(), 0);
     }
@@ -216,7 +216,7 @@ impl Intake {
     }
 
     /// Puts the elements of a tile into their places.
-    pub(super) fn place<T: Element>(
+    pub(crate) fn place<T: Element>(
         &mut self,
         index: usize,
         elements: &[u8],

@@ -84,9 +84,9 @@ pub struct RedistributeArgs {
     /// Transfers in all counted slices [default: as many as take some seconds]
     #[arg(long, value_name = "N", value_parser = values::count)]
     repeat: Option<u64>,
-    /// Ours has one array a rank, which is exchanged in place
+    /// Ours has two arrays of one group, and copies one to the other
     #[arg(long, requires = "within")]
-    in_place: bool,
+    copy: bool,
     /// Whether ours opens the transfer anew each time, or once
     #[arg(long, value_enum, value_name = "PLAN", default_value_t = PlanKind::Kept)]
     plan: PlanKind,
@@ -247,14 +247,14 @@ impl RedistributeArgs {
         for side in [self.against, self.side].into_iter().flatten() {
             side.check(&transfer)?;
         }
-        let fresh = self.plan == PlanKind::Fresh && self.side.is_none() && !self.in_place;
+        let fresh = self.plan == PlanKind::Fresh && self.side.is_none() && !self.copy;
         if self.side == Some(Against::Kept) || self.against == Some(Against::Kept) && !fresh {
             return refuse(
                 "kept: allowed is --plan fresh --against kept, without --side".to_owned(),
             );
         }
-        if self.in_place && self.plan == PlanKind::Fresh {
-            return refuse("--in-place: allowed with --plan kept".to_owned());
+        if self.copy && self.plan == PlanKind::Fresh {
+            return refuse("--copy: allowed with --plan kept".to_owned());
         }
         Ok(transfer)
     }
@@ -307,7 +307,7 @@ impl RedistributeArgs {
             threads: self.common.threads,
             fresh: plan == PlanKind::Fresh,
             overlap: self.overlap == OnOff::On,
-            in_place: self.in_place,
+            copies: self.copy,
             packing_ns: self.packing.unwrap_or_else(|| of_sp2(SP2_PACKING_NS)),
             copies_ns: self.copies.unwrap_or_else(|| of_sp2(SP2_COPIES_NS)),
         }
@@ -410,7 +410,7 @@ impl RedistributeArgs {
             .set("transposed", self.transposed)
             .set("plan", name_of(self.plan))
             .set("overlap", name_of(self.overlap))
-            .set("in_place", self.in_place)
+            .set("copy", self.copy)
             .set("side", self.side.map(name_of))
             .set("ranks", transfer.ranks())
             .set("bytes", bytes)

@@ -1,18 +1,18 @@
 //! Transfers of a matrix between groups of processes, or within one.
 
-mod in_place;
+mod copies;
 
 use std::future::Future;
 use std::mem;
 use std::time::Duration;
 
 use chunkcomm::host;
-use chunkcomm_array::{ArrayReceiver, ArraySender, Layout, Timings, Transfer as Settings};
+use chunkcomm_array::{Array, ArrayReceiver, ArraySender, Layout, Timings, Transfer as Settings};
 use chunkcomm_cluster::Cluster;
 use chunkcomm_group::{Group, Pair};
 use serde::{Deserialize, Serialize};
 
-use self::in_place::InPlace;
+use self::copies::Copies;
 use super::collective::{end_cluster, join_cluster};
 use crate::failure::{Doing, Failure};
 use crate::harness::protocol::RuntimeKind;
@@ -33,8 +33,8 @@ pub struct ArraysKind {
     pub fresh: bool,
     /// Whether packing overlaps sending.
     pub overlap: bool,
-    /// Whether the group exchanges in one array.
-    pub in_place: bool,
+    /// Whether one group copies an array to another one.
+    pub copies: bool,
     /// Nanoseconds of packing a byte, and of unpacking it, on virtual hosts.
     pub packing_ns: f64,
     /// Nanoseconds of a byte of the copies that an interface makes at both ends, on virtual hosts.
@@ -53,8 +53,8 @@ pub async fn serve(
 ) -> Result<(), Failure> {
     let cluster = join_cluster(ours.runtime).await?;
     let ranks = transfer.ranks();
-    let served = if ours.in_place {
-        let mut member = InPlace::join(&cluster, rank, transfer).await?;
+    let served = if ours.copies {
+        let mut member = Copies::join(&cluster, rank, transfer).await?;
         let (mut control, _) = Control::report(port, rank, 0, ranks).await?;
         control.serve(&mut member).await
     } else {
@@ -69,8 +69,6 @@ pub async fn serve(
 /// One rank of one group or of both, with its arrays.
 pub(crate) struct Member {
     world: Group,
-    /// The groups of this rank live as long as their pairs.
-    _groups: Vec<Group>,
     pair: Pair,
     /// That of the receivers, if this rank is in both groups.
     other_pair: Option<Pair>,
@@ -94,22 +92,20 @@ enum Order {
 /// Sender of a rank.
 struct Outgoing {
     part: Part,
-    layout: Layout,
     settings: Settings,
     sender: Option<ArraySender<f64>>,
-    /// The elements while there is no sender.
-    storage: Vec<f64>,
+    /// While there is no sender.
+    array: Option<Array<f64>>,
     is_round_over: bool,
 }
 
 /// Receiver of a rank.
 struct Incoming {
     part: Part,
-    layout: Layout,
     settings: Settings,
     receiver: Option<ArrayReceiver<f64>>,
-    /// The memory while there is no receiver.
-    storage: Vec<f64>,
+    /// While there is no receiver.
+    array: Option<Array<f64>>,
     is_round_over: bool,
 }
 
@@ -148,24 +144,27 @@ impl Member {
         let is_sender = rank < transfer.from.ranks();
         let settings =
             Settings::default().overlap(ours.overlap).declared_nanos_per_byte(ours.packing_ns);
-        let out = (both || is_sender).then(|| {
-            let (part, layout) = (transfer.given(rank), transfer.from.clone());
-            let (storage, settings) = (vec![0.0; part.len()], settings.clone());
-            Outgoing { part, layout, settings, sender: None, storage, is_round_over: false }
-        });
-        let layout = receivers_layout(&transfer)?;
-        let into = (both || !is_sender).then(|| {
+        let made = |group: &Group, layout: &Layout| {
+            Array::zeros(group, layout, layout.global_shape()).map(Some).doing("making an array")
+        };
+        let (mut out, mut into) = (None, None);
+        if both || is_sender {
+            let (part, array) = (transfer.given(rank), made(&groups[0], &transfer.from)?);
+            let settings = settings.clone();
+            out = Some(Outgoing { part, settings, sender: None, array, is_round_over: false });
+        }
+        if both || !is_sender {
+            let array = made(&groups[groups.len() - 1], &receivers_layout(&transfer)?)?;
             let part = transfer.wanted(rank);
-            let storage = vec![0.0; part.len()];
-            Incoming { part, layout, settings, receiver: None, storage, is_round_over: false }
-        });
+            into = Some(Incoming { part, settings, receiver: None, array, is_round_over: false });
+        }
         let order = match (transfer.kind.there_and_back, is_sender) {
             (false, _) => Order::Together,
             (true, true) => Order::SendsFirst,
             (true, false) => Order::ReceivesFirst,
         };
-        let (steps_ns, calls, _groups) = (Steps::default(), 0, groups);
-        Ok(Self { world, _groups, pair, other_pair, out, into, order, ours, steps_ns, calls })
+        let (steps_ns, calls) = (Steps::default(), 0);
+        Ok(Self { world, pair, other_pair, out, into, order, ours, steps_ns, calls })
     }
 
     /// Opens the ends that are not open.
@@ -324,8 +323,8 @@ impl Player for Member {
 
 impl Outgoing {
     async fn open(&mut self, pair: &mut Pair) -> Result<(), Failure> {
-        let (storage, settings) = (mem::take(&mut self.storage), self.settings.clone());
-        let opened = ArraySender::open_with(pair, &self.layout, storage, settings).await;
+        let array = self.array.take().ok_or_else(|| Failure::broken("sending", "no array"))?;
+        let opened = array.sender_with(pair, self.settings.clone()).await;
         self.sender = Some(opened.doing("opening a transfer")?);
         self.is_round_over = false;
         Ok(())
@@ -333,7 +332,9 @@ impl Outgoing {
 
     async fn fill(&mut self, call: u64) -> Result<(), Failure> {
         let Some(sender) = &mut self.sender else {
-            self.part.fill(call, &mut self.storage);
+            if let Some(array) = &mut self.array {
+                self.part.fill(call, &mut array.local_mut());
+            }
             return Ok(());
         };
         if mem::take(&mut self.is_round_over) {
@@ -362,15 +363,15 @@ impl Outgoing {
 
     async fn close(&mut self) {
         if let Some(sender) = self.sender.take() {
-            self.storage = sender.into_buffer().await;
+            self.array = Some(sender.into_array().await);
         }
     }
 }
 
 impl Incoming {
     async fn accept(&mut self, pair: &mut Pair) -> Result<(), Failure> {
-        let (storage, settings) = (mem::take(&mut self.storage), self.settings.clone());
-        let accepted = ArrayReceiver::accept_with(pair, &self.layout, storage, settings).await;
+        let array = self.array.take().ok_or_else(|| Failure::broken("receiving", "no array"))?;
+        let accepted = array.receiver_with(pair, self.settings.clone()).await;
         self.receiver = Some(accepted.doing("accepting a transfer")?);
         self.is_round_over = false;
         Ok(())
@@ -410,7 +411,7 @@ impl Incoming {
 
     async fn close(&mut self) -> Result<(), Failure> {
         if let Some(receiver) = self.receiver.take() {
-            self.storage = receiver.into_buffer().await.doing("ending a transfer")?;
+            self.array = Some(receiver.into_array().await.doing("ending a transfer")?);
         }
         Ok(())
     }

@@ -43,8 +43,8 @@ fn transfers_of_ours() {
         assert_eq!((&row["messages"], &row["plan"]), (&messages.into(), &"kept".into()));
         assert!(row["ratio"].as_f64() > Some(0.0) && row["plan_seconds"].is_number(), "{row}");
     }
-    let row = redistribute(&[CASES[1].0, &["--in-place", "--against", "raw"]].concat());
-    assert!(row["ratio"].as_f64() > Some(0.0) && row["in_place"] == true, "{row}");
+    let row = redistribute(&[CASES[1].0, &["--copy", "--against", "raw"]].concat());
+    assert!(row["ratio"].as_f64() > Some(0.0) && row["copy"] == true, "{row}");
     let row = redistribute(&[CASES[3].0, &["--overlap", "off"]].concat());
     assert!(row["seconds"].as_f64() > Some(0.0) && row["overlap"] == "off", "{row}");
     let row = redistribute(&["--from", "(block,*)@2x2", "--to", "(*,*)@1x1"]);
@@ -120,7 +120,7 @@ fn what_cannot_be_is_refused() {
             "--plan fresh --against kept",
         ),
         (&["--against", "kept"], "--plan fresh --against kept"),
-        (&["--from", "(*,block)@1x2", "--within", "--in-place", "--plan", "fresh"], "--plan kept"),
+        (&["--from", "(*,block)@1x2", "--within", "--copy", "--plan", "fresh"], "--plan kept"),
         (&["--ping-pong", "--group-max", "33"], "allowed are 1 to 32"),
         (&["--ping-pong", "--against", "hand"], "allowed without --against"),
         (&["--transport", "unix"], "tcp and tls are allowed"),

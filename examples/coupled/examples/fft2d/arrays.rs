@@ -46,19 +46,6 @@ impl Stream {
     }
 }
 
-/// Returns the whole of which each rank has a part in this layout.
-pub(crate) fn whole(layout: &Layout, parts: &[Vec<Number>]) -> Vec<Number> {
-    let shape = layout.shape();
-    let mut whole = vec![ZERO; shape[0] * shape[1]];
-    for (rank, part) in parts.iter().enumerate() {
-        for (offset, element) in part.iter().enumerate() {
-            let index = layout.global(rank, offset).expect("the layout has no margin");
-            whole[index[0] * shape[1] + index[1]] = *element;
-        }
-    }
-    whole
-}
-
 /// Compares columns of an array's transform, one behind the other, with the sums that define them. Returns the largest
 /// difference, and the largest magnitude.
 pub(crate) fn compare(

@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::time::Duration;
 
 use chunkcomm::host::Instant;
-use chunkcomm_array::Layout;
+use chunkcomm_array::Array;
 use chunkcomm_examples::command_line::write_out;
 use chunkcomm_examples::farm_report::Report;
 use chunkcomm_examples::program::on_a_thread;
@@ -25,8 +25,8 @@ pub(crate) struct Course {
     ended: Vec<Instant>,
     /// Largest difference to the sums by definition, and largest magnitude.
     differs: [f64; 2],
-    /// This rank's part of the last transform.
-    transformed: Vec<Number>,
+    /// The last transform, at the ranks that have it.
+    transformed: Option<Array<Number>>,
 }
 
 /// Number of figures of a rank.
@@ -35,7 +35,7 @@ const FIGURES: usize = 6;
 impl Course {
     pub(crate) fn begin() -> Course {
         let (begun, working_since, worked) = (Instant::now(), None, Duration::ZERO);
-        let (ended, differs, transformed) = (Vec::new(), [0.0; 2], Vec::new());
+        let (ended, differs, transformed) = (Vec::new(), [0.0; 2], None);
         Course { begun, working_since, worked, ended, differs, transformed }
     }
 
@@ -69,7 +69,7 @@ impl Course {
         Ok(())
     }
 
-    pub(crate) fn end(self, transformed: Vec<Number>) -> Course {
+    pub(crate) fn end(self, transformed: Option<Array<Number>>) -> Course {
         Course { transformed, ..self }
     }
 
@@ -99,23 +99,27 @@ pub(crate) struct Outcome {
     of_groups: Vec<[f64; 2]>,
     /// Largest difference to the sums by definition, as a part of the largest magnitude; with `--check`.
     difference: Option<f64>,
-    /// The last transform, if it is asked for: its layout, and each rank's part.
-    transformed: Option<(Layout, Vec<Vec<Number>>)>,
+    /// The last transform, if it is asked for.
+    transformed: Option<Vec<Number>>,
 }
 
 impl Outcome {
-    /// Collects what all ranks know; returns the outcome at rank 0. `layout` is that of the last group.
+    /// Collects what all ranks know; returns the outcome at rank 0.
     pub(crate) async fn gathered(
         course: Course,
         world: &mut Group,
-        (groups, layout): (Vec<usize>, Layout),
+        groups: Vec<usize>,
         options: &Options,
     ) -> Result<Option<Outcome>, Box<dyn Error>> {
         let (_, figures) = world.gather(0, course.figures().to_vec()).await?;
         let is_needed = options.output.is_some() || options.npy.is_some();
-        let part = if is_needed { course.transformed } else { Vec::new() };
-        let (_, parts) = world.gather(0, part).await?;
-        let (Some(figures), Some(parts)) = (figures, parts) else { return Ok(None) };
+        let whole = match course.transformed.filter(|_| is_needed) {
+            Some(transformed) => transformed.gather(0).await?,
+            None => None,
+        };
+        // Of the last group's first rank alone.
+        let (_, whole) = world.gather(0, whole.unwrap_or_default()).await?;
+        let (Some(figures), Some(whole)) = (figures, whole) else { return Ok(None) };
         let figures: Vec<&[f64]> = figures.data.chunks(FIGURES).collect();
         let most = |figures: &[&[f64]], which: usize| {
             figures.iter().map(|it| it[which]).fold(0.0, f64::max)
@@ -133,8 +137,7 @@ impl Outcome {
         // A transform of zeros has no magnitude.
         let difference =
             options.check.then(|| most(&figures, 4) / most(&figures, 5).max(f64::MIN_POSITIVE));
-        let parts = (last..figures.len()).map(|rank| parts.part(rank).to_vec()).collect();
-        let transformed = is_needed.then_some((layout, parts));
+        let transformed = is_needed.then_some(whole.data);
         Ok(Some(Outcome { groups, seconds, of_groups, difference, transformed }))
     }
 
@@ -158,8 +161,8 @@ impl Outcome {
                 ),
             );
         }
-        if let Some((layout, parts)) = self.transformed {
-            write(options, layout, parts, &mut report).await?;
+        if let Some(transformed) = self.transformed {
+            write(options, transformed, &mut report).await?;
         }
         if let Some(apart) = self.difference {
             let within = format!("{apart:.1e} of the largest magnitude; allowed is {TOLERANCE:e}");
@@ -193,13 +196,11 @@ impl Outcome {
 /// Draws and writes the last transform as the options say.
 async fn write(
     options: &'static Options,
-    layout: Layout,
-    parts: Vec<Vec<Number>>,
+    transformed: Vec<Number>,
     report: &mut Report,
 ) -> Result<(), Box<dyn Error>> {
     let stream = Stream { shape: options.shape, seed: options.seed };
     let written = on_a_thread(move || -> Result<_, Box<dyn Error + Send + Sync>> {
-        let transformed = arrays::whole(&layout, &parts);
         if let Some(file) = &options.output {
             arrays::draw(file, &transformed, options.shape)?;
         }

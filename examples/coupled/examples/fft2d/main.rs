@@ -30,7 +30,7 @@ mod options;
 use std::error::Error;
 use std::process::ExitCode;
 
-use chunkcomm_array::{ArrayExchange, ArrayReceiver, ArraySender, Layout, Transfer};
+use chunkcomm_array::{Array, ArrayError, Transfer};
 use chunkcomm_cluster::Cluster;
 use chunkcomm_examples::cluster_options::{end_led, end_served, with_all_founders};
 use chunkcomm_examples::command_line::parse_with;
@@ -41,7 +41,7 @@ use chunkcomm_group::{Group, Pair};
 use rustfft::FftDirection::Forward;
 
 use arrays::Stream;
-use chunkcomm_coupled::fourier::{Number, Rows, ZERO};
+use chunkcomm_coupled::fourier::{Number, Rows};
 use course::{Course, Outcome};
 use options::{Options, Switch};
 
@@ -103,16 +103,14 @@ impl Transform {
         Ok(sizes(cluster, self.options.ranks, [1, 1])?.to_vec())
     }
 
-    /// Layout of the rows, over this number of ranks.
-    fn by_rows(&self, ranks: usize) -> Result<Layout, Failure> {
-        Ok(Layout::parse(&format!("(block,*)@{ranks}x1"), &self.shape)?)
+    /// Returns an array of rows.
+    fn by_rows(&self, group: &Group) -> Result<Array<Number>, ArrayError> {
+        Array::zeros(group, "(block,*)", self.shape)
     }
 
-    /// Layout of the columns, each of which is a row of the memory.
-    fn by_columns(&self, ranks: usize) -> Result<Layout, Failure> {
-        let [rows, columns] = self.shape;
-        let text = format!("(block,*)@{ranks}x1 permuted 1,0");
-        Ok(Layout::parse(&text, &[columns, rows])?)
+    /// Returns an array of columns, each of which is a row of the memory.
+    fn by_columns(&self, group: &Group) -> Result<Array<Number>, ArrayError> {
+        Array::zeros(group, "(block,*) permuted 1,0", self.shape)
     }
 
     /// Transforms the stream; returns the outcome at rank 0.
@@ -121,19 +119,18 @@ impl Transform {
         let mut world = Group::world(cluster).await?;
         let rank = world.rank();
         world.barrier().await?;
-        let (course, columns) = if let [rows, columns] = groups[..] {
+        let course = if let [rows, columns] = groups[..] {
             let group = group_of([rows, columns], rank);
             let mut ours = world.split(Some(group as u32), 0).await?.expect("each has a group");
             let mut pair = ours.meet("arrays").await?;
-            let course = match group {
-                0 => self.rows(&mut pair, cluster).await?,
-                _ => self.columns(&mut pair, cluster).await?,
-            };
-            (course, self.by_columns(columns)?)
+            match group {
+                0 => self.rows(&ours, &mut pair, cluster).await?,
+                _ => self.columns(&ours, &mut pair, cluster).await?,
+            }
         } else {
-            (self.data_parallel(&mut world).await?, self.by_columns(world.size())?)
+            self.data_parallel(&world).await?
         };
-        Outcome::gathered(course, &mut world, (groups, columns), self.options).await
+        Outcome::gathered(course, &mut world, groups, self.options).await
     }
 
     fn settings(&self) -> Transfer {
@@ -149,12 +146,16 @@ impl Transform {
     }
 
     /// Transforms rows, and sends them to the other group.
-    async fn rows(&self, pair: &mut Pair, cluster: &Cluster) -> Result<Course, Failure> {
-        let layout = self.by_rows(pair.size())?;
-        let first_row = layout.global(pair.rank(), 0).map_or(0, |index| index[0]);
+    async fn rows(
+        &self,
+        group: &Group,
+        pair: &mut Pair,
+        cluster: &Cluster,
+    ) -> Result<Course, Failure> {
+        let rows = self.by_rows(group)?;
+        let first_row = rows.local().index(0).map_or(0, |index| index[0]);
         let mut fft = Rows::new(self.shape[1], Forward, self.options.costs.flop);
-        let storage = vec![ZERO; layout.local_len(pair.rank())];
-        let mut sender = ArraySender::open_with(pair, &layout, storage, self.settings()).await?;
+        let mut sender = rows.sender_with(pair, self.settings()).await?;
         let bar = Bar::on_terminal(self.options.no_progress || cluster.rank() > 0);
         let mut course = Course::begin();
         for array in 0..self.options.arrays {
@@ -172,68 +173,67 @@ impl Transform {
             course.ended_array();
         }
         sender.finish().await?;
-        Ok(course.end(vec![]))
+        Ok(course.end(None))
     }
 
     /// Receives rows as columns, and transforms them.
-    async fn columns(&self, pair: &mut Pair, cluster: &Cluster) -> Result<Course, Failure> {
-        let (layout, rank, height) = (self.by_columns(pair.size())?, pair.rank(), self.shape[0]);
+    async fn columns(
+        &self,
+        group: &Group,
+        pair: &mut Pair,
+        cluster: &Cluster,
+    ) -> Result<Course, Failure> {
+        let height = self.shape[0];
         let mut fft = Rows::new(height, Forward, self.options.costs.flop);
-        let mut transformed = vec![ZERO; layout.local_len(rank)];
-        let storage = transformed.clone();
-        let mut receiver =
-            ArrayReceiver::accept_with(pair, &layout, storage, self.settings()).await?;
+        let mut transformed = self.by_columns(group)?;
+        let columns = self.by_columns(group)?;
+        let mut receiver = columns.receiver_with(pair, self.settings()).await?;
         let mut course = Course::begin();
         for array in 0..self.options.arrays {
             while let Some((columns, elements)) = receiver.next_slab().await? {
                 course.works();
-                let slab = &mut transformed[columns.start * height..columns.end * height];
-                fft.transform_into(elements, slab).await;
+                let to = columns.start * height..columns.end * height;
+                fft.transform_into(elements, &mut transformed.local_mut()[to]).await;
                 course.waits();
             }
             course.ended_array();
-            self.check(&mut course, array, (&layout, rank), &transformed).await?;
+            self.check(&mut course, array, &transformed).await?;
             self.progress(None, array, cluster);
             if array + 1 < self.options.arrays {
                 receiver.start().await?;
             }
         }
-        Ok(course.end(transformed))
+        Ok(course.end(Some(transformed)))
     }
 
     /// Transforms rows and columns with one group, an array after the other.
-    async fn data_parallel(&self, group: &mut Group) -> Result<Course, Failure> {
-        let (from, to) = (self.by_rows(group.size())?, self.by_columns(group.size())?);
-        let (rank, size) = (group.rank(), [&from, &to].map(|it| it.local_len(group.rank())));
-        let first_row = from.global(rank, 0).map_or(0, |index| index[0]);
+    async fn data_parallel(&self, group: &Group) -> Result<Course, Failure> {
+        let (mut rows, mut columns) = (self.by_rows(group)?, self.by_columns(group)?);
+        let first_row = rows.local().index(0).map_or(0, |index| index[0]);
         let [mut of_rows, mut of_columns] =
             [1, 0].map(|axis| Rows::new(self.shape[axis], Forward, self.options.costs.flop));
-        let storage = vec![ZERO; size[0].max(size[1])];
-        let mut exchange = ArrayExchange::open(group, &from, &to, storage).await?;
-        let bar = Bar::on_terminal(self.options.no_progress || rank > 0);
+        let bar = Bar::on_terminal(self.options.no_progress || group.rank() > 0);
         let mut course = Course::begin();
         for array in 0..self.options.arrays {
             course.works();
-            let rows = &mut exchange.storage_mut()[..size[0]];
-            for (number, some) in (0..).zip(rows.chunks_mut(ROWS_AT_ONCE * self.shape[1])) {
+            let mut local = rows.local_mut();
+            for (number, some) in (0..).zip(local.chunks_mut(ROWS_AT_ONCE * self.shape[1])) {
                 self.stream.fill(array, first_row + number * ROWS_AT_ONCE, some);
                 of_rows.transform(some).await;
             }
             course.waits();
-            self.options.costs.pass(0.0, size[0] * size_of::<Number>()).await;
-            exchange.run().await?;
-            self.options.costs.pass(0.0, size[1] * size_of::<Number>()).await;
+            self.options.costs.pass(0.0, size_of_val(&*local)).await;
+            rows.copy_to(&mut columns).await?;
+            let mut local = columns.local_mut();
+            self.options.costs.pass(0.0, size_of_val(&*local)).await;
             course.works();
-            of_columns.transform(&mut exchange.storage_mut()[..size[1]]).await;
+            of_columns.transform(&mut local).await;
             course.waits();
             course.ended_array();
-            let transformed = &exchange.storage()[..size[1]];
-            self.check(&mut course, array, (&to, rank), transformed).await?;
+            self.check(&mut course, array, &columns).await?;
             self.progress(bar.as_ref(), array, group.cluster());
         }
-        let mut transformed = exchange.into_buffer();
-        transformed.truncate(size[1]);
-        Ok(course.end(transformed))
+        Ok(course.end(Some(columns)))
     }
 
     /// Compares this rank's columns of a transform with the sums that define them, where an option says so.
@@ -241,15 +241,15 @@ impl Transform {
         &self,
         course: &mut Course,
         array: usize,
-        (layout, rank): (&Layout, usize),
-        transformed: &[Number],
+        transformed: &Array<Number>,
     ) -> Result<(), Failure> {
         if !self.options.check {
             return Ok(());
         }
-        let first = layout.global(rank, 0).map_or(0, |index| index[1]);
-        let columns = first..first + transformed.len() / self.shape[0];
-        course.compare((self.stream, array), columns, transformed).await
+        let local = transformed.local();
+        let first = local.index(0).map_or(0, |index| index[1]);
+        let columns = first..first + local.len() / self.shape[0];
+        course.compare((self.stream, array), columns, &local).await
     }
 
     /// Shows the progress, and ends this process where an option says so.

@@ -44,7 +44,7 @@ impl Concurrent {
     ) -> Result<Concurrent, Failure> {
         let mut group = world.split(Some(index as u32), 0).await?.ok_or("no group")?;
         let block = &geometry.blocks()[index];
-        let part = Part::open(&mut group, block).await?;
+        let part = Part::new(&group, block)?;
         let mut seams = Vec::new();
         for (left, name) in [(0, "left-middle"), (1, "middle-right")] {
             let side = match index {
@@ -52,7 +52,8 @@ impl Concurrent {
                 _ if index == left + 1 => WEST,
                 _ => continue,
             };
-            seams.push(Seam::open(group.meet(name).await?, block, side, costs).await?);
+            let pair = group.meet(name).await?;
+            seams.push(Seam::open(&group, pair, block, side, costs).await?);
         }
         Ok(Concurrent { part, group, seams })
     }
@@ -81,24 +82,23 @@ impl Concurrent {
 impl Seam {
     /// Opens both directions; the left group of the pair sends first.
     async fn open(
+        group: &Group,
         mut pair: Pair,
         block: &Block,
         side: usize,
         costs: Costs,
     ) -> Result<Seam, Failure> {
-        let layout = block.strip(side, pair.size())?;
-        let storage = || vec![0.0; layout.local_len(pair.rank())];
-        let (outgoing, incoming) = (storage(), storage());
+        let [outgoing, incoming] = [block.strip(side, group)?, block.strip(side, group)?];
         // A round is computed while the word that the last one has landed is on its way.
         let transfer = || Transfer::default().depth(2).declared_nanos_per_byte(costs.packing);
         if side == EAST {
-            let sender = ArraySender::open_with(&mut pair, &layout, outgoing, transfer()).await?;
-            let receiver = ArrayReceiver::accept_with(&mut pair, &layout, incoming, transfer());
-            return Ok(Seam { side, sender, receiver: receiver.await?, has_begun: false });
+            let sender = outgoing.sender_with(&mut pair, transfer()).await?;
+            let receiver = incoming.receiver_with(&mut pair, transfer()).await?;
+            return Ok(Seam { side, sender, receiver, has_begun: false });
         }
-        let receiver = ArrayReceiver::accept_with(&mut pair, &layout, incoming, transfer()).await?;
-        let sender = ArraySender::open_with(&mut pair, &layout, outgoing, transfer());
-        Ok(Seam { side, sender: sender.await?, receiver, has_begun: false })
+        let receiver = incoming.receiver_with(&mut pair, transfer()).await?;
+        let sender = outgoing.sender_with(&mut pair, transfer()).await?;
+        Ok(Seam { side, sender, receiver, has_begun: false })
     }
 
     /// Puts the column at this side on its way, and begins to receive.

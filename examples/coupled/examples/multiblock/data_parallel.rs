@@ -1,6 +1,6 @@
 //! The data-parallel form: one group of all ranks computes each block in turn.
 
-use chunkcomm_array::ArrayExchange;
+use chunkcomm_array::{Array, ArrayError};
 use chunkcomm_examples::groups::Costs;
 use chunkcomm_group::Group;
 
@@ -19,26 +19,20 @@ const SEAMS: [[(usize, usize); 2]; 4] = [
 /// A rank's parts of all blocks.
 pub(crate) struct DataParallel {
     pub(crate) parts: Vec<Part>,
-    /// A column each: of another rank, since the rows of the two blocks are spread otherwise.
-    seams: Vec<ArrayExchange<f64>>,
+    /// Two columns each: the rows of the two blocks are spread otherwise.
+    seams: Vec<[Array<f64>; 2]>,
 }
 
 impl DataParallel {
-    /// Opens the exchanges among all ranks.
-    pub(crate) async fn open(
-        world: &mut Group,
-        geometry: Geometry,
-    ) -> Result<DataParallel, Failure> {
-        let (rank, ranks) = (world.rank(), world.size());
+    /// Makes the arrays of all ranks.
+    pub(crate) fn new(world: &Group, geometry: Geometry) -> Result<DataParallel, ArrayError> {
         let (blocks, mut parts, mut seams) = (geometry.blocks(), Vec::new(), Vec::new());
         for block in &blocks {
-            parts.push(Part::open(world, block).await?);
+            parts.push(Part::new(world, block)?);
         }
         for [from, to] in SEAMS {
-            let [from, to] = [from, to].map(|(block, side)| blocks[block].strip(side, ranks));
-            let (from, to) = (from?, to?);
-            let storage = vec![0.0; from.local_len(rank).max(to.local_len(rank))];
-            seams.push(ArrayExchange::open(world, &from, &to, storage).await?);
+            let [from, to] = [from, to].map(|(block, side)| blocks[block].strip(side, world));
+            seams.push([from?, to?]);
         }
         Ok(DataParallel { parts, seams })
     }
@@ -52,11 +46,11 @@ impl DataParallel {
     ) -> Result<(), Failure> {
         for block in 0..self.parts.len() {
             let mut values = 0;
-            for ([from, to], exchange) in SEAMS.iter().zip(&mut self.seams) {
+            for ([from, to], [outgoing, incoming]) in SEAMS.iter().zip(&mut self.seams) {
                 if to.0 == block {
-                    self.parts[from.0].read(from.1, exchange.storage_mut());
-                    exchange.run().await?;
-                    self.parts[block].write(to.1, exchange.storage());
+                    self.parts[from.0].read(from.1, &mut outgoing.local_mut());
+                    outgoing.copy_to(incoming).await?;
+                    self.parts[block].write(to.1, &incoming.local());
                     let packed = self.parts[from.0].touching(from.1).len();
                     values += packed + self.parts[block].touching(to.1).len();
                 }

@@ -11,7 +11,7 @@
 //! Three groups of ranks have a block each. They relax it by red-black over-relaxation, all at once:
 //!
 //! ```text
-//! between the ranks of a block   rows of the margins          ArrayExchange::halo
+//! between the ranks of a block   rows of the margins          Array::halo
 //! between two blocks             columns where they touch     ArraySender, ArrayReceiver
 //! of all ranks                   the residual                 all_reduce
 //! ```

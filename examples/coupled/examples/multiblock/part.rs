@@ -2,11 +2,10 @@
 
 use std::ops::Range;
 
-use chunkcomm_array::{ArrayError, ArrayExchange};
+use chunkcomm_array::{Array, ArrayError};
 use chunkcomm_examples::groups::Costs;
 use chunkcomm_group::Group;
 
-use super::Failure;
 use super::problem::{Block, EAST, Geometry, Parameters, WEST};
 
 /// Floating point operations that a sweep takes for a point.
@@ -16,23 +15,20 @@ const OPERATIONS: f64 = 8.0;
 pub(crate) struct Part {
     pub(crate) block: Block,
     pub(crate) rows: Range<usize>,
-    /// Has the values, and the rows of the neighbours above and below in the margins.
-    halo: ArrayExchange<f64>,
+    /// Has the rows of the neighbours above and below in the margins.
+    pub(crate) array: Array<f64>,
     inflow: Vec<f64>,
     /// Values of another block beside the first column and beside the last, or 0.
     beside: [Vec<f64>; 2],
 }
 
 impl Part {
-    /// Opens the exchange of the margins with the other ranks of the group; all values are 0.
-    pub(crate) async fn open(group: &mut Group, block: &Block) -> Result<Part, Failure> {
-        let (rank, ranks) = (group.rank(), group.size());
-        let (layout, rows) = (block.layout(ranks)?, block.rows(rank, ranks));
-        let storage = vec![0.0; layout.local_len(rank)];
-        let halo = ArrayExchange::halo(group, &layout, storage).await?;
+    /// Makes the part of this rank; all values are 0.
+    pub(crate) fn new(group: &Group, block: &Block) -> Result<Part, ArrayError> {
+        let (array, rows) = (block.array(group)?, block.rows(group.rank(), group.size()));
         let (inflow, beside) = (vec![0.0; rows.len() * block.side], vec![0.0; rows.len()]);
         let beside = [beside.clone(), beside];
-        Ok(Part { block: block.clone(), rows, halo, inflow, beside })
+        Ok(Part { block: block.clone(), rows, array, inflow, beside })
     }
 
     /// Takes the source and the sink.
@@ -47,13 +43,13 @@ impl Part {
 
     /// Brings the margins up to date.
     pub(crate) async fn exchange(&mut self) -> Result<(), ArrayError> {
-        self.halo.run().await
+        self.array.halo(1).await
     }
 
     /// Relaxes the points of one colour, and adds the squares of their residuals to those of their rows.
     pub(crate) fn relax(&mut self, colour: usize, omega: f64, squares: &mut [f64]) {
         let Block { side, top, left, rows_before, .. } = self.block;
-        let values = self.halo.storage_mut();
+        let mut values = self.array.local_mut();
         for (index, row) in self.rows.clone().enumerate() {
             let square = &mut squares[rows_before + row];
             for column in ((top + row + left + colour) % 2..side).step_by(2) {
@@ -100,14 +96,9 @@ impl Part {
         self.beside[side][touching.clone()].copy_from_slice(&strip[touching]);
     }
 
-    /// Returns the values of the rank's rows with margins, as the layout of the block has them.
-    pub(crate) fn storage(&self) -> &[f64] {
-        self.halo.storage()
-    }
-
     /// Returns the values of the rank's rows, without margins.
     pub(crate) fn values(&self) -> &[f64] {
-        let (values, side) = (self.halo.storage(), self.block.side);
+        let (values, side) = (self.array.local().elements(), self.block.side);
         if self.rows.is_empty() { &[] } else { &values[side..values.len() - side] }
     }
 }

@@ -2,8 +2,9 @@
 
 use std::ops::Range;
 
-use chunkcomm_array::{Layout, LayoutError};
+use chunkcomm_array::{Array, ArrayError};
 use chunkcomm_examples::groups::shares;
+use chunkcomm_group::Group;
 
 /// Sides of a block that another one may touch.
 pub(crate) const WEST: usize = 0;
@@ -68,18 +69,18 @@ impl Geometry {
 }
 
 impl Block {
-    /// Returns the layout of its values, by rows.
-    pub(crate) fn layout(&self, ranks: usize) -> Result<Layout, LayoutError> {
-        Layout::parse(&format!("(block,*)@{ranks}x1 margin 1x0"), &[self.side; 2])
+    /// Returns the array of its values, by rows; all are 0.
+    pub(crate) fn array(&self, group: &Group) -> Result<Array<f64>, ArrayError> {
+        Array::zeros(group, "(block,*) margin 1x0", [self.side; 2])
     }
 
-    /// Returns the layout of the part of a column that touches another block.
-    pub(crate) fn strip(&self, side: usize, ranks: usize) -> Result<Layout, LayoutError> {
+    /// Returns a column, of which the part that touches another block travels.
+    pub(crate) fn strip(&self, side: usize, group: &Group) -> Result<Array<f64>, ArrayError> {
         let Range { start, end } = &self.touches[side];
-        Layout::parse(&format!("(block)@{ranks} region {start}..{end}"), &[self.side])
+        Array::zeros(group, format!("(block) region {start}..{end}").as_str(), [self.side])
     }
 
-    /// Returns the rows of a rank in both layouts.
+    /// Returns the rows of a rank in both.
     pub(crate) fn rows(&self, rank: usize, ranks: usize) -> Range<usize> {
         let each = self.side.div_ceil(ranks);
         let at = |rank: usize| (rank * each).min(self.side);
@@ -173,6 +174,7 @@ pub(crate) fn assembled(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use chunkcomm_array::Layout;
 
     #[test]
     fn blocks_share_the_ranks_in_proportion_of_their_points() {
@@ -189,7 +191,7 @@ mod tests {
     fn each_row_of_a_block_is_of_one_rank_as_its_layout_says() {
         for (side, ranks) in [(192, 4), (7, 3), (5, 4), (3, 7)] {
             let block = &Geometry { side }.blocks()[0];
-            let layout = block.layout(ranks).expect("a layout");
+            let layout = Layout::over("(block,*)", &[side; 2], ranks).expect("a layout");
             for rank in 0..ranks {
                 for row in block.rows(rank, ranks) {
                     assert_eq!(layout.owner(&[row, 0]), rank, "row {row} of {side}, {ranks} ranks");

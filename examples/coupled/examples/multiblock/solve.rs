@@ -53,7 +53,7 @@ impl Form {
     async fn open(world: &mut Group, options: &Options, spread: &Spread) -> Result<Form, Failure> {
         let (geometry, rank) = (options.geometry(), world.rank());
         if options.data_parallel {
-            return Ok(Form::DataParallel(DataParallel::open(world, geometry).await?));
+            return Ok(Form::DataParallel(DataParallel::new(world, geometry)?));
         }
         let opened = Concurrent::open(world, geometry, spread.block_of(rank), options.costs);
         Ok(Form::Concurrent(Box::new(opened.await?)))

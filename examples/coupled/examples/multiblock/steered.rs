@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use chunkcomm::host;
-use chunkcomm_array::{ArrayError, ArrayPort, Layout};
+use chunkcomm_array::{Array, ArrayError, ArrayPort, Layout};
 use chunkcomm_cluster::Cluster;
 use chunkcomm_cluster::cluster::EndError;
 use chunkcomm_examples::attaching;
@@ -39,8 +39,6 @@ pub(crate) struct Steered {
     control: ArrayPort,
     /// Of the ranks of this block.
     block: ArrayPort,
-    /// Layout of the block.
-    layout: Layout,
     geometry: Geometry,
     /// Each with the number of the sweep after which it was set.
     sources: Vec<(usize, Parameters)>,
@@ -61,7 +59,6 @@ impl Steered {
         let mut block = ArrayPort::open(&mut form.group, name).await?;
         control.set_patience(PATIENCE);
         block.set_patience(PATIENCE);
-        let layout = form.part.block.layout(form.group.size())?;
         let (asked, is_asked) = (stop_signal()?, Arc::new(AtomicBool::new(false)));
         let told = Arc::clone(&is_asked);
         host::spawn(async move {
@@ -72,7 +69,7 @@ impl Steered {
             eprintln!("a viewer attaches by\n{}", command(world.cluster())?);
         }
         let (geometry, sources) = (options.geometry(), vec![(0, options.parameters())]);
-        Ok(Steered { control, block, layout, geometry, sources, is_asked })
+        Ok(Steered { control, block, geometry, sources, is_asked })
     }
 
     /// Serves the viewers that wait, after a sweep with this residual; a new source is taken by all ranks at the
@@ -89,12 +86,12 @@ impl Steered {
             let (_, Parameters { x, y, strength }) = self.sources[self.sources.len() - 1];
             let served = if visit.gives().is_none() {
                 let state = [x, y, strength, sweep as f64, residual];
-                visit.send(world, &replicated(world, &state), &state).await
+                visit.send(&replicated(world, &state)?).await
             } else {
-                let mut given = [x, y, strength];
-                let received = visit.receive(world, &replicated(world, &given), &mut given).await;
-                let [x, y, strength] = given;
-                let given = Parameters { x, y, strength };
+                let mut given = replicated(world, &[x, y, strength])?;
+                let received = visit.receive(&mut given).await;
+                let given = given.local();
+                let given = Parameters { x: given[0], y: given[1], strength: given[2] };
                 // A viewer checks, and another program may not.
                 if received.is_ok() && check(&given).is_ok() {
                     self.sources.push((sweep, given));
@@ -105,7 +102,7 @@ impl Steered {
             self.served(world, served)?;
         }
         for visit in self.block.visits(&mut form.group).await? {
-            let sent = visit.send(&mut form.group, &self.layout, form.part.storage()).await;
+            let sent = visit.send(&form.part.array).await;
             self.served(world, sent)?;
         }
         Ok(!is_asked)
@@ -143,10 +140,11 @@ pub(crate) fn unless_of_viewers(done: Result<(), Failure>) -> Result<(), Failure
     }
 }
 
-/// Returns the layout of an array that all ranks have whole.
-fn replicated(world: &Group, array: &[f64]) -> Layout {
-    let layout = Layout::parse(&format!("(*)@{}", world.size()), &[array.len()]);
-    layout.expect("there is such a layout")
+/// Returns an array that all ranks have whole.
+fn replicated(world: &Group, elements: &[f64]) -> Result<Array<f64>, ArrayError> {
+    let layout =
+        Layout::over("(*)", &[elements.len()], world.size()).map_err(ArrayError::Layout)?;
+    Array::from_local(world, &layout, elements.to_vec())
 }
 
 /// Returns the command line with which a viewer attaches.

@@ -1,36 +1,36 @@
 //! The array to move: that of a file, or one that is made.
 
-use std::any::Any;
 use std::error::Error;
 use std::fmt;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use chunkcomm_array::{Layout, Npy, NpyElement, NpyHeader, NpyType};
+use chunkcomm_array::{Array, ArrayError, Layout, Npy, NpyElement, NpyHeader, NpyType};
+use chunkcomm_group::Group;
 
 /// The array to move. All processes of the program have the same.
 #[derive(Clone, Debug)]
-pub(crate) struct Array {
+pub(crate) struct Input {
     /// File to read; without one each element is its number in C's order.
     file: Option<PathBuf>,
     pub(crate) element: NpyType,
     pub(crate) shape: Vec<usize>,
 }
 
-impl Array {
+impl Input {
     /// Looks at a file.
     ///
     /// # Errors
     /// It cannot be read; the text names it.
-    pub(crate) fn of_file(path: &Path) -> Result<Array, Box<dyn Error>> {
+    pub(crate) fn of_file(path: &Path) -> Result<Input, Box<dyn Error>> {
         let file = Npy::open(path)?;
         let (element, shape) = (file.element(), file.shape().to_vec());
-        Ok(Array { file: Some(path.to_owned()), element, shape })
+        Ok(Input { file: Some(path.to_owned()), element, shape })
     }
 
     /// Makes an array of this shape, in memory and by parts.
-    pub(crate) fn made(shape: &[usize]) -> Array {
-        Array { file: None, element: NpyType::F64, shape: shape.to_vec() }
+    pub(crate) fn made(shape: &[usize]) -> Input {
+        Input { file: None, element: NpyType::F64, shape: shape.to_vec() }
     }
 
     /// Returns the size of all elements in bytes.
@@ -38,25 +38,21 @@ impl Array {
         self.shape.iter().product::<usize>() * self.element.bytes()
     }
 
-    /// Returns what a rank stores.
+    /// Returns the array, of which each rank of a group reads or makes its part.
     ///
     /// # Errors
     /// The file cannot be read; the text names it.
-    pub(crate) fn part<T: NpyElement>(
+    pub(crate) async fn array<T: NpyElement>(
         &self,
+        group: &mut Group,
         layout: &Layout,
-        rank: usize,
-    ) -> Result<Vec<T>, Box<dyn Error + Send + Sync>> {
+    ) -> Result<Array<T>, ArrayError> {
         let Some(file) = &self.file else {
-            let made = |offset| match layout.global(rank, offset) {
-                Some(index) => number(&index, &self.shape) as f64,
-                None => 0.0, // a margin outside of the array
-            };
-            let made: Vec<f64> = (0..layout.local_len(rank)).map(made).collect();
-            let made: Box<dyn Any> = Box::new(made);
-            return Ok(*made.downcast().expect("made elements are f64, which T is"));
+            let made = |index: &[usize]| (number(index, &self.shape) as f64).to_ne_bytes();
+            // Made elements are f64, which T is.
+            return Array::from_fn(group, layout, |it| bytemuck::pod_read_unaligned(&made(it)));
         };
-        Ok(Npy::open(file)?.read_local(layout, rank)?)
+        Array::read_npy(group, layout, file).await
     }
 
     /// Compares the elements with those of a file that was written, byte by byte, in no layout.
@@ -89,7 +85,7 @@ impl Array {
     }
 }
 
-impl fmt::Display for Array {
+impl fmt::Display for Input {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let extents: Vec<String> = self.shape.iter().map(ToString::to_string).collect();
         write!(f, "{} of {}", extents.join(" x "), self.element)?;
@@ -153,11 +149,10 @@ mod tests {
     #[test]
     fn an_element_that_differs_is_named() {
         let file = std::env::temp_dir().join(format!("redistribute-{}.npy", std::process::id()));
-        let array = Array::made(&[3, 5]);
+        let array = Input::made(&[3, 5]);
         let layout = Layout::parse("(*,*)", &[3, 5]).expect("a layout");
-        let mut part: Vec<f64> = array.part(&layout, 0).expect("it is made");
-        assert!(part.iter().copied().eq((0..15).map(f64::from)));
-        let mut compared = |change: f64, array: &Array| {
+        let mut part: Vec<f64> = (0..15).map(f64::from).collect();
+        let mut compared = |change: f64, array: &Input| {
             part[7] = change;
             let mut written = Npy::create::<f64>(&file, &[3, 5]).expect("a file");
             written.write_local(&layout, 0, &part).expect("it is written");
@@ -166,7 +161,7 @@ mod tests {
         assert_eq!(compared(7.0, &array), Ok(()));
         let name = file.display();
         assert_eq!(compared(8.0, &array), Err(format!("{name}: element [1, 2] differs")));
-        let turned = Array::made(&[5, 3]);
+        let turned = Input::made(&[5, 3]);
         assert_eq!(compared(7.0, &turned), Err(format!("{name} has another shape or type")));
         fs::remove_file(&file).expect("the file is there");
     }

@@ -21,7 +21,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use chunkcomm::host::Instant;
-use chunkcomm_array::{ArraySender, Layout, NpyElement};
+use chunkcomm_array::{Layout, NpyElement};
 use chunkcomm_cluster::Cluster;
 use chunkcomm_cluster::cluster::launch::Launcher;
 use chunkcomm_examples::cluster_options::{end_led, end_served, with_all_founders};
@@ -33,7 +33,7 @@ use chunkcomm_examples::progress::Bar;
 use chunkcomm_group::{Group, Pair};
 
 use announced::{Announced, COLOURS, MEETING, with_element};
-use array::Array;
+use array::Input;
 use options::{Options, STORE};
 
 type Failure = Box<dyn Error>;
@@ -70,7 +70,7 @@ async fn work(options: &'static Options) -> Result<(), Failure> {
 /// An array on its way, at one of its senders.
 struct Moving {
     options: &'static Options,
-    array: Array,
+    array: Input,
     from: Layout,
     to: Layout,
 }
@@ -89,27 +89,28 @@ impl Moving {
             check_size(pair.size(), "redistribute", "--from", &self.from)?;
             check_size(pair.their_size(), STORE, "--to", &self.to)?;
         }
-        let Array { element, shape, .. } = self.array.clone();
+        let Input { element, shape, .. } = self.array.clone();
         let told = Announced { element, shape };
         Announced::exchanged(&mut pair, Some(told)).await?;
-        let times = with_element!(element, T => Box::pin(self.send::<T>(&mut pair)).await)?;
+        let times = with_element!(element, T => Box::pin(self.send::<T>(ours, &mut pair)).await)?;
         pair.barrier().await?;
         Ok(times)
     }
 
-    async fn send<T: NpyElement>(&self, pair: &mut Pair) -> Result<Times, Failure> {
+    async fn send<T: NpyElement>(
+        &self,
+        ours: &mut Group,
+        pair: &mut Pair,
+    ) -> Result<Times, Failure> {
         let bar = Bar::on_terminal(self.options.no_progress || pair.rank() > 0);
         let told =
             |what: &str| bar.as_ref().inspect(|bar| bar.draw(&format!("{what} {}", self.array)));
         told("reads");
-        let (array, from, rank) = (self.array.clone(), self.from.clone(), pair.rank());
-        // On another thread, so that this one goes on sending signs of life to the other nodes.
-        let part = on_a_thread(move || array.part::<T>(&from, rank)).await?;
-        let part = part.map_err(|error| -> Failure { error })?;
+        let array = self.array.array::<T>(ours, &self.from).await?;
         pair.barrier().await?;
         told("moves");
         let begun = Instant::now();
-        let mut sender = ArraySender::open(pair, &self.from, part).await?;
+        let mut sender = array.sender(pair).await?;
         let opened = begun.elapsed();
         sender.commit_all()?;
         sender.finish().await?;

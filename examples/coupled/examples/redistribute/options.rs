@@ -9,7 +9,7 @@ use chunkcomm_examples::command_line::{can_be_a_file, numbers};
 use chunkcomm_examples::give_way::beside_this;
 use clap::Parser;
 
-use super::array::Array;
+use super::array::Input;
 
 /// Name of the program of the receivers.
 pub(crate) const STORE: &str = "redistribute-store";
@@ -105,10 +105,10 @@ impl Options {
     ///
     /// # Errors
     /// The file cannot be read; the text names it.
-    pub(crate) fn array(&self) -> Result<Array, Box<dyn std::error::Error>> {
+    pub(crate) fn array(&self) -> Result<Input, Box<dyn std::error::Error>> {
         match self.input() {
-            Some(input) => Array::of_file(input),
-            None => Ok(Array::made(&self.shape())),
+            Some(input) => Input::of_file(input),
+            None => Ok(Input::made(&self.shape())),
         }
     }
 

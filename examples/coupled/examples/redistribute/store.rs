@@ -8,12 +8,12 @@ use std::error::Error;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use chunkcomm_array::{ArrayReceiver, Layout, Npy, NpyElement};
+use chunkcomm_array::{Array, Layout, NpyElement};
 use chunkcomm_cluster::Cluster;
 use chunkcomm_cluster::cluster::launch::Launcher;
 use chunkcomm_examples::cluster_options::{ClusterOptions, end_served};
 use chunkcomm_examples::command_line::parse_with;
-use chunkcomm_examples::program::{on_a_thread, run_program};
+use chunkcomm_examples::program::run_program;
 use chunkcomm_examples::progress::Bar;
 use chunkcomm_group::{Group, Pair};
 use clap::Parser;
@@ -87,20 +87,14 @@ async fn store(options: &Options, cluster: &Cluster) -> Result<(), Failure> {
 /// Receives this rank's part and writes it.
 async fn receive<T: NpyElement>(
     options: &Options,
-    ours: &mut Group,
+    ours: &Group,
     pair: &mut Pair,
     layout: &Layout,
 ) -> Result<(), Failure> {
-    let (rank, output) = (pair.rank(), options.output.clone());
-    if rank == 0 {
-        Npy::create::<T>(&output, &layout.shape())?;
-    }
-    ours.barrier().await?;
-    let mut file = Npy::open_to_write(&output)?;
     pair.barrier().await?;
-    let storage = vec![T::zeroed(); layout.local_len(rank)];
-    let mut receiver = ArrayReceiver::accept(pair, layout, storage).await?;
-    let bar = Bar::on_terminal(options.no_progress || rank > 0);
+    let array = Array::<T>::zeros(ours, layout, layout.shape())?;
+    let mut receiver = array.receiver(pair).await?;
+    let bar = Bar::on_terminal(options.no_progress || pair.rank() > 0);
     let (mut come, (rows, _)) = (0, receiver.rows());
     while let Some((slab, _)) = receiver.next_slab().await? {
         come += slab.len();
@@ -108,7 +102,6 @@ async fn receive<T: NpyElement>(
             bar.draw(&format!("redistribute-store has {come} of {rows} rows"));
         }
     }
-    let (storage, layout) = (receiver.into_buffer().await?, layout.clone());
-    // On another thread, so that this one goes on sending signs of life to the other nodes.
-    Ok(on_a_thread(move || file.write_local(&layout, rank, &storage)).await??)
+    let mut array = receiver.into_array().await?;
+    Ok(array.write_npy(&options.output).await?)
 }

@@ -4,11 +4,9 @@ use super::cluster::death;
 use super::{Texts, errors, label, said};
 use crate::virtual_arrays::halves;
 use crate::virtual_cluster::on_each;
-use chunkcomm_array::{
-    ArrayError, ArrayReceiver, ArraySender, AttachError, Layout, Npy, NpyError, NpyHeader,
-};
+use chunkcomm_array::{Array, ArrayError, AttachError, Layout, Npy, NpyError, NpyHeader};
 use chunkcomm_cluster::cluster::{End, NameError};
-use chunkcomm_group::{GroupError, Op, PartError};
+use chunkcomm_group::{Group, GroupError, Op, PartError};
 use chunkcomm_testkit::Scratch;
 use std::sync::{Arc, Mutex};
 
@@ -189,13 +187,16 @@ fn opened(layouts: [&'static str; 3], shapes: [usize; 3]) -> ArrayError {
         let error = Arc::clone(&all);
         async move {
             let layout = Layout::parse(layouts[rank], &[shapes[rank]]).unwrap();
-            let (sends, mut pair) = halves(&cluster, rank, 2).await;
-            let storage = vec![0_u8; layout.local_len(pair.rank())];
-            let opened = if sends {
-                ArraySender::open(&mut pair, &layout, storage).await.err()
-            } else {
-                ArrayReceiver::accept(&mut pair, &layout, storage).await.err()
+            let (sends, group, mut pair) = halves(&cluster, rank, 2).await;
+            // A layout of three ranks is one of both groups.
+            let world = Group::world(&cluster).await.unwrap();
+            let of = if layout.ranks() == 3 { &world } else { &group };
+            let array = Array::from_fn(of, &layout, |_| 0_u8).unwrap();
+            let opened = match sends {
+                true => array.sender(&mut pair).await.err(),
+                false => array.receiver(&mut pair).await.err(),
             };
+            let opened = opened.map(ArrayError::from);
             let mut error = error.lock().unwrap();
             let text = opened.as_ref().unwrap().to_string();
             assert!(error.as_ref().is_none_or(|it: &ArrayError| it.to_string() == text), "{text}");
@@ -213,12 +214,14 @@ fn peer() -> ArrayError {
         let error = Arc::clone(&all);
         async move {
             let layout = Layout::parse("(*)@1", &[9]).unwrap();
-            let (sends, mut pair) = halves(&cluster, rank, 1).await;
+            let (sends, group, mut pair) = halves(&cluster, rank, 1).await;
             if !sends {
-                drop(ArrayReceiver::accept(&mut pair, &layout, vec![0_u8; 9]).await.unwrap());
+                let array = Array::from_fn(&group, &layout, |_| 0_u8).unwrap();
+                drop(array.receiver(&mut pair).await.unwrap());
                 return pair.barrier().await.unwrap();
             }
-            let mut sender = ArraySender::open(&mut pair, &layout, vec![0_u8; 9]).await.unwrap();
+            let array = Array::from_fn(&group, &layout, |_| 0_u8).unwrap();
+            let mut sender = array.sender(&mut pair).await.unwrap();
             sender.commit_all().unwrap();
             *error.lock().unwrap() = sender.finish().await.err();
             pair.barrier().await.unwrap();
@@ -235,10 +238,10 @@ fn nonsense() -> ArrayError {
         let error = Arc::clone(&all);
         async move {
             let layout = Layout::parse("(*)@1", &[9]).unwrap();
-            let (sends, mut pair) = halves(&cluster, rank, 1).await;
+            let (sends, group, mut pair) = halves(&cluster, rank, 1).await;
             if !sends {
-                let accepted = ArrayReceiver::accept(&mut pair, &layout, vec![0_u8; 9]).await;
-                *error.lock().unwrap() = accepted.err();
+                let received = Array::<u8>::receive(&group, &mut pair, &layout).await;
+                *error.lock().unwrap() = received.err();
                 return;
             }
             // Side, length and hash, then element and layout.

@@ -97,7 +97,7 @@ pub(crate) fn one_way_on_sp2(rows: usize, ranks: usize) -> Result<[f64; 2], Fail
             threads: 1,
             fresh: plan == PlanKind::Fresh,
             overlap: true,
-            in_place: false,
+            copies: false,
             packing_ns: SP2_PACKING_NS,
             copies_ns: SP2_COPIES_NS,
         };

@@ -55,9 +55,8 @@ impl Convolution {
         stream: Stream,
         meeting: &str,
     ) -> Result<Results, Failure> {
-        let mut transform =
-            Transform::open(group, self.inputs.shape, Forward, self.options).await?;
-        let mut spectra = self.sender(&mut group.meet(meeting).await?).await?;
+        let mut transform = Transform::new(group, self.inputs.shape, Forward, self.options)?;
+        let mut spectra = self.sender(group, meeting).await?;
         self.world.barrier().await?;
         for round in self.rounds() {
             let image = self.input(stream, round, transform.parts[0].clone()).await?;
@@ -77,9 +76,9 @@ impl Convolution {
 
     /// Third block: multiplies both streams, rows by rows as they come.
     async fn multiply(&mut self, group: &mut Group) -> Result<Results, Failure> {
-        let mut images = self.receiver(&mut group.meet(MEETINGS[0]).await?).await?;
-        let mut kernels = self.receiver(&mut group.meet(MEETINGS[1]).await?).await?;
-        let mut products = self.sender(&mut group.meet(MEETINGS[2]).await?).await?;
+        let mut images = self.receiver(group, MEETINGS[0]).await?;
+        let mut kernels = self.receiver(group, MEETINGS[1]).await?;
+        let mut products = self.sender(group, MEETINGS[2]).await?;
         self.world.barrier().await?;
         for round in self.rounds() {
             if round > 0 {
@@ -103,8 +102,8 @@ impl Convolution {
     /// Fourth block: transforms products back. They are transposed, and so the result is not.
     async fn transform_back(&mut self, group: &mut Group) -> Result<Results, Failure> {
         let turned = self.turned();
-        let mut transform = Transform::open(group, turned, Inverse, self.options).await?;
-        let mut products = self.receiver(&mut group.meet(MEETINGS[2]).await?).await?;
+        let mut transform = Transform::new(group, turned, Inverse, self.options)?;
+        let mut products = self.receiver(group, MEETINGS[2]).await?;
         self.world.barrier().await?;
         let (begun, mut results) = (Instant::now(), Results::default());
         for round in self.rounds() {
@@ -122,8 +121,8 @@ impl Convolution {
     /// The same by one group, which takes all steps of a round before the next one.
     pub(crate) async fn data_parallel(&mut self, group: &mut Group) -> Result<Results, Failure> {
         let (shape, turned) = (self.inputs.shape, self.turned());
-        let mut forward = Transform::open(group, shape, Forward, self.options).await?;
-        let mut inverse = Transform::open(group, turned, Inverse, self.options).await?;
+        let mut forward = Transform::new(group, shape, Forward, self.options)?;
+        let mut inverse = Transform::new(group, turned, Inverse, self.options)?;
         let columns = forward.parts[1].len();
         let [mut image, mut kernel, mut product] = [0; 3].map(|_| vec![ZERO; columns * shape[0]]);
         self.world.barrier().await?;

@@ -5,17 +5,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use chunkcomm::host;
-use chunkcomm_array::{ArrayReceiver, ArraySender, Transfer};
+use chunkcomm_array::{Array, ArrayReceiver, ArraySender, Transfer};
 use chunkcomm_examples::groups::STATUS_DIED;
 use chunkcomm_examples::program::on_a_thread;
 use chunkcomm_examples::progress::Bar;
-use chunkcomm_group::Pair;
+use chunkcomm_group::Group;
 
 use super::Failure;
 use super::convolve::{Convolution, Results};
 use super::inputs::Stream;
-use super::transform::by_rows;
-use chunkcomm_coupled::fourier::{Number, ZERO};
+use chunkcomm_coupled::fourier::Number;
 
 /// Floating point operations of a product of two complex numbers.
 const PRODUCT_FLOPS: f64 = 6.0;
@@ -86,16 +85,22 @@ impl Convolution {
         [columns, rows]
     }
 
-    pub(super) async fn sender(&self, pair: &mut Pair) -> Result<ArraySender<Number>, Failure> {
-        let layout = by_rows(self.turned(), pair.size())?;
-        let storage = vec![ZERO; layout.local_len(pair.rank())];
-        Ok(ArraySender::open_with(pair, &layout, storage, self.transfer()).await?)
+    pub(super) async fn sender(
+        &self,
+        group: &mut Group,
+        meeting: &str,
+    ) -> Result<ArraySender<Number>, Failure> {
+        let spectra = Array::zeros(group, "(block,*)", self.turned())?;
+        Ok(spectra.sender_with(&mut group.meet(meeting).await?, self.transfer()).await?)
     }
 
-    pub(super) async fn receiver(&self, pair: &mut Pair) -> Result<ArrayReceiver<Number>, Failure> {
-        let layout = by_rows(self.turned(), pair.size())?;
-        let storage = vec![ZERO; layout.local_len(pair.rank())];
-        Ok(ArrayReceiver::accept_with(pair, &layout, storage, self.transfer()).await?)
+    pub(super) async fn receiver(
+        &self,
+        group: &mut Group,
+        meeting: &str,
+    ) -> Result<ArrayReceiver<Number>, Failure> {
+        let spectra = Array::zeros(group, "(block,*)", self.turned())?;
+        Ok(spectra.receiver_with(&mut group.meet(meeting).await?, self.transfer()).await?)
     }
 
     /// Two rounds are under way: one is computed while the one before travels.

@@ -1,4 +1,4 @@
-//! The receiving end.
+//! The receiving end of a transfer.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -6,39 +6,39 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use chunkcomm::host;
-use chunkcomm::host::memory::{self, FreedVec};
-use chunkcomm_group::{Element, Pair, Region};
+use chunkcomm::host::memory;
+use chunkcomm_group::{CollectiveError, Element, Group, Pair, Region};
 
-use super::error::ArrayError;
-use super::inlet::{Inlet, Slabs};
-use super::opening::{End, Link, Rows};
-use super::report::{ArrayReport, Timings};
-use super::settings::Transfer;
-use super::shared::{Round, State};
-use super::way::Way;
+use super::Array;
+use crate::ends::error::ArrayError;
+use crate::ends::inlet::{Inlet, Slabs};
+use crate::ends::opening::{End, Link, Rows};
+use crate::ends::report::{ArrayReport, Timings};
+use crate::ends::settings::Transfer;
+use crate::ends::shared::{Round, State};
+use crate::ends::way::Way;
 use crate::layout::Layout;
 use crate::plan::Side;
 
-/// Receives an array that another group of nodes sends, round by round.
+/// Receives an [`Array`] that another group of nodes sends, round by round.
 ///
 /// The other end is an [`ArraySender`](crate::ArraySender); its text says how both are opened. Elements are
 /// unpacked into this rank's storage in the background. Slabs of rows are handed out as they are complete, in any
 /// order:
 ///
 /// ```no_run
-/// use chunkcomm_array::{ArrayReceiver, Layout};
-/// use chunkcomm_group::Pair;
+/// use chunkcomm_array::{Array, ArrayError};
+/// use chunkcomm_group::{Group, Pair};
 ///
-/// # async fn example(pair: &mut Pair) -> Result<(), Box<dyn std::error::Error>> {
-/// let layout = Layout::parse("(*,block)@1x2", &[1024, 1024])?;
-/// let storage = vec![0.0_f64; layout.local_len(pair.rank())];
-/// let mut receiver = ArrayReceiver::accept(pair, &layout, storage).await?;
+/// # async fn example(group: &Group, pair: &mut Pair) -> Result<(), ArrayError> {
+/// let columns = Array::<f64>::zeros(group, "(*,block)", [1024, 1024])?;
+/// let mut receiver = columns.receiver(pair).await?;
 /// let mut sum = 0.0;
 /// while let Some((_rows, elements)) = receiver.next_slab().await? {
 ///     sum += elements.iter().sum::<f64>(); // while others arrive
 /// }
-/// let storage = receiver.into_buffer().await?;
-/// # let _ = (sum, storage);
+/// let columns = receiver.into_array().await?;
+/// # let _ = (sum, columns);
 /// # Ok(())
 /// # }
 /// ```
@@ -47,56 +47,74 @@ use crate::plan::Side;
 /// this rank.
 #[must_use = "a transfer ends when its receiver is dropped"]
 pub struct ArrayReceiver<T: Element> {
+    /// Its storage is that of the rounds.
+    array: Array<T>,
     end: End<Slabs<T>>,
     /// Storage of the rounds that have begun, the program's first.
-    rounds: VecDeque<Round<T>>,
+    rounds: VecDeque<Round<Region<T>>>,
     /// Number of elements that come to each slab.
     missing: Vec<usize>,
     /// Number of slabs of this round that the program has seen.
     seen: usize,
 }
 
-impl<T: Element> ArrayReceiver<T> {
-    /// Accepts a transfer from the other group of `pair`. All ranks of both groups open or accept.
-    ///
-    /// `storage` is this rank's part of the array, [`layout.local_len`](Layout::local_len) elements in the order of
-    /// its memory. Elements that a margin holds come as well; those outside of the array stay as they are.
+impl<T: Element> Array<T> {
+    /// Receives an array that the other group of the pair [sends](Self::send), in this layout.
     ///
     /// # Errors
     ///
-    /// As [`ArraySender::open`](crate::ArraySender::open).
+    /// As [`zeros`](Self::zeros) and [`receiver`](Self::receiver); [`ArrayError::Peer`] when a rank of the other group
+    /// is gone.
     ///
     /// # Cancel safety
     ///
-    /// As `open`.
-    pub async fn accept(
+    /// When the future is dropped, the other ranks get an error or wait for this one.
+    pub async fn receive(
+        group: &Group,
         pair: &mut Pair,
         layout: &Layout,
-        storage: Vec<T>,
-    ) -> Result<Self, ArrayError> {
-        Self::accept_with(pair, layout, storage, Transfer::default()).await
+    ) -> Result<Array<T>, ArrayError> {
+        let array = Array::of(group, layout.clone())?;
+        Ok(array.receiver(pair).await?.into_array().await?)
     }
 
-    /// Accepts a transfer as [`accept`](Self::accept) does, with settings.
+    /// Accepts a transfer into this array. All ranks of both groups open or accept it.
+    ///
+    /// Elements that a margin holds come as well; those outside of the array stay as they are.
     ///
     /// # Errors
     ///
-    /// As `accept`.
+    /// As [`sender`](Self::sender).
     ///
     /// # Cancel safety
     ///
-    /// As `accept`.
-    pub async fn accept_with(
+    /// As `sender`.
+    pub async fn receiver(
+        self,
         pair: &mut Pair,
-        layout: &Layout,
-        storage: Vec<T>,
+    ) -> Result<ArrayReceiver<T>, CollectiveError<Array<T>, ArrayError>> {
+        self.receiver_with(pair, Transfer::default()).await
+    }
+
+    /// Accepts a transfer as [`receiver`](Self::receiver) does, with settings.
+    ///
+    /// # Errors
+    ///
+    /// As `receiver`.
+    ///
+    /// # Cancel safety
+    ///
+    /// As `receiver`.
+    pub async fn receiver_with(
+        mut self,
+        pair: &mut Pair,
         settings: Transfer,
-    ) -> Result<Self, ArrayError> {
-        // From now on it is not freed beside the tasks of the runtime.
-        let storage = FreedVec(storage);
-        let given = (layout, storage.0.len());
-        let (end, ways) = End::open::<T>(pair, given, Side::Receiver, settings).await?;
-        let missing = missing(&ways, layout.memory()[0], end.rows, end.slab_rows);
+    ) -> Result<ArrayReceiver<T>, CollectiveError<Array<T>, ArrayError>> {
+        let (end, ways) = match self.opened(pair, Side::Receiver, settings).await {
+            Ok(opened) => opened,
+            Err(cause) => return Err(CollectiveError::new(self, cause)),
+        };
+        let missing = missing(&ways, self.layout.memory()[0], end.rows, end.slab_rows);
         for (index, (way, link)) in ways.into_iter().enumerate() {
             let (shared, settings) = (Arc::clone(&end.shared), end.settings.clone());
             let inlet = Inlet { shared, index, settings };
@@ -105,26 +123,30 @@ impl<T: Element> ArrayReceiver<T> {
         // Elements that nothing comes to are the same in both rounds.
         let mut further = Vec::new();
         for _ in 1..end.settings.depth {
-            further.push(Region::new(memory::copied(&storage.0).await));
+            further.push(Region::new(memory::copied(&self.storage).await));
         }
-        let mut receiver = Self { end, rounds: VecDeque::new(), missing, seen: 0 };
-        receiver.begin(1, Region::new(storage.into_inner()));
+        let region = Region::new(std::mem::take(self.storage_mut()));
+        let rounds = VecDeque::new();
+        let mut receiver = ArrayReceiver { array: self, end, rounds, missing, seen: 0 };
+        receiver.begin(1, region);
         for (number, region) in (2..).zip(further) {
             receiver.begin(number, region);
         }
         Ok(receiver)
     }
+}
 
+impl<T: Element> ArrayReceiver<T> {
     fn begin(&mut self, number: u32, region: Region<T>) {
         let log = Arc::default();
         let whole = region.part(..).expect("nothing is out in a new round");
         let slabs = (self.end.rows, self.end.slab_rows);
         let slabs = Slabs::new(whole, slabs, &self.missing, &log);
         self.end.shared.begin(number, Arc::new(slabs));
-        self.rounds.push_back(Round { number, region, log });
+        self.rounds.push_back(Round { number, storage: region, log });
     }
 
-    fn round(&self) -> &Round<T> {
+    fn round(&self) -> &Round<Region<T>> {
         self.rounds.front().expect("there is always a round")
     }
 
@@ -151,7 +173,7 @@ impl<T: Element> ArrayReceiver<T> {
         let rows = log.since(seen).first().cloned().expect("there are more");
         self.seen += 1;
         let elements = self.end.rows.elements(&rows);
-        let elements = self.round().region.done(elements).expect("the slab is complete");
+        let elements = self.round().storage.done(elements).expect("the slab is complete");
         Ok(Some((rows, elements)))
     }
 
@@ -166,7 +188,7 @@ impl<T: Element> ArrayReceiver<T> {
     /// Nothing is lost when the future is dropped.
     pub async fn wait(&self, rows: Range<usize>) -> Result<&[T], ArrayError> {
         let elements = self.end.rows.checked(&rows)?;
-        let region = &self.round().region;
+        let region = &self.round().storage;
         if region.done(elements.clone()).is_none() {
             self.wait_for(region.wait(elements.clone())).await?.expect("nothing lands in it");
         }
@@ -220,26 +242,34 @@ impl<T: Element> ArrayReceiver<T> {
         };
         self.end.shared.until(released).await;
         let round = self.rounds.front_mut().expect("there is always a round");
-        round.region.start().await;
-        let Round { region, .. } = self.rounds.pop_front().expect("there is always a round");
+        round.storage.start().await;
+        let Round { storage, .. } = self.rounds.pop_front().expect("there is always a round");
         self.seen = 0;
-        self.begin(number + self.end.settings.depth as u32, region);
+        self.begin(number + self.end.settings.depth as u32, storage);
         Ok(())
     }
 
-    /// Waits until all elements of this round have come, ends the transfer, and returns the storage.
+    /// Waits until all elements of this round have come, ends the transfer, and returns the array.
     ///
     /// # Errors
     ///
-    /// As [`finish`](Self::finish); the storage is dropped.
+    /// As [`finish`](Self::finish), with the array, which has some of the elements.
     ///
     /// # Cancel safety
     ///
-    /// When the future is dropped, so is the receiver.
-    pub async fn into_buffer(mut self) -> Result<Vec<T>, ArrayError> {
-        self.finish().await?;
-        let Round { region, .. } = self.rounds.pop_front().expect("there is always a round");
-        Ok(region.into_buffer().await)
+    /// When the future is dropped, so is the array.
+    pub async fn into_array(mut self) -> Result<Array<T>, CollectiveError<Array<T>, ArrayError>> {
+        let failed = self.finish().await.err();
+        let Round { storage, .. } = self.rounds.pop_front().expect("there is always a round");
+        self.end.shared.tell(|state| {
+            state.dropped = true;
+            state.rounds.clear();
+        });
+        *self.array.storage_mut() = storage.into_buffer().await;
+        match failed {
+            None => Ok(self.array),
+            Some(cause) => Err(CollectiveError::new(self.array, cause)),
+        }
     }
 
     /// Returns the number of rows of this rank's storage, and of the elements of each.

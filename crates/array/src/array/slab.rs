@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use chunkcomm_group::{Element, Part};
 
-use super::shared::Log;
+use crate::ends::shared::Log;
 
 /// Some rows of a sender's storage, for one writer.
 ///

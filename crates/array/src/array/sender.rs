@@ -1,4 +1,4 @@
-//! The sending end.
+//! The sending end of a transfer.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -7,40 +7,39 @@ use std::sync::Arc;
 
 use chunkcomm::host;
 use chunkcomm::host::memory;
-use chunkcomm_group::{Element, Pair, Region};
+use chunkcomm_group::{CollectiveError, Element, Pair, Region};
 
-use super::error::ArrayError;
-use super::opening::End;
-use super::outlet::Outlet;
-use super::report::{ArrayReport, Timings};
-use super::settings::Transfer;
-use super::shared::{Round, State};
+use super::Array;
 use super::slab::Slab;
-use crate::layout::Layout;
+use crate::ends::error::ArrayError;
+use crate::ends::opening::{End, Link};
+use crate::ends::outlet::Outlet;
+use crate::ends::report::{ArrayReport, Timings};
+use crate::ends::settings::Transfer;
+use crate::ends::shared::{Lent, Log, Round, Source, State};
+use crate::ends::way::Way;
 use crate::plan::Side;
 
-/// Sends an array that a group of nodes has to another group, round by round.
+/// Sends an [`Array`] of one group to another group, round by round.
 ///
-/// The pair of groups opens it together: every rank of one calls [`open`](Self::open), every rank of the other
-/// [`ArrayReceiver::accept`](crate::ArrayReceiver::accept). From then on the ranks know which elements go from whom to
-/// whom, and each works alone. The opened pair is the plan: [`start`](Self::start) begins the next round of
-/// the same transfer.
+/// The pair of groups opens it together: every rank of one calls [`Array::sender`], every rank of the other
+/// [`Array::receiver`]. From then on the ranks know which elements go from whom to whom, and each works alone. The opened
+/// pair is the plan: [`start`](Self::start) begins the next round of the same transfer.
 ///
-/// The end owns this rank's part of the array, its *storage*. Rows that are committed leave in the background, as
-/// soon as those that share a message with them are committed as well, while the program computes further ones:
+/// The end owns the array. Rows that are committed leave in the background, as soon as those that share a message with
+/// them are committed as well, while the program computes further ones:
 ///
 /// ```text
 /// rows, next_slab -> Slab -> commit -> packed for each peer -> channel ~~~ unpacked -> slabs of the receiver
 /// ```
 ///
 /// ```no_run
-/// use chunkcomm_array::{ArraySender, Layout};
-/// use chunkcomm_group::Pair;
+/// use chunkcomm_array::{Array, ArrayError};
+/// use chunkcomm_group::{Group, Pair};
 ///
-/// # async fn example(pair: &mut Pair) -> Result<(), Box<dyn std::error::Error>> {
-/// let layout = Layout::parse("(block,*)@4x1", &[1024, 1024])?;
-/// let storage = vec![0.0_f64; layout.local_len(pair.rank())];
-/// let mut sender = ArraySender::open(pair, &layout, storage).await?;
+/// # async fn example(group: &Group, pair: &mut Pair) -> Result<(), ArrayError> {
+/// let field = Array::<f64>::zeros(group, "(block,*)", [1024, 1024])?;
+/// let mut sender = field.sender(pair).await?;
 /// for step in 0..100 {
 ///     while let Some(mut slab) = sender.next_slab() {
 ///         slab.fill(f64::from(step));
@@ -48,6 +47,8 @@ use crate::plan::Side;
 ///     }
 ///     sender.start().await?;
 /// }
+/// let field = sender.into_array().await;
+/// # drop(field);
 /// # Ok(())
 /// # }
 /// ```
@@ -56,77 +57,127 @@ use crate::plan::Side;
 /// an error with this rank.
 #[must_use = "a transfer ends when its sender is dropped"]
 pub struct ArraySender<T: Element> {
-    end: End<Round<T>>,
+    /// Its storage is that of the rounds.
+    array: Array<T>,
+    end: End<Round<Region<T>>>,
     /// Storage of the present round, and of the one before where two may be under way.
-    rounds: VecDeque<Arc<Round<T>>>,
+    rounds: VecDeque<Arc<Round<Region<T>>>>,
     /// First row that `next_slab` has not handed out.
     position: usize,
 }
 
-impl<T: Element> ArraySender<T> {
-    /// Opens a transfer from this rank's group to the other group of `pair`. All ranks of both groups open or accept.
+impl<T: Element> Array<T> {
+    /// Sends the array to the other group, whose ranks [`receive`](Self::receive) it, and waits until it is there.
     ///
-    /// `storage` is this rank's part of the array, [`layout.local_len`](Layout::local_len) elements in the order of
-    /// its memory, margins included; what a margin holds is not sent. Its elements stay until they are written.
-    ///
-    /// Costs one all-reduce over both groups and the plan; channels are opened without a round trip.
+    /// Costs an agreement of both groups; an array that travels again and again has a [`sender`](Self::sender).
     ///
     /// # Errors
     ///
-    /// At all ranks of both groups alike: [`ArrayError::Rank`] when a rank's arguments make no sense,
-    /// [`ArrayError::Differs`] when ranks of a group state different layouts, [`ArrayError::Mismatch`] when the groups
-    /// state other shapes or element types. [`ArrayError::Group`] when a rank died. `storage` is dropped. Only after
-    /// `Group` the pair is of no more use.
+    /// As `sender`; [`ArrayError::Peer`] when a rank of the other group is gone.
     ///
     /// # Cancel safety
     ///
     /// When the future is dropped, the other ranks get an error or wait for this one.
-    pub async fn open(
-        pair: &mut Pair,
-        layout: &Layout,
-        storage: Vec<T>,
-    ) -> Result<Self, ArrayError> {
-        Self::open_with(pair, layout, storage, Transfer::default()).await
+    pub async fn send(&self, pair: &mut Pair) -> Result<(), ArrayError> {
+        let (end, ways) = self.opened(pair, Side::Sender, Transfer::default()).await?;
+        self.serve(&end, ways);
+        let log = Arc::<Log>::default();
+        if end.rows.count > 0 {
+            log.push(0..end.rows.count);
+        }
+        let others = Arc::strong_count(&self.storage);
+        let storage = Lent::new(&self.storage);
+        end.shared.begin(1, Arc::new(Round { number: 1, storage: storage.clone(), log }));
+        end.landed(1).await?;
+        end.released(1).await;
+        drop(end);
+        storage.returned(others).await;
+        Ok(())
     }
 
-    /// Opens a transfer as [`open`](Self::open) does, with settings.
+    /// Opens a transfer of this array, which is written slab by slab while it travels. All ranks of both groups open or
+    /// accept it.
+    ///
+    /// Margins are not sent. Of an array whose layout has a [region](crate::Layout::region), that is sent.
+    /// Costs one all-reduce over both groups and the plan; channels are opened without a round trip.
     ///
     /// # Errors
     ///
-    /// As `open`.
+    /// All give the array back, and are those of all ranks of both groups alike: [`ArrayError::Rank`] when a rank's array
+    /// is one of another group than its side of the pair, [`ArrayError::Differs`] when ranks of a group state different
+    /// layouts, [`ArrayError::Mismatch`] when the groups state other shapes or element types. [`ArrayError::Group`] when
+    /// a rank died. Only after `Group` the pair is of no more use.
     ///
     /// # Cancel safety
     ///
-    /// As `open`.
-    pub async fn open_with(
+    /// When the future is dropped, so is the array, and the other ranks get an error or wait for this one.
+    pub async fn sender(
+        self,
         pair: &mut Pair,
-        layout: &Layout,
-        storage: Vec<T>,
+    ) -> Result<ArraySender<T>, CollectiveError<Array<T>, ArrayError>> {
+        self.sender_with(pair, Transfer::default()).await
+    }
+
+    /// Opens a transfer as [`sender`](Self::sender) does, with settings.
+    ///
+    /// # Errors
+    ///
+    /// As `sender`.
+    ///
+    /// # Cancel safety
+    ///
+    /// As `sender`.
+    pub async fn sender_with(
+        mut self,
+        pair: &mut Pair,
         settings: Transfer,
-    ) -> Result<Self, ArrayError> {
-        // From now on it is not freed beside the tasks of the runtime.
-        let region = Region::new(storage);
-        let given = (layout, region.len());
-        let (end, ways) = End::open::<T>(pair, given, Side::Sender, settings).await?;
-        let slowest = layout.memory()[0];
-        for (index, (way, link)) in ways.into_iter().enumerate() {
-            let rows = (slowest, end.rows);
-            let outlet = Outlet::new(&end.shared, index, way, rows, &end.settings);
-            host::spawn_on(end.node.runtime(), outlet.run(link));
-        }
-        let mut sender = Self { end, rounds: VecDeque::new(), position: 0 };
+    ) -> Result<ArraySender<T>, CollectiveError<Array<T>, ArrayError>> {
+        let (end, ways) = match self.opened(pair, Side::Sender, settings).await {
+            Ok(opened) => opened,
+            Err(cause) => return Err(CollectiveError::new(self, cause)),
+        };
+        self.serve(&end, ways);
+        let region = Region::new(std::mem::take(self.storage_mut()));
+        let mut sender = ArraySender { array: self, end, rounds: VecDeque::new(), position: 0 };
         sender.begin(1, region);
         Ok(sender)
     }
 
+    /// Agrees with all ranks of the pair on a transfer.
+    pub(super) async fn opened<R>(
+        &self,
+        pair: &mut Pair,
+        side: Side,
+        settings: Transfer,
+    ) -> Result<(End<R>, Vec<(Way, Link)>), ArrayError> {
+        let first = pair.both().rank() - pair.rank();
+        let is_ours = pair.size() == self.group.size()
+            && (0..pair.size())
+                .all(|rank| pair.both().member(first + rank) == self.group.member(rank));
+        let why = "its array is one of another group than its side of the pair";
+        let fault = (!is_ours).then(|| why.to_owned());
+        End::open::<T>(pair, (&self.layout, fault), side, settings).await
+    }
+
+    /// Starts the task of each peer.
+    fn serve<S: Source>(&self, end: &End<Round<S>>, ways: Vec<(Way, Link)>) {
+        let slowest = self.layout.memory()[0];
+        for (index, (way, link)) in ways.into_iter().enumerate() {
+            let outlet = Outlet::new(&end.shared, index, way, (slowest, end.rows), &end.settings);
+            host::spawn_on(end.node.runtime(), outlet.run(link));
+        }
+    }
+}
+
+impl<T: Element> ArraySender<T> {
     fn begin(&mut self, number: u32, region: Region<T>) {
-        let round = Arc::new(Round { number, region, log: Arc::default() });
+        let round = Arc::new(Round { number, storage: region, log: Arc::default() });
         self.end.shared.begin(number, Arc::clone(&round));
         self.rounds.push_back(round);
         self.position = 0;
     }
 
-    fn round(&self) -> &Round<T> {
+    fn round(&self) -> &Round<Region<T>> {
         self.rounds.back().expect("there is always a round")
     }
 
@@ -160,7 +211,7 @@ impl<T: Element> ArraySender<T> {
     pub fn slab(&self, rows: Range<usize>) -> Result<Slab<T>, ArrayError> {
         let round = self.round();
         let elements = self.end.rows.checked(&rows)?;
-        let part = round.region.part(elements).map_err(ArrayError::Part)?;
+        let part = round.storage.part(elements).map_err(ArrayError::Part)?;
         Ok(Slab { part, rows, log: Arc::clone(&round.log) })
     }
 
@@ -217,23 +268,7 @@ impl<T: Element> ArraySender<T> {
     /// When the future is dropped, the transfer goes on; call it again.
     pub async fn finish(&mut self) -> Result<(), ArrayError> {
         self.all_committed()?;
-        self.landed(self.round().number).await
-    }
-
-    /// Waits until a round has landed at all peers.
-    async fn landed(&self, number: u32) -> Result<(), ArrayError> {
-        let look = |state: &mut State<Round<T>>| {
-            if state.tasks.iter().all(|task| task.landed >= number) {
-                return Some(Ok(()));
-            }
-            state.fault(number).cloned().map(Err)
-        };
-        self.until(look).await
-    }
-
-    /// Waits until `look` finds something, and reports a long wait.
-    async fn until<O>(&self, look: impl FnMut(&mut State<Round<T>>) -> Option<O>) -> O {
-        self.end.wait(self.round().number, self.end.shared.until(look)).await
+        self.end.landed(self.round().number).await
     }
 
     /// Begins the next round: all rows may be written again. Their elements are those of the round before, with
@@ -252,39 +287,37 @@ impl<T: Element> ArraySender<T> {
         self.all_committed()?;
         let next = self.round().number + 1;
         if self.rounds.len() < self.end.settings.depth {
-            let present = self.round().region.done(..).expect("all rows are committed");
+            let present = self.round().storage.done(..).expect("all rows are committed");
             let region = Region::new(memory::copied(present).await);
             self.begin(next, region);
             return Ok(());
         }
         let oldest = self.rounds.front().expect("there is always a round").number;
-        self.landed(oldest).await?;
-        let released = |state: &mut State<Round<T>>| {
+        self.end.landed(oldest).await?;
+        let released = |state: &mut State<Round<Region<T>>>| {
             state.is_released(oldest).then(|| state.rounds.retain(|(number, _)| *number > oldest))
         };
-        self.until(released).await;
+        self.end.wait(next - 1, self.end.shared.until(released)).await;
         let round = self.rounds.front_mut().expect("there is always a round");
-        let Round { region, .. } = Arc::get_mut(round).expect("the tasks have released it");
-        region.start().await;
+        let Round { storage, .. } = Arc::get_mut(round).expect("the tasks have released it");
+        storage.start().await;
         let round = self.rounds.pop_front().expect("there is always a round");
-        let Round { region, .. } = Arc::into_inner(round).expect("the tasks have released it");
-        self.begin(next, region);
+        let Round { storage, .. } = Arc::into_inner(round).expect("the tasks have released it");
+        self.begin(next, storage);
         Ok(())
     }
 
-    /// Ends the transfer and returns the storage of the present round, once nothing is sent from it any more.
+    /// Ends the transfer and returns the array with the elements of the present round, once nothing is sent from it any
+    /// more; after an error, too.
     ///
     /// When rows are not committed, the round ends at once: receivers get an error with this rank.
     ///
     /// # Cancel safety
     ///
-    /// When the future is dropped, so is the storage.
-    pub async fn into_buffer(mut self) -> Vec<T> {
-        let number = self.round().number;
+    /// When the future is dropped, so is the array.
+    pub async fn into_array(mut self) -> Array<T> {
         if self.all_committed().is_ok() {
-            let released =
-                |state: &mut State<Round<T>>| state.is_released(number).then(|| state.begun = 0);
-            self.until(released).await;
+            self.end.released(self.round().number).await;
         }
         let mut round = self.rounds.pop_back().expect("there is always a round");
         self.rounds.clear();
@@ -295,7 +328,10 @@ impl<T: Element> ArraySender<T> {
         loop {
             // After a fault the tasks release it when they next look.
             match Arc::try_unwrap(round) {
-                Ok(Round { region, .. }) => return region.into_buffer().await,
+                Ok(Round { storage, .. }) => {
+                    *self.array.storage_mut() = storage.into_buffer().await;
+                    return self.array;
+                }
                 Err(shared) => round = shared,
             }
             host::yield_now().await;

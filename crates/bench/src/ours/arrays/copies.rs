@@ -1,0 +1,54 @@
+//! Transfers of a matrix within one group, from one array to another.
+
+use chunkcomm_array::{Array, Layout};
+use chunkcomm_cluster::Cluster;
+use chunkcomm_group::Group;
+
+use super::receivers_layout;
+use crate::failure::{Doing, Failure};
+use crate::harness::ranks::Player;
+use crate::harness::transfers::{Part, Transfer};
+
+/// One rank of a group that copies an array to another one.
+pub(super) struct Copies {
+    group: Group,
+    given: Part,
+    wanted: Part,
+    from: Array<f64>,
+    to: Array<f64>,
+}
+
+impl Copies {
+    pub(super) async fn join(
+        cluster: &Cluster,
+        rank: usize,
+        transfer: Transfer,
+    ) -> Result<Self, Failure> {
+        let group = Group::world(cluster).await.doing("making the group")?;
+        let made = |layout: &Layout| {
+            Array::zeros(&group, layout, layout.global_shape()).doing("making an array")
+        };
+        let (from, to) = (made(&transfer.from)?, made(&receivers_layout(&transfer)?)?);
+        let (given, wanted) = (transfer.given(rank), transfer.wanted(rank));
+        Ok(Self { group, given, wanted, from, to })
+    }
+}
+
+impl Player for Copies {
+    async fn fill(&mut self, call: u64) -> Result<(), Failure> {
+        self.given.fill(call, &mut self.from.local_mut());
+        Ok(())
+    }
+
+    async fn meet(&mut self) -> Result<(), Failure> {
+        self.group.barrier().await.doing("meeting in a barrier")
+    }
+
+    async fn call(&mut self) -> Result<(), Failure> {
+        self.from.copy_to(&mut self.to).await.doing("copying an array")
+    }
+
+    async fn is_right(&mut self, call: u64) -> Result<bool, Failure> {
+        Ok(call == 0 || self.wanted.is_right(call, &self.to.local()))
+    }
+}
