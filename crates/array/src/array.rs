@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   Array       made, element by element     this file
-//!   Local       a rank's part                local
+//!   Local       a rank's part                local; of ndarray: views
 //!   to, halo    other layouts, margins       moving
 //!   send        to another group             sender, receiver, slab
 //!   sum, max    one value of all elements    reducing
@@ -17,6 +17,8 @@ mod reducing;
 pub(crate) mod sender;
 mod shown;
 pub(crate) mod slab;
+#[cfg(feature = "ndarray")]
+mod views;
 
 use std::sync::Arc;
 

@@ -100,6 +100,7 @@
 //! the sender's byte order. Ranks that state other shapes, types or layouts than the rest all get an error with both
 //! statements.
 //!
+//! With the feature `ndarray`, views of a rank's part are those of that crate (0.17), margins in or out.
 //! Without the default feature `tls` there are no credentials, as in `chunkcomm`, and rustls is not compiled.
 //!
 //! # Layers

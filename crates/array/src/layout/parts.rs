@@ -67,6 +67,12 @@ impl Layout {
         (0..stored).map(index).collect()
     }
 
+    /// Returns the width of the margin on each side of a dimension.
+    #[cfg(feature = "ndarray")]
+    pub(crate) fn margin_of(&self, dim: usize) -> usize {
+        self.dims[dim].margin
+    }
+
     /// Returns the layout with margins of at least this width along each distributed dimension; none if it has them.
     pub(crate) fn widened(&self, width: usize) -> Result<Option<Layout>, LayoutError> {
         let wide = |dim: &Dim| match dim.distribution {
