@@ -87,6 +87,9 @@ pub struct RedistributeArgs {
     /// Ours has two arrays of one group, and copies one to the other
     #[arg(long, requires = "within")]
     copy: bool,
+    /// Ours writes the senders' array as an .npy file into the temporary folder
+    #[arg(long, requires = "within", conflicts_with = "copy")]
+    npy: bool,
     /// Whether ours opens the transfer anew each time, or once
     #[arg(long, value_enum, value_name = "PLAN", default_value_t = PlanKind::Kept)]
     plan: PlanKind,
@@ -144,6 +147,8 @@ enum Against {
     Kept,
     /// Ours without overlap, on a virtual LAN.
     OverlapOff,
+    /// An array in blocks of rows, for `--npy`.
+    Blocks,
 }
 
 /// Runs the command.
@@ -247,14 +252,18 @@ impl RedistributeArgs {
         for side in [self.against, self.side].into_iter().flatten() {
             side.check(&transfer)?;
         }
+        if self.side == Some(Against::Blocks) || self.against == Some(Against::Blocks) && !self.npy
+        {
+            return refuse("blocks: allowed is --npy --against blocks, without --side".to_owned());
+        }
         let fresh = self.plan == PlanKind::Fresh && self.side.is_none() && !self.copy;
         if self.side == Some(Against::Kept) || self.against == Some(Against::Kept) && !fresh {
             return refuse(
                 "kept: allowed is --plan fresh --against kept, without --side".to_owned(),
             );
         }
-        if self.copy && self.plan == PlanKind::Fresh {
-            return refuse("--copy: allowed with --plan kept".to_owned());
+        if (self.copy || self.npy) && self.plan == PlanKind::Fresh {
+            return refuse("--copy, --npy: allowed with --plan kept".to_owned());
         }
         Ok(transfer)
     }
@@ -308,6 +317,7 @@ impl RedistributeArgs {
             fresh: plan == PlanKind::Fresh,
             overlap: self.overlap == OnOff::On,
             copies: self.copy,
+            npy: self.npy,
             packing_ns: self.packing.unwrap_or_else(|| of_sp2(SP2_PACKING_NS)),
             copies_ns: self.copies.unwrap_or_else(|| of_sp2(SP2_COPIES_NS)),
         }
@@ -346,8 +356,13 @@ impl RedistributeArgs {
     /// Starts the baseline's ranks, and lets them make their plans.
     fn opposite(&self, against: Against, transfer: &Transfer) -> Result<Opposite, Failure> {
         let mut opposite = match against {
-            Against::Kept => {
-                let ranks = self.start_ours(transfer, PlanKind::Kept)?;
+            Against::Kept | Against::Blocks => {
+                let mut kind = transfer.kind.clone();
+                if against == Against::Blocks {
+                    kind.from = format!("(block,*)@{}x1", transfer.ranks());
+                    kind.to = kind.from.clone();
+                }
+                let ranks = self.start_ours(&kind.parse()?, PlanKind::Kept)?;
                 Opposite { ranks, name: name_of(against), request: None }
             }
             _ => against.start(transfer)?,
@@ -411,6 +426,7 @@ impl RedistributeArgs {
             .set("plan", name_of(self.plan))
             .set("overlap", name_of(self.overlap))
             .set("copy", self.copy)
+            .set("npy", self.npy)
             .set("side", self.side.map(name_of))
             .set("ranks", transfer.ranks())
             .set("bytes", bytes)
@@ -426,10 +442,11 @@ impl Against {
     /// Refuses transfers that the baseline does not do.
     fn check(self, transfer: &Transfer) -> Result<(), Failure> {
         let refuse = |why: &str| Err(Failure::Refused(format!("{}: {why}", name_of(self))));
-        if !matches!(self, Self::Kept | Self::OverlapOff) && transfer.has_replicas() {
+        if !matches!(self, Self::Kept | Self::OverlapOff | Self::Blocks) && transfer.has_replicas()
+        {
             return refuse("allowed are layouts in which each element has one owner");
         }
-        if matches!(self, Self::Hand | Self::Raw | Self::Kept | Self::OverlapOff) {
+        if matches!(self, Self::Hand | Self::Raw | Self::Kept | Self::OverlapOff | Self::Blocks) {
             return Ok(());
         }
         if transfer.kind.transposed {
@@ -459,7 +476,7 @@ impl Against {
         match self {
             Self::Hand => of_side(TransferSide::Hand),
             Self::Raw => of_side(TransferSide::Raw),
-            Self::Kept | Self::OverlapOff => {
+            Self::Kept | Self::OverlapOff | Self::Blocks => {
                 Err(Failure::broken("starting ranks", "ours has settings"))
             }
             Self::Openmpi => of_mpi(&ALL_TO_ALL, &Form::open_mpi(), transfer),

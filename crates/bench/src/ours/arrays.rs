@@ -35,6 +35,8 @@ pub struct ArraysKind {
     pub overlap: bool,
     /// Whether one group copies an array to another one.
     pub copies: bool,
+    /// Whether one group writes an array into a file.
+    pub npy: bool,
     /// Nanoseconds of packing a byte, and of unpacking it, on virtual hosts.
     pub packing_ns: f64,
     /// Nanoseconds of a byte of the copies that an interface makes at both ends, on virtual hosts.
@@ -53,8 +55,9 @@ pub async fn serve(
 ) -> Result<(), Failure> {
     let cluster = join_cluster(ours.runtime).await?;
     let ranks = transfer.ranks();
-    let served = if ours.copies {
-        let mut member = Copies::join(&cluster, rank, transfer).await?;
+    let served = if ours.copies || ours.npy {
+        let file = || std::env::temp_dir().join(format!("chunkperf-{port}.npy"));
+        let mut member = Copies::join(&cluster, rank, transfer, ours.npy.then(file)).await?;
         let (mut control, _) = Control::report(port, rank, 0, ranks).await?;
         control.serve(&mut member).await
     } else {

@@ -45,6 +45,9 @@ fn transfers_of_ours() {
     }
     let row = redistribute(&[CASES[1].0, &["--copy", "--against", "raw"]].concat());
     assert!(row["ratio"].as_f64() > Some(0.0) && row["copy"] == true, "{row}");
+    let cyclic = ["--from", "(*,cyclic)@1x2", "--to", "(*,block)@1x2", "--within", "--npy"];
+    let row = redistribute(&[&cyclic[..], &["--against", "blocks"]].concat());
+    assert!(row["ratio"].as_f64() > Some(0.0) && row["npy"] == true, "{row}");
     let row = redistribute(&[CASES[3].0, &["--overlap", "off"]].concat());
     assert!(row["seconds"].as_f64() > Some(0.0) && row["overlap"] == "off", "{row}");
     let row = redistribute(&["--from", "(block,*)@2x2", "--to", "(*,*)@1x1"]);
@@ -121,12 +124,13 @@ fn what_cannot_be_is_refused() {
         ),
         (&["--against", "kept"], "--plan fresh --against kept"),
         (&["--from", "(*,block)@1x2", "--within", "--copy", "--plan", "fresh"], "--plan kept"),
+        (&["--against", "blocks"], "--npy --against blocks"),
         (&["--ping-pong", "--group-max", "33"], "allowed are 1 to 32"),
         (&["--ping-pong", "--against", "hand"], "allowed without --against"),
         (&["--transport", "unix"], "tcp and tls are allowed"),
         (
             &["--against", "pvm"],
-            "[possible values: hand, raw, openmpi, scalapack, kept, overlap-off]",
+            "[possible values: hand, raw, openmpi, scalapack, kept, overlap-off, blocks]",
         ),
     ];
     for (options, says) in cases {

@@ -423,6 +423,14 @@ pub(super) static BUDGETS: &[Budget] = &[
     budget("array-fresh", "redistribute --shape 256x256 --plan fresh --against kept")
         .quick("--repeat 12 --shape 16x16")
         .at_most("extra_barriers", 3.0, 1.0),
+    // 64 MiB in runs of 8 bytes.
+    budget(
+        "array-npy",
+        "redistribute --npy --shape 2048x4096 --from (*,cyclic)@1x2 --to (*,cyclic)@1x2 --within \
+            --repeat 24 --against blocks",
+    )
+    .quick(SMALL_ARRAYS)
+    .at_most("seconds", 2.0, 1.0),
     budget(
         "array-plan-cyclic",
         "redistribute --plan-only --shape 16384x16384 --from (cyclic(3),cyclic(3))@64x64 --to \

@@ -98,6 +98,7 @@ pub(crate) fn one_way_on_sp2(rows: usize, ranks: usize) -> Result<[f64; 2], Fail
             fresh: plan == PlanKind::Fresh,
             overlap: true,
             copies: false,
+            npy: false,
             packing_ns: SP2_PACKING_NS,
             copies_ns: SP2_COPIES_NS,
         };
