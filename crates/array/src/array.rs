@@ -55,11 +55,11 @@ impl IntoLayout for &Layout {
 
 /// An array that is distributed over the ranks of a group, as this rank has it.
 ///
-/// Its methods that are `async` are calls of the group (collective): all ranks make them in the same order, one at a time,
-/// with the same arguments. Several arrays may be of one group; they keep it open.
+/// Its methods that are `async` are calls of the group (collective), or of a pair of groups: all ranks make them in the
+/// same order, one at a time, with the same arguments. Several arrays may be of one group; they keep it open.
 ///
 /// Of a layout with a [region](Layout::region), `to`, `copy_to` and transfers to another group move the region alone; files,
-/// reductions, `gather` and `halo_periodic` take no such array.
+/// reductions, `gather` and margins take no such array.
 ///
 /// ```no_run
 /// use chunkcomm_array::{Array, ArrayError};
@@ -79,9 +79,9 @@ impl IntoLayout for &Layout {
 ///
 /// # Cancel safety
 ///
-/// When the future of a method is dropped, the elements that this rank owns are as they were. Ranks of a `to` or `gather`
-/// that exchange elements with it get [`ArrayError::Peer`] with this one. A `halo`, `halo_periodic` or `copy_to` stays under way, and the other
-/// ranks wait: call it again to go on, before any other.
+/// When the future of a call of the group is dropped, the elements that this rank owns are as they were. Ranks of a `to` or
+/// `gather` that exchange elements with it get [`ArrayError::Peer`] with this one. A `halo`, `halo_periodic` or `copy_to` stays
+/// under way, and the other ranks wait: make the same call again to go on, with the same arrays, before any other.
 ///
 /// A future that was never polled is no call.
 ///
@@ -96,6 +96,8 @@ pub struct Array<T: Element> {
     storage: Arc<Vec<T>>,
     /// Brings the margins up to date.
     halo: Option<Kept>,
+    /// The layout with wider margins that its ranks agree on, and a storage for it.
+    wide: Option<(Layout, Vec<T>)>,
     /// Bring those at the edges, one after the other.
     wraps: Vec<Kept>,
     /// Number of those that have, in a call that is under way.
@@ -180,15 +182,23 @@ impl<T: Element> Array<T> {
     }
 
     fn of(group: &Group, layout: Layout) -> Result<Array<T>, ArrayError> {
-        let rank = group.rank();
-        fits(group, &layout)?;
-        let storage = zeroed(&layout, rank).map_err(|why| ArrayError::refused(rank, why))?;
+        let storage = stored(group, &layout);
+        let storage = storage.map_err(|why| ArrayError::refused(group.rank(), why))?;
         Ok(Array::made(group, layout, storage))
     }
 
     fn made(group: &Group, layout: Layout, storage: Vec<T>) -> Array<T> {
         let (group, storage) = (group.share(), Arc::new(storage));
-        Array { group, layout, storage, halo: None, wraps: Vec::new(), wrapped: None, copy: None }
+        Array {
+            group,
+            layout,
+            storage,
+            halo: None,
+            wide: None,
+            wraps: Vec::new(),
+            wrapped: None,
+            copy: None,
+        }
     }
 
     /// Returns the layout.
@@ -296,6 +306,11 @@ fn whole(group: &Group, layout: &Layout) -> Result<(), ArrayError> {
     }
     let why = format!("the layout {layout} is one of a part of an array");
     Err(ArrayError::refused(group.rank(), why))
+}
+
+/// Returns the storage of this rank of a group, or why there is none.
+fn stored<T: Element>(group: &Group, layout: &Layout) -> Result<Vec<T>, String> {
+    other_size(layout, group).map_or_else(|| zeroed(layout, group.rank()), Err)
 }
 
 /// Returns the storage of a rank, or why there is none.

@@ -45,6 +45,8 @@ fn two_programs_move_an_array_from_any_layout_to_any_other() {
     for (descr, size, shape, from, to) in [
         ("<f8", 8, &[40, 31][..], "(block,*)@2x1", "(*,block)@1x2"),
         ("<f4", 4, &[40, 31], "(*,block)@1x3", "(cyclic,*)@2x1"),
+        // As many bytes as a task works at a time: the receiver has all before its task has said so.
+        ("<f8", 8, &[1024, 256], "(block,*)@1x1", "(*,*)@1x1"),
         ("<i2", 2, &[7, 9, 11], "(cyclic(2),block,*)@2x2x1", "(*,*,cyclic(3))@1x1x2"),
         ("<c16", 16, &[5, 6], "(blocks(1,4),*)@2x1", "(*,*)@1x2"),
         ("|u1", 1, &[1000], "(block)@1", "(cyclic(7))@3"),

@@ -222,6 +222,30 @@ fn rows_say_their_indices() {
 }
 
 #[test]
+fn margins_that_ranks_do_not_agree_on_change_nothing() {
+    on_each(3, 3, &[], |rank, cluster| async move {
+        let group = world(&cluster).await;
+        let mut array = filled(&group, "(block,*)", &[9, 4]);
+        let width = if rank == 1 { 2 } else { 1 };
+        let error = in_time(array.halo(width)).await.unwrap_err();
+        assert!(matches!(error, ArrayError::Differs(_)), "{error}");
+        assert_eq!(array.layout().to_string(), "(block,*)@3x1");
+        let width = if rank == 1 { 1 << 50 } else { 1 };
+        let error = in_time(array.halo(width)).await.unwrap_err();
+        assert!(matches!(error, ArrayError::Rank { rank: 1, .. }), "{error}");
+        check(&in_time(array.to("(*,block)")).await.unwrap());
+        // A write between the halves of a call stays.
+        let call = chunkcomm::host::timeout(Duration::ZERO, array.halo(1)).await;
+        assert!(call.is_err());
+        array.map_inplace(|element| *element += 1.0);
+        in_time(array.halo(1)).await.unwrap();
+        assert_eq!(array.layout().to_string(), "(block,*)@3x1 margin 1x0");
+        check(&array.map(|element| if *element == 0.0 { 0.0 } else { element - 1.0 }));
+        in_time(array.sum()).await.unwrap();
+    });
+}
+
+#[test]
 fn arrays_that_do_not_go_together_say_why() {
     on_each(4, 2, &[], |rank, cluster| async move {
         let mut group = world(&cluster).await;
@@ -256,6 +280,7 @@ fn arrays_that_do_not_go_together_say_why() {
         for error in [
             part.sum().await.unwrap_err(),
             part.gather(0).await.unwrap_err(),
+            part.halo(1).await.unwrap_err(),
             part.halo_periodic(1).await.unwrap_err(),
             part.write_npy("/nowhere/part.npy").await.unwrap_err(),
         ] {

@@ -146,6 +146,67 @@ fn an_array_of_another_group_than_the_pairs_is_named() {
     });
 }
 
+/// A rank that cannot take its part says so to all.
+#[test]
+fn a_part_without_memory_is_named_everywhere() {
+    on_each(1, 4, &[], |rank, cluster| async move {
+        let (low, group, mut pair) = halves(&cluster, rank, 2).await;
+        let plain = layout("(block)@2", &[10]);
+        let wide = plain.clone().margin(1 << 50).unwrap();
+        let failed = match low {
+            true => {
+                let array = array(&group, &plain, vec![0_u8; 5]);
+                in_time(array.send(&mut pair)).await
+            }
+            false => {
+                let layout = if rank == 3 { &wide } else { &plain };
+                in_time(Array::<u8>::receive(&group, &mut pair, layout)).await.map(drop)
+            }
+        };
+        let text = failed.unwrap_err().to_string();
+        let expected = "rank 3 cannot take part in the transfer: there is no memory for";
+        assert!(text.starts_with(expected), "{text}");
+        pair.barrier().await.unwrap();
+    });
+}
+
+/// The rounds that were committed arrive, and the array comes back.
+#[test]
+fn a_sender_that_is_taken_back_in_a_round_has_sent_those_before() {
+    on_each(1, 2, &[], |rank, cluster| async move {
+        let (low, group, mut pair) = halves(&cluster, rank, 1).await;
+        let one = layout("(*,*)@1x1", &[100, 1000]);
+        let array = array(&group, &one, vec![0_u32; 100_000]);
+        let settings = Transfer::default().depth(2);
+        if low {
+            let mut sender = array.sender_with(&mut pair, settings).await.unwrap();
+            for round in 1..=3 {
+                while let Some(mut slab) = sender.next_slab() {
+                    slab.fill(round);
+                    slab.commit();
+                }
+                in_time(sender.start()).await.unwrap();
+            }
+            let slab = sender.next_slab().unwrap();
+            let late = async {
+                host::sleep(Duration::from_secs(1)).await;
+                drop(slab);
+            };
+            let (array, ()) = in_time(async { tokio::join!(sender.into_array(), late) }).await;
+            assert_eq!(*array.local(), [2; 100_000]);
+        } else {
+            let mut receiver = array.receiver_with(&mut pair, settings).await.unwrap();
+            for round in 1..=3 {
+                assert_eq!(in_time(receiver.finish()).await.unwrap(), [round; 100_000]);
+                in_time(receiver.start()).await.unwrap();
+            }
+            let failed = in_time(receiver.into_array()).await.unwrap_err();
+            assert!(failed.to_string().contains("it dropped its end"), "{failed}");
+        }
+        pair.barrier().await.unwrap();
+    });
+}
+
 /// The array of a call stays where it is, and as it is.
 #[test]
 fn an_array_is_sent_and_received_in_one_call() {

@@ -51,7 +51,7 @@ impl<S> Local<'_, S> {
 }
 
 impl<'a, T> Local<'a, &'a [T]> {
-    /// Returns the elements as long as the array is borrowed.
+    /// Returns the elements; they may be used longer than this value, as long as the array is borrowed.
     #[must_use]
     pub fn elements(&self) -> &'a [T] {
         self.elements

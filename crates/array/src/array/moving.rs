@@ -14,8 +14,8 @@ use crate::layout::parts::WrapFault;
 impl<T: Element> Array<T> {
     /// Returns the array in another layout, on the same ranks.
     ///
-    /// Margins of the other layout are filled, too. Costs an agreement of all ranks; [`copy_to`](Self::copy_to) into the
-    /// returned array costs none.
+    /// Margins of the other layout are filled, too. If this one has a region, the other needs one of the same shape. Costs an
+    /// agreement of all ranks; [`copy_to`](Self::copy_to) into the returned array costs none.
     ///
     /// # Errors
     ///
@@ -76,18 +76,20 @@ impl<T: Element> Array<T> {
             self.copy = Some((to.layout.clone(), Kept::Opening(opening)));
         }
         let (_, copy) = self.copy.as_mut().expect("it was opened");
-        let storage = Arc::make_mut(&mut to.storage).as_mut_slice();
-        let done = copy.run(Memory::Two(&self.storage, storage)).await;
-        if done.as_ref().is_err_and(ArrayError::is_refusal) {
-            self.copy = None;
+        if let Err(error) = copy.opened().await {
+            if error.is_refusal() {
+                self.copy = None;
+            }
+            return Err(error);
         }
-        done
+        let storage = Arc::make_mut(&mut to.storage).as_mut_slice();
+        copy.run(Memory::Two(&self.storage, storage)).await
     }
 
     /// Brings the margins up to date: each rank gets the elements there from their owners.
     ///
-    /// A distributed dimension's margin below `width`, or none, is widened: storage and layout change, and margins begin
-    /// with zeros again. Corners are filled as well; margins at the edges of the array stay as they are. The neighbours of
+    /// A distributed dimension's margin below `width`, or none, is widened once all ranks have agreed: storage and layout
+    /// change, and margins begin with zeros again. Corners are filled as well; margins at the edges of the array stay as they are. The neighbours of
     /// an element lie at its place plus and minus the [strides](super::Local::strides).
     ///
     /// # Errors
@@ -99,32 +101,36 @@ impl<T: Element> Array<T> {
     ///
     /// See [the type](Self#cancel-safety).
     pub async fn halo(&mut self, width: usize) -> Result<(), ArrayError> {
-        let mut fault = None;
-        if let Some(layout) = self.layout.widened(width).map_err(ArrayError::Layout)? {
-            match self.stored_as(&layout) {
-                Ok(storage) => (self.layout, self.storage) = (layout, Arc::new(storage)),
-                Err(why) => fault = Some(why),
-            }
-            (self.halo, self.wraps, self.copy) = (None, Vec::new(), None);
-        }
-        let halo = self.halo.get_or_insert_with(|| {
-            let layouts = (self.layout.clone(), self.layout.clone());
+        whole(&self.group, &self.layout)?;
+        let opening = |layout: &Layout, fault| {
+            let layouts = (layout.clone(), layout.clone());
             Kept::Opening(Opening::new::<T>(&self.group, layouts, fault, true))
-        });
-        let done = halo.run(Memory::One(Arc::make_mut(&mut self.storage).as_mut_slice())).await;
-        if done.as_ref().is_err_and(ArrayError::is_refusal) {
-            self.halo = None;
+        };
+        // One that is under way is that of this call.
+        if !matches!(self.halo, Some(Kept::Opening(_)))
+            && let Some(layout) = self.layout.widened(width).map_err(ArrayError::Layout)?
+        {
+            let storage = zeroed(&layout, self.group.rank());
+            self.halo = Some(opening(&layout, storage.as_ref().err().cloned()));
+            self.wide = storage.ok().map(|storage| (layout, storage));
         }
-        done
-    }
-
-    /// Returns the elements in this layout, which has wider margins, or why there is no memory.
-    fn stored_as(&self, layout: &Layout) -> Result<Vec<T>, String> {
-        let rank = self.group.rank();
-        let mut storage = zeroed(layout, rank)?;
-        let (narrow, wide) = (self.layout.elements(rank), layout.elements(rank));
-        narrow.zip(wide).for_each(|(from, to)| storage[to] = self.storage[from]);
-        Ok(storage)
+        let halo = self.halo.get_or_insert_with(|| opening(&self.layout, None));
+        if let Err(error) = halo.opened().await {
+            if error.is_refusal() {
+                (self.halo, self.wide) = (None, None);
+            }
+            return Err(error);
+        }
+        // All ranks have the wider layout.
+        if let Some((layout, mut storage)) = self.wide.take() {
+            let rank = self.group.rank();
+            let (narrow, wide) = (self.layout.elements(rank), layout.elements(rank));
+            narrow.zip(wide).for_each(|(from, to)| storage[to] = self.storage[from]);
+            (self.layout, self.storage) = (layout, Arc::new(storage));
+            (self.wraps, self.copy) = (Vec::new(), None);
+        }
+        let halo = self.halo.as_mut().expect("it was opened");
+        halo.run(Memory::One(Arc::make_mut(&mut self.storage).as_mut_slice())).await
     }
 
     /// Brings the margins up to date as [`halo`](Self::halo) does; those at the edges of the array get the elements at

@@ -9,7 +9,8 @@ use chunkcomm::host;
 use chunkcomm::host::memory;
 use chunkcomm_group::{CollectiveError, Element, Group, Pair, Region};
 
-use super::Array;
+use super::sender::open;
+use super::{Array, stored};
 use crate::ends::error::ArrayError;
 use crate::ends::inlet::{Inlet, Slabs};
 use crate::ends::opening::{End, Link, Rows};
@@ -63,8 +64,8 @@ impl<T: Element> Array<T> {
     ///
     /// # Errors
     ///
-    /// As [`zeros`](Self::zeros) and [`receiver`](Self::receiver); [`ArrayError::Peer`] when a rank of the other group
-    /// is gone.
+    /// As [`receiver`](Self::receiver), also when a rank has no memory for its part; [`ArrayError::Peer`] when a rank of
+    /// the other group is gone.
     ///
     /// # Cancel safety
     ///
@@ -74,13 +75,22 @@ impl<T: Element> Array<T> {
         pair: &mut Pair,
         layout: &Layout,
     ) -> Result<Array<T>, ArrayError> {
-        let array = Array::of(group, layout.clone())?;
-        Ok(array.receiver(pair).await?.into_array().await?)
+        match stored(group, layout) {
+            Ok(storage) => {
+                let array = Array::made(group, layout.clone(), storage);
+                Ok(array.receiver(pair).await?.into_array().await?)
+            }
+            Err(why) => {
+                let among = (group, pair, Transfer::default());
+                let told = open::<T, Slabs<T>>(among, layout, Side::Receiver, Some(why.clone()));
+                Err(told.await.err().unwrap_or_else(|| ArrayError::refused(group.rank(), why)))
+            }
+        }
     }
 
     /// Accepts a transfer into this array. All ranks of both groups open or accept it.
     ///
-    /// Elements that a margin holds come as well; those outside of the array stay as they are.
+    /// Margins get their elements as well; a margin beyond the edge of the array stays as it is.
     ///
     /// # Errors
     ///
@@ -110,7 +120,8 @@ impl<T: Element> Array<T> {
         pair: &mut Pair,
         settings: Transfer,
     ) -> Result<ArrayReceiver<T>, CollectiveError<Array<T>, ArrayError>> {
-        let (end, ways) = match self.opened(pair, Side::Receiver, settings).await {
+        let among = (&self.group, pair, settings);
+        let (end, ways) = match open::<T, _>(among, &self.layout, Side::Receiver, None).await {
             Ok(opened) => opened,
             Err(cause) => return Err(CollectiveError::new(self, cause)),
         };
@@ -167,10 +178,10 @@ impl<T: Element> ArrayReceiver<T> {
             return Ok(None);
         }
         let (seen, log) = (self.seen, Arc::clone(&self.round().log));
-        if log.since(seen).is_empty() {
+        if log.get(seen).is_none() {
             self.wait_for(log.more_than(seen)).await?;
         }
-        let rows = log.since(seen).first().cloned().expect("there are more");
+        let rows = log.get(seen).expect("there are more");
         self.seen += 1;
         let elements = self.end.rows.elements(&rows);
         let elements = self.round().storage.done(elements).expect("the slab is complete");

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use chunkcomm::host;
 use chunkcomm::host::memory;
-use chunkcomm_group::{CollectiveError, Element, Pair, Region};
+use chunkcomm_group::{CollectiveError, Element, Group, Pair, Region};
 
 use super::Array;
 use super::slab::Slab;
@@ -18,6 +18,7 @@ use crate::ends::report::{ArrayReport, Timings};
 use crate::ends::settings::Transfer;
 use crate::ends::shared::{Lent, Log, Round, Source, State};
 use crate::ends::way::Way;
+use crate::layout::Layout;
 use crate::plan::Side;
 
 /// Sends an [`Array`] of one group to another group, round by round.
@@ -40,12 +41,14 @@ use crate::plan::Side;
 /// # async fn example(group: &Group, pair: &mut Pair) -> Result<(), ArrayError> {
 /// let field = Array::<f64>::zeros(group, "(block,*)", [1024, 1024])?;
 /// let mut sender = field.sender(pair).await?;
-/// for step in 0..100 {
+/// for step in 1..=100 {
 ///     while let Some(mut slab) = sender.next_slab() {
 ///         slab.fill(f64::from(step));
 ///         sender.commit(slab).await?; // leaves while the next slab is computed
 ///     }
-///     sender.start().await?;
+///     if step < 100 {
+///         sender.start().await?;
+///     }
 /// }
 /// let field = sender.into_array().await;
 /// # drop(field);
@@ -77,9 +80,11 @@ impl<T: Element> Array<T> {
     ///
     /// # Cancel safety
     ///
-    /// When the future is dropped, the other ranks get an error or wait for this one.
+    /// When the future is dropped, the other ranks get an error or wait for this one. Links may then hold the elements for a
+    /// while, as after an error: who writes to the array meanwhile writes to a copy of all of them.
     pub async fn send(&self, pair: &mut Pair) -> Result<(), ArrayError> {
-        let (end, ways) = self.opened(pair, Side::Sender, Transfer::default()).await?;
+        let among = (&self.group, pair, Transfer::default());
+        let (end, ways) = open::<T, _>(among, &self.layout, Side::Sender, None).await?;
         self.serve(&end, ways);
         let log = Arc::<Log>::default();
         if end.rows.count > 0 {
@@ -88,11 +93,14 @@ impl<T: Element> Array<T> {
         let others = Arc::strong_count(&self.storage);
         let storage = Lent::new(&self.storage);
         end.shared.begin(1, Arc::new(Round { number: 1, storage: storage.clone(), log }));
-        end.landed(1).await?;
-        end.released(1).await;
+        let landed = end.landed(1).await;
+        if landed.is_ok() {
+            end.released(1).await;
+            end.ends_well();
+        }
         drop(end);
         storage.returned(others).await;
-        Ok(())
+        landed
     }
 
     /// Opens a transfer of this array, which is written slab by slab while it travels. All ranks of both groups open or
@@ -103,10 +111,10 @@ impl<T: Element> Array<T> {
     ///
     /// # Errors
     ///
-    /// All give the array back, and are those of all ranks of both groups alike: [`ArrayError::Rank`] when a rank's array
-    /// is one of another group than its side of the pair, [`ArrayError::Differs`] when ranks of a group state different
-    /// layouts, [`ArrayError::Mismatch`] when the groups state other shapes or element types. [`ArrayError::Group`] when
-    /// a rank died. Only after `Group` the pair is of no more use.
+    /// The error has the array. All ranks of both groups get the same one: [`ArrayError::Rank`] when a rank's array is one
+    /// of another group than its side of the pair, [`ArrayError::Differs`] when ranks of a group state different layouts,
+    /// [`ArrayError::Mismatch`] when the groups state other shapes or element types. After these the pair may be used
+    /// again; not after [`ArrayError::Group`]: a rank died.
     ///
     /// # Cancel safety
     ///
@@ -132,7 +140,8 @@ impl<T: Element> Array<T> {
         pair: &mut Pair,
         settings: Transfer,
     ) -> Result<ArraySender<T>, CollectiveError<Array<T>, ArrayError>> {
-        let (end, ways) = match self.opened(pair, Side::Sender, settings).await {
+        let among = (&self.group, pair, settings);
+        let (end, ways) = match open::<T, _>(among, &self.layout, Side::Sender, None).await {
             Ok(opened) => opened,
             Err(cause) => return Err(CollectiveError::new(self, cause)),
         };
@@ -143,22 +152,6 @@ impl<T: Element> Array<T> {
         Ok(sender)
     }
 
-    /// Agrees with all ranks of the pair on a transfer.
-    pub(super) async fn opened<R>(
-        &self,
-        pair: &mut Pair,
-        side: Side,
-        settings: Transfer,
-    ) -> Result<(End<R>, Vec<(Way, Link)>), ArrayError> {
-        let first = pair.both().rank() - pair.rank();
-        let is_ours = pair.size() == self.group.size()
-            && (0..pair.size())
-                .all(|rank| pair.both().member(first + rank) == self.group.member(rank));
-        let why = "its array is one of another group than its side of the pair";
-        let fault = (!is_ours).then(|| why.to_owned());
-        End::open::<T>(pair, (&self.layout, fault), side, settings).await
-    }
-
     /// Starts the task of each peer.
     fn serve<S: Source>(&self, end: &End<Round<S>>, ways: Vec<(Way, Link)>) {
         let slowest = self.layout.memory()[0];
@@ -167,6 +160,21 @@ impl<T: Element> Array<T> {
             host::spawn_on(end.node.runtime(), outlet.run(link));
         }
     }
+}
+
+/// Agrees with all ranks of the pair on a transfer, unless one names a fault.
+pub(super) async fn open<T: Element, R>(
+    (group, pair, settings): (&Group, &mut Pair, Transfer),
+    layout: &Layout,
+    side: Side,
+    fault: Option<String>,
+) -> Result<(End<R>, Vec<(Way, Link)>), ArrayError> {
+    let first = pair.both().rank() - pair.rank();
+    let is_ours = pair.size() == group.size()
+        && (0..pair.size()).all(|rank| pair.both().member(first + rank) == group.member(rank));
+    let why = "its array is one of another group than its side of the pair";
+    let fault = fault.or_else(|| (!is_ours).then(|| why.to_owned()));
+    End::open::<T>(pair, (layout, fault), side, settings).await
 }
 
 impl<T: Element> ArraySender<T> {
@@ -181,12 +189,12 @@ impl<T: Element> ArraySender<T> {
         self.rounds.back().expect("there is always a round")
     }
 
-    /// Hands out the next rows to write: as many as a slab has, fewer at the end and before rows that are out,
-    /// `None` behind the last.
+    /// Hands out the next rows to write: as many as a slab has, fewer at the end and where rows are out,
+    /// `None` behind the last. A slab that was dropped is not handed out again: [`slab`](Self::slab) does.
     pub fn next_slab(&mut self) -> Option<Slab<T>> {
         while self.position < self.end.rows.count {
             let start = self.position;
-            let end = (start + self.end.slab_rows).min(self.end.rows.count);
+            let end = start.saturating_add(self.end.slab_rows).min(self.end.rows.count);
             self.position = end;
             if let Ok(slab) = self.slab(start..end) {
                 return Some(slab);
@@ -271,8 +279,8 @@ impl<T: Element> ArraySender<T> {
         self.end.landed(self.round().number).await
     }
 
-    /// Begins the next round: all rows may be written again. Their elements are those of the round before, with
-    /// [`depth`](Transfer::depth) 2 of the round before that if there was one.
+    /// Begins the next round: all rows may be written again. They have the elements of the last round; with
+    /// [`depth`](Transfer::depth) 2, from the third round on, those of the last but one.
     ///
     /// Waits until the present round has landed, with depth 2 until the one before has. Opens nothing.
     ///
@@ -307,17 +315,22 @@ impl<T: Element> ArraySender<T> {
         Ok(())
     }
 
-    /// Ends the transfer and returns the array with the elements of the present round, once nothing is sent from it any
-    /// more; after an error, too.
+    /// Ends the transfer and returns the array with the elements of the present round; after an error, too.
     ///
-    /// When rows are not committed, the round ends at once: receivers get an error with this rank.
+    /// Waits until committed rounds have left, and until slabs that are out are committed or dropped. When rows are not
+    /// committed then, the present round is not sent: receivers that wait for it get an error with this rank. A link that
+    /// does not release the elements in 100 ms gets a copy of them.
     ///
     /// # Cancel safety
     ///
     /// When the future is dropped, so is the array.
     pub async fn into_array(mut self) -> Array<T> {
+        let number = self.round().number;
         if self.all_committed().is_ok() {
-            self.end.released(self.round().number).await;
+            self.end.released(number).await;
+            self.end.ends_well();
+        } else {
+            self.end.released(number - 1).await;
         }
         let mut round = self.rounds.pop_back().expect("there is always a round");
         self.rounds.clear();
@@ -329,7 +342,7 @@ impl<T: Element> ArraySender<T> {
             // After a fault the tasks release it when they next look.
             match Arc::try_unwrap(round) {
                 Ok(Round { storage, .. }) => {
-                    *self.array.storage_mut() = storage.into_buffer().await;
+                    *self.array.storage_mut() = self.end.wait(number, storage.into_buffer()).await;
                     return self.array;
                 }
                 Err(shared) => round = shared,

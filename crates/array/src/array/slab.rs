@@ -11,7 +11,7 @@ use crate::ends::shared::Log;
 /// Some rows of a sender's storage, for one writer.
 ///
 /// May be sent to another thread. [`commit`](Self::commit) puts the rows on their way, in any order of slabs.
-/// Dropped without it, they may be handed out again.
+/// Dropped without it, they may be asked for again.
 #[must_use = "rows that are not committed are not sent"]
 pub struct Slab<T: Element> {
     pub(super) part: Part<T>,

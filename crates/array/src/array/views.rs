@@ -1,6 +1,6 @@
 //! A rank's part as the arrays of the crate `ndarray`.
 
-use std::ops::{Deref, DerefMut};
+use std::ops::DerefMut;
 
 use chunkcomm_group::{Element, Group};
 use ndarray::{
@@ -27,17 +27,17 @@ impl<S> Local<'_, S> {
     }
 }
 
-impl<T, S: Deref<Target = [T]>> Local<'_, S> {
+impl<'a, T> Local<'a, &'a [T]> {
     /// Returns this part, margins included, as a view of `ndarray`.
     #[must_use]
-    pub fn view(&self) -> ArrayViewD<'_, T> {
+    pub fn view(&self) -> ArrayViewD<'a, T> {
         let shape = self.strided();
-        ArrayViewD::from_shape(shape, &self.elements).expect("a part has its shape")
+        ArrayViewD::from_shape(shape, self.elements).expect("a part has its shape")
     }
 
     /// Returns what this rank owns, without margins, as a view of `ndarray`.
     #[must_use]
-    pub fn interior(&self) -> ArrayViewD<'_, T> {
+    pub fn interior(&self) -> ArrayViewD<'a, T> {
         let mut view = self.view();
         view.slice_each_axis_inplace(|axis| self.owned(axis.axis.index()));
         view
@@ -61,7 +61,8 @@ impl<T, S: DerefMut<Target = [T]>> Local<'_, S> {
 }
 
 impl<T: Element> Array<T> {
-    /// Makes an array of what this rank owns, or of its part with margins, in any order of memory. It is no call.
+    /// Makes an array from this rank's elements: those that it owns, or its whole part with margins. `part` may have any
+    /// strides. It is no call of the group.
     ///
     /// ```
     /// # use chunkcomm_cluster::{Cluster, ClusterConfig};
@@ -77,7 +78,8 @@ impl<T: Element> Array<T> {
     /// let mut array = Array::from_ndarray(&group, &layout, array![[1, 2, 3], [4, 5, 6]].view())?;
     /// assert_eq!(array.local().interior().sum_axis(Axis(0)), array![5, 7, 9].into_dyn());
     /// array.local_mut().view_mut().fill(1); // margins, too
-    /// assert_eq!(array.local().view().shape(), [4, 5]);
+    /// let view = array.local().view();
+    /// assert_eq!(view.shape(), [4, 5]);
     /// assert_eq!(array.sum().await?, 6);
     /// # Ok(())
     /// # }
@@ -93,7 +95,7 @@ impl<T: Element> Array<T> {
     ) -> Result<Array<T>, ArrayError> {
         let mut array = Array::of(group, layout.clone())?;
         let mut local = array.local_mut();
-        let [owned, stored] = [local.interior().shape().to_vec(), local.shape()];
+        let [owned, stored] = [local.interior_mut().shape().to_vec(), local.shape()];
         if part.shape() == owned {
             local.interior_mut().assign(&part.into_dyn());
         } else if part.shape() == stored {
@@ -124,7 +126,7 @@ mod tests {
             let layout = Layout::over(text, shape, ranks).expect("a layout");
             for rank in 0..ranks {
                 let mut elements: Vec<usize> = (0..layout.local_len(rank)).collect();
-                let mut local = Local { layout: &layout, rank, elements: &mut elements[..] };
+                let local = Local { layout: &layout, rank, elements: &elements[..] };
                 let strides = local.strides();
                 for (index, element) in local.view().indexed_iter() {
                     let places = strides.iter().enumerate();
@@ -140,6 +142,7 @@ mod tests {
                 let mut found = owned.clone();
                 found.sort_unstable();
                 assert_eq!(found, expected, "{text}, rank {rank}");
+                let mut local = Local { layout: &layout, rank, elements: &mut elements[..] };
                 local.interior_mut().fill(usize::MAX);
                 expected.retain(|at| local[*at] != usize::MAX);
                 assert!(expected.is_empty(), "{text}, rank {rank}");

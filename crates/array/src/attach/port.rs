@@ -170,6 +170,7 @@ impl ArrayPort {
                 teller: tellers.next(),
                 under_way: self.under_way.clone(),
                 has_elements: Arc::default(),
+                members: (0..group.size()).map(|rank| group.member(rank)).collect(),
                 patience: self.patience,
             };
             self.marks.push((number, visit.mark()));

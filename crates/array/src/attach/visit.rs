@@ -35,6 +35,8 @@ pub struct Visit {
     pub(super) under_way: UnderWay,
     /// Held while this rank has elements for the visitor, or may have.
     pub(super) has_elements: Arc<()>,
+    /// Those of the port's group.
+    pub(super) members: Vec<NodeId>,
     pub(super) patience: Duration,
 }
 
@@ -72,7 +74,8 @@ impl Visit {
     /// # Errors
     ///
     /// All ranks get the same error, and the visitor gets it as a text:
-    /// - [`ArrayError::Differs`] when the ranks' layouts do not fit;
+    /// - [`ArrayError::Differs`] when the ranks' layouts differ, [`ArrayError::Rank`] when an array is one of another group
+    ///   than the port;
     /// - [`ArrayError::Mismatch`] when the visitor wants elements of another type, or gives an array. It counts as
     ///   the rank behind the last one of the group;
     /// - [`ArrayError::Group`] when a rank of the group is gone.
@@ -174,7 +177,10 @@ impl Visit {
             Side::Sender => (layout, &theirs, "sends", None),
             Side::Receiver => (&theirs, layout, "receives", Some(shape)),
         };
-        let agreed = self.told(agree_within::<T>(group, from, to, None).await)?;
+        let of = (0..size).map(|rank| group.member(rank));
+        let why = "its array is one of another group than the port";
+        let fault = (!of.eq(self.members.iter().copied())).then(|| why.to_owned());
+        let agreed = self.told(agree_within::<T>(group, from, to, fault).await)?;
         let ours = Statement::of::<T>(layout);
         if (&words_of(&ours.element), &wanted) == (&self.ask.1, &self.ask.2) {
             return Ok(agreed);

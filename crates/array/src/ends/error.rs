@@ -32,14 +32,14 @@ impl fmt::Display for StatementDifference {
 /// Reason why an array cannot be transferred.
 ///
 /// After [`ArrayError::Uncommitted`], [`ArrayError::Rows`] and [`ArrayError::Part`] the transfer goes on. After the others it is over:
-/// drop the end. The pair of groups is whole, unless its own calls fail.
+/// drop the end, or take the array back. The pair of groups is whole, unless its own calls fail.
 #[derive(Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum ArrayError {
     /// A call of the groups failed while the transfer was opened, or timed.
     #[error("the groups could not agree")]
     Group(#[source] GroupError),
-    /// A rank cannot take part. All ranks get this error.
+    /// A rank cannot take part. In a call all ranks get this error; where an array is made, this rank.
     #[error("rank {rank} cannot take part in the transfer: {loss:?}")]
     Rank {
         /// The rank, among both groups.
@@ -73,7 +73,7 @@ pub enum ArrayError {
     /// This rank could not read or write its part of a file. The other ranks get [`ArrayError::Rank`].
     #[error("this rank could not read or write its part")]
     Npy(#[source] NpyError),
-    /// A rank of the other group is gone, has dropped its end, or could not go on.
+    /// A rank is gone, has dropped its end, or could not go on: one of the other group, within a group any.
     #[error(
         "rank {rank} of the {side} group: {loss:?}; {landed} of {elements} elements of this round had landed"
     )]

@@ -21,7 +21,8 @@ use crate::plan::Side;
 /// The ways of an exchange of one group with itself: into another layout, or into margins.
 ///
 /// In place, all that leaves is packed before anything lands: it takes as much further memory as leaves this rank.
-/// Elements that stay in their places are not touched.
+/// Elements that stay in their places are not touched. From one storage to another, a tile is packed when its peer takes
+/// it.
 pub(crate) struct Exchange {
     leaving: Vec<Leaving>,
     arriving: Vec<Arriving>,
@@ -44,16 +45,11 @@ pub(crate) enum Memory<'a, T> {
 }
 
 impl<T> Memory<'_, T> {
-    fn source(&self) -> &[T] {
+    /// Returns the storage from which tiles are still to be packed, and that into which they come.
+    fn parts(&mut self) -> (Option<&[T]>, &mut [T]) {
         match self {
-            Memory::One(storage) => storage,
-            Memory::Two(source, _) => source,
-        }
-    }
-
-    fn target(&mut self) -> &mut [T] {
-        match self {
-            Memory::One(storage) | Memory::Two(_, storage) => storage,
+            Memory::One(storage) => (None, storage),
+            Memory::Two(source, target) => (Some(source), target),
         }
     }
 }
@@ -127,6 +123,7 @@ impl Exchange {
             self.stage = Stage::Packing;
             self.round += 1;
             self.arriving.iter_mut().for_each(|arriving| arriving.intake.begin(self.round));
+            self.leaving.iter_mut().for_each(|leaving| leaving.packed = 0);
         }
         let ranks = self.ranks.clone();
         let outcome = tokio::select! {
@@ -156,31 +153,50 @@ impl Exchange {
     async fn exchange<T: Element>(&mut self, memory: &mut Memory<'_, T>) -> Result<(), Failure> {
         let mut slices = Slices::default();
         if self.stage == Stage::Packing {
-            for Leaving { way, messages, .. } in &mut self.leaving {
-                way.pack_all(self.round, memory.source(), (messages, &mut slices)).await;
-            }
-            if let Some((way, _)) = &self.own {
-                way.pack_all(self.round, memory.source(), (&mut self.kept, &mut slices)).await;
+            match memory {
+                Memory::One(storage) => {
+                    for Leaving { way, messages, .. } in &mut self.leaving {
+                        way.pack_all(self.round, storage, (messages, &mut slices)).await;
+                    }
+                    if let Some((way, _)) = &self.own {
+                        way.pack_all(self.round, storage, (&mut self.kept, &mut slices)).await;
+                    }
+                }
+                Memory::Two(source, target) => {
+                    let mut message = Vec::new();
+                    if let Some((from, to)) = &self.own {
+                        for index in 0..from.tiles.len() {
+                            message.clear();
+                            from.pack((self.round, index), (source, 0), &mut message);
+                            to.place(index, &message[HEAD_BYTES..], *target);
+                            slices.worked(message.len()).await;
+                        }
+                    }
+                }
             }
             self.stage = Stage::Moving;
         }
         while let (Some(message), Some((_, way))) = (self.kept.0.pop_front(), &self.own) {
             let index = way.tiles.len() - self.kept.0.len() - 1;
-            way.place(index, &message[HEAD_BYTES..], memory.target());
+            way.place(index, &message[HEAD_BYTES..], memory.parts().1);
             slices.worked(message.len()).await;
         }
-        poll_fn(|context| self.poll_moved(memory.target(), context)).await
+        poll_fn(|context| self.poll_moved(memory, context)).await
     }
 
     fn poll_moved<T: Element>(
         &mut self,
-        storage: &mut [T],
+        memory: &mut Memory<'_, T>,
         context: &mut Context<'_>,
     ) -> Poll<Result<(), Failure>> {
+        let (source, target) = memory.parts();
         // A peer that ends says why before it closes its channels.
         let landed =
-            poll_each(&mut self.arriving, |arriving| arriving.poll_whole(storage, context))?;
-        let left = poll_each(&mut self.leaving, |leaving| leaving.poll(context))?;
+            poll_each(&mut self.arriving, |arriving| arriving.poll_whole(target, context))?;
+        let left = poll_each(&mut self.leaving, |leaving| match source {
+            Some(source) => leaving.poll_packed(self.round, source, context),
+            None => leaving.poll(context),
+        })?;
         ready!(landed);
         left.map(Ok)
     }
@@ -243,11 +259,8 @@ pub(crate) enum Kept {
 }
 
 impl Kept {
-    /// Exchanges once, or goes on with what was dropped: the opening, or a run.
-    pub(crate) async fn run<T: Element>(
-        &mut self,
-        memory: Memory<'_, T>,
-    ) -> Result<(), ArrayError> {
+    /// Opens it, or goes on with an opening that was dropped.
+    pub(crate) async fn opened(&mut self) -> Result<&mut Exchange, ArrayError> {
         if let Kept::Opening(opening) = self {
             *self = match opening.await {
                 Ok(exchange) => Kept::Open(Box::new(exchange)),
@@ -255,10 +268,18 @@ impl Kept {
             };
         }
         match self {
-            Kept::Open(exchange) => exchange.run(memory).await,
+            Kept::Open(exchange) => Ok(exchange),
             Kept::Failed(error) => Err(error.clone()),
             Kept::Opening(_) => unreachable!("it was opened"),
         }
+    }
+
+    /// Exchanges once, or goes on with what was dropped: the opening, or a run.
+    pub(crate) async fn run<T: Element>(
+        &mut self,
+        memory: Memory<'_, T>,
+    ) -> Result<(), ArrayError> {
+        self.opened().await?.run(memory).await
     }
 }
 

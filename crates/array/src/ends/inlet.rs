@@ -128,7 +128,14 @@ impl<T: Element> Inlet<T> {
         if let Some(fault) = failed {
             self.shared.fail(self.index, &intake.way, fault, intake.landed);
         }
-        let landed = self.shared.state().tasks[self.index].landed;
+        // The program may have used the last elements, and dropped its end, before this task could note it.
+        let landed = self.shared.tell(|state| {
+            let landed = &mut state.tasks[self.index].landed;
+            if intake.is_whole() {
+                *landed = intake.round.max(*landed);
+            }
+            *landed
+        });
         if told < landed {
             // The end was dropped while this word was on its way.
             let word = Bytes::copy_from_slice(&wire::landed(landed));

@@ -2,6 +2,7 @@
 
 use std::convert::Infallible;
 use std::future::poll_fn;
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
@@ -10,6 +11,7 @@ use chunkcomm::{BytesReceiver, BytesSender, Loss};
 use chunkcomm_group::Element;
 
 use super::opening::Link;
+use super::pool::Pool;
 use super::shared::{Fault, dropped};
 use super::way::{Failure, Intake, Messages, Way};
 use super::wire;
@@ -19,6 +21,10 @@ pub(crate) struct Leaving {
     pub(crate) way: Way,
     channel: BytesSender,
     pub(crate) messages: Messages,
+    /// Number of tiles that were packed when the peer could take them.
+    pub(super) packed: usize,
+    pool: Arc<Pool>,
+    slices: Slices,
 }
 
 /// Elements of one round that come from a peer.
@@ -31,7 +37,10 @@ pub(crate) struct Arriving {
 impl Leaving {
     pub(crate) async fn open(way: Way, link: Link) -> Result<Leaving, Failure> {
         match link.open_one_way().await {
-            Ok(channel) => Ok(Leaving { way, channel, messages: Messages::default() }),
+            Ok(channel) => {
+                let (messages, pool, slices) = Default::default();
+                Ok(Leaving { way, channel, messages, packed: 0, pool, slices })
+            }
             Err(loss) => Err(way.broken(loss.into(), 0)),
         }
     }
@@ -48,6 +57,26 @@ impl Leaving {
             self.channel.start_send(message)?;
         }
         self.channel.poll_flush(context).map_err(Loss::from)
+    }
+
+    /// Packs and sends what is left, tile by tile; ready when all of it is accepted.
+    pub(super) fn poll_packed<T: Element>(
+        &mut self,
+        round: u32,
+        source: &[T],
+        context: &mut Context<'_>,
+    ) -> Poll<Result<(), Failure>> {
+        while self.packed < self.way.tiles.len() {
+            let ready = ready!(self.channel.poll_ready(context)).map_err(Loss::from);
+            let mut message = self.pool.take();
+            self.way.pack((round, self.packed), (source, 0), &mut message);
+            let bytes = message.len();
+            let sent = ready.and_then(|()| Ok(self.channel.start_send(self.pool.lend(message))?));
+            sent.map_err(|loss| self.way.broken(loss.into(), 0))?;
+            self.packed += 1;
+            ready!(self.slices.poll_worked(context, bytes));
+        }
+        self.poll(context)
     }
 
     /// Tells the peer that nothing more comes, and why.

@@ -221,15 +221,15 @@ impl<R> End<R> {
         self.wait(number, self.shared.until(look)).await
     }
 
-    /// Waits until no task needs the storage of a round that is the last one.
+    /// Waits until no task needs the storage of this round.
     pub(crate) async fn released(&self, number: u32) {
-        let look = |state: &mut State<R>| {
-            state.is_released(number).then(|| {
-                state.begun = 0;
-                state.rounds.clear();
-            })
-        };
+        let look = |state: &mut State<R>| state.is_released(number).then_some(());
         self.wait(number, self.shared.until(look)).await;
+    }
+
+    /// Notes that no peer needs a word of the end.
+    pub(crate) fn ends_well(&self) {
+        self.shared.state().begun = 0;
     }
 
     /// Returns who exchanges what in a round, and who is waited for.
@@ -249,7 +249,10 @@ impl<R> End<R> {
 
 impl<R> Drop for End<R> {
     fn drop(&mut self) {
-        self.shared.tell(|state| state.dropped = true);
+        self.shared.tell(|state| {
+            state.dropped = true;
+            state.rounds.clear();
+        });
     }
 }
 

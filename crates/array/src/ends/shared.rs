@@ -348,6 +348,11 @@ impl Log {
         self.rows().get(seen..).unwrap_or_default().to_vec()
     }
 
+    /// Returns the entry with this number, if there is one.
+    pub(crate) fn get(&self, number: usize) -> Option<Range<usize>> {
+        self.rows().get(number).cloned()
+    }
+
     /// Waits until there are more than `seen` entries.
     pub(crate) async fn more_than(&self, seen: usize) {
         self.bell.until(|| (self.rows().len() > seen).then_some(())).await;

@@ -155,7 +155,7 @@ impl Drop for Messages {
 pub(crate) struct Intake {
     pub(crate) way: Way,
     element_bytes: usize,
-    round: u32,
+    pub(super) round: u32,
     /// The tiles that have come.
     seen: Vec<bool>,
     /// Number of the others.
@@ -177,6 +177,11 @@ impl Intake {
     pub(crate) fn begin(&mut self, round: u32) {
         self.seen.fill(false);
         (self.round, self.missing, self.landed) = (round, self.seen.len(), 0);
+    }
+
+    /// Whether all elements of the round are in their places.
+    pub(super) fn is_whole(&self) -> bool {
+        self.missing == 0 && self.landed == self.way.plan.elements()
     }
 
     /// Checks a message; returns its tile and the elements, if it has them.

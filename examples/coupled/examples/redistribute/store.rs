@@ -92,7 +92,7 @@ async fn receive<T: NpyElement>(
     layout: &Layout,
 ) -> Result<(), Failure> {
     pair.barrier().await?;
-    let array = Array::<T>::zeros(ours, layout, layout.shape())?;
+    let array = Array::<T>::zeros(ours, layout, layout.global_shape())?;
     let mut receiver = array.receiver(pair).await?;
     let bar = Bar::on_terminal(options.no_progress || pair.rank() > 0);
     let (mut come, (rows, _)) = (0, receiver.rows());
