@@ -109,11 +109,9 @@ async fn sums_that_flow(group: &mut Group, count: u64) -> Result<Duration, Failu
             }
             sender.start().await.doing(doing)?;
         }
-        loop {
-            let start = sender.position();
-            let Some(chunk) = sender.next(GRAIN) else { break };
-            Compute::Random.apply(&input, start..start + chunk.len(), chunk);
-            sender.commit().await.doing(doing)?;
+        while let Some(mut chunk) = sender.next(GRAIN).doing(doing)? {
+            Compute::Random.apply(&input, chunk.range(), &mut chunk);
+            chunk.commit().await.doing(doing)?;
         }
         if let Some(receiver) = &mut receiver {
             receiver.finish().await.doing(doing)?;

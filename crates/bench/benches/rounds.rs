@@ -56,7 +56,9 @@ async fn near(to: &Address, bytes: usize, slices: u32, count: u32) -> Outcome<Ve
     for _ in 0..slices {
         let since = Instant::now();
         for _ in 0..count {
-            rounds.next(bytes).ok_or("all is free")?[0] = 1;
+            let mut all = rounds.part(..)?;
+            all[0] = 1;
+            all.commit();
             rounds.start().await?;
         }
         let round = each(since);
@@ -67,7 +69,7 @@ async fn near(to: &Address, bytes: usize, slices: u32, count: u32) -> Outcome<Ve
         }
         times.push([round, each(since)]);
     }
-    rounds.next(bytes).ok_or("all is free")?;
+    rounds.part(..)?.commit();
     rounds.finish().await?;
     Ok(times)
 }

@@ -3,7 +3,7 @@
 //! | part | names |
 //! |---|---|
 //! | memory that is written in parts and read meanwhile | [`share`], [`Owner`], [`Share`], [`Lease`], [`State`] |
-//! | its bytes | [`Cursor`], [`Sections`], [`Ranges`], [`indices`], [`part_of`], [`zeros`], [`CORRECTION_BYTES_MAX`] |
+//! | its bytes | [`Cursor`], [`Sections`], [`Ranges`], [`indices`], [`part_of`], [`free_part`], [`zeros`], [`CORRECTION_BYTES_MAX`] |
 //! | from memory to a peer | [`pump`], [`Target`], [`Manner`], [`Source`], [`Pace`], [`PumpHandle`], [`Fated`] |
 //! | from a peer into memory | [`accept`], [`land`], [`land_sections`], [`Own`], [`Ending`], [`Interest`] |
 //! | this rank's transfers in a collective | [`Schedule`], [`FlowReceive`], [`Memory`], [`bounds`], [`sections`], [`overlap`], [`combining`] |
@@ -17,7 +17,7 @@ pub use crate::group::io::Io;
 pub use crate::group::shared::Run;
 pub use crate::landing::{Ending, Interest, Operand as Own, accept, land, land_sections};
 pub use crate::memory::{Lease, Owner, Share, State, share};
-pub use crate::part::{indices, part_of};
+pub use crate::part::{free_part, indices, part_of};
 pub use crate::proto::extents::Cursor;
 pub use crate::proto::frame::CORRECTION_BYTES_MAX;
 pub use crate::proto::ranges::Ranges;

@@ -118,6 +118,12 @@ pub fn part_of<T: Element>(
     })
 }
 
+/// Takes the first free elements at or behind `start`, at most `count`, to write them; `None` when none is free.
+pub fn free_part<T: Element>(share: &Share<T>, start: usize, count: usize) -> Option<Part<T>> {
+    let (start, bytes) = (start * size_of::<T>(), count.saturating_mul(size_of::<T>()));
+    share.lease_free(start, bytes).map(Part::new)
+}
+
 /// Returns the indices of `range` in `length` elements, which may be none of them.
 pub fn indices(range: &impl RangeBounds<usize>, length: usize) -> Range<usize> {
     let start = match range.start_bound() {

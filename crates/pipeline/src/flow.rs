@@ -147,9 +147,9 @@ pub trait GroupDeltas: sealed::Sealed {
     /// let mut group = Group::world(&cluster).await?;
     /// let memory = vec![0_u64; 10_000];
     /// let (mut mine, sum) = group.reduce_delta(0, memory, Op::sum(), Flow::default()).await?;
-    /// while let Some(chunk) = mine.next(1000) {
+    /// while let Some(mut chunk) = mine.next(1000)? {
     ///     chunk.fill(1);
-    ///     mine.commit().await?; // is on its way to the sum
+    ///     chunk.commit().await?; // is on its way to the sum
     /// }
     /// mine.finish().await?;
     /// if let Some(mut sum) = sum {

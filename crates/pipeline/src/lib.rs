@@ -24,13 +24,12 @@
 //! let mut output = DeltaSender::open(node, next, "out", vec![0.0_f32; LEN], increment).await?;
 //! while let Some(part) = input.next().await? {
 //!     let count = part.len();
-//!     let start = output.position();
 //!     let landed = input.landed();
-//!     let chunk = output.next(count).expect("as long as the input");
-//!     for (index, element) in (start..).zip(chunk) {
+//!     let mut chunk = output.next(count)?.expect("as long as the input");
+//!     for (index, element) in chunk.range().zip(chunk.iter_mut()) {
 //!         *element = 0.5 * (landed[index] + landed[index.saturating_sub(1)]);
 //!     }
-//!     output.commit().await?;
+//!     chunk.commit().await?;
 //! }
 //! output.finish().await?;
 //! # Ok(())
@@ -68,9 +67,9 @@
 //! let memory = vec![0.0_f64; 1 << 20];
 //! let (mut mine, mut sums) = group.all_reduce_delta(memory, Op::sum(), Flow::default()).await?;
 //! for step in 1..=100 {
-//!     while let Some(chunk) = mine.next(4096) {
+//!     while let Some(mut chunk) = mine.next(4096)? {
 //!         chunk.fill(f64::from(step)); // compute
-//!         mine.commit().await?;
+//!         chunk.commit().await?;
 //!     }
 //!     while let Some(done) = sums.next().await? {
 //!         println!("{}", done[0]); // use: the rest is on its way
@@ -120,7 +119,7 @@
 //! above it, in reading order:
 //!
 //! - `turns`: when a computing task yields;
-//! - [`DeltaSender`], [`DeltaReceiver`], [`Forward`]: the ends of a delta;
+//! - [`DeltaSender`], [`Chunk`], [`DeltaReceiver`], [`Forward`]: the ends of a delta;
 //! - [`GroupDeltas`], [`Flow`]: collectives that take and give them;
 //! - `tracked` (feature): the same ends for code that takes a plain slice, by page protection (Linux).
 //!
@@ -145,4 +144,4 @@ pub use chunkcomm_group::{
 };
 pub use flow::{DeltaEnd, Flow, GatherEnds, GroupDeltas, ReduceEnds};
 pub use recv::{DeltaReceiver, Forward, Landed};
-pub use send::DeltaSender;
+pub use send::{Chunk, DeltaSender};

@@ -1,20 +1,23 @@
 //! Sending of a buffer while it is computed.
 
+mod chunk;
+
 use std::fmt;
 use std::ops::RangeBounds;
 
 use chunkcomm::{LossKind, Node, Peer};
 use chunkcomm_group::layer::{
-    Lease, Manner, Owner, Pace, PumpHandle, Sections, Source, Target, part_of, pump, share,
+    Manner, Owner, Pace, PumpHandle, Sections, Source, Target, free_part, part_of, pump, share,
 };
 use chunkcomm_group::{DeltaSendError, Element, GroupError, Increment, Part, PartError};
 
+pub use self::chunk::Chunk;
 use crate::turns::Turns;
 
 /// Sends the elements of one buffer, increment by increment, while they are computed.
 ///
-/// [`next`](Self::next) hands out the next elements to write, [`commit`](Self::commit) releases
-/// them: whole increments leave in the background, straight from the buffer, without a copy. The
+/// [`next`](Self::next) hands out the next elements to write, as a [`Chunk`], whose [`commit`](Chunk::commit)
+/// releases them: whole increments leave in the background, straight from the buffer, without a copy. The
 /// compiler checks that committed elements are not written again. [`finish`](Self::finish)
 /// waits until the receiver has all; [`into_buffer`](Self::into_buffer) returns the memory for
 /// the next transfer. [`start`](Self::start) begins the next round of this one.
@@ -23,7 +26,7 @@ use crate::turns::Turns;
 ///
 /// Computing never waits for the network: the buffer itself is the queue.
 ///
-/// Tasks of the node's runtime move the bytes. `commit` lets them run now and then. Code that computes
+/// Tasks of the node's runtime move the bytes. A chunk's `commit` lets them run now and then. Code that computes
 /// without a commit, or blocks, needs a runtime that others drive: one with several threads, or a node
 /// with [`io_thread`](chunkcomm::NodeBuilder::io_thread).
 ///
@@ -40,13 +43,11 @@ use crate::turns::Turns;
 ///
 /// let buffer = vec![0.0_f32; 1 << 20];
 /// let mut sender = DeltaSender::open(node, peer, "waves", buffer, Increment::default()).await?;
-/// let mut index = 0;
-/// while let Some(chunk) = sender.next(4096) {
-///     for element in chunk {
+/// while let Some(mut chunk) = sender.next(4096)? {
+///     for (index, element) in chunk.range().zip(chunk.iter_mut()) {
 ///         *element = (index as f32 * 1e-3).sin();
-///         index += 1;
 ///     }
-///     sender.commit().await?;
+///     chunk.commit().await?;
 /// }
 /// sender.finish().await?;
 /// let buffer = sender.into_buffer().await;
@@ -55,12 +56,10 @@ use crate::turns::Turns;
 /// ```
 #[must_use = "a delta ends when its sender is dropped"]
 pub struct DeltaSender<T: Element> {
-    /// Parts handed out by [`next`](Self::next), before `owner`: they must be free when it ends.
-    handed: Vec<Lease<T>>,
     owner: Owner<T>,
     /// Index of the first element that `next` looks at.
     position: usize,
-    /// Bytes of the round that were committed when [`commit`](Self::commit) last had an increment.
+    /// Bytes of the round that were committed when [`take_turn`](Self::take_turn) last saw an increment.
     seen_bytes: usize,
     turns: Turns,
     /// Number of the round, from 1.
@@ -96,13 +95,11 @@ impl<T: Element> DeltaSender<T> {
     /// let (buffer, increment) = (vec![0_u64; 10_000], Increment::default());
     /// let mut sender = DeltaSender::open(&near, &peer, "squares", buffer, increment).await?;
     /// let mut receiver = DeltaReceiver::accept(&far, "squares", vec![0_u64; 10_000]).await?;
-    /// let mut index = 0;
-    /// while let Some(chunk) = sender.next(1_000) {
-    ///     for element in chunk {
-    ///         *element = index * index;
-    ///         index += 1;
+    /// while let Some(mut chunk) = sender.next(1_000)? {
+    ///     for (index, element) in chunk.range().zip(chunk.iter_mut()) {
+    ///         *element = (index * index) as u64;
     ///     }
-    ///     sender.commit().await?; // leaves while the next chunk is computed
+    ///     chunk.commit().await?; // leaves while the next chunk is computed
     /// }
     /// sender.finish().await?;
     /// assert_eq!(receiver.finish().await?[99], 9_801);
@@ -153,42 +150,25 @@ impl<T: Element> DeltaSender<T> {
     }
 
     fn of(owner: Owner<T>, pump: PumpHandle, other: Option<Other<T>>) -> Self {
-        let (handed, turns) = (Vec::new(), Turns::default());
-        Self { handed, owner, position: 0, seen_bytes: 0, turns, round: 1, pump, other }
+        Self { owner, position: 0, seen_bytes: 0, turns: Turns::default(), round: 1, pump, other }
     }
 
     /// Hands out the next elements to write: `count`, fewer at the end of the buffer and before
     /// elements that a part has, `None` after the last.
     ///
-    /// Every call goes on where the last one ended, committed or not. Elements that a
-    /// [`part`](Self::part) has are passed over. Committed elements cannot be written any more:
+    /// Every call goes on behind the elements that were committed last: a chunk that was dropped without a
+    /// [`commit`](Chunk::commit) is handed out again. Elements that a [`part`](Self::part) has are passed over.
     ///
-    /// ```compile_fail,E0499
-    /// async fn rewrite(sender: &mut chunkcomm_pipeline::DeltaSender<u8>) {
-    ///     let chunk = sender.next(10).unwrap();
-    ///     sender.commit().await.unwrap();
-    ///     chunk[0] = 1;
-    /// }
-    /// ```
+    /// # Errors
+    /// The error of the transfer, if it failed: drop the sender.
     ///
     /// # Panics
     /// When `count` is 0.
-    pub fn next(&mut self, count: usize) -> Option<&mut [T]> {
+    pub fn next(&mut self, count: usize) -> Result<Option<Chunk<'_, T>>, DeltaSendError> {
         assert!(count > 0, "a chunk has at least one element");
-        let (start, bytes) = (self.position * size_of::<T>(), count.saturating_mul(size_of::<T>()));
-        let extended = match self.handed.last_mut() {
-            Some(last) if last.range().end == start => last.extend(bytes),
-            _ => 0,
-        };
-        if extended == 0 {
-            self.handed.push(self.owner.share().lease_free(start, bytes)?);
-        }
-        let last = self.handed.last_mut().expect("there is one");
-        self.position = last.range().end / size_of::<T>();
-        let fresh = if extended == 0 { last.range().len() } else { extended };
-        let elements = last.elements_mut();
-        let before = elements.len() - fresh / size_of::<T>();
-        Some(&mut elements[before..])
+        self.check()?;
+        let part = free_part(self.owner.share(), self.position, count);
+        Ok(part.map(|part| Chunk { part, sender: self }))
     }
 
     /// Hands out the elements of `range`, to be computed and committed on any thread, in any order.
@@ -273,22 +253,8 @@ impl<T: Element> DeltaSender<T> {
         Ok(())
     }
 
-    /// Commits all elements that [`next`](Self::next) handed out. Does not wait for the network.
-    ///
-    /// Yields to the runtime when another increment is committed, at most once in 50 us, and at the end of
-    /// the buffer. Elements that parts committed count, too. So the link sends even if the program's only
-    /// thread computes.
-    ///
-    /// Less than an increment leaves when the link is idle. With [`Increment::Fixed`] it stays until the
-    /// increment is whole or the buffer ends. [`Part::commit`] needs no runtime.
-    ///
-    /// # Errors
-    /// The error of the transfer, if it failed: drop the sender.
-    ///
-    /// # Cancel safety
-    /// The first poll has committed; dropping the rest loses nothing.
-    pub async fn commit(&mut self) -> Result<(), DeltaSendError> {
-        self.publish();
+    /// Lets the link send, if another increment is committed or all is; reports the error of the transfer.
+    async fn take_turn(&mut self) -> Result<(), DeltaSendError> {
         let (bytes, is_whole) = {
             let state = self.owner.share().state();
             (state.extents().done_bytes(), state.extents().is_whole())
@@ -310,10 +276,6 @@ impl<T: Element> DeltaSender<T> {
         other.map_or(Ok(()), |other| other.pump.check())
     }
 
-    fn publish(&mut self) {
-        self.handed.drain(..).for_each(Lease::commit);
-    }
-
     /// Returns the elements that were committed from the start without a gap, to read: filters look
     /// back.
     #[must_use]
@@ -333,7 +295,7 @@ impl<T: Element> DeltaSender<T> {
         self.owner.is_empty()
     }
 
-    /// Returns the index of the first element that [`next`](Self::next) has not looked at.
+    /// Returns the index from which [`next`](Self::next) looks: that behind what the last chunk committed.
     #[must_use]
     pub fn position(&self) -> usize {
         self.position
@@ -352,8 +314,7 @@ impl<T: Element> DeltaSender<T> {
         self.pump.peer.as_ref()
     }
 
-    /// Commits the elements that `next` handed out and waits until every element is in the receiver's
-    /// buffer.
+    /// Waits until every element is in the receiver's buffer.
     ///
     /// Success does not mean that the receiver's program has looked at the elements. Costs one message back
     /// after the last element has landed. Of a [collective](crate#collectives-that-flow), waits until this rank has no
@@ -376,12 +337,11 @@ impl<T: Element> DeltaSender<T> {
         Ok(())
     }
 
-    /// Commits what was handed out.
+    /// Checks that all elements are committed.
     ///
     /// # Errors
-    /// When something is missing, or the transfer has failed.
-    fn complete(&mut self) -> Result<(), DeltaSendError> {
-        self.publish();
+    /// When some are missing, or the transfer has failed.
+    fn complete(&self) -> Result<(), DeltaSendError> {
         self.check()?;
         let is_whole = {
             let state = self.owner.share().state();
@@ -404,20 +364,16 @@ impl<T: Element> DeltaSender<T> {
     /// # use std::io::Read;
     /// # async fn example(sender: &mut chunkcomm_pipeline::DeltaSender<u8>, mut file: std::fs::File)
     /// # -> Result<(), Box<dyn std::error::Error>> {
-    /// let mut start = 0;
     /// loop {
-    ///     if start == sender.len() {
+    ///     let Some(mut chunk) = sender.next(4096)? else {
     ///         sender.start().await?; // the window is full
-    ///         start = 0;
-    ///     }
-    ///     let mut rest = sender.part(start..)?;
-    ///     let count = file.read(&mut rest)?;
-    ///     rest.commit_first(count);
+    ///         continue;
+    ///     };
+    ///     let count = file.read(&mut chunk)?;
     ///     if count == 0 {
     ///         break;
     ///     }
-    ///     start += count;
-    ///     sender.commit().await?; // lets the runtime send
+    ///     chunk.commit_first(count).await?;
     /// }
     /// sender.end().await?;
     /// # Ok(())
@@ -446,7 +402,6 @@ impl<T: Element> DeltaSender<T> {
             let why = "of the flowing collectives, only a broadcast ends before a round is whole";
             return Err(PumpHandle::refused(why));
         }
-        self.publish();
         self.check()?;
         let (is_full, is_cut) = {
             let state = self.owner.share().state();
@@ -536,8 +491,8 @@ impl<T: Element> DeltaSender<T> {
     /// When the future is dropped, the buffer is dropped once the link releases it. The committed elements
     /// are sent.
     pub async fn into_buffer(self) -> Vec<T> {
-        let Self { handed, owner, other, .. } = self;
-        drop((handed, other));
+        let Self { owner, other, .. } = self;
+        drop(other);
         owner.into_vec().await
     }
 }

@@ -168,8 +168,9 @@ async fn lead(cluster: &Cluster, options: &Options) -> Result<(), Failure> {
     let result = vec![0; shades.len()];
     let mut output =
         DeltaSender::open(node, &next, "shades", result.clone(), Increment::default()).await?;
-    output.next(shades.len()).ok_or("the picture is empty")?.copy_from_slice(&shades);
-    output.commit().await?;
+    let mut all = output.next(shades.len())?.ok_or("the picture is empty")?;
+    all.copy_from_slice(&shades);
+    all.commit().await?;
     let result = DeltaReceiver::accept(node, "shades", result).await?.into_buffer().await?;
     let elapsed = began.elapsed();
     output.finish().await?;
@@ -234,11 +235,11 @@ async fn filter(
         // The filter looks at rows below its own.
         let landed = input.wait(..(last + filter.reach).min(height) * width).await?;
         let begin = began.elapsed();
-        let chunk = output.next((last - first) * width).ok_or("the rows are handed out")?;
-        filter.filter(&Shades { shades: landed, width, height }, first, chunk);
+        let mut chunk = output.next((last - first) * width)?.ok_or("all rows are committed")?;
+        filter.filter(&Shades { shades: landed, width, height }, first, &mut chunk);
         let (begin_ns, end_ns) = (begin.as_nanos() as u64, began.elapsed().as_nanos() as u64);
         spans.push((begin_ns, end_ns - begin_ns, first as u64));
-        output.commit().await?;
+        chunk.commit().await?;
     }
     output.finish().await?;
     Ok(spans)

@@ -23,12 +23,11 @@ async fn main() -> Result<(), Box<dyn Error>> {
     if cluster.rank() == 0 {
         let (peer, increment) = (cluster.peer(1).await?, Increment::default());
         let mut output = DeltaSender::open(node, &peer, "roots", buffer, increment).await?;
-        let mut indices = 0..COUNT;
-        while let Some(chunk) = output.next(CHUNK) {
-            for (element, index) in chunk.iter_mut().zip(&mut indices) {
+        while let Some(mut chunk) = output.next(CHUNK)? {
+            for (index, element) in chunk.range().zip(chunk.iter_mut()) {
                 *element = (index as f64).sqrt();
             }
-            output.commit().await?;
+            chunk.commit().await?;
         }
         output.finish().await?;
     } else {

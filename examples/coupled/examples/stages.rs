@@ -62,13 +62,11 @@ async fn produce(cluster: &Cluster) -> Result<(), Failure> {
     let buffer = vec![0.0_f32; SAMPLES];
     let increment = Increment::default();
     let mut output = DeltaSender::open(cluster.node(), &next, "samples", buffer, increment).await?;
-    let mut index = 0;
-    while let Some(chunk) = output.next(CHUNK) {
-        for element in chunk {
+    while let Some(mut chunk) = output.next(CHUNK)? {
+        for (index, element) in chunk.range().zip(chunk.iter_mut()) {
             *element = sample(index);
-            index += 1;
         }
-        output.commit().await?;
+        chunk.commit().await?;
     }
     Ok(output.finish().await?)
 }
@@ -82,13 +80,12 @@ async fn transform(cluster: &Cluster) -> Result<(), Failure> {
         DeltaSender::open(node, &next, "smoothed", buffer, Increment::default()).await?;
     while let Some(part) = input.next().await? {
         let count = part.len();
-        let start = output.position();
         let samples = input.landed();
-        let chunk = output.next(count).ok_or("more samples came than were stated")?;
-        for (index, element) in (start..).zip(chunk) {
+        let mut chunk = output.next(count)?.ok_or("more samples came than were stated")?;
+        for (index, element) in chunk.range().zip(chunk.iter_mut()) {
             *element = smooth(samples, index);
         }
-        output.commit().await?;
+        chunk.commit().await?;
     }
     output.finish().await?;
     Ok(forward.finish().await?)

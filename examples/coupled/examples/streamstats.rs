@@ -88,22 +88,18 @@ async fn accept(cluster: &Cluster, name: &str) -> Result<DeltaReceiver<u8>, Fail
 
 async fn read(cluster: &Cluster, mut file: File) -> Result<(), Failure> {
     let mut output = open(cluster, 1, "bytes").await?;
-    let mut start = 0;
     loop {
-        if start == output.len() {
+        let Some(mut rest) = output.next(WINDOW_BYTES)? else {
             output.start().await?;
-            start = 0;
-        }
-        let mut rest = output.part(start..)?;
+            continue;
+        };
         let count = file.read(&mut rest)?;
-        rest.commit_first(count);
-        drop(rest);
         if count == 0 {
-            return Ok(output.end().await?);
+            break;
         }
-        start += count;
-        output.commit().await?;
+        rest.commit_first(count).await?;
     }
+    Ok(output.end().await?)
 }
 
 async fn smooth(cluster: &Cluster) -> Result<(), Failure> {
@@ -112,11 +108,11 @@ async fn smooth(cluster: &Cluster) -> Result<(), Failure> {
     let mut smoother = Smoother::default();
     loop {
         while let Some(bytes) = input.next().await? {
-            let smoothed = output.next(bytes.len()).ok_or("more came than a window")?;
-            for (smoothed, byte) in smoothed.iter_mut().zip(bytes) {
+            let mut chunk = output.next(bytes.len())?.ok_or("more came than a window")?;
+            for (smoothed, byte) in chunk.iter_mut().zip(bytes) {
                 *smoothed = smoother.smooth(*byte);
             }
-            output.commit().await?;
+            chunk.commit().await?;
         }
         if !input.start().await? {
             return Ok(output.end().await?);

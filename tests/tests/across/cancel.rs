@@ -60,11 +60,11 @@ async fn open(node: &Node, peer: &Peer, name: &str) -> DeltaSender<u32> {
 async fn fill(sender: &mut DeltaSender<u32>) {
     let values = values();
     for waits in (0..4).cycle() {
-        let start = sender.position();
-        let Some(chunk) = sender.next(777) else { return };
-        chunk.copy_from_slice(&values[start..start + chunk.len()]);
-        // The elements of a commit that was never polled are committed by the next.
-        if let Some(committed) = limited(cancelled(waits, sender.commit())).await {
+        let Some(mut chunk) = sender.next(777).unwrap() else { return };
+        let range = chunk.range();
+        chunk.copy_from_slice(&values[range]);
+        // The elements of a commit that was never polled are handed out again.
+        if let Some(committed) = limited(cancelled(waits, chunk.commit())).await {
             committed.unwrap();
         }
     }
@@ -127,8 +127,9 @@ fn a_dropped_wait_for_a_senders_buffer_lets_what_is_committed_arrive() {
             let mut sender = open(&left, &peer, "buffer").await;
             let receiver = DeltaReceiver::accept(&right, "buffer", vec![0; LEN]).await.unwrap();
             let start = values();
-            sender.next(5000).unwrap().copy_from_slice(&start[..5000]);
-            sender.commit().await.unwrap();
+            let mut chunk = sender.next(5000).unwrap().unwrap();
+            chunk.copy_from_slice(&start[..5000]);
+            chunk.commit().await.unwrap();
             let buffer = limited(cancelled(waits, sender.into_buffer())).await;
             assert!(limited(receiver.wait(..5000)).await.unwrap() == &start[..5000]);
             let error = limited(receiver.wait(5000..)).await.unwrap_err();
@@ -276,9 +277,9 @@ fn a_dropped_wait_for_a_receivers_buffer_stops_the_sender_and_no_more() {
 
 /// Commits all elements at once.
 async fn fill_all(sender: &mut DeltaSender<u32>) {
-    let chunk = sender.next(LEN).unwrap();
+    let Ok(Some(mut chunk)) = sender.next(LEN) else { return };
     chunk.copy_from_slice(&values());
-    sender.commit().await.unwrap_or_default();
+    chunk.commit().await.unwrap_or_default();
 }
 
 #[test]

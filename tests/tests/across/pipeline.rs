@@ -48,12 +48,12 @@ fn values(range: Range<usize>) -> Vec<u32> {
 /// Computes up to element `end` in chunks of `chunk`.
 async fn fill(sender: &mut DeltaSender<u32>, end: usize, chunk: usize) -> Outcome {
     while sender.position() < end {
-        let start = sender.position();
-        let part = sender.next(chunk.min(end - start)).expect("not at the end");
-        for (index, element) in (start..).zip(part) {
+        let count = chunk.min(end - sender.position());
+        let mut chunk = sender.next(count)?.expect("not at the end");
+        for (index, element) in chunk.range().zip(chunk.iter_mut()) {
             *element = value(index);
         }
-        sender.commit().await?;
+        chunk.commit().await?;
     }
     Ok(())
 }
@@ -65,7 +65,7 @@ async fn transfer(len: usize, chunk: usize, increment: Increment) -> Outcome {
         let buffer = vec![0_u32; len];
         let mut sender = DeltaSender::open(&left, &peer, "numbers", buffer, increment).await?;
         fill(&mut sender, len, chunk).await?;
-        assert!(sender.next(1).is_none());
+        assert!(sender.next(1)?.is_none());
         sender.finish().await?;
         assert!(sender.into_buffer().await == values(0..len));
         Outcome::Ok(())
@@ -206,8 +206,8 @@ async fn mismatch(
     let send = async {
         let (buffer, increment) = (vec![0_f32; len], Increment::Fixed(4096));
         let mut sender = DeltaSender::open(&left, &peer, "odd", buffer, increment).await?;
-        while sender.next(100).is_some() {
-            sender.commit().await?;
+        while let Some(chunk) = sender.next(100)? {
+            chunk.commit().await?;
         }
         sender.finish().await
     };
@@ -336,9 +336,9 @@ async fn buffers_are_used_again() -> Outcome {
         let send = async {
             let (buffer, increment) = (std::mem::take(&mut out), Increment::default());
             let mut sender = DeltaSender::open(&left, &peer, "again", buffer, increment).await?;
-            while let Some(chunk) = sender.next(777) {
+            while let Some(mut chunk) = sender.next(777)? {
                 chunk.fill(round);
-                sender.commit().await?;
+                chunk.commit().await?;
             }
             sender.finish().await?;
             out = sender.into_buffer().await;

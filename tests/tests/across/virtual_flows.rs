@@ -230,16 +230,15 @@ impl Plan {
         rank: usize,
         random: &mut Random,
     ) -> Result<(), DeltaSendError> {
-        let (round, mut index) = (sender.round(), 0);
-        while let Some(chunk) = sender.next(1 + random.below(5000) as usize) {
-            for element in chunk {
+        let round = sender.round();
+        while let Some(mut chunk) = sender.next(1 + random.below(5000) as usize)? {
+            for (index, element) in chunk.range().zip(chunk.iter_mut()) {
                 *element = self.element(rank, round, index);
-                index += 1;
             }
             if random.one_in(3) {
                 host::sleep(Duration::from_micros(random.below(500))).await;
             }
-            sender.commit().await?;
+            chunk.commit().await?;
         }
         Ok(())
     }
@@ -524,13 +523,15 @@ impl Plan {
                     again!(sender.start()).unwrap();
                 }
                 assert_eq!(sender.round(), round);
-                let mut index = 0;
-                while let Some(chunk) = sender.next(self.length.div_ceil(3)) {
-                    for element in chunk {
+                let mut waits = (0..4).cycle();
+                while let Some(mut chunk) = sender.next(self.length.div_ceil(3)).unwrap() {
+                    for (index, element) in chunk.range().zip(chunk.iter_mut()) {
                         *element = self.element(rank, round, index);
-                        index += 1;
                     }
-                    again!(sender.commit()).unwrap();
+                    // The elements of a commit that was never polled are handed out again.
+                    let committed = cancelled(waits.next().unwrap(), chunk.commit()).await;
+                    committed.transpose().unwrap();
+                    host::yield_now().await;
                 }
                 if round % 2 == 0 {
                     again!(sender.finish()).unwrap();

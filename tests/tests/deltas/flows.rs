@@ -34,13 +34,11 @@ fn folded(size: usize, round: u64, index: usize) -> [u32; 2] {
 /// Computes a round of an operand, from the start or from several threads in any order.
 async fn compute(sender: &mut DeltaSender<[u32; 2]>, rank: usize, round: u64) {
     if (rank as u64 + round).is_multiple_of(2) {
-        let mut index = 0;
-        while let Some(chunk) = sender.next(1000) {
-            for element_of in chunk {
+        while let Some(mut chunk) = sender.next(1000).unwrap() {
+            for (index, element_of) in chunk.range().zip(chunk.iter_mut()) {
                 *element_of = element(rank, round, index);
-                index += 1;
             }
-            sender.commit().await.unwrap();
+            chunk.commit().await.unwrap();
         }
         return;
     }

@@ -74,3 +74,10 @@ fn compute(round: u32, start: usize, elements: &mut [u32]) {
         *element = value(round, index);
     }
 }
+
+/// Computes the next elements of a round, `count` at most, and commits them.
+async fn commit(round: u32, sender: &mut DeltaSender<u32>, count: usize) -> Outcome {
+    let mut chunk = sender.next(count)?.ok_or("all elements are committed")?;
+    compute(round, chunk.range().start, &mut chunk);
+    Ok(chunk.commit().await?)
+}

@@ -44,10 +44,10 @@ async fn commits_let_a_computing_thread_send() -> Outcome {
     let (mut sender, first) = open(&node("left").await).await;
     let (mut start, mut landed, begun) = (0, false, Instant::now());
     // Most elements are left until the first have landed.
-    while let Some(elements) = sender.next(if start > FIRST && !landed { 5 } else { 5000 }) {
-        compute(1, start, elements);
-        start += elements.len();
-        sender.commit().await?;
+    while let Some(mut chunk) = sender.next(if start > FIRST && !landed { 5 } else { 5000 })? {
+        compute(1, start, &mut chunk);
+        start = chunk.range().end;
+        chunk.commit().await?;
         if start > FIRST && !landed {
             // This thread computes: nothing else runs on it.
             thread::sleep(Duration::from_millis(1));

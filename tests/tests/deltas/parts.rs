@@ -9,7 +9,7 @@ use chunkcomm_pipeline::{
 use chunkcomm_testkit::limited;
 use chunkcomm_testkit::random::seeded;
 
-use super::{Outcome, Pair, compute, link, node, value, values};
+use super::{Outcome, Pair, commit, compute, link, node, value, values};
 
 /// Several threads commit the parts of a buffer in an order of the seed, piece by piece; the receiver
 /// takes them as they land.
@@ -89,11 +89,9 @@ async fn what_is_committed_last_may_be_first() -> Outcome {
     assert!(receiver.try_range(0..1)?.is_none() && receiver.landed().is_empty());
     assert_eq!(receiver.try_range(2999..)?, Some(&[value(1, 2999)][..]));
     // The sequential form goes on around the part.
-    let mut start = 0;
-    while let Some(elements) = sender.next(1500) {
-        compute(1, start, elements);
-        start += elements.len();
-        sender.commit().await?;
+    while let Some(mut chunk) = sender.next(1500)? {
+        compute(1, chunk.range().start, &mut chunk);
+        chunk.commit().await?;
     }
     assert_eq!(sender.position(), 2000);
     limited(sender.finish()).await?;
@@ -126,11 +124,10 @@ async fn a_whole_forward_keeps_less_than_an_increment_until_it_is_whole() -> Out
     let mut forward = middle.forward_whole(&pair.right, &to_whole, "f").await?;
     let soon = limited(DeltaReceiver::accept(&ends[0], "f", vec![7; 100_000])).await?;
     let mut whole = limited(DeltaReceiver::accept(&ends[1], "f", vec![7; 100_000])).await?;
-    compute(1, 0, sender.next(1).unwrap());
-    sender.commit().await?;
+    commit(1, &mut sender, 1).await?;
     assert_eq!(limited(soon.wait(..1)).await?, values(1, 0..1));
     assert_eq!(whole.try_range(..1)?, None);
-    compute(1, 1, sender.next(100_000).unwrap());
+    commit(1, &mut sender, 100_000).await?;
     limited(sender.finish()).await?;
     limited(forward.finish()).await?;
     assert!(limited(whole.finish()).await? == values(1, 0..100_000));
@@ -149,12 +146,47 @@ async fn an_overlap_names_both_ranges() -> Outcome {
     let committed = sender.part(..).unwrap_err();
     assert_eq!(committed, PartError::Committed { asked: 0..100, taken: 10..20 });
     assert_eq!(sender.part(90..101).unwrap_err(), PartError::Range { asked: 90..101, length: 100 });
-    // A dropped part is free again, and the elements that `next` handed out are out.
+    // A dropped part is free again.
     drop(sender.part(50..60)?);
-    assert_eq!(sender.next(1000).unwrap().len(), 10);
-    assert!(matches!(sender.part(0..1).unwrap_err(), PartError::Out { .. }));
     assert!(sender.parts(3).is_err());
-    assert_eq!(sender.next(1000).unwrap().len(), 80, "the part is passed over");
+    let chunk = sender.next(1000)?.unwrap();
+    assert_eq!(chunk.range(), 0..10);
+    chunk.commit().await?;
+    assert_eq!(sender.next(1000)?.unwrap().range(), 20..100, "the part is passed over");
+    Ok(())
+}
+
+#[tokio::test]
+async fn elements_of_a_dropped_chunk_are_handed_out_again() -> Outcome {
+    let pair = Pair::new().await;
+    let (mut sender, mut receiver) = pair.delta(100, Increment::default()).await;
+    sender.next(30)?.unwrap().fill(0);
+    let mut chunk = sender.next(20)?.unwrap();
+    assert_eq!(chunk.range(), 0..20);
+    compute(1, 0, &mut chunk);
+    chunk.commit_first(10).await?;
+    assert_eq!(chunk.range(), 10..20, "the chunk has the rest");
+    drop(chunk);
+    assert_eq!((sender.position(), sender.committed()), (10, &values(1, 0..10)[..]));
+    let mut chunk = sender.next(5)?.unwrap();
+    assert_eq!((chunk.range(), &chunk[..]), (10..15, &values(1, 10..15)[..]), "as it was written");
+    chunk.fill(0);
+    // Never polled, it has committed nothing.
+    drop(chunk.commit());
+    assert_eq!(sender.part(10..15)?.range(), 10..15, "they are free");
+    let unfinished = limited(sender.finish()).await.unwrap_err();
+    assert!(unfinished.to_string().contains("10 of 100"), "{unfinished}");
+    // Behind a part, too.
+    let mut part = sender.part(10..40)?;
+    sender.next(10)?.unwrap().fill(0);
+    compute(1, 10, &mut part);
+    part.commit();
+    while let Some(mut chunk) = sender.next(7)? {
+        compute(1, chunk.range().start, &mut chunk);
+        chunk.commit().await?;
+    }
+    limited(sender.finish()).await?;
+    assert_eq!(limited(receiver.finish()).await?, values(1, 0..100));
     Ok(())
 }
 

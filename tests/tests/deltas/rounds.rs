@@ -8,7 +8,7 @@ use std::time::Duration;
 use chunkcomm_pipeline::{DeltaReceiver, DeltaRecvError, DeltaSender, Increment};
 use chunkcomm_testkit::limited;
 
-use super::{Outcome, Pair, compute, link, node, values};
+use super::{Outcome, Pair, commit, compute, link, node, values};
 
 fn is_pending(future: impl Future) -> bool {
     pin!(future).poll(&mut Context::from_waker(Waker::noop())).is_pending()
@@ -17,11 +17,10 @@ fn is_pending(future: impl Future) -> bool {
 /// Sends rounds `from..=to`, the first of which has begun.
 async fn send(sender: &mut DeltaSender<u32>, to: u32, chunk: usize) -> Outcome {
     loop {
-        let (round, mut start) = (sender.round(), 0);
-        while let Some(elements) = sender.next(chunk) {
-            compute(round, start, elements);
-            start += elements.len();
-            sender.commit().await?;
+        let round = sender.round();
+        while let Some(mut chunk) = sender.next(chunk)? {
+            compute(round, chunk.range().start, &mut chunk);
+            chunk.commit().await?;
         }
         if round == to {
             return Ok(sender.finish().await?);
@@ -107,8 +106,7 @@ async fn a_receiver_that_pauses_stops_the_sender_and_ends_nothing() -> Outcome {
     let (sent, received) = limited(first).await;
     sent.and(received)?;
     limited(sender.start()).await?;
-    compute(2, 0, sender.next(10_000).unwrap());
-    sender.commit().await?;
+    commit(2, &mut sender, 10_000).await?;
     // A delta that is opened later comes through; the paused one keeps what it showed.
     let other =
         DeltaSender::<u8>::open(&pair.left, &pair.peer, "2", Vec::new(), Increment::default());
@@ -186,12 +184,12 @@ async fn a_forward_waits_for_a_node_that_begins_its_round_late() -> Outcome {
     let mut middle = limited(DeltaReceiver::accept(&nodes[1], "f", vec![0; len])).await?;
     let mut forward = middle.forward(&nodes[1], &to_2, "f").await?;
     let mut end = limited(DeltaReceiver::accept(&nodes[2], "f", vec![0; len])).await?;
-    compute(1, 0, sender.next(len).unwrap());
+    commit(1, &mut sender, len).await?;
     limited(sender.finish()).await?;
     limited(end.finish()).await?;
     let (one, two) = limited(async { tokio::join!(sender.start(), middle.start()) }).await;
     one.and(two.map_err(|error| panic!("{error}")))?;
-    compute(2, 0, sender.next(len).unwrap());
+    commit(2, &mut sender, len).await?;
     limited(sender.finish()).await?;
     assert_eq!(limited(middle.finish()).await?, values(2, 0..len));
     drop(sender);
@@ -206,12 +204,11 @@ async fn a_forward_waits_for_a_node_that_begins_its_round_late() -> Outcome {
 async fn committed_elements_of_a_later_round_are_sent_when_the_sender_is_dropped() -> Outcome {
     let pair = Pair::new().await;
     let (mut sender, mut receiver) = pair.delta(1000, Increment::default()).await;
-    compute(1, 0, sender.next(1000).unwrap());
+    commit(1, &mut sender, 1000).await?;
     limited(sender.finish()).await?;
     limited(receiver.finish()).await?;
     limited(sender.start()).await?;
-    compute(2, 0, sender.next(1000).unwrap());
-    sender.commit().await?;
+    commit(2, &mut sender, 1000).await?;
     drop(sender);
     tokio::time::sleep(Duration::from_millis(50)).await;
     limited(receiver.start()).await?;

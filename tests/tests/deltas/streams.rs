@@ -5,7 +5,7 @@ use chunkcomm_pipeline::{
 };
 use chunkcomm_testkit::limited;
 
-use super::{Outcome, Pair, compute, link, node, values};
+use super::{Outcome, Pair, commit, compute, link, node, values};
 
 const WINDOW: usize = 1000;
 
@@ -14,14 +14,14 @@ async fn send(sender: &mut DeltaSender<u32>, length: usize) -> Result<(), DeltaS
     let mut sent = 0;
     while sent < length {
         let start = sender.position();
-        let Some(elements) = sender.next(300.min(length - sent)) else {
+        let Some(mut chunk) = sender.next(300.min(length - sent))? else {
             assert_eq!(start, WINDOW);
             sender.start().await?;
             continue;
         };
-        compute(1, sent, elements);
-        sent += elements.len();
-        sender.commit().await?;
+        compute(1, sent, &mut chunk);
+        sent += chunk.len();
+        chunk.commit().await?;
     }
     sender.end().await
 }
@@ -83,7 +83,7 @@ async fn behind_the_end_nothing_is_waited_for() -> Outcome {
     part.commit();
     let gap = limited(sender.end()).await.unwrap_err();
     assert!(gap.to_string().contains("200 of 1000 elements"), "{gap}");
-    compute(1, 0, sender.next(100).expect("it is free"));
+    commit(1, &mut sender, 100).await?;
     let (ended, beyond) =
         limited(async { tokio::join!(sender.end(), receiver.wait(250..301)) }).await;
     ended?;
@@ -97,7 +97,7 @@ async fn behind_the_end_nothing_is_waited_for() -> Outcome {
     }
     assert_eq!(shown, 300);
     // The end stays.
-    assert!(sender.next(1).is_none());
+    assert!(sender.next(1)?.is_none());
     limited(sender.end()).await?;
     let over = limited(sender.start()).await.unwrap_err();
     assert!(over.to_string().contains("has ended"), "{over}");
@@ -110,7 +110,7 @@ async fn behind_the_end_nothing_is_waited_for() -> Outcome {
 async fn a_sender_that_is_dropped_has_not_ended_the_stream() -> Outcome {
     let pair = Pair::new().await;
     let (mut sender, mut receiver) = pair.delta(WINDOW, Increment::default()).await;
-    compute(1, 0, sender.next(WINDOW).expect("it is free"));
+    commit(1, &mut sender, WINDOW).await?;
     limited(sender.finish()).await?;
     drop(sender);
     assert!(limited(receiver.start()).await?);
@@ -147,7 +147,7 @@ async fn the_sender_hears_of_the_end_from_a_receiver_that_leaves_at_once() -> Ou
                 std::hint::spin_loop();
             }
         });
-        compute(1, 0, sender.next(length).unwrap());
+        commit(1, &mut sender, length).await?;
         limited(sender.end()).await?;
         reading.join().unwrap();
     }
@@ -169,15 +169,15 @@ async fn a_receiver_that_leaves_with_a_full_window_has_the_whole_stream() -> Out
     }
     // The sender has begun the next round before it finds that nothing is left.
     let (mut sender, receiver) = pair.delta(WINDOW, Increment::default()).await;
-    compute(1, 0, sender.next(WINDOW).unwrap());
+    commit(1, &mut sender, WINDOW).await?;
     limited(sender.start()).await?;
     drop(limited(receiver.into_buffer()).await?);
-    while limited(sender.commit()).await.is_ok() {
+    while sender.next(1).is_ok() {
         tokio::task::yield_now().await;
     }
     limited(sender.end()).await?;
     // With elements that did not land it is an error.
-    sender.next(1).unwrap();
+    sender.part(..1)?.commit();
     let gone = limited(sender.end()).await.unwrap_err();
     assert!(matches!(gone, DeltaSendError::Gone { .. }), "{gone}");
     Ok(())

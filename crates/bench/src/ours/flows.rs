@@ -291,13 +291,12 @@ async fn produce(
     kind: &FlowKind,
     mut pass: Pass,
 ) -> Result<(), Failure> {
-    loop {
-        let start = input.position();
-        let Some(chunk) = input.next(kind.grain()) else { return Ok(()) };
-        let range = start..start + chunk.len();
-        pass.apply(source, range, chunk).await;
-        input.commit().await.doing("sending in increments")?;
+    let doing = "sending in increments";
+    while let Some(mut chunk) = input.next(kind.grain()).doing(doing)? {
+        pass.apply(source, chunk.range(), &mut chunk).await;
+        chunk.commit().await.doing(doing)?;
     }
+    Ok(())
 }
 
 /// Computes on the elements as they land.

@@ -36,17 +36,6 @@ impl<T: Pod> Lease<T> {
         bytemuck::cast_slice_mut(self.bytes_mut())
     }
 
-    /// Adds up to `bytes` bytes behind this lease, those that are free; returns their number.
-    pub fn extend(&mut self, bytes: usize) -> usize {
-        let end = self.range.end;
-        let mut state = self.share.state();
-        let fresh = state.extents.free_from(end, bytes).filter(|fresh| fresh.start == end);
-        let Some(fresh) = fresh else { return 0 };
-        state.extents.take(&fresh).expect("it is free");
-        self.range.end = fresh.end;
-        fresh.len()
-    }
-
     /// Returns the bytes.
     pub(crate) fn bytes(&self) -> &[u8] {
         // SAFETY: within the allocation and initialised (1); out for this lease (2).

@@ -68,6 +68,13 @@ impl Ends {
             (sender.expect("it opens"), receiver.expect("it opens"))
         })
     }
+
+    /// Commits the next `count` elements with one value.
+    fn commit(&self, sender: &mut DeltaSender<u64>, count: usize, value: u64) {
+        let mut chunk = sender.next(count).expect("it goes on").expect("there are more");
+        chunk.fill(value);
+        self.runtime.block_on(chunk.commit()).expect("it goes on");
+    }
 }
 
 /// Writes each element's index, and calls `pause` in the middle.
@@ -170,8 +177,7 @@ fn what_was_shown_before_can_be_read_before_the_rest_lands() {
     let ends = Ends::new();
     each_input::<u64>(LEN, &Awaiting::default(), |mut input| {
         let (mut sender, mut receiver) = ends.open();
-        sender.next(50_000).expect("there are more").fill(1);
-        ends.runtime.block_on(sender.commit()).expect("it goes on");
+        ends.commit(&mut sender, 50_000, 1);
         while ends.runtime.block_on(receiver.next_any()).expect("it comes").expect("more").0.end
             < 40_000
         {}
@@ -180,7 +186,7 @@ fn what_was_shown_before_can_be_read_before_the_rest_lands() {
             let (ends, sender) = (&ends, &mut sender);
             scope.spawn(move || {
                 assert_eq!(reads.recv_timeout(SOON), Ok(1));
-                sender.next(LEN).expect("there are more").fill(2);
+                ends.commit(sender, LEN, 2);
                 ends.runtime.block_on(sender.finish()).expect("all has landed");
             });
             let copy = |elements: &[u64], _: &Arrivals<'_>| {
@@ -200,7 +206,7 @@ fn a_round_that_ends_early_is_an_error_with_its_length() {
     each_input::<u64>(LEN, &settings, |mut input| {
         let engine = input.engine();
         let (mut sender, mut receiver) = ends.open();
-        sender.next(50_000).expect("there are more").fill(1);
+        ends.commit(&mut sender, 50_000, 1);
         let ending = ends.runtime.spawn(async move { sender.end().await });
         let read = |elements: &[u64], arrivals: &Arrivals<'_>| {
             let error = arrivals.wait(49_000..50_001).expect_err("the last one never comes");
@@ -373,8 +379,9 @@ fn a_delta_whose_code_panicked_never_lands() {
     };
     let run = AssertUnwindSafe(|| sender.tracked_send(&mut output, write).map(drop));
     assert!(catch_unwind(run).is_err());
-    while let Some(elements) = sender.next(LEN) {
-        elements.fill(2);
+    while let Some(mut chunk) = sender.next(LEN).expect("it goes on") {
+        chunk.fill(2);
+        ends.runtime.block_on(chunk.commit()).expect("it goes on");
     }
     let finished = ends.runtime.block_on(limited(sender.finish()));
     let error = finished.expect_err("what came is half written");
@@ -404,7 +411,7 @@ fn a_second_run_in_one_round_is_an_error_before_the_code_runs() {
 fn elements_that_are_handed_out_are_an_error_before_the_code_runs() {
     let ends = Ends::new();
     let (mut sender, _receiver) = ends.open();
-    sender.next(10).expect("there are more").fill(1);
+    let _part = sender.part(..10).expect("all is free");
     let mut output = TrackedOutput::new(LEN, Tracking::default()).expect("an engine works");
     let error = sender.tracked_send(&mut output, |_| panic!("it runs")).map(drop);
     assert!(matches!(error, Err(TrackedError::Part(_))), "{error:?}");
@@ -416,8 +423,7 @@ fn a_sender_that_is_dropped_is_an_error_of_the_read() {
     let settings = Awaiting::default().with_missing(Missing::Unfilled);
     each_input::<u64>(LEN, &settings, |mut input| {
         let (mut sender, mut receiver) = ends.open();
-        sender.next(50_000).expect("there are more").fill(1);
-        ends.runtime.block_on(sender.commit()).expect("it goes on");
+        ends.commit(&mut sender, 50_000, 1);
         drop(sender);
         let mut sum = 0;
         let read = |elements: &[u64], _: &Arrivals<'_>| sum = elements[..49_000].iter().sum();

@@ -69,8 +69,9 @@ async fn round(ends: &mut Ends, number: u64) {
         if number > 1 {
             sender.start().await.unwrap();
         }
-        sender.next(LEN).unwrap().fill(number as u32);
-        sender.commit().await.unwrap();
+        let mut chunk = sender.next(LEN).unwrap().unwrap();
+        chunk.fill(number as u32);
+        chunk.commit().await.unwrap();
     }
     for receiver in &mut ends.receivers {
         if number > 1 {

@@ -48,8 +48,9 @@ async fn counted<R>(future: impl Future<Output = R>) -> (R, u64) {
 
 async fn fill(sender: &mut DeltaSender<u32>) -> Result<(), Box<dyn Error>> {
     let round = sender.round();
-    sender.next(LEN).ok_or("all is free")?.fill(round);
-    sender.commit().await?;
+    let mut chunk = sender.next(LEN)?.ok_or("all is free")?;
+    chunk.fill(round);
+    chunk.commit().await?;
     Ok(sender.finish().await?)
 }
 

@@ -269,13 +269,12 @@ async fn compute(
     run: &Run,
 ) -> Result<(), PatternError> {
     while sender.position() < end {
-        let start = sender.position();
-        let chunk = sender.next(run.grain().min(end - start)).expect("not at the end");
+        let count = run.grain().min(end - sender.position());
+        let mut chunk = sender.next(count)?.expect("not at the end");
         if run.compute.has_result() {
-            let range = start..start + chunk.len();
-            pass.apply(input, range, chunk).await;
+            pass.apply(input, chunk.range(), &mut chunk).await;
         }
-        sender.commit().await?;
+        chunk.commit().await?;
     }
     Ok(())
 }

@@ -29,8 +29,8 @@ async fn mismatch(texts: &mut Texts) {
     let send = async {
         let (buffer, increment) = (vec![0_f32; 100], Increment::Fixed(4096));
         let mut sender = DeltaSender::open(&two.b, &two.peer, "odd", buffer, increment).await?;
-        while sender.next(100).is_some() {
-            sender.commit().await?;
+        while let Some(chunk) = sender.next(100)? {
+            chunk.commit().await?;
         }
         sender.finish().await
     };

@@ -11,10 +11,12 @@ use std::time::Duration;
 use chunkcomm::host;
 use chunkcomm_coupled::patterns::{Pass, source_of};
 use chunkcomm_group::Group;
-use chunkcomm_pipeline::{DeltaReceiver, DeltaSender, Increment};
+use chunkcomm_pipeline::{Chunk, DeltaReceiver, DeltaSender, Increment};
 
 use crate::failure::{Doing, Failure};
 use crate::harness::flows::{FlowKind, FlowPattern};
+
+const SENDING: &str = "sending a whole array";
 
 /// A rank's edges, and its array.
 #[derive(Default)]
@@ -88,26 +90,15 @@ impl Tree {
         &mut self,
         kind: &FlowKind,
         source: &[f32],
-        mut pass: Pass,
+        pass: Pass,
     ) -> Result<(), Failure> {
-        let own = match &mut self.up {
-            Some(up) => up.next(kind.len()).expect("a round hands the array out once"),
-            None => &mut self.root,
+        let Some(up) = &mut self.up else {
+            return sum(&mut self.below, kind, source, pass, &mut self.root).await;
         };
-        pass.apply(source, 0..kind.len(), own).await;
-        for (index, child) in self.below.iter_mut().enumerate() {
-            let came = child.finish().await.doing("receiving a whole array")?;
-            let is_sum = kind.writes() || index > 0;
-            let ((), work) = host::working(|| {
-                host::spend(Duration::from_nanos((kind.gamma_ns * kind.bytes as f64) as u64));
-                combine(own, if is_sum { None } else { Some(source) }, came);
-            });
-            work.done().await;
-        }
-        match &mut self.up {
-            Some(up) => send(up).await,
-            None => Ok(()),
-        }
+        let mut own = whole(up)?;
+        sum(&mut self.below, kind, source, pass, &mut own).await?;
+        own.commit().await.doing(SENDING)?;
+        up.finish().await.doing(SENDING)
     }
 
     /// Passes the root's array down.
@@ -117,9 +108,10 @@ impl Tree {
             None => &self.root,
         };
         for child in &mut self.down {
-            let copy = child.next(array.len()).expect("a round hands the array out once");
+            let mut copy = whole(child)?;
             copy.copy_from_slice(array);
-            send(child).await?;
+            copy.commit().await.doing(SENDING)?;
+            child.finish().await.doing(SENDING)?;
         }
         Ok(())
     }
@@ -130,11 +122,31 @@ impl Tree {
     }
 }
 
-/// Sends a whole array, and waits until it is there.
-async fn send(sender: &mut DeltaSender<f32>) -> Result<(), Failure> {
-    let doing = "sending a whole array";
-    sender.commit().await.doing(doing)?;
-    sender.finish().await.doing(doing)
+/// Computes the array of a rank, and adds those from below.
+async fn sum(
+    below: &mut [DeltaReceiver<f32>],
+    kind: &FlowKind,
+    source: &[f32],
+    mut pass: Pass,
+    own: &mut [f32],
+) -> Result<(), Failure> {
+    pass.apply(source, 0..kind.len(), own).await;
+    for (index, child) in below.iter_mut().enumerate() {
+        let came = child.finish().await.doing("receiving a whole array")?;
+        let is_sum = kind.writes() || index > 0;
+        let ((), work) = host::working(|| {
+            host::spend(Duration::from_nanos((kind.gamma_ns * kind.bytes as f64) as u64));
+            combine(own, if is_sum { None } else { Some(source) }, came);
+        });
+        work.done().await;
+    }
+    Ok(())
+}
+
+/// Hands out the whole array.
+fn whole(sender: &mut DeltaSender<f32>) -> Result<Chunk<'_, f32>, Failure> {
+    let chunk = sender.next(sender.len()).doing(SENDING)?;
+    Ok(chunk.expect("a round hands the array out once"))
 }
 
 /// Adds what came to the own array, or writes the sum of `source` and what came there.
