@@ -65,7 +65,7 @@
 //!   buffer, combined or as it comes; [`Part`]: elements for one writer;
 //! - [`Region`]: a buffer with any number of ends;
 //! - `group`: [`Group`], [`Pair`]: ranks, links, and a standing task that runs the calls;
-//! - `collective`: [`Call`], [`Op`], [`Parts`]: small calls step by step, large ones by regions;
+//! - `collective`: [`Call`], [`Op`], [`Parts`], [`Exchanged`]: small calls step by step, large ones by regions;
 //! - `layer`: hidden: what `chunkcomm-pipeline` stands on.
 //!
 //! Elements are plain old data ([`Element`], that is `bytemuck::Pod`) and travel in the sender's byte order. Both sides
@@ -91,7 +91,7 @@ mod trouble;
 pub use collective::call::Call;
 pub use collective::op::{Bits, Number, Op};
 pub use collective::pair::{Pair, Root};
-pub use collective::parts::Parts;
+pub use collective::parts::{Exchanged, Parts};
 pub use element::Element;
 pub use error::{DeltaRecvError, DeltaSendError, Mismatch, PartError};
 pub use group::error::{CallDifference, CollectiveError, GroupError};

@@ -2,7 +2,7 @@
 
 use crate::virtual_cluster::on_each;
 use chunkcomm_cluster::Cluster;
-use chunkcomm_group::{Algorithm, Group, GroupError, Op, Parts, Root};
+use chunkcomm_group::{Algorithm, Exchanged, Group, GroupError, Op, Parts, Root};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -52,16 +52,16 @@ async fn all_calls(mut group: Group, length: usize) -> Result<(), GroupError> {
             same(&mapped, &if rank == root { of_all } else { mine(rank, length) }, &of);
 
             let part = |from: usize| mine(from, length + from % 3);
-            let (own, gathered) = group.gather(root, part(rank)).await?;
-            same(&own, &part(rank), &of);
+            let Exchanged { input, result: gathered } = group.gather(root, part(rank)).await?;
+            same(&input, &part(rank), &of);
             let all: Vec<u64> = (0..size).flat_map(part).collect();
             assert_eq!(gathered.is_some(), rank == root);
             gathered.into_iter().for_each(|gathered| same(&gathered.data, &all, &of));
             let counts: Vec<usize> = (0..size).map(|it| part(it).len()).collect();
             let given = (rank == root).then_some(Parts { data: all, counts });
-            let (own, back) = group.scatter(root, given.clone()).await?;
-            same(&own, &part(rank), &of);
-            assert!(back == given, "{of}");
+            let Exchanged { input, result } = group.scatter(root, given.clone()).await?;
+            same(&result, &part(rank), &of);
+            assert!(input == given, "{of}");
         }
         let of = format!("{algorithm}, rank {rank} of {size}");
         let sum = group.all_reduce(mine(rank, length), Op::sum()).await?;
@@ -83,11 +83,11 @@ async fn all_calls(mut group: Group, length: usize) -> Result<(), GroupError> {
         let part = |from: usize, to: usize| mine(from * 100 + to, from + length / 3 * to);
         let data = (0..size).flat_map(|to| part(rank, to)).collect();
         let counts = (0..size).map(|to| part(rank, to).len()).collect();
-        let (_, received) = group.all_to_all(Parts { data, counts }).await?;
+        let received = group.all_to_all(Parts { data, counts }).await?.result;
         let expected: Vec<u64> = (0..size).flat_map(|from| part(from, rank)).collect();
         same(&received.data, &expected, &of);
         let parts = Parts::even(mine(rank, length), size);
-        let (_, own) = group.reduce_scatter(parts, affine()).await?;
+        let own = group.reduce_scatter(parts, affine()).await?.result;
         let all = Parts::even(fold(size, length, |a, b| after(&a, &b)), size);
         same(&own, all.part(rank), &of);
     }

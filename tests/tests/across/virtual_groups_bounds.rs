@@ -197,7 +197,7 @@ fn data_come_back_from_calls_that_make_no_sense() {
         let (mut group, _) = group.shrink().await.unwrap();
         let parts = Parts { data: mine, counts: vec![1, 2] };
         let error = group.reduce_scatter(parts.clone(), Op::sum()).await.unwrap_err();
-        assert_eq!(error.data.0, parts, "{error}");
+        assert_eq!(error.data.input, parts, "{error}");
     });
 }
 

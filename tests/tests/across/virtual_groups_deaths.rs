@@ -4,7 +4,7 @@ use crate::virtual_cluster::{join, switched};
 use chunkcomm::host::{self, Instant};
 use chunkcomm_cluster::Cluster;
 use chunkcomm_cluster::cluster::Change;
-use chunkcomm_group::{Group, GroupError, Op, Parts};
+use chunkcomm_group::{Exchanged, Group, GroupError, Op, Parts};
 use chunkcomm_simulation::{LinkSpec, run};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -141,15 +141,15 @@ impl Turn {
         let is_root = self.rank == self.root;
         if let What::Scatter = self.what {
             let given = is_root.then(|| self.parts(self.root));
-            let (own, back) = match group.scatter(self.root, given.clone()).await {
+            let Exchanged { input, result } = match group.scatter(self.root, given.clone()).await {
                 Ok(made) => made,
                 Err(error) => {
-                    assert!(error.data.1 == given, "parts of a scatter");
+                    assert!(error.data.input == given, "parts of a scatter");
                     return Err(error.cause);
                 }
             };
-            self.same(&own, self.parts(self.root).part(self.rank));
-            assert!(back == given, "parts of a scatter");
+            self.same(&result, self.parts(self.root).part(self.rank));
+            assert!(input == given, "parts of a scatter");
             return Ok(());
         }
         let length = self.all[0].len();
@@ -170,23 +170,23 @@ impl Turn {
     async fn exchange(&self, group: &mut Group) -> Result<(), GroupError> {
         if let What::AllToAll = self.what {
             let given = self.parts(self.rank);
-            let (back, received) = match group.all_to_all(given.clone()).await {
+            let Exchanged { input, result } = match group.all_to_all(given.clone()).await {
                 Ok(made) => made,
                 Err(error) => {
-                    assert!(error.data.0 == given, "parts of an exchange");
+                    assert!(error.data.input == given, "parts of an exchange");
                     return Err(error.cause);
                 }
             };
-            assert!(back == given, "parts of an exchange");
+            assert!(input == given, "parts of an exchange");
             let of = |from: usize| self.parts(from).part(self.rank).to_vec();
-            self.same(&received.data, &(0..self.all.len()).flat_map(of).collect::<Vec<_>>());
+            self.same(&result.data, &(0..self.all.len()).flat_map(of).collect::<Vec<_>>());
             return Ok(());
         }
         let (own, gathered) = match self.what {
             What::Gather => match group.gather(self.root, self.mine()).await {
-                Ok(made) => made,
+                Ok(Exchanged { input, result }) => (input, result),
                 Err(error) => {
-                    self.same(&error.data.0, &self.mine());
+                    self.same(&error.data.input, &self.mine());
                     return Err(error.cause);
                 }
             },
@@ -207,15 +207,16 @@ impl Turn {
 
     async fn reduce_scatter(&self, group: &mut Group) -> Result<(), GroupError> {
         let given = self.parts(self.rank);
-        let (back, own) = match group.reduce_scatter(given.clone(), Op::sum()).await {
+        let reduced = group.reduce_scatter(given.clone(), Op::sum()).await;
+        let Exchanged { input, result } = match reduced {
             Ok(made) => made,
             Err(error) => {
-                assert!(error.data.0 == given, "parts of a reduction");
+                assert!(error.data.input == given, "parts of a reduction");
                 return Err(error.cause);
             }
         };
-        assert!(back == given, "parts of a reduction");
-        self.same(&own, Parts::even(sum(&self.all), self.all.len()).part(self.rank));
+        assert!(input == given, "parts of a reduction");
+        self.same(&result, Parts::even(sum(&self.all), self.all.len()).part(self.rank));
         Ok(())
     }
 

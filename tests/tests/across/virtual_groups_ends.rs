@@ -214,10 +214,11 @@ fn calls_are_dropped_at_each_await_and_the_others_are_unharmed() {
                 }
                 assert!(sums.await.unwrap() == vec![6; length]);
                 assert!(told.await.unwrap() == vec![root as u64 + 1; length]);
-                let (own, all) = gathered.await.unwrap();
-                assert!(own == mine && all.is_some() == (rank == root));
-                let (back, received) = exchanged.await.unwrap();
-                assert!(back.data == mine && received.part(1).iter().all(|it| *it == 2));
+                let gathered = gathered.await.unwrap();
+                assert!(gathered.input == mine && gathered.result.is_some() == (rank == root));
+                let exchanged = exchanged.await.unwrap();
+                assert!(exchanged.input.data == mine);
+                assert!(exchanged.result.part(1).iter().all(|it| *it == 2));
             }
             group.barrier().await.unwrap();
         });

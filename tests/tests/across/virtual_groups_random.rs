@@ -1,7 +1,7 @@
 //! Random calls of a group against a sequential program.
 
 use crate::virtual_cluster::on_each;
-use chunkcomm_group::{Algorithm, Call, Group, Op, Parts};
+use chunkcomm_group::{Algorithm, Call, Exchanged, Group, Op, Parts};
 use chunkcomm_simulation::{Random, each_seed};
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};
@@ -171,10 +171,10 @@ fn make(group: &mut Group, turn: Turn, what: String) -> Check {
             }
             None
         }),
-        6 => check(group.gather(root, own.clone()), move |(back, all)| {
-            same(&back, &own, &what);
-            assert_eq!(all.is_some(), rank == root);
-            all.into_iter().for_each(|all| gathered(&all, turn, &what));
+        6 => check(group.gather(root, own.clone()), move |Exchanged { input, result }| {
+            same(&input, &own, &what);
+            assert_eq!(result.is_some(), rank == root);
+            result.into_iter().for_each(|all| gathered(&all, turn, &what));
             None
         }),
         7 => check(group.all_gather(own.clone()), move |(back, all)| {
@@ -186,14 +186,15 @@ fn make(group: &mut Group, turn: Turn, what: String) -> Check {
             let part = move |from: usize, to: usize| turn.data(from * 16 + to, turn.count(to));
             let data = (0..size).flat_map(|to| part(rank, to)).collect();
             let counts = (0..size).map(|to| turn.count(to)).collect();
-            check(group.all_to_all(Parts { data, counts }), move |(_, received)| {
+            check(group.all_to_all(Parts { data, counts }), move |exchanged| {
                 for from in 0..size {
-                    same(received.part(from), &part(from, rank), &what);
+                    same(exchanged.result.part(from), &part(from, rank), &what);
                 }
                 None
             })
         }
-        _ => check(group.reduce_scatter(Parts::even(mine, size), turn.op()), move |(_, own)| {
+        _ => check(group.reduce_scatter(Parts::even(mine, size), turn.op()), move |exchanged| {
+            let own = exchanged.result;
             let all = Parts::even(turn.fold(0..size), size);
             if turn.reproducible || turn.is_exact() {
                 same(&own, all.part(rank), &what);

@@ -33,7 +33,7 @@ fn threads_wait_for_calls_of_all_sizes() {
                 assert!(error.data == [rank]);
                 let parts = Parts { data: vec![rank; 5], counts: vec![2, 2] };
                 let error = group.reduce_scatter(parts.clone(), Op::sum()).wait().unwrap_err();
-                assert!(error.data.0 == parts);
+                assert!(error.data.input == parts);
             }));
         }
         let joined = tokio::task::spawn_blocking(|| {

@@ -131,9 +131,10 @@ impl Player for Member {
             }
             Operation::AllToAll => {
                 let parts = Parts { data, counts: mem::take(&mut self.counts) };
-                let (parts, received) = group.all_to_all(parts).await.doing(doing)?;
-                (self.counts, self.received) = (parts.counts, received.data);
-                parts.data
+                let exchanged = group.all_to_all(parts).await.doing(doing)?;
+                self.received = exchanged.result.data;
+                self.counts = exchanged.input.counts;
+                exchanged.input.data
             }
         };
         Ok(())

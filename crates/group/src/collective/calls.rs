@@ -8,7 +8,7 @@ use chunkcomm_proto::describe::fnv1a;
 use super::asking::Ask;
 use super::call::Call;
 use super::op::Op;
-use super::parts::Parts;
+use super::parts::{Exchanged, Parts};
 use super::whole::Whole;
 use crate::proto::schedule::{Kind, bounds};
 use crate::proto::talk::Operation;
@@ -136,15 +136,15 @@ impl Group {
         self.exclusive_scan(vec![value], op).map(only)
     }
 
-    /// Brings the data of all ranks to the root, which gets them in the order of ranks. Lengths may
-    /// differ.
+    /// Brings the data of all ranks to the root, which gets them in the order of ranks; the others get `None`.
+    /// Lengths may differ.
     ///
     /// Algorithms: direct.
     pub fn gather<T: Element>(
         &mut self,
         root: usize,
         data: Vec<T>,
-    ) -> Call<(Vec<T>, Option<Parts<T>>)> {
+    ) -> Call<Exchanged<Vec<T>, Option<Parts<T>>>> {
         let ask = Ask::of::<T>(Kind::Gather { root }, Operation::Gather).rooted(root);
         let is_root = self.rank() == root;
         let fill = own_block(data, self.rank(), self.size());
@@ -154,8 +154,8 @@ impl Group {
             Ok(())
         };
         self.submit(ask, fill, move |whole, ok| {
-            let parts = (ok && is_root).then(|| whole.take_parts());
-            (mem::take(&mut whole.input), parts)
+            let result = (ok && is_root).then(|| whole.take_parts());
+            Exchanged { input: mem::take(&mut whole.input), result }
         })
     }
 
@@ -167,7 +167,7 @@ impl Group {
         &mut self,
         root: usize,
         parts: Option<Parts<T>>,
-    ) -> Call<(Vec<T>, Option<Parts<T>>)> {
+    ) -> Call<Exchanged<Option<Parts<T>>, Vec<T>>> {
         let ask = Ask::of::<T>(Kind::Scatter { root }, Operation::Scatter).rooted(root);
         let is_root = self.rank() == root;
         let fault = match (&parts, is_root) {
@@ -180,7 +180,8 @@ impl Group {
         let fill = move |whole: &mut Whole<T>| fill(whole).and(fault);
         self.submit(ask, fill, move |whole, _| {
             let data = mem::take(&mut whole.input);
-            (mem::take(&mut whole.result), counts.map(|counts| Parts { data, counts }))
+            let input = counts.map(|counts| Parts { data, counts });
+            Exchanged { input, result: mem::take(&mut whole.result) }
         })
     }
 
@@ -210,13 +211,16 @@ impl Group {
     /// The data come back with what was received.
     ///
     /// Algorithms: pairwise.
-    pub fn all_to_all<T: Element>(&mut self, parts: Parts<T>) -> Call<(Parts<T>, Parts<T>)> {
+    pub fn all_to_all<T: Element>(
+        &mut self,
+        parts: Parts<T>,
+    ) -> Call<Exchanged<Parts<T>, Parts<T>>> {
         let ask = Ask::of::<T>(Kind::AllToAll, Operation::AllToAll);
         let counts = parts.counts.clone();
         let fill = parts_to_send(parts, true, self.rank(), self.size());
         self.submit(ask, fill, |whole, ok| {
-            let received = if ok { whole.take_parts() } else { Parts::default() };
-            (Parts { data: mem::take(&mut whole.input), counts }, received)
+            let result = if ok { whole.take_parts() } else { Parts::default() };
+            Exchanged { input: Parts { data: mem::take(&mut whole.input), counts }, result }
         })
     }
 
@@ -228,7 +232,7 @@ impl Group {
         &mut self,
         parts: Parts<T>,
         op: Op<T>,
-    ) -> Call<(Parts<T>, Vec<T>)> {
+    ) -> Call<Exchanged<Parts<T>, Vec<T>>> {
         let named = op.clone();
         let ask = Ask::of::<T>(Kind::ReduceScatter, Operation::ReduceScatter);
         let mut ask = ask.all_of(&parts.data).by(&named);
@@ -245,8 +249,8 @@ impl Group {
             divided
         };
         self.submit(ask, fill, move |whole, ok| {
-            let mine = if ok { mem::take(&mut whole.mine) } else { Vec::new() };
-            (Parts { data: mem::take(&mut whole.input), counts }, mine)
+            let result = if ok { mem::take(&mut whole.mine) } else { Vec::new() };
+            Exchanged { input: Parts { data: mem::take(&mut whole.input), counts }, result }
         })
     }
 }

@@ -11,6 +11,18 @@ pub struct Parts<T> {
     pub counts: Vec<usize>,
 }
 
+/// Result of a call that also gives this rank's elements back.
+///
+/// As the data of a [`CollectiveError`](crate::CollectiveError) it has the `input` for another try, and a `result`
+/// without elements.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Exchanged<I, R> {
+    /// The elements that this rank gave, as they were.
+    pub input: I,
+    /// The elements that this rank got.
+    pub result: R,
+}
+
 impl<T> Default for Parts<T> {
     fn default() -> Parts<T> {
         Parts { data: Vec::new(), counts: Vec::new() }

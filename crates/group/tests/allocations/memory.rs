@@ -80,9 +80,9 @@ async fn calls(groups: &mut [Group]) {
     let halves = || Parts::even(vector(), 2);
     let own: Vec<_> = groups.iter_mut().map(|it| it.reduce_scatter(halves(), Op::sum())).collect();
     for (rank, call) in own.into_iter().enumerate() {
-        let (given, mine) = call.await.unwrap();
-        assert_eq!(mine[0], 2 * (rank * LEN / 2) as u64);
-        drop_elsewhere((given, mine)).await;
+        let exchanged = call.await.unwrap();
+        assert_eq!(exchanged.result[0], 2 * (rank * LEN / 2) as u64);
+        drop_elsewhere(exchanged).await;
     }
     assert_freed_elsewhere("reduce_scatter");
     // Nobody waits for it, so the group drops the data.
@@ -188,7 +188,7 @@ async fn others_run_between_the_slices_of_a_call() {
     assert!(own == all.data);
     assert!(turns >= slices, "{turns} turns");
     let (all, turns) = turns_of(group.all_to_all(all)).await;
-    assert!(all.unwrap().1.data == own && turns >= slices, "{turns} turns");
+    assert!(all.unwrap().result.data == own && turns >= slices, "{turns} turns");
     let (sum, turns) = turns_of(group.all_reduce(vector(), Op::sum())).await;
     assert!(sum.unwrap() == own && turns >= slices, "{turns} turns");
     let (sum, turns) = turns_of(group.scan(vector(), Op::sum())).await;
@@ -197,9 +197,9 @@ async fn others_run_between_the_slices_of_a_call() {
     assert!(sum.unwrap() == vec![0; LEN] && turns >= slices, "{turns} turns");
     let parts = Parts::even(vector(), 1);
     let (own_part, turns) = turns_of(group.reduce_scatter(parts, Op::sum())).await;
-    assert!(own_part.unwrap().1 == own && turns >= 2 * slices, "{turns} turns");
+    assert!(own_part.unwrap().result == own && turns >= 2 * slices, "{turns} turns");
     let (gathered, turns) = turns_of(group.gather(0, vector())).await;
-    assert!(gathered.unwrap().1.unwrap().data == own && turns >= slices, "{turns} turns");
+    assert!(gathered.unwrap().result.unwrap().data == own && turns >= slices, "{turns} turns");
     drop(group);
     end_all(&clusters).await;
 }

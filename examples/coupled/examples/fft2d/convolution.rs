@@ -100,7 +100,7 @@ async fn run(
     largest.resize(options.images, 0.0);
     largest.push(results.difference);
     let mut seconds = convolution.world.reduce(0, largest, Op::max()).await?;
-    let (_, parts) = convolution.world.gather(0, results.last).await?;
+    let parts = convolution.world.gather(0, results.last).await?.result;
     let difference = seconds.pop().expect("it was pushed");
     Ok(Results { seconds, difference, last: parts.map_or(Vec::new(), |parts| parts.data) })
 }

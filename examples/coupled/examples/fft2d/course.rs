@@ -111,14 +111,14 @@ impl Outcome {
         groups: Vec<usize>,
         options: &Options,
     ) -> Result<Option<Outcome>, Box<dyn Error>> {
-        let (_, figures) = world.gather(0, course.figures().to_vec()).await?;
+        let figures = world.gather(0, course.figures().to_vec()).await?.result;
         let is_needed = options.output.is_some() || options.npy.is_some();
         let whole = match course.transformed.filter(|_| is_needed) {
             Some(transformed) => transformed.gather(0).await?,
             None => None,
         };
         // Of the last group's first rank alone.
-        let (_, whole) = world.gather(0, whole.unwrap_or_default()).await?;
+        let whole = world.gather(0, whole.unwrap_or_default()).await?.result;
         let (Some(figures), Some(whole)) = (figures, whole) else { return Ok(None) };
         let figures: Vec<&[f64]> = figures.data.chunks(FIGURES).collect();
         let most = |figures: &[&[f64]], which: usize| {

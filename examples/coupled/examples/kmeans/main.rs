@@ -139,7 +139,7 @@ impl Search {
             }
             self.history.push(next);
         }
-        let (_, all) = group.gather(0, cluster_of).await?;
+        let all = group.gather(0, cluster_of).await?.result;
         Ok(all.map(|parts| parts.data).unwrap_or_default())
     }
 

@@ -143,8 +143,7 @@ pub(crate) async fn solve(
         counted => (solved.seconds - ends[quarter - 1]) / counted as f64,
     };
     let own = form.parts().iter().flat_map(Part::values).copied().collect();
-    let (_, all) = world.gather(0, own).await?;
-    if let Some(all) = all {
+    if let Some(all) = world.gather(0, own).await?.result {
         solved.values = assembled(geometry, spread, world.size(), &all.data);
     }
     Ok(solved)
