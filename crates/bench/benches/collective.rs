@@ -10,7 +10,7 @@ use chunkcomm_cluster::cluster::launch::Environment;
 use chunkcomm_cluster::{Cluster, ClusterConfig};
 use chunkcomm_coupled::patterns::{Compute, source};
 use chunkcomm_group::{Group, Op};
-use chunkcomm_pipeline::{Flow, GroupDeltas};
+use chunkcomm_pipeline::{Flow, GroupDeltas, ReduceEnds};
 use chunkcomm_testkit::free_port;
 use criterion::{Criterion, criterion_group, criterion_main};
 use tokio::runtime::{Builder, Runtime};
@@ -99,7 +99,7 @@ async fn sums_that_flow(group: &mut Group, count: u64) -> Result<Duration, Failu
     let (input, data) = (source(COMPUTED), vec![0.0_f32; COMPUTED]);
     let flow = Flow::default();
     let call = group.reduce_delta(0, data, Op::sum(), flow);
-    let (mut sender, mut receiver) = call.await.doing(doing)?;
+    let ReduceEnds { operand: mut sender, result: mut receiver } = call.await.doing(doing)?;
     group.barrier().await.doing(doing)?;
     let started = Instant::now();
     for round in 0..count {

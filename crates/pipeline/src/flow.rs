@@ -87,12 +87,37 @@ pub enum DeltaEnd<T: Element> {
     Receiver(DeltaReceiver<T>),
 }
 
-/// A rank's ends of [`GroupDeltas::reduce_delta`]: its operand, and at the root the result.
-pub type ReduceEnds<T> = (DeltaSender<T>, Option<DeltaReceiver<T>>);
+/// A rank's ends of [`GroupDeltas::reduce_delta`].
+#[derive(Debug)]
+#[must_use = "a collective ends when one of its ends is dropped"]
+pub struct ReduceEnds<T: Element> {
+    /// The elements that this rank computes.
+    pub operand: DeltaSender<T>,
+    /// Those of all ranks combined, at the root.
+    pub result: Option<DeltaReceiver<T>>,
+}
 
-/// A rank's ends of [`GroupDeltas::gather_delta`]: its part, and at the root the parts of all ranks in their order, with
-/// the number of elements of each.
-pub type GatherEnds<T> = (DeltaSender<T>, Option<(DeltaReceiver<T>, Vec<usize>)>);
+/// A rank's ends of [`GroupDeltas::all_reduce_delta`].
+#[derive(Debug)]
+#[must_use = "a collective ends when one of its ends is dropped"]
+pub struct AllReduceEnds<T: Element> {
+    /// The elements that this rank computes.
+    pub operand: DeltaSender<T>,
+    /// Those of all ranks combined.
+    pub result: DeltaReceiver<T>,
+}
+
+/// A rank's ends of [`GroupDeltas::gather_delta`].
+#[derive(Debug)]
+#[must_use = "a collective ends when one of its ends is dropped"]
+pub struct GatherEnds<T: Element> {
+    /// The elements that this rank computes.
+    pub operand: DeltaSender<T>,
+    /// Those of all ranks in their order, at the root.
+    pub result: Option<DeltaReceiver<T>>,
+    /// Number of elements of each rank, at the root; elsewhere empty.
+    pub counts: Vec<usize>,
+}
 
 /// The collectives of a [`Group`] that flow: their operands are [`DeltaSender`]s, their results
 /// [`DeltaReceiver`]s.
@@ -146,13 +171,13 @@ pub trait GroupDeltas: sealed::Sealed {
     /// # let cluster = Cluster::join(ClusterConfig::new().nodes(1)).await?;
     /// let mut group = Group::world(&cluster).await?;
     /// let memory = vec![0_u64; 10_000];
-    /// let (mut mine, sum) = group.reduce_delta(0, memory, Op::sum(), Flow::default()).await?;
-    /// while let Some(mut chunk) = mine.next(1000)? {
+    /// let mut ends = group.reduce_delta(0, memory, Op::sum(), Flow::default()).await?;
+    /// while let Some(mut chunk) = ends.operand.next(1000)? {
     ///     chunk.fill(1);
     ///     chunk.commit().await?; // is on its way to the sum
     /// }
-    /// mine.finish().await?;
-    /// if let Some(mut sum) = sum {
+    /// ends.operand.finish().await?;
+    /// if let Some(sum) = &mut ends.result {
     ///     // Only the root has it.
     ///     while let Some(done) = sum.next().await? {
     ///         assert!(done.iter().all(|it| *it == group.size() as u64));
@@ -198,7 +223,7 @@ pub trait GroupDeltas: sealed::Sealed {
         data: Vec<T>,
         op: Op<T>,
         flow: Flow,
-    ) -> Call<(DeltaSender<T>, DeltaReceiver<T>), Vec<T>>;
+    ) -> Call<AllReduceEnds<T>, Vec<T>>;
 
     /// Brings what all ranks compute to the root as they compute it. The parts stand there in the order of ranks;
     /// their lengths may differ.
@@ -246,7 +271,8 @@ impl GroupDeltas for Group {
         flow: Flow,
     ) -> Call<ReduceEnds<T>, Vec<T>> {
         make(self, FlowKind::Reduce { root }, data, Some(op), flow, |ends| {
-            (ends.sender.expect("all ranks send"), ends.receiver)
+            let Ends { sender, receiver: result, .. } = ends;
+            ReduceEnds { operand: sender.expect("all ranks send"), result }
         })
     }
 
@@ -255,10 +281,11 @@ impl GroupDeltas for Group {
         data: Vec<T>,
         op: Op<T>,
         flow: Flow,
-    ) -> Call<(DeltaSender<T>, DeltaReceiver<T>), Vec<T>> {
+    ) -> Call<AllReduceEnds<T>, Vec<T>> {
         make(self, FlowKind::AllReduce, data, Some(op), flow, |ends| {
             let Ends { sender, receiver, .. } = ends;
-            (sender.expect("all ranks send"), receiver.expect("all ranks receive"))
+            let operand = sender.expect("all ranks send");
+            AllReduceEnds { operand, result: receiver.expect("all ranks receive") }
         })
     }
 
@@ -269,8 +296,8 @@ impl GroupDeltas for Group {
         flow: Flow,
     ) -> Call<GatherEnds<T>, Vec<T>> {
         make(self, FlowKind::Gather { root }, data, None, flow, |ends| {
-            let Ends { sender, receiver, counts } = ends;
-            (sender.expect("all ranks send"), receiver.map(|receiver| (receiver, counts)))
+            let Ends { sender, receiver: result, counts } = ends;
+            GatherEnds { operand: sender.expect("all ranks send"), result, counts }
         })
     }
 }

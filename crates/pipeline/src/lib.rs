@@ -61,11 +61,12 @@
 //!
 //! ```no_run
 //! use chunkcomm_group::{Group, Op};
-//! use chunkcomm_pipeline::{Flow, GroupDeltas};
+//! use chunkcomm_pipeline::{AllReduceEnds, Flow, GroupDeltas};
 //!
 //! # async fn example(group: &mut Group) -> Result<(), Box<dyn std::error::Error>> {
 //! let memory = vec![0.0_f64; 1 << 20];
-//! let (mut mine, mut sums) = group.all_reduce_delta(memory, Op::sum(), Flow::default()).await?;
+//! let call = group.all_reduce_delta(memory, Op::sum(), Flow::default());
+//! let AllReduceEnds { operand: mut mine, result: mut sums } = call.await?;
 //! for step in 1..=100 {
 //!     while let Some(mut chunk) = mine.next(4096)? {
 //!         chunk.fill(f64::from(step)); // compute
@@ -142,6 +143,6 @@ pub use chunkcomm_group::{
     AUTO_INCREMENT_BYTES_MAX, AUTO_INCREMENT_BYTES_MIN, Costs, DeltaFault, DeltaRecvError,
     DeltaSendError, Element, Increment, Mismatch, Part, PartError, Shape,
 };
-pub use flow::{DeltaEnd, Flow, GatherEnds, GroupDeltas, ReduceEnds};
+pub use flow::{AllReduceEnds, DeltaEnd, Flow, GatherEnds, GroupDeltas, ReduceEnds};
 pub use recv::{DeltaReceiver, Forward, Landed};
 pub use send::{Chunk, DeltaSender};

@@ -8,7 +8,7 @@ use chunkcomm_group::Algorithm::{self, Binary, Binomial, Chain};
 use chunkcomm_group::{Group, GroupError, Op};
 use chunkcomm_pipeline::{
     DeltaEnd, DeltaReceiver, DeltaRecvError, DeltaSendError, DeltaSender, Flow, GroupDeltas,
-    Increment,
+    Increment, ReduceEnds,
 };
 use chunkcomm_simulation::{LinkSpec, Random, Simulation, check, each_seed};
 use chunkcomm_testkit::cancelled;
@@ -156,25 +156,19 @@ impl Plan {
                 group.set_algorithm(by);
                 let call = group.reduce_delta(root, data, self.op(), self.flow());
                 assert_eq!(call.algorithm(), by);
-                let (sender, receiver) = call.await?;
-                (Some(sender), receiver)
+                let ReduceEnds { operand, result } = call.await?;
+                (Some(operand), result)
             }
             What::AllReduce => {
                 let ends = group.all_reduce_delta(data, self.op(), self.flow()).await?;
-                (Some(ends.0), Some(ends.1))
+                (Some(ends.operand), Some(ends.result))
             }
             What::Gather => {
-                let (sender, gathered) = group.gather_delta(root, data, self.flow()).await?;
-                (
-                    Some(sender),
-                    gathered.map(|(receiver, counts)| {
-                        assert_eq!(
-                            counts,
-                            (0..self.size).map(|it| self.length_of(it)).collect::<Vec<_>>()
-                        );
-                        receiver
-                    }),
-                )
+                let ends = group.gather_delta(root, data, self.flow()).await?;
+                let ranks = if ends.result.is_some() { self.size } else { 0 };
+                let counts: Vec<usize> = (0..ranks).map(|it| self.length_of(it)).collect();
+                assert_eq!(ends.counts, counts);
+                (Some(ends.operand), ends.result)
             }
         };
         let is_root = group.rank() == root;
@@ -420,7 +414,7 @@ fn ahead_of_a_slow(
         group.set_algorithm(Chain);
         let flow = Flow::default().depth(depth);
         let call = group.reduce_delta(0, vec![0_u64; 1000], Op::sum(), flow);
-        let (mine, result) = call.await.unwrap();
+        let ReduceEnds { operand: mine, result } = call.await.unwrap();
         group.barrier().await.unwrap();
         let since = Instant::now();
         let receives = async {

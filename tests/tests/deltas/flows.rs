@@ -3,7 +3,10 @@
 
 use chunkcomm_cluster::Cluster;
 use chunkcomm_group::{Algorithm, CollectiveError, Group, GroupError, Op};
-use chunkcomm_pipeline::{DeltaEnd, DeltaReceiver, DeltaSender, Flow, GroupDeltas, Increment};
+use chunkcomm_pipeline::{
+    AllReduceEnds, DeltaEnd, DeltaReceiver, DeltaSender, Flow, GatherEnds, GroupDeltas, Increment,
+    ReduceEnds,
+};
 use chunkcomm_testkit::{limited, on_both};
 
 use crate::clusters::{end_all, join_all};
@@ -108,7 +111,7 @@ async fn reduce_rounds(mut group: Group, by: Algorithm, depth: usize) {
         let flow = Flow::default().depth(depth).increment(Increment::Fixed(20_000));
         let call = group.reduce_delta(root, vec![[0; 2]; length], compose(), flow);
         assert_eq!(call.algorithm(), by);
-        let (mut mine, mut result) = call.await.unwrap();
+        let ReduceEnds { operand: mut mine, mut result } = call.await.unwrap();
         assert_eq!(result.is_some(), rank == root);
         for round in 1..=ROUNDS {
             if round > 1 {
@@ -131,7 +134,7 @@ async fn all_reduce_rounds(mut group: Group, depth: usize) {
     for length in LENGTHS {
         let flow = Flow::default().depth(depth);
         let call = group.all_reduce_delta(vec![[0; 2]; length], compose(), flow);
-        let (mut mine, mut result) = call.await.unwrap();
+        let AllReduceEnds { operand: mut mine, mut result } = call.await.unwrap();
         for round in 1..=ROUNDS {
             if round > 1 {
                 mine.start().await.unwrap();
@@ -196,16 +199,16 @@ async fn gather_rounds(mut group: Group, depth: usize) {
         let length_of = move |rank: usize| length + rank * 3;
         let flow = Flow::default().depth(depth);
         let call = group.gather_delta(root, vec![[0; 2]; length_of(rank)], flow);
-        let (mut mine, mut result) = call.await.unwrap();
-        if let Some((_, counts)) = &result {
-            assert_eq!(*counts, (0..size).map(length_of).collect::<Vec<_>>());
+        let GatherEnds { operand: mut mine, mut result, counts } = call.await.unwrap();
+        if result.is_some() {
+            assert_eq!(counts, (0..size).map(length_of).collect::<Vec<_>>());
         }
         for round in 1..=ROUNDS {
             if round > 1 {
                 mine.start().await.unwrap();
             }
             compute(&mut mine, rank, round).await;
-            if let Some((result, _)) = &mut result {
+            if let Some(result) = &mut result {
                 if round > 1 {
                     assert!(result.start().await.unwrap());
                 }
@@ -271,7 +274,7 @@ fn a_sender_that_is_dropped_early_breaks_the_group_and_one_dropped_in_order_does
             let rank = group.rank();
             let flow = Flow::default();
             let call = group.reduce_delta(0, vec![0_u64; 1000], Op::sum(), flow.clone());
-            let (mut mine, result) = call.await.unwrap();
+            let ReduceEnds { operand: mut mine, result } = call.await.unwrap();
             mine.part(..).unwrap().commit();
             mine.finish().await.unwrap();
             if rank == 2 {
@@ -287,8 +290,8 @@ fn a_sender_that_is_dropped_early_breaks_the_group_and_one_dropped_in_order_does
                 }
             }
             assert_eq!(group.all_reduce(vec![1_u64], Op::sum()).await.unwrap(), [3]);
-            let (mut mine, _) =
-                group.reduce_delta(0, vec![0_u64; 1000], Op::sum(), flow).await.unwrap();
+            let call = group.reduce_delta(0, vec![0_u64; 1000], Op::sum(), flow);
+            let mut mine = call.await.unwrap().operand;
             // It fails at ranks that hear of the broken group before.
             let _ = group.barrier().await;
             if rank == 2 {
@@ -320,9 +323,9 @@ fn an_operator_that_panics_breaks_the_group_with_its_text() {
         let clusters = join_all(3).await;
         all(&clusters, |mut group| async move {
             let op = Op::named("breaks", |_: &u32, _: &u32| panic!("no sum today"));
-            let (mine, _result) =
-                group.reduce_delta(0, vec![0_u32; 5000], op, Flow::default()).await.unwrap();
-            mine.part(..).unwrap().commit();
+            let call = group.reduce_delta(0, vec![0_u32; 5000], op, Flow::default());
+            let ends = call.await.unwrap();
+            ends.operand.part(..).unwrap().commit();
             let error = broken(&mut group).await;
             assert!(error.to_string().contains("no sum today"), "{error}");
         })

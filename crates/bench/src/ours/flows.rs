@@ -268,16 +268,16 @@ async fn flow(
     let data = if source.is_empty() { vec![f32::NAN; kind.len()] } else { source.to_vec() };
     let (input, output) = match kind.pattern {
         FlowPattern::Reduce => {
-            let (input, output) = group.reduce_delta(0, data, op, flow).await.doing(doing)?;
-            (Some(input), output)
+            let ends = group.reduce_delta(0, data, op, flow).await.doing(doing)?;
+            (Some(ends.operand), ends.result)
         }
         FlowPattern::Broadcast => match group.broadcast_delta(0, data, flow).await.doing(doing)? {
             DeltaEnd::Sender(input) => (Some(input), None),
             DeltaEnd::Receiver(output) => (None, Some(output)),
         },
         FlowPattern::AllReduce => {
-            let (input, output) = group.all_reduce_delta(data, op, flow).await.doing(doing)?;
-            (Some(input), Some(output))
+            let ends = group.all_reduce_delta(data, op, flow).await.doing(doing)?;
+            (Some(ends.operand), Some(ends.result))
         }
     };
     group.set_algorithm(Algorithm::Auto);

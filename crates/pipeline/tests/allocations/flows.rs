@@ -2,7 +2,9 @@
 
 use chunkcomm_cluster::Cluster;
 use chunkcomm_group::{Algorithm, Group, Op};
-use chunkcomm_pipeline::{DeltaEnd, DeltaReceiver, DeltaSender, Flow, GroupDeltas, Increment};
+use chunkcomm_pipeline::{
+    AllReduceEnds, DeltaEnd, DeltaReceiver, DeltaSender, Flow, GroupDeltas, Increment, ReduceEnds,
+};
 
 use crate::clusters::{end_all, join_all};
 use crate::{ALONE, LEN, ROUND_ALLOCATIONS_MAX, allocations};
@@ -46,17 +48,17 @@ async fn set_up(groups: &mut [Group], what: What, depth: usize) -> Ends {
         What::Reduce => {
             let call = |group: &mut Group| group.reduce_delta(0, data(), Op::sum(), flow());
             for call in groups.iter_mut().map(call).collect::<Vec<_>>() {
-                let (sender, receiver) = call.await.unwrap();
-                ends.senders.push(sender);
-                ends.receivers.extend(receiver);
+                let ReduceEnds { operand, result } = call.await.unwrap();
+                ends.senders.push(operand);
+                ends.receivers.extend(result);
             }
         }
         What::AllReduce => {
             let call = |group: &mut Group| group.all_reduce_delta(data(), Op::sum(), flow());
             for call in groups.iter_mut().map(call).collect::<Vec<_>>() {
-                let (sender, receiver) = call.await.unwrap();
-                ends.senders.push(sender);
-                ends.receivers.push(receiver);
+                let AllReduceEnds { operand, result } = call.await.unwrap();
+                ends.senders.push(operand);
+                ends.receivers.push(result);
             }
         }
     }

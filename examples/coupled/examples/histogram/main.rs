@@ -31,7 +31,9 @@ use chunkcomm_examples::picture::{check_output, save};
 use chunkcomm_examples::program::run_program;
 use chunkcomm_examples::progress::Bar;
 use chunkcomm_group::{Group, Op};
-use chunkcomm_pipeline::{DeltaReceiver, DeltaRecvError, Flow, GroupDeltas};
+use chunkcomm_pipeline::{
+    DeltaReceiver, DeltaRecvError, Flow, GatherEnds, GroupDeltas, ReduceEnds,
+};
 
 use options::Options;
 use view::{BINS, Counts, View, add};
@@ -79,7 +81,8 @@ async fn compute(cluster: &Cluster, options: &Options) -> Result<Option<Drawn>, 
     let pixels = group.gather_delta(0, vec![0; own_rows * view.width], Flow::default());
     let counts = vec![0; options.bands() * BINS];
     let counts = group.reduce_delta(0, counts, Op::sum(), Flow::default());
-    let ((mut pixels, picture), (mut counts, histogram)) = (pixels.await?, counts.await?);
+    let GatherEnds { operand: mut pixels, result: picture, counts: pixels_of } = pixels.await?;
+    let ReduceEnds { operand: mut counts, result: histogram } = counts.await?;
 
     let began = Instant::now();
     let computing = async {
@@ -102,7 +105,7 @@ async fn compute(cluster: &Cluster, options: &Options) -> Result<Option<Drawn>, 
         Ok::<_, Failure>(counts.finish().await?)
     };
     let drawn = match (picture, histogram) {
-        (Some((picture, pixels_of)), Some(histogram)) => {
+        (Some(picture), Some(histogram)) => {
             let collecting = collect(picture, histogram, options, began);
             let ((), drawn) = tokio::try_join!(computing, collecting)?;
             Some(Drawn { steps: view.by_row(&drawn.steps, &pixels_of), ..drawn })
