@@ -76,7 +76,7 @@ async fn all_calls(mut group: Group, length: usize) -> Result<(), GroupError> {
         same(&before, &expected, &of);
 
         let part = |from: usize| mine(from, length + from % 3);
-        let (_, all) = group.all_gather(part(rank)).await?;
+        let all = group.all_gather(part(rank)).await?.result;
         same(&all.data, &(0..size).flat_map(part).collect::<Vec<_>>(), &of);
         assert_eq!(all.counts, (0..size).map(|it| part(it).len()).collect::<Vec<_>>());
         // Some parts are large where the vectors are.
@@ -134,7 +134,7 @@ fn groups_are_parted_and_their_calls_do_not_meet() {
         let (in_library, in_world) = (library.barrier(), group.barrier());
         if let Some(mut parted) = parted {
             let expected = if rank % 2 == 0 { [4, 2, 0].to_vec() } else { [3, 1].to_vec() };
-            let ranks = parted.all_gather(vec![rank as u64]).await.unwrap().1;
+            let ranks = parted.all_gather(vec![rank as u64]).await.unwrap().result;
             assert_eq!(ranks.data, expected);
             assert_eq!(parted.member(0).rank, expected[0] as u32);
         }

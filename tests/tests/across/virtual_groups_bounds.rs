@@ -27,7 +27,7 @@ fn a_rank_far_ahead_keeps_no_call_from_its_end() {
             if rank == 0 {
                 ahead.push(gathered);
             } else {
-                let (_, all) = gathered.await.unwrap();
+                let all = gathered.await.unwrap().result;
                 assert_eq!(all.part(3)[999], (call * 10 + 3) as u32);
             }
         }

@@ -191,9 +191,9 @@ impl Turn {
                 }
             },
             _ => match group.all_gather(self.mine()).await {
-                Ok((own, gathered)) => (own, Some(gathered)),
+                Ok(Exchanged { input, result }) => (input, Some(result)),
                 Err(error) => {
-                    self.same(&error.data.0, &self.mine());
+                    self.same(&error.data.input, &self.mine());
                     return Err(error.cause);
                 }
             },

@@ -177,10 +177,10 @@ fn make(group: &mut Group, turn: Turn, what: String) -> Check {
             result.into_iter().for_each(|all| gathered(&all, turn, &what));
             None
         }),
-        7 => check(group.all_gather(own.clone()), move |(back, all)| {
-            same(&back, &own, &what);
-            gathered(&all, turn, &what);
-            Some(all.data)
+        7 => check(group.all_gather(own.clone()), move |Exchanged { input, result }| {
+            same(&input, &own, &what);
+            gathered(&result, turn, &what);
+            Some(result.data)
         }),
         8 => {
             let part = move |from: usize, to: usize| turn.data(from * 16 + to, turn.count(to));

@@ -26,7 +26,7 @@ impl<T: Element> Array<T> {
         }
         let ours: Vec<T> = op.fold(&ours).into_iter().collect();
         let all = group.all_gather(ours).await.map_err(|error| ArrayError::Group(error.cause))?;
-        Ok(op.fold(&all.1.data))
+        Ok(op.fold(&all.result.data))
     }
 }
 

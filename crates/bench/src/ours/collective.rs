@@ -125,9 +125,9 @@ impl Player for Member {
             Operation::AllReduce => group.all_reduce(data, Op::sum()).await.doing(doing)?,
             Operation::Scan => group.scan(data, Op::sum()).await.doing(doing)?,
             Operation::AllGather => {
-                let (data, parts) = group.all_gather(data).await.doing(doing)?;
-                self.received = parts.data;
-                data
+                let gathered = group.all_gather(data).await.doing(doing)?;
+                self.received = gathered.result.data;
+                gathered.input
             }
             Operation::AllToAll => {
                 let parts = Parts { data, counts: mem::take(&mut self.counts) };

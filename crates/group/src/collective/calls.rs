@@ -188,7 +188,7 @@ impl Group {
     /// Gives all ranks the data of all. Lengths may differ.
     ///
     /// Algorithms: ring, doubling.
-    pub fn all_gather<T: Element>(&mut self, data: Vec<T>) -> Call<(Vec<T>, Parts<T>)> {
+    pub fn all_gather<T: Element>(&mut self, data: Vec<T>) -> Call<Exchanged<Vec<T>, Parts<T>>> {
         self.all_gather_of(Operation::AllGather, "", data)
     }
 
@@ -197,13 +197,13 @@ impl Group {
         operation: Operation,
         stated: &str,
         data: Vec<T>,
-    ) -> Call<(Vec<T>, Parts<T>)> {
+    ) -> Call<Exchanged<Vec<T>, Parts<T>>> {
         let mut ask = Ask::of::<T>(Kind::AllGather, operation);
         ask.statement.operator = stated;
         let fill = own_block(data, self.rank(), self.size());
         self.submit(ask, fill, |whole, ok| {
-            let parts = if ok { whole.take_parts() } else { Parts::default() };
-            (mem::take(&mut whole.input), parts)
+            let result = if ok { whole.take_parts() } else { Parts::default() };
+            Exchanged { input: mem::take(&mut whole.input), result }
         })
     }
 

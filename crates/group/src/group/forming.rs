@@ -223,7 +223,7 @@ impl Group {
         let gathered = self.all_gather_of(Operation::Split, "", mine);
         let core = Arc::clone(&self.core);
         Making::new(&self.core.cluster, |_| async move {
-            let (_, all) = gathered.await?;
+            let all = gathered.await?.result;
             if let Some(rank) = all.counts.iter().position(|count| *count != 3) {
                 let why = "it gave something else than a colour and a key";
                 return Err(GroupError::refused(rank, why));

@@ -7,7 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use chunkcomm::host::memory::{Piecewise, SLICE_BYTES};
 use chunkcomm::{BytesSender, Node};
-use chunkcomm_group::{Group, Op, Parts, Region};
+use chunkcomm_group::{Exchanged, Group, Op, Parts, Region};
 use chunkcomm_testkit::counting::{assert_freed_elsewhere, freed_here, watch_this_thread};
 
 use crate::ALONE;
@@ -55,10 +55,11 @@ async fn calls(groups: &mut [Group]) {
         let parts: Vec<_> =
             groups.iter_mut().map(|it| it.all_gather(vec![7_u64; length])).collect();
         for call in parts {
-            let (own, all) = call.await.unwrap();
-            assert_eq!((own.len(), all.data.len()), (length, 2 * length));
-            assert!(all.data.iter().all(|it| *it == 7));
-            drop_elsewhere((own, all)).await;
+            let gathered = call.await.unwrap();
+            let (own, all) = (&gathered.input, &gathered.result.data);
+            assert_eq!((own.len(), all.len()), (length, 2 * length));
+            assert!(all.iter().all(|it| *it == 7));
+            drop_elsewhere(gathered).await;
         }
         assert_freed_elsewhere("all_gather");
     }
@@ -184,7 +185,7 @@ async fn others_run_between_the_slices_of_a_call() {
     // One may be over before the others' first turn.
     let slices = (BYTES / SLICE_BYTES) as u64 - 1;
     let (gathered, turns) = turns_of(group.all_gather(vector())).await;
-    let (own, all) = gathered.unwrap();
+    let Exchanged { input: own, result: all } = gathered.unwrap();
     assert!(own == all.data);
     assert!(turns >= slices, "{turns} turns");
     let (all, turns) = turns_of(group.all_to_all(all)).await;
