@@ -83,7 +83,7 @@ impl IntoLayout for &Layout {
 /// `gather` that exchange elements with it get [`ArrayError::Peer`] with this one. A `halo`, `halo_periodic` or `copy_to` stays
 /// under way, and the other ranks wait: make the same call again to go on, with the same arrays, before any other.
 ///
-/// A future that was never polled is no call.
+/// A future that was never polled has made no call.
 ///
 /// # Errors
 ///
@@ -107,7 +107,7 @@ pub struct Array<T: Element> {
 }
 
 impl<T: Element> Array<T> {
-    /// Makes an array of zeros of this shape. It is no call.
+    /// Makes an array of zeros of this shape. It is no call of the group.
     ///
     /// # Errors
     ///
@@ -128,7 +128,7 @@ impl<T: Element> Array<T> {
     }
 
     /// Makes an array of the values that `element` gives for the indices of this rank's elements; its margins are zero. It
-    /// is no call.
+    /// is no call of the group.
     ///
     /// # Errors
     ///
@@ -161,7 +161,7 @@ impl<T: Element> Array<T> {
         Ok(array)
     }
 
-    /// Makes an array of this rank's storage. It is no call.
+    /// Makes an array of this rank's storage. It is no call of the group.
     ///
     /// # Errors
     ///
@@ -245,18 +245,18 @@ impl<T: Element> Array<T> {
         Arc::make_mut(&mut self.storage)
     }
 
-    /// Returns the array of what `f` makes of each element, margins included. It is no call.
+    /// Returns the array of what `f` makes of each element, margins included. It is no call of the group.
     #[must_use]
     pub fn map<U: Element>(&self, f: impl FnMut(&T) -> U) -> Array<U> {
         Array::made(&self.group, self.layout.clone(), self.storage.iter().map(f).collect())
     }
 
-    /// Changes each element, margins included. It is no call.
+    /// Changes each element, margins included. It is no call of the group.
     pub fn map_inplace(&mut self, f: impl FnMut(&mut T)) {
         self.storage_mut().iter_mut().for_each(f);
     }
 
-    /// Returns the array of what `f` makes of the elements of both, margins included. It is no call.
+    /// Returns the array of what `f` makes of the elements of both, margins included. It is no call of the group.
     ///
     /// # Errors
     ///

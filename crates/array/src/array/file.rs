@@ -28,7 +28,7 @@ impl<T: NpyElement> Array<T> {
     ///
     /// # Cancel safety
     ///
-    /// When the future is dropped, the other ranks wait for this one's next call of the group, and get an error.
+    /// When the future is dropped, the other ranks wait until this one makes its next call of the group, and get an error.
     pub async fn read_npy(
         group: &mut Group,
         layout: impl IntoLayout,
@@ -73,7 +73,7 @@ impl<T: NpyElement> Array<T> {
     ///
     /// # Cancel safety
     ///
-    /// When the future is dropped, the other ranks wait for this one's next call of the group, and get an error; the
+    /// When the future is dropped, the other ranks wait until this one makes its next call of the group, and get an error; the
     /// old file stays, unless all had written.
     pub async fn write_npy(&mut self, path: impl AsRef<Path>) -> Result<(), ArrayError> {
         let (mut group, rank) = (self.group.share(), self.group.rank());

@@ -88,9 +88,10 @@ impl<T: Element> Array<T> {
 
     /// Brings the margins up to date: each rank gets the elements there from their owners.
     ///
-    /// A distributed dimension's margin below `width`, or none, is widened once all ranks have agreed: storage and layout
-    /// change, and margins begin with zeros again. Corners are filled as well; margins at the edges of the array stay as they are. The neighbours of
-    /// an element lie at its place plus and minus the [strides](super::Local::strides).
+    /// A distributed dimension's margin below `width`, or none, is widened once all ranks have agreed: storage and
+    /// layout change, and margins begin with zeros again. Corners are filled as well; margins at the edges of the array
+    /// stay as they are. The neighbours of an element lie at its place plus and minus the
+    /// [strides](super::Local::strides).
     ///
     /// # Errors
     ///
@@ -138,7 +139,7 @@ impl<T: Element> Array<T> {
     ///
     /// # Errors
     ///
-    /// As `halo`. [`ArrayError::Rank`] at all, each naming itself: the part at an edge is narrower than the margin.
+    /// As `halo`. [`ArrayError::Rank`] with this rank, at all of them: the part at an edge is narrower than the margin.
     ///
     /// # Cancel safety
     ///
