@@ -15,6 +15,7 @@ mod tests;
 
 use std::ops::Range;
 
+use bytemuck::{cast_slice, pod_collect_to_vec, try_cast_slice, try_cast_slice_mut};
 use chunkcomm_group::Element;
 
 use self::axis::Axis;
@@ -59,13 +60,18 @@ impl<T> Rows<T> for [T] {
     }
 }
 
-/// Appends the elements of a tile, in the sender's memory order, to `out`.
+/// Writes the elements of a tile, in the sender's memory order, to `out`, which is as long as they are.
 ///
 /// `source` is the sender's storage from its element `first` on; it has the whole tile.
-pub(crate) fn pack<T: Element>(tile: &Tile<'_>, source: &[T], first: usize, out: &mut Vec<u8>) {
+pub(crate) fn pack<T: Element>(tile: &Tile<'_>, source: &[T], first: usize, out: &mut [u8]) {
     let Some((base, axes)) = tile.at_sender() else { return };
-    let axes: Vec<&Axis> = axes.iter().collect();
-    kernels::append(&axes, &source[base - first..], out);
+    let (axes, source): (Vec<&Axis>, _) = (axes.iter().collect(), &source[base - first..]);
+    if let Ok(out) = try_cast_slice_mut(out) {
+        return kernels::copy::<T, true>(&axes, source, out);
+    }
+    let mut aligned = vec![T::zeroed(); out.len() / size_of::<T>()];
+    kernels::copy::<T, true>(&axes, source, &mut aligned);
+    out.copy_from_slice(cast_slice(&aligned));
 }
 
 /// Puts the bytes of a tile into the receiver's storage.
@@ -83,6 +89,14 @@ pub(crate) fn unpack<T: Element>(
     if elements == 0 {
         return;
     }
+    let aligned: Vec<T>;
+    let stream = match try_cast_slice(payload) {
+        Ok(stream) => stream,
+        Err(_) => {
+            aligned = pod_collect_to_vec(payload);
+            &aligned
+        }
+    };
     let streams = tile.streams();
     let Storage { order, strides } = tile.receiver;
     let slowest = order[0];
@@ -96,13 +110,12 @@ pub(crate) fn unpack<T: Element>(
         rows.slab(run.at_receiver, &mut |first_row, slab: &mut [T]| {
             let part = before_row(meeting, &left, first_row + slab.len() / row_elements);
             let passed = (left.start - tile.ranges[slowest].start) * streams[slowest];
-            let payload = &payload[passed * size_of::<T>()..];
             let rows =
                 Axis::of(meeting, &part, |run| run.at_receiver, row_elements, streams[slowest]);
             let base = base + rows.base - first_row * row_elements;
             left.start = part.end;
             axis::with_outermost(rows, &inner, |axes| {
-                kernels::place(axes, payload, &mut slab[base..]);
+                kernels::copy::<T, false>(axes, &stream[passed..], &mut slab[base..]);
             });
             part.len() * elements_a_position
         });

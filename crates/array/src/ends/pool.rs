@@ -15,12 +15,9 @@ const KEPT_MAX: usize = 32;
 pub(super) struct Pool(Mutex<Vec<Vec<u8>>>);
 
 impl Pool {
-    /// Returns an empty buffer.
+    /// Returns a buffer with what it held before: memory that is overwritten needs no zeros.
     pub(super) fn take(&self) -> Vec<u8> {
-        let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner).pop();
-        let mut buffer = kept.unwrap_or_default();
-        buffer.clear();
-        buffer
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).pop().unwrap_or_default()
     }
 
     /// Returns the buffer as a message that brings it back when it is dropped.

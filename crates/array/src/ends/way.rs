@@ -9,6 +9,7 @@ use chunkcomm::host::memory::{self, Slices};
 use chunkcomm_group::Element;
 
 use super::error::{ArrayError, refused};
+use super::pool::Pool;
 use super::shared::Fault;
 use super::wire::{self, HEAD_BYTES, Message};
 use crate::layout::Layout;
@@ -80,17 +81,18 @@ impl Way {
         }
     }
 
-    /// Packs a tile, as the message of a round, into `message`. `source` is the sender's storage from its element `first`
-    /// on.
-    pub(crate) fn pack<T: Element>(
+    /// Packs a tile, as the message of a round, into `message`, whatever that holds. `source` is the sender's storage from
+    /// its element `first` on.
+    pub(super) fn pack<T: Element>(
         &self,
         (round, index): (u32, usize),
         (source, first): (&[T], usize),
         message: &mut Vec<u8>,
     ) {
-        message.reserve(HEAD_BYTES + self.tiles.elements(index) * size_of::<T>());
-        message.extend_from_slice(&wire::head(round, index as u64, false));
-        pack(&self.tile(&self.tiles.ranges(index)), source, first, message);
+        message.resize(HEAD_BYTES + self.tiles.elements(index) * size_of::<T>(), 0);
+        let (head, elements) = message.split_at_mut(HEAD_BYTES);
+        head.copy_from_slice(&wire::head(round, index as u64, false));
+        pack(&self.tile(&self.tiles.ranges(index)), source, first, elements);
     }
 
     /// Packs the tiles of `storage` that `messages` has not yet; other tasks run in between.
@@ -105,10 +107,10 @@ impl Way {
         (messages, slices): (&mut Messages, &mut Slices),
     ) {
         for index in messages.0.len()..self.tiles.len() {
-            let mut message = Vec::new();
+            let mut message = messages.1.take();
             self.pack((round, index), (storage, 0), &mut message);
             let bytes = message.len();
-            messages.0.push_back(message.into());
+            messages.0.push_back(messages.1.lend(message));
             slices.worked(bytes).await;
         }
     }
@@ -141,9 +143,9 @@ impl Way {
     }
 }
 
-/// Packed elements.
+/// Packed elements, and the memory of those that have left.
 #[derive(Default)]
-pub(crate) struct Messages(pub(crate) VecDeque<Bytes>);
+pub(crate) struct Messages(pub(crate) VecDeque<Bytes>, Arc<Pool>);
 
 impl Drop for Messages {
     fn drop(&mut self) {

@@ -2,107 +2,128 @@
 
 use std::array::from_fn;
 
-use bytemuck::{bytes_of, cast_slice, cast_slice_mut, pod_read_unaligned};
-use chunkcomm_group::Element;
-
 use super::axis::{Axis, Piece, Spacing, walk};
 
-/// Mean bytes of a piece from which pieces are copied one by one; shorter ones go element by element.
-const PIECE_BYTES_MIN: usize = 64;
+/// Mean elements of runs that are moved together; of fewer each element is moved alone.
+const TOGETHER_MIN: usize = 8;
 
-/// Appends the elements at axes of a storage, the last one fastest, in their order in the stream.
-pub(super) fn append<T: Element>(axes: &[&Axis], source: &[T], out: &mut Vec<u8>) {
-    let Some((inner, outer)) = axes.split_last() else {
-        return out.extend_from_slice(bytes_of(&source[0]));
-    };
-    match &inner.spacing {
-        Spacing::Even(1) => walk(outer, 0, 0, &mut |_, offset| {
-            out.extend_from_slice(cast_slice(&source[offset..offset + inner.count]));
-        }),
-        Spacing::Even(step) => {
-            walk(outer, 0, 0, &mut |_, offset| {
-                let source = &source[offset..][..(inner.count - 1) * step + 1];
-                let line = grown(out, inner.count * size_of::<T>());
-                for (number, bytes) in line.chunks_exact_mut(size_of::<T>()).enumerate() {
-                    bytes.copy_from_slice(bytes_of(&source[number * step]));
-                }
-            });
-        }
-        Spacing::Pieces { unit: 1, pieces } if are_long::<T>(pieces, inner.count) => {
-            walk(outer, 0, 0, &mut |_, offset| {
-                for piece in pieces {
-                    let begin = offset + piece.offset;
-                    out.extend_from_slice(cast_slice(&source[begin..begin + piece.length]));
-                }
-            });
-        }
-        Spacing::Pieces { .. } => {
-            let places = places(inner);
-            walk(outer, 0, 0, &mut |_, offset| {
-                let line = grown(out, inner.count * size_of::<T>());
-                let source = &source[offset..];
-                for (bytes, &place) in line.chunks_exact_mut(size_of::<T>()).zip(&places) {
-                    bytes.copy_from_slice(bytes_of(&source[place]));
-                }
-            });
-        }
-    }
+/// Runs of equal lengths, evenly apart in a storage, which follow each other in the stream.
+struct Runs {
+    /// Position of the first element, which is its place in the stream.
+    position: usize,
+    /// Its place in the storage.
+    offset: usize,
+    /// Elements of a run.
+    length: usize,
+    /// Distance of two runs in the storage.
+    distance: usize,
+    count: usize,
 }
 
-/// Puts the elements of a stream to their places, those of axes of a storage, the last one fastest.
-pub(super) fn place<T: Element>(axes: &[&Axis], stream: &[u8], target: &mut [T]) {
+/// Moves the elements at axes of a storage, the last one fastest: to a stream if it `PACKS`, else from there.
+pub(super) fn copy<T: Copy, const PACKS: bool>(axes: &[&Axis], from: &[T], to: &mut [T]) {
     let Some((inner, outer)) = axes.split_last() else {
-        target[0] = element(stream, 0);
+        to[0] = from[0];
         return;
     };
-    if inner.stream != 1 {
-        return place_across(inner, outer, stream, target);
+    if !PACKS && inner.stream != 1 {
+        return place_across(inner, outer, from, to);
     }
-    match &inner.spacing {
-        Spacing::Even(1) => walk(outer, 0, 0, &mut |begin, offset| {
-            let line = &mut target[offset..offset + inner.count];
-            cast_slice_mut(line).copy_from_slice(line_of::<T>(stream, begin, inner.count));
-        }),
-        Spacing::Even(step) => walk(outer, 0, 0, &mut |begin, offset| {
-            let line = line_of::<T>(stream, begin, inner.count).chunks_exact(size_of::<T>());
-            for (chunk, bytes) in target[offset..].chunks_mut(*step).zip(line) {
-                chunk[0] = pod_read_unaligned(bytes);
+    let (count, runs) = (inner.count, runs(inner));
+    if runs.is_empty() || runs.len() * TOGETHER_MIN > count {
+        let places = places(inner);
+        return walk(outer, 0, 0, &mut |begin, offset| {
+            if PACKS {
+                let (from, to) = (&from[offset..], &mut to[begin..][..count]);
+                to.iter_mut().zip(&places).for_each(|(to, place)| *to = from[*place]);
+            } else {
+                let (from, to) = (&from[begin..][..count], &mut to[offset..]);
+                from.iter().zip(&places).for_each(|(from, place)| to[*place] = *from);
             }
-        }),
-        Spacing::Pieces { unit: 1, pieces } if are_long::<T>(pieces, inner.count) => {
-            walk(outer, 0, 0, &mut |begin, offset| {
-                for piece in pieces {
-                    let line = &mut target[offset + piece.offset..][..piece.length];
-                    let bytes = line_of::<T>(stream, begin + piece.position, piece.length);
-                    cast_slice_mut(line).copy_from_slice(bytes);
-                }
-            });
+        });
+    }
+    walk(outer, 0, 0, &mut |begin, offset| {
+        for runs in &runs {
+            let (begin, offset) = (begin + runs.position, offset + runs.offset);
+            let (from_at, to_at) = if PACKS { (offset, begin) } else { (begin, offset) };
+            runs.copy::<T, PACKS>(&from[from_at..], &mut to[to_at..]);
         }
-        Spacing::Pieces { .. } => {
-            let places = places(inner);
-            walk(outer, 0, 0, &mut |begin, offset| {
-                let line = line_of::<T>(stream, begin, inner.count).chunks_exact(size_of::<T>());
-                let target = &mut target[offset..];
-                for (&place, bytes) in places.iter().zip(line) {
-                    target[place] = pod_read_unaligned(bytes);
-                }
-            });
+    });
+}
+
+impl Runs {
+    /// Moves the elements, from the first one on. Copies of a constant length need no call.
+    #[inline]
+    fn copy<T: Copy, const PACKS: bool>(&self, from: &[T], to: &mut [T]) {
+        match self.length {
+            1 if PACKS => {
+                let places = from.iter().step_by(self.distance);
+                to[..self.count].iter_mut().zip(places).for_each(|(to, from)| *to = *from);
+            }
+            1 => {
+                let places = to.iter_mut().step_by(self.distance);
+                places.zip(&from[..self.count]).for_each(|(to, from)| *to = *from);
+            }
+            2 => self.copy_runs::<T, PACKS>(2, from, to),
+            3 => self.copy_runs::<T, PACKS>(3, from, to),
+            4 => self.copy_runs::<T, PACKS>(4, from, to),
+            8 => self.copy_runs::<T, PACKS>(8, from, to),
+            16 => self.copy_runs::<T, PACKS>(16, from, to),
+            length => self.copy_runs::<T, PACKS>(length, from, to),
+        }
+    }
+
+    #[inline(always)]
+    fn copy_runs<T: Copy, const PACKS: bool>(&self, length: usize, from: &[T], to: &mut [T]) {
+        let (of_storage, elements) = (self.distance, length * self.count);
+        if PACKS {
+            let runs = to[..elements].chunks_exact_mut(length).zip(from.chunks(of_storage));
+            runs.for_each(|(to, from)| to.copy_from_slice(&from[..length]));
+        } else {
+            let runs = to.chunks_mut(of_storage).zip(from[..elements].chunks_exact(length));
+            runs.for_each(|(to, from)| to[..length].copy_from_slice(from));
         }
     }
 }
 
-/// The same where neighbours in the storage are apart in the stream: a transposition.
-fn place_across<T: Element>(inner: &Axis, outer: &[&Axis], stream: &[u8], target: &mut [T]) {
+/// Returns the runs of an axis whose pieces follow each other in the storage; none of another one.
+fn runs(axis: &Axis) -> Vec<Runs> {
+    let one =
+        |length, distance, count| vec![Runs { position: 0, offset: 0, length, distance, count }];
+    let pieces = match &axis.spacing {
+        Spacing::Even(1) => return one(axis.count, axis.count, 1),
+        Spacing::Even(distance) => return one(1, *distance, axis.count),
+        Spacing::Pieces { unit: 1, pieces } => pieces,
+        Spacing::Pieces { .. } => return Vec::new(),
+    };
+    let mut all: Vec<Runs> = Vec::new();
+    for &Piece { position, offset, length } in pieces {
+        if let Some(last) = all.last_mut().filter(|last| last.length == length) {
+            if last.count == 1 {
+                last.distance = offset - last.offset;
+            }
+            if offset == last.offset + last.count * last.distance {
+                last.count += 1;
+                continue;
+            }
+        }
+        all.push(Runs { position, offset, length, distance: length, count: 1 });
+    }
+    all
+}
+
+/// Places elements whose neighbours in the storage are apart in the stream: a transposition.
+fn place_across<T: Copy>(inner: &Axis, outer: &[&Axis], stream: &[T], target: &mut [T]) {
     let neighbours = outer.iter().position(|axis| axis.stream == 1);
     let (Some(number), Spacing::Even(1)) = (neighbours, &inner.spacing) else {
         return walk(outer, 0, 0, &mut |begin, offset| {
-            inner.each(|next, place| target[offset + place] = element(stream, begin + next));
+            inner.each(|next, place| target[offset + place] = stream[begin + next]);
         });
     };
     let others = [&outer[..number], &outer[number + 1..]].concat();
     let rows = places(outer[number]);
     walk(&others, 0, 0, &mut |begin, offset| {
-        let (stream, target) = (&stream[begin * size_of::<T>()..], &mut target[offset..]);
+        let (stream, target) = (&stream[begin..], &mut target[offset..]);
         match size_of::<T>() {
             0..=4 => transpose::<T, 16>(inner, &rows, stream, target),
             5..=15 => transpose::<T, 8>(inner, &rows, stream, target),
@@ -114,10 +135,10 @@ fn place_across<T: Element>(inner: &Axis, outer: &[&Axis], stream: &[u8], target
 /// Puts what follows each other in the stream into the lines that begin at `rows`.
 ///
 /// In squares of `SIDE` elements: about as many lines of the cache as it has ways are read, and each is used whole.
-fn transpose<T: Element, const SIDE: usize>(
+fn transpose<T: Copy, const SIDE: usize>(
     columns: &Axis,
     rows: &[usize],
-    stream: &[u8],
+    stream: &[T],
     target: &mut [T],
 ) {
     let whole = columns.count - columns.count % SIDE;
@@ -125,44 +146,19 @@ fn transpose<T: Element, const SIDE: usize>(
         let first = block * SIDE;
         let squares = if rows.len() == SIDE { whole } else { 0 };
         for column in (0..squares).step_by(SIDE) {
-            let lines: [&[u8]; SIDE] = from_fn(|next| {
-                line_of::<T>(stream, first + (column + next) * columns.stream, SIDE)
-            });
+            let lines: [&[T]; SIDE] =
+                from_fn(|next| &stream[first + (column + next) * columns.stream..][..SIDE]);
             for (number, &row) in rows.iter().enumerate() {
-                let line: [T; SIDE] = from_fn(|next| element(lines[next], number));
+                let line: [T; SIDE] = from_fn(|next| lines[next][number]);
                 target[row + column..][..SIDE].copy_from_slice(&line);
             }
         }
         for (number, &row) in rows.iter().enumerate() {
             for column in squares..columns.count {
-                target[row + column] = element(stream, first + number + column * columns.stream);
+                target[row + column] = stream[first + number + column * columns.stream];
             }
         }
     }
-}
-
-/// Returns an element of a stream.
-#[inline]
-fn element<T: Element>(stream: &[u8], number: usize) -> T {
-    pod_read_unaligned(line_of::<T>(stream, number, 1))
-}
-
-/// Returns the bytes of consecutive elements of a stream.
-#[inline]
-fn line_of<T>(stream: &[u8], begin: usize, count: usize) -> &[u8] {
-    &stream[begin * size_of::<T>()..][..count * size_of::<T>()]
-}
-
-/// Makes room for some bytes at the end of `out`: a line at a time, so that its zeros are still in the cache.
-#[inline]
-fn grown(out: &mut Vec<u8>, bytes: usize) -> &mut [u8] {
-    let begin = out.len();
-    out.resize(begin + bytes, 0);
-    &mut out[begin..]
-}
-
-fn are_long<T>(pieces: &[Piece], count: usize) -> bool {
-    count * size_of::<T>() >= pieces.len() * PIECE_BYTES_MIN
 }
 
 /// Returns the places in the storage of all positions of an axis.

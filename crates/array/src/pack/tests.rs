@@ -212,24 +212,40 @@ fn check<T: Element + PartialEq + std::fmt::Debug>(case: &Case) {
     let (tile, elements) = (case.tile(), case.elements());
     let storage: Vec<T> = numbered(case.sender.elements);
     let first = case.cut.min(elements[0].0);
-    let mut out = vec![7; 1];
-    pack(&tile, &storage[first..], first, &mut out);
     let expected: Vec<T> = elements.iter().map(|&(sender, _)| storage[sender]).collect();
-    assert_eq!(&out[1..], bytemuck::cast_slice::<T, u8>(&expected), "packed");
+    let expected: &[u8] = cast_slice(&expected);
+    // Bytes where an element may begin, and where most may not.
+    let mut memory = vec![0_u128; expected.len() / size_of::<u128>() + 2];
+    let memory: &mut [u8] = bytemuck::cast_slice_mut(&mut memory);
+    for shift in [0, 1] {
+        memory.fill(7);
+        let out = &mut memory[shift..][..expected.len()];
+        pack(&tile, &storage[first..], first, out);
+        assert_eq!(out, expected, "packed");
+        check_unpacked(case, (&tile, &elements), &storage, out);
+    }
+    assert_eq!(memory[1 + expected.len()], 7);
     let is_one_run = elements.windows(2).all(|two| two[0].0 + 1 == two[1].0);
     let run = elements[0].0..elements[0].0 + elements.len();
     assert_eq!(contiguous(&tile), is_one_run.then_some(run));
+}
 
+fn check_unpacked<T: Element + PartialEq + std::fmt::Debug>(
+    case: &Case,
+    (tile, elements): (&Tile<'_>, &[(usize, usize)]),
+    storage: &[T],
+    payload: &[u8],
+) {
     let mut wanted = vec![T::zeroed(); case.receiver.elements];
-    for &(sender, receiver) in &elements {
+    for &(sender, receiver) in elements {
         wanted[receiver] = storage[sender];
     }
     let mut whole = vec![T::zeroed(); case.receiver.elements];
-    unpack(&tile, &out[1..], &mut whole[..]);
+    unpack(tile, payload, &mut whole[..]);
     assert_eq!(whole, wanted, "unpacked");
     let row = case.receiver.strides[case.receiver.order[0]];
     let mut slabs: Slabs<T> = Slabs::new(row, case.receiver.elements, &case.heights);
-    unpack(&tile, &out[1..], &mut slabs);
+    unpack(tile, payload, &mut slabs);
     let mut begin = 0;
     for (slab, put) in &slabs.slabs {
         assert_eq!(slab[..], wanted[begin..begin + slab.len()], "a slab");
@@ -301,13 +317,34 @@ fn a_transposed_tile_arrives() {
 }
 
 #[test]
+fn runs_of_each_length_arrive() {
+    for length in [1, 2, 3, 4, 5, 8, 9, 16, 17] {
+        let segment = Segment { before: 0, length, at_sender: 0, at_receiver: 0 };
+        let (sender_step, receiver_step, total) = (length + 2, length + 5, 12 * length + 1);
+        let columns = Meeting {
+            pattern: [segment].into(),
+            window: length,
+            sender_step,
+            receiver_step,
+            total,
+        };
+        let mut case = straight_case(&[3, total]);
+        case.meetings[1] = columns;
+        case.ranges[1] = 1..total;
+        case.sender = Place::new(vec![0, 1], &[3, 13 * sender_step]);
+        case.receiver = Place::new(vec![0, 1], &[3, 13 * receiver_step]);
+        check::<u8>(&case);
+        check::<u64>(&case);
+        check::<[u32; 3]>(&case);
+    }
+}
+
+#[test]
 fn an_empty_tile_has_nothing() {
     let mut case = straight_case(&[8, 6]);
     case.ranges[0] = 2..2;
-    let mut out = Vec::new();
-    pack(&case.tile(), &[0_u64; 48], 0, &mut out);
-    assert!(out.is_empty());
-    unpack(&case.tile(), &out, &mut [0_u64; 48][..]);
+    pack(&case.tile(), &[0_u64; 48], 0, &mut []);
+    unpack(&case.tile(), &[], &mut [0_u64; 48][..]);
     assert_eq!(contiguous(&case.tile()), None);
 }
 
