@@ -134,6 +134,8 @@ pub use attach::{ArrayPort, AttachError, Visit, Visitor};
 pub use ends::error::{ArrayError, StatementDifference};
 pub use ends::report::{ArrayReport, PeerReport, Timings};
 pub use ends::settings::Transfer;
+#[doc(hidden)]
+pub use ends::way::packing_of;
 pub use layout::error::LayoutError;
 pub use layout::{Distribution, Layout, LayoutBuilder};
 pub use npy::{Npy, NpyElement, NpyError, NpyHeader, NpyHeaderError, NpyType};

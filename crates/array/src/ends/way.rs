@@ -16,7 +16,7 @@ use crate::layout::Layout;
 use crate::pack::{Rows, Storage, Tile, pack, unpack};
 use crate::plan::meeting::Meeting;
 use crate::plan::tiles::Tiles;
-use crate::plan::{PeerPlan, Side};
+use crate::plan::{PeerPlan, Plan, Side};
 
 /// The error of a transfer that a peer cannot go on with, and what the other peers are told.
 pub(crate) type Failure = (ArrayError, Fault);
@@ -143,6 +143,23 @@ impl Way {
     }
 }
 
+/// Returns what packs and unpacks the elements that rank 0 of a layout sends to rank 0 of another one, for benches
+/// alone; `None` if there are none.
+pub fn packing_of<T: Element>(
+    from: &Layout,
+    to: &Layout,
+) -> Option<impl FnMut(&[T], &mut [T]) + use<T>> {
+    let mut peers = Plan::of(from, to, Side::Sender, 0).peers.into_iter();
+    let way = Way::new::<T>(from, to, (Side::Sender, 0), peers.find(|plan| plan.peer == 0)?);
+    let mut message = Vec::new();
+    Some(move |source: &[T], target: &mut [T]| {
+        for index in 0..way.tiles.len() {
+            way.pack((1, index), (source, 0), &mut message);
+            way.place(index, &message[HEAD_BYTES..], target);
+        }
+    })
+}
+
 /// Packed elements, and the memory of those that have left.
 #[derive(Default)]
 pub(crate) struct Messages(pub(crate) VecDeque<Bytes>, Arc<Pool>);
@@ -242,7 +259,6 @@ impl Intake {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plan::Plan;
 
     const ELEMENTS: usize = 1 << 20;
 

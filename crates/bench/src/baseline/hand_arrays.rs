@@ -33,6 +33,28 @@ pub async fn serve(port: u16, rank: usize, transfer: Transfer) -> Result<(), Fai
     control.serve(&mut hand).await
 }
 
+/// Returns what packs and unpacks the elements that the first sender has for the first receiver, buffer by buffer.
+pub(crate) fn packing(transfer: &Transfer) -> impl FnMut(&[Element], &mut [Element]) + use<> {
+    let wanted = transfer.wanted(transfer.first_receiver());
+    let mut buffer = Buffer::new(shared(transfer, &transfer.given(0), &wanted));
+    move |source, target| {
+        buffer.units = 0..0;
+        loop {
+            buffer.next();
+            let Buffer { shared, elements, units } = &mut buffer;
+            if units.start == units.end {
+                return;
+            }
+            shared.pack(units.clone(), source, elements);
+            let first = shared.before(units.start);
+            for unit in units.clone() {
+                let range = shared.before(unit) - first..shared.before(unit + 1) - first;
+                shared.unpack(unit, &elements[range], target);
+            }
+        }
+    }
+}
+
 struct Hand {
     transfer: Transfer,
     given: Part,

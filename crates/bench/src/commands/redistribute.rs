@@ -1,6 +1,7 @@
 //! `chunkperf redistribute`: a matrix from one layout to another, between two groups of processes or
 //! within one.
 
+mod packing;
 pub(crate) mod ping_pong;
 #[cfg(feature = "virtual")]
 mod world;
@@ -108,6 +109,9 @@ pub struct RedistributeArgs {
     /// Only the plans of rank 0, as a sender and as a receiver, in microseconds: the median of 1001
     #[arg(long)]
     plan_only: bool,
+    /// Only packing and unpacking what rank 0 sends to rank 0, against loops by hand in this process
+    #[arg(long)]
+    pack_only: bool,
     /// One way of a transfer there and back, by steps, over sizes, numbers of ranks and plans
     #[arg(long)]
     ping_pong: bool,
@@ -158,6 +162,9 @@ enum Against {
 pub fn run(args: &RedistributeArgs) -> Result<Verdict, Failure> {
     if args.plan_only {
         return args.plan_only();
+    }
+    if args.pack_only {
+        return packing::run(args);
     }
     if args.ping_pong {
         return ping_pong::run(args);

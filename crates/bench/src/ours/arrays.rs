@@ -113,7 +113,7 @@ struct Incoming {
 }
 
 /// Returns the layout of the receivers, as one of the senders' matrix.
-fn receivers_layout(transfer: &Transfer) -> Result<Layout, Failure> {
+pub(crate) fn receivers_layout(transfer: &Transfer) -> Result<Layout, Failure> {
     let layout = transfer.to.clone();
     if !transfer.kind.transposed {
         return Ok(layout);

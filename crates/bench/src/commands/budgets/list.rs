@@ -100,6 +100,7 @@ const FEW_CALLS_MPI: &str = "--repeat 24 --against mpich";
 #[cfg(feature = "virtual")]
 const FEW_NODES: &str = "--nodes 3 --bytes 64KiB";
 const SMALL_ARRAYS: &str = "--repeat 12 --shape 256x256";
+const SMALL_PACKING: &str = "--shape 64x64";
 const SMALL_STREAM: &str = "--shape 64x64 --arrays 8";
 const SMALL_CALLS: &str = "--repeat 12 --size 64KiB";
 const SMALL_CALLS_MPI: &str = "--repeat 12 --size 64KiB --against mpich";
@@ -431,6 +432,27 @@ pub(super) static BUDGETS: &[Budget] = &[
     )
     .quick(SMALL_ARRAYS)
     .at_most("seconds", 2.0, 1.0),
+    budget("array-packing", "redistribute --pack-only --shape 2048x4096")
+        .quick(SMALL_PACKING)
+        .at_least("ratio", 0.95, 1.0),
+    budget(
+        "array-packing-even",
+        "redistribute --pack-only --shape 2048x4096 --from (*,cyclic)@1x2 --to (*,block)@1x2",
+    )
+    .quick(SMALL_PACKING)
+    .at_least("ratio", 0.95, 1.0),
+    budget(
+        "array-packing-pieces",
+        "redistribute --pack-only --shape 2048x4096 --from (*,block)@1x2 --to (*,cyclic(3))@1x2",
+    )
+    .quick(SMALL_PACKING)
+    .at_least("ratio", 0.95, 1.0),
+    budget(
+        "array-packing-transposed",
+        "redistribute --pack-only --shape 2048x4096 --transposed",
+    )
+    .quick(SMALL_PACKING)
+    .at_least("ratio", 0.85, 0.95),
     budget(
         "array-plan-cyclic",
         "redistribute --plan-only --shape 16384x16384 --from (cyclic(3),cyclic(3))@64x64 --to \
