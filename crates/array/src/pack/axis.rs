@@ -16,19 +16,13 @@ pub(super) struct Axis {
     pub(super) count: usize,
     /// Distance of neighbours in the stream, in elements.
     pub(super) stream: usize,
-    pub(super) spacing: Spacing,
+    /// Distance of neighbours of a piece in the storage, in elements.
+    pub(super) unit: usize,
+    /// All positions, ascending; a single piece if they are evenly apart.
+    pub(super) pieces: Vec<Piece>,
 }
 
-/// Distances of an axis' positions in a storage.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Spacing {
-    /// Each is this number of elements from the last one.
-    Even(usize),
-    /// Within pieces they are `unit` elements apart.
-    Pieces { unit: usize, pieces: Vec<Piece> },
-}
-
-/// Positions that follow each other in a storage.
+/// Positions that are evenly apart in a storage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Piece {
     /// The first one, counted from the start of the axis.
@@ -53,12 +47,15 @@ impl Axis {
         let first = runs.next().expect("an axis has positions");
         let begin = place(&first);
         let (base, count) = (begin * unit, positions.len());
-        let axis = |spacing| Axis { base, count, stream, spacing };
+        let even = |unit| {
+            let pieces = vec![Piece { position: 0, offset: 0, length: count }];
+            Axis { base, count, stream, unit, pieces }
+        };
         if first.length == count {
-            return axis(Spacing::Even(unit));
+            return even(unit);
         }
         if let (1, 1, Some(second)) = (first.length, meeting.window, runs.clone().next()) {
-            return axis(Spacing::Even((place(&second) - begin) * unit));
+            return even((place(&second) - begin) * unit);
         }
         let mut pieces = vec![Piece { position: 0, offset: 0, length: first.length }];
         let mut position = first.length;
@@ -72,32 +69,25 @@ impl Axis {
             }
             position += run.length;
         }
-        axis(spacing_of(unit, pieces))
+        let step = pieces.get(1).map_or(unit, |second| second.offset);
+        let is_at_step = |it: &Piece| it.length == 1 && it.offset == it.position * step;
+        if pieces.len() == 1 || pieces.iter().all(is_at_step) {
+            return even(step);
+        }
+        Axis { base, count, stream, unit, pieces }
     }
 
     /// Tells whether all positions are one run of elements.
     pub(super) fn is_contiguous(&self) -> bool {
-        self.spacing == Spacing::Even(1)
+        self.unit == 1 && self.pieces.len() == 1
     }
 
     /// Calls `visit` with the places in the stream and in the storage of all positions.
     #[inline]
     pub(super) fn each(&self, mut visit: impl FnMut(usize, usize)) {
-        match &self.spacing {
-            Spacing::Even(step) => {
-                for position in 0..self.count {
-                    visit(position * self.stream, position * step);
-                }
-            }
-            Spacing::Pieces { unit, pieces } => {
-                for piece in pieces {
-                    for number in 0..piece.length {
-                        visit(
-                            (piece.position + number) * self.stream,
-                            piece.offset + number * unit,
-                        );
-                    }
-                }
+        for &Piece { position, offset, length } in &self.pieces {
+            for number in 0..length {
+                visit((position + number) * self.stream, offset + number * self.unit);
             }
         }
     }
@@ -105,37 +95,22 @@ impl Axis {
     /// Returns this axis and the next faster one as one, if positions of the two are evenly apart together, both
     /// in the stream and in the storage.
     fn joined(&self, faster: &Axis) -> Option<Axis> {
-        let Spacing::Even(step) = faster.spacing else { return None };
-        let row = step * faster.count;
-        let spacing = match &self.spacing {
-            _ if self.stream != faster.stream * faster.count => return None,
-            Spacing::Even(distance) if *distance == row => Spacing::Even(step),
-            Spacing::Pieces { unit, pieces } if *unit == row => {
-                let wider = |piece: &Piece| Piece {
-                    position: piece.position * faster.count,
-                    offset: piece.offset,
-                    length: piece.length * faster.count,
-                };
-                Spacing::Pieces { unit: step, pieces: pieces.iter().map(wider).collect() }
-            }
-            _ => return None,
+        let is_even = self.stream == faster.stream * faster.count
+            && faster.pieces.len() == 1
+            && self.unit == faster.unit * faster.count;
+        let wider = |piece: &Piece| Piece {
+            position: piece.position * faster.count,
+            offset: piece.offset,
+            length: piece.length * faster.count,
         };
-        Some(Axis {
+        is_even.then(|| Axis {
             base: self.base + faster.base,
             count: self.count * faster.count,
             stream: faster.stream,
-            spacing,
+            unit: faster.unit,
+            pieces: self.pieces.iter().map(wider).collect(),
         })
     }
-}
-
-/// Returns the spacing of pieces, which may be single positions evenly apart.
-fn spacing_of(unit: usize, pieces: Vec<Piece>) -> Spacing {
-    let [first, second, ..] = &pieces[..] else { return Spacing::Even(unit) };
-    let step = second.offset - first.offset;
-    let is_even = pieces.iter().all(|piece| piece.length == 1)
-        && pieces.iter().all(|piece| piece.offset == piece.position * step);
-    if is_even { Spacing::Even(step) } else { Spacing::Pieces { unit, pieces } }
 }
 
 /// Adds an axis that is faster than those so far; one of a single position is left out.

@@ -2,7 +2,7 @@
 
 use std::array::from_fn;
 
-use super::axis::{Axis, Piece, Spacing, walk};
+use super::axis::{Axis, Piece, walk};
 
 /// Mean elements of runs that are moved together; of fewer each element is moved alone.
 const TOGETHER_MIN: usize = 8;
@@ -30,7 +30,7 @@ pub(super) fn copy<T: Copy, const PACKS: bool>(axes: &[&Axis], from: &[T], to: &
         return place_across(inner, outer, from, to);
     }
     let (count, runs) = (inner.count, runs(inner));
-    if runs.is_empty() || runs.len() * TOGETHER_MIN > count {
+    if runs.len() * TOGETHER_MIN > count.max(TOGETHER_MIN) {
         let places = places(inner);
         return walk(outer, 0, 0, &mut |begin, offset| {
             if PACKS {
@@ -86,18 +86,14 @@ impl Runs {
     }
 }
 
-/// Returns the runs of an axis whose pieces follow each other in the storage; none of another one.
+/// Returns the positions of an axis as runs: pieces of equal lengths together, or the positions of each piece.
 fn runs(axis: &Axis) -> Vec<Runs> {
-    let one =
-        |length, distance, count| vec![Runs { position: 0, offset: 0, length, distance, count }];
-    let pieces = match &axis.spacing {
-        Spacing::Even(1) => return one(axis.count, axis.count, 1),
-        Spacing::Even(distance) => return one(1, *distance, axis.count),
-        Spacing::Pieces { unit: 1, pieces } => pieces,
-        Spacing::Pieces { .. } => return Vec::new(),
-    };
     let mut all: Vec<Runs> = Vec::new();
-    for &Piece { position, offset, length } in pieces {
+    for &Piece { position, offset, length } in &axis.pieces {
+        if axis.unit > 1 {
+            all.push(Runs { position, offset, length: 1, distance: axis.unit, count: length });
+            continue;
+        }
         if let Some(last) = all.last_mut().filter(|last| last.length == length) {
             if last.count == 1 {
                 last.distance = offset - last.offset;
@@ -115,7 +111,7 @@ fn runs(axis: &Axis) -> Vec<Runs> {
 /// Places elements whose neighbours in the storage are apart in the stream: a transposition.
 fn place_across<T: Copy>(inner: &Axis, outer: &[&Axis], stream: &[T], target: &mut [T]) {
     let neighbours = outer.iter().position(|axis| axis.stream == 1);
-    let (Some(number), Spacing::Even(1)) = (neighbours, &inner.spacing) else {
+    let (Some(number), true) = (neighbours, inner.is_contiguous()) else {
         return walk(outer, 0, 0, &mut |begin, offset| {
             inner.each(|next, place| target[offset + place] = stream[begin + next]);
         });
