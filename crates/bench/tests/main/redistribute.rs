@@ -54,6 +54,16 @@ fn transfers_of_ours() {
     assert!(row["messages"].is_null() && row["seconds"].as_f64() > Some(0.0), "{row}");
 }
 
+/// The elements are compared where both have put them.
+#[test]
+fn packing_is_beside_loops_by_hand() {
+    for (options, _) in CASES {
+        let row = redistribute(&[options, &["--pack-only"]].concat());
+        assert_keys(&row, &["seconds", "baseline", "ratio", "baseline_seconds"]);
+        assert!(row["ratio"].as_f64() > Some(0.0), "{row}");
+    }
+}
+
 #[test]
 fn plans_are_fresh_or_kept() {
     for options in [CASES[0].0, CASES[1].0] {
