@@ -89,6 +89,7 @@ pub(crate) fn unpack<T: Element>(
     if elements == 0 {
         return;
     }
+    // A short message may lie in a buffer of a link, at any byte; a longer one has memory of its own.
     let aligned: Vec<T>;
     let stream = match try_cast_slice(payload) {
         Ok(stream) => stream,
