@@ -452,7 +452,7 @@ pub(super) static BUDGETS: &[Budget] = &[
         "redistribute --pack-only --shape 2048x4096 --transposed",
     )
     .quick(SMALL_PACKING)
-    .at_least("ratio", 0.85, 0.95),
+    .at_least("ratio", 0.8, 0.95),
     budget(
         "array-plan-cyclic",
         "redistribute --plan-only --shape 16384x16384 --from (cyclic(3),cyclic(3))@64x64 --to \
