@@ -166,7 +166,6 @@ impl Exchange {
                     let mut message = Vec::new();
                     if let Some((from, to)) = &self.own {
                         for index in 0..from.tiles.len() {
-                            message.clear();
                             from.pack((self.round, index), (source, 0), &mut message);
                             to.place(index, &message[HEAD_BYTES..], *target);
                             slices.worked(message.len()).await;

@@ -2,7 +2,6 @@
 
 use std::convert::Infallible;
 use std::future::poll_fn;
-use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
@@ -11,7 +10,6 @@ use chunkcomm::{BytesReceiver, BytesSender, Loss};
 use chunkcomm_group::Element;
 
 use super::opening::Link;
-use super::pool::Pool;
 use super::shared::{Fault, dropped};
 use super::way::{Failure, Intake, Messages, Way};
 use super::wire;
@@ -23,7 +21,6 @@ pub(crate) struct Leaving {
     pub(crate) messages: Messages,
     /// Number of tiles that were packed when the peer could take them.
     pub(super) packed: usize,
-    pool: Arc<Pool>,
     slices: Slices,
 }
 
@@ -38,8 +35,8 @@ impl Leaving {
     pub(crate) async fn open(way: Way, link: Link) -> Result<Leaving, Failure> {
         match link.open_one_way().await {
             Ok(channel) => {
-                let (messages, pool, slices) = Default::default();
-                Ok(Leaving { way, channel, messages, packed: 0, pool, slices })
+                let (messages, slices) = (Messages::default(), Slices::default());
+                Ok(Leaving { way, channel, messages, packed: 0, slices })
             }
             Err(loss) => Err(way.broken(loss.into(), 0)),
         }
@@ -68,10 +65,11 @@ impl Leaving {
     ) -> Poll<Result<(), Failure>> {
         while self.packed < self.way.tiles.len() {
             let ready = ready!(self.channel.poll_ready(context)).map_err(Loss::from);
-            let mut message = self.pool.take();
+            let mut message = self.messages.1.take();
             self.way.pack((round, self.packed), (source, 0), &mut message);
             let bytes = message.len();
-            let sent = ready.and_then(|()| Ok(self.channel.start_send(self.pool.lend(message))?));
+            let sent =
+                ready.and_then(|()| Ok(self.channel.start_send(self.messages.1.lend(message))?));
             sent.map_err(|loss| self.way.broken(loss.into(), 0))?;
             self.packed += 1;
             ready!(self.slices.poll_worked(context, bytes));

@@ -162,7 +162,7 @@ pub fn packing_of<T: Element>(
 
 /// Packed elements, and the memory of those that have left.
 #[derive(Default)]
-pub(crate) struct Messages(pub(crate) VecDeque<Bytes>, Arc<Pool>);
+pub(crate) struct Messages(pub(crate) VecDeque<Bytes>, pub(super) Arc<Pool>);
 
 impl Drop for Messages {
     fn drop(&mut self) {

@@ -441,7 +441,7 @@ fn budgets_run_all_at_tiny_sizes() {
     let out = String::from_utf8(output.stdout).unwrap();
     assert_eq!(
         out.lines().count(),
-        84 + 7 * usize::from(cfg!(feature = "peers")) + 21 * usize::from(cfg!(feature = "virtual"))
+        88 + 7 * usize::from(cfg!(feature = "peers")) + 21 * usize::from(cfg!(feature = "virtual"))
     );
     for line in out.lines() {
         let row: Value = serde_json::from_str(line).unwrap();
