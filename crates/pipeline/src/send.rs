@@ -156,17 +156,19 @@ impl<T: Element> DeltaSender<T> {
     /// Hands out the next elements to write: `count`, fewer at the end of the buffer and before
     /// elements that a part has, `None` after the last.
     ///
-    /// Every call goes on behind the elements that were committed last: a chunk that was dropped without a
-    /// [`commit`](Chunk::commit) is handed out again. Elements that a [`part`](Self::part) has are passed over.
+    /// Every call goes on where the last chunk did: what was dropped without a [`commit`](Chunk::commit) is handed
+    /// out again. Elements that a [`part`](Self::part) has are passed over, also if that is dropped later.
     ///
     /// # Errors
-    /// The error of the transfer, if it failed: drop the sender.
+    /// The error of the transfer, if it failed: drop the sender. None where the receivers have all of the rounds
+    /// before and nothing of this one is committed: [`end`](Self::end) succeeds then.
     ///
     /// # Panics
     /// When `count` is 0.
     pub fn next(&mut self, count: usize) -> Result<Option<Chunk<'_, T>>, DeltaSendError> {
         assert!(count > 0, "a chunk has at least one element");
-        self.check()?;
+        // The program may be about to find that nothing is left: `end` then succeeds.
+        self.check().or_else(|error| if self.is_of_end(&error) { Ok(()) } else { Err(error) })?;
         let part = free_part(self.owner.share(), self.position, count);
         Ok(part.map(|part| Chunk { part, sender: self }))
     }
@@ -295,7 +297,7 @@ impl<T: Element> DeltaSender<T> {
         self.owner.is_empty()
     }
 
-    /// Returns the index from which [`next`](Self::next) looks: that behind what the last chunk committed.
+    /// Returns the index from which [`next`](Self::next) looks: the first one of the last chunk that was not committed.
     #[must_use]
     pub fn position(&self) -> usize {
         self.position
@@ -388,13 +390,15 @@ impl<T: Element> DeltaSender<T> {
     /// # Cancel safety
     /// When the future is dropped, the stream may have ended; call it again.
     pub async fn end(&mut self) -> Result<(), DeltaSendError> {
-        let ended = self.end_round().await;
-        let is_empty = self.owner.share().state().extents().done_bytes() == 0;
-        match ended {
-            // It left with the full round before, and so with everything.
-            Err(error) if is_empty && self.round > 1 && is_of_end(&error) => Ok(()),
-            ended => ended,
-        }
+        self.end_round()
+            .await
+            .or_else(|error| if self.is_of_end(&error) { Ok(()) } else { Err(error) })
+    }
+
+    /// Whether the receivers left with the full round before, and so with everything.
+    fn is_of_end(&self, error: &DeltaSendError) -> bool {
+        let is_empty = || self.owner.share().state().extents().done_bytes() == 0;
+        self.round > 1 && is_of_end(error) && is_empty()
     }
 
     async fn end_round(&mut self) -> Result<(), DeltaSendError> {

@@ -168,7 +168,7 @@ async fn lead(cluster: &Cluster, options: &Options) -> Result<(), Failure> {
     let result = vec![0; shades.len()];
     let mut output =
         DeltaSender::open(node, &next, "shades", result.clone(), Increment::default()).await?;
-    let mut all = output.next(shades.len())?.ok_or("the picture is empty")?;
+    let mut all = output.next(shades.len().max(1))?.ok_or("the picture is empty")?;
     all.copy_from_slice(&shades);
     all.commit().await?;
     let result = DeltaReceiver::accept(node, "shades", result).await?.into_buffer().await?;

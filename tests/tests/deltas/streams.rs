@@ -172,12 +172,14 @@ async fn a_receiver_that_leaves_with_a_full_window_has_the_whole_stream() -> Out
     commit(1, &mut sender, WINDOW).await?;
     limited(sender.start()).await?;
     drop(limited(receiver.into_buffer()).await?);
-    while sender.next(1).is_ok() {
+    while !matches!(limited(sender.finish()).await, Err(DeltaSendError::Gone { .. })) {
         tokio::task::yield_now().await;
     }
+    assert!(sender.next(1)?.is_some(), "the program has still to find that nothing is left");
     limited(sender.end()).await?;
     // With elements that did not land it is an error.
     sender.part(..1)?.commit();
+    assert!(matches!(sender.next(1), Err(DeltaSendError::Gone { .. })));
     let gone = limited(sender.end()).await.unwrap_err();
     assert!(matches!(gone, DeltaSendError::Gone { .. }), "{gone}");
     Ok(())
