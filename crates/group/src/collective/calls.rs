@@ -178,10 +178,11 @@ impl Group {
         let counts = parts.as_ref().map(|parts| parts.counts.clone());
         let fill = parts_to_send(parts.unwrap_or_default(), is_root, self.rank(), self.size());
         let fill = move |whole: &mut Whole<T>| fill(whole).and(fault);
-        self.submit(ask, fill, move |whole, _| {
+        self.submit(ask, fill, move |whole, ok| {
             let data = mem::take(&mut whole.input);
             let input = counts.map(|counts| Parts { data, counts });
-            Exchanged { input, result: mem::take(&mut whole.result) }
+            let result = if ok { mem::take(&mut whole.result) } else { Vec::new() };
+            Exchanged { input, result }
         })
     }
 
