@@ -50,6 +50,7 @@ use crate::plan::Side;
 ///         sender.start().await?;
 ///     }
 /// }
+/// sender.finish().await?; // all have landed
 /// let field = sender.into_array().await;
 /// # drop(field);
 /// # Ok(())
@@ -76,12 +77,12 @@ impl<T: Element> Array<T> {
     ///
     /// # Errors
     ///
-    /// As `sender`; [`ArrayError::Peer`] when a rank of the other group is gone.
+    /// Those of `sender` as plain errors; [`ArrayError::Peer`] when a rank of the other group is gone.
     ///
     /// # Cancel safety
     ///
     /// When the future is dropped, the other ranks get an error or wait for this one. Links may then hold the elements for a
-    /// while, as after an error: who writes to the array meanwhile writes to a copy of all of them.
+    /// while, as after an error: a write to the array meanwhile first copies all of them.
     pub async fn send(&self, pair: &mut Pair) -> Result<(), ArrayError> {
         let among = (&self.group, pair, Transfer::default());
         let (end, ways) = open::<T, _>(among, &self.layout, Side::Sender, None).await?;
@@ -111,7 +112,7 @@ impl<T: Element> Array<T> {
     ///
     /// # Errors
     ///
-    /// The error has the array. All ranks of both groups get the same one: [`ArrayError::Rank`] when a rank's array is one
+    /// The error has the array, as `data`. All ranks of both groups get the same one: [`ArrayError::Rank`] when a rank's array is one
     /// of another group than its side of the pair, [`ArrayError::Differs`] when ranks of a group state different layouts,
     /// [`ArrayError::Mismatch`] when the groups state other shapes or element types. After these the pair may be used
     /// again; not after [`ArrayError::Group`]: a rank died.
@@ -317,9 +318,10 @@ impl<T: Element> ArraySender<T> {
 
     /// Ends the transfer and returns the array with the elements of the present round; after an error, too.
     ///
-    /// Waits until committed rounds have left, and until slabs that are out are committed or dropped. When rows are not
-    /// committed then, the present round is not sent: receivers that wait for it get an error with this rank. A link that
-    /// does not release the elements in 100 ms gets a copy of them.
+    /// Waits until committed rounds have left, and until slabs that are out are committed or dropped. If rows are not
+    /// committed when it is called, the present round ends at once: receivers get an error with this rank. Does not say
+    /// whether the elements have landed: [`finish`](Self::finish) does. The array is a copy if a link does not release the
+    /// elements in 100 ms.
     ///
     /// # Cancel safety
     ///
