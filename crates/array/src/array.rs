@@ -79,16 +79,17 @@ impl IntoLayout for &Layout {
 ///
 /// # Cancel safety
 ///
-/// When the future of a call of the group is dropped, the elements that this rank owns are as they were. Ranks of a `to` or
-/// `gather` that exchange elements with it get [`ArrayError::Peer`] with this one. A `halo`, `halo_periodic` or `copy_to` stays
-/// under way, and the other ranks wait: make the same call again to go on, with the same arrays, before any other.
+/// When the future of a call of the group is dropped, the elements that this rank owns of `self` are as they were. Ranks of
+/// a `to` or `gather` that exchange elements with it get [`ArrayError::Peer`] with this one. A `halo`, `halo_periodic` or
+/// `copy_to` stays under way, and the other ranks wait: make the same call again to go on, with the same arrays and elements,
+/// before any other.
 ///
 /// A future that was never polled has made no call.
 ///
 /// # Errors
 ///
-/// After an [`ArrayError::Peer`] in `halo`, or in `copy_to` into a layout, each further one gives it again: make another
-/// array, on a group [without the dead](Group::shrink).
+/// After an [`ArrayError::Peer`] in `halo`, or in `copy_to` into a layout, each further such call gives it again: make
+/// another array, on a group [without the dead](Group::shrink).
 pub struct Array<T: Element> {
     pub(crate) group: Group,
     layout: Layout,

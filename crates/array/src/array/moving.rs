@@ -19,8 +19,8 @@ impl<T: Element> Array<T> {
     ///
     /// # Errors
     ///
-    /// [`ArrayError::Rank`] at all ranks: one has no such layout, or no memory for its part.
-    /// [`ArrayError::Mismatch`], [`ArrayError::Differs`]: the ranks name different layouts. [`ArrayError::Peer`],
+    /// [`ArrayError::Rank`] at all ranks: one has no such layout, or no memory for its part. [`ArrayError::Differs`]: the
+    /// ranks name different layouts; [`ArrayError::Mismatch`]: one of another shape. [`ArrayError::Peer`],
     /// [`ArrayError::Group`]: a rank is gone.
     ///
     /// # Cancel safety
@@ -88,8 +88,8 @@ impl<T: Element> Array<T> {
 
     /// Brings the margins up to date: each rank gets the elements there from their owners.
     ///
-    /// A distributed dimension's margin below `width`, or none, is widened once all ranks have agreed: storage and
-    /// layout change, and margins begin with zeros again. Corners are filled as well; margins at the edges of the array
+    /// Dimensions that are distributed, other than `*`, get margins of this width if theirs are narrower, once all ranks
+    /// have agreed: storage and layout change, and margins begin with zeros again. Corners are filled as well; margins at the edges of the array
     /// stay as they are. The neighbours of an element lie at its place plus and minus the
     /// [strides](super::Local::strides).
     ///
@@ -192,5 +192,41 @@ impl<T: Element> Array<T> {
         let made = made.and_then(|layout| Ok((zeroed(&layout, rank)?, layout)));
         let (whole, ..) = self.copied(made).await?;
         Ok((rank == root).then_some(whole))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use chunkcomm::host;
+    use chunkcomm_cluster::{Cluster, ClusterConfig};
+    use chunkcomm_group::Group;
+    use std::time::Duration;
+
+    /// A rank's own elements are more than a task works at a time.
+    #[tokio::test]
+    async fn a_copy_that_is_dropped_again_and_again_comes_to_its_end() {
+        let cluster = Cluster::join(ClusterConfig::new().nodes(1)).await.expect("a cluster");
+        let group = Group::world(&cluster).await.expect("a group");
+        let mut rows = Array::<u64>::zeros(&group, "(*,*)", [1024, 2048]).expect("an array");
+        let mut columns =
+            Array::<u64>::zeros(&group, "(*,*) permuted 1,0", [1024, 2048]).expect("an array");
+        let mut next = 0..;
+        rows.map_inplace(|element| *element = next.next().expect("a number"));
+        let mut calls = 0;
+        loop {
+            calls += 1;
+            let call = host::timeout(Duration::ZERO, rows.copy_to(&mut columns));
+            if let Ok(copied) = call.await {
+                break copied.expect("it is copied");
+            }
+            assert!(calls < 1_000, "it begins again and again");
+        }
+        assert!(calls > 4, "{calls} calls");
+        let local = columns.local();
+        let right = |at: usize| {
+            local.index(at).is_some_and(|it| local[at] == (it[0] * 2048 + it[1]) as u64)
+        };
+        assert!((0..local.len()).step_by(1009).all(right));
     }
 }

@@ -29,6 +29,8 @@ pub(crate) struct Exchange {
     /// Elements that stay at this rank but change their places.
     own: Option<(Way, Way)>,
     kept: Messages,
+    /// Number of their tiles that are copied, where they need not be kept.
+    copied: usize,
     ranks: Ranks,
     /// Number of the run, from 1; 0 before the first.
     round: u32,
@@ -92,6 +94,7 @@ impl Exchange {
             arriving: sound(arriving, &mut faults),
             own: own_leaving.zip(own_arriving).filter(moves),
             kept: Messages::default(),
+            copied: 0,
             ranks,
             round: 0,
             stage: Stage::Idle,
@@ -124,6 +127,7 @@ impl Exchange {
             self.round += 1;
             self.arriving.iter_mut().for_each(|arriving| arriving.intake.begin(self.round));
             self.leaving.iter_mut().for_each(|leaving| leaving.packed = 0);
+            self.copied = 0;
         }
         let ranks = self.ranks.clone();
         let outcome = tokio::select! {
@@ -165,9 +169,10 @@ impl Exchange {
                 Memory::Two(source, target) => {
                     let mut message = Vec::new();
                     if let Some((from, to)) = &self.own {
-                        for index in 0..from.tiles.len() {
-                            from.pack((self.round, index), (source, 0), &mut message);
-                            to.place(index, &message[HEAD_BYTES..], *target);
+                        while self.copied < from.tiles.len() {
+                            from.pack((self.round, self.copied), (source, 0), &mut message);
+                            to.place(self.copied, &message[HEAD_BYTES..], *target);
+                            self.copied += 1;
                             slices.worked(message.len()).await;
                         }
                     }

@@ -7,6 +7,9 @@ use bytes::Bytes;
 /// Buffers that are kept: 32, which is about what a link holds until its peer has acknowledged it.
 const KEPT_MAX: usize = 32;
 
+/// Bytes of a buffer that is kept, at most: 512 KiB. Only tiles of larger elements have more.
+const KEPT_BYTES_MAX: usize = 512 << 10;
+
 /// Buffers of tiles that have left.
 ///
 /// An allocator gives memory of this size back to the system and gets it again, which costs a page fault for each
@@ -40,7 +43,7 @@ impl AsRef<[u8]> for Lent {
 impl Drop for Lent {
     fn drop(&mut self) {
         let mut kept = self.pool.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if kept.len() < KEPT_MAX {
+        if kept.len() < KEPT_MAX && self.buffer.capacity() <= KEPT_BYTES_MAX {
             kept.push(std::mem::take(&mut self.buffer));
         }
     }

@@ -231,6 +231,10 @@ impl Intake {
         let (bytes, expected) =
             (elements.len(), self.way.tiles.elements(index) * self.element_bytes);
         if bytes != expected {
+            // The sender may stop between a head and its elements.
+            if let Some(Message::Failed { fault, .. }) = Message::decode(message) {
+                return Err(fault);
+            }
             let why = format!("it sent {bytes} bytes as tile {tile}, which has {expected}");
             return Err(refused(why).into());
         }

@@ -55,6 +55,9 @@ impl Runs {
     /// Moves the elements, from the first one on. Copies of a constant length need no call.
     #[inline]
     fn copy<T: Copy, const PACKS: bool>(&self, from: &[T], to: &mut [T]) {
+        let (stored, end) =
+            (if PACKS { from.len() } else { to.len() }, self.distance * (self.count - 1));
+        assert!(end + self.length <= stored, "the storage has all runs");
         match self.length {
             1 if PACKS => {
                 let places = from.iter().step_by(self.distance);

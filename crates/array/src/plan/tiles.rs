@@ -11,6 +11,12 @@ const TILE_BYTES: usize = 128 << 10;
 /// about a square. With two cache lines a tile touches 8 times as many pages, and took 1.4 times as long.
 const LINE_BYTES: usize = 1024;
 
+/// The same where that makes few blocks, which leave when their rows are written: two cache lines.
+const LINE_BYTES_MIN: usize = 128;
+
+/// Blocks of a pair that are aimed at where a line of the receiver crosses the sender's rows.
+const BLOCKS_MIN: usize = 8;
+
 /// The pieces in which the elements of a pair travel: boxes of positions, all but the last ones alike.
 ///
 /// A tile has at most twice `TILE_BYTES`, unless a single element is larger. Tiles are numbered in the sender's
@@ -54,7 +60,11 @@ impl Tiles {
         let elements_of = |bytes: usize| (bytes / element_bytes.max(1)).max(1);
         let mut sizes = vec![1; totals.len()];
         if let Some(&fastest) = receiver_order.last() {
-            sizes[fastest] = elements_of(LINE_BYTES).min(totals[fastest]);
+            let mut line = elements_of(LINE_BYTES);
+            if sender_order.first() == Some(&fastest) {
+                line = line.min(elements_of(LINE_BYTES_MIN).max(totals[fastest] / BLOCKS_MIN));
+            }
+            sizes[fastest] = line.min(totals[fastest]);
         }
         let tile = elements_of(TILE_BYTES);
         for &dim in sender_order.iter().rev() {
@@ -211,6 +221,8 @@ mod tests {
         assert_eq!(tiles.sizes, [16, 1024]);
         let tiles = Tiles::new(vec![1024, 1024], &[0, 1], &[1, 0], 8);
         assert_eq!(tiles.sizes, [128, 128]);
+        let tiles = Tiles::new(vec![256, 1024], &[0, 1], &[1, 0], 8);
+        assert_eq!((&tiles.sizes[..], tiles.blocks()), (&[32, 512][..], 8));
         let tiles = Tiles::new(vec![3, 5], &[0, 1], &[1, 0], 200 << 10);
         assert_eq!((&tiles.sizes[..], tiles.len()), (&[1, 1][..], 15));
     }
