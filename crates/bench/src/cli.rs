@@ -103,6 +103,9 @@ enum Command {
     },
     /// Ours beside other systems, in one table.
     Peers(commands::peers::PeersArgs),
+    /// The statements of five papers beside ours.
+    #[cfg(feature = "virtual")]
+    Reproduce(commands::reproduce::ReproduceArgs),
     /// Runs every budget and reports which are met.
     Budgets(commands::budgets::BudgetsArgs),
     /// The far end for measurements from another host.
@@ -177,6 +180,8 @@ fn run(command: Command) -> Result<Verdict, Failure> {
             crate::lab::farmer::farm_out(&journal, tasks).map(|()| Verdict::Fine)
         }
         Command::Peers(args) => commands::peers::run(&args),
+        #[cfg(feature = "virtual")]
+        Command::Reproduce(args) => commands::reproduce::run(&args),
         Command::Budgets(args) => commands::budgets::run(&args),
         Command::Serve(args) => commands::serve::run(&args),
         Command::Far(args) => commands::serve::far(&args),

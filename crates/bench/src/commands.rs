@@ -32,6 +32,8 @@ pub mod models;
 mod opposite;
 pub mod peers;
 pub mod redistribute;
+#[cfg(feature = "virtual")]
+pub mod reproduce;
 pub mod serve;
 pub mod starve;
 pub mod stream;

@@ -23,6 +23,8 @@ pub mod message;
 pub mod options;
 pub mod ours;
 pub mod pair;
+#[cfg(feature = "virtual")]
+pub mod papers;
 pub mod peers;
 pub mod ranks;
 pub mod stats;

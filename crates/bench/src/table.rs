@@ -31,6 +31,14 @@ impl Row {
         self.entries.iter().find(|(known, _)| *known == key).map(|(_, value)| value)
     }
 
+    /// Sets all keys of another row.
+    pub fn append(&mut self, other: &Self) -> &mut Self {
+        for (key, value) in &other.entries {
+            self.set(key, value.clone());
+        }
+        self
+    }
+
     /// Prints the row on standard output, in the form asked for.
     pub fn print(&self, json: bool) {
         if json {
@@ -143,6 +151,110 @@ pub fn aligned(lines: &[Vec<String>]) -> String {
     text
 }
 
+/// A column of a table: a key of its rows, the heading with the unit, and the least width.
+#[derive(Debug, Clone, Copy)]
+pub struct Column {
+    key: &'static str,
+    heading: &'static str,
+    width: usize,
+}
+
+/// Makes a column of one key.
+pub const fn column(key: &'static str, heading: &'static str, width: usize) -> Column {
+    Column { key, heading, width }
+}
+
+/// Way in which a table leaves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Form {
+    /// A JSON object a row, with all of its keys.
+    Json,
+    /// A line a row, of the columns alone.
+    Lines,
+    /// Not yet: the table is written by somebody else, later.
+    Kept,
+}
+
+impl Form {
+    /// Returns JSON if it was asked for, else lines.
+    pub fn of(json: bool) -> Self {
+        if json { Self::Json } else { Self::Lines }
+    }
+}
+
+/// Rows under columns. Each leaves at once when it is added, so that a run of minutes is seen to go on.
+#[derive(Debug, Clone)]
+pub struct Table {
+    columns: Vec<Column>,
+    rows: Vec<Row>,
+    form: Form,
+}
+
+impl Table {
+    /// Begins a table; its heading is printed with the first row.
+    pub fn new(columns: &[Column], form: Form) -> Self {
+        Self { columns: columns.to_vec(), rows: Vec::new(), form }
+    }
+
+    /// Adds a row.
+    pub fn add(&mut self, row: Row) {
+        match self.form {
+            Form::Json => row.print(true),
+            Form::Lines => {
+                let heading = self.rows.is_empty().then(|| self.line(&self.headings()));
+                write_out(&format!(
+                    "{}{}",
+                    heading.unwrap_or_default(),
+                    self.line(&self.cells(&row))
+                ));
+            }
+            Form::Kept => {}
+        }
+        self.rows.push(row);
+    }
+
+    /// Returns the rows so far.
+    pub fn rows(&self) -> &[Row] {
+        &self.rows
+    }
+
+    /// Returns the heading and all rows, aligned.
+    pub fn to_lines(&self) -> String {
+        let rows = self.rows.iter().map(|row| self.cells(row));
+        aligned(&[self.headings()].into_iter().chain(rows).collect::<Vec<_>>())
+    }
+
+    /// Returns the heading and all rows in Markdown.
+    pub fn to_markdown(&self) -> String {
+        let line = |cells: Vec<String>| format!("| {} |\n", cells.join(" | "));
+        let mut text = line(self.headings()) + &format!("|{}\n", "---|".repeat(self.columns.len()));
+        text.extend(self.rows.iter().map(|row| line(self.cells(row))));
+        text
+    }
+
+    fn headings(&self) -> Vec<String> {
+        self.columns.iter().map(|column| column.heading.to_owned()).collect()
+    }
+
+    fn cells(&self, row: &Row) -> Vec<String> {
+        let cell = |column: &Column| match row.get(column.key) {
+            None | Some(Value::Null) => "-".to_owned(),
+            Some(Value::Bool(holds)) => if *holds { "yes" } else { "NO" }.to_owned(),
+            Some(Value::Number(number)) => significant(number.as_f64().unwrap_or(f64::NAN)),
+            Some(value) => value.as_str().map_or_else(|| value.to_string(), str::to_owned),
+        };
+        self.columns.iter().map(cell).collect()
+    }
+
+    fn line(&self, cells: &[String]) -> String {
+        let padded = cells.iter().zip(&self.columns).map(|(cell, column)| {
+            let width = column.width.max(column.heading.len());
+            format!("{cell:width$}")
+        });
+        format!("{}\n", padded.collect::<Vec<_>>().join("  ").trim_end())
+    }
+}
+
 /// The results of a command that takes minutes, one a cell. Each is told on standard error as it comes.
 #[derive(Debug)]
 pub struct Cells {
@@ -200,6 +312,16 @@ mod tests {
         assert_eq!(shown("p50_us", 51.234_56), "51.23 us");
         assert_eq!(shown("seconds", 0.012_345), "0.01235 s");
         assert_eq!(shown("ratio", 0.98765), "0.9877");
+    }
+
+    #[test]
+    fn a_table_shows_its_columns() {
+        let mut table = Table::new(&[column("a", "a, s", 3), column("b", "b", 3)], Form::Kept);
+        let mut row = Row::default();
+        row.set("c", 7).set("a", 0.12345).set("b", true);
+        table.add(row);
+        assert_eq!(table.to_lines(), "a, s    b\n0.1235  yes\n");
+        assert_eq!(table.to_markdown(), "| a, s | b |\n|---|---|\n| 0.1235 | yes |\n");
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use std::io;
 use std::process::Command;
-use std::time::Instant;
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use rustix::time::{ClockId, clock_gettime};
 
@@ -239,6 +239,34 @@ pub fn description() -> String {
     format!("{model}, {} cores, {system} {release}", core_count())
 }
 
+/// Returns the day of today by the calendar of Greenwich, as 2026-01-31.
+pub fn today() -> String {
+    date(SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs()))
+}
+
+/// Returns the day of a time, in seconds since 1970, by the calendar of Greenwich.
+fn date(seconds: u64) -> String {
+    let mut days = seconds / 86_400;
+    let is_leap = |year: u64| {
+        year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400))
+    };
+    let mut year = 1970;
+    while days >= 365 + u64::from(is_leap(year)) {
+        days -= 365 + u64::from(is_leap(year));
+        year += 1;
+    }
+    let february = 28 + u64::from(is_leap(year));
+    let mut month = 1;
+    for length in [31, february, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31] {
+        if days < length {
+            break;
+        }
+        days -= length;
+        month += 1;
+    }
+    format!("{year}-{month:02}-{:02}", days + 1)
+}
+
 /// Returns the boot's id: two processes with the same one read the same clock.
 pub fn boot_id() -> Option<String> {
     let id = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
@@ -248,6 +276,15 @@ pub fn boot_id() -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn days_follow_the_calendar() {
+        let days = [(0, "1970-01-01"), (951_782_400, "2000-02-29"), (1_795_824_000, "2026-11-28")];
+        for (seconds, day) in days {
+            assert_eq!((date(seconds).as_str(), date(seconds + 86_399).as_str()), (day, day));
+        }
+        assert_eq!(date(951_782_400 + 86_400), "2000-03-01");
+    }
 
     #[test]
     #[cfg(target_os = "linux")]
