@@ -39,13 +39,6 @@ enum Command {
     Starve(commands::starve::StarveArgs),
     /// Tasks from a farmer to workers and their results back.
     Farm(commands::farm::FarmArgs),
-    /// Memory of a farmer in which many tasks wait.
-    FarmQueue(commands::farm_queue::FarmQueueArgs),
-    /// A farm without a setting against fixed prefetch and grain, over lengths of tasks.
-    FarmSweep(commands::farm_sweep::FarmSweepArgs),
-    /// The number of workers from which sub-farmers pay, in virtual time.
-    #[cfg(feature = "virtual")]
-    FarmTree(commands::farm_tree::FarmTreeArgs),
     /// The farms of a paper in virtual time, its numbers beside ours.
     #[cfg(feature = "virtual")]
     LanStudy(commands::lan_study::LanStudyArgs),
@@ -83,8 +76,6 @@ enum Command {
     Tracked(commands::tracked::TrackedArgs),
     /// Parts of the library's costs, and the saving by gathering messages.
     Model(commands::model::ModelArgs),
-    /// The library without a setting against fixed packet sizes and lingers, over sizes and rates.
-    Sweep(commands::sweep::SweepArgs),
     /// Real faults between processes, and the promises that held.
     Lab(commands::lab::LabArgs),
     /// A node process of the lab, started by it.
@@ -149,10 +140,6 @@ fn run(command: Command) -> Result<Verdict, Failure> {
         Command::Idle(args) => commands::idle::run(&args),
         Command::Starve(args) => commands::starve::run(&args),
         Command::Farm(args) => commands::farm::run(&args),
-        Command::FarmQueue(args) => commands::farm_queue::run(&args),
-        Command::FarmSweep(args) => commands::farm_sweep::run(&args),
-        #[cfg(feature = "virtual")]
-        Command::FarmTree(args) => commands::farm_tree::run_all(&args),
         #[cfg(feature = "virtual")]
         Command::LanStudy(args) => commands::lan_study::run(&args),
         #[cfg(feature = "virtual")]
@@ -172,7 +159,6 @@ fn run(command: Command) -> Result<Verdict, Failure> {
         Command::Delta(args) => commands::delta::run(&args),
         Command::Tracked(args) => commands::tracked::run(&args),
         Command::Model(args) => commands::model::run(&args),
-        Command::Sweep(args) => commands::sweep::run(&args),
         Command::Lab(args) => commands::lab::run(&args),
         Command::LabNode => crate::lab::node::serve().map(|()| Verdict::Fine),
         Command::LabFarmNode => crate::lab::subfarmers::serve().map(|()| Verdict::Fine),
@@ -187,8 +173,8 @@ fn run(command: Command) -> Result<Verdict, Failure> {
         Command::Far(args) => commands::serve::far(&args),
         Command::Other(words) => Err(Failure::Refused(format!(
             "there is no command '{}'; allowed are stream, latency, bandwidth, calls, idle, \
-             starve, farm, farm-queue, farm-sweep, cluster, collective, redistribute, coupled, models, \
-             delta, tracked, model, sweep, lab, peers, budgets and serve",
+             starve, farm, cluster, collective, redistribute, coupled, models, \
+             delta, tracked, model, lab, peers, budgets and serve",
             words.first().map_or("", String::as_str)
         ))),
     }

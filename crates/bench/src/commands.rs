@@ -16,10 +16,6 @@ pub mod delta;
 #[cfg(feature = "virtual")]
 pub mod delta_study;
 pub mod farm;
-pub mod farm_queue;
-pub mod farm_sweep;
-#[cfg(feature = "virtual")]
-pub mod farm_tree;
 #[cfg(feature = "virtual")]
 pub mod gdh_study;
 pub mod idle;
@@ -37,7 +33,6 @@ pub mod reproduce;
 pub mod serve;
 pub mod starve;
 pub mod stream;
-pub mod sweep;
 pub mod tracked;
 
 use crate::stats::Ratio;

@@ -239,7 +239,7 @@ impl Table {
     fn cells(&self, row: &Row) -> Vec<String> {
         let cell = |column: &Column| match row.get(column.key) {
             None | Some(Value::Null) => "-".to_owned(),
-            Some(Value::Bool(holds)) => if *holds { "yes" } else { "NO" }.to_owned(),
+            Some(Value::Bool(holds)) => if *holds { "yes" } else { "no" }.to_owned(),
             Some(Value::Number(number)) => significant(number.as_f64().unwrap_or(f64::NAN)),
             Some(value) => value.as_str().map_or_else(|| value.to_string(), str::to_owned),
         };

@@ -5,13 +5,13 @@ use clap::{Args, ValueEnum};
 use super::{Verdict, set_ratio};
 use crate::baseline::raw::RawStream;
 use crate::failure::Failure;
-use crate::harness::near::{Bench, Setting};
+use crate::harness::near::Bench;
 use crate::harness::protocol::{NodeKind, PolicyKind};
 use crate::harness::slices::{self, Contender, Outcome, Plan, Slice, Slices, name_of};
 use crate::options::{Common, values};
 use crate::ours::bandwidth::{BandwidthKind, Near};
 use crate::pair;
-use crate::peers::against::{self, Rival, Told};
+use crate::peers::against::{self, Opponent, Pairing, Told};
 use crate::peers::{Discipline, PeersDir, Task};
 use crate::table::Row;
 
@@ -28,8 +28,8 @@ pub struct BandwidthArgs {
     repeat: Option<u64>,
     /// Baseline that is measured in the same run, and whose ratio is printed
     #[arg(long, value_name = "BASELINE",
-          value_parser = against::parser(Discipline::Bandwidth, Against::Rival))]
-    against: Option<Against>,
+          value_parser = against::parser::<Against>(Discipline::Bandwidth))]
+    against: Option<Opponent<Against>>,
     #[command(flatten)]
     peers: PeersDir,
     /// Slices of each side, at least 10 [default: 10, and 50 against session-off]
@@ -43,15 +43,6 @@ enum Against {
     Raw,
     /// Ours without its session.
     SessionOff,
-    /// Another system.
-    #[value(skip)]
-    Rival(Rival),
-}
-
-impl Against {
-    fn name(self) -> String {
-        if let Self::Rival(rival) = self { rival.name() } else { name_of(self) }
-    }
 }
 
 /// Runs the command.
@@ -59,60 +50,51 @@ impl Against {
 /// # Errors
 /// If the options do not go together, or the measurement fails.
 pub fn run(args: &BandwidthArgs) -> Result<Verdict, Failure> {
-    if args.against == Some(Against::Raw) {
-        args.common.needs_sockets("raw")?;
-    }
-    if let Some(Against::Rival(rival)) = args.against {
-        rival.check(&args.common)?;
+    match args.against {
+        Some(Opponent::Own(Against::Raw)) => args.common.needs_sockets("raw")?,
+        Some(Opponent::Rival(rival)) => rival.check(&args.common)?,
+        _ => {}
     }
     let setting = args.common.setting()?;
     let plan = Plan::cut(args.repeat, 1, args.against.is_some(), args.slices())?;
     let mut bench = pair::start(&setting)?;
-    let node = setting.node(PolicyKind::Chunked);
-    let kind = BandwidthKind { bytes: args.size, fresh: false, node };
-    let mut ours = Near::open(&mut bench, kind)?;
-    let (outcome, told) = args.beside(&mut bench, &setting, &mut ours, &plan)?;
-    drop(ours);
-    let mut fresh = Near::open(&mut bench, BandwidthKind { fresh: true, ..kind })?;
+    let (bytes, node) = (args.size, setting.node(PolicyKind::Chunked));
+    let kind = BandwidthKind { bytes, fresh: false, node };
+    let pairing = Pairing {
+        against: args.against,
+        may_fail: false,
+        spinning: false,
+        task: Task { discipline: Discipline::Bandwidth, bytes, in_flight: 1, first_try: 1 },
+        peers: &args.peers,
+        plan,
+        fine: false,
+    };
+    let near = |bench: &mut Bench, kind| -> Result<Box<dyn Contender>, Failure> {
+        Ok(Box::new(Near::open(bench, kind)?))
+    };
+    let own = |bench: &mut Bench, own| match own {
+        Against::Raw => Ok(Box::new(RawStream::open(bench, bytes)?) as Box<dyn Contender>),
+        Against::SessionOff => {
+            near(bench, BandwidthKind { node: NodeKind { session: false, ..node }, ..kind })
+        }
+    };
+    let (outcome, told) = pairing.run(&mut bench, |bench| near(bench, kind), own)?;
+    let mut fresh = near(&mut bench, BandwidthKind { fresh: true, ..kind })?;
     let plan = Plan::new(args.repeat, 1, false)?;
-    let fresh = slices::run(&mut bench, &mut fresh, None, &plan)?;
-    args.row(&outcome, &fresh, told.as_ref()).print(args.common.json);
+    let fresh = slices::run(&mut bench, &mut *fresh, None, &plan)?;
+    args.row(&outcome, &fresh, &told).print(args.common.json);
     Ok(Verdict::Fine)
 }
 
 impl BandwidthArgs {
     fn slices(&self) -> Slices {
-        Slices { given: self.slices, fine: self.against == Some(Against::SessionOff) }
+        Slices {
+            given: self.slices,
+            fine: self.against == Some(Opponent::Own(Against::SessionOff)),
+        }
     }
 
-    /// Measures ours with its baseline, if it has one.
-    fn beside(
-        &self,
-        bench: &mut Bench,
-        setting: &Setting,
-        ours: &mut Near,
-        plan: &Plan,
-    ) -> Result<(Outcome, Option<Told>), Failure> {
-        let mut baseline: Option<Box<dyn Contender>> = match self.against {
-            None => None,
-            Some(Against::Raw) => Some(Box::new(RawStream::open(bench, self.size)?)),
-            Some(Against::SessionOff) => {
-                let node = NodeKind { session: false, ..setting.node(PolicyKind::Chunked) };
-                let kind = BandwidthKind { bytes: self.size, fresh: false, node };
-                Some(Box::new(Near::open(bench, kind)?))
-            }
-            Some(Against::Rival(rival)) => {
-                let discipline = Discipline::Bandwidth;
-                let task = Task { discipline, bytes: self.size, in_flight: 1, first_try: 1 };
-                let beside = (false, &self.peers);
-                let (outcome, told) = against::run(bench, ours, plan, rival, &task, beside)?;
-                return Ok((outcome, Some(told)));
-            }
-        };
-        Ok((slices::run(bench, ours, baseline.as_mut(), plan)?, None))
-    }
-
-    fn row(&self, outcome: &Outcome, fresh: &Outcome, told: Option<&Told>) -> Row {
+    fn row(&self, outcome: &Outcome, fresh: &Outcome, told: &Told) -> Row {
         let bytes_per_second =
             |outcome: &Outcome| outcome.messages() as f64 * self.size as f64 / outcome.seconds();
         let mut row = self.common.row("bandwidth");
@@ -125,9 +107,7 @@ impl BandwidthArgs {
             set_ratio(&mut row, &against.name(), outcome.ratio(Slice::rate));
             row.set("baseline_bytes_per_second", outcome.baseline_rate() * self.size as f64);
         }
-        if let Some(told) = told {
-            told.set(&mut row);
-        }
+        told.set(&mut row);
         row
     }
 }

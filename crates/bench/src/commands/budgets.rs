@@ -1,7 +1,6 @@
-//! `chunkperf budgets`: every budget measured, with its limit and its aim.
+//! `chunkperf budgets`: every budget of `budgets.txt` measured, with its limit and its aim.
 
-mod list;
-
+use std::fmt;
 use std::io::Read;
 use std::process::Stdio;
 use std::thread;
@@ -9,15 +8,18 @@ use std::time::{Duration, Instant};
 
 use chunkcomm_testkit::proc::Program;
 use clap::Args;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
-use self::list::{BUDGETS, Bound, Budget};
 use super::Verdict;
+use super::coupled::program;
 use crate::failure::{Doing, Failure};
 use crate::harness::machine::{self, DIES_WITH_PARENT};
 use crate::options::{Common, values};
 use crate::peers::PeersDir;
-use crate::table::{Row, aligned, significant, write_out};
+use crate::table::{Column, Form, Row, Table, column, significant, write_out};
+
+/// The list.
+const LIST: &str = include_str!("../../budgets.txt");
 
 /// Longest time of a measurement: 90 s. After that it hangs.
 const DEADLINE: Duration = Duration::from_secs(90);
@@ -28,16 +30,26 @@ const OF_PEERS: &str = "peers-";
 /// Pause between two looks whether a measurement has ended: 20 ms.
 const LOOK: Duration = Duration::from_millis(20);
 
+/// Columns for people.
+const COLUMNS: [Column; 6] = [
+    column("name", "name", 30),
+    column("figure", "figure", 9),
+    column("limit", "budget", 9),
+    column("reached", "aim", 9),
+    column("verdict", "met", 4),
+    column("what", "what", 0),
+];
+
 /// Options of `chunkperf budgets`.
 #[derive(Debug, Args)]
 pub struct BudgetsArgs {
     /// Options of every budget whose own options do not say otherwise
     #[command(flatten)]
     common: Common,
-    /// Name of the one budget to run; a wrong name prints all names
-    #[arg(long, value_name = "NAME")]
-    only: Option<String>,
-    /// Limit of that budget instead of its own, also with tiny sizes
+    /// Budgets to run, by name or by a pattern such as `array-*`; a wrong name prints all names
+    #[arg(long, value_name = "NAME,..", value_delimiter = ',')]
+    only: Vec<String>,
+    /// Limit of these budgets instead of their own, also with tiny sizes
     #[arg(long, value_name = "X", requires = "only", value_parser = values::limit)]
     limit: Option<f64>,
     /// Tiny sizes: only shows that everything runs; figures mean nothing and no budget is missed
@@ -47,79 +59,206 @@ pub struct BudgetsArgs {
     peers: PeersDir,
 }
 
+/// Limit of a figure, or its aim.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Bound {
+    figure: f64,
+    /// Whether larger figures are better.
+    at_least: bool,
+}
+
+impl Bound {
+    /// Parses `>=0.9` or `<=2`.
+    fn parse(text: &str) -> Option<Self> {
+        let (sign, figure) = text.split_at_checked(2)?;
+        let figure = figure.parse().ok()?;
+        matches!(sign, ">=" | "<=").then_some(Self { figure, at_least: sign == ">=" })
+    }
+
+    fn is_met(self, figure: f64) -> bool {
+        if self.at_least { figure >= self.figure } else { figure <= self.figure }
+    }
+}
+
+impl fmt::Display for Bound {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", if self.at_least { ">=" } else { "<=" }, significant(self.figure))
+    }
+}
+
+/// A line of the list.
+#[derive(Debug, Clone, Copy)]
+struct Budget {
+    name: &'static str,
+    needs: &'static str,
+    /// The command and its options, a blank between two words.
+    command: &'static str,
+    /// The key whose value counts.
+    key: &'static str,
+    /// The limit; without one the figure is published.
+    limit: Option<Bound>,
+    aim: Bound,
+    /// Further options for tiny sizes.
+    quick: &'static str,
+}
+
+impl Budget {
+    fn parse(line: &'static str) -> Option<Self> {
+        let mut cells = line.split('|').map(str::trim);
+        let [name, needs, command, key, limit, aim, quick] = [(); 7].map(|()| cells.next());
+        let (limit, aim) = (limit?, Bound::parse(aim?)?);
+        let limit = if limit == "-" { None } else { Some(Bound::parse(limit)?) };
+        let (name, needs, command, key, quick) = (name?, needs?, command?, key?, quick?);
+        Some(Self { name, needs, command, key, limit, aim, quick })
+    }
+
+    /// Returns all budgets.
+    fn all() -> impl Iterator<Item = Self> {
+        let lines = LIST.lines().filter(|line| !line.is_empty() && !line.starts_with('#'));
+        lines.map(|line| Self::parse(line).unwrap_or_else(|| panic!("a test reads {line}")))
+    }
+
+    /// Returns the first of its needs that this machine or this build has not.
+    fn missing(&self) -> Option<&'static str> {
+        self.needs.split_whitespace().find(|need| !is_here(need))
+    }
+}
+
+/// Whether this machine or this build has something that budgets need.
+fn is_here(need: &str) -> bool {
+    let any = |names: &[&str]| {
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        std::env::split_paths(&path).any(|it| names.iter().any(|name| it.join(name).is_file()))
+    };
+    match need {
+        "peers" => cfg!(feature = "peers"),
+        "virtual" => cfg!(feature = "virtual"),
+        "mpich" => any(&["mpicc.mpich", "mpicc"]),
+        "openmpi" => any(&["mpicc.openmpi", "mpicc"]),
+        "mpi" => any(&["mpicc"]),
+        "examples" => program::beside().is_ok_and(|folder| folder.join("fft2d").is_file()),
+        _ => panic!("a test reads the list: {need}"),
+    }
+}
+
+/// Returns the command that brings something that budgets need.
+fn brought_by(need: &str) -> &'static str {
+    match need {
+        "peers" => "cargo build --release --features chunkcomm-bench/peers",
+        "virtual" => "cargo build --release --features chunkcomm-bench/virtual",
+        "examples" => program::BUILD,
+        _ => "apt-get install libmpich-dev libopenmpi-dev libscalapack-openmpi-dev",
+    }
+}
+
 /// Runs the command.
 ///
 /// # Errors
 /// If a name is unknown, or a measurement fails.
 pub fn run(args: &BudgetsArgs) -> Result<Verdict, Failure> {
-    let chosen = choose(args.only.as_deref(), args.limit)?;
+    let chosen = choose(&args.only, args.limit)?;
     args.common.setting()?;
-    if args.quick && !args.common.json {
+    let json = args.common.json;
+    if args.quick && !json {
         write_out("tiny sizes: the figures mean nothing\n");
     }
-    let mut verdict = Verdict::Fine;
-    let mut broken = Vec::new();
-    let mut lines = vec![heading()];
+    tell_missing(&chosen);
+    let mut table = Table::new(&COLUMNS, Form::of(json));
+    let (mut counts, mut broken) = ([0; 3], Vec::new());
     for budget in &chosen {
-        let measured = measure(budget, args);
-        if let Err(failure) = &measured {
+        let measured = match budget.missing() {
+            None => measure(budget, args),
+            Some(need) => Ok(Map::from_iter([("reason".to_owned(), format!("no {need}").into())])),
+        };
+        let measured = measured.unwrap_or_else(|failure| {
             eprintln!("chunkperf: {}: {failure}", budget.name);
             broken.push(budget.name);
-        }
-        let (row, figure) = measured.map_or((None, None), |row| {
-            let figure = row.get(budget.key).and_then(Value::as_f64);
-            (Some(row), figure)
+            Map::new()
         });
-        let met = figure.is_some_and(|figure| budget.is_met(figure));
-        let reason = row.as_ref().and_then(|row| row.get("reason")).and_then(Value::as_str);
-        if let Some(reason) = reason {
+        let figure = measured.get(budget.key).and_then(Value::as_f64);
+        let reason = measured.get("reason").and_then(Value::as_str);
+        if let (Some(reason), None) = (reason, budget.missing()) {
             eprintln!("chunkperf: {}: no figure: {reason}", budget.name);
         }
-        if !met && reason.is_none() && (!args.quick || args.limit.is_some()) {
-            verdict = Verdict::Missed;
-        }
-        if args.common.json {
-            json_row(budget, row.as_ref(), figure, met).print(true);
+        let met = figure.is_some_and(|it| budget.limit.is_none_or(|limit| limit.is_met(it)));
+        let verdict = ["yes", "NO", "-"][if met {
+            0
+        } else if reason.is_none() {
+            1
         } else {
-            lines.push(line(budget, figure, met || reason.is_some()));
-        }
+            2
+        }];
+        counts[if met { 0 } else { 1 + usize::from(reason.is_some()) }] += 1;
+        table.add(row_of(budget, &measured, met, verdict));
     }
-    if !args.common.json {
-        write_out(&aligned(&lines));
+    let [met, missed, left] = counts;
+    eprintln!("chunkperf: {met} met, {missed} missed, {left} not measured here");
+    if !broken.is_empty() {
+        return Err(Failure::broken("measuring", format!("no figure for {}", broken.join(", "))));
     }
-    if broken.is_empty() {
-        return Ok(verdict);
-    }
-    Err(Failure::broken("measuring", format!("no figure for {}", broken.join(", "))))
+    let counts = missed > 0 && (!args.quick || args.limit.is_some());
+    Ok(if counts { Verdict::Missed } else { Verdict::Fine })
 }
 
-fn choose(only: Option<&str>, limit: Option<f64>) -> Result<Vec<Budget>, Failure> {
-    let chosen: Vec<Budget> = BUDGETS
-        .iter()
-        .filter(|budget| only.is_none_or(|only| budget.name == only))
-        .map(|&budget| Budget { bound: budget.bound.at(limit), ..budget })
-        .collect();
-    if chosen.is_empty() {
-        let names: Vec<&str> = BUDGETS.iter().map(|budget| budget.name).collect();
-        return Err(Failure::Refused(format!(
-            "there is no budget '{}'; allowed are {}",
-            only.unwrap_or_default(),
-            names.join(", ")
-        )));
+/// Tells in one line what these budgets lack here, and the commands that bring it.
+fn tell_missing(chosen: &[Budget]) {
+    let mut told: Vec<(&str, usize)> = Vec::new();
+    for need in chosen.iter().filter_map(Budget::missing) {
+        match told.iter_mut().find(|(known, _)| *known == need) {
+            Some((_, count)) => *count += 1,
+            None => told.push((need, 1)),
+        }
     }
-    Ok(chosen)
+    if told.is_empty() {
+        return;
+    }
+    let each = told.iter().map(|(need, count)| format!("{need} ({count})"));
+    let mut commands: Vec<&str> = told.iter().map(|(need, _)| brought_by(need)).collect();
+    commands.dedup();
+    let (each, commands) = (each.collect::<Vec<_>>().join(", "), commands.join("; "));
+    eprintln!("chunkperf: budgets that lack something here: {each}; {commands}");
+}
+
+fn choose(only: &[String], limit: Option<f64>) -> Result<Vec<Budget>, Failure> {
+    for pattern in only {
+        if !Budget::all().any(|budget| is_like(pattern, budget.name)) {
+            let names: Vec<&str> = Budget::all().map(|budget| budget.name).collect();
+            return Err(Failure::Refused(format!(
+                "there is no budget '{pattern}'; allowed are patterns with * and {}",
+                names.join(", ")
+            )));
+        }
+    }
+    let is_chosen = |name| only.is_empty() || only.iter().any(|pattern| is_like(pattern, name));
+    let limited = |budget: Budget| match limit {
+        Some(figure) => Budget { limit: Some(Bound { figure, ..budget.aim }), ..budget },
+        None => budget,
+    };
+    Ok(Budget::all().filter(|budget| is_chosen(budget.name)).map(limited).collect())
+}
+
+/// Whether a name is of a pattern, in which `*` stands for any letters.
+fn is_like(pattern: &str, name: &str) -> bool {
+    let Some((head, tail)) = pattern.split_once('*') else { return pattern == name };
+    let rest = name.strip_prefix(head);
+    rest.is_some_and(|rest| rest.char_indices().any(|(at, _)| is_like(tail, &rest[at..])))
+        || rest.is_some_and(|_| tail.is_empty())
 }
 
 /// Runs a budget in processes of its own, started clean, as a user would run it.
-fn measure(budget: &Budget, args: &BudgetsArgs) -> Result<serde_json::Map<String, Value>, Failure> {
-    let mut words = budget.command.split(' ');
+fn measure(budget: &Budget, args: &BudgetsArgs) -> Result<Map<String, Value>, Failure> {
+    let (command, options): (Vec<_>, Vec<_>) = budget
+        .command
+        .split(' ')
+        .enumerate()
+        .partition(|(at, word)| *at < 2 && !word.starts_with('-'));
     let small = args.quick.then(|| budget.quick.split(' '));
     let of_peers = budget.name.starts_with(OF_PEERS).then(|| args.peers.to_arguments());
     // If an option is given twice, the later one holds.
     let child = machine::this_program()?
-        .args(words.next())
+        .args(command.into_iter().map(|(_, word)| word))
         .args(args.common.to_arguments())
-        .args(words)
+        .args(options.into_iter().map(|(_, word)| word))
         .args(small.into_iter().flatten())
         .args(of_peers.into_iter().flatten())
         .arg("--json")
@@ -157,61 +296,55 @@ fn output_of(mut program: Program) -> Result<String, Failure> {
     Ok(output)
 }
 
-fn json_row(
-    budget: &Budget,
-    measured: Option<&serde_json::Map<String, Value>>,
-    figure: Option<f64>,
-    met: bool,
-) -> Row {
-    let from_measured =
-        |key: &str| measured.and_then(|row| row.get(key)).cloned().unwrap_or(Value::Null);
+fn row_of(budget: &Budget, measured: &Map<String, Value>, met: bool, verdict: &str) -> Row {
+    let Budget { name, command, key, limit, aim, .. } = *budget;
+    let from_measured = |key: &str| measured.get(key).cloned().unwrap_or_default();
+    let figure = measured.get(key).and_then(Value::as_f64);
     let mut row = Row::default();
     row.set("bench", "budgets")
         .set("transport", from_measured("transport"))
         .set("runtime", from_measured("runtime"))
-        .set("name", budget.name)
+        .set("name", name)
         .set("figure", figure)
-        .set("budget", budget.bound.figure())
-        .set("aim", budget.aim)
+        .set("budget", limit.map(|limit| limit.figure))
+        .set("aim", aim.figure)
         .set("met", met)
         .set("reason", from_measured("reason"))
-        .set("key", budget.key)
-        .set("direction", budget.bound.direction())
-        .set("aim_met", figure.is_some_and(|figure| budget.aim_is_met(figure)))
+        .set("key", key)
+        .set("direction", if aim.at_least { "at least" } else { "at most" })
+        .set("aim_met", figure.is_some_and(|figure| aim.is_met(figure)))
         .set("ratio_low", from_measured("ratio_low"))
         .set("ratio_high", from_measured("ratio_high"))
-        .set("command", budget.command);
+        .set("command", command);
+    // For people.
+    row.set("limit", limit.map(|limit| limit.to_string()))
+        .set("reached", aim.to_string())
+        .set("verdict", verdict)
+        .set("what", format!("{key} of {command}"));
     row
 }
 
-fn heading() -> Vec<String> {
-    ["name", "figure", "budget", "aim", "met", "what"].map(str::to_owned).to_vec()
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-/// Returns a line of the table. A budget that cannot be measured here has no figure, and `met`
-/// holds.
-fn line(budget: &Budget, figure: Option<f64>, met: bool) -> Vec<String> {
-    let sign = match budget.bound {
-        Bound::AtLeast(_) | Bound::Printed => ">=",
-        Bound::AtMost(_) => "<=",
-    };
-    let limit = budget
-        .bound
-        .figure()
-        .map_or("-".to_owned(), |limit| format!("{sign} {}", significant(limit)));
-    vec![
-        budget.name.to_owned(),
-        figure.map_or("-".to_owned(), significant),
-        limit,
-        format!("{sign} {}", significant(budget.aim)),
-        if !met {
-            "NO"
-        } else if figure.is_some() {
-            "yes"
-        } else {
-            "-"
+    #[test]
+    fn every_line_is_a_budget_and_aims_lie_beyond_limits() {
+        let all: Vec<Budget> = Budget::all().collect();
+        assert!(all.len() > 100, "of these few are left: {}", all.len());
+        for (index, budget) in all.iter().enumerate() {
+            assert!(all[..index].iter().all(|other| other.name != budget.name));
+            assert!(!budget.key.is_empty() && !budget.quick.is_empty(), "{}", budget.name);
+            assert!(budget.limit.is_none_or(|limit| limit.is_met(budget.aim.figure)));
+            assert!(budget.limit.is_none_or(|limit| limit.at_least == budget.aim.at_least));
+            let _ = budget.needs.split_whitespace().all(is_here);
         }
-        .to_owned(),
-        format!("{} of {}", budget.key, budget.command),
-    ]
+    }
+
+    #[test]
+    fn a_pattern_has_any_letters_for_its_stars() {
+        assert!(is_like("array-*", "array-rows") && is_like("*", "idle") && is_like("i*e", "idle"));
+        assert!(is_like("idle", "idle") && is_like("idle*", "idle") && is_like("*-*-*", "a-b-c"));
+        assert!(!is_like("array-*", "arrays") && !is_like("i*x", "idle") && !is_like("", "idle"));
+    }
 }

@@ -5,14 +5,14 @@ use clap::{Args, ValueEnum};
 use super::{Verdict, set_ratio};
 use crate::baseline::raw_calls::RawCalls;
 use crate::failure::Failure;
-use crate::harness::near::{Bench, Setting};
-use crate::harness::protocol::{LaneKind, NodeKind, PolicyKind, RuntimeKind};
-use crate::harness::slices::{self, Contender, Outcome, Plan, Slice, name_of};
+use crate::harness::near::Bench;
+use crate::harness::protocol::{PolicyKind, RuntimeKind};
+use crate::harness::slices::{Contender, Outcome, Plan, Slice, name_of};
 use crate::options::{Common, values};
 use crate::ours::calls::{CallsKind, near};
 use crate::ours::latency::{self, EchoKind};
 use crate::pair;
-use crate::peers::against::{self, Rival, Told};
+use crate::peers::against::{self, Opponent, Pairing, Rival, Told};
 use crate::peers::{Discipline, PeersDir, System, Task};
 use crate::stats::percentile_us;
 use crate::table::Row;
@@ -33,8 +33,8 @@ pub struct CallsArgs {
     calls: Option<u64>,
     /// Baseline that is measured in the same run, and whose ratio is printed
     #[arg(long, value_name = "BASELINE",
-          value_parser = against::parser(Discipline::Calls, Against::Rival))]
-    against: Option<Against>,
+          value_parser = against::parser::<Against>(Discipline::Calls))]
+    against: Option<Opponent<Against>>,
     #[command(flatten)]
     peers: PeersDir,
 }
@@ -45,15 +45,6 @@ enum Against {
     Raw,
     /// Our round trip of one message over two channels; the ratio is that of p50.
     Latency,
-    /// Another system.
-    #[value(skip)]
-    Rival(Rival),
-}
-
-impl Against {
-    fn name(self) -> String {
-        if let Self::Rival(rival) = self { rival.name() } else { name_of(self) }
-    }
 }
 
 /// Runs the command.
@@ -67,32 +58,40 @@ pub fn run(args: &CallsArgs) -> Result<Verdict, Failure> {
     let mut bench = pair::start(&setting)?;
     let node = setting.node(PolicyKind::Chunked);
     let kind = CallsKind { bytes: args.size, in_flight: args.in_flight, node };
-    let mut ours = near(&mut bench, kind)?;
-    if let Some(Against::Rival(rival)) = args.against {
-        let beside = (false, &args.peers);
-        let (outcome, told) =
-            against::run(&mut bench, &mut *ours, &plan, rival, &args.task(), beside)?;
-        args.row(&outcome, Some(&told)).print(args.common.json);
-        return Ok(Verdict::Fine);
-    }
-    let mut baseline = args.baseline(&mut bench, &setting, node)?;
-    let outcome = slices::run(&mut bench, &mut *ours, baseline.as_mut(), &plan)?;
-    args.row(&outcome, None).print(args.common.json);
+    let pairing = Pairing {
+        against: args.against,
+        may_fail: false,
+        spinning: false,
+        task: args.task(),
+        peers: &args.peers,
+        plan,
+        fine: false,
+    };
+    let spins = setting.runtime == RuntimeKind::BusyPoll;
+    let own = |bench: &mut Bench, own| match own {
+        Against::Raw => {
+            let raw = RawCalls::open(bench, args.size, args.in_flight, spins)?;
+            Ok(Box::new(raw) as Box<dyn Contender>)
+        }
+        Against::Latency => latency::near(bench, EchoKind::of(args.size, node)),
+    };
+    let (outcome, told) = pairing.run(&mut bench, |bench| near(bench, kind), own)?;
+    args.row(&outcome, &told).print(args.common.json);
     Ok(Verdict::Fine)
 }
 
 impl CallsArgs {
     fn check(&self) -> Result<(), Failure> {
         match self.against {
-            Some(Against::Raw) => self.common.needs_sockets("raw"),
-            Some(Against::Rival(Rival::System(System::Tarpc))) if !cfg!(feature = "peers") => {
+            Some(Opponent::Own(Against::Raw)) => self.common.needs_sockets("raw"),
+            Some(Opponent::Rival(Rival::System(System::Tarpc))) if !cfg!(feature = "peers") => {
                 Err(Failure::Refused(
                     "--against tarpc is not in this build: cargo build --release \
                      -p chunkcomm-bench --features peers"
                         .to_owned(),
                 ))
             }
-            Some(Against::Rival(rival)) => rival.check(&self.common),
+            Some(Opponent::Rival(rival)) => rival.check(&self.common),
             _ => Ok(()),
         }
     }
@@ -106,29 +105,7 @@ impl CallsArgs {
         }
     }
 
-    fn baseline(
-        &self,
-        bench: &mut Bench,
-        setting: &Setting,
-        node: NodeKind,
-    ) -> Result<Option<Box<dyn Contender>>, Failure> {
-        let Some(against) = self.against else { return Ok(None) };
-        Ok(Some(match against {
-            Against::Raw => {
-                let spin = setting.runtime == RuntimeKind::BusyPoll;
-                Box::new(RawCalls::open(bench, self.size, self.in_flight, spin)?)
-            }
-            Against::Latency => {
-                let (bytes, lane) = (self.size, LaneKind::Bulk);
-                let kind = EchoKind { bytes, load: None, lane, count_max: u64::MAX, node };
-                latency::near(bench, kind)?
-            }
-            // Another system is opened where its absence is told.
-            Against::Rival(_) => return Ok(None),
-        }))
-    }
-
-    fn row(&self, outcome: &Outcome, told: Option<&Told>) -> Row {
+    fn row(&self, outcome: &Outcome, told: &Told) -> Row {
         let samples = outcome.samples_ns();
         let calls = outcome.messages();
         let mut row = self.common.row("calls");
@@ -145,8 +122,8 @@ impl CallsArgs {
         }
         if let Some(against) = self.against {
             let ratio = match against {
-                Against::Latency => outcome.ratio(Slice::p50_us),
-                Against::Raw | Against::Rival(_) => outcome.ratio(Slice::rate),
+                Opponent::Own(Against::Latency) => outcome.ratio(Slice::p50_us),
+                _ => outcome.ratio(Slice::rate),
             };
             let samples = outcome.baseline_samples_ns();
             set_ratio(&mut row, &against.name(), ratio);
@@ -157,9 +134,7 @@ impl CallsArgs {
                 .set("baseline_p99_us", percentile_us(&samples, 99))
                 .set("baseline_cpu_us_per_call", cpu_us);
         }
-        if let Some(told) = told {
-            told.set(&mut row);
-        }
+        told.set(&mut row);
         row
     }
 }

@@ -16,7 +16,7 @@ use crate::harness::calls::{CallKind, ELEMENT_BYTES, Operation};
 use crate::harness::machine;
 use crate::harness::protocol::{RuntimeKind, Transport};
 use crate::harness::ranks::Ranks;
-use crate::harness::slices::{Outcome, Plan, Side, Slice, Slices, alternate, name_of};
+use crate::harness::slices::{Outcome, Plan, Side, Slice, Slices, alternate, beside, name_of};
 use crate::lan::LanArgs;
 use crate::options::{Common, values};
 use crate::ours::collective::OursKind;
@@ -99,25 +99,15 @@ pub fn run(args: &CollectiveArgs) -> Result<Verdict, Failure> {
     let setting = args.common.setting()?;
     let slices = Slices { given: Some(SLICES), fine: false };
     let plan = Plan::cut(args.repeat, FIRST_CALLS, args.against.is_some(), slices)?;
-    let (mut opposite, mut reason) = match args.opposite(kind) {
-        Ok(opposite) => (opposite, None),
-        Err(failure) if args.is_mpi() => (None, Some(failure.to_string())),
-        Err(failure) => return Err(failure),
-    };
+    let opposite = args.opposite(kind);
     let (runtime, threads) = (setting.runtime, setting.threads);
     let ours = OursKind { runtime, threads, algorithm: args.algorithm.to_string() };
     let mut ours = start(&Work::Call { side: SideKind::Ours(ours), kind })?;
-    let mut outcome = args.measure(&plan, kind, &mut ours, opposite.as_mut());
-    if args.is_mpi()
-        && opposite.is_some()
-        && let Err(failure) = &outcome
-    {
-        // Ranks of an MPI may hang: ours has its row all the same.
-        reason = Some(failure.to_string());
+    // Ranks of an MPI may hang: ours has its row all the same.
+    let (outcome, opposite, reason) = beside(args.is_mpi(), opposite, |opposite| {
         ours.hold(false);
-        outcome = args.measure(&plan, kind, &mut ours, None);
-    }
-    let outcome = outcome?;
+        args.measure(&plan, kind, &mut ours, opposite)
+    })?;
     args.row(kind, &outcome, opposite.as_ref(), reason).print(args.common.json);
     Ok(Verdict::Fine)
 }

@@ -1,9 +1,14 @@
 //! `chunkperf farm`: tasks from a farmer to workers and their results back.
 
+mod queue;
+mod sweep;
+#[cfg(feature = "virtual")]
+mod tree;
+
 use std::time::Duration;
 
 use chunkcomm_farm::settings::{Fsync, Grain, Model, Prefetch, Tree, WORKER_COUNT_MAX, WorkersAs};
-use clap::{Args, ValueEnum};
+use clap::{Args, Subcommand, ValueEnum};
 
 use super::{Verdict, set_ratio};
 use crate::baseline::hand_farm::{HandFarm, HandFarmKind};
@@ -12,7 +17,7 @@ use crate::failure::Failure;
 use crate::harness::machine;
 use crate::harness::near::Bench;
 use crate::harness::protocol::{RuntimeKind, Transport};
-use crate::harness::slices::{Contender, Outcome, Plan, Side, Slice, alternate, name_of};
+use crate::harness::slices::{Contender, Outcome, Plan, Side, Slice, alternate, beside, name_of};
 use crate::harness::work::{Work, iterations_of};
 use crate::lan::LanArgs;
 use crate::options::Common;
@@ -38,7 +43,10 @@ const HEADER_BYTES: u64 = 64;
 
 /// Options of `chunkperf farm`.
 #[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true)]
 pub struct FarmArgs {
+    #[command(subcommand)]
+    form: Option<FarmForm>,
     #[command(flatten)]
     common: Common,
     /// Tasks of all counted slices
@@ -76,6 +84,17 @@ pub struct FarmArgs {
     /// Baseline that is measured in the same run, and whose ratio is printed
     #[arg(long, value_enum, value_name = "BASELINE")]
     against: Option<Against>,
+}
+
+#[derive(Debug, Subcommand)]
+enum FarmForm {
+    /// Memory of a farmer in which many tasks wait
+    Queue(queue::QueueArgs),
+    /// A farm without a setting against fixed prefetch and grain, over lengths of tasks
+    Sweep(sweep::SweepArgs),
+    /// The number of workers from which sub-farmers pay, in virtual time
+    #[cfg(feature = "virtual")]
+    Tree(tree::TreeArgs),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -121,39 +140,14 @@ enum Against {
 /// # Errors
 /// If the options do not go together, or the measurement fails.
 pub fn run(args: &FarmArgs) -> Result<Verdict, Failure> {
-    args.check()?;
-    #[cfg(feature = "virtual")]
-    if let Some(spec) = args.lan.spec() {
-        return args.run_virtually(spec);
+    match &args.form {
+        None => args.run(),
+        Some(FarmForm::Queue(args)) => queue::run(args),
+        Some(FarmForm::Sweep(args)) => sweep::run(args),
+        #[cfg(feature = "virtual")]
+        Some(FarmForm::Tree(args)) => tree::run(args),
     }
-    let setting = args.common.setting()?;
-    let plan = Plan::new(Some(args.tasks), 1, args.against.is_some())?;
-    let work_iterations = iterations_of(args.work);
-    let mut bench = pair::start_many(&setting, args.hand_processes())?;
-    let (mut baseline, mut reason) = match args.baseline(&mut bench, work_iterations) {
-        Ok(baseline) => (baseline, None),
-        Err(failure) if args.against == Some(Against::Mpich) => (None, Some(failure.to_string())),
-        Err(failure) => return Err(failure),
-    };
-    let kind = args.kind(Work::Iterations(work_iterations))?;
-    let mut ours = start(&bench.runtime, &kind)?;
-    let mut outcome = args.measure(plan, &mut bench, &mut *ours, baseline.as_mut(), &kind);
-    if args.against == Some(Against::Mpich)
-        && baseline.is_some()
-        && let Err(failure) = &outcome
-    {
-        // MPICH's ranks may hang: ours has its row all the same.
-        reason = Some(failure.to_string());
-        ours.hold(false);
-        outcome = args.measure(plan, &mut bench, &mut *ours, None, &kind);
-    }
-    let outcome = outcome?;
-    ours.hold(false);
-    ours.finish(&bench.runtime)?;
-    args.row(&outcome, work_iterations, reason).print(args.common.json);
-    Ok(Verdict::Fine)
 }
-
 /// Runs ours; with `held` its workers stand still before and after. Workers that poll busily would
 /// take the core from the other sides.
 fn run_ours(ours: &mut dyn Ready, bench: &Bench, held: bool, tasks: u64) -> Result<f64, Failure> {
@@ -193,6 +187,32 @@ struct Times {
 }
 
 impl FarmArgs {
+    /// Measures the farm of the options.
+    fn run(&self) -> Result<Verdict, Failure> {
+        self.check()?;
+        #[cfg(feature = "virtual")]
+        if let Some(spec) = self.lan.spec() {
+            return self.run_virtually(spec);
+        }
+        let setting = self.common.setting()?;
+        let plan = Plan::new(Some(self.tasks), 1, self.against.is_some())?;
+        let work_iterations = iterations_of(self.work);
+        let mut bench = pair::start_many(&setting, self.hand_processes())?;
+        let baseline = self.baseline(&mut bench, work_iterations);
+        let kind = self.kind(Work::Iterations(work_iterations))?;
+        let mut ours = start(&bench.runtime, &kind)?;
+        // MPICH's ranks may hang: ours has its row all the same.
+        let may_fail = self.against == Some(Against::Mpich);
+        let (outcome, _, reason) = beside(may_fail, baseline, |baseline| {
+            ours.hold(false);
+            self.measure(plan, &mut bench, &mut *ours, baseline, &kind)
+        })?;
+        ours.hold(false);
+        ours.finish(&bench.runtime)?;
+        self.row(&outcome, work_iterations, reason).print(self.common.json);
+        Ok(Verdict::Fine)
+    }
+
     /// Runs the sides in turns. Tasks without work have no sequential time worth its name.
     fn measure(
         &self,

@@ -6,14 +6,14 @@ use super::{Verdict, set_ratio};
 use crate::baseline::mpich::MpichEcho;
 use crate::baseline::raw::RawEcho;
 use crate::failure::Failure;
-use crate::harness::near::{Bench, Setting};
+use crate::harness::near::Bench;
 use crate::harness::protocol::{LaneKind, NodeKind, PolicyKind, RuntimeKind, Transport};
-use crate::harness::slices::{self, Contender, Outcome, Plan, Slice, name_of};
+use crate::harness::slices::{Contender, Outcome, Plan, Slice, name_of};
 use crate::harness::spinner::Spinners;
 use crate::options::{Common, values};
 use crate::ours::latency::{EchoKind, near};
 use crate::pair;
-use crate::peers::against::{self, Rival, Told};
+use crate::peers::against::{self, Opponent, Pairing, Rival, Told};
 use crate::peers::{Discipline, PeersDir, Task};
 use crate::stats::percentile_us;
 use crate::table::Row;
@@ -41,8 +41,8 @@ pub struct LatencyArgs {
     lane: LaneKind,
     /// Baseline that is measured in the same run, and whose ratio is printed
     #[arg(long, value_name = "BASELINE",
-          value_parser = against::parser(Discipline::RoundTrip, Against::Rival))]
-    against: Option<Against>,
+          value_parser = against::parser::<Against>(Discipline::RoundTrip))]
+    against: Option<Opponent<Against>>,
     #[command(flatten)]
     peers: PeersDir,
 }
@@ -73,22 +73,6 @@ enum Against {
     LoadIdle,
     /// Ours without its session.
     SessionOff,
-    /// Another system.
-    #[value(skip)]
-    Rival(Rival),
-}
-
-impl Against {
-    fn name(self) -> String {
-        if let Self::Rival(rival) = self { rival.name() } else { name_of(self) }
-    }
-
-    fn spins(self) -> bool {
-        match self {
-            Self::Rival(Rival::System(system)) => system.spins(),
-            _ => self == Self::Mpich,
-        }
-    }
 }
 
 /// Runs the command.
@@ -101,41 +85,31 @@ pub fn run(args: &LatencyArgs) -> Result<Verdict, Failure> {
     let plan = Plan::new(Some(args.iterations), 1, args.against.is_some())?;
     let mut bench = pair::start(&setting)?;
     let kind = args.kind(setting.node(PolicyKind::Chunked));
-    let mut ours = near(&mut bench, kind)?;
-    if let Some(Against::Rival(rival)) = args.against {
-        let _spinners = (args.load == LoadKind::Spinner).then(Spinners::start).transpose()?;
-        let beside = (args.spins(), &args.peers);
-        let (outcome, told) =
-            against::run(&mut bench, &mut *ours, &plan, rival, &args.task(), beside)?;
-        args.row(&outcome, told.reason.clone(), Some(&told)).print(args.common.json);
-        return Ok(Verdict::Fine);
-    }
-    let (mut baseline, mut reason) = match args.baseline(&mut bench, &setting, kind) {
-        Ok(baseline) => (baseline, None),
-        Err(failure) if args.against == Some(Against::Mpich) => (None, Some(failure.to_string())),
-        Err(failure) => return Err(failure),
+    let pairing = Pairing {
+        against: args.against,
+        // MPICH's ranks may hang: ours has its row all the same.
+        may_fail: args.against == Some(Opponent::Own(Against::Mpich)),
+        spinning: args.spins(),
+        task: args.task(),
+        peers: &args.peers,
+        plan,
+        fine: false,
     };
     let _spinners = (args.load == LoadKind::Spinner).then(Spinners::start).transpose()?;
-    let mut outcome = slices::run(&mut bench, &mut *ours, baseline.as_mut(), &plan);
-    if args.against == Some(Against::Mpich)
-        && baseline.is_some()
-        && let Err(failure) = &outcome
-    {
-        // MPICH's ranks may hang: ours has its row all the same.
-        reason = Some(failure.to_string());
-        outcome = slices::run(&mut bench, &mut *ours, None, &plan);
-    }
-    let outcome = outcome?;
-    args.row(&outcome, reason, None).print(args.common.json);
+    let ours = |bench: &mut Bench| near(bench, kind);
+    let own = |bench: &mut Bench, own| args.baseline(bench, own, kind);
+    let (outcome, told) = pairing.run(&mut bench, ours, own)?;
+    args.row(&outcome, &told).print(args.common.json);
     Ok(Verdict::Fine)
 }
 
 impl LatencyArgs {
     fn check(&self) -> Result<(), Failure> {
-        if self.against == Some(Against::Raw) {
+        if self.against == Some(Opponent::Own(Against::Raw)) {
             self.common.needs_sockets("raw")?;
         }
-        if self.load == LoadKind::Spinner && self.against == Some(Against::LoadIdle) {
+        if self.load == LoadKind::Spinner && self.against == Some(Opponent::Own(Against::LoadIdle))
+        {
             return Err(Failure::Refused(
                 "--load spinner is beside both: it allows --against raw, mpich or session-off, or \
                  another system, not load-idle"
@@ -143,15 +117,17 @@ impl LatencyArgs {
             ));
         }
         let is_tcp = self.common.transport == Transport::Tcp && self.common.connect.is_none();
+        let spins = match self.against {
+            Some(Opponent::Rival(Rival::System(system))) => system.spins(),
+            own => own == Some(Opponent::Own(Against::Mpich)),
+        };
         match self.against {
-            Some(against) if against.spins() && !(is_tcp && self.spins()) => {
-                Err(Failure::Refused(format!(
-                    "--against {} is allowed with --runtime busy-poll and --transport tcp, without \
+            Some(against) if spins && !(is_tcp && self.spins()) => Err(Failure::Refused(format!(
+                "--against {} is allowed with --runtime busy-poll and --transport tcp, without \
                      --connect: it spins over TCP on this host",
-                    against.name()
-                )))
-            }
-            Some(Against::Rival(rival)) => rival.check(&self.common),
+                against.name()
+            ))),
+            Some(Opponent::Rival(rival)) => rival.check(&self.common),
             _ => Ok(()),
         }
     }
@@ -173,29 +149,21 @@ impl LatencyArgs {
     fn baseline(
         &self,
         bench: &mut Bench,
-        setting: &Setting,
+        own: Against,
         kind: EchoKind,
-    ) -> Result<Option<Box<dyn Contender>>, Failure> {
-        let Some(against) = self.against else { return Ok(None) };
-        Ok(Some(match against {
-            Against::Raw => {
-                let spin = setting.runtime == RuntimeKind::BusyPoll;
-                Box::new(RawEcho::open(bench, self.size, spin)?)
-            }
+    ) -> Result<Box<dyn Contender>, Failure> {
+        Ok(match own {
+            Against::Raw => Box::new(RawEcho::open(bench, self.size, self.spins())?),
             Against::Mpich => Box::new(MpichEcho::open(bench, self.size)?),
             Against::LoadIdle => near(bench, EchoKind { load: None, ..kind })?,
             Against::SessionOff => {
                 let node = NodeKind { session: false, ..kind.node };
                 near(bench, EchoKind { node, ..kind })?
             }
-            // Another system is opened where its absence is told.
-            Against::Rival(_) => return Ok(None),
-        }))
+        })
     }
 
-    /// Returns the row; `missing` is the reason why there is no baseline although one was asked
-    /// for.
-    fn row(&self, outcome: &Outcome, missing: Option<String>, told: Option<&Told>) -> Row {
+    fn row(&self, outcome: &Outcome, told: &Told) -> Row {
         let samples = outcome.samples_ns();
         let mut row = self.common.row("latency");
         row.set("payload_bytes", self.size)
@@ -215,10 +183,8 @@ impl LatencyArgs {
             row.set("baseline_p50_us", baseline_p50_us)
                 .set("baseline_p99_us", baseline_p99_us)
                 .set("p99_ratio", p99_us / baseline_p99_us);
-            if let Some(told) = told {
-                told.set(&mut row);
-            }
-            if let Some(reason) = missing.or_else(|| self.halts(baseline_p50_us)) {
+            told.set(&mut row);
+            if let Some(reason) = told.reason.clone().or_else(|| self.halts(baseline_p50_us)) {
                 row.set("ratio", None::<f64>).set("reason", reason);
             }
         }

@@ -19,10 +19,10 @@ use super::Verdict;
 use crate::failure::Failure;
 use crate::fit::{Line, Point};
 use crate::harness::near::{Bench, Setting};
-use crate::harness::protocol::{Api, Pace, PolicyKind};
+use crate::harness::protocol::PolicyKind;
 use crate::harness::slices::{self, Contender, Outcome, Plan, Slice, name_of};
 use crate::options::{Common, values};
-use crate::ours::stream::{Delivery, StreamKind, near};
+use crate::ours::stream::{StreamKind, near};
 use crate::pair;
 use crate::stats::median;
 use crate::table::{Row, write_out};
@@ -114,18 +114,7 @@ fn measure(
     plan: &Plan,
     bytes: usize,
 ) -> Result<Measured, Failure> {
-    let kind = |policy| {
-        let node = setting.node(policy);
-        StreamKind {
-            bytes,
-            api: Api::One,
-            rate: None,
-            pace: Pace::Spin,
-            delivery: Delivery::Plain,
-            idle: 0,
-            node,
-        }
-    };
+    let kind = |policy| StreamKind::of(bytes, setting.node(policy));
     let mut chunked = near(bench, kind(PolicyKind::Chunked))?;
     let mut plain: Option<Box<dyn Contender>> = Some(near(bench, kind(PolicyKind::Unbuffered))?);
     let outcome = slices::run(bench, &mut *chunked, plain.as_mut(), plan)?;

@@ -19,7 +19,7 @@ use crate::harness::calls::{CallKind, Operation};
 use crate::harness::machine;
 use crate::harness::protocol::{OnOff, Transport};
 use crate::harness::ranks::Ranks;
-use crate::harness::slices::{Outcome, Plan, Side, Slice, Slices, alternate, name_of};
+use crate::harness::slices::{Outcome, Plan, Side, Slice, Slices, alternate, beside, name_of};
 use crate::harness::transfers::{ELEMENT_BYTES, Transfer, TransferKind, blocks};
 use crate::lan::LanArgs;
 use crate::options::{Common, values};
@@ -182,24 +182,12 @@ pub fn run(args: &RedistributeArgs) -> Result<Verdict, Failure> {
     args.common.setting()?;
     let slices = Slices { given: Some(SLICES), fine: false };
     let plan = Plan::cut(args.repeat, FIRST_TRANSFERS, args.against.is_some(), slices)?;
-    let (mut opposite, mut reason) =
-        match args.against.map(|it| args.opposite(it, &transfer)).transpose() {
-            Ok(opposite) => (opposite, None),
-            Err(failure) if args.is_mpi() => (None, Some(failure.to_string())),
-            Err(failure) => return Err(failure),
-        };
+    let opposite = args.against.map(|it| args.opposite(it, &transfer)).transpose();
     let mut ours = args.ours(&transfer)?;
     let plan_seconds = ours.run(1, 1)?;
-    let mut outcome = measure(&plan, &mut ours, opposite.as_mut());
-    if args.is_mpi()
-        && opposite.is_some()
-        && let Err(failure) = &outcome
-    {
-        // Ranks of an MPI may hang: ours has its row all the same.
-        reason = Some(failure.to_string());
-        outcome = measure(&plan, &mut ours, None);
-    }
-    let outcome = outcome?;
+    // Ranks of an MPI may hang: ours has its row all the same.
+    let (outcome, opposite, reason) =
+        beside(args.is_mpi(), opposite, |opposite| measure(&plan, &mut ours, opposite))?;
     let mut row = args.row(&transfer, &outcome, plan_seconds, opposite.as_ref(), reason);
     if args.against == Some(Against::Kept) {
         drop((ours, opposite));

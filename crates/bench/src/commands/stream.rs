@@ -1,6 +1,8 @@
 //! `chunkperf stream`: typed messages one way.
 
-use clap::{Args, ValueEnum};
+mod sweep;
+
+use clap::{Args, Subcommand, ValueEnum};
 use serde_json::{Map, Value};
 
 use super::{Verdict, set_ratio};
@@ -9,14 +11,14 @@ use crate::baseline::gathered::Gathered;
 use crate::baseline::raw::RawStream;
 use crate::failure::Failure;
 use crate::harness::near::{Bench, Setting};
-use crate::harness::protocol::{Api, LaneKind, NodeKind, Pace, PolicyKind};
-use crate::harness::slices::{self, Contender, Outcome, Plan, Slice, Slices, name_of};
+use crate::harness::protocol::{Api, NodeKind, Pace, PolicyKind};
+use crate::harness::slices::{Contender, Outcome, Plan, Slice, Slices, name_of};
 use crate::options::{Common, values};
 use crate::ours::bandwidth::{self, BandwidthKind};
 use crate::ours::latency::{self, EchoKind};
 use crate::ours::stream::{Delivery, Logged, StreamKind, near, near_logged};
 use crate::pair;
-use crate::peers::against::{self, Rival, Told};
+use crate::peers::against::{self, Opponent, Pairing, Told};
 use crate::peers::{Discipline, PeersDir, Task};
 use crate::stats::percentile_us;
 use crate::table::Row;
@@ -35,7 +37,10 @@ const ROUND_TRIPS_MAX: u64 = 1_000;
 
 /// Options of `chunkperf stream`.
 #[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true)]
 pub struct StreamArgs {
+    #[command(subcommand)]
+    form: Option<StreamForm>,
     #[command(flatten)]
     common: Common,
     /// Encoded bytes of a message, at least 8
@@ -68,14 +73,20 @@ pub struct StreamArgs {
     idle_channels: usize,
     /// Baseline that is measured in the same run, and whose ratio is printed
     #[arg(long, value_name = "BASELINE",
-          value_parser = against::parser(Discipline::OneWay, Against::Rival))]
-    against: Option<Against>,
+          value_parser = against::parser::<Against>(Discipline::OneWay))]
+    against: Option<Opponent<Against>>,
     #[command(flatten)]
     peers: PeersDir,
     /// Slices of each side, at least 10 [default: 10, and 50 against session-off, plain and
     /// alone, five on a connection]
     #[arg(long, value_name = "N", value_parser = values::slices)]
     slices: Option<usize>,
+}
+
+#[derive(Debug, Subcommand)]
+enum StreamForm {
+    /// The library without a setting against fixed packet sizes and lingers, over sizes and rates
+    Sweep(sweep::SweepArgs),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -99,15 +110,6 @@ enum Against {
     AppendOrPlain,
     /// Ours: a channel of bytes, from and into reused memory.
     Bandwidth,
-    /// Another system.
-    #[value(skip)]
-    Rival(Rival),
-}
-
-impl Against {
-    fn name(self) -> String {
-        if let Self::Rival(rival) = self { rival.name() } else { name_of(self) }
-    }
 }
 
 /// Runs the command.
@@ -115,32 +117,37 @@ impl Against {
 /// # Errors
 /// If the options do not go together, or the measurement fails.
 pub fn run(args: &StreamArgs) -> Result<Verdict, Failure> {
+    if let Some(StreamForm::Sweep(args)) = &args.form {
+        return sweep::run(args);
+    }
     args.check()?;
     let setting = args.common.setting()?;
     let plan = Plan::cut(args.total(), args.first_try(), args.against.is_some(), args.slices())?;
     let mut bench = pair::start(&setting)?;
-    if let Some(Against::Rival(rival)) = args.against {
-        let kind = args.kind(args.node(&setting));
-        let mut ours = near(&mut bench, kind)?;
-        let beside = (false, &args.peers);
-        let (outcome, told) =
-            against::run(&mut bench, &mut *ours, &plan, rival, &args.task(), beside)?;
-        args.row(&outcome, Some(&told)).print(args.common.json);
-        return Ok(Verdict::Fine);
-    }
-    let outcome = slices::run_on(&mut bench, &plan, args.is_fine(), |bench| {
-        let logged = Logged::default();
-        let ours = near_logged(bench, args.kind(args.node(&setting)), &logged)?;
-        Ok((ours, args.baseline(bench, &setting, &logged)?))
-    })?;
-    args.row(&outcome, None).print(args.common.json);
+    let pairing = Pairing {
+        against: args.against,
+        may_fail: false,
+        spinning: false,
+        task: args.task(),
+        peers: &args.peers,
+        plan,
+        fine: args.is_fine(),
+    };
+    let (kind, logged) = (args.kind(args.node(&setting)), Logged::default());
+    let ours = |bench: &mut Bench| near_logged(bench, kind, &logged);
+    let own = |bench: &mut Bench, own| args.baseline(bench, own, kind, &logged);
+    let (outcome, told) = pairing.run(&mut bench, ours, own)?;
+    args.row(&outcome, &told).print(args.common.json);
     Ok(Verdict::Fine)
 }
 
 impl StreamArgs {
     /// Whether the ratio is to show a difference of a twentieth.
     fn is_fine(&self) -> bool {
-        matches!(self.against, Some(Against::SessionOff | Against::Plain | Against::Alone))
+        matches!(
+            self.against,
+            Some(Opponent::Own(Against::SessionOff | Against::Plain | Against::Alone))
+        )
     }
 
     fn slices(&self) -> Slices {
@@ -148,17 +155,22 @@ impl StreamArgs {
     }
 
     fn check(&self) -> Result<(), Failure> {
-        if let Some(against @ (Against::HandBatched | Against::Unbatched | Against::Raw)) =
-            self.against
-        {
-            self.common.needs_sockets(&against.name())?;
+        match self.against {
+            Some(Opponent::Own(
+                own @ (Against::HandBatched | Against::Unbatched | Against::Raw),
+            )) => {
+                self.common.needs_sockets(&name_of(own))?;
+            }
+            Some(Opponent::Rival(rival)) => rival.check(&self.common)?,
+            _ => {}
         }
-        if let Some(Against::Rival(rival)) = self.against {
-            rival.check(&self.common)?;
-        }
+        let own = match self.against {
+            Some(Opponent::Own(own)) => Some(own),
+            _ => None,
+        };
         if let Some(against) = self.against
             && self.rate.is_some()
-            && !(against == Against::Latency || self.is_fine())
+            && !(own == Some(Against::Latency) || self.is_fine())
         {
             return Err(Failure::Refused(format!(
                 "--rate paces ours only: --against {} is not allowed with it, only latency, \
@@ -166,13 +178,13 @@ impl StreamArgs {
                 against.name()
             )));
         }
-        if self.against == Some(Against::AppendOrPlain) && self.delivery != Delivery::Logged {
+        if own == Some(Against::AppendOrPlain) && self.delivery != Delivery::Logged {
             return Err(Failure::Refused(
                 "--against append-or-plain is for a log: only --delivery logged is allowed with it"
                     .to_owned(),
             ));
         }
-        if self.against == Some(Against::Alone) && self.idle_channels == 0 {
+        if own == Some(Against::Alone) && self.idle_channels == 0 {
             return Err(Failure::Refused(
                 "--against alone is for idle channels: only --idle-channels above 0 is allowed \
                  with it"
@@ -221,45 +233,36 @@ impl StreamArgs {
     fn baseline(
         &self,
         bench: &mut Bench,
-        setting: &Setting,
+        own: Against,
+        kind: StreamKind,
         logged: &Logged,
-    ) -> Result<Option<Box<dyn Contender>>, Failure> {
-        let Some(against) = self.against else { return Ok(None) };
-        let node = self.node(setting);
-        Ok(Some(match against {
-            Against::HandBatched => Box::new(Gathered::open(bench, self.size, true)?),
-            Against::Unbatched => Box::new(Gathered::open(bench, self.size, false)?),
-            Against::Raw => Box::new(RawStream::open(bench, self.size)?),
-            Against::SessionOff => near(bench, self.kind(NodeKind { session: false, ..node }))?,
-            Against::Plain => {
-                near(bench, StreamKind { delivery: Delivery::Plain, ..self.kind(node) })?
+    ) -> Result<Box<dyn Contender>, Failure> {
+        let StreamKind { bytes, node, .. } = kind;
+        let plain = StreamKind { delivery: Delivery::Plain, ..kind };
+        Ok(match own {
+            Against::HandBatched => Box::new(Gathered::open(bench, bytes, true)?),
+            Against::Unbatched => Box::new(Gathered::open(bench, bytes, false)?),
+            Against::Raw => Box::new(RawStream::open(bench, bytes)?),
+            Against::SessionOff => {
+                near(bench, StreamKind { node: NodeKind { session: false, ..node }, ..kind })?
             }
-            Against::Alone => near(bench, StreamKind { idle: 0, ..self.kind(node) })?,
+            Against::Plain => near(bench, plain)?,
+            Against::Alone => near(bench, StreamKind { idle: 0, ..kind })?,
             Against::AppendOrPlain => {
-                let plain = StreamKind { delivery: Delivery::Plain, ..self.kind(node) };
-                let append = Append::open(prefixed(self.size), logged)?;
+                let append = Append::open(prefixed(bytes), logged)?;
                 Box::new(Slowest(vec![near(bench, plain)?, Box::new(append)]))
             }
             Against::Bandwidth => {
-                let kind = BandwidthKind { bytes: self.size, fresh: false, node };
-                Box::new(bandwidth::Near::open(bench, kind)?)
+                Box::new(bandwidth::Near::open(bench, BandwidthKind { bytes, fresh: false, node })?)
             }
             Against::Latency => {
-                let echo = EchoKind {
-                    bytes: self.size,
-                    load: None,
-                    lane: LaneKind::Bulk,
-                    count_max: ROUND_TRIPS_MAX,
-                    node,
-                };
+                let echo = EchoKind { count_max: ROUND_TRIPS_MAX, ..EchoKind::of(bytes, node) };
                 latency::near(bench, echo)?
             }
-            // Another system is opened where its absence is told.
-            Against::Rival(_) => return Ok(None),
-        }))
+        })
     }
 
-    fn row(&self, outcome: &Outcome, told: Option<&Told>) -> Row {
+    fn row(&self, outcome: &Outcome, told: &Told) -> Row {
         let mut row = self.common.row("stream");
         row.set("policy", policy_name(self.policy)).set("payload_bytes", self.size);
         set_ours(&mut row, self.size, outcome);
@@ -271,15 +274,13 @@ impl StreamArgs {
         if let Some(against) = self.against {
             self.set_baseline(&mut row, against, outcome);
         }
-        if let Some(told) = told {
-            told.set(&mut row);
-        }
+        told.set(&mut row);
         row
     }
 
-    fn set_baseline(&self, row: &mut Row, against: Against, outcome: &Outcome) {
+    fn set_baseline(&self, row: &mut Row, against: Opponent<Against>, outcome: &Outcome) {
         let name = against.name();
-        if against == Against::Latency {
+        if against == Opponent::Own(Against::Latency) {
             // A delivery goes one way, a round trip goes two.
             let half_us = |slice: &Slice| slice.p50_us() / 2.0;
             let delivery: Vec<f64> = outcome.ours.iter().map(Slice::p50_us).collect();
@@ -294,7 +295,7 @@ impl StreamArgs {
             let cpu_us = Some(outcome.baseline_cpu_us_per_message()).filter(|us| *us > 0.0);
             row.set("baseline_messages_per_second", rate)
                 .set("baseline_cpu_us_per_message", cpu_us);
-            if against == Against::Bandwidth {
+            if against == Opponent::Own(Against::Bandwidth) {
                 row.set("baseline_bytes_per_second", rate * self.size as f64);
             }
         }
@@ -302,7 +303,7 @@ impl StreamArgs {
 }
 
 /// Sets our figures over the counted slices, of messages of `bytes`.
-pub(super) fn set_ours(row: &mut Row, bytes: usize, outcome: &Outcome) {
+fn set_ours(row: &mut Row, bytes: usize, outcome: &Outcome) {
     let messages = outcome.messages();
     let rate = messages as f64 / outcome.seconds();
     row.set("messages", messages)
@@ -329,7 +330,7 @@ fn prefixed(bytes: usize) -> usize {
     bytes + chunkcomm::proto::message::prefix_bytes(bytes)
 }
 
-pub(super) fn policy_name(policy: PolicyKind) -> String {
+fn policy_name(policy: PolicyKind) -> String {
     match policy {
         PolicyKind::Chunked => "chunked".to_owned(),
         PolicyKind::Unbuffered => "unbuffered".to_owned(),

@@ -5,7 +5,7 @@ use clap::ValueEnum;
 
 use super::near::{Bench, Timing};
 use crate::failure::Failure;
-use crate::stats::{Ratio, percentile_us};
+use crate::stats::{Ratio, median, percentile_us};
 
 /// Fewest slices that make a ratio.
 pub const SLICES_MIN: usize = 10;
@@ -250,6 +250,46 @@ pub fn run_on(
         outcome.extend(run(bench, &mut *ours, baseline.as_mut(), &part)?);
     }
     Ok(outcome)
+}
+
+/// Returns the index of the side with the largest median of `rounds` figures. The sides run in turns,
+/// there and back, so that none always follows the same one; one without a figure is out.
+pub fn best_of(
+    sides: usize,
+    rounds: usize,
+    mut figure: impl FnMut(usize) -> Option<f64>,
+) -> Option<usize> {
+    let mut order: Vec<(usize, Vec<f64>)> = (0..sides).map(|side| (side, Vec::new())).collect();
+    for _ in 0..rounds {
+        order.reverse();
+        order.retain_mut(|(side, figures)| figure(*side).map(|it| figures.push(it)).is_some());
+    }
+    let medians = order.into_iter().map(|(side, figures)| (side, median(&figures)));
+    medians.max_by(|one, other| one.1.total_cmp(&other.1)).map(|(side, _)| side)
+}
+
+/// Result of [`beside`]: the slices, the baseline if there was one, and the reason why there was none.
+pub type Beside<B> = (Outcome, Option<B>, Option<String>);
+
+/// Measures ours with a baseline, if it was to have one. A baseline that may fail, and is missing or
+/// fails, leaves ours alone, with the reason.
+///
+/// # Errors
+/// If ours fails, or a baseline that may not.
+pub fn beside<B>(
+    may_fail: bool,
+    baseline: Result<Option<B>, Failure>,
+    mut measure: impl FnMut(Option<&mut B>) -> Result<Outcome, Failure>,
+) -> Result<Beside<B>, Failure> {
+    let failed = match baseline {
+        Ok(None) => return Ok((measure(None)?, None, None)),
+        Ok(Some(mut baseline)) => match measure(Some(&mut baseline)) {
+            Ok(outcome) => return Ok((outcome, Some(baseline), None)),
+            Err(failure) => failure,
+        },
+        Err(failure) => failure,
+    };
+    if may_fail { Ok((measure(None)?, None, Some(failed.to_string()))) } else { Err(failed) }
 }
 
 /// Size of the next slice.

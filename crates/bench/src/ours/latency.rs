@@ -44,6 +44,13 @@ pub struct EchoKind {
     pub node: NodeKind,
 }
 
+impl EchoKind {
+    /// Returns round trips of messages of `bytes` in the usual lane, without a load.
+    pub fn of(bytes: usize, node: NodeKind) -> Self {
+        Self { bytes, load: None, lane: LaneKind::Bulk, count_max: u64::MAX, node }
+    }
+}
+
 /// Connects near and far end.
 ///
 /// # Errors

@@ -57,6 +57,14 @@ pub struct StreamKind {
     pub node: NodeKind,
 }
 
+impl StreamKind {
+    /// Returns messages of `bytes`, one a call, as many as the connection carries.
+    pub fn of(bytes: usize, node: NodeKind) -> Self {
+        let (pace, delivery) = (Pace::Spin, Delivery::Plain);
+        Self { bytes, api: Api::One, rate: None, pace, delivery, idle: 0, node }
+    }
+}
+
 /// Treatment of messages that their receiver has not settled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Delivery {

@@ -1,4 +1,4 @@
-//! `--against SYSTEM`: another system as a command's baseline, or the reason why there is none.
+//! `--against`: a baseline of a command's own, or another system, in turns with ours.
 
 use clap::ValueEnum;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
@@ -7,7 +7,7 @@ use super::{Discipline, Opened, PeersDir, System, Task, open, open_best};
 use crate::failure::Failure;
 use crate::harness::near::Bench;
 use crate::harness::protocol::Transport;
-use crate::harness::slices::{Contender, Outcome, Plan, name_of};
+use crate::harness::slices::{self, Contender, Outcome, Plan, beside, name_of};
 use crate::options::Common;
 use crate::table::Row;
 
@@ -77,8 +77,27 @@ impl Rival {
     }
 }
 
+/// A baseline of a command.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Opponent<O> {
+    /// One of the command's own.
+    Own(O),
+    /// Another system.
+    Rival(Rival),
+}
+
+impl<O: ValueEnum + Copy> Opponent<O> {
+    /// Returns its word on the command line.
+    pub fn name(self) -> String {
+        match self {
+            Self::Own(own) => name_of(own),
+            Self::Rival(rival) => rival.name(),
+        }
+    }
+}
+
 /// Returns a parser of a command's own baselines and of the systems that have the discipline.
-pub fn parser<O>(discipline: Discipline, rival: fn(Rival) -> O) -> impl TypedValueParser<Value = O>
+pub fn parser<O>(discipline: Discipline) -> impl TypedValueParser<Value = Opponent<O>>
 where
     O: ValueEnum + Send + Sync + 'static,
 {
@@ -96,56 +115,96 @@ where
         _ => "The fastest of the other systems that are built",
     }));
     PossibleValuesParser::new(values).map(move |name| {
-        let own = O::from_str(&name, false).ok();
-        own.or_else(|| Rival::of_name(&name).map(rival)).expect("it is one of the possible values")
+        let own = O::from_str(&name, false).ok().map(Opponent::Own);
+        let rival = || Rival::of_name(&name).map(Opponent::Rival);
+        own.or_else(rival).expect("it is one of the possible values")
     })
 }
 
-/// The system beside ours, or why there is none.
+/// The baseline beside ours, or why there is none.
 #[derive(Debug, Clone, Default)]
 pub struct Told {
+    /// Whether it was to be another system.
+    is_rival: bool,
     version: Option<String>,
     flavour: Option<&'static str>,
     tried: Option<String>,
-    /// Cause for which there is no figure of the system.
+    /// Cause for which there is no figure of it.
     pub reason: Option<String>,
 }
 
 impl Told {
-    /// Adds the keys of the baseline.
+    /// Adds the keys of another system.
     pub fn set(&self, row: &mut Row) {
-        row.set("baseline_version", self.version.clone())
-            .set("baseline_flavour", self.flavour)
-            .set("baseline_of", self.tried.clone())
-            .set("reason", self.reason.clone());
+        if self.is_rival {
+            row.set("baseline_version", self.version.clone())
+                .set("baseline_flavour", self.flavour)
+                .set("baseline_of", self.tried.clone())
+                .set("reason", self.reason.clone());
+        }
     }
 }
 
-/// Measures ours in turns with a system; alone if the system is missing or fails.
-///
-/// # Errors
-/// If ours fails.
-pub fn run(
-    bench: &mut Bench,
-    ours: &mut dyn Contender,
-    plan: &Plan,
-    rival: Rival,
-    task: &Task,
-    (spinning, folder): (bool, &PeersDir),
-) -> Result<(Outcome, Told), Failure> {
-    let mut told = Told::default();
-    match rival.opened(bench, task, spinning, folder) {
-        Err(failure) => told.reason = Some(failure.to_string()),
-        Ok(mut opened) => {
-            told.version = Some(opened.version);
-            told.flavour = Some(opened.flavour.word());
-            told.tried = (rival == Rival::Best).then(|| opened.tried.join(", "));
-            match crate::harness::slices::run(bench, ours, Some(&mut opened.contender), plan) {
-                Ok(outcome) => return Ok((outcome, told)),
-                Err(failure) => told.reason = Some(failure.to_string()),
-            }
+/// Ours and a baseline, to be measured in turns.
+pub struct Pairing<'a, O> {
+    /// The baseline, if there is one.
+    pub against: Option<Opponent<O>>,
+    /// Whether the baseline may be missing or fail, as other systems may: ours is measured all the same.
+    pub may_fail: bool,
+    /// Whether `best` takes the fastest of those that spin.
+    pub spinning: bool,
+    /// Work of other systems.
+    pub task: Task,
+    /// Place of their programs.
+    pub peers: &'a PeersDir,
+    /// The slices.
+    pub plan: Plan,
+    /// Whether connections are opened anew every few slices.
+    pub fine: bool,
+}
+
+impl<O: Copy> Pairing<'_, O> {
+    /// Opens both sides and measures them in turns.
+    ///
+    /// # Errors
+    /// If ours fails, or a baseline that may not.
+    pub fn run(
+        &self,
+        bench: &mut Bench,
+        mut ours: impl FnMut(&mut Bench) -> Result<Box<dyn Contender>, Failure>,
+        mut own: impl FnMut(&mut Bench, O) -> Result<Box<dyn Contender>, Failure>,
+    ) -> Result<(Outcome, Told), Failure> {
+        let mut told = Told::default();
+        if self.fine {
+            let outcome = slices::run_on(bench, &self.plan, true, |bench| {
+                let baseline = match self.against {
+                    Some(Opponent::Own(it)) => Some(own(bench, it)?),
+                    _ => None,
+                };
+                Ok((ours(bench)?, baseline))
+            })?;
+            return Ok((outcome, told));
         }
+        let mut ours = ours(bench)?;
+        let baseline = match self.against {
+            None => Ok(None),
+            Some(Opponent::Own(it)) => own(bench, it).map(Some),
+            Some(Opponent::Rival(rival)) => {
+                told.is_rival = true;
+                let opened = rival.opened(bench, &self.task, self.spinning, self.peers);
+                opened.map(|opened| {
+                    told.version = Some(opened.version);
+                    told.flavour = Some(opened.flavour.word());
+                    told.tried = (rival == Rival::Best).then(|| opened.tried.join(", "));
+                    Some(opened.contender)
+                })
+            }
+        };
+        let may_fail = self.may_fail || told.is_rival;
+        let (outcome, _, reason) = beside(may_fail, baseline, |baseline| {
+            slices::run(bench, &mut *ours, baseline, &self.plan)
+        })?;
+        told.reason = reason;
+        Ok((outcome, told))
     }
-    let outcome = crate::harness::slices::run(bench, ours, None, plan)?;
-    Ok((outcome, told))
 }

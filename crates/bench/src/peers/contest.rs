@@ -3,8 +3,7 @@
 use super::{Discipline, Flavour, PeersDir, System, Task, open_within, start, versions};
 use crate::failure::Failure;
 use crate::harness::near::Bench;
-use crate::harness::slices::{Contender, Plan, SLICES_MIN, Slice, name_of, warm_up};
-use crate::stats::median;
+use crate::harness::slices::{Contender, Plan, SLICES_MIN, Slice, best_of, name_of, warm_up};
 
 /// Turns of each side in a contest.
 const TURNS: usize = 3;
@@ -101,38 +100,18 @@ fn fastest(
     mut failed: Option<Failure>,
 ) -> Result<Opened, Failure> {
     if sides.len() > 1 {
-        let medians = medians(bench, task, &mut sides, &mut failed);
-        let alive = medians.iter().enumerate().filter_map(|(index, one)| Some((index, (*one)?)));
-        let best = alive.max_by(|(_, one), (_, other)| one.total_cmp(other));
-        sides = best.map(|(index, _)| sides.swap_remove(index)).into_iter().collect();
+        let warm =
+            |side: &mut Opened| or_failed(warm(bench, &mut *side.contender, task), &mut failed);
+        let counts: Vec<Option<u64>> = sides.iter_mut().map(warm).collect();
+        let best = best_of(sides.len(), TURNS, |index| {
+            let slice = sides[index].contender.slice(bench, counts[index]?);
+            or_failed(slice, &mut failed).map(|slice| figure(&slice, task.discipline))
+        });
+        sides = best.map(|index| sides.swap_remove(index)).into_iter().collect();
     }
     sides.pop().ok_or_else(|| {
         failed.unwrap_or_else(|| Failure::broken("comparing settings", "there are none"))
     })
-}
-
-/// Returns the median figure of each side, measured in turns; `None` for one that fails.
-fn medians(
-    bench: &mut Bench,
-    task: &Task,
-    sides: &mut [Opened],
-    failed: &mut Option<Failure>,
-) -> Vec<Option<f64>> {
-    let mut figures = vec![Vec::new(); sides.len()];
-    let mut counts: Vec<Option<u64>> = vec![None; sides.len()];
-    for (side, count) in sides.iter_mut().zip(&mut counts) {
-        *count = or_failed(warm(bench, &mut *side.contender, task), failed);
-    }
-    for _ in 0..TURNS {
-        for (index, side) in sides.iter_mut().enumerate() {
-            let Some(count) = counts[index] else { continue };
-            match or_failed(side.contender.slice(bench, count), failed) {
-                Some(slice) => figures[index].push(figure(&slice, task.discipline)),
-                None => counts[index] = None,
-            }
-        }
-    }
-    counts.iter().zip(&figures).map(|(count, figures)| count.map(|_| median(figures))).collect()
 }
 
 fn or_failed<T>(result: Result<T, Failure>, failed: &mut Option<Failure>) -> Option<T> {

@@ -1,4 +1,4 @@
-//! `chunkperf sweep` at a tiny size: a row a cell with every key, also for a cell that is left out.
+//! `chunkperf stream sweep` at a tiny size: a row a cell with every key, also for a cell that is left out.
 
 use crate::program::{STREAM_KEYS, assert_keys, chunkperf, refusal, rows};
 
@@ -19,7 +19,15 @@ const KEYS: &[&str] = &[
 
 #[test]
 fn a_row_a_cell_and_what_cannot_be_reached_is_left_out() {
-    let rows = rows(&["sweep", "--quick", "--sizes", "8,64KiB", "--rates", "100,1000000000,max"]);
+    let rows = rows(&[
+        "stream",
+        "sweep",
+        "--quick",
+        "--sizes",
+        "8,64KiB",
+        "--rates",
+        "100,1000000000,max",
+    ]);
     let cells: Vec<_> =
         rows.iter().map(|row| (row["payload_bytes"].as_u64(), row["rate"].as_u64())).collect();
     // A rate that any machine reaches, and one that none does.
@@ -41,13 +49,14 @@ fn a_row_a_cell_and_what_cannot_be_reached_is_left_out() {
 
 #[test]
 fn a_table_has_a_line_a_cell() {
-    let output = chunkperf(&["sweep", "--quick", "--sizes", "16", "--rates", "1000000000,max"]);
+    let output =
+        chunkperf(&["stream", "sweep", "--quick", "--sizes", "16", "--rates", "1000000000,max"]);
     let out = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let lines: Vec<_> = out.lines().collect();
     assert_eq!(lines.len(), 4, "{out}");
     assert!(lines[0].contains("mean nothing") && lines[1].contains("best fixed"), "{out}");
-    assert!(lines[2].contains("left out") && lines[3].contains("KiB"), "{out}");
+    assert!(lines[2].ends_with(" yes") && lines[3].ends_with(" no"), "{out}");
 }
 
 #[test]
@@ -57,7 +66,7 @@ fn wrong_sizes_and_rates_say_what_is_allowed() {
         (["--rates", "1000,most"], "or max"),
         (["--connect", "127.0.0.1:1"], "starts its processes on this machine"),
     ] {
-        let said = refusal(&[&["sweep"], &options[..]].concat());
+        let said = refusal(&[&["stream", "sweep"], &options[..]].concat());
         assert!(said.contains(says), "{options:?}: {said}");
     }
 }

@@ -3,12 +3,12 @@
 use super::{Cell, Column, Measured, PeersArgs, idle};
 use crate::failure::Failure;
 use crate::harness::near::{Bench, Setting};
-use crate::harness::protocol::{Api, LaneKind, Pace, PolicyKind, RuntimeKind, Transport};
+use crate::harness::protocol::{Api, PolicyKind, RuntimeKind, Transport};
 use crate::harness::slices::{self, Contender, Plan, SLICES_MIN, Slice};
 use crate::ours::bandwidth::{BandwidthKind, Near};
 use crate::ours::calls::CallsKind;
 use crate::ours::latency::EchoKind;
-use crate::ours::stream::{Delivery, StreamKind};
+use crate::ours::stream::StreamKind;
 use crate::ours::{calls, latency, stream};
 use crate::pair;
 use crate::peers::{Discipline, IN_FLIGHT, System, Task, open};
@@ -156,10 +156,7 @@ impl Line {
     ) -> Result<Box<dyn Contender>, Failure> {
         let (bytes, node) = (task.bytes, self.setting().node(PolicyKind::Chunked));
         match self.discipline {
-            Discipline::RoundTrip => {
-                let (lane, count_max) = (LaneKind::Bulk, u64::MAX);
-                latency::near(bench, EchoKind { bytes, load: None, lane, count_max, node })
-            }
+            Discipline::RoundTrip => latency::near(bench, EchoKind::of(bytes, node)),
             Discipline::Calls => {
                 calls::near(bench, CallsKind { bytes, in_flight: IN_FLIGHT, node })
             }
@@ -167,9 +164,7 @@ impl Line {
                 Ok(Box::new(Near::open(bench, BandwidthKind { bytes, fresh: false, node })?))
             }
             Discipline::OneWay | Discipline::Idle => {
-                let (pace, delivery) = (Pace::Spin, Delivery::Plain);
-                let kind = StreamKind { bytes, api, rate: None, pace, delivery, idle: 0, node };
-                stream::near(bench, kind)
+                stream::near(bench, StreamKind { api, ..StreamKind::of(bytes, node) })
             }
         }
     }

@@ -1,6 +1,5 @@
 //! One length of tasks: the heats of the fixed settings, and the final against the best of them.
 
-use std::fmt;
 use std::time::Duration;
 
 use chunkcomm_farm::settings::{Grain, Prefetch};
@@ -9,7 +8,6 @@ use crate::failure::Failure;
 use crate::harness::near::Bench;
 use crate::harness::slices::{self, Outcome, Plan, Side, Slice};
 use crate::ours::farm::{FarmKind, Ready, farmer_address, start};
-use crate::stats::median;
 
 /// Numbers of assignments that are tried.
 const PREFETCHES: [u32; 5] = [1, 2, 4, 16, 64];
@@ -83,12 +81,6 @@ impl Fixed {
     }
 }
 
-impl fmt::Display for Fixed {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "prefetch {}, grain {}", self.prefetch, self.grain)
-    }
-}
-
 /// Returns the tasks of a run: those of the usual time with measured settings, at least 100.
 ///
 /// # Errors
@@ -143,23 +135,21 @@ pub(super) fn heats(
     rates.sort_by(|one, other| other.0.total_cmp(&one.0));
     let mut runners = Vec::new();
     for &(_, fixed) in rates.iter().take(SEMI_FINALISTS) {
-        runners.push((fixed, open(bench, &fixed.kind(kind))?, Vec::new()));
+        runners.push(open(bench, &fixed.kind(kind))?);
     }
-    for _ in 0..lengths.rounds {
-        // There and back, so that no setting always follows the same one.
-        runners.reverse();
-        for (_, farm, rates) in &mut runners {
-            rates.push(slice(&mut **farm, bench, tasks)?.rate());
-        }
-    }
-    let mut middles = Vec::new();
-    for (fixed, farm, rates) in runners {
+    let mut failed = None;
+    let best = slices::best_of(runners.len(), lengths.rounds, |index| {
+        let slice = slice(&mut *runners[index], bench, tasks);
+        slice.map(|slice| slice.rate()).map_err(|it| failed = Some(it)).ok()
+    });
+    for farm in runners {
         farm.finish(&bench.runtime)?;
-        middles.push((median(&rates), fixed));
     }
-    let best = middles.into_iter().max_by(|one, other| one.0.total_cmp(&other.0));
-    best.map(|(_, fixed)| fixed)
-        .ok_or_else(|| Failure::broken("sweeping", "there are no fixed settings"))
+    let none = || Failure::broken("sweeping", "there are no fixed settings");
+    match failed {
+        Some(failed) => Err(failed),
+        None => best.map(|index| rates[index].1).ok_or_else(none),
+    }
 }
 
 /// Returns the rate of a setting: of a full run, or of a shorter one if that is hopeless.
@@ -214,7 +204,7 @@ mod tests {
         assert_eq!(Fixed::all(1, 2, &Lengths::USUAL).len(), PREFETCHES.len(), "one of 1 is left");
         assert_eq!(Fixed::all(20, 2, &Lengths::QUICK).len(), 4);
         for (index, fixed) in all.iter().enumerate() {
-            assert!(!all[..index].contains(fixed), "{fixed}");
+            assert!(!all[..index].contains(fixed), "{fixed:?}");
         }
     }
 }

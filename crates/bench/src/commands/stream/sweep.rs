@@ -1,4 +1,4 @@
-//! `chunkperf sweep`: the library without a setting against fixed settings, over sizes and rates.
+//! `chunkperf stream sweep`: the library without a setting against fixed settings, over sizes and rates.
 //!
 //! A *cell* is a size of messages and a rate. In its *heats* all fixed settings run in turn, and
 //! the best is found. In its *final* the best and the library without a setting alternate, on fresh
@@ -19,27 +19,43 @@ mod duel;
 mod grid;
 
 use clap::Args;
-use serde_json::Value;
 
 use self::duel::{Duel, Lengths};
 use self::grid::{Cell, Fixed, Rate};
-use super::Verdict;
-use super::stream::{policy_name, set_ours};
+use super::{policy_name, set_ours};
+use crate::commands::Verdict;
 use crate::failure::Failure;
 use crate::harness::protocol::PolicyKind;
 use crate::harness::slices::name_of;
 use crate::options::{Common, values};
 use crate::pair;
 use crate::stats::percentile_us;
-use crate::table::{Cells, Row, significant};
+use crate::table::{Column, Form, Row, Table, column, write_out};
 
 /// Largest rate of a size, as a part of its saturation: 0.7. Nearer to it queues grow with every
 /// hiccup of the machine, and p99 would measure these.
 const REACHABLE: f64 = 0.7;
 
-/// Options of `chunkperf sweep`.
+/// Columns for people: ours, then the best fixed setting, and ours over it.
+const COLUMNS: [Column; 13] = [
+    column("payload_bytes", "bytes", 6),
+    column("rate", "rate", 7),
+    column("messages_per_second", "messages/s", 10),
+    column("messages_per_packet", "a packet", 8),
+    column("delivery_p99_us", "p99 us", 6),
+    column("cpu_us_per_message", "cpu us", 7),
+    column("best_policy", "best fixed", 12),
+    column("best_packet_bytes", "packets of", 10),
+    column("rate_ratio", "rate", 6),
+    column("p99_ratio", "p99", 6),
+    column("cpu_ratio", "cpu", 6),
+    column("met", "met", 3),
+    column("skipped", "left out", 3),
+];
+
+/// Options of `chunkperf stream sweep`.
 #[derive(Debug, Args)]
-pub struct SweepArgs {
+pub(super) struct SweepArgs {
     #[command(flatten)]
     common: Common,
     /// Encoded bytes of a message, at least 8
@@ -59,12 +75,14 @@ pub struct SweepArgs {
 ///
 /// # Errors
 /// If the options do not go together, or the measurement fails.
-pub fn run(args: &SweepArgs) -> Result<Verdict, Failure> {
-    args.common.needs_this_host("sweep")?;
+pub(super) fn run(args: &SweepArgs) -> Result<Verdict, Failure> {
+    args.common.needs_this_host("stream sweep")?;
     let setting = args.common.setting()?;
     let lengths = if args.quick { Lengths::QUICK } else { Lengths::USUAL };
-    let count = args.sizes.len() * args.rates.len();
-    let mut cells = Cells::new(heading(), count, args.common.json);
+    if args.quick && !args.common.json {
+        write_out("tiny runs: the figures mean nothing\n");
+    }
+    let mut table = Table::new(&COLUMNS, Form::of(args.common.json));
     let mut verdict = Verdict::Fine;
     for &bytes in &args.sizes {
         // A size has processes of its own, so that the nodes of the size before are gone.
@@ -81,11 +99,9 @@ pub fn run(args: &SweepArgs) -> Result<Verdict, Failure> {
             if duel.as_ref().is_some_and(|duel| !duel.is_met(rate)) && !args.quick {
                 verdict = Verdict::Missed;
             }
-            let duel = duel.as_ref();
-            cells.add(line(cell, most, duel), || args.row(cell, most, duel));
+            table.add(args.row(cell, most, duel.as_ref()));
         }
     }
-    cells.write(args.quick);
     Ok(verdict)
 }
 
@@ -157,45 +173,4 @@ fn set_best(row: &mut Row, duel: &Duel) {
         .set("cpu_ratio", cpu.median)
         .set("cpu_ratio_low", cpu.low)
         .set("cpu_ratio_high", cpu.high);
-}
-
-fn heading() -> Vec<String> {
-    let columns = [
-        "bytes",
-        "rate",
-        "messages/s",
-        "a packet",
-        "p99 us",
-        "cpu us",
-        "best fixed",
-        "rate",
-        "p99",
-        "cpu",
-        "met",
-    ];
-    columns.map(str::to_owned).to_vec()
-}
-
-/// Returns a cell's line for people: our figures, then the best fixed setting and ours over it.
-fn line(cell: Cell, most: f64, duel: Option<&Duel>) -> Vec<String> {
-    let mut line = vec![cell.bytes.to_string(), cell.rate.to_string()];
-    let Some(duel) = duel else {
-        line.push(format!("left out: {} a second at most", significant(most.round())));
-        return line;
-    };
-    let mut ours = Row::default();
-    set_ours(&mut ours, cell.bytes, &duel.outcome);
-    let shown = |key: &str| ours.get(key).and_then(Value::as_f64).map_or_else(String::new, short);
-    let keys =
-        ["messages_per_second", "messages_per_packet", "delivery_p99_us", "cpu_us_per_message"];
-    line.extend(keys.map(shown));
-    line.push(duel.best.to_string());
-    line.extend(duel.ratios().map(|ratio| format!("{:.2}", ratio.median)));
-    line.push(if duel.is_met(cell.rate) { "yes" } else { "MISSED" }.to_owned());
-    line
-}
-
-/// Returns a number with three significant digits.
-fn short(number: f64) -> String {
-    if number >= 100.0 { format!("{number:.0}") } else { significant((number * 1e3).round() / 1e3) }
 }

@@ -1,4 +1,4 @@
-//! `chunkperf farm-sweep`: a farm with measured prefetch and grain against the best fixed ones, over
+//! `chunkperf farm sweep`: a farm with measured prefetch and grain against the best fixed ones, over
 //! lengths of tasks.
 //!
 //! For each length:
@@ -8,7 +8,7 @@
 //! 3. *Semi-final*: the best few run in turns.
 //! 4. *Final*: the best of them and the measured settings run in turns, on fresh workers.
 //!
-//! Only the final is reported, as in `sweep`: the best of many noisy figures looks better than it is.
+//! Only the final is reported, as in `stream sweep`: the best of many noisy figures looks better than it is.
 
 mod heats;
 
@@ -18,7 +18,7 @@ use std::time::Duration;
 use clap::Args;
 
 use self::heats::{Fixed, Lengths, final_of, heats};
-use super::{Verdict, set_ratio};
+use crate::commands::{Verdict, set_ratio};
 use crate::failure::Failure;
 use crate::harness::near::Bench;
 use crate::harness::protocol::Transport;
@@ -27,7 +27,7 @@ use crate::harness::work::{Work, iterations_of};
 use crate::options::{Common, values};
 use crate::ours::farm::FarmKind;
 use crate::pair;
-use crate::table::{Cells, Row, significant};
+use crate::table::{Column, Form, Row, Table, column, write_out};
 
 /// Least rate, as a part of the best fixed setting's.
 const RATIO_MIN: f64 = 0.95;
@@ -35,9 +35,22 @@ const RATIO_MIN: f64 = 0.95;
 /// Prefix of a length that is a mean.
 const MIX: &str = "mix:";
 
-/// Options of `chunkperf farm-sweep`.
+/// Columns for people.
+const COLUMNS: [Column; 9] = [
+    column("work", "task", 8),
+    column("tasks_per_second", "auto, tasks/s", 12),
+    column("best_prefetch", "best: prefetch", 14),
+    column("best_grain", "grain", 5),
+    column("baseline_tasks_per_second", "tasks/s", 12),
+    column("ratio", "ratio", 6),
+    column("ratio_low", "low", 6),
+    column("ratio_high", "high", 6),
+    column("met", "met", 3),
+];
+
+/// Options of `chunkperf farm sweep`.
 #[derive(Debug, Args)]
-pub struct FarmSweepArgs {
+pub(super) struct SweepArgs {
     #[command(flatten)]
     common: Common,
     /// Lengths of the tasks; mix:DUR is a mix with this mean, exponentially distributed
@@ -80,21 +93,23 @@ fn length(text: &str) -> Result<Length, String> {
 ///
 /// # Errors
 /// If the options do not go together, or the measurement fails.
-pub fn run(args: &FarmSweepArgs) -> Result<Verdict, Failure> {
+pub(super) fn run(args: &SweepArgs) -> Result<Verdict, Failure> {
     args.check()?;
     let setting = args.common.setting()?;
     let lengths = if args.quick { Lengths::QUICK } else { Lengths::USUAL };
     let mut bench = pair::start_many(&setting, 0)?;
     let mut verdict = Verdict::Fine;
-    let mut cells = Cells::new(heading(), args.works.len(), args.common.json);
+    if args.quick && !args.common.json {
+        write_out("tiny runs: the figures mean nothing\n");
+    }
+    let mut table = Table::new(&COLUMNS, Form::of(args.common.json));
     for &work in &args.works {
         let duel = args.duel(&mut bench, work, &lengths)?;
         if !duel.is_met() && !args.quick {
             verdict = Verdict::Missed;
         }
-        cells.add(duel.line(), || args.row(&duel));
+        table.add(args.row(&duel));
     }
-    cells.write(args.quick);
     Ok(verdict)
 }
 
@@ -116,30 +131,13 @@ impl Duel {
     fn is_met(&self) -> bool {
         self.ratio().median >= RATIO_MIN
     }
-
-    /// Returns the line for people.
-    fn line(&self) -> Vec<String> {
-        let ratio = self.ratio();
-        vec![
-            self.work.to_string(),
-            significant((self.outcome.messages() as f64 / self.outcome.seconds()).round()),
-            self.best.to_string(),
-            significant(self.outcome.baseline_rate().round()),
-            format!("{:.3} ({:.3} to {:.3})", ratio.median, ratio.low, ratio.high),
-            if self.is_met() { "yes" } else { "MISSED" }.to_owned(),
-        ]
-    }
 }
 
-fn heading() -> Vec<String> {
-    ["task", "auto, tasks/s", "best fixed", "tasks/s", "ratio", "met"].map(str::to_owned).to_vec()
-}
-
-impl FarmSweepArgs {
+impl SweepArgs {
     fn check(&self) -> Result<(), Failure> {
-        self.common.needs_this_host("farm-sweep")?;
+        self.common.needs_this_host("farm sweep")?;
         let refuse = |why: &str| Err(Failure::Refused(why.to_owned()));
-        self.common.needs_session("farm-sweep")?;
+        self.common.needs_session("farm sweep")?;
         if self.common.transport == Transport::Memory {
             return refuse(
                 "--transport memory reaches threads: the workers are processes, tcp, tls and unix \

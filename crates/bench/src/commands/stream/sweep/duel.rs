@@ -3,10 +3,10 @@
 use super::{Cell, Fixed, Rate};
 use crate::failure::Failure;
 use crate::harness::near::{Bench, Setting};
-use crate::harness::protocol::{Api, NodeKind, Pace, PolicyKind};
+use crate::harness::protocol::{NodeKind, Pace, PolicyKind};
 use crate::harness::slices::{self, Contender, Outcome, Plan, SLICES_MIN, Slice};
-use crate::ours::stream::{Delivery, StreamKind, near};
-use crate::stats::{Ratio, median};
+use crate::ours::stream::{StreamKind, near};
+use crate::stats::Ratio;
 
 /// Least rate at saturation, as a part of the best fixed setting's.
 const RATE_RATIO_MIN: f64 = 0.9;
@@ -153,14 +153,6 @@ fn pairs(
     slices::run(bench, &mut *ours, fixed.as_mut(), &plan)
 }
 
-/// A fixed setting in the heats.
-struct Runner {
-    fixed: Fixed,
-    contender: Box<dyn Contender>,
-    count: u64,
-    slices: Vec<Slice>,
-}
-
 fn heats(
     bench: &mut Bench,
     setting: &Setting,
@@ -168,52 +160,36 @@ fn heats(
     lengths: &Lengths,
 ) -> Result<Fixed, Failure> {
     let plan = lengths.plan(cell.rate)?;
-    let mut runners = Vec::new();
-    for fixed in Fixed::all() {
+    let (settings, mut runners) = (Fixed::all(), Vec::new());
+    for fixed in &settings {
         let mut contender = open(bench, cell, fixed.node(setting))?;
         let count = slices::warm_up(&plan, |count| contender.slice(bench, count.messages))?;
-        runners.push(Runner { fixed, contender, count, slices: Vec::new() });
+        runners.push((contender, count));
     }
-    for _ in 0..lengths.heats {
-        // There and back, so that no setting always follows the same one.
-        runners.reverse();
-        for runner in &mut runners {
-            let slice = runner.contender.slice(bench, runner.count)?;
-            runner.slices.push(slice);
-        }
+    let mut failed = None;
+    let best = slices::best_of(settings.len(), lengths.heats, |index| {
+        let (contender, count) = &mut runners[index];
+        let slice = contender.slice(bench, *count);
+        slice.map(|slice| merit(cell.rate, &slice)).map_err(|it| failed = Some(it)).ok()
+    });
+    let none = || Failure::broken("sweeping", "there are no fixed settings");
+    match failed {
+        Some(failed) => Err(failed),
+        None => best.map(|index| settings[index]).ok_or_else(none),
     }
-    let best = runners
-        .into_iter()
-        .max_by(|one, other| {
-            merit(cell.rate, &one.slices).total_cmp(&merit(cell.rate, &other.slices))
-        })
-        .ok_or_else(|| Failure::broken("sweeping", "there are no fixed settings"))?;
-    Ok(best.fixed)
 }
 
-/// Returns the merit of a fixed setting: the best has most of it.
-fn merit(rate: Rate, slices: &[Slice]) -> f64 {
-    let middle = |figure: fn(&Slice) -> f64| median(&slices.iter().map(figure).collect::<Vec<_>>());
+/// Returns the merit of a slice of a fixed setting: the best has most of it.
+fn merit(rate: Rate, slice: &Slice) -> f64 {
     match rate {
-        Rate::Saturation => middle(Slice::rate),
-        Rate::PerSecond(_) => 1.0 / (middle(Slice::p99_us) * middle(Slice::cpu_us_per_message)),
+        Rate::Saturation => slice.rate(),
+        Rate::PerSecond(_) => 1.0 / (slice.p99_us() * slice.cpu_us_per_message()),
     }
 }
 
 fn open(bench: &mut Bench, cell: Cell, node: NodeKind) -> Result<Box<dyn Contender>, Failure> {
-    let (bytes, rate) = (cell.bytes, cell.rate.per_second());
-    near(
-        bench,
-        StreamKind {
-            bytes,
-            api: Api::One,
-            rate,
-            pace: Pace::Sleep,
-            delivery: Delivery::Plain,
-            idle: 0,
-            node,
-        },
-    )
+    let (rate, pace) = (cell.rate.per_second(), Pace::Sleep);
+    near(bench, StreamKind { rate, pace, ..StreamKind::of(cell.bytes, node) })
 }
 
 #[cfg(test)]
@@ -249,9 +225,9 @@ mod tests {
     #[test]
     fn below_saturation_the_product_decides() {
         let paced = Rate::PerSecond(1);
-        let prompt = [slice(1.0, 50_000, 2_000)];
-        let patient = [slice(1.0, 1_000_000, 500)];
-        let cheap_at_once = [slice(1.0, 55_000, 1_500)];
+        let prompt = slice(1.0, 50_000, 2_000);
+        let patient = slice(1.0, 1_000_000, 500);
+        let cheap_at_once = slice(1.0, 55_000, 1_500);
         assert!(merit(paced, &prompt) > merit(paced, &patient));
         assert!(merit(paced, &cheap_at_once) > merit(paced, &prompt));
     }

@@ -1,6 +1,5 @@
 //! Grid of the sweep: sizes, rates, and the fixed settings that ours is compared with.
 
-use std::fmt;
 use std::time::Duration;
 
 use crate::harness::near::Setting;
@@ -29,15 +28,6 @@ impl Rate {
         match self {
             Self::PerSecond(rate) => Some(rate),
             Self::Saturation => None,
-        }
-    }
-}
-
-impl fmt::Display for Rate {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::PerSecond(rate) => rate.fmt(f),
-            Self::Saturation => f.write_str("max"),
         }
     }
 }
@@ -84,16 +74,6 @@ impl Fixed {
     }
 }
 
-impl fmt::Display for Fixed {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} KiB", self.packet_bytes >> 10)?;
-        match self.linger {
-            Some(linger) => write!(f, ", linger {} ms", linger.as_millis()),
-            None => Ok(()),
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -110,7 +90,7 @@ mod tests {
         let all = Fixed::all();
         assert_eq!(all.len(), 8);
         for (index, fixed) in all.iter().enumerate() {
-            assert!(!all[..index].contains(fixed), "{fixed}");
+            assert!(!all[..index].contains(fixed), "{fixed:?}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! `chunkperf farm-tree`: the number of workers from which sub-farmers pay, beside the formula.
+//! `chunkperf farm tree`: the number of workers from which sub-farmers pay, beside the formula.
 //!
 //! The formula: one farmer feeds `time of a task / farmer's cost of a task` workers, with one task an
 //! assignment. The cost is measured with four times as many workers, where only the farmer counts.
@@ -10,11 +10,11 @@ use chunkcomm_farm::settings::{Grain, Prefetch, Tree};
 use chunkcomm_simulation::load;
 use clap::Args;
 
-use super::Verdict;
+use crate::commands::Verdict;
 use crate::failure::Failure;
 use crate::harness::protocol::Transport;
 use crate::harness::work::Work;
-use crate::lan::{LanArgs, run};
+use crate::lan::{self, LanArgs};
 use crate::options::Common;
 use crate::options::values;
 use crate::ours::farm::{FarmKind, farm_in};
@@ -32,9 +32,9 @@ const STEP: u64 = 5;
 /// Loss of one farmer against the tree from which the tree is better: below, the two take turns.
 const BETTER: f64 = 1.02;
 
-/// Options of `chunkperf farm-tree`.
+/// Options of `chunkperf farm tree`.
 #[derive(Debug, Args)]
-pub struct FarmTreeArgs {
+pub(super) struct TreeArgs {
     #[command(flatten)]
     common: Common,
     /// World of the hosts: a preset's name or a file's path
@@ -55,7 +55,7 @@ fn world(text: &str) -> Result<String, String> {
 ///
 /// # Errors
 /// If a farm fails.
-pub fn run_all(args: &FarmTreeArgs) -> Result<Verdict, Failure> {
+pub(super) fn run(args: &TreeArgs) -> Result<Verdict, Failure> {
     args.common.check_virtual()?;
     for &work in &args.work {
         args.row(work)?.print(args.common.json);
@@ -63,7 +63,7 @@ pub fn run_all(args: &FarmTreeArgs) -> Result<Verdict, Failure> {
     Ok(Verdict::Fine)
 }
 
-impl FarmTreeArgs {
+impl TreeArgs {
     fn row(&self, work: Duration) -> Result<Row, Failure> {
         // Twice, since the first number of workers is a guess.
         let mut farmer = Duration::from_micros(50);
@@ -103,9 +103,9 @@ impl FarmTreeArgs {
             tree,
             ..FarmKind::of(Work::Virtual(work), self.common.runtime, Transport::Tcp)?
         };
-        let lan = LanArgs { lan: String::new(), trace: None, check: false };
+        let args = LanArgs { lan: String::new(), trace: None, check: false };
         let tasks = workers * TASKS;
-        let ran = run(&lan, &self.world, workers as usize + 1, move |cluster| {
+        let ran = lan::run(&args, &self.world, workers as usize + 1, move |cluster| {
             let kind = kind.clone();
             async move { farm_in(&cluster, &kind, tasks).await }
         })?;

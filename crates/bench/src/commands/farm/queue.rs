@@ -1,9 +1,9 @@
-//! `chunkperf farm-queue`: memory of a farmer in which many tasks wait.
+//! `chunkperf farm queue`: memory of a farmer in which many tasks wait.
 
 use chunkcomm_farm::settings::{Grain, Prefetch};
 use clap::{Args, ValueEnum};
 
-use super::Verdict;
+use crate::commands::Verdict;
 use crate::failure::Failure;
 use crate::harness::protocol::Transport;
 use crate::harness::slices::name_of;
@@ -15,9 +15,9 @@ use crate::pair;
 /// Iterations of a task that is not answered while the memory is read: hours.
 const ENDLESS: u64 = 1 << 50;
 
-/// Options of `chunkperf farm-queue`.
+/// Options of `chunkperf farm queue`.
 #[derive(Debug, Args)]
-pub struct FarmQueueArgs {
+pub(super) struct QueueArgs {
     #[command(flatten)]
     common: Common,
     /// Tasks that wait
@@ -52,7 +52,7 @@ fn grain(text: &str) -> Result<u32, String> {
 ///
 /// # Errors
 /// If the options do not go together, or the measurement fails.
-pub fn run(args: &FarmQueueArgs) -> Result<Verdict, Failure> {
+pub(super) fn run(args: &QueueArgs) -> Result<Verdict, Failure> {
     args.check()?;
     let setting = args.common.setting()?;
     let bench = pair::start_many(&setting, 0)?;
@@ -69,11 +69,11 @@ pub fn run(args: &FarmQueueArgs) -> Result<Verdict, Failure> {
     Ok(Verdict::Fine)
 }
 
-impl FarmQueueArgs {
+impl QueueArgs {
     fn check(&self) -> Result<(), Failure> {
-        self.common.needs_this_host("farm-queue")?;
+        self.common.needs_this_host("farm queue")?;
         let refuse = |why: &str| Err(Failure::Refused(why.to_owned()));
-        self.common.needs_session("farm-queue")?;
+        self.common.needs_session("farm queue")?;
         if self.common.transport == Transport::Memory {
             return refuse(
                 "--transport memory: the worker is a process, tcp, tls and unix are allowed",
