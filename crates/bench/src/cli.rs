@@ -62,8 +62,6 @@ enum Command {
     /// The coupled programs of a paper in virtual time, its statements beside ours.
     #[cfg(feature = "virtual")]
     CoupledStudy(commands::coupled_study::CoupledStudyArgs),
-    /// One farm in several programming models, real and in virtual time.
-    Models(commands::models::ModelsArgs),
     /// A rank of a collective call or of a transfer, started by the near end.
     #[command(name = crate::ranks::RANK_COMMAND, hide = true)]
     Rank {
@@ -154,7 +152,6 @@ fn run(command: Command) -> Result<Verdict, Failure> {
         Command::Coupled(args) => commands::coupled::run(&args),
         #[cfg(feature = "virtual")]
         Command::CoupledStudy(args) => commands::coupled_study::run(&args),
-        Command::Models(args) => commands::models::run(&args),
         Command::Rank { orders } => crate::ranks::serve(&orders).map(|()| Verdict::Fine),
         Command::Delta(args) => commands::delta::run(&args),
         Command::Tracked(args) => commands::tracked::run(&args),
@@ -173,7 +170,7 @@ fn run(command: Command) -> Result<Verdict, Failure> {
         Command::Far(args) => commands::serve::far(&args),
         Command::Other(words) => Err(Failure::Refused(format!(
             "there is no command '{}'; allowed are stream, latency, bandwidth, calls, idle, \
-             starve, farm, cluster, collective, redistribute, coupled, models, \
+             starve, farm, cluster, collective, redistribute, coupled, \
              delta, tracked, model, lab, peers, budgets and serve",
             words.first().map_or("", String::as_str)
         ))),

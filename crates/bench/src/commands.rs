@@ -24,7 +24,6 @@ pub mod lab;
 pub mod lan_study;
 pub mod latency;
 pub mod model;
-pub mod models;
 mod opposite;
 pub mod peers;
 pub mod redistribute;

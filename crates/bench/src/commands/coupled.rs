@@ -3,11 +3,12 @@
 
 #[cfg(feature = "virtual")]
 pub(crate) mod model;
+mod models;
 pub(crate) mod program;
 
 use std::path::PathBuf;
 
-use clap::{Args, ValueEnum};
+use clap::{Args, Subcommand, ValueEnum};
 
 use self::program::{Figures, Program, Ran, Ranks, Run};
 use super::redistribute::SP2_PACKING_NS;
@@ -33,6 +34,7 @@ const PROGRAM_KEYS: [&str; 8] =
 /// Options of `chunkperf coupled`.
 #[derive(Debug, Args)]
 #[command(
+    args_conflicts_with_subcommands = true,
     after_help = "The programs are built by `cargo build --release --features chunkcomm-examples/virtual \
     --examples`; options that are not given are left to them. `steady_seconds` is the time of an array, or of a \
     sweep, without start and end of the stream. With --against, forms run in turns, several times each on \
@@ -40,6 +42,8 @@ const PROGRAM_KEYS: [&str; 8] =
     `steady_seconds` from `model_seconds`, as a part of that."
 )]
 pub struct CoupledArgs {
+    #[command(subcommand)]
+    form: Option<CoupledForm>,
     #[command(flatten)]
     common: Common,
     /// The program
@@ -89,6 +93,12 @@ pub struct CoupledArgs {
     against: Option<Against>,
 }
 
+#[derive(Debug, Subcommand)]
+enum CoupledForm {
+    /// One farm in several programming models, real and in virtual time
+    Models(models::ModelsArgs),
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Against {
     /// One group of all ranks.
@@ -104,6 +114,9 @@ enum Against {
 /// # Errors
 /// If the options do not go together, or the program fails.
 pub fn run(args: &CoupledArgs) -> Result<Verdict, Failure> {
+    if let Some(CoupledForm::Models(args)) = &args.form {
+        return models::run(args);
+    }
     args.check()?;
     let examples = args.examples.clone().map_or_else(program::beside, Ok)?;
     let ours = args.ours();

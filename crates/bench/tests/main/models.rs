@@ -29,7 +29,7 @@ fn examples(script: &str) -> Scratch {
 /// An empty search path: no compiler, no PVM.
 fn without_pvm(folder: &Scratch, options: &[&str]) -> Vec<Value> {
     let output = std::process::Command::new(env!("CARGO_BIN_EXE_chunkperf"))
-        .args(["models", "--json", "--runs", "2", "--examples", folder.to_str().expect("ASCII")])
+        .args(["coupled", "models", "--json", "--runs", "2", "--examples", folder.to_str().expect("ASCII")])
         .args(options)
         .env("PATH", "/nowhere")
         .output()
@@ -78,7 +78,7 @@ fn another_picture_than_that_of_pvm_is_an_error() {
         return eprintln!("skipped: there is no pvmd (Debian: pvm, pvm-dev)");
     }
     let folder = examples(SCRIPT);
-    let words = ["models", "--runs", "1", "--examples", folder.to_str().unwrap()];
+    let words = ["coupled", "models", "--runs", "1", "--examples", folder.to_str().unwrap()];
     let said = refusal(&words);
     assert!(said.contains("comparing PVM's picture with ours: they differ"), "{said}");
 }
@@ -91,7 +91,7 @@ fn what_cannot_be_is_refused() {
         (&["--lan", "real"], "allowed are virtual:NAME and virtual:FILE"),
         (&["--transport", "tls"], "allowed are no --transport"),
     ] {
-        let said = refusal(&[&["models"], options].concat());
+        let said = refusal(&[&["coupled", "models"], options].concat());
         assert!(said.contains(says), "{options:?} says: {said}");
     }
 }

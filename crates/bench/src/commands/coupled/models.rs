@@ -1,4 +1,4 @@
-//! `chunkperf models`: one farm in several programming models, after the processor farm study of Zieliński, Gajęcki
+//! `chunkperf coupled models`: one farm in several programming models, after the processor farm study of Zieliński, Gajęcki
 //! and Czajkowski ("Parallel Programming Systems for LAN Distributed Computing"): the built example `models`, and
 //! PVM itself where it is installed.
 
@@ -10,12 +10,12 @@ use chunkcomm_testkit::Scratch;
 use clap::Args;
 use serde_json::{Map, Value};
 
-use super::Verdict;
-use super::coupled::program::{self, Said, line_of, number_of};
+use super::program::{self, Said, line_of, number_of};
+use crate::commands::Verdict;
 use crate::failure::{Doing, Failure};
 use crate::options::{Common, values};
 use crate::stats::median;
-use crate::table::{Row, aligned, significant, write_out};
+use crate::table::{Column, Form, Row, Table, column};
 
 /// The example.
 const PROGRAM: &str = "models";
@@ -33,28 +33,29 @@ const ITERATIONS: u64 = 256;
 /// Nanoseconds of a step on the virtual hosts: the picture takes a SPARCstation 2 43.95 s alone (table 4).
 const SPARC_STEP_NS: u64 = 1_440;
 
-/// Keys of the table's columns.
-const KEYS: [&str; 10] = [
-    "system",
-    "model",
-    "lines",
-    "messages_per_task",
-    "us_per_task",
-    "seconds",
-    "virtual_us_per_task",
-    "virtual_seconds",
-    "virtual_seconds_single",
-    "double_buffering",
+/// Columns for people.
+const COLUMNS: [Column; 11] = [
+    column("system", "farm", 5),
+    column("model", "model", 5),
+    column("lines", "lines", 5),
+    column("messages_per_task", "messages", 8),
+    column("us_per_task", "us a task", 9),
+    column("seconds", "picture s", 9),
+    column("virtual_us_per_task", "virtual us", 10),
+    column("virtual_seconds", "virtual s", 9),
+    column("virtual_seconds_single", "one by one", 10),
+    column("double_buffering", "two tasks by", 12),
+    column("reason", "reason", 0),
 ];
 
-/// Options of `chunkperf models`.
+/// Options of `chunkperf coupled models`.
 #[derive(Debug, Args)]
 #[command(
     after_help = "The example is built by `cargo build --release --features chunkcomm-examples/virtual \
     --examples`. A task is a row of the picture. `us_per_task` is the time of tasks without work, by the number of \
     tasks. PVM's row is null where it is not installed (Debian: pvm, pvm-dev)."
 )]
-pub struct ModelsArgs {
+pub(super) struct ModelsArgs {
     #[command(flatten)]
     common: Common,
     /// Folder of the built programs [default: `examples` beside this program]
@@ -100,7 +101,7 @@ struct Farm {
 ///
 /// # Errors
 /// If a farm fails, or PVM renders another picture.
-pub fn run(args: &ModelsArgs) -> Result<Verdict, Failure> {
+pub(super) fn run(args: &ModelsArgs) -> Result<Verdict, Failure> {
     if !args.common.is_plain() || args.nodes < 2 {
         return Err(Failure::Refused(
             "the farms choose by themselves: allowed are no --transport, --runtime, --threads, --session, \
@@ -130,7 +131,8 @@ pub fn run(args: &ModelsArgs) -> Result<Verdict, Failure> {
             }
         }
     }
-    study.write(&farms);
+    let mut table = Table::new(&COLUMNS, Form::of(args.common.json));
+    farms.iter().for_each(|farm| table.add(farm.row(&args.common)));
     Ok(Verdict::Fine)
 }
 
@@ -277,39 +279,6 @@ impl Study<'_> {
         match ours.ends_with(steps) && steps.len() == 2 * pixels {
             true => Ok(()),
             false => Err(Failure::broken(doing, "they differ")),
-        }
-    }
-
-    /// Writes the table.
-    fn write(&self, farms: &[Farm]) {
-        let heading = [
-            "farm",
-            "model",
-            "lines",
-            "messages",
-            "us a task",
-            "picture s",
-            "virtual us",
-            "virtual s",
-            "one by one",
-            "two tasks by",
-        ];
-        let mut lines = vec![heading.map(str::to_owned).to_vec()];
-        for farm in farms {
-            let row = farm.row(&self.args.common);
-            if self.args.common.json {
-                row.print(true);
-                continue;
-            }
-            let cell = |key: &str| match row.get(key) {
-                Some(Value::Number(number)) => significant(number.as_f64().unwrap_or_default()),
-                Some(Value::String(text)) => text.clone(),
-                _ => "-".to_owned(),
-            };
-            lines.push(KEYS.map(cell).into_iter().chain(farm.reason.clone()).collect());
-        }
-        if !self.args.common.json {
-            write_out(&aligned(&lines));
         }
     }
 }
