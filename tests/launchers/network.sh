@@ -7,7 +7,7 @@
 #   network_unplug 1                    its cable is pulled
 #   network_down                        ends what runs on the hosts, by id, and removes them
 #
-# chunkperf's `lab namespaces` has two hosts and the cable between them, which live in its own
+# The `lab namespaces` of tests/lab has two hosts and the cable between them, which live in its own
 # process; here are many, for programs that are started as their users start them.
 
 # Of the network that is set aside for measurements (RFC 2544).

@@ -18,7 +18,6 @@ use chunkcomm_bench::harness::work::Work;
 use chunkcomm_bench::ours::farm::{self, FarmKind, start};
 use chunkcomm_bench::ours::{calls, latency, stream};
 use chunkcomm_bench::pair::{self, FAR_COMMAND};
-use chunkcomm_cluster::Registry;
 use chunkcomm_farm::settings::{Grain, Model, Prefetch, Runtime as FarmRuntime, Tree, WorkersAs};
 use criterion::{Criterion, Throughput};
 use slices::{bench_slices, criterion, setting};
@@ -171,7 +170,7 @@ fn all() -> Result<(), Failure> {
 }
 
 fn main() -> ExitCode {
-    farm::serve_if_worker(Registry::new());
+    farm::serve_if_worker();
     if std::env::args().nth(1).as_deref() == Some(FAR_COMMAND) {
         return cli::main();
     }

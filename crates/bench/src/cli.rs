@@ -4,8 +4,7 @@ mod words;
 
 use std::process::ExitCode;
 
-use chunkcomm_cluster::Registry;
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::commands::{self, Verdict};
 use crate::failure::{Failure, STATUS_FAILED};
@@ -17,7 +16,7 @@ const STATUS_MISSED: u8 = 1;
 /// Measures the workspace between two processes, one a core, beside baselines in the same run.
 #[derive(Debug, Parser)]
 #[command(name = "chunkperf", version, max_term_width = 100, args_override_self = true)]
-#[command(after_help = "Errors: exit status 2, on stderr; a missed budget, a broken promise: 1.")]
+#[command(after_help = "Errors: exit status 2, on stderr; a missed budget: 1.")]
 pub struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -74,22 +73,6 @@ enum Command {
     Tracked(commands::tracked::TrackedArgs),
     /// Parts of the library's costs, and the saving by gathering messages.
     Model(commands::model::ModelArgs),
-    /// Real faults between processes, and the promises that held.
-    Lab(commands::lab::LabArgs),
-    /// A node process of the lab, started by it.
-    #[command(name = crate::lab::node::NODE_COMMAND, hide = true)]
-    LabNode,
-    /// A node of the lab's farm, started by it.
-    #[command(name = crate::lab::subfarmers::NODE_COMMAND, hide = true)]
-    LabFarmNode,
-    /// A farmer of the lab, started by it.
-    #[command(name = crate::lab::farmer::FARMER_COMMAND, hide = true)]
-    LabFarmer {
-        /// Its journal
-        journal: std::path::PathBuf,
-        /// Number of its tasks
-        tasks: u64,
-    },
     /// Ours beside other systems, in one table.
     Peers(commands::peers::PeersArgs),
     /// The statements of five papers beside ours.
@@ -111,19 +94,21 @@ enum Command {
 pub fn main() -> ExitCode {
     // Nodes of a cluster and workers of a farm are copies of this program: they part from it here.
     crate::ours::cluster::serve_if_node();
-    let mut functions = Registry::new();
-    crate::lab::farm::register(&mut functions);
-    crate::ours::farm::serve_if_worker(functions);
+    crate::ours::farm::serve_if_worker();
+    run_program(|cli: Cli| run(cli.command))
+}
+
+/// Parses the command line, runs it, and returns the exit status. A failure is printed.
+pub fn run_program<C: Parser>(run: impl FnOnce(C) -> Result<Verdict, Failure>) -> ExitCode {
     if std::env::var_os(DIES_WITH_PARENT).is_some() {
         machine::die_with_parent();
     }
     // A wrong option ends the program here, with status 2 and a message of the allowed values.
-    let cli = Cli::parse_from(words::negative_as_values(std::env::args_os()));
-    match run(cli.command) {
+    match run(C::parse_from(words::negative_as_values(std::env::args_os()))) {
         Ok(Verdict::Fine) => ExitCode::SUCCESS,
         Ok(Verdict::Missed) => ExitCode::from(STATUS_MISSED),
         Err(failure) => {
-            eprintln!("chunkperf: {failure}");
+            eprintln!("{}: {failure}", machine::program_name());
             ExitCode::from(STATUS_FAILED)
         }
     }
@@ -156,31 +141,26 @@ fn run(command: Command) -> Result<Verdict, Failure> {
         Command::Delta(args) => commands::delta::run(&args),
         Command::Tracked(args) => commands::tracked::run(&args),
         Command::Model(args) => commands::model::run(&args),
-        Command::Lab(args) => commands::lab::run(&args),
-        Command::LabNode => crate::lab::node::serve().map(|()| Verdict::Fine),
-        Command::LabFarmNode => crate::lab::subfarmers::serve().map(|()| Verdict::Fine),
-        Command::LabFarmer { journal, tasks } => {
-            crate::lab::farmer::farm_out(&journal, tasks).map(|()| Verdict::Fine)
-        }
         Command::Peers(args) => commands::peers::run(&args),
         #[cfg(feature = "virtual")]
         Command::Reproduce(args) => commands::reproduce::run(&args),
         Command::Budgets(args) => commands::budgets::run(&args),
         Command::Serve(args) => commands::serve::run(&args),
         Command::Far(args) => commands::serve::far(&args),
-        Command::Other(words) => Err(Failure::Refused(format!(
-            "there is no command '{}'; allowed are stream, latency, bandwidth, calls, idle, \
-             starve, farm, cluster, collective, redistribute, coupled, \
-             delta, tracked, model, lab, peers, budgets and serve",
-            words.first().map_or("", String::as_str)
-        ))),
+        Command::Other(words) => {
+            let all = Cli::command();
+            let shown = all.get_subcommands().filter(|command| !command.is_hide_set());
+            let names: Vec<&str> = shown.map(clap::Command::get_name).collect();
+            let (word, names) = (words.first().map_or("", String::as_str), names.join(", "));
+            Err(Failure::Refused(format!("there is no command '{word}'; allowed are {names}")))
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::{Arg, CommandFactory};
+    use clap::Arg;
 
     /// Returns the options of a command and of those below it, each with the words that lead to it.
     fn options(command: &clap::Command, path: &[String]) -> Vec<(Vec<String>, Arg)> {

@@ -19,7 +19,6 @@ pub mod farm;
 #[cfg(feature = "virtual")]
 pub mod gdh_study;
 pub mod idle;
-pub mod lab;
 #[cfg(feature = "virtual")]
 pub mod lan_study;
 pub mod latency;

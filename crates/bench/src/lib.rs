@@ -6,7 +6,7 @@
 //!
 //! Reading order: [`message`] (the bytes sent), [`harness`] (two processes and slices), [`flight`]
 //! (calls in flight), [`ours`] (with the library), [`baseline`] (by hand), [`pair`] (starts the two
-//! processes), [`peers`] (other systems beside ours), [`ranks`] (starts a process a rank), [`options`], [`lan`] (virtual time), [`lab`] (faults), `study` (a paper's farms in
+//! processes), [`peers`] (other systems beside ours), [`ranks`] (starts a process a rank), [`options`], [`lan`] (virtual time), `study` (a paper's farms in
 //! virtual time), [`commands`] (rows), [`cli`]. [`table`] prints rows, [`fit`] puts lines through
 //! figures, [`stats`] has medians and ratios.
 
@@ -17,7 +17,6 @@ pub mod failure;
 pub mod fit;
 pub mod flight;
 pub mod harness;
-pub mod lab;
 pub mod lan;
 pub mod message;
 pub mod options;

@@ -2,7 +2,7 @@
 //!
 //! Each message carries its sequence number first and, as its last byte, a check byte computed from
 //! that number. The baselines send the same bytes ([`stamp`], [`verify`]). A measurement leaves the
-//! bytes between them unchanged; the lab gives every byte a value of its own ([`Message::fill`]).
+//! bytes between them unchanged; [`Message::fill`] gives each a value of its own.
 
 use std::cell::Cell;
 use std::fmt;

@@ -172,7 +172,7 @@ impl Common {
         match &self.connect {
             Some(_) => Err(Failure::Refused(format!(
                 "{command} starts its processes on this machine: --connect is allowed with \
-                 stream, latency, bandwidth, calls and idle"
+                 chunkperf stream, latency, bandwidth, calls and idle"
             ))),
             None => Ok(()),
         }

@@ -8,6 +8,7 @@ use serde::ser::{Serialize, SerializeMap, Serializer};
 use serde_json::Value;
 
 use crate::failure::STATUS_FAILED;
+use crate::harness::machine;
 
 /// One result: keys in the order they were set.
 #[derive(Debug, Clone, Default)]
@@ -81,7 +82,7 @@ impl Serialize for Row {
 pub fn write_out(text: &str) {
     let mut out = io::stdout().lock();
     if let Err(error) = out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-        eprintln!("chunkperf: writing to standard output: {error}");
+        eprintln!("{}: writing to standard output: {error}", machine::program_name());
         std::process::exit(i32::from(STATUS_FAILED));
     }
 }

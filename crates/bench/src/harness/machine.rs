@@ -2,7 +2,7 @@
 
 use std::io;
 use std::process::Command;
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use rustix::time::{ClockId, clock_gettime};
 
@@ -17,11 +17,6 @@ fn read_clock(id: ClockId) -> u64 {
 #[inline]
 pub fn now_ns() -> u64 {
     read_clock(ClockId::Monotonic)
-}
-
-/// Returns the nanoseconds of [`now_ns`] at an instant of the past.
-pub fn instant_ns(at: Instant) -> u64 {
-    now_ns().saturating_sub(at.elapsed().as_nanos() as u64)
 }
 
 /// Returns the nanoseconds of processor time that this process has used, all threads.
@@ -127,6 +122,12 @@ pub fn become_idle() -> io::Result<()> {
 #[cfg(not(target_os = "linux"))]
 pub fn become_idle() -> io::Result<()> {
     Err(io::ErrorKind::Unsupported.into())
+}
+
+/// Returns the name of this program's file.
+pub fn program_name() -> String {
+    let file = std::env::current_exe().unwrap_or_default();
+    file.file_stem().unwrap_or_default().to_string_lossy().into_owned()
 }
 
 /// Returns a command that runs this program.

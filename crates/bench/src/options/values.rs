@@ -25,13 +25,6 @@ const RATE_MAX: u64 = 1_000_000_000;
 /// Most links of a process: the ports of one address give no more.
 const LINKS_MAX: usize = 28_000;
 
-/// Least dead time: the lab probes a silent peer after a tenth of it, the library after 10 ms at
-/// least.
-const DEAD_MIN: Duration = Duration::from_millis(100);
-
-/// Most channels of a link: more are a typing error.
-const CHANNELS_MAX: usize = 1000;
-
 /// Most idle channels of a link: more are a typing error.
 const IDLE_CHANNELS_MAX: usize = 100_000;
 
@@ -60,7 +53,10 @@ pub fn nanoseconds(text: &str) -> Result<f64, String> {
 }
 
 /// Parses a number of bytes: `16`, `64KiB`, `4MiB` or `1GiB`.
-pub(crate) fn bytes(text: &str) -> Result<usize, String> {
+///
+/// # Errors
+/// A text that says what is allowed.
+pub fn bytes(text: &str) -> Result<usize, String> {
     let (number, unit) = split(text);
     let factor = match unit {
         "" | "B" => 1,
@@ -78,7 +74,10 @@ pub(crate) fn bytes(text: &str) -> Result<usize, String> {
 }
 
 /// Parses the bytes of a message, which holds at least a sequence number.
-pub(crate) fn message_bytes(text: &str) -> Result<usize, String> {
+///
+/// # Errors
+/// A text that says what is allowed.
+pub fn message_bytes(text: &str) -> Result<usize, String> {
     let bytes = bytes(text)?;
     if bytes < MESSAGE_BYTES_MIN {
         return Err(format!("allowed are messages of at least {MESSAGE_BYTES_MIN} bytes"));
@@ -96,7 +95,10 @@ pub(crate) fn packet_bytes(text: &str) -> Result<usize, String> {
 }
 
 /// Parses a duration: `10us`, `1ms` or `2s`.
-pub(crate) fn duration(text: &str) -> Result<Duration, String> {
+///
+/// # Errors
+/// A text that says what is allowed.
+pub fn duration(text: &str) -> Result<Duration, String> {
     let (number, unit) = split(text);
     let seconds_per_unit = match unit {
         "ns" => 1e-9,
@@ -112,36 +114,29 @@ pub(crate) fn duration(text: &str) -> Result<Duration, String> {
 }
 
 /// Parses a duration above zero.
-pub(crate) fn some_time(text: &str) -> Result<Duration, String> {
+///
+/// # Errors
+/// A text that says what is allowed.
+pub fn some_time(text: &str) -> Result<Duration, String> {
     duration(text).and_then(|time| match time {
         Duration::ZERO => Err("allowed are durations above 0, such as 10us, 1ms, 2s".to_owned()),
         time => Ok(time),
     })
 }
 
-/// Parses the time after which a silent peer is dead. The peer is probed after a tenth of that
-/// time, which the library accepts from 10 ms on.
-pub(crate) fn dead(text: &str) -> Result<Duration, String> {
-    duration(text).and_then(|time| match time {
-        time if time < DEAD_MIN => {
-            Err(format!("allowed are durations from {} ms", DEAD_MIN.as_millis()))
-        }
-        time => Ok(time),
-    })
-}
-
-/// Parses a seed: any number of 64 bits.
-pub(crate) fn seed(text: &str) -> Result<u64, String> {
-    up_to(text, u64::MAX)
-}
-
 /// Parses the number of times that something is done: at least 1.
-pub(crate) fn times(text: &str) -> Result<usize, String> {
+///
+/// # Errors
+/// A text that says what is allowed.
+pub fn times(text: &str) -> Result<usize, String> {
     from_one(text)
 }
 
 /// Parses a count: at least 1.
-pub(crate) fn count(text: &str) -> Result<u64, String> {
+///
+/// # Errors
+/// A text that says what is allowed.
+pub fn count(text: &str) -> Result<u64, String> {
     from_one(text)
 }
 
@@ -156,13 +151,11 @@ pub(crate) fn slices(text: &str) -> Result<usize, String> {
 }
 
 /// Parses a rate: messages a second, at most one a nanosecond.
-pub(crate) fn rate(text: &str) -> Result<u64, String> {
+///
+/// # Errors
+/// A text that says what is allowed.
+pub fn rate(text: &str) -> Result<u64, String> {
     within(text, 1..=RATE_MAX).map_err(|allowed| format!("not a rate; {allowed} messages a second"))
-}
-
-/// Parses the number of channels beside another one: 0 is none.
-pub(crate) fn channels(text: &str) -> Result<usize, String> {
-    up_to(text, CHANNELS_MAX)
 }
 
 /// Parses the number of idle channels beside another one: 0 is none.
@@ -177,7 +170,10 @@ pub(crate) fn limit(text: &str) -> Result<f64, String> {
 }
 
 /// Parses the number of links of a process.
-pub(crate) fn links(text: &str) -> Result<usize, String> {
+///
+/// # Errors
+/// A text that says what is allowed.
+pub fn links(text: &str) -> Result<usize, String> {
     within(text, 1..=LINKS_MAX)
 }
 
@@ -306,7 +302,11 @@ where
     number.ok_or_else(|| format!("allowed are {} to {}", allowed.start(), allowed.end()))
 }
 
-fn up_to<N: FromStr + PartialOrd + Display + Copy>(text: &str, max: N) -> Result<N, String> {
+/// Parses a number up to `max`.
+///
+/// # Errors
+/// A text that says what is allowed.
+pub fn up_to<N: FromStr + PartialOrd + Display + Copy>(text: &str, max: N) -> Result<N, String> {
     let number = text.parse().ok().filter(|number| *number <= max);
     number.ok_or_else(|| format!("allowed are whole numbers from 0 to {max}"))
 }
@@ -354,8 +354,6 @@ mod tests {
         for wrong in ["0s", "-1s", "x"] {
             assert!(some_time(wrong).is_err_and(|why| why.contains("allowed are")), "{wrong}");
         }
-        assert_eq!(dead("100ms"), Ok(Duration::from_millis(100)));
-        assert!(dead("99ms").is_err_and(|why| why.contains("from 100 ms")));
     }
 
     #[test]
@@ -383,9 +381,7 @@ mod tests {
     fn counts() {
         assert!(count("0").is_err() && count("-1").is_err() && count("1") == Ok(1));
         assert!(times("0").is_err() && times("x").is_err() && times("1") == Ok(1));
-        assert!(seed("-1").is_err() && seed("0") == Ok(0));
         assert!(idle_channels("100001").is_err() && idle_channels("10000") == Ok(10_000));
-        assert!(channels("1001").is_err() && channels("0") == Ok(0));
         assert_eq!(auto_count("auto"), Ok(Auto::Auto));
         assert_eq!(auto_bytes("1KiB"), Ok(Auto::Fixed(1024)));
         assert!(auto_bytes("0").is_err());

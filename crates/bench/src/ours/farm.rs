@@ -101,10 +101,9 @@ pub trait Ready {
 }
 
 /// Serves as a worker and ends the process, in a worker's process; returns at once in all others.
-/// The worker has the functions of `others` beside its own.
-pub fn serve_if_worker(others: Registry) {
+pub fn serve_if_worker() {
     let work = std::env::var(WORK_VARIABLE).ok().and_then(|text| Work::from_text(&text));
-    let functions = Functions::beside(others, work.unwrap_or(Work::Iterations(0)));
+    let functions = Functions::new(work.unwrap_or(Work::Iterations(0)));
     serve_if_started(&functions.registry);
 }
 
@@ -196,11 +195,7 @@ struct Functions {
 
 impl Functions {
     fn new(work: Work) -> Self {
-        Self::beside(Registry::new(), work)
-    }
-
-    fn beside(others: Registry, work: Work) -> Self {
-        let mut functions = Self { registry: others, handles: Vec::new() };
+        let mut functions = Self { registry: Registry::new(), handles: Vec::new() };
         functions.register::<Word>("spin-word", work);
         functions.register::<Short>("spin-short", work);
         functions.register::<Record>("spin-record", work);

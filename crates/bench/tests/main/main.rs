@@ -3,7 +3,6 @@
 mod collective;
 mod contract;
 mod coupled;
-mod lab;
 mod model;
 mod models;
 mod peers;

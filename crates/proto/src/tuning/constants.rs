@@ -125,7 +125,7 @@ pub const QUEUE_MIN: Duration = Duration::from_micros(10);
 /// - measured: nothing recorded
 /// - less: more acknowledgements are asked for
 /// - more: the first express message after a while waits longer
-/// - command: `chunkperf lab namespaces --mbit 100`
+/// - command: `lab namespaces --mbit 100`
 pub const QUEUE_MAX: Duration = Duration::from_millis(5);
 
 /// Time for which a link counts as shared after two channels shared it. A message that comes
@@ -143,7 +143,7 @@ pub const SHARED_FOR: Duration = QUEUE_MAX;
 /// - less: a slow link with a long round trip does not come off the ground, as the rate seen is
 ///   the amount that was on its way
 /// - more: express messages wait longer on slow links: 64 KiB take 5 ms at 100 Mbit/s
-/// - command: `chunkperf lab namespaces --mbit 100`
+/// - command: `lab namespaces --mbit 100`
 pub const BOUND_BYTES_MIN: usize = 64 * 1024;
 
 /// Least room that is worth a packet; the longest message of a ring fits.
@@ -168,7 +168,7 @@ pub const ROOM_DIVISOR: usize = 8;
 /// - measured: with more, acknowledgements cost a shared medium 1 % of its time
 /// - less: a link stands still in between
 /// - more: acknowledgements
-/// - command: `chunkperf lab namespaces --mbit 100`
+/// - command: `lab namespaces --mbit 100`
 pub const BOUND_PACKETS: usize = 4;
 
 /// Time for which a shortest round trip is believed, and as long again.
@@ -176,7 +176,7 @@ pub const BOUND_PACKETS: usize = 4;
 /// - measured: nothing recorded; BBR has the same
 /// - less: the queue runs empty more often
 /// - more: a way that became longer is seen later
-/// - command: `chunkperf lab namespaces --mbit 100`
+/// - command: `lab namespaces --mbit 100`
 pub const ROUND_TRIP_WINDOW: Duration = Duration::from_secs(10);
 
 /// Number of round trips for which a highest rate is believed, and as many again.
@@ -184,7 +184,7 @@ pub const ROUND_TRIP_WINDOW: Duration = Duration::from_secs(10);
 /// - measured: nothing recorded
 /// - less: a moment of little to send lowers the bound
 /// - more: a link that became slow keeps a long queue
-/// - command: `chunkperf lab namespaces --mbit 100`
+/// - command: `lab namespaces --mbit 100`
 pub const RATE_ROUNDS: u32 = 4;
 
 /// Shortest round trip that can be measured: the clock is read once a turn of the driver.
@@ -252,7 +252,7 @@ pub const BULK_FIRST_EVERY: u64 = 16;
 /// - measured: nothing recorded
 /// - less: many channels cut packets into crumbs
 /// - more: a turn of one of many channels is longer than its share
-/// - command: `chunkperf lab slow`
+/// - command: `lab slow`
 pub const SHARE_BYTES_MIN: usize = 2 * 1024;
 
 /// Bytes that a channel of the system may get before the others that wait: 64 KiB.

@@ -1,4 +1,4 @@
-//! Real faults: node processes on this machine, a proxy between them, and signals.
+//! `lab`: real faults, with node processes on this machine, a proxy between them, and signals.
 //!
 //! Each scenario runs the library as a user would, exposes it to faults of networks and machines,
 //! and reports which of the library's promises held. A seed decides the faults, their places and
@@ -8,9 +8,10 @@
 //! Reading order: [`chunkcomm_testkit::proxy`] (faults of connections), [`node`] and [`processes`] (both sides of a
 //! node process) with [`protocol`] (their words), [`checks`] (a receiver's checks), then the scenarios: [`cuts`], [`stop`],
 //! [`resumes`], [`idle_links`], [`slow`], [`corrupt`], [`namespaces`], [`farm`],
-//! [`farmer`], [`subfarmers`].
+//! [`farmer`], [`subfarmers`], and [`cli`].
 
 pub mod checks;
+pub mod cli;
 pub mod corrupt;
 pub mod cuts;
 pub mod farm;
@@ -25,18 +26,30 @@ pub mod slow;
 pub mod stop;
 pub mod subfarmers;
 
+use std::process::ExitCode;
 use std::time::Duration;
 
+use chunkcomm_bench::cli::run_program;
+use chunkcomm_bench::failure::{Doing, Failure};
+use chunkcomm_bench::harness::near::Setting;
+use chunkcomm_bench::harness::protocol::Place;
+use chunkcomm_bench::table::Row;
+use chunkcomm_cluster::Registry;
+use chunkcomm_farm::serve_if_started;
 use chunkcomm_proto::random::Random;
 use chunkcomm_testkit::proxy::{Direction, Proxy};
 use serde_json::Value;
 
 use self::processes::Process;
 use self::protocol::{Collected, Outcome, Work};
-use crate::failure::{Doing, Failure};
-use crate::harness::near::Setting;
-use crate::harness::protocol::Place;
-use crate::table::Row;
+
+fn main() -> ExitCode {
+    // Workers of a farm are copies of this program: they part from it here.
+    let mut functions = Registry::new();
+    farm::register(&mut functions);
+    serve_if_started(&functions);
+    run_program(|cli| cli::run(&cli))
+}
 
 /// Place of the node processes, and the source of a scenario's faults.
 #[derive(Debug, Clone)]
@@ -245,7 +258,7 @@ impl Promises {
     /// Prints the broken promises on standard error, and puts them into the row.
     pub fn report(&self, row: &mut Row) {
         for broken in &self.broken {
-            eprintln!("chunkperf: promise broken: {broken}");
+            eprintln!("lab: promise broken: {broken}");
         }
         let broken: Vec<Value> =
             self.broken.iter().map(|text| Value::from(text.as_str())).collect();

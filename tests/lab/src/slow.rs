@@ -7,10 +7,10 @@ use clap::Args;
 
 use super::protocol::Work;
 use super::{Lab, Pair, Promises};
-use crate::failure::Failure;
-use crate::fit::{Line, Point};
-use crate::options::values;
-use crate::table::Row;
+use chunkcomm_bench::failure::Failure;
+use chunkcomm_bench::fit::{Line, Point};
+use chunkcomm_bench::options::values;
+use chunkcomm_bench::table::Row;
 
 /// Pause between two readings of memory: 250 ms.
 const SAMPLE: Duration = Duration::from_millis(250);
@@ -21,6 +21,9 @@ const TOLD: u32 = 20;
 /// Divisor of the time: in its first third windows grow and buffers are pooled.
 const WARM_UP_DIVISOR: u32 = 3;
 
+/// Most slow channels: more are a typing error.
+const CHANNELS_MAX: usize = 1000;
+
 /// Plan of the scenario.
 #[derive(Debug, Clone, Copy, Args)]
 pub struct Plan {
@@ -28,7 +31,7 @@ pub struct Plan {
     #[arg(long = "seconds", value_name = "S", default_value = "60", value_parser = seconds)]
     pub time: Duration,
     /// Channels with a slow receiver, beside a brisk one
-    #[arg(long, value_name = "N", default_value = "4", value_parser = values::channels)]
+    #[arg(long, value_name = "N", default_value = "4", value_parser = channels)]
     pub channels: usize,
     /// Messages a second that a slow receiver takes
     #[arg(long, value_name = "R", default_value = "1000", value_parser = values::rate)]
@@ -43,6 +46,10 @@ pub struct Plan {
 
 fn seconds(text: &str) -> Result<Duration, String> {
     values::count(text).map(Duration::from_secs)
+}
+
+fn channels(text: &str) -> Result<usize, String> {
+    values::up_to(text, CHANNELS_MAX)
 }
 
 /// One sample of both processes.
@@ -104,7 +111,7 @@ async fn watch(pair: &mut Pair, plan: &Plan) -> Result<Vec<Sample>, Failure> {
         if seconds >= plan.time.as_secs_f64() / f64::from(TOLD) * f64::from(told) {
             told += 1;
             let [sender, receiver] = [sender_bytes, receiver_bytes].map(|bytes| bytes / 1024.0);
-            eprintln!("chunkperf: {seconds:.0} s: sender {sender} KiB, receiver {receiver} KiB");
+            eprintln!("lab: {seconds:.0} s: sender {sender} KiB, receiver {receiver} KiB");
         }
         samples.push(Sample { seconds, sender_bytes, receiver_bytes, taken });
     }

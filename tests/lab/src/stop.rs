@@ -7,9 +7,9 @@ use clap::ValueEnum;
 
 use super::checks::longest_ns;
 use super::{Lab, Pair, Promises};
-use crate::failure::Failure;
-use crate::harness::machine::now_ns;
-use crate::table::Row;
+use chunkcomm_bench::failure::Failure;
+use chunkcomm_bench::harness::machine::now_ns;
+use chunkcomm_bench::table::Row;
 
 /// Time of the stream before a stop, and after a stop that its session survives: 500 ms.
 const RUN: Duration = Duration::from_millis(500);

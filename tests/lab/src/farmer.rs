@@ -13,14 +13,14 @@ use clap::Args;
 
 use super::farm::{compute, register};
 use super::{Lab, Promises};
-use crate::failure::{Doing, Failure};
-use crate::harness::machine;
-use crate::harness::runtime;
-use crate::options::values;
-use crate::table::Row;
+use chunkcomm_bench::failure::{Doing, Failure};
+use chunkcomm_bench::harness::machine;
+use chunkcomm_bench::harness::runtime;
+use chunkcomm_bench::options::values;
+use chunkcomm_bench::table::Row;
 
 /// Name of the hidden command of a farmer.
-pub const FARMER_COMMAND: &str = "lab-farmer";
+pub const FARMER_COMMAND: &str = "farm-out";
 
 const WORKERS: usize = 2;
 

@@ -8,10 +8,10 @@ use std::time::Duration;
 use super::Lab;
 use super::node::NODE_COMMAND;
 use super::protocol::{Collected, Reply, Request, Work};
-use crate::failure::{Doing, Failure};
-use crate::harness::control::Control;
-use crate::harness::machine;
-use crate::harness::protocol::{Place, Usage};
+use chunkcomm_bench::failure::{Doing, Failure};
+use chunkcomm_bench::harness::control::Control;
+use chunkcomm_bench::harness::machine;
+use chunkcomm_bench::harness::protocol::{Place, Usage};
 
 /// Time within which a node process replies: 120 s. After that something hangs.
 const ANSWER: Duration = Duration::from_secs(120);

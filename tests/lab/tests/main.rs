@@ -1,20 +1,25 @@
 //! The lab at small sizes: its scenarios run to the end, their promises hold, and its output has
 //! the promised form. Limits of time are wide: lateness is not tested here.
 
-use std::process::{Command, Stdio};
+use std::process::{Command, Output, Stdio};
 
 #[cfg(target_os = "linux")]
 use chunkcomm_testkit::proc;
 use serde_json::Value;
 
-use crate::program::{chunkperf_at_once, rows_of};
+fn program(arguments: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_lab"));
+    command.args(arguments).stdin(Stdio::null()).output().expect("the lab starts")
+}
 
 /// Runs a scenario; returns its rows and its exit status.
 fn lab(scenario: &str, options: &[&str]) -> (Vec<Value>, Option<i32>) {
-    let common = ["lab", scenario, "--json", "--seed", "7", "--late-max", "20s"];
-    let output = chunkperf_at_once(&[&common[..], options].concat());
-    let err = String::from_utf8_lossy(&output.stderr);
-    let rows = rows_of(&output);
+    let common = [scenario, "--json", "--seed", "7", "--late-max", "20s"];
+    let output = program(&[&common[..], options].concat());
+    let (out, err) =
+        (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    let row = |line| serde_json::from_str(line).expect("a row is JSON");
+    let rows: Vec<Value> = out.lines().map(row).collect();
     assert!(!rows.is_empty(), "{scenario} {options:?}: {err}");
     for row in &rows {
         assert_eq!((&row["bench"], &row["seed"]), (&Value::from("lab"), &Value::from(7)));
@@ -147,13 +152,13 @@ fn sealed_streams_survive_cuts_as_well() {
 
 #[test]
 fn sessions_survive_faults_of_the_network_or_the_reason_is_told() {
-    let arguments = "lab namespaces --json --seed 7 --late-max 20s --dead 5s --faults 6 \
+    let arguments = "namespaces --json --seed 7 --late-max 20s --dead 5s --faults 6 \
                      --every 50ms --outage 100ms";
-    let output = chunkperf_at_once(&arguments.split_whitespace().collect::<Vec<_>>());
+    let output = program(&arguments.split_whitespace().collect::<Vec<_>>());
     let (out, err) = (output.stdout, String::from_utf8_lossy(&output.stderr));
     println!("{}{err}", String::from_utf8_lossy(&out));
     assert_eq!(output.status.code(), Some(0), "{err}");
-    if err.contains("lab namespaces is skipped: ") {
+    if err.contains("lab: namespaces is skipped: ") {
         return;
     }
     let row: Value = serde_json::from_slice(&out).expect("a row is JSON");
@@ -198,17 +203,34 @@ fn a_farmer_goes_on_from_its_journal() {
 #[test]
 fn what_cannot_be_is_refused_with_what_is_allowed() {
     let cases: &[(&[&str], &str)] = &[
-        (&["lab"], "idle-links"),
-        (&["lab", "earthquake"], "allowed are cuts, stop"),
-        (&["lab", "cuts", "--transport", "memory"], "carries TCP"),
-        (&["lab", "cuts", "--session", "off"], "--session off is not allowed"),
-        (&["lab", "slow", "--connect", "127.0.0.1:1"], "--connect is allowed with"),
-        (&["lab", "cuts", "--how", "gently"], "half-open"),
-        (&["lab", "stop", "--for", "2"], "10us"),
-        (&["lab", "idle-links", "--links", "0"], "allowed are 1"),
+        (&[], "idle-links"),
+        (&["earthquake", "--json"], "allowed are cuts, stop"),
+        (&["cuts", "--transport", "memory"], "carries TCP"),
+        (&["cuts", "--session", "off"], "--session off is not allowed"),
+        (&["slow", "--connect", "127.0.0.1:1"], "--connect is allowed with"),
+        (&["cuts", "--how", "gently"], "half-open"),
+        (&["stop", "--for", "2"], "10us"),
+        (&["idle-links", "--links", "0"], "allowed are 1"),
+        (&["cuts", "--cuts", "-1"], "whole numbers from 1"),
+        (&["cuts", "--cuts", "x"], "whole numbers from 1"),
+        (&["cuts", "--cuts", "0"], "whole numbers from 1"),
+        (&["cuts", "--seed", "x"], "whole numbers from 0 to 18446744073709551615"),
+        (&["cuts", "--every", "0s"], "durations above 0"),
+        (&["cuts", "--every", "-1s"], "allowed are 500ns, 10us"),
+        (&["cuts", "--dead", "0s"], "durations from 100 ms"),
+        (&["cuts", "--how", "slowly"], "[possible values: mixed, reset"),
+        (&["resumes", "--cuts", "x"], "whole numbers from 1"),
+        (&["resumes", "--links", "0"], "1 to 28000"),
+        (&["namespaces", "--faults", "x"], "whole numbers from 1"),
+        (&["namespaces", "--outage", "0s"], "durations above 0"),
+        (&["stop", "--for", "0s"], "durations above 0"),
+        (&["slow", "--channels", "-1"], "whole numbers from 0 to 1000"),
+        (&["farm", "--kills", "0"], "whole numbers from 1"),
+        (&["farm", "--tasks", "x"], "whole numbers from 1"),
+        (&["idle-links", "--watch", "0s"], "durations above 0"),
     ];
     for (arguments, says) in cases {
-        let output = chunkperf_at_once(arguments);
+        let output = program(arguments);
         let said = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(2), "{arguments:?}: {said}");
         assert!(said.contains(says), "{arguments:?} says: {said}");
@@ -222,9 +244,9 @@ struct Endless(proc::Program);
 #[cfg(target_os = "linux")]
 impl Endless {
     fn start(err: Stdio) -> Endless {
-        let mut lab = Command::new(env!("CARGO_BIN_EXE_chunkperf"));
-        lab.args(["lab", "slow", "--seconds", "1000000"]).stdout(Stdio::null()).stderr(err);
-        Endless(proc::Program(lab.spawn().expect("chunkperf starts")))
+        let mut lab = Command::new(env!("CARGO_BIN_EXE_lab"));
+        lab.args(["slow", "--seconds", "1000000"]).stdout(Stdio::null()).stderr(err);
+        Endless(proc::Program(lab.spawn().expect("the lab starts")))
     }
 
     /// Returns the ids of its two node processes.

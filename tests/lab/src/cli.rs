@@ -1,24 +1,31 @@
-//! `chunkperf lab`: real faults between processes of this machine.
+//! Command line: the scenarios, and the commands of the processes that they start.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{Args, Subcommand};
+use chunkcomm_bench::commands::Verdict;
+use chunkcomm_bench::failure::Failure;
+use chunkcomm_bench::harness::protocol::{OnOff, Transport};
+use chunkcomm_bench::harness::slices::name_of;
+use chunkcomm_bench::harness::{machine, runtime};
+use chunkcomm_bench::options::{Common, values};
+use chunkcomm_bench::table::Row;
+use clap::{Args, Parser, Subcommand};
 
-use super::Verdict;
-use crate::failure::Failure;
-use crate::harness::protocol::{OnOff, Transport};
-use crate::harness::slices::name_of;
-use crate::harness::{machine, runtime};
-use crate::lab::stop::{self, Whom};
-use crate::lab::{
-    Lab, Promises, corrupt, cuts, farm, farmer, idle_links, namespaces, resumes, slow, subfarmers,
+use crate::stop::{self, Whom};
+use crate::{
+    Lab, Promises, corrupt, cuts, farm, farmer, idle_links, namespaces, node, resumes, slow,
+    subfarmers,
 };
-use crate::options::{Common, values};
-use crate::table::Row;
 
-/// Options of `chunkperf lab`.
-#[derive(Debug, Args)]
-pub struct LabArgs {
+/// Least dead time: a silent peer is probed after a tenth of it, by the library after 10 ms at least.
+const DEAD_MIN: Duration = Duration::from_millis(100);
+
+/// Exposes node processes to real faults, and reports which promises of the library held.
+#[derive(Debug, Parser)]
+#[command(name = "lab", version, max_term_width = 100, args_override_self = true)]
+#[command(after_help = "Errors: exit status 2, on stderr; a broken promise: 1.")]
+pub(crate) struct Cli {
     #[command(subcommand)]
     scenario: Scenario,
 }
@@ -45,6 +52,20 @@ enum Scenario {
     Farmer(With<farmer::Plan>),
     /// A farm of a cluster whose sub-farmers are killed
     Subfarmers(With<subfarmers::Plan>),
+    /// A node process, started by a scenario
+    #[command(name = node::NODE_COMMAND, hide = true)]
+    Node,
+    /// A node of a farm, started by a scenario
+    #[command(name = subfarmers::NODE_COMMAND, hide = true)]
+    FarmNode,
+    /// A farmer, started by a scenario
+    #[command(name = farmer::FARMER_COMMAND, hide = true)]
+    FarmOut {
+        /// Its journal
+        journal: PathBuf,
+        /// Number of its tasks
+        tasks: u64,
+    },
     /// Any other word: refused with the names that are allowed.
     #[command(external_subcommand)]
     Other(Vec<String>),
@@ -55,15 +76,24 @@ struct LabCommon {
     #[command(flatten)]
     common: Common,
     /// Seed of the faults, their places and times [default: another one each time]
-    #[arg(long, value_name = "N", value_parser = values::seed)]
+    #[arg(long, value_name = "N", value_parser = seed)]
     seed: Option<u64>,
     /// Time after which a silent peer is given up for dead; it is asked after a tenth of that time,
     /// and suspected after three tenths
-    #[arg(long, value_name = "DUR", default_value = "10s", value_parser = values::dead)]
+    #[arg(long, value_name = "DUR", default_value = "10s", value_parser = dead)]
     dead: Duration,
     /// Delay that still counts as in time
     #[arg(long, value_name = "DUR", default_value = "2s", value_parser = values::duration)]
     late_max: Duration,
+}
+
+fn seed(text: &str) -> Result<u64, String> {
+    values::up_to(text, u64::MAX)
+}
+
+fn dead(text: &str) -> Result<Duration, String> {
+    let time = values::duration(text).ok().filter(|time| *time >= DEAD_MIN);
+    time.ok_or_else(|| format!("allowed are durations from {} ms", DEAD_MIN.as_millis()))
 }
 
 /// A scenario's own options, and those of all.
@@ -116,8 +146,8 @@ struct CorruptArgs {
 ///
 /// # Errors
 /// If the options do not go together, or a process cannot be started or ends.
-pub fn run(args: &LabArgs) -> Result<Verdict, Failure> {
-    match &args.scenario {
+pub(crate) fn run(cli: &Cli) -> Result<Verdict, Failure> {
+    match &cli.scenario {
         Scenario::Cuts(With { lab, plan }) => lab.scenario("cuts", async |lab, promises, row| {
             row.set("how", name_of(plan.how))
                 .set("direction", name_of(plan.flow))
@@ -139,7 +169,7 @@ pub fn run(args: &LabArgs) -> Result<Verdict, Failure> {
         }),
         Scenario::Namespaces(With { lab, plan }) => {
             if let Some(why) = namespaces::why_not() {
-                eprintln!("chunkperf: lab namespaces is skipped: {why}");
+                eprintln!("lab: namespaces is skipped: {why}");
                 return Ok(Verdict::Fine);
             }
             lab.scenario("namespaces", async |lab, promises, row| {
@@ -161,6 +191,11 @@ pub fn run(args: &LabArgs) -> Result<Verdict, Failure> {
             .scenario("subfarmers", async |lab, promises, row| {
                 subfarmers::run(lab, *plan, promises, row).await
             }),
+        Scenario::Node => node::serve().map(|()| Verdict::Fine),
+        Scenario::FarmNode => subfarmers::serve().map(|()| Verdict::Fine),
+        Scenario::FarmOut { journal, tasks } => {
+            farmer::farm_out(journal, *tasks).map(|()| Verdict::Fine)
+        }
         Scenario::Other(words) => Err(Failure::Refused(format!(
             "the lab has no scenario '{}'; allowed are cuts, stop, idle-links, resumes, slow, \
              corrupt, namespaces, farm, farmer and subfarmers",
@@ -215,7 +250,7 @@ impl LabCommon {
         let seed = self.seed.unwrap_or_else(machine::now_ns);
         if self.seed.is_none() {
             // Printed before anything can hang.
-            eprintln!("chunkperf: lab {name} --seed {seed}");
+            eprintln!("lab {name} --seed {seed}");
         }
         let mut lab = Lab::new(&setting, seed, self.dead, self.late_max);
         let mut row = self.common.row("lab");
@@ -242,5 +277,34 @@ impl LabCommon {
             ));
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn every_option_says_what_is_allowed() {
+        let (mut options, mut wrongs) = (0, Vec::new());
+        for command in Cli::command().get_subcommands() {
+            let takes_values = command.get_arguments().filter(|it| it.get_action().takes_values());
+            for option in takes_values.filter_map(|it| it.get_long()) {
+                options += 1;
+                for wrong in ["nope", "", "-1", "99999999999999999999999", "1:2:3"] {
+                    let word = format!("--{option}={wrong}");
+                    let told = match Cli::try_parse_from(["lab", command.get_name(), &word]) {
+                        Err(error) if error.exit_code() == 2 => error.to_string(),
+                        _ => "it is taken".to_owned(),
+                    };
+                    if !told.contains("allowed") && !told.contains("possible values: ") {
+                        wrongs.push(format!("{} {word}: {told}", command.get_name()));
+                    }
+                }
+            }
+        }
+        assert!(options > 60, "of these few are left: {options}");
+        assert!(wrongs.is_empty(), "{}", wrongs.join("\n"));
     }
 }

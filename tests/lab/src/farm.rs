@@ -17,11 +17,11 @@ use clap::Args;
 use tokio::task::JoinSet;
 
 use super::{Lab, Promises};
-use crate::failure::{Doing, Failure};
-use crate::harness::machine;
-use crate::options::values;
-use crate::ours::farm::runtime_of;
-use crate::table::Row;
+use chunkcomm_bench::failure::{Doing, Failure};
+use chunkcomm_bench::harness::machine;
+use chunkcomm_bench::options::values;
+use chunkcomm_bench::ours::farm::runtime_of;
+use chunkcomm_bench::table::Row;
 
 /// Number of worker processes: with one dead and one stopped, a third goes on.
 const WORKERS: usize = 3;

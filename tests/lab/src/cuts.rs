@@ -10,11 +10,11 @@ use clap::{Args, ValueEnum};
 use super::checks::{longest_ns, next_message_ns};
 use super::protocol::LinkCounts;
 use super::{Lab, Pair, Promises, Stream};
-use crate::failure::Failure;
-use crate::harness::machine::instant_ns;
-use crate::options::values;
-use crate::stats::percentile_us;
-use crate::table::Row;
+use chunkcomm_bench::failure::Failure;
+use chunkcomm_bench::harness::machine::now_ns;
+use chunkcomm_bench::options::values;
+use chunkcomm_bench::stats::percentile_us;
+use chunkcomm_bench::table::Row;
 
 /// Bytes of a connection's opening each way, about: a cut below this falls into the opening.
 const OPENING_BYTES: u64 = 320;
@@ -260,8 +260,8 @@ impl Resumes {
                 continue;
             };
             let hello = next.forth.began().max(next.back.began()).unwrap_or(carrying);
-            let [cut_ns, dialled_ns, hello_ns, carrying_ns] =
-                [cut, next.dialled, hello, carrying].map(instant_ns);
+            let [cut_ns, dialled_ns, hello_ns, carrying_ns] = [cut, next.dialled, hello, carrying]
+                .map(|at| now_ns().saturating_sub(at.elapsed().as_nanos() as u64));
             let message_ns = next_message_ns(&stream.taken.silences, carrying_ns);
             resumes.whole.push(message_ns.saturating_sub(cut_ns));
             resumes.backoff.push(dialled_ns.saturating_sub(cut_ns));

@@ -6,11 +6,11 @@ use chunkcomm_testkit::proxy::{Cut, Proxy};
 
 use super::protocol::Work;
 use super::{Lab, Promises};
-use crate::failure::{Doing, Failure};
-use crate::harness::machine::now_ns;
-use crate::lab::processes::Process;
-use crate::stats::percentile_us;
-use crate::table::Row;
+use crate::processes::Process;
+use chunkcomm_bench::failure::{Doing, Failure};
+use chunkcomm_bench::harness::machine::now_ns;
+use chunkcomm_bench::stats::percentile_us;
+use chunkcomm_bench::table::Row;
 
 /// Pause between two cuts: 200 ms.
 const REST: Duration = Duration::from_millis(200);

@@ -17,14 +17,14 @@ use clap::Args;
 
 use super::farm::{DEATHS_MAX, compute, register};
 use super::{Lab, Promises};
-use crate::failure::{Doing, Failure};
-use crate::harness::machine;
-use crate::harness::runtime;
-use crate::options::values;
-use crate::table::Row;
+use chunkcomm_bench::failure::{Doing, Failure};
+use chunkcomm_bench::harness::machine;
+use chunkcomm_bench::harness::runtime;
+use chunkcomm_bench::options::values;
+use chunkcomm_bench::table::Row;
 
 /// Name of the hidden command of a node.
-pub const NODE_COMMAND: &str = "lab-farm-node";
+pub const NODE_COMMAND: &str = "farm-node";
 
 /// Number of nodes beside the farmer's: two groups of three.
 const NODES: u32 = 6;

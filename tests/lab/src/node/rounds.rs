@@ -6,8 +6,8 @@ use chunkcomm::{Node, Peer, Receiver, SendError, Sender};
 use tokio::task::JoinSet;
 
 use super::work::Lot;
-use crate::harness::machine::now_ns;
-use crate::lab::protocol::{Ended, Fault, Outcome, Reply};
+use crate::protocol::{Ended, Fault, Outcome, Reply};
+use chunkcomm_bench::harness::machine::now_ns;
 
 /// Name of the rounds' channel on each link.
 const ROUNDS: &str = "rounds";

@@ -3,7 +3,7 @@
 use chunkcomm::stats::PeerStats;
 use serde::{Deserialize, Serialize};
 
-use crate::harness::protocol::{Place, Usage};
+use chunkcomm_bench::harness::protocol::{Place, Usage};
 
 /// Request of the lab to a node process. Each request has one reply.
 #[derive(Debug, Clone, Serialize, Deserialize)]

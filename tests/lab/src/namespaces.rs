@@ -15,10 +15,10 @@ use clap::Args;
 use super::checks::longest_ns;
 use super::processes::Process;
 use super::{Lab, Pair, Promises};
-use crate::failure::{Doing, Failure};
-use crate::options::values;
-use crate::stats::percentile_us;
-use crate::table::Row;
+use chunkcomm_bench::failure::{Doing, Failure};
+use chunkcomm_bench::options::values;
+use chunkcomm_bench::stats::percentile_us;
+use chunkcomm_bench::table::Row;
 
 /// Addresses of the two sides, of a network reserved for measurements.
 const ADDRESSES: [Ipv4Addr; 2] = [Ipv4Addr::new(198, 18, 7, 1), Ipv4Addr::new(198, 18, 7, 2)];
@@ -176,7 +176,7 @@ struct Net {
 
 impl Net {
     fn new(mbit: Option<u64>) -> Result<Self, Failure> {
-        let names = ["a", "b"].map(|side| format!("chunkperf-{}-{side}", std::process::id()));
+        let names = ["a", "b"].map(|side| format!("lab-{}-{side}", std::process::id()));
         // Dropped from here on, whichever step fails.
         let net = Self { names, device: "lab0" };
         let [a, b] = &net.names;

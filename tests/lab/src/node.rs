@@ -13,15 +13,14 @@ use tokio::task::{JoinHandle, JoinSet};
 use self::rounds::Rounds;
 use self::work::{Lot, Pace};
 use super::protocol::{Collected, Outcome, Reply, Request, Work};
-use crate::failure::{Doing, Failure};
-use crate::harness::control::Control;
-use crate::harness::protocol::{Place, RuntimeKind};
-use crate::harness::{far, machine, runtime};
-use crate::ours::address;
-use crate::with_message_of;
+use chunkcomm_bench::failure::{Doing, Failure};
+use chunkcomm_bench::harness::control::Control;
+use chunkcomm_bench::harness::protocol::{Place, RuntimeKind};
+use chunkcomm_bench::harness::{far, machine, runtime};
+use chunkcomm_bench::with_message_of;
 
 /// Hidden subcommand that makes a process a node of the lab.
-pub const NODE_COMMAND: &str = "lab-node";
+pub const NODE_COMMAND: &str = "node";
 
 /// Name of the channel by which a dialled node learns of its peer.
 const MEETING: &str = "meeting";
@@ -158,7 +157,7 @@ impl Process {
     }
 
     async fn dial(&mut self, count: usize, text: &str) -> Result<Reply, Failure> {
-        let target = address(text)?;
+        let target: Address = text.parse().doing("understanding an address")?;
         let mut dials = Dials::new();
         for _ in 0..count {
             if dials.len() >= DIALS_MAX {

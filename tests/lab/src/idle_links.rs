@@ -6,11 +6,11 @@ use clap::Args;
 
 use super::protocol::Work;
 use super::{Lab, Promises};
-use crate::failure::Failure;
-use crate::harness::protocol::Usage;
-use crate::lab::processes::Process;
-use crate::options::values;
-use crate::table::Row;
+use crate::processes::Process;
+use chunkcomm_bench::failure::Failure;
+use chunkcomm_bench::harness::protocol::Usage;
+use chunkcomm_bench::options::values;
+use chunkcomm_bench::table::Row;
 
 /// Time for which all links are idle before memory is read: 1.5 s.
 const SETTLE: Duration = Duration::from_millis(1500);

@@ -6,8 +6,8 @@ use chunkcomm_testkit::proxy::{Direction, Proxy};
 
 use super::protocol::Fault;
 use super::{Lab, Promises, Stream};
-use crate::failure::Failure;
-use crate::table::Row;
+use chunkcomm_bench::failure::Failure;
+use chunkcomm_bench::table::Row;
 
 /// Bytes of the stream within which a bit is turned: some packets.
 const FORTH_BYTES: u64 = 200_000;

@@ -4,7 +4,7 @@
 use chunkcomm_proto::random::Random;
 
 use super::protocol::{Fault, Silence};
-use crate::message::Message;
+use chunkcomm_bench::message::Message;
 
 /// Shortest silence that is noted: 200 us. Shorter ones are the machine's own pauses.
 const SILENCE_NS_MIN: u64 = 200_000;
@@ -121,7 +121,7 @@ pub fn longest_ns(silences: &[Silence]) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::with_message_of;
+    use chunkcomm_bench::with_message_of;
 
     const SEED: u64 = 7;
 
@@ -192,7 +192,7 @@ mod tests {
     /// Checks the middle of another message, of the same message further on, and of another run's.
     #[test]
     fn bytes_in_the_middle_that_belong_elsewhere_are_seen() {
-        type Long = crate::message::Long;
+        type Long = chunkcomm_bench::message::Long;
         let right = encoded(&message::<Long>(1024, 3));
         let mut other_run: Long = message(1024, 3);
         Contents::of(SEED + 1, "forth").fill(&mut other_run, 3);
