@@ -37,7 +37,7 @@ use crate::stats::Ratio;
 use crate::table::Row;
 
 /// End of a command that ran.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Verdict {
     /// The command did its work.
     Fine,

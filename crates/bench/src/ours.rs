@@ -18,7 +18,7 @@ pub mod tracked;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use chunkcomm::proto::limits::WINDOW_BYTES_INITIAL;
-use chunkcomm::{Address, Experiment, Limits, Node, Peer, Policy};
+use chunkcomm::{Address, Experiment, Limits, Node, NodeBuilder, Peer, Policy};
 use chunkcomm_testkit::free_path;
 
 use crate::failure::{Doing, Failure};
@@ -96,7 +96,15 @@ async fn build(
         // `serve` has asked for a loudly named option before it lets a stranger choose this.
         builder = builder.insecure_bind_beyond_loopback();
     }
-    builder = match place.runtime {
+    start(builder, place.runtime).await
+}
+
+/// Builds a node that this runtime drives, and that explains itself at SIGUSR1.
+///
+/// # Errors
+/// If the node cannot be built.
+pub async fn start(builder: NodeBuilder, runtime: RuntimeKind) -> Result<Node, Failure> {
+    let builder = match runtime {
         RuntimeKind::Ambient => builder,
         RuntimeKind::IoThread => builder.io_thread(),
         RuntimeKind::BusyPoll => builder.busy_poll(),

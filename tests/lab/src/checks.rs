@@ -1,10 +1,10 @@
 //! Content of the lab's messages, and the receiver's checks: every byte, and the times between
 //! messages.
 
+use chunkcomm_bench::message::Message;
 use chunkcomm_proto::random::Random;
 
 use super::protocol::{Fault, Silence};
-use chunkcomm_bench::message::Message;
 
 /// Shortest silence that is noted: 200 us. Shorter ones are the machine's own pauses.
 const SILENCE_NS_MIN: u64 = 200_000;

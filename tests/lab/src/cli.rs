@@ -6,15 +6,13 @@ use std::time::Duration;
 use chunkcomm_bench::commands::Verdict;
 use chunkcomm_bench::failure::Failure;
 use chunkcomm_bench::harness::protocol::{OnOff, Transport};
-use chunkcomm_bench::harness::slices::name_of;
 use chunkcomm_bench::harness::{machine, runtime};
 use chunkcomm_bench::options::{Common, values};
 use chunkcomm_bench::table::Row;
 use clap::{Args, Parser, Subcommand};
 
-use crate::stop::{self, Whom};
 use crate::{
-    Lab, Promises, corrupt, cuts, farm, farmer, idle_links, namespaces, node, resumes, slow,
+    Lab, Promises, corrupt, cuts, farm, farmer, idle_links, namespaces, node, resumes, slow, stop,
     subfarmers,
 };
 
@@ -35,15 +33,15 @@ enum Scenario {
     /// A saturated stream whose connection is cut again and again
     Cuts(With<cuts::Plan>),
     /// A process that is stopped for a while, and one that is killed
-    Stop(StopArgs),
+    Stop(With<stop::Plan>),
     /// Very many links that carry nothing
     IdleLinks(With<idle_links::Plan>),
     /// Many links whose connections are cut at the same moment
-    Resumes(ResumesArgs),
+    Resumes(With<resumes::Plan>),
     /// Receivers that take less than is sent
     Slow(With<slow::Plan>),
     /// One turned bit a session
-    Corrupt(CorruptArgs),
+    Corrupt(With<corrupt::Plan>),
     /// A network that is unplugged and destroys sockets, in namespaces (needs root)
     Namespaces(With<namespaces::Plan>),
     /// A farm whose worker processes are killed, or stopped for a while
@@ -100,46 +98,9 @@ fn dead(text: &str) -> Result<Duration, String> {
 #[derive(Debug, Args)]
 struct With<P: Args> {
     #[command(flatten)]
-    lab: LabCommon,
+    common: LabCommon,
     #[command(flatten)]
     plan: P,
-}
-
-#[derive(Debug, Args)]
-struct StopArgs {
-    #[command(flatten)]
-    lab: LabCommon,
-    /// Time for which a process is stopped; may be given several times [default: a fifth, four
-    /// fifths and seven fifths of the dead time, then it is killed]
-    #[arg(long = "for", value_name = "DUR", value_parser = values::some_time)]
-    times: Vec<Duration>,
-    /// Kill the process (alone, or after the stops that are named)
-    #[arg(long)]
-    kill: bool,
-    /// Process that is stopped or killed: the receiver of the stream, or its sender
-    #[arg(long, value_enum, default_value_t = Whom::Receiver)]
-    whom: Whom,
-}
-
-#[derive(Debug, Args)]
-struct ResumesArgs {
-    #[command(flatten)]
-    lab: LabCommon,
-    /// Number of links, each to a node of its own
-    #[arg(long, value_name = "N", default_value = "1000", value_parser = values::links)]
-    links: usize,
-    /// Number of times that all links are cut
-    #[arg(long, value_name = "N", default_value = "5", value_parser = values::times)]
-    cuts: usize,
-}
-
-#[derive(Debug, Args)]
-struct CorruptArgs {
-    #[command(flatten)]
-    lab: LabCommon,
-    /// Number of sessions, with one turned bit each
-    #[arg(long, value_name = "N", default_value = "40", value_parser = values::count)]
-    sessions: u64,
 }
 
 /// Runs the command.
@@ -148,49 +109,22 @@ struct CorruptArgs {
 /// If the options do not go together, or a process cannot be started or ends.
 pub(crate) fn run(cli: &Cli) -> Result<Verdict, Failure> {
     match &cli.scenario {
-        Scenario::Cuts(With { lab, plan }) => lab.scenario("cuts", async |lab, promises, row| {
-            row.set("how", name_of(plan.how))
-                .set("direction", name_of(plan.flow))
-                .set("delay_us", plan.delay.as_secs_f64() * 1e6)
-                .set("payload_bytes", plan.bytes);
-            cuts::run(lab, plan, promises, row).await
-        }),
-        Scenario::Stop(args) => args.run(),
-        Scenario::IdleLinks(With { lab, plan }) => lab
-            .scenario("idle-links", async |lab, promises, row| {
-                idle_links::run(lab, plan, promises, row).await
-            }),
-        Scenario::Resumes(args) => args.lab.scenario("resumes", async |lab, promises, row| {
-            resumes::run(lab, args.links, args.cuts, promises, row).await
-        }),
-        Scenario::Slow(With { lab, plan }) => lab.scenario("slow", async |lab, promises, row| {
-            row.set("payload_bytes", plan.bytes);
-            slow::run(lab, plan, promises, row).await
-        }),
-        Scenario::Namespaces(With { lab, plan }) => {
-            if let Some(why) = namespaces::why_not() {
+        Scenario::Cuts(it) => it.run("cuts", cuts::run),
+        Scenario::Stop(it) => it.stop(),
+        Scenario::IdleLinks(it) => it.run("idle-links", idle_links::run),
+        Scenario::Resumes(it) => it.run("resumes", resumes::run),
+        Scenario::Slow(it) => it.run("slow", slow::run),
+        Scenario::Corrupt(it) => it.run("corrupt", corrupt::run),
+        Scenario::Namespaces(it) => match namespaces::why_not() {
+            Some(why) => {
                 eprintln!("lab: namespaces is skipped: {why}");
-                return Ok(Verdict::Fine);
+                Ok(Verdict::Fine)
             }
-            lab.scenario("namespaces", async |lab, promises, row| {
-                row.set("payload_bytes", plan.bytes).set("mbit", plan.mbit);
-                namespaces::run(lab, plan, promises, row).await
-            })
-        }
-        Scenario::Corrupt(args) => args.lab.scenario("corrupt", async |lab, promises, row| {
-            corrupt::run(lab, args.sessions as usize, args.is_sealed(), promises, row).await
-        }),
-        Scenario::Farm(With { lab, plan }) => lab.scenario("farm", async |lab, promises, row| {
-            farm::run(lab, *plan, promises, row).await
-        }),
-        Scenario::Farmer(With { lab, plan }) => lab
-            .scenario("farmer", async |lab, promises, row| {
-                farmer::run(lab, *plan, promises, row).await
-            }),
-        Scenario::Subfarmers(With { lab, plan }) => lab
-            .scenario("subfarmers", async |lab, promises, row| {
-                subfarmers::run(lab, *plan, promises, row).await
-            }),
+            None => it.run("namespaces", namespaces::run),
+        },
+        Scenario::Farm(it) => it.run("farm", farm::run),
+        Scenario::Farmer(it) => it.run("farmer", farmer::run),
+        Scenario::Subfarmers(it) => it.run("subfarmers", subfarmers::run),
         Scenario::Node => node::serve().map(|()| Verdict::Fine),
         Scenario::FarmNode => subfarmers::serve().map(|()| Verdict::Fine),
         Scenario::FarmOut { journal, tasks } => {
@@ -204,38 +138,35 @@ pub(crate) fn run(cli: &Cli) -> Result<Verdict, Failure> {
     }
 }
 
-impl CorruptArgs {
-    /// Whether the transport notices a turned bit, as all but plain ones do.
-    fn is_sealed(&self) -> bool {
-        let transport = self.lab.common.transport;
-        !matches!(transport, Transport::Tcp | Transport::Unix | Transport::Memory)
+impl<P: Args> With<P> {
+    fn run(
+        &self,
+        name: &str,
+        run: impl AsyncFnOnce(&mut Lab, &P, &mut Promises, &mut Row) -> Result<(), Failure>,
+    ) -> Result<Verdict, Failure> {
+        self.common
+            .scenario(name, async |lab, promises, row| run(lab, &self.plan, promises, row).await)
     }
 }
 
-impl StopArgs {
-    fn run(&self) -> Result<Verdict, Failure> {
-        let asked = !self.times.is_empty() || self.kill;
-        let usual = [1, 4, 7].map(|fifths| self.lab.dead * fifths / 5);
-        let times = if asked { &self.times[..] } else { &usual };
+impl With<stop::Plan> {
+    /// Runs each stop as a scenario, then the kill.
+    fn stop(&self) -> Result<Verdict, Failure> {
+        let Self { common, plan } = self;
+        let asked = !plan.times.is_empty() || plan.kill;
+        let usual = [1, 4, 7].map(|fifths| common.dead * fifths / 5);
+        let times = if asked { &plan.times[..] } else { &usual };
+        let kill = (plan.kill || !asked).then_some(None);
         let mut worst = Verdict::Fine;
-        for &time in times {
-            let verdict = self.lab.scenario("stop", async |lab, promises, row| {
-                stop::hold(lab, self.whom, time, promises, row).await
-            })?;
-            worst = worse(worst, verdict);
-        }
-        if self.kill || !asked {
-            let verdict = self.lab.scenario("kill", async |lab, promises, row| {
-                stop::kill(lab, self.whom, promises, row).await
-            })?;
-            worst = worse(worst, verdict);
+        for held in times.iter().copied().map(Some).chain(kill) {
+            let name = if held.is_some() { "stop" } else { "kill" };
+            worst = worst.max(common.scenario(name, async |lab, promises, row| match held {
+                Some(time) => stop::hold(lab, plan.whom, time, promises, row).await,
+                None => stop::kill(lab, plan.whom, promises, row).await,
+            })?);
         }
         Ok(worst)
     }
-}
-
-fn worse(one: Verdict, other: Verdict) -> Verdict {
-    if one == Verdict::Fine { other } else { one }
 }
 
 impl LabCommon {
@@ -265,18 +196,14 @@ impl LabCommon {
 
     fn check(&self) -> Result<(), Failure> {
         self.common.needs_this_host("lab")?;
-        if matches!(self.common.transport, Transport::Unix | Transport::Memory) {
-            return Err(Failure::Refused(
+        let refused = match (self.common.transport, self.common.session) {
+            (Transport::Unix | Transport::Memory, _) => {
                 "the lab's proxy carries TCP: --transport unix and memory are not allowed"
-                    .to_owned(),
-            ));
-        }
-        if self.common.session == OnOff::Off {
-            return Err(Failure::Refused(
-                "sessions are what the lab is about: --session off is not allowed".to_owned(),
-            ));
-        }
-        Ok(())
+            }
+            (_, OnOff::Off) => "sessions are what the lab is about: --session off is not allowed",
+            _ => return Ok(()),
+        };
+        Err(Failure::Refused(refused.to_owned()))
     }
 }
 

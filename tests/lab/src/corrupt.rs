@@ -2,12 +2,15 @@
 
 use std::time::Duration;
 
+use chunkcomm_bench::failure::Failure;
+use chunkcomm_bench::harness::protocol::Transport;
+use chunkcomm_bench::options::values;
+use chunkcomm_bench::table::Row;
 use chunkcomm_testkit::proxy::{Direction, Proxy};
+use clap::Args;
 
 use super::protocol::Fault;
 use super::{Lab, Promises, Stream};
-use chunkcomm_bench::failure::Failure;
-use chunkcomm_bench::table::Row;
 
 /// Bytes of the stream within which a bit is turned: some packets.
 const FORTH_BYTES: u64 = 200_000;
@@ -17,6 +20,14 @@ const BACK_BYTES: u64 = 2_000;
 
 /// Time within which the effect of the bit shows: 300 ms.
 const AFTER: Duration = Duration::from_millis(300);
+
+/// Plan of the scenario.
+#[derive(Debug, Clone, Copy, Args)]
+pub struct Plan {
+    /// Number of sessions, with one turned bit each
+    #[arg(long, value_name = "N", default_value = "40", value_parser = values::count)]
+    pub sessions: u64,
+}
 
 /// Counts of the rounds by their end.
 #[derive(Debug, Default)]
@@ -29,25 +40,25 @@ struct Tally {
     hung: u64,
 }
 
-/// Turns one bit in each of `times` sessions. On a plain link that may end the session or change a
-/// message. `sealed` links notice every bit and continue on a new connection.
+/// Turns one bit in each of the sessions. On a plain link that may end the session or change a
+/// message. Sealed links notice every bit and continue on a new connection.
 ///
 /// # Errors
 /// If a process cannot be started or ends.
 pub async fn run(
     lab: &mut Lab,
-    times: usize,
-    sealed: bool,
+    plan: &Plan,
     promises: &mut Promises,
     row: &mut Row,
 ) -> Result<(), Failure> {
+    let sealed = lab.place.transport == Transport::Tls;
     let mut tally = Tally::default();
-    for index in 0..times {
+    for index in 0..plan.sessions {
         // The stream's own direction has more bytes to hit.
         let way = if index % 4 == 3 { Direction::Back } else { Direction::Forth };
         round(lab, way, sealed, &mut tally, promises).await?;
     }
-    row.set("sessions", times)
+    row.set("sessions", plan.sessions)
         .set("ended_with_an_error", tally.ended)
         .set("undecodable_messages", tally.undecodable)
         .set("wrong_messages", tally.wrong)

@@ -3,6 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use chunkcomm_bench::failure::Failure;
+use chunkcomm_bench::harness::machine::now_ns;
+use chunkcomm_bench::harness::slices::name_of;
+use chunkcomm_bench::options::values;
+use chunkcomm_bench::stats::percentile_us;
+use chunkcomm_bench::table::Row;
 use chunkcomm_proto::random::Random;
 use chunkcomm_testkit::proxy::{Conducts, Cut, Direction, Proxy, Wire};
 use clap::{Args, ValueEnum};
@@ -10,11 +16,6 @@ use clap::{Args, ValueEnum};
 use super::checks::{longest_ns, next_message_ns};
 use super::protocol::LinkCounts;
 use super::{Lab, Pair, Promises, Stream};
-use chunkcomm_bench::failure::Failure;
-use chunkcomm_bench::harness::machine::now_ns;
-use chunkcomm_bench::options::values;
-use chunkcomm_bench::stats::percentile_us;
-use chunkcomm_bench::table::Row;
 
 /// Bytes of a connection's opening each way, about: a cut below this falls into the opening.
 const OPENING_BYTES: u64 = 320;
@@ -115,6 +116,10 @@ pub async fn run(
     promises: &mut Promises,
     row: &mut Row,
 ) -> Result<(), Failure> {
+    row.set("how", name_of(plan.how))
+        .set("direction", name_of(plan.flow))
+        .set("delay_us", plan.delay.as_secs_f64() * 1e6)
+        .set("payload_bytes", plan.bytes);
     let directions = plan.flow.directions();
     let mut pair = lab.pair_apart(plan.delay).await?;
     pair.begin(directions, plan.bytes).await?;

@@ -8,6 +8,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use chunkcomm::Loss;
+use chunkcomm_bench::failure::{Doing, Failure};
+use chunkcomm_bench::harness::machine;
+use chunkcomm_bench::options::values;
+use chunkcomm_bench::ours::farm::runtime_of;
+use chunkcomm_bench::table::Row;
 use chunkcomm_cluster::Registry;
 use chunkcomm_cluster::registry::Function;
 use chunkcomm_farm::settings::{Messaging, WorkersAs};
@@ -17,11 +22,6 @@ use clap::Args;
 use tokio::task::JoinSet;
 
 use super::{Lab, Promises};
-use chunkcomm_bench::failure::{Doing, Failure};
-use chunkcomm_bench::harness::machine;
-use chunkcomm_bench::options::values;
-use chunkcomm_bench::ours::farm::runtime_of;
-use chunkcomm_bench::table::Row;
 
 /// Number of worker processes: with one dead and one stopped, a third goes on.
 const WORKERS: usize = 3;
@@ -82,7 +82,7 @@ pub(super) fn compute(task: u64) -> u64 {
 /// If the farm does not start.
 pub async fn run(
     lab: &mut Lab,
-    plan: Plan,
+    plan: &Plan,
     promises: &mut Promises,
     row: &mut Row,
 ) -> Result<(), Failure> {
@@ -98,7 +98,7 @@ pub async fn run(
     let started = Instant::now();
     let workers = Arc::new(Mutex::new(Workers::default()));
     let random = Random::new(lab.random.next_u64());
-    let faults = tokio::spawn(disturb(plan, random, Arc::clone(&workers)));
+    let faults = tokio::spawn(disturb(*plan, random, Arc::clone(&workers)));
     let mut runs = Runs { due, function, sums: Sums::default(), present: WORKERS };
     let mut goes_on = true;
     while goes_on && !faults.is_finished() {

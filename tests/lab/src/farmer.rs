@@ -4,6 +4,10 @@ use std::path::Path;
 use std::process::{Child, Stdio};
 use std::time::Duration;
 
+use chunkcomm_bench::failure::{Doing, Failure};
+use chunkcomm_bench::harness::{machine, runtime};
+use chunkcomm_bench::options::values;
+use chunkcomm_bench::table::Row;
 use chunkcomm_cluster::Registry;
 use chunkcomm_farm::Farm;
 use chunkcomm_farm::settings::Fsync;
@@ -13,11 +17,6 @@ use clap::Args;
 
 use super::farm::{compute, register};
 use super::{Lab, Promises};
-use chunkcomm_bench::failure::{Doing, Failure};
-use chunkcomm_bench::harness::machine;
-use chunkcomm_bench::harness::runtime;
-use chunkcomm_bench::options::values;
-use chunkcomm_bench::table::Row;
 
 /// Name of the hidden command of a farmer.
 pub const FARMER_COMMAND: &str = "farm-out";
@@ -75,7 +74,7 @@ fn digest(results: impl IntoIterator<Item = u64>) -> u64 {
 /// If a farmer does not start.
 pub async fn run(
     lab: &mut Lab,
-    plan: Plan,
+    plan: &Plan,
     promises: &mut Promises,
     row: &mut Row,
 ) -> Result<(), Failure> {

@@ -2,15 +2,15 @@
 
 use std::time::{Duration, Instant};
 
+use chunkcomm_bench::failure::Failure;
+use chunkcomm_bench::harness::protocol::Usage;
+use chunkcomm_bench::options::values;
+use chunkcomm_bench::table::Row;
 use clap::Args;
 
 use super::protocol::Work;
 use super::{Lab, Promises};
 use crate::processes::Process;
-use chunkcomm_bench::failure::Failure;
-use chunkcomm_bench::harness::protocol::Usage;
-use chunkcomm_bench::options::values;
-use chunkcomm_bench::table::Row;
 
 /// Time for which all links are idle before memory is read: 1.5 s.
 const SETTLE: Duration = Duration::from_millis(1500);
@@ -48,7 +48,7 @@ struct Couple {
 /// # Errors
 /// If a process cannot be started or ends.
 pub async fn run(
-    lab: &Lab,
+    lab: &mut Lab,
     plan: &Plan,
     promises: &mut Promises,
     row: &mut Row,

@@ -9,16 +9,16 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+use chunkcomm_bench::failure::{Doing, Failure};
+use chunkcomm_bench::options::values;
+use chunkcomm_bench::stats::percentile_us;
+use chunkcomm_bench::table::Row;
 use chunkcomm_testkit::proxy::{Direction, Proxy};
 use clap::Args;
 
 use super::checks::longest_ns;
 use super::processes::Process;
 use super::{Lab, Pair, Promises};
-use chunkcomm_bench::failure::{Doing, Failure};
-use chunkcomm_bench::options::values;
-use chunkcomm_bench::stats::percentile_us;
-use chunkcomm_bench::table::Row;
 
 /// Addresses of the two sides, of a network reserved for measurements.
 const ADDRESSES: [Ipv4Addr; 2] = [Ipv4Addr::new(198, 18, 7, 1), Ipv4Addr::new(198, 18, 7, 2)];
@@ -89,6 +89,7 @@ pub async fn run(
     promises: &mut Promises,
     row: &mut Row,
 ) -> Result<(), Failure> {
+    row.set("payload_bytes", plan.bytes).set("mbit", plan.mbit);
     let net = Net::new(plan.mbit)?;
     let mut pair = net.pair(lab).await?;
     pair.begin(&[Direction::Forth], plan.bytes).await?;

@@ -8,16 +8,16 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use chunkcomm::{Address, Node, NodeBuilder, Peer, Silence};
+use chunkcomm_bench::failure::{Doing, Failure};
+use chunkcomm_bench::harness::control::Control;
+use chunkcomm_bench::harness::protocol::Place;
+use chunkcomm_bench::harness::{far, machine, runtime};
+use chunkcomm_bench::{ours, with_message_of};
 use tokio::task::{JoinHandle, JoinSet};
 
 use self::rounds::Rounds;
 use self::work::{Lot, Pace};
 use super::protocol::{Collected, Outcome, Reply, Request, Work};
-use chunkcomm_bench::failure::{Doing, Failure};
-use chunkcomm_bench::harness::control::Control;
-use chunkcomm_bench::harness::protocol::{Place, RuntimeKind};
-use chunkcomm_bench::harness::{far, machine, runtime};
-use chunkcomm_bench::with_message_of;
 
 /// Hidden subcommand that makes a process a node of the lab.
 pub const NODE_COMMAND: &str = "node";
@@ -88,14 +88,6 @@ pub fn allow_files() -> u64 {
     getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX)
 }
 
-/// Builds a node that explains itself at SIGUSR1.
-async fn build(builder: NodeBuilder) -> Result<Node, Failure> {
-    let node = builder.build().await.doing("building a node")?;
-    #[cfg(unix)]
-    node.explain_on_sigusr1().doing("handling SIGUSR1")?;
-    Ok(node)
-}
-
 impl Process {
     fn new(place: Place, dead: Duration, seed: u64) -> Self {
         Self {
@@ -140,16 +132,12 @@ impl Process {
             // The node is in a namespace of its own, without strangers.
             builder = builder.insecure_bind_beyond_loopback();
         }
-        match self.place.runtime {
-            RuntimeKind::Ambient => builder,
-            RuntimeKind::IoThread => builder.io_thread(),
-            RuntimeKind::BusyPoll => builder.busy_poll(),
-        }
+        builder
     }
 
     async fn listen(&mut self) -> Result<Reply, Failure> {
         let anywhere: Address = format!("{}:0", self.place.host).parse().doing("listening")?;
-        let node = build(self.builder().listen(anywhere)).await?;
+        let node = ours::start(self.builder().listen(anywhere), self.place.runtime).await?;
         let address = node.addresses().first().map(ToString::to_string);
         self.listening = Some(node);
         let address = address.ok_or_else(|| Failure::broken("listening", "there is no address"))?;
@@ -163,7 +151,7 @@ impl Process {
             if dials.len() >= DIALS_MAX {
                 self.dialled(&mut dials).await?;
             }
-            let node = build(self.builder()).await?;
+            let node = ours::start(self.builder(), self.place.runtime).await?;
             let target = target.clone();
             dials.spawn(async move {
                 let peer = node.connect(&target).await.doing("connecting")?;

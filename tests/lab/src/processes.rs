@@ -5,13 +5,14 @@ use std::net::SocketAddr;
 use std::process::{Child, Command};
 use std::time::Duration;
 
-use super::Lab;
-use super::node::NODE_COMMAND;
-use super::protocol::{Collected, Reply, Request, Work};
 use chunkcomm_bench::failure::{Doing, Failure};
 use chunkcomm_bench::harness::control::Control;
 use chunkcomm_bench::harness::machine;
 use chunkcomm_bench::harness::protocol::{Place, Usage};
+
+use super::Lab;
+use super::node::NODE_COMMAND;
+use super::protocol::{Collected, Reply, Request, Work};
 
 /// Time within which a node process replies: 120 s. After that something hangs.
 const ANSWER: Duration = Duration::from_secs(120);

@@ -1,9 +1,8 @@
 //! Requests of the lab and replies of its node processes, one JSON object a line.
 
 use chunkcomm::stats::PeerStats;
-use serde::{Deserialize, Serialize};
-
 use chunkcomm_bench::harness::protocol::{Place, Usage};
+use serde::{Deserialize, Serialize};
 
 /// Request of the lab to a node process. Each request has one reply.
 #[derive(Debug, Clone, Serialize, Deserialize)]

@@ -2,18 +2,31 @@
 
 use std::time::Duration;
 
+use chunkcomm_bench::failure::{Doing, Failure};
+use chunkcomm_bench::harness::machine::now_ns;
+use chunkcomm_bench::options::values;
+use chunkcomm_bench::stats::percentile_us;
+use chunkcomm_bench::table::Row;
 use chunkcomm_testkit::proxy::{Cut, Proxy};
+use clap::Args;
 
 use super::protocol::Work;
 use super::{Lab, Promises};
 use crate::processes::Process;
-use chunkcomm_bench::failure::{Doing, Failure};
-use chunkcomm_bench::harness::machine::now_ns;
-use chunkcomm_bench::stats::percentile_us;
-use chunkcomm_bench::table::Row;
 
 /// Pause between two cuts: 200 ms.
 const REST: Duration = Duration::from_millis(200);
+
+/// Number of links and cuts.
+#[derive(Debug, Clone, Copy, Args)]
+pub struct Plan {
+    /// Number of links, each to a node of its own
+    #[arg(long, value_name = "N", default_value = "1000", value_parser = values::links)]
+    pub links: usize,
+    /// Number of times that all links are cut
+    #[arg(long, value_name = "N", default_value = "5", value_parser = values::times)]
+    pub cuts: usize,
+}
 
 /// Links between two processes, all through one proxy.
 struct Links {
@@ -25,14 +38,13 @@ struct Links {
     ended: Duration,
 }
 
-/// Cuts all links `times` times.
+/// Cuts all links as often as planned.
 ///
 /// # Errors
 /// If a process cannot be started or ends.
 pub async fn run(
-    lab: &Lab,
-    count: usize,
-    times: usize,
+    lab: &mut Lab,
+    &Plan { links: count, cuts: times }: &Plan,
     promises: &mut Promises,
     row: &mut Row,
 ) -> Result<(), Failure> {

@@ -2,15 +2,15 @@
 
 use std::time::{Duration, Instant};
 
+use chunkcomm_bench::failure::Failure;
+use chunkcomm_bench::fit::{Line, Point};
+use chunkcomm_bench::options::values;
+use chunkcomm_bench::table::Row;
 use chunkcomm_testkit::proxy::Direction;
 use clap::Args;
 
 use super::protocol::Work;
 use super::{Lab, Pair, Promises};
-use chunkcomm_bench::failure::Failure;
-use chunkcomm_bench::fit::{Line, Point};
-use chunkcomm_bench::options::values;
-use chunkcomm_bench::table::Row;
 
 /// Pause between two readings of memory: 250 ms.
 const SAMPLE: Duration = Duration::from_millis(250);
@@ -66,11 +66,12 @@ struct Sample {
 /// # Errors
 /// If a process cannot be started or ends.
 pub async fn run(
-    lab: &Lab,
+    lab: &mut Lab,
     plan: &Plan,
     promises: &mut Promises,
     row: &mut Row,
 ) -> Result<(), Failure> {
+    row.set("payload_bytes", plan.bytes);
     let mut pair = lab.pair().await?;
     begin(&mut pair, plan).await?;
     let samples = watch(&mut pair, plan).await?;

@@ -2,14 +2,15 @@
 
 use std::time::Duration;
 
+use chunkcomm_bench::failure::Failure;
+use chunkcomm_bench::harness::machine::now_ns;
+use chunkcomm_bench::options::values;
+use chunkcomm_bench::table::Row;
 use chunkcomm_testkit::proxy::Direction;
-use clap::ValueEnum;
+use clap::{Args, ValueEnum};
 
 use super::checks::longest_ns;
 use super::{Lab, Pair, Promises};
-use chunkcomm_bench::failure::Failure;
-use chunkcomm_bench::harness::machine::now_ns;
-use chunkcomm_bench::table::Row;
 
 /// Time of the stream before a stop, and after a stop that its session survives: 500 ms.
 const RUN: Duration = Duration::from_millis(500);
@@ -21,6 +22,21 @@ pub enum Whom {
     Receiver,
     /// The node that dialled and sends the stream.
     Sender,
+}
+
+/// Stops, and whether a kill follows.
+#[derive(Debug, Args)]
+pub struct Plan {
+    /// Time for which a process is stopped; may be given several times [default: a fifth, four
+    /// fifths and seven fifths of the dead time, then it is killed]
+    #[arg(long = "for", value_name = "DUR", value_parser = values::some_time)]
+    pub times: Vec<Duration>,
+    /// Kill the process (alone, or after the stops that are named)
+    #[arg(long)]
+    pub kill: bool,
+    /// Process that is stopped or killed: the receiver of the stream, or its sender
+    #[arg(long, value_enum, default_value_t = Whom::Receiver)]
+    pub whom: Whom,
 }
 
 /// Stops a process for a time. A session outlives a stop shorter than the dead time; after a longer

@@ -7,6 +7,10 @@
 use std::process::Stdio;
 use std::time::Duration;
 
+use chunkcomm_bench::failure::{Doing, Failure};
+use chunkcomm_bench::harness::{machine, runtime};
+use chunkcomm_bench::options::values;
+use chunkcomm_bench::table::Row;
 use chunkcomm_cluster::{Cluster, ClusterConfig, Registry};
 use chunkcomm_farm::settings::Tree;
 use chunkcomm_farm::{Farm, MapReduce, RegistryExt as _, WorkerStats, serve_in};
@@ -17,11 +21,6 @@ use clap::Args;
 
 use super::farm::{DEATHS_MAX, compute, register};
 use super::{Lab, Promises};
-use chunkcomm_bench::failure::{Doing, Failure};
-use chunkcomm_bench::harness::machine;
-use chunkcomm_bench::harness::runtime;
-use chunkcomm_bench::options::values;
-use chunkcomm_bench::table::Row;
 
 /// Name of the hidden command of a node.
 pub const NODE_COMMAND: &str = "farm-node";
@@ -106,7 +105,7 @@ impl Nodes {
 /// If the cluster or the farm does not start.
 pub async fn run(
     lab: &mut Lab,
-    plan: Plan,
+    plan: &Plan,
     promises: &mut Promises,
     row: &mut Row,
 ) -> Result<(), Failure> {

@@ -3,11 +3,11 @@
 use std::sync::atomic::Ordering;
 
 use chunkcomm::{Node, Peer, Receiver, SendError, Sender};
+use chunkcomm_bench::harness::machine::now_ns;
 use tokio::task::JoinSet;
 
 use super::work::Lot;
 use crate::protocol::{Ended, Fault, Outcome, Reply};
-use chunkcomm_bench::harness::machine::now_ns;
 
 /// Name of the rounds' channel on each link.
 const ROUNDS: &str = "rounds";

@@ -5,11 +5,11 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use chunkcomm::{Node, Receiver, RecvError, SendError, Sender};
+use chunkcomm_bench::harness::machine::now_ns;
+use chunkcomm_bench::message::Message;
 
 use crate::checks::{Checker, Contents, Silences};
 use crate::protocol::{Ended, Fault, LinkCounts, Outcome};
-use chunkcomm_bench::harness::machine::now_ns;
-use chunkcomm_bench::message::Message;
 
 /// Longest time of closing: 60 s, longer than it takes to give up a session for dead.
 pub(super) const CLOSE_DEADLINE: Duration = Duration::from_secs(60);
