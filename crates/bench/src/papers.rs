@@ -37,7 +37,7 @@ pub struct Paper {
     pub name: &'static str,
     /// Text of its list.
     list: &'static str,
-    /// What decides its statements.
+    /// Runs that decide its statements.
     pub runs: &'static [Run],
 }
 
