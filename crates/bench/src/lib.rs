@@ -6,9 +6,9 @@
 //!
 //! Reading order: [`message`] (the bytes sent), [`harness`] (two processes and slices), [`flight`]
 //! (calls in flight), [`ours`] (with the library), [`baseline`] (by hand), [`pair`] (starts the two
-//! processes), [`peers`] (other systems beside ours), [`ranks`] (starts a process a rank), [`options`], [`lan`] (virtual time), `study` (a paper's farms in
-//! virtual time), [`commands`] (rows), [`cli`]. [`table`] prints rows, [`fit`] puts lines through
-//! figures, [`stats`] has medians and ratios.
+//! processes), [`peers`] (other systems beside ours), [`ranks`] (starts a process a rank), [`options`],
+//! [`lan`] (virtual time), `papers` (their statements), [`commands`] (rows), [`cli`]. [`table`] prints
+//! rows, [`fit`] puts lines through figures, [`stats`] has medians and ratios.
 
 pub mod baseline;
 pub mod cli;

@@ -200,7 +200,11 @@ impl Table {
     /// Adds a row.
     pub fn add(&mut self, row: Row) {
         match self.form {
-            Form::Json => row.print(true),
+            Form::Json => {
+                // What goes to a file is seen to go on.
+                eprint!("chunkperf: {}", self.line(&self.cells(&row)));
+                row.print(true);
+            }
             Form::Lines => {
                 let heading = self.rows.is_empty().then(|| self.line(&self.headings()));
                 write_out(&format!(

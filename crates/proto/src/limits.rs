@@ -15,7 +15,7 @@ pub const PACKET_BYTES_LARGEST: usize = 1024 * 1024;
 ///   64 KiB 1.03 to 1.37
 /// - less: the longest message of a ring no longer fits
 /// - more: what waited behind a pause arrives later
-/// - command: `chunkperf sweep --sizes 512 --rates 1000000`
+/// - command: `chunkperf stream sweep --sizes 512 --rates 1000000`
 pub const PACKET_BYTES_SMALL: usize = 16 * 1024;
 
 /// Default size of a full packet of a stream that saturates its link, header included: 64 KiB.
@@ -23,7 +23,7 @@ pub const PACKET_BYTES_SMALL: usize = 16 * 1024;
 /// - measured: 4 KiB at 1 M/s, p99 61 us; with 128 and 256 KiB 78 us
 /// - less: a system call more often
 /// - more: latency of bursts; 64 KiB still lies in a core's second-level cache
-/// - command: `chunkperf sweep --sizes 4KiB --rates 1000000`
+/// - command: `chunkperf stream sweep --sizes 4KiB --rates 1000000`
 pub const PACKET_BYTES_DEFAULT: usize = 64 * 1024;
 
 /// Largest size that a full packet grows to where none was set: 256 KiB.
@@ -31,7 +31,7 @@ pub const PACKET_BYTES_DEFAULT: usize = 64 * 1024;
 /// - measured: 4 KiB messages at saturation, 64 KiB packets had 0.88 of the best fixed size's rate
 /// - less: the rate of messages of some hundred bytes and more
 /// - more: nothing recorded; bytes on their way leave the cache
-/// - command: `chunkperf sweep --sizes 4KiB --rates max`
+/// - command: `chunkperf stream sweep --sizes 4KiB --rates max`
 pub const PACKET_BYTES_TUNED: usize = 256 * 1024;
 
 /// Bytes of a packet beside a channel's whole ring: the header, a record header and some

@@ -90,7 +90,7 @@ fn seed(text: &str) -> Result<u64, String> {
 }
 
 fn dead(text: &str) -> Result<Duration, String> {
-    let time = values::duration(text).ok().filter(|time| *time >= DEAD_MIN);
+    let time = Some(values::duration(text)?).filter(|time| *time >= DEAD_MIN);
     time.ok_or_else(|| format!("allowed are durations from {} ms", DEAD_MIN.as_millis()))
 }
 

@@ -60,15 +60,8 @@ pub fn run(args: &BandwidthArgs) -> Result<Verdict, Failure> {
     let mut bench = pair::start(&setting)?;
     let (bytes, node) = (args.size, setting.node(PolicyKind::Chunked));
     let kind = BandwidthKind { bytes, fresh: false, node };
-    let pairing = Pairing {
-        against: args.against,
-        may_fail: false,
-        spinning: false,
-        task: Task { discipline: Discipline::Bandwidth, bytes, in_flight: 1, first_try: 1 },
-        peers: &args.peers,
-        plan,
-        fine: false,
-    };
+    let task = Task { discipline: Discipline::Bandwidth, bytes, in_flight: 1, first_try: 1 };
+    let pairing = Pairing::new(args.against, task, &args.peers, plan);
     let near = |bench: &mut Bench, kind| -> Result<Box<dyn Contender>, Failure> {
         Ok(Box::new(Near::open(bench, kind)?))
     };

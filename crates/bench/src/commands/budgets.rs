@@ -7,13 +7,14 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use chunkcomm_testkit::proc::Program;
-use clap::Args;
+use clap::{Args, ValueEnum};
 use serde_json::{Map, Value};
 
 use super::Verdict;
 use super::coupled::program;
 use crate::failure::{Doing, Failure};
 use crate::harness::machine::{self, DIES_WITH_PARENT};
+use crate::harness::slices::name_of;
 use crate::options::{Common, values};
 use crate::peers::PeersDir;
 use crate::table::{Column, Form, Row, Table, column, significant, write_out};
@@ -32,11 +33,11 @@ const LOOK: Duration = Duration::from_millis(20);
 
 /// Columns for people.
 const COLUMNS: [Column; 6] = [
-    column("name", "name", 30),
+    column("name", "name", 31),
     column("figure", "figure", 9),
     column("limit", "budget", 9),
     column("reached", "aim", 9),
-    column("verdict", "met", 4),
+    column("end", "met", 4),
     column("what", "what", 0),
 ];
 
@@ -119,35 +120,76 @@ impl Budget {
     }
 
     /// Returns the first of its needs that this machine or this build has not.
-    fn missing(&self) -> Option<&'static str> {
-        self.needs.split_whitespace().find(|need| !is_here(need))
+    fn missing(&self) -> Option<Need> {
+        self.needs.split_whitespace().filter_map(Need::of).find(|need| !need.is_here())
     }
 }
 
-/// Whether this machine or this build has something that budgets need.
-fn is_here(need: &str) -> bool {
-    let any = |names: &[&str]| {
-        let path = std::env::var_os("PATH").unwrap_or_default();
-        std::env::split_paths(&path).any(|it| names.iter().any(|name| it.join(name).is_file()))
-    };
-    match need {
-        "peers" => cfg!(feature = "peers"),
-        "virtual" => cfg!(feature = "virtual"),
-        "mpich" => any(&["mpicc.mpich", "mpicc"]),
-        "openmpi" => any(&["mpicc.openmpi", "mpicc"]),
-        "mpi" => any(&["mpicc"]),
-        "examples" => program::beside().is_ok_and(|folder| folder.join("fft2d").is_file()),
-        _ => panic!("a test reads the list: {need}"),
+/// Something that a budget needs, besides the program itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Need {
+    /// The feature of the build.
+    Peers,
+    /// The feature of the build.
+    Virtual,
+    /// The compiler of MPICH.
+    Mpich,
+    /// The compiler of Open MPI.
+    Openmpi,
+    /// One of these compilers.
+    Mpi,
+    /// The built examples beside this program.
+    Examples,
+}
+
+impl Need {
+    fn of(word: &str) -> Option<Self> {
+        Self::from_str(word, false).ok()
+    }
+
+    fn is_here(self) -> bool {
+        let any = |names: &[&str]| {
+            let path = std::env::var_os("PATH").unwrap_or_default();
+            std::env::split_paths(&path).any(|it| names.iter().any(|name| it.join(name).is_file()))
+        };
+        match self {
+            Self::Peers => cfg!(feature = "peers"),
+            Self::Virtual => cfg!(feature = "virtual"),
+            Self::Mpich => any(&["mpicc.mpich", "mpicc"]),
+            Self::Openmpi => any(&["mpicc.openmpi", "mpicc"]),
+            Self::Mpi => any(&["mpicc.mpich", "mpicc.openmpi", "mpicc"]),
+            Self::Examples => program::beside().is_ok_and(|it| it.join("fft2d").is_file()),
+        }
+    }
+
+    /// Returns the command that brings it.
+    fn brought_by(self) -> &'static str {
+        match self {
+            Self::Peers | Self::Virtual => {
+                "cargo build --release -p chunkcomm-bench --features peers,virtual"
+            }
+            Self::Examples => program::BUILD,
+            _ => "apt-get install libmpich-dev libopenmpi-dev libscalapack-openmpi-dev",
+        }
     }
 }
 
-/// Returns the command that brings something that budgets need.
-fn brought_by(need: &str) -> &'static str {
-    match need {
-        "peers" => "cargo build --release --features chunkcomm-bench/peers",
-        "virtual" => "cargo build --release --features chunkcomm-bench/virtual",
-        "examples" => program::BUILD,
-        _ => "apt-get install libmpich-dev libopenmpi-dev libscalapack-openmpi-dev",
+/// End of a budget.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum End {
+    Met,
+    Missed,
+    /// Without a figure, for a reason.
+    NotHere,
+}
+
+impl End {
+    fn word(self) -> &'static str {
+        match self {
+            Self::Met => "yes",
+            Self::Missed => "NO",
+            Self::NotHere => "-",
+        }
     }
 }
 
@@ -164,11 +206,14 @@ pub fn run(args: &BudgetsArgs) -> Result<Verdict, Failure> {
     }
     tell_missing(&chosen);
     let mut table = Table::new(&COLUMNS, Form::of(json));
-    let (mut counts, mut broken) = ([0; 3], Vec::new());
+    let (mut ends, mut broken) = (Vec::new(), Vec::new());
     for budget in &chosen {
         let measured = match budget.missing() {
             None => measure(budget, args),
-            Some(need) => Ok(Map::from_iter([("reason".to_owned(), format!("no {need}").into())])),
+            Some(need) => {
+                let reason = format!("no {}", name_of(need));
+                Ok(Map::from_iter([("reason".to_owned(), reason.into())]))
+            }
         };
         let measured = measured.unwrap_or_else(|failure| {
             eprintln!("chunkperf: {}: {failure}", budget.name);
@@ -180,41 +225,41 @@ pub fn run(args: &BudgetsArgs) -> Result<Verdict, Failure> {
         if let (Some(reason), None) = (reason, budget.missing()) {
             eprintln!("chunkperf: {}: no figure: {reason}", budget.name);
         }
-        let met = figure.is_some_and(|it| budget.limit.is_none_or(|limit| limit.is_met(it)));
-        let verdict = ["yes", "NO", "-"][if met {
-            0
-        } else if reason.is_none() {
-            1
-        } else {
-            2
-        }];
-        counts[if met { 0 } else { 1 + usize::from(reason.is_some()) }] += 1;
-        table.add(row_of(budget, &measured, met, verdict));
+        let end = match figure {
+            Some(figure) if budget.limit.is_none_or(|limit| limit.is_met(figure)) => End::Met,
+            _ if reason.is_some() => End::NotHere,
+            _ => End::Missed,
+        };
+        table.add(row_of(budget, &measured, end, json));
+        ends.push(end);
     }
-    let [met, missed, left] = counts;
+    let count = |end| ends.iter().filter(|it| **it == end).count();
+    let [met, missed, left] = [End::Met, End::Missed, End::NotHere].map(count);
     eprintln!("chunkperf: {met} met, {missed} missed, {left} not measured here");
     if !broken.is_empty() {
         return Err(Failure::broken("measuring", format!("no figure for {}", broken.join(", "))));
     }
-    let counts = missed > 0 && (!args.quick || args.limit.is_some());
-    Ok(if counts { Verdict::Missed } else { Verdict::Fine })
+    let is_missed = missed > 0 && (!args.quick || args.limit.is_some());
+    Ok(if is_missed { Verdict::Missed } else { Verdict::Fine })
 }
 
 /// Tells in one line what these budgets lack here, and the commands that bring it.
 fn tell_missing(chosen: &[Budget]) {
-    let mut told: Vec<(&str, usize)> = Vec::new();
+    let mut told: Vec<(Need, usize)> = Vec::new();
+    let mut commands = Vec::new();
     for need in chosen.iter().filter_map(Budget::missing) {
         match told.iter_mut().find(|(known, _)| *known == need) {
             Some((_, count)) => *count += 1,
             None => told.push((need, 1)),
         }
+        if !commands.contains(&need.brought_by()) {
+            commands.push(need.brought_by());
+        }
     }
     if told.is_empty() {
         return;
     }
-    let each = told.iter().map(|(need, count)| format!("{need} ({count})"));
-    let mut commands: Vec<&str> = told.iter().map(|(need, _)| brought_by(need)).collect();
-    commands.dedup();
+    let each = told.iter().map(|(need, count)| format!("{} ({count})", name_of(*need)));
     let (each, commands) = (each.collect::<Vec<_>>().join(", "), commands.join("; "));
     eprintln!("chunkperf: budgets that lack something here: {each}; {commands}");
 }
@@ -296,7 +341,7 @@ fn output_of(mut program: Program) -> Result<String, Failure> {
     Ok(output)
 }
 
-fn row_of(budget: &Budget, measured: &Map<String, Value>, met: bool, verdict: &str) -> Row {
+fn row_of(budget: &Budget, measured: &Map<String, Value>, end: End, json: bool) -> Row {
     let Budget { name, command, key, limit, aim, .. } = *budget;
     let from_measured = |key: &str| measured.get(key).cloned().unwrap_or_default();
     let figure = measured.get(key).and_then(Value::as_f64);
@@ -308,7 +353,7 @@ fn row_of(budget: &Budget, measured: &Map<String, Value>, met: bool, verdict: &s
         .set("figure", figure)
         .set("budget", limit.map(|limit| limit.figure))
         .set("aim", aim.figure)
-        .set("met", met)
+        .set("met", end == End::Met)
         .set("reason", from_measured("reason"))
         .set("key", key)
         .set("direction", if aim.at_least { "at least" } else { "at most" })
@@ -316,11 +361,12 @@ fn row_of(budget: &Budget, measured: &Map<String, Value>, met: bool, verdict: &s
         .set("ratio_low", from_measured("ratio_low"))
         .set("ratio_high", from_measured("ratio_high"))
         .set("command", command);
-    // For people.
-    row.set("limit", limit.map(|limit| limit.to_string()))
-        .set("reached", aim.to_string())
-        .set("verdict", verdict)
-        .set("what", format!("{key} of {command}"));
+    if !json {
+        row.set("limit", limit.map(|limit| limit.to_string()))
+            .set("reached", aim.to_string())
+            .set("end", end.word())
+            .set("what", format!("{key} of {command}"));
+    }
     row
 }
 
@@ -337,7 +383,8 @@ mod tests {
             assert!(!budget.key.is_empty() && !budget.quick.is_empty(), "{}", budget.name);
             assert!(budget.limit.is_none_or(|limit| limit.is_met(budget.aim.figure)));
             assert!(budget.limit.is_none_or(|limit| limit.at_least == budget.aim.at_least));
-            let _ = budget.needs.split_whitespace().all(is_here);
+            assert!(budget.needs.split_whitespace().all(|need| Need::of(need).is_some()));
+            assert!(budget.name.len() <= 31, "{} is wider than its column", budget.name);
         }
     }
 

@@ -58,15 +58,7 @@ pub fn run(args: &CallsArgs) -> Result<Verdict, Failure> {
     let mut bench = pair::start(&setting)?;
     let node = setting.node(PolicyKind::Chunked);
     let kind = CallsKind { bytes: args.size, in_flight: args.in_flight, node };
-    let pairing = Pairing {
-        against: args.against,
-        may_fail: false,
-        spinning: false,
-        task: args.task(),
-        peers: &args.peers,
-        plan,
-        fine: false,
-    };
+    let pairing = Pairing::new(args.against, args.task(), &args.peers, plan);
     let spins = setting.runtime == RuntimeKind::BusyPoll;
     let own = |bench: &mut Bench, own| match own {
         Against::Raw => {

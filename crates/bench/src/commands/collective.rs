@@ -9,14 +9,16 @@ use chunkcomm_group::Algorithm;
 use clap::{Args, ValueEnum};
 
 use super::Verdict;
-use super::opposite::{Opposite, fastest, seconds_a_call, set_times};
+use super::opposite::{Opposite, Told, fastest, seconds_a_call, set_times};
 use crate::baseline::mpi_calls::{CALLS, Compiled, Form};
 use crate::failure::Failure;
 use crate::harness::calls::{CallKind, ELEMENT_BYTES, Operation};
 use crate::harness::machine;
 use crate::harness::protocol::{RuntimeKind, Transport};
 use crate::harness::ranks::Ranks;
-use crate::harness::slices::{Outcome, Plan, Side, Slice, Slices, alternate, beside, name_of};
+use crate::harness::slices::{
+    Outcome, Plan, Side, Slice, Slices, alternate, beside, name_of, unless_it_may,
+};
 use crate::lan::LanArgs;
 use crate::options::{Common, values};
 use crate::ours::collective::OursKind;
@@ -99,16 +101,17 @@ pub fn run(args: &CollectiveArgs) -> Result<Verdict, Failure> {
     let setting = args.common.setting()?;
     let slices = Slices { given: Some(SLICES), fine: false };
     let plan = Plan::cut(args.repeat, FIRST_CALLS, args.against.is_some(), slices)?;
-    let opposite = args.opposite(kind);
+    let opposite = unless_it_may(args.is_mpi(), args.opposite(kind))?;
+    let told = opposite.as_ref().ok().and_then(Option::as_ref).map(Opposite::told);
     let (runtime, threads) = (setting.runtime, setting.threads);
     let ours = OursKind { runtime, threads, algorithm: args.algorithm.to_string() };
     let mut ours = start(&Work::Call { side: SideKind::Ours(ours), kind })?;
     // Ranks of an MPI may hang: ours has its row all the same.
-    let (outcome, opposite, reason) = beside(args.is_mpi(), opposite, |opposite| {
+    let (outcome, _, reason) = beside(args.is_mpi(), opposite, |opposite| {
         ours.hold(false);
         args.measure(&plan, kind, &mut ours, opposite)
     })?;
-    args.row(kind, &outcome, opposite.as_ref(), reason).print(args.common.json);
+    args.row(kind, &outcome, told, reason).print(args.common.json);
     Ok(Verdict::Fine)
 }
 
@@ -250,13 +253,13 @@ impl CollectiveArgs {
         &self,
         kind: CallKind,
         outcome: &Outcome,
-        opposite: Option<&Opposite>,
+        told: Option<Told>,
         missing: Option<String>,
     ) -> Row {
         let mut row = self.row_of(kind, seconds_a_call(&outcome.ours));
         row.set("calls", outcome.messages());
         let Some(against) = self.against else { return row };
-        set_times(&mut row, &name_of(against), outcome, opposite, missing);
+        set_times(&mut row, &name_of(against), outcome, told, missing);
         row
     }
 }

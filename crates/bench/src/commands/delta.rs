@@ -17,7 +17,7 @@ use crate::baseline::relay::{Relay, RelayKind};
 use crate::failure::{Doing, Failure};
 use crate::harness::flows::FlowPattern;
 use crate::harness::protocol::PolicyKind;
-use crate::harness::slices::{Outcome, Plan, Side, Slice, alternate, name_of};
+use crate::harness::slices::{Outcome, Plan, Side, Slice, alternate, median_of, name_of};
 use crate::lan::LanArgs;
 use crate::options::Common;
 use crate::options::computing::{Computing, computing};
@@ -396,8 +396,4 @@ impl DeltaArgs {
 /// Returns the median time of one run, in seconds.
 fn median_seconds(slices: &[Slice]) -> f64 {
     median_of(slices, |slice| 1.0 / slice.rate())
-}
-
-fn median_of(slices: &[Slice], figure: impl Fn(&Slice) -> f64) -> f64 {
-    median(&slices.iter().map(figure).collect::<Vec<_>>())
 }

@@ -17,7 +17,9 @@ use crate::failure::Failure;
 use crate::harness::machine;
 use crate::harness::near::Bench;
 use crate::harness::protocol::{RuntimeKind, Transport};
-use crate::harness::slices::{Contender, Outcome, Plan, Side, Slice, alternate, beside, name_of};
+use crate::harness::slices::{
+    Contender, Outcome, Plan, Side, Slice, alternate, beside, name_of, unless_it_may,
+};
 use crate::harness::work::{Work, iterations_of};
 use crate::lan::LanArgs;
 use crate::options::Common;
@@ -148,6 +150,7 @@ pub fn run(args: &FarmArgs) -> Result<Verdict, Failure> {
         Some(FarmForm::Tree(args)) => tree::run(args),
     }
 }
+
 /// Runs ours; with `held` its workers stand still before and after. Workers that poll busily would
 /// take the core from the other sides.
 fn run_ours(ours: &mut dyn Ready, bench: &Bench, held: bool, tasks: u64) -> Result<f64, Failure> {
@@ -198,11 +201,11 @@ impl FarmArgs {
         let plan = Plan::new(Some(self.tasks), 1, self.against.is_some())?;
         let work_iterations = iterations_of(self.work);
         let mut bench = pair::start_many(&setting, self.hand_processes())?;
-        let baseline = self.baseline(&mut bench, work_iterations);
-        let kind = self.kind(Work::Iterations(work_iterations))?;
-        let mut ours = start(&bench.runtime, &kind)?;
         // MPICH's ranks may hang: ours has its row all the same.
         let may_fail = self.against == Some(Against::Mpich);
+        let baseline = unless_it_may(may_fail, self.baseline(&mut bench, work_iterations))?;
+        let kind = self.kind(Work::Iterations(work_iterations))?;
+        let mut ours = start(&bench.runtime, &kind)?;
         let (outcome, _, reason) = beside(may_fail, baseline, |baseline| {
             ours.hold(false);
             self.measure(plan, &mut bench, &mut *ours, baseline, &kind)

@@ -1,5 +1,7 @@
 //! `chunkperf latency`: round trips of one message.
 
+use std::cell::RefCell;
+
 use clap::{Args, ValueEnum};
 
 use super::{Verdict, set_ratio};
@@ -85,19 +87,31 @@ pub fn run(args: &LatencyArgs) -> Result<Verdict, Failure> {
     let plan = Plan::new(Some(args.iterations), 1, args.against.is_some())?;
     let mut bench = pair::start(&setting)?;
     let kind = args.kind(setting.node(PolicyKind::Chunked));
-    let pairing = Pairing {
-        against: args.against,
-        // MPICH's ranks may hang: ours has its row all the same.
-        may_fail: args.against == Some(Opponent::Own(Against::Mpich)),
-        spinning: args.spins(),
-        task: args.task(),
-        peers: &args.peers,
-        plan,
-        fine: false,
+    // MPICH's ranks may hang: ours has its row all the same.
+    let may_fail = args.against == Some(Opponent::Own(Against::Mpich));
+    let pairing = Pairing::new(args.against, args.task(), &args.peers, plan);
+    let pairing = Pairing { may_fail, spinning: args.spins(), ..pairing };
+    // They start when the sides of this program are open.
+    let spinners = RefCell::new(None);
+    let spin = || -> Result<(), Failure> {
+        if args.load == LoadKind::Spinner {
+            spinners.replace(Some(Spinners::start()?));
+        }
+        Ok(())
     };
-    let _spinners = (args.load == LoadKind::Spinner).then(Spinners::start).transpose()?;
-    let ours = |bench: &mut Bench| near(bench, kind);
-    let own = |bench: &mut Bench, own| args.baseline(bench, own, kind);
+    let has_own = matches!(args.against, Some(Opponent::Own(_)));
+    let ours = |bench: &mut Bench| {
+        let side = near(bench, kind)?;
+        if !has_own {
+            spin()?;
+        }
+        Ok(side)
+    };
+    let own = |bench: &mut Bench, own| {
+        let side = args.baseline(bench, own, kind)?;
+        spin()?;
+        Ok(side)
+    };
     let (outcome, told) = pairing.run(&mut bench, ours, own)?;
     args.row(&outcome, &told).print(args.common.json);
     Ok(Verdict::Fine)

@@ -4,8 +4,8 @@ use super::set_ratio;
 use crate::baseline::mpi_calls::Form;
 use crate::failure::Failure;
 use crate::harness::ranks::Ranks;
-use crate::harness::slices::{Outcome, Plan, Side, Slice, alternate};
-use crate::stats::{Ratio, median};
+use crate::harness::slices::{Outcome, Plan, Side, Slice, alternate, median_of};
+use crate::stats::Ratio;
 use crate::table::{Row, significant};
 
 /// Number of slices of a heat.
@@ -19,9 +19,18 @@ pub(super) struct Opposite {
     pub(super) request: Option<&'static str>,
 }
 
+/// Name of the baseline that was measured, and its way of calling.
+pub(super) type Told = (String, Option<&'static str>);
+
+impl Opposite {
+    pub(super) fn told(&self) -> Told {
+        (self.name.clone(), self.request)
+    }
+}
+
 /// Returns the median time of a call, in seconds.
 pub(super) fn seconds_a_call(slices: &[Slice]) -> f64 {
-    median(&slices.iter().map(|slice| 1.0 / slice.rate()).collect::<Vec<_>>())
+    median_of(slices, |slice| 1.0 / slice.rate())
 }
 
 /// Adds the baseline's time and the ratios; `missing` is the reason why there is no baseline although
@@ -30,18 +39,18 @@ pub(super) fn set_times(
     row: &mut Row,
     asked: &str,
     outcome: &Outcome,
-    opposite: Option<&Opposite>,
+    told: Option<Told>,
     missing: Option<String>,
 ) {
-    let name = opposite.map_or(asked, |opposite| &opposite.name);
+    let (name, request) = told.unwrap_or_else(|| (asked.to_owned(), None));
     let seconds = seconds_a_call(&outcome.baseline);
     let times: Vec<_> = [&outcome.ours, &outcome.baseline]
         .map(|slices| slices.iter().map(|slice| 1.0 / slice.rate()).collect::<Vec<f64>>())
         .into();
-    set_ratio(row, name, outcome.ratio(Slice::rate));
+    set_ratio(row, &name, outcome.ratio(Slice::rate));
     row.set("time_ratio", Ratio::of_pairs(&times[0], &times[1]).median)
         .set("baseline_seconds", seconds)
-        .set("baseline_request", opposite.and_then(|opposite| opposite.request));
+        .set("baseline_request", request);
     if let Some(reason) = missing {
         row.set("ratio", None::<f64>).set("time_ratio", None::<f64>).set("reason", reason);
     }

@@ -12,14 +12,16 @@ use chunkcomm_array::{Layout, plan_of};
 use clap::{Args, ValueEnum};
 
 use super::Verdict;
-use super::opposite::{Opposite, fastest, seconds_a_call, set_times};
+use super::opposite::{Opposite, Told, fastest, seconds_a_call, set_times};
 use crate::baseline::mpi_calls::{ALL_TO_ALL, Compiled, Form, SCALAPACK, Source};
 use crate::failure::{Doing, Failure};
 use crate::harness::calls::{CallKind, Operation};
 use crate::harness::machine;
 use crate::harness::protocol::{OnOff, Transport};
 use crate::harness::ranks::Ranks;
-use crate::harness::slices::{Outcome, Plan, Side, Slice, Slices, alternate, beside, name_of};
+use crate::harness::slices::{
+    Outcome, Plan, Side, Slice, Slices, alternate, beside, name_of, unless_it_may,
+};
 use crate::harness::transfers::{ELEMENT_BYTES, Transfer, TransferKind, blocks};
 use crate::lan::LanArgs;
 use crate::options::{Common, values};
@@ -183,12 +185,14 @@ pub fn run(args: &RedistributeArgs) -> Result<Verdict, Failure> {
     let slices = Slices { given: Some(SLICES), fine: false };
     let plan = Plan::cut(args.repeat, FIRST_TRANSFERS, args.against.is_some(), slices)?;
     let opposite = args.against.map(|it| args.opposite(it, &transfer)).transpose();
+    let opposite = unless_it_may(args.is_mpi(), opposite)?;
+    let told = opposite.as_ref().ok().and_then(Option::as_ref).map(Opposite::told);
     let mut ours = args.ours(&transfer)?;
     let plan_seconds = ours.run(1, 1)?;
     // Ranks of an MPI may hang: ours has its row all the same.
     let (outcome, opposite, reason) =
         beside(args.is_mpi(), opposite, |opposite| measure(&plan, &mut ours, opposite))?;
-    let mut row = args.row(&transfer, &outcome, plan_seconds, opposite.as_ref(), reason);
+    let mut row = args.row(&transfer, &outcome, plan_seconds, told, reason);
     if args.against == Some(Against::Kept) {
         drop((ours, opposite));
         args.set_extra(&mut row, &outcome, transfer.ranks())?;
@@ -393,7 +397,7 @@ impl RedistributeArgs {
         transfer: &Transfer,
         outcome: &Outcome,
         plan_seconds: f64,
-        opposite: Option<&Opposite>,
+        told: Option<Told>,
         missing: Option<String>,
     ) -> Row {
         let seconds = seconds_a_call(&outcome.ours);
@@ -401,7 +405,7 @@ impl RedistributeArgs {
         let plan_seconds = (self.plan == PlanKind::Kept).then_some(plan_seconds);
         row.set("plan_seconds", plan_seconds).set("transfers", outcome.messages());
         let Some(against) = self.against else { return row };
-        set_times(&mut row, &name_of(against), outcome, opposite, missing);
+        set_times(&mut row, &name_of(against), outcome, told, missing);
         let bytes = transfer.elements() * ELEMENT_BYTES;
         let baseline = seconds_a_call(&outcome.baseline);
         row.set("baseline_bytes_per_second", bytes as f64 / baseline);

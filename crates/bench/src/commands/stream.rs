@@ -124,15 +124,8 @@ pub fn run(args: &StreamArgs) -> Result<Verdict, Failure> {
     let setting = args.common.setting()?;
     let plan = Plan::cut(args.total(), args.first_try(), args.against.is_some(), args.slices())?;
     let mut bench = pair::start(&setting)?;
-    let pairing = Pairing {
-        against: args.against,
-        may_fail: false,
-        spinning: false,
-        task: args.task(),
-        peers: &args.peers,
-        plan,
-        fine: args.is_fine(),
-    };
+    let pairing = Pairing::new(args.against, args.task(), &args.peers, plan);
+    let pairing = Pairing { fine: args.is_fine(), ..pairing };
     let (kind, logged) = (args.kind(args.node(&setting)), Logged::default());
     let ours = |bench: &mut Bench| near_logged(bench, kind, &logged);
     let own = |bench: &mut Bench, own| args.baseline(bench, own, kind, &logged);

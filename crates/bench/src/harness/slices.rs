@@ -252,20 +252,46 @@ pub fn run_on(
     Ok(outcome)
 }
 
-/// Returns the index of the side with the largest median of `rounds` figures. The sides run in turns,
-/// there and back, so that none always follows the same one; one without a figure is out.
+/// Returns the index of the side whose `rounds` slices have most merit. The sides run in turns, there and
+/// back, so that none always follows the same one; one without a slice is out.
+///
+/// # Errors
+/// The first of a slice.
 pub fn best_of(
     sides: usize,
     rounds: usize,
-    mut figure: impl FnMut(usize) -> Option<f64>,
-) -> Option<usize> {
-    let mut order: Vec<(usize, Vec<f64>)> = (0..sides).map(|side| (side, Vec::new())).collect();
+    mut slice: impl FnMut(usize) -> Result<Option<Slice>, Failure>,
+    merit: impl Fn(&[Slice]) -> f64,
+) -> Result<Option<usize>, Failure> {
+    let mut order: Vec<(usize, Vec<Slice>)> = (0..sides).map(|side| (side, Vec::new())).collect();
     for _ in 0..rounds {
-        order.reverse();
-        order.retain_mut(|(side, figures)| figure(*side).map(|it| figures.push(it)).is_some());
+        let mut next = Vec::new();
+        for (side, mut slices) in order.into_iter().rev() {
+            if let Some(slice) = slice(side)? {
+                slices.push(slice);
+                next.push((side, slices));
+            }
+        }
+        order = next;
     }
-    let medians = order.into_iter().map(|(side, figures)| (side, median(&figures)));
-    medians.max_by(|one, other| one.1.total_cmp(&other.1)).map(|(side, _)| side)
+    let merits = order.into_iter().map(|(side, slices)| (side, merit(&slices)));
+    Ok(merits.max_by(|one, other| one.1.total_cmp(&other.1)).map(|(side, _)| side))
+}
+
+/// Returns the median of a figure of each slice.
+pub fn median_of(slices: &[Slice], figure: impl Fn(&Slice) -> f64) -> f64 {
+    median(&slices.iter().map(figure).collect::<Vec<_>>())
+}
+
+/// Returns the failure of a baseline at once, unless it may fail.
+///
+/// # Errors
+/// That failure.
+pub fn unless_it_may<B>(
+    may_fail: bool,
+    baseline: Result<B, Failure>,
+) -> Result<Result<B, Failure>, Failure> {
+    if may_fail { Ok(baseline) } else { baseline.map(Ok) }
 }
 
 /// Result of [`beside`]: the slices, the baseline if there was one, and the reason why there was none.

@@ -159,11 +159,16 @@ pub struct Pairing<'a, O> {
     pub peers: &'a PeersDir,
     /// The slices.
     pub plan: Plan,
-    /// Whether connections are opened anew every few slices.
+    /// Whether connections are opened anew every few slices: beside a baseline of the command's own.
     pub fine: bool,
 }
 
-impl<O: Copy> Pairing<'_, O> {
+impl<'a, O: Copy> Pairing<'a, O> {
+    /// Makes one of sides that sleep, on one connection each; only other systems may fail.
+    pub fn new(against: Option<Opponent<O>>, task: Task, peers: &'a PeersDir, plan: Plan) -> Self {
+        Self { against, may_fail: false, spinning: false, task, peers, plan, fine: false }
+    }
+
     /// Opens both sides and measures them in turns.
     ///
     /// # Errors

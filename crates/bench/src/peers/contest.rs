@@ -3,7 +3,9 @@
 use super::{Discipline, Flavour, PeersDir, System, Task, open_within, start, versions};
 use crate::failure::Failure;
 use crate::harness::near::Bench;
-use crate::harness::slices::{Contender, Plan, SLICES_MIN, Slice, best_of, name_of, warm_up};
+use crate::harness::slices::{
+    Contender, Plan, SLICES_MIN, Slice, best_of, median_of, name_of, warm_up,
+};
 
 /// Turns of each side in a contest.
 const TURNS: usize = 3;
@@ -103,10 +105,12 @@ fn fastest(
         let warm =
             |side: &mut Opened| or_failed(warm(bench, &mut *side.contender, task), &mut failed);
         let counts: Vec<Option<u64>> = sides.iter_mut().map(warm).collect();
-        let best = best_of(sides.len(), TURNS, |index| {
-            let slice = sides[index].contender.slice(bench, counts[index]?);
-            or_failed(slice, &mut failed).map(|slice| figure(&slice, task.discipline))
-        });
+        let slice = |index: usize| {
+            let Some(count) = counts[index] else { return Ok(None) };
+            Ok(or_failed(sides[index].contender.slice(bench, count), &mut failed))
+        };
+        let merit = |slices: &[Slice]| median_of(slices, |slice| figure(slice, task.discipline));
+        let best = best_of(counts.len(), TURNS, slice, merit).unwrap_or_default();
         sides = best.map(|index| sides.swap_remove(index)).into_iter().collect();
     }
     sides.pop().ok_or_else(|| {

@@ -29,7 +29,15 @@ fn examples(script: &str) -> Scratch {
 /// An empty search path: no compiler, no PVM.
 fn without_pvm(folder: &Scratch, options: &[&str]) -> Vec<Value> {
     let output = std::process::Command::new(env!("CARGO_BIN_EXE_chunkperf"))
-        .args(["coupled", "models", "--json", "--runs", "2", "--examples", folder.to_str().expect("ASCII")])
+        .args([
+            "coupled",
+            "models",
+            "--json",
+            "--runs",
+            "2",
+            "--examples",
+            folder.to_str().expect("ASCII"),
+        ])
         .args(options)
         .env("PATH", "/nowhere")
         .output()

@@ -18,7 +18,7 @@ use std::time::Duration;
 /// - measured: nothing recorded for this number
 /// - less: packets grow where bytes are dear
 /// - more: packets stay small where the system call is dear
-/// - command: `chunkperf sweep --sizes 512,4KiB --rates max`
+/// - command: `chunkperf stream sweep --sizes 512,4KiB --rates max`
 pub const WRITE_SHARE_DIVISOR: u64 = 12;
 
 /// Full packets in a row before the cost of a byte is measured.
@@ -26,7 +26,7 @@ pub const WRITE_SHARE_DIVISOR: u64 = 12;
 /// - measured: nothing recorded
 /// - less: bursts pass for a saturated link
 /// - more: packets grow later
-/// - command: `chunkperf sweep --sizes 4KiB --rates 1000000,max`
+/// - command: `chunkperf stream sweep --sizes 4KiB --rates 1000000,max`
 pub const FULL_IN_ROW: u32 = 16;
 
 /// Rows of full packets before a size is judged, by the cheapest of them.
@@ -34,7 +34,7 @@ pub const FULL_IN_ROW: u32 = 16;
 /// - measured: nothing recorded; a test has another process on the machine in every second row
 /// - less: other processes decide about the size
 /// - more: a size that costs more is kept longer
-/// - command: `chunkperf sweep --sizes 4KiB --rates max`
+/// - command: `chunkperf stream sweep --sizes 4KiB --rates max`
 pub const ROWS: u32 = 8;
 
 /// Part by which a byte must be cheaper for a larger packet to stay: 1/24.
@@ -51,7 +51,7 @@ pub const CHEAPER_DIVISOR: u64 = 24;
 /// - measured: nothing recorded
 /// - less: more packets have a size that only is tried
 /// - more: a link whose cost changed keeps its size longer
-/// - command: `chunkperf sweep --sizes 4KiB --rates max`
+/// - command: `chunkperf stream sweep --sizes 4KiB --rates max`
 pub const RESTS: u32 = 32;
 
 /// Packets in a row, less than half full or with nothing waiting behind them, after which the
@@ -60,7 +60,7 @@ pub const RESTS: u32 = 32;
 /// - measured: nothing recorded
 /// - less: a short pause costs a stream its size
 /// - more: the first pause after a stream meets large packets
-/// - command: `chunkperf sweep --sizes 512 --rates 1000000`
+/// - command: `chunkperf stream sweep --sizes 512 --rates 1000000`
 pub const PART_IN_ROW: u32 = 256;
 
 /// Weight against saturation of a packet behind which nothing waited, in full packets.
@@ -68,14 +68,14 @@ pub const PART_IN_ROW: u32 = 256;
 /// - measured: 4 KiB at 1 M/s, p99 78 us before bursts were told from saturation, 61 us since
 /// - less: bursts keep large packets
 /// - more: a saturated stream whose ring runs empty now and then has smaller packets
-/// - command: `chunkperf sweep --sizes 4KiB --rates 1000000,max`
+/// - command: `chunkperf stream sweep --sizes 4KiB --rates 1000000,max`
 pub const DRAINED_WEIGHT: u32 = 16;
 
 /// Sum of these weights from which a size larger than the first is given up.
 ///
 /// - measured: as [`DRAINED_WEIGHT`]
 /// - less, more: as [`DRAINED_WEIGHT`], turned round
-/// - command: `chunkperf sweep --sizes 4KiB --rates 1000000,max`
+/// - command: `chunkperf stream sweep --sizes 4KiB --rates 1000000,max`
 pub const DRAINED_MAX: u32 = 16 * DRAINED_WEIGHT;
 
 /// Largest packet whose write shows the cost of a system call, in bytes.
@@ -83,7 +83,7 @@ pub const DRAINED_MAX: u32 = 16 * DRAINED_WEIGHT;
 /// - measured: nothing recorded
 /// - less: fewer writes are timed
 /// - more: the copy of the bytes counts as the call
-/// - command: `chunkperf sweep --sizes 4KiB --rates max`
+/// - command: `chunkperf stream sweep --sizes 4KiB --rates max`
 pub const SMALL_WRITE_BYTES: usize = 2 * 1024;
 
 /// Small writes of which one is timed.
@@ -106,7 +106,7 @@ pub const WRITE_NS: u64 = 4_000;
 /// - measured: nothing recorded
 /// - less: slow system calls are not believed
 /// - more: a pause of the process counts as a dear call
-/// - command: `chunkperf sweep --sizes 4KiB --rates max`
+/// - command: `chunkperf stream sweep --sizes 4KiB --rates max`
 pub const WRITE_NS_MAX: u64 = 50_000;
 
 // Pace.
@@ -218,7 +218,7 @@ pub const GROWTH_YIELDS_MAX: u32 = 64;
 /// - measured: nothing recorded; tokio's timers step one millisecond
 /// - less: impossible with these timers
 /// - more: messages of a busy node wait longer
-/// - command: `chunkperf sweep --rates 10000`
+/// - command: `chunkperf stream sweep --rates 10000`
 pub const AGE_BOUND_MS_DEFAULT: u64 = 1;
 
 /// Messages of the last packet from which a stream counts as under way, so that a yield gives

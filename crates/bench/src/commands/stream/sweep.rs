@@ -37,18 +37,19 @@ use crate::table::{Column, Form, Row, Table, column, write_out};
 const REACHABLE: f64 = 0.7;
 
 /// Columns for people: ours, then the best fixed setting, and ours over it.
-const COLUMNS: [Column; 13] = [
+const COLUMNS: [Column; 14] = [
     column("payload_bytes", "bytes", 6),
-    column("rate", "rate", 7),
+    column("rate", "rate (-: max)", 13),
+    column("saturation_messages_per_second", "max", 10),
     column("messages_per_second", "messages/s", 10),
     column("messages_per_packet", "a packet", 8),
     column("delivery_p99_us", "p99 us", 6),
     column("cpu_us_per_message", "cpu us", 7),
-    column("best_policy", "best fixed", 12),
+    column("best_policy", "best fixed", 13),
     column("best_packet_bytes", "packets of", 10),
-    column("rate_ratio", "rate", 6),
-    column("p99_ratio", "p99", 6),
-    column("cpu_ratio", "cpu", 6),
+    column("rate_ratio", "rate x", 6),
+    column("p99_ratio", "p99 x", 6),
+    column("cpu_ratio", "cpu x", 6),
     column("met", "met", 3),
     column("skipped", "left out", 3),
 ];

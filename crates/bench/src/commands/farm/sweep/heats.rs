@@ -6,7 +6,7 @@ use chunkcomm_farm::settings::{Grain, Prefetch};
 
 use crate::failure::Failure;
 use crate::harness::near::Bench;
-use crate::harness::slices::{self, Outcome, Plan, Side, Slice};
+use crate::harness::slices::{self, Outcome, Plan, Side, Slice, median_of};
 use crate::ours::farm::{FarmKind, Ready, farmer_address, start};
 
 /// Numbers of assignments that are tried.
@@ -137,19 +137,14 @@ pub(super) fn heats(
     for &(_, fixed) in rates.iter().take(SEMI_FINALISTS) {
         runners.push(open(bench, &fixed.kind(kind))?);
     }
-    let mut failed = None;
-    let best = slices::best_of(runners.len(), lengths.rounds, |index| {
-        let slice = slice(&mut *runners[index], bench, tasks);
-        slice.map(|slice| slice.rate()).map_err(|it| failed = Some(it)).ok()
-    });
+    let slice = |index: usize| slice(&mut *runners[index], bench, tasks).map(Some);
+    let merit = |slices: &[Slice]| median_of(slices, Slice::rate);
+    let best = slices::best_of(rates.len().min(SEMI_FINALISTS), lengths.rounds, slice, merit)?;
     for farm in runners {
         farm.finish(&bench.runtime)?;
     }
     let none = || Failure::broken("sweeping", "there are no fixed settings");
-    match failed {
-        Some(failed) => Err(failed),
-        None => best.map(|index| rates[index].1).ok_or_else(none),
-    }
+    best.map(|index| rates[index].1).ok_or_else(none)
 }
 
 /// Returns the rate of a setting: of a full run, or of a shorter one if that is hopeless.

@@ -4,7 +4,7 @@ use super::{Cell, Fixed, Rate};
 use crate::failure::Failure;
 use crate::harness::near::{Bench, Setting};
 use crate::harness::protocol::{NodeKind, Pace, PolicyKind};
-use crate::harness::slices::{self, Contender, Outcome, Plan, SLICES_MIN, Slice};
+use crate::harness::slices::{self, Contender, Outcome, Plan, SLICES_MIN, Slice, median_of};
 use crate::ours::stream::{StreamKind, near};
 use crate::stats::Ratio;
 
@@ -166,24 +166,24 @@ fn heats(
         let count = slices::warm_up(&plan, |count| contender.slice(bench, count.messages))?;
         runners.push((contender, count));
     }
-    let mut failed = None;
-    let best = slices::best_of(settings.len(), lengths.heats, |index| {
+    let slice = |index: usize| {
         let (contender, count) = &mut runners[index];
-        let slice = contender.slice(bench, *count);
-        slice.map(|slice| merit(cell.rate, &slice)).map_err(|it| failed = Some(it)).ok()
-    });
+        contender.slice(bench, *count).map(Some)
+    };
+    let best =
+        slices::best_of(settings.len(), lengths.heats, slice, |slices| merit(cell.rate, slices))?;
     let none = || Failure::broken("sweeping", "there are no fixed settings");
-    match failed {
-        Some(failed) => Err(failed),
-        None => best.map(|index| settings[index]).ok_or_else(none),
-    }
+    best.map(|index| settings[index]).ok_or_else(none)
 }
 
-/// Returns the merit of a slice of a fixed setting: the best has most of it.
-fn merit(rate: Rate, slice: &Slice) -> f64 {
+/// Returns the merit of a fixed setting: the best has most of it.
+fn merit(rate: Rate, slices: &[Slice]) -> f64 {
     match rate {
-        Rate::Saturation => slice.rate(),
-        Rate::PerSecond(_) => 1.0 / (slice.p99_us() * slice.cpu_us_per_message()),
+        Rate::Saturation => median_of(slices, Slice::rate),
+        Rate::PerSecond(_) => {
+            let costs = [Slice::p99_us, Slice::cpu_us_per_message];
+            1.0 / costs.map(|figure| median_of(slices, figure)).iter().product::<f64>()
+        }
     }
 }
 
@@ -225,9 +225,9 @@ mod tests {
     #[test]
     fn below_saturation_the_product_decides() {
         let paced = Rate::PerSecond(1);
-        let prompt = slice(1.0, 50_000, 2_000);
-        let patient = slice(1.0, 1_000_000, 500);
-        let cheap_at_once = slice(1.0, 55_000, 1_500);
+        let prompt = [slice(1.0, 50_000, 2_000)];
+        let patient = [slice(1.0, 1_000_000, 500)];
+        let cheap_at_once = [slice(1.0, 55_000, 1_500)];
         assert!(merit(paced, &prompt) > merit(paced, &patient));
         assert!(merit(paced, &cheap_at_once) > merit(paced, &prompt));
     }
