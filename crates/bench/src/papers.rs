@@ -52,6 +52,24 @@ pub struct Run {
     pub run: fn(&Scene<'_>, &mut Found) -> Result<(), Failure>,
 }
 
+impl Run {
+    /// Makes a run in virtual time.
+    const fn virtually(
+        name: &'static str,
+        run: fn(&Scene<'_>, &mut Found) -> Result<(), Failure>,
+    ) -> Self {
+        Self { name, means: Means::Virtual, run }
+    }
+
+    /// Makes a run on this machine.
+    const fn really(
+        name: &'static str,
+        run: fn(&Scene<'_>, &mut Found) -> Result<(), Failure>,
+    ) -> Self {
+        Self { name, means: Means::Real, run }
+    }
+}
+
 /// Where something runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Means {
@@ -168,6 +186,8 @@ pub struct Found {
     verdicts: BTreeMap<&'static str, Verdict>,
     tables: Vec<(String, Table)>,
     curves: Vec<Curves>,
+    /// Names, headings and PNG.
+    pictures: Vec<(&'static str, &'static str, Vec<u8>)>,
     figures: Vec<(&'static str, f64)>,
     missing: Option<String>,
 }
@@ -185,9 +205,14 @@ impl Found {
         self.tables.push((title.into(), table));
     }
 
-    /// Adds a picture.
+    /// Adds a picture of curves.
     pub fn curves(&mut self, curves: Curves) {
         self.curves.push(curves);
+    }
+
+    /// Adds a picture as PNG.
+    pub fn picture(&mut self, name: &'static str, title: &'static str, png: Vec<u8>) {
+        self.pictures.push((name, title, png));
     }
 
     /// Adds a figure to the row of a summary.

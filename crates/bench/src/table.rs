@@ -229,14 +229,6 @@ impl Table {
         aligned(&[self.headings()].into_iter().chain(rows).collect::<Vec<_>>())
     }
 
-    /// Returns the heading and all rows in Markdown.
-    pub fn to_markdown(&self) -> String {
-        let line = |cells: Vec<String>| format!("| {} |\n", cells.join(" | "));
-        let mut text = line(self.headings()) + &format!("|{}\n", "---|".repeat(self.columns.len()));
-        text.extend(self.rows.iter().map(|row| line(self.cells(row))));
-        text
-    }
-
     fn headings(&self) -> Vec<String> {
         self.columns.iter().map(|column| column.heading.to_owned()).collect()
     }
@@ -326,7 +318,6 @@ mod tests {
         row.set("c", 7).set("a", 0.12345).set("b", true);
         table.add(row);
         assert_eq!(table.to_lines(), "a, s    b\n0.1235  yes\n");
-        assert_eq!(table.to_markdown(), "| a, s | b |\n|---|---|\n| 0.1235 | yes |\n");
     }
 
     #[test]

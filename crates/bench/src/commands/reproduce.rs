@@ -78,6 +78,13 @@ fn file(text: &str) -> Result<PathBuf, String> {
 /// If a run fails, or the report cannot be written.
 pub fn run(args: &ReproduceArgs) -> Result<Verdict, Failure> {
     args.common.check_virtual()?;
+    let is_whole = args.paper.is_empty() && args.only.is_empty() && !args.quick;
+    if args.report.is_some() && !is_whole {
+        return Err(Failure::Refused(
+            "--report writes about all papers: allowed without --paper, --only and --quick"
+                .to_owned(),
+        ));
+    }
     let settings = Settings {
         quick: args.quick,
         examples: args.examples.clone().map_or_else(program::beside, Ok)?,
@@ -90,6 +97,9 @@ pub fn run(args: &ReproduceArgs) -> Result<Verdict, Failure> {
         }
     })?;
     let report = Report { ran: &ran, seconds: begun.elapsed().as_secs_f64() };
+    if args.only.is_empty() && !args.summary {
+        report.write_rest(json);
+    }
     if let Some(folder) = &args.report {
         report.write_page(folder)?;
     }
@@ -109,7 +119,7 @@ impl ReproduceArgs {
         let runs: Vec<_> = runs.filter(|(_, run)| is_wanted(run)).collect();
         if runs.is_empty() {
             let names: Vec<&str> = self.paper.iter().map(|paper| paper.name).collect();
-            let why = format!("--only: {} has no such run", names.join(", "));
+            let why = format!("--only: of {} there is no such run", names.join(", "));
             return Err(Failure::Refused(why));
         }
         Ok(runs)

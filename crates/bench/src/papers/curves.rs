@@ -26,9 +26,15 @@ impl Curves {
     /// Returns the picture as SVG.
     ///
     /// # Errors
-    /// If there is nothing to draw.
+    /// If there are no points, or one has no place on the axes.
     pub fn to_svg(&self) -> Result<String, Failure> {
         let mut svg = String::new();
+        let points = self.lines.iter().flat_map(|(_, points)| points);
+        let is_there = |value: f64, log: bool| value.is_finite() && (!log || value > 0.0);
+        let mut points = points.map(|(x, y)| is_there(*x, self.x.1) && is_there(*y, self.y.1));
+        if !points.next().is_some_and(|first| first && points.all(|it| it)) {
+            return Err(Failure::broken("drawing curves", "a point is missing or has no place"));
+        }
         self.draw(&mut svg).map_err(|error| Failure::broken("drawing curves", error))?;
         Ok(svg)
     }

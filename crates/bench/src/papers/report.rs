@@ -1,6 +1,7 @@
-//! Findings as lines, as rows of JSON, and as a page of Markdown with its pictures.
+//! Findings as lines, as rows of JSON, and as a page of Markdown with its pictures and the table of all
+//! statements.
 
-use std::fmt::Write as _;
+use std::fmt::{self, Write as _};
 use std::fs;
 use std::path::Path;
 
@@ -9,17 +10,62 @@ use crate::failure::{Doing, Failure};
 use crate::harness::machine;
 use crate::table::{Row, write_out};
 
-/// Folder of the pictures, beside the page.
-const PICTURES: &str = "papers";
+/// Folder of the pictures and of the table, beside the page.
+const FOLDER: &str = "papers";
+
+/// End of a statement.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Outcome {
+    Holds,
+    Differs,
+    /// It feeds the world of a run.
+    Input,
+    /// It cannot be run here.
+    Cannot,
+    /// A program of its run is not built.
+    Missing,
+    /// Its run was left out, or was too small to decide it.
+    Open,
+}
+
+impl Outcome {
+    const ALL: [Self; 6] =
+        [Self::Holds, Self::Differs, Self::Input, Self::Cannot, Self::Missing, Self::Open];
+
+    /// Returns the key of its count.
+    fn key(self) -> &'static str {
+        match self {
+            Self::Holds => "hold",
+            Self::Differs => "differ",
+            Self::Input => "inputs",
+            Self::Cannot => "cannot",
+            Self::Missing => "missing",
+            Self::Open => "open",
+        }
+    }
+}
+
+impl fmt::Display for Outcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Holds => "holds",
+            Self::Differs => "differs",
+            Self::Input => "input",
+            Self::Cannot => "cannot be run here",
+            Self::Missing => "is not built",
+            Self::Open => "open",
+        })
+    }
+}
 
 /// A statement and what came of it.
 struct Decided<'a> {
     statement: &'a Statement,
-    /// One word: `holds`, `differs`, `input`, `cannot` or `missing`; `open` if nothing decided it.
-    outcome: &'static str,
+    outcome: Outcome,
     ours: &'a str,
-    /// The reason of all outcomes but the first.
     why: Option<&'a str>,
+    /// Where it was decided.
+    means: Option<Means>,
 }
 
 impl<'a> Decided<'a> {
@@ -27,79 +73,78 @@ impl<'a> Decided<'a> {
         let of_it = |ran: &&Ran| {
             ran.paper.name == paper.name && statement.run.as_deref() == Some(ran.run.name)
         };
-        let found = ran.iter().find(of_it).map(|ran| &ran.found);
-        let verdict = found.and_then(|found| found.verdicts.get(statement.id.as_str()));
-        let missing = found.and_then(|found| found.missing.as_deref());
+        let ran = ran.iter().find(of_it);
+        let verdict = ran.and_then(|ran| ran.found.verdicts.get(statement.id.as_str()));
+        let missing = ran.and_then(|ran| ran.found.missing.as_deref());
         let (outcome, why) = match (verdict, missing, statement.cannot.as_deref()) {
-            (_, _, Some(cannot)) => ("cannot", Some(cannot)),
-            (Some(verdict), _, _) if verdict.holds => ("holds", None),
-            (Some(_), _, _) => ("differs", statement.why.as_deref()),
-            (None, Some(missing), _) => ("missing", Some(missing)),
-            (None, None, _) if statement.run.is_none() => ("input", None),
-            _ => ("open", None),
+            (_, _, Some(cannot)) => (Outcome::Cannot, Some(cannot)),
+            (Some(verdict), _, _) if verdict.holds => (Outcome::Holds, None),
+            (Some(_), _, _) => (Outcome::Differs, statement.why.as_deref()),
+            (None, Some(missing), _) => (Outcome::Missing, Some(missing)),
+            (None, None, _) if statement.run.is_none() => (Outcome::Input, None),
+            _ => (Outcome::Open, None),
         };
         let ours = verdict.map_or("", |verdict| verdict.ours.as_str());
-        Self { statement, outcome, ours, why }
+        Self { statement, outcome, ours, why, means: ran.map(|ran| ran.run.means) }
     }
 
     fn row(&self, paper: &Paper) -> Row {
         let Statement { id, place, says, mark, run, .. } = self.statement;
-        let mut row = row_of(paper);
+        let mut row = row_of(paper, self.means);
         row.set("run", run.as_deref())
             .set("statement", id.as_str())
             .set("place", place.as_str())
             .set("says", says.as_str())
             .set("mark", mark.to_string())
-            .set("outcome", self.outcome)
+            .set("outcome", self.outcome.to_string())
             .set("ours", self.ours)
             .set("why", self.why);
         row
     }
 
-    /// Returns the outcome as people read it.
-    fn told(&self) -> String {
-        let mark = if self.statement.mark == Mark::Fitted { "fitted, " } else { "" };
+    /// Prints it.
+    fn write(&self, paper: &Paper, json: bool) {
+        if json {
+            return self.row(paper).print(true);
+        }
+        let Statement { place, says, mark, .. } = self.statement;
+        let fitted = if *mark == Mark::Fitted { "fitted, " } else { "" };
+        let ours =
+            if self.ours.is_empty() { String::new() } else { format!("; ours: {}", self.ours) };
         let why = self.why.map_or_else(String::new, |why| format!(": {why}"));
-        format!("{mark}{}{why}", self.outcome)
+        write_out(&format!("{fitted}{}{why}: {says} ({place}){ours}\n", self.outcome));
     }
 }
 
-fn row_of(paper: &Paper) -> Row {
+fn row_of(paper: &Paper, means: Option<Means>) -> Row {
+    let place = means.map(|means| if means == Means::Virtual { "virtual" } else { "real" });
     let mut row = Row::default();
     row.set("bench", "reproduce")
-        .set("transport", "virtual")
-        .set("runtime", "virtual")
+        .set("transport", place)
+        .set("runtime", place)
         .set("paper", paper.name);
     row
 }
 
 /// Prints what a run has found.
 pub fn write(ran: &Ran, json: bool) {
-    let (paper, list) = (ran.paper, ran.paper.list());
-    let name = format!("{} {}", paper.name, ran.run.name);
+    let (paper, run, list) = (ran.paper, ran.run, ran.paper.list());
+    let name = format!("{} {}", paper.name, run.name);
     eprintln!("chunkperf: {name}: {:.1} s", ran.seconds);
-    let ran = std::slice::from_ref(ran);
-    let of_run = |it: &&Statement| it.run.as_deref() == Some(ran[0].run.name);
-    let decided = list.statements.iter().filter(of_run);
-    let decided: Vec<_> = decided.map(|statement| Decided::of(statement, ran, paper)).collect();
-    for (title, table) in &ran[0].found.tables {
+    for (title, table) in &ran.found.tables {
         if json {
             for row in table.rows() {
-                let mut all = row_of(paper);
-                all.set("run", ran[0].run.name).set("table", title.as_str());
+                let mut all = row_of(paper, Some(run.means));
+                all.set("run", run.name).set("table", title.as_str());
                 all.append(row).print(true);
             }
         } else {
             write_out(&format!("{name}: {title}\n{}\n", table.to_lines()));
         }
     }
-    for one in &decided {
-        if json {
-            one.row(paper).print(true);
-        } else {
-            let Statement { place, says, .. } = one.statement;
-            write_out(&format!("{}: {says} ({place}); ours: {}\n", one.told(), one.ours));
-        }
+    let of_run = list.statements.iter().filter(|it| it.run.as_deref() == Some(run.name));
+    for statement in of_run {
+        Decided::of(statement, std::slice::from_ref(ran), paper).write(paper, json);
     }
     if !json {
         write_out("\n");
@@ -122,29 +167,33 @@ impl Report<'_> {
         PAPERS.iter().filter(has_run).map(|paper| (paper, paper.list()))
     }
 
+    /// Prints the statements that no run decides.
+    pub fn write_rest(&self, json: bool) {
+        for (paper, list) in self.papers() {
+            for statement in list.statements.iter().filter(|statement| statement.run.is_none()) {
+                Decided::of(statement, self.ran, paper).write(paper, json);
+            }
+        }
+    }
+
     /// Returns one row: the numbers of statements by outcome, and all figures of the runs.
     pub fn summary(&self) -> Row {
-        let mut counts = [0; 5];
+        let mut counts = [0; Outcome::ALL.len()];
         let (mut judged, mut held) = (0, 0);
         for (paper, list) in self.papers() {
             for statement in &list.statements {
-                let one = Decided::of(statement, self.ran, paper);
-                let outcomes = ["holds", "differs", "input", "cannot", "missing"];
-                if let Some(place) = outcomes.iter().position(|outcome| *outcome == one.outcome) {
-                    counts[place] += 1;
-                }
-                if statement.why.is_none() && matches!(one.outcome, "holds" | "differs") {
+                let outcome = Decided::of(statement, self.ran, paper).outcome;
+                counts[outcome as usize] += 1;
+                if statement.why.is_none() && matches!(outcome, Outcome::Holds | Outcome::Differs) {
                     judged += 1;
-                    held += usize::from(one.outcome == "holds");
+                    held += usize::from(outcome == Outcome::Holds);
                 }
             }
         }
         let mut row = Row::default();
         row.set("bench", "reproduce").set("transport", "virtual").set("runtime", "virtual");
-        for (key, count) in
-            ["hold", "differ", "inputs", "cannot", "missing"].into_iter().zip(counts)
-        {
-            row.set(key, count);
+        for (outcome, count) in Outcome::ALL.into_iter().zip(counts) {
+            row.set(outcome.key(), count);
         }
         // Of those for which no reason is known why they cannot hold.
         row.set("share_held", held as f64 / f64::from(judged));
@@ -159,67 +208,110 @@ impl Report<'_> {
     fn digest(&self, is_it: impl Fn(&Ran) -> bool) -> u64 {
         let mut hash = 0xcbf2_9ce4_8422_2325_u64;
         for ran in self.ran.iter().filter(|ran| ran.run.means == Means::Virtual && is_it(ran)) {
-            let tables = ran.found.tables.iter().map(|(_, table)| table.to_lines());
-            let verdicts = ran.found.verdicts.iter();
+            let found = &ran.found;
+            let rows = found.tables.iter().flat_map(|(_, table)| table.rows()).map(Row::to_json);
+            let verdicts = found.verdicts.iter();
             let verdicts = verdicts.map(|(id, it)| format!("{id} {} {}", it.holds, it.ours));
-            for byte in tables.chain(verdicts).flat_map(String::into_bytes) {
-                hash = (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3);
+            let figures = found.figures.iter().map(|(key, figure)| format!("{key} {figure}"));
+            for text in rows.chain(verdicts).chain(figures) {
+                for byte in text.bytes().chain([0]) {
+                    hash = (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3);
+                }
             }
         }
         hash
     }
 
-    /// Writes the page `papers.md` and its pictures to a folder.
+    /// Writes the page `papers.md`, its pictures and the table of all statements to a folder.
     ///
     /// # Errors
     /// If a file cannot be written.
     pub fn write_page(&self, folder: &Path) -> Result<(), Failure> {
-        let pictures = folder.join(PICTURES);
-        fs::create_dir_all(&pictures).doing("making the folder of the pictures")?;
-        let page = folder.join("papers.md");
-        fs::write(&page, self.to_markdown()).doing(&format!("writing {}", page.display()))?;
+        let beside = folder.join(FOLDER);
+        fs::create_dir_all(&beside).doing("making the folder of the pictures")?;
+        let write = |file: &Path, bytes: &[u8]| {
+            fs::write(file, bytes).doing(&format!("writing {}", file.display()))
+        };
+        write(&folder.join("papers.md"), self.to_markdown().as_bytes())?;
+        write(&beside.join("statements.csv"), self.to_csv().as_bytes())?;
         for ran in self.ran {
             for curves in &ran.found.curves {
-                let file = pictures.join(format!("{}-{}.svg", ran.paper.name, curves.name));
-                fs::write(&file, curves.to_svg()?).doing(&format!("writing {}", file.display()))?;
+                let file = format!("{}-{}.svg", ran.paper.name, curves.name);
+                write(&beside.join(file), curves.to_svg()?.as_bytes())?;
+            }
+            for (name, _, png) in &ran.found.pictures {
+                write(&beside.join(format!("{}-{name}.png", ran.paper.name)), png)?;
             }
         }
         Ok(())
     }
 
+    /// Returns all statements, a line each.
+    fn to_csv(&self) -> String {
+        let quoted = |text: &str| format!("\"{}\"", text.replace('"', "\"\""));
+        let mut text = "paper,place,statement,mark,outcome,ours,why\n".to_owned();
+        for (paper, list) in self.papers() {
+            for statement in &list.statements {
+                let one = Decided::of(statement, self.ran, paper);
+                let Statement { place, says, mark, .. } = statement;
+                let (mark, outcome) = (mark.to_string(), one.outcome.to_string());
+                let why = one.why.unwrap_or_default();
+                let cells = [paper.name, place, says, &mark, &outcome, one.ours, why].map(quoted);
+                text.push_str(&(cells.join(",") + "\n"));
+            }
+        }
+        text
+    }
+
     fn to_markdown(&self) -> String {
         let mut text = format!(
             "# Five papers, statement by statement\n\nWritten by `chunkperf reproduce --report docs`, {}, {}, in \
-             {:.0} s. *Input*: feeds the world of our run. *Fitted*: a constant of that world was \
-             taken from it. All others were found or not.\n",
+             {:.0} s. Virtual figures are the same on every machine: their digest. [All statements]\
+             ({FOLDER}/statements.csv) have their places, and ours beside; below stand those with \
+             numbers that hold, and all that differ.\n",
             machine::today(),
             machine::description(),
             self.seconds,
         );
         for (paper, list) in self.papers() {
+            let all: Vec<_> =
+                list.statements.iter().map(|it| Decided::of(it, self.ran, paper)).collect();
+            let of = |outcome| all.iter().filter(move |one| one.outcome == outcome);
             let digest = self.digest(|ran| ran.paper.name == paper.name);
+            let counts = Outcome::ALL.map(|outcome| (outcome, of(outcome).count()));
+            let counts = counts.into_iter().filter(|(_, count)| *count > 0);
+            let counts: Vec<_> =
+                counts.map(|(outcome, count)| format!("{count} {}", outcome.key())).collect();
             // Writing into a string does not fail.
             let _ = write!(
                 text,
-                "\n## {}\n\n{}, {}. Digest of the virtual figures: `{digest:016x}`.\n\n\
-                 | place | the paper | ours | |\n|---|---|---|---|\n",
-                list.title, list.authors, list.year,
+                "\n## {}\n\n{}, {}: {} statements, of which {}. Digest `{digest:016x}`.\n",
+                list.title,
+                list.authors,
+                list.year,
+                all.len(),
+                counts.join(", "),
             );
-            for statement in &list.statements {
-                let one = Decided::of(statement, self.ran, paper);
-                let place = statement.place.replace("section ", "").replace("figure", "fig.");
-                let _ = writeln!(
-                    text,
-                    "| {place} | {} | {} | {} |",
-                    statement.says,
-                    one.ours,
-                    one.told()
-                );
-            }
             for ran in self.ran.iter().filter(|ran| ran.paper.name == paper.name) {
                 for Curves { name, title, .. } in &ran.found.curves {
-                    let file = format!("{PICTURES}/{}-{name}.svg", paper.name);
-                    let _ = write!(text, "\n![{title}]({file})\n");
+                    let _ = write!(text, "\n![{title}]({FOLDER}/{}-{name}.svg)\n", paper.name);
+                }
+                for (name, title, _) in &ran.found.pictures {
+                    let _ = write!(text, "\n![{title}]({FOLDER}/{}-{name}.png)\n", paper.name);
+                }
+            }
+            let with_numbers = of(Outcome::Holds).filter(|one| !one.statement.numbers.is_empty());
+            let lists: [(&str, Vec<_>); 3] = [
+                ("Hold, of those with numbers", with_numbers.collect()),
+                ("Differ", of(Outcome::Differs).collect()),
+                ("Cannot be run here", of(Outcome::Cannot).collect()),
+            ];
+            for (heading, decided) in lists.iter().filter(|(_, decided)| !decided.is_empty()) {
+                let _ = write!(text, "\n{heading}:\n\n");
+                for one in decided {
+                    let parts = [Some(one.ours).filter(|ours| !ours.is_empty()), one.why];
+                    let parts: Vec<&str> = parts.into_iter().flatten().collect();
+                    let _ = writeln!(text, "- {}: {}", one.statement.says, parts.join("; "));
                 }
             }
         }
