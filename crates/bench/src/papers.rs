@@ -9,6 +9,7 @@
 //! `curves` (pictures), then a module a paper.
 
 mod curves;
+mod eden;
 mod report;
 
 use std::collections::BTreeMap;
@@ -28,7 +29,8 @@ use crate::harness::machine;
 use crate::table::{Column, Form, Row, Table};
 
 /// All papers, in the order of their years.
-pub static PAPERS: &[Paper] = &[];
+pub static PAPERS: &[Paper] =
+    &[Paper { name: "eden", list: include_str!("../papers/eden.toml"), runs: eden::RUNS }];
 
 /// A paper.
 #[derive(Debug)]

@@ -5,6 +5,8 @@ mod contract;
 mod coupled;
 mod model;
 mod models;
+#[cfg(feature = "virtual")]
+mod papers;
 mod peers;
 mod program;
 mod redistribute;
