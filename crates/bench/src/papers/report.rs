@@ -8,7 +8,7 @@ use std::path::Path;
 use super::{Curves, List, Mark, Means, PAPERS, Paper, Ran, Statement};
 use crate::failure::{Doing, Failure};
 use crate::harness::machine;
-use crate::table::{Row, write_out};
+use crate::table::{Row, significant, write_out};
 
 /// Folder of the pictures and of the table, beside the page.
 const FOLDER: &str = "papers";
@@ -204,15 +204,16 @@ impl Report<'_> {
         row
     }
 
-    /// Returns a number of all that was found in virtual time.
+    /// Returns a number of all that was found in virtual time, of figures four digits.
     fn digest(&self, is_it: impl Fn(&Ran) -> bool) -> u64 {
         let mut hash = 0xcbf2_9ce4_8422_2325_u64;
         for ran in self.ran.iter().filter(|ran| ran.run.means == Means::Virtual && is_it(ran)) {
             let found = &ran.found;
-            let rows = found.tables.iter().flat_map(|(_, table)| table.rows()).map(Row::to_json);
+            let rows = found.tables.iter().flat_map(|(_, table)| table.rows()).map(Row::to_lines);
             let verdicts = found.verdicts.iter();
             let verdicts = verdicts.map(|(id, it)| format!("{id} {} {}", it.holds, it.ours));
-            let figures = found.figures.iter().map(|(key, figure)| format!("{key} {figure}"));
+            let figures =
+                found.figures.iter().map(|(key, it)| format!("{key} {}", significant(*it)));
             for text in rows.chain(verdicts).chain(figures) {
                 for byte in text.bytes().chain([0]) {
                     hash = (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3);
