@@ -38,12 +38,6 @@ enum Command {
     Starve(commands::starve::StarveArgs),
     /// Tasks from a farmer to workers and their results back.
     Farm(commands::farm::FarmArgs),
-    /// The farms of a paper in virtual time, its numbers beside ours.
-    #[cfg(feature = "virtual")]
-    LanStudy(commands::lan_study::LanStudyArgs),
-    /// Tasks that wait, with several begun at a time, as in a paper.
-    #[cfg(feature = "virtual")]
-    GdhStudy(commands::gdh_study::GdhStudyArgs),
     /// The deltas of a paper in virtual time, its numbers beside ours.
     #[cfg(feature = "virtual")]
     DeltaStudy(commands::delta_study::DeltaStudyArgs),
@@ -123,10 +117,6 @@ fn run(command: Command) -> Result<Verdict, Failure> {
         Command::Idle(args) => commands::idle::run(&args),
         Command::Starve(args) => commands::starve::run(&args),
         Command::Farm(args) => commands::farm::run(&args),
-        #[cfg(feature = "virtual")]
-        Command::LanStudy(args) => commands::lan_study::run(&args),
-        #[cfg(feature = "virtual")]
-        Command::GdhStudy(args) => commands::gdh_study::run(&args),
         #[cfg(feature = "virtual")]
         Command::DeltaStudy(args) => commands::delta_study::run(&args),
         Command::Cluster(args) => commands::cluster::run(&args),

@@ -16,11 +16,7 @@ pub mod delta;
 #[cfg(feature = "virtual")]
 pub mod delta_study;
 pub mod farm;
-#[cfg(feature = "virtual")]
-pub mod gdh_study;
 pub mod idle;
-#[cfg(feature = "virtual")]
-pub mod lan_study;
 pub mod latency;
 pub mod model;
 mod opposite;

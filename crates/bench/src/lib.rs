@@ -27,6 +27,4 @@ pub mod papers;
 pub mod peers;
 pub mod ranks;
 pub mod stats;
-#[cfg(feature = "virtual")]
-pub mod study;
 pub mod table;

@@ -10,6 +10,8 @@
 
 mod curves;
 mod eden;
+mod gdh;
+mod lan;
 mod report;
 
 use std::collections::BTreeMap;
@@ -29,8 +31,11 @@ use crate::harness::machine;
 use crate::table::{Column, Form, Row, Table};
 
 /// All papers, in the order of their years.
-pub static PAPERS: &[Paper] =
-    &[Paper { name: "eden", list: include_str!("../papers/eden.toml"), runs: eden::RUNS }];
+pub static PAPERS: &[Paper] = &[
+    Paper { name: "lan", list: lan::LIST_TEXT, runs: lan::RUNS },
+    Paper { name: "gdh", list: include_str!("../papers/gdh.toml"), runs: gdh::RUNS },
+    Paper { name: "eden", list: include_str!("../papers/eden.toml"), runs: eden::RUNS },
+];
 
 /// A paper.
 #[derive(Debug)]

@@ -275,21 +275,6 @@ fn farm_queue_rows() {
     }
 }
 
-/// The study's numbers stand beside ours, and the order of models A and B is that of the study.
-#[cfg(feature = "virtual")]
-#[test]
-fn lan_study_rows() {
-    let all = rows(&["lan-study", "--only", "table4"]);
-    let (claims, farms): (Vec<_>, Vec<_>) = all.iter().partition(|row| row["claim"].is_string());
-    assert_eq!((claims.len(), farms.len()), (2, 12));
-    for row in farms {
-        assert_keys(row, &["stations", "workers", "model", "own_seconds", "speedup"]);
-        let ratio = row["paper_ratio"].as_f64().unwrap();
-        assert!((0.8..1.25).contains(&ratio), "{row}");
-    }
-    assert!(claims.iter().all(|claim| claim["holds"] == true), "{claims:?}");
-}
-
 /// One row for each time of a task: the number of workers from which a tree is better, or none.
 #[cfg(feature = "virtual")]
 #[test]
@@ -308,19 +293,6 @@ fn farm_tree_rows() {
             assert_eq!(row[key].is_number(), row["workers"].is_number(), "{key} in {row}");
         }
     }
-}
-
-/// With more than one task a processor the farm of the paper is faster, also where nothing is set.
-#[cfg(feature = "virtual")]
-#[test]
-fn gdh_study_rows() {
-    let all = rows(&["gdh-study", "--tasks", "300"]);
-    let (claims, farms): (Vec<_>, Vec<_>) = all.iter().partition(|row| row["claim"].is_string());
-    assert_eq!((claims.len(), farms.len()), (3, 14));
-    farms.iter().for_each(|row| assert_keys(row, &["begun_as", "most_told", "seconds"]));
-    assert_eq!(claims[0]["holds"], true, "{farms:?}");
-    let auto = farms.iter().find(|row| row["each"].is_null()).unwrap();
-    assert!(auto["share_of_one"].as_f64() < Some(0.95), "{auto}");
 }
 
 /// The ratio is there, or the reason why not.

@@ -1,8 +1,9 @@
-//! The study's pictures: 800 x 600 pixels, and the work of each.
+//! The paper's pictures: 800 x 600 pixels, and the work of each.
 
+use std::sync::OnceLock;
 use std::time::Duration;
 
-use super::Machine;
+use super::machines::Machine;
 
 /// Width of the pictures in pixels.
 const WIDTH: u64 = 800;
@@ -11,17 +12,17 @@ const WIDTH: u64 = 800;
 const HEIGHT: u64 = 600;
 
 /// Pixels of a picture.
-pub const PIXELS: u64 = WIDTH * HEIGHT;
+pub(super) const PIXELS: u64 = WIDTH * HEIGHT;
 
 /// Most iterations of a pixel of the fractal.
 const ITERATIONS_MAX: u32 = 256;
 
-/// Region of the fractal: real and imaginary parts of two corners. *Assumed*: the study names none.
+/// Region of the fractal: real and imaginary parts of two corners. *Assumed*: the paper names none.
 const REGION: [[f64; 2]; 2] = [[-2.2, 1.0], [-1.2, 1.2]];
 
-/// A picture of the study.
+/// A picture of the paper.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Picture {
+pub(super) enum Picture {
     /// The Mandelbrot set, at most 256 iterations a pixel.
     Fractal,
     /// A ray-traced scene. *Assumed*: 800 x 600 pixels, and the same work for each.
@@ -30,8 +31,7 @@ pub enum Picture {
 
 impl Picture {
     /// Returns the seconds of the sequential program on this machine.
-    #[must_use]
-    pub fn seconds_on(self, machine: Machine) -> f64 {
+    pub(super) fn seconds_on(self, machine: Machine) -> f64 {
         machine.seconds()[usize::from(self == Self::Rays)]
     }
 
@@ -44,7 +44,12 @@ impl Picture {
     }
 
     /// Returns the work of the pixels, in time of a SPARCstation 2.
-    pub(super) fn work(self) -> Work {
+    pub(super) fn work(self) -> &'static Work {
+        static WORK: [OnceLock<Work>; 2] = [const { OnceLock::new() }; 2];
+        WORK[usize::from(self == Self::Rays)].get_or_init(|| self.summed())
+    }
+
+    fn summed(self) -> Work {
         let iterations = |pixel| match self {
             Self::Fractal => mandelbrot(pixel),
             Self::Rays => 1,
