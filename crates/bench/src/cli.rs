@@ -38,23 +38,14 @@ enum Command {
     Starve(commands::starve::StarveArgs),
     /// Tasks from a farmer to workers and their results back.
     Farm(commands::farm::FarmArgs),
-    /// The deltas of a paper in virtual time, its numbers beside ours.
-    #[cfg(feature = "virtual")]
-    DeltaStudy(commands::delta_study::DeltaStudyArgs),
     /// Times in which a cluster of processes on this machine starts and ends.
     Cluster(commands::cluster::ClusterArgs),
     /// Collective calls of a group of processes.
     Collective(commands::collective::CollectiveArgs),
-    /// Collective calls in virtual time, beside closed forms and the best algorithm.
-    #[cfg(feature = "virtual")]
-    CollectiveStudy(commands::collective_study::CollectiveStudyArgs),
     /// A matrix from one distribution to another, between groups of processes.
     Redistribute(commands::redistribute::RedistributeArgs),
     /// A built example of coupled groups of nodes, beside a model or another form of it.
     Coupled(commands::coupled::CoupledArgs),
-    /// The coupled programs of a paper in virtual time, its statements beside ours.
-    #[cfg(feature = "virtual")]
-    CoupledStudy(commands::coupled_study::CoupledStudyArgs),
     /// A rank of a collective call or of a transfer, started by the near end.
     #[command(name = crate::ranks::RANK_COMMAND, hide = true)]
     Rank {
@@ -117,16 +108,10 @@ fn run(command: Command) -> Result<Verdict, Failure> {
         Command::Idle(args) => commands::idle::run(&args),
         Command::Starve(args) => commands::starve::run(&args),
         Command::Farm(args) => commands::farm::run(&args),
-        #[cfg(feature = "virtual")]
-        Command::DeltaStudy(args) => commands::delta_study::run(&args),
         Command::Cluster(args) => commands::cluster::run(&args),
         Command::Collective(args) => commands::collective::run(&args),
-        #[cfg(feature = "virtual")]
-        Command::CollectiveStudy(args) => commands::collective_study::run(&args),
         Command::Redistribute(args) => commands::redistribute::run(&args),
         Command::Coupled(args) => commands::coupled::run(&args),
-        #[cfg(feature = "virtual")]
-        Command::CoupledStudy(args) => commands::coupled_study::run(&args),
         Command::Rank { orders } => crate::ranks::serve(&orders).map(|()| Verdict::Fine),
         Command::Delta(args) => commands::delta::run(&args),
         Command::Tracked(args) => commands::tracked::run(&args),

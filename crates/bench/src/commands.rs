@@ -3,18 +3,10 @@
 pub mod bandwidth;
 pub mod budgets;
 pub mod calls;
-#[cfg(feature = "virtual")]
-mod claim;
 pub mod cluster;
 pub mod collective;
-#[cfg(feature = "virtual")]
-pub mod collective_study;
 pub mod coupled;
-#[cfg(feature = "virtual")]
-pub mod coupled_study;
 pub mod delta;
-#[cfg(feature = "virtual")]
-pub mod delta_study;
 pub mod farm;
 pub mod idle;
 pub mod latency;

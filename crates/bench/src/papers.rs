@@ -6,11 +6,14 @@
 //! same figures on every machine: their *digest*.
 //!
 //! Reading order: this file (lists, runs and their findings), `report` (rows, lines, Markdown),
-//! `curves` (pictures), then a module a paper.
+//! `curves` (pictures), `known` (figures that several runs need), then a module a paper.
 
 mod curves;
+mod delta;
 mod eden;
 mod gdh;
+mod hpf;
+mod known;
 mod lan;
 mod report;
 
@@ -33,8 +36,10 @@ use crate::table::{Column, Form, Row, Table};
 /// All papers, in the order of their years.
 pub static PAPERS: &[Paper] = &[
     Paper { name: "lan", list: lan::LIST_TEXT, runs: lan::RUNS },
-    Paper { name: "gdh", list: include_str!("../papers/gdh.toml"), runs: gdh::RUNS },
+    Paper { name: "hpf", list: include_str!("../papers/hpf.toml"), runs: hpf::RUNS },
     Paper { name: "eden", list: include_str!("../papers/eden.toml"), runs: eden::RUNS },
+    Paper { name: "gdh", list: include_str!("../papers/gdh.toml"), runs: gdh::RUNS },
+    Paper { name: "delta", list: include_str!("../papers/delta.toml"), runs: delta::RUNS },
 ];
 
 /// A paper.

@@ -1,7 +1,9 @@
 //! `chunkperf collective`: calls of a group of processes, or of virtual hosts.
 
 #[cfg(feature = "virtual")]
-pub(super) mod formulas;
+mod compared;
+#[cfg(feature = "virtual")]
+pub(crate) mod formulas;
 #[cfg(feature = "virtual")]
 pub(super) mod world;
 
@@ -61,6 +63,9 @@ pub struct CollectiveArgs {
     algorithm: Algorithm,
     #[command(flatten)]
     lan: LanArgs,
+    #[cfg(feature = "virtual")]
+    #[command(flatten)]
+    compared: compared::ComparedArgs,
     /// Calls of ours in all counted slices [default: as many as take some seconds]
     #[arg(long, value_name = "N", value_parser = values::count)]
     repeat: Option<u64>,
@@ -93,6 +98,10 @@ enum Against {
 /// # Errors
 /// If the options do not go together, or the measurement fails.
 pub fn run(args: &CollectiveArgs) -> Result<Verdict, Failure> {
+    #[cfg(feature = "virtual")]
+    if args.compared.is_wanted() {
+        return compared::run(args);
+    }
     let kind = args.kind()?;
     #[cfg(feature = "virtual")]
     if let Some(spec) = args.lan.spec() {

@@ -1,9 +1,9 @@
 //! `chunkperf delta`: a buffer sent while it is computed, against the whole buffer.
 
-pub(super) mod collective;
+pub(crate) mod collective;
 mod runs;
 #[cfg(feature = "virtual")]
-pub(super) mod world;
+pub(crate) mod world;
 
 use std::time::Duration;
 
@@ -248,7 +248,8 @@ impl DeltaArgs {
         }
         let mut ways = vec![Way::Whole, Way::Delta(self.delta)];
         ways.extend(self.independent.map(|_| Way::Overlapped));
-        let ran = timed(&self.lan, spec, nodes, &self.kind(), &ways)?;
+        let world = crate::lan::load(spec)?;
+        let ran = timed(&self.lan, &world, nodes, &self.kind(), &ways)?;
         let (whole, delta) = (ran.results[0][0].seconds, ran.results[0][1].seconds);
         let delta_bytes = ran.results[0][1].delta_bytes;
         let overlap = ran.results[0].get(2).map(|timed| timed.seconds);
@@ -263,7 +264,7 @@ impl DeltaArgs {
         let mut row = self.row(nodes, &measured);
         if self.against == Some(Against::Hop) {
             let way = [Way::Delta(Auto::Fixed(delta_bytes))];
-            let hop = timed(&self.lan, spec, 2, &self.kind(), &way)?.results[0][0].seconds;
+            let hop = timed(&self.lan, &world, 2, &self.kind(), &way)?.results[0][0].seconds;
             row.set("baseline", name_of(Against::Hop))
                 .set("ratio", delta / hop)
                 .set("baseline_bytes_per_second", self.bytes as f64 / hop);

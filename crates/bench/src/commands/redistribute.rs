@@ -4,7 +4,7 @@
 mod packing;
 pub(crate) mod ping_pong;
 #[cfg(feature = "virtual")]
-mod world;
+pub(crate) mod world;
 
 use std::time::Instant;
 

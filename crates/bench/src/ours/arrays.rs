@@ -43,6 +43,23 @@ pub struct ArraysKind {
     pub copies_ns: f64,
 }
 
+impl ArraysKind {
+    /// Returns transfers with a kept plan that overlap, in virtual time.
+    #[cfg(feature = "virtual")]
+    pub(crate) fn kept(runtime: RuntimeKind, packing_ns: f64) -> Self {
+        Self {
+            runtime,
+            threads: 1,
+            fresh: false,
+            overlap: true,
+            copies: false,
+            npy: false,
+            packing_ns,
+            copies_ns: 0.0,
+        }
+    }
+}
+
 /// Takes part as one rank, until the near end has ended.
 ///
 /// # Errors
@@ -82,6 +99,8 @@ pub(crate) struct Member {
     ours: ArraysKind,
     /// Nanoseconds of the steps of all fresh transfers.
     steps_ns: Steps,
+    /// Of them those of opening a kept plan there and back.
+    opening_ns: Steps,
     calls: u64,
 }
 
@@ -166,8 +185,8 @@ impl Member {
             (true, true) => Order::SendsFirst,
             (true, false) => Order::ReceivesFirst,
         };
-        let (steps_ns, calls) = (Steps::default(), 0);
-        Ok(Self { world, pair, other_pair, out, into, order, ours, steps_ns, calls })
+        let [steps_ns, opening_ns] = [Steps::default(); 2];
+        Ok(Self { world, pair, other_pair, out, into, order, ours, steps_ns, opening_ns, calls: 0 })
     }
 
     /// Opens the ends that are not open.
@@ -299,6 +318,10 @@ impl Player for Member {
         if plans != self.ours.fresh {
             self.open().await?;
         }
+        if plans && !self.ours.fresh && self.order != Order::Together {
+            self.add_steps().await?;
+            self.opening_ns = mem::take(&mut self.steps_ns);
+        }
         if plans { Ok(()) } else { self.transfer().await }
     }
 
@@ -316,8 +339,12 @@ impl Player for Member {
     async fn steps_ns(&mut self) -> Result<Steps, Failure> {
         if !self.ours.fresh {
             self.add_steps().await?;
-            // Steps of the plan, which was made once.
-            self.steps_ns[..3].fill(0);
+            let steps = self.steps_ns.iter_mut().zip(self.opening_ns);
+            steps.for_each(|(sum, opening)| *sum -= opening);
+            if self.order == Order::Together {
+                // Those of the plan, which was made once.
+                self.steps_ns[..3].fill(0);
+            }
         }
         let ways = 2 * self.calls.saturating_sub(1).max(1);
         Ok(self.steps_ns.map(|sum| sum / ways))

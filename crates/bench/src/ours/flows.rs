@@ -6,7 +6,7 @@ use std::mem;
 use std::time::Instant;
 
 use chunkcomm_cluster::Cluster;
-use chunkcomm_coupled::patterns::{Pass, source_of};
+use chunkcomm_coupled::patterns::{Compute, Pass, source_of};
 use chunkcomm_group::{Algorithm, Group, Op};
 use chunkcomm_pipeline::{DeltaEnd, DeltaReceiver, DeltaSender, Flow, GroupDeltas, Increment};
 
@@ -143,7 +143,8 @@ impl Member {
 
     /// Computes on `input` all at once.
     async fn compute_after(&mut self) {
-        if self.kind.pattern != FlowPattern::Broadcast || self.group.rank() == 0 {
+        let gets = self.kind.pattern == FlowPattern::Broadcast && self.group.rank() > 0;
+        if !gets || self.kind.compute == Compute::Empty {
             return;
         }
         let mut result = mem::take(&mut self.result);
@@ -307,9 +308,10 @@ async fn consume(
     mut pass: Pass,
 ) -> Result<(), Failure> {
     let (mut start, mut end) = (0, 0);
+    let computes = kind.compute != Compute::Empty;
     while let Some(part) = output.next().await.doing("receiving in increments")? {
         end += part.len();
-        while start < end {
+        while computes && start < end {
             let range = start..end.min(start + kind.grain());
             start = range.end;
             let chunk = result.get_mut(range.clone()).unwrap_or_default();

@@ -78,9 +78,13 @@ fn virtual_calls_have_the_closed_form_beside_them() {
         assert!(row["seconds"].as_f64() > Some(0.0) && row["check"] == "same", "{row}");
         assert_eq!(row["form_seconds"].is_number(), algorithm != "auto", "{row}");
     }
-    let small = ["collective-study", "--size-max", "64KiB", "--ranks-max", "4", "--summary"];
-    let row = row(&small);
-    assert!(row["auto_ratio"].as_f64() > Some(0.0), "{row}");
+    let tables = ["--forms", "--choice", "--lan", "virtual:default"];
+    let small = ["--size-max", "64KiB", "--ranks-max", "16", "--summary"];
+    let row = collective(&[&tables[..], &small].concat());
+    assert!(row["auto_ratio"].as_f64() > Some(0.5), "{row}");
+    assert!(row["form_error"].as_f64() > Some(0.0), "{row}");
+    let said = refusal(&["collective", "--choice"]);
+    assert!(said.contains("--lan virtual:NAME"), "{said}");
 }
 
 #[test]

@@ -7,12 +7,10 @@ use std::path::Path;
 use chunkcomm_testkit::Scratch;
 use serde_json::Value;
 
-#[cfg(feature = "virtual")]
-use crate::program::rows;
 use crate::program::{assert_keys, chunkperf, refusal, row};
 
 /// Notes its options, and says times by its form.
-const SCRIPT: &str = r#"#!/bin/sh
+pub(crate) const SCRIPT: &str = r#"#!/bin/sh
 echo "$*" >> "$0.calls"
 form=pipelined ranks='[4,4]' each=0.15
 case "$*" in *--data-parallel*) form=data-parallel ranks='[8]' each=0.3 ;; esac
@@ -23,7 +21,7 @@ echo "{\"program\":\"fft2d\",\"form\":\"$form\",\"ranks\":$ranks,\"shape\":\"512
 "#;
 
 /// Makes a folder with such programs.
-fn examples(script: &str) -> Scratch {
+pub(crate) fn examples(script: &str) -> Scratch {
     let folder = Scratch::folder("examples");
     for name in ["fft2d", "convolution", "multiblock"] {
         let file = folder.join(name);
@@ -33,7 +31,7 @@ fn examples(script: &str) -> Scratch {
     folder
 }
 
-fn text(folder: &Path) -> &str {
+pub(crate) fn text(folder: &Path) -> &str {
     folder.to_str().expect("a path of ASCII")
 }
 
@@ -131,43 +129,4 @@ fn a_budget_whose_program_is_not_built_is_not_missed() {
     // Whether it is built beside this program or not, the command runs.
     let output = chunkperf(&["budgets", "--quick", "--only", "fft2d-slabs", "--json"]);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-}
-
-#[cfg(feature = "virtual")]
-#[test]
-fn the_study_has_points_and_claims() {
-    let folder = examples(SCRIPT);
-    let slow = examples(&SCRIPT.replace("each=0.3", "each=0.1"));
-    let study = |folder: &Path, figure: &str| {
-        let rows_max = if figure == "figure-12" { "192" } else { "64" };
-        let small = ["--rows-max", rows_max, "--nodes-max", "9", "--only", figure];
-        let words = ["coupled-study", "--examples", text(folder)];
-        let all = rows(&[&words[..], &small].concat());
-        let (claims, points): (Vec<_>, Vec<_>) =
-            all.into_iter().partition(|row| row["claim"].is_string());
-        (points, claims.into_iter().map(|row| row["holds"] == true).collect::<Vec<_>>())
-    };
-    let (points, claims) = study(&folder, "figure-8");
-    assert_eq!(points.len(), 3);
-    for point in &points {
-        assert_eq!((&point["gain"], &point["plain_seconds"]), (&2.0.into(), &0.2.into()));
-        assert!(point["plain_model_seconds"].is_number(), "{point}");
-    }
-    // All numbers of processors have one gain; the crossover is then at two, before that of the models.
-    assert_eq!(claims, [false, true, false, true]);
-    assert!(study(&slow, "figure-8").1.ends_with(&[false]));
-    let (points, claims) = study(&folder, "figure-10");
-    assert_eq!((points.len(), claims), (2, vec![true]));
-    assert_eq!(study(&slow, "figure-10").1, [false]);
-    let (points, claims) = study(&folder, "figure-12");
-    assert_eq!((points.len(), claims), (3, vec![true]));
-    assert_eq!(study(&slow, "figure-12").1, [false]);
-    let (points, claims) = study(&folder, "figure-7");
-    assert_eq!((points.len(), claims.len()), (3 * 3, 1));
-    assert!(points.iter().all(|way| way["saved"].as_f64() > Some(0.0)), "{points:?}");
-    let nothing = Scratch::folder("examples");
-    let words = ["coupled-study", "--examples", text(&nothing), "--only", "figure-8"];
-    assert!(
-        refusal(&words).contains("cargo build --release --features chunkcomm-examples/virtual")
-    );
 }

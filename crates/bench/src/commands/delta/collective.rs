@@ -110,7 +110,7 @@ fn slice(ranks: &mut Ranks, count: u64) -> Result<Slice, Failure> {
 /// # Errors
 /// If there is no such LAN, a program fails, or an element is wrong.
 #[cfg(feature = "virtual")]
-pub(in crate::commands) fn timed(
+pub(crate) fn timed(
     lan: &LanArgs,
     spec: &str,
     kind: &FlowKind,

@@ -2,6 +2,7 @@
 
 use chunkcomm_cluster::Cluster;
 use chunkcomm_coupled::patterns::{Chain, Run, Transfer, auto_delta_bytes, serve_in};
+use chunkcomm_simulation::WorldSpec;
 
 use crate::failure::{Doing, Failure};
 use crate::lan::{LanArgs, Ran};
@@ -30,16 +31,16 @@ pub(crate) struct Timed {
 /// Runs each of the ways once; the results are those of the first node.
 ///
 /// # Errors
-/// If there is no such LAN, a program fails, or a result is wrong.
+/// If a program fails, or a result is wrong.
 pub(crate) fn timed(
     lan: &LanArgs,
-    spec: &str,
+    world: &WorldSpec,
     nodes: usize,
     run: &Run,
     ways: &[Way],
 ) -> Result<Ran<Vec<Timed>>, Failure> {
     let (run, ways) = (run.clone(), ways.to_vec());
-    crate::lan::run(lan, spec, nodes, move |cluster| {
+    crate::lan::run_world(lan, world, nodes, move |cluster| {
         let (run, ways) = (run.clone(), ways.clone());
         async move { lead_or_serve(&cluster, nodes, run, ways).await }
     })

@@ -35,6 +35,7 @@ const STEPS: [&str; 6] =
 /// One way of a matrix between two groups of as many ranks.
 struct Cell {
     rows: usize,
+    columns: usize,
     ranks: usize,
     plan: PlanKind,
 }
@@ -59,7 +60,7 @@ pub(super) fn run(args: &RedistributeArgs) -> Result<Verdict, Failure> {
     let mut table = Cells::new(heading, cells.len(), args.common.json);
     for cell in &cells {
         let (seconds, steps_ns) = cell.measure(args)?;
-        let bytes = cell.rows * cell.rows * ELEMENT_BYTES;
+        let bytes = cell.rows * cell.columns * ELEMENT_BYTES;
         let us = |nanos: u64| nanos as f64 / 1e3;
         let mut line = vec![cell.rows.to_string(), cell.ranks.to_string(), name_of(cell.plan)];
         line.push(format!("{} us", significant(seconds * 1e6)));
@@ -82,30 +83,39 @@ pub(super) fn run(args: &RedistributeArgs) -> Result<Verdict, Failure> {
     Ok(Verdict::Fine)
 }
 
-/// Returns the virtual seconds of one way between two groups of `ranks` on the world `sp2`, with fresh plans and
-/// with a kept one, packing and the copies of the interface included.
+/// Parts of one way.
+#[cfg(feature = "virtual")]
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct OneWay {
+    /// Whether its plan is made anew.
+    pub(crate) fresh: bool,
+    /// Whether packing takes the time of that world.
+    pub(crate) packs: bool,
+    /// Whether an interface copies at both ends.
+    pub(crate) copies: bool,
+}
+
+/// Returns the virtual seconds of one way between two groups of `ranks` on the world `sp2`, and the nanoseconds of its
+/// steps.
 ///
 /// # Errors
 /// If a run fails.
 #[cfg(feature = "virtual")]
-pub(crate) fn one_way_on_sp2(rows: usize, ranks: usize) -> Result<[f64; 2], Failure> {
+pub(crate) fn one_way_on_sp2(
+    [rows, columns]: [usize; 2],
+    ranks: usize,
+    OneWay { fresh, packs, copies }: OneWay,
+) -> Result<(f64, Steps), Failure> {
     let lan = LanArgs { lan: String::new(), trace: None, check: false };
-    let seconds = |plan| {
-        let cell = Cell { rows, ranks, plan };
-        let kind = ArraysKind {
-            runtime: RuntimeKind::Ambient,
-            threads: 1,
-            fresh: plan == PlanKind::Fresh,
-            overlap: true,
-            copies: false,
-            npy: false,
-            packing_ns: SP2_PACKING_NS,
-            copies_ns: SP2_COPIES_NS,
-        };
-        let (times, _) = super::world::timed(&lan, "sp2", &cell.transfer()?, &[kind])?;
-        Ok(times[0].0 / 2.0)
+    let plan = if fresh { PlanKind::Fresh } else { PlanKind::Kept };
+    let cell = Cell { rows, columns, ranks, plan };
+    let kind = ArraysKind {
+        fresh,
+        copies_ns: if copies { SP2_COPIES_NS } else { 0.0 },
+        ..ArraysKind::kept(RuntimeKind::Ambient, if packs { SP2_PACKING_NS } else { 0.0 })
     };
-    Ok([seconds(PlanKind::Fresh)?, seconds(PlanKind::Kept)?])
+    let (times, _) = super::world::timed(&lan, "sp2", &cell.transfer()?, &[kind])?;
+    Ok((times[0].0 / 2.0, times[0].1))
 }
 
 /// Adds the microseconds of the steps.
@@ -120,15 +130,16 @@ fn cells(rows_max: usize, ranks_max: usize) -> Vec<Cell> {
     let sizes = std::iter::successors(Some(ROWS_MIN), |rows| Some(rows * 2));
     let sizes = sizes.take_while(|rows| *rows <= rows_max.max(ROWS_MIN));
     let of_size = |rows| (1..=ranks_max).map(move |ranks| (rows, ranks));
-    let plans =
-        |(rows, ranks)| [PlanKind::Fresh, PlanKind::Kept].map(|plan| Cell { rows, ranks, plan });
+    let plans = |(rows, ranks)| {
+        [PlanKind::Fresh, PlanKind::Kept].map(|plan| Cell { rows, columns: rows, ranks, plan })
+    };
     sizes.flat_map(of_size).flat_map(plans).collect()
 }
 
 impl Cell {
     fn transfer(&self) -> Result<Transfer, Failure> {
         let kind = TransferKind {
-            shape: [self.rows, self.rows],
+            shape: [self.rows, self.columns],
             from: format!("(block,*)@{}x1", self.ranks),
             to: format!("(*,block)@1x{}", self.ranks),
             within: false,

@@ -14,16 +14,16 @@ use crate::ours::arrays::{ArraysKind, Member};
 const WARM_UP_TRANSFERS: u64 = 2;
 
 /// Start and end of the counted transfer of each kind, as one rank saw them, and its steps.
-pub(super) type Times = Vec<([Instant; 2], Steps)>;
+pub(crate) type Times = Vec<([Instant; 2], Steps)>;
 
 /// Virtual seconds of a transfer, and the nanoseconds of its steps.
-pub(super) type Timed = (f64, Steps);
+pub(crate) type Timed = (f64, Steps);
 
 /// Makes one transfer of each kind; returns their virtual seconds and the nanoseconds of their steps.
 ///
 /// # Errors
 /// If there is no such LAN, a program fails, or an element is wrong.
-pub(super) fn timed(
+pub(crate) fn timed(
     lan: &LanArgs,
     spec: &str,
     transfer: &Transfer,

@@ -1,18 +1,16 @@
-//! `chunkperf collective-study`: collective calls in virtual time, beside closed forms, and the chosen
-//! algorithm beside the best one.
+//! Calls in virtual time beside closed forms, and the chosen algorithm beside the best one.
 
 use chunkcomm_group::Algorithm;
-use chunkcomm_simulation::load;
-use clap::{Args, ValueEnum};
+use clap::Args;
 
-use super::Verdict;
-use super::collective::formulas::Costs;
-use super::collective::world::{algorithms, timed};
-use crate::failure::{Doing, Failure};
+use super::CollectiveArgs;
+use super::formulas::Costs;
+use super::world::{algorithms, timed};
+use crate::commands::Verdict;
+use crate::failure::Failure;
 use crate::harness::calls::{CallKind, Operation};
 use crate::harness::slices::name_of;
-use crate::lan::LanArgs;
-use crate::options::Common;
+use crate::lan::{LanArgs, load};
 use crate::options::values;
 use crate::table::{Cells, Row, significant, write_out};
 
@@ -31,56 +29,47 @@ const RANKS: [usize; 3] = [4, 16, 64];
 /// Operations at which the chosen algorithm stands beside the best.
 const OPERATIONS: [Operation; 3] = [Operation::Broadcast, Operation::Reduce, Operation::AllReduce];
 
-/// Options of `chunkperf collective-study`.
+/// Options of calls beside closed forms, and beside the best algorithm.
 #[derive(Debug, Args)]
-pub struct CollectiveStudyArgs {
-    #[command(flatten)]
-    common: Common,
-    /// The one table to make
-    #[arg(long, value_enum)]
-    only: Option<Table>,
-    /// Preset or file of the virtual LAN
-    #[arg(long, value_name = "SPEC", default_value = "default", value_parser = world)]
-    world: String,
-    /// Largest vector
+pub(super) struct ComparedArgs {
+    /// Virtual time: broadcasts of 16 MiB beside the closed forms
+    #[arg(long)]
+    forms: bool,
+    /// Virtual time: the chosen algorithm beside the best by name, over operations, sizes and ranks
+    #[arg(long)]
+    choice: bool,
+    /// Largest vector of --forms and --choice
     #[arg(long, value_name = "B", default_value = "64MiB", value_parser = values::bytes)]
     size_max: usize,
-    /// Most ranks
+    /// Most ranks of --forms and --choice
     #[arg(long, value_name = "N", default_value = "64", value_parser = values::count)]
     ranks_max: u64,
-    /// Print one row alone: the worst ratio of each table
+    /// Of --forms and --choice one row alone: the worst ratio of each table
     #[arg(long)]
     summary: bool,
 }
 
-/// A table of the study.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Table {
-    /// 16 MiB beside the closed forms.
-    Forms,
-    /// The chosen algorithm beside the best by name.
-    Auto,
-}
-
-/// Parses the name of a world.
-fn world(text: &str) -> Result<String, String> {
-    match load(text) {
-        Ok(_) => Ok(text.to_owned()),
-        Err(error) => Err(format!("allowed are presets and files: {error}")),
+impl ComparedArgs {
+    /// Whether tables are asked for.
+    pub(super) fn is_wanted(&self) -> bool {
+        self.forms || self.choice
     }
 }
 
-/// Runs the command.
-///
-/// # Errors
-/// If a run fails.
-pub fn run(args: &CollectiveStudyArgs) -> Result<Verdict, Failure> {
-    args.common.check_virtual()?;
-    let is_wanted = |table| args.only.is_none_or(|only| only == table);
-    let form_error = is_wanted(Table::Forms).then(|| args.forms()).transpose()?;
-    let auto_ratio = is_wanted(Table::Auto).then(|| args.auto()).transpose()?;
-    if args.summary {
-        args.new_row()
+/// Makes the tables that are asked for.
+pub(super) fn run(args: &CollectiveArgs) -> Result<Verdict, Failure> {
+    let ComparedArgs { forms, choice, summary, .. } = args.compared;
+    let Some(spec) = args.lan.spec().filter(|_| args.against.is_none()) else {
+        let why = "--forms, --choice: allowed with --lan virtual:NAME, without --against";
+        return Err(Failure::Refused(why.to_owned()));
+    };
+    args.lan.check(&args.common)?;
+    let tables = Tables { args, spec };
+    let form_error = forms.then(|| tables.forms()).transpose()?;
+    let auto_ratio = choice.then(|| tables.choice()).transpose()?;
+    if summary {
+        tables
+            .new_row()
             .set("form_error", form_error)
             .set("auto_ratio", auto_ratio)
             .print(args.common.json);
@@ -88,33 +77,38 @@ pub fn run(args: &CollectiveStudyArgs) -> Result<Verdict, Failure> {
     Ok(Verdict::Fine)
 }
 
-impl CollectiveStudyArgs {
+struct Tables<'a> {
+    args: &'a CollectiveArgs,
+    spec: &'a str,
+}
+
+impl Tables<'_> {
     fn new_row(&self) -> Row {
         let mut row = Row::default();
-        row.set("bench", "collective-study")
+        row.set("bench", "collective")
             .set("transport", "virtual")
             .set("runtime", "virtual")
-            .set("lan", format!("virtual:{}", self.world));
+            .set("lan", self.args.lan.lan.as_str());
         row
     }
 
     fn seconds(&self, kind: CallKind, ways: &[Algorithm]) -> Result<Vec<f64>, Failure> {
         let lan = LanArgs { lan: String::new(), trace: None, check: false };
-        Ok(timed(&lan, &self.world, kind, ways)?.0)
+        Ok(timed(&lan, self.spec, kind, ways)?.0)
     }
 
     /// Returns the largest difference of a broadcast from its closed form, as a part of that.
     fn forms(&self) -> Result<f64, Failure> {
-        let world = load(&self.world).doing("reading the world")?;
-        let costs = Costs::of(&world)
+        let costs = Costs::of(&load(self.spec)?)
             .ok_or_else(|| Failure::broken("reading the world", "it has no host or no segment"))?;
         let ways = [Algorithm::Chain, Algorithm::Binomial];
-        let ranks: Vec<_> = FORM_RANKS.iter().filter(|it| **it as u64 <= self.ranks_max).collect();
+        let ranks: Vec<_> =
+            FORM_RANKS.iter().filter(|it| **it as u64 <= self.args.compared.ranks_max).collect();
         let heading = ["algorithm", "ranks", "bytes", "seconds", "form s", "ratio"];
         let mut cells = self.cells(&heading, ranks.len() * ways.len());
         let mut worst = 0.0_f64;
         for &&ranks in &ranks {
-            let bytes = FORM_BYTES.min(self.size_max);
+            let bytes = FORM_BYTES.min(self.args.compared.size_max);
             let kind = CallKind { operation: Operation::Broadcast, bytes, ranks };
             for (way, seconds) in ways.into_iter().zip(self.seconds(kind, &ways)?) {
                 let form = costs.seconds(kind, way).unwrap_or(f64::NAN);
@@ -138,7 +132,7 @@ impl CollectiveStudyArgs {
     }
 
     /// Returns the least ratio of the best time to that of the chosen algorithm.
-    fn auto(&self) -> Result<f64, Failure> {
+    fn choice(&self) -> Result<f64, Failure> {
         let kinds = self.kinds();
         let heading = ["operation", "ranks", "bytes", "auto s", "best s", "best", "ratio"];
         let mut cells = self.cells(&heading, kinds.len());
@@ -179,8 +173,10 @@ impl CollectiveStudyArgs {
     fn kinds(&self) -> Vec<CallKind> {
         let mut kinds = Vec::new();
         for operation in OPERATIONS {
-            for ranks in RANKS.into_iter().filter(|ranks| *ranks as u64 <= self.ranks_max) {
-                let sizes = SIZES.into_iter().filter(|bytes| *bytes <= self.size_max);
+            for ranks in
+                RANKS.into_iter().filter(|ranks| *ranks as u64 <= self.args.compared.ranks_max)
+            {
+                let sizes = SIZES.into_iter().filter(|bytes| *bytes <= self.args.compared.size_max);
                 kinds.extend(sizes.map(|bytes| CallKind { operation, bytes, ranks }));
             }
         }
@@ -197,11 +193,11 @@ impl CollectiveStudyArgs {
 
     fn cells(&self, heading: &[&str], count: usize) -> Cells {
         let heading = heading.iter().map(|&it| it.to_owned()).collect();
-        Cells::new(heading, count, self.common.json && !self.summary)
+        Cells::new(heading, count, self.args.common.json && !self.args.compared.summary)
     }
 
     fn write(&self, cells: &Cells) {
-        if self.summary || self.common.json {
+        if self.args.compared.summary || self.args.common.json {
             return;
         }
         cells.write(false);
