@@ -2,7 +2,6 @@
 
 use std::fmt::Write as _;
 use std::io::{self, Write as _};
-use std::time::Instant;
 
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use serde_json::Value;
@@ -249,43 +248,6 @@ impl Table {
             format!("{cell:width$}")
         });
         format!("{}\n", padded.collect::<Vec<_>>().join("  ").trim_end())
-    }
-}
-
-/// The results of a command that takes minutes, one a cell. Each is told on standard error as it comes.
-#[derive(Debug)]
-pub struct Cells {
-    started: Instant,
-    count: usize,
-    lines: Vec<Vec<String>>,
-    json: bool,
-}
-
-impl Cells {
-    /// Begins the table of this many cells, whose results are rows of JSON or aligned lines.
-    pub fn new(heading: Vec<String>, count: usize, json: bool) -> Self {
-        Self { started: Instant::now(), count, lines: vec![heading], json }
-    }
-
-    /// Adds the result of a cell.
-    pub fn add(&mut self, line: Vec<String>, row: impl FnOnce() -> Row) {
-        let (done, seconds) = (self.lines.len(), self.started.elapsed().as_secs());
-        eprintln!("chunkperf: {done} of {}, {seconds} s: {}", self.count, line.join("  "));
-        if self.json {
-            row().print(true);
-        }
-        self.lines.push(line);
-    }
-
-    /// Writes the lines, after a word about tiny runs.
-    pub fn write(&self, are_tiny: bool) {
-        if self.json {
-            return;
-        }
-        if are_tiny {
-            write_out("tiny runs: the figures mean nothing\n");
-        }
-        write_out(&aligned(&self.lines));
     }
 }
 

@@ -12,7 +12,7 @@ use crate::harness::calls::{CallKind, Operation};
 use crate::harness::slices::name_of;
 use crate::lan::{LanArgs, load};
 use crate::options::values;
-use crate::table::{Cells, Row, significant, write_out};
+use crate::table::{Column, Form, Row, Table, column, write_out};
 
 /// Bytes of the calls that stand beside closed forms: 16 MiB.
 const FORM_BYTES: usize = 16 << 20;
@@ -55,6 +55,27 @@ impl ComparedArgs {
         self.forms || self.choice
     }
 }
+
+/// Columns of calls beside their closed forms.
+const FORM_COLUMNS: [Column; 6] = [
+    column("algorithm", "algorithm", 10),
+    column("ranks", "ranks", 5),
+    column("payload_bytes", "bytes", 9),
+    column("seconds", "seconds", 9),
+    column("form_seconds", "form s", 9),
+    column("ratio", "ratio", 6),
+];
+
+/// Columns of the chosen algorithm beside the best.
+const CHOICE_COLUMNS: [Column; 7] = [
+    column("op", "operation", 10),
+    column("ranks", "ranks", 5),
+    column("payload_bytes", "bytes", 9),
+    column("seconds", "auto s", 9),
+    column("best_seconds", "best s", 9),
+    column("best_algorithm", "best", 10),
+    column("ratio", "ratio", 6),
+];
 
 /// Makes the tables that are asked for.
 pub(super) fn run(args: &CollectiveArgs) -> Result<Verdict, Failure> {
@@ -104,8 +125,7 @@ impl Tables<'_> {
         let ways = [Algorithm::Chain, Algorithm::Binomial];
         let ranks: Vec<_> =
             FORM_RANKS.iter().filter(|it| **it as u64 <= self.args.compared.ranks_max).collect();
-        let heading = ["algorithm", "ranks", "bytes", "seconds", "form s", "ratio"];
-        let mut cells = self.cells(&heading, ranks.len() * ways.len());
+        let mut table = self.table(&FORM_COLUMNS);
         let mut worst = 0.0_f64;
         for &&ranks in &ranks {
             let bytes = FORM_BYTES.min(self.args.compared.size_max);
@@ -114,28 +134,22 @@ impl Tables<'_> {
                 let form = costs.seconds(kind, way).unwrap_or(f64::NAN);
                 let ratio = seconds / form;
                 worst = worst.max((ratio - 1.0).abs());
-                let figures = [seconds, form, ratio].map(significant);
-                let mut line = vec![way.to_string(), ranks.to_string(), bytes.to_string()];
-                line.extend(figures);
-                cells.add(line, || {
-                    let mut row = self.row(kind);
-                    row.set("algorithm", way.name())
-                        .set("seconds", seconds)
-                        .set("form_seconds", form)
-                        .set("ratio", ratio);
-                    row
-                });
+                let mut row = self.row(kind);
+                row.set("algorithm", way.name())
+                    .set("seconds", seconds)
+                    .set("form_seconds", form)
+                    .set("ratio", ratio);
+                table.add(row);
             }
         }
-        self.write(&cells);
+        self.end_table();
         Ok(worst)
     }
 
     /// Returns the least ratio of the best time to that of the chosen algorithm.
     fn choice(&self) -> Result<f64, Failure> {
         let kinds = self.kinds();
-        let heading = ["operation", "ranks", "bytes", "auto s", "best s", "best", "ratio"];
-        let mut cells = self.cells(&heading, kinds.len());
+        let mut table = self.table(&CHOICE_COLUMNS);
         let mut worst = f64::INFINITY;
         for kind in kinds {
             let named = algorithms(kind.operation);
@@ -147,26 +161,15 @@ impl Tables<'_> {
             };
             let ratio = least / seconds[0];
             worst = worst.min(ratio);
-            let line = vec![
-                name_of(kind.operation),
-                kind.ranks.to_string(),
-                kind.bytes.to_string(),
-                significant(seconds[0]),
-                significant(*least),
-                best.to_string(),
-                format!("{ratio:.3}"),
-            ];
-            cells.add(line, || {
-                let mut row = self.row(kind);
-                row.set("algorithm", "auto")
-                    .set("seconds", seconds[0])
-                    .set("best_algorithm", best.name())
-                    .set("best_seconds", *least)
-                    .set("ratio", ratio);
-                row
-            });
+            let mut row = self.row(kind);
+            row.set("algorithm", "auto")
+                .set("seconds", seconds[0])
+                .set("best_algorithm", best.name())
+                .set("best_seconds", *least)
+                .set("ratio", ratio);
+            table.add(row);
         }
-        self.write(&cells);
+        self.end_table();
         Ok(worst)
     }
 
@@ -191,16 +194,14 @@ impl Tables<'_> {
         row
     }
 
-    fn cells(&self, heading: &[&str], count: usize) -> Cells {
-        let heading = heading.iter().map(|&it| it.to_owned()).collect();
-        Cells::new(heading, count, self.args.common.json && !self.args.compared.summary)
+    fn table(&self, columns: &[Column]) -> Table {
+        let form = Form::of(self.args.common.json);
+        Table::new(columns, if self.args.compared.summary { Form::Kept } else { form })
     }
 
-    fn write(&self, cells: &Cells) {
-        if self.args.compared.summary || self.args.common.json {
-            return;
+    fn end_table(&self) {
+        if !self.args.compared.summary && !self.args.common.json {
+            write_out("\n");
         }
-        cells.write(false);
-        write_out("\n");
     }
 }

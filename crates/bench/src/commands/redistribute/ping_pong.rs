@@ -17,7 +17,7 @@ use crate::harness::transfers::{ELEMENT_BYTES, Transfer, TransferKind};
 use crate::lan::LanArgs;
 #[cfg(feature = "virtual")]
 use crate::ours::arrays::ArraysKind;
-use crate::table::{Cells, Row, significant};
+use crate::table::{Column, Form, Row, Table, column};
 
 /// Least rows of a matrix.
 const ROWS_MIN: usize = 16;
@@ -31,6 +31,19 @@ const FIRST_TRANSFERS: u64 = 20;
 /// Names of the steps; the paper's step 2 is a call from Fortran, which has no counterpart.
 const STEPS: [&str; 6] =
     ["inquiry_us", "exchange_us", "schedule_us", "packing_us", "transfer_us", "waiting_us"];
+
+/// Columns for people.
+const COLUMNS: [Column; 9] = [
+    column("rows", "rows", 5),
+    column("ranks", "ranks", 5),
+    column("plan", "plan", 5),
+    column("seconds", "one way s", 9),
+    column("bytes_per_second", "B/s", 9),
+    column("exchange_us", "exchange us", 11),
+    column("schedule_us", "schedule us", 11),
+    column("packing_us", "packing us", 10),
+    column("transfer_us", "transfer us", 11),
+];
 
 /// One way of a matrix between two groups of as many ranks.
 struct Cell {
@@ -54,32 +67,21 @@ pub(super) fn run(args: &RedistributeArgs) -> Result<Verdict, Failure> {
     }
     args.common.setting()?;
     let cells = cells(args.rows_max as usize, group_max);
-    let heading =
-        ["rows", "ranks", "plan", "one way", "MB/s", "exchange", "schedule", "packing", "transfer"];
-    let heading = heading.map(str::to_owned).to_vec();
-    let mut table = Cells::new(heading, cells.len(), args.common.json);
+    let mut table = Table::new(&COLUMNS, Form::of(args.common.json));
     for cell in &cells {
         let (seconds, steps_ns) = cell.measure(args)?;
         let bytes = cell.rows * cell.columns * ELEMENT_BYTES;
-        let us = |nanos: u64| nanos as f64 / 1e3;
-        let mut line = vec![cell.rows.to_string(), cell.ranks.to_string(), name_of(cell.plan)];
-        line.push(format!("{} us", significant(seconds * 1e6)));
-        line.push(significant(bytes as f64 / seconds / 1e6));
-        line.extend(steps_ns[1..5].iter().map(|nanos| format!("{} us", significant(us(*nanos)))));
-        table.add(line, || {
-            let mut row: Row = args.common.row("redistribute");
-            row.set("rows", cell.rows)
-                .set("ranks", cell.ranks)
-                .set("plan", name_of(cell.plan))
-                .set("bytes", bytes)
-                .set("seconds", seconds)
-                .set("bytes_per_second", bytes as f64 / seconds)
-                .set("messages", cell.ranks * cell.ranks);
-            set_steps(&mut row, steps_ns);
-            row
-        });
+        let mut row: Row = args.common.row("redistribute");
+        row.set("rows", cell.rows)
+            .set("ranks", cell.ranks)
+            .set("plan", name_of(cell.plan))
+            .set("bytes", bytes)
+            .set("seconds", seconds)
+            .set("bytes_per_second", bytes as f64 / seconds)
+            .set("messages", cell.ranks * cell.ranks);
+        set_steps(&mut row, steps_ns);
+        table.add(row);
     }
-    table.write(false);
     Ok(Verdict::Fine)
 }
 

@@ -154,7 +154,9 @@ fn faults_of_thread() -> u64 {
 /// Asks another chunkperf for the size from which its best engines gain.
 fn break_even(program: &Path, scene: &Scene<'_>, found: &mut Found) -> Result<(), Failure> {
     let mut command = Command::new(program);
-    command.args(["tracked", "--json", "--rounds", scene.sized("31", "1")]);
+    // Sleeps in the place of computing: two ends find two cores on a busy machine, too.
+    let rounds = scene.sized("31", "1");
+    command.args(["tracked", "--json", "--compute", "wait", "--rounds", rounds]);
     let output = output_of(command, "chunkperf tracked", DEADLINE)?;
     let lines = output.stdout.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
     let mut pays: Option<f64> = None;

@@ -248,8 +248,8 @@ fn data_parallel(found: &mut Found, points: &[Point]) {
     };
     let (large, small): (Vec<_>, Vec<_>) =
         points.iter().partition(|point| point.rows >= MUCH_LARGER * point.nodes);
-    let least = large.iter().map(|it| efficiency(it)).fold(1.0, f64::min);
-    let lowest = small.iter().map(|it| efficiency(it)).fold(1.0, f64::min);
+    let least = large.iter().map(efficiency).fold(1.0, f64::min);
+    let lowest = small.iter().map(efficiency).fold(1.0, f64::min);
     let holds = least >= EFFICIENT && lowest < EFFICIENT;
     let told = format!("{least:.2}; else down to {lowest:.2}");
     found.verdict("fft-data-parallel-large", holds, told);
