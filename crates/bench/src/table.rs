@@ -200,7 +200,7 @@ impl Table {
     pub fn add(&mut self, row: Row) {
         match self.form {
             Form::Json => {
-                // What goes to a file is seen to go on.
+                // A run into a file is seen to go on.
                 eprint!("chunkperf: {}", self.line(&self.cells(&row)));
                 row.print(true);
             }

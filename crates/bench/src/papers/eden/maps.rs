@@ -21,7 +21,7 @@ const STEPS_MAX: u32 = 200;
 /// Usual pixels a side; of the scene it is *assumed*.
 const SIDE: usize = 300;
 
-/// What is mapped.
+/// Mapped items.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Picture {
     /// `mandelbrot`, pixel by pixel.

@@ -1,4 +1,4 @@
-//! What the protocol does, by counters and results of small runs (section 3.2).
+//! Behaviour of the protocol, by counters and results of small runs (section 3.2).
 
 use std::time::Duration;
 

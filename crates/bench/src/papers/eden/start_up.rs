@@ -1,4 +1,4 @@
-//! What buffers cost at the start (equation (3), section 4.1), on this machine: allocations take no
+//! Costs of buffers at the start (equation (3), section 4.1), on this machine: allocations take no
 //! virtual time.
 
 use std::time::Instant;
