@@ -22,7 +22,7 @@ use crate::lan::{LanArgs, load};
 use crate::options::values::Auto;
 use crate::table::{Column, Row, column, significant};
 
-/// What decides the statements.
+/// Runs that decide the statements.
 pub(super) const RUNS: &[Run] = &[
     Run::virtually("pair", pair),
     Run::virtually("cascade", cascade),

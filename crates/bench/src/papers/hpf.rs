@@ -13,7 +13,7 @@ use super::Run;
 use crate::failure::Failure;
 use crate::harness::transfers::{Transfer, TransferKind};
 
-/// What decides the statements.
+/// Runs that decide the statements.
 pub(super) const RUNS: &[Run] = &[
     Run::virtually("fft2d", programs::fft2d),
     Run::virtually("convolution", programs::convolution),

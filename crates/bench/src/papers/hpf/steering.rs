@@ -25,7 +25,7 @@ struct Program(Child);
 impl Drop for Program {
     fn drop(&mut self) {
         machine::terminate(self.0.id());
-        // Whatever its end was like: it has told what it had to.
+        // It has told what it had to, however it ended.
         let _ = self.0.wait();
     }
 }

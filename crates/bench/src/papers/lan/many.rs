@@ -18,7 +18,7 @@ const BOTTLENECK: f64 = 1.1;
 /// Stations of a group.
 const GROUP: u32 = 7;
 
-/// Processors so much faster that the cable is the bottleneck. *Assumed*: ten times.
+/// Factor of processors with which the cable is the bottleneck. *Assumed*.
 const FAST: f64 = 10.0;
 
 /// Difference of the powers of two LANs at which they count as one, and of a prediction at which it fails.
