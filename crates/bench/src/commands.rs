@@ -12,6 +12,8 @@ pub mod idle;
 pub mod latency;
 pub mod model;
 mod opposite;
+#[cfg(feature = "virtual")]
+pub mod papers;
 pub mod peers;
 pub mod redistribute;
 #[cfg(feature = "virtual")]

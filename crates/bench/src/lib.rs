@@ -7,7 +7,7 @@
 //! Reading order: [`message`] (the bytes sent), [`harness`] (two processes and slices), [`flight`]
 //! (calls in flight), [`ours`] (with the library), [`baseline`] (by hand), [`pair`] (starts the two
 //! processes), [`peers`] (other systems beside ours), [`ranks`] (starts a process a rank), [`options`],
-//! [`lan`] (virtual time), `papers` (their statements), [`commands`] (rows), [`cli`]. [`table`] prints
+//! [`lan`] (virtual time), [`commands`] (rows, and statements of papers), [`cli`]. [`table`] prints
 //! rows, [`fit`] puts lines through figures, [`stats`] has medians and ratios.
 
 pub mod baseline;
@@ -22,8 +22,6 @@ pub mod message;
 pub mod options;
 pub mod ours;
 pub mod pair;
-#[cfg(feature = "virtual")]
-pub mod papers;
 pub mod peers;
 pub mod ranks;
 pub mod stats;

@@ -7,9 +7,9 @@ use clap::Args;
 
 use super::Verdict;
 use super::coupled::program;
+use crate::commands::papers::{PAPERS, Paper, Report, Run, Settings, run_all, write};
 use crate::failure::Failure;
 use crate::options::Common;
-use crate::papers::{PAPERS, Paper, Report, Run, Settings, run_all, write};
 
 /// Options of `chunkperf reproduce`.
 #[derive(Debug, Args)]
