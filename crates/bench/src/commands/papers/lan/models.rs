@@ -32,10 +32,10 @@ pub(super) fn a_and_b(scene: &Scene<'_>, found: &mut Found) -> Result<(), Failur
             ratios.push(farms.seconds(&pvm(machine, count))? / theirs);
         }
         ratios.push(farms.both(&pvm(machine, 5))?[1] / numbers(id)[4]);
-        let worst = ratios.iter().all(|ratio| is_near(*ratio, 1.0, NEAR));
+        let holds = ratios.iter().all(|ratio| is_near(*ratio, 1.0, NEAR));
         let [low, high] = [f64::min, f64::max].map(|of| ratios.iter().copied().reduce(of));
         let ours = format!("{:.2} to {:.2} times", low.unwrap_or(0.0), high.unwrap_or(0.0));
-        found.verdict(id, worst, ours);
+        found.verdict(id, holds, ours);
     }
     let mut grid = |machine, counts: &[usize]| -> Result<Grid, Failure> {
         let of = |&count: &usize| {
