@@ -94,7 +94,6 @@ pub(super) fn run(scene: &Scene<'_>, found: &mut Found) -> Result<(), Failure> {
     model(found, &times, (&small, &large));
     saving(scene, found, &times, &small);
     overheads(scene, found, &times, &large);
-    interface(scene, found);
     Ok(())
 }
 
@@ -223,16 +222,4 @@ fn overheads(scene: &Scene<'_>, found: &mut Found, times: &[Times], large: &[Tim
         .fold((f64::INFINITY, 0.0_f64), |(least, most), gain| (least.min(gain), most.max(gain)));
     let told = format!("{least:.2} to {most:.2} times");
     found.verdict("tighter-coupling", least >= SIGNIFICANT, told);
-}
-
-/// Checks the paper's own numbers of its interface.
-fn interface(scene: &Scene<'_>, found: &mut Found) {
-    let &[fixed_us, byte_us, large_ms] = scene.numbers("step-2-fits") else { return };
-    let us = |bytes: usize| fixed_us + byte_us * bytes as f64;
-    let [small, large] = [us(1 << 10), us(4 << 20)];
-    let holds = is_near(small, fixed_us) && is_near(large, large_ms * 1e3);
-    found.verdict("step-2-fits", holds, format!("{small:.0} us, {:.1} ms", large / 1e3));
-    let &[byte_us, rate] = scene.numbers("step-2-rate") else { return };
-    let told = format!("{:.0} MB/s", 1.0 / byte_us);
-    found.verdict("step-2-rate", is_near(1.0 / byte_us, rate), told);
 }
