@@ -103,6 +103,13 @@ pub fn run(args: &ReproduceArgs) -> Result<Verdict, Failure> {
     if let Some(folder) = &args.report {
         report.write_page(folder)?;
     }
+    let surprises = report.surprises();
+    if !args.quick && !surprises.is_empty() {
+        eprintln!(
+            "chunkperf: these hold, for all the reasons in the lists: {}",
+            surprises.join(", ")
+        );
+    }
     report.summary().print(json);
     Ok(Verdict::Fine)
 }

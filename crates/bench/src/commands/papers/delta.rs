@@ -4,7 +4,9 @@
 //! first run, but for the limits of both switches, which are fitted. The paper's text has few numbers of its
 //! figure 2; the rest of it are shapes of curves, see `curve`.
 
+mod cascade;
 mod curve;
+mod reduce;
 mod tracked;
 
 use chunkcomm_coupled::patterns::{self, Compute, Pattern};
@@ -25,9 +27,9 @@ use crate::table::{Column, Row, column, significant};
 /// Runs that decide the statements.
 pub(super) const RUNS: &[Run] = &[
     Run::virtually("pair", pair),
-    Run::virtually("cascade", cascade),
+    Run::virtually("cascade", cascade::run),
     Run::virtually("ring", ring),
-    Run::virtually("reduce", reduce),
+    Run::virtually("reduce", reduce::run),
     Run::virtually("increments", increments),
     Run::virtually("summary", summary),
     Run::really("tracked", tracked::run),
@@ -49,9 +51,6 @@ const FULL: f64 = 0.8;
 
 /// Loss that counts as none: 3 %.
 const SLOWER: f64 = 0.03;
-
-/// Tasks up to which the links of the Regatta are not full: two below its limit.
-const BEFORE_LIMIT: usize = 25;
 
 /// Computations by growing cost.
 const COMPUTES: [Compute; 3] = Compute::ALL;
@@ -78,10 +77,13 @@ struct Figure {
     tasks: &'static [usize],
 }
 
-const CASCADE_REGATTA: Figure =
-    Figure { shape: Shape::Cascade, world: REGATTA, tasks: &[2, 8, 16, 24, 27, 28, 29, 30, 32] };
+const CASCADE_REGATTA: Figure = Figure {
+    shape: Shape::Cascade,
+    world: REGATTA,
+    tasks: &[2, 8, 16, 24, 26, 27, 28, 29, 30, 32],
+};
 const CASCADE_CLUSTER: Figure =
-    Figure { shape: Shape::Cascade, world: CLUSTER, tasks: &[2, 4, 8, 14, 15, 16, 17, 24] };
+    Figure { shape: Shape::Cascade, world: CLUSTER, tasks: &[2, 4, 8, 14, 15, 16, 17, 18, 24] };
 const RING_REGATTA: Figure =
     Figure { shape: Shape::Ring, world: REGATTA, tasks: &[2, 4, 8, 16, 32] };
 const RING_CLUSTER: Figure =
@@ -294,115 +296,6 @@ fn pair(scene: &Scene<'_>, found: &mut Found) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Chains on both machines.
-fn cascade(scene: &Scene<'_>, found: &mut Found) -> Result<(), Failure> {
-    let sizes = Sizes::of(scene);
-    let regatta = sizes.points(CASCADE_REGATTA)?;
-    let cluster = sizes.points(CASCADE_CLUSTER)?;
-    show(found, CASCADE_REGATTA, &regatta, Some("2a"));
-    show(found, CASCADE_CLUSTER, &cluster, None);
-    let on_regatta = Curve::all(&regatta);
-    let on_cluster = Curve::all(&cluster);
-    let saturation = |id: &str| scene.numbers(id)[0] as usize;
-
-    // Until two tasks before the first one bends.
-    let before = saturation("cascade-regatta-saturates-empty") - 2;
-    let ids = ["cascade-regatta-empty", "cascade-regatta-random", "cascade-regatta-trig"];
-    let saturate = [
-        "cascade-regatta-saturates-empty",
-        "cascade-regatta-saturates-random",
-        "cascade-regatta-saturates-trig",
-    ];
-    proportional(found, ids, &on_regatta, before);
-    for (id, curve) in saturate.into_iter().zip(&on_regatta) {
-        let at = curve.saturation(before);
-        let told = at.map_or("not up to 32".to_owned(), |at| format!("at {at}"));
-        found.verdict(id, at == Some(saturation(id)), told);
-    }
-    more_gains_more(found, "cascade-regatta-more-computing", &on_regatta);
-
-    let at = saturation("cascade-cluster-saturates");
-    let ids = ["cascade-cluster-empty", "cascade-cluster-random", "cascade-cluster-trig"];
-    proportional(found, ids, &on_cluster, at - 2);
-    let ends = on_cluster.each_ref().map(|curve| curve.saturation(at - 2));
-    let told = format!("at {}", listed(&ends));
-    found.verdict("cascade-cluster-saturates", ends.iter().all(|end| *end == Some(at)), told);
-    more_gains_more(found, "cascade-cluster-more-computing", &on_cluster);
-
-    let &[times, tasks] = scene.numbers("cascade-23-times") else {
-        return Err(Failure::broken("reading the list", "cascade-23-times has two numbers"));
-    };
-    let gains = on_regatta.each_ref().map(|curve| curve.at(tasks as usize));
-    let told = gains.map(|gain| format!("{gain:.1}")).join(", ");
-    // The largest gain is that of the largest computation, and grows in proportion to the tasks.
-    let holds = on_regatta[2].slope(BEFORE_LIMIT) >= times / tasks;
-    found.verdict("cascade-23-times", holds, told);
-
-    let shares =
-        [sizes.shares(CASCADE_REGATTA, &regatta)?, sizes.shares(CASCADE_CLUSTER, &cluster)?];
-    let [empty, _, trig] = shares[0];
-    // Without computing, which thins the traffic.
-    let holds = empty >= FULL && shares[1][0] >= FULL;
-    found.verdict("bandwidth-limits", holds, format!("{empty:.2}, {:.2}", shares[1][0]));
-    let told = format!("trig {trig:.2}, empty {empty:.2}");
-    found.verdict("computing-spaces-messages", trig < empty * (1.0 - NEAR), told);
-    chains_of_trig(scene, found, sizes)
-}
-
-/// Chains on the Regatta with trig: with independent computing, all at once, and of many tasks.
-fn chains_of_trig(scene: &Scene<'_>, found: &mut Found, sizes: Sizes) -> Result<(), Failure> {
-    const TASKS: [usize; 3] = [2, 8, 29];
-    // Longer ones than the Regatta has.
-    const MANY: [usize; 4] = [2, 24, 48, 96];
-    let world = load(REGATTA)?;
-    let way = |nodes, independent, ways: &[Way]| {
-        let ran =
-            sizes.chain((&world, Pattern::Cascade, Compute::Trig), (nodes, independent), ways)?;
-        Ok::<_, Failure>(ran[0].0 / ran[1].0)
-    };
-    let mut gains = Vec::new();
-    for nodes in TASKS.into_iter().filter(|tasks| *tasks <= sizes.tasks_max) {
-        gains.push(way(nodes, 1, &[Way::Whole, Way::Overlapped])?);
-    }
-    let most = gains.iter().copied().fold(0.0, f64::max);
-    // Two things at a time are at most twice as fast.
-    found.verdict("overlap-bounded", most <= 2.0, format!("at most {most:.2} times"));
-
-    let [transfer, _] = sizes.both((REGATTA, Shape::Cascade), Compute::Empty, 2)?;
-    let [whole, _] = sizes.both((REGATTA, Shape::Cascade), Compute::Trig, 2)?;
-    let compute = (whole - transfer) / 2.0;
-    let nodes = NODES.min(sizes.tasks_max);
-    let [_, deltas] = sizes.both((REGATTA, Shape::Cascade), Compute::Trig, nodes)?;
-    // Each further task begins an increment later, computed and sent.
-    let increment = sizes.delta_bytes as f64 / sizes.array_bytes as f64;
-    let start = (nodes - 1) as f64 * increment * (compute + transfer);
-    let told = format!("{}, start {}", ms(deltas), ms(start));
-    let is_near = (deltas / (compute + start) - 1.0).abs() <= NEAR;
-    found.verdict("chain-all-at-once", is_near, told);
-
-    // Increments of a page, since as many of them as tasks is a limit, too.
-    let mut unlimited = world.clone();
-    unlimited.segments[0].spec.total_bytes_per_second = u64::MAX;
-    unlimited.hosts[0].count = MANY[MANY.len() - 1];
-    let most = scene.sized(MANY[MANY.len() - 1], 8);
-    let mut curve = Curve(Vec::new());
-    for nodes in MANY.into_iter().filter(|nodes| *nodes <= most) {
-        let ways = [Way::Whole, Way::Delta(Auto::Fixed(PAGE_BYTES))];
-        let trig = (&unlimited, Pattern::Cascade, Compute::Trig);
-        let ran = sizes.chain(trig, (nodes, 0), &ways)?;
-        curve.0.push((nodes, ran[0].0 / ran[1].0));
-    }
-    let told = format!("{:.0} times with {most}", curve.last());
-    found.verdict("chain-unbounded", curve.is_linear(most), told);
-    Ok(())
-}
-
-fn proportional(found: &mut Found, ids: [&'static str; 3], curves: &[Curve; 3], until: usize) {
-    for (id, curve) in ids.into_iter().zip(curves) {
-        found.verdict(id, curve.is_linear(until), format!("{:.2} a task", curve.slope(until)));
-    }
-}
-
 fn more_gains_more(found: &mut Found, id: &'static str, curves: &[Curve; 3]) {
     let best = curves.each_ref().map(Curve::last);
     let holds = best.is_sorted_by(|less, more| *more >= less * (1.0 - NEAR));
@@ -439,12 +332,6 @@ fn ring(scene: &Scene<'_>, found: &mut Found) -> Result<(), Failure> {
     found.verdict("ring-cluster-empty", holds, told(empty));
     found.verdict("ring-cluster-random", random.is_flat(), told(random));
     found.verdict("ring-cluster-trig", trig.is_flat(), told(trig));
-    let gain = scene.numbers("ring-cluster-gain")[0];
-    found.verdict(
-        "ring-cluster-gain",
-        [random, trig].iter().all(|curve| is_near(curve.last(), gain)),
-        format!("{}, {}", told(random), told(trig)),
-    );
     let at = scene.numbers("ring-cluster-saturates")[0] as usize;
     let ends = COMPUTES.map(|compute| last_flat(&Curve::seconds(compute, &cluster)));
     let told = format!("at {}", listed(&ends));
@@ -454,75 +341,6 @@ fn ring(scene: &Scene<'_>, found: &mut Found) -> Result<(), Failure> {
     let most = all().map(away).fold(0.0, f64::max);
     let told = format!("at most {:.0} % away", most * 1e2);
     found.verdict("ring-gains-as-a-pair", most <= NEAR, told);
-    Ok(())
-}
-
-/// Reductions on both machines, and a broadcast.
-fn reduce(scene: &Scene<'_>, found: &mut Found) -> Result<(), Failure> {
-    let sizes = Sizes::of(scene);
-    let regatta = sizes.points(REDUCE_REGATTA)?;
-    let cluster = sizes.points(REDUCE_CLUSTER)?;
-    show(found, REDUCE_REGATTA, &regatta, Some("2c"));
-    show(found, REDUCE_CLUSTER, &cluster, Some("2f"));
-    let at = scene.numbers("reduce-cluster-saturates")[0] as usize;
-    let on_regatta = Curve::all(&regatta).each_ref().map(Curve::doublings);
-    let on_cluster = Curve::all(&cluster).each_ref().map(Curve::doublings);
-    let ids = ["reduce-regatta-empty", "reduce-regatta-random", "reduce-regatta-trig"];
-    logarithmic(found, ids, &on_regatta, 32);
-    let ids = ["reduce-cluster-empty", "reduce-cluster-random", "reduce-cluster-trig"];
-    logarithmic(found, ids, &on_cluster, at);
-    longest_chain(found, "reduce-regatta-chain", &regatta);
-    longest_chain(found, "reduce-cluster-chain", &cluster);
-    more_gains_more(found, "reduce-regatta-more-computing", &on_regatta);
-    more_gains_more(found, "reduce-cluster-more-computing", &on_cluster);
-    let ends = on_regatta.each_ref().map(Curve::bend);
-    let holds = ends.iter().all(Option::is_none);
-    found.verdict("reduce-regatta-sufficient", holds, format!("saturates: {}", listed(&ends)));
-    let ends = on_cluster.each_ref().map(Curve::bend);
-    let holds = ends.iter().all(|end| *end == Some(at));
-    found.verdict("reduce-cluster-saturates", holds, format!("at {}", listed(&ends)));
-    let end = last_flat(&Curve::seconds(Compute::Empty, &cluster));
-    let holds = end == Some(scene.numbers("reduce-cluster-port")[0] as usize);
-    found.verdict("reduce-cluster-port", holds, format!("at {}", listed(&[end])));
-    broadcast(found, sizes)
-}
-
-/// Decides whether the gains grow in proportion to the logarithm of the tasks.
-fn logarithmic(found: &mut Found, ids: [&'static str; 3], curves: &[Curve; 3], until: usize) {
-    let until = until.ilog2() as usize;
-    for (id, curve) in ids.into_iter().zip(curves) {
-        let slope = curve.slope(until);
-        let holds = slope > 0.0 && curve.is_linear(until);
-        found.verdict(id, holds, format!("{slope:.2} a doubling"));
-    }
-}
-
-/// Counts the transfers of the longest chain, in those of a tree of four: whole messages without computing.
-fn longest_chain(found: &mut Found, id: &'static str, points: &[Point]) {
-    let is_doubling = |it: &&Point| it.compute == Compute::Empty && it.tasks.is_power_of_two();
-    let empty: Vec<_> = points.iter().filter(is_doubling).collect();
-    let transfers = |point: &Point| {
-        let levels = f64::from(empty[0].tasks.ilog2());
-        point.whole_seconds / empty[0].whole_seconds * levels
-    };
-    let transfers: Vec<_> = empty.iter().map(|it| (it.tasks.ilog2(), transfers(it))).collect();
-    let holds = transfers.iter().all(|(levels, found)| is_near(*found, f64::from(*levels)));
-    let told: Vec<_> = transfers.iter().map(|(_, found)| format!("{found:.2}")).collect();
-    found.verdict(id, holds, told.join(", "));
-}
-
-/// Broadcasts on the Regatta without computing.
-fn broadcast(found: &mut Found, sizes: Sizes) -> Result<(), Failure> {
-    let mut curve = Curve(Vec::new());
-    for nodes in [4, 8, 16, 32].into_iter().filter(|nodes| *nodes <= sizes.tasks_max) {
-        let [whole, deltas] = sizes.both((REGATTA, Shape::Broadcast), Compute::Empty, nodes)?;
-        curve.0.push((nodes, whole / deltas));
-    }
-    // Two of the steps at a time, or more, and more of them the more there are.
-    let holds = curve.0.is_sorted_by(|(_, less), (_, more)| less < more)
-        && curve.0.iter().all(|(nodes, gain)| *gain >= f64::from(nodes.ilog2()) / 2.0);
-    let told = format!("{:.2} to {:.2} times", curve.first(), curve.last());
-    found.verdict("broadcast-chains", holds, told);
     Ok(())
 }
 
@@ -555,12 +373,6 @@ fn increments(scene: &Scene<'_>, found: &mut Found) -> Result<(), Failure> {
     let range = scene.numbers("best-increment");
     let holds = (range[0]..=range[1]).contains(&(pages as f64));
     found.verdict("best-increment", holds, format!("{pages} pages"));
-    let limit = scene.numbers("computed-increment")[0];
-    found.verdict(
-        "computed-increment",
-        auto_ratio <= limit,
-        format!("{auto_ratio:.3} of the best"),
-    );
     found.figure("auto_ratio", auto_ratio);
     let empty = (&world, Pattern::Cascade, Compute::Empty);
     let pair = sizes.chain(empty, (2, 0), &[Way::Whole, fixed(1)])?;
@@ -587,7 +399,7 @@ fn summary(scene: &Scene<'_>, found: &mut Found) -> Result<(), Failure> {
     }
     let least = all.iter().copied().fold(f64::INFINITY, f64::min);
     let most = all.iter().copied().fold(0.0, f64::max);
-    found.verdict("never-slower", least >= 1.0 - SLOWER, format!("{least:.2} to {most:.1} times"));
+    found.verdict("never-slower", least > 1.0, format!("{least:.2} to {most:.1} times"));
     let told = if chains_gain_most { "on both machines" } else { "not on both" };
     found.verdict("chaining-gains-most", chains_gain_most, told);
     Ok(())

@@ -28,4 +28,5 @@ pub(super) static RUNS: &[Run] = &[
     Run { name: "chunks", means: Means::Virtual, run: chunks::run },
     Run { name: "protocol", means: Means::Virtual, run: protocol::run },
     Run { name: "start-up", means: Means::Real, run: start_up::run },
+    Run { name: "layers", means: Means::Real, run: protocol::layers },
 ];

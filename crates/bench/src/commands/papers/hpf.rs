@@ -4,6 +4,7 @@
 //! Its figures are curves without numbers. The programs are the built examples. The assumed numbers of the world
 //! were fixed before the first run.
 
+mod fft2d;
 mod ping_pong;
 mod programs;
 mod steering;
@@ -15,7 +16,7 @@ use crate::harness::transfers::{Transfer, TransferKind};
 
 /// Runs that decide the statements.
 pub(super) const RUNS: &[Run] = &[
-    Run::virtually("fft2d", programs::fft2d),
+    Run::virtually("fft2d", fft2d::run),
     Run::virtually("convolution", programs::convolution),
     Run::virtually("multiblock", programs::multiblock),
     Run::virtually("summary", programs::summary),
@@ -49,8 +50,8 @@ fn transfer(
     TransferKind { shape, from, to, within, transposed, there_and_back }.parse()
 }
 
-/// Returns the number of messages of a transfer of small parts, by the plans of its senders.
-fn messages(transfer: &Transfer) -> usize {
+/// Returns the number of pairs of ranks that a transfer connects, by the plans of its senders.
+fn pairs(transfer: &Transfer) -> usize {
     let to_all = |rank| chunkcomm_array::plan_of(&transfer.from, &transfer.to, true, rank).0;
     let ranks = transfer.from.ranks();
     let all: usize = (0..ranks).map(to_all).sum();

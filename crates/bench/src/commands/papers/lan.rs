@@ -25,7 +25,6 @@ pub(super) const LIST_TEXT: &str = include_str!("../../../papers/lan.toml");
 
 pub(super) const RUNS: &[Run] = &[
     Run { name: "ping", means: Means::Virtual, run: ping::ping },
-    Run { name: "tables", means: Means::Virtual, run: ping::tables },
     Run { name: "granularity", means: Means::Virtual, run: farms::granularity },
     Run { name: "buffering", means: Means::Virtual, run: farms::buffering },
     Run { name: "a-and-b", means: Means::Virtual, run: models::a_and_b },

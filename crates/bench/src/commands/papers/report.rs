@@ -80,7 +80,7 @@ impl<'a> Decided<'a> {
             (_, _, Some(cannot)) => (Outcome::Cannot, Some(cannot)),
             (Some(verdict), _, _) if verdict.holds => (Outcome::Holds, None),
             (Some(_), _, _) => (Outcome::Differs, statement.why.as_deref()),
-            (None, Some(missing), _) => (Outcome::Missing, Some(missing)),
+            (None, Some(_), _) => (Outcome::Missing, None),
             (None, None, _) if statement.run.is_none() => (Outcome::Input, None),
             _ => (Outcome::Open, None),
         };
@@ -131,6 +131,9 @@ pub fn write(ran: &Ran, json: bool) {
     let (paper, run, list) = (ran.paper, ran.run, ran.paper.list());
     let name = format!("{} {}", paper.name, run.name);
     eprintln!("chunkperf: {name}: {:.1} s", ran.seconds);
+    if let Some(reason) = &ran.found.missing {
+        eprintln!("chunkperf: {name}: {reason}");
+    }
     for (title, table) in &ran.found.tables {
         if json {
             for row in table.rows() {
@@ -184,7 +187,8 @@ impl Report<'_> {
             for statement in &list.statements {
                 let outcome = Decided::of(statement, self.ran, paper).outcome;
                 counts[outcome as usize] += 1;
-                if statement.why.is_none() && matches!(outcome, Outcome::Holds | Outcome::Differs) {
+                let is_found = statement.mark == Mark::Found && statement.why.is_none();
+                if is_found && matches!(outcome, Outcome::Holds | Outcome::Differs) {
                     judged += 1;
                     held += usize::from(outcome == Outcome::Holds);
                 }
@@ -195,7 +199,7 @@ impl Report<'_> {
         for (outcome, count) in Outcome::ALL.into_iter().zip(counts) {
             row.set(outcome.key(), count);
         }
-        // Of those for which no reason is known why they cannot hold.
+        // Of those found for which no reason is known why they cannot hold.
         row.set("share_held", held as f64 / f64::from(judged));
         for (key, figure) in self.ran.iter().flat_map(|ran| &ran.found.figures) {
             row.set(key, *figure);
@@ -247,6 +251,19 @@ impl Report<'_> {
         Ok(())
     }
 
+    /// Returns the statements that hold although their list has a reason why they cannot.
+    pub fn surprises(&self) -> Vec<String> {
+        let mut all = Vec::new();
+        for (paper, list) in self.papers() {
+            let holds = |it: &&Statement| {
+                it.why.is_some() && Decided::of(it, self.ran, paper).outcome == Outcome::Holds
+            };
+            let held = list.statements.iter().filter(holds);
+            all.extend(held.map(|statement| format!("{} of {}", statement.id, paper.name)));
+        }
+        all
+    }
+
     /// Returns all statements, a line each.
     fn to_csv(&self) -> String {
         let quoted = |text: &str| format!("\"{}\"", text.replace('"', "\"\""));
@@ -269,7 +286,7 @@ impl Report<'_> {
             "# Five papers, statement by statement\n\nWritten by `chunkperf reproduce --report docs`, {}, {}, in \
              {:.0} s. Virtual figures are the same on every machine: their digest. [All statements]\
              ({FOLDER}/statements.csv) have their places, and ours beside; below stand those with \
-             numbers that hold, and all that differ.\n",
+             numbers that hold, and all that differ. *Fitted* are those of which a constant of our world was taken.\n",
             machine::today(),
             machine::description(),
             self.seconds,
@@ -281,8 +298,13 @@ impl Report<'_> {
             let digest = self.digest(|ran| ran.paper.name == paper.name);
             let counts = Outcome::ALL.map(|outcome| (outcome, of(outcome).count()));
             let counts = counts.into_iter().filter(|(_, count)| *count > 0);
-            let counts: Vec<_> =
-                counts.map(|(outcome, count)| format!("{count} {}", outcome.key())).collect();
+            let fitted =
+                of(Outcome::Holds).filter(|one| one.statement.mark == Mark::Fitted).count();
+            let told = |(outcome, count): (Outcome, usize)| match outcome {
+                Outcome::Holds => format!("{count} hold ({fitted} of them fitted)"),
+                _ => format!("{count} {}", outcome.key()),
+            };
+            let counts: Vec<_> = counts.map(told).collect();
             // Writing into a string does not fail.
             let _ = write!(
                 text,
@@ -308,11 +330,22 @@ impl Report<'_> {
                 ("Cannot be run here", of(Outcome::Cannot).collect()),
             ];
             for (heading, decided) in lists.iter().filter(|(_, decided)| !decided.is_empty()) {
-                let _ = write!(text, "\n{heading}:\n\n");
+                let has = |of: fn(&Decided<'_>) -> bool| decided.iter().any(|one| of(one));
+                let columns = [
+                    (*heading, true),
+                    ("ours", has(|one| !one.ours.is_empty())),
+                    ("why", has(|one| one.why.is_some())),
+                ];
+                let line = |cells: [&str; 3]| {
+                    let cells = cells.iter().zip(columns).filter(|(_, (_, is_there))| *is_there);
+                    let cells: Vec<&str> = cells.map(|(cell, _)| *cell).collect();
+                    format!("| {} |\n", cells.join(" | "))
+                };
+                text.push('\n');
+                text.push_str(&line(columns.map(|(name, _)| name)));
+                text.push_str(&line(["---"; 3]));
                 for one in decided {
-                    let parts = [Some(one.ours).filter(|ours| !ours.is_empty()), one.why];
-                    let parts: Vec<&str> = parts.into_iter().flatten().collect();
-                    let _ = writeln!(text, "- {}: {}", one.statement.says, parts.join("; "));
+                    text.push_str(&line([&one.statement.says, one.ours, one.why.unwrap_or("")]));
                 }
             }
         }

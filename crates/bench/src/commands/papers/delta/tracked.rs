@@ -1,5 +1,6 @@
 //! Buffers that ordinary code writes and reads, on this machine: faults, and the size from which they pay.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 use std::process::Command;
@@ -159,19 +160,21 @@ fn break_even(program: &Path, scene: &Scene<'_>, found: &mut Found) -> Result<()
     command.args(["tracked", "--json", "--compute", "wait", "--rounds", rounds]);
     let output = output_of(command, "chunkperf tracked", DEADLINE)?;
     let lines = output.stdout.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
-    let mut pays: Option<f64> = None;
+    let mut best = BTreeMap::<u64, f64>::new();
     for line in lines {
         let row: Value = serde_json::from_slice(line).doing("understanding a row")?;
         let figure = |key: &str| row[key].as_f64();
         if row["side"] == "pair"
             && let (Some(bytes), Some(speedup)) = (figure("buffer_bytes"), figure("speed_up"))
-            && speedup > 1.0
         {
-            let pages = bytes / PAGE_BYTES as f64;
-            pays = Some(pays.map_or(pages, |least| least.min(pages)));
+            let best = best.entry(bytes as u64 / PAGE_BYTES as u64).or_default();
+            *best = speedup.max(*best);
         }
     }
-    let holds = pays.is_some_and(|pages| pages <= scene.numbers("break-even")[0]);
+    // From this size on all larger ones gain, too.
+    let pays = best.iter().rev().take_while(|(_, speedup)| **speedup > 1.0).last();
+    let pays = pays.map(|(pages, _)| *pages);
+    let holds = pays.is_some_and(|pages| pages as f64 <= scene.numbers("break-even")[0]);
     let told = pays.map_or("at no size".to_owned(), |pages| format!("from {pages} pages"));
     found.verdict("break-even", holds, told);
     Ok(())

@@ -202,6 +202,6 @@ fn moves(
     let ours =
         others.iter().map(|it| it.map_or_else(|| "none".to_owned(), |it| format!("{it:.0}")));
     let ours = ours.collect::<Vec<_>>().join(", ");
-    found.verdict("crossover-moves", others.iter().any(moved), format!("{ours} words"));
+    found.verdict("crossover-moves", others.iter().all(moved), format!("{ours} words"));
     Ok(())
 }

@@ -82,7 +82,7 @@ pub(super) fn critical(scene: &Scene<'_>, found: &mut Found) -> Result<(), Failu
     let virtually = |each| Begun::Virtual(VirtualWorkers::Fixed(each));
     let ways = [AUTO, Begun::Threads(1), FOUR, Begun::Threads(8), virtually(4)];
     let (mut rows, mut judged, mut alone) = (Vec::new(), Vec::new(), Vec::new());
-    let (mut fastest, mut loss) = (f64::INFINITY, 0.0_f64);
+    let mut loss = 0.0_f64;
     for order in [Order::Ascending, Order::Descending, Order::Mixed] {
         let mut all = Vec::new();
         for begun in ways {
@@ -100,7 +100,6 @@ pub(super) fn critical(scene: &Scene<'_>, found: &mut Found) -> Result<(), Failu
         }
         let by_hand = all[1..].iter().copied().fold(f64::INFINITY, f64::min);
         loss = loss.max(all[0] / by_hand);
-        fastest = fastest.min(by_hand).min(all[0]);
         alone.push(all[0]);
     }
     let columns = [
@@ -116,8 +115,6 @@ pub(super) fn critical(scene: &Scene<'_>, found: &mut Found) -> Result<(), Failu
         [f64::min, f64::max].map(|of| alone.iter().copied().reduce(of).unwrap_or(f64::NAN));
     let ours = format!("{:.2} to {:.2} paths", least / path, most / path);
     found.verdict("critical-paths", most < (1.0 + NEAR) * path, ours);
-    let ours = format!("{fastest:.0}, path {path:.0} s");
-    found.verdict("critical-bound", fastest >= path, ours);
     let ours = format!("{loss:.2} of set by hand");
     found.verdict("no-intervention", loss < 1.0 + NEAR, ours);
     let count = judged.len() * VALUES as usize;

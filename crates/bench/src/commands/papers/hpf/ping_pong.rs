@@ -151,12 +151,6 @@ fn costs(found: &mut Found, small: &[Times], large: &[Times]) {
 fn steps(found: &mut Found, small: &[Times], large: &[Times]) {
     let most = small.iter().chain(large).map(|it| it.planning[1]).fold(0.0, f64::max);
     found.verdict("kept-skips-steps", most == 0.0, format!("they take {} ms", ms(most)));
-    let [small, large] = [small[0], large[0]];
-    // The exchange has the same messages at all sizes; it takes longer by a way of the other group at most.
-    let waiting = large.exchange - small.exchange;
-    let is_waiting = large.exchange > 2.0 * small.exchange && waiting <= large.fresh;
-    let told = format!("{} and {} ms", ms(small.exchange), ms(large.exchange));
-    found.verdict("exchange-waits", is_waiting, told);
 }
 
 /// Puts `P t_s + (N^2 / P) t_w` through the times without packing and copies.

@@ -1,6 +1,6 @@
 //! Single transfers: which messages, which packing, and whether pipelining pays.
 
-use super::{WORLD, messages, transfer};
+use super::{WORLD, pairs, transfer};
 use crate::commands::papers::{Found, Scene};
 use crate::commands::redistribute::SP2_PACKING_NS;
 use crate::commands::redistribute::world::timed;
@@ -30,7 +30,7 @@ pub(super) fn run(scene: &Scene<'_>, found: &mut Found) -> Result<(), Failure> {
     for [from, to] in LAYOUTS {
         let transfer = transfer([48; 2], from.to_owned(), to.to_owned(), false)?;
         // By plan, and by the elements of each pair.
-        ours += messages(&transfer);
+        ours += pairs(&transfer);
         fewest += transfer.messages();
     }
     found.verdict("schedule-minimal", ours == fewest, format!("{ours} messages, fewest {fewest}"));

@@ -61,8 +61,6 @@ pub(super) struct Changed {
     pub(super) costs: f64,
     /// Factor of that of the farmer's station.
     pub(super) farmer_costs: f64,
-    /// Cores of the farmer's station.
-    pub(super) farmer_cores: u32,
     /// Factor of the processor's time for the two messages of a task of the farmer's own worker. *Assumed* at 1:
     /// as between two stations. In our farm these messages cost nothing.
     pub(super) local: f64,
@@ -70,7 +68,7 @@ pub(super) struct Changed {
 
 /// A world as in the paper.
 pub(super) const AS_THERE: Changed =
-    Changed { wire: 1.0, power: 1.0, costs: 1.0, farmer_costs: 1.0, farmer_cores: 1, local: 1.0 };
+    Changed { wire: 1.0, power: 1.0, costs: 1.0, farmer_costs: 1.0, local: 1.0 };
 
 /// Figures of a farm.
 #[derive(Debug, Clone, Copy)]
@@ -193,7 +191,6 @@ impl Setup {
             ("power", changed.power),
             ("costs", changed.costs),
             ("farmer's costs", changed.farmer_costs),
-            ("farmer's cores", f64::from(changed.farmer_cores)),
             ("local", changed.local),
         ];
         let is_changed = is_changed.into_iter().filter(|(_, factor)| *factor != 1.0);

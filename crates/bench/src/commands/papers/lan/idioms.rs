@@ -46,8 +46,7 @@ pub(super) fn idioms(scene: &Scene<'_>, found: &mut Found) -> Result<(), Failure
     ];
     found.table("farms", &columns, rows);
     let lines = |at: usize| number_of(&all[at], PROGRAM, "lines");
-    let [linda, pvm, sr] = [lines(0)?, lines(1)?, lines(2)?];
+    let [linda, pvm] = [lines(0)?, lines(1)?];
     found.verdict("compact", linda < pvm, format!("{linda}, {pvm} lines"));
-    found.verdict("sr-easy", sr <= 1.1 * pvm, format!("{sr}, PVM's {pvm} lines"));
     Ok(())
 }

@@ -132,14 +132,12 @@ pub(super) fn world(setup: &Setup) -> String {
     for (index, &machine) in stations.iter().enumerate() {
         let (packet_us, byte_ns) = tool.costs(machine);
         let speed = picture.seconds_on(Machine::Sparc) / picture.seconds_on(machine);
-        let (cores, costs) = match index {
-            0 => (changed.farmer_cores, changed.farmer_costs * changed.costs / changed.power),
-            _ => (1, changed.costs / changed.power),
-        };
+        let farmer = if index == 0 { changed.farmer_costs } else { 1.0 };
+        let costs = farmer * changed.costs / changed.power;
         let [high, low] = [index / 26, index % 26].map(|digit| char::from(b'a' + digit as u8));
         let _ = write!(
             text,
-            "[[hosts]]\nname = \"host-{high}{low}\"\nsegments = [\"cable{}\"]\ncores = {cores}\n\
+            "[[hosts]]\nname = \"host-{high}{low}\"\nsegments = [\"cable{}\"]\ncores = 1\n\
              speed_permille = {:.0}\n",
             setup.section_of(index),
             speed * changed.power * 1e3,
