@@ -1,11 +1,21 @@
 //! Pictures of curves.
 
+use std::ops::Range;
+
+use plotters::coord::ranged1d::{DefaultFormatting, KeyPointHint, Ranged};
+use plotters::coord::types::RangedCoordf64;
 use plotters::prelude::*;
 
 use crate::failure::Failure;
 
 /// Size of a picture in pixels.
-const SIZE: (u32, u32) = (640, 400);
+const SIZE: (u32, u32) = (760, 400);
+
+/// Pixels of the curves; their names stand behind.
+const CURVES_WIDTH: u32 = 580;
+
+/// Most marks of an axis.
+const MARKS_MAX: usize = 9;
 
 /// Curves over one axis.
 #[derive(Debug, Clone)]
@@ -56,23 +66,22 @@ impl Curves {
         };
         let told = |value: &f64, log: bool| {
             let value = if log { 10_f64.powf(*value) } else { *value };
-            let digits = if value.abs() >= 10.0 {
-                0
-            } else if value.abs() >= 1.0 {
-                1
-            } else {
-                3
-            };
-            format!("{value:.digits$}")
+            // Marks have few digits; the rest is rounding.
+            let rounded = (value * 1e6).round() / 1e6;
+            rounded.to_string()
         };
         let area = SVGBackend::with_string(svg, SIZE).into_drawing_area();
         area.fill(&WHITE)?;
-        let mut chart = ChartBuilder::on(&area)
+        let (left, right) = area.split_horizontally(CURVES_WIDTH);
+        let mut chart = ChartBuilder::on(&left)
             .caption(&self.title, ("sans-serif", 16))
             .margin(10)
             .x_label_area_size(40)
             .y_label_area_size(56)
-            .build_cartesian_2d(range(|at| at.0, x_log), range(|at| at.1, y_log))?;
+            .build_cartesian_2d(
+                Axis::new(range(|at| at.0, x_log), x_log),
+                Axis::new(range(|at| at.1, y_log), y_log),
+            )?;
         chart
             .configure_mesh()
             .x_desc(x_name)
@@ -84,19 +93,61 @@ impl Curves {
         for (index, (points, (name, _))) in lines.into_iter().zip(&self.lines).enumerate() {
             let colour = Palette99::pick(index).to_rgba();
             let dots = points.clone().into_iter().map(|at| Circle::new(at, 2, colour.filled()));
-            chart
-                .draw_series(LineSeries::new(points, colour.stroke_width(2)))?
-                .label(name)
-                .legend(move |(x, y)| PathElement::new([(x, y), (x + 16, y)], colour));
+            chart.draw_series(LineSeries::new(points, colour.stroke_width(2)))?;
             chart.draw_series(dots)?;
+            let y = 48 + 20 * index as i32;
+            right.draw(&PathElement::new([(4, y), (24, y)], colour.stroke_width(2)))?;
+            right.draw(&Text::new(name.as_str(), (30, y - 6), ("sans-serif", 12)))?;
         }
-        chart
-            .configure_series_labels()
-            .position(SeriesLabelPosition::UpperLeft)
-            .background_style(WHITE.mix(0.8))
-            .draw()?;
         area.present()?;
         drop(chart);
         Ok(())
     }
+}
+
+/// An axis, and its marks.
+struct Axis {
+    range: Range<f64>,
+    marks: Vec<f64>,
+}
+
+impl Axis {
+    fn new(range: Range<f64>, log: bool) -> Self {
+        Self { marks: marks(&range, log), range }
+    }
+}
+
+impl Ranged for Axis {
+    type FormatOption = DefaultFormatting;
+    type ValueType = f64;
+
+    fn map(&self, value: &f64, limit: (i32, i32)) -> i32 {
+        RangedCoordf64::from(self.range.clone()).map(value, limit)
+    }
+
+    fn key_points<Hint: KeyPointHint>(&self, _hint: Hint) -> Vec<f64> {
+        self.marks.clone()
+    }
+
+    fn range(&self) -> Range<f64> {
+        self.range.clone()
+    }
+}
+
+/// Returns the marks of an axis, of a logarithmic one as logarithms: multiples of 1, 2 or 5 and a power of 10.
+fn marks(range: &Range<f64>, log: bool) -> Vec<f64> {
+    let is_within = |mark: &f64| (range.start - 1e-9..=range.end + 1e-9).contains(mark);
+    let powers = || (-9..=9).map(|power| 10_f64.powi(power));
+    if log {
+        let of = |factors: &[f64]| -> Vec<f64> {
+            let all = powers().flat_map(|power| factors.iter().map(move |it| (it * power).log10()));
+            all.filter(is_within).collect()
+        };
+        let fine = of(&[1.0, 2.0, 5.0]);
+        return if fine.len() > MARKS_MAX { of(&[1.0]) } else { fine };
+    }
+    let steps = powers().flat_map(|power| [power, 2.0 * power, 5.0 * power]);
+    let count = |step: f64| (range.end / step) as usize + 1;
+    let step = steps.into_iter().find(|step| count(*step) <= MARKS_MAX).unwrap_or(range.end);
+    (0..count(step)).map(|index| index as f64 * step).collect()
 }
