@@ -87,6 +87,7 @@
 //! |---|---|---|
 //! | `tls` | yes | Credentials and TLS. Without it a node listens beyond loopback only if told to be insecure. |
 //! | `metrics` | no | The counters of links through the facade of the crate `metrics`. |
+//! | `settings` | no | The module `settings`: settings from files and from the environment. |
 //! | `simulation` | no | Worlds in the place of the system; see `chunkcomm-simulation`. |
 //!
 //! # Types
@@ -118,6 +119,8 @@ mod node;
 mod portable;
 #[doc(hidden)]
 pub mod proto;
+#[cfg(feature = "settings")]
+pub mod settings;
 pub mod stats;
 mod transport;
 pub mod watch;

@@ -115,6 +115,40 @@ impl Farm {
 }
 
 impl FarmBuilder {
+    /// Takes the settings that are there; those that are left out stay as they are.
+    #[cfg(feature = "settings")]
+    pub fn settings(mut self, settings: &crate::settings::FarmSettings) -> FarmBuilder {
+        if let Some(name) = &settings.name {
+            self = self.name(name);
+        }
+        if let Some(count) = settings.workers {
+            self = self.workers(count);
+        }
+        if let Some(held) = settings.prefetch {
+            self = self.prefetch(Prefetch::Fixed(held));
+        }
+        if let Some(virtual_workers) = settings.virtual_workers {
+            self = self.virtual_workers(virtual_workers);
+        }
+        if let Some(timeout) = settings.task_timeout {
+            self = self.task_timeout(timeout);
+        }
+        if let Some(path) = &settings.journal {
+            self = self.journal(path, JournalOptions::default());
+        }
+        if let Some(bytes) = settings.message_bytes_max {
+            self.messaging.message_bytes_max = Some(usize::try_from(bytes).unwrap_or(usize::MAX));
+        }
+        self.ways.terms.grain = settings.grain.unwrap_or(self.ways.terms.grain);
+        self.ways.terms.deaths_max = settings.deaths_max.unwrap_or(self.ways.terms.deaths_max);
+        self.ways.start = settings.start_deadline.unwrap_or(self.ways.start);
+        self.workers_as = settings.workers_as.unwrap_or(self.workers_as);
+        self.model = settings.model.unwrap_or(self.model);
+        self.tree = settings.tree.unwrap_or(self.tree);
+        self.walltime = settings.walltime.or(self.walltime);
+        self
+    }
+
     /// Sets the number of workers: 1 to [`WORKER_COUNT_MAX`], by default one a processor.
     ///
     /// In model A the farmer's own worker counts.

@@ -23,6 +23,7 @@ pub(crate) fn nanos(time: Duration) -> u64 {
 
 /// Whether the farmer's node works too (LAN farm study, section 2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[cfg_attr(feature = "settings", derive(serde::Deserialize), serde(rename_all = "lowercase"))]
 pub enum Model {
     /// The farmer has a worker of its own, the first, in its process.
     ///
@@ -57,6 +58,7 @@ impl Model {
 
 /// Kind of a worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[cfg_attr(feature = "settings", derive(serde::Deserialize), serde(rename_all = "lowercase"))]
 pub enum WorkersAs {
     /// A copy of this program as a process of its own, reached over TCP on the loopback interface.
     #[default]
@@ -326,8 +328,12 @@ pub enum Runtime {
     BusyPoll,
 }
 
+#[cfg(feature = "settings")]
+pub use file::FarmSettings;
 pub(crate) use node::NodeSettings;
 
+#[cfg(feature = "settings")]
+mod file;
 mod node;
 pub(crate) mod times;
 

@@ -35,7 +35,7 @@ const CRATES: &[Floors] = &[
             &["transport", "log"],
             &["driver"],
             &["channel", "node"],
-            &["host", "layer", "watch"],
+            &["host", "layer", "settings", "watch"],
         ],
     },
     Floors {
