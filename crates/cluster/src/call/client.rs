@@ -1,41 +1,24 @@
 //! [`CallClient`]: calls a service.
 
 use super::by_name::{Directory, Named};
+use super::calling::Calling;
 use super::error::CallError;
-use super::line::{Line, Outcome, Sent, left_ms};
+use super::line::Line;
 use super::opening::{Reach, ToPeer};
 use super::options::CallOptions;
-use super::scope::inherited;
 use super::{fingerprint, runtime_of};
 use crate::proto::call::SERVICE_NAME_BYTES_MAX;
-use crate::proto::call::calls::Look;
-use crate::proto::call::wire::{self, With};
 use crate::proto::cluster::NodeId;
 use crate::sync::locked;
-use chunkcomm::host::{self, Elapsed, Instant};
 use chunkcomm::layer::Fingerprint;
-use chunkcomm::{Node, OpenError, Peer, SendError};
-use chunkcomm_proto::backoff::Backoff;
-use chunkcomm_proto::codec;
+use chunkcomm::{Node, OpenError, Peer};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use std::cell::Cell;
-use std::convert::Infallible;
 use std::fmt;
-use std::future::{Future, pending};
 use std::marker::PhantomData;
-use std::pin::Pin;
 use std::sync::{Arc, Mutex};
-use std::task::{Context, Poll, ready};
 use std::time::Duration;
 use tokio::runtime::Handle;
-
-/// Largest buffer, in bytes, that a thread keeps for encoding requests.
-const SCRATCH_BYTES_MAX: usize = 64 * 1024;
-
-thread_local! {
-    static SCRATCH: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
-}
 
 /// Calls the service of one name: at one peer ([`NodeExt::call_client`](crate::NodeExt::call_client)), or at any node of a cluster
 /// that provides it ([`Cluster::call_client`](crate::Cluster::call_client)).
@@ -46,16 +29,16 @@ thread_local! {
 ///
 /// `Req` and `Resp` are compared with the service's types when the channels open.
 pub struct CallClient<Req, Resp> {
-    inner: Arc<Inner<Resp>>,
-    timeout: Option<Duration>,
+    pub(super) inner: Arc<Inner<Resp>>,
+    pub(super) timeout: Option<Duration>,
     types: PhantomData<fn(&Req)>,
 }
 
-struct Inner<Resp> {
-    service: Arc<str>,
-    options: CallOptions,
+pub(super) struct Inner<Resp> {
+    pub(super) service: Arc<str>,
+    pub(super) options: CallOptions,
     fingerprint: Fingerprint,
-    runtime: Handle,
+    pub(super) runtime: Handle,
     target: Target<Resp>,
 }
 
@@ -187,14 +170,14 @@ where
     /// Dropped before its first poll, nothing was sent. Dropped later, the handler is stopped: its
     /// future is dropped, at the next place where it waits. Whether it was done before is unknown.
     pub fn call<'a>(&'a self, request: &'a Req) -> Calling<'a, Req, Resp> {
-        let (deadline, line, stage) = (None, None, Stage::Start);
-        let (provider, tried) = (None, Vec::new());
-        let (after, unserved) = (Duration::ZERO, None);
-        Calling { client: self, request, deadline, after, line, stage, provider, tried, unserved }
+        Calling::new(self, request)
     }
 
     /// Returns the line for a call, except those of the providers in `tried`.
-    fn line(&self, tried: &[NodeId]) -> Result<(Option<NodeId>, Arc<Line<Resp>>), CallError> {
+    pub(super) fn line(
+        &self,
+        tried: &[NodeId],
+    ) -> Result<(Option<NodeId>, Arc<Line<Resp>>), CallError> {
         let inner = &*self.inner;
         match &inner.target {
             Target::One(line) => Ok((None, Arc::clone(line))),
@@ -211,12 +194,12 @@ where
         }
     }
 
-    fn is_of_one(&self) -> bool {
+    pub(super) fn is_of_one(&self) -> bool {
         matches!(self.inner.target, Target::One(_))
     }
 
     /// Whether another provider is tried after this error.
-    fn goes_on_after(&self, error: &CallError) -> bool {
+    pub(super) fn goes_on_after(&self, error: &CallError) -> bool {
         let elsewhere = matches!(
             error,
             CallError::Overloaded { .. }
@@ -227,272 +210,5 @@ where
                 | CallError::Types(_)
         );
         elsewhere && !self.is_of_one()
-    }
-}
-
-type Sending = Pin<Box<dyn Future<Output = Result<Result<u32, CallError>, Elapsed>> + Send>>;
-
-/// A pause, which always elapses.
-type Pausing = Pin<Box<dyn Future<Output = Result<Infallible, Elapsed>> + Send>>;
-
-/// The wait for a service that the peer does not serve yet.
-struct Unserved {
-    peer: String,
-    began: Instant,
-    until: Option<Instant>,
-    backoff: Backoff,
-}
-
-impl Unserved {
-    fn error(&self, service: &Arc<str>, now: Instant) -> CallError {
-        let (service, peer) = (Arc::clone(service), self.peer.clone());
-        let waited_ms = (now - self.began).as_millis() as u64;
-        CallError::NoService { service, peer, waited: Duration::from_millis(waited_ms) }
-    }
-}
-
-enum Stage {
-    Start,
-    /// The call waits to be sent.
-    Sending(Sending),
-    /// The peer does not serve the name yet; the call is sent again after a pause.
-    Pausing(Pausing),
-    /// The call is in this slot of its line.
-    Sent(u32),
-    Over,
-}
-
-/// The future of [`CallClient::call`]: written by hand, so that a call costs no allocation
-/// unless it has to wait before it is sent.
-#[must_use = "nothing is sent before it is awaited"]
-pub struct Calling<'a, Req, Resp>
-where
-    Resp: DeserializeOwned + Send + 'static,
-{
-    client: &'a CallClient<Req, Resp>,
-    request: &'a Req,
-    deadline: Option<Instant>,
-    /// Time from the first poll to the deadline.
-    after: Duration,
-    line: Option<Arc<Line<Resp>>>,
-    stage: Stage,
-    /// The line's provider, if the service has several.
-    provider: Option<NodeId>,
-    /// Providers that could not take the call.
-    tried: Vec<NodeId>,
-    /// Set once the only provider has refused the call.
-    unserved: Option<Box<Unserved>>,
-}
-
-impl<Req, Resp: DeserializeOwned + Send + 'static> fmt::Debug for Calling<'_, Req, Resp> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Calling")
-            .field("service", &self.client.inner.service)
-            .finish_non_exhaustive()
-    }
-}
-
-impl<Req, Resp> Calling<'_, Req, Resp>
-where
-    Req: Serialize + DeserializeOwned,
-    Resp: Serialize + DeserializeOwned + Send + 'static,
-{
-    /// Sends the request, if that can be done now.
-    #[inline]
-    fn start(&mut self, context: &mut Context<'_>) -> Result<Stage, CallError> {
-        let inherited = inherited(&self.client.inner.service);
-        if self.line.is_none() {
-            self.after = self.client.timeout.unwrap_or_default();
-            self.deadline = self.client.timeout.map(|timeout| Instant::now() + timeout);
-            if let Some(scope) = inherited.as_ref().and_then(|scope| scope.deadline()) {
-                self.limit(scope);
-            }
-            if self.after.is_zero() && self.deadline.is_some() {
-                return Err(self.timed_out());
-            }
-        }
-        let (provider, line) = self.client.line(&self.tried)?;
-        self.provider = provider;
-        let mut call = SCRATCH.take();
-        call.clear();
-        let carried = inherited.as_ref().map_or(&[][..], |scope| scope.context().as_bytes());
-        let encoded = if self.deadline.is_none() && carried.is_empty() {
-            codec::encode_into_vec(&(wire::call_head(0), self.request), &mut call)
-        } else {
-            let with = With { left_ms: self.deadline.map(left_ms), context: carried };
-            wire::put_call_with(&mut call, with);
-            codec::encode_into_vec(self.request, &mut call)
-        };
-        encoded.map_err(|error| line.request(SendError::Encode(Arc::new(error))))?;
-        let sent = line.try_send(&mut call, self.deadline, context.waker());
-        let stage = match sent {
-            Ok(Sent::At(slot)) => Stage::Sent(slot),
-            Ok(Sent::Not) => self.send_later(Arc::clone(&line), std::mem::take(&mut call)),
-            Err(error) => return Err(error),
-        };
-        if call.capacity() <= SCRATCH_BYTES_MAX {
-            SCRATCH.set(call);
-        }
-        self.line = Some(line);
-        Ok(stage)
-    }
-
-    /// Takes the deadline of the scope around the call if it is the earlier one.
-    #[cold]
-    fn limit(&mut self, scope: Instant) {
-        if self.deadline.is_none_or(|own| scope < own) {
-            (self.deadline, self.after) = (Some(scope), scope - Instant::now());
-        }
-    }
-
-    #[cold]
-    fn send_later(&self, line: Arc<Line<Resp>>, call: Vec<u8>) -> Stage {
-        let deadline = self.deadline;
-        let send = async move { line.send(call, deadline).await };
-        Stage::Sending(match deadline {
-            None => Box::pin(async { Ok(send.await) }),
-            Some(at) => {
-                let left = at - Instant::now();
-                Box::pin(host::timeout_on(&self.client.inner.runtime, left, send))
-            }
-        })
-    }
-
-    #[inline]
-    fn look(&self, slot: u32, context: &mut Context<'_>) -> Look<Outcome<Resp>> {
-        match &self.line {
-            Some(line) => line.look(slot, context.waker()),
-            None => Look::Late,
-        }
-    }
-
-    /// Whether a service that refused the call may be still to come: one that is gone is not.
-    fn waits_to_be_served(&self) -> bool {
-        self.client.is_of_one() && self.line.as_ref().is_some_and(|line| !line.has_served())
-    }
-
-    /// Returns the pause after which the call is sent again, since `peer` does not serve the name yet.
-    ///
-    /// # Errors
-    ///
-    /// The peer had its time to serve it.
-    #[cold]
-    fn pause(&mut self, peer: String) -> Result<Stage, CallError> {
-        let (client, now) = (self.client, Instant::now());
-        let ends = [now.checked_add(client.inner.options.served_within), self.deadline];
-        let unserved = self.unserved.get_or_insert_with(|| {
-            let until = ends.into_iter().flatten().min();
-            let backoff = Backoff::new(now.time().0);
-            Box::new(Unserved { peer, began: now, until, backoff })
-        });
-        let mut pause = unserved.backoff.wait();
-        if let Some(until) = unserved.until {
-            if now >= until {
-                return Err(unserved.error(&client.inner.service, now));
-            }
-            pause = pause.min(until - now);
-        }
-        Ok(Stage::Pausing(Box::pin(host::timeout_on(&client.inner.runtime, pause, pending()))))
-    }
-
-    /// Ends the wait of a call that has no more time to be sent again.
-    #[cold]
-    fn end_of_pause(&self) -> Result<Stage, CallError> {
-        let now = Instant::now();
-        match &self.unserved {
-            Some(unserved) if self.deadline.is_some_and(|deadline| now >= deadline) => {
-                Err(unserved.error(&self.client.inner.service, now))
-            }
-            _ => Ok(Stage::Start),
-        }
-    }
-
-    fn timed_out(&self) -> CallError {
-        let (service, after) = (Arc::clone(&self.client.inner.service), self.after);
-        CallError::Timeout { service, after }
-    }
-}
-
-impl<Req, Resp> Future for Calling<'_, Req, Resp>
-where
-    Req: Serialize + DeserializeOwned,
-    Resp: Serialize + DeserializeOwned + Send + 'static,
-{
-    type Output = Result<Resp, CallError>;
-
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let this = &mut *self;
-        loop {
-            let outcome = match &mut this.stage {
-                Stage::Start => {
-                    this.stage = this.start(context)?;
-                    if matches!(this.stage, Stage::Sent(_)) {
-                        return Poll::Pending;
-                    }
-                    continue;
-                }
-                Stage::Sending(sending) => match ready!(sending.as_mut().poll(context)) {
-                    Ok(Ok(slot)) => {
-                        this.stage = Stage::Sent(slot);
-                        continue;
-                    }
-                    Ok(Err(error)) => Err(error),
-                    Err(_) => Err(this.timed_out()),
-                },
-                Stage::Pausing(pausing) => {
-                    let Err(Elapsed { .. }) = ready!(pausing.as_mut().poll(context));
-                    this.stage = Stage::Over;
-                    this.stage = this.end_of_pause()?;
-                    continue;
-                }
-                Stage::Sent(slot) => {
-                    let slot = *slot;
-                    match this.look(slot, context) {
-                        Look::Waiting => return Poll::Pending,
-                        Look::Answered(Ok(answer)) => Ok(answer),
-                        Look::Answered(Err(Some(error))) => Err(error),
-                        Look::Late | Look::Answered(Err(None)) => Err(this.timed_out()),
-                    }
-                }
-                Stage::Over => return Poll::Pending,
-            };
-            match outcome {
-                Err(CallError::NoService { peer, .. }) if this.waits_to_be_served() => {
-                    this.stage = Stage::Over;
-                    this.stage = this.pause(peer)?;
-                }
-                Err(error) if this.client.goes_on_after(&error) => {
-                    this.stage = Stage::Start;
-                    this.tried.extend(this.provider.take());
-                    // After all were tried, the last provider's error says more than "no provider".
-                    let error = match this.start(context) {
-                        Ok(stage @ Stage::Sent(_)) => {
-                            this.stage = stage;
-                            return Poll::Pending;
-                        }
-                        Ok(stage) => {
-                            this.stage = stage;
-                            continue;
-                        }
-                        Err(CallError::NoProvider { why: None, .. }) => error,
-                        Err(error) => error,
-                    };
-                    this.stage = Stage::Over;
-                    return Poll::Ready(Err(error));
-                }
-                outcome => {
-                    this.stage = Stage::Over;
-                    return Poll::Ready(outcome);
-                }
-            }
-        }
-    }
-}
-
-impl<Req, Resp: DeserializeOwned + Send + 'static> Drop for Calling<'_, Req, Resp> {
-    fn drop(&mut self) {
-        if let (Stage::Sent(slot), Some(line)) = (&self.stage, &self.line) {
-            line.abandon(*slot);
-        }
     }
 }

@@ -50,6 +50,7 @@
 mod answers;
 mod by_name;
 mod callers;
+mod calling;
 mod client;
 mod connection;
 mod error;
@@ -62,7 +63,8 @@ mod service;
 #[cfg(feature = "opentelemetry")]
 mod traces;
 
-pub use client::{CallClient, Calling};
+pub use calling::Calling;
+pub use client::CallClient;
 pub use error::{CallError, ServeError, ServiceCloseError};
 pub use options::{CallOptions, ServiceOptions};
 pub use scope::{CallContext, CallHooks, CallScope, set_call_hooks};
