@@ -13,6 +13,9 @@ use crate::deeds::Deeds;
 /// Last byte of the bytes that close the service; others that are no request end one.
 const CLOSES: u8 = 99;
 
+/// Functions of a service, which are counted apart.
+const FUNCTIONS: usize = 3;
+
 /// Runs by the first byte: the bytes as one message, a client whose service answers anything, or a
 /// service whose clients send anything.
 pub fn run(data: &[u8]) {
@@ -42,6 +45,9 @@ fn as_word(data: &[u8]) {
             }
         }
         Some(Request::Cancel { slot }) => assert_eq!(wire::cancel(slot)[..], *data),
+        Some(Request::Methods { keys }) => {
+            assert_eq!(wire::methods(wire::keys(keys))[HEAD_BYTES..], *keys);
+        }
         None => {}
     }
     let Some((slot, kind, rest)) = wire::answer(data) else { return };
@@ -139,7 +145,7 @@ fn answered(
 /// handled and of waiting requests keep their limits.
 fn service(deeds: &mut Deeds<'_>) {
     let (at_once_max, waiting_max) = (1 + deeds.below(4), deeds.below(4));
-    let mut serving = Serving::<Key, Key>::new(at_once_max, waiting_max);
+    let mut serving = Serving::<Key, Key>::new(at_once_max, waiting_max, FUNCTIONS);
     // Requests without an answer, and the numbers of those that are handled.
     let (mut open, mut handled) = (BTreeSet::new(), BTreeMap::new());
     // Number of requests that were cancelled while they were handled.
@@ -150,17 +156,17 @@ fn service(deeds: &mut Deeds<'_>) {
         let word = deeds.bytes(length);
         match Request::parse(word) {
             Some(Request::Call { slot, .. }) => {
-                let key = key(slot % 32);
-                match serving.request(key) {
+                let (key, function) = (key(slot % 32), slot as usize % FUNCTIONS);
+                match serving.request(key, function) {
                     Verdict::Run => {
                         assert!(open.insert(key));
-                        let number = serving.detach(key);
+                        let number = serving.detach(key, function);
                         assert_eq!(serving.attach(key, number, key), None);
                         handled.insert(key, number);
                     }
                     Verdict::Wait => {
                         assert!(open.insert(key));
-                        serving.queue(key, key);
+                        serving.queue(key, function, key);
                     }
                     Verdict::Refuse(_) => assert!(!open.contains(&key)),
                     Verdict::Twice => assert!(open.contains(&key)),
@@ -178,6 +184,7 @@ fn service(deeds: &mut Deeds<'_>) {
                     Cancelled::Over => assert!(!open.contains(&key)),
                 }
             }
+            Some(Request::Methods { .. }) => {}
             None if word.last() == Some(&CLOSES) => serving.close(),
             None => {
                 finish(&mut serving, &mut open, &mut handled, &mut aborted);

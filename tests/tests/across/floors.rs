@@ -46,7 +46,7 @@ const CRATES: &[Floors] = &[
             &["launch", "registry", "moving"],
             &["call"],
             &["cluster"],
-            &["ext", "roster"],
+            &["ext", "interface", "roster"],
         ],
     },
     Floors {

@@ -6,6 +6,7 @@
 
 mod calls;
 mod computing;
+mod interfaces;
 mod manager;
 mod processes;
 mod scopes;

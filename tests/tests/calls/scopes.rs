@@ -1,7 +1,9 @@
 //! Deadlines and contexts of calls: they travel, and the calls made for a call inherit them.
 
 use chunkcomm::{Node, host};
-use chunkcomm_cluster::call::{CallContext, CallHooks, CallScope, ServiceOptions, set_call_hooks};
+use chunkcomm_cluster::call::{
+    CallContext, CallHooks, CallOptions, CallScope, ServiceOptions, set_call_hooks,
+};
 use chunkcomm_cluster::{CallClient, CallError, NodeExt, Service};
 use chunkcomm_testkit::{Pair, limited, on_both, on_one_thread, pair, until};
 use std::pin::Pin;
@@ -219,6 +221,19 @@ impl CallHooks for Counts {
     }
 }
 
+#[chunkcomm_cluster::service]
+trait Contexts {
+    async fn context(&self) -> Vec<u8>;
+}
+
+struct Here;
+
+impl Contexts for Here {
+    async fn context(&self) -> Vec<u8> {
+        sight().1
+    }
+}
+
 #[test]
 fn hooks_fill_the_context_of_each_call() {
     on_one_thread(async {
@@ -232,5 +247,10 @@ fn hooks_fill_the_context_of_each_call() {
             let context = limited(client.call(&())).await.unwrap();
             assert_eq!(context, format!("hooked {number}").as_bytes());
         }
+        // Those of a trait by their methods.
+        let _service = ContextsServer::new(Here).name("hooked too").serve(&pair.a).unwrap();
+        let options = CallOptions::default();
+        let client = ContextsClient::at_with(&pair.b, &pair.peer, "hooked too", options).unwrap();
+        assert_eq!(limited(client.context()).await.unwrap(), b"hooked too.context 3");
     });
 }

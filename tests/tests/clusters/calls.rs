@@ -100,6 +100,71 @@ fn calls_go_to_the_least_laden_provider_and_past_those_that_are_gone() {
     });
 }
 
+/// A service of two versions.
+mod first {
+    #[chunkcomm_cluster::service]
+    pub(super) trait Ranks {
+        async fn rank(&self) -> u32;
+    }
+}
+
+mod second {
+    #[chunkcomm_cluster::service]
+    pub(super) trait Ranks {
+        async fn rank(&self) -> u32;
+        async fn count(&self) -> Result<u32, String>;
+    }
+}
+
+struct Of(u32);
+
+impl first::Ranks for Of {
+    async fn rank(&self) -> u32 {
+        self.0
+    }
+}
+
+impl second::Ranks for Of {
+    async fn rank(&self) -> u32 {
+        self.0
+    }
+
+    async fn count(&self) -> Result<u32, String> {
+        if self.0 == 2 { Ok(3) } else { Err(format!("{} does not know", self.0)) }
+    }
+}
+
+#[test]
+fn a_method_is_called_where_it_is_served_while_versions_change() {
+    on_both(|| async {
+        let (nodes, _) = cluster(3, |config| config).await;
+        let client = second::RanksClient::in_cluster(&nodes[0]).unwrap();
+        let error = client.rank().await.unwrap_err();
+        assert_eq!(error.to_string(), "nobody provides service \"Ranks\"");
+        let old = first::RanksServer::new(Of(1)).serve_in(&nodes[1]).await.unwrap();
+        until(|| nodes[0].providers("Ranks").len() == 1).await;
+        let error = limited(client.count()).await.unwrap_err();
+        assert!(matches!(error.call_error(), Some(CallError::Method { .. })), "{error}");
+        let new = second::RanksServer::new(Of(2)).serve_in(&nodes[2]).await.unwrap();
+        until(|| nodes[0].providers("Ranks").len() == 2).await;
+        let mut ranks = Vec::new();
+        for _ in 0..4 {
+            // The provider without the method is passed over, and serves the other.
+            assert_eq!(limited(client.count()).await.unwrap(), 3);
+            // The two take turns.
+            ranks.push(limited(client.rank()).await.unwrap());
+            ranks.push(limited(client.rank()).await.unwrap());
+        }
+        assert!(ranks.contains(&1) && ranks.contains(&2), "{ranks:?}");
+        let earlier = first::RanksClient::in_cluster(&nodes[0]).unwrap();
+        limited(old.close(LONG)).await.unwrap();
+        until(|| nodes[0].providers("Ranks").len() == 1).await;
+        assert_eq!(limited(earlier.rank()).await.unwrap(), 2);
+        drop(new);
+        end_all(&nodes).await;
+    });
+}
+
 #[test]
 fn a_node_that_provides_a_service_may_be_its_own_client() {
     on_both(|| async {

@@ -47,7 +47,8 @@ pub(super) async fn read<Resp: DeserializeOwned + Send + 'static>(
 ) {
     let (alarm, line) = (Alarm::default(), ending.line.clone());
     let (batch, wakers) = (Vec::new(), Vec::new());
-    let mut reader = Reader { rx, line, number: ending.number, alarm, batch, wakers };
+    let (number, from) = (ending.number, peer.clone());
+    let mut reader = Reader { rx, line, peer: from, number, alarm, batch, wakers };
     let over = poll_fn(|context| reader.poll_read(context)).await;
     if let (Some(over), Some(line)) = (over, ending.line.upgrade()) {
         line.fail(ending.number, &over.error(&ending, &line, &peer));
@@ -89,6 +90,7 @@ impl Over {
 struct Reader<Resp> {
     rx: RawReceiver,
     line: Weak<Line<Resp>>,
+    peer: Peer,
     /// Number of the line's opening.
     number: u64,
     alarm: Alarm,
@@ -135,7 +137,8 @@ impl<Resp: DeserializeOwned + Send + 'static> Reader<Resp> {
     /// Takes and decodes the answers at hand, without the lock; `None` when a message is no answer.
     fn take_batch(&mut self, line: &Line<Resp>) -> Option<usize> {
         while self.batch.len() < BATCH {
-            match self.rx.take_with(|message| decode(message, line)) {
+            let peer = &self.peer;
+            match self.rx.take_with(|message| decode(message, line, peer)) {
                 Some(answer) => self.batch.push(answer?),
                 None => break,
             }
@@ -194,6 +197,7 @@ impl<Resp: DeserializeOwned + Send + 'static> Reader<Resp> {
 fn decode<Resp: DeserializeOwned>(
     message: &[u8],
     line: &Line<Resp>,
+    peer: &Peer,
 ) -> Option<(u32, Outcome<Resp>)> {
     let (slot, kind, rest) = wire::answer(message)?;
     if kind == Kind::Value {
@@ -203,11 +207,11 @@ fn decode<Resp: DeserializeOwned>(
         let failed = |source| CallError::Answer { service: Arc::clone(&line.service), source };
         return Some((slot, decoded.map_err(|error| Some(failed(error)))));
     }
-    Some((slot, Err(said(kind, rest, line))))
+    Some((slot, Err(said(kind, rest, line, peer))))
 }
 
 #[cold]
-fn said<Resp>(kind: Kind, rest: &[u8], line: &Line<Resp>) -> Option<CallError> {
+fn said<Resp>(kind: Kind, rest: &[u8], line: &Line<Resp>, peer: &Peer) -> Option<CallError> {
     let service = Arc::clone(&line.service);
     let text = String::from_utf8_lossy(rest).into_owned();
     Some(match kind {
@@ -218,5 +222,10 @@ fn said<Resp>(kind: Kind, rest: &[u8], line: &Line<Resp>) -> Option<CallError> {
         Kind::Closing => CallError::Closing { service },
         Kind::Unreadable => CallError::Unreadable { service, text },
         Kind::Unsendable => CallError::Unsendable { service, text },
+        Kind::NoMethod => {
+            let (peer, theirs) = (peer.name().to_owned(), Some(text).filter(|it| !it.is_empty()));
+            // The caller knows its own.
+            CallError::Method { service, peer, ours: String::new(), theirs }
+        }
     })
 }

@@ -1,12 +1,12 @@
 //! Services that several nodes provide under one name: each call goes to the provider with the
 //! fewest calls of this client in flight.
 
+use super::form::Form;
 use super::line::Line;
 use super::opening::Reach;
 use super::options::CallOptions;
 use crate::proto::call::choice::Choice;
 use crate::proto::cluster::NodeId;
-use chunkcomm::layer::Fingerprint;
 use serde::de::DeserializeOwned;
 use std::sync::Arc;
 use tokio::sync::watch;
@@ -49,12 +49,12 @@ impl<Resp: DeserializeOwned + Send + 'static> Named<Resp> {
         &mut self,
         service: &Arc<str>,
         options: &CallOptions,
-        fingerprint: &Fingerprint,
+        form: &Arc<Form>,
         tried: &[NodeId],
     ) -> Option<(NodeId, Arc<Line<Resp>>)> {
         if self.changed.has_changed().unwrap_or(true) {
             self.changed.mark_unchanged();
-            self.look_again(service, options, fingerprint);
+            self.look_again(service, options, form);
         }
         self.in_flight.clear();
         self.in_flight.extend(
@@ -74,13 +74,13 @@ impl<Resp: DeserializeOwned + Send + 'static> Named<Resp> {
 
     /// Updates the lines. A provider that is gone loses its line; calls in flight keep it until
     /// they are answered.
-    fn look_again(&mut self, service: &Arc<str>, options: &CallOptions, fingerprint: &Fingerprint) {
+    fn look_again(&mut self, service: &Arc<str>, options: &CallOptions, form: &Arc<Form>) {
         let providers = self.directory.providers(service);
         self.lines.retain(|(id, _)| providers.contains(id));
         for id in providers {
             if self.lines.iter().all(|(known, _)| *known != id) {
                 let reach = self.directory.reach(id, service);
-                self.lines.push((id, Line::new(service, reach, options, fingerprint)));
+                self.lines.push((id, Line::new(service, reach, options, form)));
             }
         }
     }

@@ -2,15 +2,16 @@
 
 use super::client::CallClient;
 use super::error::CallError;
+use super::form::Function;
 use super::line::{Line, Outcome, Sent, left_ms};
-use super::scope::inherited;
+use super::scope::{CallScope, inherited};
 use crate::proto::call::calls::Look;
 use crate::proto::call::wire::{self, With};
 use crate::proto::cluster::NodeId;
 use chunkcomm::SendError;
 use chunkcomm::host::{self, Elapsed, Instant};
 use chunkcomm_proto::backoff::Backoff;
-use chunkcomm_proto::codec;
+use chunkcomm_proto::codec::{self, EncodeError};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::cell::Cell;
@@ -69,6 +70,8 @@ where
     Resp: DeserializeOwned + Send + 'static,
 {
     client: &'a CallClient<Req, Resp>,
+    /// Index of the function that is called.
+    function: usize,
     request: &'a Req,
     deadline: Option<Instant>,
     /// Time from the first poll to the deadline.
@@ -98,10 +101,12 @@ where
 {
     pub(super) fn new(
         client: &'a CallClient<Req, Resp>,
+        function: usize,
         request: &'a Req,
     ) -> Calling<'a, Req, Resp> {
         Calling {
             client,
+            function,
             request,
             deadline: None,
             after: Duration::ZERO,
@@ -116,7 +121,7 @@ where
     /// Sends the request, if that can be done now.
     #[inline]
     fn start(&mut self, context: &mut Context<'_>) -> Result<Stage, CallError> {
-        let inherited = inherited(&self.client.inner.service);
+        let inherited = inherited(&self.function().name);
         if self.line.is_none() {
             self.after = self.client.timeout.unwrap_or_default();
             self.deadline = self.client.timeout.map(|timeout| Instant::now() + timeout);
@@ -131,19 +136,16 @@ where
         self.provider = provider;
         let mut call = SCRATCH.take();
         call.clear();
-        let carried = inherited.as_ref().map_or(&[][..], |scope| scope.context().as_bytes());
-        let encoded = if self.deadline.is_none() && carried.is_empty() {
-            codec::encode_into_vec(&(wire::call_head(0), self.request), &mut call)
-        } else {
-            let with = With { left_ms: self.deadline.map(left_ms), context: carried };
-            wire::put_call_with(&mut call, with);
-            codec::encode_into_vec(self.request, &mut call)
-        };
+        let encoded = self.put(inherited.as_deref(), &mut call);
         encoded.map_err(|error| line.request(SendError::Encode(Arc::new(error))))?;
         let sent = line.try_send(&mut call, self.deadline, context.waker());
         let stage = match sent {
             Ok(Sent::At(slot)) => Stage::Sent(slot),
-            Ok(Sent::Not) => self.send_later(Arc::clone(&line), std::mem::take(&mut call)),
+            Ok(Sent::Not) => {
+                let (line, call) = (Arc::clone(&line), std::mem::take(&mut call));
+                let deadline = self.deadline;
+                self.send_later(async move { line.send(call, deadline).await })
+            }
             Err(error) => return Err(error),
         };
         if call.capacity() <= SCRATCH_BYTES_MAX {
@@ -151,6 +153,17 @@ where
         }
         self.line = Some(line);
         Ok(stage)
+    }
+
+    /// Writes the request, in the scope around the call.
+    #[inline]
+    fn put(&self, scope: Option<&CallScope>, call: &mut Vec<u8>) -> Result<usize, EncodeError> {
+        let context = scope.map_or(&[][..], |scope| scope.context().as_bytes());
+        if self.deadline.is_none() && context.is_empty() {
+            return codec::encode_into_vec(&(wire::call_head(0), self.request), call);
+        }
+        wire::put_call_with(call, With { left_ms: self.deadline.map(left_ms), context });
+        codec::encode_into_vec(self.request, call)
     }
 
     /// Takes the deadline of the scope around the call if it is the earlier one.
@@ -162,10 +175,11 @@ where
     }
 
     #[cold]
-    fn send_later(&self, line: Arc<Line<Resp>>, call: Vec<u8>) -> Stage {
-        let deadline = self.deadline;
-        let send = async move { line.send(call, deadline).await };
-        Stage::Sending(match deadline {
+    fn send_later(
+        &self,
+        send: impl Future<Output = Result<u32, CallError>> + Send + 'static,
+    ) -> Stage {
+        Stage::Sending(match self.deadline {
             None => Box::pin(async { Ok(send.await) }),
             Some(at) => {
                 let left = at - Instant::now();
@@ -223,6 +237,11 @@ where
         }
     }
 
+    #[inline]
+    fn function(&self) -> &Function {
+        self.client.inner.form.function(self.function)
+    }
+
     fn timed_out(&self) -> CallError {
         let (service, after) = (Arc::clone(&self.client.inner.service), self.after);
         CallError::Timeout { service, after }
@@ -236,7 +255,23 @@ where
 {
     type Output = Result<Resp, CallError>;
 
+    #[inline]
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        match self.poll_call(context) {
+            Poll::Ready(Err(error)) => {
+                Poll::Ready(Err(self.client.inner.form.name_method(error, self.function)))
+            }
+            polled => polled,
+        }
+    }
+}
+
+impl<Req, Resp> Calling<'_, Req, Resp>
+where
+    Req: Serialize + DeserializeOwned,
+    Resp: Serialize + DeserializeOwned + Send + 'static,
+{
+    fn poll_call(&mut self, context: &mut Context<'_>) -> Poll<Result<Resp, CallError>> {
         let this = &mut *self;
         loop {
             let outcome = match &mut this.stage {

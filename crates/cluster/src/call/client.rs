@@ -3,14 +3,15 @@
 use super::by_name::{Directory, Named};
 use super::calling::Calling;
 use super::error::CallError;
+use super::form::Form;
 use super::line::Line;
 use super::opening::{Reach, ToPeer};
 use super::options::CallOptions;
-use super::{fingerprint, runtime_of};
+use super::runtime_of;
 use crate::proto::call::SERVICE_NAME_BYTES_MAX;
 use crate::proto::cluster::NodeId;
 use crate::sync::locked;
-use chunkcomm::layer::Fingerprint;
+use chunkcomm::error::TypeRefused;
 use chunkcomm::{Node, OpenError, Peer};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -37,9 +38,23 @@ pub struct CallClient<Req, Resp> {
 pub(super) struct Inner<Resp> {
     pub(super) service: Arc<str>,
     pub(super) options: CallOptions,
-    fingerprint: Fingerprint,
+    pub(super) form: Arc<Form>,
     pub(super) runtime: Handle,
     target: Target<Resp>,
+}
+
+/// The way of a client to its service.
+pub(crate) enum Way {
+    /// To one provider.
+    One(Box<dyn Reach>),
+    /// To all providers.
+    Named(Arc<dyn Directory>),
+}
+
+impl Way {
+    pub(crate) fn to(peer: &Peer) -> Way {
+        Way::One(Box::new(ToPeer(Mutex::new(peer.clone()))))
+    }
 }
 
 enum Target<Resp> {
@@ -74,7 +89,7 @@ where
     Req: Serialize + DeserializeOwned,
     Resp: Serialize + DeserializeOwned + Send + 'static,
 {
-    CallClient::reaching(node, name, options, Box::new(ToPeer(Mutex::new(peer.clone()))))
+    CallClient::new(node, name, options, Way::to(peer))
 }
 
 impl<Req, Resp> CallClient<Req, Resp> {
@@ -107,46 +122,38 @@ where
     Req: Serialize + DeserializeOwned,
     Resp: Serialize + DeserializeOwned + Send + 'static,
 {
-    fn new(
+    /// Returns a client of a service of one function.
+    pub(crate) fn new(
         node: &Node,
         name: &str,
         options: CallOptions,
-        target: impl FnOnce(&Arc<str>, &CallOptions, &Fingerprint) -> Target<Resp>,
+        way: Way,
+    ) -> Result<CallClient<Req, Resp>, OpenError> {
+        let form = |schema: Option<&str>| Form::of::<Req, Resp>(name, schema);
+        CallClient::with_form(node, name, options, form, way)
+    }
+
+    /// Returns a client of a service of a form, which `form` returns for the options' schema.
+    pub(crate) fn with_form(
+        node: &Node,
+        name: &str,
+        options: CallOptions,
+        form: impl FnOnce(Option<&str>) -> Result<Form, TypeRefused>,
+        way: Way,
     ) -> Result<CallClient<Req, Resp>, OpenError> {
         if name.is_empty() || name.len() > SERVICE_NAME_BYTES_MAX {
             return Err(OpenError::Name { bytes: name.len() });
         }
-        let fingerprint =
-            fingerprint::<Req, Resp>(options.schema.as_ref()).map_err(OpenError::Type)?;
+        let form = form(options.schema.as_deref()).map_err(OpenError::Type)?;
+        let form = Arc::new(form);
         let service: Arc<str> = name.into();
-        let target = target(&service, &options, &fingerprint);
+        let target = match way {
+            Way::One(reach) => Target::One(Line::new(&service, reach, &options, &form)),
+            Way::Named(directory) => Target::Named(Mutex::new(Named::new(directory))),
+        };
         let runtime = runtime_of(node);
-        let inner = Arc::new(Inner { service, options, fingerprint, runtime, target });
+        let inner = Arc::new(Inner { service, options, form, runtime, target });
         Ok(CallClient { inner, timeout: None, types: PhantomData })
-    }
-
-    /// Returns a client of the provider at the end of this way.
-    pub(crate) fn reaching(
-        node: &Node,
-        name: &str,
-        options: CallOptions,
-        reach: Box<dyn Reach>,
-    ) -> Result<CallClient<Req, Resp>, OpenError> {
-        CallClient::new(node, name, options, |service, options, fingerprint| {
-            Target::One(Line::new(service, reach, options, fingerprint))
-        })
-    }
-
-    /// Returns a client of all providers of the service.
-    pub(crate) fn by_name(
-        node: &Node,
-        name: &str,
-        options: CallOptions,
-        directory: Arc<dyn Directory>,
-    ) -> Result<CallClient<Req, Resp>, OpenError> {
-        CallClient::new(node, name, options, |_, _, _| {
-            Target::Named(Mutex::new(Named::new(directory)))
-        })
     }
 
     /// Sends `request` and waits for its answer.
@@ -170,7 +177,16 @@ where
     /// Dropped before its first poll, nothing was sent. Dropped later, the handler is stopped: its
     /// future is dropped, at the next place where it waits. Whether it was done before is unknown.
     pub fn call<'a>(&'a self, request: &'a Req) -> Calling<'a, Req, Resp> {
-        Calling::new(self, request)
+        self.call_function(0, request)
+    }
+
+    /// Calls the function with this index.
+    pub(crate) fn call_function<'a>(
+        &'a self,
+        function: usize,
+        request: &'a Req,
+    ) -> Calling<'a, Req, Resp> {
+        Calling::new(self, function, request)
     }
 
     /// Returns the line for a call, except those of the providers in `tried`.
@@ -183,8 +199,7 @@ where
             Target::One(line) => Ok((None, Arc::clone(line))),
             Target::Named(named) => {
                 let mut named = locked(named);
-                let chosen =
-                    named.choose(&inner.service, &inner.options, &inner.fingerprint, tried);
+                let chosen = named.choose(&inner.service, &inner.options, &inner.form, tried);
                 let Some((id, line)) = chosen else {
                     let (service, why) = (Arc::clone(&inner.service), named.why_nobody());
                     return Err(CallError::NoProvider { service, why });
@@ -208,6 +223,7 @@ where
                 | CallError::NoProvider { .. }
                 | CallError::Unreachable(_)
                 | CallError::Types(_)
+                | CallError::Method { .. }
         );
         elsewhere && !self.is_of_one()
     }

@@ -1,17 +1,15 @@
 //! One client of a service: its requests, and their answers.
 
-use super::handling::{
-    Handler, Later, Outcome, Queued, Stall, Turn, stage_answer, stage_text, unpanicked,
-};
+use super::handling::{Handler, Later, Outcome, Queued, Stall, Turn, stage_answer, stage_text};
+use super::requests::{Requests, Word};
 use super::scope::CallScope;
 use super::service::Shared;
 use crate::proto::call::serving::{Cancelled, Key, Refused, Verdict};
-use crate::proto::call::wire::{Kind, Request};
+use crate::proto::call::wire::Kind;
 use crate::sync::locked;
 use chunkcomm::SendError;
 use chunkcomm::channel::Turn as Budget;
-use chunkcomm::layer::{Expected, Next, Opened, Owed, RawReceiver, RawSender};
-use chunkcomm_proto::codec;
+use chunkcomm::layer::{Expected, Next, Opened, Owed, RawSender};
 use serde::de::DeserializeOwned;
 use std::collections::VecDeque;
 use std::future::poll_fn;
@@ -25,43 +23,6 @@ const LAST_ANSWERS: Duration = Duration::from_secs(10);
 /// Most bytes of words that are read ahead of their turn, their values included; one word may be beyond.
 /// The words of a stop of seconds fit, and the memory of a client stays small beside its window.
 const AHEAD_BYTES_MAX: usize = 64 * 1024;
-
-/// A client's word, its value decoded.
-enum Word<Req> {
-    Call(u32, Option<Box<CallScope>>, Outcome<Req>),
-    Cancel(u32),
-    /// A call whose deadline passed behind others, after it was read.
-    Late(u32),
-    /// Not a word of a client.
-    Wrong,
-}
-
-impl<Req: DeserializeOwned> Word<Req> {
-    fn is_call(&self, slot: u32) -> bool {
-        matches!(self, Word::Call(it, ..) if *it == slot)
-    }
-
-    #[inline]
-    fn of(service: &str, message: &[u8], spare: &mut Spare) -> Word<Req> {
-        match Request::parse(message) {
-            Some(Request::Call { slot, with, value }) => {
-                let scope = with.map(|with| CallScope::arrived(service, with, spare.pop()));
-                // A panic in the type's `Deserialize` harms no other call.
-                let decoded = match unpanicked(|| codec::decode::<Req>(value)) {
-                    Ok(Ok(request)) => Ok(request),
-                    Ok(Err(error)) => Err((Kind::Unreadable, error.to_string())),
-                    Err((_, text)) => Err((Kind::Unreadable, text)),
-                };
-                Word::Call(slot, scope, decoded)
-            }
-            Some(Request::Cancel { slot }) => Word::Cancel(slot),
-            None => Word::Wrong,
-        }
-    }
-}
-
-/// Memory for scopes; each moves as a box from call to call.
-type Spare = Vec<Box<CallScope>>;
 
 /// A request with the scope of its call.
 type Scoped<Req> = (Option<Box<CallScope>>, Req);
@@ -97,14 +58,12 @@ impl<Req: Send + 'static, H: Handler<Req>> Drop for Leaving<Req, H> {
     }
 }
 
-struct Connection<Req: Send + 'static, H: Handler<Req>> {
+struct Connection<Req: DeserializeOwned + Send + 'static, H: Handler<Req>> {
     shared: Arc<Shared<Req, H>>,
     caller: u64,
-    rx: RawReceiver,
+    requests: Requests<Req, H>,
     tx: RawSender,
     stall: Stall<H::Running>,
-    /// Memory for the scopes of the next calls.
-    spare: Spare,
     /// Words that were read behind a call with a deadline, with their bytes; no cancellation.
     ahead: VecDeque<(usize, Word<Req>)>,
     ahead_bytes: usize,
@@ -126,7 +85,7 @@ pub(super) async fn serve<Req, H>(
 {
     let service = Arc::clone(&shared.name);
     let lane = opened.lane();
-    let rx = match expected.judge(opened, &shared.fingerprint).await {
+    let rx = match expected.judge(opened, &shared.form.fingerprint).await {
         Ok(rx) => rx,
         Err(error) => return tracing::warn!(%service, ?error, "a client was refused"),
     };
@@ -135,14 +94,15 @@ pub(super) async fn serve<Req, H>(
         // Nobody would get the answers.
         return;
     }
-    let tx = rx.open_back(&shared.node, lane, &shared.fingerprint);
+    let tx = rx.open_back(&shared.node, lane, &shared.form.fingerprint);
     let _leaving = Leaving { shared: Arc::clone(&shared), caller };
     let (stall, budget) = (Stall::new(), Budget::default());
     let owed =
         Owed::standing(&shared.node, format!("an answer of service {service:?} to {client}"));
-    let (spare, ahead, ahead_bytes, is_drained) = (Vec::new(), VecDeque::new(), 0, false);
+    let (ahead, ahead_bytes, is_drained) = (VecDeque::new(), 0, false);
+    let requests = Requests::new(Arc::clone(&shared), rx);
     let mut connection =
-        Connection { shared, caller, rx, tx, stall, spare, ahead, ahead_bytes, is_drained, budget };
+        Connection { shared, caller, requests, tx, stall, ahead, ahead_bytes, is_drained, budget };
     let ran = tokio::select! {
         biased;
         // An answer that waits for room has a debt of its own.
@@ -167,16 +127,20 @@ where
             match self.next_word() {
                 Some(Word::Call(slot, Some(scope), request)) if scope.deadline().is_some() => {
                     if self.ahead.is_empty() && self.read_ahead(slot).await? {
-                        self.pass_over(slot, Kind::Cancelled).await?;
+                        let function = self.shared.function_of(&request);
+                        self.pass_over(slot, function, Kind::Cancelled).await?;
                     } else {
                         self.call(slot, Some(scope), request).await?;
                     }
                 }
                 Some(Word::Call(slot, scope, request)) => self.call(slot, scope, request).await?,
                 Some(Word::Cancel(slot)) => self.cancel(slot).await?,
-                Some(Word::Late(slot)) => self.pass_over(slot, Kind::Expired).await?,
+                Some(Word::Late(slot, function)) => {
+                    self.pass_over(slot, function, Kind::Expired).await?;
+                }
+                Some(Word::Methods) => {}
                 Some(Word::Wrong) => return Err(Broken::Protocol("it said what is no request")),
-                None => match poll_fn(|context| self.rx.poll_next(context)).await {
+                None => match poll_fn(|context| self.requests.poll_next(context)).await {
                     Next::Ended(_) => return Ok(()),
                     Next::Message | Next::Empty => {}
                 },
@@ -192,15 +156,16 @@ where
         if let Some((bytes, word)) = self.ahead.pop_front() {
             self.ahead_bytes -= bytes;
             return Some(match word {
-                Word::Call(slot, Some(scope), _) if scope.is_over() => Word::Late(slot),
+                Word::Call(slot, Some(scope), request) if scope.is_over() => {
+                    Word::Late(slot, self.shared.function_of(&request))
+                }
                 word => word,
             });
         }
         if std::mem::take(&mut self.is_drained) {
             return None;
         }
-        let (service, spare) = (&self.shared.name, &mut self.spare);
-        self.rx.take_with(|message| Word::of(service, message, spare))
+        self.requests.next().map(|(_, word)| word)
     }
 
     /// Reads the words that have come behind the call in `slot`, up to a bound, and hears the
@@ -209,12 +174,7 @@ where
         let (mut is_cancelled, mut read_bytes) = (false, 0);
         // Cancellations count as well: the words of a client that goes on saying them are not all read here.
         while self.ahead_bytes.max(read_bytes) < AHEAD_BYTES_MAX {
-            let (service, spare) = (&self.shared.name, &mut self.spare);
-            let taken = self.rx.take_with(|message| {
-                let bytes = message.len() + size_of::<Word<Req>>();
-                (bytes, Word::<Req>::of(service, message, spare))
-            });
-            let Some((bytes, word)) = taken else {
+            let Some((bytes, word)) = self.requests.next() else {
                 self.is_drained = true;
                 break;
             };
@@ -228,9 +188,12 @@ where
             let at = self.ahead.iter().position(is_it);
             if cancelled == slot {
                 is_cancelled = true;
-            } else if let Some(at) = at {
-                self.ahead_bytes -= self.ahead.remove(at).map_or(0, |(bytes, _)| bytes);
-                self.pass_over(cancelled, Kind::Cancelled).await?;
+            } else if let Some((bytes, Word::Call(.., request))) =
+                at.and_then(|at| self.ahead.remove(at))
+            {
+                self.ahead_bytes -= bytes;
+                let function = self.shared.function_of(&request);
+                self.pass_over(cancelled, function, Kind::Cancelled).await?;
             } else {
                 self.cancel(cancelled).await?;
             }
@@ -239,8 +202,8 @@ where
     }
 
     /// Answers a call that nobody has decided about.
-    async fn pass_over(&mut self, slot: u32, kind: Kind) -> Result<(), Broken> {
-        locked(&self.shared.serving).passed_over(kind == Kind::Expired);
+    async fn pass_over(&mut self, slot: u32, function: usize, kind: Kind) -> Result<(), Broken> {
+        locked(&self.shared.serving).passed_over(function, kind == Kind::Expired);
         self.say(slot, kind, "").await
     }
 
@@ -256,7 +219,8 @@ where
             Err((kind, text)) => return self.say(slot, kind, &text).await,
         };
         let key = Key { caller: self.caller, slot };
-        let (verdict, taken) = self.ask(key, scope, request);
+        let function = (self.shared.index)(&request);
+        let (verdict, taken) = self.ask(key, function, scope, request);
         let (scope, request) = match (verdict, taken) {
             (Verdict::Run, Some(taken)) => taken,
             (Verdict::Run | Verdict::Wait, _) => return Ok(()),
@@ -270,7 +234,7 @@ where
                 return self.say(slot, Kind::Closing, "").await;
             }
         };
-        let Some(outcome) = self.begin(key, scope, request) else { return Ok(()) };
+        let Some(outcome) = self.begin(key, function, scope, request) else { return Ok(()) };
         match stage_answer(&mut self.tx, slot, &outcome) {
             Ok(Later::Nothing) => {
                 self.shared.finished();
@@ -288,13 +252,14 @@ where
     fn ask(
         &self,
         key: Key,
+        function: usize,
         scope: Option<Box<CallScope>>,
         request: Req,
     ) -> (Verdict, Option<Scoped<Req>>) {
         let mut serving = locked(&self.shared.serving);
-        let verdict = serving.request(key);
+        let verdict = serving.request(key, function);
         if verdict == Verdict::Wait {
-            serving.queue(key, Queued { request, scope, tx: self.tx.clone() });
+            serving.queue(key, function, Queued { request, scope, tx: self.tx.clone() });
             return (verdict, None);
         }
         (verdict, Some((scope, request)))
@@ -305,6 +270,7 @@ where
     fn begin(
         &mut self,
         key: Key,
+        function: usize,
         scope: Option<Box<CallScope>>,
         request: Req,
     ) -> Option<Outcome<H::Answer>> {
@@ -314,11 +280,11 @@ where
         if !self.shared.parallel
             && let std::task::Poll::Ready(outcome) = self.stall.poll_once()
         {
-            self.spare.extend(self.stall.take_scope());
+            self.requests.spare.extend(self.stall.take_scope());
             return Some(outcome);
         }
         let stall = std::mem::replace(&mut self.stall, Stall::new());
-        self.shared.detach(key, stall, self.tx.clone());
+        self.shared.detach(key, function, stall, self.tx.clone());
         None
     }
 

@@ -67,6 +67,18 @@ pub enum CallError {
     /// The two ends have other types of requests or answers. The refusal names them, as
     /// `duplex<request, answer>`. No request was handled.
     Types(Arc<ChannelRefused>),
+    /// The service has no such method, or has it with other types: the request was not handled. Other methods
+    /// of the service go on.
+    Method {
+        /// The service.
+        service: Arc<str>,
+        /// The peer's name.
+        peer: String,
+        /// Name and types of the method here.
+        ours: String,
+        /// Name and types of the peer's method; `None` if it has none of that name.
+        theirs: Option<String>,
+    },
     /// The session ended before an answer came. Whether the request was handled is unknown.
     Link {
         /// The service.
@@ -142,6 +154,7 @@ impl CallError {
                 | CallError::NoProvider { .. }
                 | CallError::Unreachable(_)
                 | CallError::Types(_)
+                | CallError::Method { .. }
                 | CallError::Request { .. }
                 | CallError::TooMany { .. }
                 | CallError::Unreadable { .. }
@@ -157,9 +170,27 @@ impl CallError {
                 | CallError::Panicked { .. }
                 | CallError::Overloaded { .. }
                 | CallError::Closing { .. }
+                | CallError::Method { .. }
                 | CallError::Unreadable { .. }
                 | CallError::Unsendable { .. }
         )
+    }
+
+    /// Names the method of the call in the place of its service, where the error is of the one call.
+    pub(super) fn of_method(mut self, name: &Arc<str>, signature: &str) -> CallError {
+        match &mut self {
+            CallError::Method { ours, .. } => signature.clone_into(ours),
+            CallError::Panicked { service, .. }
+            | CallError::Timeout { service, .. }
+            | CallError::Overloaded { service }
+            | CallError::Link { service, .. }
+            | CallError::Request { service, .. }
+            | CallError::Unreadable { service, .. }
+            | CallError::Unsendable { service, .. }
+            | CallError::Answer { service, .. } => service.clone_from(name),
+            _ => {}
+        }
+        self
     }
 }
 
@@ -194,6 +225,13 @@ impl fmt::Display for CallError {
                 let ChannelRefused { channel, peer, reason } = &**refused;
                 let service = channel.strip_prefix(CALLS_PREFIX).unwrap_or(channel);
                 write!(f, "calls of service {service:?} were refused by {peer}: {reason}")
+            }
+            CallError::Method { service, peer, ours, theirs: None } => {
+                write!(f, "service {service:?} of {peer} has no method {ours}")
+            }
+            CallError::Method { service, peer, ours, theirs: Some(theirs) } => {
+                let theirs = Plain(theirs);
+                write!(f, "method {ours} is {theirs} in service {service:?} of {peer}")
             }
             CallError::Link { service, link, sent } => write!(
                 f,
@@ -233,6 +271,56 @@ impl Error for CallError {
             CallError::Answer { source, .. } => Some(source),
             _ => None,
         }
+    }
+}
+
+/// Reason why a method whose result is a [`Result`] has no value.
+#[derive(Clone)]
+pub enum Called<E> {
+    /// The service returned this error.
+    Service(E),
+    /// The call failed.
+    Call(CallError),
+}
+
+impl<E> Called<E> {
+    /// Returns the error of the call; `None` if the service returned one.
+    pub fn call_error(&self) -> Option<&CallError> {
+        match self {
+            Called::Service(_) => None,
+            Called::Call(error) => Some(error),
+        }
+    }
+}
+
+impl<E> From<CallError> for Called<E> {
+    fn from(error: CallError) -> Called<E> {
+        Called::Call(error)
+    }
+}
+
+impl<E: fmt::Display> fmt::Display for Called<E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Called::Service(error) => error.fmt(f),
+            Called::Call(error) => error.fmt(f),
+        }
+    }
+}
+
+impl<E: fmt::Debug> fmt::Debug for Called<E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Called::Service(error) => error.fmt(f),
+            Called::Call(error) => error.fmt(f),
+        }
+    }
+}
+
+/// Also where the service's error is none itself, as a [`String`].
+impl<E: fmt::Debug + fmt::Display> Error for Called<E> {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        self.call_error().and_then(Error::source)
     }
 }
 

@@ -20,7 +20,7 @@ use std::task::{Context, Poll, Waker};
 use tokio::task::AbortHandle;
 
 /// A service's handler: from a request to the future of its answer.
-pub(super) trait Handler<Req>: Send + Sync + 'static {
+pub(crate) trait Handler<Req>: Send + Sync + 'static {
     type Answer: Serialize + Send + 'static;
     type Error: fmt::Display;
     type Running: Future<Output = Result<Self::Answer, Self::Error>> + Send + 'static;
@@ -126,16 +126,22 @@ pub(super) struct Queued<Req> {
 
 impl<Req: Send + 'static, H: Handler<Req>> Shared<Req, H> {
     /// Lets the handler in `stall` go on in a task.
-    pub(super) fn detach(self: &Arc<Self>, key: Key, stall: Stall<H::Running>, tx: RawSender) {
-        let number = locked(&self.serving).detach(key);
+    pub(super) fn detach(
+        self: &Arc<Self>,
+        key: Key,
+        function: usize,
+        stall: Stall<H::Running>,
+        tx: RawSender,
+    ) {
+        let number = locked(&self.serving).detach(key, function);
         self.spawn(key, number, stall, tx);
     }
 
     /// Starts a request that waited for its turn.
     fn launch(self: &Arc<Self>, start: Start<Queued<Req>>) {
-        let Start { key, number, request: Queued { request, scope, tx } } = start;
+        let Start { key, number, function, request: Queued { request, scope, tx } } = start;
         if scope.as_ref().is_some_and(|scope| scope.is_over()) {
-            locked(&self.serving).expired();
+            locked(&self.serving).expired(function);
             let expired = Err((Kind::Expired, String::new()));
             return self.spawn_answer(key, number, expired, tx);
         }
@@ -244,7 +250,7 @@ pub(super) enum Later {
     Text(Vec<u8>),
 }
 
-impl<Req, H> Shared<Req, H> {
+impl<Req, H: Handler<Req>> Shared<Req, H> {
     /// Sends what waits for room, also while the node closes.
     pub(super) async fn send(&self, later: Later, tx: &mut RawSender) -> Result<(), SendError> {
         if matches!(later, Later::Nothing) {

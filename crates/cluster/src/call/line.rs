@@ -3,6 +3,7 @@
 
 use super::callers::Caller;
 use super::error::CallError;
+use super::form::Form;
 use super::opening::Reach;
 use super::options::CallOptions;
 use crate::proto::call::calls::{Calls, Look};
@@ -12,7 +13,7 @@ use crate::sync::locked;
 use bytes::Bytes;
 use chunkcomm::error::RefusalReason;
 use chunkcomm::host::Instant;
-use chunkcomm::layer::{Fingerprint, RawSender, Staged, Waiting, share_last_woken};
+use chunkcomm::layer::{RawSender, Staged, Waiting, share_last_woken};
 use chunkcomm::{LinkError, SendError};
 use chunkcomm_proto::Time;
 use serde::de::DeserializeOwned;
@@ -54,7 +55,7 @@ pub(super) struct Line<Resp> {
     pub(super) service: Arc<str>,
     pub(super) reach: Box<dyn Reach>,
     pub(super) options: CallOptions,
-    pub(super) fingerprint: Fingerprint,
+    pub(super) form: Arc<Form>,
     pub(super) state: Mutex<State<Resp>>,
     pub(super) opening: tokio::sync::Mutex<()>,
     /// Copy of the machine's count, to be read without its lock.
@@ -82,13 +83,13 @@ impl<Resp: DeserializeOwned + Send + 'static> Line<Resp> {
         service: &Arc<str>,
         reach: Box<dyn Reach>,
         options: &CallOptions,
-        fingerprint: &Fingerprint,
+        form: &Arc<Form>,
     ) -> Arc<Line<Resp>> {
         Arc::new(Line {
             service: Arc::clone(service),
             reach,
             options: options.clone(),
-            fingerprint: fingerprint.clone(),
+            form: Arc::clone(form),
             state: Mutex::new(State {
                 calls: Calls::default(),
                 up: None,

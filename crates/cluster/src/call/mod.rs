@@ -39,13 +39,17 @@
 //! packet of its own. Requests that are made while other tasks are runnable share a packet. So
 //! nothing has to be batched by hand.
 //!
+//! # Interfaces
+//!
+//! The functions of a service may be the methods of a trait: see the attribute `service` of the feature `macros`.
+//!
 //! # Costs
 //!
 //! A call allocates nothing and spawns nothing as long as its handler does not have to wait: the
 //! handler is polled once where its request was read, and only then becomes a task.
 //! [`ServiceOptions::parallel`] is for handlers that compute for long.
 //!
-//! Reading order: [`CallClient`], [`Service`], [`CallError`].
+//! Reading order: [`CallClient`], [`Service`], [`CallError`]; of traits [`Called`], [`Method`].
 
 mod answers;
 mod by_name;
@@ -54,10 +58,12 @@ mod calling;
 mod client;
 mod connection;
 mod error;
+mod form;
 mod handling;
 mod line;
 mod opening;
 mod options;
+mod requests;
 mod scope;
 mod service;
 #[cfg(feature = "opentelemetry")]
@@ -65,34 +71,22 @@ mod traces;
 
 pub use calling::Calling;
 pub use client::CallClient;
-pub use error::{CallError, ServeError, ServiceCloseError};
+pub use error::{CallError, Called, ServeError, ServiceCloseError};
+pub use form::Method;
+#[doc(hidden)]
+pub use form::{MethodTypes, TypeOf};
 pub use options::{CallOptions, ServiceOptions};
 pub use scope::{CallContext, CallHooks, CallScope, set_call_hooks};
-pub use service::{Service, ServiceStats};
+pub use service::{MethodStats, Service, ServiceStats};
 #[cfg(feature = "opentelemetry")]
 pub use traces::trace_calls;
 
 pub(crate) use by_name::Directory;
 pub(crate) use callers::Callers;
-pub(crate) use client::call_client_with;
+pub(crate) use client::{Way, call_client_with};
+pub(crate) use form::Form;
 pub(crate) use opening::Reach;
-pub(crate) use service::serve_with;
-
-use chunkcomm::error::TypeRefused;
-use chunkcomm::layer::Fingerprint;
-use serde::Serialize;
-use serde::de::DeserializeOwned;
-
-/// Returns the fingerprint of a service's types, compared by the two ends.
-fn fingerprint<Req, Resp>(schema: Option<&String>) -> Result<Fingerprint, TypeRefused>
-where
-    Req: Serialize + DeserializeOwned,
-    Resp: Serialize + DeserializeOwned,
-{
-    let schema = schema.map(String::as_str);
-    let (request, answer) = (Fingerprint::of::<Req>(schema)?, Fingerprint::of::<Resp>(schema)?);
-    Ok(request.duplex(&answer).in_role("call/1"))
-}
+pub(crate) use service::{serve_form, serve_with};
 
 /// Returns the runtime of the tasks that answer and read answers: the current one, else the node's.
 fn runtime_of(node: &chunkcomm::Node) -> tokio::runtime::Handle {

@@ -7,7 +7,7 @@ use super::line::{Line, Up};
 use super::runtime_of;
 use super::service::duplex;
 use crate::sync::locked;
-use chunkcomm::layer::{Layer as _, Link, share_last_woken};
+use chunkcomm::layer::{Layer as _, Link, Waiting, share_last_woken};
 use chunkcomm::{LinkError, OpenError, Peer, channel, host};
 
 use serde::de::DeserializeOwned;
@@ -73,7 +73,11 @@ impl<Resp: DeserializeOwned + Send + 'static> Line<Resp> {
         // From now on the node has the layer that reports calls.
         let callers = Callers::of(&node);
         let options = channel(duplex(&self.service)).lane(lane);
-        let (tx, rx) = Link::of(peer).open_duplex(&node, &options, &self.fingerprint)?;
+        let (mut tx, rx) = Link::of(peer).open_duplex(&node, &options, &self.form.fingerprint)?;
+        if let Some(greeting) = self.form.greeting() {
+            // A new channel has room for it. One that has ended says so to the first call.
+            let _ = tx.stage_waiting(&Waiting::Slice(&greeting));
+        }
         let mut state = locked(&self.state);
         state.openings += 1;
         let number = state.openings;

@@ -3,15 +3,17 @@
 use super::callers::Callers;
 use super::connection::serve;
 use super::error::{ServeError, ServiceCloseError};
-use super::handling::{Handler, Launching, Queued};
+use super::form::Form;
+use super::handling::{Handler, Launching, Outcome, Queued};
 use super::options::ServiceOptions;
-use super::{fingerprint, runtime_of};
+use super::runtime_of;
 use crate::proto::call::serving::Serving;
 use crate::proto::call::{CALLS_PREFIX, SERVICE_NAME_BYTES_MAX};
 use crate::sync::locked;
 use chunkcomm::Node;
+use chunkcomm::error::TypeRefused;
 use chunkcomm::host::{self, JoinHandle};
-use chunkcomm::layer::{Expected, Fingerprint, Layer as _, share_last_woken};
+use chunkcomm::layer::{Expected, Layer as _, share_last_woken};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::fmt;
@@ -23,12 +25,13 @@ use tokio::sync::{Notify, watch};
 use tokio::task::{AbortHandle, JoinSet};
 
 /// State shared by the parts of a service.
-pub(super) struct Shared<Req, H> {
+pub(super) struct Shared<Req, H: Handler<Req>> {
     pub(super) name: Arc<str>,
     pub(super) node: Node,
     pub(super) runtime: Handle,
-    pub(super) fingerprint: Fingerprint,
+    pub(super) form: Form,
     pub(super) handler: H,
+    pub(super) index: Index<Req>,
     pub(super) parallel: bool,
     pub(super) serving: Mutex<Serving<Queued<Req>, AbortHandle>>,
     pub(super) launching: Mutex<Launching<Req>>,
@@ -36,9 +39,20 @@ pub(super) struct Shared<Req, H> {
     pub(super) over: Notify,
 }
 
+/// The function of a request, as its index in the service's form.
+pub(crate) type Index<Req> = fn(&Req) -> usize;
+
+impl<Req, H: Handler<Req>> Shared<Req, H> {
+    /// Returns the index of the function of a request; 0 for one that could not be decoded.
+    pub(super) fn function_of(&self, request: &Outcome<Req>) -> usize {
+        request.as_ref().map_or(0, self.index)
+    }
+}
+
 /// A service without its types, as its handle sees it.
 trait Served: Send + Sync {
     fn stats(&self) -> ServiceStats;
+    fn method_stats(&self) -> Vec<MethodStats>;
     fn close(&self);
     fn is_over(&self) -> bool;
     fn over(&self) -> &Notify;
@@ -47,15 +61,30 @@ trait Served: Send + Sync {
 impl<Req: Send + 'static, H: Handler<Req>> Served for Shared<Req, H> {
     fn stats(&self) -> ServiceStats {
         let serving = locked(&self.serving);
-        let counters = serving.counters();
-        ServiceStats {
-            requests: counters.requests,
-            overloaded: counters.overloaded,
-            cancelled: counters.cancelled,
-            expired: counters.expired,
-            at_once: serving.at_once(),
-            waiting: serving.waiting(),
-        }
+        let (at_once, waiting) = (serving.at_once(), serving.waiting());
+        serving.counters().iter().fold(
+            ServiceStats { at_once, waiting, ..ServiceStats::default() },
+            |all, it| ServiceStats {
+                requests: all.requests + it.requests,
+                overloaded: all.overloaded + it.overloaded,
+                cancelled: all.cancelled + it.cancelled,
+                expired: all.expired + it.expired,
+                ..all
+            },
+        )
+    }
+
+    fn method_stats(&self) -> Vec<MethodStats> {
+        let serving = locked(&self.serving);
+        let counters = serving.counters().iter().enumerate();
+        let stats = counters.map(|(index, &it)| MethodStats {
+            name: Arc::clone(&self.form.function(index).name),
+            requests: it.requests,
+            overloaded: it.overloaded,
+            cancelled: it.cancelled,
+            expired: it.expired,
+        });
+        stats.collect()
     }
 
     fn close(&self) {
@@ -87,6 +116,22 @@ pub struct ServiceStats {
     pub at_once: usize,
     /// Requests waiting for their turn now.
     pub waiting: usize,
+}
+
+/// Counters of one method of a service; those of a service without methods have its name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct MethodStats {
+    /// The names of the service and the method: `Store.get`.
+    pub name: Arc<str>,
+    /// Requests that came, as in [`ServiceStats`].
+    pub requests: u64,
+    /// Of these, refused because too many waited.
+    pub overloaded: u64,
+    /// Of these, cancelled.
+    pub cancelled: u64,
+    /// Of these, not handled: their deadline passed before their turn.
+    pub expired: u64,
 }
 
 /// A service of a node: it answers until it is closed or dropped.
@@ -132,25 +177,44 @@ where
     F: Fn(Req) -> Fut + Send + Sync + 'static,
     Fut: Future<Output = Result<Resp, E>> + Send + 'static,
 {
+    let form = |schema: Option<&str>| Form::of::<Req, Resp>(name, schema);
+    serve_form(node, name, options, form, |_| 0, handler)
+}
+
+/// Answers requests of a form, which `form` returns for the options' schema.
+pub(crate) fn serve_form<Req, H>(
+    node: &Node,
+    name: &str,
+    options: ServiceOptions,
+    form: impl FnOnce(Option<&str>) -> Result<Form, TypeRefused>,
+    index: Index<Req>,
+    handler: H,
+) -> Result<Service, ServeError>
+where
+    Req: DeserializeOwned + Send + 'static,
+    H: Handler<Req>,
+{
     let ServiceOptions { at_once, waiting, parallel, schema } = options;
     if name.is_empty() || name.len() > SERVICE_NAME_BYTES_MAX {
         return Err(ServeError::Name { bytes: name.len() });
     }
-    let fingerprint = fingerprint::<Req, Resp>(schema.as_ref()).map_err(ServeError::Type)?;
+    let form = form(schema.as_deref()).map_err(ServeError::Type)?;
     // From now on the node has the layer that holds the requests.
     let _callers = Callers::of(node);
     let Some(expected) = Expected::begin(node, duplex(name)) else {
         return Err(ServeError::Taken { name: name.to_owned() });
     };
+    let functions = form.functions();
     let (name, expected): (Arc<str>, _) = (name.into(), Arc::new(expected));
     let shared = Arc::new(Shared {
         name: Arc::clone(&name),
         node: node.clone(),
         runtime: runtime_of(node),
-        fingerprint,
+        form,
         handler,
+        index,
         parallel,
-        serving: Mutex::new(Serving::new(at_once, waiting)),
+        serving: Mutex::new(Serving::new(at_once, waiting, functions)),
         launching: Mutex::default(),
         over: Notify::new(),
     });
@@ -206,6 +270,12 @@ impl Service {
     #[must_use]
     pub fn stats(&self) -> ServiceStats {
         self.served.stats()
+    }
+
+    /// Returns the counters so far of each method, in the order of the trait.
+    #[must_use]
+    pub fn method_stats(&self) -> Vec<MethodStats> {
+        self.served.method_stats()
     }
 
     /// Adds work that is done before the service closes or is dropped.

@@ -2,7 +2,8 @@
 
 use super::{Cluster, End, NameError, NodeId, State, WeakCluster};
 use crate::call::{
-    CallClient, CallError, CallOptions, Directory, Reach, Service, ServiceOptions, serve_with,
+    CallClient, CallError, CallOptions, Directory, Reach, ServeError, Service, ServiceOptions, Way,
+    serve_with,
 };
 use chunkcomm::layer::Link;
 use chunkcomm::{ConnectError, Loss, LossKind, Node, OpenError, Peer};
@@ -42,6 +43,15 @@ impl Cluster {
         Fut: Future<Output = Result<Resp, E>> + Send + 'static,
     {
         let service = serve_with(self.node(), name, options, handler);
+        self.providing(name, service).await
+    }
+
+    /// Provides the name of a service that has begun, as long as it serves.
+    pub(crate) async fn providing(
+        &self,
+        name: &str,
+        service: Result<Service, ServeError>,
+    ) -> Result<Service, NameError> {
         let service = service.map_err(NameError::Serve)?;
         self.provide(name).await?;
         let (state, name) = (Arc::clone(&self.shared.state), name.to_owned());
@@ -80,8 +90,12 @@ impl Cluster {
         Req: Serialize + DeserializeOwned,
         Resp: Serialize + DeserializeOwned + Send + 'static,
     {
-        let directory = Arc::new(Names(self.clone()));
-        CallClient::by_name(self.node(), name, options, directory)
+        CallClient::new(self.node(), name, options, self.any_provider())
+    }
+
+    /// Returns the way of a client to all providers of a service.
+    pub(crate) fn any_provider(&self) -> Way {
+        Way::Named(Arc::new(Names(self.clone())))
     }
 
     /// Returns a client of the service `name` at the node of this rank.
@@ -109,7 +123,7 @@ impl Cluster {
         let cluster = self.downgrade();
         let reach =
             Box::new(ToMember { cluster, node: self.node().clone(), id, service: name.into() });
-        let client = CallClient::reaching(self.node(), name, CallOptions::default(), reach);
+        let client = CallClient::new(self.node(), name, CallOptions::default(), Way::One(reach));
         client.map_err(CallError::Unreachable)
     }
 }

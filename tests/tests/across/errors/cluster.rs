@@ -47,6 +47,18 @@ fn calls(texts: &mut Texts) {
         CallError::NoProvider { service: service(), why: Some("all left".into()) },
         CallError::Unreachable(OpenError::Connect(connect())),
         CallError::Types(Arc::new(refused())),
+        CallError::Method {
+            service: service(),
+            peer: peer(),
+            ours: "root(f64) -> f64".into(),
+            theirs: None,
+        },
+        CallError::Method {
+            service: service(),
+            peer: peer(),
+            ours: "root(f64) -> f64".into(),
+            theirs: Some("root(f32) -> f32".into()),
+        },
         CallError::Link { service: service(), link: broken(), sent: Default::default() },
         CallError::Ended { service: service(), peer: peer() },
         CallError::Request { service: service(), error: lost("lines") },

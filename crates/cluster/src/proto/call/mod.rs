@@ -13,10 +13,11 @@
 //! call.
 //!
 //! Reading order: [`wire`] (the words), [`calls`] (a client's calls in flight), [`serving`] (a
-//! service's requests), [`choice`] (of one of several providers).
+//! service's requests), [`choice`] (of one of several providers), [`methods`] (of a service that has several).
 
 pub mod calls;
 pub mod choice;
+pub mod methods;
 pub mod serving;
 #[cfg(test)]
 mod tests;

@@ -61,17 +61,27 @@ pub struct Start<R> {
     pub key: Key,
     /// The job's number.
     pub number: u64,
+    /// Index of the function.
+    pub function: usize,
     /// The request.
     pub request: R,
 }
 
 #[derive(Debug)]
 enum Job<T> {
-    Waits { number: u64 },
-    Runs { number: u64, task: Option<T> },
+    Waits { number: u64, function: usize },
+    Runs { number: u64, function: usize, task: Option<T> },
 }
 
-/// Counters since the service began.
+impl<T> Job<T> {
+    fn function(&self) -> usize {
+        match *self {
+            Job::Waits { function, .. } | Job::Runs { function, .. } => function,
+        }
+    }
+}
+
+/// Counters of a function since the service began.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counters {
     /// Requests that came.
@@ -93,20 +103,21 @@ pub struct Serving<R, T> {
     at_once_max: usize,
     waiting_max: usize,
     at_once: usize,
-    /// Waiting requests by number, in the order in which they came.
-    waiting: BTreeMap<u64, (Key, R)>,
+    /// Waiting requests by number, in the order in which they came, each with its function.
+    waiting: BTreeMap<u64, (Key, usize, R)>,
     /// Requests that wait, and those that tasks handle.
     jobs: BTreeMap<Key, Job<T>>,
     last_number: u64,
     closing: bool,
-    counters: Counters,
+    /// By function.
+    counters: Vec<Counters>,
 }
 
 impl<R, T> Serving<R, T> {
     /// Returns a service that handles `at_once_max` requests at the same time, at least one, and
-    /// lets `waiting_max` wait.
+    /// lets `waiting_max` wait. They are counted apart for each of `functions`.
     #[must_use]
-    pub fn new(at_once_max: usize, waiting_max: usize) -> Serving<R, T> {
+    pub fn new(at_once_max: usize, waiting_max: usize, functions: usize) -> Serving<R, T> {
         Serving {
             at_once_max: at_once_max.max(1),
             waiting_max,
@@ -115,7 +126,7 @@ impl<R, T> Serving<R, T> {
             jobs: BTreeMap::new(),
             last_number: 0,
             closing: false,
-            counters: Counters::default(),
+            counters: vec![Counters::default(); functions],
         }
     }
 
@@ -131,10 +142,10 @@ impl<R, T> Serving<R, T> {
         self.waiting.len()
     }
 
-    /// Returns the counters so far.
+    /// Returns the counters so far, by function.
     #[must_use]
-    pub fn counters(&self) -> Counters {
-        self.counters
+    pub fn counters(&self) -> &[Counters] {
+        &self.counters
     }
 
     /// Whether it is closing and nothing is left.
@@ -155,11 +166,11 @@ impl<R, T> Serving<R, T> {
     }
 
     /// Decides about a request that came.
-    pub fn request(&mut self, key: Key) -> Verdict {
+    pub fn request(&mut self, key: Key, function: usize) -> Verdict {
         if self.jobs.contains_key(&key) {
             return Verdict::Twice;
         }
-        self.counters.requests += 1;
+        self.counters[function].requests += 1;
         if self.closing {
             return Verdict::Refuse(Refused::Closing);
         }
@@ -170,23 +181,23 @@ impl<R, T> Serving<R, T> {
         if self.waiting.len() < self.waiting_max {
             return Verdict::Wait;
         }
-        self.counters.overloaded += 1;
+        self.counters[function].overloaded += 1;
         Verdict::Refuse(Refused::Overloaded)
     }
 
     /// Queues a request after [`Verdict::Wait`].
-    pub fn queue(&mut self, key: Key, request: R) {
+    pub fn queue(&mut self, key: Key, function: usize, request: R) {
         let number = self.next_number();
-        self.waiting.insert(number, (key, request));
-        self.jobs.insert(key, Job::Waits { number });
+        self.waiting.insert(number, (key, function, request));
+        self.jobs.insert(key, Job::Waits { number, function });
         self.check();
     }
 
     /// Notes that a request goes on in a task, which [`Serving::attach`] names; returns the job's
     /// number.
-    pub fn detach(&mut self, key: Key) -> u64 {
+    pub fn detach(&mut self, key: Key, function: usize) -> u64 {
         let number = self.next_number();
-        self.jobs.insert(key, Job::Runs { number, task: None });
+        self.jobs.insert(key, Job::Runs { number, function, task: None });
         number
     }
 
@@ -194,7 +205,7 @@ impl<R, T> Serving<R, T> {
     /// meanwhile, or is done.
     pub fn attach(&mut self, key: Key, job: u64, handle: T) -> Option<T> {
         match self.jobs.get_mut(&key) {
-            Some(Job::Runs { number, task }) if *number == job => {
+            Some(Job::Runs { number, task, .. }) if *number == job => {
                 *task = Some(handle);
                 None
             }
@@ -219,16 +230,15 @@ impl<R, T> Serving<R, T> {
     /// Cancels a call: its client does not wait any more. Unless the call is over, the caller of
     /// this function answers it.
     pub fn cancel(&mut self, key: Key) -> Cancelled<R, T> {
-        let cancelled = match self.jobs.remove(&key) {
-            None => return Cancelled::Over,
-            Some(Job::Runs { task, .. }) => Cancelled::Ran(task),
-            Some(Job::Waits { number }) => match self.waiting.remove(&number) {
-                Some((_, request)) => Cancelled::Waited(request),
+        let Some(job) = self.jobs.remove(&key) else { return Cancelled::Over };
+        self.counters[job.function()].cancelled += 1;
+        match job {
+            Job::Runs { task, .. } => Cancelled::Ran(task),
+            Job::Waits { number, .. } => match self.waiting.remove(&number) {
+                Some((.., request)) => Cancelled::Waited(request),
                 None => Cancelled::Over,
             },
-        };
-        self.counters.cancelled += 1;
-        cancelled
+        }
     }
 
     /// Cancels all calls of a client that is gone.
@@ -240,26 +250,26 @@ impl<R, T> Serving<R, T> {
 
     /// Counts a request that is answered before it is decided about: its deadline has passed, or its
     /// caller does not wait any more.
-    pub fn passed_over(&mut self, expired: bool) {
-        self.counters.requests += 1;
-        let of_these = &mut self.counters;
+    pub fn passed_over(&mut self, function: usize, expired: bool) {
+        let of_these = &mut self.counters[function];
+        of_these.requests += 1;
         *(if expired { &mut of_these.expired } else { &mut of_these.cancelled }) += 1;
     }
 
     /// Counts a request whose deadline passed before its turn.
-    pub fn expired(&mut self) {
-        self.counters.expired += 1;
+    pub fn expired(&mut self, function: usize) {
+        self.counters[function].expired += 1;
     }
 
     /// Ends a request that was handled; returns the next one, if one waits.
     pub fn finished(&mut self) -> Option<Start<R>> {
         debug_assert!(self.at_once > 0);
-        let Some((number, (key, request))) = self.waiting.pop_first() else {
+        let Some((number, (key, function, request))) = self.waiting.pop_first() else {
             self.at_once -= 1;
             return None;
         };
-        self.jobs.insert(key, Job::Runs { number, task: None });
-        Some(Start { key, number, request })
+        self.jobs.insert(key, Job::Runs { number, function, task: None });
+        Some(Start { key, number, function, request })
     }
 
     fn next_number(&mut self) -> u64 {

@@ -2,6 +2,7 @@
 
 use super::calls::{Calls, Look, Then, Unasked};
 use super::choice::Choice;
+use super::methods::{self, MethodKey};
 use super::serving::{Cancelled, Key, Refused, Serving, Verdict};
 use super::wire::{self, Kind, Request, With};
 use super::{CONTEXT_BYTES_MAX, ERROR_TEXT_BYTES_MAX, cut};
@@ -24,6 +25,31 @@ fn every_word_is_what_it_was() {
     assert_eq!(codec::decode::<String>(value), Ok("x".to_owned()));
     let text = Kind::Panicked.with_text(9, "oh");
     assert_eq!(wire::answer(&text), Some((9, Kind::Panicked, &b"oh"[..])));
+    let refusal = Kind::NoMethod.with_text(9, "");
+    assert_eq!(wire::answer(&refusal), Some((9, Kind::NoMethod, &b""[..])));
+}
+
+/// Returns the key of a method of these types; its number is that of its first letter.
+fn method(name: &str, types: &[u64]) -> MethodKey {
+    MethodKey::new(u32::from(name.as_bytes()[0]), name, types.iter().copied())
+}
+
+#[test]
+fn methods_that_the_ends_do_not_share_are_found_whatever_their_order() {
+    let ours = [method("len", &[1]), method("get", &[1, 2]), method("put", &[1, 2])];
+    // Of other types, not there, and of another name that has the same number.
+    let theirs =
+        [method("put", &[2, 1]), method("all", &[1]), method("len", &[1]), method("gut", &[1, 2])];
+    let word = wire::methods(theirs.into_iter());
+    let Some(Request::Methods { keys }) = Request::parse(&word) else { panic!("{word:?}") };
+    assert!(wire::keys(keys).eq(theirs));
+    assert_eq!(methods::differing(&ours, wire::keys(keys)), [b'p', b'a', b'g'].map(u32::from));
+    let longer = wire::methods(ours.into_iter().cycle().take(methods::METHODS_MAX + 1));
+    for cut in [&word[..word.len() - 1], &longer] {
+        assert_eq!(Request::parse(cut), None);
+    }
+    assert_eq!(methods::id_of(&[1, 0, 0, 0, 9]), Some(1));
+    assert_eq!(methods::id_of(&[1, 0, 0]), None);
 }
 
 proptest! {
@@ -282,7 +308,8 @@ proptest! {
         waiting_max in 0..5usize,
         events in events(),
     ) {
-        let mut serving = Serving::<u64, u64>::new(at_once_max, waiting_max);
+        let mut serving = Serving::<u64, u64>::new(at_once_max, waiting_max, 6);
+        let (mut asked, mut cancelled_of) = ([0; 6], [0; 6]);
         let mut handled = Handled::new();
         let mut waiting = Vec::<Key>::new();
         let mut closed = false;
@@ -292,7 +319,9 @@ proptest! {
                     let key = Key { caller, slot };
                     let known = waiting.contains(&key)
                         || handled.iter().any(|(_, it)| *it == Some(key));
-                    let verdict = serving.request(key);
+                    let function = slot as usize;
+                    let verdict = serving.request(key, function);
+                    asked[function] += u64::from(!known);
                     if known {
                         prop_assert_eq!(verdict, Verdict::Twice);
                     } else if closed {
@@ -300,7 +329,7 @@ proptest! {
                     } else if handled.len() < at_once_max {
                         prop_assert_eq!(verdict, Verdict::Run);
                         if as_task {
-                            let number = serving.detach(key);
+                            let number = serving.detach(key, function);
                             prop_assert_eq!(serving.attach(key, number, number), None);
                             handled.push((number, Some(key)));
                         } else {
@@ -309,7 +338,7 @@ proptest! {
                         }
                     } else if waiting.len() < waiting_max {
                         prop_assert_eq!(verdict, Verdict::Wait);
-                        serving.queue(key, u64::from(slot));
+                        serving.queue(key, function, u64::from(slot));
                         waiting.push(key);
                     } else {
                         prop_assert_eq!(verdict, Verdict::Refuse(Refused::Overloaded));
@@ -327,6 +356,7 @@ proptest! {
                         prop_assert_eq!(next, None);
                     } else {
                         let (key, start) = (waiting.remove(0), next.unwrap());
+                        prop_assert_eq!(start.function, key.slot as usize);
                         prop_assert_eq!((start.key, start.request), (key, u64::from(key.slot)));
                         prop_assert_eq!(serving.attach(key, start.number, start.number), None);
                         handled.push((start.number, Some(key)));
@@ -335,6 +365,7 @@ proptest! {
                 Event::Cancel { caller, slot } => {
                     let key = Key { caller, slot };
                     let cancelled = serving.cancel(key);
+                    cancelled_of[slot as usize] += u64::from(cancelled != Cancelled::Over);
                     if let Some(at) = waiting.iter().position(|it| *it == key) {
                         waiting.remove(at);
                         prop_assert_eq!(cancelled, Cancelled::Waited(u64::from(slot)));
@@ -354,10 +385,13 @@ proptest! {
                             left => prop_assert!(matches!(left, Cancelled::Waited(_))),
                         }
                     }
-                    waiting.retain(|key| key.caller != caller);
+                    for key in waiting.extract_if(.., |key| key.caller == caller) {
+                        cancelled_of[key.slot as usize] += 1;
+                    }
                     let mut mine = Vec::new();
                     for (number, key) in &mut handled {
-                        if key.take_if(|key| key.caller == caller).is_some() {
+                        if let Some(key) = key.take_if(|key| key.caller == caller) {
+                            cancelled_of[key.slot as usize] += 1;
                             mine.push(*number);
                         }
                     }
@@ -371,6 +405,8 @@ proptest! {
                 }
             }
             prop_assert_eq!((serving.at_once(), serving.waiting()), (handled.len(), waiting.len()));
+            let counted = serving.counters().iter().map(|it| (it.requests, it.cancelled));
+            prop_assert!(counted.eq(asked.into_iter().zip(cancelled_of)));
             prop_assert_eq!(serving.is_idle(), handled.is_empty() && waiting.is_empty());
         }
     }

@@ -5,11 +5,15 @@
 //!
 //!   a call with a deadline or a context, in the place of the rest:
 //!   milliseconds left u32, or u32::MAX | bytes of the context u8 | the context | the value
+//!
+//!   the methods that a client knows, its first word to a service of several, in the place of the rest:
+//!   of each method its number u32 | the hash of its name and types u64
 //! ```
 //!
-//! The set of words depends on the version that the link agreed on.
+//! A value of a service of several methods begins with the method's number. The set of words depends on the version that the link agreed on.
 
 use super::CONTEXT_BYTES_MAX;
+use super::methods::{METHODS_MAX, MethodKey};
 
 /// Bytes before the value of a request or an answer.
 pub const HEAD_BYTES: usize = 5;
@@ -17,6 +21,10 @@ pub const HEAD_BYTES: usize = 5;
 const CALL: u8 = 1;
 const CANCEL: u8 = 2;
 const CALL_WITH: u8 = 3;
+const METHODS: u8 = 4;
+
+/// Bytes of a method in a client's first word.
+const KEY_BYTES: usize = 12;
 
 /// Milliseconds of a call without a deadline.
 const NO_DEADLINE: u32 = u32::MAX;
@@ -43,6 +51,11 @@ pub enum Request<'a> {
     Cancel {
         /// The client's number of the call.
         slot: u32,
+    },
+    /// The methods that the client knows.
+    Methods {
+        /// The methods, as [`keys`] reads them.
+        keys: &'a [u8],
     },
 }
 
@@ -88,6 +101,25 @@ pub fn cancel(slot: u32) -> [u8; HEAD_BYTES] {
     head(CANCEL, slot)
 }
 
+/// Returns the word of a client that knows these methods.
+#[must_use]
+pub fn methods(known: impl Iterator<Item = MethodKey>) -> Vec<u8> {
+    let mut bytes = head(METHODS, 0).to_vec();
+    for MethodKey { id, hash } in known {
+        bytes.extend_from_slice(&id.to_le_bytes());
+        bytes.extend_from_slice(&hash.to_le_bytes());
+    }
+    bytes
+}
+
+/// Returns the methods in such a word.
+pub fn keys(keys: &[u8]) -> impl Iterator<Item = MethodKey> {
+    keys.chunks_exact(KEY_BYTES).filter_map(|key| {
+        let (id, hash) = (key.first_chunk()?, key.last_chunk()?);
+        Some(MethodKey { id: u32::from_le_bytes(*id), hash: u64::from_le_bytes(*hash) })
+    })
+}
+
 fn head(kind: u8, slot: u32) -> [u8; HEAD_BYTES] {
     let mut bytes = [kind; HEAD_BYTES];
     bytes[1..].copy_from_slice(&slot.to_le_bytes());
@@ -128,6 +160,11 @@ impl<'a> Request<'a> {
                 Some(Request::Call { slot, with: Some(With { left_ms, context }), value })
             }
             (CANCEL, []) => Some(Request::Cancel { slot }),
+            (METHODS, keys)
+                if keys.len() % KEY_BYTES == 0 && keys.len() / KEY_BYTES <= METHODS_MAX =>
+            {
+                Some(Request::Methods { keys })
+            }
             _ => None,
         }
     }
@@ -154,9 +191,12 @@ pub enum Kind {
     Unsendable,
     /// The deadline passed while the request waited; it was not run.
     Expired,
+    /// The service has no such method, or has it with other types. Its own signature follows, if it has one
+    /// of that number. The request was not run.
+    NoMethod,
 }
 
-const KINDS: [Kind; 9] = [
+const KINDS: [Kind; 10] = [
     Kind::Value,
     Kind::Failed,
     Kind::Panicked,
@@ -166,6 +206,7 @@ const KINDS: [Kind; 9] = [
     Kind::Unreadable,
     Kind::Unsendable,
     Kind::Expired,
+    Kind::NoMethod,
 ];
 
 impl Kind {
