@@ -10,7 +10,7 @@ pub use chunkcomm::{Node, OpenError, Peer};
 pub use serde;
 pub use std::future::Future;
 
-use crate::call::{CallClient, Form, Way, serve_form};
+use crate::call::{CallClient, Form, Indices, Way, serve_form};
 use chunkcomm::error::TypeRefused;
 use chunkcomm::layer::Fingerprint;
 use serde::de::{DeserializeOwned, Error as _, SeqAccess, Visitor};
@@ -76,7 +76,8 @@ pub fn serve<I: Interface>(
     handler: impl Handles<I>,
 ) -> Result<Service, ServeError> {
     let form = |schema: Option<&str>| Form::of_methods(name, I::METHODS, I::TYPES, schema);
-    serve_form(node, name, options, form, I::index, move |request: I| {
+    let indices = Indices { of_request: I::index, of_answer: I::Answer::index };
+    serve_form(node, name, options, form, indices, move |request: I| {
         let answer = handler(request);
         async move { Ok::<_, Infallible>(answer.await) }
     })
@@ -195,7 +196,8 @@ impl<I: Interface> Client<I> {
     message = "`{Self}` cannot be an argument or the result of a service's method",
     label = "a method with this type cannot be called from elsewhere",
     note = "the type must implement serde's `Serialize` and `Deserialize`, which can be derived, and own \
-            its data; the error of a `Result` travels as well"
+            its data; the error of a `Result` travels as well",
+    note = "a stream is a `TravellingReceiver`"
 )]
 pub trait Travels: Serialize + DeserializeOwned + Send + 'static {}
 

@@ -157,6 +157,9 @@ pub use call::{CallClient, CallError, Called, Service};
 /// [may be repeated](call::Method::may_repeat): those that nobody has handled, and those of methods that are
 /// `#[idempotent]`.
 ///
+/// Streams are ends that travel: a [`TravellingReceiver`] as result, or a [`TravellingSender`] as argument. The
+/// peers must be able to reach each other. A request that has ends in it is sent to one provider, and not again.
+///
 /// # Costs
 ///
 /// As those of [`call`], and four bytes more for a request and for an answer. A call of any method takes memory

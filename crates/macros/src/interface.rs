@@ -221,7 +221,10 @@ fn check_type(at: &Type, wrong: &mut Wrong) {
                 return wrong.add(at, text);
             }
             TokenTree::Ident(word) if word == "impl" || word == "dyn" => {
-                let text = format!("write a type in the place of `{word} ..`: both ends name it");
+                let text = format!(
+                    "write a type in the place of `{word} ..`: both ends name it. A stream is a \
+                     `TravellingReceiver`"
+                );
                 return wrong.add(at, text);
             }
             TokenTree::Ident(word) if word == "Self" => {

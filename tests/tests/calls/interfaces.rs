@@ -1,9 +1,12 @@
 //! Services whose interface is a trait: one line for all methods, errors of the service with their types, and
 //! versions of a service that live beside each other.
 
+use chunkcomm::Node;
 use chunkcomm_cluster::call::{CallOptions, CallScope, Method, ServiceOptions};
-use chunkcomm_cluster::{CallError, Called, NodeExt};
-use chunkcomm_testkit::{Pair, limited, on_both, pair, until};
+use chunkcomm_cluster::{
+    Arriving, CallError, Called, MovingReport, NodeExt, TravellingReceiver, TravellingSender,
+};
+use chunkcomm_testkit::{Pair, limited, memory, on_both, pair, pair_of, tcp, until};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -33,6 +36,9 @@ trait Store {
     #[idempotent]
     async fn get(&self, key: String) -> Result<Option<Vec<u8>>, StoreError>;
     async fn put(&self, key: String, value: Vec<u8>) -> Result<u64, StoreError>;
+    /// Sends the keys that begin with this, those there are and then those that come.
+    async fn follow(&self, prefix: String) -> TravellingReceiver<String>;
+    async fn report_to(&self, to: TravellingSender<u64>);
     #[idempotent]
     async fn len(&self) -> u64;
     async fn left_ms(&self, service: String, request: u64) -> Option<u64>;
@@ -41,15 +47,16 @@ trait Store {
 }
 
 struct Memory {
+    node: Node,
     values: Mutex<BTreeMap<String, Vec<u8>>>,
     gate: Semaphore,
     waiting: Arc<AtomicUsize>,
 }
 
 impl Memory {
-    fn new() -> Memory {
-        let gate = Semaphore::new(0);
-        Memory { values: Mutex::default(), gate, waiting: Arc::default() }
+    fn new(node: &Node) -> Memory {
+        let (node, gate) = (node.clone(), Semaphore::new(0));
+        Memory { node, values: Mutex::default(), gate, waiting: Arc::default() }
     }
 }
 
@@ -74,6 +81,23 @@ impl Store for Memory {
         }
         values.insert(key, value);
         Ok(values.len() as u64)
+    }
+
+    async fn follow(&self, prefix: String) -> TravellingReceiver<String> {
+        let (there, here) = self.node.travelling_receiver().unwrap();
+        let keys: Vec<_> = self.values.lock().unwrap().keys().cloned().collect();
+        tokio::spawn(async move {
+            let mut sender = here.connect().await.unwrap();
+            for key in keys.into_iter().filter(|key| key.starts_with(&prefix)) {
+                sender.send(&key).await.unwrap();
+            }
+        });
+        there
+    }
+
+    async fn report_to(&self, to: TravellingSender<u64>) {
+        let len = self.len().await;
+        to.connect().await.unwrap().send(&len).await.unwrap();
     }
 
     async fn len(&self) -> u64 {
@@ -112,7 +136,7 @@ fn key(name: &str) -> (String, Vec<u8>) {
 fn methods_return_what_their_implementation_does() {
     on_both(|| async {
         let pair = pair().await;
-        let service = StoreServer::new(Memory::new()).serve(&pair.a).unwrap();
+        let service = StoreServer::new(Memory::new(&pair.a)).serve(&pair.a).unwrap();
         assert_eq!(service.name(), "Store");
         let store = client(&pair);
         for (count, name) in ["one", "two", "three"].into_iter().enumerate() {
@@ -149,7 +173,7 @@ fn methods_return_what_their_implementation_does() {
 fn a_service_of_another_name_is_another() {
     on_both(|| async {
         let pair = pair().await;
-        let server = || StoreServer::new(Memory::new());
+        let server = || StoreServer::new(Memory::new(&pair.a));
         let _users = server().name("users").serve(&pair.a).unwrap();
         let options = ServiceOptions::default().at_once(1);
         let _others = server().options(options).name("others").serve(&pair.a).unwrap();
@@ -167,7 +191,7 @@ fn a_service_of_another_name_is_another() {
 fn limits_and_cancellations_are_those_of_calls() {
     on_both(|| async {
         let pair = pair().await;
-        let memory = Memory::new();
+        let memory = Memory::new(&pair.a);
         let waiting = Arc::clone(&memory.waiting);
         let service = StoreServer::new(memory).serve(&pair.a).unwrap();
         let store = client(&pair);
@@ -192,13 +216,65 @@ fn limits_and_cancellations_are_those_of_calls() {
     });
 }
 
+/// Checks that nothing of moved ends is left at these nodes.
+async fn nothing_is_left(nodes: &[&Node]) {
+    for node in nodes {
+        until(|| node.moving_report() == MovingReport::default()).await;
+    }
+}
+
+async fn all<T: serde::de::DeserializeOwned>(mut from: Arriving<T>) -> Vec<T> {
+    let mut all = Vec::new();
+    while let Some(value) = limited(from.recv()).await.unwrap() {
+        all.push(value);
+    }
+    all
+}
+
+#[test]
+fn streams_are_ends_that_travel_in_results_and_in_arguments() {
+    for address in [tcp, memory] {
+        on_both(|| async move {
+            let b = Node::builder().listen(address());
+            let pair = pair_of(address(), Node::builder(), b).await;
+            let service = StoreServer::new(Memory::new(&pair.a)).serve(&pair.a).unwrap();
+            let store = client(&pair);
+            for name in ["a1", "b1", "a2"] {
+                let (key, value) = key(name);
+                limited(store.put(key, value)).await.unwrap();
+            }
+            for prefix in ["a", "b"] {
+                let keys = limited(store.follow(prefix.into())).await.unwrap();
+                assert_eq!(keys.home(), "a");
+                let keys = all(limited(keys.connect()).await.unwrap()).await;
+                assert!(keys.len() == if prefix == "a" { 2 } else { 1 }, "{keys:?}");
+            }
+            for _ in 0..2 {
+                let (to, here) = pair.b.travelling_sender().unwrap();
+                limited(store.report_to(to)).await.unwrap();
+                assert_eq!(all(here).await, [3]);
+            }
+            // The end comes back from a service that does not take it.
+            drop(service);
+            let (to, mut here) = pair.b.travelling_sender::<u64>().unwrap();
+            limited(store.report_to(to)).await.unwrap_err();
+            assert!(limited(here.recv()).await.is_err());
+            drop((here, store));
+            nothing_is_left(&[&pair.a, &pair.b]).await;
+        });
+    }
+}
+
 /// A later version of the store: it lost a method, has another one, and one with other types.
 mod later {
+    use super::*;
+
     #[chunkcomm_cluster::service]
     pub(super) trait Store {
         async fn clear(&self) -> u64;
         async fn len(&self) -> u64;
         async fn put(&self, key: String, value: String) -> u64;
+        async fn report_to(&self, to: TravellingSender<u32>);
     }
 
     pub(super) struct Empty;
@@ -215,14 +291,19 @@ mod later {
         async fn put(&self, key: String, value: String) -> u64 {
             (key.len() + value.len()) as u64
         }
+
+        async fn report_to(&self, to: TravellingSender<u32>) {
+            drop(to);
+        }
     }
 }
 
 #[test]
 fn versions_of_a_service_share_the_methods_that_they_both_have() {
     on_both(|| async {
-        let pair = pair().await;
-        let first = StoreServer::new(Memory::new()).serve(&pair.a).unwrap();
+        let b = Node::builder().listen(memory());
+        let pair = pair_of(memory(), Node::builder(), b).await;
+        let first = StoreServer::new(Memory::new(&pair.a)).serve(&pair.a).unwrap();
         let (store, late) = (client(&pair), later::StoreClient::at(&pair.b, &pair.peer).unwrap());
         // A later client of the first service.
         assert_eq!(limited(late.len()).await.unwrap(), 0);
@@ -251,6 +332,13 @@ fn versions_of_a_service_share_the_methods_that_they_both_have() {
             panic!("{error}")
         };
         assert_eq!(limited(store.len()).await.unwrap(), 0);
+        // An end in a request that is refused is dropped, and its home learns that.
+        let (to, mut here) = pair.b.travelling_sender::<u64>().unwrap();
+        let error = limited(store.report_to(to)).await.unwrap_err();
+        assert!(matches!(error, CallError::Method { theirs: Some(_), .. }), "{error}");
+        assert!(limited(here.recv()).await.is_err());
+        drop(here);
+        nothing_is_left(&[&pair.a, &pair.b]).await;
     });
 }
 
@@ -258,7 +346,7 @@ fn versions_of_a_service_share_the_methods_that_they_both_have() {
 fn a_closures_client_and_a_traits_are_told_apart() {
     on_both(|| async {
         let pair = pair().await;
-        let _store = StoreServer::new(Memory::new()).serve(&pair.a).unwrap();
+        let _store = StoreServer::new(Memory::new(&pair.a)).serve(&pair.a).unwrap();
         let closure = pair.b.call_client::<u64, u64>(&pair.peer, "Store").unwrap();
         let error = limited(closure.call(&1)).await.unwrap_err();
         assert!(matches!(error, CallError::Types(_)), "{error}");
@@ -279,6 +367,6 @@ fn a_retry_asks_what_may_be_repeated() {
     assert!(get.may_repeat(&over) && put.may_repeat(&over));
     assert!(get.may_repeat(&ended) && !put.may_repeat(&ended));
     let names: Vec<_> = StoreClient::METHODS.iter().map(Method::name).collect();
-    assert_eq!(names[..3], ["get", "put", "len"]);
+    assert_eq!(names[..3], ["get", "put", "follow"]);
     assert_eq!(names.last(), Some(&"type"));
 }

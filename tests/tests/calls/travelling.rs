@@ -3,8 +3,8 @@
 
 use chunkcomm::{Address, Node, OpenError, Peer, SendError, Sender};
 use chunkcomm_cluster::{
-    Arriving, MovingReport, NodeExt, SenderExt, TravelError, TravellingReceiver, TravellingSender,
-    Value, ValueWriter,
+    Arriving, CallError, MovingReport, NodeExt, SenderExt, TravelError, TravellingReceiver,
+    TravellingSender, Value, ValueWriter,
 };
 use chunkcomm_testkit::{
     Pair, at_last, cancelled, limited, memory, on_both, on_one_thread, packets_of, pair_of, tcp,
@@ -68,6 +68,48 @@ fn a_sending_end_connects_where_it_was_sent() {
         }
         nothing_is_left(&[&pair.a, &pair.b]).await;
     });
+}
+
+#[test]
+fn ends_travel_in_requests_and_answers_of_calls() {
+    everywhere(|address| async move {
+        let pair = pair(address).await;
+        let back = |there: TravellingSender<u64>| async move { Ok::<_, String>((1u8, there)) };
+        let _service = pair.a.serve("back", back).unwrap();
+        let client =
+            pair.b.call_client::<_, (u8, TravellingSender<u64>)>(&pair.peer, "back").unwrap();
+        for _ in 0..3 {
+            let (there, here) = pair.b.travelling_sender::<u64>().unwrap();
+            let (_, there) = limited(client.call(&there)).await.unwrap();
+            let sending =
+                tokio::spawn(async move { numbers(there.connect().await.unwrap(), 9).await });
+            takes_numbers(here, 9).await;
+            limited(sending).await.unwrap();
+        }
+        // An end leaves once; a call that fails drops it, and one that nobody waits for does.
+        let (there, here) = pair.b.travelling_sender::<u64>().unwrap();
+        drop(limited(client.call(&there)).await.unwrap());
+        let error = limited(client.call(&there)).await.unwrap_err();
+        assert!(matches!(error, CallError::Request { .. }), "{error}");
+        is_dropped(here).await;
+        let held = |there: TravellingSender<u64>| async move {
+            std::future::pending::<()>().await;
+            drop(there);
+            Ok::<_, String>(())
+        };
+        let _held = pair.a.serve("held", held).unwrap();
+        let client = pair.b.call_client::<_, ()>(&pair.peer, "held").unwrap();
+        let (there, here) = pair.b.travelling_sender::<u64>().unwrap();
+        let client = client.timeout(Duration::from_millis(20));
+        limited(client.call(&there)).await.unwrap_err();
+        is_dropped(here).await;
+        nothing_is_left(&[&pair.a, &pair.b]).await;
+    });
+}
+
+async fn is_dropped(mut here: Arriving<u64>) {
+    let error = limited(here.recv()).await.unwrap_err();
+    assert!(matches!(error, TravelError::Dropped { .. }), "{error}");
 }
 
 #[test]

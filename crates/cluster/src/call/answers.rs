@@ -7,9 +7,9 @@ use crate::proto::call::wire::{self, Kind};
 use crate::sync::locked;
 use chunkcomm::error::LinkCause;
 use chunkcomm::host::{Alarm, Instant};
-use chunkcomm::layer::{Link, Next, Outcome as End, RawReceiver};
+use chunkcomm::layer::{Link, Next, Outcome as End, RawReceiver, arriving_by};
 use chunkcomm::{LinkError, SendError};
-use chunkcomm_proto::codec;
+use chunkcomm_proto::codec::{self, DecodeError};
 
 use chunkcomm::{Node, Peer};
 use serde::de::DeserializeOwned;
@@ -44,11 +44,13 @@ pub(super) async fn read<Resp: DeserializeOwned + Send + 'static>(
     ending: Ending<Resp>,
     peer: Peer,
     rx: RawReceiver,
+    has_ends: bool,
 ) {
     let (alarm, line) = (Alarm::default(), ending.line.clone());
     let (batch, wakers) = (Vec::new(), Vec::new());
-    let (number, from) = (ending.number, peer.clone());
-    let mut reader = Reader { rx, line, peer: from, number, alarm, batch, wakers };
+    let (node, link) = (ending.node.clone(), Link::of(&peer));
+    let number = ending.number;
+    let mut reader = Reader { rx, line, node, link, has_ends, number, alarm, batch, wakers };
     let over = poll_fn(|context| reader.poll_read(context)).await;
     if let (Some(over), Some(line)) = (over, ending.line.upgrade()) {
         line.fail(ending.number, &over.error(&ending, &line, &peer));
@@ -87,15 +89,32 @@ impl Over {
     }
 }
 
-struct Reader<Resp> {
+/// Dropped, it decodes the answers that have arrived if channel ends may be in them: their homes learn that they
+/// are dropped.
+struct Reader<Resp: DeserializeOwned> {
     rx: RawReceiver,
     line: Weak<Line<Resp>>,
-    peer: Peer,
+    node: Node,
+    link: Link,
+    /// Whether channel ends may be in answers.
+    has_ends: bool,
     /// Number of the line's opening.
     number: u64,
     alarm: Alarm,
     batch: Vec<(u32, Outcome<Resp>)>,
     wakers: Vec<Waker>,
+}
+
+impl<Resp: DeserializeOwned> Drop for Reader<Resp> {
+    fn drop(&mut self) {
+        let Reader { rx, node, link, has_ends, .. } = self;
+        let read = |message: &[u8]| {
+            if let Some((_, Kind::Value, value)) = wire::answer(message) {
+                drop(decode_value::<Resp>(value, Some((node, link))));
+            }
+        };
+        while *has_ends && rx.take_with(read).is_some() {}
+    }
 }
 
 impl<Resp: DeserializeOwned + Send + 'static> Reader<Resp> {
@@ -137,8 +156,8 @@ impl<Resp: DeserializeOwned + Send + 'static> Reader<Resp> {
     /// Takes and decodes the answers at hand, without the lock; `None` when a message is no answer.
     fn take_batch(&mut self, line: &Line<Resp>) -> Option<usize> {
         while self.batch.len() < BATCH {
-            let peer = &self.peer;
-            match self.rx.take_with(|message| decode(message, line, peer)) {
+            let link = &self.link;
+            match self.rx.take_with(|message| decode(message, line, &self.node, link)) {
                 Some(answer) => self.batch.push(answer?),
                 None => break,
             }
@@ -197,21 +216,35 @@ impl<Resp: DeserializeOwned + Send + 'static> Reader<Resp> {
 fn decode<Resp: DeserializeOwned>(
     message: &[u8],
     line: &Line<Resp>,
-    peer: &Peer,
+    node: &Node,
+    link: &Link,
 ) -> Option<(u32, Outcome<Resp>)> {
     let (slot, kind, rest) = wire::answer(message)?;
     if kind == Kind::Value {
-        // A panic in the type's `Deserialize` harms no other call.
-        let decoded = catch_unwind(AssertUnwindSafe(|| codec::decode::<Resp>(rest)));
-        let decoded = decoded.unwrap_or(Err(codec::DecodeError::Refused));
+        let arrives = line.form.answer_has_ends(rest).then_some((node, link));
+        let decoded = decode_value::<Resp>(rest, arrives);
         let failed = |source| CallError::Answer { service: Arc::clone(&line.service), source };
         return Some((slot, decoded.map_err(|error| Some(failed(error)))));
     }
-    Some((slot, Err(said(kind, rest, line, peer))))
+    Some((slot, Err(said(kind, rest, line, link))))
+}
+
+/// Decodes the value of an answer; the ends in it arrive at this node by this link.
+#[inline]
+fn decode_value<Resp: DeserializeOwned>(
+    value: &[u8],
+    arrives: Option<(&Node, &Link)>,
+) -> Result<Resp, DecodeError> {
+    // A panic in the type's `Deserialize` harms no other call.
+    let decoded = catch_unwind(AssertUnwindSafe(|| match arrives {
+        Some((node, link)) => arriving_by(node, link, || codec::decode::<Resp>(value)),
+        None => codec::decode::<Resp>(value),
+    }));
+    decoded.unwrap_or(Err(DecodeError::Refused))
 }
 
 #[cold]
-fn said<Resp>(kind: Kind, rest: &[u8], line: &Line<Resp>, peer: &Peer) -> Option<CallError> {
+fn said<Resp>(kind: Kind, rest: &[u8], line: &Line<Resp>, link: &Link) -> Option<CallError> {
     let service = Arc::clone(&line.service);
     let text = String::from_utf8_lossy(rest).into_owned();
     Some(match kind {
@@ -223,7 +256,7 @@ fn said<Resp>(kind: Kind, rest: &[u8], line: &Line<Resp>, peer: &Peer) -> Option
         Kind::Unreadable => CallError::Unreadable { service, text },
         Kind::Unsendable => CallError::Unsendable { service, text },
         Kind::NoMethod => {
-            let (peer, theirs) = (peer.name().to_owned(), Some(text).filter(|it| !it.is_empty()));
+            let (peer, theirs) = (link.name().to_owned(), Some(text).filter(|it| !it.is_empty()));
             // The caller knows its own.
             CallError::Method { service, peer, ours: String::new(), theirs }
         }

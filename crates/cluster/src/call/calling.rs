@@ -1,10 +1,12 @@
 //! [`Calling`]: one call, from its request to its answer.
 
+use super::carrying::Attempt;
 use super::client::CallClient;
 use super::error::CallError;
 use super::form::Function;
 use super::line::{Line, Outcome, Sent, left_ms};
 use super::scope::{CallScope, inherited};
+use crate::moving::crossing::Carried;
 use crate::proto::call::calls::Look;
 use crate::proto::call::wire::{self, With};
 use crate::proto::cluster::NodeId;
@@ -30,7 +32,7 @@ thread_local! {
     static SCRATCH: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
 }
 
-type Sending = Pin<Box<dyn Future<Output = Result<Result<u32, CallError>, Elapsed>> + Send>>;
+type Sending = Pin<Box<dyn Future<Output = Result<Attempt, Elapsed>> + Send>>;
 
 /// A pause, which always elapses.
 type Pausing = Pin<Box<dyn Future<Output = Result<Infallible, Elapsed>> + Send>>;
@@ -82,6 +84,10 @@ where
     provider: Option<NodeId>,
     /// Providers that could not take the call.
     tried: Vec<NodeId>,
+    /// Whether a request with ends was encoded for an opening of the line.
+    pub(super) has_tried: bool,
+    /// Ends in the request.
+    pub(super) carried: Option<Carried>,
     /// Set once the only provider has refused the call.
     unserved: Option<Box<Unserved>>,
 }
@@ -114,6 +120,8 @@ where
             stage: Stage::Start,
             provider: None,
             tried: Vec::new(),
+            has_tried: false,
+            carried: None,
             unserved: None,
         }
     }
@@ -134,6 +142,11 @@ where
         }
         let (provider, line) = self.client.line(&self.tried)?;
         self.provider = provider;
+        if self.function().takes_ends {
+            let attempt = self.attempt(&line, inherited.as_deref())?;
+            self.line = Some(line);
+            return Ok(self.send_later(attempt));
+        }
         let mut call = SCRATCH.take();
         call.clear();
         let encoded = self.put(inherited.as_deref(), &mut call);
@@ -144,7 +157,7 @@ where
             Ok(Sent::Not) => {
                 let (line, call) = (Arc::clone(&line), std::mem::take(&mut call));
                 let deadline = self.deadline;
-                self.send_later(async move { line.send(call, deadline).await })
+                self.send_later(async move { line.send(call, deadline).await.map(Some) })
             }
             Err(error) => return Err(error),
         };
@@ -157,7 +170,11 @@ where
 
     /// Writes the request, in the scope around the call.
     #[inline]
-    fn put(&self, scope: Option<&CallScope>, call: &mut Vec<u8>) -> Result<usize, EncodeError> {
+    pub(super) fn put(
+        &self,
+        scope: Option<&CallScope>,
+        call: &mut Vec<u8>,
+    ) -> Result<usize, EncodeError> {
         let context = scope.map_or(&[][..], |scope| scope.context().as_bytes());
         if self.deadline.is_none() && context.is_empty() {
             return codec::encode_into_vec(&(wire::call_head(0), self.request), call);
@@ -175,10 +192,7 @@ where
     }
 
     #[cold]
-    fn send_later(
-        &self,
-        send: impl Future<Output = Result<u32, CallError>> + Send + 'static,
-    ) -> Stage {
+    fn send_later(&self, send: impl Future<Output = Attempt> + Send + 'static) -> Stage {
         Stage::Sending(match self.deadline {
             None => Box::pin(async { Ok(send.await) }),
             Some(at) => {
@@ -242,6 +256,10 @@ where
         self.client.inner.form.function(self.function)
     }
 
+    pub(super) fn deadline(&self) -> Option<Instant> {
+        self.deadline
+    }
+
     fn timed_out(&self) -> CallError {
         let (service, after) = (Arc::clone(&self.client.inner.service), self.after);
         CallError::Timeout { service, after }
@@ -283,8 +301,8 @@ where
                     continue;
                 }
                 Stage::Sending(sending) => match ready!(sending.as_mut().poll(context)) {
-                    Ok(Ok(slot)) => {
-                        this.stage = Stage::Sent(slot);
+                    Ok(Ok(sent)) => {
+                        this.stage = sent.map_or(Stage::Start, Stage::Sent);
                         continue;
                     }
                     Ok(Err(error)) => Err(error),
@@ -307,7 +325,18 @@ where
                 }
                 Stage::Over => return Poll::Pending,
             };
+            // Ends that have left are in one request only.
+            let is_last = this.function().takes_ends && matches!(this.stage, Stage::Sent(_));
             match outcome {
+                outcome if is_last => {
+                    if let (Err(error), Some(carried)) = (&outcome, this.carried.take())
+                        && error.is_undecoded()
+                    {
+                        carried.refused();
+                    }
+                    this.stage = Stage::Over;
+                    return Poll::Ready(outcome);
+                }
                 Err(CallError::NoService { peer, .. }) if this.waits_to_be_served() => {
                     this.stage = Stage::Over;
                     this.stage = this.pause(peer)?;

@@ -1,6 +1,6 @@
 //! One client of a service: its requests, and their answers.
 
-use super::handling::{Handler, Later, Outcome, Queued, Stall, Turn, stage_answer, stage_text};
+use super::handling::{Handler, Later, Outcome, Queued, Stall, Turn, stage_text};
 use super::requests::{Requests, Word};
 use super::scope::CallScope;
 use super::service::Shared;
@@ -219,7 +219,7 @@ where
             Err((kind, text)) => return self.say(slot, kind, &text).await,
         };
         let key = Key { caller: self.caller, slot };
-        let function = (self.shared.index)(&request);
+        let function = (self.shared.indices.of_request)(&request);
         let (verdict, taken) = self.ask(key, function, scope, request);
         let (scope, request) = match (verdict, taken) {
             (Verdict::Run, Some(taken)) => taken,
@@ -235,7 +235,7 @@ where
             }
         };
         let Some(outcome) = self.begin(key, function, scope, request) else { return Ok(()) };
-        match stage_answer(&mut self.tx, slot, &outcome) {
+        match self.shared.stage_answer(&mut self.tx, slot, &outcome) {
             Ok(Later::Nothing) => {
                 self.shared.finished();
                 Ok(())

@@ -176,6 +176,11 @@ impl CallError {
         )
     }
 
+    /// Whether the service answered without having decoded the request.
+    pub(super) fn is_undecoded(&self) -> bool {
+        matches!(self, CallError::Method { .. } | CallError::Unreadable { .. })
+    }
+
     /// Names the method of the call in the place of its service, where the error is of the one call.
     pub(super) fn of_method(mut self, name: &Arc<str>, signature: &str) -> CallError {
         match &mut self {

@@ -64,6 +64,10 @@ pub(super) struct Function {
     /// Name and types of a method.
     signature: String,
     key: MethodKey,
+    /// Whether channel ends may be in its arguments.
+    pub(super) takes_ends: bool,
+    /// Whether channel ends may be in its result.
+    pub(super) returns_ends: bool,
 }
 
 /// The form of a service's words.
@@ -73,6 +77,8 @@ pub(crate) struct Form {
     functions: Vec<Function>,
     /// The keys of the methods; `None` for a function without a name.
     keys: Option<Vec<MethodKey>>,
+    pub(super) takes_ends: bool,
+    pub(super) returns_ends: bool,
 }
 
 impl Form {
@@ -89,9 +95,10 @@ impl Form {
         let (request, answer) = (Fingerprint::of::<Req>(schema)?, Fingerprint::of::<Resp>(schema)?);
         let fingerprint = request.duplex(&answer).in_role("call/1");
         let key = MethodKey { id: 0, hash: fingerprint.hash };
+        let (takes_ends, returns_ends) = (request.carries, answer.carries);
         let (name, signature) = (service.into(), String::new());
-        let functions = vec![Function { name, signature, key }];
-        Ok(Form { fingerprint, functions, keys: None })
+        let function = Function { name, signature, key, takes_ends, returns_ends };
+        Ok(Form::new(fingerprint, vec![function], None))
     }
 
     /// Returns the form of a service of methods.
@@ -110,8 +117,18 @@ impl Form {
         let functions = functions.collect::<Result<Vec<_>, TypeRefused>>()?;
         let keys = functions.iter().map(|it| it.key).collect();
         let text = "the methods of a trait".to_owned();
-        let fingerprint = Fingerprint { hash: 0, text, carries: false }.in_role("methods/1");
-        Ok(Form { fingerprint, functions, keys: Some(keys) })
+        let all = Fingerprint { hash: 0, text, carries: false }.in_role("methods/1");
+        Ok(Form::new(all, functions, Some(keys)))
+    }
+
+    fn new(
+        fingerprint: Fingerprint,
+        functions: Vec<Function>,
+        keys: Option<Vec<MethodKey>>,
+    ) -> Form {
+        let takes_ends = functions.iter().any(|it| it.takes_ends);
+        let returns_ends = functions.iter().any(|it| it.returns_ends);
+        Form { fingerprint, functions, keys, takes_ends, returns_ends }
     }
 
     /// Returns the number of functions.
@@ -157,6 +174,18 @@ impl Form {
         self.function_of(value).map(|it| it.signature.clone()).unwrap_or_default()
     }
 
+    /// Whether channel ends may be in this request.
+    #[inline]
+    pub(super) fn has_ends(&self, request: &[u8]) -> bool {
+        self.takes_ends && self.function_of(request).is_some_and(|it| it.takes_ends)
+    }
+
+    /// Whether channel ends may be in this answer.
+    #[inline]
+    pub(super) fn answer_has_ends(&self, answer: &[u8]) -> bool {
+        self.returns_ends && self.function_of(answer).is_some_and(|it| it.returns_ends)
+    }
+
     /// Lets the error of a call name its method.
     #[cold]
     pub(super) fn name_method(&self, error: CallError, index: usize) -> CallError {
@@ -185,6 +214,8 @@ impl Function {
             name: format!("{service}.{name}").into(),
             signature: format!("{name}({}) -> {}", texts.join(", "), result.text),
             key: MethodKey::new(*id, name, hashes),
+            takes_ends: arguments.iter().any(|it| it.carries),
+            returns_ends: result.carries,
         })
     }
 }

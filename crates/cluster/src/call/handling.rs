@@ -3,6 +3,8 @@
 
 use super::scope::{CallScope, enter};
 use super::service::Shared;
+use crate::moving::crossing::Leaving;
+use crate::moving::leaving_by;
 use crate::proto::call::serving::{Key, Start};
 use crate::proto::call::wire::Kind;
 use crate::registry::panic_message;
@@ -235,7 +237,7 @@ impl<Req: Send + 'static, H: Handler<Req>> Turn<Req, H> {
     /// Answers, unless the call was answered before; the turn is over afterwards.
     async fn answer(self, key: Key, number: u64, outcome: Outcome<H::Answer>, mut tx: RawSender) {
         let wanted = locked(&self.0.serving).answers(key, number);
-        if wanted && let Ok(later) = stage_answer(&mut tx, key.slot, &outcome) {
+        if wanted && let Ok(later) = self.0.stage_answer(&mut tx, key.slot, &outcome) {
             // Fails when the client is gone; its connection learns of that itself.
             let _ = self.0.send(later, &mut tx).await;
         }
@@ -245,8 +247,8 @@ impl<Req: Send + 'static, H: Handler<Req>> Turn<Req, H> {
 /// Part of an answer that waits for room.
 pub(super) enum Later {
     Nothing,
-    /// The message is in the sender's scratch.
-    Scratch,
+    /// The message is in the sender's scratch, and ends that leave with it are here.
+    Scratch(Option<Leaving>),
     Text(Vec<u8>),
 }
 
@@ -261,31 +263,79 @@ impl<Req, H: Handler<Req>> Shared<Req, H> {
         let _owed = Owed::begin(&self.node, owed);
         match later {
             Later::Nothing => Ok(()),
-            Later::Scratch => tx.stage_later(Waiting::Scratch).await,
+            Later::Scratch(leaving) => {
+                tx.stage_later(Waiting::Scratch).await?;
+                leaving.into_iter().for_each(Leaving::accepted);
+                Ok(())
+            }
             Later::Text(text) => tx.stage_later(Waiting::Slice(&text)).await,
         }
     }
 }
 
-/// Stages an answer.
-///
-/// # Errors
-///
-/// The channel has ended.
+impl<Req: Send + 'static, H: Handler<Req>> Shared<Req, H> {
+    /// Stages an answer.
+    ///
+    /// # Errors
+    ///
+    /// The channel has ended.
+    #[inline]
+    pub(super) fn stage_answer(
+        &self,
+        tx: &mut RawSender,
+        slot: u32,
+        outcome: &Outcome<H::Answer>,
+    ) -> Result<Later, SendError> {
+        match outcome {
+            Ok(answer) if self.form.returns_ends && self.has_ends(answer) => {
+                stage_with_ends(tx, slot, answer)
+            }
+            Ok(answer) => {
+                let done = unpanicked(|| stage(tx, slot, answer));
+                staged(tx, slot, done, None)
+            }
+            Err((kind, text)) => stage_text(tx, slot, *kind, text),
+        }
+    }
+
+    fn has_ends(&self, answer: &H::Answer) -> bool {
+        self.form.function((self.indices.of_answer)(answer)).returns_ends
+    }
+}
+
 #[inline]
-pub(super) fn stage_answer<A: Serialize>(
+fn stage<A: Serialize>(tx: &mut RawSender, slot: u32, answer: &A) -> Result<Staged, SendError> {
+    tx.stage(&(Kind::Value.head(slot), answer))
+}
+
+/// Stages an answer with channel ends in it, which leave with it.
+#[cold]
+fn stage_with_ends<A: Serialize>(
     tx: &mut RawSender,
     slot: u32,
-    outcome: &Outcome<A>,
+    answer: &A,
 ) -> Result<Later, SendError> {
-    match outcome {
-        Ok(answer) => match unpanicked(|| tx.stage(&(Kind::Value.head(slot), answer))) {
-            Ok(Ok(Staged::Done)) => Ok(Later::Nothing),
-            Ok(Ok(Staged::Full)) => Ok(Later::Scratch),
-            Ok(Err(error)) => stage_unsendable(tx, slot, error),
-            Err((_, text)) => stage_text(tx, slot, Kind::Unsendable, &text),
-        },
-        Err((kind, text)) => stage_text(tx, slot, *kind, text),
+    let leaving = leaving_by(tx.peer(), tx.watch());
+    let (done, leaving) = leaving.during(|| unpanicked(|| stage(tx, slot, answer)));
+    staged(tx, slot, done, Some(leaving))
+}
+
+/// Returns the rest of the work for an answer that was staged, with the ends that leave with it.
+#[inline]
+fn staged(
+    tx: &mut RawSender,
+    slot: u32,
+    done: Result<Result<Staged, SendError>, (Kind, String)>,
+    leaving: Option<Leaving>,
+) -> Result<Later, SendError> {
+    match done {
+        Ok(Ok(Staged::Done)) => {
+            leaving.into_iter().for_each(Leaving::accepted);
+            Ok(Later::Nothing)
+        }
+        Ok(Ok(Staged::Full)) => Ok(Later::Scratch(leaving)),
+        Ok(Err(error)) => stage_unsendable(tx, slot, error),
+        Err((_, text)) => stage_text(tx, slot, Kind::Unsendable, &text),
     }
 }
 

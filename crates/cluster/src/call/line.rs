@@ -181,7 +181,8 @@ impl<Resp: DeserializeOwned + Send + 'static> Line<Resp> {
                 wire::set_left(&mut call, left_ms(deadline));
             }
             let bytes = Bytes::from(std::mem::take(&mut call));
-            let sent = poll_fn(|context| self.poll_send(context, slot.number, &bytes, deadline));
+            let sent =
+                poll_fn(|context| self.poll_send(context, slot.number, &bytes, deadline, None));
             match sent.await {
                 Ok(()) => return Ok(slot.used()),
                 Err(Refusal::Request(error)) => return Err(error),
@@ -191,16 +192,19 @@ impl<Resp: DeserializeOwned + Send + 'static> Line<Resp> {
         }
     }
 
-    fn poll_send(
+    /// Sends a call, by this opening or by whichever there is; waits for room.
+    pub(super) fn poll_send(
         &self,
         context: &mut Context<'_>,
         slot: u32,
         call: &Bytes,
         deadline: Option<Instant>,
+        opening: Option<u64>,
     ) -> Poll<Result<(), Refusal>> {
         let mut guard = locked(&self.state);
         let state = &mut *guard;
-        let Some(up) = &mut state.up else {
+        let is_it = |up: &&mut Up| opening.is_none_or(|opening| up.number == opening);
+        let Some(up) = state.up.as_mut().filter(is_it) else {
             let error = state.failed.clone().unwrap_or_else(|| self.ended(""));
             return Poll::Ready(Err(Refusal::Ended(error)));
         };
@@ -374,7 +378,7 @@ fn is_of_one(error: &SendError) -> bool {
 }
 
 /// Reason why a call was not sent.
-enum Refusal {
+pub(super) enum Refusal {
     /// The request cannot be sent.
     Request(CallError),
     /// The channel has ended.
@@ -382,20 +386,20 @@ enum Refusal {
 }
 
 /// A slot whose call is not sent yet; given back when it is dropped.
-struct Reserved<'a, Resp> {
+pub(super) struct Reserved<'a, Resp> {
     line: &'a Line<Resp>,
-    number: u32,
+    pub(super) number: u32,
     used: bool,
 }
 
 impl<'a, Resp> Reserved<'a, Resp> {
-    fn of(line: &'a Line<Resp>) -> Result<Reserved<'a, Resp>, CallError> {
+    pub(super) fn of(line: &'a Line<Resp>) -> Result<Reserved<'a, Resp>, CallError> {
         let number = locked(&line.state).calls.reserve();
         let number = number.ok_or_else(|| line.too_many())?;
         Ok(Reserved { line, number, used: false })
     }
 
-    fn used(mut self) -> u32 {
+    pub(super) fn used(mut self) -> u32 {
         self.used = true;
         self.number
     }

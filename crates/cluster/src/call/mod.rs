@@ -39,6 +39,9 @@
 //! packet of its own. Requests that are made while other tasks are runnable share a packet. So
 //! nothing has to be batched by hand.
 //!
+//! [Channel ends](crate::TravellingSender) travel in requests and answers, and values. A request that has ends in
+//! it is sent to one provider, and not again: the ends are with the request.
+//!
 //! # Interfaces
 //!
 //! The functions of a service may be the methods of a trait: see the attribute `service` of the feature `macros`.
@@ -47,7 +50,8 @@
 //!
 //! A call allocates nothing and spawns nothing as long as its handler does not have to wait: the
 //! handler is polled once where its request was read, and only then becomes a task.
-//! [`ServiceOptions::parallel`] is for handlers that compute for long.
+//! [`ServiceOptions::parallel`] is for handlers that compute for long. Ends in a request or an answer cost
+//! allocations.
 //!
 //! Reading order: [`CallClient`], [`Service`], [`CallError`]; of traits [`Called`], [`Method`].
 
@@ -55,6 +59,7 @@ mod answers;
 mod by_name;
 mod callers;
 mod calling;
+mod carrying;
 mod client;
 mod connection;
 mod error;
@@ -86,7 +91,7 @@ pub(crate) use callers::Callers;
 pub(crate) use client::{Way, call_client_with};
 pub(crate) use form::Form;
 pub(crate) use opening::Reach;
-pub(crate) use service::{serve_form, serve_with};
+pub(crate) use service::{Indices, serve_form, serve_with};
 
 /// Returns the runtime of the tasks that answer and read answers: the current one, else the node's.
 fn runtime_of(node: &chunkcomm::Node) -> tokio::runtime::Handle {

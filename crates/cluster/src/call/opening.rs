@@ -90,7 +90,9 @@ impl<Resp: DeserializeOwned + Send + 'static> Line<Resp> {
         }
         // Without the lock: on a runtime that is shutting down the task ends at once.
         let ending = Ending { line: Arc::downgrade(self), number, node: node.clone() };
-        let reading = host::spawn_on(&runtime_of(&node), answers::read(ending, peer.clone(), rx));
+        let has_ends = self.form.returns_ends;
+        let reading =
+            host::spawn_on(&runtime_of(&node), answers::read(ending, peer.clone(), rx, has_ends));
         share_last_woken();
         match &mut locked(&self.state).up {
             Some(up) if up.number == number => up.reading = Some(reading.abort_handle()),

@@ -5,8 +5,8 @@ use super::scope::CallScope;
 use super::service::Shared;
 use crate::proto::call::methods::id_of;
 use crate::proto::call::wire::{Kind, Request};
-use chunkcomm::layer::{Next, RawReceiver};
-use chunkcomm_proto::codec;
+use chunkcomm::layer::{Link, Next, RawReceiver, arriving_by};
+use chunkcomm_proto::codec::{self, DecodeError};
 use serde::de::DeserializeOwned;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -33,9 +33,13 @@ impl<Req> Word<Req> {
 type Spare = Vec<Box<CallScope>>;
 
 /// The requests of one client.
+///
+/// Dropped, it decodes those that have arrived if channel ends may be in them: their homes learn that they are
+/// dropped.
 pub(super) struct Requests<Req: DeserializeOwned + Send + 'static, H: Handler<Req>> {
     shared: Arc<Shared<Req, H>>,
     rx: RawReceiver,
+    link: Link,
     /// The client's methods that the service has not, or has with other types; `None` before the client has
     /// named its methods.
     differing: Option<Vec<u32>>,
@@ -43,9 +47,18 @@ pub(super) struct Requests<Req: DeserializeOwned + Send + 'static, H: Handler<Re
     pub(super) spare: Spare,
 }
 
+impl<Req: DeserializeOwned + Send + 'static, H: Handler<Req>> Drop for Requests<Req, H> {
+    fn drop(&mut self) {
+        if self.shared.form.takes_ends {
+            while self.next().is_some() {}
+        }
+    }
+}
+
 impl<Req: DeserializeOwned + Send + 'static, H: Handler<Req>> Requests<Req, H> {
     pub(super) fn new(shared: Arc<Shared<Req, H>>, rx: RawReceiver) -> Requests<Req, H> {
-        Requests { shared, rx, differing: None, spare: Vec::new() }
+        let link = rx.link();
+        Requests { shared, rx, link, differing: None, spare: Vec::new() }
     }
 
     /// Waits for the next word.
@@ -56,8 +69,8 @@ impl<Req: DeserializeOwned + Send + 'static, H: Handler<Req>> Requests<Req, H> {
     /// Takes the next word, if there is one, with its bytes in memory.
     #[inline]
     pub(super) fn next(&mut self) -> Option<(usize, Word<Req>)> {
-        let Requests { shared, rx, differing, spare } = self;
-        let mut reading = Reading { shared, differing, spare };
+        let Requests { shared, rx, link, differing, spare } = self;
+        let mut reading = Reading { shared, link, differing, spare };
         rx.take_with(|message| (message.len() + size_of::<Word<Req>>(), reading.word(message)))
     }
 }
@@ -65,6 +78,7 @@ impl<Req: DeserializeOwned + Send + 'static, H: Handler<Req>> Requests<Req, H> {
 /// The parts of a connection that read a word.
 struct Reading<'a, Req, H: Handler<Req>> {
     shared: &'a Shared<Req, H>,
+    link: &'a Link,
     differing: &'a mut Option<Vec<u32>>,
     spare: &'a mut Spare,
 }
@@ -85,7 +99,7 @@ impl<Req: DeserializeOwned, H: Handler<Req>> Reading<'_, Req, H> {
                     CallScope::arrived(name, with, self.spare.pop())
                 });
                 // A panic in the type's `Deserialize` harms no other call.
-                let decoded = match unpanicked(|| codec::decode::<Req>(value)) {
+                let decoded = match unpanicked(|| self.decode(value)) {
                     Ok(Ok(request)) => Ok(request),
                     Ok(Err(error)) => Err((Kind::Unreadable, error.to_string())),
                     Err((_, text)) => Err((Kind::Unreadable, text)),
@@ -110,6 +124,14 @@ impl<Req: DeserializeOwned, H: Handler<Req>> Reading<'_, Req, H> {
         }
         let theirs = self.shared.form.signature_of(value);
         Some(Word::Call(slot, None, Err((Kind::NoMethod, theirs))))
+    }
+
+    #[inline]
+    fn decode(&self, value: &[u8]) -> Result<Req, DecodeError> {
+        if self.shared.form.has_ends(value) {
+            return arriving_by(&self.shared.node, self.link, || codec::decode(value));
+        }
+        codec::decode(value)
     }
 }
 

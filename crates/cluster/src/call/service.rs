@@ -31,7 +31,7 @@ pub(super) struct Shared<Req, H: Handler<Req>> {
     pub(super) runtime: Handle,
     pub(super) form: Form,
     pub(super) handler: H,
-    pub(super) index: Index<Req>,
+    pub(super) indices: Indices<Req, H::Answer>,
     pub(super) parallel: bool,
     pub(super) serving: Mutex<Serving<Queued<Req>, AbortHandle>>,
     pub(super) launching: Mutex<Launching<Req>>,
@@ -39,13 +39,16 @@ pub(super) struct Shared<Req, H: Handler<Req>> {
     pub(super) over: Notify,
 }
 
-/// The function of a request, as its index in the service's form.
-pub(crate) type Index<Req> = fn(&Req) -> usize;
+/// The functions of requests and answers, as their indices in the service's form.
+pub(crate) struct Indices<Req, A> {
+    pub(crate) of_request: fn(&Req) -> usize,
+    pub(crate) of_answer: fn(&A) -> usize,
+}
 
 impl<Req, H: Handler<Req>> Shared<Req, H> {
     /// Returns the index of the function of a request; 0 for one that could not be decoded.
     pub(super) fn function_of(&self, request: &Outcome<Req>) -> usize {
-        request.as_ref().map_or(0, self.index)
+        request.as_ref().map_or(0, self.indices.of_request)
     }
 }
 
@@ -178,7 +181,8 @@ where
     Fut: Future<Output = Result<Resp, E>> + Send + 'static,
 {
     let form = |schema: Option<&str>| Form::of::<Req, Resp>(name, schema);
-    serve_form(node, name, options, form, |_| 0, handler)
+    let indices = Indices { of_request: |_| 0, of_answer: |_| 0 };
+    serve_form(node, name, options, form, indices, handler)
 }
 
 /// Answers requests of a form, which `form` returns for the options' schema.
@@ -187,7 +191,7 @@ pub(crate) fn serve_form<Req, H>(
     name: &str,
     options: ServiceOptions,
     form: impl FnOnce(Option<&str>) -> Result<Form, TypeRefused>,
-    index: Index<Req>,
+    indices: Indices<Req, H::Answer>,
     handler: H,
 ) -> Result<Service, ServeError>
 where
@@ -212,7 +216,7 @@ where
         runtime: runtime_of(node),
         form,
         handler,
-        index,
+        indices,
         parallel,
         serving: Mutex::new(Serving::new(at_once, waiting, functions)),
         launching: Mutex::default(),

@@ -82,6 +82,11 @@ impl Leaving {
         (result, after.expect("only a crossing inside of this one takes it, and puts it back"))
     }
 
+    /// Returns the ends that leave, for a message that its receiver may refuse.
+    pub(crate) fn carried(&self) -> Carried {
+        Carried { moving: Arc::clone(&self.moving), hops: self.hops() }
+    }
+
     /// Returns the numbers of the hops.
     pub(crate) fn hops(&self) -> Vec<u64> {
         self.ends.iter().map(|(_, hop)| *hop).collect()
@@ -104,6 +109,19 @@ impl Drop for Leaving {
     }
 }
 
+/// Ends in a message that was sent.
+pub(crate) struct Carried {
+    moving: Arc<Moving>,
+    hops: Vec<u64>,
+}
+
+impl Carried {
+    /// Notes that the message was refused: the ends that did not arrive before are lost.
+    pub(crate) fn refused(self) {
+        self.moving.custody(|custody| custody.handle_refused(&self.hops));
+    }
+}
+
 /// Reason why an end does not cross.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Stays {
@@ -119,7 +137,7 @@ impl std::fmt::Display for Stays {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
             Stays::NotMoved => {
-                "a channel end moves: it is sent by `hand_over`, or given to a process"
+                "a channel end moves: it is sent by `hand_over`, by a call, or given to a process"
             }
             Stays::OtherNode => "a channel end is sent by channels of the node that has it",
             Stays::Twice => "a channel end is in one message only",

@@ -9,10 +9,10 @@ use super::crossing::{self, Held, Leaving};
 use super::error::{HandOverError, TravelError};
 use super::home;
 use super::reaching::{home_address, peer_of};
-use crate::moving::moving;
+use crate::moving::{leaving_by, moving};
 use crate::proto::custody::Origin;
 use bytes::Bytes;
-use chunkcomm::layer::{Fingerprint, Link, RawSender, Waiting, needs_link};
+use chunkcomm::layer::{Fingerprint, RawSender, Waiting, needs_link};
 use chunkcomm::{Lane, Node, OpenError, SendError, Sender, channel, host};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -27,7 +27,8 @@ use std::sync::Arc;
 ///
 /// [`NodeExt::travelling_sender`](crate::NodeExt::travelling_sender) makes the end. The node that
 /// calls it is the end's *home*, where its values arrive. The end moves in messages that
-/// [`SenderExt::hand_over`](crate::SenderExt::hand_over) sends, and in the input of a process.
+/// [`SenderExt::hand_over`](crate::SenderExt::hand_over) sends, in the requests and
+/// answers of [calls](crate::call), and in the input of a process.
 /// [`Sender::send`] leaves its value with the caller, and therefore refuses an end.
 ///
 /// The home learns of an end that is lost before it is connected:
@@ -235,9 +236,7 @@ pub(crate) async fn hand_over<T: Serialize>(
 ) -> Result<(), HandOverError<T>> {
     let failed = |value, error| Err(HandOverError { value, error });
     let raw = RawSender::of(sender);
-    let moving = moving(&raw.peer().node());
-    let line = moving.line(&Link::of(raw.peer()));
-    let leaving = Leaving::new(&moving, &line, moving.carrier(raw));
+    let leaving = leaving_by(raw.peer(), raw.watch());
     let (bytes, leaving) = match pack(&value, leaving) {
         Ok(packed) => packed,
         Err(error) => return failed(value, error),

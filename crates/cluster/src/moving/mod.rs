@@ -27,9 +27,10 @@ use crate::proto::custody::{Custody, Event, Fate, Origin, Word};
 use crate::report::MovingReport;
 use crate::sync::locked;
 use crate::tasks::spawn_on;
-use chunkcomm::layer::{Link, Opened, RawSender, Site, Watch, WeakNode, share_last_woken};
-use chunkcomm::{LinkError, Node};
+use chunkcomm::layer::{Link, Opened, Site, Watch, WeakNode, share_last_woken};
+use chunkcomm::{LinkError, Node, Peer};
 use chunkcomm_proto::causes::with_causes;
+use crossing::Leaving;
 use home::Homes;
 use line::{Line, Unanswered, WORDS_CHANNEL};
 use process::Processes;
@@ -59,6 +60,13 @@ pub(crate) struct Moving {
 struct Lines {
     last: u64,
     there: Vec<Arc<Line>>,
+}
+
+/// Returns the place for the ends in a message that leaves by this channel to this peer.
+pub(crate) fn leaving_by(peer: &Peer, channel: Watch) -> Leaving {
+    let moving = moving(&peer.node());
+    let line = moving.line(&Link::of(peer));
+    Leaving::new(&moving, &line, moving.carrier(channel))
 }
 
 /// Channels that carried an end and have not ended, by number.
@@ -127,8 +135,7 @@ impl Moving {
     }
 
     /// Returns the number of this channel, which carries ends; watches the channel from now on.
-    pub(crate) fn carrier(self: &Arc<Self>, channel: &RawSender) -> u64 {
-        let channel = channel.watch();
+    fn carrier(self: &Arc<Self>, channel: Watch) -> u64 {
         let mut carriers = locked(&self.carriers);
         if let Some((number, _)) = carriers.there.iter().find(|(_, it)| *it == channel) {
             return *number;

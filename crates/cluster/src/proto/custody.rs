@@ -157,6 +157,15 @@ impl Custody {
         }
     }
 
+    /// Handles the refusal of a message that carried these hops: unless they arrived before, it was not decoded.
+    pub fn handle_refused(&mut self, hops: &[u64]) {
+        for hop in hops {
+            if let Some(sent) = self.sent.get(hop).filter(|sent| !sent.arrived) {
+                self.events.push_back(Event::Say(sent.link, Word::Settle(*hop)));
+            }
+        }
+    }
+
     /// Handles the end of a link: the ends sent on it are lost.
     pub fn handle_link_ended(&mut self, link: u64, why: &str) {
         let mut origins = Vec::new();

@@ -46,6 +46,17 @@ fn a_carrier_that_failed_is_asked_for_what_did_not_arrive() {
 }
 
 #[test]
+fn a_refused_message_is_asked_for_what_did_not_arrive() {
+    let mut custody = Custody::default();
+    let [there, lost, other] = [5; 3].map(|carrier| custody.send(Origin::Home(1), 1, carrier));
+    custody.handle_word(1, Word::Arrived(there));
+    custody.handle_refused(&[there, lost, 77]);
+    assert_eq!(events(&mut custody), [Event::Say(1, Word::Settle(lost))]);
+    custody.handle_word(1, Word::Settled(lost));
+    assert_eq!((events(&mut custody).len(), custody.outstanding()), (1, 2), "not {other}");
+}
+
+#[test]
 fn a_link_that_ended_loses_all_that_went_by_it() {
     let mut custody = Custody::default();
     let hop = custody.send(Origin::Home(1), 1, 5);
