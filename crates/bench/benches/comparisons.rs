@@ -86,7 +86,12 @@ fn calls_in_flight(c: &mut Criterion) -> Result<(), Failure> {
     group.throughput(Throughput::Elements(1));
     let mut bench = pair::start(&setting())?;
     let node = setting().node(PolicyKind::Chunked);
-    let kind = calls::CallsKind { bytes: SMALL_BYTES, in_flight: IN_FLIGHT, node };
+    let kind = calls::CallsKind {
+        bytes: SMALL_BYTES,
+        in_flight: IN_FLIGHT,
+        form: calls::Form::Closure,
+        node,
+    };
     let mut ours = calls::near(&mut bench, kind)?;
     bench_slices(&mut group, "ours", &mut bench, &mut *ours);
     let mut side = Tarpc::open(&mut bench, SMALL_BYTES, IN_FLIGHT)?;

@@ -103,9 +103,11 @@ fn calls_in_flight(c: &mut Criterion) -> Result<(), Failure> {
         group.throughput(Throughput::Elements(1));
         let mut bench = pair::start(&setting())?;
         let node = setting().node(PolicyKind::Chunked);
-        let kind = calls::CallsKind { bytes: 16, in_flight, node };
-        let mut ours = calls::near(&mut bench, kind)?;
-        bench_slices(&mut group, "ours", &mut bench, &mut *ours);
+        for (name, form) in [("ours", calls::Form::Closure), ("a trait's", calls::Form::Trait)] {
+            let kind = calls::CallsKind { bytes: 16, in_flight, form, node };
+            let mut ours = calls::near(&mut bench, kind)?;
+            bench_slices(&mut group, name, &mut bench, &mut *ours);
+        }
         let mut raw = RawCalls::open(&mut bench, 16, in_flight, false)?;
         bench_slices(&mut group, "raw", &mut bench, &mut raw);
         #[cfg(feature = "peers")]

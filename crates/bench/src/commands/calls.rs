@@ -9,7 +9,7 @@ use crate::harness::near::Bench;
 use crate::harness::protocol::{PolicyKind, RuntimeKind};
 use crate::harness::slices::{Contender, Outcome, Plan, Slice, name_of};
 use crate::options::{Common, values};
-use crate::ours::calls::{CallsKind, near};
+use crate::ours::calls::{CallsKind, Form, TRAIT_BYTES, near};
 use crate::ours::latency::{self, EchoKind};
 use crate::pair;
 use crate::peers::against::{self, Opponent, Pairing, Rival, Told};
@@ -28,6 +28,9 @@ pub struct CallsArgs {
     /// Calls at a time, each by a task of its own
     #[arg(long, value_name = "N", default_value = "256", value_parser = values::in_flight)]
     in_flight: u64,
+    /// Form of the service; a trait has messages of 16 bytes
+    #[arg(long, value_name = "FORM", default_value = "closure")]
+    form: Form,
     /// Calls of all counted slices [default: as many as fill two seconds]
     #[arg(long, value_name = "N", value_parser = values::count)]
     calls: Option<u64>,
@@ -45,6 +48,8 @@ enum Against {
     Raw,
     /// Our round trip of one message over two channels; the ratio is that of p50.
     Latency,
+    /// The same calls of a closure.
+    Closure,
 }
 
 /// Runs the command.
@@ -57,7 +62,8 @@ pub fn run(args: &CallsArgs) -> Result<Verdict, Failure> {
     let plan = Plan::new(args.calls, 4 * args.in_flight, args.against.is_some())?;
     let mut bench = pair::start(&setting)?;
     let node = setting.node(PolicyKind::Chunked);
-    let kind = CallsKind { bytes: args.size, in_flight: args.in_flight, node };
+    let CallsArgs { size: bytes, in_flight, form, .. } = *args;
+    let kind = CallsKind { bytes, in_flight, form, node };
     let pairing = Pairing::new(args.against, args.task(), &args.peers, plan);
     let spins = setting.runtime == RuntimeKind::BusyPoll;
     let own = |bench: &mut Bench, own| match own {
@@ -66,6 +72,7 @@ pub fn run(args: &CallsArgs) -> Result<Verdict, Failure> {
             Ok(Box::new(raw) as Box<dyn Contender>)
         }
         Against::Latency => latency::near(bench, EchoKind::of(args.size, node)),
+        Against::Closure => near(bench, CallsKind { form: Form::Closure, ..kind }),
     };
     let (outcome, told) = pairing.run(&mut bench, |bench| near(bench, kind), own)?;
     args.row(&outcome, &told).print(args.common.json);
@@ -74,6 +81,10 @@ pub fn run(args: &CallsArgs) -> Result<Verdict, Failure> {
 
 impl CallsArgs {
     fn check(&self) -> Result<(), Failure> {
+        if self.form == Form::Trait && self.size != TRAIT_BYTES {
+            let text = format!("--form trait needs --size {TRAIT_BYTES}, not {}", self.size);
+            return Err(Failure::Refused(text));
+        }
         match self.against {
             Some(Opponent::Own(Against::Raw)) => self.common.needs_sockets("raw"),
             Some(Opponent::Rival(Rival::System(System::Tarpc))) if !cfg!(feature = "peers") => {
@@ -103,6 +114,7 @@ impl CallsArgs {
         let mut row = self.common.row("calls");
         row.set("payload_bytes", self.size)
             .set("in_flight", self.in_flight)
+            .set("form", name_of(self.form))
             .set("calls", calls)
             .set("calls_per_second", calls as f64 / outcome.seconds())
             .set("p50_us", percentile_us(&samples, 50))

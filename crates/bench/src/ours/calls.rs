@@ -1,8 +1,10 @@
 //! Calls of a service with one typed message each way.
 
-use chunkcomm::Node;
 use chunkcomm::stats::PeerStats;
+use chunkcomm::{Node, OpenError, Peer};
 use chunkcomm_cluster::{CallClient, NodeExt, Service};
+use clap::ValueEnum;
+use std::marker::PhantomData;
 use tokio::runtime::Runtime;
 
 use super::{far_node, linked_node, taken};
@@ -12,10 +14,43 @@ use crate::harness::far::{FarEnd, Opening};
 use crate::harness::near::{Bench, EndId};
 use crate::harness::protocol::{End, NodeKind, Order};
 use crate::harness::slices::{Contender, Slice};
-use crate::message::Message;
+use crate::message::{Message, Record};
 use crate::with_message_of;
 
 const SERVICE: &str = "echo";
+
+/// Size of the messages that the trait has, in bytes.
+pub const TRAIT_BYTES: usize = 16;
+
+/// The service as a trait.
+#[chunkcomm_cluster::service]
+trait Echo {
+    async fn echo(&self, message: Record) -> Record;
+}
+
+struct Echoing(Answering);
+
+impl Echo for Echoing {
+    async fn echo(&self, message: Record) -> Record {
+        // The caller gets the panic's text.
+        self.0.answer(message).unwrap_or_else(|failure| panic!("{failure}"))
+    }
+}
+
+impl Caller<Record> for EchoClient {
+    async fn call(&self, message: &Record) -> Result<Record, Failure> {
+        self.echo(message.clone()).await.doing("calling")
+    }
+}
+
+/// Form of the service.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Form {
+    /// A closure.
+    Closure,
+    /// A method of a trait, whose messages have 16 bytes.
+    Trait,
+}
 
 /// Size and number of the calls, and settings of the nodes.
 #[derive(Debug, Clone, Copy)]
@@ -24,6 +59,8 @@ pub struct CallsKind {
     pub bytes: usize,
     /// Calls at a time.
     pub in_flight: u64,
+    /// The form of the service.
+    pub form: Form,
     /// The node.
     pub node: NodeKind,
 }
@@ -33,7 +70,14 @@ pub struct CallsKind {
 /// # Errors
 /// If either side fails.
 pub fn near(bench: &mut Bench, kind: CallsKind) -> Result<Box<dyn Contender>, Failure> {
-    with_message_of!(kind.bytes, M => Ok(Box::new(Near::<M>::open(bench, kind)?)))
+    if kind.form == Form::Trait {
+        let client = |node: &Node, peer: &Peer| EchoClient::at(node, peer);
+        return Ok(Box::new(Near::<Record, _>::open(bench, kind, client)?));
+    }
+    with_message_of!(kind.bytes, M => {
+        let client = |node: &Node, peer: &Peer| node.call_client(peer, SERVICE);
+        Ok(Box::new(Near::<M, CallClient<M, M>>::open(bench, kind, client)?))
+    })
 }
 
 impl<M: Message> Caller<M> for CallClient<M, M> {
@@ -42,31 +86,36 @@ impl<M: Message> Caller<M> for CallClient<M, M> {
     }
 }
 
-struct Near<M: Message> {
+struct Near<M, C> {
     _node: Node,
-    peer: chunkcomm::Peer,
-    client: CallClient<M, M>,
+    peer: Peer,
+    client: C,
     kind: CallsKind,
     end: EndId,
     next: u64,
+    messages: PhantomData<fn(&M)>,
 }
 
-impl<M: Message> Near<M> {
-    fn open(bench: &mut Bench, kind: CallsKind) -> Result<Self, Failure> {
+impl<M: Message, C: Caller<M>> Near<M, C> {
+    fn open(
+        bench: &mut Bench,
+        kind: CallsKind,
+        client: impl FnOnce(&Node, &Peer) -> Result<C, OpenError>,
+    ) -> Result<Self, Failure> {
         let CallsKind { bytes, node, .. } = kind;
         let (end, (node, peer, client)) =
             bench.open(End::Calls { bytes, node }, |runtime, place, text| {
                 runtime.block_on(async {
                     let (node, peer) = linked_node(kind.node, place, bytes, text).await?;
-                    let client = node.call_client(&peer, SERVICE).doing("making a client")?;
+                    let client = client(&node, &peer).doing("making a client")?;
                     Ok((node, peer, client))
                 })
             })?;
-        Ok(Self { _node: node, peer, client, kind, end, next: 0 })
+        Ok(Self { _node: node, peer, client, kind, end, next: 0, messages: PhantomData })
     }
 }
 
-impl<M: Message> Contender for Near<M> {
+impl<M: Message, C: Caller<M>> Contender for Near<M, C> {
     fn stats(&self) -> Option<PeerStats> {
         Some(self.peer.stats())
     }
@@ -84,6 +133,7 @@ impl<M: Message> Contender for Near<M> {
 
 struct Far {
     _node: Node,
+    _of_trait: Option<Service>,
     service: Option<Service>,
     answering: Answering,
 }
@@ -105,13 +155,17 @@ fn open_far<M: Message>(
     let node = far_node(node, &mut opening, bytes)?;
     let answering = Answering::new(bytes);
     let answers = answering.clone();
+    let of_trait = (bytes == TRAIT_BYTES)
+        .then(|| EchoServer::new(Echoing(answering.clone())).serve(&node))
+        .transpose()
+        .doing("serving")?;
     let service = node
         .serve(SERVICE, move |message: M| {
             let answer = answers.answer(message);
             async move { answer }
         })
         .doing("serving")?;
-    Ok(Box::new(Far { _node: node, service: Some(service), answering }))
+    Ok(Box::new(Far { _node: node, _of_trait: of_trait, service: Some(service), answering }))
 }
 
 impl FarEnd for Far {

@@ -186,7 +186,7 @@ fn calls_rows() {
         assert_keys(&row, &keys);
         assert_eq!(row["calls"], 500, "{options:?}");
     }
-    let mut baselines = vec![("raw", "40"), ("latency", "1")];
+    let mut baselines = vec![("raw", "40"), ("latency", "1"), ("closure", "40")];
     if cfg!(feature = "peers") {
         baselines.push(("tarpc", "40"));
     } else {
@@ -194,14 +194,18 @@ fn calls_rows() {
         assert!(said.contains("--features peers"), "{said}");
     }
     for (baseline, width) in baselines {
-        let options = ["--in-flight", width, "--against", baseline];
+        let form = if baseline == "closure" { "trait" } else { "closure" };
+        let options = ["--in-flight", width, "--form", form, "--against", baseline];
         let row = row(&[&["calls", "--calls", "500"], &options[..]].concat());
+        assert_eq!(row["form"], form);
         assert_keys(&row, &keys);
         assert_keys(&row, AGAINST_KEYS);
         assert_eq!(row["baseline"], baseline);
         assert!(row["baseline_calls_per_second"].as_f64().is_some_and(|rate| rate > 0.0));
         assert!(row["baseline_p50_us"].as_f64().is_some_and(|us| us > 0.0));
     }
+    let said = refusal(&["calls", "--form", "trait", "--size", "8"]);
+    assert!(said.contains("--form trait needs --size 16, not 8"), "{said}");
 }
 
 #[test]

@@ -6,7 +6,7 @@ use crate::harness::near::{Bench, Setting};
 use crate::harness::protocol::{Api, PolicyKind, RuntimeKind, Transport};
 use crate::harness::slices::{self, Contender, Plan, SLICES_MIN, Slice};
 use crate::ours::bandwidth::{BandwidthKind, Near};
-use crate::ours::calls::CallsKind;
+use crate::ours::calls::{CallsKind, Form};
 use crate::ours::latency::EchoKind;
 use crate::ours::stream::StreamKind;
 use crate::ours::{calls, latency, stream};
@@ -158,7 +158,8 @@ impl Line {
         match self.discipline {
             Discipline::RoundTrip => latency::near(bench, EchoKind::of(bytes, node)),
             Discipline::Calls => {
-                calls::near(bench, CallsKind { bytes, in_flight: IN_FLIGHT, node })
+                let form = Form::Closure;
+                calls::near(bench, CallsKind { bytes, in_flight: IN_FLIGHT, form, node })
             }
             Discipline::Bandwidth => {
                 Ok(Box::new(Near::open(bench, BandwidthKind { bytes, fresh: false, node })?))
