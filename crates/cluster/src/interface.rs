@@ -8,6 +8,7 @@ pub use crate::call::{
 pub use crate::cluster::{Cluster, NameError};
 pub use chunkcomm::{Node, OpenError, Peer};
 pub use serde;
+pub use std::convert::Infallible;
 pub use std::future::Future;
 
 use crate::call::{CallClient, Form, Indices, Way, serve_form};
@@ -16,7 +17,6 @@ use chunkcomm::layer::Fingerprint;
 use serde::de::{DeserializeOwned, Error as _, SeqAccess, Visitor};
 use serde::ser::{Serialize, SerializeTuple as _};
 use serde::{Deserialize, Deserializer, Serializer};
-use std::convert::Infallible;
 use std::fmt;
 use std::marker::PhantomData;
 use std::time::Duration;
@@ -51,15 +51,15 @@ pub trait Interface: Word + Serialize + DeserializeOwned + Send + 'static {
 
 /// A handler of the requests of a service.
 pub trait Handles<I: Interface>: Fn(I) -> Self::Running + Send + Sync + 'static {
-    /// The future of an answer.
-    type Running: Future<Output = I::Answer> + Send + 'static;
+    /// The future of an answer. A method's own error is part of the answer.
+    type Running: Future<Output = Result<I::Answer, Infallible>> + Send + 'static;
 }
 
 impl<I, F, Fut> Handles<I> for F
 where
     I: Interface,
     F: Fn(I) -> Fut + Send + Sync + 'static,
-    Fut: Future<Output = I::Answer> + Send + 'static,
+    Fut: Future<Output = Result<I::Answer, Infallible>> + Send + 'static,
 {
     type Running = Fut;
 }
@@ -77,10 +77,7 @@ pub fn serve<I: Interface>(
 ) -> Result<Service, ServeError> {
     let form = |schema: Option<&str>| Form::of_methods(name, I::METHODS, I::TYPES, schema);
     let indices = Indices { of_request: I::index, of_answer: I::Answer::index };
-    serve_form(node, name, options, form, indices, move |request: I| {
-        let answer = handler(request);
-        async move { Ok::<_, Infallible>(answer.await) }
-    })
+    serve_form(node, name, options, form, indices, handler)
 }
 
 /// Serves at a node and provides the name in its cluster.

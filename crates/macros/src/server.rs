@@ -111,7 +111,9 @@ fn server(interface: &Interface) -> TokenStream {
                 move |request: #requests| {
                     let __service = ::std::sync::Arc::clone(&service);
                     async move {
-                        match request { #(#arms)* }
+                        ::core::result::Result::Ok::<_, #generated::Infallible>(match request {
+                            #(#arms)*
+                        })
                     }
                 }
             }
