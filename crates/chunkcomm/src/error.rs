@@ -11,6 +11,7 @@
 // Errors are derived (`thiserror`) but where that does not fit: a message that has that of another
 // error, whose source is passed on; a cause in an `Arc` or a `Box`; a message of many conditions.
 
+mod feed;
 mod link;
 mod log;
 mod loss;
@@ -28,6 +29,7 @@ pub use crate::proto::error::ProtocolError;
 pub use crate::proto::hello::{Disagreement, HelloError};
 pub use crate::proto::loss::{Loss, LossKind};
 pub use crate::proto::plain::Plain;
+pub use feed::FeedError;
 pub use link::{LinkCause, LinkError};
 pub use log::LogError;
 pub use node::{AcceptError, ConnectError, HelloCause, NodeError, OpenError, TypeRefused};

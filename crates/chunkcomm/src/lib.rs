@@ -67,6 +67,7 @@
 //! | send and receive values | [`Sender`], [`Receiver`], [`SelectAll`], [`channel()`] and its [`ChannelOptions`], [`Lane`] |
 //! | send and receive bytes | [`BytesSender`], [`BytesReceiver`] |
 //! | send and receive on one thing | [`Duplex`], [`BytesDuplex`] |
+//! | send to many | [`feed`](mod@feed), [`watch`], [`channel::send_to_all`] |
 //! | deliver across restarts | [`Redelivery`], [`Fsync`] |
 //! | decide when packets leave | [`Policy`] |
 //! | see what goes on | [`stats`], [`stats::FlushReason`], [`explain`], [`LinkEvents`], [`LinkEvent`] |
@@ -112,6 +113,7 @@ mod descriptors;
 mod driver;
 pub mod error;
 pub mod explain;
+pub mod feed;
 pub mod host;
 pub mod layer;
 mod log;
@@ -141,6 +143,7 @@ pub use error::{
     AcceptError, CloseError, ConnectError, LinkError, Loss, LossKind, NodeError, OpenError,
     RecvError, SendError, TryRecvError, TrySendError,
 };
+pub use feed::feed;
 pub use log::Fsync;
 #[doc(hidden)]
 pub use node::Experiment;

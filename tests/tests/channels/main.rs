@@ -18,6 +18,7 @@ mod events;
 #[cfg(target_os = "linux")]
 mod exhausted;
 mod exits;
+mod feed;
 mod flush;
 mod full_ring;
 mod hello;

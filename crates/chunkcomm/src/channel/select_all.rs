@@ -63,6 +63,11 @@ impl<R> SelectAll<R> {
         SelectAll::default()
     }
 
+    /// Whether the receiver of this index has not ended.
+    pub(crate) fn is_open(&self, index: usize) -> bool {
+        self.receivers[index].is_some()
+    }
+
     /// Returns the number of receivers that have not ended.
     #[must_use]
     pub fn open(&self) -> usize {

@@ -237,6 +237,11 @@ impl Producer {
         self.backlog.as_mut().map_or(usize::MAX, |backlog| backlog.room(self.bytes))
     }
 
+    /// Returns the bytes that are accepted and not consumed; 0 without a backlog.
+    pub(crate) fn backlog_held(&mut self) -> u64 {
+        self.backlog.as_mut().map_or(0, |backlog| backlog.held(self.bytes))
+    }
+
     /// Whether the backlog has room for a large message: one above its bound has it with nothing
     /// before it.
     pub(crate) fn backlog_admits(&mut self, bytes: usize) -> bool {
@@ -316,12 +321,28 @@ impl Producer {
     /// Copies one staged message in, cut where the ring wraps. The caller has seen that the message
     /// fits.
     pub(crate) fn push(&mut self, head: &[u8], payload: &[u8]) {
-        let bytes = head.len() + payload.len();
+        self.push_parts([head, payload], 1);
+    }
+
+    /// As `push`, for whole messages with their prefixes.
+    #[inline]
+    pub(crate) fn push_run(&mut self, run: &[u8], messages: u32) {
+        match self.contiguous().get_mut(..run.len()) {
+            Some(room) => {
+                room.copy_from_slice(run);
+                self.commit(run.len(), messages);
+            }
+            None => self.push_parts([run], messages),
+        }
+    }
+
+    fn push_parts<const N: usize>(&mut self, parts: [&[u8]; N], messages: u32) {
+        let bytes = parts.iter().map(|part| part.len()).sum();
         assert!(bytes <= self.free, "the caller saw that it fits");
         let mut at = self.position;
-        for part in [head, payload] {
+        for part in parts {
             let front = part.len().min(self.ring.memory.len() - at);
-            // SAFETY: both stretches lie in the free bytes, by the assertion above.
+            // SAFETY: all stretches lie in the free bytes, by the assertion above.
             unsafe { self.ring.bytes_mut(at, front) }.copy_from_slice(&part[..front]);
             let back = &part[front..];
             // SAFETY: as above.
@@ -331,7 +352,7 @@ impl Producer {
                 at -= self.ring.memory.len();
             }
         }
-        self.commit(bytes, 1);
+        self.commit(bytes, messages);
     }
 
     /// Copies whole messages in as they were staged before. The ring is empty and large enough.

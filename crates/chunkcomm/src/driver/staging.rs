@@ -26,6 +26,7 @@
 //! all the rest of a message.
 
 mod encoding;
+mod runs;
 mod shared;
 
 pub(crate) use shared::{Failure, Settling, TxShared};

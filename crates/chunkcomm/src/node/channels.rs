@@ -240,7 +240,7 @@ impl Node {
     }
 
     /// Accepts a channel. On the heap, as [`Node::open_end`].
-    pub(super) fn accept_end<'a>(
+    pub(crate) fn accept_end<'a>(
         &'a self,
         options: &'a ChannelOptions,
         kind: ChannelKind,

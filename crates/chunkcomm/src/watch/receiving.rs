@@ -16,13 +16,13 @@ use std::ops::Deref;
 use std::sync::{Arc, Weak};
 use tokio::sync::watch;
 
-/// The node whose value is watched: by its address, which this node dials whenever there is no session,
-/// or by its name.
+/// The node whose value is watched or whose feed is subscribed to: by its address, which this node dials
+/// whenever there is no session, or by its name.
 ///
 /// `&Address` and `&Peer` convert into it. A peer that this node has dialled stands for its address, the
 /// [local](Node::local) one for this node, any other peer for its name.
 #[derive(Debug, Clone)]
-pub struct Publisher(Whom);
+pub struct Publisher(pub(crate) Whom);
 
 impl Publisher {
     /// Any node that listens at `address`, now and after its restarts.

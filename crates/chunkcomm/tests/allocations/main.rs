@@ -4,6 +4,7 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod feed;
 mod large;
 #[cfg(feature = "tls")]
 mod strangers;

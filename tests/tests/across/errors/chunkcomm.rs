@@ -3,8 +3,8 @@
 use super::{Texts, address, errors, label, said, words};
 use chunkcomm::error::{
     Account, AddressError, ChannelLost, ChannelName, ChannelRefused, CredentialError, DecodeFailed,
-    HelloCause, LinkCause, LogError, RefusalReason, SendAllError, SendToAllError, TypeRefused,
-    Unacknowledged, WatchError,
+    FeedError, HelloCause, LinkCause, LogError, RefusalReason, SendAllError, SendToAllError,
+    TypeRefused, Unacknowledged, WatchError,
 };
 use chunkcomm::host::{Elapsed, timeout};
 use chunkcomm::proto::codec::{DecodeError, EncodeError};
@@ -166,6 +166,13 @@ fn receiving(texts: &mut Texts) {
         WatchError::Open(OpenError::Name { bytes: 0 }),
         WatchError::Late { channel: "price".into(), waited: Duration::from_millis(1500) },
         WatchError::Closed,
+        FeedError::Behind { feed: "pri\nce".into(), peer: "peer".into() },
+        FeedError::Recv(RecvError::Decode(Arc::clone(&failed))),
+        FeedError::Open(OpenError::Name { bytes: 0 }),
+        FeedError::Encode(Arc::new(EncodeError::Refused("not today".into()))),
+        FeedError::Taken { feed: "price".into() },
+        FeedError::Late { feed: "price".into(), waited: Duration::from_millis(1500) },
+        FeedError::Closed,
         RecvError::Refused(Arc::new(refused())),
         RecvError::Decode(failed),
         RecvError::BufferTooSmall { bytes: 9, buffer_bytes: 8 },

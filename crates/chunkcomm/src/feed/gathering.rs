@@ -1,0 +1,297 @@
+//! A subscription to several feeds, as they come and go.
+//!
+//! ```text
+//!   Sources ──▶ task: which feeds there are ──▶ a task each: reach, subscribe ──▶ Subscription
+//!                                                    ▲                               │
+//!                                                    └── its feed has ended ◀────────┘
+//! ```
+
+use super::names::NAMES;
+use super::receiving::{Line, Subscription};
+use super::{Silence, Word};
+use crate::channel::ChannelOptions;
+use crate::channel::receiver::Receiver;
+use crate::channel::select_all::SelectAll;
+use crate::channel::sender::Sender;
+use crate::driver::{clock, tasks};
+use crate::error::{FeedError, OpenError, RecvError, RefusalReason};
+use crate::node::fingerprint::Fingerprint;
+use crate::node::{Node, Peer};
+use crate::proto::backoff::Backoff;
+use crate::proto::sorted::SortedMap;
+use crate::watch::{Publisher, WatchReceiver};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use tokio::sync::{mpsc, watch};
+
+/// The way to a node that feeds, for [`Sources`]; `None` when it cannot be reached now.
+pub type Reach<Id> = Arc<dyn Fn(Id) -> Reaching + Send + Sync>;
+
+/// The future of a [`Reach`].
+pub type Reaching = Pin<Box<dyn Future<Output = Option<Peer>> + Send>>;
+
+/// Knows which feeds there are, for [`Subscription::gathering`].
+pub trait Sources: Send + 'static {
+    /// Identifies a node that feeds.
+    type Id: Ord + Clone + Send + Sync + 'static;
+
+    /// Waits until other feeds are there than at the last call; returns all of them with their names. `None`
+    /// when there will be no others.
+    fn next(&mut self) -> impl Future<Output = Option<Vec<(Self::Id, String)>>> + Send;
+
+    /// Returns the way to the nodes.
+    fn reach(&self) -> Reach<Self::Id>;
+}
+
+/// The feeds of one node.
+pub(super) struct Named {
+    node: Node,
+    whom: Publisher,
+    names: Option<WatchReceiver<Vec<String>>>,
+}
+
+impl Named {
+    pub(super) fn new(node: &Node, whom: Publisher) -> Named {
+        Named { node: node.clone(), whom, names: None }
+    }
+}
+
+impl Sources for Named {
+    type Id = ();
+
+    async fn next(&mut self) -> Option<Vec<((), String)>> {
+        if self.names.is_none() {
+            let names = self.node.watch::<Vec<String>>(NAMES, self.whom.clone()).await;
+            self.names = Some(names.ok()?);
+        }
+        let names = self.names.as_mut()?;
+        if names.changed().await.is_err() {
+            // The last feed has ended; others may follow.
+            self.names = None;
+            return (!self.node.is_closed()).then(Vec::new);
+        }
+        let names = names.borrow_and_update();
+        Some(names.iter().map(|name| ((), name.clone())).collect())
+    }
+
+    fn reach(&self) -> Reach<()> {
+        let (node, Publisher(whom)) = (self.node.clone(), self.whom.clone());
+        Arc::new(move |()| {
+            let (node, whom) = (node.clone(), whom.clone());
+            Box::pin(async move { whom.find(&node).await })
+        })
+    }
+}
+
+/// The lines to several feeds.
+pub(super) struct Gathered<T> {
+    lines: SelectAll<Receiver<Word<T>>>,
+    /// Of each line that may be open.
+    origins: Vec<Option<Arc<(Peer, String)>>>,
+    last: Option<Arc<(Peer, String)>>,
+    /// Lines that are new; none will come once it has ended.
+    comes: mpsc::UnboundedReceiver<Result<Receiver<Word<T>>, FeedError>>,
+    is_last: bool,
+}
+
+impl<T> Gathered<T> {
+    pub(super) fn origin(&self) -> Option<(&Peer, &str)> {
+        self.last.as_ref().map(|last| (&last.0, &*last.1))
+    }
+}
+
+impl<T: DeserializeOwned> Gathered<T> {
+    pub(super) fn poll_word(
+        &mut self,
+        context: &mut Context<'_>,
+    ) -> Poll<Result<Option<Word<T>>, FeedError>> {
+        while !self.is_last
+            && let Poll::Ready(new) = self.comes.poll_recv(context)
+        {
+            match new {
+                Some(Ok(words)) => self.add(words),
+                Some(Err(error)) => return Poll::Ready(Err(error)),
+                None => self.is_last = true,
+            }
+        }
+        match self.lines.poll_recv(context) {
+            Poll::Ready(Ok(Some((index, word)))) => {
+                self.note(index);
+                Poll::Ready(Ok(Some(word)))
+            }
+            Poll::Ready(Ok(None)) if self.is_last => Poll::Ready(Ok(None)),
+            Poll::Ready(Ok(None)) | Poll::Pending => Poll::Pending,
+            Poll::Ready(Err((index, error))) => {
+                self.note(index);
+                Poll::Ready(Err(FeedError::Recv(error)))
+            }
+        }
+    }
+
+    fn add(&mut self, words: Receiver<Word<T>>) {
+        for (index, origin) in self.origins.iter_mut().enumerate() {
+            if !self.lines.is_open(index) {
+                *origin = None;
+            }
+        }
+        self.origins.push(Some(Arc::new((words.peer().clone(), words.name().to_owned()))));
+        self.lines.add(words);
+    }
+
+    fn note(&mut self, index: usize) {
+        let is_last =
+            |last: &Arc<_>| self.origins[index].as_ref().is_some_and(|it| Arc::ptr_eq(it, last));
+        if !self.last.as_ref().is_some_and(is_last) {
+            self.last.clone_from(&self.origins[index]);
+        }
+    }
+}
+
+impl<T> Subscription<T>
+where
+    T: Serialize + DeserializeOwned + Send + 'static,
+{
+    /// Subscribes to all feeds of `sources` whose names fit, as they come and go. A name with a `*` at its
+    /// end fits those that begin so. The subscription ends when there will be no other feeds, and all have
+    /// ended.
+    ///
+    /// # Errors
+    ///
+    /// [`FeedError::Open`]: the name is empty or longer than 255 bytes, or messages of the type cannot be
+    /// received.
+    pub fn gathering<S: Sources>(
+        node: &Node,
+        feed: impl Into<ChannelOptions>,
+        sources: S,
+    ) -> Result<Subscription<T>, FeedError> {
+        let options = feed.into();
+        options.check_name().map_err(FeedError::Open)?;
+        Fingerprint::of::<Word<T>>(options.schema_name())
+            .map_err(|refused| FeedError::Open(OpenError::Type(refused)))?;
+        let (lines, comes) = mpsc::unbounded_channel();
+        let gathers = Gathers { node: node.clone(), options, lines };
+        tasks::spawn_on(node.runtime(), gathers.run(sources));
+        let (origins, last) = (Vec::new(), None);
+        let lines = SelectAll::new();
+        Ok(Subscription::gathered(Gathered { lines, origins, last, comes, is_last: false }))
+    }
+}
+
+/// Subscribes to feeds.
+struct Gathers<T> {
+    node: Node,
+    options: ChannelOptions,
+    lines: mpsc::UnboundedSender<Result<Receiver<Word<T>>, FeedError>>,
+}
+
+impl<T> Clone for Gathers<T> {
+    fn clone(&self) -> Gathers<T> {
+        let Gathers { node, options, lines } = self;
+        Gathers { node: node.clone(), options: options.clone(), lines: lines.clone() }
+    }
+}
+
+impl<T> Gathers<T>
+where
+    T: Serialize + DeserializeOwned + Send + 'static,
+{
+    /// Whether a name is one of those that are subscribed to.
+    fn fits(&self, name: &str) -> bool {
+        match self.options.name.strip_suffix('*') {
+            Some(begin) => name.starts_with(begin),
+            None => name == self.options.name,
+        }
+    }
+
+    async fn run<S: Sources>(self, mut sources: S) {
+        let reach = sources.reach();
+        // A feed is subscribed to again until its sender is dropped.
+        let mut wanted: SortedMap<(S::Id, String), watch::Sender<()>> = SortedMap::default();
+        loop {
+            let now = tokio::select! {
+                biased;
+                () = self.lines.closed() => return,
+                now = sources.next() => now,
+            };
+            let Some(mut now) = now else { return };
+            now.retain(|(_, name)| self.fits(name));
+            wanted.retain(|key, _| now.contains(key));
+            for key in now {
+                if wanted.contains_key(&key) {
+                    continue;
+                }
+                let (sender, gone) = watch::channel(());
+                let follow = self.clone().follow(Arc::clone(&reach), key.clone(), gone);
+                wanted.insert(key, sender);
+                tasks::spawn_on(self.node.runtime(), follow);
+            }
+        }
+    }
+
+    /// Subscribes to a feed whenever it is there, until it is gone.
+    async fn follow<Id: Clone>(
+        self,
+        reach: Reach<Id>,
+        (id, name): (Id, String),
+        mut gone: watch::Receiver<()>,
+    ) {
+        let seed = self.node.incarnation() as u64;
+        let mut backoff = Backoff::new(seed);
+        while !self.node.is_closed() {
+            let subscribing = async {
+                let peer = reach(id.clone()).await?;
+                let options = ChannelOptions { name: name.clone(), ..self.options.clone() };
+                Some(self.node.line(&peer, options).await)
+            };
+            let line = tokio::select! {
+                biased;
+                () = self.lines.closed() => return,
+                _ = gone.changed() => return,
+                line = subscribing => line,
+            };
+            match line {
+                Some(Ok(Line { words, silence })) => {
+                    backoff = Backoff::new(seed);
+                    if self.lines.send(Ok(words)).is_err() {
+                        return;
+                    }
+                    self.until_ended(silence).await;
+                }
+                Some(Err(error)) if is_final(&error) => {
+                    let _ = self.lines.send(Err(error));
+                    return;
+                }
+                _ => {}
+            }
+            tokio::select! {
+                biased;
+                () = self.lines.closed() => return,
+                _ = gone.changed() => return,
+                () = clock::pause(backoff.wait()) => {}
+            }
+        }
+    }
+
+    /// Waits until the feed has ended this subscriber, or the subscription is dropped.
+    async fn until_ended(&self, mut silence: Sender<Silence>) {
+        tokio::select! {
+            biased;
+            () = self.lines.closed() => {}
+            _ = silence.closed() => {}
+        }
+    }
+}
+
+/// Whether another attempt would fail as well.
+fn is_final(error: &FeedError) -> bool {
+    match error {
+        FeedError::Recv(RecvError::Refused(refused)) => {
+            !matches!(refused.reason, RefusalReason::NotAccepted)
+        }
+        FeedError::Open(OpenError::Type(_) | OpenError::Name { .. }) => true,
+        _ => false,
+    }
+}

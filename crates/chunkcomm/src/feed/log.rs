@@ -1,0 +1,322 @@
+//! The log of a feed: messages that some subscriber has not been sent, or that late ones are to get.
+//!
+//! ```text
+//!   segments:  | small, small, ... | large | small, ... |
+//!                 ▲ begin     ▲ kept          ▲        ▲ end
+//!                                          places of subscribers
+//! ```
+//!
+//! Small messages lie in a segment as in the ring of a channel, so that many are copied at once.
+
+use crate::proto::message;
+use bytes::Bytes;
+use std::collections::VecDeque;
+
+/// Bytes of small messages after which a new segment begins: 16 KiB.
+const SEGMENT_BYTES: usize = 16 * 1024;
+
+/// An encoded message.
+#[derive(Clone, Copy)]
+pub(super) enum Encoded<'a> {
+    /// A small one, behind its prefix.
+    Small(&'a [u8]),
+    /// A large one, which all share.
+    Large(&'a Bytes),
+}
+
+impl Encoded<'_> {
+    /// Returns the bytes that count towards a backlog.
+    pub(super) fn len(self) -> u64 {
+        match self {
+            Encoded::Small(framed) => framed.len() as u64,
+            Encoded::Large(bytes) => large_bytes(bytes),
+        }
+    }
+}
+
+/// Messages that lie together.
+enum Stored {
+    Run(Vec<u8>),
+    Large(Bytes),
+}
+
+/// Bytes of a large message and its mark.
+fn large_bytes(message: &Bytes) -> u64 {
+    message.len() as u64 + 1
+}
+
+struct Segment {
+    messages: Stored,
+    /// Number of the message behind it.
+    until: u64,
+}
+
+/// The place before a message.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Place {
+    /// The message's number.
+    pub(super) message: u64,
+    /// Bytes of all messages before it.
+    pub(super) bytes: u64,
+    segment: u64,
+    at: usize,
+}
+
+/// The messages behind a place, up to the end of their segment.
+pub(super) enum Rest<'a> {
+    /// Small ones, and their number.
+    Run(&'a [u8], u32),
+    Large(&'a Bytes),
+}
+
+/// The messages from `begin` to `end`.
+pub(super) struct Log {
+    segments: VecDeque<Segment>,
+    /// Number of the first segment.
+    first: u64,
+    begin: Place,
+    end: Place,
+    /// The first message for late subscribers.
+    kept: Place,
+    keep: u64,
+    keep_bytes_max: u64,
+    /// Memory for the next segment.
+    spare: Vec<u8>,
+}
+
+impl Log {
+    pub(super) fn new(keep: u64, keep_bytes_max: u64) -> Log {
+        Log {
+            segments: VecDeque::new(),
+            first: 0,
+            begin: Place::default(),
+            end: Place::default(),
+            kept: Place::default(),
+            keep,
+            keep_bytes_max,
+            spare: Vec::new(),
+        }
+    }
+
+    pub(super) fn begin(&self) -> Place {
+        self.begin
+    }
+
+    pub(super) fn end(&self) -> Place {
+        self.end
+    }
+
+    pub(super) fn kept(&self) -> Place {
+        self.kept
+    }
+
+    /// Whether messages are kept for late subscribers.
+    pub(super) fn keeps(&self) -> bool {
+        self.keep > 0
+    }
+
+    /// Adds a message. Returns whether it began a segment.
+    pub(super) fn append(&mut self, message: Encoded<'_>) -> bool {
+        let begins = match (message, self.segments.back()) {
+            (Encoded::Small(framed), Some(Segment { messages: Stored::Run(run), .. })) => {
+                run.len() + framed.len() > SEGMENT_BYTES
+            }
+            _ => true,
+        };
+        if begins {
+            let messages = match message {
+                Encoded::Small(_) => Stored::Run(std::mem::take(&mut self.spare)),
+                Encoded::Large(bytes) => Stored::Large(bytes.clone()),
+            };
+            self.segments.push_back(Segment { messages, until: self.end.message });
+        }
+        let last = self.segments.back_mut().expect("there is one");
+        if let (Stored::Run(run), Encoded::Small(framed)) = (&mut last.messages, message) {
+            run.extend_from_slice(framed);
+            self.end.at = run.len();
+        }
+        last.until += 1;
+        self.end.message += 1;
+        self.end.bytes += message.len();
+        self.end.segment = self.first + self.segments.len() as u64 - 1;
+        self.keep_last();
+        begins
+    }
+
+    fn keep_last(&mut self) {
+        let Place { message, bytes, .. } = self.end;
+        while message - self.kept.message > self.keep
+            || bytes - self.kept.bytes > self.keep_bytes_max
+        {
+            self.kept = self.after(self.kept);
+        }
+    }
+
+    /// Returns the messages behind `place`, which moves into their segment; `None` at the end.
+    pub(super) fn rest(&self, place: &mut Place) -> Option<Rest<'_>> {
+        if place.message == self.end.message {
+            return None;
+        }
+        let mut segment = self.segment(place.segment);
+        while place.message >= segment.until {
+            (place.segment, place.at) = (place.segment + 1, 0);
+            segment = self.segment(place.segment);
+        }
+        Some(match &segment.messages {
+            Stored::Run(run) => Rest::Run(&run[place.at..], (segment.until - place.message) as u32),
+            Stored::Large(bytes) => Rest::Large(bytes),
+        })
+    }
+
+    fn segment(&self, number: u64) -> &Segment {
+        &self.segments[(number - self.first) as usize]
+    }
+
+    /// Returns the place behind the next message; the end's is the end.
+    pub(super) fn after(&self, mut place: Place) -> Place {
+        match self.rest(&mut place) {
+            None => {}
+            Some(Rest::Run(run, _)) => {
+                let range = message::next_in_run(run, 0).expect("the feed framed it");
+                place.advance(range.end, 1);
+            }
+            Some(Rest::Large(bytes)) => place.advance_large(bytes),
+        }
+        place
+    }
+
+    /// Returns the first place from `place` on with at most `bytes_max` behind it; before the last message at
+    /// the latest.
+    pub(super) fn within(&self, mut place: Place, bytes_max: u64) -> Place {
+        while self.end.bytes - place.bytes > bytes_max && place.message + 1 < self.end.message {
+            place = self.after(place);
+        }
+        place
+    }
+
+    /// Lets go of the messages before `begin`.
+    pub(super) fn trim(&mut self, begin: Place) {
+        self.begin = begin;
+        while self.segments.len() > 1 && self.segments[0].until <= begin.message {
+            self.first += 1;
+            let segment = self.segments.pop_front().expect("there are several");
+            self.reuse(segment);
+        }
+        // A place at the end of a segment that is gone lies before the next one.
+        if self.begin.segment < self.first {
+            (self.begin.segment, self.begin.at) = (self.first, 0);
+        }
+        if self.kept.message <= self.begin.message {
+            self.kept = self.begin;
+        }
+    }
+
+    /// Lets go of all messages: nobody is behind, and none are kept.
+    pub(super) fn clear(&mut self) {
+        self.first += self.segments.len() as u64;
+        while let Some(segment) = self.segments.pop_front() {
+            self.reuse(segment);
+        }
+        (self.end.segment, self.end.at) = (self.first, 0);
+        (self.begin, self.kept) = (self.end, self.end);
+    }
+
+    fn reuse(&mut self, segment: Segment) {
+        if let Stored::Run(mut run) = segment.messages {
+            run.clear();
+            self.spare = run;
+        }
+    }
+}
+
+impl Place {
+    /// Moves behind `messages` of a run.
+    pub(super) fn advance(&mut self, bytes: usize, messages: u32) {
+        self.at += bytes;
+        self.bytes += bytes as u64;
+        self.message += u64::from(messages);
+    }
+
+    /// Moves behind a large message.
+    pub(super) fn advance_large(&mut self, message: &Bytes) {
+        self.bytes += large_bytes(message);
+        self.message += 1;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::proto::random::Random;
+
+    /// A message that tells its number: a small one, or one in 16 a large one.
+    fn append(log: &mut Log, number: u64, random: &mut Random) {
+        if random.one_in(16) {
+            let large = Bytes::from(number.to_le_bytes().repeat(1 + random.below(9) as usize));
+            log.append(Encoded::Large(&large));
+        } else {
+            let payload = number.to_le_bytes().repeat(1 + random.below(25) as usize);
+            let framed = [&[payload.len() as u8], &payload[..]].concat();
+            log.append(Encoded::Small(&framed));
+        }
+    }
+
+    /// Reads some messages from `place` on, and checks that they are those that follow.
+    fn read(log: &Log, place: &mut Place, random: &mut Random) {
+        if place.message <= log.begin().message {
+            *place = log.begin();
+        }
+        for _ in 0..random.below(200) {
+            let before = *place;
+            match log.rest(place) {
+                None => assert_eq!(place.message, log.end().message),
+                Some(Rest::Run(run, messages)) => {
+                    assert!(messages > 0);
+                    let range = message::next_in_run(run, 0).unwrap();
+                    assert_eq!(run[range.start..][..8], before.message.to_le_bytes());
+                    place.advance(range.end, 1);
+                }
+                Some(Rest::Large(bytes)) => {
+                    assert_eq!(bytes[..8], before.message.to_le_bytes());
+                    place.advance_large(bytes);
+                }
+            }
+            assert_eq!(log.after(before).message, place.message);
+            assert_eq!(log.after(before).bytes, place.bytes);
+        }
+    }
+
+    #[test]
+    fn readers_get_all_messages_in_order_whatever_is_let_go_before_them() {
+        for seed in 0..50 {
+            let mut random = Random::new(seed);
+            let keep = [0, 3, 1_000][random.below(3) as usize];
+            let mut log = Log::new(keep, 20_000);
+            let mut places = [Place::default(); 3];
+            for _ in 0..200 {
+                for _ in 0..random.below(100) {
+                    let number = log.end().message;
+                    append(&mut log, number, &mut random);
+                }
+                for place in &mut places {
+                    read(&log, place, &mut random);
+                }
+                let kept = log.end().message - log.kept().message;
+                assert!(kept <= keep && log.end().bytes - log.kept().bytes <= 20_000, "{seed}");
+                let slowest = places.iter().min_by_key(|place| place.message).unwrap();
+                if slowest.message == log.end().message && keep == 0 {
+                    log.clear();
+                    places = [log.end(); 3];
+                } else if slowest.message < log.kept().message {
+                    log.trim(*slowest);
+                } else {
+                    log.trim(log.kept());
+                }
+                if random.one_in(4) {
+                    log.trim(log.within(log.begin(), 40_000));
+                    assert!(log.end().bytes - log.begin().bytes <= 40_000, "seed {seed}");
+                }
+            }
+        }
+    }
+}
