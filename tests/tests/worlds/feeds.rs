@@ -1,6 +1,8 @@
-//! A value that is watched, and channels with a backlog, while hosts die and links are cut, by seed.
+//! A value that is watched, channels with a backlog, and feeds, while hosts die and links are cut, by seed.
 
-use chunkcomm::{Address, Node, SendError, channel, host};
+use chunkcomm::error::FeedError;
+use chunkcomm::feed::FeedOptions;
+use chunkcomm::{Address, Node, SendError, channel, feed as fed, host};
 use chunkcomm_simulation::{HostId, LinkSpec, Network, Random, Simulation, each_seed, run};
 use std::future::pending;
 use std::sync::Arc;
@@ -185,6 +187,90 @@ fn a_backlog_is_kept_whatever_happens() {
             for (at, feeding) in feeding.into_iter().enumerate() {
                 let ended = simulation.within(LIMIT, feeding).await;
                 assert_eq!(ended.expect("it waits for ever").unwrap(), at != 2);
+            }
+        });
+    });
+}
+
+/// Messages of a feed.
+const FED: u64 = 2_000;
+
+async fn feed_all(address: Address, options: FeedOptions, subscribers: usize) {
+    let node = Node::builder().listen(address).build().await.unwrap();
+    let mut sender = node.feed::<(u64, Vec<u8>)>(options).unwrap();
+    while sender.subscriber_count() < subscribers {
+        host::sleep(MS).await;
+    }
+    for number in 0..FED {
+        sender.send(&(number, vec![7; (number % 200) as usize])).await.unwrap();
+        if number % 8 == 0 {
+            host::sleep(MS).await;
+        }
+    }
+    drop(sender);
+    host::sleep(LIMIT).await;
+}
+
+/// Returns the number of messages that came; `None` if the subscriber was behind.
+async fn take_all(address: Address, pause: Duration) -> Option<u64> {
+    let node = Node::builder().build().await.unwrap();
+    let mut subscription = node.subscribe::<(u64, Vec<u8>)>("feed", &address).await.unwrap();
+    let (mut next, mut count, mut skipped) = (0, 0, 0);
+    loop {
+        match subscription.recv().await {
+            Ok(Some((number, _))) => {
+                assert_eq!(number - next, subscription.skipped() - skipped);
+                (next, count, skipped) = (number + 1, count + 1, subscription.skipped());
+            }
+            Ok(None) => {
+                assert_eq!(next, FED, "the last message is not left out");
+                return Some(count);
+            }
+            Err(FeedError::Behind { .. }) => return None,
+            Err(error) => panic!("{error}"),
+        }
+        if count % 10 == 0 {
+            host::sleep(pause).await;
+        }
+    }
+}
+
+#[test]
+fn a_feed_keeps_its_promise_whatever_happens() {
+    each_seed(0..6, |seed| {
+        let mut random = Random::new(seed);
+        let (network, hosts) = switched(seed, ["feed", "fast", "slow", "dead"]);
+        run(network, async |simulation| {
+            let address = simulation.address(hosts[0], PORT);
+            let bytes = [5_000, 200_000][random.below(2) as usize];
+            let options = fed("feed").backlog(bytes);
+            let options = match seed % 3 {
+                0 => options.wait(),
+                1 => options.skip(),
+                _ => options.end(),
+            };
+            drop(simulation.spawn_on(hosts[0], feed_all(address.clone(), options, 3)));
+            let taking = [(1, Duration::ZERO), (2, 20 * MS), (3, 20 * MS)].map(|(host, pause)| {
+                simulation.spawn_on(hosts[host], take_all(address.clone(), pause))
+            });
+            for _ in 0..4 {
+                disturb(&simulation, &hosts, &mut random).await;
+            }
+            if random.one_in(2) {
+                simulation.crash(hosts[3]);
+            } else {
+                simulation.kill(hosts[3]);
+            }
+            let mut counts = Vec::new();
+            for taking in taking.into_iter().take(2) {
+                let taken = simulation.within(LIMIT, taking).await;
+                counts.push(taken.expect("a subscriber waits for ever").unwrap());
+            }
+            match seed % 3 {
+                0 => assert_eq!(counts, [Some(FED); 2]),
+                1 => assert!(counts.iter().all(Option::is_some)),
+                // The others may be behind as well while their links are cut.
+                _ => assert!(counts.iter().flatten().all(|count| *count == FED)),
             }
         });
     });
