@@ -6,6 +6,7 @@
 mod agreeing;
 mod calls;
 mod faults;
+mod feeds;
 mod joining;
 mod names;
 mod precedence;

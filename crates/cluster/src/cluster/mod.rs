@@ -17,6 +17,7 @@ mod changes;
 mod config;
 mod ending;
 mod error;
+mod feeds;
 mod joining;
 mod keeper;
 pub mod launch;

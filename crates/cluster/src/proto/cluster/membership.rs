@@ -179,6 +179,16 @@ impl Membership {
         self.names.get(name).into_iter().flatten().copied()
     }
 
+    /// Returns the nodes that provide something under a name with this beginning, each with the rest of the
+    /// name.
+    pub fn provided_below(&self, begin: &str) -> impl Iterator<Item = (NodeId, String)> {
+        let rests = self.names.iter().filter_map(move |(name, nodes)| {
+            let rest = name.strip_prefix(begin)?;
+            Some(nodes.iter().map(move |node| (*node, rest.to_owned())))
+        });
+        rests.flatten()
+    }
+
     /// Returns the barrier that this node waits at.
     #[must_use]
     pub fn waits_at(&self) -> Option<u64> {
