@@ -34,6 +34,8 @@ enum Command {
     Calls(commands::calls::CallsArgs),
     /// Costs of links that carry nothing.
     Idle(commands::idle::IdleArgs),
+    /// A message to several subscribers; nothing is pinned.
+    Feed(commands::feed::FeedArgs),
     /// Deliveries to a runtime whose other workers compute; nothing is pinned.
     Starve(commands::starve::StarveArgs),
     /// Tasks from a farmer to workers and their results back.
@@ -106,6 +108,7 @@ fn run(command: Command) -> Result<Verdict, Failure> {
         Command::Bandwidth(args) => commands::bandwidth::run(&args),
         Command::Calls(args) => commands::calls::run(&args),
         Command::Idle(args) => commands::idle::run(&args),
+        Command::Feed(args) => commands::feed::run(&args),
         Command::Starve(args) => commands::starve::run(&args),
         Command::Farm(args) => commands::farm::run(&args),
         Command::Cluster(args) => commands::cluster::run(&args),

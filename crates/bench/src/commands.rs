@@ -8,6 +8,7 @@ pub mod collective;
 pub mod coupled;
 pub mod delta;
 pub mod farm;
+pub mod feed;
 pub mod idle;
 pub mod latency;
 pub mod model;

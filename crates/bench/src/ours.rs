@@ -8,6 +8,7 @@ pub mod channels;
 pub mod cluster;
 pub mod collective;
 pub mod farm;
+pub mod feed;
 pub mod flows;
 pub mod idle;
 pub mod latency;

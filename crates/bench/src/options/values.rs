@@ -22,6 +22,9 @@ const NODES_MAX: u32 = 4096;
 /// Most messages a second: one a nanosecond.
 const RATE_MAX: u64 = 1_000_000_000;
 
+/// Most subscribers of a feed.
+const SUBSCRIBERS_MAX: usize = 1_000;
+
 /// Most links of a process: the ports of one address give no more.
 const LINKS_MAX: usize = 28_000;
 
@@ -175,6 +178,11 @@ pub(crate) fn limit(text: &str) -> Result<f64, String> {
 /// A text that says what is allowed.
 pub fn links(text: &str) -> Result<usize, String> {
     within(text, 1..=LINKS_MAX)
+}
+
+/// Parses the number of subscribers of a feed.
+pub(crate) fn subscribers(text: &str) -> Result<usize, String> {
+    within(text, 1..=SUBSCRIBERS_MAX)
 }
 
 /// Parses the number of processes of a cluster.

@@ -216,6 +216,17 @@ fn idle_rows() {
 }
 
 #[test]
+fn feed_rows() {
+    let options = ["--subscribers", "3", "--messages", "2000"];
+    for more in [&["--against", "loop"][..], &["--stopped", "1", "--against", "reading"]] {
+        let row = row(&[&["feed"], &options[..], more].concat());
+        assert_keys(&row, &["payload_bytes", "subscribers", "deliveries_per_second", "ratio"]);
+        assert_eq!(row["subscribers"], 3);
+    }
+    assert!(refusal(&["feed", "--stopped", "8"]).contains("--stopped must leave"));
+}
+
+#[test]
 fn starve_rows() {
     let options = ["--threads", "3", "--computing", "2", "--work", "1ms", "--messages", "20"];
     for more in [&["--against", "eventfd"][..], &["--runtime", "io-thread"]] {
