@@ -298,7 +298,7 @@ fn pair(scene: &Scene<'_>, found: &mut Found) -> Result<(), Failure> {
 
 fn more_gains_more(found: &mut Found, id: &'static str, curves: &[Curve; 3]) {
     let best = curves.each_ref().map(Curve::last);
-    let holds = best.is_sorted_by(|less, more| *more >= less * (1.0 - NEAR));
+    let holds = best[2] > best[0] && best.is_sorted_by(|less, more| *more >= less * (1.0 - SLOWER));
     found.verdict(id, holds, best.map(|gain| format!("{gain:.2}")).join(", "));
 }
 

@@ -284,9 +284,16 @@ impl Report<'_> {
     fn to_markdown(&self) -> String {
         let mut text = format!(
             "# Five papers, statement by statement\n\nWritten by `chunkperf reproduce --report docs`, {}, {}, in \
-             {:.0} s. Virtual figures are the same on every machine: their digest. [All statements]\
-             ({FOLDER}/statements.csv) have their places, and ours beside; below stand those with \
-             numbers that hold, and all that differ. *Fitted* are those of which a constant of our world was taken.\n",
+             {:.0} s. The programs of each paper run with this library in virtual time, on a *world*: hosts and \
+             cables with the paper's costs, or with assumed ones where it has none. A few rows are measured on this \
+             machine. Of a paper's statements, \
+             \n\n- *inputs* feed the world;\n\
+             - those that are *fitted* follow from it, or gave it a constant;\n\
+             - all others were found by running;\n\
+             - a number *holds* within 15 %, in the LAN study and GdH within 25 %; a number of tasks exactly;\n\
+             - *differ* says nothing about who is right: the last column has the cause.\n\n\
+             A digest is equal on every machine if all virtual figures are. [All statements]({FOLDER}/statements.csv) \
+             with their places; below stand those with numbers that hold, and all that differ.\n",
             machine::today(),
             machine::description(),
             self.seconds,
@@ -345,7 +352,13 @@ impl Report<'_> {
                 text.push_str(&line(columns.map(|(name, _)| name)));
                 text.push_str(&line(["---"; 3]));
                 for one in decided {
-                    text.push_str(&line([&one.statement.says, one.ours, one.why.unwrap_or("")]));
+                    let Statement { says, mark, .. } = one.statement;
+                    let says = if *mark == Mark::Fitted {
+                        format!("*fitted:* {says}")
+                    } else {
+                        says.clone()
+                    };
+                    text.push_str(&line([&says, one.ours, one.why.unwrap_or("")]));
                 }
             }
         }

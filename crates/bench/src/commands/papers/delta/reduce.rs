@@ -32,7 +32,7 @@ pub(super) fn run(scene: &Scene<'_>, found: &mut Found) -> Result<(), Failure> {
     let holds = ends.iter().all(|end| *end == Some(at));
     // Two streams share a parent's port.
     let full = last_flat(&Curve::seconds(Compute::Empty, &cluster));
-    let told = format!("at {}; its switch is full at {}", listed(&ends), listed(&[full]));
+    let told = format!("bends at {}; its switch is full at {}", listed(&ends), listed(&[full]));
     found.verdict("reduce-cluster-saturates", holds, told);
     broadcast(found, sizes)
 }

@@ -116,7 +116,8 @@ fn pipelines(scene: &Scene<'_>, found: &mut Found, points: &[Point], curves: &[C
     let grow = curves.iter().all(|curve| curve.last() > curve.first());
     found.verdict("fft-gains-with-processors", grow, told);
     let holds = small.last() > 1.0 && (curves.len() == 1 || small.last() > large.last());
-    let told = format!("{:.2} and {:.2} times", small.last(), large.last());
+    let told = |curve: &Curve| format!("{} rows: {:.2} times", curve.rows, curve.last());
+    let told = format!("{}, {}", told(small), told(large));
     found.verdict("fft-gains-with-small", holds, told);
 }
 

@@ -196,8 +196,11 @@ fn saving(scene: &Scene<'_>, found: &mut Found, times: &[Times], small: &[Times]
         saved.is_sorted_by(|before, after| *after <= before + SAME)
     };
     let last = &times[times.len() - RANKS.len()..];
-    let last: Vec<_> = last.iter().map(|it| percent(it.saved())).collect();
-    found.verdict("kept-saves-less", RANKS.iter().all(falls), format!("{} %", last.join(", ")));
+    let both = small.iter().zip(last);
+    let told: Vec<_> = both
+        .map(|(first, last)| percent(first.saved()) + " to " + &percent(last.saved()))
+        .collect();
+    found.verdict("kept-saves-less", RANKS.iter().all(falls), format!("{} %", told.join(", ")));
     let &[most, rows] = scene.numbers("kept-saves-large") else { return };
     let large = times.iter().filter(|it| it.rows as f64 >= rows).map(Times::saved);
     let saved = large.fold(0.0, f64::max);

@@ -266,7 +266,7 @@ pub(super) fn summary(scene: &Scene<'_>, found: &mut Found) -> Result<(), Failur
         overlapping += points.iter().filter(|point| point.gain() > 1.0).count();
     }
     let faster = gains.iter().filter(|gain| **gain > 1.0).count();
-    let told = format!("{faster} of {}, overlapping {overlapping}", gains.len());
+    let told = format!("{faster} of {}, with overlap {overlapping}", gains.len());
     found.verdict("most-instances", 2 * faster > gains.len(), told);
     Ok(())
 }

@@ -92,7 +92,8 @@ pub(super) fn granularity(scene: &Scene<'_>, found: &mut Found) -> Result<(), Fa
     let (strand, pvm, single) = (at(&strand, small), at(&pvm, small), at(&single, small));
     let ours = format!("{}, {} s", short(strand), short(pvm));
     found.verdict("strand-small-tasks", strand < pvm, ours);
-    let ours = format!("without it {} s", short(single));
+    let ours =
+        format!("Strand {}, without it {}, PVM {} s", short(strand), short(single), short(pvm));
     found.verdict("strand-by-buffering", strand < pvm && pvm < single, ours);
     Ok(())
 }
@@ -151,10 +152,14 @@ pub(super) fn rays(scene: &Scene<'_>, found: &mut Found) -> Result<(), Failure> 
     let slc = vec![Machine::Slc; scene.sized(10, 4)];
     let [(sparc_rays, _), (rs_rays, _)] =
         [of(sparc.clone(), Picture::Rays)?, of(rs.clone(), Picture::Rays)?];
-    let ours = format!("{}, {} s", short(rs_rays), short(sparc_rays));
+    let ours = format!("RS6000 {}, SPARC {} s", short(rs_rays), short(sparc_rays));
     found.verdict("rays-rs-win", rs_rays < sparc_rays, ours);
     let [(sparc, _), (rs, _)] = [of(sparc, Picture::Fractal)?, of(rs, Picture::Fractal)?];
-    found.verdict("fractal-opposite", sparc < rs, format!("{}, {} s", short(rs), short(sparc)));
+    found.verdict(
+        "fractal-opposite",
+        sparc < rs,
+        format!("RS6000 {}, SPARC {} s", short(rs), short(sparc)),
+    );
     let transputer = numbers("table-5")[4];
     let times = transputer / of(all, Picture::Rays)?.0;
     let holds = is_near(times, numbers("fifty-one")[0], 0.25);

@@ -101,8 +101,8 @@ fn tools(found: &mut Found, slc: &Grid, sparc: &Grid) {
     let loss = |grid: &Grid| grid[0].1[0][0] / grid[0].1[1][0].min(grid[0].1[2][0]);
     let [on_slc, on_sparc] = [loss(slc), loss(sparc)];
     let loses = grid_loses(slc);
-    found.verdict("p4-a-few", loses, format!("{on_slc:.2} of the better"));
-    let ours = format!("{on_sparc:.2}, SLC {on_slc:.2}");
+    found.verdict("p4-a-few", loses, format!("P4 takes {on_slc:.2} of the better's time"));
+    let ours = format!("{on_sparc:.2} of the better's time, SLC {on_slc:.2}");
     found.verdict("p4-a-few-sparc", on_slc > 1.0 && on_sparc > on_slc, ours);
     let most = &slc[slc.len() - 1].1;
     let told = |model: usize| {
