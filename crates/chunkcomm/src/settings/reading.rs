@@ -2,6 +2,7 @@
 
 use serde::de::DeserializeOwned;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::{env, error, fmt, fs, io};
 
 /// Reads settings from a file of TOML.
@@ -22,7 +23,10 @@ use std::{env, error, fmt, fs, io};
 /// ```
 pub fn from_file<T: DeserializeOwned>(path: impl AsRef<Path>) -> Result<T, SettingsError> {
     let place = path.as_ref();
-    let unread = |source| SettingsError::Unread { file: place.to_owned(), source };
+    let unread = |source: io::Error| SettingsError::Unread {
+        file: place.to_owned(),
+        source: Arc::new(source),
+    };
     let text = fs::read_to_string(place).map_err(unread)?;
     toml::from_str(&text).map_err(|error| wrong(place.display(), &error))
 }
@@ -98,7 +102,7 @@ fn wrong(place: impl fmt::Display, error: &toml::de::Error) -> SettingsError {
 }
 
 /// Why there are no settings.
-#[derive(Debug)]
+#[derive(Clone)]
 #[non_exhaustive]
 pub enum SettingsError {
     /// The file cannot be read.
@@ -106,7 +110,7 @@ pub enum SettingsError {
         /// The file.
         file: PathBuf,
         /// The system's reason.
-        source: io::Error,
+        source: Arc<io::Error>,
     },
     /// It is no TOML, or a key is unknown, missing or has a wrong value.
     Wrong {
@@ -128,10 +132,12 @@ impl fmt::Display for SettingsError {
     }
 }
 
+crate::debug_with_causes!(SettingsError);
+
 impl error::Error for SettingsError {
     fn source(&self) -> Option<&(dyn error::Error + 'static)> {
         match self {
-            SettingsError::Unread { source, .. } => Some(source),
+            SettingsError::Unread { source, .. } => Some(source.as_ref()),
             SettingsError::Wrong { .. } => None,
         }
     }

@@ -11,6 +11,7 @@ use chunkcomm::proto::codec::{DecodeError, EncodeError};
 use chunkcomm::proto::credential::SeedTextError;
 use chunkcomm::proto::error::ProtocolError;
 use chunkcomm::proto::hello::{Disagreement, HelloError};
+use chunkcomm::settings::SettingsError;
 use chunkcomm::{
     AcceptError, Address, CloseError, ConnectError, LinkError, NodeError, OpenError, RecvError,
     SendError, TryRecvError, TrySendError,
@@ -50,6 +51,8 @@ fn nodes(texts: &mut Texts) {
         NodeError::Setting { name: "sessions_max", value, allowed },
         NodeError::NoRuntime,
         NodeError::System(said()),
+        SettingsError::Unread { file: "/a/file".into(), source: said() },
+        SettingsError::Wrong { place: "/a/file".into(), why: "line 2: no such key".into() },
         HelloCause::Wrong(HelloError::Cluster),
         HelloCause::Disagreement(Disagreement::Codec { ours: 1, theirs: 2 }),
         HelloCause::Io(said()),
