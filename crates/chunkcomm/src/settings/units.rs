@@ -18,10 +18,10 @@ pub fn duration<'de, D: Deserializer<'de>>(from: D) -> Result<Duration, D::Error
     parse_duration(&text).ok_or_else(|| D::Error::custom(format!("{text:?}: {NO_DURATION}")))
 }
 
-/// As [`duration`], for a key that may be left out: with `#[serde(default)]`.
+/// As [`duration()`], for a key that may be left out: with `#[serde(default)]`.
 ///
 /// # Errors
-/// As [`duration`].
+/// As [`duration()`].
 pub fn duration_option<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Duration>, D::Error> {
     duration(from).map(Some)
 }
@@ -46,10 +46,10 @@ pub fn bytes<'de, D: Deserializer<'de>>(from: D) -> Result<u64, D::Error> {
     }
 }
 
-/// As [`bytes`], for a key that may be left out: with `#[serde(default)]`.
+/// As [`bytes()`], for a key that may be left out: with `#[serde(default)]`.
 ///
 /// # Errors
-/// As [`bytes`].
+/// As [`bytes()`].
 pub fn bytes_option<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u64>, D::Error> {
     bytes(from).map(Some)
 }
