@@ -31,7 +31,7 @@
 //!
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! // ORDERS_NODE__NAME=spare is the name, if it is set.
+//! // ORDERS__NODE__NAME=spare is the name, if it is set.
 //! let orders: Orders = settings::from_file_and_variables("orders.toml", "ORDERS")?;
 //! let node = Node::builder().settings(&orders.node).build().await?;
 //! # let _ = (node, orders.answer_within);
@@ -142,7 +142,8 @@ pub struct LimitSettings {
 }
 
 impl NodeBuilder {
-    /// Takes the settings that are there; those that are left out stay as they are. Of `silence` and `limits`, if
+    /// Takes the settings that are there; those that are left out stay as they are, and so does a switch that is
+    /// `false`. Addresses to listen at are added. Of `silence` and `limits`, if
     /// one is there, the others are the defaults.
     pub fn settings(mut self, settings: &NodeSettings) -> NodeBuilder {
         let NodeSettings { silence, limits, .. } = settings;

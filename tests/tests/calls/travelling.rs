@@ -74,13 +74,17 @@ fn a_sending_end_connects_where_it_was_sent() {
 fn ends_travel_in_requests_and_answers_of_calls() {
     everywhere(|address| async move {
         let pair = pair(address).await;
-        let back = |there: TravellingSender<u64>| async move { Ok::<_, String>((1u8, there)) };
+        let back = |(bytes, there): (usize, TravellingSender<u64>)| async move {
+            Ok::<_, String>((vec![1u8; bytes], there))
+        };
         let _service = pair.a.serve("back", back).unwrap();
-        let client =
-            pair.b.call_client::<_, (u8, TravellingSender<u64>)>(&pair.peer, "back").unwrap();
-        for _ in 0..3 {
+        let client = pair.b.call_client::<_, (Vec<u8>, TravellingSender<u64>)>(&pair.peer, "back");
+        let client = client.unwrap();
+        // Answers of all lengths, one after the other.
+        for bytes in [0, 300, 10, 40_000, 0] {
             let (there, here) = pair.b.travelling_sender::<u64>().unwrap();
-            let (_, there) = limited(client.call(&there)).await.unwrap();
+            let (filled, there) = limited(client.call(&(bytes, there))).await.unwrap();
+            assert_eq!(filled.len(), bytes);
             let sending =
                 tokio::spawn(async move { numbers(there.connect().await.unwrap(), 9).await });
             takes_numbers(here, 9).await;
@@ -88,8 +92,9 @@ fn ends_travel_in_requests_and_answers_of_calls() {
         }
         // An end leaves once; a call that fails drops it, and one that nobody waits for does.
         let (there, here) = pair.b.travelling_sender::<u64>().unwrap();
-        drop(limited(client.call(&there)).await.unwrap());
-        let error = limited(client.call(&there)).await.unwrap_err();
+        let request = (0, there);
+        drop(limited(client.call(&request)).await.unwrap());
+        let error = limited(client.call(&request)).await.unwrap_err();
         assert!(matches!(error, CallError::Request { .. }), "{error}");
         is_dropped(here).await;
         let held = |there: TravellingSender<u64>| async move {

@@ -253,7 +253,7 @@ where
                 line = subscribing => line,
             };
             match line {
-                Some(Ok(Line { words, silence })) => {
+                Some(Ok(Line { words, silence, .. })) => {
                     backoff = Backoff::new(seed);
                     if self.lines.send(Ok(words)).is_err() {
                         return;

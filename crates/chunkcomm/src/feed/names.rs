@@ -46,11 +46,13 @@ impl Names {
             Some(sender) => {
                 sender.send_replace(names).expect("names can be encoded");
             }
-            None => {
-                let sender = node.publish(NAMES, names);
-                let taken = |_| FeedError::Taken { feed: NAMES.to_owned() };
-                published.sender = Some(sender.map_err(taken)?);
-            }
+            None => match node.publish(NAMES, names) {
+                Ok(sender) => published.sender = Some(sender),
+                Err(_) => {
+                    published.names.remove(name);
+                    return Err(FeedError::Taken { feed: NAMES.to_owned() });
+                }
+            },
         }
         Ok(())
     }

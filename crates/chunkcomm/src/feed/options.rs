@@ -89,7 +89,8 @@ impl FeedOptions {
     }
 
     /// Leaves out the oldest messages for a subscriber that is behind its backlog.
-    /// [`Subscription::skipped`](super::Subscription::skipped) counts them. `send` waits for nobody.
+    /// [`Subscription::skipped`](super::Subscription::skipped) counts them. `send` waits for nobody: a burst of
+    /// more than the backlog leaves fast subscribers behind as well.
     pub fn skip(mut self) -> FeedOptions {
         self.behind = Behind::Skip;
         self

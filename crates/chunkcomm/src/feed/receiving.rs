@@ -39,6 +39,8 @@ pub(super) struct Line<T> {
     pub(super) words: Receiver<Word<T>>,
     /// Ends with the subscription, which the feed hears.
     pub(super) silence: Sender<Silence>,
+    /// Messages that were left out before the first one.
+    skipped: u64,
 }
 
 impl<T> fmt::Debug for Subscription<T> {
@@ -169,6 +171,7 @@ impl Node {
     ///   messages of the type cannot be received.
     /// - [`FeedError::Late`]: with `within`, no feed has taken the subscriber in time.
     /// - [`FeedError::Recv`]: the feed has another type, or is lost.
+    /// - [`FeedError::Behind`]: what the feed keeps and sends is more than its backlog, and it ends who is behind.
     ///
     /// # Cancel safety
     ///
@@ -196,7 +199,8 @@ impl Node {
                 .await
                 .unwrap_or(Err(FeedError::Late { feed: name, waited: limit }))?,
         };
-        Ok(Subscription { source: Source::One(line), skipped: 0 })
+        let skipped = line.skipped;
+        Ok(Subscription { source: Source::One(line), skipped })
     }
 
     /// Subscribes to the feed of this peer; waits until the feed has taken the subscriber.
@@ -212,9 +216,16 @@ impl Node {
         let options = ChannelOptions { schema, ..channel(name) };
         let opened = self.open_duplex::<Silence, Word<T>>(peer, options).await;
         let (silence, mut words) = opened.map_err(FeedError::Open)?.split();
-        // The first word, by which the feed has taken the subscriber, says nothing else.
-        words.recv().await.map_err(FeedError::Recv)?;
-        Ok(Line { words, silence })
+        // By the first word the feed has taken the subscriber. A feed that has ended says none.
+        let skipped = match words.recv().await.map_err(FeedError::Recv)? {
+            Some((None, None)) => {
+                let (feed, peer) = (words.name().to_owned(), peer.name().to_owned());
+                return Err(FeedError::Behind { feed, peer });
+            }
+            Some((_, skipped)) => skipped.unwrap_or(0),
+            None => 0,
+        };
+        Ok(Line { words, silence, skipped })
     }
 
     /// Returns the node that feeds, once it is there.

@@ -136,13 +136,14 @@ struct Shared {
 impl Drop for Shared {
     fn drop(&mut self) {
         self.hub.end();
+        // Before another feed can have the name.
+        for at_end in std::mem::take(&mut *locked(&self.at_end)) {
+            at_end();
+        }
         if let Some(shared) = self.node.upgrade() {
             let node = Node { shared };
             Names::remove(&node, &self.name);
             node.give_up_name(&self.name);
-        }
-        for at_end in std::mem::take(&mut *locked(&self.at_end)) {
-            at_end();
         }
     }
 }
@@ -191,6 +192,7 @@ impl Node {
         let serves = Serves { node: self.clone(), options: channel, print, hub: Arc::clone(&hub) };
         tasks::spawn_on(self.runtime(), serves.run());
         let inline_bytes_max = INLINE_BYTES_MAX.min(bytes_max);
-        Ok(Arc::new(Shared { name, node, hub, inline_bytes_max, at_end: Mutex::default() }))
+        let at_end = Mutex::default();
+        Ok(Arc::new(Shared { name, node, hub, inline_bytes_max, at_end }))
     }
 }

@@ -31,11 +31,10 @@ pub fn from_file<T: DeserializeOwned>(path: impl AsRef<Path>) -> Result<T, Setti
     toml::from_str(&text).map_err(|error| wrong(place.display(), &error))
 }
 
-/// As [`from_file`]; variables of the environment that begin with `prefix` and `_` come before the file.
+/// As [`from_file`]; variables of the environment that begin with `prefix` and two low lines come before the file.
 ///
-/// `ORDERS_NODE__LISTEN` is the key `listen` in the part `node` for the prefix `ORDERS`: two low lines stand
-/// before the key of a part, and letters are small. A value is written as in TOML (`8`, `true`, `["a", "b"]`);
-/// any other text is a string.
+/// `ORDERS__NODE__LISTEN` is the key `listen` in the part `node` for the prefix `ORDERS`; letters are small. A value
+/// is written as in TOML (`8`, `true`, `["a", "b"]`); any other text is a string. An empty one counts as none.
 ///
 /// # Errors
 /// As [`from_file`]; with such variables, the key alone tells the place.
@@ -48,7 +47,7 @@ pub fn from_file_and_variables<T: DeserializeOwned>(
     if variables.is_empty() {
         return from_file(path);
     }
-    let place = format!("{} and the variables {prefix}_*", path.display());
+    let place = format!("{} and the variables {prefix}__*", path.display());
     overlaid(from_file(path)?, variables, &place)
 }
 
@@ -57,15 +56,16 @@ pub fn from_file_and_variables<T: DeserializeOwned>(
 /// # Errors
 /// [`SettingsError`] names the variables and the key.
 pub fn from_variables<T: DeserializeOwned>(prefix: &str) -> Result<T, SettingsError> {
-    overlaid(toml::Table::new(), variables(prefix), &format!("the variables {prefix}_*"))
+    overlaid(toml::Table::new(), variables(prefix), &format!("the variables {prefix}__*"))
 }
 
 /// Names, without their prefix, and values.
 fn variables(prefix: &str) -> Vec<(String, String)> {
-    let begin = format!("{prefix}_");
+    // One low line would take the variables of other programs.
+    let begin = format!("{prefix}__");
     let texts = env::vars_os().filter_map(|(name, value)| {
         let name = name.into_string().ok()?.strip_prefix(&begin)?.to_ascii_lowercase();
-        Some((name, value.into_string().ok()?))
+        Some((name, value.into_string().ok()?)).filter(|(_, value)| !value.is_empty())
     });
     let mut all: Vec<_> = texts.collect();
     // A whole part before the keys in it.

@@ -4,11 +4,13 @@
 use super::scope::{CallScope, enter};
 use super::service::Shared;
 use crate::moving::crossing::Leaving;
+use crate::moving::ends::pack;
 use crate::moving::leaving_by;
 use crate::proto::call::serving::{Key, Start};
 use crate::proto::call::wire::Kind;
 use crate::registry::panic_message;
 use crate::sync::locked;
+use bytes::Bytes;
 use chunkcomm::layer::{Owed, RawSender, Staged, Waiting};
 use chunkcomm::{SendError, host};
 use serde::Serialize;
@@ -247,9 +249,10 @@ impl<Req: Send + 'static, H: Handler<Req>> Turn<Req, H> {
 /// Part of an answer that waits for room.
 pub(super) enum Later {
     Nothing,
-    /// The message is in the sender's scratch, and ends that leave with it are here.
-    Scratch(Option<Leaving>),
-    Text(Vec<u8>),
+    /// The message is in the sender's scratch.
+    Scratch,
+    /// The message, and ends that leave with it.
+    Encoded(Bytes, Option<Leaving>),
 }
 
 impl<Req, H: Handler<Req>> Shared<Req, H> {
@@ -263,12 +266,12 @@ impl<Req, H: Handler<Req>> Shared<Req, H> {
         let _owed = Owed::begin(&self.node, owed);
         match later {
             Later::Nothing => Ok(()),
-            Later::Scratch(leaving) => {
-                tx.stage_later(Waiting::Scratch).await?;
+            Later::Scratch => tx.stage_later(Waiting::Scratch).await,
+            Later::Encoded(bytes, leaving) => {
+                tx.stage_later(Waiting::Bytes(&bytes)).await?;
                 leaving.into_iter().for_each(Leaving::accepted);
                 Ok(())
             }
-            Later::Text(text) => tx.stage_later(Waiting::Slice(&text)).await,
         }
     }
 }
@@ -290,10 +293,12 @@ impl<Req: Send + 'static, H: Handler<Req>> Shared<Req, H> {
             Ok(answer) if self.form.returns_ends && self.has_ends(answer) => {
                 stage_with_ends(tx, slot, answer)
             }
-            Ok(answer) => {
-                let done = unpanicked(|| stage(tx, slot, answer));
-                staged(tx, slot, done, None)
-            }
+            Ok(answer) => match unpanicked(|| tx.stage(&(Kind::Value.head(slot), answer))) {
+                Ok(Ok(Staged::Done)) => Ok(Later::Nothing),
+                Ok(Ok(Staged::Full)) => Ok(Later::Scratch),
+                Ok(Err(error)) => stage_unsendable(tx, slot, error),
+                Err((_, text)) => stage_text(tx, slot, Kind::Unsendable, &text),
+            },
             Err((kind, text)) => stage_text(tx, slot, *kind, text),
         }
     }
@@ -303,12 +308,7 @@ impl<Req: Send + 'static, H: Handler<Req>> Shared<Req, H> {
     }
 }
 
-#[inline]
-fn stage<A: Serialize>(tx: &mut RawSender, slot: u32, answer: &A) -> Result<Staged, SendError> {
-    tx.stage(&(Kind::Value.head(slot), answer))
-}
-
-/// Stages an answer with channel ends in it, which leave with it.
+/// Stages an answer with channel ends in it, which leave with it. It is encoded once: ends leave once.
 #[cold]
 fn stage_with_ends<A: Serialize>(
     tx: &mut RawSender,
@@ -316,26 +316,18 @@ fn stage_with_ends<A: Serialize>(
     answer: &A,
 ) -> Result<Later, SendError> {
     let leaving = leaving_by(tx.peer(), tx.watch());
-    let (done, leaving) = leaving.during(|| unpanicked(|| stage(tx, slot, answer)));
-    staged(tx, slot, done, Some(leaving))
-}
-
-/// Returns the rest of the work for an answer that was staged, with the ends that leave with it.
-#[inline]
-fn staged(
-    tx: &mut RawSender,
-    slot: u32,
-    done: Result<Result<Staged, SendError>, (Kind, String)>,
-    leaving: Option<Leaving>,
-) -> Result<Later, SendError> {
-    match done {
-        Ok(Ok(Staged::Done)) => {
-            leaving.into_iter().for_each(Leaving::accepted);
+    let (bytes, leaving) = match unpanicked(|| pack(&(Kind::Value.head(slot), answer), leaving)) {
+        Ok(Ok(packed)) => packed,
+        Ok(Err(error)) => return stage_unsendable(tx, slot, error),
+        Err((_, text)) => return stage_text(tx, slot, Kind::Unsendable, &text),
+    };
+    match tx.stage_waiting(&Waiting::Bytes(&bytes)) {
+        Ok(Staged::Done) => {
+            leaving.accepted();
             Ok(Later::Nothing)
         }
-        Ok(Ok(Staged::Full)) => Ok(Later::Scratch(leaving)),
-        Ok(Err(error)) => stage_unsendable(tx, slot, error),
-        Err((_, text)) => stage_text(tx, slot, Kind::Unsendable, &text),
+        Ok(Staged::Full) => Ok(Later::Encoded(bytes, Some(leaving))),
+        Err(error) => stage_unsendable(tx, slot, error),
     }
 }
 
@@ -357,9 +349,9 @@ pub(super) fn stage_text(
     kind: Kind,
     text: &str,
 ) -> Result<Later, SendError> {
-    let bytes = kind.with_text(slot, text);
-    Ok(match tx.stage_waiting(&Waiting::Slice(&bytes))? {
+    let bytes = Bytes::from(kind.with_text(slot, text));
+    Ok(match tx.stage_waiting(&Waiting::Bytes(&bytes))? {
         Staged::Done => Later::Nothing,
-        Staged::Full => Later::Text(bytes),
+        Staged::Full => Later::Encoded(bytes, None),
     })
 }
