@@ -23,7 +23,7 @@ pub struct FeedArgs {
     #[arg(long, value_name = "N", default_value = "8", value_parser = values::subscribers)]
     subscribers: usize,
     /// Subscribers among them that read nothing; the feed then leaves messages out for them
-    #[arg(long, value_name = "N", default_value = "0")]
+    #[arg(long, value_name = "N", default_value = "0", value_parser = values::stopped)]
     stopped: usize,
     /// Messages of all counted slices [default: as many as take two seconds]
     #[arg(long, value_name = "N", value_parser = values::count)]

@@ -185,6 +185,11 @@ pub(crate) fn subscribers(text: &str) -> Result<usize, String> {
     within(text, 1..=SUBSCRIBERS_MAX)
 }
 
+/// Parses the number of subscribers of a feed that read nothing.
+pub(crate) fn stopped(text: &str) -> Result<usize, String> {
+    within(text, 0..=SUBSCRIBERS_MAX)
+}
+
 /// Parses the number of processes of a cluster.
 pub(crate) fn nodes(text: &str) -> Result<u32, String> {
     within(text, 1..=NODES_MAX).map_err(|allowed| format!("{allowed} processes"))
