@@ -415,7 +415,7 @@ fn budgets_run_all_at_tiny_sizes() {
     let (told, lacking) = (err.lines().next().unwrap_or_default(), "lack something here: ");
     let is_lacking = cfg!(not(all(feature = "peers", feature = "virtual")));
     assert!(told.contains(lacking) || !is_lacking, "one line tells all that is missing: {told}");
-    assert!(err.lines().last().unwrap_or_default().ends_with("not measured here"), "{err}");
+    assert!(err.lines().last().unwrap_or_default().contains("not measured here"), "{err}");
     for line in out.lines() {
         let row: Value = serde_json::from_str(line).unwrap();
         assert_keys(&row, &["name", "figure", "budget", "aim", "met"]);

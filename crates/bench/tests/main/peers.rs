@@ -117,7 +117,10 @@ fn what_stands_beside_another_system_is_refused_with_what_is_allowed() {
         (&["stream", "--against", "tarpc"], "framed, timely, tonic"),
         (&["stream", "--against", "zmq", "--peers-dir", "/nowhere"], "folders that exist"),
         (&["latency", "--against", "openmpi"], "--runtime busy-poll and --transport tcp"),
-        (&["calls", "--against", "timely"], "raw, latency, tarpc, tonic, zenoh, zmq, nats, best"),
+        (
+            &["calls", "--against", "timely"],
+            "raw, latency, closure, tarpc, tonic, zenoh, zmq, nats, best",
+        ),
         (&["peers", "--only", "pvm"], "[possible values: framed, timely, tarpc, tonic, zenoh"),
         (&["peers", "--json", "--markdown"], "--markdown"),
     ];
