@@ -97,13 +97,20 @@ fn round_trips(c: &mut Criterion) -> Result<(), Failure> {
     Ok(())
 }
 
+/// Forms of a service in this build.
+const FORMS: &[(&str, calls::Form)] = &[
+    ("ours", calls::Form::Closure),
+    #[cfg(feature = "peers")]
+    ("a trait's", calls::Form::Trait),
+];
+
 fn calls_in_flight(c: &mut Criterion) -> Result<(), Failure> {
     for in_flight in [1, 256] {
         let mut group = c.benchmark_group(format!("calls 16 B, {in_flight} in flight"));
         group.throughput(Throughput::Elements(1));
         let mut bench = pair::start(&setting())?;
         let node = setting().node(PolicyKind::Chunked);
-        for (name, form) in [("ours", calls::Form::Closure), ("a trait's", calls::Form::Trait)] {
+        for &(name, form) in FORMS {
             let kind = calls::CallsKind { bytes: 16, in_flight, form, node };
             let mut ours = calls::near(&mut bench, kind)?;
             bench_slices(&mut group, name, &mut bench, &mut *ours);

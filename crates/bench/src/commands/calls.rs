@@ -85,6 +85,10 @@ impl CallsArgs {
             let text = format!("--form trait needs --size {TRAIT_BYTES}, not {}", self.size);
             return Err(Failure::Refused(text));
         }
+        if self.form == Form::Trait && !cfg!(feature = "peers") {
+            let text = "--form trait is not in this build: cargo build --release -p chunkcomm-bench --features peers";
+            return Err(Failure::Refused(text.to_owned()));
+        }
         match self.against {
             Some(Opponent::Own(Against::Raw)) => self.common.needs_sockets("raw"),
             Some(Opponent::Rival(Rival::System(System::Tarpc))) if !cfg!(feature = "peers") => {

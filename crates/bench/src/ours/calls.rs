@@ -1,5 +1,8 @@
 //! Calls of a service with one typed message each way.
 
+#[cfg(feature = "peers")]
+mod of_trait;
+
 use chunkcomm::stats::PeerStats;
 use chunkcomm::{Node, OpenError, Peer};
 use chunkcomm_cluster::{CallClient, NodeExt, Service};
@@ -14,34 +17,13 @@ use crate::harness::far::{FarEnd, Opening};
 use crate::harness::near::{Bench, EndId};
 use crate::harness::protocol::{End, NodeKind, Order};
 use crate::harness::slices::{Contender, Slice};
-use crate::message::{Message, Record};
+use crate::message::Message;
 use crate::with_message_of;
 
 const SERVICE: &str = "echo";
 
 /// Size of the messages that the trait has, in bytes.
 pub const TRAIT_BYTES: usize = 16;
-
-/// The service as a trait.
-#[chunkcomm_cluster::service]
-trait Echo {
-    async fn echo(&self, message: Record) -> Record;
-}
-
-struct Echoing(Answering);
-
-impl Echo for Echoing {
-    async fn echo(&self, message: Record) -> Record {
-        // The caller gets the panic's text.
-        self.0.answer(message).unwrap_or_else(|failure| panic!("{failure}"))
-    }
-}
-
-impl Caller<Record> for EchoClient {
-    async fn call(&self, message: &Record) -> Result<Record, Failure> {
-        self.echo(message.clone()).await.doing("calling")
-    }
-}
 
 /// Form of the service.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -71,8 +53,10 @@ pub struct CallsKind {
 /// If either side fails.
 pub fn near(bench: &mut Bench, kind: CallsKind) -> Result<Box<dyn Contender>, Failure> {
     if kind.form == Form::Trait {
-        let client = |node: &Node, peer: &Peer| EchoClient::at(node, peer);
-        return Ok(Box::new(Near::<Record, _>::open(bench, kind, client)?));
+        #[cfg(feature = "peers")]
+        return of_trait::near(bench, kind);
+        #[cfg(not(feature = "peers"))]
+        return Err(crate::baseline::no_peers());
     }
     with_message_of!(kind.bytes, M => {
         let client = |node: &Node, peer: &Peer| node.call_client(peer, SERVICE);
@@ -155,10 +139,10 @@ fn open_far<M: Message>(
     let node = far_node(node, &mut opening, bytes)?;
     let answering = Answering::new(bytes);
     let answers = answering.clone();
-    let of_trait = (bytes == TRAIT_BYTES)
-        .then(|| EchoServer::new(Echoing(answering.clone())).serve(&node))
-        .transpose()
-        .doing("serving")?;
+    #[cfg(feature = "peers")]
+    let of_trait = of_trait::serve(&node, bytes, &answering)?;
+    #[cfg(not(feature = "peers"))]
+    let of_trait = None;
     let service = node
         .serve(SERVICE, move |message: M| {
             let answer = answers.answer(message);

@@ -186,12 +186,14 @@ fn calls_rows() {
         assert_keys(&row, &keys);
         assert_eq!(row["calls"], 500, "{options:?}");
     }
-    let mut baselines = vec![("raw", "40"), ("latency", "1"), ("closure", "40")];
+    let mut baselines = vec![("raw", "40"), ("latency", "1")];
     if cfg!(feature = "peers") {
-        baselines.push(("tarpc", "40"));
+        baselines.extend([("closure", "40"), ("tarpc", "40")]);
     } else {
-        let said = refusal(&["calls", "--against", "tarpc"]);
-        assert!(said.contains("--features peers"), "{said}");
+        for needs_peers in [["--against", "tarpc"], ["--form", "trait"]] {
+            let said = refusal(&[&["calls"], &needs_peers[..]].concat());
+            assert!(said.contains("--features peers"), "{said}");
+        }
     }
     for (baseline, width) in baselines {
         let form = if baseline == "closure" { "trait" } else { "closure" };

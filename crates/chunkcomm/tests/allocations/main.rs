@@ -10,7 +10,7 @@ mod large;
 mod strangers;
 
 use chunkcomm::{Address, Node, NodeBuilder, Policy, Receiver, Sender, TrySendError};
-use chunkcomm_cluster::NodeExt;
+use chunkcomm_cluster::{CallClient, NodeExt};
 use chunkcomm_testkit::counting::{ALLOCATIONS, Counting, LIVE_BYTES};
 use chunkcomm_testkit::{fill, windows_of};
 use std::future::Future;
@@ -145,35 +145,13 @@ fn a_message_costs_no_allocation_and_no_wake_up() {
 /// Tasks, each of which makes one call after another.
 const CALLERS: u64 = 64;
 
-#[chunkcomm_cluster::service]
-trait Turning {
-    async fn turn(&self, numbers: Small) -> Small;
-    async fn name(&self) -> String;
-}
-
-struct Turner;
-
-impl Turning for Turner {
-    async fn turn(&self, (one, other): Small) -> Small {
-        (other, one)
-    }
-
-    async fn name(&self) -> String {
-        "turner".to_owned()
-    }
-}
-
-async fn call<F, Fut>(turn: &F, count: u64)
-where
-    F: Fn(Small) -> Fut + Clone + Send + 'static,
-    Fut: Future<Output = Small> + Send,
-{
+async fn call(client: &CallClient<Small, Small>, count: u64) {
     let callers: Vec<_> = (0..CALLERS)
         .map(|caller| {
-            let turn = turn.clone();
+            let client = client.clone();
             tokio::spawn(async move {
                 for number in 0..count / CALLERS {
-                    let answer = turn((number, caller)).await;
+                    let answer = client.call(&(number, caller)).await.unwrap();
                     assert_eq!(answer, (caller, number));
                 }
             })
@@ -184,53 +162,28 @@ where
     }
 }
 
-/// Returns the allocations of both ends together while calls are made, of a closure or of a trait's method.
-async fn cost_of_calls(of_trait: bool) -> u64 {
+/// Returns the allocations of both ends together while calls are made.
+async fn cost_of_calls() -> u64 {
     let loopback: Address = "127.0.0.1:0".parse().unwrap();
     let a = Node::builder().name("a").listen(loopback).build().await.unwrap();
     let b = Node::builder().name("b").build().await.unwrap();
     let peer = b.connect(&a.addresses()[0]).await.unwrap();
     let turn = |(one, other): Small| async move { Ok::<Small, String>((other, one)) };
     let _service = a.serve("turn", turn).unwrap();
-    let _turner = TurningServer::new(Turner).serve(&a).unwrap();
-    let limit = Duration::from_secs(60);
-    if of_trait {
-        let client = TurningClient::at(&b, &peer).unwrap().timeout(limit);
-        cost_of(move |numbers| {
-            let client = client.clone();
-            async move { client.turn(numbers).await.unwrap() }
-        })
-        .await
-    } else {
-        let client = b.call_client::<Small, Small>(&peer, "turn").unwrap().timeout(limit);
-        cost_of(move |numbers| {
-            let client = client.clone();
-            async move { client.call(&numbers).await.unwrap() }
-        })
-        .await
-    }
-}
-
-async fn cost_of<F, Fut>(turn: F) -> u64
-where
-    F: Fn(Small) -> Fut + Clone + Send + 'static,
-    Fut: Future<Output = Small> + Send,
-{
-    call(&turn, WARM_UP).await;
+    let client = b.call_client(&peer, "turn").unwrap().timeout(Duration::from_secs(60));
+    call(&client, WARM_UP).await;
     let before = ALLOCATIONS.load(Ordering::Relaxed);
-    call(&turn, COUNTED).await;
+    call(&client, COUNTED).await;
     ALLOCATIONS.load(Ordering::Relaxed) - before
 }
 
 #[test]
 fn a_call_that_is_answered_at_once_costs_no_allocation() {
     let _turn = alone();
-    for of_trait in [false, true] {
-        let allocations = on_one_thread(cost_of_calls(of_trait));
-        println!("{allocations} allocations for {COUNTED} calls, of a trait: {of_trait}");
-        // A packet costs a few allocations where a stream's packets are reused; 64 calls share one.
-        assert!((allocations as f64) < 0.1 * COUNTED as f64, "{allocations} allocations");
-    }
+    let allocations = on_one_thread(cost_of_calls());
+    println!("{allocations} allocations for {COUNTED} calls");
+    // A packet costs a few allocations where a stream's packets are reused; 64 calls share one.
+    assert!((allocations as f64) < 0.1 * COUNTED as f64, "{allocations} allocations");
 }
 
 /// Returns the bytes that stay allocated while a channel that gets one tiny message a packet is
