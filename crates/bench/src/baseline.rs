@@ -24,13 +24,3 @@ pub mod relay;
 pub mod tarpc;
 mod wait;
 pub mod wire;
-
-/// Returns the failure of a build without the other systems.
-#[cfg(not(feature = "peers"))]
-pub(crate) fn no_peers() -> crate::failure::Failure {
-    crate::failure::Failure::broken(
-        "using another system",
-        "this build is without the feature peers: cargo build --release -p chunkcomm-bench \
-         --features peers",
-    )
-}

@@ -79,6 +79,16 @@ fn failed<E: error::Error>(what: &str, cause: E) -> Failure {
     Failure::caused(what, &cause)
 }
 
+/// Returns the failure of a build without the other systems.
+#[cfg(not(feature = "peers"))]
+pub(crate) fn no_peers() -> Failure {
+    Failure::broken(
+        "using another system",
+        "this build is without the feature peers: cargo build --release -p chunkcomm-bench \
+         --features peers",
+    )
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

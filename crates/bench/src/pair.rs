@@ -154,7 +154,7 @@ fn open(end: End, opening: Opening<'_>) -> Result<Box<dyn FarEnd>, Failure> {
         #[cfg(feature = "peers")]
         End::Held(kind) => baseline::held::far(kind, opening),
         #[cfg(not(feature = "peers"))]
-        End::Tarpc { .. } | End::Framed(_) | End::Held(_) => Err(baseline::no_peers()),
+        End::Tarpc { .. } | End::Framed(_) | End::Held(_) => Err(crate::failure::no_peers()),
         End::Gathered { bytes } => baseline::gathered::far(bytes, opening),
         End::HandWorker { task_bytes, work_iterations } => {
             baseline::hand_farm::far(task_bytes, work_iterations, opening)

@@ -264,7 +264,7 @@ fn open_within(
     _: &Task,
     _: Flavour,
 ) -> Result<Box<dyn Contender>, Failure> {
-    Err(crate::baseline::no_peers())
+    Err(crate::failure::no_peers())
 }
 
 #[cfg(test)]

@@ -56,7 +56,7 @@ pub fn near(bench: &mut Bench, kind: CallsKind) -> Result<Box<dyn Contender>, Fa
         #[cfg(feature = "peers")]
         return of_trait::near(bench, kind);
         #[cfg(not(feature = "peers"))]
-        return Err(crate::baseline::no_peers());
+        return Err(crate::failure::no_peers());
     }
     with_message_of!(kind.bytes, M => {
         let client = |node: &Node, peer: &Peer| node.call_client(peer, SERVICE);

@@ -136,7 +136,7 @@ fn within(bench: &mut Bench, system: System, count: u64) -> Result<Measured, Fai
 /// Fails: this build has no such system.
 #[cfg(not(feature = "peers"))]
 fn within(_: &mut Bench, _: System, _: u64) -> Result<Measured, Failure> {
-    Err(crate::baseline::no_peers())
+    Err(crate::failure::no_peers())
 }
 
 fn settled(bench: &mut Bench) -> Result<Usage, Failure> {
