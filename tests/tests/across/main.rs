@@ -33,6 +33,8 @@ mod guide_of_simulation;
 mod heat;
 mod histogram;
 mod kmeans;
+#[cfg(unix)]
+mod kv;
 mod linda;
 mod mandelbrot;
 #[cfg(unix)]

@@ -1,0 +1,1 @@
+//! The package of the example `kv`; there is nothing in the library.
