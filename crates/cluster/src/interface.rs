@@ -11,7 +11,7 @@ pub use serde;
 pub use std::convert::Infallible;
 pub use std::future::Future;
 
-use crate::call::{CallClient, Form, Indices, Way, serve_form};
+use crate::call::{CallClient, Calling, Form, Indices, Way, serve_form};
 use chunkcomm::error::TypeRefused;
 use chunkcomm::layer::Fingerprint;
 use serde::de::{DeserializeOwned, Error as _, SeqAccess, Visitor};
@@ -19,6 +19,8 @@ use serde::ser::{Serialize, SerializeTuple as _};
 use serde::{Deserialize, Deserializer, Serializer};
 use std::fmt;
 use std::marker::PhantomData;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 /// A request to any method of a service, or an answer: an enum with a variant for each.
@@ -160,7 +162,8 @@ impl<I: Interface> Client<I> {
         Client { calls: self.calls.timeout(timeout) }
     }
 
-    /// Calls the method with this index.
+    /// Calls the method of a request; `answer` takes its result out of the answer, and returns `None` for an
+    /// answer to another method.
     ///
     /// # Errors
     ///
@@ -170,20 +173,43 @@ impl<I: Interface> Client<I> {
     ///
     /// As [`CallClient::call`].
     #[inline]
-    pub fn call<'a>(
-        &'a self,
-        method: usize,
-        request: &'a I,
-    ) -> impl Future<Output = Result<I::Answer, CallError>> {
-        self.calls.call_function(method, request)
+    pub fn call<T, E, F>(&self, request: I, answer: F) -> Asking<'_, I, F>
+    where
+        F: Fn(I::Answer) -> Option<Result<T, E>>,
+        E: From<CallError>,
+    {
+        Asking { calling: self.calls.call_function(request.index(), request), answer }
     }
+}
 
-    /// Returns the error of an answer to another method than was called.
-    #[cold]
-    #[must_use]
-    pub fn wrong_answer(&self, method: usize) -> CallError {
-        let service = format!("{}.{}", self.calls.service(), I::METHODS[method].name()).into();
-        CallError::Answer { service, source: chunkcomm_proto::codec::DecodeError::Variant }
+/// The call of a method.
+pub struct Asking<'a, I: Interface, F> {
+    calling: Calling<'a, I, I::Answer, I>,
+    answer: F,
+}
+
+impl<I: Interface, F> Unpin for Asking<'_, I, F> {}
+
+impl<I: Interface, F> fmt::Debug for Asking<'_, I, F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.calling.fmt(f)
+    }
+}
+
+impl<I, T, E, F> Future for Asking<'_, I, F>
+where
+    I: Interface,
+    F: Fn(I::Answer) -> Option<Result<T, E>>,
+    E: From<CallError>,
+{
+    type Output = Result<T, E>;
+
+    #[inline]
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<T, E>> {
+        let this = &mut *self;
+        let answer = ready!(Pin::new(&mut this.calling).poll(context))?;
+        let result = (this.answer)(answer);
+        Poll::Ready(result.unwrap_or_else(|| Err(this.calling.wrong_answer().into())))
     }
 }
 

@@ -10,7 +10,7 @@ pub(crate) fn of(interface: &Interface) -> TokenStream {
     let Interface { item, requests, .. } = interface;
     let (visible, name) = (&item.vis, interface.name());
     let client = format_ident!("{}Client", item.ident);
-    let methods = interface.methods.iter().enumerate().map(|it| method(interface, it));
+    let methods = interface.methods.iter().map(|it| method(interface, it));
     let about = format!(
         "Calls a service that is a [`{name}`]. Any number of calls may be in flight, and clones share \
          their channels."
@@ -96,7 +96,7 @@ pub(crate) fn of(interface: &Interface) -> TokenStream {
     }
 }
 
-fn method(interface: &Interface, (index, method): (usize, &Method)) -> TokenStream {
+fn method(interface: &Interface, method: &Method) -> TokenStream {
     let generated = generated();
     let Interface { item, requests, answers, .. } = interface;
     let Method { name, attributes, arguments, output, result, .. } = method;
@@ -118,13 +118,15 @@ fn method(interface: &Interface, (index, method): (usize, &Method)) -> TokenStre
     };
     quote! {
         #(#attributes)*
-        #visible async fn #name(&self, #(#names: #types),*) -> #returns {
-            let request = #requests::#name((#(#names,)*));
-            match self.calls.call(#index, &request).await? {
-                #answers::#name(answer) => #answer,
+        #visible fn #name(
+            &self,
+            #(#names: #types),*
+        ) -> impl #generated::Future<Output = #returns> + '_ {
+            self.calls.call(#requests::#name((#(#names,)*)), |answer| match answer {
+                #answers::#name(answer) => ::core::option::Option::Some(#answer),
                 #[allow(unreachable_patterns)]
-                _ => ::core::result::Result::Err(self.calls.wrong_answer(#index).into()),
-            }
+                _ => ::core::option::Option::None,
+            })
         }
     }
 }

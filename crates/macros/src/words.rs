@@ -70,12 +70,14 @@ fn words(interface: &Interface, name: &Ident, types: &[Type]) -> TokenStream {
         }
 
         impl #generated::Word for #name {
+            #[inline]
             fn index(&self) -> usize {
                 match self {
                     #(Self::#variants(..) => #indices,)*
                 }
             }
 
+            #[inline]
             fn read<'de, A: #generated::serde::de::SeqAccess<'de>>(
                 id: u32,
                 rest: &mut A,
@@ -88,6 +90,7 @@ fn words(interface: &Interface, name: &Ident, types: &[Type]) -> TokenStream {
         }
 
         impl #generated::serde::Serialize for #name {
+            #[inline]
             fn serialize<S: #generated::serde::Serializer>(
                 &self,
                 serializer: S,
@@ -99,6 +102,7 @@ fn words(interface: &Interface, name: &Ident, types: &[Type]) -> TokenStream {
         }
 
         impl<'de> #generated::serde::Deserialize<'de> for #name {
+            #[inline]
             fn deserialize<D: #generated::serde::Deserializer<'de>>(
                 deserializer: D,
             ) -> ::core::result::Result<Self, D::Error> {

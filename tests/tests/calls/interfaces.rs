@@ -8,10 +8,14 @@ use chunkcomm_cluster::{
 };
 use chunkcomm_testkit::{Pair, limited, memory, on_both, pair, pair_of, tcp, until};
 use serde::{Deserialize, Serialize};
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::fmt;
+use std::future::poll_fn;
+use std::pin::Pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
+use std::task::Poll;
 use std::time::Duration;
 use tokio::sync::Semaphore;
 
@@ -338,7 +342,42 @@ fn versions_of_a_service_share_the_methods_that_they_both_have() {
         assert!(matches!(error, CallError::Method { theirs: Some(_), .. }), "{error}");
         assert!(limited(here.recv()).await.is_err());
         drop(here);
+        // Also if its caller has gone by then.
+        let (to, mut here) = pair.b.travelling_sender::<u64>().unwrap();
+        let mut asking = Box::pin(store.report_to(to));
+        assert!(polled(&mut asking).await.is_pending());
+        drop(asking);
+        assert!(limited(here.recv()).await.is_err());
+        drop(here);
         nothing_is_left(&[&pair.a, &pair.b]).await;
+    });
+}
+
+async fn polled<F: Future + Unpin>(future: &mut F) -> Poll<F::Output> {
+    poll_fn(|context| Poll::Ready(Pin::new(&mut *future).poll(context))).await
+}
+
+#[test]
+fn a_call_goes_to_another_thread_if_its_arguments_do() {
+    #[chunkcomm_cluster::service]
+    trait Counter {
+        async fn set(&self, count: Cell<u64>) -> u64;
+    }
+
+    struct Counting;
+
+    impl Counter for Counting {
+        async fn set(&self, count: Cell<u64>) -> u64 {
+            count.get()
+        }
+    }
+
+    on_both(|| async {
+        let pair = pair().await;
+        let _service = CounterServer::new(Counting).serve(&pair.a).unwrap();
+        let client = CounterClient::at(&pair.b, &pair.peer).unwrap();
+        let calling = tokio::spawn(async move { client.set(Cell::new(7)).await });
+        assert_eq!(limited(calling).await.unwrap().unwrap(), 7);
     });
 }
 

@@ -2,6 +2,7 @@
 
 use super::error::CallError;
 use super::line::{Line, Outcome};
+use crate::moving::crossing::Carried;
 use crate::proto::call::calls::Then;
 use crate::proto::call::wire::{self, Kind};
 use crate::sync::locked;
@@ -167,10 +168,11 @@ impl<Resp: DeserializeOwned + Send + 'static> Reader<Resp> {
 
     /// Hands the batch to the callers; returns false when an answer belongs to no call.
     fn hand_out(&mut self, line: &Line<Resp>) -> bool {
-        let (mut asked, mut unwanted) = (true, Vec::new());
+        let (mut asked, mut unwanted, mut refused) = (true, Vec::new(), Vec::new());
         let mut state = locked(&line.state);
         state.has_served = true;
         for (slot, outcome) in self.batch.drain(..) {
+            refused.extend(state.refused(slot, &outcome));
             match state.calls.handle_answer(slot, outcome) {
                 Ok(Then::Wake(waker)) => self.wakers.push(waker),
                 Ok(Then::Nothing) => {}
@@ -181,6 +183,7 @@ impl<Resp: DeserializeOwned + Send + 'static> Reader<Resp> {
         }
         line.note_in_flight(&state);
         drop(state);
+        refused.into_iter().for_each(Carried::refused);
         self.wakers.drain(..).for_each(Waker::wake);
         asked
     }

@@ -6,16 +6,16 @@ use super::error::CallError;
 use super::form::Function;
 use super::line::{Line, Outcome, Sent, left_ms};
 use super::scope::{CallScope, inherited};
-use crate::moving::crossing::Carried;
 use crate::proto::call::calls::Look;
 use crate::proto::call::wire::{self, With};
 use crate::proto::cluster::NodeId;
 use chunkcomm::SendError;
 use chunkcomm::host::{self, Elapsed, Instant};
 use chunkcomm_proto::backoff::Backoff;
-use chunkcomm_proto::codec::{self, EncodeError};
+use chunkcomm_proto::codec::{self, DecodeError, EncodeError};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use std::borrow::Borrow;
 use std::cell::Cell;
 use std::convert::Infallible;
 use std::fmt;
@@ -67,14 +67,15 @@ enum Stage {
 /// The future of [`CallClient::call`]: written by hand, so that a call costs no allocation
 /// unless it has to wait before it is sent.
 #[must_use = "nothing is sent before it is awaited"]
-pub struct Calling<'a, Req, Resp>
+pub struct Calling<'a, Req, Resp, R = &'a Req>
 where
     Resp: DeserializeOwned + Send + 'static,
 {
     client: &'a CallClient<Req, Resp>,
     /// Index of the function that is called.
     function: usize,
-    request: &'a Req,
+    /// The request, or a reference to it.
+    request: R,
     deadline: Option<Instant>,
     /// Time from the first poll to the deadline.
     after: Duration,
@@ -86,13 +87,14 @@ where
     tried: Vec<NodeId>,
     /// Whether a request with ends was encoded for an opening of the line.
     pub(super) has_tried: bool,
-    /// Ends in the request.
-    pub(super) carried: Option<Carried>,
     /// Set once the only provider has refused the call.
     unserved: Option<Box<Unserved>>,
 }
 
-impl<Req, Resp: DeserializeOwned + Send + 'static> fmt::Debug for Calling<'_, Req, Resp> {
+// The request is never pinned.
+impl<Req, Resp: DeserializeOwned + Send + 'static, R> Unpin for Calling<'_, Req, Resp, R> {}
+
+impl<Req, Resp: DeserializeOwned + Send + 'static, R> fmt::Debug for Calling<'_, Req, Resp, R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Calling")
             .field("service", &self.client.inner.service)
@@ -100,16 +102,17 @@ impl<Req, Resp: DeserializeOwned + Send + 'static> fmt::Debug for Calling<'_, Re
     }
 }
 
-impl<'a, Req, Resp> Calling<'a, Req, Resp>
+impl<'a, Req, Resp, R> Calling<'a, Req, Resp, R>
 where
     Req: Serialize + DeserializeOwned,
+    R: Borrow<Req>,
     Resp: Serialize + DeserializeOwned + Send + 'static,
 {
     pub(super) fn new(
         client: &'a CallClient<Req, Resp>,
         function: usize,
-        request: &'a Req,
-    ) -> Calling<'a, Req, Resp> {
+        request: R,
+    ) -> Calling<'a, Req, Resp, R> {
         Calling {
             client,
             function,
@@ -121,7 +124,6 @@ where
             provider: None,
             tried: Vec::new(),
             has_tried: false,
-            carried: None,
             unserved: None,
         }
     }
@@ -140,7 +142,11 @@ where
                 return Err(self.timed_out());
             }
         }
-        let (provider, line) = self.client.line(&self.tried)?;
+        let (provider, line) = match (self.provider, self.line.take()) {
+            // It was opened for a request with ends.
+            (Some(provider), Some(line)) => (Some(provider), line),
+            _ => self.client.line(&self.tried)?,
+        };
         self.provider = provider;
         if self.function().takes_ends {
             let attempt = self.attempt(&line, inherited.as_deref())?;
@@ -177,10 +183,10 @@ where
     ) -> Result<usize, EncodeError> {
         let context = scope.map_or(&[][..], |scope| scope.context().as_bytes());
         if self.deadline.is_none() && context.is_empty() {
-            return codec::encode_into_vec(&(wire::call_head(0), self.request), call);
+            return codec::encode_into_vec(&(wire::call_head(0), self.request.borrow()), call);
         }
         wire::put_call_with(call, With { left_ms: self.deadline.map(left_ms), context });
-        codec::encode_into_vec(self.request, call)
+        codec::encode_into_vec(self.request.borrow(), call)
     }
 
     /// Takes the deadline of the scope around the call if it is the earlier one.
@@ -256,6 +262,13 @@ where
         self.client.inner.form.function(self.function)
     }
 
+    /// Returns the error of an answer to another method than was called.
+    #[cold]
+    pub(crate) fn wrong_answer(&self) -> CallError {
+        let service = Arc::clone(&self.function().name);
+        CallError::Answer { service, source: DecodeError::Variant }
+    }
+
     pub(super) fn deadline(&self) -> Option<Instant> {
         self.deadline
     }
@@ -266,9 +279,10 @@ where
     }
 }
 
-impl<Req, Resp> Future for Calling<'_, Req, Resp>
+impl<Req, Resp, R> Future for Calling<'_, Req, Resp, R>
 where
     Req: Serialize + DeserializeOwned,
+    R: Borrow<Req>,
     Resp: Serialize + DeserializeOwned + Send + 'static,
 {
     type Output = Result<Resp, CallError>;
@@ -284,9 +298,10 @@ where
     }
 }
 
-impl<Req, Resp> Calling<'_, Req, Resp>
+impl<Req, Resp, R> Calling<'_, Req, Resp, R>
 where
     Req: Serialize + DeserializeOwned,
+    R: Borrow<Req>,
     Resp: Serialize + DeserializeOwned + Send + 'static,
 {
     fn poll_call(&mut self, context: &mut Context<'_>) -> Poll<Result<Resp, CallError>> {
@@ -329,11 +344,6 @@ where
             let is_last = this.function().takes_ends && matches!(this.stage, Stage::Sent(_));
             match outcome {
                 outcome if is_last => {
-                    if let (Err(error), Some(carried)) = (&outcome, this.carried.take())
-                        && error.is_undecoded()
-                    {
-                        carried.refused();
-                    }
                     this.stage = Stage::Over;
                     return Poll::Ready(outcome);
                 }
@@ -369,7 +379,7 @@ where
     }
 }
 
-impl<Req, Resp: DeserializeOwned + Send + 'static> Drop for Calling<'_, Req, Resp> {
+impl<Req, Resp: DeserializeOwned + Send + 'static, R> Drop for Calling<'_, Req, Resp, R> {
     fn drop(&mut self) {
         if let (Stage::Sent(slot), Some(line)) = (&self.stage, &self.line) {
             line.abandon(*slot);

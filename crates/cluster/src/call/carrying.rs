@@ -5,7 +5,7 @@ use super::calling::Calling;
 use super::error::CallError;
 use super::line::{Line, Refusal, Reserved, left_ms};
 use super::scope::CallScope;
-use crate::moving::crossing::Leaving;
+use crate::moving::crossing::{Carried, Leaving};
 use crate::moving::leaving_by;
 use crate::proto::call::wire;
 use crate::sync::locked;
@@ -14,6 +14,7 @@ use chunkcomm::SendError;
 use chunkcomm::host::Instant;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use std::borrow::Borrow;
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::sync::Arc;
@@ -41,8 +42,10 @@ impl<Resp: DeserializeOwned + Send + 'static> Line<Resp> {
         opening: u64,
         mut call: Vec<u8>,
         deadline: Option<Instant>,
+        carried: Carried,
     ) -> Result<u32, Refusal> {
         let slot = Reserved::of(self).map_err(Refusal::Request)?;
+        locked(&self.state).carried.push((slot.number, carried));
         wire::set_slot(&mut call, slot.number);
         if let Some(deadline) = deadline {
             wire::set_left(&mut call, left_ms(deadline));
@@ -54,9 +57,10 @@ impl<Resp: DeserializeOwned + Send + 'static> Line<Resp> {
     }
 }
 
-impl<Req, Resp> Calling<'_, Req, Resp>
+impl<Req, Resp, R> Calling<'_, Req, Resp, R>
 where
     Req: Serialize + DeserializeOwned,
+    R: Borrow<Req>,
     Resp: Serialize + DeserializeOwned + Send + 'static,
 {
     /// Returns the sending of a request with ends in it. Unless the line is open, it is only opened.
@@ -76,7 +80,6 @@ where
             Some((opening, leaving)) => {
                 let (encoded, leaving) = leaving.during(|| self.put(scope, &mut call));
                 encoded.map_err(|error| line.request(SendError::Encode(Arc::new(error))))?;
-                self.carried = Some(leaving.carried());
                 Some((opening, leaving))
             }
         };
@@ -84,7 +87,7 @@ where
         let is_first = leaving.is_some() && !std::mem::replace(&mut self.has_tried, true);
         Ok(Box::pin(async move {
             let Some((opening, leaving)) = leaving else { return line.open().await.map(|()| None) };
-            match line.send_by(opening, call, deadline).await {
+            match line.send_by(opening, call, deadline, leaving.carried()).await {
                 Ok(slot) => {
                     leaving.accepted();
                     Ok(Some(slot))

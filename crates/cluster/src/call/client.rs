@@ -15,6 +15,7 @@ use chunkcomm::error::TypeRefused;
 use chunkcomm::{Node, OpenError, Peer};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use std::borrow::Borrow;
 use std::fmt;
 use std::marker::PhantomData;
 use std::sync::{Arc, Mutex};
@@ -181,11 +182,11 @@ where
     }
 
     /// Calls the function with this index.
-    pub(crate) fn call_function<'a>(
-        &'a self,
+    pub(crate) fn call_function<R: Borrow<Req>>(
+        &self,
         function: usize,
-        request: &'a Req,
-    ) -> Calling<'a, Req, Resp> {
+        request: R,
+    ) -> Calling<'_, Req, Resp, R> {
         Calling::new(self, function, request)
     }
 

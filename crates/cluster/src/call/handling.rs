@@ -64,6 +64,7 @@ impl<F: Future<Output = Result<A, E>>, A, E: fmt::Display> Stall<F> {
     }
 
     /// Begins the future that `begin` returns, in this scope; a panic is an outcome.
+    #[inline]
     pub(super) fn begin(
         &mut self,
         scope: Option<Box<CallScope>>,

@@ -6,6 +6,7 @@ use super::error::CallError;
 use super::form::Form;
 use super::opening::Reach;
 use super::options::CallOptions;
+use crate::moving::crossing::Carried;
 use crate::proto::call::calls::{Calls, Look};
 use crate::proto::call::wire;
 use crate::report::CallsReport;
@@ -48,6 +49,8 @@ pub(super) struct State<Resp> {
     pub(super) has_served: bool,
     /// Reason why the last opening is over.
     failed: Option<CallError>,
+    /// Ends that left in requests without an answer, by the slots of their calls.
+    pub(super) carried: Vec<(u32, Carried)>,
 }
 
 /// A client's way to one provider. When the last caller and client are gone, the duplex ends.
@@ -96,6 +99,7 @@ impl<Resp: DeserializeOwned + Send + 'static> Line<Resp> {
                 openings: 0,
                 has_served: false,
                 failed: None,
+                carried: Vec::new(),
             }),
             opening: tokio::sync::Mutex::new(()),
             in_flight: AtomicUsize::new(0),
@@ -273,6 +277,7 @@ impl<Resp: DeserializeOwned + Send + 'static> Line<Resp> {
             return;
         }
         let up = state.up.take();
+        state.carried.clear();
         state.failed = Some(error.clone());
         let mut wakers = Vec::new();
         state.calls.handle_loss(|| Err(Some(error.clone())), &mut wakers);
@@ -344,6 +349,18 @@ impl<Resp: Send> Caller for Line<Resp> {
 }
 
 impl<Resp> State<Resp> {
+    /// Returns the ends in the request of an answered call, if that was not decoded.
+    #[inline]
+    pub(super) fn refused(&mut self, slot: u32, outcome: &Outcome<Resp>) -> Option<Carried> {
+        if self.carried.is_empty() {
+            return None;
+        }
+        let at = self.carried.iter().position(|(of, _)| *of == slot)?;
+        let (_, carried) = self.carried.swap_remove(at);
+        let is_undecoded = matches!(outcome, Err(Some(error)) if error.is_undecoded());
+        is_undecoded.then_some(carried)
+    }
+
     /// Sends the owed cancellations; returns false when there is no room for all.
     fn cancel_owed(&mut self) -> bool {
         let Some(up) = &mut self.up else { return true };
@@ -408,7 +425,9 @@ impl<'a, Resp> Reserved<'a, Resp> {
 impl<Resp> Drop for Reserved<'_, Resp> {
     fn drop(&mut self) {
         if !self.used {
-            locked(&self.line.state).calls.give_back(self.number);
+            let mut state = locked(&self.line.state);
+            state.calls.give_back(self.number);
+            state.carried.retain(|(slot, _)| *slot != self.number);
         }
     }
 }
