@@ -1,6 +1,7 @@
 //! Settings from a file of TOML, and from variables of the environment.
 
 use serde::de::DeserializeOwned;
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::{env, error, fmt, fs, io};
@@ -43,7 +44,7 @@ pub fn from_file_and_variables<T: DeserializeOwned>(
     prefix: &str,
 ) -> Result<T, SettingsError> {
     let path = path.as_ref();
-    let variables = variables(prefix);
+    let variables = variables(prefix)?;
     if variables.is_empty() {
         return from_file(path);
     }
@@ -56,21 +57,33 @@ pub fn from_file_and_variables<T: DeserializeOwned>(
 /// # Errors
 /// [`SettingsError`] names the variables and the key.
 pub fn from_variables<T: DeserializeOwned>(prefix: &str) -> Result<T, SettingsError> {
-    overlaid(toml::Table::new(), variables(prefix), &format!("the variables {prefix}__*"))
+    overlaid(toml::Table::new(), variables(prefix)?, &format!("the variables {prefix}__*"))
 }
 
 /// Names, without their prefix, and values.
-fn variables(prefix: &str) -> Vec<(String, String)> {
+fn variables(prefix: &str) -> Result<Vec<(String, String)>, SettingsError> {
+    among(prefix, env::vars_os())
+}
+
+fn among(
+    prefix: &str,
+    variables: impl Iterator<Item = (OsString, OsString)>,
+) -> Result<Vec<(String, String)>, SettingsError> {
     // One low line would take the variables of other programs.
     let begin = format!("{prefix}__");
-    let texts = env::vars_os().filter_map(|(name, value)| {
-        let name = name.into_string().ok()?.strip_prefix(&begin)?.to_ascii_lowercase();
-        Some((name, value.into_string().ok()?)).filter(|(_, value)| !value.is_empty())
-    });
-    let mut all: Vec<_> = texts.collect();
+    let mut all = Vec::new();
+    for (name, value) in variables.filter(|(_, value)| !value.is_empty()) {
+        let Some(name) = name.to_str() else { continue };
+        let Some(key) = name.strip_prefix(&begin) else { continue };
+        let value = value.into_string().map_err(|_| SettingsError::Wrong {
+            place: format!("the variable {name}"),
+            why: "its value is no UTF-8".to_owned(),
+        })?;
+        all.push((key.to_ascii_lowercase(), value));
+    }
     // A whole part before the keys in it.
     all.sort();
-    all
+    Ok(all)
 }
 
 fn overlaid<T: DeserializeOwned>(
@@ -190,6 +203,17 @@ mod tests {
         assert!(error.contains("line 2") && error.contains("sessions_max"), "{error}");
         let error = from_file::<NodeSettings>("/nowhere/node.toml").unwrap_err();
         assert!(error.to_string().contains("/nowhere/node.toml"), "{error}");
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_variable_that_is_no_text_is_named() {
+        use std::os::unix::ffi::OsStringExt as _;
+        let bad = OsString::from_vec(vec![0xff]);
+        let all = [("KV__A".into(), "1".into()), ("KV_B".into(), bad.clone())];
+        assert_eq!(among("KV", all.into_iter()).unwrap(), [("a".to_owned(), "1".to_owned())]);
+        let error = among("KV", [("KV__B".into(), bad)].into_iter()).unwrap_err();
+        assert_eq!(error.to_string(), "settings in the variable KV__B: its value is no UTF-8");
     }
 
     fn wrong_text(error: &toml::de::Error) -> String {
