@@ -16,6 +16,7 @@ pub mod held;
 mod mesh;
 pub mod mpi_calls;
 pub mod mpich;
+pub mod nats;
 pub mod raw;
 pub mod raw_arrays;
 pub mod raw_calls;

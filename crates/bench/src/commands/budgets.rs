@@ -12,6 +12,7 @@ use serde_json::{Map, Value};
 
 use super::Verdict;
 use super::coupled::program;
+use crate::baseline::nats;
 use crate::failure::{Doing, Failure};
 use crate::harness::machine::{self, DIES_WITH_PARENT};
 use crate::harness::slices::name_of;
@@ -138,6 +139,8 @@ enum Need {
     Openmpi,
     /// One of these compilers.
     Mpi,
+    /// The server of NATS.
+    Nats,
     /// The built examples beside this program.
     Examples,
 }
@@ -158,6 +161,7 @@ impl Need {
             Self::Mpich => any(&["mpicc.mpich", "mpicc"]),
             Self::Openmpi => any(&["mpicc.openmpi", "mpicc"]),
             Self::Mpi => any(&["mpicc.mpich", "mpicc.openmpi", "mpicc"]),
+            Self::Nats => any(&[nats::SERVER]),
             Self::Examples => program::beside().is_ok_and(|it| it.join("fft2d").is_file()),
         }
     }
@@ -168,6 +172,7 @@ impl Need {
             Self::Peers | Self::Virtual => {
                 "cargo build --release -p chunkcomm-bench --features peers,virtual"
             }
+            Self::Nats => nats::BROUGHT_BY,
             Self::Examples => program::BUILD,
             _ => "apt-get install libmpich-dev libopenmpi-dev libscalapack-openmpi-dev",
         }

@@ -3,6 +3,7 @@
 use clap::{Args, ValueEnum};
 
 use super::{Verdict, set_ratio};
+use crate::baseline::nats;
 use crate::failure::Failure;
 use crate::harness::machine::now_ns;
 use crate::harness::protocol::PolicyKind;
@@ -39,6 +40,8 @@ enum Against {
     Loop,
     /// A feed of the subscribers that read alone.
     Reading,
+    /// NATS: the program nats-server between the two ends.
+    Nats,
 }
 
 /// Runs the command.
@@ -66,6 +69,7 @@ pub fn run(args: &FeedArgs) -> Result<Verdict, Failure> {
         Some(Against::Loop) => {
             Some(start(FeedKind { way: Way::Loop, stopped: 0, ..ours }, &place)?)
         }
+        Some(Against::Nats) => Some(nats::start(FeedKind { stopped: 0, ..ours })?),
         Some(Against::Reading) => Some(start(FeedKind { stopped: 0, ..ours }, &place)?),
     };
     let mut ours = start(ours, &place)?;
