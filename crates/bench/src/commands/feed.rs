@@ -38,6 +38,8 @@ pub struct FeedArgs {
 enum Against {
     /// A loop over a channel to each subscriber that reads.
     Loop,
+    /// The same, with the feed's backlog: a channel that keeps as much for a slow subscriber.
+    LoopBacklog,
     /// A feed of the subscribers that read alone.
     Reading,
     /// NATS: the program nats-server between the two ends.
@@ -70,6 +72,9 @@ pub fn run(args: &FeedArgs) -> Result<Verdict, Failure> {
             Some(start(FeedKind { way: Way::Loop, stopped: 0, ..ours }, &place)?)
         }
         Some(Against::Nats) => Some(nats::start(FeedKind { stopped: 0, ..ours })?),
+        Some(Against::LoopBacklog) => {
+            Some(start(FeedKind { way: Way::LoopBacklog, stopped: 0, ..ours }, &place)?)
+        }
         Some(Against::Reading) => Some(start(FeedKind { stopped: 0, ..ours }, &place)?),
     };
     let mut ours = start(ours, &place)?;

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 
 use chunkcomm::feed::{Feed, Subscription};
-use chunkcomm::{Node, Receiver, Sender, feed};
+use chunkcomm::{Node, Receiver, Sender, channel, feed};
 use tokio::runtime::Runtime;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::oneshot;
@@ -46,6 +46,14 @@ pub enum Way {
     Skips,
     /// A loop over a channel for each.
     Loop,
+    /// A loop over a channel for each, with a backlog.
+    LoopBacklog,
+}
+
+impl Way {
+    fn is_loop(self) -> bool {
+        matches!(self, Way::Loop | Way::LoopBacklog)
+    }
 }
 
 /// Size of the messages, their readers and settings of the nodes.
@@ -156,9 +164,9 @@ impl<M: Message> Near<M> {
         });
         let source = match kind.way {
             Way::Waits | Way::Skips => Source::Feed(feed),
-            Way::Loop => {
+            Way::Loop | Way::LoopBacklog => {
                 let node = node.clone();
-                Source::Loop(run_task(&runtime, open_all(node, kind.reading))??)
+                Source::Loop(run_task(&runtime, open_all(node, kind))??)
             }
         };
         let readers =
@@ -168,11 +176,15 @@ impl<M: Message> Near<M> {
     }
 }
 
-async fn open_all<M: Message>(node: Node, count: usize) -> Result<Vec<Sender<M>>, Failure> {
+async fn open_all<M: Message>(node: Node, kind: FeedKind) -> Result<Vec<Sender<M>>, Failure> {
     let mut senders = Vec::new();
-    for _ in 0..count {
+    for _ in 0..kind.reading {
         let (peer, _) = node.accept::<u8>(READERS).await.doing("accepting")?;
-        senders.push(node.open::<M>(&peer, NAME).await.doing("opening")?);
+        let options = match kind.way {
+            Way::LoopBacklog => channel(NAME).backlog(BACKLOG_BYTES),
+            _ => channel(NAME),
+        };
+        senders.push(node.open::<M>(&peer, options).await.doing("opening")?);
     }
     Ok(senders)
 }
@@ -223,7 +235,7 @@ fn serve<M: Message>(
         let (mut readers, mut tasks, mut stopped) = (Vec::new(), Vec::new(), Vec::new());
         for index in 0..kind.reading + kind.stopped {
             let (node, peer) = linked_node(kind.node, place, kind.bytes, address).await?;
-            let drain = if kind.way == Way::Loop {
+            let drain = if kind.way.is_loop() {
                 let _ready = node.open::<u8>(&peer, READERS).await.doing("opening")?;
                 let (_, receiver) = node.accept::<M>(NAME).await.doing("accepting")?;
                 Drain::Channel(receiver)

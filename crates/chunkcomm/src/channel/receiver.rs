@@ -122,6 +122,21 @@ impl<T: DeserializeOwned> Receiver<T> {
         self.decode_next()
     }
 
+    /// Takes a message that is at hand within the task's turn, if `decode` alone says what it is.
+    #[inline(always)]
+    pub(crate) fn take_at_hand<R>(
+        &mut self,
+        decode: impl FnOnce(&[u8]) -> Result<R, DecodeError>,
+    ) -> Option<Result<R, RecvError>> {
+        if self.special || self.turn.over() || !self.end.current_has_more() {
+            return None;
+        }
+        match self.end.take_with(decode)? {
+            Ok(value) => Some(Ok(value)),
+            Err(error) => Some(Err(self.decode_error(error))),
+        }
+    }
+
     /// As `take`, within the same call.
     fn take_next(&mut self) -> Option<Result<T, RecvError>> {
         if self.drain.is_some() {

@@ -10,6 +10,10 @@ use crate::error::FeedError;
 use std::sync::Mutex;
 use std::task::{Context, Poll, Waker};
 
+/// Most bytes of messages that wait for their batch: 16 KiB. A batch goes to each subscriber in one copy. With
+/// twice as much, the copies to many subscribers leave the cache.
+const BATCH_BYTES_MAX: u64 = 16 * 1024;
+
 /// The subscribers of a feed, and its log.
 pub(super) struct Hub {
     state: Mutex<State>,
@@ -20,12 +24,18 @@ struct State {
     backlog: u64,
     behind: Behind,
     subscribers: Vec<Option<Subscriber>>,
+    /// The place up to which the even subscribers have all messages. Those behind it wait for their batch.
+    sent: Place,
+    /// Bytes that may wait for their batch. No even subscriber is behind its backlog by them.
+    batch_bytes_max: u64,
     /// Number of lagging subscribers.
     lagging: usize,
+    /// Bytes of all messages up to which no lagging subscriber is behind its backlog; 0 when not known.
+    admitted_bytes: u64,
     /// Tasks that wait to send.
     sending: Wakers,
-    /// The task that accepts subscribers.
-    accepting: Option<Waker>,
+    /// The task that accepts subscribers and sends batches.
+    task: Option<Waker>,
     ended: bool,
     /// Whether the node accepts no subscribers any more.
     closed: bool,
@@ -39,9 +49,12 @@ impl Hub {
             backlog,
             behind,
             subscribers: Vec::new(),
+            sent: Place::default(),
+            batch_bytes_max: 0,
             lagging: 0,
+            admitted_bytes: 0,
             sending: Wakers::default(),
-            accepting: None,
+            task: None,
             ended: false,
             closed: false,
         };
@@ -70,6 +83,7 @@ impl Hub {
     /// Adds a subscriber; returns its number.
     pub(super) fn add(&self, tx: Tx, waker: &Waker) -> usize {
         let mut state = locked(&self.state);
+        state.send_batch();
         let subscriber = Subscriber::new(tx, state.log.kept(), waker);
         state.lagging += 1;
         let free = state.subscribers.iter().position(Option::is_none);
@@ -78,6 +92,7 @@ impl Hub {
             state.subscribers.push(None);
         }
         state.subscribers[number] = Some(subscriber);
+        state.admitted_bytes = 0;
         number
     }
 
@@ -85,6 +100,7 @@ impl Hub {
     pub(super) fn poll_serve(&self, number: usize, context: &mut Context<'_>) -> Poll<()> {
         let mut guard = locked(&self.state);
         let state = &mut *guard;
+        state.send_batch();
         let Some(subscriber) = &mut state.subscribers[number] else { return Poll::Ready(()) };
         subscriber.waker.clone_from(context.waker());
         let lagged = subscriber.lags();
@@ -115,9 +131,11 @@ impl Hub {
         }
     }
 
-    /// Whether the log has something for this subscriber.
+    /// Whether the log has something for this subscriber that its channel has no room for.
     pub(super) fn owes(&self, number: usize) -> bool {
-        locked(&self.state).subscribers[number].as_ref().is_some_and(Subscriber::lags)
+        let mut state = locked(&self.state);
+        state.send_batch();
+        state.subscribers[number].as_ref().is_some_and(Subscriber::lags)
     }
 
     pub(super) fn subscribers(&self) -> usize {
@@ -130,8 +148,9 @@ impl Hub {
     pub(super) fn end(&self) {
         let mut state = locked(&self.state);
         state.ended = true;
+        state.send_batch();
         let tasks = state.subscribers.iter().flatten().map(|it| it.waker.clone());
-        let tasks: Vec<_> = tasks.chain(state.accepting.clone()).collect();
+        let tasks: Vec<_> = tasks.chain(state.task.clone()).collect();
         drop(state);
         tasks.into_iter().for_each(Waker::wake);
     }
@@ -140,18 +159,22 @@ impl Hub {
     pub(super) fn close(&self) {
         let mut state = locked(&self.state);
         state.closed = true;
+        state.send_batch();
         let sending = state.sending.take();
         drop(state);
         sending.wake();
     }
 
-    /// Waits until nothing more is sent.
+    /// Sends batches, until nothing more is sent.
     pub(super) fn poll_ended(&self, context: &mut Context<'_>) -> Poll<()> {
         let mut state = locked(&self.state);
         if state.ended {
             return Poll::Ready(());
         }
-        state.accepting = Some(context.waker().clone());
+        if !state.task.as_ref().is_some_and(|task| task.will_wake(context.waker())) {
+            state.task = Some(context.waker().clone());
+        }
+        state.send_batch();
         Poll::Pending
     }
 }
@@ -159,44 +182,44 @@ impl Hub {
 impl State {
     /// Whether a message of `bytes` may be sent now. Ends the subscribers that it leaves behind, if it is to.
     fn admits(&mut self, bytes: u64) -> bool {
-        let State { log, backlog, behind, subscribers, lagging, .. } = self;
-        if *behind == Behind::Skip {
+        let until = self.log.end().bytes + bytes;
+        if self.behind == Behind::Skip || until <= self.admitted_bytes {
             return true;
         }
+        let State { backlog, behind, subscribers, lagging, .. } = self;
+        let mut admitted_bytes = u64::MAX;
         for subscriber in subscribers.iter_mut().flatten() {
             let Stand::Lagging(place) = subscriber.stand else { continue };
             let held = subscriber.tx.with(TxEnd::backlog_held);
-            if log.end().bytes - place.bytes + held + bytes <= *backlog {
-                continue;
-            }
-            if *behind == Behind::Wait {
+            let admitted = (place.bytes + *backlog).saturating_sub(held);
+            if until <= admitted {
+                admitted_bytes = admitted_bytes.min(admitted);
+            } else if *behind == Behind::Wait {
                 return false;
+            } else {
+                subscriber.end();
+                *lagging -= 1;
             }
-            subscriber.end();
-            *lagging -= 1;
         }
+        self.admitted_bytes = admitted_bytes;
         true
     }
 
     fn send(&mut self, message: Encoded<'_>) {
-        let (place, mut lag) = (self.log.end(), false);
-        for subscriber in self.subscribers.iter_mut().flatten() {
-            if let Stand::Even = subscriber.stand
-                && !subscriber.takes(message)
-            {
-                subscriber.stand = Stand::Lagging(place);
-                self.lagging += 1;
-                lag = true;
-            }
-        }
-        if self.lagging == 0 && !self.log.keeps() {
+        if self.subscribers.is_empty() && !self.log.keeps() {
             return;
         }
+        let is_first = self.sent.message == self.log.end().message;
         let begins = self.log.append(message);
-        if lag {
-            self.watch_new(place);
+        let waiting = self.log.end().bytes - self.sent.bytes;
+        if waiting > self.batch_bytes_max || !self.gathers() {
+            self.send_batch();
+        } else if is_first && let Some(task) = &self.task {
+            task.wake_by_ref();
         }
-        if self.behind == Behind::Skip {
+        if self.behind == Behind::Skip
+            && self.log.end().bytes - self.log.begin().bytes > self.backlog
+        {
             let begin = self.log.within(self.log.begin(), self.backlog);
             self.log.trim(begin);
         }
@@ -205,32 +228,58 @@ impl State {
         }
     }
 
-    /// Lets the tasks of the subscribers that lag from this place on wait for room.
-    fn watch_new(&mut self, place: Place) {
+    /// Whether a message may wait for its batch: the drivers have no turn before the feed's task, or have still
+    /// to send what came before.
+    fn gathers(&mut self) -> bool {
+        let mut subscribers = self.subscribers.iter_mut().flatten();
+        subscribers
+            .find(|it| matches!(it.stand, Stand::Even))
+            .is_none_or(|it| it.tx.with(|end| end.is_home_or_queued()))
+    }
+
+    /// Sends the messages that wait for their batch. A subscriber without room for all then waits for it.
+    fn send_batch(&mut self) {
+        if self.sent.message == self.log.end().message {
+            return;
+        }
+        self.batch_bytes_max = BATCH_BYTES_MAX.min(self.backlog);
         for subscriber in self.subscribers.iter_mut().flatten() {
-            if let Stand::Lagging(at) = subscriber.stand
-                && at.message == place.message
-            {
-                subscriber.catch_up(&self.log, self.behind, self.backlog);
-                self.lagging -= usize::from(!subscriber.lags());
+            let Stand::Even = subscriber.stand else { continue };
+            subscriber.stand = Stand::Lagging(self.sent);
+            subscriber.catch_up(&self.log, self.behind, self.backlog);
+            if subscriber.lags() {
+                self.lagging += 1;
+                self.admitted_bytes = 0;
+            } else {
+                let room = self.backlog.saturating_sub(subscriber.tx.with(TxEnd::backlog_held));
+                self.batch_bytes_max = self.batch_bytes_max.min(room);
             }
         }
+        self.sent = self.log.end();
         self.trim();
     }
 
     fn count(&mut self, lagged: bool, lags: bool) {
         self.lagging = self.lagging + usize::from(lags) - usize::from(lagged);
         if lagged && !lags {
+            // Its channel may be full.
+            self.batch_bytes_max = 0;
             self.trim();
         }
     }
 
     /// Lets go of messages that nobody needs.
     fn trim(&mut self) {
-        if self.lagging == 0 && !self.log.keeps() {
-            return self.log.clear();
+        let is_sent = self.sent.message == self.log.end().message;
+        if self.lagging == 0 && is_sent && !self.log.keeps() {
+            self.log.clear();
+            self.sent = self.log.end();
+            return;
         }
         let mut begin = self.log.kept();
+        if self.sent.message < begin.message {
+            begin = self.sent;
+        }
         for subscriber in self.subscribers.iter().flatten() {
             if let Stand::Lagging(place) = subscriber.stand
                 && place.message < begin.message

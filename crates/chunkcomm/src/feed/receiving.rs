@@ -1,7 +1,7 @@
 //! The subscriber of a feed.
 
 use super::gathering::{Gathered, Named};
-use super::{Silence, Word};
+use super::{Silence, WORD_HEAD, WORD_TAIL, Word};
 use crate::channel::receiver::Receiver;
 use crate::channel::sender::Sender;
 use crate::channel::{ChannelOptions, channel};
@@ -9,12 +9,12 @@ use crate::driver::clock;
 use crate::error::{FeedError, OpenError};
 use crate::node::whom::Whom;
 use crate::node::{Node, Peer};
+use crate::proto::codec::{self, DecodeError};
 use crate::watch::Publisher;
 use futures_core::Stream;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::fmt;
-use std::future::poll_fn;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
@@ -91,19 +91,22 @@ impl<T: DeserializeOwned> Subscription<T> {
     /// # Cancel safety
     ///
     /// Safe: dropped before it returns, it has taken nothing.
-    pub async fn recv(&mut self) -> Result<Option<T>, FeedError> {
-        loop {
-            let word = match &mut self.source {
-                Source::One(line) => line.words.recv().await.map_err(FeedError::Recv),
-                Source::Several(several) => {
-                    tokio::task::coop::consume_budget().await;
-                    poll_fn(|context| several.poll_word(context)).await
-                }
-            };
-            if let Some(received) = self.heard(word) {
-                return received;
-            }
+    pub fn recv(&mut self) -> impl Future<Output = Result<Option<T>, FeedError>> {
+        Receiving { subscription: self }
+    }
+
+    /// Waits for the next word of a message, and those before it.
+    #[inline(never)]
+    fn poll_recv_slowly(
+        &mut self,
+        context: &mut Context<'_>,
+    ) -> Poll<Result<Option<T>, FeedError>> {
+        let budget = ready!(tokio::task::coop::poll_proceed(context));
+        let received = self.poll_recv(context);
+        if received.is_ready() {
+            budget.made_progress();
         }
+        received
     }
 
     /// As [`Self::recv`], as a `poll` function.
@@ -143,6 +146,43 @@ impl<T: DeserializeOwned> Subscription<T> {
             Err(error) => Some(Err(error)),
         }
     }
+}
+
+/// The future of [`Subscription::recv`]: written by hand, so that a message that is there costs no more than its
+/// decoding.
+struct Receiving<'a, T> {
+    subscription: &'a mut Subscription<T>,
+}
+
+impl<T: DeserializeOwned> Future for Receiving<'_, T> {
+    type Output = Result<Option<T>, FeedError>;
+
+    #[inline(always)]
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let subscription = &mut *self.subscription;
+        if let Source::One(line) = &mut subscription.source
+            && let Some(word) = line.words.take_at_hand(decode_word)
+        {
+            if let Ok((Some(message), _)) = word {
+                return Poll::Ready(Ok(Some(message)));
+            }
+            if let Some(received) = subscription.heard(word.map(Some).map_err(FeedError::Recv)) {
+                return Poll::Ready(received);
+            }
+        }
+        subscription.poll_recv_slowly(context)
+    }
+}
+
+/// Decodes a word: of a message the message alone.
+#[inline(always)]
+fn decode_word<T: DeserializeOwned>(bytes: &[u8]) -> Result<Word<T>, DecodeError> {
+    if let [WORD_HEAD, message @ .., WORD_TAIL] = bytes
+        && let Ok(message) = codec::decode(message)
+    {
+        return Ok((Some(message), None));
+    }
+    codec::decode(bytes)
 }
 
 impl<T: DeserializeOwned> Stream for Subscription<T> {

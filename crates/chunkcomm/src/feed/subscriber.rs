@@ -1,7 +1,7 @@
 //! A subscriber of a feed, below the type of its messages.
 //!
 //! ```text
-//!                 send finds no room                 it is behind its backlog
+//!                 a batch finds no room              it is behind its backlog
 //!   Even ───────────────────────────────▶ Lagging ─────────────────────────────▶ Over
 //!     ▲                                     │  ▲      (or it is lost, from any state)
 //!     └─────────────────────────────────────┘  └── a new one, until it is welcomed
@@ -9,7 +9,7 @@
 //! ```
 
 use super::Word;
-use super::log::{Encoded, Log, Place, Rest};
+use super::log::{Log, Place, Rest};
 use super::options::Behind;
 use crate::channel::tx::Tx;
 use crate::driver::staging::{Staged, TxEnd};
@@ -60,30 +60,6 @@ impl Subscriber {
     fn stop(&mut self) {
         self.stand = Stand::Over;
         self.waker.wake_by_ref();
-    }
-
-    /// Stages a message if there is room. A lost subscriber takes all.
-    #[inline]
-    pub(super) fn takes(&mut self, message: Encoded<'_>) -> bool {
-        let staged = self.tx.with(|end| match message {
-            Encoded::Small(framed) => end.stage_run(framed, 1).map(|(bytes, _)| bytes > 0),
-            Encoded::Large(bytes) => end.stage_shared(bytes).map(|staged| staged == Staged::Done),
-        });
-        match staged {
-            Ok(done) => done,
-            Err(error) => self.failed(&error),
-        }
-    }
-
-    /// Notes that a message was not staged; returns whether the subscriber needs it no more.
-    #[cold]
-    fn failed(&mut self, error: &SendError) -> bool {
-        if let SendError::TooLarge { .. } = error {
-            // It lags until it is told that the message is left out.
-            return false;
-        }
-        self.stop();
-        true
     }
 
     /// Sends what the log has. A subscriber that still lags then waits for room.

@@ -1,9 +1,11 @@
 //! Messages that were encoded for many channels.
 
+use super::shared::QUEUED;
 use super::{Staged, TxEnd};
 use crate::error::SendError;
 use crate::proto::message;
 use bytes::Bytes;
+use std::sync::atomic::Ordering;
 
 impl TxEnd {
     /// Stages the first of the `messages` in `run`, each behind its prefix: as many as have room. Returns
@@ -56,6 +58,11 @@ impl TxEnd {
             Staged::Full => Ok(Staged::Full),
             Staged::Done => self.push_large(message.clone()),
         }
+    }
+
+    /// Whether the driver has no turn before this thread's tasks, or knows that something is staged.
+    pub(crate) fn is_home_or_queued(&self) -> bool {
+        self.link.is_home() || self.shared.flags.load(Ordering::Relaxed) & QUEUED != 0
     }
 
     /// Returns the bytes that are accepted and not consumed, of a channel with a backlog.
