@@ -171,6 +171,7 @@ pub fn channel(name: impl Into<String>) -> ChannelOptions {
         settled: false,
         stream: None,
         backlog: None,
+        refuses_at_once: false,
     }
 }
 
@@ -192,6 +193,9 @@ pub struct ChannelOptions {
     pub(crate) stream: Option<u128>,
     /// Most bytes that are accepted and not consumed.
     pub(crate) backlog: Option<u64>,
+    /// Whether an accept refuses a channel of another type at once. Else it waits for the sender's type, which
+    /// its error names.
+    pub(crate) refuses_at_once: bool,
 }
 
 impl From<&str> for ChannelOptions {
@@ -273,9 +277,15 @@ impl ChannelOptions {
     pub(crate) fn for_watch(self) -> ChannelOptions {
         let ChannelOptions { name, lane, schema, .. } = self;
         ChannelOptions { lane, schema, ..channel(name).backlog(BACKLOG_BYTES_MIN) }
+            .refusing_at_once()
     }
 
     /// Puts the channel before the user's channels of its lane.
+    pub(crate) fn refusing_at_once(mut self) -> ChannelOptions {
+        self.refuses_at_once = true;
+        self
+    }
+
     pub(crate) fn system(mut self) -> ChannelOptions {
         self.system = true;
         self

@@ -425,18 +425,14 @@ impl AcceptTable {
         print: &Fingerprint,
         runtime: &Handle,
     ) -> Result<RxEnd, AcceptError> {
-        if opened.kind != kind {
-            return Err(refuse(opened, Refusal::KindMismatch, RefusalReason::KindMismatch));
-        }
-        if opened.fingerprint == print.hash {
-            return Ok(opened.receiver);
-        }
         let (link, id) = (Arc::clone(&opened.receiver.link), opened.receiver.shared.id());
-        let reason = RefusalReason::TypeMismatch {
-            sender: "unknown".to_owned(),
-            receiver: print.text.clone(),
+        let error = match judge_at_once(opened, kind, print) {
+            Ok(receiver) => return Ok(receiver),
+            Err(error) => error,
         };
-        let error = refuse(opened, Refusal::TypeMismatch, reason);
+        if let AcceptError::Mismatch { reason: RefusalReason::KindMismatch, .. } = error {
+            return Err(error);
+        }
         let described = poll_fn(|context| self.poll_described(&link, id, context));
         let sender = clock::within(runtime, DESCRIPTION_DEADLINE, described).await.flatten();
         Err(with_sender(error, sender))
@@ -510,6 +506,24 @@ impl Drop for AcceptTable {
             self.warnings.say_unheard(&untold);
         }
     }
+}
+
+/// Returns the receiver of a taken channel if its kind and type fit; else refuses the channel. The error does not
+/// name the sender's type.
+pub(super) fn judge_at_once(
+    opened: Opened,
+    kind: ChannelKind,
+    print: &Fingerprint,
+) -> Result<RxEnd, AcceptError> {
+    if opened.kind != kind {
+        return Err(refuse(opened, Refusal::KindMismatch, RefusalReason::KindMismatch));
+    }
+    if opened.fingerprint == print.hash {
+        return Ok(opened.receiver);
+    }
+    let (sender, receiver) = ("unknown".to_owned(), print.text.clone());
+    let reason = RefusalReason::TypeMismatch { sender, receiver };
+    Err(refuse(opened, Refusal::TypeMismatch, reason))
 }
 
 fn refuse(opened: Opened, refusal: Refusal, reason: RefusalReason) -> AcceptError {

@@ -1,5 +1,6 @@
 //! Calls that open channels to peers, and that accept the channels of peers.
 
+use super::accepting::judge_at_once;
 use super::fingerprint::Fingerprint;
 use super::{Node, Peer};
 use crate::channel::ChannelOptions;
@@ -261,7 +262,11 @@ impl Node {
             None => table.take(&options.name, options.from.as_ref().map(|peer| &peer.link)).await?,
             Some(deadline) => table.take_within(options, deadline, runtime).await?,
         };
-        let end = table.judge(opened, kind, print, runtime).await?;
+        let end = if options.refuses_at_once {
+            judge_at_once(opened, kind, print)?
+        } else {
+            table.judge(opened, kind, print, runtime).await?
+        };
         let peer = self.peer(Arc::clone(&end.link));
         Ok((end, peer))
     }

@@ -4,7 +4,6 @@ use super::{Silence, Word};
 use crate::channel::ChannelOptions;
 use crate::channel::sender::Sender;
 use crate::channel::tx::Waiting;
-use crate::driver::clock;
 use crate::driver::staging::Staged;
 use crate::driver::tasks;
 use crate::error::{AcceptError, OpenError, SendError, WatchError};
@@ -24,9 +23,6 @@ use tokio::sync::watch;
 
 /// Longest time for which the end of a watch waits for one watcher to learn of it.
 const END_WITHIN: Duration = Duration::from_secs(10);
-
-/// Pause after a watcher that was refused for its type.
-const REFUSED_PAUSE: Duration = Duration::from_millis(10);
 
 /// The newest value, as it is and as it is sent.
 struct Slot<T> {
@@ -213,7 +209,7 @@ impl Publishing {
                     tasks::spawn_on(self.node.runtime(), watcher.serve(words, changes.clone()));
                 }
                 // The watcher was told.
-                Err(AcceptError::Mismatch { .. }) => clock::pause(REFUSED_PAUSE).await,
+                Err(AcceptError::Mismatch { .. }) => {}
                 Err(_) => return,
             }
         }
