@@ -89,8 +89,8 @@ impl FeedOptions {
     }
 
     /// Leaves out the oldest messages for a subscriber that is behind its backlog.
-    /// [`Subscription::skipped`](super::Subscription::skipped) counts them. `send` waits for nobody: a burst of
-    /// more than the backlog leaves fast subscribers behind as well.
+    /// [`Subscription::skipped`](super::Subscription::skipped) counts them. `send` waits for nobody, but gives
+    /// the links their turn 8 times a backlog.
     pub fn skip(mut self) -> FeedOptions {
         self.behind = Behind::Skip;
         self

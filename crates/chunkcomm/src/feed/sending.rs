@@ -3,7 +3,7 @@
 use super::hub::Hub;
 use super::log::Encoded;
 use super::names::Names;
-use super::options::FeedOptions;
+use super::options::{Behind, FeedOptions};
 use super::serving::Serves;
 use super::{Silence, WORD_HEAD, WORD_TAIL, Word};
 use crate::channel::Turn;
@@ -24,6 +24,10 @@ use std::future::poll_fn;
 use std::marker::PhantomData;
 use std::sync::{Arc, Mutex, Weak};
 
+/// Turns of the links within a backlog, of a sender that waits for nobody: 8. A message to a node of the same
+/// thread and the report that it was taken need 3 to 4 turns.
+const TURNS_A_BACKLOG: usize = 8;
+
 /// Sends messages to all subscribers of a name; [`Node::feed`] makes it.
 ///
 /// Each subscriber gets the messages in the order in which they were accepted. Those of clones, which feed the
@@ -35,6 +39,8 @@ pub struct Feed<T> {
     /// Bytes of the last message, if it was a large one.
     last_large: usize,
     turn: Turn,
+    /// Bytes since the links last had their turn.
+    since_turn: usize,
     types: PhantomData<fn(&T)>,
 }
 
@@ -53,7 +59,7 @@ impl<T> fmt::Debug for Feed<T> {
 impl<T> Feed<T> {
     fn new(shared: Arc<Shared>) -> Feed<T> {
         let (scratch, turn, types) = (Vec::new(), Turn::default(), PhantomData);
-        Feed { shared, scratch, last_large: 0, turn, types }
+        Feed { shared, scratch, last_large: 0, turn, since_turn: 0, types }
     }
 
     /// Returns the feed's name.
@@ -92,7 +98,12 @@ impl<T: Serialize> Feed<T> {
         if self.turn.over() {
             tokio::task::coop::consume_budget().await;
         }
+        if self.since_turn >= self.shared.turn_bytes {
+            self.since_turn = 0;
+            tokio::task::yield_now().await;
+        }
         self.encode(value)?;
+        self.since_turn += self.scratch.len();
         let Feed { shared, scratch, last_large, .. } = self;
         let bytes = scratch.len() - PREFIX_BYTES_MAX;
         if bytes <= shared.inline_bytes_max {
@@ -129,6 +140,8 @@ struct Shared {
     hub: Arc<Hub>,
     /// Bytes of the longest message that is copied.
     inline_bytes_max: usize,
+    /// Bytes after which a sender that waits for nobody gives the links their turn.
+    turn_bytes: usize,
     /// Called when the feed is dropped.
     at_end: Mutex<Vec<Box<dyn FnOnce() + Send>>>,
 }
@@ -187,12 +200,16 @@ impl Node {
         Names::add(self, &name).inspect_err(|_| self.give_up_name(&name))?;
         let bytes_max = usize::try_from(options.backlog).unwrap_or(usize::MAX) - PREFIX_BYTES_MAX;
         let hub = Arc::new(Hub::new(&options));
-        let channel = options.channel.backlog(options.backlog);
+        let channel = options.channel.backlog(options.backlog).refusing_at_once();
         let node = Arc::downgrade(&self.shared);
         let serves = Serves { node: self.clone(), options: channel, print, hub: Arc::clone(&hub) };
         tasks::spawn_on(self.runtime(), serves.run());
         let inline_bytes_max = INLINE_BYTES_MAX.min(bytes_max);
+        let turn_bytes = match options.behind {
+            Behind::Wait => usize::MAX,
+            Behind::Skip | Behind::End => bytes_max / TURNS_A_BACKLOG,
+        };
         let at_end = Mutex::default();
-        Ok(Arc::new(Shared { name, node, hub, inline_bytes_max, at_end }))
+        Ok(Arc::new(Shared { name, node, hub, inline_bytes_max, turn_bytes, at_end }))
     }
 }
