@@ -1,15 +1,17 @@
 //! Feeds and their subscribers.
 
 use chunkcomm::error::FeedError;
-use chunkcomm::feed::{FeedOptions, Subscription};
-use chunkcomm::{Address, Node, RecvError, channel, feed};
+use chunkcomm::feed::{FeedOptions, Reach, Sources, Subscription};
+use chunkcomm::{Address, Node, Peer, RecvError, channel, feed};
 use chunkcomm_testkit::proxy::Proxy;
 use chunkcomm_testkit::random::seeded;
 use chunkcomm_testkit::{limited, memory, on_both, on_one_thread, pair_of, tcp, until};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize, Serializer};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
+use tokio::sync::mpsc;
 
 /// A message with a number and some bytes.
 type Message = (u64, Vec<u8>);
@@ -403,5 +405,128 @@ fn all_feeds_of_a_node_whose_names_begin_alike() {
         until(|| soup.subscriber_count() == 0).await;
         assert_eq!(text.subscriber_count(), 0);
         server.close(Duration::from_secs(20)).await.unwrap();
+    });
+}
+
+#[test]
+fn a_burst_on_one_thread_leaves_no_fast_reader_behind() {
+    on_one_thread(async {
+        for options in
+            [feed("burst").backlog(64 * 1024).skip(), feed("burst").backlog(64 * 1024).end()]
+        {
+            let server = server(tcp()).await;
+            let mut sender = server.feed::<Message>(options).unwrap();
+            let reading = tokio::spawn(numbers(subscriber(&server, "burst").await));
+            for number in 0..10_000 {
+                sender.send(&message(number, 100)).await.unwrap();
+            }
+            drop(sender);
+            let (numbers, skipped) = limited(reading).await.unwrap();
+            assert_eq!((numbers.len(), skipped), (10_000, 0));
+        }
+    });
+}
+
+#[test]
+fn a_sender_hears_that_the_runtime_of_its_feed_has_ended() {
+    let runtime = || {
+        tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap()
+    };
+    let (its, others) = (runtime(), runtime());
+    let (mut sender, stopped) = its.block_on(async {
+        let server = server(tcp()).await;
+        let sender = server.feed::<Message>(feed("gone").backlog(4_096)).unwrap();
+        let client = others.spawn(async move { subscriber::<Message>(&server, "gone").await });
+        (sender, client.await.unwrap())
+    });
+    let sending = others.spawn(async move {
+        loop {
+            if let Err(error) = sender.send(&message(0, 100)).await {
+                return error;
+            }
+        }
+    });
+    std::thread::sleep(Duration::from_millis(200));
+    its.shutdown_background();
+    let error = others.block_on(limited(sending)).unwrap();
+    assert!(matches!(error, FeedError::Closed), "{error}");
+    drop(stopped);
+}
+
+/// Feeds that a test tells of.
+struct Told {
+    names: mpsc::UnboundedReceiver<Vec<&'static str>>,
+    peer: Peer,
+}
+
+impl Sources for Told {
+    type Id = ();
+
+    async fn next(&mut self) -> Option<Vec<((), String)>> {
+        let names = self.names.recv().await?;
+        Some(names.into_iter().map(|name| ((), name.to_owned())).collect())
+    }
+
+    fn reach(&self) -> Reach<()> {
+        let peer = self.peer.clone();
+        Arc::new(move |()| {
+            let peer = peer.clone();
+            Box::pin(async move { Some(peer) })
+        })
+    }
+}
+
+#[test]
+fn a_name_that_vanishes_and_comes_back_is_followed_once() {
+    on_both(|| async {
+        let pair = pair_of(tcp(), Node::builder().name("a"), Node::builder()).await;
+        let mut sender = pair.a.feed::<u64>("here").unwrap();
+        let (tell, names) = mpsc::unbounded_channel();
+        let told = Told { names, peer: pair.peer.clone() };
+        let mut subscription = Subscription::<u64>::gathering(&pair.b, "*", told).unwrap();
+        tell.send(vec!["here"]).unwrap();
+        until(|| sender.subscriber_count() == 1).await;
+        for names in [vec![], vec!["here"], vec![], vec!["here"]] {
+            tell.send(names).unwrap();
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        for number in 0..3 {
+            sender.send(&number).await.unwrap();
+            assert_eq!(limited(subscription.recv()).await.unwrap(), Some(number));
+        }
+        assert_eq!(sender.subscriber_count(), 1);
+        // Gone, and there again once its feed has ended.
+        tell.send(vec![]).unwrap();
+        drop(sender);
+        let mut sender = pair.a.feed::<u64>("here").unwrap();
+        tell.send(vec!["here"]).unwrap();
+        until(|| sender.subscriber_count() == 1).await;
+        sender.send(&7).await.unwrap();
+        assert_eq!(limited(subscription.recv()).await.unwrap(), Some(7));
+    });
+}
+
+#[test]
+fn a_gathered_subscriber_that_was_ended_comes_again_once_it_was_told() {
+    on_both(|| async {
+        let server = server(tcp()).await;
+        let mut sender = server.feed::<Message>(feed("orders.soup").backlog(4_096).end()).unwrap();
+        let mut all = subscriber::<Message>(&server, "orders.*").await;
+        for round in 0..3 {
+            until(|| sender.subscriber_count() == 1).await;
+            while sender.subscriber_count() == 1 {
+                sender.send(&message(round, 100)).await.unwrap();
+            }
+            // It stays away while its user does not read.
+            tokio::time::sleep(Duration::from_millis(300)).await;
+            assert_eq!(sender.subscriber_count(), 0, "round {round}");
+            let error = loop {
+                match limited(all.recv()).await {
+                    Ok(received) => assert_eq!(received, Some(message(round, 100))),
+                    Err(error) => break error,
+                }
+            };
+            assert!(matches!(error, FeedError::Behind { .. }), "{error}");
+        }
     });
 }

@@ -77,11 +77,24 @@ impl<R> SelectAll<R> {
 
 impl<R: ReceivingEnd> SelectAll<R> {
     /// Adds a receiver and returns its index, counted from 0.
-    pub fn add(&mut self, mut receiver: R) -> usize {
-        let index = self.receivers.len();
+    pub fn add(&mut self, receiver: R) -> usize {
+        self.receivers.push(None);
+        self.queued.push(Arc::default());
+        self.put_at(self.receivers.len() - 1, receiver)
+    }
+
+    /// As [`Self::add`], with the index of a receiver that has ended, if there is one.
+    pub(crate) fn put(&mut self, receiver: R) -> usize {
+        match self.receivers.iter().position(Option::is_none) {
+            Some(index) => self.put_at(index, receiver),
+            None => self.add(receiver),
+        }
+    }
+
+    fn put_at(&mut self, index: usize, mut receiver: R) -> usize {
         let ready = Arc::clone(&self.ready);
         let queued = Arc::new(AtomicBool::new(false));
-        self.queued.push(Arc::clone(&queued));
+        self.queued[index] = Arc::clone(&queued);
         let tell = Arc::new(move || {
             if queued.swap(true, Ordering::AcqRel) {
                 return;
@@ -95,7 +108,7 @@ impl<R: ReceivingEnd> SelectAll<R> {
             }
         });
         receiver.notify(tell);
-        self.receivers.push(Some(receiver));
+        self.receivers[index] = Some(receiver);
         self.open += 1;
         index
     }

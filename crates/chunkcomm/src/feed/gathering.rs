@@ -5,6 +5,9 @@
 //!                                                    ▲                               │
 //!                                                    └── its feed has ended ◀────────┘
 //! ```
+//!
+//! A feed that has ended its subscriber, which was behind, is subscribed to again once the user has heard so. A
+//! stopped reader holds one line of such a feed.
 
 use super::names::NAMES;
 use super::receiving::{Line, Subscription};
@@ -25,7 +28,7 @@ use serde::de::DeserializeOwned;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{mpsc, oneshot, watch};
 
 /// The way to a node that feeds, for [`Sources`]; `None` when it cannot be reached now.
 pub type Reach<Id> = Arc<dyn Fn(Id) -> Reaching + Send + Sync>;
@@ -39,7 +42,7 @@ pub trait Sources: Send + 'static {
     type Id: Ord + Clone + Send + Sync + 'static;
 
     /// Waits until other feeds are there than at the last call; returns all of them with their names. `None`
-    /// when there will be no others.
+    /// when there will be no others. Dropped before it returns, it has taken nothing.
     fn next(&mut self) -> impl Future<Output = Option<Vec<(Self::Id, String)>>> + Send;
 
     /// Returns the way to the nodes.
@@ -90,11 +93,24 @@ impl Sources for Named {
 pub(super) struct Gathered<T> {
     lines: SelectAll<Receiver<Word<T>>>,
     /// Of each line that may be open.
-    origins: Vec<Option<Arc<(Peer, String)>>>,
+    origins: Vec<Option<Origin>>,
     last: Option<Arc<(Peer, String)>>,
     /// Lines that are new; none will come once it has ended.
-    comes: mpsc::UnboundedReceiver<Result<Receiver<Word<T>>, FeedError>>,
+    comes: mpsc::UnboundedReceiver<Result<Coming<T>, FeedError>>,
     is_last: bool,
+}
+
+/// A line that is new.
+struct Coming<T> {
+    words: Receiver<Word<T>>,
+    heard: oneshot::Sender<()>,
+}
+
+/// The feed of a line.
+struct Origin {
+    feed: Arc<(Peer, String)>,
+    /// Dropped when the user hears that the line was behind.
+    heard: Option<oneshot::Sender<()>>,
 }
 
 impl<T> Gathered<T> {
@@ -112,7 +128,7 @@ impl<T: DeserializeOwned> Gathered<T> {
             && let Poll::Ready(new) = self.comes.poll_recv(context)
         {
             match new {
-                Some(Ok(words)) => self.add(words),
+                Some(Ok(coming)) => self.add(coming),
                 Some(Err(error)) => return Poll::Ready(Err(error)),
                 None => self.is_last = true,
             }
@@ -120,6 +136,11 @@ impl<T: DeserializeOwned> Gathered<T> {
         match self.lines.poll_recv(context) {
             Poll::Ready(Ok(Some((index, word)))) => {
                 self.note(index);
+                if let (None, None) = word
+                    && let Some(origin) = &mut self.origins[index]
+                {
+                    origin.heard = None;
+                }
                 Poll::Ready(Ok(Some(word)))
             }
             Poll::Ready(Ok(None)) if self.is_last => Poll::Ready(Ok(None)),
@@ -131,22 +152,28 @@ impl<T: DeserializeOwned> Gathered<T> {
         }
     }
 
-    fn add(&mut self, words: Receiver<Word<T>>) {
+    fn add(&mut self, Coming { words, heard }: Coming<T>) {
         for (index, origin) in self.origins.iter_mut().enumerate() {
             if !self.lines.is_open(index) {
                 *origin = None;
             }
         }
-        self.origins.push(Some(Arc::new((words.peer().clone(), words.name().to_owned()))));
-        self.lines.add(words);
+        let feed = Arc::new((words.peer().clone(), words.name().to_owned()));
+        let index = self.lines.put(words);
+        if index == self.origins.len() {
+            self.origins.push(None);
+        }
+        self.origins[index] = Some(Origin { feed, heard: Some(heard) });
     }
 
     fn note(&mut self, index: usize) {
-        let is_last =
-            |last: &Arc<_>| self.origins[index].as_ref().is_some_and(|it| Arc::ptr_eq(it, last));
-        if !self.last.as_ref().is_some_and(is_last) {
-            self.last.clone_from(&self.origins[index]);
+        let feed = self.origins[index].as_ref().map(|it| &it.feed);
+        if let (Some(feed), Some(last)) = (feed, &self.last)
+            && Arc::ptr_eq(feed, last)
+        {
+            return;
         }
+        self.last = feed.cloned();
     }
 }
 
@@ -184,7 +211,15 @@ where
 struct Gathers<T> {
     node: Node,
     options: ChannelOptions,
-    lines: mpsc::UnboundedSender<Result<Receiver<Word<T>>, FeedError>>,
+    lines: mpsc::UnboundedSender<Result<Coming<T>, FeedError>>,
+}
+
+/// State of a feed that is subscribed to.
+enum Followed {
+    /// By a task, which learns whether the feed is still there.
+    By(watch::Sender<bool>),
+    /// It cannot be, until it is gone and comes again.
+    Never,
 }
 
 impl<T> Clone for Gathers<T> {
@@ -208,36 +243,59 @@ where
 
     async fn run<S: Sources>(self, mut sources: S) {
         let reach = sources.reach();
-        // A feed is subscribed to again until its sender is dropped.
-        let mut wanted: SortedMap<(S::Id, String), watch::Sender<()>> = SortedMap::default();
+        let mut followed: SortedMap<(S::Id, String), Followed> = SortedMap::default();
+        let mut there = Vec::new();
+        let (over, mut overs) = mpsc::unbounded_channel();
         loop {
-            let now = tokio::select! {
+            tokio::select! {
                 biased;
                 () = self.lines.closed() => return,
-                now = sources.next() => now,
-            };
-            let Some(mut now) = now else { return };
-            now.retain(|(_, name)| self.fits(name));
-            wanted.retain(|key, _| now.contains(key));
-            for key in now {
-                if wanted.contains_key(&key) {
+                Some((key, is_final)) = overs.recv() => {
+                    if is_final {
+                        followed.insert(key, Followed::Never);
+                    } else {
+                        followed.remove(&key);
+                    }
+                }
+                now = sources.next() => {
+                    let Some(now) = now else { return };
+                    there = now;
+                    there.retain(|(_, name)| self.fits(name));
+                }
+            }
+            followed.retain(|key, followed| {
+                let is_there = there.contains(key);
+                match followed {
+                    Followed::By(tell) => {
+                        tell.send_if_modified(|it| std::mem::replace(it, is_there) != is_there);
+                        true
+                    }
+                    Followed::Never => is_there,
+                }
+            });
+            for key in &there {
+                if followed.contains_key(key) {
                     continue;
                 }
-                let (sender, gone) = watch::channel(());
-                let follow = self.clone().follow(Arc::clone(&reach), key.clone(), gone);
-                wanted.insert(key, sender);
-                tasks::spawn_on(self.node.runtime(), follow);
+                let (tell, mut is_there) = watch::channel(true);
+                let (gathers, reach, over) = (self.clone(), Arc::clone(&reach), over.clone());
+                let its = key.clone();
+                tasks::spawn_on(self.node.runtime(), async move {
+                    let is_final = gathers.follow(reach, &its, &mut is_there).await;
+                    let _ = over.send((its, is_final));
+                });
+                followed.insert(key.clone(), Followed::By(tell));
             }
         }
     }
 
-    /// Subscribes to a feed whenever it is there, until it is gone.
+    /// Subscribes to a feed whenever it can, until the feed is gone; returns whether it never can.
     async fn follow<Id: Clone>(
         self,
         reach: Reach<Id>,
-        (id, name): (Id, String),
-        mut gone: watch::Receiver<()>,
-    ) {
+        (id, name): &(Id, String),
+        is_there: &mut watch::Receiver<bool>,
+    ) -> bool {
         let seed = self.node.incarnation() as u64;
         let mut backoff = Backoff::new(seed);
         while !self.node.is_closed() {
@@ -248,38 +306,42 @@ where
             };
             let line = tokio::select! {
                 biased;
-                () = self.lines.closed() => return,
-                _ = gone.changed() => return,
+                () = self.lines.closed() => return false,
+                _ = is_there.wait_for(|is_there| !is_there) => return false,
                 line = subscribing => line,
             };
             match line {
                 Some(Ok(Line { words, silence, .. })) => {
                     backoff = Backoff::new(seed);
-                    if self.lines.send(Ok(words)).is_err() {
-                        return;
+                    let (heard, hears) = oneshot::channel();
+                    if self.lines.send(Ok(Coming { words, heard })).is_err() {
+                        return false;
                     }
-                    self.until_ended(silence).await;
+                    self.until_ended(silence, hears).await;
                 }
                 Some(Err(error)) if is_final(&error) => {
                     let _ = self.lines.send(Err(error));
-                    return;
+                    return true;
                 }
                 _ => {}
             }
             tokio::select! {
                 biased;
-                () = self.lines.closed() => return,
-                _ = gone.changed() => return,
+                () = self.lines.closed() => return false,
+                _ = is_there.wait_for(|is_there| !is_there) => return false,
                 () = clock::pause(backoff.wait()) => {}
             }
         }
+        false
     }
 
-    /// Waits until the feed has ended this subscriber, or the subscription is dropped.
-    async fn until_ended(&self, mut silence: Sender<Silence>) {
+    /// Waits until the feed has ended, the user has heard that this subscriber was behind, or the subscription is
+    /// dropped.
+    async fn until_ended(&self, mut silence: Sender<Silence>, heard: oneshot::Receiver<()>) {
         tokio::select! {
             biased;
             () = self.lines.closed() => {}
+            _ = heard => {}
             _ = silence.closed() => {}
         }
     }

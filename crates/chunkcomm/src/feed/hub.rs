@@ -118,17 +118,19 @@ impl Hub {
         if is_over { Poll::Ready(()) } else { Poll::Pending }
     }
 
-    /// Removes a subscriber; its channel ends. The node reports no loss of messages to one that `has_left`.
-    pub(super) fn remove(&self, number: usize, has_left: bool) {
+    /// Removes a subscriber; its channel ends. The node reports no loss of messages to one
+    /// that `has_left`. Returns whether it was behind its backlog.
+    pub(super) fn remove(&self, number: usize, has_left: bool) -> bool {
         let mut state = locked(&self.state);
-        let removed = state.subscribers[number].take();
-        state.count(removed.as_ref().is_some_and(Subscriber::lags), false);
+        let Some(removed) = state.subscribers[number].take() else { return false };
+        state.count(removed.lags(), false);
         let sending = state.sending.take();
         drop(state);
         sending.wake();
-        if let Some(subscriber) = removed.filter(|_| has_left) {
-            subscriber.tx.shared().set_told();
+        if has_left {
+            removed.tx.shared().set_told();
         }
+        removed.is_behind
     }
 
     /// Whether the log has something for this subscriber that its channel has no room for.
@@ -182,11 +184,14 @@ impl Hub {
 impl State {
     /// Whether a message of `bytes` may be sent now. Ends the subscribers that it leaves behind, if it is to.
     fn admits(&mut self, bytes: u64) -> bool {
+        // A message longer than the backlog ends nobody who has room for half of it.
+        let bytes = if self.behind == Behind::End { bytes.min(self.backlog / 2) } else { bytes };
         let until = self.log.end().bytes + bytes;
         if self.behind == Behind::Skip || until <= self.admitted_bytes {
             return true;
         }
         let State { backlog, behind, subscribers, lagging, .. } = self;
+        let lagged = *lagging;
         let mut admitted_bytes = u64::MAX;
         for subscriber in subscribers.iter_mut().flatten() {
             let Stand::Lagging(place) = subscriber.stand else { continue };
@@ -202,6 +207,9 @@ impl State {
             }
         }
         self.admitted_bytes = admitted_bytes;
+        if self.lagging < lagged {
+            self.trim();
+        }
         true
     }
 

@@ -5,7 +5,7 @@ use super::hub::Hub;
 use crate::channel::ChannelOptions;
 use crate::channel::receiver::Receiver;
 use crate::channel::tx::Tx;
-use crate::driver::{clock, tasks};
+use crate::driver::tasks;
 use crate::error::AcceptError;
 use crate::node::fingerprint::Fingerprint;
 use crate::node::owed::Owed;
@@ -14,10 +14,6 @@ use crate::proto::packet::ChannelKind;
 use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::time::Duration;
-
-/// Pause after a subscriber that was refused for its type.
-const REFUSED_PAUSE: Duration = Duration::from_millis(10);
 
 /// Accepts the subscribers of a feed.
 pub(super) struct Serves {
@@ -28,10 +24,11 @@ pub(super) struct Serves {
 }
 
 impl Serves {
-    /// Accepts subscribers until the feed is dropped, or the node closed.
+    /// Accepts subscribers until the feed is dropped, or the node closed. Then nothing can be sent, also when the
+    /// runtime ends first.
     pub(super) async fn run(self) {
+        let _accepts = Accepts(Arc::clone(&self.hub));
         self.accept().await;
-        self.hub.close();
     }
 
     async fn accept(&self) {
@@ -54,10 +51,19 @@ impl Serves {
                     tasks::spawn_on(node.runtime(), serving);
                 }
                 // The subscriber was told.
-                Err(AcceptError::Mismatch { .. }) => clock::pause(REFUSED_PAUSE).await,
+                Err(AcceptError::Mismatch { .. }) => {}
                 Err(_) => return,
             }
         }
+    }
+}
+
+/// A feed that accepts subscribers.
+struct Accepts(Arc<Hub>);
+
+impl Drop for Accepts {
+    fn drop(&mut self) {
+        self.0.close();
     }
 }
 
@@ -68,9 +74,33 @@ async fn serve(hub: Arc<Hub>, tx: Tx, mut silence: Receiver<Silence>, owed: Owed
         Poll::Ready(hub.add(tx.take().expect("it is polled once"), context.waker()))
     })
     .await;
-    let served = poll_fn(|context| poll_served(&hub, number, &mut silence, context));
-    let has_left = owed.during(served, || !hub.owes(number)).await;
-    hub.remove(number, has_left);
+    let mut served = Served { hub: Arc::clone(&hub), number: Some(number) };
+    let serving = poll_fn(|context| poll_served(&hub, number, &mut silence, context));
+    let has_left = owed.during(serving, || !hub.owes(number)).await;
+    if served.remove(has_left) {
+        // The subscriber holds its line until it has heard that it was behind.
+        while let Ok(Some(_)) = silence.recv().await {}
+    }
+}
+
+/// A subscriber that is served. It is removed also when its task ends early.
+struct Served {
+    hub: Arc<Hub>,
+    /// `None` once it is removed.
+    number: Option<usize>,
+}
+
+impl Served {
+    /// Removes the subscriber; returns whether it was behind its backlog.
+    fn remove(&mut self, has_left: bool) -> bool {
+        self.number.take().is_some_and(|number| self.hub.remove(number, has_left))
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        self.remove(false);
+    }
 }
 
 /// Is ready when the subscriber gets nothing more; returns whether it has left, or is lost.

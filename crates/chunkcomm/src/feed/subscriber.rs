@@ -34,7 +34,7 @@ pub(super) struct Subscriber {
     /// Messages that were left out and that it was not told of; `None` if there is nothing to tell.
     untold: Option<u64>,
     /// Whether it was behind its backlog.
-    is_behind: bool,
+    pub(super) is_behind: bool,
     /// Of its task, which sends it what the log has.
     pub(super) waker: Waker,
 }
