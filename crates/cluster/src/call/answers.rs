@@ -256,6 +256,7 @@ fn said<Resp>(kind: Kind, rest: &[u8], line: &Line<Resp>, link: &Link) -> Option
         Kind::Panicked => CallError::Panicked { service, text },
         Kind::Overloaded => CallError::Overloaded { service },
         Kind::Closing => CallError::Closing { service },
+        Kind::Refused => CallError::Refused { service, why: text },
         Kind::Unreadable => CallError::Unreadable { service, text },
         Kind::Unsendable => CallError::Unsendable { service, text },
         Kind::NoMethod => {

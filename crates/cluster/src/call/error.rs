@@ -108,6 +108,13 @@ pub enum CallError {
         /// The service.
         service: Arc<str>,
     },
+    /// A layer of the service refused the call: the request was not handled.
+    Refused {
+        /// The service.
+        service: Arc<str>,
+        /// The layer's reason, at most 4096 bytes of it.
+        why: String,
+    },
     /// The service could not decode the request: it was not handled.
     Unreadable {
         /// The service.
@@ -157,7 +164,25 @@ impl CallError {
                 | CallError::Method { .. }
                 | CallError::Request { .. }
                 | CallError::TooMany { .. }
+                | CallError::Refused { .. }
                 | CallError::Unreadable { .. }
+        )
+    }
+
+    /// Whether the same call would fail again, as its values, its types or the layers of the service are.
+    #[must_use]
+    pub fn is_permanent(&self) -> bool {
+        matches!(
+            self,
+            CallError::Types(_)
+                | CallError::Method { .. }
+                | CallError::Request { .. }
+                | CallError::Refused { .. }
+                | CallError::Unreadable { .. }
+                | CallError::Unsendable { .. }
+                | CallError::Answer { .. }
+                | CallError::Protocol { .. }
+                | CallError::Unreachable(OpenError::Name { .. } | OpenError::Type(_))
         )
     }
 
@@ -171,6 +196,7 @@ impl CallError {
                 | CallError::Overloaded { .. }
                 | CallError::Closing { .. }
                 | CallError::Method { .. }
+                | CallError::Refused { .. }
                 | CallError::Unreadable { .. }
                 | CallError::Unsendable { .. }
         )
@@ -190,6 +216,7 @@ impl CallError {
             | CallError::Overloaded { service }
             | CallError::Link { service, .. }
             | CallError::Request { service, .. }
+            | CallError::Refused { service, .. }
             | CallError::Unreadable { service, .. }
             | CallError::Unsendable { service, .. }
             | CallError::Answer { service, .. } => service.clone_from(name),
@@ -248,6 +275,9 @@ impl fmt::Display for CallError {
             CallError::Request { service, error } => write!(f, "service {service:?}: {error}"),
             CallError::TooMany { service } => {
                 write!(f, "too many calls of service {service:?} are in flight")
+            }
+            CallError::Refused { service, why } => {
+                write!(f, "service {service:?} refused the call: {}", Plain(why))
             }
             CallError::Unreadable { service, text } => {
                 write!(f, "service {service:?} could not decode the request: {}", Plain(text))

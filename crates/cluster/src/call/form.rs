@@ -49,11 +49,11 @@ impl Method {
         self.is_idempotent
     }
 
-    /// Whether a call that failed like this can be made again without harm: nobody has handled it, or the
-    /// method is idempotent.
+    /// Whether a call that failed like this can be made again without harm, and may succeed then: the error is not
+    /// [permanent](CallError::is_permanent), and nobody has handled the call or the method is idempotent.
     #[must_use]
     pub fn may_repeat(&self, error: &CallError) -> bool {
-        self.is_idempotent || error.was_not_handled()
+        !error.is_permanent() && (self.is_idempotent || error.was_not_handled())
     }
 }
 

@@ -63,6 +63,7 @@ fn calls(texts: &mut Texts) {
         CallError::Ended { service: service(), peer: peer() },
         CallError::Request { service: service(), error: lost("lines") },
         CallError::TooMany { service: service() },
+        CallError::Refused { service: service(), why: text() },
         CallError::Unreadable { service: service(), text: text() },
         CallError::Unsendable { service: service(), text: text() },
         CallError::Answer { service: service(), source: DecodeError::Short },

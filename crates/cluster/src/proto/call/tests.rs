@@ -25,6 +25,8 @@ fn every_word_is_what_it_was() {
     assert_eq!(codec::decode::<String>(value), Ok("x".to_owned()));
     let text = Kind::Panicked.with_text(9, "oh");
     assert_eq!(wire::answer(&text), Some((9, Kind::Panicked, &b"oh"[..])));
+    let refusal = Kind::Refused.with_text(9, "no");
+    assert_eq!(wire::answer(&refusal), Some((9, Kind::Refused, &b"no"[..])));
     let refusal = Kind::NoMethod.with_text(9, "");
     assert_eq!(wire::answer(&refusal), Some((9, Kind::NoMethod, &b""[..])));
 }

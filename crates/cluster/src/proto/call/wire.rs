@@ -194,9 +194,12 @@ pub enum Kind {
     /// The service has no such method, or has it with other types. Its own signature follows, if it has one
     /// of that number. The request was not run.
     NoMethod,
+    /// A layer of the service refused the call, whose reason follows; the request was not run. Only services with
+    /// layers say it.
+    Refused,
 }
 
-const KINDS: [Kind; 10] = [
+const KINDS: [Kind; 11] = [
     Kind::Value,
     Kind::Failed,
     Kind::Panicked,
@@ -207,6 +210,7 @@ const KINDS: [Kind; 10] = [
     Kind::Unsendable,
     Kind::Expired,
     Kind::NoMethod,
+    Kind::Refused,
 ];
 
 impl Kind {
