@@ -91,6 +91,35 @@ pub trait NodeExt: sealed::Sealed + Borrow<Node> {
         crate::call::serve_with(self.borrow(), name, options, handler)
     }
 
+    /// As [`NodeExt::serve_with`], within a layer of the crate `tower`: see
+    /// [`call::middleware`](crate::call::middleware). Layers that are not `Clone` stand within a buffer.
+    ///
+    /// # Errors
+    ///
+    /// As [`NodeExt::serve`].
+    #[cfg(feature = "tower")]
+    #[cfg_attr(docsrs, doc(cfg(feature = "tower")))]
+    fn serve_layered<Req, Resp, E, F, Fut, L>(
+        &self,
+        name: &str,
+        options: ServiceOptions,
+        layer: &L,
+        handler: F,
+    ) -> Result<Service, ServeError>
+    where
+        Req: Serialize + DeserializeOwned + Send + 'static,
+        Resp: Serialize + DeserializeOwned + Send + 'static,
+        E: fmt::Display + 'static,
+        F: Fn(Req) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<Resp, E>> + Send + 'static,
+        L: tower::Layer<
+                crate::call::middleware::CallHandler<Req, Resp>,
+                Service: crate::call::middleware::Handling<Req, Resp>,
+            >,
+    {
+        crate::call::middleware::serve_layered(self.borrow(), name, options, layer, handler)
+    }
+
     /// Returns a client of the service `name` of `peer`. Nothing is sent before its first call.
     ///
     /// # Errors

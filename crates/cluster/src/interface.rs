@@ -1,12 +1,17 @@
 //! The parts that code written by the attribute `service` is made of. Programs name none of
 //! them.
 
+#[cfg(feature = "tower")]
+mod layered;
+
 pub use crate::call::MethodTypes;
 pub use crate::call::{
     CallError, CallOptions, Called, Method, ServeError, Service, ServiceOptions,
 };
 pub use crate::cluster::{Cluster, NameError};
 pub use chunkcomm::{Node, OpenError, Peer};
+#[cfg(feature = "tower")]
+pub use layered::{CallHandler, CallService, Handling, Layer, LayeredServer};
 pub use serde;
 pub use std::convert::Infallible;
 pub use std::future::Future;
@@ -289,4 +294,20 @@ pub fn next<'de, T: Deserialize<'de>, A: SeqAccess<'de>>(from: &mut A) -> Result
 #[cold]
 pub fn no_method<E: serde::de::Error>() -> E {
     E::custom("no method has this number")
+}
+
+/// Expands to its input if this crate has the feature `tower`, which `service` cannot see.
+#[cfg(feature = "tower")]
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __with_tower {
+    ($($item:item)*) => { $($item)* };
+}
+
+/// Expands to nothing, as this crate is without the feature `tower`.
+#[cfg(not(feature = "tower"))]
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __with_tower {
+    ($($item:item)*) => {};
 }

@@ -1,8 +1,9 @@
 //! The client, with a method for each of the trait's.
 
 use crate::interface::{Interface, Method, generated};
-use proc_macro2::TokenStream;
+use proc_macro2::{Ident, TokenStream};
 use quote::{format_ident, quote, quote_spanned};
+use syn::ext::IdentExt as _;
 use syn::spanned::Spanned as _;
 
 pub(crate) fn of(interface: &Interface) -> TokenStream {
@@ -11,6 +12,7 @@ pub(crate) fn of(interface: &Interface) -> TokenStream {
     let (visible, name) = (&item.vis, interface.name());
     let client = format_ident!("{}Client", item.ident);
     let methods = interface.methods.iter().map(|it| method(interface, it));
+    let tower = tower(interface, &client);
     let about = format!(
         "Calls a service that is a [`{name}`]. Any number of calls may be in flight, and clones share \
          their channels."
@@ -92,6 +94,67 @@ pub(crate) fn of(interface: &Interface) -> TokenStream {
             }
 
             #(#methods)*
+        }
+
+        #tower
+    }
+}
+
+/// Returns the services of the crate `tower`, one for each method.
+fn tower(interface: &Interface, client: &Ident) -> TokenStream {
+    let generated = generated();
+    let Interface { item, requests, .. } = interface;
+    let visible = &item.vis;
+    let services = format_ident!("{}Services", item.ident);
+    let methods = interface.methods.iter().enumerate().map(|(index, method)| {
+        let Method { name, arguments, output, result, .. } = method;
+        let (names, types): (Vec<_>, Vec<_>) =
+            arguments.iter().map(|(name, it)| (name, it)).unzip();
+        let (value, error) = match result {
+            Some((value, error)) => (value, quote!(#generated::Called<#error>)),
+            None => (output, quote!(#generated::CallError)),
+        };
+        let about = format!("Returns calls of `{}`.", name.unraw());
+        // Checked where it is called: a type that threads cannot share is in the way of this use only.
+        quote! {
+            #[doc = #about]
+            #visible fn #name(&self) -> #generated::CallService<(#(#types,)*), #value, #error>
+            where
+                for<'checked_late> #requests: ::core::marker::Sync,
+            {
+                let client = self.0.clone();
+                let method = #client::METHODS[#index];
+                #generated::CallService::new(
+                    ::core::option::Option::Some(method),
+                    move |(#(#names,)*): (#(#types,)*)| {
+                        let __client = client.clone();
+                        async move { __client.#name(#(#names),*).await }
+                    },
+                )
+            }
+        }
+    });
+    let about = format!("The methods of a [`{client}`] as services of the crate `tower`.");
+    quote! {
+        ::chunkcomm_cluster::__with_tower! {
+            #[doc = #about]
+            #[allow(dead_code)]
+            #[derive(Clone, Debug)]
+            #visible struct #services(#client);
+
+            #[allow(dead_code)]
+            impl #client {
+                /// Returns the methods as services of the crate `tower`: see `call::middleware`.
+                #[must_use]
+                #visible fn into_tower(self) -> #services {
+                    #services(self)
+                }
+            }
+
+            #[allow(dead_code)]
+            impl #services {
+                #(#methods)*
+            }
         }
     }
 }

@@ -9,7 +9,8 @@ use syn::{
 };
 
 /// Functions of every client, whose names no method can have.
-const OF_CLIENTS: &[&str] = &["at", "at_with", "in_cluster", "in_cluster_with", "timeout", "clone"];
+const OF_CLIENTS: &[&str] =
+    &["at", "at_with", "in_cluster", "in_cluster_with", "timeout", "clone", "into_tower"];
 
 /// Path of the types that generated code names.
 pub(crate) fn generated() -> TokenStream {

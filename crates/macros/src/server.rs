@@ -118,5 +118,21 @@ fn server(interface: &Interface) -> TokenStream {
                 }
             }
         }
+
+        ::chunkcomm_cluster::__with_tower! {
+            #[allow(dead_code)]
+            impl<T: #ident> #server<T> {
+                /// Puts a layer of the crate `tower` around all methods: see `call::middleware`.
+                #visible fn layer<L, S>(self, layer: &L) -> #generated::LayeredServer<#requests, S>
+                where
+                    L: #generated::Layer<#generated::CallHandler<#requests, #answers>, Service = S>,
+                    S: #generated::Handling<#requests, #answers>,
+                {
+                    let Self { service, name, options } = self;
+                    let handler = Self::handler(service);
+                    #generated::LayeredServer::new(name, options, layer, handler)
+                }
+            }
+        }
     }
 }

@@ -274,7 +274,9 @@ where
         scope: Option<Box<CallScope>>,
         request: Req,
     ) -> Option<Outcome<H::Answer>> {
-        if let Err(panicked) = self.stall.begin(scope, || self.shared.handler.begin(request)) {
+        if let Err(panicked) =
+            self.stall.begin(scope, || self.shared.handler.begin(request, self.tx.peer()))
+        {
             return Some(Err(panicked));
         }
         if !self.shared.parallel

@@ -12,7 +12,7 @@ use crate::registry::panic_message;
 use crate::sync::locked;
 use bytes::Bytes;
 use chunkcomm::layer::{Owed, RawSender, Staged, Waiting};
-use chunkcomm::{SendError, host};
+use chunkcomm::{Peer, SendError, host};
 use serde::Serialize;
 use std::collections::VecDeque;
 use std::fmt;
@@ -26,10 +26,10 @@ use tokio::task::AbortHandle;
 /// A service's handler: from a request to the future of its answer.
 pub(crate) trait Handler<Req>: Send + Sync + 'static {
     type Answer: Serialize + Send + 'static;
-    type Error: fmt::Display;
+    type Error: fmt::Display + 'static;
     type Running: Future<Output = Result<Self::Answer, Self::Error>> + Send + 'static;
 
-    fn begin(&self, request: Req) -> Self::Running;
+    fn begin(&self, request: Req, peer: &Peer) -> Self::Running;
 }
 
 impl<Req, Resp, E, F, Fut> Handler<Req> for F
@@ -37,13 +37,13 @@ where
     F: Fn(Req) -> Fut + Send + Sync + 'static,
     Fut: Future<Output = Result<Resp, E>> + Send + 'static,
     Resp: Serialize + Send + 'static,
-    E: fmt::Display,
+    E: fmt::Display + 'static,
 {
     type Answer = Resp;
     type Error = E;
     type Running = Fut;
 
-    fn begin(&self, request: Req) -> Fut {
+    fn begin(&self, request: Req, _peer: &Peer) -> Fut {
         self(request)
     }
 }
@@ -58,7 +58,7 @@ pub(super) struct Stall<F> {
     scope: Option<Box<CallScope>>,
 }
 
-impl<F: Future<Output = Result<A, E>>, A, E: fmt::Display> Stall<F> {
+impl<F: Future<Output = Result<A, E>>, A, E: fmt::Display + 'static> Stall<F> {
     pub(super) fn new() -> Stall<F> {
         Stall { future: Box::pin(None), scope: None }
     }
@@ -83,7 +83,7 @@ impl<F: Future<Output = Result<A, E>>, A, E: fmt::Display> Stall<F> {
             Ok(Poll::Pending) => return Poll::Pending,
             Ok(Poll::Ready(Ok(answer))) => Ok(answer),
             Ok(Poll::Ready(Err(error))) => {
-                unpanicked(|| error.to_string()).and_then(|text| Err((Kind::Failed, text)))
+                unpanicked(|| error.to_string()).and_then(|text| Err((kind_of(&error), text)))
             }
             Err(panicked) => Err(panicked),
         };
@@ -104,6 +104,18 @@ impl<F: Future<Output = Result<A, E>>, A, E: fmt::Display> Stall<F> {
     pub(super) fn poll_once(&mut self) -> Poll<Outcome<A>> {
         self.poll(&mut Context::from_waker(Waker::noop()))
     }
+}
+
+/// Returns the kind of answer that tells of a handler's error.
+#[cfg(feature = "tower")]
+fn kind_of<E: 'static>(error: &E) -> Kind {
+    let layered = (error as &dyn std::any::Any).downcast_ref::<super::middleware::Unanswered>();
+    layered.map_or(Kind::Failed, |it| it.kind)
+}
+
+#[cfg(not(feature = "tower"))]
+fn kind_of<E>(_: &E) -> Kind {
+    Kind::Failed
 }
 
 /// Returns the result of `act`, or its panic. No state of `act` is used after a panic.
@@ -152,7 +164,7 @@ impl<Req: Send + 'static, H: Handler<Req>> Shared<Req, H> {
         }
         let mut stall = Stall::new();
         // The task reports a panic here, too.
-        let begun = stall.begin(scope, || self.handler.begin(request));
+        let begun = stall.begin(scope, || self.handler.begin(request, tx.peer()));
         match begun {
             Ok(()) => self.spawn(key, number, stall, tx),
             Err(panicked) => self.spawn_answer(key, number, Err(panicked), tx),

@@ -45,6 +45,7 @@
 //! # Interfaces
 //!
 //! The functions of a service may be the methods of a trait: see the attribute `service` of the feature `macros`.
+//! Limits, retries and refusals are layers of the crate `tower`: see `middleware`, of the feature `tower`.
 //!
 //! # Costs
 //!
@@ -66,9 +67,14 @@ mod error;
 mod form;
 mod handling;
 mod line;
+#[cfg(feature = "tower")]
+#[cfg_attr(docsrs, doc(cfg(feature = "tower")))]
+pub mod middleware;
 mod opening;
 mod options;
 mod requests;
+#[cfg(feature = "tower")]
+mod retry;
 mod scope;
 mod service;
 #[cfg(feature = "opentelemetry")]
