@@ -103,7 +103,7 @@ pub(crate) fn of(interface: &Interface) -> TokenStream {
 /// Returns the services of the crate `tower`, one for each method.
 fn tower(interface: &Interface, client: &Ident) -> TokenStream {
     let generated = generated();
-    let Interface { item, requests, .. } = interface;
+    let Interface { item, .. } = interface;
     let visible = &item.vis;
     let services = format_ident!("{}Services", item.ident);
     let methods = interface.methods.iter().enumerate().map(|(index, method)| {
@@ -115,13 +115,9 @@ fn tower(interface: &Interface, client: &Ident) -> TokenStream {
             None => (output, quote!(#generated::CallError)),
         };
         let about = format!("Returns calls of `{}`.", name.unraw());
-        // Checked where it is called: a type that threads cannot share is in the way of this use only.
         quote! {
             #[doc = #about]
-            #visible fn #name(&self) -> #generated::CallService<(#(#types,)*), #value, #error>
-            where
-                for<'checked_late> #requests: ::core::marker::Sync,
-            {
+            #visible fn #name(&self) -> #generated::CallService<(#(#types,)*), #value, #error> {
                 let client = self.0.clone();
                 let method = #client::METHODS[#index];
                 #generated::CallService::new(

@@ -124,7 +124,7 @@ impl<Req, Resp, E> Service<Req> for CallService<Req, Resp, E> {
 
 impl<Req, Resp> CallClient<Req, Resp>
 where
-    Req: Serialize + DeserializeOwned + Send + Sync + 'static,
+    Req: Serialize + DeserializeOwned + Send + 'static,
     Resp: Serialize + DeserializeOwned + Send + 'static,
 {
     /// Returns this client as a service of the crate `tower`, with its timeout.
@@ -132,7 +132,7 @@ where
     pub fn into_tower(self) -> CallService<Req, Resp> {
         CallService::new(None, move |request| {
             let client = self.clone();
-            async move { client.call(&request).await }
+            async move { client.call_function(0, request).await }
         })
     }
 }
