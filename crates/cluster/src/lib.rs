@@ -158,7 +158,7 @@ pub use call::{CallClient, CallError, Called, Service};
 /// `#[idempotent]`.
 ///
 /// With the feature `tower`, `StoreServer::layer` puts a layer around the methods, and `StoreClient::into_tower` has
-/// each method as a service, whose requests are tuples of arguments that are `Sync`: see `call::middleware`.
+/// each method as a service, whose requests are tuples of arguments: see `call::middleware`.
 ///
 /// Streams are ends that travel: a [`TravellingReceiver`] as result, or a [`TravellingSender`] as argument. The
 /// peers must be able to reach each other. A request that has ends in it is sent to one provider, and not again.
