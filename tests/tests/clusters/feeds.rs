@@ -67,6 +67,11 @@ fn the_loss_of_a_feed_is_told_and_the_others_go_on() {
         let mut other = feeds(&nodes[0], "orders").await;
         let mut orders = nodes[2].subscribe::<u64>("orders").unwrap();
         until(|| lost.subscriber_count() == 1 && other.subscriber_count() == 1).await;
+        // A line that is lost before its subscriber has heard from it is opened again, and not told.
+        for feed in [&mut lost, &mut other] {
+            feed.send(&0).await.unwrap();
+            assert_eq!(limited(orders.recv()).await.unwrap(), Some(0));
+        }
         nodes[2].node().declare_dead(nodes[1].id().incarnation, "the test");
         let error = limited(orders.recv()).await.unwrap_err();
         assert!(matches!(error, FeedError::Recv(_)), "{error}");

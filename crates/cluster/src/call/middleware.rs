@@ -183,11 +183,13 @@ impl<Req> CallRequest<Req> {
 
 /// The error with which a layer refuses a call that it has not handed on: the caller gets
 /// [`CallError::Refused`].
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{why}")]
 pub struct Refusal {
     why: String,
 }
+
+chunkcomm::debug_with_causes!(Refusal);
 
 impl Refusal {
     /// Returns a refusal with its reason, which the caller reads.
