@@ -9,7 +9,8 @@
 //! ```
 //!
 //! A message is encoded once. The log has it once, for all subscribers that are behind. It holds at most the
-//! [backlog](FeedOptions::backlog) and the messages that are [kept](FeedOptions::keep) for late subscribers.
+//! [backlog](FeedOptions::backlog), with `skip` an eighth more, and the messages that are
+//! [kept](FeedOptions::keep) for late subscribers.
 //!
 //! | a subscriber that is behind its backlog | setting |
 //! |---|---|

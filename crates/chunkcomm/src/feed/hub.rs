@@ -225,8 +225,9 @@ impl State {
         } else if is_first && let Some(task) = &self.task {
             task.wake_by_ref();
         }
+        // Many messages at a time.
         if self.behind == Behind::Skip
-            && self.log.end().bytes - self.log.begin().bytes > self.backlog
+            && self.log.end().bytes - self.log.begin().bytes > self.backlog + self.backlog / 8
         {
             let begin = self.log.within(self.log.begin(), self.backlog);
             self.log.trim(begin);
