@@ -428,6 +428,25 @@ fn a_burst_on_one_thread_leaves_no_fast_reader_behind() {
 }
 
 #[test]
+fn a_large_message_leaves_out_none_that_wait_with_it() {
+    on_both(|| async {
+        let server = server(tcp()).await;
+        let mut feed = server.feed::<Message>(feed("large").backlog(256 * 1024).skip()).unwrap();
+        let mut seen = subscriber::<Message>(&server, "large").await;
+        for _ in 0..8 {
+            for bytes in [10, 300_000] {
+                feed.send(&message(7, bytes)).await.unwrap();
+            }
+            for bytes in [10, 300_000] {
+                let message = limited(seen.recv()).await.unwrap();
+                assert_eq!(message.map(|it| it.1.len()), Some(bytes as usize));
+            }
+            assert_eq!(seen.skipped(), 0);
+        }
+    });
+}
+
+#[test]
 fn a_sender_hears_that_the_runtime_of_its_feed_has_ended() {
     let runtime = || {
         tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap()

@@ -104,6 +104,8 @@ pub(super) struct Gathered<T> {
 struct Coming<T> {
     words: Receiver<Word<T>>,
     heard: oneshot::Sender<()>,
+    /// Messages that were left out before the first one.
+    skipped: u64,
 }
 
 /// The feed of a line.
@@ -128,7 +130,13 @@ impl<T: DeserializeOwned> Gathered<T> {
             && let Poll::Ready(new) = self.comes.poll_recv(context)
         {
             match new {
-                Some(Ok(coming)) => self.add(coming),
+                Some(Ok(coming)) => {
+                    let skipped = coming.skipped;
+                    self.add(coming);
+                    if skipped > 0 {
+                        return Poll::Ready(Ok(Some((None, Some(skipped)))));
+                    }
+                }
                 Some(Err(error)) => return Poll::Ready(Err(error)),
                 None => self.is_last = true,
             }
@@ -152,7 +160,7 @@ impl<T: DeserializeOwned> Gathered<T> {
         }
     }
 
-    fn add(&mut self, Coming { words, heard }: Coming<T>) {
+    fn add(&mut self, Coming { words, heard, .. }: Coming<T>) {
         for (index, origin) in self.origins.iter_mut().enumerate() {
             if !self.lines.is_open(index) {
                 *origin = None;
@@ -263,6 +271,9 @@ where
                     there.retain(|(_, name)| self.fits(name));
                 }
             }
+            if self.node.is_closed() {
+                return;
+            }
             followed.retain(|key, followed| {
                 let is_there = there.contains(key);
                 match followed {
@@ -311,10 +322,10 @@ where
                 line = subscribing => line,
             };
             match line {
-                Some(Ok(Line { words, silence, .. })) => {
+                Some(Ok(Line { words, silence, skipped })) => {
                     backoff = Backoff::new(seed);
                     let (heard, hears) = oneshot::channel();
-                    if self.lines.send(Ok(Coming { words, heard })).is_err() {
+                    if self.lines.send(Ok(Coming { words, heard, skipped })).is_err() {
                         return false;
                     }
                     self.until_ended(silence, hears).await;

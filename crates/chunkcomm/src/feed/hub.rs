@@ -6,6 +6,7 @@ use super::subscriber::{Stand, Subscriber};
 use crate::channel::tx::Tx;
 use crate::driver::staging::TxEnd;
 use crate::driver::wakers::{Wakers, locked};
+use crate::driver::waking::share_last_woken;
 use crate::error::FeedError;
 use std::sync::Mutex;
 use std::task::{Context, Poll, Waker};
@@ -36,6 +37,8 @@ struct State {
     sending: Wakers,
     /// The task that accepts subscribers and sends batches.
     task: Option<Waker>,
+    /// Tasks that hold lines of ended subscribers.
+    holding: Wakers,
     ended: bool,
     /// Whether the node accepts no subscribers any more.
     closed: bool,
@@ -55,6 +58,7 @@ impl Hub {
             admitted_bytes: 0,
             sending: Wakers::default(),
             task: None,
+            holding: Wakers::default(),
             ended: false,
             closed: false,
         };
@@ -76,7 +80,12 @@ impl Hub {
             state.sending.add(context.waker());
             return Poll::Pending;
         }
-        state.send(message);
+        let has_woken = state.send(message);
+        drop(state);
+        if has_woken {
+            // The sender may compute next.
+            share_last_woken();
+        }
         Poll::Ready(Ok(()))
     }
 
@@ -153,7 +162,9 @@ impl Hub {
         state.send_batch();
         let tasks = state.subscribers.iter().flatten().map(|it| it.waker.clone());
         let tasks: Vec<_> = tasks.chain(state.task.clone()).collect();
+        let holding = state.holding.take();
         drop(state);
+        holding.wake();
         tasks.into_iter().for_each(Waker::wake);
     }
 
@@ -165,6 +176,16 @@ impl Hub {
         let sending = state.sending.take();
         drop(state);
         sending.wake();
+    }
+
+    /// Waits until nothing more is sent.
+    pub(super) fn poll_over(&self, context: &mut Context<'_>) -> Poll<()> {
+        let mut state = locked(&self.state);
+        if state.ended {
+            return Poll::Ready(());
+        }
+        state.holding.add(context.waker());
+        Poll::Pending
     }
 
     /// Sends batches, until nothing more is sent.
@@ -213,17 +234,23 @@ impl State {
         true
     }
 
-    fn send(&mut self, message: Encoded<'_>) {
+    /// Takes a message; returns whether it has woken the task that sends batches.
+    fn send(&mut self, message: Encoded<'_>) -> bool {
         if self.subscribers.is_empty() && !self.log.keeps() {
-            return;
+            return false;
+        }
+        if self.log.end().bytes + message.len() - self.sent.bytes > self.batch_bytes_max {
+            // It would leave no room for those before it.
+            self.send_batch();
         }
         let is_first = self.sent.message == self.log.end().message;
-        let begins = self.log.append(message);
+        let (begins, mut has_woken) = (self.log.append(message), false);
         let waiting = self.log.end().bytes - self.sent.bytes;
         if waiting > self.batch_bytes_max || !self.gathers() {
             self.send_batch();
         } else if is_first && let Some(task) = &self.task {
             task.wake_by_ref();
+            has_woken = true;
         }
         // Many messages at a time.
         if self.behind == Behind::Skip
@@ -235,6 +262,7 @@ impl State {
         if begins {
             self.trim();
         }
+        has_woken
     }
 
     /// Whether a message may wait for its batch: the drivers have no turn before the feed's task, or have still

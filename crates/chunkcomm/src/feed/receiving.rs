@@ -40,7 +40,7 @@ pub(super) struct Line<T> {
     /// Ends with the subscription, which the feed hears.
     pub(super) silence: Sender<Silence>,
     /// Messages that were left out before the first one.
-    skipped: u64,
+    pub(super) skipped: u64,
 }
 
 impl<T> fmt::Debug for Subscription<T> {

@@ -98,7 +98,7 @@ impl<T: Serialize> Feed<T> {
         if self.turn.over() {
             tokio::task::coop::consume_budget().await;
         }
-        if self.since_turn >= self.shared.turn_bytes {
+        for _ in 0..(self.since_turn / self.shared.turn_bytes).min(TURNS_A_BACKLOG) {
             self.since_turn = 0;
             tokio::task::yield_now().await;
         }

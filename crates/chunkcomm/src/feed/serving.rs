@@ -27,7 +27,6 @@ impl Serves {
     /// Accepts subscribers until the feed is dropped, or the node closed. Then nothing can be sent, also when the
     /// runtime ends first.
     pub(super) async fn run(self) {
-        let _accepts = Accepts(Arc::clone(&self.hub));
         self.accept().await;
     }
 
@@ -58,12 +57,9 @@ impl Serves {
     }
 }
 
-/// A feed that accepts subscribers.
-struct Accepts(Arc<Hub>);
-
-impl Drop for Accepts {
+impl Drop for Serves {
     fn drop(&mut self) {
-        self.0.close();
+        self.hub.close();
     }
 }
 
@@ -79,7 +75,11 @@ async fn serve(hub: Arc<Hub>, tx: Tx, mut silence: Receiver<Silence>, owed: Owed
     let has_left = owed.during(serving, || !hub.owes(number)).await;
     if served.remove(has_left) {
         // The subscriber holds its line until it has heard that it was behind.
-        while let Ok(Some(_)) = silence.recv().await {}
+        let heard = async { while let Ok(Some(_)) = silence.recv().await {} };
+        tokio::select! {
+            () = heard => {}
+            () = poll_fn(|context| hub.poll_over(context)) => {}
+        }
     }
 }
 
