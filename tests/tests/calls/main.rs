@@ -8,6 +8,7 @@ mod calls;
 mod computing;
 mod interfaces;
 mod manager;
+mod middleware;
 mod processes;
 mod scopes;
 mod travelling;

@@ -1,5 +1,4 @@
-//! A call of a trait's method costs no allocation. It stands here, and not beside that of a closure: what a test
-//! of a crate that programs build needs, their features would have.
+//! A call of a trait's method costs no allocation.
 
 #![allow(clippy::unwrap_used)]
 

@@ -1,7 +1,4 @@
-//! Middleware of the crate `tower` around clients and services. It stands here, and not beside the tests of
-//! calls: only this crate's tests have that feature.
-
-#![allow(clippy::unwrap_used)]
+//! Middleware of the crate `tower` around clients and services.
 
 use std::cell::Cell;
 use std::sync::Arc;
