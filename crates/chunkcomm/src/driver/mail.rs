@@ -20,6 +20,7 @@ use crate::proto::resume::{Kind, Resume};
 use crate::proto::tuning::without::Without;
 use crate::stats::PeerStats;
 use crate::transport::Transport;
+use crate::transport::shown::Shown;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
@@ -167,6 +168,8 @@ pub(crate) struct PeerInfo {
     pub(crate) layers: [LayerVersion; LAYERS_MAX],
     pub(crate) message_bytes_max: u64,
     pub(crate) packet_bytes_max: usize,
+    /// The peer's certificates at the first connection.
+    pub(crate) shown: Shown,
 }
 
 /// The way in which a session began.
@@ -242,6 +245,7 @@ impl LinkShared {
             layers: [LayerVersion::default(); LAYERS_MAX],
             message_bytes_max,
             packet_bytes_max: PACKET_BYTES_DEFAULT,
+            shown: Shown::default(),
         };
         LinkShared::new(peer, Without::default())
     }
@@ -260,6 +264,7 @@ impl LinkShared {
             layers: [LayerVersion::default(); LAYERS_MAX],
             message_bytes_max: 1 << 20,
             packet_bytes_max,
+            shown: Shown::default(),
         };
         LinkShared::new(peer, Without::default())
     }

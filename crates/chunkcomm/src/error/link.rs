@@ -37,7 +37,8 @@ pub enum LinkCause {
         /// The last fault of its connection.
         trouble: Option<String>,
     },
-    /// The peer no longer knows the session: the peer gave it up.
+    /// The peer no longer knows the session: the peer gave it up, or it began by another certificate of this
+    /// node ([`Peer::certificates`](crate::Peer::certificates)).
     Forgotten,
     /// Another process answers at the peer's address, or has its name where
     /// [`NodeBuilder::sole_name`](crate::NodeBuilder::sole_name) is set: the peer is gone.

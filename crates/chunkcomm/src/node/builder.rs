@@ -242,7 +242,8 @@ impl NodeBuilder {
     /// When this node dials, the peer's certificate must name `server_name`; `None`: the host
     /// that is dialled. Both ends must show a certificate and speak TLS 1.3. The
     /// configurations decide which certificates are taken. Their protocol names (ALPN),
-    /// tickets, resumption and early data are not used.
+    /// tickets, resumption and early data are not used. [`Peer::certificates`](crate::Peer::certificates) are
+    /// those that a peer showed; after a lost connection its session goes on by the same one alone.
     ///
     /// Without a credential a stranger can make the node parse its certificates. The stranger
     /// then costs up to 64 KiB for five seconds instead of 4 KiB. Unix sockets are then

@@ -104,6 +104,18 @@ impl Peer {
         matches!(self.link.peer.beginning, Beginning::Local)
     }
 
+    /// Returns the certificates that the peer showed when the session began, its own first: those that
+    /// [`NodeBuilder::tls_config`](crate::NodeBuilder::tls_config) took. Empty over Unix sockets, memory, and
+    /// with a credential alone, whose certificate is that of all members.
+    ///
+    /// No other certificate resumes the session after a lost connection: what a peer may do can be decided by
+    /// it, and kept with the peer.
+    #[cfg(feature = "tls")]
+    #[must_use]
+    pub fn certificates(&self) -> &[rustls::pki_types::CertificateDer<'static>] {
+        self.link.peer.shown.chain()
+    }
+
     /// Returns the version of the protocol between this node and the peer: the newest that both
     /// speak.
     #[must_use]

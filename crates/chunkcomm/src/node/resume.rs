@@ -99,7 +99,7 @@ impl NodeShared {
                 drop(agreed);
                 Ok(())
             }
-            (Wish::GoOn, Some(link)) => {
+            (Wish::GoOn, Some(link)) if link.peer.shown.is_same(&transport.shown()) => {
                 let answer = link.offered(word).await;
                 say(&mut *transport, &answer).await?;
                 if answer.kind == Kind::Agreed {
@@ -149,6 +149,11 @@ impl Dialler {
         let transport = connected.map_err(|error| error.to_string())?;
         let admitted = hello::admit(transport, &self.own, &self.admission, Side::Dialler).await;
         let (mut transport, theirs, _) = admitted.map_err(|cause| with_causes(&cause))?;
+        // Another incarnation is another process, which may have another certificate.
+        let is_itself = theirs.incarnation == link.peer.incarnation;
+        if is_itself && !link.peer.shown.is_same(&transport.shown()) {
+            return Err("it shows another certificate than when the session began".to_owned());
+        }
         let Some(word) = link.greeted(attempt, theirs.incarnation).await else {
             return Ok(());
         };

@@ -71,6 +71,7 @@ impl NodeShared {
             layers: self.own.layer_versions(agreement),
             message_bytes_max: hello.message_bytes_max,
             packet_bytes_max: self.own.hello.packet_bytes_max as usize,
+            shown: transport.shown(),
         };
         let settings = &self.settings;
         let (limits, experiment) = (&settings.limits, &settings.experiment);

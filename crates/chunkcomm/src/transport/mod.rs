@@ -3,6 +3,7 @@
 
 pub(crate) mod exact;
 pub(crate) mod memory;
+pub(crate) mod shown;
 pub(crate) mod spin;
 pub(crate) mod tcp;
 #[cfg(feature = "tls")]
@@ -15,6 +16,7 @@ pub(crate) mod world;
 use crate::Address;
 use crate::descriptors::with_limit;
 use crate::proto::liveness::KeepAlive;
+use shown::Shown;
 use std::future::Future;
 use std::io::{self, IoSlice, IoSliceMut};
 #[cfg(target_os = "linux")]
@@ -72,6 +74,11 @@ pub trait Transport: Send {
     /// Returns the address of the peer's end of an accepted connection, if that end has one.
     fn came_from(&self) -> Option<Address> {
         None
+    }
+
+    /// Returns the certificates that the peer showed.
+    fn shown(&self) -> Shown {
+        Shown::default()
     }
 
     /// Takes the transport away from the runtime, for the spinner.

@@ -12,6 +12,7 @@ mod tests;
 #[cfg(target_os = "linux")]
 use super::Below;
 use super::Transport;
+use super::shown::Shown;
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, ClientConnection, Connection, ServerConfig, ServerConnection};
 use std::future::poll_fn;
@@ -53,6 +54,8 @@ const OTHER_CONNECTION: &str = "the peer's TLS belongs to another connection";
 pub(crate) struct TlsConfigs {
     client: Arc<ClientConfig>,
     server: Arc<ServerConfig>,
+    /// Whether a certificate tells who a peer is.
+    identify: bool,
 }
 
 impl TlsConfigs {
@@ -67,7 +70,12 @@ impl TlsConfigs {
         server.send_tls13_tickets = 0;
         server.max_early_data_size = 0;
         server.send_half_rtt_data = false;
-        TlsConfigs { client: Arc::new(client), server: Arc::new(server) }
+        TlsConfigs { client: Arc::new(client), server: Arc::new(server), identify: false }
+    }
+
+    /// Returns these for peers each of which has a certificate of its own.
+    pub(crate) fn identifying(self) -> TlsConfigs {
+        TlsConfigs { identify: true, ..self }
     }
 
     /// Shakes hands as the end that dialled a peer named `name`.
@@ -80,7 +88,7 @@ impl TlsConfigs {
         let mut config = ClientConfig::clone(&self.client);
         config.alpn_protocols = vec![binding.clone()];
         let connection = ClientConnection::new(Arc::new(config), name).map_err(io::Error::other)?;
-        Tls::shake_hands(below, connection.into(), &binding).await
+        self.shake_hands(below, connection.into(), &binding).await
     }
 
     /// Shakes hands as the end that was dialled.
@@ -92,7 +100,20 @@ impl TlsConfigs {
         let mut config = ServerConfig::clone(&self.server);
         config.alpn_protocols = vec![binding.clone()];
         let connection = ServerConnection::new(Arc::new(config)).map_err(io::Error::other)?;
-        Tls::shake_hands(below, connection.into(), &binding).await
+        self.shake_hands(below, connection.into(), &binding).await
+    }
+
+    async fn shake_hands(
+        &self,
+        below: Box<dyn Transport>,
+        connection: Connection,
+        binding: &[u8],
+    ) -> io::Result<Box<dyn Transport>> {
+        let mut tls = Tls::shake_hands(below, connection, binding).await?;
+        if self.identify {
+            tls.shown = Shown::of(tls.connection.peer_certificates().unwrap_or_default());
+        }
+        Ok(Box::new(tls))
     }
 }
 
@@ -108,6 +129,8 @@ struct Tls {
     ended: bool,
     /// The error from bytes that no member of the cluster would have written.
     failed: Option<rustls::Error>,
+    /// The peer's certificates, if they tell who it is.
+    shown: Shown,
 }
 
 impl Tls {
@@ -115,10 +138,11 @@ impl Tls {
         below: Box<dyn Transport>,
         mut connection: Connection,
         binding: &[u8],
-    ) -> io::Result<Box<dyn Transport>> {
+    ) -> io::Result<Tls> {
         connection.set_buffer_limit(Some(WRITE_BYTES_MAX));
         let incoming = Incoming::new();
-        let mut tls = Tls { below, connection, incoming, taken: 0, ended: false, failed: None };
+        let (taken, ended, failed, shown) = (0, false, None, Shown::default());
+        let mut tls = Tls { below, connection, incoming, taken, ended, failed, shown };
         let mut came = 0;
         while tls.connection.is_handshaking() {
             poll_fn(|context| tls.poll_flush(context)).await?;
@@ -130,7 +154,7 @@ impl Tls {
         poll_fn(|context| tls.poll_flush(context)).await?;
         tls.check(binding)?;
         tls.incoming.room_max = READ_BYTES_MAX;
-        Ok(Box::new(tls))
+        Ok(tls)
     }
 
     /// Handles some more of the peer's handshake, of which `came` bytes came before.
@@ -309,6 +333,10 @@ impl Transport for Tls {
 
     fn came_from(&self) -> Option<crate::Address> {
         self.below.came_from()
+    }
+
+    fn shown(&self) -> Shown {
+        self.shown.clone()
     }
 
     #[cfg(target_os = "linux")]

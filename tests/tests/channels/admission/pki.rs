@@ -2,18 +2,23 @@
 
 use super::stranger::{Identity, Manner, Stranger};
 use super::{cause, credential, other_seed, refused, refused_at_once, seed};
-use chunkcomm::error::HelloCause;
+use chunkcomm::error::{HelloCause, LinkCause};
 use chunkcomm::proto::credential::Role;
 use chunkcomm::proto::hello::{FLAG_TLS, Hello};
-use chunkcomm::{Node, NodeBuilder, with_causes};
+use chunkcomm::{Node, NodeBuilder, Silence, with_causes};
 use chunkcomm_testkit::authority::{Authority, client, client_with, server_with};
+use chunkcomm_testkit::proxy::Proxy;
 use chunkcomm_testkit::raw::{good_hello, socket_address};
 use chunkcomm_testkit::still::StandsStill;
 use chunkcomm_testkit::{Pair, limited, on_both, on_one_thread, pair_of, tcp};
-use rustls::ServerConfig;
+use rustls::client::ResolvesClientCert;
 use rustls::pki_types::ServerName;
+use rustls::server::{ClientHello, ResolvesServerCert};
+use rustls::sign::CertifiedKey;
+use rustls::{ClientConfig, ServerConfig, SignatureScheme};
 use std::net::TcpStream;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::Duration;
 
 fn server(trusted: &Authority, shown: &Authority, asks: bool) -> Arc<ServerConfig> {
@@ -157,6 +162,116 @@ fn a_chain_of_certificates_may_be_long_and_not_endless() {
         let _ = endless.connect_within(&pair.a.addresses()[0], Duration::ZERO).await;
         let words = &["tls", "handshake is longer than 24 KiB"];
         refused_at_once(still, &pair, "endless", words).await;
+    });
+}
+
+/// An end that shows the first of two certificates until it is told to show the other.
+#[derive(Debug)]
+struct Renewed {
+    keys: [Arc<CertifiedKey>; 2],
+    other: AtomicBool,
+}
+
+impl Renewed {
+    fn by(authority: &Authority) -> Arc<Renewed> {
+        let ring = rustls::crypto::ring::default_provider();
+        let keys = [(); 2].map(|()| {
+            let (certificate, key) = authority.signs("node.lab");
+            Arc::new(CertifiedKey::from_der(vec![certificate], key, &ring).unwrap())
+        });
+        Arc::new(Renewed { keys, other: AtomicBool::new(false) })
+    }
+
+    fn shown(&self) -> Arc<CertifiedKey> {
+        Arc::clone(&self.keys[usize::from(self.other.load(SeqCst))])
+    }
+
+    /// Returns a node that shows its certificates, whichever end it is.
+    fn node(self: &Arc<Renewed>, lab: &Authority) -> NodeBuilder {
+        let mut dials = ClientConfig::clone(&client(lab, lab));
+        dials.client_auth_cert_resolver = Arc::clone(self) as _;
+        let mut listens = ServerConfig::clone(&server(lab, lab, true));
+        listens.cert_resolver = Arc::clone(self) as _;
+        let name = ServerName::try_from("node.lab").unwrap();
+        Node::builder().tls_config(Arc::new(dials), Arc::new(listens), Some(name))
+    }
+}
+
+impl ResolvesClientCert for Renewed {
+    fn resolve(&self, _: &[&[u8]], _: &[SignatureScheme]) -> Option<Arc<CertifiedKey>> {
+        Some(self.shown())
+    }
+
+    fn has_certs(&self) -> bool {
+        true
+    }
+}
+
+impl ResolvesServerCert for Renewed {
+    fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        Some(self.shown())
+    }
+}
+
+#[test]
+fn a_peer_is_known_by_its_certificate_after_each_lost_connection() {
+    on_both(|| async {
+        let lab = Authority::new("lab");
+        let (of_a, of_b) = (Renewed::by(&lab), Renewed::by(&lab));
+        let a = of_a.node(&lab).listen(tcp()).build().await.unwrap();
+        let b = of_b.node(&lab).build().await.unwrap();
+        let proxy = Proxy::before(&a);
+        let peer = limited(b.connect(&proxy.address)).await.unwrap();
+        assert_eq!(peer.certificates(), of_a.shown().cert);
+        let pair = Pair { a, b, peer };
+        for cut in 0..3 {
+            let (mut sender, mut receiver) = pair.channel::<u64>("here").await;
+            assert_eq!(receiver.peer().certificates(), of_b.shown().cert, "{cut}");
+            proxy.cut();
+            sender.send(&cut).await.unwrap();
+            assert_eq!(limited(receiver.recv()).await.unwrap(), Some(cut));
+        }
+        // A credential names nobody, and neither does a path in this process.
+        let here = limited(pair.a.local()).await.unwrap();
+        assert_eq!(here.certificates(), []);
+        let member = || Node::builder().credential(credential(&seed()));
+        let members = pair_of(tcp(), member(), member()).await;
+        assert_eq!(members.peer.certificates(), []);
+    });
+}
+
+#[test]
+fn another_certificate_does_not_resume_a_session() {
+    on_both(|| async {
+        let lab = Authority::new("lab");
+        // The end that was dialled judges the dialler, and the dialler the other.
+        for dialler_renews in [true, false] {
+            let (of_a, of_b) = (Renewed::by(&lab), Renewed::by(&lab));
+            let ms = Duration::from_millis;
+            let silence = Silence { probe: ms(20), suspect: ms(100), dead: ms(1_500) };
+            let a = of_a.node(&lab).listen(tcp()).silence(silence).build().await.unwrap();
+            let b = of_b.node(&lab).silence(silence).build().await.unwrap();
+            let proxy = Proxy::before(&a);
+            let peer = limited(b.connect(&proxy.address)).await.unwrap();
+            let pair = Pair { a, b, peer };
+            let (mut sender, mut receiver) = pair.channel::<u64>("here").await;
+            let before = receiver.peer().clone();
+            if dialler_renews { &of_b } else { &of_a }.other.store(true, SeqCst);
+            proxy.cut();
+            let _ = sender.send(&1).await;
+            let ended = limited(pair.peer.closed()).await;
+            assert!(limited(receiver.recv()).await.is_err());
+            assert_eq!(before.certificates(), of_b.keys[0].cert);
+            match ended.cause() {
+                LinkCause::Forgotten if dialler_renews => {}
+                cause => assert!(!dialler_renews, "{cause:?}"),
+            }
+            // The next session is by the new ones.
+            let peer = limited(pair.b.connect(&proxy.address)).await.unwrap();
+            assert_eq!(peer.certificates(), of_a.shown().cert);
+            let (_sender, receiver) = Pair { peer, ..pair }.channel::<u64>("again").await;
+            assert_eq!(receiver.peer().certificates(), of_b.shown().cert);
+        }
     });
 }
 

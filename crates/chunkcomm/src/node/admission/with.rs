@@ -40,7 +40,7 @@ impl Admission {
     ) -> Result<Admission, NodeError> {
         let proof_key = credential.map(|credential| ProofKey::of(credential.seed()));
         if let Some(user) = user {
-            let tls = Some(TlsConfigs::new(&user.client, &user.server));
+            let tls = Some(TlsConfigs::new(&user.client, &user.server).identifying());
             return Ok(Admission { proof_key, tls, server_name: user.server_name.clone() });
         }
         let Some(credential) = credential else { return Ok(Admission::default()) };
