@@ -9,7 +9,7 @@ use chunkcomm::codec::{decode, encode_into_slice, encode_into_vec};
 use chunkcomm::proto::Time;
 use chunkcomm::proto::limits::PACKET_BYTES_DEFAULT;
 use chunkcomm::proto::message::{next_in_run, prefix_bytes, write_prefix};
-use chunkcomm::proto::outbox::{OpenSpec, Outbox, Staged, View, packet_room};
+use chunkcomm::proto::outbox::{Beside, OpenSpec, Outbox, Staged, View, packet_room};
 use chunkcomm::proto::packet::{AppendRecords, ChannelKind, Decoder, Header, Item, Lane};
 use chunkcomm::proto::session::Session;
 use chunkcomm::proto::tuning::flush::{Gathering, Policy};
@@ -97,8 +97,8 @@ impl Staged for Ring {
 
     fn consume(&mut self, _channel: u32, _bytes: usize, _messages: u32) {}
 
-    fn take_large(&mut self, _channel: u32) -> Bytes {
-        Bytes::new()
+    fn take_beside(&mut self, _channel: u32) -> Beside {
+        Beside::Large(Bytes::new())
     }
 }
 
@@ -112,8 +112,8 @@ impl Staged for Nothing {
 
     fn consume(&mut self, _channel: u32, _bytes: usize, _messages: u32) {}
 
-    fn take_large(&mut self, _channel: u32) -> Bytes {
-        Bytes::new()
+    fn take_beside(&mut self, _channel: u32) -> Beside {
+        Beside::Large(Bytes::new())
     }
 }
 

@@ -3,7 +3,7 @@
 use super::pattern;
 use bytes::Bytes;
 use chunkcomm_proto::message::{self, PREFIX_BYTES_MAX, TAG_LARGE};
-use chunkcomm_proto::outbox::{Staged, View};
+use chunkcomm_proto::outbox::{Beside, Staged, View};
 use std::collections::VecDeque;
 
 #[derive(Debug, Default)]
@@ -97,12 +97,12 @@ impl Staged for Rings {
         self.progress.push(channel);
     }
 
-    fn take_large(&mut self, channel: u32) -> Bytes {
+    fn take_beside(&mut self, channel: u32) -> Beside {
         let ring = self.ring(channel);
         ring.marks -= 1;
         let bytes = ring.large.pop_front().unwrap_or_default();
         ring.large_bytes -= bytes.len();
-        bytes
+        Beside::Large(bytes)
     }
 
     fn restaged(&mut self) -> Option<u32> {

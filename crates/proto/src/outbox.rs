@@ -45,6 +45,17 @@ pub struct View<'a> {
     pub large: bool,
 }
 
+/// Bytes that lie beside a channel's ring, with a mark in it.
+#[derive(Debug, Clone)]
+pub enum Beside {
+    /// A large message, which leaves in fragments.
+    Large(Bytes),
+    /// Messages, each behind its prefix, that other channels share, and their number. Staged only where
+    /// packets may have [`PACKET_BYTES_DEFAULT`](super::limits::PACKET_BYTES_DEFAULT), and without a message
+    /// above [`INLINE_BYTES_MAX`](super::limits::INLINE_BYTES_MAX).
+    Run(Bytes, u32),
+}
+
 /// The rings of the channels, as the outbox sees them.
 pub trait Staged {
     /// Returns the messages that `channel` has staged.
@@ -52,8 +63,8 @@ pub trait Staged {
     /// Removes the first `bytes` with their `messages`, which were taken. Called with zeros
     /// when the channel was found empty.
     fn consume(&mut self, channel: u32, bytes: usize, messages: u32);
-    /// Takes the large message whose mark was just consumed.
-    fn take_large(&mut self, channel: u32) -> Bytes;
+    /// Takes the bytes whose mark was just consumed.
+    fn take_beside(&mut self, channel: u32) -> Beside;
     /// Takes a channel in which more was staged than was consumed; `None` when there is none left.
     fn restaged(&mut self) -> Option<u32> {
         None

@@ -29,6 +29,7 @@ mod encoding;
 mod runs;
 mod shared;
 
+pub(crate) use runs::SHARED_RUN_BYTES_MIN;
 pub(crate) use shared::{Failure, Settling, TxShared};
 
 use super::clock;
@@ -40,6 +41,7 @@ use crate::error::{Account, SendError};
 use crate::log::Recovered;
 use crate::proto::limits::{INLINE_BYTES_MAX, RING_BYTES_LARGEST};
 use crate::proto::message::{self, PREFIX_BYTES_MAX, TAG_LARGE};
+use crate::proto::outbox::Beside;
 use crate::proto::tuning::constants::RING_BYTES_INITIAL;
 use crate::proto::tuning::rings::RingSize;
 use bytes::Bytes;
@@ -271,7 +273,7 @@ impl TxEnd {
         if self.shared.is_logged() {
             slow.large_unstored.push_back(payload.clone());
         }
-        slow.large.push_back(payload);
+        slow.beside.push_back(Beside::Large(payload));
         self.shared.large_pending.fetch_add(1, Ordering::Release);
         drop(slow);
         self.producer.push(&[TAG_LARGE], &[]);

@@ -9,7 +9,7 @@ use super::staging::{Settling, TxShared};
 use crate::proto::endpoint::Endpoint;
 use crate::proto::ids::IdMap;
 use crate::proto::link::Link;
-use crate::proto::outbox::{Staged, View};
+use crate::proto::outbox::{Beside, Staged, View};
 use crate::proto::session::Carried;
 use crate::transport::Transport;
 use bytes::Bytes;
@@ -77,13 +77,13 @@ impl Staged for TxSlots {
         slot.shared.progress();
     }
 
-    fn take_large(&mut self, channel: u32) -> Bytes {
-        let Some(slot) = self.slots.get_mut(channel) else { return Bytes::new() };
-        let bytes = slot.shared.take_large();
-        if let Some(keeping) = &mut slot.keeping {
+    fn take_beside(&mut self, channel: u32) -> Beside {
+        let Some(slot) = self.slots.get_mut(channel) else { return Beside::Large(Bytes::new()) };
+        let beside = slot.shared.take_beside();
+        if let (Some(keeping), Beside::Large(bytes)) = (&mut slot.keeping, &beside) {
             keeping.keep_large(bytes.clone());
         }
-        bytes
+        beside
     }
 
     fn restaged(&mut self) -> Option<u32> {

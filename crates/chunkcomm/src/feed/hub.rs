@@ -4,16 +4,16 @@ use super::log::{Encoded, Log, Place};
 use super::options::{Behind, FeedOptions};
 use super::subscriber::{Stand, Subscriber};
 use crate::channel::tx::Tx;
-use crate::driver::staging::TxEnd;
+use crate::driver::staging::{SHARED_RUN_BYTES_MIN, TxEnd};
 use crate::driver::wakers::{Wakers, locked};
 use crate::driver::waking::share_last_woken;
 use crate::error::FeedError;
 use std::sync::Mutex;
 use std::task::{Context, Poll, Waker};
 
-/// Most bytes of messages that wait for their batch: 16 KiB. A batch goes to each subscriber in one copy. With
-/// twice as much, the copies to many subscribers leave the cache.
-const BATCH_BYTES_MAX: u64 = 16 * 1024;
+/// Most bytes of messages that wait for their batch: 64 KiB, about a full packet. The links of all subscribers
+/// share its bytes.
+const BATCH_BYTES_MAX: u64 = 64 * 1024;
 
 /// The subscribers of a feed, and its log.
 pub(super) struct Hub {
@@ -48,7 +48,7 @@ impl Hub {
     pub(super) fn new(options: &FeedOptions) -> Hub {
         let FeedOptions { backlog, behind, keep, .. } = *options;
         let state = State {
-            log: Log::new(keep, backlog / 2),
+            log: Log::new(keep, backlog),
             backlog,
             behind,
             subscribers: Vec::new(),
@@ -252,14 +252,10 @@ impl State {
             task.wake_by_ref();
             has_woken = true;
         }
-        // Many messages at a time.
-        if self.behind == Behind::Skip
-            && self.log.end().bytes - self.log.begin().bytes > self.backlog + self.backlog / 8
-        {
-            let begin = self.log.within(self.log.begin(), self.backlog);
-            self.log.trim(begin);
-        }
         if begins {
+            if self.behind == Behind::Skip {
+                self.log.trim_beyond(self.backlog);
+            }
             self.trim();
         }
         has_woken
@@ -278,6 +274,9 @@ impl State {
     fn send_batch(&mut self) {
         if self.sent.message == self.log.end().message {
             return;
+        }
+        if self.log.end().bytes - self.sent.bytes >= SHARED_RUN_BYTES_MIN as u64 {
+            self.log.close();
         }
         self.batch_bytes_max = BATCH_BYTES_MAX.min(self.backlog);
         for subscriber in self.subscribers.iter_mut().flatten() {

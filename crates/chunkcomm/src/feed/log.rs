@@ -6,14 +6,15 @@
 //!                                          places of subscribers
 //! ```
 //!
-//! Small messages lie in a segment as in the ring of a channel, so that many are copied at once.
+//! Small messages lie in a segment as in a run of a packet. A segment that is full, or of which a long part goes
+//! to the subscribers, is closed: their links share its bytes.
 
 use crate::proto::message;
 use bytes::Bytes;
 use std::collections::VecDeque;
 
-/// Bytes of small messages after which a new segment begins: 16 KiB.
-const SEGMENT_BYTES: usize = 16 * 1024;
+/// Most bytes of small messages in a segment: 64 KiB. More would be more than a packet.
+const SEGMENT_BYTES_MAX: usize = 64 * 1024;
 
 /// An encoded message.
 #[derive(Clone, Copy)]
@@ -36,7 +37,9 @@ impl Encoded<'_> {
 
 /// Messages that lie together.
 enum Stored {
-    Run(Vec<u8>),
+    /// Small ones, to which more may be added.
+    Open(Vec<u8>),
+    Run(Bytes),
     Large(Bytes),
 }
 
@@ -66,6 +69,8 @@ pub(super) struct Place {
 pub(super) enum Rest<'a> {
     /// Small ones, and their number.
     Run(&'a [u8], u32),
+    /// Those behind a place in bytes that can be shared.
+    Shared(&'a Bytes, usize, u32),
     Large(&'a Bytes),
 }
 
@@ -80,21 +85,34 @@ pub(super) struct Log {
     kept: Place,
     keep: u64,
     keep_bytes_max: u64,
+    /// Bytes of small messages after which a new segment begins.
+    segment_bytes: usize,
     /// Memory for the next segment.
     spare: Vec<u8>,
+    /// Bytes of the segment that was closed last.
+    closed_bytes: usize,
+}
+
+/// Returns the bytes of the first message of a run with its prefix.
+fn first_bytes(run: &[u8]) -> usize {
+    message::next_in_run(run, 0).expect("the feed framed it").end
 }
 
 impl Log {
-    pub(super) fn new(keep: u64, keep_bytes_max: u64) -> Log {
+    /// Makes a log for subscribers with this backlog. It keeps the last messages, up to half of that.
+    pub(super) fn new(keep: u64, backlog: u64) -> Log {
+        let quarter = usize::try_from(backlog / 4).unwrap_or(usize::MAX);
         Log {
+            segment_bytes: quarter.min(SEGMENT_BYTES_MAX),
+            keep_bytes_max: backlog / 2,
             segments: VecDeque::new(),
             first: 0,
             begin: Place::default(),
             end: Place::default(),
             kept: Place::default(),
             keep,
-            keep_bytes_max,
             spare: Vec::new(),
+            closed_bytes: 0,
         }
     }
 
@@ -118,20 +136,26 @@ impl Log {
     /// Adds a message. Returns whether it began a segment.
     pub(super) fn append(&mut self, message: Encoded<'_>) -> bool {
         let begins = match (message, self.segments.back()) {
-            (Encoded::Small(framed), Some(Segment { messages: Stored::Run(run), .. })) => {
-                run.len() + framed.len() > SEGMENT_BYTES
+            (Encoded::Small(framed), Some(Segment { messages: Stored::Open(run), .. })) => {
+                run.len() + framed.len() > self.segment_bytes
             }
             _ => true,
         };
         if begins {
+            self.close();
             let messages = match message {
-                Encoded::Small(_) => Stored::Run(std::mem::take(&mut self.spare)),
+                Encoded::Small(_) => {
+                    let mut run = std::mem::take(&mut self.spare);
+                    // Where one was closed, the next one probably gets as long.
+                    run.reserve(self.closed_bytes);
+                    Stored::Open(run)
+                }
                 Encoded::Large(bytes) => Stored::Large(bytes.clone()),
             };
             self.segments.push_back(Segment { messages, until: self.end.message });
         }
         let last = self.segments.back_mut().expect("there is one");
-        if let (Stored::Run(run), Encoded::Small(framed)) = (&mut last.messages, message) {
+        if let (Stored::Open(run), Encoded::Small(framed)) = (&mut last.messages, message) {
             run.extend_from_slice(framed);
             self.end.at = run.len();
         }
@@ -143,7 +167,21 @@ impl Log {
         begins
     }
 
+    /// Closes the last segment: nothing more is added to it, and its bytes can be shared.
+    pub(super) fn close(&mut self) {
+        if let Some(Segment { messages, .. }) = self.segments.back_mut()
+            && let Stored::Open(run) = messages
+        {
+            self.closed_bytes = run.len();
+            *messages = Stored::Run(Bytes::from(std::mem::take(run)));
+        }
+    }
+
     fn keep_last(&mut self) {
+        if self.keep == 0 {
+            self.kept = self.end;
+            return;
+        }
         let Place { message, bytes, .. } = self.end;
         while message - self.kept.message > self.keep
             || bytes - self.kept.bytes > self.keep_bytes_max
@@ -163,7 +201,10 @@ impl Log {
             segment = self.segment(place.segment);
         }
         Some(match &segment.messages {
-            Stored::Run(run) => Rest::Run(&run[place.at..], (segment.until - place.message) as u32),
+            Stored::Open(run) => {
+                Rest::Run(&run[place.at..], (segment.until - place.message) as u32)
+            }
+            Stored::Run(run) => Rest::Shared(run, place.at, (segment.until - place.message) as u32),
             Stored::Large(bytes) => Rest::Large(bytes),
         })
     }
@@ -176,10 +217,19 @@ impl Log {
     pub(super) fn after(&self, mut place: Place) -> Place {
         match self.rest(&mut place) {
             None => {}
-            Some(Rest::Run(run, _)) => {
-                let range = message::next_in_run(run, 0).expect("the feed framed it");
-                place.advance(range.end, 1);
-            }
+            Some(Rest::Run(run, _)) => place.advance(first_bytes(run), 1),
+            Some(Rest::Shared(run, at, _)) => place.advance(first_bytes(&run[at..]), 1),
+            Some(Rest::Large(bytes)) => place.advance_large(bytes),
+        }
+        place
+    }
+
+    /// Returns the place behind the segment of `place`; the end's is the end.
+    fn after_segment(&self, mut place: Place) -> Place {
+        match self.rest(&mut place) {
+            None => {}
+            Some(Rest::Run(run, messages)) => place.advance(run.len(), messages),
+            Some(Rest::Shared(run, at, messages)) => place.advance(run.len() - at, messages),
             Some(Rest::Large(bytes)) => place.advance_large(bytes),
         }
         place
@@ -188,10 +238,27 @@ impl Log {
     /// Returns the first place from `place` on with at most `bytes_max` behind it; before the last message at
     /// the latest.
     pub(super) fn within(&self, mut place: Place, bytes_max: u64) -> Place {
-        while self.end.bytes - place.bytes > bytes_max && place.message + 1 < self.end.message {
+        let is_before = |place: Place| {
+            self.end.bytes - place.bytes > bytes_max && place.message + 1 < self.end.message
+        };
+        while is_before(self.after_segment(place)) {
+            place = self.after_segment(place);
+        }
+        while is_before(place) {
             place = self.after(place);
         }
         place
+    }
+
+    /// Lets go of the first segments, as long as the others have `bytes_max` or more.
+    pub(super) fn trim_beyond(&mut self, bytes_max: u64) {
+        loop {
+            let next = self.after_segment(self.begin);
+            if self.end.bytes - next.bytes < bytes_max {
+                return;
+            }
+            self.trim(next);
+        }
     }
 
     /// Lets go of the messages before `begin`.
@@ -222,7 +289,7 @@ impl Log {
     }
 
     fn reuse(&mut self, segment: Segment) {
-        if let Stored::Run(mut run) = segment.messages {
+        if let Stored::Open(mut run) = segment.messages {
             run.clear();
             self.spare = run;
         }
@@ -270,7 +337,12 @@ mod tests {
             let before = *place;
             match log.rest(place) {
                 None => assert_eq!(place.message, log.end().message),
-                Some(Rest::Run(run, messages)) => {
+                Some(rest @ (Rest::Run(..) | Rest::Shared(..))) => {
+                    let (run, messages) = match rest {
+                        Rest::Shared(run, at, messages) => (&run[at..], messages),
+                        Rest::Run(run, messages) => (run, messages),
+                        Rest::Large(_) => unreachable!(),
+                    };
                     assert!(messages > 0);
                     let range = message::next_in_run(run, 0).unwrap();
                     assert_eq!(run[range.start..][..8], before.message.to_le_bytes());
@@ -291,7 +363,7 @@ mod tests {
         for seed in 0..50 {
             let mut random = Random::new(seed);
             let keep = [0, 3, 1_000][random.below(3) as usize];
-            let mut log = Log::new(keep, 20_000);
+            let mut log = Log::new(keep, 40_000);
             let mut places = [Place::default(); 3];
             for _ in 0..200 {
                 for _ in 0..random.below(100) {
@@ -312,9 +384,29 @@ mod tests {
                 } else {
                     log.trim(log.kept());
                 }
+                if random.one_in(3) {
+                    log.close();
+                }
                 if random.one_in(4) {
-                    log.trim(log.within(log.begin(), 40_000));
-                    assert!(log.end().bytes - log.begin().bytes <= 40_000, "seed {seed}");
+                    log.trim(log.within(log.begin(), 50_000));
+                    assert!(log.end().bytes - log.begin().bytes <= 50_000, "seed {seed}");
+                    let one = log.after(log.begin());
+                    if log.end().bytes - one.bytes > 20_000 {
+                        let place = log.within(one, 20_000);
+                        // The place before it has more behind it.
+                        assert!(log.end().bytes - place.bytes <= 20_000, "seed {seed}");
+                        let mut before = one;
+                        while log.after(before).message < place.message {
+                            before = log.after(before);
+                        }
+                        assert!(log.end().bytes - before.bytes > 20_000, "seed {seed}");
+                    }
+                } else if random.one_in(4) {
+                    log.trim_beyond(30_000);
+                    assert!(
+                        log.end().bytes - log.begin().bytes < 30_000 + 2 * 10_000,
+                        "seed {seed}"
+                    );
                 }
             }
         }

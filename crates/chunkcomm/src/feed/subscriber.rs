@@ -110,6 +110,11 @@ impl Subscriber {
                     place.advance(bytes, messages);
                     Ok(bytes > 0)
                 }),
+                Rest::Shared(run, at, messages) => self.tx.with(|end| {
+                    let (bytes, messages) = end.stage_shared_run(run, at, messages)?;
+                    place.advance(bytes, messages);
+                    Ok(bytes > 0)
+                }),
                 Rest::Large(bytes) => self.tx.with(|end| {
                     let staged = end.stage_shared(bytes)? == Staged::Done;
                     if staged {

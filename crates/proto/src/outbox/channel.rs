@@ -1,6 +1,6 @@
 //! State and counters of a channel that sends.
 
-use super::Outbox;
+use super::{Beside, Outbox};
 use crate::Time;
 use crate::packet::{ChannelKind, Lane, StreamStart};
 use crate::tuning::constants::SYSTEM_AHEAD_BYTES;
@@ -110,11 +110,22 @@ pub(super) struct Channel {
     pub(super) before: (u64, u64),
 }
 
-/// A large message on its way in fragments.
+/// Bytes beside the ring on their way.
 #[derive(Debug)]
 pub(super) struct Large {
     pub(super) bytes: Bytes,
     pub(super) offset: usize,
+    /// For a run: the number of its messages behind `offset`.
+    pub(super) run: Option<u32>,
+}
+
+impl From<Beside> for Large {
+    fn from(beside: Beside) -> Large {
+        match beside {
+            Beside::Large(bytes) => Large { bytes, offset: 0, run: None },
+            Beside::Run(bytes, messages) => Large { bytes, offset: 0, run: Some(messages) },
+        }
+    }
 }
 
 impl Channel {

@@ -2,8 +2,10 @@
 
 use super::channel::{Channel, Large};
 use super::longs::Longs;
-use super::{Filled, Staged};
-use crate::limits::{FRAGMENT_BYTES_MAX, FRAGMENT_BYTES_MIN, PACKET_OVERHEAD_BYTES};
+use super::{Beside, Filled, Staged};
+use crate::limits::{
+    FRAGMENT_BYTES_MAX, FRAGMENT_BYTES_MIN, PACKET_BYTES_DEFAULT, PACKET_OVERHEAD_BYTES,
+};
 use crate::message;
 use crate::packet::{AppendRecords, FRAGMENT_HEAD_BYTES, RECORD_BYTES, STREAM_BYTES};
 use crate::session::{Carried, Session};
@@ -50,8 +52,10 @@ impl<S: Staged> Putting<'_, S> {
         }
         let share_end = (head.len() + share).min(bytes_max);
         loop {
-            if self.channel.large.is_some() {
-                return self.put_fragment(head, bytes_max);
+            match &self.channel.large {
+                None => {}
+                Some(Large { run: None, .. }) => return self.put_fragment(head, bytes_max),
+                Some(Large { run: Some(_), .. }) => return self.put_shared(head, bytes_max),
             }
             if let Some(outcome) = self.put_run(head, bytes_max, share_end) {
                 return outcome;
@@ -132,8 +136,7 @@ impl<S: Staged> Putting<'_, S> {
         if taken.at_large {
             // Only the mark is consumed: the message counts when it is complete.
             self.staged.consume(self.id, 1, 1);
-            let bytes = self.staged.take_large(self.id);
-            self.channel.large = Some(Large { bytes, offset: 0 });
+            self.channel.large = Some(self.staged.take_beside(self.id).into());
             return None;
         }
         let view = self.staged.view(self.id);
@@ -146,7 +149,7 @@ impl<S: Staged> Putting<'_, S> {
             let whole = front.iter().chain(back).skip(prefix).take(length).copied();
             let bytes = whole.collect();
             self.staged.consume(self.id, prefix + length, 1);
-            self.channel.large = Some(Large { bytes, offset: 0 });
+            self.channel.large = Some(Beside::Large(bytes).into());
             return None;
         }
         if credit < space {
@@ -182,6 +185,37 @@ impl<S: Staged> Putting<'_, S> {
             self.channel.large = None;
             self.sent(1);
         }
+        Put::Tail(tail)
+    }
+
+    /// Puts messages of a shared run in, which end the packet: nothing is copied.
+    #[inline(never)]
+    fn put_shared(&mut self, head: &mut Vec<u8>, bytes_max: usize) -> Put {
+        let Some(Large { bytes, offset, run: Some(left) }) = &mut self.channel.large else {
+            return Put::Done { more: true };
+        };
+        let packet_end = bytes_max.max(PACKET_BYTES_DEFAULT).min(self.fragment_end);
+        let space = packet_end.saturating_sub(head.len() + RECORD_BYTES);
+        let credit = (self.channel.credit - self.channel.sent_bytes) as usize;
+        let rest = &bytes[*offset..];
+        let walk = if !self.one && rest.len() <= space.min(credit) {
+            message::Walk { bytes: rest.len(), messages: *left, at_large: false }
+        } else {
+            let messages_max = if self.one { 1 } else { u32::MAX };
+            message::walk(rest, &[], space.min(credit), messages_max)
+        };
+        if walk.messages == 0 {
+            return if credit < space { Put::Blocked } else { Put::NoRoom };
+        }
+        head.run(self.id, walk.bytes as u32, walk.messages);
+        let tail = bytes.slice(*offset..*offset + walk.bytes);
+        *offset += walk.bytes;
+        *left -= walk.messages;
+        if *left == 0 {
+            self.channel.large = None;
+        }
+        self.channel.sent_bytes += walk.bytes as u64;
+        self.sent(walk.messages);
         Put::Tail(tail)
     }
 

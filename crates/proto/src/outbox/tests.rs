@@ -26,7 +26,7 @@ mod packets;
 struct Ring {
     bytes: VecDeque<u8>,
     messages: u32,
-    large: VecDeque<Bytes>,
+    beside: VecDeque<Beside>,
     large_pending: u32,
 }
 
@@ -50,7 +50,7 @@ impl Rings {
     pub(crate) fn stage(&mut self, channel: u32, payload: &[u8], inline_bytes_max: usize) -> bool {
         let ring = self.rings.entry(channel).or_default();
         if payload.len() > inline_bytes_max {
-            ring.large.push_back(Bytes::copy_from_slice(payload));
+            ring.beside.push_back(Beside::Large(Bytes::copy_from_slice(payload)));
             ring.large_pending += 1;
             ring.bytes.push_back(TAG_LARGE);
         } else {
@@ -59,11 +59,32 @@ impl Rings {
             ring.bytes.extend(&prefix[..message::prefix_bytes(payload.len())]);
             ring.bytes.extend(payload);
         }
-        ring.messages += 1;
         // Bytes move to the front of their memory now and then, so that views are cut anywhere.
         if payload.len().is_multiple_of(7) {
             ring.bytes.make_contiguous();
         }
+        self.staged(channel)
+    }
+
+    /// Stages messages that other channels share; true when the outbox must be told.
+    fn stage_run(&mut self, channel: u32, payloads: &[Vec<u8>]) -> bool {
+        let ring = self.rings.entry(channel).or_default();
+        let mut run = Vec::new();
+        for payload in payloads {
+            let mut prefix = [0; PREFIX_BYTES_MAX];
+            message::write_prefix(payload.len(), &mut prefix);
+            run.extend(&prefix[..message::prefix_bytes(payload.len())]);
+            run.extend(payload);
+        }
+        ring.beside.push_back(Beside::Run(run.into(), payloads.len() as u32));
+        ring.large_pending += 1;
+        ring.bytes.push_back(TAG_LARGE);
+        self.staged(channel)
+    }
+
+    fn staged(&mut self, channel: u32) -> bool {
+        let ring = self.rings.entry(channel).or_default();
+        ring.messages += 1;
         let at = self.unqueued.iter().position(|it| *it == channel);
         let first = ring.messages == 1;
         at.map(|at| self.unqueued.swap_remove(at)).is_some() || first
@@ -105,10 +126,10 @@ impl Staged for Rings {
         }
     }
 
-    fn take_large(&mut self, channel: u32) -> Bytes {
+    fn take_beside(&mut self, channel: u32) -> Beside {
         let ring = self.rings.get_mut(&channel).unwrap();
         ring.large_pending -= 1;
-        ring.large.pop_front().unwrap()
+        ring.beside.pop_front().unwrap()
     }
 
     fn restaged(&mut self) -> Option<u32> {
@@ -209,10 +230,25 @@ impl Scene {
         expected.messages.push(payload);
     }
 
+    /// Stages messages that other channels share.
+    fn stage_run(&mut self, channel: u32, sizes: &[usize]) {
+        let expected = self.expected.get_mut(&channel).unwrap();
+        if expected.ended {
+            return;
+        }
+        let first = (expected.messages.len() as u8).wrapping_add(channel as u8);
+        let payloads: Vec<_> = (first..).zip(sizes).map(|(fill, size)| vec![fill; *size]).collect();
+        if self.rings.stage_run(channel, &payloads) {
+            self.outbox.staged(channel, self.now);
+        }
+        expected.messages.extend(payloads);
+    }
+
     /// Returns the bytes of `channel` that wait, without those of a message that is on its way.
     fn staged_bytes(&self, channel: u32) -> usize {
         let Some(ring) = self.rings.rings.get(&channel) else { return 0 };
-        ring.bytes.len() + ring.large.iter().map(Bytes::len).sum::<usize>()
+        let bytes_of = |(Beside::Large(bytes) | Beside::Run(bytes, _)): &Beside| bytes.len();
+        ring.bytes.len() + ring.beside.iter().map(bytes_of).sum::<usize>()
     }
 
     fn end(&mut self, channel: u32) {
@@ -274,12 +310,17 @@ impl Scene {
         let sequence = self.session.sent(filled.entries, bytes.len(), |_| ());
         let header = Header { body_bytes, sequence, ..Header::default() };
         bytes[..HEADER_BYTES].copy_from_slice(&header.encode());
-        let (mut at, mut messages, mut ends) = (0, 0, 0);
+        let (mut at, mut messages, mut ends, mut ends_in_run) = (0, 0, 0, false);
         while let Some(item) = self.decoder.next(&bytes, &mut at).unwrap() {
             messages += self.item(item);
+            if !matches!(item, Item::PacketEnd { .. }) {
+                ends_in_run = matches!(item, Item::Run { .. });
+            }
             ends += u32::from(matches!(item, Item::PacketEnd { .. }));
         }
         assert_eq!((at, ends), (bytes.len(), 1), "one packet, all of it read");
+        // A fragment may be beyond a packet's size.
+        assert!(!ends_in_run || bytes.len() <= self.packet_bytes);
         assert_eq!(messages, filled.messages);
         let policy = self.outbox.gathering.policy();
         assert!(policy != Policy::Unbuffered || messages <= 1, "{messages} in a packet");

@@ -2,10 +2,20 @@
 
 use super::shared::QUEUED;
 use super::{Staged, TxEnd};
+use crate::driver::wakers::locked;
 use crate::error::SendError;
-use crate::proto::message;
+use crate::proto::limits::{PACKET_BYTES_DEFAULT, PACKET_OVERHEAD_BYTES};
+use crate::proto::message::{self, TAG_LARGE};
+use crate::proto::outbox::Beside;
 use bytes::Bytes;
 use std::sync::atomic::Ordering;
+
+/// Bytes from which a run goes to each channel without a copy: 4 KiB. A shorter one costs less to copy than to
+/// count its owners.
+pub(crate) const SHARED_RUN_BYTES_MIN: usize = 4 * 1024;
+
+/// Bytes of a ring on a link whose packets can have [`PACKET_BYTES_DEFAULT`].
+const PACKETS_OF_RUNS_MIN: usize = PACKET_BYTES_DEFAULT - PACKET_OVERHEAD_BYTES;
 
 impl TxEnd {
     /// Stages the first of the `messages` in `run`, each behind its prefix: as many as have room. Returns
@@ -27,6 +37,39 @@ impl TxEnd {
             return self.stage_first(run);
         }
         self.producer.push_run(&run[..bytes], count);
+        self.committed(bytes, count)?;
+        Ok((bytes, count))
+    }
+
+    /// As [`TxEnd::stage_run`], for a run behind `at` that other channels share. A long one is not copied.
+    pub(crate) fn stage_shared_run(
+        &mut self,
+        run: &Bytes,
+        at: usize,
+        messages: u32,
+    ) -> Result<(usize, u32), SendError> {
+        let rest = &run[at..];
+        if rest.len() < SHARED_RUN_BYTES_MIN || self.ring_size.bytes_max() < PACKETS_OF_RUNS_MIN {
+            return self.stage_run(rest, messages);
+        }
+        self.check_alive()?;
+        let room = self.producer.backlog_room();
+        let (bytes, count) =
+            if rest.len() <= room { (rest.len(), messages) } else { whole(rest, room) };
+        if bytes < SHARED_RUN_BYTES_MIN {
+            return self.stage_run(rest, messages);
+        }
+        if !self.make_room(1) || !self.shared.admits_large(bytes) {
+            return Ok((0, 0));
+        }
+        let mut slow = locked(&self.shared.slow);
+        slow.large_bytes += bytes;
+        slow.beside.push_back(Beside::Run(run.slice(at..at + bytes), count));
+        self.shared.large_pending.fetch_add(1, Ordering::Release);
+        drop(slow);
+        self.producer.push(&[TAG_LARGE], &[]);
+        // The mark is no byte of the run.
+        self.producer.count_large(bytes - 1);
         self.committed(bytes, count)?;
         Ok((bytes, count))
     }

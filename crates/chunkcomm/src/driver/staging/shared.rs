@@ -10,7 +10,7 @@ use crate::error::{
 };
 use crate::log::Counters as LogCounters;
 use crate::proto::limits::LARGE_STAGED_BYTES_MAX;
-use crate::proto::outbox::ChannelCounters;
+use crate::proto::outbox::{Beside, ChannelCounters};
 use bytes::Bytes;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering, fence};
@@ -45,7 +45,7 @@ pub(crate) enum Failure {
 
 #[derive(Default)]
 pub(super) struct Slow {
-    pub(super) large: VecDeque<Bytes>,
+    pub(super) beside: VecDeque<Beside>,
     pub(super) large_bytes: usize,
     /// In a stream with a log: the large messages that are not stored.
     pub(super) large_unstored: VecDeque<Bytes>,
@@ -164,16 +164,16 @@ impl TxShared {
         self.large_pending.load(Ordering::Acquire) > 0
     }
 
-    /// Takes the oldest large message, whose mark was taken from the ring.
-    pub(crate) fn take_large(&self) -> Bytes {
-        let mut slow = locked(&self.slow);
-        let bytes = slow.large.pop_front().unwrap_or_default();
-        drop(slow);
+    /// Takes the oldest bytes beside the ring, whose mark was taken from it.
+    pub(crate) fn take_beside(&self) -> Beside {
+        let beside = locked(&self.slow).beside.pop_front();
+        let beside = beside.unwrap_or(Beside::Large(Bytes::new()));
         self.large_pending.fetch_sub(1, Ordering::Release);
         if self.settling.stream().is_none() {
+            let (Beside::Large(bytes) | Beside::Run(bytes, _)) = &beside;
             self.large_released(bytes.len());
         }
-        bytes
+        beside
     }
 
     /// Notes that a large message of `bytes` is no longer kept.
@@ -189,14 +189,18 @@ impl TxShared {
         let mut slow = locked(&self.slow);
         self.large_pending.fetch_add(larges.len() as u32, Ordering::Release);
         for large in larges.into_iter().rev() {
-            slow.large.push_front(large);
+            slow.beside.push_front(Beside::Large(large));
         }
     }
 
     /// Returns the bytes of the longest large message that is staged.
     pub(crate) fn longest_large(&self) -> u64 {
         let slow = locked(&self.slow);
-        slow.large.iter().map(|large| large.len() as u64).max().unwrap_or(0)
+        let large = slow.beside.iter().filter_map(|it| match it {
+            Beside::Large(bytes) => Some(bytes.len() as u64),
+            Beside::Run(..) => None,
+        });
+        large.max().unwrap_or(0)
     }
 
     /// Returns whether there is room for a large message of `bytes` beside those that are staged or
@@ -462,7 +466,7 @@ impl TxShared {
         }
         self.refuse_more(failure);
         let mut slow = locked(&self.slow);
-        slow.large.clear();
+        slow.beside.clear();
         slow.large_bytes = 0;
     }
 

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::cycle::Hop;
-use crate::outbox::{Staged, View};
+use crate::outbox::{Beside, Staged, View};
 use crate::packet::FLAG_ACK_NOW;
 
 #[test]
@@ -112,8 +112,8 @@ impl Staged for Filled<'_> {
         self.rings.consume(channel, bytes, messages);
     }
 
-    fn take_large(&mut self, channel: u32) -> bytes::Bytes {
-        self.rings.take_large(channel)
+    fn take_beside(&mut self, channel: u32) -> Beside {
+        self.rings.take_beside(channel)
     }
 
     fn restaged(&mut self) -> Option<u32> {

@@ -1,11 +1,13 @@
 //! Any staging and calls, in any order.
 
 use super::*;
+use crate::limits::PACKET_BYTES_DEFAULT;
 
 #[derive(Debug, Clone)]
 enum Step {
     Open(bool),
     Stage(usize, usize),
+    StageRun(usize, Vec<usize>),
     Urgent(usize),
     Explicit(usize),
     End(usize),
@@ -20,6 +22,8 @@ fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
         2 => any::<bool>().prop_map(Step::Open),
         20 => (channel.clone(), sizes()).prop_map(|(channel, size)| Step::Stage(channel, size)),
+        4 => (channel.clone(), prop::collection::vec(0..INLINE_BYTES_MAX, 1..30))
+            .prop_map(|(channel, sizes)| Step::StageRun(channel, sizes)),
         2 => channel.clone().prop_map(Step::Urgent),
         2 => channel.clone().prop_map(Step::Explicit),
         1 => channel.clone().prop_map(Step::End),
@@ -46,6 +50,11 @@ fn run(scene: &mut Scene, steps: Vec<Step>) {
             }
             Step::Open(_) => {}
             Step::Stage(channel, size) => scene.stage(of(channel), size),
+            Step::StageRun(channel, sizes) => {
+                if scene.packet_bytes >= PACKET_BYTES_DEFAULT {
+                    scene.stage_run(of(channel), &sizes);
+                }
+            }
             Step::Urgent(channel) => {
                 let until = scene.expected[&of(channel)].messages.len() as u64;
                 scene.outbox.urgent(of(channel), until, scene.now);
