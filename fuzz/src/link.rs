@@ -6,12 +6,11 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::time::Duration;
 
-use bytes::Bytes;
 use chunkcomm::proto::Time;
 use chunkcomm::proto::endpoint::{Action, AfterLoss, Endpoint, Output, SessionEnd, SessionId};
 use chunkcomm::proto::link::{Counted, Event, LinkConfig};
 use chunkcomm::proto::liveness::Silence;
-use chunkcomm::proto::outbox::{OpenSpec, Staged, View};
+use chunkcomm::proto::outbox::{Beside, OpenSpec, Staged, View};
 use chunkcomm::proto::packet::{AppendRecords, ChannelKind, Decoder, Header, Item, Lane, Refusal};
 use chunkcomm::proto::resume::{Kind, Resume};
 use chunkcomm::proto::tuning::flush::Policy;
@@ -67,7 +66,7 @@ impl Staged for Rings {
         self.0.get_mut(&channel).map(|ring| ring.drain(..bytes));
     }
 
-    fn take_large(&mut self, _channel: u32) -> Bytes {
+    fn take_beside(&mut self, _channel: u32) -> Beside {
         unreachable!("nothing large is staged")
     }
 }

@@ -102,6 +102,7 @@ impl Staged for Rings {
         ring.marks -= 1;
         let bytes = ring.large.pop_front().unwrap_or_default();
         ring.large_bytes -= bytes.len();
+        self.consume(channel, 1, 1);
         Beside::Large(bytes)
     }
 

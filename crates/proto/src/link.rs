@@ -161,11 +161,10 @@ impl Link {
         self.budget.limit_windows(bytes);
     }
 
-    /// Returns the number of messages of `channel` that were put in packets, plus one that is
-    /// on its way in fragments.
+    /// Returns the number of messages of `channel` that were taken from its ring, sent or not.
     #[must_use]
     pub fn sent_messages(&self, channel: u32) -> u64 {
-        self.outbox.sent_messages(channel) + u64::from(self.outbox.in_fragments(channel))
+        self.outbox.sent_messages(channel) + self.outbox.unsent_messages(channel)
     }
 
     /// Begins a channel to the peer; returns its number.

@@ -63,7 +63,7 @@ pub trait Staged {
     /// Removes the first `bytes` with their `messages`, which were taken. Called with zeros
     /// when the channel was found empty.
     fn consume(&mut self, channel: u32, bytes: usize, messages: u32);
-    /// Takes the bytes whose mark was just consumed.
+    /// Takes the bytes whose mark is next, and the mark, which counts their messages.
     fn take_beside(&mut self, channel: u32) -> Beside;
     /// Takes a channel in which more was staged than was consumed; `None` when there is none left.
     fn restaged(&mut self) -> Option<u32> {
@@ -333,10 +333,12 @@ impl Outbox {
         self.longs.poll_largest()
     }
 
-    /// Whether a large message of `channel` is on its way in fragments.
+    /// Returns the number of messages of `channel` that were taken from its ring and are not sent: one in
+    /// fragments, or the rest of a run.
     #[must_use]
-    pub fn in_fragments(&self, channel: u32) -> bool {
-        self.channels.get(channel).is_some_and(|entry| entry.large.is_some())
+    pub fn unsent_messages(&self, channel: u32) -> u64 {
+        let large = self.channels.get(channel).and_then(|entry| entry.large.as_ref());
+        large.map_or(0, |large| u64::from(large.run.unwrap_or(1)))
     }
 
     /// Returns the messages and ends in the packet that was filled last.

@@ -2,10 +2,10 @@
 
 use chunkcomm::error::FeedError;
 use chunkcomm::feed::{FeedOptions, Reach, Sources, Subscription};
-use chunkcomm::{Address, Node, Peer, RecvError, channel, feed};
+use chunkcomm::{Address, LinkEvent, Node, Peer, RecvError, channel, feed};
 use chunkcomm_testkit::proxy::Proxy;
 use chunkcomm_testkit::random::seeded;
-use chunkcomm_testkit::{limited, memory, on_both, on_one_thread, pair_of, tcp, until};
+use chunkcomm_testkit::{limited, memory, on_both, on_one_thread, pair_of, tcp, until, until_some};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize, Serializer};
 use std::sync::Arc;
@@ -170,6 +170,42 @@ fn a_stopped_subscriber_is_ended_and_told_so() {
         assert!((100..=300).contains(&count), "{count}");
         assert!(matches!(error, FeedError::Behind { .. }), "{error}");
         assert_eq!(limited(stopped.recv()).await.unwrap(), None);
+    });
+}
+
+#[test]
+fn the_account_of_a_lost_subscriber_counts_each_message_of_a_batch() {
+    on_both(|| async {
+        let server = server(tcp()).await;
+        let mut events = server.events();
+        let mut sender = server.feed::<u64>(feed("batch").backlog(400_000)).unwrap();
+        let stopped: Subscription<u64> = subscriber(&server, "batch").await;
+        until(|| sender.subscriber_count() == 1).await;
+        for number in 0..20_000 {
+            sender.send(&number).await.unwrap();
+        }
+        // With the word that welcomes it.
+        let accounted = |link: &chunkcomm::explain::LinkReport| {
+            link.sending.iter().map(|it| it.sent + it.staged).sum::<u64>()
+        };
+        until_some(|| async {
+            let report = server.explain().await;
+            (report.links.iter().map(accounted).sum::<u64>() == 20_001).then_some(())
+        })
+        .await;
+        let report = server.explain().await;
+        assert!(report.links[0].sending.iter().any(|it| it.staged > 10_000), "{report}");
+        drop(sender);
+        let unacknowledged = loop {
+            match limited(events.next()).await.unwrap() {
+                LinkEvent::Connected { peer, .. } => peer.abort(),
+                LinkEvent::Ended { unacknowledged, .. } => break unacknowledged,
+                _ => {}
+            }
+        };
+        let [lost] = &*unacknowledged else { panic!("{unacknowledged:?}") };
+        assert_eq!(lost.account.accepted, 20_001);
+        drop(stopped);
     });
 }
 

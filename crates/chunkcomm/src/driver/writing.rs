@@ -78,8 +78,11 @@ impl Staged for TxSlots {
     }
 
     fn take_beside(&mut self, channel: u32) -> Beside {
-        let Some(slot) = self.slots.get_mut(channel) else { return Beside::Large(Bytes::new()) };
+        let Some(slot) = self.slots.get(channel) else { return Beside::Large(Bytes::new()) };
         let beside = slot.shared.take_beside();
+        let messages = if let Beside::Run(_, messages) = &beside { *messages } else { 1 };
+        self.consume(channel, 1, messages);
+        let Some(slot) = self.slots.get_mut(channel) else { return beside };
         if let (Some(keeping), Beside::Large(bytes)) = (&mut slot.keeping, &beside) {
             keeping.keep_large(bytes.clone());
         }

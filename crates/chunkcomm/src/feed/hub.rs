@@ -8,12 +8,13 @@ use crate::driver::staging::{SHARED_RUN_BYTES_MIN, TxEnd};
 use crate::driver::wakers::{Wakers, locked};
 use crate::driver::waking::share_last_woken;
 use crate::error::FeedError;
+use crate::proto::limits::{PACKET_BYTES_DEFAULT, PACKET_OVERHEAD_BYTES};
 use std::sync::Mutex;
 use std::task::{Context, Poll, Waker};
 
-/// Most bytes of messages that wait for their batch: 64 KiB, about a full packet. The links of all subscribers
-/// share its bytes.
-const BATCH_BYTES_MAX: u64 = 64 * 1024;
+/// Most bytes of messages that wait for their batch: those of a packet of 64 KiB. The links of all subscribers
+/// share them.
+const BATCH_BYTES_MAX: u64 = (PACKET_BYTES_DEFAULT - PACKET_OVERHEAD_BYTES) as u64;
 
 /// The subscribers of a feed, and its log.
 pub(super) struct Hub {

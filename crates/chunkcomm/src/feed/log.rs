@@ -9,12 +9,13 @@
 //! Small messages lie in a segment as in a run of a packet. A segment that is full, or of which a long part goes
 //! to the subscribers, is closed: their links share its bytes.
 
+use crate::proto::limits::{PACKET_BYTES_DEFAULT, PACKET_OVERHEAD_BYTES};
 use crate::proto::message;
 use bytes::Bytes;
 use std::collections::VecDeque;
 
-/// Most bytes of small messages in a segment: 64 KiB. More would be more than a packet.
-const SEGMENT_BYTES_MAX: usize = 64 * 1024;
+/// Most bytes of small messages in a segment: those of a packet of 64 KiB.
+const SEGMENT_BYTES_MAX: usize = PACKET_BYTES_DEFAULT - PACKET_OVERHEAD_BYTES;
 
 /// An encoded message.
 #[derive(Clone, Copy)]
@@ -173,6 +174,10 @@ impl Log {
             && let Stored::Open(run) = messages
         {
             self.closed_bytes = run.len();
+            if run.capacity() / 2 > run.len() {
+                // It may lie here for long.
+                run.shrink_to_fit();
+            }
             *messages = Stored::Run(Bytes::from(std::mem::take(run)));
         }
     }

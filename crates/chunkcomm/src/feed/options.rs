@@ -76,7 +76,8 @@ impl FeedOptions {
     /// default, at least 4 KiB. One message more is accepted.
     ///
     /// A larger backlog survives longer pauses of a subscriber. The feed then holds that many bytes, once
-    /// for all subscribers that are behind. The channel to each holds at most as many.
+    /// for all subscribers that are behind. The channel to each holds at most as many, of memory that it shares
+    /// with the others.
     pub fn backlog(mut self, bytes: u64) -> FeedOptions {
         self.backlog = bytes.max(BACKLOG_BYTES_MIN);
         self

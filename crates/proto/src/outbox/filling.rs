@@ -11,6 +11,9 @@ use crate::packet::{AppendRecords, FRAGMENT_HEAD_BYTES, RECORD_BYTES, STREAM_BYT
 use crate::session::{Carried, Session};
 use bytes::Bytes;
 
+/// Bytes of a shared run up to which it is copied where others follow in the packet: 16 KiB.
+const COPIED_RUN_BYTES_MAX: usize = 16 * 1024;
+
 /// Outcome of a turn.
 pub(super) enum Put {
     /// Everything that the channel has is in, or its share is used up: the next channel's turn.
@@ -55,7 +58,12 @@ impl<S: Staged> Putting<'_, S> {
             match &self.channel.large {
                 None => {}
                 Some(Large { run: None, .. }) => return self.put_fragment(head, bytes_max),
-                Some(Large { run: Some(_), .. }) => return self.put_shared(head, bytes_max),
+                Some(Large { run: Some(_), .. }) => {
+                    match self.put_shared(head, bytes_max, share_end) {
+                        Some(outcome) => return outcome,
+                        None => continue,
+                    }
+                }
             }
             if let Some(outcome) = self.put_run(head, bytes_max, share_end) {
                 return outcome;
@@ -134,8 +142,7 @@ impl<S: Staged> Putting<'_, S> {
         credit: usize,
     ) -> Option<Put> {
         if taken.at_large {
-            // Only the mark is consumed: the message counts when it is complete.
-            self.staged.consume(self.id, 1, 1);
+            // A message counts when it is complete.
             self.channel.large = Some(self.staged.take_beside(self.id).into());
             return None;
         }
@@ -188,11 +195,17 @@ impl<S: Staged> Putting<'_, S> {
         Put::Tail(tail)
     }
 
-    /// Puts messages of a shared run in, which end the packet: nothing is copied.
+    /// Puts messages of a shared run in. They end the packet, and nothing is copied; but for a short run that
+    /// others follow, after which this returns `None`: a packet for each would cost more.
     #[inline(never)]
-    fn put_shared(&mut self, head: &mut Vec<u8>, bytes_max: usize) -> Put {
+    fn put_shared(
+        &mut self,
+        head: &mut Vec<u8>,
+        bytes_max: usize,
+        share_end: usize,
+    ) -> Option<Put> {
         let Some(Large { bytes, offset, run: Some(left) }) = &mut self.channel.large else {
-            return Put::Done { more: true };
+            return None;
         };
         let packet_end = bytes_max.max(PACKET_BYTES_DEFAULT).min(self.fragment_end);
         let space = packet_end.saturating_sub(head.len() + RECORD_BYTES);
@@ -205,9 +218,22 @@ impl<S: Staged> Putting<'_, S> {
             message::walk(rest, &[], space.min(credit), messages_max)
         };
         if walk.messages == 0 {
-            return if credit < space { Put::Blocked } else { Put::NoRoom };
+            return Some(if credit < space { Put::Blocked } else { Put::NoRoom });
         }
         head.run(self.id, walk.bytes as u32, walk.messages);
+        let view = self.staged.view(self.id);
+        if walk.messages == *left
+            && walk.bytes <= COPIED_RUN_BYTES_MAX
+            && head.len() + walk.bytes <= share_end
+            && !(view.front.is_empty() && view.back.is_empty())
+            && !self.one
+        {
+            head.extend_from_slice(rest);
+            self.channel.large = None;
+            self.channel.sent_bytes += walk.bytes as u64;
+            self.sent(walk.messages);
+            return None;
+        }
         let tail = bytes.slice(*offset..*offset + walk.bytes);
         *offset += walk.bytes;
         *left -= walk.messages;
@@ -216,7 +242,7 @@ impl<S: Staged> Putting<'_, S> {
         }
         self.channel.sent_bytes += walk.bytes as u64;
         self.sent(walk.messages);
-        Put::Tail(tail)
+        Some(Put::Tail(tail))
     }
 
     /// Puts the end in, if there is one. Called with nothing staged, or nothing that is to be

@@ -3,7 +3,8 @@
 
 use super::*;
 use crate::limits::{
-    FRAGMENT_BYTES_MAX, INLINE_BYTES_MAX, PACKET_BYTES_MIN, PACKET_OVERHEAD_BYTES,
+    FRAGMENT_BYTES_MAX, INLINE_BYTES_MAX, PACKET_BYTES_DEFAULT, PACKET_BYTES_MIN,
+    PACKET_BYTES_SMALL, PACKET_OVERHEAD_BYTES,
 };
 use crate::message::{self, PREFIX_BYTES_MAX, TAG_LARGE};
 use crate::packet::{
@@ -59,6 +60,7 @@ impl Rings {
             ring.bytes.extend(&prefix[..message::prefix_bytes(payload.len())]);
             ring.bytes.extend(payload);
         }
+        ring.messages += 1;
         // Bytes move to the front of their memory now and then, so that views are cut anywhere.
         if payload.len().is_multiple_of(7) {
             ring.bytes.make_contiguous();
@@ -77,6 +79,7 @@ impl Rings {
             run.extend(payload);
         }
         ring.beside.push_back(Beside::Run(run.into(), payloads.len() as u32));
+        ring.messages += payloads.len() as u32;
         ring.large_pending += 1;
         ring.bytes.push_back(TAG_LARGE);
         self.staged(channel)
@@ -84,7 +87,6 @@ impl Rings {
 
     fn staged(&mut self, channel: u32) -> bool {
         let ring = self.rings.entry(channel).or_default();
-        ring.messages += 1;
         let at = self.unqueued.iter().position(|it| *it == channel);
         let first = ring.messages == 1;
         at.map(|at| self.unqueued.swap_remove(at)).is_some() || first
@@ -129,7 +131,10 @@ impl Staged for Rings {
     fn take_beside(&mut self, channel: u32) -> Beside {
         let ring = self.rings.get_mut(&channel).unwrap();
         ring.large_pending -= 1;
-        ring.beside.pop_front().unwrap()
+        let beside = ring.beside.pop_front().unwrap();
+        let messages = if let Beside::Run(_, messages) = &beside { *messages } else { 1 };
+        self.consume(channel, 1, messages);
+        beside
     }
 
     fn restaged(&mut self) -> Option<u32> {
@@ -283,7 +288,9 @@ impl Scene {
                 Some(Verdict::WaitUntil(_)) | None => return,
             }
             let mut head = vec![0; HEADER_BYTES];
-            let bytes_max = self.packet_bytes;
+            // While a link is not saturated its packets are smaller than the largest.
+            let is_small = self.packet_bytes == PACKET_BYTES_DEFAULT && turn % 3 > 0;
+            let bytes_max = if is_small { PACKET_BYTES_SMALL } else { self.packet_bytes };
             let filled = self.outbox.fill(
                 &mut self.rings,
                 &mut self.session,

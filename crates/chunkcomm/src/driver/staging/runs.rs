@@ -67,7 +67,7 @@ impl TxEnd {
         slow.beside.push_back(Beside::Run(run.slice(at..at + bytes), count));
         self.shared.large_pending.fetch_add(1, Ordering::Release);
         drop(slow);
-        self.producer.push(&[TAG_LARGE], &[]);
+        self.producer.push_run(&[TAG_LARGE], count);
         // The mark is no byte of the run.
         self.producer.count_large(bytes - 1);
         self.committed(bytes, count)?;

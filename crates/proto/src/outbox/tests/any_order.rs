@@ -1,7 +1,6 @@
 //! Any staging and calls, in any order.
 
 use super::*;
-use crate::limits::PACKET_BYTES_DEFAULT;
 
 #[derive(Debug, Clone)]
 enum Step {
