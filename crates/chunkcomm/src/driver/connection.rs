@@ -65,7 +65,9 @@ impl Driver {
             shared.set_trouble(trouble);
         }
         if self.transport.take().is_some() {
-            let bytes = self.endpoint.link.state_bytes() + self.channels.assembling_bytes();
+            let bytes = self.endpoint.link.state_bytes()
+                + self.channels.assembling_bytes()
+                + shared.peer.shown.bytes();
             self.channels.acceptor.cut_off(shared, &self.error(cause), bytes);
         }
         self.write_error = None;

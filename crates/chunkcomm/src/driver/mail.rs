@@ -172,6 +172,14 @@ pub(crate) struct PeerInfo {
     pub(crate) shown: Shown,
 }
 
+impl PeerInfo {
+    /// Whether both are sessions with one node: of its incarnation, which is its own claim, and by its
+    /// certificate.
+    pub(crate) fn is_as(&self, other: &PeerInfo) -> bool {
+        self.incarnation == other.incarnation && self.shown.is_same(&other.shown)
+    }
+}
+
 /// The way in which a session began.
 #[derive(Debug, Clone)]
 pub(crate) enum Beginning {

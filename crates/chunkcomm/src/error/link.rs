@@ -40,8 +40,8 @@ pub enum LinkCause {
     /// The peer no longer knows the session: the peer gave it up, or it began by another certificate of this
     /// node ([`Peer::certificates`](crate::Peer::certificates)).
     Forgotten,
-    /// Another process answers at the peer's address, or has its name where
-    /// [`NodeBuilder::sole_name`](crate::NodeBuilder::sole_name) is set: the peer is gone.
+    /// Another process answers at the peer's address, or one that shows another certificate, or has its name
+    /// where [`NodeBuilder::sole_name`](crate::NodeBuilder::sole_name) is set: the peer is gone.
     Restarted,
     /// The program or the cluster reported that the peer is gone.
     Gone(Loss),

@@ -9,6 +9,7 @@
 //! Small messages lie in a segment as in a run of a packet. A segment that is full, or of which a long part goes
 //! to the subscribers, is closed: their links share its bytes.
 
+use crate::driver::staging::SHARED_RUN_BYTES_MIN;
 use crate::proto::limits::{PACKET_BYTES_DEFAULT, PACKET_OVERHEAD_BYTES};
 use crate::proto::message;
 use bytes::Bytes;
@@ -168,10 +169,11 @@ impl Log {
         begins
     }
 
-    /// Closes the last segment: nothing more is added to it, and its bytes can be shared.
+    /// Closes the last segment if it is worth that: nothing more is added to it, and its bytes can be shared.
     pub(super) fn close(&mut self) {
         if let Some(Segment { messages, .. }) = self.segments.back_mut()
             && let Stored::Open(run) = messages
+            && run.len() >= SHARED_RUN_BYTES_MIN
         {
             self.closed_bytes = run.len();
             if run.capacity() / 2 > run.len() {

@@ -18,6 +18,7 @@ use crate::driver::wakers::{Wakers, locked};
 use crate::error::{AcceptError, CloseError, LinkCause, LinkError, RefusalReason};
 use crate::proto::packet::{ChannelKind, Refusal};
 use crate::proto::sorted::SortedSet;
+use crate::transport::shown::Shown;
 use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -191,12 +192,14 @@ impl AcceptTable {
         }
     }
 
-    /// Returns a live link with this peer that this node began.
-    pub(super) fn dialled(&self, incarnation: u128) -> Option<Arc<LinkShared>> {
+    /// Returns a live link with this peer that this node began, and where the peer has shown the same
+    /// certificate: its incarnation is its own claim.
+    pub(super) fn dialled(&self, incarnation: u128, shown: &Shown) -> Option<Arc<LinkShared>> {
         let table = locked(&self.table);
         let found = table.links.iter().find(|link| {
             let dialled = matches!(link.peer.beginning, Beginning::Dialled(_));
-            dialled && link.peer.incarnation == incarnation && link.ended().is_none()
+            let is_its = link.peer.incarnation == incarnation && link.peer.shown.is_same(shown);
+            dialled && is_its && link.ended().is_none()
         });
         found.cloned()
     }
@@ -446,7 +449,7 @@ impl AcceptTable {
     ) -> Poll<Result<Opened, AcceptError>> {
         let mut table = locked(&self.table);
         let node = from.map(|link| link.peer.incarnation);
-        if let Some(opened) = table.held.take(name, node) {
+        if let Some(opened) = table.held.take(name, from) {
             return Poll::Ready(Ok(opened));
         }
         if table.closed {
@@ -456,7 +459,7 @@ impl AcceptTable {
             return Poll::Ready(Err(AcceptError::RuntimeGone));
         }
         if let Some(error) = from.and_then(|link| link.ended())
-            && !table.links.iter().any(|link| Some(link.peer.incarnation) == node)
+            && !table.links.iter().any(|it| from.is_some_and(|from| it.peer.is_as(&from.peer)))
         {
             return Poll::Ready(Err(AcceptError::Lost { channel: name.to_owned(), error }));
         }

@@ -215,13 +215,15 @@ impl Node {
             ConnectError::Hello { address, cause, tried }
         };
         let (mut transport, theirs, agreement) = admitted.await.map_err(wrong)?;
+        let shown = transport.shown();
         let existing = match purpose {
-            Purpose::Own => self.shared.table.dialled(theirs.incarnation),
+            Purpose::Own => self.shared.table.dialled(theirs.incarnation, &shown),
             Purpose::Only(node) | Purpose::With(node) if node != theirs.incarnation => {
                 return Ok(Dialled::Other);
             }
             Purpose::Only(node) | Purpose::With(node) => {
-                self.shared.table.preferred(self.incarnation(), node)
+                let preferred = self.shared.table.preferred(self.incarnation(), node);
+                preferred.filter(|link| link.peer.shown.is_same(&shown))
             }
         };
         if let Some(link) = existing {

@@ -78,10 +78,11 @@ impl Held {
         self.count += 1;
     }
 
-    /// Takes the oldest open of `name`, of this node alone where one is given by its incarnation.
-    pub(super) fn take(&mut self, name: &str, from: Option<u128>) -> Option<Opened> {
+    /// Takes the oldest open of `name`, of the node of this link alone where one is given.
+    pub(super) fn take(&mut self, name: &str, from: Option<&Arc<LinkShared>>) -> Option<Opened> {
         let opens = self.by_name.get_mut(name)?;
-        let is_its = |opened: &Opened| from.is_none_or(|node| incarnation(opened) == node);
+        let is_its =
+            |opened: &Opened| from.is_none_or(|link| opened.receiver.link.peer.is_as(&link.peer));
         let opened = opens.iter().position(is_its).and_then(|at| opens.remove(at))?;
         if opens.is_empty() {
             self.by_name.remove(name);

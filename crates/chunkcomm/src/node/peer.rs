@@ -104,12 +104,13 @@ impl Peer {
         matches!(self.link.peer.beginning, Beginning::Local)
     }
 
-    /// Returns the certificates that the peer showed when the session began, its own first: those that
-    /// [`NodeBuilder::tls_config`](crate::NodeBuilder::tls_config) took. Empty over Unix sockets, memory, and
-    /// with a credential alone, whose certificate is that of all members.
+    /// Returns the certificates that the peer showed when the session began, with
+    /// [`NodeBuilder::tls_config`](crate::NodeBuilder::tls_config). The first is the peer's own, which was
+    /// verified and whose key the peer has; the others came with it. Empty over Unix sockets, memory, and with
+    /// a credential alone, whose certificate is that of all members.
     ///
     /// No other certificate resumes the session after a lost connection: what a peer may do can be decided by
-    /// it, and kept with the peer.
+    /// it, and kept with the peer. Name, incarnation and rank are what the peer says of itself.
     #[cfg(feature = "tls")]
     #[must_use]
     pub fn certificates(&self) -> &[rustls::pki_types::CertificateDer<'static>] {

@@ -149,12 +149,10 @@ impl Dialler {
         let transport = connected.map_err(|error| error.to_string())?;
         let admitted = hello::admit(transport, &self.own, &self.admission, Side::Dialler).await;
         let (mut transport, theirs, _) = admitted.map_err(|cause| with_causes(&cause))?;
-        // Another incarnation is another process, which may have another certificate.
-        let is_itself = theirs.incarnation == link.peer.incarnation;
-        if is_itself && !link.peer.shown.is_same(&transport.shown()) {
-            return Err("it shows another certificate than when the session began".to_owned());
-        }
-        let Some(word) = link.greeted(attempt, theirs.incarnation).await else {
+        // Who shows another certificate is another process, whatever incarnation it claims.
+        let is_same = link.peer.shown.is_same(&transport.shown());
+        let incarnation = if is_same { theirs.incarnation } else { !link.peer.incarnation };
+        let Some(word) = link.greeted(attempt, incarnation).await else {
             return Ok(());
         };
         let answer = ask(&mut *transport, &word).await.map_err(|cause| with_causes(&cause))?;

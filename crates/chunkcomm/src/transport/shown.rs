@@ -25,6 +25,14 @@ impl Shown {
 }
 
 impl Shown {
+    /// Returns the memory that the certificates take, in bytes.
+    pub(crate) fn bytes(&self) -> u64 {
+        #[cfg(feature = "tls")]
+        return self.chain().iter().map(|it| it.len() as u64).sum();
+        #[cfg(not(feature = "tls"))]
+        0
+    }
+
     /// Whether both are by the same certificate; so they are if neither has one.
     pub(crate) fn is_same(&self, other: &Shown) -> bool {
         #[cfg(feature = "tls")]

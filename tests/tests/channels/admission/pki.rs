@@ -262,9 +262,11 @@ fn another_certificate_does_not_resume_a_session() {
             let ended = limited(pair.peer.closed()).await;
             assert!(limited(receiver.recv()).await.is_err());
             assert_eq!(before.certificates(), of_b.keys[0].cert);
+            // Each is judged at once, and has ended once the other has judged it.
             match ended.cause() {
-                LinkCause::Forgotten if dialler_renews => {}
-                cause => assert!(!dialler_renews, "{cause:?}"),
+                LinkCause::Forgotten => assert!(dialler_renews),
+                LinkCause::Restarted => assert!(!dialler_renews),
+                cause => panic!("{cause:?}"),
             }
             // The next session is by the new ones.
             let peer = limited(pair.b.connect(&proxy.address)).await.unwrap();
@@ -272,6 +274,32 @@ fn another_certificate_does_not_resume_a_session() {
             let (_sender, receiver) = Pair { peer, ..pair }.channel::<u64>("again").await;
             assert_eq!(receiver.peer().certificates(), of_b.shown().cert);
         }
+    });
+}
+
+#[test]
+fn a_dialled_peer_is_the_one_whose_certificate_was_verified() {
+    on_both(|| async {
+        let lab = Authority::new("lab");
+        let (of_a, of_b) = (Renewed::by(&lab), Renewed::by(&lab));
+        let a = of_a.node(&lab).listen(tcp()).build().await.unwrap();
+        let b = of_b.node(&lab).build().await.unwrap();
+        let first = limited(b.connect(&a.addresses()[0])).await.unwrap();
+        assert_eq!(limited(b.connect(&a.addresses()[0])).await.unwrap(), first);
+        // Whoever says that it is the same node by another certificate is another peer.
+        of_a.other.store(true, SeqCst);
+        let second = limited(b.connect(&a.addresses()[0])).await.unwrap();
+        assert_eq!(second.incarnation(), first.incarnation());
+        assert_eq!(first.certificates(), of_a.keys[0].cert);
+        assert_eq!(second.certificates(), of_a.keys[1].cert);
+        assert!(first.is_alive());
+        let _sender = b.open::<u64>(&second, "here").await.unwrap();
+        // A channel of one is not taken for one of the other.
+        let (_, receiver) = limited(a.accept::<u64>("here")).await.unwrap();
+        let its_second = receiver.peer().clone();
+        let _sender = b.open::<u64>(&first, "of the first").await.unwrap();
+        let (_, receiver) = limited(a.accept::<u64>("of the first")).await.unwrap();
+        assert_ne!(receiver.peer(), &its_second);
     });
 }
 
