@@ -142,7 +142,7 @@ fn open(end: End, opening: Opening<'_>) -> Result<Box<dyn FarEnd>, Failure> {
         }
         End::Bandwidth { bytes, fresh, node } => ours::bandwidth::far(bytes, fresh, node, opening),
         End::Calls { bytes, node } => ours::calls::far(bytes, node, opening),
-        End::Links { count, node } => ours::idle::far(count, node, opening),
+        End::Links { count, feeds, node } => ours::idle::far(count, feeds, node, opening),
         End::ChainNode { head, index, node } => ours::chain::far(&head, index, node, opening),
         End::RawStream { bytes } => baseline::raw::far_stream(bytes, opening),
         End::RawEcho { bytes, spin } => baseline::raw::far_echo(bytes, spin, opening),

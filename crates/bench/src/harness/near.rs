@@ -239,13 +239,21 @@ impl Bench {
             return Ok(sum);
         }
         for far in 0..self.fars.len() {
-            self.fars[far].control.send(&Request::Usage)?;
-            match self.reply(far)? {
-                Reply::Usage(far) => sum = sum.plus(far),
-                other => return Err(unexpected(&other)),
-            }
+            sum = sum.plus(self.far_usage(far)?);
         }
         Ok(sum)
+    }
+
+    /// Returns the usage of a far end's process.
+    ///
+    /// # Errors
+    /// If the far end is gone.
+    pub fn far_usage(&mut self, far: usize) -> Result<Usage, Failure> {
+        self.fars[far].control.send(&Request::Usage)?;
+        match self.reply(far)? {
+            Reply::Usage(usage) => Ok(usage),
+            other => Err(unexpected(&other)),
+        }
     }
 
     /// Returns the processor time of all processes since they began, in nanoseconds; a process that holds

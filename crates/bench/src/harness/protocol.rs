@@ -188,6 +188,8 @@ pub enum End {
     Links {
         /// Number of links.
         count: usize,
+        /// Whether it feeds those that subscribe.
+        feeds: bool,
         /// The node.
         node: NodeKind,
     },

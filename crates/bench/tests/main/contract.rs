@@ -215,6 +215,9 @@ fn idle_rows() {
     let row = row(&["idle", "--links", "5"]);
     assert_keys(&row, &["links", "bytes_per_link", "wakeups_per_second"]);
     assert_eq!(row["links"], 5);
+    let row = self::row(&["idle", "--links", "5", "--fed", "300KiB", "--stopped", "1"]);
+    assert_keys(&row, &["bytes_per_link", "feeder_bytes_per_link", "stopped"]);
+    assert!(refusal(&["idle", "--stopped", "1"]).contains("--stopped needs --fed"));
 }
 
 #[test]

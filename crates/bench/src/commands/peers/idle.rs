@@ -61,7 +61,7 @@ pub(super) fn measure(
 fn ours(line: &Line, count: u64) -> Result<Vec<f64>, Failure> {
     let bench = pair::start(&line.setting())?;
     let all = CONNECTIONS_BEFORE as usize + TURNS * count as usize;
-    let mut links = Links::open(bench, all, line.setting().node(PolicyKind::Chunked))?;
+    let mut links = Links::open(bench, all, false, line.setting().node(PolicyKind::Chunked))?;
     links.add(CONNECTIONS_BEFORE as usize)?;
     let mut before = settled(links.bench())?;
     let mut turns = Vec::new();
