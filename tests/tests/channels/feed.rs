@@ -174,6 +174,32 @@ fn a_stopped_subscriber_is_ended_and_told_so() {
 }
 
 #[test]
+fn the_smallest_backlog_lets_all_messages_through() {
+    on_both(|| async {
+        for address in [tcp(), memory()] {
+            let server = server(address).await;
+            let mut sender = server.feed::<Message>(feed("small").backlog(0)).unwrap();
+            let reading: Vec<_> = [
+                subscriber(&server, "small").await,
+                subscriber(&server, "small").await,
+                subscriber(&server, "small").await,
+            ]
+            .map(|it| tokio::spawn(numbers(it)))
+            .into();
+            until(|| sender.subscriber_count() == 3).await;
+            for number in 0..4_000 {
+                sender.send(&message(number, number % 2_900)).await.unwrap();
+            }
+            drop(sender);
+            for reading in reading {
+                let (numbers, skipped) = reading.await.unwrap();
+                assert_eq!((numbers, skipped), ((0..4_000).collect(), 0));
+            }
+        }
+    });
+}
+
+#[test]
 fn the_account_of_a_lost_subscriber_counts_each_message_of_a_batch() {
     on_both(|| async {
         let server = server(tcp()).await;

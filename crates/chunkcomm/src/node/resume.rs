@@ -149,7 +149,7 @@ impl Dialler {
         let transport = connected.map_err(|error| error.to_string())?;
         let admitted = hello::admit(transport, &self.own, &self.admission, Side::Dialler).await;
         let (mut transport, theirs, _) = admitted.map_err(|cause| with_causes(&cause))?;
-        // Who shows another certificate is another process, whatever incarnation it claims.
+        // Another certificate is that of another process, whatever incarnation that claims.
         let is_same = link.peer.shown.is_same(&transport.shown());
         let incarnation = if is_same { theirs.incarnation } else { !link.peer.incarnation };
         let Some(word) = link.greeted(attempt, incarnation).await else {

@@ -11,9 +11,6 @@ use crate::packet::{AppendRecords, FRAGMENT_HEAD_BYTES, RECORD_BYTES, STREAM_BYT
 use crate::session::{Carried, Session};
 use bytes::Bytes;
 
-/// Bytes of a shared run up to which it is copied where others follow in the packet: 16 KiB.
-const COPIED_RUN_BYTES_MAX: usize = 16 * 1024;
-
 /// Outcome of a turn.
 pub(super) enum Put {
     /// Everything that the channel has is in, or its share is used up: the next channel's turn.
@@ -58,12 +55,7 @@ impl<S: Staged> Putting<'_, S> {
             match &self.channel.large {
                 None => {}
                 Some(Large { run: None, .. }) => return self.put_fragment(head, bytes_max),
-                Some(Large { run: Some(_), .. }) => {
-                    match self.put_shared(head, bytes_max, share_end) {
-                        Some(outcome) => return outcome,
-                        None => continue,
-                    }
-                }
+                Some(Large { run: Some(_), .. }) => return self.put_shared(head, bytes_max),
             }
             if let Some(outcome) = self.put_run(head, bytes_max, share_end) {
                 return outcome;
@@ -195,17 +187,11 @@ impl<S: Staged> Putting<'_, S> {
         Put::Tail(tail)
     }
 
-    /// Puts messages of a shared run in. They end the packet, and nothing is copied; but for a short run that
-    /// others follow, after which this returns `None`: a packet for each would cost more.
+    /// Puts messages of a shared run in, which end the packet: nothing is copied.
     #[inline(never)]
-    fn put_shared(
-        &mut self,
-        head: &mut Vec<u8>,
-        bytes_max: usize,
-        share_end: usize,
-    ) -> Option<Put> {
+    fn put_shared(&mut self, head: &mut Vec<u8>, bytes_max: usize) -> Put {
         let Some(Large { bytes, offset, run: Some(left) }) = &mut self.channel.large else {
-            return None;
+            return Put::Done { more: true };
         };
         let packet_end = bytes_max.max(PACKET_BYTES_DEFAULT).min(self.fragment_end);
         let space = packet_end.saturating_sub(head.len() + RECORD_BYTES);
@@ -218,22 +204,9 @@ impl<S: Staged> Putting<'_, S> {
             message::walk(rest, &[], space.min(credit), messages_max)
         };
         if walk.messages == 0 {
-            return Some(if credit < space { Put::Blocked } else { Put::NoRoom });
+            return if credit < space { Put::Blocked } else { Put::NoRoom };
         }
         head.run(self.id, walk.bytes as u32, walk.messages);
-        let view = self.staged.view(self.id);
-        if walk.messages == *left
-            && walk.bytes <= COPIED_RUN_BYTES_MAX
-            && head.len() + walk.bytes <= share_end
-            && !(view.front.is_empty() && view.back.is_empty())
-            && !self.one
-        {
-            head.extend_from_slice(rest);
-            self.channel.large = None;
-            self.channel.sent_bytes += walk.bytes as u64;
-            self.sent(walk.messages);
-            return None;
-        }
         let tail = bytes.slice(*offset..*offset + walk.bytes);
         *offset += walk.bytes;
         *left -= walk.messages;
@@ -242,7 +215,7 @@ impl<S: Staged> Putting<'_, S> {
         }
         self.channel.sent_bytes += walk.bytes as u64;
         self.sent(walk.messages);
-        Some(Put::Tail(tail))
+        Put::Tail(tail)
     }
 
     /// Puts the end in, if there is one. Called with nothing staged, or nothing that is to be

@@ -286,7 +286,7 @@ fn a_dialled_peer_is_the_one_whose_certificate_was_verified() {
         let b = of_b.node(&lab).build().await.unwrap();
         let first = limited(b.connect(&a.addresses()[0])).await.unwrap();
         assert_eq!(limited(b.connect(&a.addresses()[0])).await.unwrap(), first);
-        // Whoever says that it is the same node by another certificate is another peer.
+        // The same incarnation by another certificate is another peer.
         of_a.other.store(true, SeqCst);
         let second = limited(b.connect(&a.addresses()[0])).await.unwrap();
         assert_eq!(second.incarnation(), first.incarnation());

@@ -10,8 +10,7 @@ use crate::proto::outbox::Beside;
 use bytes::Bytes;
 use std::sync::atomic::Ordering;
 
-/// Bytes from which a run goes to each channel without a copy: 4 KiB. A shorter one costs less to copy than to
-/// count its owners.
+/// Bytes from which a run goes to each channel without a copy: 4 KiB. Shorter ones are gathered in the ring.
 pub(crate) const SHARED_RUN_BYTES_MIN: usize = 4 * 1024;
 
 /// Bytes of a ring on a link whose packets can have [`PACKET_BYTES_DEFAULT`].
@@ -57,6 +56,11 @@ impl TxEnd {
         let (bytes, count) =
             if rest.len() <= room { (rest.len(), messages) } else { whole(rest, room) };
         if bytes < SHARED_RUN_BYTES_MIN {
+            // More room comes: the receiver reports each eighth of the backlog that it has consumed.
+            if room < SHARED_RUN_BYTES_MIN.min(self.producer.backlog_bytes_max() / 4) {
+                self.tell_no_room();
+                return Ok((0, 0));
+            }
             return self.stage_run(rest, messages);
         }
         if !self.make_room(1) || !self.shared.admits_large(bytes) {
