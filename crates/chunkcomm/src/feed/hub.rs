@@ -1,6 +1,6 @@
 //! The subscribers of a feed and its log, below the type of its messages.
 
-use super::log::{Encoded, Log, Place};
+use super::log::{Encoded, Log, Place, SEGMENT_BYTES_MAX};
 use super::options::{Behind, FeedOptions};
 use super::subscriber::{Stand, Subscriber};
 use crate::channel::tx::Tx;
@@ -8,13 +8,8 @@ use crate::driver::staging::{SHARED_RUN_BYTES_MIN, TxEnd};
 use crate::driver::wakers::{Wakers, locked};
 use crate::driver::waking::share_last_woken;
 use crate::error::FeedError;
-use crate::proto::limits::{PACKET_BYTES_DEFAULT, PACKET_OVERHEAD_BYTES};
 use std::sync::Mutex;
 use std::task::{Context, Poll, Waker};
-
-/// Most bytes of messages that wait for their batch: those of a packet of 64 KiB. The links of all subscribers
-/// share them.
-const BATCH_BYTES_MAX: u64 = (PACKET_BYTES_DEFAULT - PACKET_OVERHEAD_BYTES) as u64;
 
 /// The subscribers of a feed, and its log.
 pub(super) struct Hub {
@@ -279,7 +274,7 @@ impl State {
         if self.log.end().bytes - self.sent.bytes >= SHARED_RUN_BYTES_MIN as u64 {
             self.log.close();
         }
-        self.batch_bytes_max = BATCH_BYTES_MAX.min(self.backlog);
+        self.batch_bytes_max = self.backlog.min(SEGMENT_BYTES_MAX as u64);
         for subscriber in self.subscribers.iter_mut().flatten() {
             let Stand::Even = subscriber.stand else { continue };
             subscriber.stand = Stand::Lagging(self.sent);

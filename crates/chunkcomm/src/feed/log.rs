@@ -15,8 +15,9 @@ use crate::proto::message;
 use bytes::Bytes;
 use std::collections::VecDeque;
 
-/// Most bytes of small messages in a segment: those of a packet of 64 KiB.
-const SEGMENT_BYTES_MAX: usize = PACKET_BYTES_DEFAULT - PACKET_OVERHEAD_BYTES;
+/// Most bytes of small messages in a segment, and of those that wait for their batch: as many as a packet of
+/// 64 KiB holds.
+pub(super) const SEGMENT_BYTES_MAX: usize = PACKET_BYTES_DEFAULT - PACKET_OVERHEAD_BYTES;
 
 /// An encoded message.
 #[derive(Clone, Copy)]

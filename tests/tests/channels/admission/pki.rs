@@ -5,7 +5,7 @@ use super::{cause, credential, other_seed, refused, refused_at_once, seed};
 use chunkcomm::error::{HelloCause, LinkCause};
 use chunkcomm::proto::credential::Role;
 use chunkcomm::proto::hello::{FLAG_TLS, Hello};
-use chunkcomm::{Node, NodeBuilder, Silence, with_causes};
+use chunkcomm::{Node, NodeBuilder, Silence, channel, with_causes};
 use chunkcomm_testkit::authority::{Authority, client, client_with, server_with};
 use chunkcomm_testkit::proxy::Proxy;
 use chunkcomm_testkit::raw::{good_hello, socket_address};
@@ -288,6 +288,7 @@ fn a_dialled_peer_is_the_one_whose_certificate_was_verified() {
         assert_eq!(limited(b.connect(&a.addresses()[0])).await.unwrap(), first);
         // The same incarnation by another certificate is another peer.
         of_a.other.store(true, SeqCst);
+        of_b.other.store(true, SeqCst);
         let second = limited(b.connect(&a.addresses()[0])).await.unwrap();
         assert_eq!(second.incarnation(), first.incarnation());
         assert_eq!(first.certificates(), of_a.keys[0].cert);
@@ -298,8 +299,15 @@ fn a_dialled_peer_is_the_one_whose_certificate_was_verified() {
         let (_, receiver) = limited(a.accept::<u64>("here")).await.unwrap();
         let its_second = receiver.peer().clone();
         let _sender = b.open::<u64>(&first, "of the first").await.unwrap();
-        let (_, receiver) = limited(a.accept::<u64>("of the first")).await.unwrap();
-        assert_ne!(receiver.peer(), &its_second);
+        let (its_first, _receiver) = limited(a.accept::<u64>("of the first")).await.unwrap();
+        assert_ne!(its_first, its_second);
+        let mut other = b.open::<u64>(&second, "both").await.unwrap();
+        other.send(&1).await.unwrap();
+        limited(other.sync()).await.unwrap();
+        let _sender = b.open::<u64>(&first, "both").await.unwrap();
+        let of_first = channel("both").from_peer(&its_first);
+        let (peer, _receiver) = limited(a.accept::<u64>(of_first)).await.unwrap();
+        assert_eq!(peer, its_first);
     });
 }
 
