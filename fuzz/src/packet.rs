@@ -7,7 +7,7 @@ use chunkcomm::proto::error::ProtocolError;
 use chunkcomm::proto::limits::FRAGMENT_BYTES_MAX;
 use chunkcomm::proto::message::next_in_run;
 use chunkcomm::proto::packet::{
-    AppendRecords, ChannelKind, Decoder, Header, Item, Lane, Refusal, StreamStart,
+    AppendRecords, ChannelKind, Decoder, Header, Item, Lane, Opening, Refusal, StreamStart,
 };
 
 use crate::deeds::Deeds;
@@ -264,7 +264,8 @@ impl Found {
                 to.fragment(channel, message_bytes, bytes);
             }
             Item::FragmentBytes { bytes, .. } => to.extend_from_slice(bytes),
-            Item::Open { channel, lane, kind, fingerprint, stream, backlog, name } => {
+            Item::Open(opening) => {
+                let Opening { channel, lane, kind, fingerprint, stream, backlog, name } = *opening;
                 to.open_for(channel, lane, kind, fingerprint, (stream, backlog), name);
             }
             Item::Settled { channel, total, last } => to.settled(channel, total, last),

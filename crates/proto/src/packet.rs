@@ -172,8 +172,27 @@ const OPEN_BACKLOG: u8 = 8;
 
 const SETTLED_LAST: u8 = 1;
 
-/// The decoder's next find. Slices lie in the decoder's input.
+/// A channel that begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Opening<'a> {
+    /// The channel's number, new.
+    pub channel: u32,
+    /// The channel's lane.
+    pub lane: Lane,
+    /// Typed values or bytes.
+    pub kind: ChannelKind,
+    /// Fingerprint of the sender's type.
+    pub fingerprint: u64,
+    /// The channel's part of a stream, if its receiver settles.
+    pub stream: Option<StreamStart>,
+    /// Most bytes that are accepted and not consumed, if that is bounded.
+    pub backlog: Option<u64>,
+    /// The channel's name.
+    pub name: &'a str,
+}
+
+/// The decoder's next find. Slices lie in the decoder's input.
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Item<'a> {
     /// A packet begins.
     Packet(Header),
@@ -211,23 +230,8 @@ pub enum Item<'a> {
         /// At least one byte.
         bytes: &'a [u8],
     },
-    /// A channel begins.
-    Open {
-        /// The peer's number of the channel, new.
-        channel: u32,
-        /// The channel's lane.
-        lane: Lane,
-        /// Typed values or bytes.
-        kind: ChannelKind,
-        /// Fingerprint of the sender's type.
-        fingerprint: u64,
-        /// The channel's part of a stream, if its receiver settles.
-        stream: Option<StreamStart>,
-        /// Most bytes that are accepted and not consumed, if that is bounded.
-        backlog: Option<u64>,
-        /// The channel's name.
-        name: &'a str,
-    },
+    /// A channel begins. Boxed: an item of every packet is then small.
+    Open(Box<Opening<'a>>),
     /// A channel's sender is done.
     End {
         /// The peer's number of the channel.

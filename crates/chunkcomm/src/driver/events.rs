@@ -11,7 +11,7 @@ use super::taking::RxEnd;
 use crate::error::{ChannelRefused, LinkError, RefusalReason};
 use crate::proto::Time;
 use crate::proto::link::{Event, Link};
-use crate::proto::packet::{ChannelKind, Lane, Refusal};
+use crate::proto::packet::{ChannelKind, Lane, Opening, Refusal};
 use std::sync::Arc;
 
 /// A channel that a peer opened.
@@ -57,7 +57,7 @@ impl Channels {
     /// Handles an event that is not for a receiver's inbox.
     pub(super) fn event(&mut self, event: Event<'_>, link: &mut Link, now: Time) {
         match event {
-            Event::Opened { .. } => self.opened(event, link, now),
+            Event::Opened(opening) => self.opened(&opening, link, now),
             Event::Settled { channel, total, last } => self.senders.settled(channel, total, last),
             Event::Consumed { channel, total } => {
                 if let Some(slot) = self.senders.slots.get(channel) {
@@ -98,11 +98,8 @@ impl Channels {
         }
     }
 
-    fn opened(&mut self, event: Event<'_>, link: &mut Link, since: Time) {
-        let Event::Opened { channel, lane, kind, fingerprint, stream, backlog, name } = event
-        else {
-            return;
-        };
+    fn opened(&mut self, opening: &Opening<'_>, link: &mut Link, since: Time) {
+        let Opening { channel, lane, kind, fingerprint, stream, backlog, name } = *opening;
         if let Some((of, back)) = self.senders.backs.take(name) {
             if back.kind == kind && back.fingerprint == fingerprint && stream.is_none() {
                 back.shared.set_backlog(backlog);

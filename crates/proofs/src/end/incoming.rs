@@ -44,7 +44,7 @@ impl End {
                 self.fail(|| format!("{header:?} went on where {broken_off:?} broke off"));
             }
         }
-        let event = self.endpoint.handle(item, now)?;
+        let event = self.endpoint.handle(item.clone(), now)?;
         match item {
             Item::Packet(header) if header.sequence > received + 1 => {
                 self.fail(|| format!("packet {} began behind {received}", header.sequence));
@@ -71,7 +71,7 @@ impl End {
 
     fn event(&mut self, event: Event<'_>) {
         match event {
-            Event::Opened { channel, name, .. } => self.opened(channel, name),
+            Event::Opened(opening) => self.opened(opening.channel, opening.name),
             Event::Run { channel, messages, bytes } => self.run(channel, messages, bytes),
             Event::LargeBegins { channel, .. } => {
                 let inbox = &mut self.inboxes[channel as usize - 1];

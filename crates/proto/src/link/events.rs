@@ -1,6 +1,6 @@
 //! Output of the machine: events and packets.
 
-use crate::packet::{ChannelKind, Lane, Refusal, StreamStart};
+use crate::packet::{Opening, Refusal};
 use crate::tuning::flush::Yield;
 
 /// Account on which the memory of a complete large message counts until it is taken.
@@ -17,27 +17,12 @@ pub enum Counted {
 }
 
 /// The driver's task for an item.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Event<'a> {
     /// Nothing.
     None,
     /// The peer opened a channel to us.
-    Opened {
-        /// The channel's number.
-        channel: u32,
-        /// The channel's lane.
-        lane: Lane,
-        /// Typed values or bytes.
-        kind: ChannelKind,
-        /// Fingerprint of the sender's type.
-        fingerprint: u64,
-        /// The channel's part of a stream, if its receiver settles.
-        stream: Option<StreamStart>,
-        /// Most bytes that are accepted and not consumed, if that is bounded.
-        backlog: Option<u64>,
-        /// The channel's name.
-        name: &'a str,
-    },
+    Opened(Box<Opening<'a>>),
     /// Messages for a receiver.
     Run {
         /// The channel of the messages.

@@ -305,6 +305,7 @@ impl Link {
     /// Returns the bytes after which the receiver of the peer's `channel` reports that it
     /// consumed them.
     #[must_use]
+    #[inline]
     pub fn report_step(&self, channel: u32) -> u64 {
         self.incoming.get(channel).map_or(0, |incoming| incoming.window.size() / REPORT_DIVISOR)
     }
@@ -362,7 +363,8 @@ impl Link {
                 }
                 Ok(Event::LargeBytes { channel, bytes, done })
             }
-            Item::Open { channel, lane, kind, fingerprint, stream, backlog, name } => {
+            Item::Open(opening) => {
+                let channel = opening.channel;
                 if self.incoming.contains(channel) {
                     return Err(ProtocolError::OpenedTwice(channel));
                 }
@@ -371,8 +373,9 @@ impl Link {
                     return Err(ProtocolError::Answers { waiting });
                 }
                 let window = self.budget.open()?;
-                self.incoming.insert(channel, Incoming::new(window, stream, backlog));
-                Ok(Event::Opened { channel, lane, kind, fingerprint, stream, backlog, name })
+                self.incoming
+                    .insert(channel, Incoming::new(window, opening.stream, opening.backlog));
+                Ok(Event::Opened(opening))
             }
             Item::End { channel, messages } => self.handle_end(channel, messages),
             Item::Terminate { channel } => {
@@ -413,6 +416,7 @@ impl Link {
         self.outbox.unopened() as u64 * WINDOW_BYTES_INITIAL
     }
 
+    #[inline]
     fn handle_header<'a>(&mut self, header: Header, now: Time) -> Result<Event<'a>, ProtocolError> {
         self.packet = header;
         self.count_packet(&header);
@@ -428,11 +432,13 @@ impl Link {
         Ok(Event::None)
     }
 
+    #[inline]
     fn count_packet(&mut self, header: &Header) {
         self.counters.packets_received += 1;
         self.counters.packet_bytes_received += u64::from(header.body_bytes) + HEADER_BYTES as u64;
     }
 
+    #[inline]
     fn handle_run<'a>(
         &mut self,
         channel: u32,
@@ -554,6 +560,7 @@ impl Link {
         self.incoming.get(channel).is_none_or(|incoming| incoming.terminated)
     }
 
+    #[inline]
     fn incoming_of(&mut self, channel: u32) -> Result<&mut Incoming, ProtocolError> {
         self.incoming.get_mut(channel).ok_or(ProtocolError::UnknownChannel(channel))
     }

@@ -12,7 +12,7 @@ use crate::liveness::Silence;
 use crate::message::{self, PREFIX_BYTES_MAX};
 use crate::outbox::tests::Rings;
 use crate::packet::{
-    AppendRecords, ChannelKind, Decoder, HEADER_BYTES, Item, Lane, Packet, StreamStart,
+    AppendRecords, ChannelKind, Decoder, HEADER_BYTES, Item, Lane, Opening, Packet, StreamStart,
 };
 use crate::tuning::constants::BOUND_BYTES_MIN;
 use crate::tuning::flush::{FlushReason, Yield};
@@ -239,7 +239,8 @@ impl End {
 
     fn event(&mut self, event: Event<'_>, callers: bool) {
         match event {
-            Event::Opened { channel, name, backlog, .. } => {
+            Event::Opened(opening) => {
+                let Opening { channel, name, backlog, .. } = *opening;
                 let is_bounded = name.starts_with("bounded");
                 assert_eq!(backlog, is_bounded.then_some(BACKLOG_BYTES_MIN));
                 assert!(self.inboxes.insert(channel, Inbox::default()).is_none());

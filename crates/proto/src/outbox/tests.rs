@@ -319,11 +319,12 @@ impl Scene {
         bytes[..HEADER_BYTES].copy_from_slice(&header.encode());
         let (mut at, mut messages, mut ends, mut ends_in_run) = (0, 0, 0, false);
         while let Some(item) = self.decoder.next(&bytes, &mut at).unwrap() {
-            messages += self.item(item);
-            if !matches!(item, Item::PacketEnd { .. }) {
+            let is_end = matches!(item, Item::PacketEnd { .. });
+            if !is_end {
                 ends_in_run = matches!(item, Item::Run { .. });
             }
-            ends += u32::from(matches!(item, Item::PacketEnd { .. }));
+            ends += u32::from(is_end);
+            messages += self.item(item);
         }
         assert_eq!((at, ends), (bytes.len(), 1), "one packet, all of it read");
         // A fragment may be beyond a packet's size.
@@ -336,8 +337,8 @@ impl Scene {
     /// Reads one item; returns the number of messages that it completed.
     fn item(&mut self, item: Item<'_>) -> u32 {
         match item {
-            Item::Open { channel, .. } => {
-                assert!(self.got.insert(channel, Got::default()).is_none(), "opened twice");
+            Item::Open(opening) => {
+                assert!(self.got.insert(opening.channel, Got::default()).is_none(), "opened twice");
                 self.opened += WINDOW_BYTES_INITIAL;
                 assert!(self.opened <= self.open_total, "opened without credit");
                 0

@@ -4,8 +4,8 @@ use super::{
     BACKLOG_BYTES, ChannelKind, FLAG_ACK_NOW, FRAGMENT_HEAD_BYTES, HEADER_BYTES, Header, Item,
     KIND_BYE, KIND_CONSUMED, KIND_CREDIT, KIND_DESCRIBE, KIND_END, KIND_FRAGMENT, KIND_GONE,
     KIND_OPEN, KIND_OPEN_CREDIT, KIND_REFUSE, KIND_RUN, KIND_SETTLED, KIND_TERMINATE, KIND_WAIT,
-    Lane, OPEN_BACKLOG, OPEN_BYTES, OPEN_EXPRESS, OPEN_STREAM, RECORD_BYTES, Refusal, SETTLED_LAST,
-    STREAM_BYTES, STREAM_NUMBER_MAX, StreamStart, u32_at, u64_at,
+    Lane, OPEN_BACKLOG, OPEN_BYTES, OPEN_EXPRESS, OPEN_STREAM, Opening, RECORD_BYTES, Refusal,
+    SETTLED_LAST, STREAM_BYTES, STREAM_NUMBER_MAX, StreamStart, u32_at, u64_at,
 };
 use crate::cycle::is_chain;
 use crate::error::ProtocolError;
@@ -86,6 +86,7 @@ impl Decoder {
 
     /// Returns the channel of the current fragment and the number of bytes that it still lacks.
     #[must_use]
+    #[inline]
     pub fn fragment_left(&self) -> Option<(u32, u32)> {
         let at_hand = self.fragment_left > 0 && self.skip_left == 0;
         at_hand.then_some((self.fragment_channel, self.fragment_left))
@@ -102,6 +103,7 @@ impl Decoder {
     /// Returns the bytes, from the start of `rest` on, that `next` needs for its next item; for
     /// choosing a buffer.
     #[must_use]
+    #[inline]
     pub fn wants(&self, rest: &[u8]) -> usize {
         if self.fragment_left > 0 || self.skip_left > 0 {
             return 1;
@@ -142,6 +144,7 @@ impl Decoder {
         self.record(rest, at)
     }
 
+    #[inline]
     fn header<'a>(
         &mut self,
         rest: &[u8],
@@ -178,6 +181,7 @@ impl Decoder {
     }
 
     /// Whether the packet was received as a whole on an earlier connection.
+    #[inline]
     fn came_before(&self, header: &Header) -> bool {
         header.sequence != 0 && header.sequence <= self.received
     }
@@ -218,6 +222,7 @@ impl Decoder {
         Some(Item::FragmentBytes { channel: self.fragment_channel, bytes })
     }
 
+    #[inline]
     fn record<'a>(
         &mut self,
         rest: &'a [u8],
@@ -253,6 +258,7 @@ impl Decoder {
 
 /// Returns the bytes of the record at the start of `rest`, without a fragment's payload; `None`
 /// when its header is not there.
+#[inline]
 fn record_bytes(rest: &[u8]) -> Option<usize> {
     let kind = *rest.first()?;
     let aux = usize::from(u16_at(rest, 2)?);
@@ -298,7 +304,7 @@ fn parse(bytes: &[u8]) -> Result<Item<'_>, ProtocolError> {
             let [stream, backlog] = open_extra(flags);
             let (stream, tail) = tail.split_at_checked(stream).ok_or(wrong)?;
             let (backlog, name) = tail.split_at_checked(backlog).ok_or(wrong)?;
-            Item::Open {
+            Item::Open(Box::new(Opening {
                 channel,
                 lane: if flags & OPEN_EXPRESS == 0 { Lane::Bulk } else { Lane::Express },
                 kind: if flags & OPEN_BYTES == 0 { ChannelKind::Typed } else { ChannelKind::Bytes },
@@ -306,7 +312,7 @@ fn parse(bytes: &[u8]) -> Result<Item<'_>, ProtocolError> {
                 stream: if stream.is_empty() { None } else { Some(parse_stream(stream)?) },
                 backlog: u64_at(backlog, 0),
                 name: text(name, CHANNEL_NAME_BYTES_MAX)?,
-            }
+            }))
         }
         KIND_END => Item::End { channel, messages: value },
         KIND_TERMINATE => Item::Terminate { channel },

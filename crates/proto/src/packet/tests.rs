@@ -151,13 +151,13 @@ fn note(item: Item<'_>, packets: &mut Vec<Vec<Record>>) {
         }
         Item::Consumed { channel, total } => Record::Consumed(channel, total),
         Item::Settled { channel, total, last } => Record::Settled(channel, total, last),
-        Item::Open { channel, lane, kind, fingerprint, stream, backlog, name } => Record::Open(
-            channel,
-            lane == Lane::Express,
-            kind == ChannelKind::Bytes,
-            fingerprint,
-            (stream, backlog),
-            name.to_owned(),
+        Item::Open(opening) => Record::Open(
+            opening.channel,
+            opening.lane == Lane::Express,
+            opening.kind == ChannelKind::Bytes,
+            opening.fingerprint,
+            (opening.stream, opening.backlog),
+            opening.name.to_owned(),
         ),
         Item::End { channel, messages } => Record::End(channel, messages),
         Item::Terminate { channel } => Record::Terminate(channel),
@@ -293,8 +293,8 @@ fn a_stream_with_numbers_out_of_range_is_refused() {
         assert!(matches!(decoder.next(&packet, &mut at), Ok(Some(Item::Packet(_)))));
         let opened = decoder.next(&packet, &mut at);
         match opened {
-            Ok(Some(Item::Open { stream: Some(found), name, .. })) => {
-                assert!(fits && found == stream && name == "name");
+            Ok(Some(Item::Open(opening))) => {
+                assert!(fits && opening.stream == Some(stream) && opening.name == "name");
             }
             other => assert!(!fits && other == Err(ProtocolError::BadStream), "{other:?}"),
         }

@@ -62,8 +62,8 @@ fn a_peer_that_does_not_read_the_answers_it_causes_ends_its_session() {
         let mut at = 0;
         while let Some(item) = end.decoder.next(&bytes, &mut at).unwrap() {
             match end.link.handle(item, Time(0)) {
-                Ok(Event::Opened { channel, .. }) => {
-                    end.link.refuse(channel, Refusal::NotAccepted, "");
+                Ok(Event::Opened(opening)) => {
+                    end.link.refuse(opening.channel, Refusal::NotAccepted, "");
                     refused += 1;
                 }
                 Ok(_) => {}
