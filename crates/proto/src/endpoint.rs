@@ -209,6 +209,7 @@ impl Endpoint {
     }
 
     /// Returns the next step that neither reading nor writing brings.
+    #[inline]
     pub fn poll(&mut self, now: Time) -> Action {
         let (alive, mut at) = self.link.poll_alive(now);
         match alive {

@@ -180,6 +180,7 @@ impl Link {
 
     /// As `staged`, with the driver woken for `bytes`. Everything that was runnable then has
     /// run since.
+    #[inline]
     pub fn woken_for(&mut self, channel: u32, at: Time, bytes: usize) {
         self.outbox.woken_for(channel, at, bytes);
     }
@@ -211,12 +212,13 @@ impl Link {
 
     /// Returns the counters of our `channel`, while it lasts.
     #[must_use]
-    pub fn channel_counters(&self, channel: u32) -> Option<ChannelCounters> {
+    pub fn channel_counters(&self, channel: u32) -> Option<&ChannelCounters> {
         self.outbox.counters(channel)
     }
 
     /// Returns the states of the channels after the last packet that carries messages.
     #[must_use]
+    #[inline]
     pub fn carried(&self) -> &[Carried] {
         self.outbox.carried()
     }
@@ -244,30 +246,35 @@ impl Link {
 
     /// Returns the entries acknowledged since the last call, in the order in which they were
     /// sent.
+    #[inline]
     pub fn poll_acknowledged(&mut self) -> std::vec::Drain<'_, Carried> {
         self.acknowledged.drain(..)
     }
 
     /// Whether something was acknowledged since [`Link::poll_acknowledged`].
     #[must_use]
+    #[inline]
     pub fn has_acknowledged(&self) -> bool {
         !self.acknowledged.is_empty()
     }
 
     /// Returns the time at which [`Link::poll_transmit`] must be called again at the latest.
     #[must_use]
+    #[inline]
     pub(crate) fn next_deadline(&self) -> Option<Time> {
         let deadlines = [self.wait_until, self.session.ack_deadline(), self.settles_due];
         deadlines.into_iter().flatten().min()
     }
 
     /// Notes that bytes of the peer came.
+    #[inline]
     pub(crate) fn heard(&mut self, now: Time) {
         self.liveness.heard(now);
     }
 
     /// Returns the reaction to the peer's silence, and the time to ask again at the latest. A
     /// request for a sign of life leaves with the next packet.
+    #[inline]
     pub(crate) fn poll_alive(&mut self, now: Time) -> (Alive, Time) {
         // The peer cannot lengthen this: it counts the messages that we allow, and that we sent.
         if let Some(bytes) = self.outbox.poll_largest_untaken() {
@@ -347,6 +354,7 @@ impl Link {
 
     /// Whether a channel has something staged and no credit for it.
     #[must_use]
+    #[inline]
     pub fn waits_for_credit(&self) -> bool {
         self.outbox.waits_for_credit()
     }
@@ -404,6 +412,7 @@ impl Link {
     }
 
     /// Frees memory that the link does not need while it rests.
+    #[inline]
     pub fn rest(&mut self) {
         self.spares.rest();
     }
@@ -411,11 +420,13 @@ impl Link {
     /// Returns the counters so far, without those of the driver: `writes`, `reads` and
     /// `packets_duplicate` are 0.
     #[must_use]
+    #[inline]
     pub fn counters(&self) -> PeerStats {
         PeerStats { credit_waits: self.outbox.credit_waits(), ..self.counters }
     }
 }
 
+#[inline]
 fn note_acknowledged(carried: Carried, acknowledged: &mut Vec<Carried>, outbox: &mut Outbox) {
     if carried.end {
         outbox.remove(carried.channel);

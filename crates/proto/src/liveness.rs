@@ -146,6 +146,7 @@ impl Liveness {
     }
 
     /// Notes that bytes came.
+    #[inline]
     pub fn heard(&mut self, now: Time) {
         self.heard = now;
         self.asked = None;
@@ -153,6 +154,7 @@ impl Liveness {
     }
 
     /// Notes whether something waits for the peer.
+    #[inline]
     pub fn waits(&mut self, waits: bool, now: Time) {
         let waits = waits || self.asked.is_some() || !self.online;
         match (waits, self.waiting_since) {
@@ -196,6 +198,7 @@ impl Liveness {
 
     /// Returns the time of the next reaction to silence.
     #[must_use]
+    #[inline]
     pub fn deadline(&self) -> Time {
         let Some(since) = self.waiting_since else {
             return self.heard.after(Duration::from_millis(IDLE_PROBE_MS));
@@ -213,15 +216,18 @@ impl Liveness {
         probe.min(self.suspect_at(from)).min(dead)
     }
 
+    #[inline]
     fn dead_at(&self, from: Time) -> Time {
         from.after(self.silence.dead)
     }
 
+    #[inline]
     fn suspect_at(&self, from: Time) -> Time {
         from.after(self.silence.suspect)
     }
 
     /// Returns the reaction to the silence up to `now`.
+    #[inline]
     pub fn poll(&mut self, now: Time) -> Alive {
         if !self.look(now) {
             return Alive::Fine;
@@ -244,6 +250,7 @@ impl Liveness {
     }
 
     /// Whether anything is due. When it has long been due, all deadlines move by the delay.
+    #[inline]
     fn look(&mut self, now: Time) -> bool {
         let due = self.deadline();
         self.looked = now;
@@ -253,6 +260,7 @@ impl Liveness {
         now >= due
     }
 
+    #[inline]
     fn ask(&mut self, now: Time) -> Alive {
         self.asked = Some(now);
         self.waiting_since.get_or_insert(now);

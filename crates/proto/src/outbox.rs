@@ -199,6 +199,7 @@ impl Outbox {
 
     /// Queues the channel if it may send. Nothing follows an end: messages that a stream's log
     /// stores after it leave over another channel.
+    #[inline]
     fn enqueue(&mut self, id: u32) {
         let Some(channel) = self.channels.get_mut(id) else { return };
         if !channel.queued && !channel.blocked && channel.admitted && !channel.ended {
@@ -207,6 +208,7 @@ impl Outbox {
     }
 
     /// Notes that `channel` staged something at `at`, where there was nothing.
+    #[inline]
     pub fn staged(&mut self, channel: u32, at: Time) {
         if let Some(entry) = self.channels.get_mut(channel) {
             // A channel that was queued for its open alone has nothing older.
@@ -216,6 +218,7 @@ impl Outbox {
     }
 
     /// As `staged`, with the writer woken for `bytes`, behind everything that was runnable.
+    #[inline]
     pub fn woken_for(&mut self, channel: u32, at: Time, bytes: usize) {
         self.gathering.woken_for(bytes);
         self.staged(channel, at);
@@ -329,6 +332,7 @@ impl Outbox {
     /// Returns the size of the largest message that the peer has not taken, of those that are sent
     /// and above the default limit, in bytes; 0 when there is none. `None` when these messages are
     /// those of the last call.
+    #[inline]
     pub fn poll_largest_untaken(&mut self) -> Option<u64> {
         self.longs.poll_largest()
     }
@@ -343,12 +347,14 @@ impl Outbox {
 
     /// Returns the messages and ends in the packet that was filled last.
     #[must_use]
+    #[inline]
     pub fn carried(&self) -> &[Carried] {
         &self.carried
     }
 
     /// Whether nothing is queued to be sent.
     #[must_use]
+    #[inline]
     pub fn is_idle(&self) -> bool {
         self.express.is_empty() && self.bulk.is_empty()
     }
@@ -369,38 +375,45 @@ impl Outbox {
     /// Returns the bytes that waited at the last [`Outbox::decide`], as far as it counted them: a
     /// full packet.
     #[must_use]
+    #[inline]
     pub fn pending_bytes(&self) -> usize {
         self.pending_bytes
     }
 
     /// Whether a channel has something staged and no credit for it.
     #[must_use]
+    #[inline]
     pub fn waits_for_credit(&self) -> bool {
         !self.unopened.is_empty() || self.blocked > 0
     }
 
     /// Lets bulk put `bytes` in the next packet, more only as its part beside express.
+    #[inline]
     pub fn set_bulk_room(&mut self, bytes: usize) {
         self.bulk_room = bytes;
     }
 
     /// Sets the bytes that a packet holds behind its header from now on.
+    #[inline]
     pub fn set_packet_room(&mut self, bytes: usize) {
         self.packet_room = bytes;
     }
 
     /// Whether several channels have recently put something in packets.
     #[must_use]
+    #[inline]
     pub fn is_shared(&self, now: Time) -> bool {
         self.shared_at.is_some_and(|at| now < at.after(SHARED_FOR))
     }
 
     /// Whether something of the bulk lane waits, and only because it has no room.
     #[must_use]
+    #[inline]
     pub fn bulk_waits(&self) -> bool {
         !self.bulk.is_empty() && self.bulk_room() == 0
     }
 
+    #[inline]
     fn bulk_room(&self) -> usize {
         self.shares.bulk_room(self.bulk_room, self.packet_room)
     }
@@ -417,6 +430,7 @@ impl Outbox {
 }
 
 /// Returns the queue of `lane`.
+#[inline]
 fn queue<'a>(express: &'a mut Queue, bulk: &'a mut Queue, lane: Lane) -> &'a mut Queue {
     match lane {
         Lane::Express => express,
@@ -426,6 +440,7 @@ fn queue<'a>(express: &'a mut Queue, bulk: &'a mut Queue, lane: Lane) -> &'a mut
 
 /// Returns the bytes that a packet of `packet_bytes_max` holds behind its header.
 #[must_use]
+#[inline]
 pub fn packet_room(packet_bytes_max: usize) -> usize {
     packet_bytes_max - packet::HEADER_BYTES
 }

@@ -91,36 +91,42 @@ impl Session {
 
     /// Whether some packet is not acknowledged yet.
     #[must_use]
+    #[inline]
     pub fn in_flight(&self) -> bool {
         !self.kept.is_empty()
     }
 
     /// Whether no further packet may be numbered, because of the bytes that are kept.
     #[must_use]
+    #[inline]
     pub fn is_full(&self) -> bool {
         self.kept_bytes >= self.kept_bytes_max
     }
 
     /// Returns the bytes of the packets that are not acknowledged.
     #[must_use]
+    #[inline]
     pub fn kept_bytes(&self) -> usize {
         self.kept_bytes
     }
 
     /// Returns the bytes of all packets that were acknowledged.
     #[must_use]
+    #[inline]
     pub fn acknowledged_bytes(&self) -> u64 {
         self.acknowledged_bytes
     }
 
     /// Whether packets are acknowledged, and kept until then.
     #[must_use]
+    #[inline]
     pub fn is_enabled(&self) -> bool {
         self.enabled
     }
 
     /// Returns the last number sent, the last number acknowledged, the last number received.
     #[must_use]
+    #[inline]
     pub fn numbers(&self) -> [u64; 3] {
         [self.sent, self.acked, self.received]
     }
@@ -133,6 +139,7 @@ impl Session {
 
     /// Whether the peer must acknowledge this packet of `bytes` at once: half of the bytes that
     /// may be kept were numbered since the last such request.
+    #[inline]
     pub fn wants_ack(&mut self, bytes: usize) -> bool {
         self.unasked_bytes = self.unasked_bytes.saturating_add(bytes);
         let wants = self.enabled && self.unasked_bytes >= self.kept_bytes_max / 2;
@@ -149,6 +156,7 @@ impl Session {
     }
 
     /// Notes one entry of the packet being filled.
+    #[inline]
     pub fn carry(&mut self, carried: Carried) {
         self.carried.push_back(carried);
     }
@@ -156,6 +164,7 @@ impl Session {
     /// Numbers a packet of `bytes` that is about to be written; returns the number. The packet
     /// holds the last `entries` that were noted. Without acknowledgements they count as
     /// arrived, and `acknowledged` is called with them.
+    #[inline]
     pub fn sent(&mut self, entries: u32, bytes: usize, acknowledged: impl FnMut(Carried)) -> u64 {
         self.sent += 1;
         self.next = self.sent + 1;
@@ -170,12 +179,14 @@ impl Session {
 
     /// Notes that the transport has taken all of packet `number`. The packet is kept until it
     /// is acknowledged.
+    #[inline]
     pub fn written(&mut self, number: u64, packet: &mut Packet) {
         self.written = self.written.max(number);
         self.give_back(number, packet);
     }
 
     /// Takes back packet `number` from the writer.
+    #[inline]
     pub fn give_back(&mut self, number: u64, packet: &mut Packet) {
         let at = number.wrapping_sub(self.acked + 1);
         let kept = usize::try_from(at).ok().and_then(|at| self.kept.get_mut(at));
@@ -190,6 +201,7 @@ impl Session {
     /// # Errors
     ///
     /// A packet up to `ack` was never written.
+    #[inline]
     pub fn handle_ack(
         &mut self,
         ack: u64,
@@ -207,8 +219,8 @@ impl Session {
             if let Some(packet) = kept.packet {
                 spares.give(packet.head);
             }
-            for carried in self.carried.drain(..(kept.entries as usize).min(self.carried.len())) {
-                acknowledged(carried);
+            for _ in 0..kept.entries {
+                self.carried.pop_front().map(&mut acknowledged);
             }
         }
         self.next = self.next.max(self.acked + 1);
@@ -240,6 +252,7 @@ impl Session {
 
     /// Whether packets of a lost connection must still be written again.
     #[must_use]
+    #[inline]
     pub fn is_behind(&self) -> bool {
         self.next <= self.sent
     }
@@ -262,6 +275,7 @@ impl Session {
     /// # Errors
     ///
     /// The number is not the next one.
+    #[inline]
     pub fn check_next(&self, sequence: u64) -> Result<(), ProtocolError> {
         if sequence != 0 && sequence != self.received + 1 {
             return Err(ProtocolError::Sequence { got: sequence, due: self.received + 1 });
@@ -275,6 +289,7 @@ impl Session {
     /// # Errors
     ///
     /// The number was not the next one.
+    #[inline]
     pub fn handle_packet(
         &mut self,
         sequence: u64,
@@ -295,6 +310,7 @@ impl Session {
     }
 
     /// Returns the ack for a packet that leaves now.
+    #[inline]
     pub fn ack(&mut self) -> u64 {
         self.owed = Owed::default();
         if self.enabled { self.received } else { 0 }
@@ -302,12 +318,14 @@ impl Session {
 
     /// Whether an acknowledgement must leave now, alone if need be.
     #[must_use]
+    #[inline]
     pub fn ack_due(&self, now: Time) -> bool {
         self.owed.is_due() || self.ack_deadline().is_some_and(|deadline| now >= deadline)
     }
 
     /// Returns the time when the owed acknowledgement must leave.
     #[must_use]
+    #[inline]
     pub fn ack_deadline(&self) -> Option<Time> {
         self.owed.deadline()
     }

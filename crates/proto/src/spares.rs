@@ -10,11 +10,13 @@ pub struct Spares([Vec<Vec<u8>>; 2]);
 impl Spares {
     /// Returns an empty buffer for a packet of about `bytes`.
     #[must_use]
+    #[inline]
     pub fn take(&mut self, bytes: usize) -> Vec<u8> {
         self.0[class(bytes)].pop().unwrap_or_default()
     }
 
     /// Takes back a packet's buffer that is not needed any more.
+    #[inline]
     pub fn give(&mut self, mut buffer: Vec<u8>) {
         if buffer.capacity() == 0 {
             return;
@@ -27,12 +29,14 @@ impl Spares {
     }
 
     /// Frees the large buffers and all but one small one: the link rests.
+    #[inline]
     pub fn rest(&mut self) {
         self.0[1] = Vec::new();
         self.0[0].truncate(1);
     }
 }
 
+#[inline]
 fn class(bytes: usize) -> usize {
     usize::from(bytes > SMALL_PACKET_BYTES)
 }

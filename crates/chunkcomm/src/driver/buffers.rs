@@ -68,11 +68,13 @@ impl ReadBuffers {
     }
 
     /// Learns from a read of `bytes` into a buffer with `room`.
+    #[inline]
     pub(crate) fn learn(&mut self, bytes: usize, room: usize) {
         self.size.learn(bytes, room);
     }
 
     /// Whether slices of a buffer with `filled` bytes may stay in inboxes.
+    #[inline]
     pub(crate) fn may_lend(&self, filled: usize, buffer_bytes: usize) -> bool {
         self.size.may_lend(filled, buffer_bytes)
     }

@@ -48,6 +48,7 @@ impl Channels {
     }
 
     /// Hands the acknowledgements that came to the channels.
+    #[inline]
     pub(super) fn note_acknowledged(&mut self, link: &mut Link) {
         self.take_acknowledged(link);
         self.senders.forget_ended();
@@ -55,6 +56,7 @@ impl Channels {
 
     /// As `note_acknowledged`. Channels whose end is acknowledged stay for the records that follow
     /// in the same packet.
+    #[inline]
     pub(super) fn take_acknowledged(&mut self, link: &mut Link) {
         for carried in link.poll_acknowledged() {
             self.senders.acknowledged(carried);

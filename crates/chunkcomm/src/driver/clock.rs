@@ -16,6 +16,7 @@ use tokio::time::{Instant, Sleep};
 
 /// Returns the nanoseconds since the first call in the process, or since the simulation of this
 /// thread began. The time stands still while tokio's clock is paused.
+#[inline]
 pub(crate) fn now() -> Time {
     #[cfg(feature = "simulation")]
     if let Some(now) = stretch::now() {
@@ -23,7 +24,9 @@ pub(crate) fn now() -> Time {
     }
     static EPOCH: OnceLock<Instant> = OnceLock::new();
     let epoch = *EPOCH.get_or_init(Instant::now);
-    Time(u64::try_from(epoch.elapsed().as_nanos()).unwrap_or(u64::MAX))
+    let passed = epoch.elapsed();
+    // 584 years fit.
+    Time(passed.as_secs() * 1_000_000_000 + u64::from(passed.subsec_nanos()))
 }
 
 /// Time before a timer goes off from which a later deadline moves it: half the delay of an
@@ -57,6 +60,7 @@ pub struct Alarm {
 
 impl Alarm {
     /// Is ready once `deadline` has come; wakes the task then, or earlier.
+    #[inline]
     pub fn poll(
         &mut self,
         context: &mut Context<'_>,
@@ -91,6 +95,7 @@ impl Alarm {
     }
 
     /// Returns whether the timer went off; otherwise it wakes the task when it does.
+    #[inline]
     fn poll_sleep(&mut self, context: &mut Context<'_>) -> bool {
         self.sleep.as_mut().is_some_and(|sleep| sleep.as_mut().poll(context).is_ready())
     }
@@ -107,6 +112,7 @@ impl Alarm {
 }
 
 /// Returns a deadline as tokio takes it.
+#[inline]
 fn at(deadline: Time, now: Time) -> Instant {
     Instant::now() + stretched(Duration::from_nanos(deadline.0 - now.0))
 }

@@ -188,14 +188,17 @@ impl RxShared {
         fence(Ordering::SeqCst);
     }
 
+    #[inline]
     pub(crate) fn report_step(&self) -> u64 {
         self.report_step.load(Ordering::Relaxed)
     }
 
+    #[inline]
     pub(crate) fn set_report_step(&self, bytes: u64) {
         self.report_step.store(bytes, Ordering::Relaxed);
     }
 
+    #[inline]
     pub(crate) fn backlog_step(&self) -> u64 {
         self.backlog_step.load(Ordering::Relaxed)
     }
@@ -208,6 +211,7 @@ impl RxShared {
 
     /// Changes the queue with `put` and tells the receiver. `None` when there is no receiver any
     /// more.
+    #[inline]
     fn put(&self, put: impl FnOnce(&mut RxQueue)) -> Option<()> {
         let mut queue = locked(&self.queue);
         if queue.dropped {
@@ -233,6 +237,7 @@ impl RxShared {
     }
 
     /// Puts in a copy of a run.
+    #[inline]
     pub(crate) fn put_copied(&self, run: &[u8], count: u32) -> Option<()> {
         self.put(|queue| {
             if let Some(Run::Copied { bytes, messages }) = queue.runs.back_mut()
@@ -291,6 +296,7 @@ impl RxShared {
         !queue.runs.is_empty() || matches!(queue.notify, Notify::Nobody)
     }
 
+    #[inline]
     pub(crate) fn with_queue<R>(&self, look: impl FnOnce(&mut RxQueue) -> R) -> R {
         look(&mut locked(&self.queue))
     }
@@ -306,11 +312,18 @@ impl Run {
 }
 
 impl RxQueue {
-    /// Takes the waiting runs into `runs`, which is empty and whose memory is used again.
-    pub(crate) fn drain(&mut self, runs: &mut VecDeque<Run>) {
+    /// Takes the waiting runs into `runs`, which is empty and whose memory is used again, as that of
+    /// `spare` is.
+    #[inline]
+    pub(crate) fn drain(&mut self, runs: &mut VecDeque<Run>, spare: &mut Vec<u8>) {
         std::mem::swap(&mut self.runs, runs);
+        let spare = std::mem::take(spare);
+        if self.spare.capacity() < spare.capacity() {
+            self.spare = spare;
+        }
     }
 
+    #[inline]
     pub(crate) fn outcome(&self) -> Option<Outcome> {
         self.outcome.clone()
     }

@@ -107,10 +107,13 @@ impl LargeMemory {
 
     /// Frees the blocks if they were kept for long enough; called when the link has nothing to do.
     /// Returns the time to ask again.
+    #[inline]
     pub(crate) fn rest(&self, now: Time) -> Option<Time> {
-        if !self.holds.load(Ordering::Relaxed) {
-            return None;
-        }
+        if self.holds.load(Ordering::Relaxed) { self.rest_some(now) } else { None }
+    }
+
+    #[cold]
+    fn rest_some(&self, now: Time) -> Option<Time> {
         let mut kept = locked(&self.kept);
         let until = kept.since.after(KEPT_FOR);
         if now < until {

@@ -294,10 +294,12 @@ impl LinkShared {
     }
 
     /// Returns the bytes that a channel's ring holds, counted as a packet with its header.
+    #[inline]
     pub(crate) fn ring_bytes(&self) -> usize {
         self.ring_bytes.load(Ordering::Relaxed)
     }
 
+    #[inline]
     pub(crate) fn set_ring_bytes(&self, bytes: usize) {
         // A write would disturb readers on other cores, so an unchanged value is not written.
         if self.ring_bytes() != bytes {
@@ -312,12 +314,14 @@ impl LinkShared {
         self.waker.get_or_init(|| DriverWaker::here(waker)).runs();
     }
 
+    #[inline]
     pub(crate) fn wake(&self) {
         if let Some(waker) = self.waker.get() {
             waker.wake();
         }
     }
 
+    #[inline]
     fn post(&self, put: impl FnOnce(&mut Letters)) {
         let mut mail = locked(&self.mail);
         if mail.over.is_some() {
@@ -328,6 +332,7 @@ impl LinkShared {
         self.tell();
     }
 
+    #[inline]
     fn tell(&self) {
         self.has_mail.store(true, Ordering::Release);
         self.wake();
@@ -358,6 +363,7 @@ impl LinkShared {
     }
 
     /// Posts the notice that a channel staged something when it had nothing staged.
+    #[inline]
     pub(crate) fn staged(&self, notice: Notice) {
         self.post(|mail| mail.staged.push(notice));
     }
@@ -385,6 +391,7 @@ impl LinkShared {
     }
 
     /// Takes the mail, if there is any.
+    #[inline]
     pub(crate) fn take_mail(&self, into: &mut Taken) -> bool {
         if !self.has_mail.load(Ordering::Acquire) {
             return false;
@@ -435,6 +442,7 @@ impl LinkShared {
         }
     }
 
+    #[inline]
     pub(crate) fn publish_stats(&self, stats: PeerStats) {
         *locked(&self.stats) = stats;
     }

@@ -97,6 +97,7 @@ impl Reader {
     }
 
     /// Returns when to look again whether the link is at rest.
+    #[inline]
     pub(crate) fn rest_deadline(&self) -> Option<Time> {
         let holds = !self.buffer.is_empty() && self.filled == 0;
         holds.then(|| self.last_read.after(REST_AFTER))
@@ -124,18 +125,21 @@ impl Reader {
     }
 
     /// Returns the bytes of the last read, if that read and the next one go to the buffer.
+    #[inline]
     pub(crate) fn gathered(&self) -> usize {
         if self.direct().is_some() { 0 } else { self.last_bytes }
     }
 
     /// Returns the channel and the missing bytes of a fragment, if the next bytes go straight to
     /// its memory.
+    #[inline]
     fn direct(&self) -> Option<(u32, u32)> {
         let left = self.decoder.fragment_left();
         left.filter(|(_, left)| *left >= DIRECT_BYTES_MIN && self.filled == 0)
     }
 
     /// Reads once and handles what came.
+    #[inline]
     pub(crate) fn poll_read(
         &mut self,
         context: &mut Context<'_>,
@@ -199,6 +203,7 @@ impl Reader {
         Poll::Ready(self.handle(inbound))
     }
 
+    #[inline]
     fn poll_buffer(
         &mut self,
         context: &mut Context<'_>,
@@ -232,6 +237,7 @@ impl Reader {
     }
 
     /// Handles all that is complete in the buffer.
+    #[inline]
     fn handle(&mut self, inbound: &mut Inbound<'_>) -> Result<(), ReadError> {
         if self.buffers.may_lend(self.filled, self.buffer.len()) {
             return self.handle_lent(inbound);
@@ -248,6 +254,7 @@ impl Reader {
     }
 
     /// Keeps the bytes from `at` on, which wait for more; those before it were handled.
+    #[inline]
     fn keep_from(&mut self, at: usize) {
         if at == self.filled {
             // The smallest buffer has room for the beginning of a record.

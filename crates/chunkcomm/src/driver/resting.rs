@@ -20,6 +20,7 @@ impl Driver {
     }
 
     /// Rests until woken, with nothing to do.
+    #[inline]
     pub(super) fn poll_rest(
         &mut self,
         context: &mut Context<'_>,
@@ -47,8 +48,8 @@ impl Driver {
         let look = self.channels.looks.deadline(&self.endpoint.link, now);
         let shared = &self.channels.shared;
         let large = [shared.large_out.rest(now), shared.large_in.rest(now)];
-        for other in [self.recheck, rest, metrics, look].into_iter().chain(large) {
-            deadline = deadline.min(other.unwrap_or(deadline));
+        for other in [self.recheck, rest, metrics, look, large[0], large[1]] {
+            deadline = other.map_or(deadline, |other| deadline.min(other));
         }
         if self.alarm.poll(context, Some(deadline), now).is_ready() {
             context.waker().wake_by_ref();
@@ -57,6 +58,7 @@ impl Driver {
     }
 
     /// Publishes the counters; returns when to do so again at the latest.
+    #[inline]
     fn publish(&mut self, now: Time) -> Option<Time> {
         self.rest();
         #[cfg(feature = "metrics")]
@@ -69,6 +71,7 @@ impl Driver {
     }
 
     /// Publishes the counters and gives memory back, when everything possible was done.
+    #[inline]
     pub(super) fn rest(&mut self) {
         let mut stats = self.endpoint.link.counters();
         (stats.writes, stats.reads) = (self.endpoint.writes(), self.reader.reads);

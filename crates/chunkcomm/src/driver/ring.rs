@@ -276,6 +276,7 @@ impl Producer {
     }
 
     /// Returns whether no byte in the ring is the consumer's.
+    #[inline]
     pub(crate) fn is_empty(&mut self) -> bool {
         match self.unread_max {
             None => self.bytes == self.ring.taken.0.load(Ordering::Acquire),
@@ -391,19 +392,26 @@ struct Cursor {
 impl Cursor {
     /// Returns the bytes and messages from here on up to the word that `limit` reads. At the end of
     /// a replaced ring the cursor goes on in the next one.
+    #[inline]
     fn ahead(&mut self, limit: impl Fn(&Ring) -> u64) -> (usize, u32) {
         loop {
             // `next` is read first: once it is set, nothing more is committed to this ring, so that
             // an empty one then stays empty.
-            let next = self.ring.next.get().cloned();
+            let replaced = self.ring.next.get().is_some();
             let (bytes, messages) = unpack(limit(&self.ring));
             let ahead = bytes.wrapping_sub(self.bytes) as usize;
-            match next {
-                Some(ring) if ahead == 0 && unpack(self.ring.committed()).0 == bytes => {
-                    *self = Cursor { ring, position: 0, bytes: 0, messages: 0 };
-                }
-                _ => return (ahead, messages.wrapping_sub(self.messages)),
+            if !replaced || ahead > 0 || unpack(self.ring.committed()).0 != bytes {
+                return (ahead, messages.wrapping_sub(self.messages));
             }
+            self.go_on();
+        }
+    }
+
+    /// Goes on in the next ring.
+    #[cold]
+    fn go_on(&mut self) {
+        if let Some(ring) = self.ring.next.get().cloned() {
+            *self = Cursor { ring, position: 0, bytes: 0, messages: 0 };
         }
     }
 
@@ -435,6 +443,7 @@ impl Cursor {
         }
     }
 
+    #[inline]
     fn advance(&mut self, bytes: usize, messages: u32) {
         self.position += bytes;
         if self.position >= self.ring.memory.len() {
@@ -451,6 +460,7 @@ pub(crate) struct Consumer(Cursor);
 impl Consumer {
     /// Returns the staged bytes, before and after the place where the ring wraps, and the number of
     /// their messages.
+    #[inline]
     pub(crate) fn peek(&mut self) -> (&[u8], &[u8], u32) {
         // SAFETY: readable bytes are committed, and from the cursor on they are the consumer's.
         unsafe { self.0.peek(Ring::readable) }
@@ -467,6 +477,7 @@ impl Consumer {
     }
 
     /// Takes the first `bytes` of the peeked ones, with `messages`.
+    #[inline]
     pub(crate) fn consume(&mut self, bytes: usize, messages: u32) {
         self.0.advance(bytes, messages);
         self.0.ring.taken.0.store(self.0.bytes, Ordering::Release);

@@ -61,6 +61,8 @@ pub struct RxEnd {
     pub(crate) link: Arc<LinkShared>,
     runs: VecDeque<Run>,
     current: Option<Run>,
+    /// An emptied vector for the inbox's next copied run.
+    spare: Vec<u8>,
     at: usize,
     taken: u32,
     consumed: u64,
@@ -111,6 +113,7 @@ impl RxEnd {
             link,
             runs: VecDeque::new(),
             current: None,
+            spare: Vec::new(),
             at: 0,
             taken: 0,
             consumed: 0,
@@ -231,7 +234,7 @@ impl RxEnd {
             return Some(range.len());
         }
         if self.runs.is_empty() {
-            self.shared.with_queue(|queue| queue.drain(&mut self.runs));
+            self.shared.with_queue(|queue| queue.drain(&mut self.runs, &mut self.spare));
         }
         match self.runs.front()? {
             Run::Large { bytes, .. } => Some(bytes.len()),
@@ -287,7 +290,7 @@ impl RxEnd {
     fn next_run(&mut self) -> Option<Option<Vec<u8>>> {
         self.leave_current();
         if self.runs.is_empty() {
-            self.shared.with_queue(|queue| queue.drain(&mut self.runs));
+            self.shared.with_queue(|queue| queue.drain(&mut self.runs, &mut self.spare));
         }
         match self.runs.pop_front()? {
             Run::Large { bytes, counted } => {
@@ -314,6 +317,7 @@ impl RxEnd {
         }
     }
 
+    #[inline]
     fn leave_current(&mut self) {
         let Some(run) = self.current.take() else { return };
         let (length, messages) = match &run {
@@ -329,11 +333,7 @@ impl RxEnd {
         self.left.runs += 1;
         if let Run::Copied { mut bytes, .. } = run {
             bytes.clear();
-            self.shared.with_queue(|queue| {
-                if queue.spare.capacity() < bytes.capacity() {
-                    queue.spare = bytes;
-                }
-            });
+            self.spare = bytes;
         }
         self.count(length);
         self.count_of_backlog(length);
@@ -365,6 +365,7 @@ impl RxEnd {
     }
 
     /// Counts consumed bytes of a channel with a backlog; tells its sender of each step.
+    #[inline]
     fn count_of_backlog(&mut self, bytes: usize) {
         let step = self.shared.backlog_step();
         if step > 0 {
@@ -376,6 +377,7 @@ impl RxEnd {
     }
 
     /// Tells the sender of a channel with a backlog what was consumed, all of it.
+    #[inline]
     pub(crate) fn tell_consumed(&mut self) {
         let bytes = std::mem::take(&mut self.untold);
         if bytes > 0 {
@@ -441,6 +443,7 @@ impl RxEnd {
         stats
     }
 
+    #[inline]
     fn count(&mut self, bytes: usize) {
         self.consumed += bytes as u64;
         if self.consumed >= self.shared.report_step() {
@@ -457,9 +460,9 @@ impl RxEnd {
         // A run that was taken to its end is counted before anything is waited for.
         self.leave_current();
         self.ask();
-        let runs = &mut self.runs;
+        let (runs, spare) = (&mut self.runs, &mut self.spare);
         let (outcome, wanted) = self.shared.with_queue(|queue| {
-            queue.drain(runs);
+            queue.drain(runs, spare);
             let wanted = runs.is_empty() && std::mem::take(&mut queue.large_wanted);
             (queue.outcome(), wanted)
         });
@@ -468,12 +471,14 @@ impl RxEnd {
     }
 
     /// Asks for a held-back large message, which comes only when its receiver waits.
+    #[inline]
     fn demand(&self, wanted: bool) {
         if wanted {
             self.link.command(Command::LargeDemanded { id: self.shared.id() });
         }
     }
 
+    #[inline]
     fn known(&mut self, outcome: Option<Outcome>) -> Next {
         if !self.runs.is_empty() {
             return Next::Message;
@@ -489,15 +494,16 @@ impl RxEnd {
     }
 
     /// Waits until a message is there, which it does not take, or the channel has ended.
+    #[inline]
     pub fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Next> {
         if self.current_has_more() || !self.runs.is_empty() {
             return Poll::Ready(Next::Message);
         }
         self.leave_current();
         self.ask();
-        let runs = &mut self.runs;
+        let (runs, spare) = (&mut self.runs, &mut self.spare);
         let (outcome, wanted) = self.shared.with_queue(|queue| {
-            queue.drain(runs);
+            queue.drain(runs, spare);
             let outcome = queue.outcome();
             let wanted = runs.is_empty() && std::mem::take(&mut queue.large_wanted);
             if runs.is_empty() && outcome.is_none() {

@@ -53,6 +53,7 @@ pub(crate) struct TxSlots {
 }
 
 impl Staged for TxSlots {
+    #[inline]
     fn view(&mut self, channel: u32) -> View<'_> {
         match self.slots.get_mut(channel) {
             Some(slot) if !slot.discard => {
@@ -65,6 +66,7 @@ impl Staged for TxSlots {
         }
     }
 
+    #[inline]
     fn consume(&mut self, channel: u32, bytes: usize, messages: u32) {
         let Some(slot) = self.slots.get_mut(channel) else { return };
         match &mut slot.keeping {
@@ -89,6 +91,7 @@ impl Staged for TxSlots {
         beside
     }
 
+    #[inline]
     fn restaged(&mut self) -> Option<u32> {
         self.restaged.pop()
     }
@@ -104,6 +107,7 @@ impl Staged for TxSlots {
 
 impl TxSlots {
     /// Notes that the transport has taken the messages of `carried`.
+    #[inline]
     pub(crate) fn written(&mut self, carried: &[Carried], link: &Link) {
         for it in carried {
             if let Some(slot) = self.slots.get(it.channel) {
@@ -116,6 +120,7 @@ impl TxSlots {
     }
 
     /// Notes that the peer's inbox has the messages of `carried`.
+    #[inline]
     pub(crate) fn acknowledged(&mut self, carried: Carried) {
         if let Some(slot) = self.slots.get(carried.channel) {
             slot.shared.set_acked(carried.messages);
@@ -127,6 +132,7 @@ impl TxSlots {
     }
 
     /// Forgets the channels whose end is acknowledged.
+    #[inline]
     pub(crate) fn forget_ended(&mut self) {
         while let Some(channel) = self.ended.pop() {
             self.remove_if_done(channel);
@@ -173,6 +179,7 @@ impl TxSlots {
 }
 
 /// Writes the rest of the packet; ready when the transport has taken all of it.
+#[inline]
 pub(super) fn poll_write(
     context: &mut Context<'_>,
     transport: &mut dyn Transport,

@@ -37,6 +37,7 @@ impl Dialling {
     }
 
     /// Returns the next step; `None` when this end does not dial.
+    #[inline]
     pub(super) fn poll(&mut self, now: Time) -> Option<Action> {
         let it = self.0.as_mut()?;
         if now < it.until {

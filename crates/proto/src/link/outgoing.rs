@@ -19,6 +19,7 @@ const LOOKS_UNDUE_MAX: usize = 8;
 impl Link {
     /// Fills the empty `packet` with the next one, if one leaves now. Called when the transport
     /// can take a packet.
+    #[inline]
     pub(crate) fn poll_transmit(
         &mut self,
         staged: &mut impl Staged,
@@ -26,16 +27,21 @@ impl Link {
         packet: &mut Packet,
     ) -> Transmit {
         self.wait_until = None;
-        if !self.told.is_empty() {
-            return self.fill_told(packet);
-        }
-        let full = self.session.is_full();
         if self.has_nothing(now) {
-            if !full {
+            if !self.session.is_full() {
                 self.pace.starved();
             }
             return Transmit::Nothing;
         }
+        self.transmit(staged, now, packet)
+    }
+
+    #[inline(never)]
+    fn transmit(&mut self, staged: &mut impl Staged, now: Time, packet: &mut Packet) -> Transmit {
+        if !self.told.is_empty() {
+            return self.fill_told(packet);
+        }
+        let full = self.session.is_full();
         if (full || self.session.is_behind()) && self.totals_due(now) {
             // Totals do not wait for numbered packets.
             let transmit = self.fill(staged, now, packet, None);
@@ -98,9 +104,11 @@ impl Link {
     }
 
     /// Whether nothing is staged, kept to be written again, or to be reported.
+    #[inline]
     fn has_nothing(&self, now: Time) -> bool {
         self.outbox.is_idle()
             && self.control.is_empty()
+            && self.told.is_empty()
             && !self.session.is_behind()
             && !self.totals_due(now)
     }
@@ -127,6 +135,7 @@ impl Link {
     }
 
     /// Notes that the transport has taken all of packet `number`.
+    #[inline]
     pub(crate) fn written(&mut self, number: u64, packet: &mut Packet) {
         self.session.written(number, packet);
         self.reuse(packet);
@@ -134,11 +143,13 @@ impl Link {
 
     /// Returns the most bytes that a channel stages, in a packet's bytes with the header.
     #[must_use]
+    #[inline]
     pub fn ring_bytes(&self) -> usize {
         self.sizing.ring_bytes()
     }
 
     /// Whether the write of a packet of `bytes` must be timed, for [`Link::wrote`].
+    #[inline]
     pub fn times_write(&mut self, bytes: usize) -> bool {
         self.sizing.times(bytes)
     }
@@ -149,6 +160,7 @@ impl Link {
     }
 
     /// Notes that the packet took `writes`.
+    #[inline]
     pub(crate) fn count_writes(&mut self, writes: u64) {
         self.outbox.count_writes(writes);
     }
@@ -161,6 +173,7 @@ impl Link {
     }
 
     /// Keeps the buffer of a packet that is not needed for the next one.
+    #[inline]
     fn reuse(&mut self, packet: &mut Packet) {
         let Packet { head, .. } = std::mem::take(packet);
         self.spares.give(head);
@@ -177,6 +190,7 @@ impl Link {
         packet
     }
 
+    #[inline]
     fn totals_due(&self, now: Time) -> bool {
         !self.grants.is_empty()
             || self.probe
@@ -248,12 +262,14 @@ impl Link {
     }
 
     /// Whether the peer must acknowledge a numbered packet of `bytes` at once.
+    #[inline]
     fn wants_ack(&mut self, bytes: usize) -> bool {
         let paced = self.session.is_enabled() && self.pace.asks(bytes, self.session.kept_bytes());
         self.session.wants_ack(bytes) || paced
     }
 
     /// Numbers a packet of `bytes` with the last `entries` that were noted; returns the number.
+    #[inline]
     fn number(&mut self, entries: u32, bytes: usize) -> u64 {
         let (acknowledged, outbox) = (&mut self.acknowledged, &mut self.outbox);
         let note = |carried| note_acknowledged(carried, acknowledged, outbox);
@@ -321,6 +337,7 @@ impl Link {
         wrote
     }
 
+    #[inline]
     fn count(
         &mut self,
         filled: &Filled,

@@ -158,18 +158,21 @@ impl Channel {
     }
 
     /// Whether a message that is to leave at once was not sent yet.
+    #[inline]
     pub(super) fn is_urgent(&self) -> bool {
         self.urgent_until > self.sent_messages
     }
 
     /// Sets whether something is staged without credit for it, and keeps the `count` of channels
     /// of which that is so.
+    #[inline]
     pub(super) fn set_blocked(&mut self, blocked: bool, count: &mut usize) {
         *count = *count + usize::from(blocked) - usize::from(self.blocked);
         self.blocked = blocked;
     }
 
     /// Enters `queue` under its number `id`.
+    #[inline]
     pub(super) fn enter(&mut self, id: u32, queue: &mut Queue) {
         self.queued = true;
         self.round = queue.push(id, self.round, self.ahead);
@@ -177,12 +180,14 @@ impl Channel {
     }
 
     /// Leaves `queue`, from which it was popped, for a turn.
+    #[inline]
     pub(super) fn leave(&mut self, queue: &mut Queue) {
         self.queued = false;
         queue.urgent -= usize::from(self.is_urgent());
     }
 
     /// Notes a turn in `packet`; true at the first one.
+    #[inline]
     pub(super) fn begins(&mut self, packet: u64) -> bool {
         let begins = self.turn != packet;
         if begins {
@@ -193,6 +198,7 @@ impl Channel {
     }
 
     /// Counts the channel's turns in a packet; false when they put nothing in.
+    #[inline]
     pub(super) fn count(&mut self, now: Time) -> bool {
         let counters = &mut self.counters;
         let (messages, bytes) =
@@ -212,6 +218,7 @@ impl Channel {
 
 impl Outbox {
     /// Counts that the packet that was filled last left for `reason`.
+    #[inline]
     pub fn count_flush(&mut self, reason: FlushReason) {
         for channel in &self.turns {
             if let Some(channel) = self.channels.get_mut(*channel) {
@@ -221,6 +228,7 @@ impl Outbox {
     }
 
     /// Counts the `writes` that the packet that was filled last took.
+    #[inline]
     pub fn count_writes(&mut self, writes: u64) {
         for channel in self.turns.drain(..) {
             if let Some(channel) = self.channels.get_mut(channel) {
@@ -247,7 +255,8 @@ impl Outbox {
 
     /// Returns the counters of `channel`, while it lasts.
     #[must_use]
-    pub fn counters(&self, channel: u32) -> Option<ChannelCounters> {
-        self.channels.get(channel).map(|entry| entry.counters)
+    #[inline]
+    pub fn counters(&self, channel: u32) -> Option<&ChannelCounters> {
+        self.channels.get(channel).map(|entry| &entry.counters)
     }
 }

@@ -4,10 +4,10 @@ use super::{Outbox, Staged};
 use crate::Time;
 use crate::packet::RECORD_BYTES;
 use crate::tuning::flush::{Pending, Verdict};
-use crate::tuning::shares::Queue;
 
 impl Outbox {
     /// Decides whether a packet leaves. `None` when nothing waits, or only bulk without room.
+    #[inline]
     pub fn decide(&mut self, staged: &mut impl Staged, now: Time) -> Option<Verdict> {
         let pending = self.pending(staged)?;
         self.pending_bytes = pending.bytes + pending.records;
@@ -16,23 +16,23 @@ impl Outbox {
 
     /// Looks at the channels that have something, until the verdict is settled. Each takes a record
     /// of the packet: so the channels that are looked at are no more than one packet holds.
+    #[inline]
     fn pending(&self, staged: &mut impl Staged) -> Option<Pending> {
         let bulk_room = if self.bulk.is_empty() { 0 } else { self.bulk_room() };
         if self.express.is_empty() && bulk_room == 0 {
             return None;
         }
         let room = if self.express.is_empty() { bulk_room } else { self.packet_room };
-        let bulk = Some(&self.bulk).filter(|_| bulk_room > 0);
-        let lanes = || std::iter::once(&self.express).chain(bulk);
+        let lanes = if bulk_room > 0 { &[&self.express, &self.bulk][..] } else { &[&self.express] };
         let mut pending = Pending {
             room: room.min(self.packet_room),
             oldest: Time(u64::MAX),
-            urgent: lanes().any(|lane| lane.urgent > 0),
+            urgent: lanes.iter().any(|lane| lane.urgent > 0),
             closing: self.closing,
             express: !self.express.is_empty(),
             ..Pending::default()
         };
-        for id in lanes().flat_map(Queue::iter) {
+        for id in lanes.iter().flat_map(|lane| lane.iter()) {
             let Some(channel) = self.channels.get(id) else { continue };
             let view = staged.view(id);
             let credit = channel.credit - channel.sent_bytes;

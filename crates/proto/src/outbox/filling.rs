@@ -42,6 +42,7 @@ pub(super) struct Putting<'a, S> {
 
 impl<S: Staged> Putting<'_, S> {
     /// Puts in as much as fits of the channel's share of `share` bytes.
+    #[inline]
     pub(super) fn put(&mut self, head: &mut Vec<u8>, bytes_max: usize, share: usize) -> Put {
         if !self.channel.opened && !self.put_open(head, bytes_max) {
             return Put::NoRoom;
@@ -80,6 +81,7 @@ impl<S: Staged> Putting<'_, S> {
     }
 
     /// Puts a run in; `None` when a large message is next.
+    #[inline]
     fn put_run(&mut self, head: &mut Vec<u8>, bytes_max: usize, share_end: usize) -> Option<Put> {
         let credit = (self.channel.credit - self.channel.sent_bytes) as usize;
         let view = self.staged.view(self.id);
@@ -253,6 +255,7 @@ impl<S: Staged> Putting<'_, S> {
         Put::Ended
     }
 
+    #[inline]
     fn sent(&mut self, messages: u32) {
         self.channel.sent_messages += u64::from(messages);
         self.filled.messages += messages;
@@ -261,6 +264,7 @@ impl<S: Staged> Putting<'_, S> {
         self.carry(false);
     }
 
+    #[inline]
     fn carry(&mut self, end: bool) {
         let messages = self.channel.sent_messages;
         let carried = Carried { channel: self.id, messages, end };

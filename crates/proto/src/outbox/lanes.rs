@@ -27,6 +27,7 @@ pub struct Filled {
 
 impl Outbox {
     /// Fills `head` up to `bytes_max` in all; notes its messages and ends in `session`.
+    #[inline]
     pub fn fill(
         &mut self,
         staged: &mut impl Staged,
@@ -42,6 +43,9 @@ impl Outbox {
             if bulk_first { [Lane::Bulk, Lane::Express] } else { [Lane::Express, Lane::Bulk] };
         let mut filled = Filled { at: now, ..Filled::default() };
         for lane in lanes {
+            if super::queue(&mut self.express, &mut self.bulk, lane).is_empty() {
+                continue;
+            }
             let before = head.len();
             let room = if lane == Lane::Bulk { self.bulk_room() } else { usize::MAX };
             let room = [bytes_max, before.saturating_add(room)];
@@ -59,25 +63,31 @@ impl Outbox {
         }
         self.express.filled();
         self.bulk.filled();
-        let channels = &mut self.channels;
-        self.turns.retain(|id| channels.get_mut(*id).is_some_and(|channel| channel.count(now)));
-        self.note_shared(now);
+        self.count_turns(now);
         self.gathering.left(filled.messages, now);
         debug_assert!(self.counts_agree());
         filled
     }
 
-    fn note_shared(&mut self, now: Time) {
-        for id in &self.turns {
-            if self.last_channel != *id && self.last_channel != 0 {
+    /// Counts the turns that put something in, and forgets the others.
+    #[inline]
+    fn count_turns(&mut self, now: Time) {
+        let (channels, last) = (&mut self.channels, &mut self.last_channel);
+        self.turns.retain(|id| {
+            if !channels.get_mut(*id).is_some_and(|channel| channel.count(now)) {
+                return false;
+            }
+            if *last != *id && *last != 0 {
                 self.shared_at = Some(now);
             }
-            self.last_channel = *id;
-        }
+            *last = *id;
+            true
+        });
     }
 
     /// Fills a packet from one lane; true when the packet is complete. It may grow to
     /// `bytes_max`, with a fragment at its end to `fragment_end`.
+    #[inline]
     fn fill_lane(
         &mut self,
         lane: Lane,

@@ -47,6 +47,7 @@ impl Longs {
 
     /// Returns the size of the largest of these messages, in bytes, if they have changed since the
     /// last call; 0 when there is none.
+    #[inline]
     pub(super) fn poll_largest(&mut self) -> Option<u64> {
         let has_changed = std::mem::take(&mut self.has_changed);
         has_changed.then(|| self.all.iter().map(|it| it.bytes).max().unwrap_or(0))

@@ -16,6 +16,7 @@ pub(super) struct Owed {
 
 impl Owed {
     /// Notes that a packet of `bytes` came.
+    #[inline]
     pub(super) fn packet(&mut self, bytes: u64, now: Time) {
         self.packets += 1;
         self.bytes += bytes;
@@ -23,11 +24,13 @@ impl Owed {
     }
 
     /// Whether the acknowledgement must leave now, whatever the time.
+    #[inline]
     pub(super) fn is_due(&self) -> bool {
         self.at_once || self.packets >= ACK_PACKETS_MAX || self.bytes >= ACK_BYTES_MAX
     }
 
     /// Returns the time when the acknowledgement must leave at the latest.
+    #[inline]
     pub(super) fn deadline(&self) -> Option<Time> {
         self.since.map(|since| since.after(Duration::from_millis(ACK_DELAY_MS)))
     }

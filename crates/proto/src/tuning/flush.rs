@@ -100,6 +100,7 @@ pub struct Pending {
 
 impl Pending {
     /// Whether the rest of a packet is too small to be worth waiting for.
+    #[inline]
     fn is_full(&self) -> bool {
         self.bytes + self.records + self.room / FULL_SLACK_DIVISOR >= self.room
     }
@@ -155,6 +156,7 @@ impl Gathering {
 
     /// Returns the policy in force.
     #[must_use]
+    #[inline]
     pub fn policy(&self) -> Policy {
         self.policy
     }
@@ -162,11 +164,13 @@ impl Gathering {
     /// Whether further messages would change nothing about the decision, once it is known whether
     /// an urgent one is among them.
     #[must_use]
+    #[inline]
     pub fn is_settled(&self, pending: &Pending) -> bool {
         self.policy == Policy::Unbuffered || pending.is_full()
     }
 
     /// Decides whether a packet leaves. Called with at least one byte pending.
+    #[inline]
     pub fn decide(&mut self, pending: &Pending, now: Time) -> Verdict {
         if pending.urgent {
             return Verdict::Leave(FlushReason::Urgent);
@@ -198,6 +202,7 @@ impl Gathering {
     }
 
     /// Decides on idleness: a yield during which nothing was appended, or too many yields.
+    #[inline]
     fn idle_or_yield(&mut self, bytes: usize, now: Time) -> Verdict {
         let grew = bytes > self.seen_bytes;
         self.seen_bytes = bytes;
@@ -212,11 +217,13 @@ impl Gathering {
 
     /// Notes that the writer was woken because `bytes` were staged. Everything that was
     /// runnable then has run since: that counts as a yield.
+    #[inline]
     pub fn woken_for(&mut self, bytes: usize) {
         self.seen_bytes += bytes;
     }
 
     /// Notes that a packet of `messages` left: later messages are new.
+    #[inline]
     pub fn left(&mut self, messages: u32, now: Time) {
         self.last_left = now;
         self.last_messages = messages;
@@ -231,6 +238,7 @@ pub struct FlushCounts([u64; 7]);
 
 impl FlushCounts {
     /// Counts one more packet that left for `reason`.
+    #[inline]
     pub fn add(&mut self, reason: FlushReason) {
         self.0[reason as usize] += 1;
     }

@@ -115,11 +115,13 @@ impl Pace {
 
     /// Returns the bytes that may be on their way.
     #[must_use]
+    #[inline]
     pub fn bound(&self) -> usize {
         self.bounds[usize::from(self.shared)]
     }
 
     /// Sets whether several channels share the link.
+    #[inline]
     pub fn set_shared(&mut self, shared: bool) {
         self.shared = shared;
     }
@@ -127,6 +129,7 @@ impl Pace {
     /// Returns the bytes that bulk may send while `in_flight` are on their way; 0 when it
     /// waits.
     #[must_use]
+    #[inline]
     pub fn room(&self, in_flight: usize) -> usize {
         if self.drain {
             return if in_flight <= ROOM_BYTES_MIN { ROOM_BYTES_MIN } else { 0 };
@@ -139,6 +142,7 @@ impl Pace {
     }
 
     /// Notes that there was nothing to send though there was room.
+    #[inline]
     pub fn starved(&mut self) {
         if let Some(sample) = &mut self.sample {
             sample.starved = true;
@@ -148,6 +152,7 @@ impl Pace {
     /// Whether the peer must acknowledge a packet of `bytes` at once, with `in_flight` bytes
     /// before it. A packet with little on its way does not ask: its acknowledgement rides on
     /// answers. A packet that makes bulk wait always asks.
+    #[inline]
     pub fn asks(&mut self, bytes: usize, in_flight: usize) -> bool {
         self.unasked_bytes += bytes;
         let in_flight = in_flight + bytes;
@@ -161,6 +166,7 @@ impl Pace {
     }
 
     /// Notes that the peer is asked to acknowledge the packets up to `number` at once.
+    #[inline]
     pub fn asked_to(&mut self, number: u64) {
         self.asked_to = number;
     }
@@ -170,12 +176,14 @@ impl Pace {
     /// has fallen below what is on its way: another channel joins in, the queue is to run empty, or
     /// the connection is new.
     #[must_use]
+    #[inline]
     pub fn is_unasked(&self, acknowledged: u64) -> bool {
         self.asked_to <= acknowledged
     }
 
     /// Notes that packet `number`, which asks for its acknowledgement at once, is about to be
     /// written. `in_flight` bytes are before it, and `delivered` in all were acknowledged.
+    #[inline]
     pub fn asked(&mut self, number: u64, in_flight: usize, delivered: u64, now: Time) {
         if self.unbounded {
             return;
@@ -188,6 +196,7 @@ impl Pace {
     }
 
     /// Notes that the packets up to `number`, `delivered` bytes in all, are acknowledged.
+    #[inline]
     pub fn acknowledged(&mut self, number: u64, delivered: u64, now: Time) {
         let Some(sample) = self.sample.take_if(|sample| sample.number <= number) else { return };
         let took = Duration::from_nanos(now.0.saturating_sub(sample.at.0)).max(ROUND_TRIP_MIN);

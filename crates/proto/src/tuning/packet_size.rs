@@ -115,6 +115,7 @@ impl PacketSize {
 
     /// Returns the size of a full packet, header included.
     #[must_use]
+    #[inline]
     pub fn bytes(&self) -> usize {
         self.bytes
     }
@@ -122,6 +123,7 @@ impl PacketSize {
     /// Returns the most bytes that a channel stages: a full packet, and not less than the first
     /// size, so that senders seldom wait for the driver.
     #[must_use]
+    #[inline]
     pub fn ring_bytes(&self) -> usize {
         self.bytes.max(self.first)
     }
@@ -133,6 +135,7 @@ impl PacketSize {
     }
 
     /// Whether the next write, of `bytes`, must be timed.
+    #[inline]
     pub fn times(&mut self, bytes: usize) -> bool {
         if bytes > SMALL_WRITE_BYTES || self.largest == self.first {
             return false;
@@ -149,6 +152,7 @@ impl PacketSize {
     }
 
     /// Notes that a packet of `bytes` with messages left at `now`.
+    #[inline]
     pub fn left(&mut self, bytes: usize, closed: Closed, now: Time) {
         if self.largest == self.small {
             return;

@@ -44,18 +44,21 @@ impl Shares {
     }
 
     /// Begins a packet; returns whether it begins with bulk.
+    #[inline]
     pub(crate) fn begin(&mut self) -> bool {
         self.packets += 1;
         self.packets.is_multiple_of(BULK_FIRST_EVERY) && !self.by_turns
     }
 
     /// Returns the number of packets so far.
+    #[inline]
     pub(crate) fn packets(&self) -> u64 {
         self.packets
     }
 
     /// Returns the room of bulk in a packet with room for `packet_room`, where `paced` bytes may
     /// leave. Bulk keeps its part of the link also when only express is on its way.
+    #[inline]
     pub(crate) fn bulk_room(&self, paced: usize, packet_room: usize) -> usize {
         if self.by_turns {
             return paced;
@@ -66,17 +69,20 @@ impl Shares {
 
     /// Returns the most bytes of a channel's turn, where `channels` share `room`. It is the same
     /// for all channels, whichever is first.
+    #[inline]
     pub(crate) fn channel(&self, room: usize, channels: usize) -> usize {
         let channels = if self.by_turns { 1 } else { channels.max(1) };
         (room / channels).max(SHARE_BYTES_MIN)
     }
 
     /// Notes that express put `bytes` in the packet.
+    #[inline]
     pub(crate) fn express_took(&mut self, bytes: usize) {
         self.express_bytes = self.express_bytes.saturating_add(bytes);
     }
 
     /// Notes that bulk put `bytes` in the packet.
+    #[inline]
     pub(crate) fn bulk_took(&mut self, bytes: usize) {
         if bytes > 0 {
             self.express_bytes = 0;
@@ -112,21 +118,25 @@ pub(crate) struct Queue {
 }
 
 impl Queue {
+    #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         self.heap.is_empty()
     }
 
+    #[inline]
     pub(crate) fn len(&self) -> usize {
         self.heap.len()
     }
 
     /// Returns the channels in no order.
+    #[inline]
     pub(crate) fn iter(&self) -> impl Iterator<Item = u32> {
         self.heap.iter().map(|Reverse((_, id))| *id)
     }
 
     /// Queues `id`, which has come to `round` and has something; returns its round now. The
     /// channel keeps its debt and has no claim to bytes that it left to others, except `ahead`.
+    #[inline]
     pub(crate) fn push(&mut self, id: u32, round: u64, ahead: u64) -> u64 {
         let ahead = if self.by_turns { 0 } else { ahead };
         let round = round.max(self.round - ahead);
@@ -135,6 +145,7 @@ impl Queue {
     }
 
     /// Takes the channel whose turn it is; it leaves until it is pushed again.
+    #[inline]
     pub(crate) fn pop(&mut self) -> Option<u32> {
         let Reverse((round, id)) = self.heap.pop()?;
         self.round = self.round.max(round);
@@ -142,6 +153,7 @@ impl Queue {
     }
 
     /// Notes that the turn that began in `round` took `bytes`; returns the channel's round now.
+    #[inline]
     pub(crate) fn took(&mut self, round: u64, bytes: u64) -> u64 {
         let round = if self.by_turns { self.latest + 1 } else { round + bytes };
         self.latest = self.latest.max(round);
@@ -150,6 +162,7 @@ impl Queue {
 
     /// Notes that a packet was filled. When no channel has anything left, all debts are
     /// forgotten.
+    #[inline]
     pub(crate) fn filled(&mut self) {
         if self.heap.is_empty() {
             self.round = self.latest;

@@ -43,6 +43,7 @@ impl Inbound<'_> {
         }
     }
 
+    #[inline]
     fn run(&mut self, channel: u32, messages: u32, bytes: &[u8], lent: Option<&Bytes>) {
         let Some(slot) = self.channels.receivers.get_mut(channel) else {
             return self.endpoint.link.consumed(channel, bytes.len() as u64);

@@ -160,6 +160,7 @@ impl TxShared {
     }
 
     /// Whether large messages are staged.
+    #[inline]
     pub(crate) fn has_large(&self) -> bool {
         self.large_pending.load(Ordering::Acquire) > 0
     }
@@ -343,6 +344,7 @@ impl TxShared {
     }
 
     /// Notes that the ring was found empty. Returns whether something was staged meanwhile.
+    #[inline]
     pub(crate) fn not_queued(&self, consumer: &mut Consumer) -> bool {
         // With a log, the sender wakes the thread that stores messages, and that thread the driver.
         !self.is_logged() && self.unqueue(|| consumer.is_empty())
@@ -353,6 +355,7 @@ impl TxShared {
         self.unqueue(|| tail.is_empty())
     }
 
+    #[inline]
     fn unqueue(&self, is_empty: impl FnOnce() -> bool) -> bool {
         self.flags.fetch_and(!QUEUED, Ordering::SeqCst);
         fence(Ordering::SeqCst);
@@ -364,8 +367,9 @@ impl TxShared {
     }
 
     /// Notes the counters of the messages written so far.
-    pub(crate) fn set_counters(&self, counters: ChannelCounters) {
-        *locked(&self.counters) = counters;
+    #[inline]
+    pub(crate) fn set_counters(&self, counters: &ChannelCounters) {
+        *locked(&self.counters) = *counters;
     }
 
     pub(crate) fn counters(&self) -> ChannelCounters {
@@ -377,11 +381,13 @@ impl TxShared {
         self.written.load(Ordering::Acquire)
     }
 
+    #[inline]
     pub(crate) fn set_written(&self, messages: u64) {
         self.written.store(messages, Ordering::Release);
         self.progress();
     }
 
+    #[inline]
     pub(crate) fn set_acked(&self, messages: u64) {
         // A stream may be sent again from an earlier message on.
         self.acked.fetch_max(messages, Ordering::AcqRel);
@@ -415,6 +421,7 @@ impl TxShared {
     }
 
     /// Wakes waiting tasks: there is new room, or bytes were written or acknowledged.
+    #[inline]
     pub(crate) fn progress(&self) {
         fence(Ordering::SeqCst);
         if self.flags.load(Ordering::Relaxed) & (WAITING | WATCHED) != 0 {

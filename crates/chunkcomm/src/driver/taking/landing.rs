@@ -18,7 +18,7 @@ pub(crate) fn land_rest(
 ) {
     let (runs, outcome) = shared.with_queue(|queue| {
         let mut runs = VecDeque::new();
-        queue.drain(&mut runs);
+        queue.drain(&mut runs, &mut Vec::new());
         (runs, queue.outcome())
     });
     let mut fits = taken.iter().all(|bytes| put_in_landing(&mut *landing, bytes));
