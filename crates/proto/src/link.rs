@@ -258,10 +258,10 @@ impl Link {
         !self.acknowledged.is_empty()
     }
 
-    /// Returns the time at which [`Link::poll_transmit`] must be called again at the latest.
+    /// Returns the time at which a packet may have to leave at the latest.
     #[must_use]
     #[inline]
-    pub(crate) fn next_deadline(&self) -> Option<Time> {
+    pub fn next_deadline(&self) -> Option<Time> {
         let deadlines = [self.wait_until, self.session.ack_deadline(), self.settles_due];
         deadlines.into_iter().flatten().min()
     }

@@ -547,8 +547,8 @@ fn an_express_channel_leaves_before_what_bulk_channels_staged_earlier() {
         express.send_slice(b"first").await.unwrap();
         let first = raw.find(|item| match item {
             Item::Run { channel, .. } => Some(channel),
-            Item::Open { fingerprint, .. } => {
-                assert_eq!(fingerprint, bytes_fingerprint());
+            Item::Open(opening) => {
+                assert_eq!(opening.fingerprint, bytes_fingerprint());
                 None
             }
             _ => None,

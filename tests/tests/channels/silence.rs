@@ -38,7 +38,7 @@ impl Waiting {
         let mut sender = limited(node.open_bytes(&peer, "answers")).await.unwrap();
         limited(sender.send(Bytes::from_static(b"waits"))).await.unwrap();
         let came = raw.find(|item| match item {
-            chunkcomm::proto::packet::Item::Open { .. } => Some(()),
+            chunkcomm::proto::packet::Item::Open(_) => Some(()),
             _ => None,
         });
         limited(came).await.unwrap();

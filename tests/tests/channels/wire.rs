@@ -208,7 +208,7 @@ fn refusals_without_end_are_answered_once() {
             limited(async { tokio::join!(node.connect(&address), RawPeer::accept(&listener)) })
                 .await;
         let mut sender: Sender<u32> = node.open(&peer.unwrap(), "again").await.unwrap();
-        let opened = raw.find(|item| matches!(item, Item::Open { .. }).then_some(()));
+        let opened = raw.find(|item| matches!(item, Item::Open(_)).then_some(()));
         limited(opened).await.unwrap();
         for _ in 0..1000 {
             raw.packet(|body| body.refuse(1, Refusal::TypeMismatch, "another type")).await;

@@ -44,7 +44,7 @@ fn packets(heard: &[u8]) -> Vec<Vec<String>> {
     let mut packets = vec![Vec::new()];
     while let Some(item) = decoder.next(heard, &mut at).unwrap() {
         match item {
-            Item::Open { channel, name, .. } => drop(names.insert(channel, name.to_owned())),
+            Item::Open(it) => drop(names.insert(it.channel, it.name.to_owned())),
             Item::Run { channel, .. } => packets.last_mut().unwrap().push(names[&channel].clone()),
             Item::PacketEnd { .. } => packets.push(Vec::new()),
             _ => {}

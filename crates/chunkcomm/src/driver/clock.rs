@@ -94,6 +94,14 @@ impl Alarm {
         Poll::Pending
     }
 
+    /// Whether the timer wakes the task before `due` and before all deadlines that begin now and are at
+    /// least the delay of an acknowledgement away; and needs not be moved.
+    #[inline]
+    pub(crate) fn precedes(&self, due: Option<Time>, now: Time) -> bool {
+        let Some(armed) = self.armed_for else { return false };
+        now.after(SOON) < armed && armed <= now.after(PUT_OFF) && due.is_none_or(|due| armed <= due)
+    }
+
     /// Returns whether the timer went off; otherwise it wakes the task when it does.
     #[inline]
     fn poll_sleep(&mut self, context: &mut Context<'_>) -> bool {

@@ -9,6 +9,7 @@ use super::cycles::SharedBoard;
 use super::events::Acceptor;
 use super::mail::{LinkShared, PeerInfo, Taken, thread_token};
 use super::reading::{Ask, Inbound, ReadError, Reader};
+use super::waking::TransportWaker;
 use super::writing::poll_write;
 use crate::error::{LinkCause, LinkError};
 use crate::proto::Time;
@@ -57,6 +58,8 @@ pub(crate) struct Driver {
     pub(super) channels: Channels,
     /// `None` between two connections.
     pub(super) transport: Option<Box<dyn Transport>>,
+    /// `None` before the first poll, and within a poll.
+    transport_waker: Option<TransportWaker>,
     /// The cause why nothing can be written to the connection.
     pub(super) write_error: Option<LinkCause>,
     /// For a session whose connection is dialled again from here.
@@ -92,6 +95,7 @@ impl Driver {
             reader: Reader::new(*packet_bytes_max, read_buffers),
             channels: Channels::new(setup.shared, setup.acceptor, setup.board),
             transport: Some(setup.transport),
+            transport_waker: None,
             write_error: None,
             redial: setup.redial,
             dial: None,
@@ -233,11 +237,12 @@ impl Driver {
     }
 
     /// Takes turns until there is nothing to do, or other tasks should run.
-    fn turns(&mut self, context: &mut Context<'_>, now: Time) -> Result<Next, LinkError> {
+    fn turns(&mut self, waker: &TransportWaker, now: Time) -> Result<Next, LinkError> {
+        let context = &mut Context::from_waker(waker.waker());
         self.note_thread(now);
         let is_connected = self.transport.is_some();
         self.channels.look_if_due(&mut self.endpoint.link, is_connected, now);
-        self.reader.waits = false;
+        self.reader.waits &= !waker.take_woken();
         for _ in 0..TURNS_MAX {
             self.handle_mail(now)?;
             self.channels.look_at_opens(&self.endpoint.link);
@@ -258,20 +263,31 @@ impl Driver {
         Ok(Next::Again)
     }
 
-    /// Writes once; reads once too, unless a read already waits.
+    /// Writes once; reads once too, unless a read already waits. A read that took all is followed by
+    /// one that waits.
     fn turn(&mut self, context: &mut Context<'_>, now: Time) -> Result<Turn, LinkError> {
         let wrote = self.poll_write(context, now)?;
         if self.reader.waits && self.whom_to_ask() == Ask::Runtime {
             return Ok(wrote);
         }
-        match self.poll_read(context, now) {
-            // Receivers run before more is read: their answers then leave.
-            Poll::Ready(read) => read.map(|()| Turn::Yield),
-            Poll::Pending => {
-                self.reader.waits = true;
-                Ok(wrote)
+        let mut has_read = false;
+        loop {
+            match self.poll_read(context, now) {
+                Poll::Ready(read) => read?,
+                Poll::Pending => {
+                    self.reader.waits = true;
+                    break;
+                }
             }
+            // Receivers run before more is read: their answers then leave.
+            if has_read || !self.reader.took_all() || self.whom_to_ask() == Ask::System {
+                return Ok(Turn::Yield);
+            }
+            has_read = true;
         }
+        // What is to be said may leave with their answers.
+        let yields = has_read && !self.endpoint.has_nothing(now);
+        Ok(if yields { Turn::Yield } else { wrote })
     }
 }
 
@@ -302,13 +318,16 @@ impl Future for Driver {
         this.channels.shared.driver_runs(context.waker());
         // The time is read once a poll: a poll is short compared with all deadlines.
         let now = clock::now();
-        let done = this.turns(context, now).and_then(|next| match next {
+        let waker = this.transport_waker.take();
+        let waker = waker.unwrap_or_else(|| TransportWaker::here(context.waker()));
+        let done = this.turns(&waker, now).and_then(|next| match next {
             Next::Rest => this.poll_rest(context, now),
             Next::Again => {
                 context.waker().wake_by_ref();
                 Ok(())
             }
         });
+        this.transport_waker = Some(waker);
         match done {
             Ok(()) => Poll::Pending,
             Err(error) => {

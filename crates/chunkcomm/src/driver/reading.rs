@@ -72,8 +72,9 @@ pub(crate) struct Reader {
     pub(crate) reads: u64,
     /// Bytes of the last read, if it went to the buffer.
     last_bytes: usize,
-    /// The transport was asked in this poll and had nothing. It wakes this task when something
-    /// arrives.
+    /// The last read took less than it had room for: it has probably taken all.
+    took_all: bool,
+    /// The transport was asked and had nothing. It wakes this task when something arrives.
     pub(super) waits: bool,
     /// Bytes written since the transport was last read from, or the system asked.
     pub(super) written_unread: usize,
@@ -91,6 +92,7 @@ impl Reader {
             last_read: Time(0),
             reads: 0,
             last_bytes: 0,
+            took_all: false,
             waits: false,
             written_unread: 0,
         }
@@ -128,6 +130,12 @@ impl Reader {
     #[inline]
     pub(crate) fn gathered(&self) -> usize {
         if self.direct().is_some() { 0 } else { self.last_bytes }
+    }
+
+    /// Whether the last read has probably taken all that arrived.
+    #[inline]
+    pub(crate) fn took_all(&self) -> bool {
+        self.took_all
     }
 
     /// Returns the channel and the missing bytes of a fragment, if the next bytes go straight to
@@ -189,6 +197,7 @@ impl Reader {
         self.reads += 1;
         // The runtime reports the bytes that come next.
         self.last_bytes = 0;
+        self.took_all = false;
         if read == 0 {
             return Poll::Ready(Err(ReadError::End));
         }
@@ -226,6 +235,7 @@ impl Reader {
         self.in_bulk = bulk && read <= left;
         self.reads += 1;
         self.last_bytes = read;
+        self.took_all = !bulk && read < room_bytes;
         if read == 0 {
             return Poll::Ready(Err(ReadError::End));
         }

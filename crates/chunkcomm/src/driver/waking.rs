@@ -16,8 +16,9 @@
 //! it then pushes nothing.
 
 use std::future::ready;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::task::Waker;
+use std::task::{Wake, Waker};
 use tokio::runtime::{Handle, RuntimeFlavor, worker_index};
 
 /// Lets an idle worker take the library's task that was woken or spawned last, if the caller runs
@@ -76,5 +77,46 @@ impl DriverWaker {
             self.waker.wake_by_ref();
             push_last_woken();
         }
+    }
+}
+
+/// The waker that a driver gives to its transport. A driver that was woken by others need not ask
+/// its transport again whether something arrived.
+pub(crate) struct TransportWaker {
+    note: Arc<Note>,
+    waker: Waker,
+}
+
+struct Note {
+    woken: AtomicBool,
+    driver: Waker,
+}
+
+impl TransportWaker {
+    /// Returns the waker of the driver that runs here.
+    pub(crate) fn here(driver: &Waker) -> TransportWaker {
+        let note = Arc::new(Note { woken: AtomicBool::new(true), driver: driver.clone() });
+        TransportWaker { waker: Waker::from(Arc::clone(&note)), note }
+    }
+
+    pub(crate) fn waker(&self) -> &Waker {
+        &self.waker
+    }
+
+    /// Returns whether the transport woke the driver since the last call.
+    #[inline]
+    pub(crate) fn take_woken(&self) -> bool {
+        self.note.woken.load(Ordering::Relaxed) && self.note.woken.swap(false, Ordering::AcqRel)
+    }
+}
+
+impl Wake for Note {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        self.woken.store(true, Ordering::Release);
+        self.driver.wake_by_ref();
     }
 }

@@ -67,6 +67,13 @@ impl Endpoint {
         }
     }
 
+    /// Whether nothing waits to be written, at any time.
+    #[must_use]
+    #[inline]
+    pub fn has_nothing(&self, now: Time) -> bool {
+        self.closing == Closing::No && !self.is_writing() && self.link.has_nothing(now)
+    }
+
     /// Whether a packet is being written.
     #[must_use]
     #[inline]

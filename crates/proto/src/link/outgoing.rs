@@ -105,7 +105,7 @@ impl Link {
 
     /// Whether nothing is staged, kept to be written again, or to be reported.
     #[inline]
-    fn has_nothing(&self, now: Time) -> bool {
+    pub(crate) fn has_nothing(&self, now: Time) -> bool {
         self.outbox.is_idle()
             && self.control.is_empty()
             && self.told.is_empty()

@@ -65,6 +65,18 @@ struct State {
     /// memory of a message.
     packets: VecDeque<u8>,
     direct: usize,
+    /// The waker of the last read.
+    waiting: Option<Waker>,
+}
+
+impl State {
+    fn has_something(&self) -> bool {
+        match self.comes {
+            Comes::Nothing => false,
+            Comes::Packets(_) => !self.packets.is_empty(),
+            Comes::Rest | Comes::Much => true,
+        }
+    }
 }
 
 #[derive(Clone, Default)]
@@ -72,13 +84,25 @@ struct Scripted(Arc<Mutex<State>>);
 
 impl Scripted {
     fn with<R>(&self, change: impl FnOnce(&mut State) -> R) -> R {
-        change(&mut locked(&self.0))
+        let mut state = locked(&self.0);
+        let changed = change(&mut state);
+        let waiting = if state.has_something() { state.waiting.take() } else { None };
+        drop(state);
+        if let Some(waker) = waiting {
+            waker.wake();
+        }
+        changed
     }
 }
 
 impl Transport for Scripted {
-    fn poll_read(&mut self, _: &mut Context<'_>, buffer: &mut [u8]) -> Poll<io::Result<usize>> {
+    fn poll_read(
+        &mut self,
+        context: &mut Context<'_>,
+        buffer: &mut [u8],
+    ) -> Poll<io::Result<usize>> {
         self.with(|state| {
+            state.waiting = Some(context.waker().clone());
             let missing = state.read.next_multiple_of(HEADER_BYTES) - state.read;
             let bytes = match state.comes {
                 Comes::Nothing => 0,
