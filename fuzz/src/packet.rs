@@ -214,7 +214,7 @@ fn feed(decoder: &mut Decoder, buffer: &[u8], found: &mut Found) -> usize {
 impl Found {
     fn note(&mut self, item: Item<'_>) {
         let start = self.written.len();
-        self.write(item);
+        self.write(item.clone());
         let mut says = None;
         match item {
             Item::Packet(header) => self.numbered = header.sequence != 0,

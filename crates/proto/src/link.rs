@@ -262,8 +262,11 @@ impl Link {
     #[must_use]
     #[inline]
     pub fn next_deadline(&self) -> Option<Time> {
-        let deadlines = [self.wait_until, self.session.ack_deadline(), self.settles_due];
-        deadlines.into_iter().flatten().min()
+        let mut first = self.wait_until;
+        for due in [self.session.ack_deadline(), self.settles_due].into_iter().flatten() {
+            first = Some(first.map_or(due, |first| first.min(due)));
+        }
+        first
     }
 
     /// Notes that bytes of the peer came.

@@ -443,8 +443,8 @@ impl LinkShared {
     }
 
     #[inline]
-    pub(crate) fn publish_stats(&self, stats: PeerStats) {
-        *locked(&self.stats) = stats;
+    pub(crate) fn publish_stats(&self, publish: impl FnOnce(&mut PeerStats)) {
+        publish(&mut locked(&self.stats));
     }
 
     /// Ends the session, which is cut off, in favour of others.

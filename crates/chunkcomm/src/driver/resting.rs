@@ -88,10 +88,11 @@ impl Driver {
     /// Publishes the counters and gives memory back, when everything possible was done.
     #[inline]
     pub(super) fn rest(&mut self) {
-        let mut stats = self.endpoint.link.counters();
-        (stats.writes, stats.reads) = (self.endpoint.writes(), self.reader.reads);
-        stats.packets_duplicate = self.reader.duplicates();
-        self.channels.shared.publish_stats(stats);
+        self.channels.shared.publish_stats(|stats| {
+            *stats = self.endpoint.link.counters();
+            (stats.writes, stats.reads) = (self.endpoint.writes(), self.reader.reads);
+            stats.packets_duplicate = self.reader.duplicates();
+        });
         if self.reader.is_at_rest() {
             self.endpoint.link.rest();
         }

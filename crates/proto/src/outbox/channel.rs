@@ -230,11 +230,12 @@ impl Outbox {
     /// Counts the `writes` that the packet that was filled last took.
     #[inline]
     pub fn count_writes(&mut self, writes: u64) {
-        for channel in self.turns.drain(..) {
-            if let Some(channel) = self.channels.get_mut(channel) {
+        for channel in &self.turns {
+            if let Some(channel) = self.channels.get_mut(*channel) {
                 channel.counters.writes += writes;
             }
         }
+        self.turns.clear();
     }
 
     /// Returns the state of `channel`.

@@ -72,17 +72,20 @@ impl Outbox {
     /// Counts the turns that put something in, and forgets the others.
     #[inline]
     fn count_turns(&mut self, now: Time) {
-        let (channels, last) = (&mut self.channels, &mut self.last_channel);
-        self.turns.retain(|id| {
-            if !channels.get_mut(*id).is_some_and(|channel| channel.count(now)) {
-                return false;
+        let mut kept = 0;
+        for at in 0..self.turns.len() {
+            let id = self.turns[at];
+            if !self.channels.get_mut(id).is_some_and(|channel| channel.count(now)) {
+                continue;
             }
-            if *last != *id && *last != 0 {
+            if self.last_channel != id && self.last_channel != 0 {
                 self.shared_at = Some(now);
             }
-            *last = *id;
-            true
-        });
+            self.last_channel = id;
+            self.turns[kept] = id;
+            kept += 1;
+        }
+        self.turns.truncate(kept);
     }
 
     /// Fills a packet from one lane; true when the packet is complete. It may grow to
