@@ -174,6 +174,7 @@ impl Link {
     }
 
     /// Notes that `channel` staged something at `at`, where there was nothing.
+    #[inline]
     pub fn staged(&mut self, channel: u32, at: Time) {
         self.outbox.staged(channel, at);
     }
@@ -212,6 +213,7 @@ impl Link {
 
     /// Returns the counters of our `channel`, while it lasts.
     #[must_use]
+    #[inline]
     pub fn channel_counters(&self, channel: u32) -> Option<&ChannelCounters> {
         self.outbox.counters(channel)
     }

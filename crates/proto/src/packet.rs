@@ -123,6 +123,7 @@ pub struct Packet {
 impl Packet {
     /// Returns the bytes of head and tail.
     #[must_use]
+    #[inline]
     pub fn bytes(&self) -> usize {
         self.head.len() + self.tail.as_ref().map_or(0, Bytes::len)
     }
@@ -131,6 +132,7 @@ impl Packet {
 impl Header {
     /// Returns the bytes of this header.
     #[must_use]
+    #[inline]
     pub fn encode(&self) -> [u8; HEADER_BYTES] {
         let mut bytes = [0; HEADER_BYTES];
         bytes[0..4].copy_from_slice(&self.body_bytes.to_le_bytes());
@@ -140,6 +142,7 @@ impl Header {
         bytes
     }
 
+    #[inline]
     fn decode(bytes: &[u8]) -> Option<Header> {
         Some(Header {
             body_bytes: u32_at(bytes, 0)?,
@@ -318,10 +321,12 @@ impl Item<'_> {
     }
 }
 
+#[inline]
 fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_le_bytes(bytes.get(at..at + 4)?.try_into().ok()?))
 }
 
+#[inline]
 fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
     Some(u64::from_le_bytes(bytes.get(at..at + 8)?.try_into().ok()?))
 }

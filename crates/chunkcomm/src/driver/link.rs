@@ -285,7 +285,7 @@ impl Driver {
             }
             has_read = true;
         }
-        // What is to be said may leave with their answers.
+        // Their answers may take along whatever else is to be said.
         let yields = has_read && !self.endpoint.has_nothing(now);
         Ok(if yields { Turn::Yield } else { wrote })
     }

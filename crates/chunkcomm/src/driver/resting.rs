@@ -13,6 +13,9 @@ impl Driver {
     /// Whether the driver, with nothing to do, looks again at once for arriving bytes.
     #[inline]
     pub(super) fn looks_on(&mut self, now: Time) -> bool {
+        if self.watch.sleeps() {
+            return false;
+        }
         let sleeps = self.transport.as_ref().is_some_and(|transport| transport.sleeps());
         let (was_on, goes_on) = (self.watch.is_on(), sleeps && self.watch.goes_on());
         if goes_on && !was_on {

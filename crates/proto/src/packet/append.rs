@@ -54,6 +54,7 @@ pub trait AppendRecords {
 }
 
 impl AppendRecords for Vec<u8> {
+    #[inline]
     fn run(&mut self, channel: u32, bytes: u32, messages: u32) {
         record(self, KIND_RUN, 0, 0, channel, u64::from(bytes) | (u64::from(messages) << 32));
     }

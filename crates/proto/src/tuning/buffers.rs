@@ -32,6 +32,7 @@ impl BufferSize {
 
     /// Returns the size that reads need now, as an index in [`READ_BYTES`].
     #[must_use]
+    #[inline]
     pub fn class(&self) -> usize {
         self.class
     }
@@ -47,6 +48,7 @@ impl BufferSize {
     }
 
     /// Notes a read of `bytes` into a buffer with `room`.
+    #[inline]
     pub fn learn(&mut self, bytes: usize, room: usize) {
         if self.fixed {
             return;
@@ -68,6 +70,7 @@ impl BufferSize {
     /// Whether slices of a buffer with `filled` bytes may stay in inboxes: a good part of it is
     /// filled, and not too much is pinned already.
     #[must_use]
+    #[inline]
     pub fn may_lend(&self, filled: usize, buffer_bytes: usize) -> bool {
         buffer_bytes > READ_BYTES[0]
             && LENT_FILL_DIVISOR * filled >= buffer_bytes

@@ -43,6 +43,13 @@ impl Watch {
         self.looks > 0
     }
 
+    /// Whether [`Watch::goes_on`] would change nothing and return false.
+    #[must_use]
+    #[inline]
+    pub fn sleeps(&self) -> bool {
+        !self.much && !self.is_on()
+    }
+
     /// Notes a read of `bytes`.
     #[inline]
     pub fn heard(&mut self, bytes: usize) {
