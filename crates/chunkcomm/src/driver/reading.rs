@@ -164,13 +164,18 @@ impl Reader {
         };
         if outcome.is_ready() {
             self.last_read = inbound.now;
-        } else if self.filled == 0 && inbound.now >= self.last_read.after(REST_AFTER) {
-            // A link at rest holds no buffer.
+        }
+        outcome
+    }
+
+    /// Gives the buffers back if nothing came for a while: a link at rest holds none.
+    #[inline]
+    pub(crate) fn rest(&mut self, now: Time) {
+        if self.filled == 0 && now >= self.last_read.after(REST_AFTER) {
             let buffer = std::mem::take(&mut self.buffer);
             self.buffers.give(buffer);
             self.buffers.rest();
         }
-        outcome
     }
 
     #[inline(never)]

@@ -71,13 +71,14 @@ impl Driver {
     fn looks_later(&self, now: Time) -> bool {
         self.transport.is_some()
             && self.recheck.is_none()
-            && self.endpoint.link.silence().probe >= Duration::from_millis(ACK_DELAY_MS)
+            && self.endpoint.link.silence().probe >= Duration::from_millis(2 * ACK_DELAY_MS)
             && self.alarm.precedes(self.endpoint.link.next_deadline(), now)
     }
 
     /// Publishes the counters; returns when to do so again at the latest.
     #[inline]
     fn publish(&mut self, now: Time) -> Option<Time> {
+        self.reader.rest(now);
         self.rest();
         #[cfg(feature = "metrics")]
         return self.publish_metrics(now);

@@ -333,7 +333,9 @@ impl RxEnd {
         self.left.runs += 1;
         if let Run::Copied { mut bytes, .. } = run {
             bytes.clear();
-            self.spare = bytes;
+            if self.spare.capacity() < bytes.capacity() {
+                self.spare = bytes;
+            }
         }
         self.count(length);
         self.count_of_backlog(length);

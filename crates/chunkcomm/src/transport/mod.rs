@@ -24,8 +24,9 @@ use std::os::fd::OwnedFd;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-/// A byte stream in both directions. Reading and writing may wait at the same time, both in the
-/// task that polls last.
+/// A byte stream in both directions. Reading and writing may wait at the same time, both by the
+/// waker that was given last. A read that waits keeps that waker until it is used, and is not asked
+/// again before.
 pub trait Transport: Send {
     /// Reads into one buffer; 0 bytes mean that the peer has ended its direction.
     ///

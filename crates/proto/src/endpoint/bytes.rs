@@ -67,7 +67,8 @@ impl Endpoint {
         }
     }
 
-    /// Whether nothing waits to be written, at any time.
+    /// Whether nothing is to be written now, or waits for others: an acknowledgement that is not due yet
+    /// counts as nothing.
     #[must_use]
     #[inline]
     pub fn has_nothing(&self, now: Time) -> bool {

@@ -74,7 +74,8 @@ impl State {
         match self.comes {
             Comes::Nothing => false,
             Comes::Packets(_) => !self.packets.is_empty(),
-            Comes::Rest | Comes::Much => true,
+            Comes::Rest => !self.read.is_multiple_of(HEADER_BYTES),
+            Comes::Much => true,
         }
     }
 }
