@@ -34,6 +34,8 @@ enum Command {
     Calls(commands::calls::CallsArgs),
     /// Costs of links that carry nothing.
     Idle(commands::idle::IdleArgs),
+    /// Instructions and lines of code of one message, call or task, by valgrind.
+    Instructions(commands::instructions::InstructionsArgs),
     /// A message to several subscribers; nothing is pinned.
     Feed(commands::feed::FeedArgs),
     /// Deliveries to a runtime whose other workers compute; nothing is pinned.
@@ -108,6 +110,7 @@ fn run(command: Command) -> Result<Verdict, Failure> {
         Command::Bandwidth(args) => commands::bandwidth::run(&args),
         Command::Calls(args) => commands::calls::run(&args),
         Command::Idle(args) => commands::idle::run(&args),
+        Command::Instructions(args) => commands::instructions::run(&args),
         Command::Feed(args) => commands::feed::run(&args),
         Command::Starve(args) => commands::starve::run(&args),
         Command::Farm(args) => commands::farm::run(&args),

@@ -10,6 +10,7 @@ pub mod delta;
 pub mod farm;
 pub mod feed;
 pub mod idle;
+pub mod instructions;
 pub mod latency;
 pub mod model;
 mod opposite;

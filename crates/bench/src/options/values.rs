@@ -258,6 +258,19 @@ pub(crate) fn folder(text: &str) -> Result<PathBuf, String> {
     if folder.is_dir() { Ok(folder) } else { Err("allowed are folders that exist".to_owned()) }
 }
 
+/// Parses the file of a table.
+pub(crate) fn table_file(text: &str) -> Result<PathBuf, String> {
+    let file = PathBuf::from(text);
+    let is_table = file.extension().is_some_and(|end| end == "table");
+    if is_table { Ok(file) } else { Err("allowed are files that end in .table".to_owned()) }
+}
+
+/// Parses a program's file.
+pub(crate) fn program(text: &str) -> Result<PathBuf, String> {
+    let file = PathBuf::from(text);
+    if file.is_file() { Ok(file) } else { Err("allowed are programs that exist".to_owned()) }
+}
+
 /// Parses the place where a server listens: an address of this host, and a port.
 pub(crate) fn listen_address(text: &str) -> Result<SocketAddr, String> {
     text.parse().map_err(|_| {

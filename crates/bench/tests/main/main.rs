@@ -3,6 +3,7 @@
 mod collective;
 mod contract;
 mod coupled;
+mod instructions;
 mod model;
 mod models;
 #[cfg(feature = "virtual")]
