@@ -3,11 +3,16 @@
 //! ```text
 //!   Group       ranks, numbers of calls, the face               this file, forming
 //!   Shared      calls that were made, calls that are over       shared
-//!   Engine      one standing task: runs the calls               engine, calls, inbox, numbered, io, watching
+//!   Engine      runs the calls                                  engine, calls, inbox, numbered, io, watching
+//!   Standing    one task: runs the engine where no future does  driving
 //!   Links       one channel a direction and pair of ranks       links
 //! ```
 
 mod calls;
+#[cfg(test)]
+#[path = "../tests/clusters/mod.rs"]
+mod clusters;
+mod driving;
 pub(crate) mod engine;
 pub(crate) mod error;
 pub(crate) mod forming;
@@ -16,6 +21,7 @@ pub(crate) mod io;
 pub(crate) mod links;
 mod numbered;
 pub(crate) mod shared;
+mod source;
 mod watching;
 
 use std::fmt;
@@ -115,12 +121,13 @@ impl Group {
         id: u64,
     ) -> Group {
         let members: Arc<[NodeId]> = members.into();
-        let shared = Arc::<Shared>::default();
+        let runtime = cluster.node().runtime();
+        let shared = Arc::new(Shared::new(runtime));
         let name: Arc<str> = format!("chunkcomm-group.{id:016x}").into();
         let roster = Roster::new(cluster, Arc::clone(&members));
-        let links = Links::new(roster, rank, name);
+        let links = Links::new(Arc::clone(&shared), roster, rank, name);
         let engine = Engine::new(Arc::clone(&shared), links);
-        host::spawn_on(cluster.node().runtime(), engine.run());
+        host::spawn_on(runtime, shared.stand(host::here(engine.run())));
         let world = World::new(&hosts);
         let core = Core { cluster: cluster.clone(), members, rank, hosts, world, id };
         Group {

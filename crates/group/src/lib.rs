@@ -64,7 +64,7 @@
 //! - `pump` and `landing`: from sections of the buffer to a channel, and from a channel into sections of a
 //!   buffer, combined or as it comes; [`Part`]: elements for one writer;
 //! - [`Region`]: a buffer with any number of ends;
-//! - `group`: [`Group`], [`Pair`]: ranks, links, and a standing task that runs the calls;
+//! - `group`: [`Group`], [`Pair`]: ranks, links, and an engine that runs the calls, polled by their futures or by a task;
 //! - `collective`: [`Call`], [`Op`], [`Parts`], [`Exchanged`]: small calls step by step, large ones by regions;
 //! - `layer`: hidden: what `chunkcomm-pipeline` stands on.
 //!

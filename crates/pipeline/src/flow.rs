@@ -1,7 +1,7 @@
 //! Collectives that flow: their input is a [`DeltaSender`], their result a [`DeltaReceiver`].
 //!
 //! ```text
-//!   FlowRun     stands in the group's task: says, agrees, breaks        run
+//!   FlowRun     stands in the group's engine: says, agrees, breaks      run
 //!   Plan        opens the transfers and makes the ends                  opening
 //!   Lane        follows the rounds; one or two a collective             lane
 //!

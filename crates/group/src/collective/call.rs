@@ -16,7 +16,8 @@ pub(crate) type Take<R, D> =
 /// [`CollectiveError`] that gives the caller's data `D` back.
 ///
 /// The call has its number from the moment when the method returned, and goes on whether this is
-/// polled or not.
+/// polled or not. A future that is polled runs the group's calls itself, with their operators; otherwise the group's
+/// task does.
 ///
 /// # Cancel safety
 ///
@@ -79,7 +80,7 @@ impl<R, D> Future for Call<R, D> {
     type Output = Result<R, CollectiveError<D>>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let polled = self.shared.poll_finished(self.number, context.waker());
+        let polled = self.shared.poll_call(self.number, context.waker());
         let Poll::Ready(Finished { mut run, cause }) = polled else { return Poll::Pending };
         let take = self.take.take().expect("a call ends once");
         let taken = take(&mut *run, cause);

@@ -1,4 +1,4 @@
-//! The standing task of a group: it runs the calls, whether somebody waits for them or not.
+//! The engine of a group: it runs the calls, whether somebody waits for them or not.
 
 use std::collections::VecDeque;
 use std::future::poll_fn;
@@ -62,7 +62,7 @@ pub(crate) struct Engine {
     owed: Option<Owed>,
 }
 
-/// A part of a turn of the standing task: of taking calls in, of hearing and of running.
+/// A part of a turn of the engine: of taking calls in, of hearing and of running.
 #[derive(Default)]
 struct Turn {
     steps: u32,
@@ -118,34 +118,42 @@ impl Engine {
         // Runs that were woken go on once: one that lets other tasks have their turn wakes itself.
         let mut takes_woken = true;
         let [mut taking, mut hearing, mut running] = [(); 3].map(|()| Turn::default());
+        // The other sources have the turn of the roster and of the tick.
+        let mut has_news = false;
         loop {
             // Calls that were made before the node closes are among those that are taken now, if the turn lasts.
             let is_due = self.owed.as_ref().is_some_and(Owed::is_due);
-            let is_closed = self.take_submitted(context, mem::take(&mut takes_woken), &mut taking);
+            let is_closed = self.take_submitted(mem::take(&mut takes_woken), &mut taking);
+            let rest_has_news = self.links.rest.take_news();
+            has_news |= rest_has_news;
+            if rest_has_news {
+                self.links.poll_accept();
+            }
             while !hearing.is_over
-                && let Poll::Ready(heard) =
-                    self.links.poll_hear(context, |rank| self.calls.want(rank))
+                && let Poll::Ready(heard) = self.links.poll_hear(|rank| self.calls.want(rank))
             {
                 self.handle(heard);
                 hearing.step();
             }
-            self.poll_roster(context);
-            let has_moved = self.progress(context, &mut running);
+            if rest_has_news {
+                self.poll_roster();
+            }
+            self.progress(&mut running);
             let full_before = self.links.full_count();
-            self.links.poll_send(context);
+            self.links.poll_send();
             let has_room = full_before > 0 && self.links.full_count() < full_before;
             if has_room {
                 self.links.take_awaiting_room().into_iter().for_each(|call| self.calls.wake(call));
             }
             if taking.is_over || hearing.is_over || running.is_over {
                 self.look_for_lost();
-                self.poll_tick(context);
+                self.poll_tick(has_news);
                 // Woken now, this would run again before the runtime looks at its sockets.
                 let _ = pin!(host::yield_now()).poll(context);
                 return Poll::Pending;
             }
             let has_told = self.telling.is_some() && self.links.is_idle();
-            if self.look_for_lost() || has_moved || has_room || has_told {
+            if self.look_for_lost() || has_room || has_told || self.links.rest.has_news() {
                 continue;
             }
             // Runs have taken words, and the waker of a channel that was held up is not set.
@@ -158,27 +166,21 @@ impl Engine {
             if is_due && self.links.is_idle() && !self.calls.are_saying() {
                 self.owed = None;
             } else if let Some(owed) = &mut self.owed
-                && owed.poll_due(context).is_ready()
+                && owed.poll_due(&self.links.rest.context()).is_ready()
                 && !is_due
             {
                 continue;
             }
-            if !self.poll_tick(context) {
+            if !self.poll_tick(has_news) {
                 return Poll::Pending;
             }
         }
     }
 
     /// Begins the calls that were made, and lets runs that were woken go on; returns whether no call follows.
-    fn take_submitted(
-        &mut self,
-        context: &Context<'_>,
-        takes_woken: bool,
-        turn: &mut Turn,
-    ) -> bool {
+    fn take_submitted(&mut self, takes_woken: bool, turn: &mut Turn) -> bool {
         let shared = Arc::clone(&self.shared);
         let mut state = shared.state();
-        state.watch(context.waker());
         if takes_woken {
             state.woken.drain(..).for_each(|number| self.calls.wake(number));
         }
@@ -340,8 +342,9 @@ impl Engine {
     }
 
     /// Whether callers still wait for the others to be told that the group is broken.
-    fn is_telling(&mut self, context: &mut Context<'_>) -> bool {
+    fn is_telling(&mut self) -> bool {
         let Some(time) = &mut self.telling else { return false };
+        let context = &mut self.links.rest.context();
         if !self.links.is_idle() && time.as_mut().poll(context).is_pending() {
             return true;
         }
@@ -374,8 +377,8 @@ impl Engine {
     }
 
     /// Takes in who is gone. A death breaks the group at once, any other end when a call waits for the rank.
-    fn poll_roster(&mut self, context: &mut Context<'_>) {
-        while let Poll::Ready(event) = self.links.roster.poll_event(context) {
+    fn poll_roster(&mut self) {
+        while let Poll::Ready(event) = self.links.poll_event() {
             match event {
                 Event::Lost(rank, loss) if loss.cause::<Death>().is_some() => {
                     self.fail(GroupError::Lost { rank, loss }, None);
@@ -386,22 +389,20 @@ impl Engine {
         }
     }
 
-    /// Lets the calls go on that can; returns whether one has ended.
-    fn progress(&mut self, context: &mut Context<'_>, turn: &mut Turn) -> bool {
-        let mut has_ended = false;
-        while !turn.is_over && !self.is_telling(context) {
+    /// Lets the calls go on that can.
+    fn progress(&mut self, turn: &mut Turn) {
+        while !turn.is_over && !self.is_telling() {
             // A call begins where all ranks take its words.
             let is_open = || self.broken.is_some() || self.links.full_to().is_none();
             let Some(number) = self.calls.next_ready(is_open) else { break };
-            has_ended |= self.poll_call(number);
+            self.poll_call(number);
             turn.step();
         }
-        has_ended
     }
 
-    /// Lets a call go on; returns whether it has ended.
-    fn poll_call(&mut self, number: u64) -> bool {
-        let Some(active) = self.calls.get_mut(number) else { return false };
+    /// Lets a call go on.
+    fn poll_call(&mut self, number: u64) {
+        let Some(active) = self.calls.get_mut(number) else { return };
         let Active { statement, run, waker, is_lost, .. } = active;
         let waker = Waker::from(Arc::clone(waker));
         let context = &mut Context::from_waker(&waker);
@@ -415,12 +416,12 @@ impl Engine {
         match polled {
             Poll::Ready(Ok(())) => {
                 self.end(number);
-                return true;
+                return;
             }
             Poll::Ready(Err(GroupError::Lost { rank, loss })) if loss.is_gone() => {
                 *is_lost = true;
                 self.failing.get_or_insert(rank);
-                self.links.roster.note_failure(rank, loss);
+                self.links.note_failure(rank, loss);
             }
             Poll::Ready(Err(error)) => {
                 let (rank, loss) = match &error {
@@ -433,7 +434,6 @@ impl Engine {
         }
         self.calls.look_at(number, &self.inbox);
         self.look_for_over(number);
-        false
     }
 
     fn end(&mut self, number: u64) {

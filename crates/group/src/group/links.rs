@@ -4,6 +4,7 @@ use std::collections::{BTreeSet, VecDeque};
 use std::mem;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
@@ -12,10 +13,12 @@ use chunkcomm::layer::{Owed, Written};
 use chunkcomm::{AcceptError, BytesReceiver, BytesSender, Loss, LossKind, Node, Peer};
 use chunkcomm_cluster::Cluster;
 use chunkcomm_cluster::cluster::{NodeId, WeakCluster};
-use chunkcomm_cluster::roster::Roster;
+use chunkcomm_cluster::roster::{Event, Roster};
 
 use super::forming::GroupLayer;
 use super::io::Heard;
+use super::shared::Shared;
+use super::source::Source;
 use crate::proto::talk::{Kind, Word};
 
 type Boxed<T> = Pin<Box<dyn Future<Output = T> + Send>>;
@@ -43,6 +46,9 @@ struct Incoming {
     /// The rank at its other end, once it has said so.
     from: Option<usize>,
     receiver: BytesReceiver,
+    source: Source,
+    /// It may have words.
+    is_ready: bool,
     /// Memory of its words that no run has taken.
     held_bytes: usize,
     /// It was not heard, for the words that are held.
@@ -58,6 +64,9 @@ const WAITING_BYTES_MAX: usize = 4 << 20;
 
 /// The channels of a group.
 pub(crate) struct Links {
+    shared: Arc<Shared>,
+    /// All sources of events but the channels of words.
+    pub(super) rest: Source,
     /// The ranks, each a seat.
     pub(super) roster: Roster,
     pub(crate) rank: usize,
@@ -83,7 +92,7 @@ const SPARE_COUNT_MAX: usize = 16;
 const SPARE_BYTES_MAX: usize = 16 * 1024;
 
 impl Links {
-    pub(crate) fn new(roster: Roster, rank: usize, name: Arc<str>) -> Links {
+    pub(crate) fn new(shared: Arc<Shared>, roster: Roster, rank: usize, name: Arc<str>) -> Links {
         let size = roster.seats().len();
         let outgoing = (0..size)
             .map(|_| Outgoing {
@@ -94,6 +103,8 @@ impl Links {
             })
             .collect();
         Links {
+            rest: Source::new(&shared, false),
+            shared,
             roster,
             rank,
             name,
@@ -131,10 +142,13 @@ impl Links {
             let mut context = Context::from_waker(Waker::noop());
             let sent = pin!(sender.send_slice_now(&self.word)).poll(&mut context);
             match sent {
-                Poll::Ready(Ok(())) => return,
+                Poll::Ready(Ok(())) => {
+                    self.shared.has_said.store(true, Ordering::Relaxed);
+                    return;
+                }
                 Poll::Ready(Err(error)) => {
                     outgoing.fail();
-                    self.roster.note_failure(to, error.into());
+                    self.note_failure(to, error.into());
                     return;
                 }
                 Poll::Pending => {}
@@ -153,16 +167,28 @@ impl Links {
     }
 
     /// Moves words to the ranks.
-    pub(crate) fn poll_send(&mut self, context: &mut Context<'_>) {
+    pub(crate) fn poll_send(&mut self) {
         for (to, outgoing) in self.outgoing.iter_mut().enumerate() {
             if outgoing.waiting.is_empty() && !outgoing.unsent {
                 continue;
             }
-            if let Err(loss) = outgoing.poll(context) {
+            if let Err(loss) = outgoing.poll(&mut self.rest.context()) {
                 outgoing.fail();
                 self.roster.note_failure(to, loss);
+                self.rest.note();
             }
         }
+    }
+
+    /// Returns the next event of the ranks.
+    pub(super) fn poll_event(&mut self) -> Poll<Event> {
+        self.roster.poll_event(&mut self.rest.context())
+    }
+
+    /// Notes that this node did not reach a rank.
+    pub(super) fn note_failure(&mut self, rank: usize, loss: Loss) {
+        self.roster.note_failure(rank, loss);
+        self.rest.note();
     }
 
     /// Returns a rank to which words wait since the channel there has no room to open, and for how long there was
@@ -224,57 +250,51 @@ impl Links {
     }
 
     /// Returns the next word that has come. A rank of which much is held is heard where it `is_wanted`.
-    pub(crate) fn poll_hear(
-        &mut self,
-        context: &mut Context<'_>,
-        is_wanted: impl Fn(usize) -> bool,
-    ) -> Poll<Heard> {
-        self.poll_accept(context);
+    pub(crate) fn poll_hear(&mut self, is_wanted: impl Fn(usize) -> bool) -> Poll<Heard> {
         let mut looked = 0;
         while looked < self.incoming.len() {
             let index = self.next % self.incoming.len();
             let incoming = &mut self.incoming[index];
-            incoming.is_held_up = !incoming.is_heard(&is_wanted);
-            if !incoming.is_held_up {
-                // A small word is copied, since its `Bytes` would be an allocation.
-                let mut bytes = self.spare.pop().unwrap_or_default();
-                let copied = incoming.receiver.try_recv_with(|word| bytes.extend_from_slice(word));
-                let polled = match copied {
-                    Ok(()) => Poll::Ready(Ok(Some(bytes))),
-                    Err(_) => {
-                        self.spare.push(bytes);
-                        let polled = incoming.receiver.poll_recv(context);
-                        polled.map_ok(|word| word.map(Vec::from))
-                    }
-                };
-                match polled {
-                    Poll::Ready(Ok(Some(bytes))) => match self.hear(index, bytes) {
-                        Ok(Some(heard)) => return Poll::Ready(heard),
-                        Ok(None) => {}
-                        Err(()) => {
-                            let loss = Loss::new(LossKind::Refused, "it does not speak as a rank");
-                            self.end(index, loss);
-                        }
-                    },
-                    Poll::Ready(Ok(None)) => {
-                        let loss = Loss::new(LossKind::Left, "it has dropped the group");
-                        self.end(index, loss);
-                    }
-                    Poll::Ready(Err(error)) => {
-                        let ended = self.incoming.swap_remove(index);
-                        if let Some(rank) = ended.from {
-                            self.roster.note_break(rank, error.into());
-                        }
-                    }
-                    Poll::Pending => {
-                        self.next = index + 1;
-                        looked += 1;
-                    }
-                }
+            incoming.is_ready |= incoming.source.take_news();
+            incoming.is_held_up = incoming.is_ready && !incoming.is_heard(&is_wanted);
+            if !incoming.is_ready || incoming.is_held_up {
+                self.next = index + 1;
+                looked += 1;
                 continue;
             }
-            self.next = index + 1;
-            looked += 1;
+            // A small word is copied, since its `Bytes` would be an allocation.
+            let mut bytes = self.spare.pop().unwrap_or_default();
+            let copied = incoming.receiver.try_recv_with(|word| bytes.extend_from_slice(word));
+            let polled = match copied {
+                Ok(()) => Poll::Ready(Ok(Some(bytes))),
+                Err(_) => {
+                    self.spare.push(bytes);
+                    let polled = incoming.receiver.poll_recv(&mut incoming.source.context());
+                    polled.map_ok(|word| word.map(Vec::from))
+                }
+            };
+            match polled {
+                Poll::Ready(Ok(Some(bytes))) => match self.hear(index, bytes) {
+                    Ok(Some(heard)) => return Poll::Ready(heard),
+                    Ok(None) => {}
+                    Err(()) => {
+                        let loss = Loss::new(LossKind::Refused, "it does not speak as a rank");
+                        self.end(index, loss);
+                    }
+                },
+                Poll::Ready(Ok(None)) => {
+                    let loss = Loss::new(LossKind::Left, "it has dropped the group");
+                    self.end(index, loss);
+                }
+                Poll::Ready(Err(error)) => {
+                    let ended = self.incoming.swap_remove(index);
+                    self.rest.note();
+                    if let Some(rank) = ended.from {
+                        self.roster.note_break(rank, error.into());
+                    }
+                }
+                Poll::Pending => incoming.is_ready = false,
+            }
         }
         Poll::Pending
     }
@@ -282,6 +302,7 @@ impl Links {
     /// Notes that nothing more comes on a channel, and why.
     fn end(&mut self, index: usize, loss: Loss) {
         let ended = self.incoming.swap_remove(index);
+        self.rest.note();
         if let Some(rank) = ended.from {
             self.roster.note_end(rank, loss);
         }
@@ -300,6 +321,7 @@ impl Links {
             let rank = rank.filter(is_it).filter(|rank| !self.has_come[*rank]).ok_or(())?;
             self.has_come[rank] = true;
             self.roster.note_channel(rank);
+            self.rest.note();
             incoming.from = Some(rank);
             return Ok(None);
         };
@@ -327,18 +349,28 @@ impl Links {
         }
     }
 
-    fn poll_accept(&mut self, context: &mut Context<'_>) {
+    /// Takes in the channels that ranks have opened.
+    pub(crate) fn poll_accept(&mut self) {
         while self.has_come.iter().filter(|it| **it).count() < self.has_come.len() - 1 {
             let (node, name) =
                 (self.roster.cluster().node(), format_args!("{}/{}", self.name, self.rank));
             let accepting =
                 self.accepting.get_or_insert_with(|| accept(node.clone(), name.to_string()));
-            let Poll::Ready(accepted) = accepting.as_mut().poll(context) else { return };
+            let polled = accepting.as_mut().poll(&mut self.rest.context());
+            let Poll::Ready(accepted) = polled else { return };
             self.accepting = None;
             // Without it the node is closed, and so are all its channels.
             let Ok((peer, receiver)) = accepted else { return };
-            let (from, held_bytes, is_held_up) = (None, 0, false);
-            self.incoming.push(Incoming { peer, from, receiver, held_bytes, is_held_up });
+            let source = Source::new(&self.shared, true);
+            self.incoming.push(Incoming {
+                peer,
+                from: None,
+                receiver,
+                source,
+                is_ready: true,
+                held_bytes: 0,
+                is_held_up: false,
+            });
         }
     }
 }

@@ -1,15 +1,17 @@
-//! The state that a group, its calls and its standing task share.
+//! The state that a group, its calls and its engine share.
 
 use std::any::Any;
 use std::collections::VecDeque;
 use std::mem;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Poll, Wake, Waker};
 use std::time::Duration;
 
+use tokio::runtime::Handle;
 use tokio::sync::Notify;
 
+use super::driving::Place;
 use super::error::GroupError;
 use super::io::Io;
 use super::numbered::Numbered;
@@ -43,7 +45,7 @@ pub trait Run: Any + Send {
     fn as_any(&mut self) -> &mut dyn Any;
 }
 
-/// A call that the standing task is to run.
+/// A call that the engine is to run.
 pub(crate) struct Submitted {
     pub(crate) number: u64,
     /// The rank's statement, encoded.
@@ -62,9 +64,11 @@ pub(crate) struct Finished {
 struct Ticket {
     waker: Option<Waker>,
     finished: Option<Finished>,
+    /// The caller was told later of the end than it could have been.
+    was_put_off: bool,
 }
 
-/// One call as the standing task last saw it.
+/// One call as the engine last saw it.
 #[derive(Clone, Debug)]
 pub(crate) struct Line {
     pub(crate) statement: Vec<u8>,
@@ -105,9 +109,12 @@ pub(crate) struct State {
     pub(crate) closed: bool,
     /// No call goes on any more: those that are under way end now.
     pub(crate) shrinking: bool,
-    /// The standing task is gone: nobody runs a call.
+    /// The engine is gone: nobody runs a call.
     pub(crate) is_over: bool,
-    waker: Option<Waker>,
+    /// Waker of the standing task, while it waits.
+    pub(super) waker: Option<Waker>,
+    /// The call whose future was polled last.
+    polled: u64,
     /// The calls under way at the last look, by their numbers.
     pub(crate) lines: Numbered<Line>,
     /// Time after which a wait for a rank is reported, if it was set.
@@ -121,15 +128,38 @@ const SPARE_COUNT_MAX: usize = 8;
 /// memory of that size costs its pages in each call; more would be held for the group's life.
 const SPARE_BYTES_MAX: usize = 128 << 20;
 
-/// State of a group under its lock.
-#[derive(Default)]
+/// State of a group under its lock, and the place of its engine.
 pub(crate) struct Shared {
     state: Mutex<State>,
+    /// Locked by whoever polls the engine, then before the state.
+    pub(super) place: Mutex<Place>,
+    /// Whether something has happened since the engine was polled.
+    pub(super) has_news: AtomicBool,
+    /// Whether the engine has said words since this was cleared.
+    pub(super) has_said: AtomicBool,
+    /// Runtime of the standing task.
+    pub(super) runtime: Handle,
     /// Wakes those who wait for the group to break.
     broke: Notify,
 }
 
 impl Shared {
+    pub(crate) fn new(runtime: &Handle) -> Shared {
+        Shared {
+            state: Mutex::default(),
+            place: Mutex::default(),
+            // The engine is polled once in any case.
+            has_news: AtomicBool::new(true),
+            has_said: AtomicBool::new(false),
+            runtime: runtime.clone(),
+            broke: Notify::new(),
+        }
+    }
+
+    pub(super) fn place(&self) -> MutexGuard<'_, Place> {
+        self.place.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     pub(crate) fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -138,11 +168,10 @@ impl Shared {
     pub(crate) fn tell<R>(&self, change: impl FnOnce(&mut State) -> R) -> R {
         let mut state = self.state();
         let told = change(&mut state);
-        let waker = state.waker.take();
+        let had_news = self.has_news.swap(true, Ordering::AcqRel);
+        let task = if had_news { None } else { state.waker.clone() };
         drop(state);
-        if let Some(waker) = waker {
-            waker.wake();
-        }
+        self.wake_behind(task);
         told
     }
 
@@ -208,24 +237,6 @@ impl Shared {
         }
     }
 
-    /// Returns the end of a call, or registers the waker of its caller.
-    pub(crate) fn poll_finished(&self, number: u64, waker: &Waker) -> Poll<Finished> {
-        let mut state = self.state();
-        let ticket = state.tickets.get_mut(number).expect("a call ends once");
-        match ticket.finished.take() {
-            Some(finished) => {
-                state.tickets.remove(number);
-                Poll::Ready(finished)
-            }
-            None => {
-                if !ticket.waker.as_ref().is_some_and(|it| it.will_wake(waker)) {
-                    ticket.waker = Some(waker.clone());
-                }
-                Poll::Pending
-            }
-        }
-    }
-
     /// Lets a call go on without its caller.
     pub(crate) fn forget(&self, number: u64) {
         let ticket = self.state().tickets.remove(number);
@@ -248,7 +259,7 @@ impl Shared {
     }
 }
 
-/// Wakes the standing task for the run of one call after the other.
+/// Wakes the engine for the run of one call after the other.
 pub(super) struct RunWaker {
     shared: Arc<Shared>,
     number: AtomicU64,
@@ -272,11 +283,12 @@ impl Wake for RunWaker {
 
     fn wake_by_ref(self: &Arc<Self>) {
         let number = self.number.load(Ordering::Relaxed);
-        self.shared.tell(|state| {
-            if !state.is_over {
-                state.woken.push(number);
-            }
-        });
+        let mut state = self.shared.state();
+        if !state.is_over {
+            state.woken.push(number);
+        }
+        drop(state);
+        self.shared.wake_by_ref();
     }
 }
 
@@ -308,7 +320,8 @@ impl State {
             let refused = if self.is_over { GroupError::Closed } else { too_many };
             let cause = Some(self.broken.clone().unwrap_or(refused));
             let finished = Some(Finished { run, cause });
-            self.tickets.insert(number, Ticket { waker: None, finished });
+            self.tickets
+                .insert(number, Ticket { finished, was_put_off: true, ..Ticket::default() });
             return number;
         }
         self.under_way.insert(number, ());
@@ -319,6 +332,32 @@ impl State {
 
     pub(crate) fn take_submitted(&mut self) -> Option<Submitted> {
         self.submitted.pop_front()
+    }
+
+    /// Returns the end of a call, or registers the waker of its caller.
+    pub(super) fn take_finished(&mut self, number: u64, waker: &Waker) -> Option<Finished> {
+        let ticket = self.tickets.get_mut(number).expect("a call ends once");
+        if let Some(finished) = ticket.finished.take() {
+            self.tickets.remove(number);
+            return Some(finished);
+        }
+        if !ticket.waker.as_ref().is_some_and(|it| it.will_wake(waker)) {
+            ticket.waker = Some(waker.clone());
+        }
+        self.polled = number;
+        None
+    }
+
+    /// Whether the caller of this call, which is over, is to be told of it by the next poll, once.
+    pub(super) fn puts_off(&mut self, number: u64) -> bool {
+        let ticket = self.tickets.get_mut(number).filter(|ticket| ticket.finished.is_some());
+        ticket.is_some_and(|ticket| !mem::replace(&mut ticket.was_put_off, true))
+    }
+
+    /// Takes the waker of the future that was polled last, while it waits.
+    pub(super) fn take_waker(&mut self) -> Option<Waker> {
+        let polled = self.polled;
+        self.tickets.get_mut(polled).and_then(|ticket| ticket.waker.take())
     }
 
     /// Notes the waker of the standing task.
@@ -372,9 +411,9 @@ mod tests {
         }
     }
 
-    #[test]
-    fn runs_are_kept_by_their_number_and_their_bytes() {
-        let shared = Shared::default();
+    #[tokio::test]
+    async fn runs_are_kept_by_their_number_and_their_bytes() {
+        let shared = Shared::new(&Handle::current());
         let kept = |bytes| {
             shared.keep(Box::new(Over(bytes)));
             shared.state().spare.len()

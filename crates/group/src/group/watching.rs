@@ -1,7 +1,6 @@
 //! Calls that wait for long: their ranks are asked, and people hear of them.
 
 use std::mem;
-use std::task::Context;
 use std::time::Duration;
 
 use chunkcomm::host::Instant;
@@ -59,13 +58,17 @@ impl Engine {
         self.fail_and_say(GroupError::Lost { rank, loss }, fault, |_, _| true);
     }
 
-    /// Looks at calls that wait for long; returns whether it did.
-    pub(super) fn poll_tick(&mut self, context: &mut Context<'_>) -> bool {
-        if self.calls.is_empty() {
+    /// Looks at calls that wait for long; returns whether it did. The time may have come where a source `has_news`.
+    pub(super) fn poll_tick(&mut self, has_news: bool) -> bool {
+        if has_news && self.calls.is_empty() {
+            self.looks_at = None;
+        }
+        if self.calls.is_empty() || (self.looks_at.is_some() && !has_news) {
             return false;
         }
         let now = Instant::now();
         let at = self.looks_at.get_or_insert_with(|| now + ASK_AFTER).time();
+        let context = &mut self.links.rest.context();
         if self.tick.poll(context, Some(at), now.time()).is_pending() {
             return false;
         }

@@ -9,11 +9,8 @@ use super::super::error::GroupError;
 use super::super::io::Io;
 use super::super::shared::Run;
 use crate::Group;
+use crate::group::clusters::{end_all, join_all};
 use crate::proto::talk::{Operation, Statement};
-use clusters::{end_all, join_all};
-
-#[path = "../../../tests/clusters/mod.rs"]
-mod clusters;
 
 /// Says a word to the next rank, and waits for that of the rank before.
 struct Ring {
