@@ -1,8 +1,9 @@
 //! Words that no run has taken yet.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 
 use super::io::Heard;
+use super::numbered::Numbered;
 use crate::proto::talk::Kind;
 
 /// Queues of earlier calls that are kept for the next ones, and most words for which such a one has memory.
@@ -12,13 +13,13 @@ const SPARE_WORDS_MAX: usize = 64;
 /// The words, by their calls, in the order in which they came.
 #[derive(Default)]
 pub(crate) struct Inbox {
-    calls: BTreeMap<u64, VecDeque<Heard>>,
+    calls: Numbered<VecDeque<Heard>>,
     spare: Vec<VecDeque<Heard>>,
 }
 
 impl Inbox {
     pub(super) fn push(&mut self, heard: Heard) {
-        match self.calls.get_mut(&heard.call) {
+        match self.calls.get_mut(heard.call) {
             Some(words) => words.push_back(heard),
             None => {
                 let mut words = self.spare.pop().unwrap_or_default();
@@ -36,11 +37,11 @@ impl Inbox {
 
     /// Takes the first word of a call for which `is_it`.
     pub(super) fn take_any(&mut self, call: u64, is_it: impl Fn(&Heard) -> bool) -> Option<Heard> {
-        let words = self.calls.get_mut(&call)?;
+        let words = self.calls.get_mut(call)?;
         let at = words.iter().position(is_it)?;
         let heard = words.remove(at);
         if words.is_empty()
-            && let Some(words) = self.calls.remove(&call)
+            && let Some(words) = self.calls.remove(call)
             && self.spare.len() < SPARE_COUNT_MAX
             && words.capacity() <= SPARE_WORDS_MAX
         {
@@ -51,7 +52,7 @@ impl Inbox {
 
     /// Takes all words.
     pub(super) fn take_all(&mut self) -> impl Iterator<Item = Heard> + use<> {
-        std::mem::take(&mut self.calls).into_values().flatten()
+        self.calls.take_all().flat_map(|(_, words)| words)
     }
 
     /// Whether a word is there that came from a rank for a call.
@@ -61,6 +62,6 @@ impl Inbox {
 
     /// Returns the words of a call.
     pub(super) fn of_call(&self, call: u64) -> impl Iterator<Item = &Heard> {
-        self.calls.get(&call).into_iter().flatten()
+        self.calls.get(call).into_iter().flatten()
     }
 }
