@@ -33,7 +33,7 @@ use chunkcomm_cluster::Cluster;
 use chunkcomm_cluster::cluster::NodeId;
 use chunkcomm_cluster::roster::Roster;
 
-use crate::proto::costs::Costs;
+use crate::proto::costs::{Choice, Costs};
 use crate::proto::schedule::algorithm::Algorithm;
 use crate::proto::schedule::world::World;
 use crate::proto::talk;
@@ -81,6 +81,8 @@ pub struct Group {
     pub(crate) algorithm: Algorithm,
     pub(crate) reproducible: bool,
     pub(crate) costs: Costs,
+    /// The last choice of an algorithm.
+    pub(crate) chosen: Option<(Choice, Algorithm)>,
 }
 
 /// Closes the group when it is held no more.
@@ -137,6 +139,7 @@ impl Group {
             algorithm: Algorithm::Auto,
             reproducible: false,
             costs: LAN,
+            chosen: None,
         }
     }
 
@@ -145,7 +148,7 @@ impl Group {
     #[doc(hidden)]
     #[must_use]
     pub fn share(&self) -> Group {
-        let Group { core, shared, held, algorithm, reproducible, costs } = self;
+        let Group { core, shared, held, algorithm, reproducible, costs, chosen } = self;
         Group {
             core: Arc::clone(core),
             shared: Arc::clone(shared),
@@ -153,6 +156,7 @@ impl Group {
             algorithm: *algorithm,
             reproducible: *reproducible,
             costs: *costs,
+            chosen: *chosen,
         }
     }
 

@@ -8,7 +8,7 @@ use super::op::Op;
 use super::whole::Whole;
 use crate::group::error::{CollectiveError, GroupError};
 use crate::group::shared::Run;
-use crate::proto::costs;
+use crate::proto::costs::{self, Choice};
 use crate::proto::schedule::algorithm::Algorithm;
 use crate::proto::schedule::flow::{Flow, flow};
 use crate::proto::schedule::world::World;
@@ -100,13 +100,16 @@ impl Group {
         drop(state);
         let mut run = spare.unwrap_or_else(|| Box::new(Whole::<T>::default()));
         let whole = whole_of::<T>(&mut *run);
+        let reproducible = self.reproducible && kind.combines();
+        let commutative = statement.commutative && !reproducible;
+        let algorithm = match &among {
+            None => self.repeated(kind, commutative, bytes),
+            Some(among) => self.algorithm_of(kind, &among.world, commutative, bytes),
+        };
         let (world, place) = match &among {
             Some(among) => (&among.world, among.place),
             None => (&self.core.world, Some(self.core.rank)),
         };
-        let reproducible = self.reproducible && kind.combines();
-        let commutative = statement.commutative && !reproducible;
-        let algorithm = self.algorithm_of(kind, world, commutative, bytes);
         statement.algorithm = algorithm;
         statement.is_chosen = algorithm != self.algorithm;
         statement.reproducible = reproducible;
@@ -172,6 +175,20 @@ impl Group {
             let flow = flow(kind, algorithm, &core.world, true, rank)?;
             Some(from_one_memory(kind, flow))
         }))
+    }
+
+    /// Returns the algorithm of a call of all ranks. Programs repeat their calls, and so the last choice is kept.
+    fn repeated(&mut self, kind: Kind, commutative: bool, bytes: usize) -> Algorithm {
+        let Group { algorithm, reproducible, costs, .. } = *self;
+        let choice = Choice { kind, commutative, bytes, algorithm, reproducible, costs };
+        if let Some((last, chosen)) = self.chosen
+            && last == choice
+        {
+            return chosen;
+        }
+        let chosen = self.algorithm_of(kind, &self.core.world, commutative, bytes);
+        self.chosen = Some((choice, chosen));
+        chosen
     }
 
     /// Returns the algorithm of a call: that which was set, where the call has it.

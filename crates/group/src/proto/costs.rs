@@ -37,6 +37,19 @@ pub(crate) struct Costs {
     pub(crate) gamma_ns_per_byte: f64,
 }
 
+/// All that decides the algorithm of a call of all ranks.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Choice {
+    pub(crate) kind: Kind,
+    pub(crate) commutative: bool,
+    /// Bytes of the data.
+    pub(crate) bytes: usize,
+    /// The algorithm that was set.
+    pub(crate) algorithm: Algorithm,
+    pub(crate) reproducible: bool,
+    pub(crate) costs: Costs,
+}
+
 /// Returns the algorithm of the least modelled time, and its largest message: a segment of a pipeline, a block
 /// of a ring or of pairs, else all bytes.
 ///
