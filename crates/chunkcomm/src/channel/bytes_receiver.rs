@@ -128,6 +128,29 @@ impl BytesReceiver {
         }
     }
 
+    /// As [`try_recv_with`](Self::try_recv_with), as a `poll` function; `None` at the end of the stream.
+    ///
+    /// # Errors
+    ///
+    /// As `recv`.
+    pub fn poll_recv_with<R>(
+        &mut self,
+        context: &mut Context<'_>,
+        look: impl FnOnce(&[u8]) -> R,
+    ) -> Poll<Result<Option<R>, RecvError>> {
+        let mut look = Some(look);
+        self.end.ask();
+        loop {
+            let seen = self.end.take_with(|bytes| look.take().map(|look| look(bytes)));
+            if let Some(Some(seen)) = seen {
+                return Poll::Ready(Ok(Some(seen)));
+            }
+            if let Next::Ended(outcome) = ready!(self.end.poll_next(context)) {
+                return Poll::Ready(outcome_of(&self.end, outcome));
+            }
+        }
+    }
+
     /// Returns the next message if one is there.
     ///
     /// # Errors

@@ -264,17 +264,11 @@ impl Links {
             }
             // A small word is copied, since its `Bytes` would be an allocation.
             let mut bytes = self.spare.pop().unwrap_or_default();
-            let copied = incoming.receiver.try_recv_with(|word| bytes.extend_from_slice(word));
-            let polled = match copied {
-                Ok(()) => Poll::Ready(Ok(Some(bytes))),
-                Err(_) => {
-                    self.spare.push(bytes);
-                    let polled = incoming.receiver.poll_recv(&mut incoming.source.context());
-                    polled.map_ok(|word| word.map(Vec::from))
-                }
-            };
+            let context = &mut incoming.source.context();
+            let copy = |word: &[u8]| bytes.extend_from_slice(word);
+            let polled = incoming.receiver.poll_recv_with(context, copy);
             match polled {
-                Poll::Ready(Ok(Some(bytes))) => match self.hear(index, bytes) {
+                Poll::Ready(Ok(Some(()))) => match self.hear(index, bytes) {
                     Ok(Some(heard)) => return Poll::Ready(heard),
                     Ok(None) => {}
                     Err(()) => {
@@ -293,7 +287,10 @@ impl Links {
                         self.roster.note_break(rank, error.into());
                     }
                 }
-                Poll::Pending => incoming.is_ready = false,
+                Poll::Pending => {
+                    incoming.is_ready = false;
+                    self.spare.push(bytes);
+                }
             }
         }
         Poll::Pending
