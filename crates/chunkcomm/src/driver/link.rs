@@ -280,7 +280,10 @@ impl Driver {
                 }
             }
             // Receivers run before more is read: their answers then leave.
-            if has_read || !self.reader.took_all() || self.whom_to_ask() == Ask::System {
+            // With several threads the next poll also stands in the queue for other workers, behind the
+            // receivers: one of them then looks after the sockets while these compute.
+            let again = has_read || !self.one_thread || !self.reader.took_all();
+            if again || self.whom_to_ask() == Ask::System {
                 return Ok(Turn::Yield);
             }
             has_read = true;
