@@ -73,10 +73,10 @@ fn the_farmer_hears_of_fractions_at_a_bounded_rate_in_a_tree_too() {
         let early: Vec<f64> = early.map(|(_, progress)| progress.done()).collect();
         assert!(early.iter().any(|&done| done > 1.0 && done < 5.0), "{early:?}");
         assert!(early.last().is_some_and(|&done| done > 2.0), "{early:?}");
-        // 720 steps are reported in fewer words: five a second from each worker. Others are answers, and the
-        // number of virtual workers.
+        // 720 steps are reported in fewer words: five a second from each worker, at both ends of the time, too.
+        // Others are answers, and the number of virtual workers.
         let most = last.0.as_millis() as u64 / 200 * workers + 12 + 2 * workers;
-        assert!(messages < most, "{messages} of {most}");
+        assert!(messages <= most, "{messages} of {most}");
     }
 }
 
