@@ -30,7 +30,7 @@ pub struct Subscription<T> {
 }
 
 enum Source<T> {
-    One(Line<T>),
+    One(Box<Line<T>>),
     Several(Gathered<T>),
 }
 
@@ -240,7 +240,7 @@ impl Node {
                 .unwrap_or(Err(FeedError::Late { feed: name, waited: limit }))?,
         };
         let skipped = line.skipped;
-        Ok(Subscription { source: Source::One(line), skipped })
+        Ok(Subscription { source: Source::One(Box::new(line)), skipped })
     }
 
     /// Subscribes to the feed of this peer; waits until the feed has taken the subscriber.
