@@ -258,7 +258,7 @@ impl Machine {
         let mut at = 0;
         while let Some(item) = next_item(&mut self.decoder, wire, &mut at)? {
             let event = self.endpoint.handle(item, self.now)?;
-            self.react(event);
+            self.react(&event);
         }
         self.endpoint.heard(self.now)?;
         let held: u64 = self.held.values().chain(self.assembling.values()).sum();
@@ -266,8 +266,8 @@ impl Machine {
         Ok(at)
     }
 
-    fn react(&mut self, event: Event<'_>) {
-        match event {
+    fn react(&mut self, event: &Event<'_>) {
+        match *event {
             Event::Run { channel, bytes, .. } => {
                 *self.held.entry(channel).or_default() += bytes.len() as u64;
             }

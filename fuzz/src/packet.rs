@@ -201,7 +201,7 @@ fn feed(decoder: &mut Decoder, buffer: &[u8], found: &mut Found) -> usize {
         let item = decoder.next(buffer, &mut at);
         assert!(before <= at && at <= buffer.len());
         match item {
-            Ok(Some(item)) => found.note(item),
+            Ok(Some(item)) => found.note(&item),
             Ok(None) => return at,
             Err(error) => {
                 found.error = Some(error);
@@ -212,11 +212,11 @@ fn feed(decoder: &mut Decoder, buffer: &[u8], found: &mut Found) -> usize {
 }
 
 impl Found {
-    fn note(&mut self, item: Item<'_>) {
+    fn note(&mut self, item: &Item<'_>) {
         let start = self.written.len();
         self.write(item.clone());
         let mut says = None;
-        match item {
+        match *item {
             Item::Packet(header) => self.numbered = header.sequence != 0,
             Item::Repeated(header) => says = Some((header.sequence, true)),
             Item::PacketEnd { sequence, ack_now } => {

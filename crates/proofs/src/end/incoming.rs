@@ -17,7 +17,7 @@ impl End {
         let outcome = loop {
             match self.decoder.next(&unread, &mut at) {
                 Ok(Some(item)) => {
-                    if let Err(error) = self.item(item, now) {
+                    if let Err(error) = self.item(&item, now) {
                         break Err(error);
                     }
                 }
@@ -33,9 +33,9 @@ impl End {
     }
 
     /// Handles one item, and checks that the machine does with it what the protocol's text says.
-    fn item(&mut self, item: Item<'_>, now: Time) -> Result<(), ProtocolError> {
+    fn item(&mut self, item: &Item<'_>, now: Time) -> Result<(), ProtocolError> {
         let received = self.endpoint.link.received();
-        if let Item::Packet(header) = item {
+        if let Item::Packet(header) = *item {
             self.open = (header.sequence > received).then_some(header);
             if let Some(header) = self.open
                 && let Some(broken_off) = self.broken_off.take()
@@ -45,7 +45,7 @@ impl End {
             }
         }
         let event = self.endpoint.handle(item.clone(), now)?;
-        match item {
+        match *item {
             Item::Packet(header) if header.sequence > received + 1 => {
                 self.fail(|| format!("packet {} began behind {received}", header.sequence));
             }
