@@ -92,7 +92,7 @@ fn a_seed_is_a_run_and_another_another() {
     if let Some(at) = (0..deliveries.len()).find(|at| deliveries.get(*at) != again.1.get(*at)) {
         panic!("delivery {at} was {:?}, then {:?}", deliveries[at], again.1.get(at));
     }
-    assert_eq!((again.0, again.2), (digest, now));
+    assert_eq!(again, (digest, deliveries.clone(), now));
     let other = run(8, 12, 40);
     assert_ne!(other.0, digest);
     // The ends of two runs may fall on the same microsecond.
