@@ -7,6 +7,7 @@ use chunkcomm::{Node, Policy, RecvError, SendError, TryRecvError, TrySendError, 
 use chunkcomm_testkit::{
     NEVER, fill, limited, on_both, on_one_thread, pair, pair_of, tcp, until, waiting,
 };
+use std::future::poll_fn;
 use std::time::Duration;
 use tokio::sync::oneshot;
 
@@ -185,6 +186,32 @@ fn try_sends_and_receives_say_full_empty_and_ended() {
         .await;
         drop(receiver);
         assert!(matches!(limited(sender.closed()).await, SendError::Terminated(_)));
+    });
+}
+
+#[test]
+fn what_is_looked_at_in_a_poll_comes_in_order_and_then_the_end() {
+    on_one_thread(async {
+        let pair = pair().await;
+        let (mut sender, mut receiver) = pair.bytes("looked at").await;
+        let sizes = [3, 0, 200_000, 5];
+        let sending = async move {
+            for size in sizes {
+                sender.send(Bytes::from(vec![7; size])).await.unwrap();
+                tokio::task::yield_now().await;
+            }
+        };
+        let looking = async {
+            let mut seen = Vec::new();
+            while let Some(size) =
+                poll_fn(|context| receiver.poll_recv_with(context, <[u8]>::len)).await.unwrap()
+            {
+                seen.push(size);
+            }
+            seen
+        };
+        let ((), seen) = limited(async { tokio::join!(sending, looking) }).await;
+        assert_eq!(seen, sizes);
     });
 }
 
