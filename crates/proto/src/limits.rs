@@ -164,8 +164,12 @@ pub const RESEND_BYTES_MIN: usize = PACKET_BYTES_LARGEST + FRAGMENT_BYTES_MAX;
 /// buffer until it is acknowledged.
 pub const SMALL_PACKET_BYTES: usize = 4 * 1024;
 
-/// Empty packet buffers that a busy link keeps: small ones, large ones.
-pub const SPARE_PACKETS_MAX: [usize; 2] = [8, 32];
+/// Memory of the empty buffers of small packets that a busy link keeps, in bytes: 64 KiB, some hundreds
+/// of a tiny message each.
+pub const SPARE_SMALL_BYTES_MAX: usize = 16 * SMALL_PACKET_BYTES;
+
+/// Empty buffers of large packets that a busy link keeps.
+pub const SPARE_LARGE_MAX: usize = 32;
 
 /// Silence after which a peer is asked for a sign of life, in milliseconds, while something
 /// waits for the peer.

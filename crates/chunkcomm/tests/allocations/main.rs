@@ -95,19 +95,20 @@ async fn receive(receiver: &mut Receiver<Small>, count: u64) {
     }
 }
 
-/// Returns the allocations and wake-ups of both ends together while messages flow.
-async fn cost_of_a_stream() -> (u64, u64) {
-    let (_a, _b, mut sender, mut receiver) = channel(Node::builder(), Node::builder()).await;
+/// Returns the allocations and wake-ups of both ends together while messages flow, behind others.
+async fn cost_of_a_stream(policy: Policy, [warm_up, counted]: [u64; 2]) -> (u64, u64) {
+    let sending = Node::builder().policy(policy);
+    let (_a, _b, mut sender, mut receiver) = channel(sending, Node::builder()).await;
     let (start, started) = tokio::sync::oneshot::channel::<()>();
     let sending = tokio::spawn(async move {
-        send(&mut sender, WARM_UP).await;
+        send(&mut sender, warm_up).await;
         started.await.unwrap();
-        wakes_of(send(&mut sender, COUNTED)).await.1
+        wakes_of(send(&mut sender, counted)).await.1
     });
-    receive(&mut receiver, WARM_UP).await;
+    receive(&mut receiver, warm_up).await;
     let before = ALLOCATIONS.load(Ordering::Relaxed);
     start.send(()).unwrap();
-    let ((), wakes) = wakes_of(receive(&mut receiver, COUNTED)).await;
+    let ((), wakes) = wakes_of(receive(&mut receiver, counted)).await;
     let allocations = ALLOCATIONS.load(Ordering::Relaxed) - before;
     (allocations, wakes + sending.await.unwrap())
 }
@@ -136,10 +137,21 @@ fn check(allocations: u64, wakes: u64, what: &str) {
 #[test]
 fn a_message_costs_no_allocation_and_no_wake_up() {
     let _turn = alone();
-    let (allocations, wakes) = on_one_thread(cost_of_a_stream());
+    let stream = || cost_of_a_stream(Policy::default(), [WARM_UP, COUNTED]);
+    let (allocations, wakes) = on_one_thread(stream());
     check(allocations, wakes, "one thread");
-    let (allocations, wakes) = on_two_threads(cost_of_a_stream());
+    let (allocations, wakes) = on_two_threads(stream());
     check(allocations, wakes, "two threads");
+}
+
+#[test]
+fn most_packets_of_one_message_cost_no_allocation() {
+    let _turn = alone();
+    let counts = [2_000, 20_000];
+    let (allocations, _) = on_one_thread(cost_of_a_stream(Policy::Unbuffered, counts));
+    println!("{allocations} allocations for {} packets", counts[1]);
+    // Where very many are on their way, not all buffers are kept.
+    assert!(allocations < counts[1] / 2, "{allocations} allocations");
 }
 
 /// Tasks, each of which makes one call after another.
