@@ -7,8 +7,11 @@ mod sockets;
 #[cfg(target_os = "linux")]
 use super::Below;
 use super::Transport;
+use std::future::poll_fn;
 use std::io;
+use std::mem;
 use std::sync::{Arc, Weak};
+use std::task::Poll;
 
 /// Number of looks between two turns of the runtime, which serves timers, other sockets and
 /// wake-ups from other threads.
@@ -51,24 +54,41 @@ impl Spinner {
         Ok(transport)
     }
 
-    /// Looks for sockets that became ready.
-    fn look(&self) {
+    /// Looks for sockets that became ready; returns whether it is the runtime's turn in any case.
+    fn look(&self) -> bool {
         #[cfg(target_os = "linux")]
         if let Some(sockets) = &self.sockets {
-            for _ in 0..LOOKS_PER_TURN {
-                if sockets.look() {
-                    break;
-                }
-            }
+            return sockets.look();
         }
+        true
     }
 }
 
 /// Keeps a runtime of one thread from sleeping as long as the spinner has an owner.
 pub(crate) async fn spin(spinner: Weak<Spinner>) {
+    let mut looks = 0;
     while let Some(spinner) = spinner.upgrade() {
-        spinner.look();
+        let is_found = spinner.look();
         drop(spinner);
-        tokio::task::yield_now().await;
+        looks += 1;
+        if is_found || looks == LOOKS_PER_TURN {
+            looks = 0;
+            tokio::task::yield_now().await;
+        } else {
+            behind_the_ready().await;
+        }
     }
+}
+
+/// Lets the tasks run that are ready, without a turn of the runtime.
+async fn behind_the_ready() {
+    let mut has_yielded = false;
+    poll_fn(|context| {
+        if mem::replace(&mut has_yielded, true) {
+            return Poll::Ready(());
+        }
+        context.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await;
 }
