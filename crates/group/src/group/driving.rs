@@ -10,8 +10,9 @@
 //! | a word has come | the future that was polled last; the task behind it |
 //! | a run is woken, a rank is lost, a time has come | the task |
 //!
-//! A task is woken behind the others as one that yields: the worker looks for it when it has nothing else to do. By
-//! then the future has had its turn, as a rule, and the task finds no news. No other thread is woken for it.
+//! Where the runtime has several threads, the task is woken behind the others as one that yields: the worker looks for it
+//! when it has nothing else to do. By then the future has had its turn, as a rule, and the task finds no news. No other
+//! thread is woken for it. On a runtime of one thread it stands at the end of the queue: a yield there costs a system call.
 //!
 //! # Nobody is stuck
 //!
@@ -66,9 +67,8 @@ impl Shared {
         Standing(Arc::clone(self))
     }
 
-    /// Lets the calls go on if there are news; ready when the engine is gone. `is_home` says whether this thread is one
-    /// of the task's runtime.
-    fn drive(&self, mut place: MutexGuard<'_, Place>, is_home: bool) -> Poll<()> {
+    /// Lets the calls go on if there are news; ready when the engine is gone. A `visitor` may be a thread of no runtime.
+    fn drive(&self, mut place: MutexGuard<'_, Place>, visitor: bool) -> Poll<()> {
         let Place::Running(Running { engine, waker }) = &mut *place else {
             return Poll::Ready(());
         };
@@ -76,7 +76,7 @@ impl Shared {
             return Poll::Pending;
         }
         let polled = catch_unwind(AssertUnwindSafe(|| {
-            let _entered = (!is_home).then(|| self.runtime.enter());
+            let _entered = (visitor && !self.is_home()).then(|| self.runtime.enter());
             engine.as_mut().poll(&mut Context::from_waker(waker))
         }));
         let left = match polled {
@@ -99,7 +99,7 @@ impl Shared {
         let mut has_said = false;
         if let Ok(place) = self.place.try_lock() {
             self.has_said.store(false, Ordering::Relaxed);
-            let _ = self.drive(place, self.is_home());
+            let _ = self.drive(place, true);
             has_said = self.has_said.load(Ordering::Relaxed);
         }
         let mut state = self.state();
@@ -143,7 +143,7 @@ impl Shared {
     /// a task while it wakes them.
     pub(super) fn wake_behind(&self, task: Option<Waker>) {
         let Some(waker) = task else { return };
-        if self.is_home() {
+        if !self.is_one_thread && self.is_home() {
             let _ = pin!(tokio::task::yield_now()).poll(&mut Context::from_waker(&waker));
         } else {
             waker.wake();
@@ -171,7 +171,7 @@ impl Future for Standing {
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
         let shared = &self.0;
         shared.state().watch(context.waker());
-        ready!(shared.drive(shared.place(), true));
+        ready!(shared.drive(shared.place(), false));
         match mem::take(&mut *shared.place()) {
             Place::Panicked(panic) => resume_unwind(panic),
             _ => Poll::Ready(()),

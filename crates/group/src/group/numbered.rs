@@ -59,16 +59,23 @@ impl<T> Numbered<T> {
         }
     }
 
+    #[inline]
     pub(crate) fn get(&self, number: u64) -> Option<&T> {
         self.find(number).ok().and_then(|index| self.places[index].1.as_ref())
     }
 
+    #[inline]
     pub(crate) fn get_mut(&mut self, number: u64) -> Option<&mut T> {
         self.find(number).ok().and_then(|index| self.places[index].1.as_mut())
     }
 
     /// Puts a value in, at the place of an earlier one of the same number.
     pub(crate) fn insert(&mut self, number: u64, value: T) {
+        if self.places.back().is_none_or(|last| last.0 < number) {
+            self.places.push_back((number, Some(value)));
+            self.count += 1;
+            return;
+        }
         let earlier = match self.find(number) {
             Ok(index) => self.places[index].1.replace(value),
             Err(index) => {
@@ -95,7 +102,7 @@ impl<T> Numbered<T> {
         if self.places.len() > 2 * self.count + EMPTY_COUNT_MIN {
             self.places.retain(|place| place.1.is_some());
         }
-        if self.count == 0 {
+        if self.count == 0 && self.places.capacity() > KEPT_COUNT_MAX {
             self.places.shrink_to(KEPT_COUNT_MAX);
         }
         Some(value)

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Poll, Wake, Waker};
 use std::time::Duration;
 
-use tokio::runtime::Handle;
+use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::sync::Notify;
 
 use super::driving::Place;
@@ -139,6 +139,7 @@ pub(crate) struct Shared {
     pub(super) has_said: AtomicBool,
     /// Runtime of the standing task.
     pub(super) runtime: Handle,
+    pub(super) is_one_thread: bool,
     /// Wakes those who wait for the group to break.
     broke: Notify,
 }
@@ -152,6 +153,7 @@ impl Shared {
             has_news: AtomicBool::new(true),
             has_said: AtomicBool::new(false),
             runtime: runtime.clone(),
+            is_one_thread: runtime.runtime_flavor() == RuntimeFlavor::CurrentThread,
             broke: Notify::new(),
         }
     }
