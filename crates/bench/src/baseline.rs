@@ -2,7 +2,6 @@
 
 pub mod append;
 pub mod dissemination;
-pub mod eventfd;
 mod exchange;
 pub mod external;
 #[cfg(feature = "peers")]
@@ -25,3 +24,4 @@ pub mod relay;
 pub mod tarpc;
 mod wait;
 pub mod wire;
+pub mod woken;

@@ -187,6 +187,8 @@ struct Times {
     speedup: f64,
     /// The same by the seconds of threads without a farm; `None` on a virtual LAN.
     threads_speedup: Option<f64>,
+    /// Seconds of threads without a farm by farm seconds; `None` on a virtual LAN.
+    threads_ratio: Option<f64>,
 }
 
 impl FarmArgs {
@@ -332,6 +334,7 @@ impl FarmArgs {
             sequential_seconds,
             speedup: sequential_seconds.map_or(f64::NAN, |sequential| sequential / seconds),
             threads_speedup: None,
+            threads_ratio: None,
         });
         row.set("workers_as", "host");
         ran.print(row, &self.lan, self.common.json);
@@ -413,7 +416,7 @@ impl FarmArgs {
     /// for.
     fn row(&self, outcome: &Outcome, work_iterations: u64, missing: Option<String>) -> Row {
         let all = |slices: &[Slice]| slices.iter().map(|slice| slice.seconds).collect::<Vec<_>>();
-        let sequential = all(&outcome.sequential);
+        let (sequential, threads) = (all(&outcome.sequential), all(&outcome.threads));
         let mut row = self.row_of(&Times {
             tasks: outcome.messages(),
             work_iterations: Some(work_iterations),
@@ -421,7 +424,8 @@ impl FarmArgs {
             cores: self.cores() as f64,
             sequential_seconds: (!sequential.is_empty()).then(|| sequential.iter().sum()),
             speedup: Ratio::of_pairs(&sequential, &all(&outcome.ours)).median,
-            threads_speedup: Some(Ratio::of_pairs(&sequential, &all(&outcome.threads)).median),
+            threads_speedup: Some(Ratio::of_pairs(&sequential, &threads).median),
+            threads_ratio: Some(Ratio::of_pairs(&threads, &all(&outcome.ours)).median),
         });
         if let Some(against) = self.against {
             set_ratio(&mut row, &name_of(against), outcome.ratio(Slice::rate));
@@ -447,6 +451,7 @@ impl FarmArgs {
             .set("overhead_us_per_task", overhead_seconds * 1e6 / tasks as f64)
             .set("efficiency", times.speedup / cores)
             .set("threads_efficiency", times.threads_speedup.map(|speedup| speedup / cores))
+            .set("threads_ratio", times.threads_ratio)
             .set("sequential_seconds", sequential_seconds)
             .set("work_us", self.work.as_secs_f64() * 1e6)
             .set("work_iterations", times.work_iterations)

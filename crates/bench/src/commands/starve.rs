@@ -5,7 +5,7 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 
 use super::{Verdict, set_ratio};
-use crate::baseline::eventfd;
+use crate::baseline::woken;
 use crate::failure::Failure;
 use crate::harness::machine::now_ns;
 use crate::harness::protocol::{PolicyKind, RuntimeKind};
@@ -41,6 +41,8 @@ pub struct StarveArgs {
 enum Against {
     /// A bare thread that an eventfd wakes.
     Eventfd,
+    /// Two bare threads over TCP.
+    Threads,
 }
 
 /// Runs the command.
@@ -63,7 +65,10 @@ pub fn run(args: &StarveArgs) -> Result<Verdict, Failure> {
     let outcome = slices::alternate(&plan, sides, |side, count| {
         let started_ns = now_ns();
         let samples_ns = match side {
-            Side::Baseline => eventfd::deliveries(count.messages)?,
+            Side::Baseline => match args.against {
+                Some(Against::Threads) => woken::over_tcp(args.size, count.messages)?,
+                _ => woken::by_eventfd(count.messages)?,
+            },
             _ => ours.deliveries(count.messages)?,
         };
         let seconds = (now_ns() - started_ns) as f64 / 1e9;

@@ -234,7 +234,8 @@ fn feed_rows() {
 #[test]
 fn starve_rows() {
     let options = ["--threads", "3", "--computing", "2", "--work", "1ms", "--messages", "20"];
-    for more in [&["--against", "eventfd"][..], &["--runtime", "io-thread"]] {
+    let against = ["eventfd", "threads"].map(|baseline| ["--against", baseline]);
+    for more in [&against[0], &against[1], &["--runtime", "io-thread"]] {
         let row = row(&[&["starve"], &options[..], more].concat());
         assert_keys(&row, &["payload_bytes", "iterations", "p50_us", "p99_us", "computing"]);
         assert_eq!(row["iterations"], 20);
@@ -260,7 +261,7 @@ fn farm_rows() {
         assert_keys(&row, &keys);
         assert_eq!(row["tasks"], 200, "{options:?}");
         let works = options.contains(&"--work");
-        for key in ["efficiency", "threads_efficiency", "sequential_seconds"] {
+        for key in ["efficiency", "threads_efficiency", "threads_ratio", "sequential_seconds"] {
             assert_eq!(row[key].is_number(), works, "{options:?}: {row}");
         }
         assert_eq!(row["work_iterations"].as_u64() > Some(0), works, "{options:?}: {row}");
