@@ -79,6 +79,12 @@ impl Turn {
         }
     }
 
+    /// Returns memory of a rank for the data of all: none, too little, enough, or more.
+    fn memory(&self, rank: usize) -> Parts<f64> {
+        let rows = [0, 1, self.size + 1, 3 * self.size][(self.salt >> (32 + rank)) as usize % 4];
+        Parts { data: vec![f64::NAN; rows * (self.length + rank)], counts: Vec::new() }
+    }
+
     /// The elements that a rank gives. Their sums depend on the order.
     fn data(&self, rank: usize, length: usize) -> Vec<f64> {
         let mut random = Random::fork(self.salt, rank as u64);
@@ -177,16 +183,20 @@ fn make(group: &mut Group, turn: Turn, what: String) -> Check {
             result.into_iter().for_each(|all| gathered(&all, turn, &what));
             None
         }),
-        7 => check(group.all_gather(own.clone()), move |Exchanged { input, result }| {
-            same(&input, &own, &what);
-            gathered(&result, turn, &what);
-            Some(result.data)
-        }),
+        7 => {
+            let call = group.all_gather_into(own.clone(), turn.memory(rank));
+            check(call, move |Exchanged { input, result }| {
+                same(&input, &own, &what);
+                gathered(&result, turn, &what);
+                Some(result.data)
+            })
+        }
         8 => {
             let part = move |from: usize, to: usize| turn.data(from * 16 + to, turn.count(to));
             let data = (0..size).flat_map(|to| part(rank, to)).collect();
             let counts = (0..size).map(|to| turn.count(to)).collect();
-            check(group.all_to_all(Parts { data, counts }), move |exchanged| {
+            let call = group.all_to_all_into(Parts { data, counts }, turn.memory(rank));
+            check(call, move |exchanged| {
                 for from in 0..size {
                     same(exchanged.result.part(from), &part(from, rank), &what);
                 }

@@ -125,13 +125,15 @@ impl Player for Member {
             Operation::AllReduce => group.all_reduce(data, Op::sum()).await.doing(doing)?,
             Operation::Scan => group.scan(data, Op::sum()).await.doing(doing)?,
             Operation::AllGather => {
-                let gathered = group.all_gather(data).await.doing(doing)?;
+                let into = Parts { data: mem::take(&mut self.received), counts: Vec::new() };
+                let gathered = group.all_gather_into(data, into).await.doing(doing)?;
                 self.received = gathered.result.data;
                 gathered.input
             }
             Operation::AllToAll => {
                 let parts = Parts { data, counts: mem::take(&mut self.counts) };
-                let exchanged = group.all_to_all(parts).await.doing(doing)?;
+                let into = Parts { data: mem::take(&mut self.received), counts: Vec::new() };
+                let exchanged = group.all_to_all_into(parts, into).await.doing(doing)?;
                 self.received = exchanged.result.data;
                 self.counts = exchanged.input.counts;
                 exchanged.input.data

@@ -190,7 +190,36 @@ impl Group {
     ///
     /// Algorithms: ring, doubling.
     pub fn all_gather<T: Element>(&mut self, data: Vec<T>) -> Call<Exchanged<Vec<T>, Parts<T>>> {
-        self.all_gather_of(Operation::AllGather, "", data)
+        self.all_gather_into(data, Parts::default())
+    }
+
+    /// Gives all ranks the data of all, as [`all_gather`](Self::all_gather) does, in the memory of `into`: the result
+    /// of an earlier call, as a rule. Its elements are lost. Memory that is too small is replaced.
+    ///
+    /// New memory of many MiB costs its pages at each call, as much as a copy.
+    ///
+    /// ```
+    /// # use chunkcomm_cluster::{Cluster, ClusterConfig};
+    /// # use chunkcomm_group::{Exchanged, Group, Parts};
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let cluster = Cluster::join(ClusterConfig::new().nodes(1)).await?;
+    /// # let mut group = Group::world(&cluster).await?;
+    /// let (mut mine, mut all) = (vec![1.0; 4], Parts::default());
+    /// for _ in 0..3 {
+    ///     Exchanged { input: mine, result: all } = group.all_gather_into(mine, all).await?;
+    ///     mine[0] += all.part(0)[1];
+    /// }
+    /// assert_eq!(all.data, [3.0, 1.0, 1.0, 1.0]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn all_gather_into<T: Element>(
+        &mut self,
+        data: Vec<T>,
+        into: Parts<T>,
+    ) -> Call<Exchanged<Vec<T>, Parts<T>>> {
+        self.all_gather_of(Operation::AllGather, "", data, into)
     }
 
     pub(crate) fn all_gather_of<T: Element>(
@@ -198,10 +227,15 @@ impl Group {
         operation: Operation,
         stated: &str,
         data: Vec<T>,
+        into: Parts<T>,
     ) -> Call<Exchanged<Vec<T>, Parts<T>>> {
         let mut ask = Ask::of::<T>(Kind::AllGather, operation);
         ask.statement.operator = stated;
         let fill = own_block(data, self.rank(), self.size());
+        let fill = move |whole: &mut Whole<T>| {
+            whole.into = into.data;
+            fill(whole)
+        };
         self.submit(ask, fill, |whole, ok| {
             let result = if ok { whole.take_parts() } else { Parts::default() };
             Exchanged { input: mem::take(&mut whole.input), result }
@@ -216,9 +250,23 @@ impl Group {
         &mut self,
         parts: Parts<T>,
     ) -> Call<Exchanged<Parts<T>, Parts<T>>> {
+        self.all_to_all_into(parts, Parts::default())
+    }
+
+    /// Gives each rank its part of every rank's data, as [`all_to_all`](Self::all_to_all) does, in the memory of
+    /// `into`, as [`all_gather_into`](Self::all_gather_into).
+    pub fn all_to_all_into<T: Element>(
+        &mut self,
+        parts: Parts<T>,
+        into: Parts<T>,
+    ) -> Call<Exchanged<Parts<T>, Parts<T>>> {
         let ask = Ask::of::<T>(Kind::AllToAll, Operation::AllToAll);
         let counts = parts.counts.clone();
         let fill = parts_to_send(parts, true, self.rank(), self.size());
+        let fill = move |whole: &mut Whole<T>| {
+            whole.into = into.data;
+            fill(whole)
+        };
         self.submit(ask, fill, |whole, ok| {
             let result = if ok { whole.take_parts() } else { Parts::default() };
             Exchanged { input: Parts { data: mem::take(&mut whole.input), counts }, result }

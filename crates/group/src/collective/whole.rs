@@ -42,6 +42,8 @@ pub(crate) struct Whole<T: Element> {
     pub(crate) input: Vec<T>,
     pub(crate) input_blocks: Vec<Range<usize>>,
     pub(crate) result: Vec<T>,
+    /// Memory that the caller has for the result; its elements are overwritten.
+    pub(crate) into: Vec<T>,
     /// Places of the blocks in `result`.
     pub(crate) result_blocks: Vec<Range<usize>>,
     /// Lengths of the result's blocks, where they travel with the data. Blocks of more than
@@ -113,6 +115,7 @@ impl<T: Element> Default for Whole<T> {
             input: Vec::new(),
             input_blocks: Vec::new(),
             result: Vec::new(),
+            into: Vec::new(),
             result_blocks: Vec::new(),
             lengths: None,
             later: None,
@@ -140,6 +143,7 @@ impl<T: Element> Whole<T> {
     fn reset(&mut self) {
         self.steps.clear();
         free_vec(mem::take(&mut self.input));
+        free_vec(mem::take(&mut self.into));
         self.input_blocks.clear();
         self.result_blocks.clear();
         self.counts.clear();
@@ -217,10 +221,12 @@ impl<T: Element> Whole<T> {
     pub(crate) fn take_parts(&mut self) -> Parts<T> {
         let counts = self.result_blocks.iter().map(Range::len).collect();
         let starts = self.result_blocks.iter().filter(|it| !it.is_empty()).map(|it| it.start);
-        if starts.is_sorted() {
+        let mut data = mem::take(&mut self.into);
+        if starts.is_sorted() && data.capacity() == 0 {
             return Parts { data: mem::take(&mut self.result), counts };
         }
-        let mut data = Vec::with_capacity(self.result.len());
+        data.clear();
+        data.reserve_exact(self.result.len());
         for block in &self.result_blocks {
             data.extend_from_slice(&self.result[block.clone()]);
         }
@@ -393,9 +399,12 @@ impl<T: Element> Whole<T> {
 
 impl<T: Element> Drop for Whole<T> {
     fn drop(&mut self) {
-        let Whole { input, result, partial, mine, incoming, running, .. } = self;
+        let Whole { input, result, into, partial, mine, incoming, running, .. } = self;
         let running = running.take().unwrap_or_default();
-        [input, result, partial, mine, incoming].map(mem::take).into_iter().for_each(free_vec);
+        [input, result, into, partial, mine, incoming]
+            .map(mem::take)
+            .into_iter()
+            .for_each(free_vec);
         free_vec(running);
     }
 }
@@ -403,6 +412,16 @@ impl<T: Element> Drop for Whole<T> {
 /// Whether a block of this many elements travels with its length.
 fn is_inline<T>(length: usize) -> bool {
     length.saturating_mul(size_of::<T>()) <= INLINE_BYTES_MAX
+}
+
+/// Returns the memory with this many elements, those that were there or zeros, or other memory where it is too small.
+fn resized<T: Element>(mut memory: Vec<T>, length: usize) -> Result<Vec<T>, String> {
+    if memory.capacity() < length {
+        free_vec(memory);
+        return zeros(length);
+    }
+    memory.resize(length, T::zeroed());
+    Ok(memory)
 }
 
 /// Returns the range of neighbouring blocks.
@@ -438,7 +457,7 @@ impl<T: Element> Whole<T> {
             mem::take(&mut self.result)
         } else {
             let most = lengths.iter().enumerate().max_by_key(|(_, length)| **length);
-            let mut data: Vec<T> = zeros(end).map_err(|why| match most {
+            let mut data = resized(mem::take(&mut self.into), end).map_err(|why| match most {
                 Some((rank, most)) => {
                     format!("{why}: rank {} states {most} elements", self.rank(rank))
                 }
