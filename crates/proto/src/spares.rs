@@ -47,6 +47,7 @@ impl Spares {
     pub fn rest(&mut self) {
         self.large = Vec::new();
         self.small.truncate(1);
+        self.small.shrink_to(8);
         self.small_bytes = self.small.first().map_or(0, Vec::capacity);
     }
 }
@@ -76,6 +77,7 @@ mod tests {
         assert_eq!((spares.take(0).capacity(), spares.small_bytes), (each, 15 * each));
         spares.rest();
         assert_eq!((spares.small.len(), spares.small_bytes), (1, each));
+        assert!(spares.small.capacity() <= 8);
         assert_eq!(spares.take(50).capacity(), each);
         assert_eq!(spares.take(10_000).capacity(), 0);
     }
