@@ -194,7 +194,8 @@ impl Group {
     }
 
     /// Gives all ranks the data of all, as [`all_gather`](Self::all_gather) does, in the memory of `into`: the result
-    /// of an earlier call, as a rule. Its elements are lost. Memory that is too small is replaced.
+    /// of an earlier call, as it was. Its elements are lost. Memory that is too small, or has far fewer elements than
+    /// the result, is replaced. After an error it is gone.
     ///
     /// New memory of many MiB costs its pages at each call, as much as a copy.
     ///
@@ -219,7 +220,7 @@ impl Group {
         data: Vec<T>,
         into: Parts<T>,
     ) -> Call<Exchanged<Vec<T>, Parts<T>>> {
-        self.all_gather_of(Operation::AllGather, "", data, into)
+        self.gathered(Operation::AllGather, "", data, into.data)
     }
 
     pub(crate) fn all_gather_of<T: Element>(
@@ -227,13 +228,22 @@ impl Group {
         operation: Operation,
         stated: &str,
         data: Vec<T>,
-        into: Parts<T>,
+    ) -> Call<Exchanged<Vec<T>, Parts<T>>> {
+        self.gathered(operation, stated, data, Vec::new())
+    }
+
+    fn gathered<T: Element>(
+        &mut self,
+        operation: Operation,
+        stated: &str,
+        data: Vec<T>,
+        into: Vec<T>,
     ) -> Call<Exchanged<Vec<T>, Parts<T>>> {
         let mut ask = Ask::of::<T>(Kind::AllGather, operation);
         ask.statement.operator = stated;
         let fill = own_block(data, self.rank(), self.size());
         let fill = move |whole: &mut Whole<T>| {
-            whole.into = into.data;
+            whole.into = into;
             fill(whole)
         };
         self.submit(ask, fill, |whole, ok| {

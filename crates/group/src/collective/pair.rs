@@ -17,7 +17,6 @@ use super::asking::{Among, Ask};
 use super::call::Call;
 use super::calls::{combined, even, take_combined};
 use super::op::Op;
-use super::parts::Parts;
 use super::whole::Whole;
 use crate::group::error::GroupError;
 use crate::group::forming::{Caller, Making, Side, hosts, numbered};
@@ -125,8 +124,7 @@ impl Group {
         // Ranks that meet another name, or for another time, do not call the same.
         let how = if limit.is_some() { "the name within a limit" } else { "the name" };
         let stated = format!("{how} {name:?}");
-        let entered =
-            self.all_gather_of(Operation::Meet, &stated, Vec::<u8>::new(), Parts::default());
+        let entered = self.all_gather_of(Operation::Meet, &stated, Vec::<u8>::new());
         let (group, (call, child)) = (self.core.id, self.child("meet"));
         let mut own = self.of_all_ranks(&child);
         let name = name.to_owned();

@@ -414,14 +414,15 @@ fn is_inline<T>(length: usize) -> bool {
     length.saturating_mul(size_of::<T>()) <= INLINE_BYTES_MAX
 }
 
-/// Returns the memory with this many elements, those that were there or zeros, or other memory where it is too small.
-fn resized<T: Element>(mut memory: Vec<T>, length: usize) -> Result<Vec<T>, String> {
-    if memory.capacity() < length {
-        free_vec(memory);
+/// Returns `into` with this many elements, or other memory where it is too small, or lacks more than a slice of them.
+fn resized<T: Element>(mut into: Vec<T>, length: usize) -> Result<Vec<T>, String> {
+    let lacks = length.saturating_sub(into.len());
+    if into.capacity() < length || lacks > memory::elements_of_slice::<T>() {
+        free_vec(into);
         return zeros(length);
     }
-    memory.resize(length, T::zeroed());
-    Ok(memory)
+    into.resize(length, T::zeroed());
+    Ok(into)
 }
 
 /// Returns the range of neighbouring blocks.

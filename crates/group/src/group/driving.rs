@@ -13,6 +13,7 @@
 //! Where the runtime has several threads, the task is woken behind the others as one that yields: the worker looks for it
 //! when it has nothing else to do. By then the future has had its turn, as a rule, and the task finds no news. No other
 //! thread is woken for it. On a runtime of one thread it stands at the end of the queue: a yield there costs a system call.
+//! The main future of such a runtime is not in that queue, and has its turn after the task.
 //!
 //! # Nobody is stuck
 //!

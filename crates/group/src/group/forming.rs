@@ -17,7 +17,6 @@ use tokio::sync::watch;
 
 use super::error::GroupError;
 use super::{Core, Group};
-use crate::collective::parts::Parts;
 use crate::proto::talk::Operation;
 
 /// A group as the other one sees it.
@@ -221,7 +220,7 @@ impl Group {
     ) -> Making<Result<Option<Group>, GroupError>> {
         let (_, name) = self.child("split");
         let mine = vec![u32::from(colour.is_some()), colour.unwrap_or_default(), key];
-        let gathered = self.all_gather_of(Operation::Split, "", mine, Parts::default());
+        let gathered = self.all_gather_of(Operation::Split, "", mine);
         let core = Arc::clone(&self.core);
         Making::new(&self.core.cluster, |_| async move {
             let all = gathered.await?.result;

@@ -95,6 +95,41 @@ async fn calls(groups: &mut [Group]) {
 }
 
 #[tokio::test]
+async fn a_result_lies_in_the_memory_that_was_given() {
+    let _alone = ALONE.lock().await;
+    let clusters = join_all(2).await;
+    let mut groups = Vec::new();
+    for cluster in &clusters {
+        groups.push(Group::world(cluster).await.unwrap());
+    }
+    let (small, slice) = (2, SLICE_BYTES / size_of::<u64>());
+    let none = Vec::with_capacity(2 * LEN);
+    // Of the result's length, longer, a little shorter; and for elements that come without a flow.
+    let kept = [(LEN, vec![1; 2 * LEN]), (LEN, vec![1; 3 * LEN]), (small, vec![1; LEN])];
+    let mut short = vec![1; 2 * LEN];
+    short.truncate(2 * LEN - slice);
+    let cases = kept.into_iter().chain([(LEN, short)]).map(|case| (case, true));
+    for ((length, given), is_kept) in cases.chain([((LEN, none), false)]) {
+        let mut calls = Vec::new();
+        for group in &mut groups {
+            let mut data = Vec::with_capacity(given.capacity());
+            data.extend_from_slice(&given);
+            let at = data.as_ptr().addr();
+            let into = Parts { data, counts: Vec::new() };
+            calls.push((at, group.all_gather_into(vec![7_u64; length], into)));
+        }
+        for (at, call) in calls {
+            let all = call.await.unwrap().result.data;
+            assert_eq!(all.len(), 2 * length);
+            assert!(all.iter().all(|it| *it == 7));
+            assert!(!is_kept || all.as_ptr().addr() == at, "{length} elements");
+        }
+    }
+    drop(groups);
+    end_all(&clusters).await;
+}
+
+#[tokio::test]
 async fn what_calls_leave_is_freed_by_other_threads() {
     let _alone = ALONE.lock().await;
     watch_this_thread();
