@@ -21,9 +21,9 @@ use super::ids::IdMap;
 use super::limits::WINDOW_BYTES_INITIAL;
 use super::packet::Lane;
 use super::session::Carried;
-use super::tuning::constants::SHARED_FOR;
 use super::tuning::flush::Gathering;
 use super::tuning::shares::{Queue, Shares};
+use super::tuning::sharing::{Sharing, Turns};
 use super::tuning::without::Without;
 use super::{Time, packet};
 use bytes::Bytes;
@@ -105,9 +105,7 @@ pub struct Outbox {
     pending_bytes: usize,
     /// Bytes that bulk may put in the next packet.
     bulk_room: usize,
-    /// Last channel in a packet; below, the time when another one was before it.
-    last_channel: u32,
-    shared_at: Option<Time>,
+    latest: Turns,
 }
 
 impl Outbox {
@@ -140,8 +138,7 @@ impl Outbox {
             longs: Longs::default(),
             pending_bytes: 0,
             bulk_room: usize::MAX,
-            last_channel: 0,
-            shared_at: None,
+            latest: Turns::default(),
         }
     }
 
@@ -399,11 +396,11 @@ impl Outbox {
         self.packet_room = bytes;
     }
 
-    /// Whether several channels have recently put something in packets.
+    /// Returns how the channels share the link.
     #[must_use]
     #[inline]
-    pub fn is_shared(&self, now: Time) -> bool {
-        self.shared_at.is_some_and(|at| now < at.after(SHARED_FOR))
+    pub fn sharing(&self, now: Time) -> Sharing {
+        self.latest.sharing(now)
     }
 
     /// Whether something of the bulk lane waits, and only because it has no room.

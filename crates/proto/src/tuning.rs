@@ -25,6 +25,7 @@ pub mod pace;
 pub mod packet_size;
 pub mod rings;
 pub mod shares;
+pub mod sharing;
 pub mod watching;
 #[doc(hidden)]
 pub mod without;

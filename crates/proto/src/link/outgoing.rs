@@ -58,7 +58,7 @@ impl Link {
             return Transmit::Nothing;
         }
         let paced = self.session.is_enabled();
-        self.pace.set_shared(self.outbox.is_shared(now));
+        self.pace.set_sharing(self.outbox.sharing(now));
         let room = if paced { self.pace.room(self.session.kept_bytes()) } else { usize::MAX };
         self.outbox.set_bulk_room(room);
         let [_, acknowledged, _] = self.session.numbers();

@@ -197,14 +197,14 @@ impl Channel {
         begins
     }
 
-    /// Counts the channel's turns in a packet; false when they put nothing in.
+    /// Counts the channel's turns in a packet; returns the bytes that they put in.
     #[inline]
-    pub(super) fn count(&mut self, now: Time) -> bool {
+    pub(super) fn count(&mut self, now: Time) -> u64 {
         let counters = &mut self.counters;
         let (messages, bytes) =
             (self.sent_messages - self.before.0, self.sent_bytes - self.before.1);
         if bytes == 0 {
-            return false;
+            return 0;
         }
         let waited = now.micros_since(self.oldest);
         counters.bytes += bytes;
@@ -212,7 +212,7 @@ impl Channel {
         counters.messages_per_packet_max = counters.messages_per_packet_max.max(messages);
         counters.queueing_us_total += waited;
         counters.queueing_us_max = counters.queueing_us_max.max(waited);
-        true
+        bytes
     }
 }
 

@@ -75,13 +75,11 @@ impl Outbox {
         let mut kept = 0;
         for at in 0..self.turns.len() {
             let id = self.turns[at];
-            if !self.channels.get_mut(id).is_some_and(|channel| channel.count(now)) {
+            let bytes = self.channels.get_mut(id).map_or(0, |channel| channel.count(now));
+            if bytes == 0 {
                 continue;
             }
-            if self.last_channel != id && self.last_channel != 0 {
-                self.shared_at = Some(now);
-            }
-            self.last_channel = id;
+            self.latest.took(id, bytes, now);
             self.turns[kept] = id;
             kept += 1;
         }

@@ -111,14 +111,39 @@ pub const WRITE_NS_MAX: u64 = 50_000;
 
 // Pace.
 
-/// Time that bulk data on its way may delay an express message beyond its round trip, on the
-/// shortest ways.
+/// Time that bulk data on its way may delay a message beyond its round trip, on the shortest ways,
+/// where messages talk beside bulk.
 ///
 /// - measured: nothing recorded
 /// - less: a link of several channels stands still between acknowledgements
 /// - more: express messages wait longer behind bulk
 /// - command: `chunkperf latency --size 16 --load bulk --lane express --against load-idle`
 pub const QUEUE_MIN: Duration = Duration::from_micros(10);
+
+/// The same where channels share a link and none talks.
+///
+/// - measured: an all-reduce of 4 ranks on 2 cores moves 1.5 times as much with 100 us as with 10,
+///   and not more with 5 ms
+/// - less: a link stands still while its peer waits for a core
+/// - more: a message now and then waits for more than a write of 256 KiB on 10 Gbit/s
+/// - command: `chunkperf collective --op all-reduce --size 16MiB --against relay`
+pub const QUEUE_SHARED: Duration = Duration::from_micros(100);
+
+/// Most bytes of a turn in which a channel talks.
+///
+/// - measured: nothing recorded
+/// - less: longer requests wait behind bulk
+/// - more: ends of large messages count as talk
+/// - command: `chunkperf latency --size 16 --load bulk --lane express --against load-idle`
+pub const TALK_BYTES_MAX: u64 = 4 * 1024;
+
+/// Turns within [`SHARED_FOR`] by which a channel talks.
+///
+/// - measured: nothing recorded; a conversation beside bulk has 50 and more on the shortest ways
+/// - less: the words of a collective call bound its data
+/// - more: a slower conversation waits for [`QUEUE_SHARED`]
+/// - command: `chunkperf latency --size 16 --load bulk --lane express --against load-idle`
+pub const TALK_TURNS: u32 = 8;
 
 /// Time that bulk data of a channel that has the link to itself may wait.
 ///

@@ -9,14 +9,15 @@
 //!
 //! ```text
 //! alone = 2 x shortest round trip + QUEUE_MAX
-//! shared = 2.5 x shortest round trip, at least one + QUEUE_MIN, at most alone
-//! bound = rate x (alone or shared), at least BOUND_BYTES_MIN
+//! shared = 2.5 x shortest round trip, at least one + QUEUE_SHARED, at most alone
+//! talks = 2.5 x shortest round trip, at least one + QUEUE_MIN, at most alone
+//! bound = rate x (alone, shared or talks), at least BOUND_BYTES_MIN
 //! ```
 //!
-//! So an express message beside bulk takes two and a half round trips, however short these are.
-//! A channel that has had the link to itself for [`SHARED_FOR`](super::constants::SHARED_FOR)
-//! delays nobody: it may have more on its way, and the peer is asked for fewer
-//! acknowledgements.
+//! So an express message that is one of many beside bulk takes two and a half round trips, however
+//! short these are ([`sharing`](super::sharing)). One now and then may wait as long as a large write
+//! takes. A channel that has had the link to itself delays nobody: it may have more on its way, and
+//! the peer is asked for fewer acknowledgements.
 //!
 //! Rate and round trip are measured as BBR does (N. Cardwell et al., "BBR: Congestion-Based
 //! Congestion Control", ACM Queue 14(5), 2016). The rate is the most that was recently
@@ -36,9 +37,10 @@
 //! (none is); either, with `drain` while the queue is to run empty first.
 
 use super::constants::{
-    BOUND_BYTES_MIN, BOUND_PACKETS, QUEUE_MAX, QUEUE_MIN, RATE_ROUNDS, ROOM_BYTES_MIN,
-    ROOM_DIVISOR, ROUND_TRIP_MIN, ROUND_TRIP_WINDOW,
+    BOUND_BYTES_MIN, BOUND_PACKETS, QUEUE_MAX, QUEUE_MIN, QUEUE_SHARED, RATE_ROUNDS,
+    ROOM_BYTES_MIN, ROOM_DIVISOR, ROUND_TRIP_MIN, ROUND_TRIP_WINDOW,
 };
+use super::sharing::Sharing;
 use super::without::{Controller, Without};
 use crate::Time;
 use std::time::Duration;
@@ -65,9 +67,9 @@ struct Sample {
 /// - [`Pace::is_unasked`] while bulk waits.
 #[derive(Debug)]
 pub struct Pace {
-    /// Bound for a channel alone, and for channels that share the link.
-    bounds: [usize; 2],
-    shared: bool,
+    /// Bound for each [`Sharing`].
+    bounds: [usize; 3],
+    sharing: Sharing,
     /// Rates in bytes a second: the highest before, the highest of the last rounds.
     rate: [u64; 2],
     rounds: u32,
@@ -91,8 +93,8 @@ impl Pace {
     pub fn new(now: Time, without: Without) -> Pace {
         let unbounded = without.has(Controller::Pace);
         Pace {
-            bounds: [if unbounded { usize::MAX } else { BOUND_BYTES_MIN }; 2],
-            shared: false,
+            bounds: [if unbounded { usize::MAX } else { BOUND_BYTES_MIN }; 3],
+            sharing: Sharing::Alone,
             rate: [0; 2],
             rounds: 0,
             round_trip: [None; 2],
@@ -117,13 +119,13 @@ impl Pace {
     #[must_use]
     #[inline]
     pub fn bound(&self) -> usize {
-        self.bounds[usize::from(self.shared)]
+        self.bounds[self.sharing as usize]
     }
 
-    /// Sets whether several channels share the link.
+    /// Sets how the channels share the link.
     #[inline]
-    pub fn set_shared(&mut self, shared: bool) {
-        self.shared = shared;
+    pub fn set_sharing(&mut self, sharing: Sharing) {
+        self.sharing = sharing;
     }
 
     /// Returns the bytes that bulk may send while `in_flight` are on their way; 0 when it
@@ -225,8 +227,8 @@ impl Pace {
         let shortest = before.into_iter().chain(now).min().unwrap_or_default();
         let rate = u128::from(self.rate[0].max(self.rate[1]));
         let alone = 2 * shortest + QUEUE_MAX;
-        let shared = (shortest * 5 / 2).max(shortest + QUEUE_MIN).min(alone);
-        self.bounds = [alone, shared].map(|time| {
+        let beside = |queue| (shortest * 5 / 2).max(shortest + queue).min(alone);
+        self.bounds = [alone, beside(QUEUE_SHARED), beside(QUEUE_MIN)].map(|time| {
             let bytes = rate * time.as_nanos() / 1_000_000_000;
             usize::try_from(bytes).unwrap_or(usize::MAX).max(BOUND_BYTES_MIN)
         });
@@ -264,7 +266,7 @@ mod tests {
     impl Way {
         fn new(bytes_per_ms: u64, latency: u64) -> Way {
             Way {
-                pace: Pace { shared: true, ..Pace::new(Time(MS), Without::default()) },
+                pace: Pace { sharing: Sharing::Talks, ..Pace::new(Time(MS), Without::default()) },
                 now: MS,
                 bytes_per_ms,
                 latency,
@@ -343,12 +345,12 @@ mod tests {
     }
 
     #[test]
-    fn a_shared_link_of_the_shortest_way_has_the_least_queue() {
+    fn the_shortest_way_has_the_least_queue_where_a_channel_talks() {
         let mut pace = Pace::new(Time(0), Without::default());
         pace.round_trip = [None, Some(Duration::from_micros(2))];
         pace.rate = [0, 1_000_000_000_000];
         pace.set_bound();
-        assert_eq!(pace.bounds, [5_004_000_000, 12_000_000]);
+        assert_eq!(pace.bounds, [5_004_000_000, 102_000_000, 12_000_000]);
     }
 
     #[test]

@@ -1,0 +1,121 @@
+//! How the channels of a link share it; [`pace`](super::pace) bounds what is on its way by that.
+//!
+//! Channels share a link for [`SHARED_FOR`] after two of them took turns. One of them *talks* when it
+//! had [`TALK_TURNS`] small turns beside another channel within that time: each of its messages waits
+//! behind what the other has on its way. Words between large transfers are fewer.
+
+use super::constants::{SHARED_FOR, TALK_BYTES_MAX, TALK_TURNS};
+use crate::Time;
+
+/// How channels share a link.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Sharing {
+    /// One channel has the link to itself.
+    #[default]
+    Alone,
+    /// Several channels share the link.
+    Shared,
+    /// A channel talks beside another.
+    Talks,
+}
+
+/// The latest turns of a link's channels.
+#[derive(Debug, Default)]
+pub struct Turns {
+    last: u32,
+    shared_until: Time,
+    /// Small turns beside another channel since a time.
+    talk: u32,
+    talk_since: Time,
+    talks_until: Time,
+}
+
+impl Turns {
+    /// Notes that `channel`, which is not 0, put `bytes` in a packet at `now`.
+    #[inline]
+    pub fn took(&mut self, channel: u32, bytes: u64, now: Time) {
+        if self.last == channel {
+            return;
+        }
+        if self.last != 0 {
+            self.shared(bytes, now);
+        }
+        self.last = channel;
+    }
+
+    fn shared(&mut self, bytes: u64, now: Time) {
+        self.shared_until = now.after(SHARED_FOR);
+        if bytes > TALK_BYTES_MAX {
+            return;
+        }
+        if now >= self.talk_since.after(SHARED_FOR) {
+            (self.talk, self.talk_since) = (0, now);
+        }
+        self.talk += 1;
+        if self.talk >= TALK_TURNS {
+            self.talks_until = now.after(SHARED_FOR);
+        }
+    }
+
+    /// Returns how the link is shared at `now`.
+    #[must_use]
+    #[inline]
+    pub fn sharing(&self, now: Time) -> Sharing {
+        if now >= self.shared_until {
+            return Sharing::Alone;
+        }
+        if now < self.talks_until { Sharing::Talks } else { Sharing::Shared }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SMALL: u64 = 100;
+    const LARGE: u64 = 64 * 1024;
+    const EACH_NS: u64 = 100_000;
+
+    /// Returns the sharing after each of `turns`, which are `each_ns` apart.
+    fn after(turns: &[(u32, u64)], each_ns: u64) -> Vec<Sharing> {
+        let (mut latest, mut now) = (Turns::default(), Time(1 << 40));
+        let each = turns.iter().map(|&(channel, bytes)| {
+            now.0 += each_ns;
+            latest.took(channel, bytes, now);
+            latest.sharing(now)
+        });
+        each.collect()
+    }
+
+    #[test]
+    fn a_channel_alone_shares_nothing_and_two_that_send_much_do_not_talk() {
+        assert_eq!(after(&[(1, LARGE); 100], EACH_NS), [Sharing::Alone; 100]);
+        assert_eq!(after(&[(1, SMALL); 100], EACH_NS), [Sharing::Alone; 100]);
+        let two = [(1, LARGE), (2, LARGE)].repeat(50);
+        assert_eq!(after(&two, EACH_NS)[1..], [Sharing::Shared; 99]);
+    }
+
+    #[test]
+    fn a_channel_of_small_turns_talks_beside_another_if_it_does_so_often() {
+        let two = [(1, LARGE), (2, SMALL)].repeat(50);
+        let sharing = after(&two, EACH_NS);
+        let first = sharing.iter().position(|it| *it == Sharing::Talks).unwrap();
+        assert_eq!(first, 2 * TALK_TURNS as usize - 1);
+        assert_eq!(sharing[first..], vec![Sharing::Talks; 100 - first]);
+        let seldom = SHARED_FOR.as_nanos() as u64 / u64::from(TALK_TURNS);
+        assert_eq!(after(&two, seldom)[1..], [Sharing::Shared; 99]);
+    }
+
+    #[test]
+    fn what_was_shared_is_forgotten() {
+        let (mut latest, mut now) = (Turns::default(), Time(1 << 40));
+        for (channel, bytes) in [(1, LARGE), (2, SMALL)].repeat(50) {
+            latest.took(channel, bytes, now);
+        }
+        assert_eq!(latest.sharing(now), Sharing::Talks);
+        now = now.after(SHARED_FOR);
+        assert_eq!(latest.sharing(now), Sharing::Alone);
+        latest.took(1, LARGE, now);
+        assert_eq!(latest.sharing(now), Sharing::Shared);
+    }
+}
