@@ -5,6 +5,7 @@ pub mod budgets;
 pub mod calls;
 pub mod cluster;
 pub mod collective;
+mod counts;
 pub mod coupled;
 pub mod delta;
 pub mod farm;

@@ -11,6 +11,7 @@ use chunkcomm_group::Algorithm;
 use clap::{Args, ValueEnum};
 
 use super::Verdict;
+use super::counts::CountsOfSides;
 use super::opposite::{Opposite, Told, fastest, seconds_a_call, set_times};
 use crate::baseline::mpi_calls::{CALLS, Compiled, Form};
 use crate::failure::Failure;
@@ -69,6 +70,10 @@ pub struct CollectiveArgs {
     /// Calls of ours in all counted slices [default: as many as take some seconds]
     #[arg(long, value_name = "N", value_parser = values::count)]
     repeat: Option<u64>,
+    /// Also what a call costs, summed over the ranks and with the barrier, the filling and the check around it:
+    /// processor time, context switches, page faults; of ours also packets and system calls
+    #[arg(long)]
+    counts: bool,
     /// Baseline that is measured in the same run, and whose ratio is printed
     #[arg(long, value_enum, value_name = "BASELINE")]
     against: Option<Against>,
@@ -116,11 +121,14 @@ pub fn run(args: &CollectiveArgs) -> Result<Verdict, Failure> {
     let ours = OursKind { runtime, threads, algorithm: args.algorithm.to_string() };
     let mut ours = start(&Work::Call { side: SideKind::Ours(ours), kind })?;
     // Ranks of an MPI may hang: ours has its row all the same.
+    let mut counts = CountsOfSides::new(args.counts);
     let (outcome, _, reason) = beside(args.is_mpi(), opposite, |opposite| {
         ours.hold(false);
-        args.measure(&plan, kind, &mut ours, opposite)
+        args.measure(&plan, kind, &mut ours, opposite, &mut counts)
     })?;
-    args.row(kind, &outcome, told, reason).print(args.common.json);
+    let mut row = args.row(kind, &outcome, told, reason);
+    counts.set(&mut row);
+    row.print(args.common.json);
     Ok(Verdict::Fine)
 }
 
@@ -227,19 +235,22 @@ impl CollectiveArgs {
         kind: CallKind,
         ours: &mut Ranks,
         mut opposite: Option<&mut Opposite>,
+        counts: &mut CountsOfSides,
     ) -> Result<Outcome, Failure> {
         let sides = Side::against(opposite.is_some());
         let held = self.spins() && sides.len() > 1;
+        let mut counted =
+            |side, ranks: &mut _, calls| counts.of(side, ranks, |ranks| slice(ranks, kind, calls));
         alternate(plan, sides, |side, count| match (side, &mut opposite) {
             (Side::Baseline, Some(opposite)) => {
                 if held {
                     ours.hold(true);
                 }
-                let slice = slice(&mut opposite.ranks, kind, count.messages);
+                let slice = counted(side, &mut opposite.ranks, count.messages);
                 ours.hold(false);
                 slice
             }
-            _ => slice(ours, kind, count.messages),
+            _ => counted(side, ours, count.messages),
         })
     }
 

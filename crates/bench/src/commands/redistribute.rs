@@ -12,6 +12,7 @@ use chunkcomm_array::{Layout, plan_of};
 use clap::{Args, ValueEnum};
 
 use super::Verdict;
+use super::counts::CountsOfSides;
 use super::opposite::{Opposite, Told, fastest, seconds_a_call, set_times};
 use crate::baseline::mpi_calls::{ALL_TO_ALL, Compiled, Form, SCALAPACK, Source};
 use crate::failure::{Doing, Failure};
@@ -123,6 +124,10 @@ pub struct RedistributeArgs {
     /// Most ranks of a group there and back
     #[arg(long, value_name = "N", default_value = "4", value_parser = values::count)]
     group_max: u64,
+    /// Also what a transfer costs, summed over the ranks and with the barrier, the filling and the check around
+    /// it: processor time, context switches, page faults; of ours also packets and system calls
+    #[arg(long, conflicts_with = "side")]
+    counts: bool,
     /// Baseline that is measured in the place of ours
     #[arg(long, value_enum, value_name = "BASELINE")]
     side: Option<Against>,
@@ -190,9 +195,12 @@ pub fn run(args: &RedistributeArgs) -> Result<Verdict, Failure> {
     let mut ours = args.ours(&transfer)?;
     let plan_seconds = ours.run(1, 1)?;
     // Ranks of an MPI may hang: ours has its row all the same.
-    let (outcome, opposite, reason) =
-        beside(args.is_mpi(), opposite, |opposite| measure(&plan, &mut ours, opposite))?;
+    let mut counts = CountsOfSides::new(args.counts);
+    let (outcome, opposite, reason) = beside(args.is_mpi(), opposite, |opposite| {
+        measure(&plan, &mut ours, opposite, &mut counts)
+    })?;
     let mut row = args.row(&transfer, &outcome, plan_seconds, told, reason);
+    counts.set(&mut row);
     if args.against == Some(Against::Kept) {
         drop((ours, opposite));
         args.set_extra(&mut row, &outcome, transfer.ranks())?;
@@ -210,11 +218,15 @@ fn measure(
     plan: &Plan,
     ours: &mut Ranks,
     mut opposite: Option<&mut Opposite>,
+    counts: &mut CountsOfSides,
 ) -> Result<Outcome, Failure> {
     let sides = Side::against(opposite.is_some());
-    alternate(plan, sides, |side, count| match (side, &mut opposite) {
-        (Side::Baseline, Some(opposite)) => slice(&mut opposite.ranks, count.messages),
-        _ => slice(ours, count.messages),
+    alternate(plan, sides, |side, count| {
+        let ranks = match (side, &mut opposite) {
+            (Side::Baseline, Some(opposite)) => &mut opposite.ranks,
+            _ => &mut *ours,
+        };
+        counts.of(side, ranks, |ranks| slice(ranks, count.messages))
     })
 }
 

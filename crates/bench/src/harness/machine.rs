@@ -197,18 +197,36 @@ pub fn resident_bytes() -> Option<u64> {
 
 /// Returns how often the threads of this process have left the processor, if the system reports it.
 pub fn switches() -> Option<u64> {
-    let tasks = std::fs::read_dir("/proc/self/task").ok()?;
-    let mut sum = 0;
-    for task in tasks.flatten() {
-        // A thread that has ended meanwhile does not count.
-        let Ok(status) = std::fs::read_to_string(task.path().join("status")) else { continue };
-        sum += status
-            .lines()
-            .filter(|line| line.contains("ctxt_switches:"))
-            .filter_map(|line| line.split_whitespace().nth(1)?.parse::<u64>().ok())
-            .sum::<u64>();
-    }
-    Some(sum)
+    switches_of("self")
+}
+
+fn switches_of(process: &str) -> Option<u64> {
+    let of_task = |status: &str| {
+        let lines = status.lines().filter(|line| line.contains("ctxt_switches:"));
+        lines.filter_map(|line| line.split_whitespace().nth(1)?.parse::<u64>().ok()).sum()
+    };
+    sum_of_tasks(process, "status", of_task)
+}
+
+/// Sums a figure over the threads of a process, from a file that the system has for each.
+fn sum_of_tasks(process: &str, file: &str, figure: impl Fn(&str) -> u64) -> Option<u64> {
+    let tasks = std::fs::read_dir(format!("/proc/{process}/task")).ok()?;
+    // A thread that has ended meanwhile does not count.
+    let texts = tasks.flatten().filter_map(|it| std::fs::read_to_string(it.path().join(file)).ok());
+    Some(texts.map(|text| figure(&text)).sum())
+}
+
+/// Returns what a process has taken of the machine so far: processor time in nanoseconds, the number of
+/// times that its threads have left the processor, and that of its page faults without a read of a disk.
+/// Zeros for what the system does not report.
+pub fn taken(pid: u32) -> [u64; 3] {
+    let process = pid.to_string();
+    let number = |text: &str, at: usize| text.split_whitespace().nth(at)?.parse::<u64>().ok();
+    let cpu_ns = sum_of_tasks(&process, "schedstat", |text| number(text, 0).unwrap_or_default());
+    // The program's name, which may have spaces, ends with a parenthesis.
+    let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
+    let faults = stat.rsplit_once(')').and_then(|(_, rest)| number(rest, 7));
+    [cpu_ns, switches_of(&process), faults].map(Option::unwrap_or_default)
 }
 
 /// Lets this process open `count` files, if the hard limit allows it.
@@ -293,6 +311,7 @@ mod tests {
         let before = (now_ns(), cpu_ns());
         assert!(resident_bytes().is_some_and(|bytes| bytes > 100_000));
         assert!(switches().is_some());
+        assert!(taken(std::process::id()).iter().all(|it| *it > 0));
         assert!(boot_id().is_some());
         assert!(now_ns() > before.0 && cpu_ns() >= before.1);
     }

@@ -9,7 +9,7 @@
 //!                       ◀──   a port a rank    once, if they have ports
 //!                       ◀──   runs, calls      0 runs: the rank ends
 //!     start, end        ──▶                    nanoseconds of the host's clock, for each run
-//!     steps             ──▶                    instead, if it was asked for 0 calls
+//!     steps, or traffic ──▶                    instead, if it was asked for 0 calls in 1 run, or in 2
 //! ```
 //!
 //! A run is `calls` calls one after the other. It begins when all ranks have met, and takes the time
@@ -46,6 +46,10 @@ const WORD: usize = size_of::<u64>();
 
 /// Nanoseconds of the steps of calls, in an order that the rank's side knows.
 pub type Steps = [u64; 6];
+
+/// Traffic of a rank so far: packets sent, those of them with messages, their bytes, system calls that wrote,
+/// and that read, waits for credit.
+pub type Traffic = [u64; 6];
 
 /// Socket at which ranks report.
 pub struct Meeting(TcpListener);
@@ -183,6 +187,28 @@ impl Ranks {
         Ok(largest)
     }
 
+    /// Asks all ranks for their traffic; returns the sums.
+    ///
+    /// # Errors
+    /// If a rank does not answer.
+    pub fn traffic(&mut self) -> Result<Traffic, Failure> {
+        for seat in &mut self.seats {
+            seat.send(&[2, 0]).doing("asking for traffic")?;
+        }
+        let mut sum = Traffic::default();
+        for seat in &mut self.seats {
+            let more: Traffic = seat.receive().doing("waiting for traffic")?;
+            sum = std::array::from_fn(|at| sum[at] + more[at]);
+        }
+        Ok(sum)
+    }
+
+    /// Returns what all ranks have [taken](machine::taken) of the machine.
+    pub fn taken(&self) -> [u64; 3] {
+        let each = self.seats.iter().map(|seat| machine::taken(seat.pid));
+        each.fold([0; 3], |sum, more| std::array::from_fn(|at| sum[at] + more[at]))
+    }
+
     /// Stops the ranks, or lets them continue: those that poll busily would take the cores of the
     /// other side.
     pub fn hold(&self, held: bool) {
@@ -256,6 +282,11 @@ pub(crate) trait Player {
     async fn steps_ns(&mut self) -> Result<Steps, Failure> {
         Ok(Steps::default())
     }
+
+    /// Returns its traffic so far, if it knows that.
+    async fn traffic(&mut self) -> Result<Traffic, Failure> {
+        Ok(Traffic::default())
+    }
 }
 
 /// The control connection at the rank's end.
@@ -301,8 +332,9 @@ impl Control {
                 return Ok(());
             }
             if calls == 0 {
-                let steps_ns = player.steps_ns().await?;
-                self.send(&steps_ns).await?;
+                let told =
+                    if runs == 1 { player.steps_ns().await? } else { player.traffic().await? };
+                self.send(&told).await?;
                 continue;
             }
             for _ in 0..runs {

@@ -13,10 +13,10 @@ use chunkcomm_group::{Group, Pair};
 use serde::{Deserialize, Serialize};
 
 use self::copies::Copies;
-use super::collective::{end_cluster, join_cluster};
+use super::collective::{end_cluster, join_cluster, traffic_of};
 use crate::failure::{Doing, Failure};
 use crate::harness::protocol::RuntimeKind;
-use crate::harness::ranks::{Control, Player, Steps};
+use crate::harness::ranks::{Control, Player, Steps, Traffic};
 use crate::harness::transfers::{ELEMENT_BYTES, Part, Transfer};
 
 /// Name under which the groups meet.
@@ -334,6 +334,10 @@ impl Player for Member {
             self.close().await?;
         }
         Ok(right)
+    }
+
+    async fn traffic(&mut self) -> Result<Traffic, Failure> {
+        traffic_of(&self.world).await
     }
 
     async fn steps_ns(&mut self) -> Result<Steps, Failure> {

@@ -4,6 +4,7 @@ use std::mem;
 use std::time::Duration;
 
 use chunkcomm::Node;
+use chunkcomm::stats::PeerStats;
 use chunkcomm_cluster::{Cluster, ClusterConfig};
 use chunkcomm_group::{Algorithm, Group, Op, Parts};
 use chunkcomm_testkit::free_port;
@@ -12,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use crate::failure::{Doing, Failure};
 use crate::harness::calls::{CallKind, Operation};
 use crate::harness::protocol::RuntimeKind;
-use crate::harness::ranks::{Control, Player};
+use crate::harness::ranks::{Control, Player, Traffic};
 
 /// Time after which a process of the cluster that has not ended is killed: 10 s.
 const END_DEADLINE: Duration = Duration::from_secs(10);
@@ -72,6 +73,17 @@ pub async fn serve(port: u16, rank: usize, kind: CallKind, ours: OursKind) -> Re
     drop(member);
     served?;
     end_cluster(cluster).await
+}
+
+/// Returns the traffic of this rank with the others of a group.
+pub(super) async fn traffic_of(group: &Group) -> Result<Traffic, Failure> {
+    let mut sum = PeerStats::default();
+    for rank in (0..group.size()).filter(|rank| *rank != group.rank()) {
+        sum = sum.plus(&group.peer(rank).await.doing("looking for a rank")?.stats());
+    }
+    let PeerStats { packets_sent, message_packets_sent, packet_bytes_sent, writes, reads, .. } =
+        sum;
+    Ok([packets_sent, message_packets_sent, packet_bytes_sent, writes, reads, sum.credit_waits])
 }
 
 /// One rank of the group with its vectors.
@@ -140,6 +152,10 @@ impl Player for Member {
             }
         };
         Ok(())
+    }
+
+    async fn traffic(&mut self) -> Result<Traffic, Failure> {
+        traffic_of(&self.group).await
     }
 
     async fn is_right(&mut self, call: u64) -> Result<bool, Failure> {
