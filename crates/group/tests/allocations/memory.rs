@@ -1,5 +1,6 @@
 //! Much memory beside the tasks of a runtime of one thread: it is freed by others, and copied in slices.
 
+use std::mem;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -8,7 +9,9 @@ use bytes::Bytes;
 use chunkcomm::host::memory::{Piecewise, SLICE_BYTES};
 use chunkcomm::{BytesSender, Node};
 use chunkcomm_group::{Exchanged, Group, Op, Parts, Region};
-use chunkcomm_testkit::counting::{assert_freed_elsewhere, freed_here, watch_this_thread};
+use chunkcomm_testkit::counting::{
+    LARGE_ALLOCATIONS, LARGE_BYTES_MIN, assert_freed_elsewhere, freed_here, watch_this_thread,
+};
 
 use crate::ALONE;
 use crate::clusters::{end_all, join_all};
@@ -125,6 +128,39 @@ async fn a_result_lies_in_the_memory_that_was_given() {
             assert!(!is_kept || all.as_ptr().addr() == at, "{length} elements");
         }
     }
+    drop(groups);
+    end_all(&clusters).await;
+}
+
+/// What comes before its receiver has memory for it comes in memory of the calls before.
+#[tokio::test]
+async fn repeated_calls_use_memory_again() {
+    const CALLS: u64 = 20;
+    let _alone = ALONE.lock().await;
+    let clusters = join_all(2).await;
+    let mut groups = Vec::new();
+    for cluster in &clusters {
+        groups.push(Group::world(cluster).await.unwrap());
+    }
+    let length = 2 * LARGE_BYTES_MIN / size_of::<u64>();
+    let mut memory: Vec<_> =
+        (0..2).map(|_| [Parts::even(vec![7_u64; 2 * length], 2), Parts::default()]).collect();
+    let mut large = 0;
+    for call in 0..2 * CALLS {
+        if call == CALLS {
+            large = LARGE_ALLOCATIONS.load(Ordering::Relaxed);
+        }
+        let given = mem::take(&mut memory).into_iter().zip(&mut groups);
+        let calls: Vec<_> =
+            given.map(|([parts, into], group)| group.all_to_all_into(parts, into)).collect();
+        for call in calls {
+            let Exchanged { input, result } = call.await.unwrap();
+            assert!(result.data.iter().all(|it| *it == 7));
+            memory.push([input, result]);
+        }
+    }
+    let large = LARGE_ALLOCATIONS.load(Ordering::Relaxed) - large;
+    assert!(large < CALLS, "{large} large allocations in {CALLS} calls of two ranks");
     drop(groups);
     end_all(&clusters).await;
 }

@@ -141,7 +141,9 @@ impl Inbound<'_> {
         let bytes = assembling.memory.len() as u64;
         let kept = if slot.landing.is_some() {
             // The message began before the landing was chosen.
-            if slot.put(&assembling.memory) {
+            let fits = slot.put(&assembling.memory);
+            self.channels.shared.large_in.give(std::mem::take(&mut assembling.memory));
+            if fits {
                 self.settle_landed(channel);
             } else {
                 self.landing_full(channel);
