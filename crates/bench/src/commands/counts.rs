@@ -1,5 +1,5 @@
-//! What a byte that is moved costs, as it can be counted: the system's account of the ranks' processes, and
-//! the traffic that they report.
+//! Counts of what calls and transfers cost: the system's account of the ranks' processes, and the traffic that
+//! they report.
 
 use crate::failure::Failure;
 use crate::harness::ranks::{Ranks, Traffic};

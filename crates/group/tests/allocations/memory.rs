@@ -132,7 +132,7 @@ async fn a_result_lies_in_the_memory_that_was_given() {
     end_all(&clusters).await;
 }
 
-/// What comes before its receiver has memory for it comes in memory of the calls before.
+/// Memory of data that came before their receiver had memory for them serves the next call.
 #[tokio::test]
 async fn repeated_calls_use_memory_again() {
     const CALLS: u64 = 20;
