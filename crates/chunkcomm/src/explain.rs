@@ -47,6 +47,8 @@ pub struct LinkReport {
     pub state: String,
     /// Number of the connection within the session.
     pub attempt: u32,
+    /// Way of that connection.
+    pub way: Way,
     /// Time since the peer was last heard.
     pub silence: Duration,
     /// Number of the last packet sent.
@@ -65,6 +67,23 @@ pub struct LinkReport {
     pub sending: Vec<SendingReport>,
     /// The channels that receive from the peer.
     pub receiving: Vec<ReceivingReport>,
+}
+
+/// Way that the bytes of a connection take.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Way {
+    /// A Unix socket, memory or a simulated network, as the address says.
+    #[default]
+    Other,
+    /// TCP.
+    Tcp {
+        /// Why the connection did not go over to a Unix socket, for people.
+        why: &'static str,
+    },
+    /// A Unix socket, since two nodes that met at a TCP address are on one host; see
+    /// [`NodeBuilder::same_host`](crate::NodeBuilder::same_host).
+    SameHost,
 }
 
 /// A sending channel, at one moment.
@@ -137,6 +156,11 @@ impl fmt::Display for LinkReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let peer = Plain(&self.peer);
         write!(f, "  {peer}: {}, connection {}", self.state, self.attempt)?;
+        match self.way {
+            Way::Other => {}
+            Way::Tcp { why } => write!(f, " over TCP ({why})")?,
+            Way::SameHost => write!(f, " over the Unix socket of its host")?,
+        }
         write!(f, ", heard {} ms ago", self.silence.as_millis())?;
         write!(f, ", sent {} (acknowledged {})", self.sent, self.acknowledged)?;
         writeln!(f, ", received {}, {} bytes kept", self.received, self.kept_bytes)?;

@@ -66,6 +66,8 @@ pub struct NodeSettings {
     /// [`NodeBuilder::listen`]: one address, or a list.
     #[serde(deserialize_with = "addresses")]
     pub listen: Vec<Address>,
+    /// [`NodeBuilder::same_host`].
+    pub same_host: Option<bool>,
     /// [`NodeBuilder::credential_file`].
     pub credential_file: Option<PathBuf>,
     /// Runtime that drives the links: that of the program (`ambient`), a thread of the node's own
@@ -158,6 +160,9 @@ impl NodeBuilder {
         }
         for address in &settings.listen {
             self = self.listen(address.clone());
+        }
+        if let Some(allowed) = settings.same_host {
+            self = self.same_host(allowed);
         }
         if let Some(file) = &settings.credential_file {
             self = self.credential_file(file);

@@ -30,9 +30,9 @@ fn credential(seed: &Seed) -> Credential {
     seed.to_text().parse().unwrap()
 }
 
-/// Returns a node that admits every peer with the credential.
+/// Returns a node that admits every peer with the credential, and stays with TCP.
 fn guarded() -> NodeBuilder {
-    Node::builder().credential(credential(&seed()))
+    Node::builder().credential(credential(&seed())).same_host(false)
 }
 
 /// Returns two honest nodes with a link over TCP.

@@ -46,10 +46,15 @@ fn messages(random: &mut Random) -> Vec<Message> {
     (0..random.below(2000)).map(|at| (at as u32, vec![at as u8; size(random)])).collect()
 }
 
+/// Returns the settings of a side that stays within TLS.
+fn sealed(credential: Credential) -> NodeBuilder {
+    Node::builder().credential(credential).same_host(false)
+}
+
 /// Returns the settings of both sides.
 fn settings() -> NodeBuilder {
     if let Ok(secret) = std::env::var(SECRET) {
-        return Node::builder().credential(secret.parse().unwrap());
+        return sealed(secret.parse().unwrap());
     }
     Node::builder()
 }
@@ -188,5 +193,5 @@ fn what_was_acknowledged_was_delivered_inside_tls_too() {
     let configure = |child: &mut Command| {
         child.env(SECRET, secret.as_str());
     };
-    all_arrives(|| Node::builder().credential(credential), configure);
+    all_arrives(|| sealed(credential), configure);
 }

@@ -37,6 +37,8 @@ mod redelivery;
 mod redelivery_log;
 mod resume;
 mod runtime_gone;
+#[cfg(target_os = "linux")]
+mod same_host;
 mod select_all;
 mod serialize;
 mod sessions;

@@ -267,6 +267,9 @@ fn pods_reach_each_other_before_their_names_are_published() {
         assert!(at[0].starts_with("tcp://sorting-2.invalid:"), "{at:?}");
         let peer = limited(nodes[1].peer(2)).await.unwrap();
         assert_eq!(peer.name(), "rank-2");
+        // Ranks of one host that met at TCP addresses, with a credential.
+        #[cfg(target_os = "linux")]
+        assert_eq!(peer.way(), chunkcomm::explain::Way::SameHost);
         end_all(&nodes).await;
     });
 }

@@ -10,7 +10,7 @@ use super::waking::DriverWaker;
 use crate::Address;
 use crate::driver::landing::Landing;
 use crate::error::{LinkCause, LinkError};
-use crate::explain::LinkReport;
+use crate::explain::{LinkReport, Way};
 use crate::proto::Time;
 use crate::proto::hello::{LAYERS_MAX, LayerVersion, VERSION_MAX};
 use crate::proto::limits::PACKET_BYTES_DEFAULT;
@@ -120,6 +120,7 @@ pub(crate) struct LinkShared {
     home: AtomicUsize,
     stats: Mutex<PeerStats>,
     trouble: Mutex<Trouble>,
+    way: Mutex<Way>,
     pub(super) opens: Opens,
 }
 
@@ -229,6 +230,7 @@ impl LinkShared {
             home: AtomicUsize::new(0),
             stats: Mutex::default(),
             trouble: Mutex::default(),
+            way: Mutex::default(),
             opens: Opens::default(),
         })
     }
@@ -470,6 +472,16 @@ impl LinkShared {
 
     pub(crate) fn trouble(&self) -> Option<String> {
         locked(&self.trouble).last.clone()
+    }
+
+    /// Notes the way of a connection that begins or goes on with the session.
+    pub(crate) fn set_way(&self, way: Way) {
+        *locked(&self.way) = way;
+    }
+
+    /// Returns the way of the last connection.
+    pub(crate) fn way(&self) -> Way {
+        *locked(&self.way)
     }
 
     /// Waits until there was trouble more often than `seen`; returns how often.

@@ -22,6 +22,7 @@ impl Driver {
             peer: shared.peer.name.clone(),
             state: self.state().to_owned(),
             attempt: self.endpoint.attempt(),
+            way: shared.way(),
             silence: since(link.heard_at(), now),
             sent,
             acknowledged,

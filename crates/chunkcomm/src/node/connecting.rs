@@ -10,6 +10,7 @@ use crate::driver::tasks;
 use crate::driver::wakers::locked;
 use crate::driver::{clock, entropy};
 use crate::error::{ConnectError, HelloCause};
+use crate::explain::Way;
 use crate::portable::portable_only;
 use crate::proto::Time;
 use crate::proto::backoff::Backoff;
@@ -214,7 +215,7 @@ impl Node {
             let (address, tried) = (address.clone(), Duration::ZERO);
             ConnectError::Hello { address, cause, tried }
         };
-        let (mut transport, theirs, agreement) = admitted.await.map_err(wrong)?;
+        let (transport, theirs, agreement) = admitted.await.map_err(wrong)?;
         let shown = transport.shown();
         let existing = match purpose {
             Purpose::Own => self.shared.table.dialled(theirs.incarnation, &shown),
@@ -229,6 +230,9 @@ impl Node {
         if let Some(link) = existing {
             return Ok(Dialled::Link(link));
         }
+        let (own, same_host) = (&self.shared.own, &self.shared.same_host);
+        let shorter = same_host.shorter(address, transport, &theirs, own, &admission);
+        let (mut transport, way) = shorter.await;
         let word = self.shared.new_session(theirs.incarnation, purpose).map_err(unreachable)?;
         let answer = resume::ask(&mut *transport, &word).await.map_err(wrong)?;
         match (answer.kind, answer.received) {
@@ -241,6 +245,7 @@ impl Node {
         let origin = Origin {
             session: word.session,
             beginning: Beginning::Dialled(address.clone()),
+            way,
             after_loss: self.shared.after_loss(AfterLoss::Dial),
             redial: Some(Arc::new(self.shared.dialler(address))),
         };
@@ -278,7 +283,8 @@ impl Node {
         let agreement = Hello::agree(hello, hello).map_err(|_| ConnectError::Closed)?;
         let both = |transport| {
             let (beginning, after_loss) = (Beginning::Local, AfterLoss::End);
-            let origin = Origin { session: 0, beginning, after_loss, redial: None };
+            let origin =
+                Origin { session: 0, beginning, way: Way::Other, after_loss, redial: None };
             self.shared.start(transport, &(*hello, agreement), origin)
         };
         let link = both(ours);
@@ -323,6 +329,7 @@ impl NodeShared {
         Arc::new(Dialler {
             own: self.own,
             admission: self.admission.at(address),
+            same_host: self.same_host,
             address: address.clone(),
             home: self.home,
             keep_alive: self.keep_alive(),

@@ -44,6 +44,7 @@ impl Node {
                 peer: link.peer.name.clone(),
                 state: "its driver does not run: is the runtime blocked?".to_owned(),
                 trouble: link.trouble(),
+                way: link.way(),
                 ..LinkReport::default()
             };
             links.push(report.await.flatten().unwrap_or_else(stuck));

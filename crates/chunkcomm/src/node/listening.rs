@@ -9,6 +9,7 @@ use crate::descriptors::with_limit;
 use crate::driver::clock;
 use crate::driver::tasks;
 use crate::error::HelloCause;
+use crate::explain::Way;
 use crate::proto::causes::with_causes;
 use crate::transport::{Listener, Transport};
 use std::io;
@@ -40,6 +41,7 @@ pub(super) struct Listening {
 pub(super) async fn accept_loop(listening: Listening, node: Weak<NodeShared>) {
     let listener = &*listening.listener;
     let address = listener.address();
+    let Some(way) = node.upgrade().map(|it| it.same_host.way_to(&address)) else { return };
     let slots = Slots::new(HELLOS_MAX);
     let mut errors = Errors::default();
     loop {
@@ -53,14 +55,15 @@ pub(super) async fn accept_loop(listening: Listening, node: Weak<NodeShared>) {
         errors = Errors::default();
         let (slot, mut loss) = slots.take().await;
         let Some(shared) = node.upgrade() else { return };
-        let (own, admission) = (shared.own, shared.admission.at(&address));
+        let (own, admission) =
+            (shared.same_host.offered(shared.own, &address), shared.admission.at(&address));
         drop(shared);
         let node = node.clone();
         let welcoming = async move {
             let welcomed = tokio::select! {
                 biased;
                 () = loss.happens() => Err(HelloCause::GaveWay),
-                welcomed = welcome(connection, &own, &admission, &slot, &node) => welcomed,
+                welcomed = welcome(connection, &own, &admission, &slot, &node, way) => welcomed,
             };
             if let (Err(cause), Some(shared)) = (welcomed, node.upgrade()) {
                 shared.table.refuse(with_causes(&cause));
@@ -106,6 +109,7 @@ async fn welcome(
     admission: &Admission,
     slot: &Slot,
     node: &Weak<NodeShared>,
+    way: Way,
 ) -> Result<(), HelloCause> {
     let connected = clock::now();
     let admitted = hello::admit(connection, own, admission, Side::Acceptor(slot)).await?;
@@ -117,7 +121,7 @@ async fn welcome(
     slot.proved();
     match node.upgrade() {
         // In a box, like everything that is for peers only: a stranger must not cost its memory.
-        Some(shared) => Box::pin(shared.answer(connection, &(theirs, agreement), word)).await,
+        Some(shared) => Box::pin(shared.answer(connection, &(theirs, agreement), word, way)).await,
         None => Ok(()),
     }
 }
@@ -143,7 +147,7 @@ mod tests {
         let admission = Admission::default();
         let (slot, _loss) = Slots::new(HELLOS_MAX).take().await;
         let node = Weak::new();
-        let welcome = welcome(connection, &own, &admission, &slot, &node);
+        let welcome = welcome(connection, &own, &admission, &slot, &node, Way::Other);
         let bytes = size_of_val(&welcome) + size_of_val(&admission);
         assert!(bytes <= STRANGER_BYTES_MAX, "{bytes}");
     }

@@ -5,7 +5,8 @@
 //! - this file, [`peer`], [`builder`] with [`io_thread`];
 //! - [`connecting`], [`listening`] (connections that come) with [`slots`] (their places);
 //! - [`hello`] (from a connection to a link), [`admission`] (proofs and TLS of peers),
-//!   [`resume`] (the session of a connection), [`starting`] (a session's driver);
+//!   [`resume`] (the session of a connection), [`same_host`] (a Unix socket in the place of TCP),
+//!   [`starting`] (a session's driver);
 //! - [`channels`] with [`duplexes`] and [`accepting`] (the node's table), [`held`] (opens that wait for an
 //!   `accept`) and [`fingerprint`] (types);
 //! - [`redelivering`] and [`streams`] (senders that outlive their peer);
@@ -38,6 +39,7 @@ pub(crate) mod owed;
 mod peer;
 mod redelivering;
 mod resume;
+mod same_host;
 mod slots;
 mod starting;
 mod streams;
@@ -46,7 +48,10 @@ pub(crate) mod waits;
 pub(crate) mod warnings;
 pub(crate) mod whom;
 
-pub use builder::{AGE_BOUND_VARIABLE, CREDENTIAL_FILE_VARIABLE, Experiment, Limits, NodeBuilder};
+pub use builder::{
+    AGE_BOUND_VARIABLE, CREDENTIAL_FILE_VARIABLE, Experiment, Limits, NodeBuilder,
+    SAME_HOST_VARIABLE,
+};
 pub use events::{LinkEvent, LinkEvents};
 pub use peer::Peer;
 pub use redelivering::Redelivery;
@@ -67,6 +72,7 @@ use hello::OwnHello;
 use io_thread::IoThread;
 use layers::Layers;
 use owed::Debts;
+use same_host::SameHost;
 use std::fmt;
 use std::sync::{Arc, Mutex};
 use tokio::runtime::Handle;
@@ -91,6 +97,7 @@ pub(crate) struct NodeShared {
     settings: Settings,
     own: OwnHello,
     admission: Admission,
+    same_host: SameHost,
     runtime: Handle,
     one_thread: bool,
     table: Arc<AcceptTable>,

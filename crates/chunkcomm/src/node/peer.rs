@@ -4,6 +4,7 @@ use super::{Node, NodeShared};
 use crate::Address;
 use crate::driver::mail::{Beginning, Command, LinkShared};
 use crate::error::{LinkCause, LinkError, Loss};
+use crate::explain::Way;
 use crate::stats::PeerStats;
 use std::fmt;
 use std::future::poll_fn;
@@ -80,7 +81,8 @@ impl Peer {
     /// Returns the address that this node dialled for the session.
     ///
     /// If the peer dialled, the address that its first connection came from, with a port that
-    /// nobody listens at. `None` if that connection has no address (Unix sockets, memory).
+    /// nobody listens at. `None` if that connection has no address (memory, Unix sockets, also the one by
+    /// [`NodeBuilder::same_host`](crate::NodeBuilder::same_host)).
     #[must_use]
     pub fn address(&self) -> Option<&Address> {
         match &self.link.peer.beginning {
@@ -97,6 +99,13 @@ impl Peer {
             Beginning::Dialled(address) => Some(address),
             Beginning::Accepted(_) | Beginning::Local => None,
         }
+    }
+
+    /// Returns the way of the session's last connection: TCP, with the reason, or the Unix socket of a
+    /// host that both nodes share.
+    #[must_use]
+    pub fn way(&self) -> Way {
+        self.link.way()
     }
 
     /// Whether it is the node itself, over its local session.

@@ -4,12 +4,14 @@
 use super::NodeShared;
 use super::admission::Admission;
 use super::hello::{self, OwnHello, Side};
+use super::same_host::SameHost;
 use crate::Address;
 use crate::driver::clock;
 use crate::driver::connection::{Dial, Redial};
 use crate::driver::mail::{Command, LinkShared};
 use crate::driver::tasks;
 use crate::error::HelloCause;
+use crate::explain::Way;
 use crate::proto::causes::with_causes;
 use crate::proto::hello::{Agreement, Hello};
 use crate::proto::liveness::KeepAlive;
@@ -74,6 +76,7 @@ impl NodeShared {
         mut transport: Box<dyn Transport>,
         theirs: &(Hello, Agreement),
         word: Resume,
+        way: Way,
     ) -> Result<(), HelloCause> {
         let peer = theirs.0.incarnation;
         let known = self.table.accepted(peer, word.session);
@@ -95,7 +98,7 @@ impl NodeShared {
                 say(&mut *transport, &answer(Kind::Agreed, 0)).await?;
                 let from = transport.came_from();
                 let transport = self.spun(transport).map_err(broken)?;
-                self.start_accepted(transport, theirs, word.session, from);
+                self.start_accepted(transport, theirs, word.session, from, way);
                 drop(agreed);
                 Ok(())
             }
@@ -105,6 +108,7 @@ impl NodeShared {
                 if answer.kind == Kind::Agreed {
                     let transport = self.spun(transport).map_err(broken)?;
                     let (attempt, received) = (word.attempt, word.received);
+                    link.set_way(way);
                     link.command(Command::Adopt { attempt, received, transport });
                 }
                 Ok(())
@@ -118,6 +122,7 @@ impl NodeShared {
 pub(super) struct Dialler {
     pub(super) own: OwnHello,
     pub(super) admission: Admission,
+    pub(super) same_host: SameHost,
     pub(super) address: Address,
     pub(super) home: Home,
     pub(super) keep_alive: Option<KeepAlive>,
@@ -148,10 +153,13 @@ impl Dialler {
         let connected = transport::connect(&self.address, self.home, keep_alive).await;
         let transport = connected.map_err(|error| error.to_string())?;
         let admitted = hello::admit(transport, &self.own, &self.admission, Side::Dialler).await;
-        let (mut transport, theirs, _) = admitted.map_err(|cause| with_causes(&cause))?;
+        let (transport, theirs, _) = admitted.map_err(|cause| with_causes(&cause))?;
         // Another certificate is that of another process, whatever incarnation that claims.
         let is_same = link.peer.shown.is_same(&transport.shown());
         let incarnation = if is_same { theirs.incarnation } else { !link.peer.incarnation };
+        let (address, admission) = (&self.address, &self.admission);
+        let shorter = self.same_host.shorter(address, transport, &theirs, &self.own, admission);
+        let (mut transport, way) = shorter.await;
         let Some(word) = link.greeted(attempt, incarnation).await else {
             return Ok(());
         };
@@ -163,6 +171,7 @@ impl Dialler {
             Some(spinner) => spinner.adopt(transport).map_err(|error| error.to_string())?,
             None => transport,
         };
+        link.set_way(way);
         link.command(Command::Answered { attempt, answer, transport });
         Ok(())
     }

@@ -8,6 +8,7 @@ use crate::driver::link::{Driver, DriverSetup};
 use crate::driver::mail::{Beginning, LinkShared, PeerInfo};
 use crate::driver::tasks;
 use crate::driver::wakers::locked;
+use crate::explain::Way;
 use crate::proto::endpoint::AfterLoss;
 use crate::proto::hello::{Agreement, FLAG_SOLE_NAME, Hello};
 use crate::proto::limits::{PACKET_BYTES_DEFAULT, PACKET_BYTES_SMALL, PACKET_BYTES_TUNED};
@@ -22,6 +23,7 @@ use std::time::Duration;
 pub(super) struct Origin {
     pub(super) session: u64,
     pub(super) beginning: Beginning,
+    pub(super) way: Way,
     pub(super) after_loss: AfterLoss,
     /// For a session whose connection is dialled again from here.
     pub(super) redial: Option<Arc<dyn Redial>>,
@@ -48,9 +50,10 @@ impl NodeShared {
         theirs: &(Hello, Agreement),
         session: u64,
         from: Option<Address>,
+        way: Way,
     ) {
         let (beginning, after_loss) = (Beginning::Accepted(from), self.after_loss(AfterLoss::Wait));
-        self.start(transport, theirs, Origin { session, beginning, after_loss, redial: None });
+        self.start(transport, theirs, Origin { session, beginning, way, after_loss, redial: None });
     }
 
     /// Starts the driver of a session at its first connection.
@@ -77,6 +80,7 @@ impl NodeShared {
         let (limits, experiment) = (&settings.limits, &settings.experiment);
         let without = experiment.without;
         let shared = LinkShared::new(peer, without);
+        shared.set_way(origin.way);
         let packet_bytes_agreed = agreement.packet_bytes_max as usize;
         let sizes = match experiment.packet_bytes_max {
             Some(bytes) => [bytes; 3],

@@ -3,6 +3,7 @@
 
 pub(crate) mod exact;
 pub(crate) mod memory;
+pub(crate) mod same_host;
 pub(crate) mod shown;
 pub(crate) mod spin;
 pub(crate) mod tcp;

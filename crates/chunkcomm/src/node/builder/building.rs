@@ -7,12 +7,15 @@ use super::super::hello::{OwnHello, default_name, display_name};
 use super::super::io_thread::IoThread;
 use super::super::layers::{Layers, WeakNode};
 use super::super::listening::{Listening, accept_loop};
+use super::super::same_host::SameHost;
 use super::super::unaccepted::{speak_of_unaccepted, speak_of_unopened};
 use super::super::waits::Waits;
 use super::super::warnings::Warnings;
 use super::super::{Node, NodeShared};
 use super::checks::setting;
-use super::{AGE_BOUND_VARIABLE, CREDENTIAL_FILE_VARIABLE, CredentialFrom, NodeBuilder};
+use super::{
+    AGE_BOUND_VARIABLE, CREDENTIAL_FILE_VARIABLE, CredentialFrom, NodeBuilder, SAME_HOST_VARIABLE,
+};
 use crate::credential::Credential;
 use crate::driver::buffers::Buffers;
 use crate::driver::cycles::node_of;
@@ -101,11 +104,13 @@ impl NodeBuilder {
         }
         let own_hello = self.hello()?;
         let hello = own_hello.hello;
+        let addresses: Vec<_> = listeners.iter().map(|listener| listener.address()).collect();
+        let mut same_host = self.same_host_of(&admission);
+        listeners.extend(same_host.listen(hello.incarnation, &addresses));
         let board = Board::new(node_of(hello.incarnation), &display_name(&hello));
         let system = |error| NodeError::System(Arc::new(error));
         let spinner = self.busy_poll.then(|| Spinner::new(portable_only())).transpose();
         let spinner = spinner.map_err(system)?;
-        let addresses = listeners.iter().map(|listener| listener.address()).collect();
         let shared = Arc::new_cyclic(|node: &Weak<NodeShared>| {
             if let Some(spinner) = &spinner {
                 tasks::spawn_on(&runtime, spin(Arc::downgrade(spinner)));
@@ -133,6 +138,7 @@ impl NodeBuilder {
                 settings: self.settings,
                 own: own_hello,
                 admission,
+                same_host,
                 runtime,
                 one_thread,
                 table,
@@ -162,6 +168,7 @@ impl NodeBuilder {
 
     fn read_environment(&mut self) -> Result<(), NodeError> {
         self.read_without()?;
+        self.read_same_host()?;
         if self.age_bound_set {
             return Ok(());
         }
@@ -181,6 +188,23 @@ impl NodeBuilder {
             setting(WITHOUT_VARIABLE, &text, format!("some of {names}, with commas between them"))
         })?;
         Ok(())
+    }
+
+    fn read_same_host(&mut self) -> Result<(), NodeError> {
+        match variable(SAME_HOST_VARIABLE).as_deref() {
+            None | Some("on") => {}
+            Some("off") => self.same_host = false,
+            Some(other) => return Err(setting(SAME_HOST_VARIABLE, other, "on or off")),
+        }
+        Ok(())
+    }
+
+    fn same_host_of(&self, admission: &Admission) -> SameHost {
+        #[cfg(feature = "tls")]
+        let has_own_tls = self.user_tls.is_some();
+        #[cfg(not(feature = "tls"))]
+        let has_own_tls = false;
+        SameHost::of(self.same_host, admission, has_own_tls)
     }
 
     fn admission(&self) -> Result<Admission, NodeError> {

@@ -13,10 +13,11 @@ use tokio::process::{Child, Command};
 const SSH: &str = "CHUNKCOMM_SSH";
 
 /// Variables that are passed on to nodes unchanged.
-const PASSED_ON: [&str; 4] = [
+const PASSED_ON: [&str; 5] = [
     "CHUNKCOMM_PORTS",
     "CHUNKCOMM_READY_MS",
     chunkcomm::AGE_BOUND_VARIABLE,
+    chunkcomm::host::SAME_HOST_VARIABLE,
     chunkcomm::host::PORTABLE_VARIABLE,
 ];
 

@@ -1,0 +1,139 @@
+//! Unix sockets in Linux's abstract namespace, each named by a node's incarnation: only processes of the
+//! same network namespace find one, and it leaves no file. Peers are of this process's user.
+
+use crate::Address;
+
+/// Returns the address of the socket of the node `incarnation`.
+pub(crate) fn address(incarnation: u128) -> Address {
+    Address::Unix(format!("\0chunkcomm-{incarnation:032x}").into())
+}
+
+/// Whether this is the address of such a socket; no other Unix socket has a name that begins so.
+pub(crate) fn is_it(address: &Address) -> bool {
+    matches!(address, Address::Unix(path) if path.as_os_str().as_encoded_bytes().starts_with(b"\0"))
+}
+
+#[cfg(target_os = "linux")]
+pub(crate) use linux::{connect, listen};
+
+#[cfg(target_os = "linux")]
+mod linux {
+    use crate::Address;
+    use crate::transport::{BoxFuture, Listener, Transport};
+    use std::io;
+    use std::path::PathBuf;
+    use tokio::net::{UnixListener, UnixStream};
+
+    /// Connects to the socket of the node `incarnation`.
+    ///
+    /// # Errors
+    ///
+    /// `ConnectionRefused`: no such node is here. `PermissionDenied`: another user listens.
+    pub(crate) async fn connect(incarnation: u128) -> io::Result<Box<dyn Transport>> {
+        let stream = UnixStream::connect(path(incarnation)).await?;
+        if !is_own_users(&stream) {
+            return Err(io::ErrorKind::PermissionDenied.into());
+        }
+        Ok(Box::new(stream))
+    }
+
+    /// Listens at the socket of the node `incarnation`.
+    pub(crate) fn listen(incarnation: u128) -> io::Result<Box<dyn Listener>> {
+        let (path, address) = (path(incarnation), super::address(incarnation));
+        Ok(Box::new(OwnUsers { listener: UnixListener::bind(path)?, address }))
+    }
+
+    fn path(incarnation: u128) -> PathBuf {
+        match super::address(incarnation) {
+            Address::Unix(path) => path,
+            _ => PathBuf::new(),
+        }
+    }
+
+    /// Whether the process at the other end has the user of this one.
+    fn is_own_users(stream: &UnixStream) -> bool {
+        let own = rustix::process::geteuid().as_raw();
+        stream.peer_cred().is_ok_and(|peer| peer.uid() == own)
+    }
+
+    struct OwnUsers {
+        listener: UnixListener,
+        address: Address,
+    }
+
+    impl Listener for OwnUsers {
+        fn accept(&self) -> BoxFuture<'_, io::Result<Box<dyn Transport>>> {
+            Box::pin(async move {
+                loop {
+                    let (stream, _) = self.listener.accept().await?;
+                    if is_own_users(&stream) {
+                        return Ok(Box::new(stream) as Box<dyn Transport>);
+                    }
+                    tracing::warn!("a connection of another user was dropped");
+                }
+            })
+        }
+
+        fn address(&self) -> Address {
+            self.address.clone()
+        }
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+pub(crate) async fn connect(_: u128) -> std::io::Result<Box<dyn super::Transport>> {
+    Err(std::io::ErrorKind::Unsupported.into())
+}
+
+#[cfg(not(target_os = "linux"))]
+pub(crate) fn listen(_: u128) -> std::io::Result<Box<dyn super::Listener>> {
+    Err(std::io::ErrorKind::Unsupported.into())
+}
+
+#[cfg(target_os = "linux")]
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::transport::exact::{read_exact, write_all};
+    use rustix::process::Uid;
+    use rustix::thread::set_thread_res_uid;
+    use std::io;
+
+    #[tokio::test]
+    async fn nobody_else_has_the_name_and_it_is_free_when_its_node_is_gone() {
+        let (node, refused) = (0xa11, io::ErrorKind::ConnectionRefused);
+        assert_eq!(connect(node).await.map(drop).unwrap_err().kind(), refused);
+        let listener = listen(node).unwrap();
+        let second = listen(node).map(drop).unwrap_err();
+        assert_eq!(second.kind(), io::ErrorKind::AddrInUse);
+        assert!(is_it(&listener.address()));
+        connect(node).await.unwrap();
+        drop(listener);
+        assert_eq!(connect(node).await.map(drop).unwrap_err().kind(), refused);
+    }
+
+    /// Returns the result of `run` on a thread of user 65534; `None` where no process may change it.
+    fn as_another_user<T: Send>(run: impl FnOnce() -> T + Send) -> Option<T> {
+        let changed = || {
+            let nobody = Uid::from_raw(65_534);
+            set_thread_res_uid(nobody, nobody, nobody).is_ok().then(run)
+        };
+        std::thread::scope(|scope| scope.spawn(changed).join().unwrap())
+    }
+
+    #[tokio::test]
+    async fn another_user_is_taken_at_neither_end() {
+        let node = 0xa12;
+        let listener = listen(node).unwrap();
+        let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let dialled = as_another_user(|| runtime().unwrap().block_on(connect(node)).map(drop));
+        let Some(dialled) = dialled else { return };
+        assert_eq!(dialled.unwrap_err().kind(), io::ErrorKind::PermissionDenied);
+        // That connection is the first in the queue.
+        let mut own = connect(node).await.unwrap();
+        write_all(&mut *own, b"own").await.unwrap();
+        let (mut accepted, mut bytes) = (listener.accept().await.unwrap(), [0; 3]);
+        read_exact(&mut *accepted, &mut bytes).await.unwrap();
+        assert_eq!(&bytes, b"own");
+    }
+}
