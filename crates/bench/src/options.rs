@@ -1,7 +1,7 @@
 //! Options that several commands have, and the combinations that are refused.
 
 pub mod computing;
-mod copy;
+pub(crate) mod copy;
 pub mod values;
 
 use chunkcomm::proto::tuning::without::Controller;
@@ -40,6 +40,15 @@ pub struct Common {
     pub json: bool,
 }
 
+/// Option of commands that show what a Unix socket between nodes of one host is worth.
+#[derive(Debug, Clone, Copy, Args)]
+pub struct Shorter {
+    /// Whether the nodes of --transport tcp have a credential made for the run, and go over to a Unix
+    /// socket. Baselines use plain TCP
+    #[arg(long, value_enum, default_value_t = OnOff::Off)]
+    pub same_host: OnOff,
+}
+
 impl Common {
     /// Returns the setting of the two processes. With `--transport tls` this may end the process,
     /// after a copy that has a credential has done the work.
@@ -47,6 +56,22 @@ impl Common {
     /// # Errors
     /// If the options do not go together.
     pub fn setting(&self) -> Result<Setting, Failure> {
+        self.setting_with(Shorter { same_host: OnOff::Off })
+    }
+
+    /// As [`Common::setting`]; so it is with `--same-host on`.
+    ///
+    /// # Errors
+    /// If the options do not go together.
+    pub fn setting_with(&self, shorter: Shorter) -> Result<Setting, Failure> {
+        let is_on = shorter.same_host == OnOff::On;
+        if is_on && (self.transport != Transport::Tcp || self.connect.is_some()) {
+            return Err(Failure::Refused(
+                "--same-host on is allowed with --transport tcp, without --connect: nodes that meet \
+                 at a TCP address of one host go over to a Unix socket"
+                    .to_owned(),
+            ));
+        }
         if self.runtime == RuntimeKind::BusyPoll && self.threads != 1 {
             return Err(Failure::Refused(format!(
                 "--runtime busy-poll polls a current-thread runtime: --threads {} is not allowed, \
@@ -61,7 +86,7 @@ impl Common {
             )));
         }
         self.switch_off()?;
-        copy::prepare_transport(self.transport)?;
+        copy::prepare_transport(self.transport, is_on)?;
         Ok(Setting {
             transport: self.transport,
             runtime: self.runtime,

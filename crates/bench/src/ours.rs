@@ -18,6 +18,7 @@ pub mod tracked;
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use chunkcomm::explain::Way;
 use chunkcomm::proto::limits::WINDOW_BYTES_INITIAL;
 use chunkcomm::{Address, Experiment, Limits, Node, NodeBuilder, Peer, Policy};
 use chunkcomm_testkit::free_path;
@@ -26,6 +27,7 @@ use crate::failure::{Doing, Failure};
 use crate::harness::far::Opening;
 use crate::harness::machine::now_ns;
 use crate::harness::protocol::{NodeKind, Order, Place, PolicyKind, RuntimeKind, Transport};
+use crate::options::copy;
 
 /// Builds a node of the near end, which dials and does not listen.
 async fn near_node(kind: NodeKind, place: &Place, bytes: usize) -> Result<Node, Failure> {
@@ -41,7 +43,10 @@ pub(crate) async fn linked_node(
 ) -> Result<(Node, Peer), Failure> {
     let node = near_node(kind, place, bytes).await?;
     let peer = node.connect(&address(text)?).await.doing("connecting")?;
-    Ok((node, peer))
+    match peer.way() {
+        Way::Tcp { why } if copy::same_host_is_on() => Err(Failure::broken("leaving TCP", why)),
+        _ => Ok((node, peer)),
+    }
 }
 
 /// Builds the node of a far end and sends the near end its address.

@@ -8,7 +8,7 @@ use crate::failure::Failure;
 use crate::harness::near::Bench;
 use crate::harness::protocol::{NodeKind, PolicyKind};
 use crate::harness::slices::{self, Contender, Outcome, Plan, Slice, Slices, name_of};
-use crate::options::{Common, values};
+use crate::options::{Common, Shorter, values};
 use crate::ours::bandwidth::{BandwidthKind, Near};
 use crate::pair;
 use crate::peers::against::{self, Opponent, Pairing, Told};
@@ -20,6 +20,8 @@ use crate::table::Row;
 pub struct BandwidthArgs {
     #[command(flatten)]
     common: Common,
+    #[command(flatten)]
+    shorter: Shorter,
     /// Bytes of a message, at least 8
     #[arg(long, value_name = "B", default_value = "64MiB", value_parser = values::message_bytes)]
     size: usize,
@@ -55,7 +57,7 @@ pub fn run(args: &BandwidthArgs) -> Result<Verdict, Failure> {
         Some(Opponent::Rival(rival)) => rival.check(&args.common)?,
         _ => {}
     }
-    let setting = args.common.setting()?;
+    let setting = args.common.setting_with(args.shorter)?;
     let plan = Plan::cut(args.repeat, 1, args.against.is_some(), args.slices())?;
     let mut bench = pair::start(&setting)?;
     let (bytes, node) = (args.size, setting.node(PolicyKind::Chunked));
@@ -95,6 +97,7 @@ impl BandwidthArgs {
             .set("bytes_per_second", bytes_per_second(outcome))
             .set("fresh_bytes_per_second", bytes_per_second(fresh))
             .set("repeat", outcome.messages())
+            .set("same_host", name_of(self.shorter.same_host))
             .set("session", name_of(self.common.session));
         if let Some(against) = self.against {
             set_ratio(&mut row, &against.name(), outcome.ratio(Slice::rate));

@@ -8,7 +8,7 @@ use crate::failure::Failure;
 use crate::harness::near::Bench;
 use crate::harness::protocol::{PolicyKind, RuntimeKind};
 use crate::harness::slices::{Contender, Outcome, Plan, Slice, name_of};
-use crate::options::{Common, values};
+use crate::options::{Common, Shorter, values};
 use crate::ours::calls::{CallsKind, Form, TRAIT_BYTES, near};
 use crate::ours::latency::{self, EchoKind};
 use crate::pair;
@@ -22,6 +22,8 @@ use crate::table::Row;
 pub struct CallsArgs {
     #[command(flatten)]
     common: Common,
+    #[command(flatten)]
+    shorter: Shorter,
     /// Encoded bytes of a request, and of an answer; at least 8
     #[arg(long, value_name = "B", default_value = "16", value_parser = values::message_bytes)]
     size: usize,
@@ -58,7 +60,7 @@ enum Against {
 /// If the options do not go together, or the measurement fails.
 pub fn run(args: &CallsArgs) -> Result<Verdict, Failure> {
     args.check()?;
-    let setting = args.common.setting()?;
+    let setting = args.common.setting_with(args.shorter)?;
     let plan = Plan::new(args.calls, 4 * args.in_flight, args.against.is_some())?;
     let mut bench = pair::start(&setting)?;
     let node = setting.node(PolicyKind::Chunked);
@@ -124,6 +126,7 @@ impl CallsArgs {
             .set("p50_us", percentile_us(&samples, 50))
             .set("p99_us", percentile_us(&samples, 99))
             .set("cpu_us_per_call", outcome.cpu_us() / calls as f64)
+            .set("same_host", name_of(self.shorter.same_host))
             .set("session", name_of(self.common.session));
         if let Some(stats) = outcome.stats {
             row.set("calls_per_packet", calls as f64 / stats.message_packets_sent as f64);

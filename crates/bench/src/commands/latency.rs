@@ -12,7 +12,7 @@ use crate::harness::near::Bench;
 use crate::harness::protocol::{LaneKind, NodeKind, PolicyKind, RuntimeKind, Transport};
 use crate::harness::slices::{Contender, Outcome, Plan, Slice, name_of};
 use crate::harness::spinner::Spinners;
-use crate::options::{Common, values};
+use crate::options::{Common, Shorter, values};
 use crate::ours::latency::{EchoKind, near};
 use crate::pair;
 use crate::peers::against::{self, Opponent, Pairing, Rival, Told};
@@ -25,6 +25,8 @@ use crate::table::Row;
 pub struct LatencyArgs {
     #[command(flatten)]
     common: Common,
+    #[command(flatten)]
+    shorter: Shorter,
     /// Encoded bytes of a message, at least 8
     #[arg(long, value_name = "B", default_value = "16", value_parser = values::message_bytes)]
     size: usize,
@@ -83,7 +85,7 @@ enum Against {
 /// If the options do not go together, or the measurement fails.
 pub fn run(args: &LatencyArgs) -> Result<Verdict, Failure> {
     args.check()?;
-    let setting = args.common.setting()?;
+    let setting = args.common.setting_with(args.shorter)?;
     let plan = Plan::new(Some(args.iterations), 1, args.against.is_some())?;
     let mut bench = pair::start(&setting)?;
     let kind = args.kind(setting.node(PolicyKind::Chunked));
@@ -187,6 +189,7 @@ impl LatencyArgs {
             .set("load", name_of(self.load))
             .set("load_bytes", (self.load == LoadKind::Bulk).then_some(self.load_bytes))
             .set("lane", name_of(self.lane))
+            .set("same_host", name_of(self.shorter.same_host))
             .set("session", name_of(self.common.session));
         if let Some(against) = self.against {
             let p99_us = percentile_us(&samples, 99);

@@ -1,11 +1,12 @@
-//! `--transport tls` and `--without`: the environment of a run.
+//! `--transport tls`, `--same-host` and `--without`: the environment of a run.
 //!
-//! A node finds its credential by the environment, and the controllers that it has to do without. A
-//! process cannot change its own environment. So the program starts a copy of itself in another
+//! A node finds its credential by the environment, the controllers that it has to do without, and
+//! whether it may leave TCP for a Unix socket. A process cannot change its own environment. So the program starts a copy of itself in another
 //! one, and the copy does the work.
 
 use std::ffi::OsStr;
 
+use chunkcomm::host::SAME_HOST_VARIABLE;
 use chunkcomm::proto::tuning::without::WITHOUT_VARIABLE;
 use chunkcomm::{CREDENTIAL_FILE_VARIABLE, Credential};
 use chunkcomm_testkit::Scratch;
@@ -14,22 +15,36 @@ use crate::failure::{Doing, Failure, STATUS_FAILED};
 use crate::harness::machine::{self, DIES_WITH_PARENT};
 use crate::harness::protocol::Transport;
 
-/// Makes sure that nodes have a credential if the transport is TLS, and none if it is not. If a
-/// copy has done the work, this process ends with the copy's exit status.
+/// Makes sure that nodes have a credential if the transport is TLS or TCP with `same_host`, and none
+/// otherwise, and that only those with `same_host` leave TCP. If a copy has done the work, this process
+/// ends with the copy's exit status.
 ///
 /// # Errors
 /// If the environment has a credential, which would encrypt a transport that is to be in the clear.
 /// If the copy cannot be started.
-pub(super) fn prepare_transport(transport: Transport) -> Result<(), Failure> {
+pub(super) fn prepare_transport(transport: Transport, same_host: bool) -> Result<(), Failure> {
     let given = std::env::var_os(CREDENTIAL_FILE_VARIABLE).is_some();
+    let way = if same_host { "on" } else { "off" };
     match (transport, given) {
-        (Transport::Tls, false) => std::process::exit(run_sealed()?),
-        (Transport::Tls | Transport::Memory, _) | (_, false) => Ok(()),
-        (Transport::Tcp | Transport::Unix, true) => Err(Failure::Refused(format!(
+        (Transport::Memory, _) => Ok(()),
+        _ if same_host || transport == Transport::Tls => {
+            if std::env::var_os(SAME_HOST_VARIABLE).is_none_or(|it| it != way) {
+                std::process::exit(run_copy(SAME_HOST_VARIABLE, way.as_ref())?);
+            }
+            if given { Ok(()) } else { std::process::exit(run_sealed()?) }
+        }
+        (_, false) => Ok(()),
+        (_, true) => Err(Failure::Refused(format!(
             "{CREDENTIAL_FILE_VARIABLE} is set, so that nodes ask for a credential: allowed are \
-             --transport tls, and others without it"
+             --transport tls and --same-host on, and others without it"
         ))),
     }
+}
+
+/// Whether this process and its children run with `--same-host on`.
+pub(crate) fn same_host_is_on() -> bool {
+    std::env::var_os(CREDENTIAL_FILE_VARIABLE).is_some()
+        && std::env::var_os(SAME_HOST_VARIABLE).is_some_and(|it| it == "on")
 }
 
 /// Makes sure that nodes do without these controllers. If a copy has done the work, this process

@@ -96,6 +96,22 @@ fn latency_rows() {
     assert_eq!(row["runtime"], "busy-poll:1");
 }
 
+/// With `on` a link that stays with TCP is a failure.
+#[cfg(target_os = "linux")]
+#[test]
+fn rows_over_the_unix_socket_of_the_host() {
+    for command in [
+        &["latency", "--iterations", "100"][..],
+        &["bandwidth", "--size", "1MiB", "--repeat", "10"],
+        &["calls", "--calls", "2000"],
+    ] {
+        for way in ["on", "off"] {
+            let row = row(&[command, &["--same-host", way]].concat());
+            assert_eq!((&row["transport"], &row["same_host"]), (&"tcp".into(), &way.into()));
+        }
+    }
+}
+
 /// Beside the spinner both ends still sleep and wake: the ratio is there, or the reason why not.
 #[test]
 fn latency_beside_a_spinner_and_against_mpich() {
@@ -473,6 +489,7 @@ fn what_cannot_be_is_refused_with_what_is_allowed() {
         (&["stream", "--connect", "foo"], "HOST:PORT"),
         (&["stream", "--connect", "127.0.0.1:1"], "connecting to 127.0.0.1:1"),
         (&["latency", "--load", "spinner", "--against", "load-idle"], "raw, mpich or session-off"),
+        (&["latency", "--same-host", "on", "--transport", "tls"], "allowed with --transport tcp"),
         (&["latency", "--against", "mpich"], "--runtime busy-poll and --transport tcp"),
         (&["calls", "--in-flight", "0"], "1 to 1000000"),
         (&["calls", "--size", "64KiB", "--against", "raw"], "65536 bytes in flight"),
