@@ -159,8 +159,10 @@ mod tests {
     use std::path::PathBuf;
     use tokio::net::{UnixListener, UnixStream};
 
-    /// Number of a node that is not there.
-    const ABSENT: u128 = 0xb0b;
+    /// Returns the number of a node that is not there, and that no other test has.
+    fn absent() -> u128 {
+        u128::from(std::process::id()) << 64 | 0xb0b
+    }
 
     async fn member(credential: &Credential) -> Node {
         let builder = Node::builder().credential(credential.clone());
@@ -172,10 +174,10 @@ mod tests {
         path
     }
 
-    /// Returns the way that `node` takes after a TCP connection to [`ABSENT`].
+    /// Returns the way that `node` takes after a TCP connection to [`absent`].
     async fn way(node: &Node) -> Way {
         let shared = &node.shared;
-        let theirs = Hello { incarnation: ABSENT, flags: FLAG_SAME_HOST, ..shared.own.hello };
+        let theirs = Hello { incarnation: absent(), flags: FLAG_SAME_HOST, ..shared.own.hello };
         let (tcp, _other) = memory::pipe();
         let (address, admission) =
             (&node.addresses()[0], shared.admission.at(&node.addresses()[0]));
@@ -187,7 +189,7 @@ mod tests {
         let credential = Credential::generate().unwrap();
         let node = member(&credential).await;
         assert_eq!(way(&node).await, Way::Tcp { why: "the peer is on another host" });
-        let squatted = UnixListener::bind(path(ABSENT)).unwrap();
+        let squatted = UnixListener::bind(path(absent())).unwrap();
         let begun = clock::now();
         assert_eq!(way(&node).await, Way::Tcp { why: "the Unix socket does not answer" });
         assert!(clock::now().micros_since(begun) < 2_000_000);
