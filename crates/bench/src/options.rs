@@ -43,8 +43,8 @@ pub struct Common {
 /// Option of commands that show what a Unix socket between nodes of one host is worth.
 #[derive(Debug, Clone, Copy, Args)]
 pub struct Shorter {
-    /// Whether the nodes of --transport tcp have a credential made for the run, and go over to a Unix
-    /// socket. Baselines use plain TCP
+    /// With on, the nodes of --transport tcp have a credential made for the run and move to a Unix socket;
+    /// a run that stays with TCP fails. Baselines use plain TCP
     #[arg(long, value_enum, default_value_t = OnOff::Off)]
     pub same_host: OnOff,
 }
@@ -59,7 +59,8 @@ impl Common {
         self.setting_with(Shorter { same_host: OnOff::Off })
     }
 
-    /// As [`Common::setting`]; so it is with `--same-host on`.
+    /// As [`Common::setting`]. With `--same-host on` it may also end this process, after a copy has done the
+    /// work.
     ///
     /// # Errors
     /// If the options do not go together.

@@ -69,7 +69,7 @@ pub struct LinkReport {
     pub receiving: Vec<ReceivingReport>,
 }
 
-/// Way that the bytes of a connection take.
+/// How a connection carries its bytes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Way {
@@ -78,10 +78,11 @@ pub enum Way {
     Other,
     /// TCP.
     Tcp {
-        /// Why the connection did not go over to a Unix socket, for people.
+        /// The reason why it is not a Unix socket, as text to show. The dialler knows it, and the other end only
+        /// its own.
         why: &'static str,
     },
-    /// A Unix socket, since two nodes that met at a TCP address are on one host; see
+    /// A Unix socket that replaced TCP, because both nodes are on one host; see
     /// [`NodeBuilder::same_host`](crate::NodeBuilder::same_host).
     SameHost,
 }

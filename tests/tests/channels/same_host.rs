@@ -80,12 +80,13 @@ fn members_that_met_over_tcp_talk_over_a_unix_socket() {
 fn where_either_end_forbids_it_the_session_stays_with_tcp() {
     on_one_thread(async {
         let off = || member().same_host(false);
-        stays_with_tcp(pair_of(tcp(), member(), off()).await, "a Unix socket is forbidden").await;
+        stays_with_tcp(pair_of(tcp(), member(), off()).await, "this node forbids a Unix socket")
+            .await;
         stays_with_tcp(pair_of(tcp(), off(), member()).await, "the peer has no Unix").await;
         let mut settings = NodeSettings::default();
         settings.same_host = Some(false);
         let read = pair_of(tcp(), member(), member().settings(&settings)).await;
-        stays_with_tcp(read, "a Unix socket is forbidden").await;
+        stays_with_tcp(read, "this node forbids a Unix socket").await;
     });
 }
 
@@ -172,7 +173,7 @@ fn the_environment_forbids_it_too() {
             "off" => {
                 let allowed = || member().same_host(true);
                 let pair = pair_of(tcp(), allowed(), allowed()).await;
-                stays_with_tcp(pair, "a Unix socket is forbidden").await;
+                stays_with_tcp(pair, "this node forbids a Unix socket").await;
             }
             _ => {
                 let error = Node::builder().build().await.unwrap_err();

@@ -70,8 +70,9 @@ pub struct CollectiveArgs {
     /// Calls of ours in all counted slices [default: as many as take some seconds]
     #[arg(long, value_name = "N", value_parser = values::count)]
     repeat: Option<u64>,
-    /// Also what a call costs, summed over the ranks and with the barrier, the filling and the check around it:
-    /// processor time, context switches, page faults; of ours also packets and system calls
+    /// Adds the cost of a call, summed over the ranks, with the barrier, the filling and the check around it:
+    /// processor time, context switches and page faults of both sides; of this library also packets, writes,
+    /// reads and waits for credit
     #[arg(long)]
     counts: bool,
     /// Baseline that is measured in the same run, and whose ratio is printed
@@ -177,8 +178,10 @@ impl CollectiveArgs {
     /// Runs calls on a virtual LAN, the closed form beside them.
     #[cfg(feature = "virtual")]
     fn run_virtually(&self, spec: &str, kind: CallKind) -> Result<Verdict, Failure> {
-        if self.against.is_some() {
-            return Err(Failure::Refused("--against: allowed with --lan real".to_owned()));
+        if self.against.is_some() || self.counts {
+            return Err(Failure::Refused(
+                "--against, --counts: allowed with --lan real".to_owned(),
+            ));
         }
         let (seconds, ran) = world::timed(&self.lan, spec, kind, &[self.algorithm])?;
         let spec = crate::lan::load(spec)?;

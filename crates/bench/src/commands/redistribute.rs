@@ -124,8 +124,9 @@ pub struct RedistributeArgs {
     /// Most ranks of a group there and back
     #[arg(long, value_name = "N", default_value = "4", value_parser = values::count)]
     group_max: u64,
-    /// Also what a transfer costs, summed over the ranks and with the barrier, the filling and the check around
-    /// it: processor time, context switches, page faults; of ours also packets and system calls
+    /// Adds the cost of a transfer, summed over the ranks, with the barrier, the filling and the check around it:
+    /// processor time, context switches and page faults of both sides; of this library also packets, writes,
+    /// reads and waits for credit
     #[arg(long, conflicts_with = "side")]
     counts: bool,
     /// Baseline that is measured in the place of ours
@@ -338,6 +339,9 @@ impl RedistributeArgs {
     #[cfg(feature = "virtual")]
     fn run_virtually(&self, spec: &str) -> Result<Verdict, Failure> {
         let transfer = self.transfer()?;
+        if self.counts {
+            return Err(Failure::Refused("--counts: allowed with --lan real".to_owned()));
+        }
         if !matches!(self.against, None | Some(Against::OverlapOff)) || self.side.is_some() {
             let why = "--against, --side: allowed with a virtual LAN is --against overlap-off";
             return Err(Failure::Refused(why.to_owned()));

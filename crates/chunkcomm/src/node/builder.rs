@@ -224,29 +224,28 @@ impl NodeBuilder {
         self
     }
 
-    /// Allows a session with a node of the same host that was met at a TCP address to go over a Unix
-    /// socket; true by default. A lone message then takes about a quarter less time than in TLS over
-    /// TCP, and large ones are not encrypted.
+    /// Allows a session with a node of the same host to move from TCP to a Unix socket; true by
+    /// default. Nothing is encrypted there, and a lone message takes about a quarter less time than in
+    /// TLS over TCP.
     ///
     /// Both nodes must allow it, run as one user on Linux in one network namespace, and have the
-    /// [`credential`](Self::credential), without [`tls_config`](Self::tls_config). Otherwise, and after
-    /// any fault of the Unix socket, the connection stays with TCP; [`Peer::way`](crate::Peer::way) says
-    /// why. Each connection is made over TCP first, and goes over when both ends have proved
-    /// themselves again on the Unix socket.
+    /// [`credential`](Self::credential), without [`tls_config`](Self::tls_config). Each connection is made
+    /// over TCP first, and moves when both ends have proved themselves again on the Unix socket.
+    /// Otherwise it stays with TCP; [`Peer::way`](crate::Peer::way) says why.
     ///
-    /// Forbid it where the bytes have to pass a proxy between nodes of one host: the proxy sees the
-    /// beginning of each connection alone. An accepted session over a Unix socket has no
-    /// [`address`](crate::Peer::address). The variable `CHUNKCOMM_SAME_HOST=off` forbids it as well.
+    /// Forbid it where the bytes have to pass a proxy between nodes of one host: the proxy would see
+    /// only the beginning of each connection. An accepted session over a Unix socket has no
+    /// [`address`](crate::Peer::address). The variables `CHUNKCOMM_SAME_HOST=off` and
+    /// `CHUNKCOMM_PORTABLE=1` forbid it as well.
     pub fn same_host(mut self, allowed: bool) -> NodeBuilder {
         self.same_host = allowed;
         self
     }
 
     /// Admits only peers that have this credential, and encrypts TCP connections. Unix sockets,
-    /// those of [`same_host`](Self::same_host) too, are for one user and carry proofs only; memory
-    /// needs nothing. Each connection
-    /// costs a round trip and about a millisecond of computing. Needs the feature `tls`,
-    /// which is on by default.
+    /// those of [`same_host`](Self::same_host) too, are open to one user: both ends prove themselves
+    /// there, and nothing is encrypted. Memory addresses need neither. Each connection costs a round
+    /// trip and about a millisecond of computing. Needs the feature `tls`, which is on by default.
     pub fn credential(mut self, credential: Credential) -> NodeBuilder {
         self.credential = Some(CredentialFrom::Given(credential));
         self

@@ -42,9 +42,9 @@ impl SameHost {
     /// Decides for a node with these settings. It does not listen yet.
     pub(super) fn of(is_allowed: bool, admission: &Admission, has_own_tls: bool) -> SameHost {
         let dials = if !is_allowed {
-            Err("a Unix socket is forbidden here")
+            Err("this node forbids a Unix socket")
         } else if portable_only() {
-            Err("portable means alone")
+            Err("CHUNKCOMM_PORTABLE is set")
         } else if has_own_tls {
             Err("TLS of the user's")
         } else if !admission.proves() {

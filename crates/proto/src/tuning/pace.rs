@@ -14,10 +14,11 @@
 //! bound = rate x (alone, shared or talks), at least BOUND_BYTES_MIN
 //! ```
 //!
-//! So an express message that is one of many beside bulk takes two and a half round trips, however
-//! short these are ([`sharing`](super::sharing)). One now and then may wait as long as a large write
-//! takes. A channel that has had the link to itself delays nobody: it may have more on its way, and
-//! the peer is asked for fewer acknowledgements.
+//! So an express message of a conversation beside bulk takes two and a half round trips, or one and
+//! QUEUE_MIN, or the time of BOUND_BYTES_MIN: the longest of these ([`sharing`](super::sharing)). One
+//! now and then may wait for QUEUE_SHARED, as long as a large write takes, or for QUEUE_MAX when the link
+//! was one channel's alone. Such a channel delays nobody: it may have more on its way, and the peer is
+//! asked for fewer acknowledgements.
 //!
 //! Rate and round trip are measured as BBR does (N. Cardwell et al., "BBR: Congestion-Based
 //! Congestion Control", ACM Queue 14(5), 2016). The rate is the most that was recently

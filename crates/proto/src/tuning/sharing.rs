@@ -1,8 +1,9 @@
-//! How the channels of a link share it; [`pace`](super::pace) bounds what is on its way by that.
+//! How the channels of a link share it. [`pace`](super::pace) bounds the data on its way by that.
 //!
-//! Channels share a link for [`SHARED_FOR`] after two of them took turns. One of them *talks* when it
-//! had [`TALK_TURNS`] small turns beside another channel within that time: each of its messages waits
-//! behind what the other has on its way. Words between large transfers are fewer.
+//! A turn begins when another channel than the last one puts data in a packet. A link is shared until
+//! [`SHARED_FOR`] after the last turn. A turn of at most [`TALK_BYTES_MAX`] is small. After [`TALK_TURNS`]
+//! small turns within [`SHARED_FOR`] the channels *talk*: messages wait behind the data of others so
+//! often that these must be few. A collective call has fewer small messages between its large ones.
 
 use super::constants::{SHARED_FOR, TALK_BYTES_MAX, TALK_TURNS};
 use crate::Time;
@@ -15,7 +16,7 @@ pub enum Sharing {
     Alone,
     /// Several channels share the link.
     Shared,
-    /// A channel talks beside another.
+    /// Channels talk beside others.
     Talks,
 }
 
@@ -96,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn a_channel_of_small_turns_talks_beside_another_if_it_does_so_often() {
+    fn channels_of_small_turns_talk_if_they_do_so_often() {
         let two = [(1, LARGE), (2, SMALL)].repeat(50);
         let sharing = after(&two, EACH_NS);
         let first = sharing.iter().position(|it| *it == Sharing::Talks).unwrap();
