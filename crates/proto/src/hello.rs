@@ -6,9 +6,9 @@
 //!
 //! ```text
 //!   0  magic 8 bytes
-//!   8  version_min u16 | version_max u16 | codec u16 | 0 u16
+//!   8  version_min u16 | version_max u16 | codec u16 | host's lower half u16
 //!  16  flags u32 | packet_bytes_max u32 | initial_window u32
-//!  28  cluster's length u8 | node's length u8 | 0 u16
+//!  28  cluster's length u8 | node's length u8 | host's upper half u16
 //!  32  incarnation u128
 //!  48  message_bytes_max u64 | open_credit u64
 //!  64  cluster 32 bytes | node 32 bytes
@@ -61,10 +61,6 @@ pub const FLAG_TLS: u32 = 2;
 /// for its successor. An end that lacks the flag is not concerned.
 pub const FLAG_SOLE_NAME: u32 = 4;
 
-/// Flag of an acceptor that is reached over a Unix socket from its own host as well. An end that lacks
-/// the flag is not concerned.
-pub const FLAG_SAME_HOST: u32 = 8;
-
 /// First bytes of a hello. No text, and no other protocol's first line, begins like this.
 const MAGIC: [u8; 8] = *b"\x9cchunk\r\n";
 
@@ -96,6 +92,9 @@ pub struct Hello {
     /// Abilities, a bit each; an ability that one end lacks is not used. On [`FLAG_CREDENTIAL`]
     /// and [`FLAG_TLS`] both ends must agree.
     pub flags: u32,
+    /// Number of the end's host and network namespace, another for each incarnation, if it listens at a Unix
+    /// socket for nodes of its host; else 0.
+    pub host: u32,
     /// Random bytes, drawn anew for each connection.
     pub nonce: [u8; NONCE_BYTES],
     /// The layers that start with the end's node, and the versions of each. No hash stands twice,
@@ -145,6 +144,7 @@ impl Hello {
             open_credit: 0,
             initial_window: 0,
             flags: 0,
+            host: 0,
             nonce: [0; NONCE_BYTES],
             layers: [LayerRange::default(); LAYERS_MAX],
         }
@@ -166,11 +166,12 @@ impl Hello {
         put(&mut rest, self.version_min.to_le_bytes());
         put(&mut rest, self.version_max.to_le_bytes());
         put(&mut rest, self.codec.to_le_bytes());
-        put(&mut rest, [0; 2]);
+        let [a, b, c, d] = self.host.to_le_bytes();
+        put(&mut rest, [a, b]);
         put(&mut rest, self.flags.to_le_bytes());
         put(&mut rest, self.packet_bytes_max.to_le_bytes());
         put(&mut rest, self.initial_window.to_le_bytes());
-        put(&mut rest, [self.cluster.len, self.node.len, 0, 0]);
+        put(&mut rest, [self.cluster.len, self.node.len, c, d]);
         put(&mut rest, self.incarnation.to_le_bytes());
         put(&mut rest, self.message_bytes_max.to_le_bytes());
         put(&mut rest, self.open_credit.to_le_bytes());
@@ -201,11 +202,11 @@ impl Hello {
             return Err(HelloError::Versions { min: version_min, max: version_max });
         }
         let codec = u16::from_le_bytes(take(&mut rest));
-        let _: [u8; 2] = take(&mut rest);
+        let [a, b] = take(&mut rest);
         let flags = u32::from_le_bytes(take(&mut rest));
         let packet_bytes_max = u32::from_le_bytes(take(&mut rest));
         let initial_window = u32::from_le_bytes(take(&mut rest));
-        let [cluster_len, node_len, _, _] = take(&mut rest);
+        let [cluster_len, node_len, c, d] = take(&mut rest);
         Ok(Hello {
             version_min,
             version_max,
@@ -213,6 +214,7 @@ impl Hello {
             flags,
             packet_bytes_max,
             initial_window,
+            host: u32::from_le_bytes([a, b, c, d]),
             incarnation: u128::from_le_bytes(take(&mut rest)),
             message_bytes_max: u64::from_le_bytes(take(&mut rest)),
             open_credit: u64::from_le_bytes(take(&mut rest)),

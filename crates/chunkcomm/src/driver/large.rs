@@ -24,7 +24,7 @@ const KEPT_FOR: Duration = Duration::from_secs(1);
 const KEPT_MAX: usize = 4;
 
 /// Largest ratio of a block to its message, which holds all of the block.
-pub(super) const WASTE_MAX: usize = 2;
+pub(crate) const WASTE_MAX: usize = 2;
 
 /// Held while a block is lent to a message that may wait for ever.
 pub(crate) type Turn = Arc<()>;
@@ -41,7 +41,7 @@ pub(crate) struct LargeMemory {
 
 #[derive(Default)]
 struct Kept {
-    /// The block given last is at the end and is used first: some of it is in the cache.
+    /// The block given last is at the end. Of equal ones it is used first: some of it is in the cache.
     blocks: VecDeque<Vec<u8>>,
     since: Time,
     /// The session is over: the driver no longer calls `rest`.
@@ -62,8 +62,9 @@ impl LargeMemory {
             return Vec::new();
         }
         let mut kept = locked(&self.kept);
-        let fits = |block: &Vec<u8>| block.capacity() <= WASTE_MAX * bytes;
-        let fitting = kept.blocks.iter().rposition(fits);
+        let fits = |(_, block): &(usize, &Vec<u8>)| block.capacity() <= WASTE_MAX * bytes;
+        let fitting = kept.blocks.iter().enumerate().filter(fits);
+        let fitting = fitting.max_by_key(|(_, block)| block.capacity()).map(|(at, _)| at);
         let block = fitting.and_then(|at| kept.blocks.remove(at)).unwrap_or_default();
         self.holds.store(!kept.blocks.is_empty(), Ordering::Relaxed);
         block

@@ -217,22 +217,28 @@ impl Node {
         };
         let (transport, theirs, agreement) = admitted.await.map_err(wrong)?;
         let shown = transport.shown();
-        let existing = match purpose {
+        if let Purpose::Only(node) | Purpose::With(node) = purpose
+            && node != theirs.incarnation
+        {
+            return Ok(Dialled::Other);
+        }
+        let existing = || match purpose {
             Purpose::Own => self.shared.table.dialled(theirs.incarnation, &shown),
-            Purpose::Only(node) | Purpose::With(node) if node != theirs.incarnation => {
-                return Ok(Dialled::Other);
-            }
             Purpose::Only(node) | Purpose::With(node) => {
                 let preferred = self.shared.table.preferred(self.incarnation(), node);
                 preferred.filter(|link| link.peer.shown.is_same(&shown))
             }
         };
-        if let Some(link) = existing {
+        if let Some(link) = existing() {
             return Ok(Dialled::Link(link));
         }
         let (own, same_host) = (&self.shared.own, &self.shared.same_host);
         let shorter = same_host.shorter(address, transport, &theirs, own, &admission);
         let (mut transport, way) = shorter.await;
+        // Meanwhile another call may have begun it.
+        if let Some(link) = existing() {
+            return Ok(Dialled::Link(link));
+        }
         let word = self.shared.new_session(theirs.incarnation, purpose).map_err(unreachable)?;
         let answer = resume::ask(&mut *transport, &word).await.map_err(wrong)?;
         match (answer.kind, answer.received) {

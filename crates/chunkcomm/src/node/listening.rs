@@ -65,7 +65,15 @@ pub(super) async fn accept_loop(listening: Listening, node: Weak<NodeShared>) {
                 () = loss.happens() => Err(HelloCause::GaveWay),
                 welcomed = welcome(connection, &own, &admission, &slot, &node, way) => welcomed,
             };
-            if let (Err(cause), Some(shared)) = (welcomed, node.upgrade()) {
+            // The dialler of a Unix socket may have given it up, and has TCP.
+            let is_given_up = |cause: &HelloCause| {
+                use HelloCause::{GaveWay, Io, NoProof, ProofTimeout, Timeout};
+                let went = matches!(cause, Io(_) | NoProof(_) | Timeout | ProofTimeout | GaveWay);
+                way == Way::SameHost && went
+            };
+            if let (Err(cause), Some(shared)) = (welcomed, node.upgrade())
+                && !is_given_up(&cause)
+            {
                 shared.table.refuse(with_causes(&cause));
             }
             drop(slot);

@@ -158,8 +158,11 @@ impl Dialler {
         let is_same = link.peer.shown.is_same(&transport.shown());
         let incarnation = if is_same { theirs.incarnation } else { !link.peer.incarnation };
         let (address, admission) = (&self.address, &self.admission);
-        let shorter = self.same_host.shorter(address, transport, &theirs, &self.own, admission);
-        let (mut transport, way) = shorter.await;
+        let (mut transport, way) = if incarnation == link.peer.incarnation {
+            self.same_host.shorter(address, transport, &theirs, &self.own, admission).await
+        } else {
+            (transport, Way::Other)
+        };
         let Some(word) = link.greeted(attempt, incarnation).await else {
             return Ok(());
         };

@@ -2,14 +2,16 @@
 //!
 //! ```text
 //!     dialler                                   acceptor
-//!     TCP:   hellos, proofs, TLS   ◀─────────▶  its hello says that it has a socket
-//!     connects to @chunkcomm-<incarnation>, which only its own host has
+//!     TCP:   hellos, proofs, TLS   ◀─────────▶  its hello has a number of its host
+//!     connects to @chunkcomm-<incarnation>, if that is its own host
 //!     Unix:  hellos, proofs        ◀─────────▶
 //!     drops TCP, and names its session here ─▶  takes a hang-up before the first word as nothing
 //! ```
 //!
-//! Each end takes a connection of its own user alone. Any fault before the proofs are done leaves the
-//! session with TCP. A connection that is dialled again comes by TCP, too, and goes over as the first did.
+//! The hello that has the number is proved. So nobody can lead the dialler to a socket of that name in
+//! another network namespace, which a stranger could have made, to relay what is not encrypted there. Each end
+//! refuses connections of other users. Any fault before the proofs are done leaves the session with TCP. A
+//! connection that is dialled again comes by TCP, too, and moves as the first did.
 
 use super::admission::Admission;
 use super::hello::{self, OwnHello, Side};
@@ -18,15 +20,15 @@ use crate::driver::clock;
 use crate::explain::Way;
 use crate::portable::portable_only;
 use crate::proto::causes::with_causes;
-use crate::proto::hello::{FLAG_SAME_HOST, Hello};
+use crate::proto::hello::Hello;
 use crate::transport::{Listener, Transport, same_host};
 use std::io;
 use std::time::Duration;
 use tokio::runtime::Handle;
 
-/// Most time for a Unix socket to be connected and both ends proved: 1 s. Meanwhile the acceptor waits
-/// at the TCP connection, for 5 s.
-const LIMIT: Duration = Duration::from_secs(1);
+/// Most time for a Unix socket to be connected and both ends proved: 500 ms. Meanwhile the acceptor waits
+/// at the TCP connection, for 5 s, and an attempt to resume a session has 3 s in all.
+const LIMIT: Duration = Duration::from_millis(500);
 
 /// A fact for people, as the reason why a connection stays with TCP.
 type Why = &'static str;
@@ -35,13 +37,16 @@ type Why = &'static str;
 #[derive(Debug, Clone, Copy)]
 pub(super) struct SameHost {
     dials: Result<(), Why>,
-    listens: Result<(), Why>,
+    /// The number of the host that its hello has.
+    listens: Result<u32, Why>,
 }
 
 impl SameHost {
     /// Decides for a node with these settings. It does not listen yet.
     pub(super) fn of(is_allowed: bool, admission: &Admission, has_own_tls: bool) -> SameHost {
-        let dials = if !is_allowed {
+        let dials = if cfg!(not(target_os = "linux")) {
+            Err("this is not Linux")
+        } else if !is_allowed {
             Err("this node forbids a Unix socket")
         } else if portable_only() {
             Err("CHUNKCOMM_PORTABLE is set")
@@ -67,7 +72,7 @@ impl SameHost {
         }
         match same_host::listen(incarnation) {
             Ok(listener) => {
-                self.listens = Ok(());
+                self.listens = Ok(same_host::number(incarnation));
                 Some(listener)
             }
             Err(error) => {
@@ -80,9 +85,9 @@ impl SameHost {
 
     /// Returns the hello for connections that come to `address`.
     pub(super) fn offered(&self, own: OwnHello, address: &Address) -> OwnHello {
-        let is_offered = self.listens.is_ok() && matches!(address, Address::Tcp { .. });
-        let flags = own.hello.flags | if is_offered { FLAG_SAME_HOST } else { 0 };
-        OwnHello { hello: Hello { flags, ..own.hello }, ..own }
+        let is_tcp = matches!(address, Address::Tcp { .. });
+        let host = self.listens.ok().filter(|_| is_tcp).unwrap_or_default();
+        OwnHello { hello: Hello { host, ..own.hello }, ..own }
     }
 
     /// Returns the way of connections that come to `address` and name a session there.
@@ -110,7 +115,10 @@ impl SameHost {
             return (transport, Way::Other);
         }
         let connected = match self.dials {
-            Ok(()) if theirs.flags & FLAG_SAME_HOST == 0 => Err("the peer has no Unix socket"),
+            Ok(()) if theirs.host == 0 => Err("the peer has no Unix socket"),
+            Ok(()) if theirs.host != same_host::number(theirs.incarnation) => {
+                Err("the peer is on another host")
+            }
             Ok(()) => {
                 let connecting = Box::pin(connect(theirs.incarnation, own, admission));
                 let connected = clock::within(&Handle::current(), LIMIT, connecting).await;
@@ -132,8 +140,8 @@ async fn connect(
     admission: &Admission,
 ) -> Result<Box<dyn Transport>, Why> {
     let transport = same_host::connect(incarnation).await.map_err(|error| match error.kind() {
-        io::ErrorKind::ConnectionRefused => "the peer is on another host",
-        io::ErrorKind::PermissionDenied => "the peer is another user's",
+        io::ErrorKind::ConnectionRefused => "its Unix socket is gone",
+        io::ErrorKind::PermissionDenied => "its Unix socket is another user's",
         _ => failed(&error),
     })?;
     let admission = admission.at(&same_host::address(incarnation));
@@ -176,8 +184,12 @@ mod tests {
 
     /// Returns the way that `node` takes after a TCP connection to [`absent`].
     async fn way(node: &Node) -> Way {
+        way_to(node, same_host::number(absent())).await
+    }
+
+    async fn way_to(node: &Node, host: u32) -> Way {
         let shared = &node.shared;
-        let theirs = Hello { incarnation: absent(), flags: FLAG_SAME_HOST, ..shared.own.hello };
+        let theirs = Hello { incarnation: absent(), host, ..shared.own.hello };
         let (tcp, _other) = memory::pipe();
         let (address, admission) =
             (&node.addresses()[0], shared.admission.at(&node.addresses()[0]));
@@ -188,8 +200,11 @@ mod tests {
     async fn a_socket_that_is_not_the_nodes_leaves_the_session_with_tcp() {
         let credential = Credential::generate().unwrap();
         let node = member(&credential).await;
-        assert_eq!(way(&node).await, Way::Tcp { why: "the peer is on another host" });
+        assert_eq!(way(&node).await, Way::Tcp { why: "its Unix socket is gone" });
         let squatted = UnixListener::bind(path(absent())).unwrap();
+        // In another namespace anybody could have made it.
+        let elsewhere = same_host::number(absent()) ^ 1;
+        assert_eq!(way_to(&node, elsewhere).await, Way::Tcp { why: "the peer is on another host" });
         let begun = clock::now();
         assert_eq!(way(&node).await, Way::Tcp { why: "the Unix socket does not answer" });
         assert!(clock::now().micros_since(begun) < 2_000_000);

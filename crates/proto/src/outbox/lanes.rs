@@ -5,6 +5,7 @@ use super::{Outbox, Staged};
 use crate::Time;
 use crate::packet::Lane;
 use crate::session::Session;
+use crate::tuning::constants::TALK_BYTES_MAX;
 use crate::tuning::flush::Policy;
 use bytes::Bytes;
 
@@ -75,11 +76,13 @@ impl Outbox {
         let mut kept = 0;
         for at in 0..self.turns.len() {
             let id = self.turns[at];
-            let bytes = self.channels.get_mut(id).map_or(0, |channel| channel.count(now));
+            let Some(channel) = self.channels.get_mut(id) else { continue };
+            let bytes = channel.count(now);
             if bytes == 0 {
                 continue;
             }
-            self.latest.took(id, bytes, now);
+            let talks = channel.spec.lane == Lane::Express || bytes <= TALK_BYTES_MAX;
+            self.latest.took(id, talks, now);
             self.turns[kept] = id;
             kept += 1;
         }

@@ -120,7 +120,7 @@ pub const WRITE_NS_MAX: u64 = 50_000;
 /// - command: `chunkperf latency --size 16 --load bulk --lane express --against load-idle`
 pub const QUEUE_MIN: Duration = Duration::from_micros(10);
 
-/// The same where channels share a link and none talks.
+/// The same where channels share a link and do not talk.
 ///
 /// - measured: an all-reduce of 4 ranks on 2 cores moves 1.5 times as much with 100 us as with 10,
 ///   and not more with 5 ms
@@ -129,7 +129,7 @@ pub const QUEUE_MIN: Duration = Duration::from_micros(10);
 /// - command: `chunkperf collective --op all-reduce --size 16MiB --against relay`
 pub const QUEUE_SHARED: Duration = Duration::from_micros(100);
 
-/// Most bytes of a turn in which a channel talks.
+/// Most bytes of a turn in which a channel of the bulk lane talks.
 ///
 /// - measured: nothing recorded
 /// - less: longer requests wait behind bulk
@@ -140,7 +140,7 @@ pub const TALK_BYTES_MAX: u64 = 4 * 1024;
 /// Turns within [`SHARED_FOR`] by which a channel talks.
 ///
 /// - measured: nothing recorded; a conversation beside bulk has 50 and more on the shortest ways
-/// - less: the words of a collective call bound its data
+/// - less: the small messages of a collective call count as talk, and hold its data to [`QUEUE_MIN`]
 /// - more: a slower conversation waits for [`QUEUE_SHARED`]
 /// - command: `chunkperf latency --size 16 --load bulk --lane express --against load-idle`
 pub const TALK_TURNS: u32 = 8;

@@ -1,11 +1,12 @@
 //! How the channels of a link share it. [`pace`](super::pace) bounds the data on its way by that.
 //!
 //! A turn begins when another channel than the last one puts data in a packet. A link is shared until
-//! [`SHARED_FOR`] after the last turn. A turn of at most [`TALK_BYTES_MAX`] is small. After [`TALK_TURNS`]
-//! small turns within [`SHARED_FOR`] the channels *talk*: messages wait behind the data of others so
-//! often that these must be few. A collective call has fewer small messages between its large ones.
+//! [`SHARED_FOR`] after the last turn. After [`TALK_TURNS`] turns within [`SHARED_FOR`] that are express, or
+//! at most [`TALK_BYTES_MAX`](super::constants::TALK_BYTES_MAX), the channels *talk*: messages wait behind
+//! the data of others so often that these must be few. A collective call has fewer small messages between
+//! its large ones.
 
-use super::constants::{SHARED_FOR, TALK_BYTES_MAX, TALK_TURNS};
+use super::constants::{SHARED_FOR, TALK_TURNS};
 use crate::Time;
 
 /// How channels share a link.
@@ -25,28 +26,28 @@ pub enum Sharing {
 pub struct Turns {
     last: u32,
     shared_until: Time,
-    /// Small turns beside another channel since a time.
+    /// Turns of talk since a time.
     talk: u32,
     talk_since: Time,
     talks_until: Time,
 }
 
 impl Turns {
-    /// Notes that `channel`, which is not 0, put `bytes` in a packet at `now`.
+    /// Notes a turn of `channel`, which is not 0, at `now`: whether it `talks`.
     #[inline]
-    pub fn took(&mut self, channel: u32, bytes: u64, now: Time) {
+    pub fn took(&mut self, channel: u32, talks: bool, now: Time) {
         if self.last == channel {
             return;
         }
         if self.last != 0 {
-            self.shared(bytes, now);
+            self.shared(talks, now);
         }
         self.last = channel;
     }
 
-    fn shared(&mut self, bytes: u64, now: Time) {
+    fn shared(&mut self, talks: bool, now: Time) {
         self.shared_until = now.after(SHARED_FOR);
-        if bytes > TALK_BYTES_MAX {
+        if !talks {
             return;
         }
         if now >= self.talk_since.after(SHARED_FOR) {
@@ -73,16 +74,16 @@ impl Turns {
 mod tests {
     use super::*;
 
-    const SMALL: u64 = 100;
-    const LARGE: u64 = 64 * 1024;
+    const SMALL: bool = true;
+    const LARGE: bool = false;
     const EACH_NS: u64 = 100_000;
 
     /// Returns the sharing after each of `turns`, which are `each_ns` apart.
-    fn after(turns: &[(u32, u64)], each_ns: u64) -> Vec<Sharing> {
+    fn after(turns: &[(u32, bool)], each_ns: u64) -> Vec<Sharing> {
         let (mut latest, mut now) = (Turns::default(), Time(1 << 40));
-        let each = turns.iter().map(|&(channel, bytes)| {
+        let each = turns.iter().map(|&(channel, talks)| {
             now.0 += each_ns;
-            latest.took(channel, bytes, now);
+            latest.took(channel, talks, now);
             latest.sharing(now)
         });
         each.collect()
@@ -110,8 +111,8 @@ mod tests {
     #[test]
     fn what_was_shared_is_forgotten() {
         let (mut latest, mut now) = (Turns::default(), Time(1 << 40));
-        for (channel, bytes) in [(1, LARGE), (2, SMALL)].repeat(50) {
-            latest.took(channel, bytes, now);
+        for (channel, talks) in [(1, LARGE), (2, SMALL)].repeat(50) {
+            latest.took(channel, talks, now);
         }
         assert_eq!(latest.sharing(now), Sharing::Talks);
         now = now.after(SHARED_FOR);

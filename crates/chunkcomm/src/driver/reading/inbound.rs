@@ -3,6 +3,7 @@
 use super::ReadError;
 use super::slot::Assembling;
 use crate::driver::channels::Channels;
+use crate::driver::large::WASTE_MAX;
 use crate::driver::mail::Command;
 use crate::proto::Time;
 use crate::proto::endpoint::Endpoint;
@@ -142,7 +143,9 @@ impl Inbound<'_> {
         let kept = if slot.landing.is_some() {
             // The message began before the landing was chosen.
             let fits = slot.put(&assembling.memory);
-            self.channels.shared.large_in.give(std::mem::take(&mut assembling.memory));
+            if assembling.memory.capacity() <= WASTE_MAX * assembling.total {
+                self.channels.shared.large_in.give(std::mem::take(&mut assembling.memory));
+            }
             if fits {
                 self.settle_landed(channel);
             } else {
