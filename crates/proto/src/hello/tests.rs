@@ -154,9 +154,7 @@ fn the_fields_lie_where_the_module_says() {
 fn what_has_no_meaning_yet_is_not_looked_at() {
     let mut bytes = sample().encode();
     // The versions of an empty place.
-    for place in 172..176 {
-        bytes[place] = 0xff;
-    }
+    bytes[172..176].fill(0xff);
     assert_eq!(Hello::decode(&bytes), Ok(sample()));
 }
 
