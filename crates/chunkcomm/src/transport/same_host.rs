@@ -34,18 +34,10 @@ pub(crate) use linux::{connect, listen};
 #[cfg(target_os = "linux")]
 mod linux {
     use crate::Address;
-    use crate::driver::clock;
     use crate::transport::{BoxFuture, Listener, Transport};
     use std::io;
     use std::path::PathBuf;
-    use std::time::Duration;
     use tokio::net::{UnixListener, UnixStream};
-
-    /// Connections of other users in a row after which the listener rests, so that they take no core: 64.
-    const OTHERS_IN_A_ROW_MAX: u32 = 64;
-
-    /// That rest: 20 ms.
-    const REST: Duration = Duration::from_millis(20);
 
     /// Number of users that a namespace of users does not know, which are many.
     const UNKNOWN_USER: u32 = 65_534;
@@ -90,19 +82,13 @@ mod linux {
     impl Listener for OwnUsers {
         fn accept(&self) -> BoxFuture<'_, io::Result<Box<dyn Transport>>> {
             Box::pin(async move {
-                let mut others = 0;
-                loop {
-                    let (stream, _) = self.listener.accept().await?;
-                    if is_own_users(&stream) {
-                        return Ok(Box::new(stream) as Box<dyn Transport>);
-                    }
-                    tracing::debug!("a connection of another user was dropped");
-                    others += 1;
-                    if others % OTHERS_IN_A_ROW_MAX == 0 {
-                        drop(stream);
-                        clock::pause(REST).await;
-                    }
+                let (stream, _) = self.listener.accept().await?;
+                if is_own_users(&stream) {
+                    return Ok(Box::new(stream) as Box<dyn Transport>);
                 }
+                // As one that is gone: the node rests after many in a row.
+                let why = "the connections are another user's";
+                Err(io::Error::new(io::ErrorKind::ConnectionAborted, why))
             })
         }
 
@@ -166,9 +152,10 @@ mod tests {
         let dialled = as_another_user(|| runtime().unwrap().block_on(connect(node)).map(drop));
         let Some(dialled) = dialled else { return };
         assert_eq!(dialled.unwrap_err().kind(), io::ErrorKind::PermissionDenied);
-        // That connection is the first in the queue.
         let mut own = connect(node).await.unwrap();
         write_all(&mut *own, b"own").await.unwrap();
+        let gone = listener.accept().await.map(drop).unwrap_err();
+        assert_eq!(gone.kind(), io::ErrorKind::ConnectionAborted);
         let (mut accepted, mut bytes) = (listener.accept().await.unwrap(), [0; 3]);
         read_exact(&mut *accepted, &mut bytes).await.unwrap();
         assert_eq!(&bytes, b"own");
