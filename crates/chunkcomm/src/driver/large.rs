@@ -197,6 +197,16 @@ mod tests {
     }
 
     #[test]
+    fn a_message_gets_the_largest_block_that_fits() {
+        let memory = LargeMemory::default();
+        for kib in [16, 1024, 4096, 64] {
+            memory.give(Vec::with_capacity(kib << 10));
+        }
+        assert_eq!(memory.take(1 << 20).capacity(), 1 << 20);
+        assert_eq!(memory.take(16 << 20).capacity(), 4 << 20);
+    }
+
+    #[test]
     fn one_message_that_waits_has_a_block() {
         let memory = LargeMemory::default();
         assert!(memory.give(vec![0; 1 << 20]), "the driver learns of the first block");

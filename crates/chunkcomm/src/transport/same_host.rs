@@ -6,7 +6,11 @@ use crate::proto::describe::fnv1a;
 
 /// Returns the address of the socket of the node `incarnation`.
 pub(crate) fn address(incarnation: u128) -> Address {
-    Address::Unix(format!("\0chunkcomm-{incarnation:032x}").into())
+    Address::Unix(path(incarnation).into())
+}
+
+fn path(incarnation: u128) -> String {
+    format!("\0chunkcomm-{incarnation:032x}")
 }
 
 /// Returns a number of this host and network namespace, another for each incarnation: it is equal where a name
@@ -33,10 +37,10 @@ pub(crate) use linux::{connect, listen};
 
 #[cfg(target_os = "linux")]
 mod linux {
+    use super::path;
     use crate::Address;
     use crate::transport::{BoxFuture, Listener, Transport};
     use std::io;
-    use std::path::PathBuf;
     use tokio::net::{UnixListener, UnixStream};
 
     /// Number of users that a namespace of users does not know, which are many.
@@ -57,15 +61,9 @@ mod linux {
 
     /// Listens at the socket of the node `incarnation`.
     pub(crate) fn listen(incarnation: u128) -> io::Result<Box<dyn Listener>> {
-        let (path, address) = (path(incarnation), super::address(incarnation));
-        Ok(Box::new(OwnUsers { listener: UnixListener::bind(path)?, address }))
-    }
-
-    fn path(incarnation: u128) -> PathBuf {
-        match super::address(incarnation) {
-            Address::Unix(path) => path,
-            _ => PathBuf::new(),
-        }
+        let (listener, address) =
+            (UnixListener::bind(path(incarnation))?, super::address(incarnation));
+        Ok(Box::new(OwnUsers { listener, address }))
     }
 
     /// Whether the process at the other end has the user of this one.

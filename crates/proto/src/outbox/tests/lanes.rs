@@ -213,3 +213,27 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn an_express_turn_of_any_size_is_talk_and_one_of_bulk_if_it_is_small() {
+    for (lane, small, talks) in [
+        (Lane::Express, 100, true),
+        (Lane::Express, 6_000, true),
+        (Lane::Bulk, 100, true),
+        (Lane::Bulk, 6_000, false),
+    ] {
+        let mut scene = Scene::new(Policy::Chunked, PACKET_BYTES_DEFAULT);
+        let (bulk, other) = (scene.open(Lane::Bulk), scene.open(lane));
+        for channel in [bulk, other] {
+            scene.outbox.handle_credit(channel, 1 << 30);
+        }
+        for _ in 0..20 {
+            scene.stage(bulk, 6_000);
+            next_packet(&mut scene);
+            scene.stage(other, small);
+            next_packet(&mut scene);
+        }
+        let expected = if talks { Sharing::Talks } else { Sharing::Shared };
+        assert_eq!(scene.outbox.sharing(scene.now), expected, "{lane:?}, {small} bytes");
+    }
+}
