@@ -197,11 +197,17 @@ fn read(wire: &[u8], piece: usize) -> Found {
 fn feed(decoder: &mut Decoder, buffer: &[u8], found: &mut Found) -> usize {
     let mut at = 0;
     loop {
+        if let Some(part) = decoder.elsewhere() {
+            assert_eq!(decoder.fragment_left(), None);
+            decoder.skip_fragment(part.bytes.div_ceil(2));
+            continue;
+        }
         let before = at;
         let item = decoder.next(buffer, &mut at);
         assert!(before <= at && at <= buffer.len());
         match item {
             Ok(Some(item)) => found.note(&item),
+            Ok(None) if decoder.elsewhere().is_some() => {}
             Ok(None) => return at,
             Err(error) => {
                 found.error = Some(error);
@@ -279,6 +285,8 @@ impl Found {
             Item::Bye => to.bye(),
             Item::Gone => to.gone(),
             Item::Wait { number, chain } => to.wait(number, chain),
+            Item::Memory { address, word } => to.memory(address, word),
+            Item::Reads => to.reads(),
             Item::PacketEnd { .. } => {}
         }
     }
@@ -306,6 +314,8 @@ pub fn seeds() -> Vec<Vec<u8>> {
     body.refuse(3, Refusal::TypeMismatch, "u8");
     body.describe(3, "u16");
     body.wait(1, &chain(1, 3, &mut Deeds::new(b"names")));
+    body.memory(1 << 40, 77);
+    body.reads();
     body.bye();
     body.fragment(1, 100, 5);
     body.extend_from_slice(b"bytes");

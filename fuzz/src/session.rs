@@ -206,7 +206,7 @@ impl End {
             number.to_le_bytes().into_iter().chain(ack.to_le_bytes()).cycle().take(bytes).collect();
         assert_eq!(self.session.sent(entries, bytes, |_| panic!("not yet")), number);
         self.sent.push(head.clone());
-        self.writing = Some((number, Packet { head, tail: None }));
+        self.writing = Some((number, Packet { head, ..Packet::default() }));
     }
 
     /// Gives the writer a packet of a lost connection, if there is one.

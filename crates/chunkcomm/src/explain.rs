@@ -49,6 +49,8 @@ pub struct LinkReport {
     pub attempt: u32,
     /// Way of that connection.
     pub way: Way,
+    /// Whether large messages of the peer are read from its memory.
+    pub one_copy: OneCopy,
     /// Time since the peer was last heard.
     pub silence: Duration,
     /// Number of the last packet sent.
@@ -85,6 +87,26 @@ pub enum Way {
     /// A Unix socket that replaced TCP, because both nodes are on one host; see
     /// [`NodeBuilder::same_host`](crate::NodeBuilder::same_host).
     SameHost,
+}
+
+/// Whether this end reads large messages from the peer's memory, which copies them once; see
+/// [`NodeBuilder::one_copy`](crate::NodeBuilder::one_copy).
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum OneCopy {
+    /// Not: the connection is no Unix socket between nodes with a credential, or a setting forbids it.
+    #[default]
+    Off,
+    /// Yes.
+    Reads {
+        /// Number of bytes read so far.
+        bytes: u64,
+    },
+    /// The system did not let it; the connection carries them.
+    Refused {
+        /// The system's reason, as text to show.
+        why: String,
+    },
 }
 
 /// A sending channel, at one moment.
@@ -161,6 +183,11 @@ impl fmt::Display for LinkReport {
             Way::Other => {}
             Way::Tcp { why } => write!(f, " over TCP ({why})")?,
             Way::SameHost => write!(f, " over the Unix socket of its host")?,
+        }
+        match &self.one_copy {
+            OneCopy::Off => {}
+            OneCopy::Reads { bytes } => write!(f, ", {bytes} bytes read from its memory")?,
+            OneCopy::Refused { why } => write!(f, ", its memory not read ({})", Plain(why))?,
         }
         write!(f, ", heard {} ms ago", self.silence.as_millis())?;
         write!(f, ", sent {} (acknowledged {})", self.sent, self.acknowledged)?;

@@ -34,7 +34,7 @@
 use crate::Address;
 pub use crate::driver::clock::Alarm;
 use crate::driver::{clock, entropy};
-pub use crate::node::SAME_HOST_VARIABLE;
+pub use crate::node::{ONE_COPY_VARIABLE, SAME_HOST_VARIABLE};
 pub use crate::portable::PORTABLE_VARIABLE;
 pub use crate::proto::Time;
 #[cfg(feature = "simulation")]

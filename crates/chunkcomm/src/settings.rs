@@ -68,6 +68,8 @@ pub struct NodeSettings {
     pub listen: Vec<Address>,
     /// [`NodeBuilder::same_host`].
     pub same_host: Option<bool>,
+    /// [`NodeBuilder::one_copy`].
+    pub one_copy: Option<bool>,
     /// [`NodeBuilder::credential_file`].
     pub credential_file: Option<PathBuf>,
     /// Runtime that drives the links: that of the program (`ambient`), a thread of the node's own
@@ -163,6 +165,9 @@ impl NodeBuilder {
         }
         if let Some(allowed) = settings.same_host {
             self = self.same_host(allowed);
+        }
+        if let Some(allowed) = settings.one_copy {
+            self = self.one_copy(allowed);
         }
         if let Some(file) = &settings.credential_file {
             self = self.credential_file(file);

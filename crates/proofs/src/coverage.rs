@@ -34,6 +34,8 @@ pub struct Coverage {
     pub wirings: [u64; 3],
     /// Writes that found the buffers full.
     pub full: u64,
+    /// Bytes that were read from the memory of the other end.
+    pub read: u64,
     /// Losses of a part, but not all, of the bytes on one way of a connection.
     pub torn: u64,
     /// Seeds with too few faults that found an end, and seeds with too few messages that arrived.
@@ -69,6 +71,7 @@ impl Coverage {
         self.unaware += other.unaware;
         self.full += other.full;
         self.torn += other.torn;
+        self.read += other.read;
         let pairs = self.wirings.iter_mut().zip(other.wirings);
         pairs.for_each(|(mine, theirs)| *mine += theirs);
         let pairs = self.turned_away.iter_mut().zip(other.turned_away);
@@ -117,8 +120,8 @@ impl fmt::Display for Coverage {
         writeln!(
             f,
             "networks: {links} of links, {media} of a shared medium, {switches} of a switch; \
-             {} writes found no room, {} ways lost a part of what was on them",
-            self.full, self.torn,
+             {} writes found no room, {} ways lost a part of what was on them, {} bytes were read from memory",
+            self.full, self.torn, self.read,
         )?;
         write!(f, "ends:")?;
         for (name, count) in OVER_NAMES.iter().zip(self.over) {

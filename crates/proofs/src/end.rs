@@ -126,6 +126,8 @@ pub(super) struct End {
     inline_max: usize,
     config: LinkConfig,
     large_held: u64,
+    /// Whether it reads fragments from the memory of the other end.
+    reads: bool,
     pub(super) random: Random,
     pub(super) quiet: Quiet,
 }
@@ -190,6 +192,7 @@ impl End {
             inline_max: INLINE_BYTES_MAX.min(inline),
             config: *config,
             large_held: 0,
+            reads: Random::fork(key, 2000 + side as u64).one_in(3),
             random,
             quiet: Quiet { since: now, ..Quiet::default() },
         }
@@ -205,6 +208,10 @@ impl End {
     pub(super) fn link_to(&mut self, connection: usize) {
         self.connection = Some(connection);
         (self.may_read, self.may_write) = (true, true);
+        self.endpoint.link.say_memory(0, 0);
+        if self.reads {
+            self.endpoint.link.say_reads();
+        }
     }
 
     /// Checks that the ring of kept packets is within its bound.

@@ -26,4 +26,5 @@ fn seeds_show_no_violation_and_run_the_same_way_twice() {
     // Networks of each kind, with full buffers and cuts in the midst of what was under way.
     assert!(coverage.wirings.iter().all(|seeds| *seeds >= SEEDS / 10), "{coverage}");
     assert!(coverage.full > 10 * SEEDS && coverage.torn > SEEDS / 2, "{coverage}");
+    assert!(coverage.read > SEEDS << 15, "{coverage}");
 }

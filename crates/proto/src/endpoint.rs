@@ -148,6 +148,10 @@ pub struct Endpoint {
     /// The cause with which the peer ended the session.
     last_word: Option<SessionEnd>,
     dialling: Dialling,
+    /// Whether the peer reads fragments from this end's memory, on this connection.
+    peer_reads: bool,
+    /// Number of the last packet of which the peer has to read a fragment so.
+    left: u64,
 }
 
 impl Endpoint {
@@ -166,6 +170,8 @@ impl Endpoint {
             closing: Closing::No,
             last_word: None,
             dialling: Dialling::default(),
+            peer_reads: false,
+            left: 0,
         }
     }
 

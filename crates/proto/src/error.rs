@@ -39,6 +39,15 @@ pub enum ProtocolError {
         /// Number of the packet that came.
         sequence: u64,
     },
+    /// A packet that comes again left bytes in the peer's memory.
+    #[error("packet {sequence} comes again without all its bytes")]
+    ElsewhereAgain {
+        /// Number of the packet.
+        sequence: u64,
+    },
+    /// A packet left bytes in the peer's memory, which this end did not offer to read.
+    #[error("a packet has bytes in memory that this end does not read")]
+    Elsewhere,
     /// More bytes on a channel than were granted to it.
     #[error("a channel sent {received} bytes where {granted} were granted")]
     OverWindow {

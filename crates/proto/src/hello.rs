@@ -61,6 +61,10 @@ pub const FLAG_TLS: u32 = 2;
 /// for its successor. An end that lacks the flag is not concerned.
 pub const FLAG_SOLE_NAME: u32 = 4;
 
+/// Flag of an end that reads large messages from its peer's memory, and lets it read its own, where both are on
+/// one host and the system allows it.
+pub const FLAG_ONE_COPY: u32 = 8;
+
 /// First bytes of a hello. No text, and no other protocol's first line, begins like this.
 const MAGIC: [u8; 8] = *b"\x9cchunk\r\n";
 

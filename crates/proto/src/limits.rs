@@ -52,6 +52,10 @@ pub const LARGE_BYTES_MIN: u64 = 512;
 /// at 256 KiB that is below 1 % of the copy in the kernel.
 pub const FRAGMENT_BYTES_MAX: usize = 256 * 1024;
 
+/// Bytes of a fragment from which it may stay in its sender's memory, to be read there: 32 KiB. Below, a system
+/// call for it takes longer than to copy it twice.
+pub const ELSEWHERE_BYTES_MIN: usize = 32 * 1024;
+
 /// Smallest fragment that is worth a packet while credit is short.
 pub const FRAGMENT_BYTES_MIN: usize = 4 * 1024;
 

@@ -114,6 +114,23 @@ pub struct Link {
     asking: bool,
     /// Chains of waits to be sent to the peer.
     told: Vec<Told>,
+    says: Says,
+    /// Whether the peer was told of our memory, on this connection.
+    is_offered: bool,
+}
+
+/// Records about this connection that are to be sent.
+#[derive(Debug, Default)]
+struct Says {
+    memory: Option<(u64, u128)>,
+    reads: bool,
+}
+
+impl Says {
+    #[inline]
+    fn is_empty(&self) -> bool {
+        self.memory.is_none() && !self.reads
+    }
 }
 
 impl Link {
@@ -153,7 +170,20 @@ impl Link {
             liveness,
             asking: false,
             told: Vec::new(),
+            says: Says::default(),
+            is_offered: false,
         }
+    }
+
+    /// Tells the peer where in our memory there is which word, on this connection.
+    pub fn say_memory(&mut self, address: u64, word: u128) {
+        self.says.memory = Some((address, word));
+        self.is_offered = true;
+    }
+
+    /// Tells the peer that its word was read, on this connection.
+    pub fn say_reads(&mut self) {
+        self.says.reads = true;
     }
 
     /// Limits the growth of each window that we grant to `bytes`.
@@ -302,6 +332,8 @@ impl Link {
 
     /// Notes that the connection is gone. Unacknowledged packets are kept for the next one.
     pub(crate) fn cut(&mut self, now: Time) {
+        self.says = Says::default();
+        self.is_offered = false;
         self.liveness.offline(now);
     }
 
@@ -319,6 +351,16 @@ impl Link {
     #[must_use]
     pub fn numbers(&self) -> [u64; 3] {
         self.session.numbers()
+    }
+
+    /// Notes that the peer reads fragments from the memory of this end. Returns whether it may: it was told of
+    /// that, and the memory is kept until it is read.
+    pub(crate) fn is_read(&mut self) -> bool {
+        let may = self.is_offered && self.session.is_enabled();
+        if may {
+            self.pace.is_read();
+        }
+        may
     }
 
     /// Returns the bytes that are kept until they are acknowledged.

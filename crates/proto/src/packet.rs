@@ -4,7 +4,8 @@
 //! header, 24 bytes    body u32 | flags u8 | lane u8 | 0 u16 | sequence u64 | ack u64
 //! record, 16 bytes    kind u8 | flags u8 | aux u16 | channel u32 | value u64
 //!   run        value = bytes u32, messages u32; then the messages
-//!   fragment   value = the message's bytes, aux 0; then u32 bytes, u32 0, then them
+//!   fragment   value = the message's bytes, aux 0; then u32 bytes, u32 0, then them;
+//!              in a packet with `FLAG_ELSEWHERE`, which it ends, their address u64 in their place
 //!   open       value = fingerprint, aux = name bytes, flags = lane, kind, stream, backlog;
 //!              of a stream 32 bytes: id u128, first u64, sent before u64;
 //!              with a backlog its bytes u64; the name
@@ -20,11 +21,13 @@
 //!   settled    value = messages of the stream that its receiver has settled in all,
 //!              flags = 1: its last word
 //!   consumed   value = bytes of a channel with a backlog that its receiver has consumed in all
+//!   memory     value = address of a word of 16 bytes in the sender's memory; then the word
+//!   reads      the sender has read that word: fragments may be left where they are
 //! ```
 //!
 //! All numbers are little-endian. A packet without runs, fragments, opens and ends carries no
 //! sequence (0): it may be repeated, since it holds totals. A numbered packet that was lost
-//! with its connection comes again, byte for byte. Messages in a run are described in
+//! with its connection comes again, byte for byte, and then with all its bytes. Messages in a run are described in
 //! [`super::message`]. The decoder does not look into a run: its receiver finds the messages
 //! when it takes them.
 
@@ -32,7 +35,7 @@ mod append;
 mod decoder;
 
 pub use append::AppendRecords;
-pub use decoder::Decoder;
+pub use decoder::{Decoder, Elsewhere};
 
 use bytes::Bytes;
 
@@ -45,6 +48,18 @@ pub const FRAGMENT_HEAD_BYTES: usize = RECORD_BYTES + 8;
 
 /// Flag of a packet whose sender waits for an acknowledgement: answer at once.
 pub const FLAG_ACK_NOW: u8 = 1;
+
+/// Flag of a packet whose last bytes, a fragment's, do not follow: the receiver reads them from the sender's
+/// memory before it acknowledges the packet. The size of the body counts them, and not their address.
+pub const FLAG_ELSEWHERE: u8 = 2;
+
+/// Place of the flags in a header.
+pub(crate) const HEADER_FLAGS_AT: usize = 4;
+
+/// Bytes of the address that stands in the place of a fragment.
+pub const ADDRESS_BYTES: usize = 8;
+/// Bytes of the word by which an end knows the other's memory.
+pub const WORD_BYTES: usize = 16;
 
 /// Rank of a channel among those of its link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Hash)]
@@ -118,6 +133,8 @@ pub struct Packet {
     pub head: Vec<u8>,
     /// The packet's last bytes, not copied.
     pub tail: Option<Bytes>,
+    /// Whether the tail is a fragment.
+    pub is_fragment: bool,
 }
 
 impl Packet {
@@ -167,6 +184,8 @@ const KIND_GONE: u8 = 11;
 const KIND_WAIT: u8 = 12;
 const KIND_SETTLED: u8 = 13;
 const KIND_CONSUMED: u8 = 14;
+const KIND_MEMORY: u8 = 15;
+const KIND_READS: u8 = 16;
 
 const OPEN_EXPRESS: u8 = 1;
 const OPEN_BYTES: u8 = 2;
@@ -302,6 +321,15 @@ pub enum Item<'a> {
         /// Bytes since the channel began.
         total: u64,
     },
+    /// The peer has a word in its memory.
+    Memory {
+        /// The word's address there.
+        address: u64,
+        /// The word.
+        word: u128,
+    },
+    /// The peer has read our word.
+    Reads,
 }
 
 impl Item<'_> {
@@ -315,6 +343,8 @@ impl Item<'_> {
                 | Item::Wait { .. }
                 | Item::Settled { .. }
                 | Item::Consumed { .. }
+                | Item::Memory { .. }
+                | Item::Reads
         );
         let frame = matches!(self, Item::Packet(_) | Item::Repeated(_) | Item::PacketEnd { .. });
         !totals && !frame

@@ -337,7 +337,7 @@ mod tests {
     use crate::limits::{ACK_BYTES_MAX, ACK_PACKETS_MAX};
 
     fn numbered(number: u64) -> Packet {
-        Packet { head: vec![number as u8; 100], tail: None }
+        Packet { head: vec![number as u8; 100], ..Packet::default() }
     }
 
     #[test]

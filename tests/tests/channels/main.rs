@@ -30,6 +30,8 @@ mod many;
 mod mismatch;
 mod nodes;
 mod observe;
+#[cfg(target_os = "linux")]
+mod one_copy;
 mod opens;
 mod owed;
 mod polls;

@@ -14,7 +14,7 @@ use std::os::unix::net::{SocketAddr, UnixStream};
 use std::sync::LazyLock;
 use std::time::Duration;
 
-fn member() -> NodeBuilder {
+pub(crate) fn member() -> NodeBuilder {
     static CREDENTIAL: LazyLock<Credential> = LazyLock::new(|| Credential::generate().unwrap());
     Node::builder().credential(CREDENTIAL.clone())
 }
@@ -36,7 +36,7 @@ async fn stays_with_tcp(pair: Pair, why: &str) {
 }
 
 /// Cuts all connections to the abstract socket of `node`; returns the number of ends cut.
-fn cut(node: &Node) -> usize {
+pub(crate) fn cut(node: &Node) -> usize {
     let name = format!("chunkcomm-{:032x}", node.incarnation());
     let is_it = |address: std::io::Result<SocketAddr>| {
         address.is_ok_and(|it| it.as_abstract_name() == Some(name.as_bytes()))

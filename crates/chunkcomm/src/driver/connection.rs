@@ -64,6 +64,7 @@ impl Driver {
             tracing::info!(peer = %shared.peer.name, attempt, %trouble, "the connection was lost");
             shared.set_trouble(trouble);
         }
+        self.one_copy.end();
         if self.transport.take().is_some() {
             let bytes = self.endpoint.link.state_bytes()
                 + self.channels.assembling_bytes()
@@ -103,6 +104,7 @@ impl Driver {
         if !adopted.map_err(|end| self.error_of(end))? {
             return Ok(());
         }
+        self.one_copy.begin(&*transport, &mut self.endpoint.link);
         self.transport = Some(transport);
         self.dial = None;
         self.reader.waits = false;

@@ -60,6 +60,7 @@ impl Driver {
         }
         let _within = self.span.clone().entered();
         self.dial = None;
+        self.one_copy.end();
         self.rest();
         self.channels.shared.large_out.end();
         self.channels.shared.large_in.end();

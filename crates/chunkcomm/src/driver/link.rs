@@ -8,6 +8,7 @@ use super::connection::{Dial, Redial};
 use super::cycles::SharedBoard;
 use super::events::Acceptor;
 use super::mail::{LinkShared, PeerInfo, Taken, thread_token};
+use super::one_copy::OneCopy;
 use super::reading::{Ask, Inbound, ReadError, Reader};
 use super::waking::TransportWaker;
 use super::writing::poll_write;
@@ -50,6 +51,8 @@ pub(crate) struct DriverSetup {
     pub(crate) board: SharedBoard,
     /// Whether the runtime has one thread: producers on it need no fence.
     pub(crate) one_thread: bool,
+    /// Whether both ends allow that large messages are read from the sender's memory.
+    pub(crate) one_copy: bool,
 }
 
 /// The driver as a future that ends with the session.
@@ -67,6 +70,7 @@ pub(crate) struct Driver {
     /// The dial under way.
     pub(super) dial: Option<Dial>,
     pub(super) reader: Reader,
+    pub(super) one_copy: OneCopy,
     pub(super) watch: Watch,
     pub(super) alarm: Alarm,
     pub(super) taken: Taken,
@@ -86,13 +90,16 @@ impl Driver {
         let read_buffers = ReadBuffers::new(setup.buffers, lent_bytes_max);
         let PeerInfo { name, session, incarnation, packet_bytes_max, .. } = &setup.shared.peer;
         let id = SessionId { number: *session, peer: *incarnation };
-        let endpoint = Endpoint::new(&setup.config, id, setup.after_loss);
+        let mut endpoint = Endpoint::new(&setup.config, id, setup.after_loss);
+        let mut one_copy = OneCopy::new(setup.one_copy);
+        one_copy.begin(&*setup.transport, &mut endpoint.link);
         setup.shared.set_ring_bytes(endpoint.link.ring_bytes());
         let span = tracing::debug_span!(parent: None, "session", peer = %name, number = session);
         Driver {
             span,
             endpoint,
             reader: Reader::new(*packet_bytes_max, read_buffers),
+            one_copy,
             channels: Channels::new(setup.shared, setup.acceptor, setup.board),
             transport: Some(setup.transport),
             transport_waker: None,
@@ -155,7 +162,7 @@ impl Driver {
         let ask = self.whom_to_ask();
         let Some(transport) = &mut self.transport else { return Poll::Pending };
         let (endpoint, channels) = (&mut self.endpoint, &mut self.channels);
-        let mut inbound = Inbound { endpoint, channels, now };
+        let mut inbound = Inbound { endpoint, channels, one_copy: &mut self.one_copy, now };
         let outcome = self.reader.poll_read(context, &mut **transport, &mut inbound, ask);
         if ask == Ask::System || outcome.is_ready() {
             self.reader.written_unread = 0;
@@ -166,6 +173,7 @@ impl Driver {
         clock::moves();
         let heard = self.endpoint.heard(now);
         self.channels.note_acknowledged(&mut self.endpoint.link);
+        self.one_copy.report(&mut self.channels.senders, &self.endpoint.link);
         match (outcome, heard) {
             (Ok(()), Ok(())) => Poll::Ready(Ok(())),
             (outcome, heard) => Poll::Ready(self.read_ended(outcome, heard, now)),
@@ -208,7 +216,7 @@ impl Driver {
                 return Ok(Turn::Rest);
             }
         }
-        let bytes = self.endpoint.packet_bytes();
+        let (bytes, leaving) = (self.endpoint.packet_bytes(), self.endpoint.leaving_bytes());
         let timed = self.endpoint.link.times_write(bytes).then(clock::now);
         let wrote = poll_write(context, &mut **transport, &mut self.endpoint);
         if let Some(started) = timed {
@@ -223,9 +231,12 @@ impl Driver {
                 return Ok(Turn::Rest);
             }
         }
-        self.reader.written_unread += bytes;
+        self.reader.written_unread += leaving;
         let carried = self.endpoint.carried();
-        self.channels.senders.written(carried, &self.endpoint.link);
+        match self.endpoint.left_in_memory() {
+            0 => self.channels.senders.written(carried, &self.endpoint.link),
+            left => self.one_copy.hold(left, carried),
+        }
         if !carried.is_empty() {
             self.watch.told();
         }
@@ -267,7 +278,7 @@ impl Driver {
     /// one that waits.
     fn turn(&mut self, context: &mut Context<'_>, now: Time) -> Result<Turn, LinkError> {
         let wrote = self.poll_write(context, now)?;
-        if self.reader.waits && self.whom_to_ask() == Ask::Runtime {
+        if self.reader.waits && self.whom_to_ask() == Ask::Runtime && !self.reader.fetches() {
             return Ok(wrote);
         }
         let mut has_read = false;

@@ -5,7 +5,7 @@
 //! channel), [`inbox`] and [`taking`] (the receiving end), [`landing`] (memory that a receiver gives),
 //! [`mail`] (commands of the ends to the driver), [`waking`] (running the driver beside them),
 //! [`keeping`] (messages that a stream sends again), [`logging`] (those that it stores first),
-//! [`large`] (memory of large messages), [`link`] (the driver of one peer), [`reading`] and
+//! [`large`] (memory of large messages), [`one_copy`] (those that are read from the sender's memory), [`link`] (the driver of one peer), [`reading`] and
 //! [`writing`] (its two halves), [`resting`] (when the driver sleeps), [`connection`] (one is lost,
 //! another comes), [`channels`] (the table of its channels) with [`backs`] (the ways back of
 //! duplexes), [`commands`] and [`events`] (what changes it), [`cycles`] (waits that last), [`opening`]
@@ -32,6 +32,7 @@ pub(crate) mod mail;
 pub mod memory;
 #[cfg(feature = "metrics")]
 mod metrics;
+pub(crate) mod one_copy;
 pub(crate) mod opening;
 pub(crate) mod reading;
 mod report;

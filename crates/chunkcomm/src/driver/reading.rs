@@ -9,10 +9,11 @@ pub(crate) use inbound::Inbound;
 pub(crate) use slot::RxSlot;
 
 use super::buffers::ReadBuffers;
+use super::one_copy::Unread;
 use crate::proto::Time;
 use crate::proto::error::ProtocolError;
 use crate::proto::limits::ACK_DELAY_MS;
-use crate::proto::packet::{Decoder, Item};
+use crate::proto::packet::{Decoder, Elsewhere, Item};
 use crate::transport::Transport;
 use bytes::Bytes;
 use std::io::{self, IoSliceMut};
@@ -78,6 +79,8 @@ pub(crate) struct Reader {
     pub(super) waits: bool,
     /// Bytes written since the transport was last read from, or the system asked.
     pub(super) written_unread: usize,
+    /// Finds the peer's last word, where it has given its packets up: nothing else of this connection counts any more.
+    last_word: Option<Box<Decoder>>,
 }
 
 impl Reader {
@@ -95,6 +98,7 @@ impl Reader {
             took_all: false,
             waits: false,
             written_unread: 0,
+            last_word: None,
         }
     }
 
@@ -112,6 +116,7 @@ impl Reader {
         self.filled = 0;
         self.in_bulk = false;
         self.waits = false;
+        self.last_word = None;
         let buffer = std::mem::take(&mut self.buffer);
         self.buffers.give(buffer);
     }
@@ -130,6 +135,12 @@ impl Reader {
     #[inline]
     pub(crate) fn gathered(&self) -> usize {
         if self.direct().is_some() { 0 } else { self.last_bytes }
+    }
+
+    /// Whether the next bytes are in the peer's memory: no transport will wake anybody for them.
+    #[inline]
+    pub(crate) fn fetches(&self) -> bool {
+        self.decoder.elsewhere().is_some()
     }
 
     /// Whether the last read has probably taken all that arrived.
@@ -158,6 +169,9 @@ impl Reader {
         if self.buffer.is_empty() {
             self.buffer = self.buffers.take();
         }
+        if let Some(part) = self.decoder.elsewhere() {
+            return Poll::Ready(self.fetch(inbound, part));
+        }
         let outcome = match self.direct() {
             Some((channel, left)) => self.poll_direct(context, transport, inbound, channel, left),
             None => self.poll_buffer(context, transport, inbound, ask),
@@ -176,6 +190,46 @@ impl Reader {
             self.buffers.give(buffer);
             self.buffers.rest();
         }
+    }
+
+    /// Reads from the peer's memory, and handles what stands behind that in the buffer.
+    #[inline(never)]
+    fn fetch(&mut self, inbound: &mut Inbound<'_>, part: Elsewhere) -> Result<(), ReadError> {
+        self.last_bytes = 0;
+        self.took_all = false;
+        self.last_read = inbound.now;
+        match inbound.fetch(part) {
+            Ok(bytes) => self.decoder.skip_fragment(bytes),
+            Err(Unread::Unasked) => return Err(ProtocolError::Elsewhere.into()),
+            Err(Unread::Io(error)) => return Err(ReadError::Io(error)),
+            Err(Unread::Gone) => {
+                self.last_word = Some(Box::new(self.decoder.clone()));
+                self.decoder.cut(inbound.endpoint.link.received());
+            }
+        }
+        self.handle(inbound)
+    }
+
+    /// Looks for the peer's last word in the buffer, behind packets that it has given up.
+    #[cold]
+    #[inline(never)]
+    fn seek_last_word(&mut self, inbound: &mut Inbound<'_>) -> Result<(), ReadError> {
+        let Some(decoder) = self.last_word.as_deref_mut() else { return Ok(()) };
+        let mut at = 0;
+        let bytes = &self.buffer[..self.filled];
+        loop {
+            if let Some(part) = decoder.elsewhere() {
+                decoder.skip_fragment(part.bytes);
+            }
+            match decode(decoder, bytes, &mut at)? {
+                Some(Item::Bye | Item::Gone) => inbound.last_word(),
+                Some(_) => {}
+                None if decoder.elsewhere().is_some() => {}
+                None => break,
+            }
+        }
+        self.keep_from(at);
+        Ok(())
     }
 
     #[inline(never)]
@@ -254,6 +308,9 @@ impl Reader {
     /// Handles all that is complete in the buffer.
     #[inline]
     fn handle(&mut self, inbound: &mut Inbound<'_>) -> Result<(), ReadError> {
+        if self.last_word.is_some() {
+            return self.seek_last_word(inbound);
+        }
         if self.buffers.may_lend(self.filled, self.buffer.len()) {
             return self.handle_lent(inbound);
         }

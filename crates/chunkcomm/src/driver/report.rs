@@ -23,6 +23,7 @@ impl Driver {
             state: self.state().to_owned(),
             attempt: self.endpoint.attempt(),
             way: shared.way(),
+            one_copy: self.one_copy.shown(),
             silence: since(link.heard_at(), now),
             sent,
             acknowledged,

@@ -119,6 +119,17 @@ impl TxSlots {
         }
     }
 
+    /// Notes that nothing that was written before the messages of `carried` is left in memory.
+    #[cold]
+    pub(crate) fn written_at_last(&mut self, carried: Carried, link: &Link) {
+        if let Some(slot) = self.slots.get(carried.channel) {
+            if let Some(counters) = link.channel_counters(carried.channel) {
+                slot.shared.set_counters(counters);
+            }
+            slot.shared.set_written_at_least(carried.messages);
+        }
+    }
+
     /// Notes that the peer's inbox has the messages of `carried`.
     #[inline]
     pub(crate) fn acknowledged(&mut self, carried: Carried) {

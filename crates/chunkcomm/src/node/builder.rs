@@ -33,6 +33,9 @@ pub const CREDENTIAL_FILE_VARIABLE: &str = "CHUNKCOMM_CREDENTIAL_FILE";
 /// The environment variable that forbids Unix sockets between nodes of one host with `off`.
 pub const SAME_HOST_VARIABLE: &str = "CHUNKCOMM_SAME_HOST";
 
+/// The environment variable that forbids to read large messages from memory of peers with `off`.
+pub const ONE_COPY_VARIABLE: &str = "CHUNKCOMM_ONE_COPY";
+
 /// Settings that a node keeps.
 #[derive(Debug, Clone)]
 pub(super) struct Settings {
@@ -58,6 +61,7 @@ pub struct NodeBuilder {
     io_thread: bool,
     busy_poll: bool,
     same_host: bool,
+    one_copy: bool,
     insecure: bool,
     credential: Option<CredentialFrom>,
     layers: LayerSettings,
@@ -92,6 +96,7 @@ impl Default for NodeBuilder {
             io_thread: false,
             busy_poll: false,
             same_host: true,
+            one_copy: true,
             insecure: false,
             credential: None,
             layers: LayerSettings::default(),
@@ -239,6 +244,23 @@ impl NodeBuilder {
     /// `CHUNKCOMM_PORTABLE=1` forbid it as well.
     pub fn same_host(mut self, allowed: bool) -> NodeBuilder {
         self.same_host = allowed;
+        self
+    }
+
+    /// Allows peers on this host to read large messages from this process's memory, and this node to read from
+    /// theirs; true by default. They are copied once so, where a socket copies them twice.
+    ///
+    /// Both nodes must allow it and have the [`credential`](Self::credential), and be connected over a Unix socket
+    /// ([`same_host`](Self::same_host), or a Unix address). The system (Linux, `process_vm_readv`) must allow it,
+    /// which it mostly does for processes of one user: not where Yama's `ptrace_scope` is above 0, nor in many
+    /// containers. Otherwise the socket carries them; [`LinkReport::one_copy`](crate::explain::LinkReport::one_copy)
+    /// says why. Nobody gets rights that the system did not give before.
+    ///
+    /// A large message that [`flush`](crate::Sender::flush) reports as written may still be in this process alone;
+    /// [`sync`](crate::Sender::sync) and `close` wait until the peer has it. The variables `CHUNKCOMM_ONE_COPY=off`
+    /// and `CHUNKCOMM_PORTABLE=1` forbid it as well.
+    pub fn one_copy(mut self, allowed: bool) -> NodeBuilder {
+        self.one_copy = allowed;
         self
     }
 

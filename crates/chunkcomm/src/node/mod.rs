@@ -50,7 +50,7 @@ pub(crate) mod whom;
 
 pub use builder::{
     AGE_BOUND_VARIABLE, CREDENTIAL_FILE_VARIABLE, Experiment, Limits, NodeBuilder,
-    SAME_HOST_VARIABLE,
+    ONE_COPY_VARIABLE, SAME_HOST_VARIABLE,
 };
 pub use events::{LinkEvent, LinkEvents};
 pub use peer::Peer;

@@ -10,7 +10,7 @@ use crate::driver::tasks;
 use crate::driver::wakers::locked;
 use crate::explain::Way;
 use crate::proto::endpoint::AfterLoss;
-use crate::proto::hello::{Agreement, FLAG_SOLE_NAME, Hello};
+use crate::proto::hello::{Agreement, FLAG_ONE_COPY, FLAG_SOLE_NAME, Hello};
 use crate::proto::limits::{PACKET_BYTES_DEFAULT, PACKET_BYTES_SMALL, PACKET_BYTES_TUNED};
 use crate::proto::link::LinkConfig;
 use crate::proto::tuning::without::Controller;
@@ -117,6 +117,7 @@ impl NodeShared {
             buffers: Arc::clone(&self.buffers),
             board: Arc::clone(&self.board),
             one_thread: self.one_thread,
+            one_copy: agreement.flags & FLAG_ONE_COPY != 0,
         });
         self.table.add_link(&shared);
         tasks::spawn_on(&self.runtime, driver);

@@ -3,6 +3,8 @@
 
 pub(crate) mod exact;
 pub(crate) mod memory;
+#[cfg(target_os = "linux")]
+pub(crate) mod other_process;
 pub(crate) mod same_host;
 pub(crate) mod shown;
 pub(crate) mod spin;
@@ -78,6 +80,11 @@ pub trait Transport: Send {
         None
     }
 
+    /// Returns the memory of the process at the other end, if it is on this host and may be read.
+    fn peer_memory(&self) -> Option<Box<dyn PeerMemory>> {
+        None
+    }
+
     /// Returns the certificates that the peer showed.
     fn shown(&self) -> Shown {
         Shown::default()
@@ -86,6 +93,23 @@ pub trait Transport: Send {
     /// Takes the transport away from the runtime, for the spinner.
     #[cfg(target_os = "linux")]
     fn into_below(self: Box<Self>) -> io::Result<Below>;
+}
+
+/// The memory of another process.
+pub trait PeerMemory: Send {
+    /// Reads as many bytes as `into` has at `address`, and behind them those of `word` at `word_at`. Returns the
+    /// number of bytes that were read; the first that cannot be read ends them.
+    ///
+    /// # Errors
+    ///
+    /// Nothing was read: the system forbids it, the process is gone, or nothing is at `address`.
+    fn read(
+        &self,
+        address: u64,
+        into: &mut [u8],
+        word_at: u64,
+        word: &mut [u8; 16],
+    ) -> io::Result<usize>;
 }
 
 /// The part of a transport below the runtime.
@@ -268,6 +292,11 @@ macro_rules! transport_over_readiness {
 
             fn came_from(&self) -> Option<$crate::Address> {
                 $came_from(self)
+            }
+
+            #[cfg(target_os = "linux")]
+            fn peer_memory(&self) -> Option<Box<dyn $crate::transport::PeerMemory>> {
+                $crate::transport::other_process::memory_behind(std::os::fd::AsFd::as_fd(self))
             }
 
             #[cfg(target_os = "linux")]

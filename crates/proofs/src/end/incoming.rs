@@ -1,11 +1,12 @@
 //! Incoming items of an end, checked against what the other end must have sent.
 
 use super::super::arrivals::Arrivals;
+use super::super::pattern;
 use super::{End, Inbox, Style};
 use chunkcomm_proto::Time;
 use chunkcomm_proto::error::ProtocolError;
 use chunkcomm_proto::link::{Counted, Event};
-use chunkcomm_proto::packet::{Item, Refusal};
+use chunkcomm_proto::packet::{Elsewhere, Item, Refusal};
 use chunkcomm_proto::random::Random;
 use std::time::Duration;
 
@@ -30,6 +31,19 @@ impl End {
         self.note_acknowledged();
         self.check_memory();
         outcome
+    }
+
+    /// Takes the first `bytes` of a fragment from where they are: all messages are slices of the pattern.
+    pub(in super::super) fn read_memory(&mut self, part: Elsewhere, bytes: usize, now: Time) {
+        let Elsewhere { channel, address, .. } = part;
+        let start = address.wrapping_sub(pattern().as_ptr().addr() as u64) as usize;
+        let Some(found) = pattern().get(start..).and_then(|rest| rest.get(..bytes)) else {
+            return self.fail(|| format!("a fragment of channel {channel} is not in memory"));
+        };
+        self.decoder.skip_fragment(bytes as u32);
+        if self.item(&Item::FragmentBytes { channel, bytes: found }, now).is_err() {
+            self.fail(|| format!("bytes of channel {channel} were refused"));
+        }
     }
 
     /// Handles one item, and checks that the machine does with it what the protocol's text says.

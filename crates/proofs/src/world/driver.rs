@@ -6,6 +6,7 @@ use super::{Event, World};
 use crate::end::over_index;
 use chunkcomm_proto::Time;
 use chunkcomm_proto::endpoint::{Action, SessionEnd};
+use chunkcomm_proto::packet::Elsewhere;
 use chunkcomm_simulation::Read;
 use std::time::Duration;
 
@@ -82,6 +83,10 @@ impl World<'_> {
         let (Some(connection), side) = (self.ends[id].connection, self.ends[id].side) else {
             return Turn::Rest;
         };
+        if let Some(part) = self.ends[id].decoder.elsewhere() {
+            self.read_memory(id, connection, part);
+            return Turn::Progress;
+        }
         if !self.ends[id].may_read {
             return Turn::Rest;
         }
@@ -108,6 +113,12 @@ impl World<'_> {
         if let Some((channel, _)) = direct {
             self.read_direct(id, channel);
         }
+        self.handle_unread(id, now);
+        Turn::Progress
+    }
+
+    /// Handles every complete item of the bytes that were read.
+    fn handle_unread(&mut self, id: usize, now: Time) {
         let end = &mut self.ends[id];
         let handled = end.handle_unread(now);
         let heard = end.endpoint.heard(now);
@@ -121,7 +132,37 @@ impl World<'_> {
                 self.check_lag(other);
             }
         }
-        Turn::Progress
+    }
+
+    /// Reads bytes of a fragment from the memory of the other end, which has them as long as it has the
+    /// connection. Now and then the system does not let it.
+    fn read_memory(&mut self, id: usize, connection: usize, part: Elsewhere) {
+        let holds = self.other(id).is_some_and(|other| {
+            let other = &self.ends[other];
+            other.connection == Some(connection) && other.over.is_none()
+        });
+        let now = self.local(self.ends[id].node);
+        let end = &mut self.ends[id];
+        if !holds || end.random.one_in(40) {
+            return self.lost(id);
+        }
+        // The other end must keep the packet until it has read that this one has it.
+        let due = self.ends[id].endpoint.link.received() + 1;
+        let released = self.other(id).is_some_and(|other| {
+            let [_, acknowledged, _] = self.ends[other].endpoint.link.numbers();
+            acknowledged >= due
+        });
+        let end = &mut self.ends[id];
+        if released {
+            end.fail(|| format!("packet {due} was released before it was read"));
+        }
+        let most = part.bytes as usize;
+        let bytes =
+            if end.random.one_in(2) { end.random.range(1, most as u64) as usize } else { most };
+        self.counts.read += bytes as u64;
+        let end = &mut self.ends[id];
+        end.read_memory(part, bytes, now);
+        self.handle_unread(id, now);
     }
 
     /// Delivers bytes of a fragment that were read straight to their place, past the decoder.

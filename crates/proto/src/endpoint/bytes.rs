@@ -3,9 +3,10 @@
 use super::{Closing, Endpoint, Output, SessionEnd};
 use crate::Time;
 use crate::error::ProtocolError;
+use crate::limits::ELSEWHERE_BYTES_MIN;
 use crate::link::{Event, Transmit};
 use crate::outbox::Staged;
-use crate::packet::{Item, Packet};
+use crate::packet::{ADDRESS_BYTES, FLAG_ELSEWHERE, HEADER_FLAGS_AT, Item, Packet};
 use crate::session::Carried;
 
 /// The packet that is being written.
@@ -17,8 +18,38 @@ pub(super) struct Writing {
     pub(super) number: u64,
     /// Whether the packet was written before, on a connection that was lost.
     again: bool,
+    /// Whether the head ends with the address of the tail, which is written in its place.
+    is_elsewhere: bool,
     offset: usize,
     writes: u64,
+}
+
+impl Writing {
+    /// Puts the address of the tail in its place. The packet is kept until it is acknowledged, and the peer
+    /// acknowledges it when it has read the tail.
+    #[inline(never)]
+    fn put_address_in(&mut self) {
+        let Packet { head, tail: Some(tail), .. } = &mut self.packet else { return };
+        head[HEADER_FLAGS_AT] |= FLAG_ELSEWHERE;
+        head.extend_from_slice(&(tail.as_ptr().addr() as u64).to_le_bytes());
+        self.is_elsewhere = true;
+    }
+
+    /// Makes the packet as it was: it may come again on another connection.
+    #[inline]
+    pub(super) fn take_address_out(&mut self) {
+        if std::mem::take(&mut self.is_elsewhere) {
+            let head = &mut self.packet.head;
+            head.truncate(head.len() - ADDRESS_BYTES);
+            head[HEADER_FLAGS_AT] &= !FLAG_ELSEWHERE;
+        }
+    }
+
+    /// Returns the bytes to write.
+    #[inline]
+    fn bytes(&self) -> usize {
+        if self.is_elsewhere { self.packet.head.len() } else { self.packet.bytes() }
+    }
 }
 
 impl Endpoint {
@@ -36,6 +67,14 @@ impl Endpoint {
             match transmit {
                 Transmit::Packet { number, again } => {
                     (self.writing.number, self.writing.again) = (number, again);
+                    let packet = &self.writing.packet;
+                    if packet.is_fragment && self.peer_reads && !again {
+                        let bytes = packet.tail.as_ref().map_or(0, |tail| tail.len());
+                        if bytes >= ELSEWHERE_BYTES_MIN {
+                            self.writing.put_address_in();
+                            self.left = number;
+                        }
+                    }
                     return Output::Write;
                 }
                 Transmit::Yield(whom) => return Output::Yield(whom),
@@ -97,7 +136,24 @@ impl Endpoint {
     #[must_use]
     #[inline]
     pub fn packet_bytes(&self) -> usize {
+        self.writing.bytes()
+    }
+
+    /// Returns the bytes that leave with the packet that is being written, those that the peer reads from memory
+    /// among them.
+    #[must_use]
+    #[inline]
+    pub fn leaving_bytes(&self) -> usize {
         self.writing.packet.bytes()
+    }
+
+    /// Returns the number of the last packet that the peer has to read from memory; up to it nothing may count as
+    /// written before it is acknowledged. 0 when there is none.
+    #[must_use]
+    #[inline]
+    pub fn left_in_memory(&self) -> u64 {
+        let [_, acknowledged, _] = self.link.numbers();
+        if self.left > acknowledged { self.left } else { 0 }
     }
 
     /// Returns the packet that is being written, its number and whether it was written before; for
@@ -110,8 +166,8 @@ impl Endpoint {
     #[must_use]
     #[inline]
     pub fn unwritten(&self) -> [&[u8]; 2] {
-        let Writing { packet: Packet { head, tail }, offset, .. } = &self.writing;
-        let tail = tail.as_deref().unwrap_or_default();
+        let Writing { packet: Packet { head, tail, .. }, offset, is_elsewhere, .. } = &self.writing;
+        let tail = tail.as_deref().filter(|_| !is_elsewhere).unwrap_or_default();
         let from = (*offset).min(head.len());
         [&head[from..], &tail[offset - from..]]
     }
@@ -120,12 +176,13 @@ impl Endpoint {
     /// whole packet is written.
     #[inline]
     pub fn wrote(&mut self, bytes: usize) -> bool {
-        let Writing { packet, number, offset, writes, .. } = &mut self.writing;
-        *writes += 1;
-        *offset += bytes;
-        if *offset < packet.bytes() {
+        self.writing.writes += 1;
+        self.writing.offset += bytes;
+        if self.writing.offset < self.writing.bytes() {
             return false;
         }
+        self.writing.take_address_out();
+        let Writing { packet, number, offset, writes, .. } = &mut self.writing;
         self.writes += *writes;
         self.link.written(*number, packet);
         self.link.count_writes(*writes);
@@ -158,9 +215,15 @@ impl Endpoint {
         match event {
             Event::Bye => self.last_word = Some(SessionEnd::ClosedByPeer),
             Event::Gone => self.last_word = Some(SessionEnd::Forgotten),
+            Event::Reads => self.peer_reads = self.link.is_read(),
             _ => {}
         }
         Ok(event)
+    }
+
+    /// Notes that the peer has given the session up, as its last word says.
+    pub fn gave_up(&mut self) {
+        self.last_word = Some(SessionEnd::Forgotten);
     }
 
     /// Notes that bytes were read, after their items were handled.

@@ -47,6 +47,9 @@ impl Endpoint {
     fn cut(&mut self, now: Time) {
         self.connected = false;
         self.unwritable = None;
+        self.peer_reads = false;
+        self.left = 0;
+        self.writing.take_address_out();
         if self.is_writing() {
             self.link.give_back(self.writing.number, &mut self.writing.packet);
         }

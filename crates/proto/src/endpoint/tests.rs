@@ -4,7 +4,7 @@ use crate::link::{Counted, Event};
 use crate::liveness::Silence;
 use crate::outbox::OpenSpec;
 use crate::outbox::tests::Rings;
-use crate::packet::{ChannelKind, Decoder, Lane};
+use crate::packet::{ChannelKind, Decoder, Item, Lane};
 use crate::resume::{Kind, Resume};
 use crate::tuning::flush::Policy;
 use crate::tuning::without::Without;
@@ -13,8 +13,12 @@ const PEER: u128 = 7;
 const NOW: Time = Time(1_000_000_000);
 
 fn endpoint(after_loss: AfterLoss) -> Endpoint {
+    Endpoint::new(&config(), SessionId { number: 1, peer: PEER }, after_loss)
+}
+
+fn config() -> LinkConfig {
     let seconds = Duration::from_secs;
-    let config = LinkConfig {
+    LinkConfig {
         policy: Policy::Chunked,
         age_bound: Duration::from_millis(1),
         packet_bytes_small: PACKET_BYTES_DEFAULT,
@@ -28,8 +32,7 @@ fn endpoint(after_loss: AfterLoss) -> Endpoint {
         silence: Silence { probe: seconds(1), suspect: seconds(3), dead: seconds(10) },
         now: NOW,
         without: Without::default(),
-    };
-    Endpoint::new(&config, SessionId { number: 1, peer: PEER }, after_loss)
+    }
 }
 
 fn open(endpoint: &mut Endpoint, rings: &mut Rings, now: Time) -> u32 {
@@ -301,4 +304,95 @@ fn a_session_that_is_given_up_within_a_packet_says_nothing() {
             assert_eq!(input(&mut other, &bytes, NOW), Err(SessionEnd::Forgotten));
         }
     }
+}
+
+/// Begins a channel with a message of 200,000 bytes, for which there is credit.
+fn open_large(endpoint: &mut Endpoint, rings: &mut Rings) {
+    let channel = open(endpoint, rings, NOW);
+    let credit = Item::Credit { channel, total: 1 << 20 };
+    endpoint.handle(credit, NOW).unwrap();
+    rings.stage(channel, &[7; 200_000], 100);
+}
+
+#[test]
+fn a_fragment_stays_where_it_is_for_a_peer_that_reads_it_and_comes_whole_to_another() {
+    for reads in [false, true] {
+        let (mut one, mut rings) = (endpoint(AfterLoss::Dial), Rings::default());
+        if reads {
+            one.link.say_memory(1 << 40, 5);
+        }
+        // A peer that was told of no memory reads none.
+        one.handle(Item::Reads, NOW).unwrap();
+        open_large(&mut one, &mut rings);
+        let (sent, _) = output(&mut one, &mut rings, NOW);
+        if !reads {
+            assert_eq!(one.left_in_memory(), 0);
+            assert!(sent.len() > 60_000, "{} bytes", sent.len());
+            continue;
+        }
+        assert!(sent.len() < 1000, "{} bytes", sent.len());
+        let [last, ..] = one.link.numbers();
+        assert_eq!(one.left_in_memory(), last, "it counts as written when it was read");
+        let mut decoder = Decoder::new(PACKET_BYTES_DEFAULT);
+        let mut at = 0;
+        while decoder.next(&sent, &mut at).unwrap().is_some() {}
+        let part = decoder.elsewhere().unwrap();
+        // The peer has read some of it when the connection is lost.
+        decoder.skip_fragment(20_000);
+        decoder.cut(0);
+        one.lost(NOW).unwrap();
+        let (attempt, now) = next_dial(&mut one, NOW);
+        one.greeted(attempt, PEER, now).unwrap().unwrap();
+        one.answered(attempt, &word(Kind::Agreed, attempt, 0), now).unwrap();
+        let (again, _) = output(&mut one, &mut rings, now);
+        let (mut at, mut came) = (0, 0);
+        while let Some(item) = decoder.next(&again, &mut at).unwrap() {
+            if let Item::FragmentBytes { bytes, .. } = item {
+                assert!(bytes.iter().all(|byte| *byte == 7));
+                came += bytes.len();
+            }
+        }
+        assert_eq!((came, at), (part.bytes as usize - 20_000, again.len()));
+    }
+}
+
+#[test]
+fn a_session_that_keeps_nothing_leaves_nothing_behind() {
+    let mut one = endpoint(AfterLoss::End);
+    one.link = {
+        let mut config = config();
+        config.session = false;
+        crate::link::Link::new(&config)
+    };
+    one.link.say_memory(1 << 40, 5);
+    one.handle(Item::Reads, NOW).unwrap();
+    let mut rings = Rings::default();
+    open_large(&mut one, &mut rings);
+    let (sent, _) = output(&mut one, &mut rings, NOW);
+    assert!(sent.len() > 60_000, "{} bytes", sent.len());
+}
+
+#[test]
+fn words_of_one_connection_are_not_said_on_the_next() {
+    let mut one = endpoint(AfterLoss::Dial);
+    let mut none = Rings::default();
+    one.link.say_memory(1 << 40, 5);
+    one.link.say_reads();
+    one.lost(NOW).unwrap();
+    let (attempt, now) = next_dial(&mut one, NOW);
+    one.greeted(attempt, PEER, now).unwrap().unwrap();
+    one.answered(attempt, &word(Kind::Agreed, attempt, 0), now).unwrap();
+    let items = |bytes: &[u8]| {
+        let (mut decoder, mut at, mut items) = (Decoder::new(PACKET_BYTES_DEFAULT), 0, Vec::new());
+        while let Some(item) = decoder.next(bytes, &mut at).unwrap() {
+            items.push(format!("{item:?}"));
+        }
+        items.join(" ")
+    };
+    let first = items(&output(&mut one, &mut none, now).0);
+    assert!(!first.contains("Memory") && !first.contains("Reads"), "{first}");
+    one.link.say_memory(1 << 40, 5);
+    one.link.say_reads();
+    let second = items(&output(&mut one, &mut none, now).0);
+    assert!(second.contains("Memory { address: 1099511627776, word: 5 } Reads"), "{second}");
 }

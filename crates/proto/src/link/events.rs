@@ -103,6 +103,16 @@ pub enum Event<'a> {
         /// The chain of waits.
         chain: &'a [u8],
     },
+    /// The peer has a word in its memory: read it and answer with
+    /// [`Link::say_reads`](super::Link::say_reads), if that can be done.
+    Memory {
+        /// The word's address there.
+        address: u64,
+        /// The word.
+        word: u128,
+    },
+    /// The peer has read our word.
+    Reads,
 }
 
 /// The driver's next step in writing.

@@ -402,6 +402,8 @@ impl Link {
             Item::Wait { number, chain } => Ok(Event::Wait { number, chain }),
             Item::Settled { channel, total, last } => Ok(Event::Settled { channel, total, last }),
             Item::Consumed { channel, total } => Ok(Event::Consumed { channel, total }),
+            Item::Memory { address, word } => Ok(Event::Memory { address, word }),
+            Item::Reads => Ok(Event::Reads),
         }
     }
 

@@ -1,9 +1,9 @@
 //! The sending half: whether a packet leaves, and its content.
 
-use super::{Control, Link, Transmit, note_acknowledged};
+use super::{Control, Link, Says, Transmit, note_acknowledged};
 use crate::Time;
 use crate::cycle::CHAIN_BYTES_MAX;
-use crate::limits::{SETTLED_GAP_MS, TEXT_BYTES_MAX};
+use crate::limits::{ELSEWHERE_BYTES_MIN, SETTLED_GAP_MS, TEXT_BYTES_MAX};
 use crate::outbox::{Filled, Staged, packet_room};
 use crate::packet::{AppendRecords, FLAG_ACK_NOW, HEADER_BYTES, Header, Packet, RECORD_BYTES};
 use crate::tuning::flush::{FlushReason, Verdict};
@@ -38,7 +38,7 @@ impl Link {
 
     #[inline(never)]
     fn transmit(&mut self, staged: &mut impl Staged, now: Time, packet: &mut Packet) -> Transmit {
-        if !self.told.is_empty() {
+        if !self.told.is_empty() || !self.says.is_empty() {
             return self.fill_told(packet);
         }
         let full = self.session.is_full();
@@ -109,17 +109,26 @@ impl Link {
         self.outbox.is_idle()
             && self.control.is_empty()
             && self.told.is_empty()
+            && self.says.is_empty()
             && !self.session.is_behind()
             && !self.totals_due(now)
     }
 
-    /// Fills a packet without number with chains of waits, which go before everything else.
+    /// Fills a packet without number with what this connection needs and chains of waits, which go before
+    /// everything else.
     #[cold]
     #[inline(never)]
     fn fill_told(&mut self, packet: &mut Packet) -> Transmit {
         packet.head = self.spares.take(0);
         let head = &mut packet.head;
         head.extend_from_slice(&[0; HEADER_BYTES]);
+        let Says { memory, reads } = std::mem::take(&mut self.says);
+        if let Some((address, word)) = memory {
+            head.memory(address, word);
+        }
+        if reads {
+            head.reads();
+        }
         while let Some(told) = self.told.pop() {
             head.wait(told.number, &told.chain);
             if head.len() + RECORD_BYTES + CHAIN_BYTES_MAX > self.sizing.bytes() {
@@ -239,8 +248,13 @@ impl Link {
         self.probe = false;
         self.asking = false;
         packet.tail = filled.tail.take();
+        packet.is_fragment = filled.is_fragment;
         let bytes = packet.bytes();
         let ack_now = ack_now || (sequenced && self.wants_ack(bytes));
+        // Memory that the peer reads is let go when it has; whoever lent it may wait for that.
+        let ends = filled.is_fragment && filled.messages > 0 && self.pace.reads();
+        let tail = packet.tail.as_ref().map_or(0, |tail| tail.len());
+        let ack_now = ack_now || ends && tail >= ELSEWHERE_BYTES_MIN;
         let in_flight = self.session.kept_bytes();
         let number = if sequenced { self.number(filled.entries, bytes) } else { 0 };
         // The packets that must be written again come behind this one.

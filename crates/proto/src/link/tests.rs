@@ -309,6 +309,7 @@ impl End {
             Event::Gone => panic!("nobody gives up"),
             Event::Wait { .. } => panic!("nobody tells of waits"),
             Event::Settled { .. } => panic!("nobody settles"),
+            Event::Memory { .. } | Event::Reads => panic!("nobody reads memory"),
             Event::Consumed { channel, total } => {
                 let sent = self.sent.get_mut(&channel).unwrap();
                 assert!(sent.is_bounded, "{total} bytes of channel {channel}");

@@ -21,8 +21,10 @@ pub(super) enum Put {
     Ended,
     /// The rest of the packet holds no more of the channel.
     NoRoom,
-    /// The packet ends with a slice of its own.
+    /// The packet ends with a slice of its own, of a run.
     Tail(Bytes),
+    /// The packet ends with a fragment.
+    Fragment(Bytes),
 }
 
 /// One channel's turn in a packet.
@@ -186,7 +188,7 @@ impl<S: Staged> Putting<'_, S> {
             self.channel.large = None;
             self.sent(1);
         }
-        Put::Tail(tail)
+        Put::Fragment(tail)
     }
 
     /// Puts messages of a shared run in, which end the packet: nothing is copied.

@@ -16,6 +16,8 @@ pub struct Filled {
     pub at: Time,
     /// Bytes that end the packet, not copied.
     pub tail: Option<Bytes>,
+    /// Whether these are a fragment.
+    pub is_fragment: bool,
     /// Messages that were completed in the packet.
     pub messages: u32,
     /// Whether something did not fit.
@@ -127,7 +129,9 @@ impl Outbox {
             channel.round = queue.took(channel.round, channel.sent_bytes - before);
             match outcome {
                 Put::Done { more: false } => {}
-                Put::Done { more: true } | Put::NoRoom | Put::Tail(_) => channel.enter(id, queue),
+                Put::Done { more: true } | Put::NoRoom | Put::Tail(_) | Put::Fragment(_) => {
+                    channel.enter(id, queue);
+                }
                 Put::Blocked => {
                     channel.set_blocked(true, &mut self.blocked);
                     self.credit_waits += 1;
@@ -142,6 +146,10 @@ impl Outbox {
                 }
                 Put::Tail(tail) => {
                     filled.tail = Some(tail);
+                    return true;
+                }
+                Put::Fragment(tail) => {
+                    (filled.tail, filled.is_fragment) = (Some(tail), true);
                     return true;
                 }
                 Put::Done { .. } | Put::Blocked | Put::Ended => {}

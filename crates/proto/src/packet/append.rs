@@ -2,9 +2,9 @@
 
 use super::{
     ChannelKind, KIND_BYE, KIND_CONSUMED, KIND_CREDIT, KIND_DESCRIBE, KIND_END, KIND_FRAGMENT,
-    KIND_GONE, KIND_OPEN, KIND_OPEN_CREDIT, KIND_REFUSE, KIND_RUN, KIND_SETTLED, KIND_TERMINATE,
-    KIND_WAIT, Lane, OPEN_BACKLOG, OPEN_BYTES, OPEN_EXPRESS, OPEN_STREAM, RECORD_BYTES, Refusal,
-    SETTLED_LAST, StreamStart,
+    KIND_GONE, KIND_MEMORY, KIND_OPEN, KIND_OPEN_CREDIT, KIND_READS, KIND_REFUSE, KIND_RUN,
+    KIND_SETTLED, KIND_TERMINATE, KIND_WAIT, Lane, OPEN_BACKLOG, OPEN_BYTES, OPEN_EXPRESS,
+    OPEN_STREAM, RECORD_BYTES, Refusal, SETTLED_LAST, StreamStart,
 };
 use crate::limits::TEXT_BYTES_MAX;
 use crate::plain::cut;
@@ -51,6 +51,10 @@ pub trait AppendRecords {
     fn settled(&mut self, channel: u32, total: u64, last: bool);
     /// Appends that the receiver of a channel with a backlog has consumed `total` bytes in all.
     fn consumed(&mut self, channel: u32, total: u64);
+    /// Appends where in our memory there is which word.
+    fn memory(&mut self, address: u64, word: u128);
+    /// Appends that the peer's word was read.
+    fn reads(&mut self);
 }
 
 impl AppendRecords for Vec<u8> {
@@ -142,6 +146,15 @@ impl AppendRecords for Vec<u8> {
 
     fn consumed(&mut self, channel: u32, total: u64) {
         record(self, KIND_CONSUMED, 0, 0, channel, total);
+    }
+
+    fn memory(&mut self, address: u64, word: u128) {
+        record(self, KIND_MEMORY, 0, 0, 0, address);
+        self.extend_from_slice(&word.to_le_bytes());
+    }
+
+    fn reads(&mut self) {
+        record(self, KIND_READS, 0, 0, 0, 0);
     }
 }
 

@@ -1,11 +1,12 @@
 //! Decoder of packets and records, from bytes that were cut anywhere.
 
 use super::{
-    BACKLOG_BYTES, ChannelKind, FLAG_ACK_NOW, FRAGMENT_HEAD_BYTES, HEADER_BYTES, Header, Item,
-    KIND_BYE, KIND_CONSUMED, KIND_CREDIT, KIND_DESCRIBE, KIND_END, KIND_FRAGMENT, KIND_GONE,
-    KIND_OPEN, KIND_OPEN_CREDIT, KIND_REFUSE, KIND_RUN, KIND_SETTLED, KIND_TERMINATE, KIND_WAIT,
-    Lane, OPEN_BACKLOG, OPEN_BYTES, OPEN_EXPRESS, OPEN_STREAM, Opening, RECORD_BYTES, Refusal,
-    SETTLED_LAST, STREAM_BYTES, STREAM_NUMBER_MAX, StreamStart, u32_at, u64_at,
+    ADDRESS_BYTES, BACKLOG_BYTES, ChannelKind, FLAG_ACK_NOW, FLAG_ELSEWHERE, FRAGMENT_HEAD_BYTES,
+    HEADER_BYTES, Header, Item, KIND_BYE, KIND_CONSUMED, KIND_CREDIT, KIND_DESCRIBE, KIND_END,
+    KIND_FRAGMENT, KIND_GONE, KIND_MEMORY, KIND_OPEN, KIND_OPEN_CREDIT, KIND_READS, KIND_REFUSE,
+    KIND_RUN, KIND_SETTLED, KIND_TERMINATE, KIND_WAIT, Lane, OPEN_BACKLOG, OPEN_BYTES,
+    OPEN_EXPRESS, OPEN_STREAM, Opening, RECORD_BYTES, Refusal, SETTLED_LAST, STREAM_BYTES,
+    STREAM_NUMBER_MAX, StreamStart, WORD_BYTES, u32_at, u64_at,
 };
 use crate::cycle::is_chain;
 use crate::error::ProtocolError;
@@ -16,11 +17,16 @@ use crate::limits::{CHANNEL_NAME_BYTES_MAX, FRAGMENT_BYTES_MAX, TEXT_BYTES_MAX};
 /// Order of calls: [`Decoder::next`] until it returns `None`; then keep the bytes from `at` on,
 /// append more, and go on with `at` 0. Bytes of a fragment may instead be read past the
 /// decoder: [`Decoder::fragment_left`] returns their number, and [`Decoder::skip_fragment`]
-/// notes that they were read.
-#[derive(Debug)]
+/// notes that they were read. Those of a fragment that is elsewhere are always read so:
+/// [`Decoder::elsewhere`] says where they are.
+#[derive(Debug, Clone)]
 pub struct Decoder {
     body_bytes_max: u32,
     packet: Option<Header>,
+    /// Whether the packet's fragment is elsewhere.
+    is_elsewhere: bool,
+    /// Address of the next byte of such a fragment.
+    address: u64,
     body_left: u32,
     fragment_channel: u32,
     fragment_left: u32,
@@ -51,6 +57,8 @@ impl Decoder {
         Decoder {
             body_bytes_max: u32::try_from(bytes).unwrap_or(u32::MAX),
             packet: None,
+            is_elsewhere: false,
+            address: 0,
             body_left: 0,
             fragment_channel: 0,
             fragment_left: 0,
@@ -88,8 +96,16 @@ impl Decoder {
     #[must_use]
     #[inline]
     pub fn fragment_left(&self) -> Option<(u32, u32)> {
-        let at_hand = self.fragment_left > 0 && self.skip_left == 0;
+        let at_hand = self.fragment_left > 0 && self.skip_left == 0 && !self.is_elsewhere;
         at_hand.then_some((self.fragment_channel, self.fragment_left))
+    }
+
+    /// Returns the part of the current fragment that is to be read elsewhere, if it is there.
+    #[must_use]
+    #[inline]
+    pub fn elsewhere(&self) -> Option<Elsewhere> {
+        let (channel, address, bytes) = (self.fragment_channel, self.address, self.fragment_left);
+        (self.is_elsewhere && bytes > 0).then_some(Elsewhere { channel, address, bytes })
     }
 
     /// Notes that `bytes` of the current fragment were read elsewhere; at most as many as it
@@ -98,6 +114,7 @@ impl Decoder {
         let bytes = bytes.min(self.fragment_left);
         self.fragment_left -= bytes;
         self.body_left = self.body_left.saturating_sub(bytes);
+        self.address = self.address.wrapping_add(u64::from(bytes));
     }
 
     /// Returns the bytes, from the start of `rest` on, that `next` needs for its next item; for
@@ -110,12 +127,12 @@ impl Decoder {
         }
         match self.packet {
             None => HEADER_BYTES,
-            Some(_) => record_bytes(rest).unwrap_or(RECORD_BYTES),
+            Some(_) => self.record_bytes(rest).unwrap_or(RECORD_BYTES),
         }
     }
 
     /// Returns the next item in `input` from `at` on and moves `at` behind it; `None` when more
-    /// bytes are needed.
+    /// bytes are needed, or those of [`Decoder::elsewhere`].
     ///
     /// # Errors
     ///
@@ -131,6 +148,9 @@ impl Decoder {
         }
         let rest = input.get(*at..).unwrap_or(&[]);
         if self.fragment_left > 0 {
+            if self.is_elsewhere {
+                return Ok(None);
+            }
             return Ok(self.fragment_bytes(rest, at));
         }
         let Some(header) = self.packet else {
@@ -160,6 +180,11 @@ impl Decoder {
             });
         }
         *at += HEADER_BYTES;
+        self.is_elsewhere = header.flags & FLAG_ELSEWHERE != 0;
+        if self.is_elsewhere && (self.came_before(&header) || self.broken_off.is_some()) {
+            return Err(ProtocolError::ElsewhereAgain { sequence: header.sequence });
+        }
+        let header = Header { flags: header.flags & !FLAG_ELSEWHERE, ..header };
         self.packet = Some(header);
         self.body_left = header.body_bytes;
         if self.came_before(&header) {
@@ -238,6 +263,12 @@ impl Decoder {
         let Some(bytes) = rest.get(..needed) else { return Ok(None) };
         let item = match bytes[0] {
             KIND_RUN => parse_run(bytes),
+            KIND_FRAGMENT if self.is_elsewhere => {
+                let Some(address) = u64_at(rest, needed) else { return Ok(None) };
+                self.address = address;
+                *at += ADDRESS_BYTES;
+                parse(bytes)?
+            }
             _ => parse(bytes)?,
         };
         *at += needed;
@@ -246,7 +277,7 @@ impl Decoder {
             if bytes == 0 || u64::from(bytes) > message_bytes {
                 return Err(ProtocolError::BadFragment);
             }
-            if bytes > self.body_left {
+            if bytes > self.body_left || self.is_elsewhere && bytes != self.body_left {
                 return Err(ProtocolError::RecordPassesPacket);
             }
             self.fragment_channel = channel;
@@ -254,6 +285,24 @@ impl Decoder {
         }
         Ok(Some(item))
     }
+
+    /// As the function of that name, with the address of a fragment that is elsewhere.
+    #[inline]
+    fn record_bytes(&self, rest: &[u8]) -> Option<usize> {
+        let address = self.is_elsewhere && rest.first() == Some(&KIND_FRAGMENT);
+        Some(record_bytes(rest)? + if address { ADDRESS_BYTES } else { 0 })
+    }
+}
+
+/// A part of a fragment, in the memory of the peer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Elsewhere {
+    /// The peer's number of the channel.
+    pub channel: u32,
+    /// Address of the first byte.
+    pub address: u64,
+    /// Number of bytes, at least one.
+    pub bytes: u32,
 }
 
 /// Returns the bytes of the record at the start of `rest`, without a fragment's payload; `None`
@@ -268,6 +317,7 @@ fn record_bytes(rest: &[u8]) -> Option<usize> {
         KIND_FRAGMENT => FRAGMENT_HEAD_BYTES,
         KIND_OPEN => RECORD_BYTES + open_extra(*rest.get(1)?).iter().sum::<usize>() + aux,
         KIND_REFUSE | KIND_DESCRIBE | KIND_WAIT => RECORD_BYTES + aux,
+        KIND_MEMORY => RECORD_BYTES + WORD_BYTES,
         _ => RECORD_BYTES,
     })
 }
@@ -334,6 +384,11 @@ fn parse(bytes: &[u8]) -> Result<Item<'_>, ProtocolError> {
         KIND_WAIT => return Err(ProtocolError::BadChain),
         KIND_SETTLED => Item::Settled { channel, total: value, last: flags & SETTLED_LAST != 0 },
         KIND_CONSUMED => Item::Consumed { channel, total: value },
+        KIND_MEMORY => {
+            let word = tail.try_into().map_err(|_| wrong)?;
+            Item::Memory { address: value, word: u128::from_le_bytes(word) }
+        }
+        KIND_READS => Item::Reads,
         other => return Err(ProtocolError::UnknownRecord(other)),
     })
 }

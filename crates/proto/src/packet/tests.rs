@@ -20,6 +20,8 @@ enum Record {
     Bye,
     Gone,
     Wait(u64, Vec<u8>),
+    Memory(u64, u128),
+    Reads,
 }
 
 fn any_stream() -> impl Strategy<Value = Option<StreamStart>> {
@@ -61,6 +63,8 @@ fn any_record() -> impl Strategy<Value = Record> {
         Just(Record::Bye),
         Just(Record::Gone),
         (any::<u64>(), any_chain()).prop_map(|(n, c)| Record::Wait(n, c)),
+        (any::<u64>(), any::<u128>()).prop_map(|(a, w)| Record::Memory(a, w)),
+        Just(Record::Reads),
     ]
 }
 
@@ -104,6 +108,8 @@ fn write(records: &[Record], sequence: u64, ack: u64) -> Vec<u8> {
             Record::Bye => body.bye(),
             Record::Gone => body.gone(),
             Record::Wait(n, c) => body.wait(*n, c),
+            Record::Memory(a, w) => body.memory(*a, *w),
+            Record::Reads => body.reads(),
         }
     }
     let header = Header { body_bytes: body.len() as u32, flags: 0, sequence, ack };
@@ -168,6 +174,8 @@ fn note(item: Item<'_>, packets: &mut Vec<Vec<Record>>) {
         Item::Bye => Record::Bye,
         Item::Gone => Record::Gone,
         Item::Wait { number, chain } => Record::Wait(number, chain.to_vec()),
+        Item::Memory { address, word } => Record::Memory(address, word),
+        Item::Reads => Record::Reads,
     };
     packets.last_mut().expect("a header comes first").push(record);
 }
@@ -299,4 +307,85 @@ fn a_stream_with_numbers_out_of_range_is_refused() {
             other => assert!(!fits && other == Err(ProtocolError::BadStream), "{other:?}"),
         }
     }
+}
+
+/// Returns a packet whose fragment of `bytes` is elsewhere, with a credit before it.
+fn elsewhere(sequence: u64, bytes: u32, address: u64) -> Vec<u8> {
+    let mut body = Vec::new();
+    body.credit(3, 4);
+    body.fragment(9, 1000, bytes);
+    let body_bytes = body.len() as u32 + bytes;
+    let header = Header { body_bytes, flags: FLAG_ELSEWHERE, sequence, ack: 0 };
+    [&header.encode()[..], &body, &address.to_le_bytes()].concat()
+}
+
+#[test]
+fn bytes_that_are_elsewhere_are_asked_for_before_anything_behind_them() {
+    let mut wire = elsewhere(1, 600, 1 << 40);
+    wire.extend(write(&[Record::Credit(1, 2)], 2, 0));
+    for piece in 1..wire.len() {
+        let (mut decoder, mut buffer, mut items) = (Decoder::new(1024), Vec::new(), Vec::new());
+        let mut parts = Vec::new();
+        for bytes in wire.chunks(piece) {
+            buffer.extend_from_slice(bytes);
+            let mut at = 0;
+            loop {
+                if let Some(part) = decoder.elsewhere() {
+                    assert_eq!(decoder.fragment_left(), None);
+                    parts.push(part);
+                    decoder.skip_fragment(400);
+                } else if let Some(item) = decoder.next(&buffer, &mut at).unwrap() {
+                    items.push(format!("{item:?}"));
+                } else {
+                    break;
+                }
+            }
+            assert!(decoder.wants(&buffer[at..]) > 0);
+            buffer.drain(..at);
+        }
+        let part = |address, bytes| Elsewhere { channel: 9, address, bytes };
+        assert_eq!(parts, [part(1 << 40, 600), part((1 << 40) + 400, 200)]);
+        assert_eq!((items.len(), buffer.len()), (7, 0), "{items:?}");
+        assert!(items[3].starts_with("PacketEnd") && items[5].starts_with("Credit"), "{items:?}");
+    }
+}
+
+#[test]
+fn a_packet_that_broke_off_or_came_before_has_no_bytes_elsewhere() {
+    let first = elsewhere(1, 600, 1 << 40);
+    let again = Err(ProtocolError::ElsewhereAgain { sequence: 1 });
+    let (mut decoder, mut at) = (Decoder::new(1024), 0);
+    while decoder.next(&first, &mut at).unwrap().is_some() {}
+    decoder.skip_fragment(400);
+    decoder.cut(0);
+    assert_eq!((decoder.elsewhere(), decoder.next(&first, &mut 0)), (None, again.clone()));
+    // It comes with all its bytes, of which those that were read are skipped.
+    let mut decoder = Decoder::new(1024);
+    at = 0;
+    while decoder.next(&first, &mut at).unwrap().is_some() {}
+    decoder.skip_fragment(400);
+    decoder.cut(0);
+    let mut whole = first[..first.len() - ADDRESS_BYTES].to_vec();
+    whole[HEADER_FLAGS_AT] = 0;
+    whole.extend((0..600_u32).map(|it| it as u8));
+    let (mut at, mut came) = (0, Vec::new());
+    while let Some(item) = decoder.next(&whole, &mut at).unwrap() {
+        if let Item::FragmentBytes { channel: 9, bytes } = item {
+            came.extend_from_slice(bytes);
+        }
+    }
+    assert_eq!((at, came.len(), &came[..]), (whole.len(), 200, &whole[whole.len() - 200..]));
+    decoder.cut(1);
+    assert_eq!(decoder.next(&first, &mut 0), again);
+}
+
+#[test]
+fn bytes_elsewhere_end_their_packet() {
+    let mut wire = elsewhere(1, 600, 8);
+    wire[0] += 1;
+    let (mut decoder, mut at) = (Decoder::new(1024), 0);
+    let outcome =
+        std::iter::repeat_with(|| decoder.next(&wire, &mut at).map(|item| item.is_some()));
+    let outcome: Vec<_> = outcome.take(3).collect();
+    assert_eq!(outcome, [Ok(true), Ok(true), Err(ProtocolError::RecordPassesPacket)]);
 }

@@ -11,7 +11,8 @@
 //! alone = 2 x shortest round trip + QUEUE_MAX
 //! shared = 2.5 x shortest round trip, at least one + QUEUE_SHARED, at most alone
 //! talks = 2.5 x shortest round trip, at least one + QUEUE_MIN, at most alone
-//! bound = rate x (alone, shared or talks), at least BOUND_BYTES_MIN
+//! bound = rate x (alone, shared or talks), at least BOUND_BYTES_MIN;
+//!         alone or shared with a peer that reads memory: at least ELSEWHERE_BOUND_BYTES_MIN
 //! ```
 //!
 //! So an express message of a conversation beside bulk takes two and a half round trips, or one and
@@ -38,8 +39,8 @@
 //! (none is); either, with `drain` while the queue is to run empty first.
 
 use super::constants::{
-    BOUND_BYTES_MIN, BOUND_PACKETS, QUEUE_MAX, QUEUE_MIN, QUEUE_SHARED, RATE_ROUNDS,
-    ROOM_BYTES_MIN, ROOM_DIVISOR, ROUND_TRIP_MIN, ROUND_TRIP_WINDOW,
+    BOUND_BYTES_MIN, BOUND_PACKETS, ELSEWHERE_BOUND_BYTES_MIN, QUEUE_MAX, QUEUE_MIN, QUEUE_SHARED,
+    RATE_ROUNDS, ROOM_BYTES_MIN, ROOM_DIVISOR, ROUND_TRIP_MIN, ROUND_TRIP_WINDOW,
 };
 use super::sharing::Sharing;
 use super::without::{Controller, Without};
@@ -86,6 +87,8 @@ pub struct Pace {
     asked_to: u64,
     /// Whether there is no bound, and nothing is measured.
     unbounded: bool,
+    /// Whether the peer reads fragments from the memory of this end.
+    is_read: bool,
 }
 
 impl Pace {
@@ -106,7 +109,30 @@ impl Pace {
             unasked_bytes: 0,
             asked_to: 0,
             unbounded,
+            is_read: false,
         }
+    }
+
+    /// Notes that the peer reads fragments from the memory of this end. They do not lie in front of a message
+    /// that is written behind them, but the time to read them does.
+    pub fn is_read(&mut self) {
+        self.is_read = true;
+        if !self.unbounded {
+            self.set_bound();
+        }
+    }
+
+    /// Whether the peer does.
+    #[inline]
+    pub fn reads(&self) -> bool {
+        self.is_read
+    }
+
+    /// Returns the part of the bound that one packet may have.
+    #[inline]
+    fn packet(&self) -> usize {
+        let is_read = self.is_read && self.sharing != Sharing::Talks;
+        self.bound() / if is_read { 2 } else { BOUND_PACKETS }
     }
 
     /// Forgets all measurements: another connection begins at `now`.
@@ -141,7 +167,7 @@ impl Pace {
         if room < ROOM_BYTES_MIN.max(self.bound() / ROOM_DIVISOR) {
             return 0;
         }
-        room.min(self.bound() / BOUND_PACKETS)
+        room.min(self.packet())
     }
 
     /// Notes that there was nothing to send though there was room.
@@ -160,7 +186,7 @@ impl Pace {
         self.unasked_bytes += bytes;
         let in_flight = in_flight + bytes;
         let few = in_flight < ROOM_BYTES_MIN;
-        let many = self.unasked_bytes >= self.bound() / BOUND_PACKETS || self.room(in_flight) == 0;
+        let many = self.unasked_bytes >= self.packet() || self.room(in_flight) == 0;
         let asks = !few && (self.drain || many);
         if asks {
             self.unasked_bytes = 0;
@@ -229,9 +255,12 @@ impl Pace {
         let rate = u128::from(self.rate[0].max(self.rate[1]));
         let alone = 2 * shortest + QUEUE_MAX;
         let beside = |queue| (shortest * 5 / 2).max(shortest + queue).min(alone);
-        self.bounds = [alone, beside(QUEUE_SHARED), beside(QUEUE_MIN)].map(|time| {
+        let least = if self.is_read { ELSEWHERE_BOUND_BYTES_MIN } else { BOUND_BYTES_MIN };
+        let bounds =
+            [(alone, least), (beside(QUEUE_SHARED), least), (beside(QUEUE_MIN), BOUND_BYTES_MIN)];
+        self.bounds = bounds.map(|(time, least)| {
             let bytes = rate * time.as_nanos() / 1_000_000_000;
-            usize::try_from(bytes).unwrap_or(usize::MAX).max(BOUND_BYTES_MIN)
+            usize::try_from(bytes).unwrap_or(usize::MAX).max(least)
         });
     }
 }

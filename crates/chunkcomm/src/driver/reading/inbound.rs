@@ -5,11 +5,12 @@ use super::slot::Assembling;
 use crate::driver::channels::Channels;
 use crate::driver::large::WASTE_MAX;
 use crate::driver::mail::Command;
+use crate::driver::one_copy::{OneCopy, Unread};
 use crate::proto::Time;
 use crate::proto::endpoint::Endpoint;
 use crate::proto::link::{Counted, Event};
 use crate::proto::message;
-use crate::proto::packet::Item;
+use crate::proto::packet::{Elsewhere, Item};
 use bytes::Bytes;
 
 /// Bytes of a run from which on it stays in the buffer that it was read to.
@@ -19,6 +20,7 @@ const SHARED_RUN_BYTES_MIN: usize = 2 * 1024;
 pub(crate) struct Inbound<'a> {
     pub(crate) endpoint: &'a mut Endpoint,
     pub(crate) channels: &'a mut Channels,
+    pub(crate) one_copy: &'a mut OneCopy,
     pub(crate) now: Time,
 }
 
@@ -35,13 +37,48 @@ impl Inbound<'_> {
         Ok(())
     }
 
+    /// Handles the last word of a peer that has given its packets up: the session is over there.
+    pub(super) fn last_word(&mut self) {
+        self.endpoint.gave_up();
+    }
+
     #[inline(never)]
     fn other(&mut self, event: Event<'_>) {
         match event {
             Event::LargeBegins { channel, bytes } => self.large_begins(channel, bytes),
             Event::LargeBytes { channel, bytes, done } => self.large_bytes(channel, bytes, done),
+            Event::Memory { address, word } => {
+                self.one_copy.probe(address, word, &mut self.endpoint.link);
+            }
             other => self.channels.event(other, &mut self.endpoint.link, self.now),
         }
+    }
+
+    /// Reads bytes of a fragment from the peer's memory to where they belong; returns their number.
+    #[inline(never)]
+    pub(super) fn fetch(&mut self, part: Elsewhere) -> Result<u32, Unread> {
+        let Elsewhere { channel, address, bytes } = part;
+        if !self.one_copy.is_reading() {
+            return Err(Unread::Unasked);
+        }
+        let Some(slot) = self.channels.receivers.get_mut(channel) else {
+            // Nobody wants them: they count as read.
+            self.endpoint.link.fragment_landed(channel, u64::from(bytes));
+            return Ok(bytes);
+        };
+        let room = slot.destination(bytes as usize);
+        if room.is_empty() {
+            self.endpoint.link.fragment_landed(channel, u64::from(bytes));
+            self.landing_full(channel);
+            return Ok(bytes);
+        }
+        self.one_copy.read(address, room)?;
+        let bytes = room.len() as u32;
+        slot.advance(bytes as usize);
+        if let Some(counted) = self.endpoint.link.fragment_landed(channel, u64::from(bytes)) {
+            self.complete(channel, counted);
+        }
+        Ok(bytes)
     }
 
     #[inline]

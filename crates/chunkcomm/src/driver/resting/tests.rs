@@ -240,6 +240,7 @@ fn driver(connection: &Scripted, shared: &Arc<LinkShared>, opens: &Arc<Opens>) -
         buffers: Arc::default(),
         board: Arc::new(Mutex::new(Board::new(2, "we"))),
         one_thread: true,
+        one_copy: false,
     })
 }
 

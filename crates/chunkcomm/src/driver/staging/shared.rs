@@ -387,6 +387,12 @@ impl TxShared {
         self.progress();
     }
 
+    /// As `set_written`, where more may be known to be written.
+    pub(crate) fn set_written_at_least(&self, messages: u64) {
+        self.written.fetch_max(messages, Ordering::AcqRel);
+        self.progress();
+    }
+
     #[inline]
     pub(crate) fn set_acked(&self, messages: u64) {
         // A stream may be sent again from an earlier message on.

@@ -14,7 +14,8 @@ use super::super::warnings::Warnings;
 use super::super::{Node, NodeShared};
 use super::checks::setting;
 use super::{
-    AGE_BOUND_VARIABLE, CREDENTIAL_FILE_VARIABLE, CredentialFrom, NodeBuilder, SAME_HOST_VARIABLE,
+    AGE_BOUND_VARIABLE, CREDENTIAL_FILE_VARIABLE, CredentialFrom, NodeBuilder, ONE_COPY_VARIABLE,
+    SAME_HOST_VARIABLE,
 };
 use crate::credential::Credential;
 use crate::driver::buffers::Buffers;
@@ -25,7 +26,7 @@ use crate::driver::wakers::locked;
 use crate::error::NodeError;
 use crate::portable::portable_only;
 use crate::proto::cycle::Board;
-use crate::proto::hello::{FLAG_SOLE_NAME, Hello, Name};
+use crate::proto::hello::{FLAG_ONE_COPY, FLAG_SOLE_NAME, Hello, Name};
 use crate::proto::limits::{
     OPEN_CREDIT_DIVISOR, PACKET_BYTES_DEFAULT, PACKET_BYTES_TUNED, WINDOW_BYTES_INITIAL,
 };
@@ -102,7 +103,7 @@ impl NodeBuilder {
                 |error| NodeError::Listen { address: address.clone(), error: Arc::new(error) };
             listeners.push(listener.map_err(failed)?);
         }
-        let own_hello = self.hello()?;
+        let own_hello = self.hello(self.copies_once(&admission))?;
         let hello = own_hello.hello;
         let addresses: Vec<_> = listeners.iter().map(|listener| listener.address()).collect();
         let mut same_host = self.same_host_of(&admission);
@@ -168,7 +169,8 @@ impl NodeBuilder {
 
     fn read_environment(&mut self) -> Result<(), NodeError> {
         self.read_without()?;
-        self.read_same_host()?;
+        self.same_host &= read_switch(SAME_HOST_VARIABLE)?;
+        self.one_copy &= read_switch(ONE_COPY_VARIABLE)?;
         if self.age_bound_set {
             return Ok(());
         }
@@ -190,13 +192,10 @@ impl NodeBuilder {
         Ok(())
     }
 
-    fn read_same_host(&mut self) -> Result<(), NodeError> {
-        match variable(SAME_HOST_VARIABLE).as_deref() {
-            None | Some("on") => {}
-            Some("off") => self.same_host = false,
-            Some(other) => return Err(setting(SAME_HOST_VARIABLE, other, "on or off")),
-        }
-        Ok(())
+    /// Whether peers on this host may read this node's memory, and it theirs.
+    fn copies_once(&self, admission: &Admission) -> bool {
+        let keeps = !self.settings.experiment.session_off;
+        self.one_copy && !portable_only() && admission.proves() && keeps
     }
 
     fn same_host_of(&self, admission: &Admission) -> SameHost {
@@ -226,7 +225,7 @@ impl NodeBuilder {
         )
     }
 
-    fn hello(&self) -> Result<OwnHello, NodeError> {
+    fn hello(&self, one_copy: bool) -> Result<OwnHello, NodeError> {
         let random = entropy::bytes().map_err(|error| NodeError::System(Arc::new(error)))?;
         let settings = &self.settings;
         let mut hello = Hello::new(
@@ -238,6 +237,9 @@ impl NodeBuilder {
             hello.node = Name::truncated(&default_name(hello.incarnation));
         }
         hello.flags = if settings.sole_name { FLAG_SOLE_NAME } else { 0 };
+        if one_copy {
+            hello.flags |= FLAG_ONE_COPY;
+        }
         let versions = &settings.experiment.versions;
         (hello.version_min, hello.version_max) = (*versions.start(), *versions.end());
         // Packets larger than our own are taken: up to the default, or to the size that
@@ -250,6 +252,15 @@ impl NodeBuilder {
         let (layers, layer_names) = self.layers.ranges();
         hello.layers = layers;
         Ok(OwnHello { hello, layer_names })
+    }
+}
+
+/// Returns whether a variable switches something off.
+fn read_switch(name: &'static str) -> Result<bool, NodeError> {
+    match variable(name).as_deref() {
+        None | Some("on") => Ok(true),
+        Some("off") => Ok(false),
+        Some(other) => Err(setting(name, other, "on or off")),
     }
 }
 

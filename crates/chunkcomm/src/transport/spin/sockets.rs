@@ -14,12 +14,13 @@
 //!   any number.
 
 use super::Spinner;
-use crate::transport::{Below, Transport};
+use crate::transport::other_process::memory_behind;
+use crate::transport::{Below, PeerMemory, Transport};
 use rustix::event::{PollFd, PollFlags, epoll};
 use rustix::io::Errno;
 use rustix::net;
 use std::io::{self, IoSlice, IoSliceMut};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, Waker};
@@ -364,6 +365,10 @@ impl Transport for Spun {
     fn poll_shutdown(&mut self, _context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let done = net::shutdown(&self.watched.socket, net::Shutdown::Write);
         Poll::Ready(done.map_err(io::Error::from))
+    }
+
+    fn peer_memory(&self) -> Option<Box<dyn PeerMemory>> {
+        memory_behind(self.watched.socket.as_fd())
     }
 
     #[cfg(target_os = "linux")]

@@ -1,8 +1,18 @@
 //! Reads of large messages, and of what is behind them.
 
-use super::{Node, locked};
+use super::{Comes, Node, locked};
+use crate::driver::one_copy::OneCopy;
 use crate::driver::staging::Staged;
 use crate::driver::taking::{Found, Next};
+use crate::error::LinkCause;
+use crate::proto::packet::{
+    ADDRESS_BYTES, AppendRecords, ChannelKind, FLAG_ELSEWHERE, Header, Lane,
+};
+use crate::transport::PeerMemory;
+use std::future::Future;
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Waker};
 
 /// Sends a large message, with reads of at most `most` bytes; returns it as it came.
 fn pass(from: &mut Node, to: &mut Node, message: &[u8], most: usize) -> Option<Vec<u8>> {
@@ -89,4 +99,66 @@ async fn a_long_run_stays_in_the_buffer_that_it_was_read_to() {
         slice
     });
     assert!(slice.is_some_and(|bytes| bytes >= 2048), "{slice:?}");
+}
+
+/// Memory that is full of sevens, with this word behind.
+struct Sevens([u8; 16]);
+
+impl PeerMemory for Sevens {
+    fn read(&self, _: u64, into: &mut [u8], _: u64, word: &mut [u8; 16]) -> io::Result<usize> {
+        into.fill(7);
+        *word = self.0;
+        Ok(into.len() + word.len())
+    }
+}
+
+/// Returns a node that reads memory with this word, and the first packet of its peer, which opens a channel and
+/// has a message in memory.
+fn reader_of(word: [u8; 16]) -> (Node, Vec<u8>) {
+    let mut node = Node::new(true);
+    node.driver.one_copy = OneCopy::reading(Box::new(Sevens(word)), [1; 16]);
+    node.hear_much(true);
+    node.connection.with(|state| state.comes = Comes::Rest);
+    while !node.driver.reader.waits {
+        node.poll();
+    }
+    let mut body = Vec::new();
+    body.open(1, Lane::Bulk, ChannelKind::Bytes, 0, "large");
+    body.fragment(1, 10_000, 10_000);
+    let body_bytes = body.len() as u32 + 10_000;
+    let header = Header { body_bytes, flags: FLAG_ELSEWHERE, sequence: 1, ack: 0 };
+    (node, [&header.encode()[..], &body, &[0; ADDRESS_BYTES]].concat())
+}
+
+/// Lets bytes come without a word to the task that waits, which looks at the connection all the same.
+fn arrive(node: &mut Node, bytes: Vec<u8>) {
+    node.driver.reader.written_unread = 1 << 20;
+    let mut state = locked(&node.connection.0);
+    state.packets.extend(bytes);
+    (state.comes, state.waiting) = (Comes::Packets(usize::MAX), None);
+}
+
+#[tokio::test]
+async fn bytes_in_the_peers_memory_are_fetched_though_nothing_wakes_for_them() {
+    let (mut node, packet) = reader_of([1; 16]);
+    arrive(&mut node, packet);
+    node.settle();
+    assert!(!node.driver.reader.fetches());
+    assert_eq!(node.driver.endpoint.link.numbers()[2], 1, "the packet came as a whole");
+}
+
+#[tokio::test]
+async fn behind_memory_that_the_peer_let_go_of_its_last_word_is_heard_and_nothing_else() {
+    let (mut node, mut packets) = reader_of([2; 16]);
+    let mut last = Vec::new();
+    last.gone();
+    let header = Header { body_bytes: last.len() as u32, ..Header::default() };
+    packets.extend([&header.encode()[..], &last].concat());
+    arrive(&mut node, packets);
+    let mut context = Context::from_waker(Waker::noop());
+    let polled = (0..100).find(|_| Pin::new(&mut node.driver).poll(&mut context).is_ready());
+    assert!(polled.is_some(), "the session ends");
+    let ended = node.driver.channels.shared.ended().unwrap();
+    assert!(matches!(ended.cause(), LinkCause::Forgotten), "{ended}");
+    assert_eq!(node.driver.endpoint.link.numbers()[2], 0, "the packet did not come");
 }
