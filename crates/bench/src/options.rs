@@ -40,13 +40,26 @@ pub struct Common {
     pub json: bool,
 }
 
-/// Option of commands that show what a Unix socket between nodes of one host is worth.
+/// Options of commands that show what shorter ways between nodes of one host are worth.
 #[derive(Debug, Clone, Copy, Args)]
 pub struct Shorter {
     /// With on, the nodes of --transport tcp have a credential made for the run and move to a Unix socket;
     /// a run that stays with TCP fails. Baselines use plain TCP
     #[arg(long, value_enum, default_value_t = OnOff::Off)]
     pub same_host: OnOff,
+    /// With on, large messages of --same-host on are read from the sender's memory, where the system lets it
+    #[arg(long, value_enum, default_value_t = OnOff::Off)]
+    pub one_copy: OnOff,
+}
+
+impl Shorter {
+    /// Neither.
+    const NONE: Shorter = Shorter { same_host: OnOff::Off, one_copy: OnOff::Off };
+
+    /// Sets the keys of these options.
+    pub fn set(self, row: &mut Row) {
+        row.set("same_host", name_of(self.same_host)).set("one_copy", name_of(self.one_copy));
+    }
 }
 
 impl Common {
@@ -56,7 +69,7 @@ impl Common {
     /// # Errors
     /// If the options do not go together.
     pub fn setting(&self) -> Result<Setting, Failure> {
-        self.setting_with(Shorter { same_host: OnOff::Off })
+        self.setting_with(Shorter::NONE)
     }
 
     /// As [`Common::setting`]. With `--same-host on` it may also end this process, after a copy has done the
@@ -70,6 +83,13 @@ impl Common {
             return Err(Failure::Refused(
                 "--same-host on is allowed with --transport tcp, without --connect: nodes that meet \
                  at a TCP address of one host go over to a Unix socket"
+                    .to_owned(),
+            ));
+        }
+        if shorter.one_copy == OnOff::On && !is_on {
+            return Err(Failure::Refused(
+                "--one-copy on is allowed with --same-host on: only over a Unix socket between nodes \
+                 with a credential is memory read"
                     .to_owned(),
             ));
         }
@@ -87,7 +107,7 @@ impl Common {
             )));
         }
         self.switch_off()?;
-        copy::prepare_transport(self.transport, is_on)?;
+        copy::prepare_transport(self.transport, shorter)?;
         Ok(Setting {
             transport: self.transport,
             runtime: self.runtime,

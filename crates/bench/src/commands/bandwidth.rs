@@ -97,8 +97,8 @@ impl BandwidthArgs {
             .set("bytes_per_second", bytes_per_second(outcome))
             .set("fresh_bytes_per_second", bytes_per_second(fresh))
             .set("repeat", outcome.messages())
-            .set("same_host", name_of(self.shorter.same_host))
             .set("session", name_of(self.common.session));
+        self.shorter.set(&mut row);
         if let Some(against) = self.against {
             set_ratio(&mut row, &against.name(), outcome.ratio(Slice::rate));
             row.set("baseline_bytes_per_second", outcome.baseline_rate() * self.size as f64);

@@ -126,8 +126,8 @@ impl CallsArgs {
             .set("p50_us", percentile_us(&samples, 50))
             .set("p99_us", percentile_us(&samples, 99))
             .set("cpu_us_per_call", outcome.cpu_us() / calls as f64)
-            .set("same_host", name_of(self.shorter.same_host))
             .set("session", name_of(self.common.session));
+        self.shorter.set(&mut row);
         if let Some(stats) = outcome.stats {
             row.set("calls_per_packet", calls as f64 / stats.message_packets_sent as f64);
         }

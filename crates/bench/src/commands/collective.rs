@@ -23,7 +23,7 @@ use crate::harness::slices::{
     Outcome, Plan, Side, Slice, Slices, alternate, beside, name_of, unless_it_may,
 };
 use crate::lan::LanArgs;
-use crate::options::{Common, values};
+use crate::options::{Common, Shorter, values};
 use crate::ours::collective::OursKind;
 use crate::ranks::{SideKind, Work, start};
 use crate::table::Row;
@@ -50,6 +50,8 @@ const FIRST_CALLS: u64 = 3;
 pub struct CollectiveArgs {
     #[command(flatten)]
     common: Common,
+    #[command(flatten)]
+    shorter: Shorter,
     /// Operation; its root is rank 0, its sum one of f64
     #[arg(long, value_enum, value_name = "NAME", default_value_t = Operation::AllReduce)]
     op: Operation,
@@ -113,7 +115,7 @@ pub fn run(args: &CollectiveArgs) -> Result<Verdict, Failure> {
     if let Some(spec) = args.lan.spec() {
         return args.run_virtually(spec, kind);
     }
-    let setting = args.common.setting()?;
+    let setting = args.common.setting_with(args.shorter)?;
     let slices = Slices { given: Some(SLICES), fine: false };
     let plan = Plan::cut(args.repeat, FIRST_CALLS, args.against.is_some(), slices)?;
     let opposite = unless_it_may(args.is_mpi(), args.opposite(kind))?;
@@ -128,6 +130,7 @@ pub fn run(args: &CollectiveArgs) -> Result<Verdict, Failure> {
         args.measure(&plan, kind, &mut ours, opposite, &mut counts)
     })?;
     let mut row = args.row(kind, &outcome, told, reason);
+    args.shorter.set(&mut row);
     counts.set(&mut row);
     row.print(args.common.json);
     Ok(Verdict::Fine)

@@ -189,8 +189,8 @@ impl LatencyArgs {
             .set("load", name_of(self.load))
             .set("load_bytes", (self.load == LoadKind::Bulk).then_some(self.load_bytes))
             .set("lane", name_of(self.lane))
-            .set("same_host", name_of(self.shorter.same_host))
             .set("session", name_of(self.common.session));
+        self.shorter.set(&mut row);
         if let Some(against) = self.against {
             let p99_us = percentile_us(&samples, 99);
             let samples = outcome.baseline_samples_ns();

@@ -25,7 +25,7 @@ use crate::harness::slices::{
 };
 use crate::harness::transfers::{ELEMENT_BYTES, Transfer, TransferKind, blocks};
 use crate::lan::LanArgs;
-use crate::options::{Common, values};
+use crate::options::{Common, Shorter, values};
 use crate::ours::arrays::ArraysKind;
 use crate::ours::collective::OursKind;
 use crate::ranks::{SideKind, TransferSide, Work, start};
@@ -70,6 +70,8 @@ const EXTRA_SECONDS: f64 = 100e-6;
 pub struct RedistributeArgs {
     #[command(flatten)]
     common: Common,
+    #[command(flatten)]
+    shorter: Shorter,
     /// Rows and columns of the matrix
     #[arg(long, value_name = "RxC", default_value = "4096x4096", value_parser = values::shape)]
     shape: [usize; 2],
@@ -187,7 +189,7 @@ pub fn run(args: &RedistributeArgs) -> Result<Verdict, Failure> {
         let why = "--packing, --copies, --against overlap-off: allowed with --lan virtual:NAME";
         return Err(Failure::Refused(why.to_owned()));
     }
-    args.common.setting()?;
+    args.common.setting_with(args.shorter)?;
     let slices = Slices { given: Some(SLICES), fine: false };
     let plan = Plan::cut(args.repeat, FIRST_TRANSFERS, args.against.is_some(), slices)?;
     let opposite = args.against.map(|it| args.opposite(it, &transfer)).transpose();
@@ -201,6 +203,7 @@ pub fn run(args: &RedistributeArgs) -> Result<Verdict, Failure> {
         measure(&plan, &mut ours, opposite, &mut counts)
     })?;
     let mut row = args.row(&transfer, &outcome, plan_seconds, told, reason);
+    args.shorter.set(&mut row);
     counts.set(&mut row);
     if args.against == Some(Against::Kept) {
         drop((ours, opposite));

@@ -1,35 +1,42 @@
-//! `--transport tls`, `--same-host` and `--without`: the environment of a run.
+//! `--transport tls`, `--same-host`, `--one-copy` and `--without`: the environment of a run.
 //!
 //! A node finds its credential by the environment, the controllers that it has to do without, and
-//! whether it may leave TCP for a Unix socket. A process cannot change its own environment. So the program starts a copy of itself in another
-//! one, and the copy does the work.
+//! whether it may leave TCP for a Unix socket and read memory there. A process cannot change its own environment.
+//! So the program starts a copy of itself in another one, and the copy does the work.
 
 use std::ffi::OsStr;
 
-use chunkcomm::host::SAME_HOST_VARIABLE;
+use chunkcomm::host::{ONE_COPY_VARIABLE, SAME_HOST_VARIABLE};
 use chunkcomm::proto::tuning::without::WITHOUT_VARIABLE;
 use chunkcomm::{CREDENTIAL_FILE_VARIABLE, Credential};
 use chunkcomm_testkit::Scratch;
 
 use crate::failure::{Doing, Failure, STATUS_FAILED};
 use crate::harness::machine::{self, DIES_WITH_PARENT};
-use crate::harness::protocol::Transport;
+use crate::harness::protocol::{OnOff, Transport};
+use crate::harness::slices::name_of;
+use crate::options::Shorter;
 
 /// Makes sure that nodes have a credential if the transport is TLS or TCP with `same_host`, and none
-/// otherwise, and that only those with `same_host` leave TCP. If a copy has done the work, this process
+/// otherwise, and that they take the shorter ways that are asked for. If a copy has done the work, this process
 /// ends with the copy's exit status.
 ///
 /// # Errors
 /// If the environment has a credential, which would encrypt a transport that is to be in the clear.
 /// If the copy cannot be started.
-pub(super) fn prepare_transport(transport: Transport, same_host: bool) -> Result<(), Failure> {
+pub(super) fn prepare_transport(transport: Transport, shorter: Shorter) -> Result<(), Failure> {
     let given = std::env::var_os(CREDENTIAL_FILE_VARIABLE).is_some();
-    let way = if same_host { "on" } else { "off" };
+    let same_host = shorter.same_host == OnOff::On;
     match (transport, given) {
         (Transport::Memory, _) => Ok(()),
         _ if same_host || transport == Transport::Tls => {
-            if std::env::var_os(SAME_HOST_VARIABLE).is_none_or(|it| it != way) {
-                std::process::exit(run_copy(SAME_HOST_VARIABLE, way.as_ref())?);
+            let ways =
+                [(SAME_HOST_VARIABLE, shorter.same_host), (ONE_COPY_VARIABLE, shorter.one_copy)];
+            for (variable, way) in ways {
+                let way = name_of(way);
+                if std::env::var_os(variable).is_none_or(|it| *it != *way) {
+                    std::process::exit(run_copy(variable, way.as_ref())?);
+                }
             }
             if given { Ok(()) } else { std::process::exit(run_sealed()?) }
         }
