@@ -35,6 +35,8 @@ pub(crate) struct Whole<T: Element> {
     pub(crate) steps: Vec<Step>,
     at: usize,
     progress: Progress,
+    /// Whether what is said ahead was said.
+    has_sent_ahead: bool,
     slices: Slices,
     /// Rank in the group of each rank of the schedule; `None` where they are the same.
     pub(crate) map: Option<Arc<[usize]>>,
@@ -110,6 +112,7 @@ impl<T: Element> Default for Whole<T> {
             steps: Vec::new(),
             at: 0,
             progress: Progress::default(),
+            has_sent_ahead: false,
             slices: Slices::default(),
             map: None,
             input: Vec::new(),
@@ -149,6 +152,7 @@ impl<T: Element> Whole<T> {
         self.counts.clear();
         (self.at, self.progress, self.flows, self.has_result) =
             (0, Progress::default(), false, false);
+        self.has_sent_ahead = false;
         (self.lengths, self.later, self.flowing) = (None, None, None);
         (self.map, self.op, self.begins) = (None, None, None);
         (self.own, self.keeps) = (None, None);
@@ -272,6 +276,24 @@ impl<T: Element> Whole<T> {
         io.send(to, &head, bytemuck::cast_slice(&body));
         self.progress.sent = true;
         Poll::Ready(())
+    }
+
+    /// Says the lengths of all blocks of the input at once, with the small blocks: they wait for nothing that comes.
+    fn send_ahead(&mut self, io: &mut Io<'_, '_>) {
+        if self.lengths.is_none() || mem::replace(&mut self.has_sent_ahead, true) {
+            return;
+        }
+        for at in 0..self.steps.len() {
+            if let Some(send) = self.steps[at].send.clone().filter(|send| self.is_ahead(send)) {
+                let _ = self.poll_send(&send, io);
+            }
+        }
+        self.progress = Progress::default();
+    }
+
+    /// Whether the send of a step is among those that are said ahead.
+    fn is_ahead(&self, send: &SendStep) -> bool {
+        self.lengths.is_some() && send.of == Of::Input
     }
 
     /// Takes in what has come of a step; ready when that is all.
@@ -542,9 +564,12 @@ impl<T: Element> Run for Whole<T> {
             return Poll::Ready(Err(GroupError::Input { why }));
         }
         ready!(self.poll_begin(io.context));
+        self.send_ahead(io);
         while let Some(step) = self.steps.get(self.at).cloned() {
             let sent = match &step.send {
-                Some(send) if !self.progress.sent => self.poll_send(send, io),
+                Some(send) if !self.progress.sent && !self.is_ahead(send) => {
+                    self.poll_send(send, io)
+                }
                 _ => Poll::Ready(()),
             };
             if let Some(receive) = &step.receive {
