@@ -40,6 +40,8 @@ pub(crate) struct Buffers<T> {
     pub(crate) result: Vec<T>,
     /// Memory of sums that go on, kept from call to call.
     pub(crate) partial: Vec<T>,
+    /// Memory of what is combined further here, likewise.
+    pub(crate) steps: Vec<Vec<T>>,
 }
 
 /// The transfers of a rank, before and while they run.
@@ -128,7 +130,8 @@ impl<T: Element> Flowing<T> {
         let running = self.running.as_mut().expect("it was started");
         Pin::new(&mut running.task).poll(io.context).map(|ended| {
             ended.unwrap_or_else(|_| {
-                let none = Buffers { input: vec![], result: vec![], partial: vec![] };
+                let none =
+                    Buffers { input: vec![], result: vec![], partial: vec![], steps: vec![] };
                 (none, Err(GroupError::Closed))
             })
         })
@@ -238,7 +241,7 @@ struct Place<'a, T: Element> {
 impl<T: Element> Transfers<T> {
     /// Makes regions of the buffers.
     fn memories(&self, buffers: Buffers<T>) -> Memories<T> {
-        let Buffers { input, result, mut partial } = buffers;
+        let Buffers { input, result, mut partial, steps } = buffers;
         let blocks = self.result_blocks.iter().chain(&self.there);
         let blocks = blocks.chain(self.own.iter().map(|(_, place)| place));
         let length = blocks.map(|it| it.end).max().unwrap_or(0);
@@ -249,7 +252,7 @@ impl<T: Element> Transfers<T> {
             input: Region::filled(input),
             sums: Region::new(sums),
             result: filled_in_part(of_length(result, length), &self.there),
-            steps: self.steps(),
+            steps: self.steps(steps),
             spare: partial,
         }
     }
@@ -275,26 +278,32 @@ impl<T: Element> Transfers<T> {
             .await
         };
         let Memories { input, sums, result, steps, spare } = memories;
-        drop(steps);
+        let mut kept = Vec::new();
+        for step in steps.into_iter().flatten() {
+            kept.push(step.into_buffer().await);
+        }
         let (input, sums) = (input.into_buffer().await, sums.into_buffer().await);
         let result = result.into_buffer().await;
         let partial = if spare.capacity() > 0 { spare } else { sums };
-        (Buffers { input, result, partial }, outcome)
+        (Buffers { input, result, partial, steps: kept }, outcome)
     }
 
-    /// Makes memory for what is combined further here.
-    fn steps(&self) -> Vec<Option<Region<T>>> {
+    /// Makes memory for what is combined further here, of that which was kept.
+    fn steps(&self, kept: Vec<Vec<T>>) -> Vec<Option<Region<T>>> {
         let receives = &self.flow.receives;
         let again = |index: usize| {
             let it: &FlowReceive = &receives[index];
             receives[index + 1..].iter().any(|later| later.into == it.into && overlap(it, later))
         };
+        let mut kept = kept.into_iter();
         let step = |index: usize| {
             let bytes = sections(&receives[index].blocks, &self.result_blocks);
             let length = bytes.iter().map(Range::len).sum();
-            again(index).then(|| Region::new(bytemuck::zeroed_vec(length)))
+            again(index).then(|| Region::new(of_length(kept.next().unwrap_or_default(), length)))
         };
-        (0..receives.len()).map(step).collect()
+        let steps = (0..receives.len()).map(step).collect();
+        kept.for_each(free_vec);
+        steps
     }
 
     /// Returns the place of blocks in a memory of the call.

@@ -56,8 +56,9 @@ pub(crate) struct Whole<T: Element> {
     pub(crate) flowing: Option<Flowing<T>>,
     /// Whether the data flow: the result is then no copy of the input.
     pub(crate) flows: bool,
-    /// Memory of sums in a flow.
+    /// Memory of sums in a flow, and of what is combined further there.
     partial: Vec<T>,
+    steps_of_flow: Vec<Vec<T>>,
     /// Combined data of an exclusive scan, which are sent in the place of the result.
     pub(crate) running: Option<Vec<T>>,
     /// Elements with which the result begins.
@@ -125,6 +126,7 @@ impl<T: Element> Default for Whole<T> {
             flowing: None,
             flows: false,
             partial: Vec::new(),
+            steps_of_flow: Vec::new(),
             running: None,
             begins: None,
             own: None,
@@ -428,6 +430,7 @@ impl<T: Element> Drop for Whole<T> {
             .into_iter()
             .for_each(free_vec);
         free_vec(running);
+        mem::take(&mut self.steps_of_flow).into_iter().for_each(free_vec);
     }
 }
 
@@ -512,13 +515,14 @@ impl<T: Element> Whole<T> {
     }
 
     fn poll_flow(&mut self, io: &mut Io<'_, '_>) -> Poll<Result<(), GroupError>> {
-        let Whole { flowing, map, input, result, partial, .. } = self;
+        let Whole { flowing, map, input, result, partial, steps_of_flow, .. } = self;
         let Some(running) = flowing else { return Poll::Ready(Ok(())) };
         let rank_of = |rank: usize| map.as_ref().map_or(rank, |map| map[rank]);
         let buffers = || Buffers {
             input: mem::take(input),
             result: mem::take(result),
             partial: mem::take(partial),
+            steps: mem::take(steps_of_flow),
         };
         match running.poll(rank_of, io, buffers) {
             Poll::Pending => Poll::Pending,
@@ -540,7 +544,9 @@ impl<T: Element> Whole<T> {
     }
 
     fn take_back(&mut self, buffers: Buffers<T>) {
-        (self.input, self.result, self.partial) = (buffers.input, buffers.result, buffers.partial);
+        let Buffers { input, result, partial, steps } = buffers;
+        (self.input, self.result, self.partial, self.steps_of_flow) =
+            (input, result, partial, steps);
     }
 
     /// Copies the kept block of the result apart; ready when all of it is there.
@@ -618,10 +624,17 @@ impl<T: Element> Run for Whole<T> {
         self.progress.said > 0 && !self.progress.sent
     }
 
-    fn strip(&mut self) -> Option<usize> {
+    fn strip(&mut self, bytes_max: usize) -> Option<usize> {
         self.reset();
-        let kept = [&self.result, &self.partial, &self.incoming];
-        Some(kept.iter().map(|it| it.capacity() * size_of::<T>()).sum())
+        let bytes = |it: &Vec<T>| it.capacity() * size_of::<T>();
+        let kept: usize = [&self.result, &self.partial, &self.incoming].map(bytes).iter().sum();
+        // These are the first to go.
+        let steps: usize = self.steps_of_flow.iter().map(bytes).sum();
+        if kept.saturating_add(steps) <= bytes_max {
+            return Some(kept + steps);
+        }
+        self.steps_of_flow.drain(..).for_each(free_vec);
+        Some(kept)
     }
 
     fn as_any(&mut self) -> &mut dyn Any {

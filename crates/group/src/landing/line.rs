@@ -8,7 +8,7 @@
 //!
 //! A transfer is made known before its sender may begin. A word that names none ends the line.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::mem;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -29,7 +29,7 @@ use crate::proto::line::{HEAD_BYTES, Head};
 use crate::proto::sections::Sections;
 
 /// A transfer of a group, by the rank that sends it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Due {
     pub(crate) from: usize,
     /// Number of the call in its group.
@@ -40,7 +40,7 @@ pub(crate) struct Due {
 
 /// The transfers of a group that are due and have not begun.
 #[derive(Default)]
-pub(crate) struct Expected(Mutex<HashMap<Due, Awaited>>);
+pub(crate) struct Expected(Mutex<BTreeMap<Due, Awaited>>);
 
 /// A transfer that has not begun: its bytes, its way back, and where it lands.
 struct Awaited {
@@ -50,7 +50,7 @@ struct Awaited {
 }
 
 impl Expected {
-    fn all(&self) -> MutexGuard<'_, HashMap<Due, Awaited>> {
+    fn all(&self) -> MutexGuard<'_, BTreeMap<Due, Awaited>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -97,12 +97,6 @@ impl IdleLines {
         drop(old);
         is_empty
     }
-
-    /// Returns the number of idle lines.
-    #[cfg(test)]
-    pub(crate) fn count(&self) -> usize {
-        self.idle().lines.len()
-    }
 }
 
 /// The place to which a line goes back when its transfer has landed.
