@@ -8,7 +8,7 @@
 //!
 //! A transfer goes by a [line](Lines), which stays for the next call.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::mem;
 use std::ops::Range;
 use std::pin::{Pin, pin};
@@ -181,15 +181,13 @@ impl<T: Element> Flowing<T> {
 /// Returns the sessions with the ranks of a flow.
 fn reach(flow: &Flow, io: &Io<'_, '_>) -> Reaching {
     let ranks = flow.receives.iter().map(|it| it.from).chain(flow.sends.iter().map(|it| it.to));
-    let ranks: Vec<usize> = ranks.collect();
+    let ranks: BTreeSet<usize> = ranks.collect();
     let (cluster, members) = (io.cluster().clone(), Arc::clone(io.members()));
     Box::pin(async move {
         let mut peers = Peers::new();
         for rank in ranks {
-            if !peers.contains_key(&rank) {
-                let peer = cluster.peer_of(members[rank]).await;
-                peers.insert(rank, peer.map_err(|loss| GroupError::Lost { rank, loss })?);
-            }
+            let peer = cluster.peer_of(members[rank]).await;
+            peers.insert(rank, peer.map_err(|loss| GroupError::Lost { rank, loss })?);
         }
         Ok(peers)
     })
@@ -340,7 +338,7 @@ impl<T: Element> Transfers<T> {
                 (side, own)
             });
             let of_rank = landings.entry(receive.from).or_default();
-            of_rank.push(self.expect_one(receive.from, of_rank.len(), into, combine));
+            of_rank.push(self.expect_one(receive.from, of_rank.len(), into, combine.as_ref()));
         }
         landings
     }
@@ -350,11 +348,11 @@ impl<T: Element> Transfers<T> {
         from: usize,
         number: usize,
         Place { region, sections }: Place<'_, T>,
-        combine: Option<(Side, Place<'_, T>)>,
+        combine: Option<&(Side, Place<'_, T>)>,
     ) -> RegionLanding {
         let (peer, name) = (&self.peers[&from], self.name_of(from, self.rank));
         let due = Due { from, call: self.call, number: number as u32 };
-        let combine = combine.as_ref().zip(self.op.clone()).map(|((side, own), op)| {
+        let combine = combine.zip(self.op.clone()).map(|((side, own), op)| {
             let own = Operand { region: own.region, sections: &own.sections };
             (own, combining(op, *side))
         });
