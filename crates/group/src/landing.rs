@@ -20,6 +20,7 @@ use combining::Combiner;
 mod accepting;
 mod base;
 mod combining;
+mod line;
 mod way_back;
 
 pub(crate) use accepting::Accepted;
@@ -28,6 +29,7 @@ pub use base::Ending;
 pub(crate) use base::LandingFate;
 pub(crate) use combining::Combine;
 pub use combining::Operand;
+pub(crate) use line::{Due, Expected, accept_line, expect};
 pub use way_back::Interest;
 pub(crate) use way_back::WayBack;
 
@@ -43,7 +45,7 @@ pub fn land<T: Pod>(accepted: Accepted, name: &str, share: Share<T>) -> Arc<Inte
     let Accepted { peer, channel, back, .. } = accepted;
     share.land();
     let sections = Sections::whole(share.len() * size_of::<T>());
-    let interest = Arc::new(Interest(back.clone()));
+    let interest = Arc::new(Interest::new(back.clone()));
     let origin = Origin { peer: peer.name().to_owned(), channel: name.to_owned() };
     let base = Arc::new(Base { share, sections, back, origin, ending: Ending::Memory });
     channel.land(Box::new(Lander::new(base, None, &interest)));
@@ -63,7 +65,7 @@ pub fn land_sections<T: Pod>(
 ) -> Arc<Interest> {
     let Accepted { peer, channel, back, .. } = accepted;
     let (share, sections) = memory;
-    let interest = Arc::new(Interest(back.clone()));
+    let interest = Arc::new(Interest::new(back.clone()));
     let origin = Origin { peer: peer.name().to_owned(), channel: name.to_owned() };
     let has_rounds = matches!(ending, Ending::Flow(_));
     let base = Arc::new(Base { share, sections, back, origin, ending });

@@ -46,6 +46,7 @@ use crate::memory::{Carrier, Hearer, Share, State};
 use crate::proto::extents::Cursor;
 use crate::proto::frame::Header;
 use crate::proto::increment::{Costs, Increment};
+use crate::proto::line::Head;
 use crate::proto::meter::Meter;
 use crate::proto::opening::{Opening, Shape};
 use crate::proto::sections::Sections;
@@ -56,10 +57,12 @@ use times::{LinkTimes, Production, ns_since};
 
 mod handle;
 mod leaving;
+mod line;
 mod talking;
 mod times;
 
 pub use handle::{Fated, PumpHandle};
+pub(crate) use line::{Home, IdleLines, Line};
 
 /// Destination of a pump.
 pub struct Target<'a> {
@@ -128,14 +131,39 @@ pub async fn start<T: Pod, K: Send + 'static>(
     manner: Manner,
     keep: K,
 ) -> Result<PumpHandle, DeltaSendError> {
+    let mut line = Line::open(&target).await?;
+    let shape = Shape::of::<T>(sections.bytes() / size_of::<T>());
+    let opening = Opening { shape, increment_bytes: manner.increment_bytes as u64 };
+    line.channel.send_slice(&opening.encode()).await.map_err(DeltaSendError::Channel)?;
+    line.messages += 1;
+    Ok(run_on(line, &target, share, sections, manner, keep, None))
+}
+
+/// Starts the task on a line, which goes home when the transfer has landed.
+pub(crate) fn start_on<T: Pod>(
+    line: Line,
+    target: &Target<'_>,
+    share: &Share<T>,
+    sections: Sections,
+    manner: Manner,
+    trip: (Head, Home),
+) -> PumpHandle {
+    run_on(line, target, share, sections, manner, (), Some(trip))
+}
+
+fn run_on<T: Pod, K: Send + 'static>(
+    mut line: Line,
+    target: &Target<'_>,
+    share: &Share<T>,
+    sections: Sections,
+    manner: Manner,
+    keep: K,
+    trip: Option<(Head, Home)>,
+) -> PumpHandle {
+    let (head, home) = trip.unzip();
     let (peer, name) = (target.peer, target.channel);
-    let channel = target.node.open_duplex_bytes(peer, name).await.map_err(DeltaSendError::Open)?;
-    let (mut channel, replies, _) = channel.split();
     let (len, round) = (sections.bytes(), share.state().round);
     let shape = Shape::of::<T>(len / size_of::<T>());
-    let increment_bytes = manner.increment_bytes as u64;
-    let opening = Opening { shape: shape.clone(), increment_bytes };
-    channel.send_slice(&opening.encode()).await.map_err(DeltaSendError::Channel)?;
     let mut sending = Sending::new(len, size_of::<T>(), manner.increment_bytes);
     if manner.flow.is_some() {
         sending.send_singly();
@@ -150,15 +178,15 @@ pub async fn start<T: Pod, K: Send + 'static>(
             meter = Some(measured);
         }
     }
-    let leaving = Arc::new(Leaving::of(&mut channel));
+    let leaving = Arc::new(Leaving::of(&mut line.channel));
     let (fate, handle) =
         PumpHandle::new(peer, name, round, manner.increment_bytes, leaving.clone());
-    let pump = Pump {
+    let mut pump = Pump {
         carrier: share.carrier(),
-        channel,
-        messages: 1,
+        channel: line.channel,
+        messages: line.messages,
         leaving,
-        replies,
+        replies: line.replies,
         peer: peer.name().to_owned(),
         name: name.to_owned(),
         shape,
@@ -171,14 +199,22 @@ pub async fn start<T: Pod, K: Send + 'static>(
         first: round,
         landed: 0,
         ready: 1,
+        head,
     };
     let flow = manner.flow;
+    let runtime = target.node.runtime().clone();
     host::spawn_on(target.node.runtime(), async move {
         let outcome = match pump.source {
             _ if flow.is_some() => pump.run_followed(&fate).await,
             Source::Commits | Source::Landing => pump.run(&fate).await,
             Source::Region => pump.run_followed(&fate).await,
         };
+        let Pump { channel, messages, replies, carrier, .. } = pump;
+        drop(carrier);
+        match home.filter(|_| outcome.is_ok()) {
+            Some(Home { idle, to }) => idle.give(to, Line { channel, replies, messages }, &runtime),
+            None => drop((channel, replies)),
+        }
         drop(keep);
         if let Err(error) = outcome {
             if let Some(flow) = flow {
@@ -187,7 +223,7 @@ pub async fn start<T: Pod, K: Send + 'static>(
             fate.send_modify(|fate| fate.error = Some(error));
         }
     });
-    Ok(handle)
+    handle
 }
 
 struct Pump<T: Pod> {
@@ -211,6 +247,8 @@ struct Pump<T: Pod> {
     /// Rounds of this transfer, counted from 1, that have landed and for which there is a buffer.
     landed: u32,
     ready: u32,
+    /// The word in front of a transfer of a line, which leaves with its first header.
+    head: Option<Head>,
 }
 
 /// Reason why a transfer stops.
@@ -230,7 +268,7 @@ impl From<SendError> for Stop {
 }
 
 impl<T: Pod> Pump<T> {
-    async fn run(mut self, fate: &watch::Sender<Fated>) -> Result<(), DeltaSendError> {
+    async fn run(&mut self, fate: &watch::Sender<Fated>) -> Result<(), DeltaSendError> {
         match self.rounds(fate).await {
             Ok(()) => Ok(()),
             Err(Stop::Error(error)) => Err(error),
@@ -240,7 +278,7 @@ impl<T: Pod> Pump<T> {
     }
 
     /// Runs while somebody follows, a region has its owner, and the channel has the room to open that it needs.
-    async fn run_followed(self, fate: &watch::Sender<Fated>) -> Result<(), DeltaSendError> {
+    async fn run_followed(&mut self, fate: &watch::Sender<Fated>) -> Result<(), DeltaSendError> {
         let (peer, channel) = (self.peer.clone(), self.name.clone());
         let (share, is_region) = (self.carrier.share().clone(), self.source == Source::Region);
         let (leaving, needs_room) = (Arc::clone(&self.leaving), self.needs_room);

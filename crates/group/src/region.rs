@@ -20,8 +20,10 @@ use crate::pump::{self, Manner, Pace, Source, Target};
 use ends::Landings;
 
 mod ends;
+mod lines;
 
 pub use ends::{RegionLanding, RegionSend};
+pub(crate) use lines::Lines;
 
 /// Time in which a link usually releases what it sends, or drops what is not wanted any more. A peer that
 /// accepts nothing may keep it as long as it lives.
@@ -86,6 +88,16 @@ pub struct Operand<'a, T: Element> {
     pub region: &'a Region<T>,
     /// Where they are, in the order of the transfer.
     pub sections: &'a [Range<usize>],
+}
+
+impl<T: Element> Operand<'_, T> {
+    /// Returns the memory of the elements, which are as many as those of these sections.
+    fn beside(self, sections: &Sections) -> Own<T> {
+        let of_own = self.region.sections(self.sections);
+        let lengths = [sections.bytes(), of_own.bytes()].map(|bytes| bytes / size_of::<T>());
+        assert!(lengths[0] == lengths[1], "{lengths:?} elements are combined");
+        Own { share: self.region.owner.share().clone(), sections: of_own }
+    }
 }
 
 impl<T: Element> Region<T> {
@@ -201,23 +213,23 @@ impl<T: Element> Region<T> {
         increment: Increment,
     ) -> Result<RegionSend, DeltaSendError> {
         let target = Target { node, peer, channel: name };
-        self.send_to(target, sections, increment, false).await
+        let (sections, manner) = self.sent(sections, increment, false);
+        pump::start(target, self.owner.share(), sections, manner, ()).await.map(RegionSend::new)
     }
 
-    /// Sends as [`send`](Self::send) does, as part of a collective where it `needs_room`.
-    pub(crate) async fn send_to(
+    /// Returns what a transfer sends and how; as part of a collective it `needs_room`.
+    fn sent(
         &self,
-        target: Target<'_>,
         sections: &[Range<usize>],
         increment: Increment,
         needs_room: bool,
-    ) -> Result<RegionSend, DeltaSendError> {
+    ) -> (Sections, Manner) {
         let sections = self.sections(sections);
         let increment_bytes = increment.bytes_for(sections.bytes(), size_of::<T>());
         let pace = Pace::of(increment);
         let manner =
             Manner { source: Source::Region, increment_bytes, pace, flow: None, needs_room };
-        pump::start(target, self.owner.share(), sections, manner, ()).await.map(RegionSend::new)
+        (sections, manner)
     }
 
     /// Receives what `peer` sends by this name in these sections. Returns as soon as the peer has stated as
@@ -302,24 +314,8 @@ impl<T: Element> Region<T> {
         combine: impl Fn(&mut [T], &[T]) + Send + Sync + 'static,
     ) -> Result<RegionLanding, DeltaRecvError> {
         let combine = Combine { apply: Box::new(combine), in_driver: true };
-        self.combine_with(node, peer, name, sections, own, combine).await
-    }
-
-    /// Combines as [`combine`](Self::combine) does, in the driver or not.
-    pub(crate) async fn combine_with(
-        &self,
-        node: &Node,
-        peer: &Peer,
-        name: &str,
-        sections: &[Range<usize>],
-        own: Operand<'_, T>,
-        combine: Combine<T>,
-    ) -> Result<RegionLanding, DeltaRecvError> {
         let sections = self.sections(sections);
-        let (share, of_own) = (own.region.owner.share().clone(), own.region.sections(own.sections));
-        let lengths = [sections.bytes(), of_own.bytes()].map(|bytes| bytes / size_of::<T>());
-        assert!(lengths[0] == lengths[1], "{lengths:?} elements are combined");
-        let own = Own { share, sections: of_own };
+        let own = own.beside(&sections);
         self.receive(node, peer, name, sections, Some((own, combine))).await
     }
 

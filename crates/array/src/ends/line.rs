@@ -57,7 +57,7 @@ impl LineSender {
 
 impl LineReceiver {
     /// Waits for the next message and lets `look` see it: where it lies, if it is there already. Otherwise large ones
-    /// come into `buffer`, which comes back with some other length.
+    /// come into `buffer`, which comes back with their length.
     pub(super) async fn next<R>(
         &mut self,
         buffer: &mut Vec<u8>,
@@ -70,9 +70,7 @@ impl LineReceiver {
                 if let Ok(seen) = receiver.try_recv_with(&mut see) {
                     return Ok(seen);
                 }
-                let message = receiver.recv_into(std::mem::take(buffer)).await?;
-                *buffer = message.ok_or_else(dropped)?;
-                Ok(see(buffer))
+                receiver.recv_into_with(buffer, see).await?.ok_or_else(dropped)
             }
             LineReceiver::Here(receiver) => {
                 let message = receiver.recv().await.ok_or_else(dropped)?;
@@ -122,3 +120,37 @@ impl Layer for ArrayLayer {
 }
 
 impl Hooks for ArrayLayer {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ROOM: usize = 100_000;
+
+    /// Waits for the next message with a buffer; returns its length, and that of the buffer after.
+    async fn next(receiver: &mut LineReceiver, message: Bytes, to: &mut LineSender) -> [usize; 2] {
+        let mut buffer = vec![0; ROOM];
+        let (seen, sent) = tokio::join!(
+            biased;
+            receiver.next(&mut buffer, <[u8]>::len),
+            to.send(message)
+        );
+        sent.unwrap();
+        [seen.unwrap(), buffer.len()]
+    }
+
+    #[tokio::test]
+    async fn a_small_message_leaves_the_memory_of_large_ones_as_it_is() {
+        let address = "memory:array-line".parse().unwrap();
+        let near = Node::builder().listen(address).build().await.unwrap();
+        let far = Node::builder().build().await.unwrap();
+        let peer = far.connect(&near.addresses()[0]).await.unwrap();
+        let (mut to, _words) = of_channel(far.open_duplex_bytes(&peer, "line").await.unwrap());
+        let (_, duplex) = near.accept_duplex_bytes("line").await.unwrap();
+        let (_back, mut receiver) = of_channel(duplex);
+        let small = Bytes::from_static(&[1; 24]);
+        assert_eq!(next(&mut receiver, small, &mut to).await, [24, ROOM]);
+        let large = Bytes::from(vec![2; ROOM - 1]);
+        assert_eq!(next(&mut receiver, large, &mut to).await, [ROOM - 1; 2]);
+    }
+}

@@ -13,6 +13,7 @@ use crate::stats::ReceivingStats;
 use bytes::Bytes;
 use std::fmt;
 use std::future::poll_fn;
+use std::mem;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
@@ -225,6 +226,43 @@ impl BytesReceiver {
     ///
     /// Dropped before it returns, it loses the buffer, but no message.
     pub async fn recv_into(&mut self, buffer: Vec<u8>) -> Result<Option<Vec<u8>>, RecvError> {
+        self.next_into(buffer, copied, |message| message).await
+    }
+
+    /// Receives the next message and returns what `look` makes of it; `None` at the end of the stream.
+    ///
+    /// A large message comes into `buffer` as by [`recv_into`](Self::recv_into). `look` sees another where it lies,
+    /// and the buffer stays as it is.
+    ///
+    /// # Errors
+    ///
+    /// As `recv_into`.
+    ///
+    /// # Cancel safety
+    ///
+    /// As `recv_into`.
+    pub async fn recv_into_with<R>(
+        &mut self,
+        buffer: &mut Vec<u8>,
+        look: impl FnOnce(&[u8]) -> R,
+    ) -> Result<Option<R>, RecvError> {
+        let mut look = Some(look);
+        let mut see = |message: &[u8]| look.take().expect("it sees one message")(message);
+        let small = |memory, message: &[u8]| (memory, Some(see(message)));
+        let next = self.next_into(mem::take(buffer), small, |message| (message, None)).await?;
+        Ok(next.map(|(memory, seen)| {
+            *buffer = memory;
+            seen.unwrap_or_else(|| see(buffer))
+        }))
+    }
+
+    /// Receives the next message: a `large` one in the caller's memory, a `small` one beside it.
+    async fn next_into<R>(
+        &mut self,
+        buffer: Vec<u8>,
+        small: impl FnOnce(Vec<u8>, &[u8]) -> R,
+        large: impl FnOnce(Vec<u8>) -> R,
+    ) -> Result<Option<R>, RecvError> {
         let room = buffer.len();
         self.end.ask();
         let mut buffer = FreedVec(buffer);
@@ -240,12 +278,12 @@ impl BytesReceiver {
             }
             self.end.keep_unless_needed(&mut buffer.0);
             match self.end.take() {
-                Some(Found::Large(message)) => return Ok(Some(message)),
+                Some(Found::Large(message)) => return Ok(Some(large(message))),
                 Some(Found::Small(message)) => {
-                    return Ok(Some(copied(buffer.into_inner(), message)));
+                    return Ok(Some(small(buffer.into_inner(), message)));
                 }
                 Some(Found::SmallOf(bytes, range)) => {
-                    return Ok(Some(copied(buffer.into_inner(), &bytes[range])));
+                    return Ok(Some(small(buffer.into_inner(), &bytes[range])));
                 }
                 // The bytes are no message: the session is about to end.
                 None => {}

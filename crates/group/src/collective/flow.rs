@@ -1,30 +1,34 @@
 //! A large call: all its transfers begin at once, and each element travels as soon as it can.
 //!
 //! ```text
-//!   Ready to whom we receive from     once both are there:   regions: input, partial, result
-//!   Ready from whom we send to    ─▶  one task a call    ─▶  one transfer an edge of the flow
+//!   regions: input, partial, result      Ready to whom we receive from
+//!   landings, each expected          ─▶  one task a call: one transfer an edge of the flow,
+//!                                        which begins with Ready from whom we send to
 //! ```
+//!
+//! A transfer goes by a [line](Lines), which stays for the next call.
 
+use std::collections::{BTreeMap, BTreeSet};
+use std::mem;
 use std::ops::Range;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
-use chunkcomm::LossKind;
 use chunkcomm::host::memory::{self, Slices, free_vec};
 use chunkcomm::host::{self, JoinHandle};
+use chunkcomm::{LossKind, Peer};
 use chunkcomm_cluster::Cluster;
-use chunkcomm_cluster::cluster::NodeId;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 
 use super::op::Op;
 use crate::group::error::GroupError;
 use crate::group::io::Io;
-use crate::landing::Combine;
+use crate::landing::{Combine, Due, accept_line};
 use crate::proto::schedule::flow::{Flow, FlowReceive, Memory, Side};
 use crate::pump::Target;
-use crate::region::{Operand, Region};
-use crate::{DeltaRecvError, DeltaSendError, Element, Increment};
+use crate::region::{Lines, Operand, Region, RegionLanding};
+use crate::{DeltaRecvError, DeltaSendError, Element};
 
 /// Bytes of a call's data from which its transfers flow: 64 KiB. Below, whole messages cost less than the
 /// opening of a transfer an edge.
@@ -36,6 +40,8 @@ pub(crate) struct Buffers<T> {
     pub(crate) result: Vec<T>,
     /// Memory of sums that go on, kept from call to call.
     pub(crate) partial: Vec<T>,
+    /// Memory of what is combined further here, likewise.
+    pub(crate) steps: Vec<Vec<T>>,
 }
 
 /// The transfers of a rank, before and while they run.
@@ -49,11 +55,15 @@ pub(crate) struct Flowing<T: Element> {
     /// Elements of the input, and their place in the result, to which they are copied.
     pub(crate) own: Option<(Range<usize>, Range<usize>)>,
     op: Option<Op<T>>,
-    has_said: bool,
-    /// Ranks whose memory is not known to be ready.
-    unready: Vec<usize>,
+    /// The ranks at the other ends, while they are reached.
+    reaching: Option<Reaching>,
+    /// Ranks whose memory is not known to be ready, and who is to hear that it is.
+    unready: Vec<(usize, watch::Sender<bool>)>,
     running: Option<Running<T>>,
 }
+
+type Peers = BTreeMap<usize, Peer>;
+type Reaching = Pin<Box<dyn Future<Output = Result<Peers, GroupError>> + Send>>;
 
 struct Running<T> {
     task: JoinHandle<(Buffers<T>, Result<(), GroupError>)>,
@@ -84,7 +94,7 @@ impl<T: Element> Flowing<T> {
             there,
             own: None,
             op,
-            has_said: false,
+            reaching: None,
             unready: Vec::new(),
             running: None,
         }
@@ -97,53 +107,60 @@ impl<T: Element> Flowing<T> {
         io: &mut Io<'_, '_>,
         buffers: impl FnOnce() -> Buffers<T>,
     ) -> Poll<(Buffers<T>, Result<(), GroupError>)> {
-        if !self.has_said {
-            self.has_said = true;
-            let mut from: Vec<usize> = self.flow.receives.iter().map(|it| it.from).collect();
-            from.sort_unstable();
-            from.dedup();
-            from.into_iter().for_each(|from| io.send_ready(rank_of(from)));
-            self.unready = self.flow.sends.iter().map(|it| rank_of(it.to)).collect();
-            self.unready.sort_unstable();
-            self.unready.dedup();
-        }
-        self.unready.retain(|rank| !io.take_ready(*rank));
         if self.running.is_none() {
-            if !self.unready.is_empty() {
-                return Poll::Pending;
+            let reaching = self.reaching.get_or_insert_with(|| {
+                self.flow.receives.iter_mut().for_each(|it| it.from = rank_of(it.from));
+                self.flow.sends.iter_mut().for_each(|it| it.to = rank_of(it.to));
+                let mut to: Vec<usize> = self.flow.sends.iter().map(|it| it.to).collect();
+                to.sort_unstable();
+                to.dedup();
+                self.unready = to.into_iter().map(|to| (to, watch::Sender::new(false))).collect();
+                reach(&self.flow, io)
+            });
+            match ready!(reaching.as_mut().poll(io.context)) {
+                Ok(peers) => self.start(peers, io, buffers()),
+                Err(error) => return Poll::Ready((buffers(), Err(error))),
             }
-            self.start(rank_of, io, buffers());
         }
+        self.unready.retain(|(rank, ready)| {
+            let is_ready = io.take_ready(*rank);
+            ready.send_if_modified(|it| mem::replace(it, is_ready) != is_ready);
+            !is_ready
+        });
         let running = self.running.as_mut().expect("it was started");
         Pin::new(&mut running.task).poll(io.context).map(|ended| {
             ended.unwrap_or_else(|_| {
-                let none = Buffers { input: vec![], result: vec![], partial: vec![] };
+                let none =
+                    Buffers { input: vec![], result: vec![], partial: vec![], steps: vec![] };
                 (none, Err(GroupError::Closed))
             })
         })
     }
 
-    fn start(&mut self, rank_of: impl Fn(usize) -> usize, io: &Io<'_, '_>, buffers: Buffers<T>) {
-        let mut flow = std::mem::take(&mut self.flow);
-        flow.receives.iter_mut().for_each(|it| it.from = rank_of(it.from));
-        flow.sends.iter_mut().for_each(|it| it.to = rank_of(it.to));
-        let cluster = io.cluster().clone();
-        let runtime = cluster.node().runtime().clone();
+    /// Starts the transfers, and says to the ranks from which some come that there is memory for them.
+    fn start(&mut self, peers: Peers, io: &mut Io<'_, '_>, buffers: Buffers<T>) {
+        self.reaching = None;
         let transfers = Transfers {
-            cluster,
-            members: Arc::clone(io.members()),
+            cluster: io.cluster().clone(),
+            lines: Arc::clone(io.lines()),
+            peers,
             rank: io.rank(),
-            name: format!("{}/{}", io.group_name(), io.call),
-            input_blocks: std::mem::take(&mut self.input_blocks),
-            result_blocks: std::mem::take(&mut self.result_blocks),
-            there: std::mem::take(&mut self.there),
+            call: io.call,
+            name: Arc::clone(io.group_name()),
+            ready: self.unready.iter().map(|(rank, ready)| (*rank, ready.subscribe())).collect(),
+            input_blocks: mem::take(&mut self.input_blocks),
+            result_blocks: mem::take(&mut self.result_blocks),
+            there: mem::take(&mut self.there),
             own: self.own.take(),
             op: self.op.take(),
-            flow,
+            flow: mem::take(&mut self.flow),
         };
+        let memories = transfers.memories(buffers);
+        let landings = transfers.expect(&memories);
+        landings.keys().for_each(|from| io.send_ready(*from));
+        let runtime = transfers.cluster.node().runtime().clone();
         let stop = Arc::new(Notify::new());
-        let stopped = Arc::clone(&stop);
-        let task = host::spawn_on(&runtime, transfers.run(buffers, stopped));
+        let task = host::spawn_on(&runtime, transfers.run(memories, landings, Arc::clone(&stop)));
         self.running = Some(Running { task, stop });
     }
 
@@ -157,17 +174,37 @@ impl<T: Element> Flowing<T> {
 
     /// Returns the rank whose memory is waited for.
     pub(crate) fn waits_for(&self) -> Option<usize> {
-        self.unready.first().copied()
+        self.unready.first().map(|(rank, _)| *rank)
     }
+}
+
+/// Returns the sessions with the ranks of a flow.
+fn reach(flow: &Flow, io: &Io<'_, '_>) -> Reaching {
+    let ranks = flow.receives.iter().map(|it| it.from).chain(flow.sends.iter().map(|it| it.to));
+    let ranks: BTreeSet<usize> = ranks.collect();
+    let (cluster, members) = (io.cluster().clone(), Arc::clone(io.members()));
+    Box::pin(async move {
+        let mut peers = Peers::new();
+        for rank in ranks {
+            let peer = cluster.peer_of(members[rank]).await;
+            peers.insert(rank, peer.map_err(|loss| GroupError::Lost { rank, loss })?);
+        }
+        Ok(peers)
+    })
 }
 
 /// Everything that the task of a call needs.
 struct Transfers<T: Element> {
     cluster: Cluster,
-    members: Arc<[NodeId]>,
+    lines: Arc<Lines>,
+    peers: Peers,
     rank: usize,
-    /// Beginning of the transfers' names.
-    name: String,
+    /// Number of the call.
+    call: u64,
+    /// Beginning of the lines' names: the group's.
+    name: Arc<str>,
+    /// Tells whether the memory of a rank is ready.
+    ready: BTreeMap<usize, watch::Receiver<bool>>,
     flow: Flow,
     input_blocks: Vec<Range<usize>>,
     result_blocks: Vec<Range<usize>>,
@@ -175,6 +212,20 @@ struct Transfers<T: Element> {
     own: Option<(Range<usize>, Range<usize>)>,
     op: Option<Op<T>>,
 }
+
+/// The memory of a call while its transfers run.
+struct Memories<T: Element> {
+    input: Region<T>,
+    sums: Region<T>,
+    result: Region<T>,
+    /// Memory for what is combined further here: of each receive whose blocks a later one makes again.
+    steps: Vec<Option<Region<T>>>,
+    /// Memory of sums that this call does not need.
+    spare: Vec<T>,
+}
+
+/// The transfers that come, by the ranks from which they do.
+type Landings = BTreeMap<usize, Vec<RegionLanding>>;
 
 type End<'a> = Pin<Box<dyn Future<Output = Result<(), GroupError>> + Send + 'a>>;
 type Ends<'a> = Vec<End<'a>>;
@@ -186,32 +237,34 @@ struct Place<'a, T: Element> {
 }
 
 impl<T: Element> Transfers<T> {
-    async fn run(
-        self,
-        buffers: Buffers<T>,
-        stop: Arc<Notify>,
-    ) -> (Buffers<T>, Result<(), GroupError>) {
-        let Buffers { input, result, mut partial } = buffers;
+    /// Makes regions of the buffers.
+    fn memories(&self, buffers: Buffers<T>) -> Memories<T> {
+        let Buffers { input, result, mut partial, steps } = buffers;
         let blocks = self.result_blocks.iter().chain(&self.there);
         let blocks = blocks.chain(self.own.iter().map(|(_, place)| place));
         let length = blocks.map(|it| it.end).max().unwrap_or(0);
-        let result = of_length(result, length).await;
-        let is_used = |memory| {
-            self.flow.sends.iter().any(|it| it.of == memory)
-                || self.flow.receives.iter().any(|it| it.into == memory)
-        };
-        let sums = if is_used(Memory::Partial) {
-            of_length(std::mem::take(&mut partial), length).await
-        } else {
-            Vec::new()
-        };
-        let input = Region::filled(input);
-        let result = filled_in_part(result, &self.there);
-        let sums = Region::new(sums);
-        let steps = self.steps();
+        let needs_sums = self.flow.sends.iter().any(|it| it.of == Memory::Partial)
+            || self.flow.receives.iter().any(|it| it.into == Memory::Partial);
+        let sums = if needs_sums { of_length(mem::take(&mut partial), length) } else { Vec::new() };
+        Memories {
+            input: Region::filled(input),
+            sums: Region::new(sums),
+            result: filled_in_part(of_length(result, length), &self.there),
+            steps: self.steps(steps),
+            spare: partial,
+        }
+    }
+
+    async fn run(
+        self,
+        memories: Memories<T>,
+        landings: Landings,
+        stop: Arc<Notify>,
+    ) -> (Buffers<T>, Result<(), GroupError>) {
         let outcome = {
-            let mut ends = self.ends(&input, &sums, &result, &steps);
-            ends.extend(self.own.clone().map(|own| copy_own(&input, &result, own)));
+            let mut ends = self.ends(&memories, landings);
+            let own = self.own.clone();
+            ends.extend(own.map(|own| copy_own(&memories.input, &memories.result, own)));
             let mut all = pin!(try_all(ends));
             let mut stopped = pin!(stop.notified());
             std::future::poll_fn(|context| {
@@ -222,70 +275,102 @@ impl<T: Element> Transfers<T> {
             })
             .await
         };
-        drop(steps);
+        let Memories { input, sums, result, steps, spare } = memories;
+        let mut kept = Vec::new();
+        for step in steps.into_iter().flatten() {
+            kept.push(step.into_buffer().await);
+        }
         let (input, sums) = (input.into_buffer().await, sums.into_buffer().await);
         let result = result.into_buffer().await;
-        if is_used(Memory::Partial) {
-            partial = sums;
-        }
-        (Buffers { input, result, partial }, outcome)
+        let partial = if spare.capacity() > 0 { spare } else { sums };
+        (Buffers { input, result, partial, steps: kept }, outcome)
     }
 
-    /// Makes memory for what is combined further here: of each receive whose blocks a later one makes
-    /// again.
-    fn steps(&self) -> Vec<Option<Region<T>>> {
+    /// Makes memory for what is combined further here, of that which was kept.
+    fn steps(&self, kept: Vec<Vec<T>>) -> Vec<Option<Region<T>>> {
         let receives = &self.flow.receives;
         let again = |index: usize| {
             let it: &FlowReceive = &receives[index];
             receives[index + 1..].iter().any(|later| later.into == it.into && overlap(it, later))
         };
+        let mut kept = kept.into_iter();
         let step = |index: usize| {
             let bytes = sections(&receives[index].blocks, &self.result_blocks);
             let length = bytes.iter().map(Range::len).sum();
-            again(index).then(|| Region::new(bytemuck::zeroed_vec(length)))
+            again(index).then(|| Region::new(of_length(kept.next().unwrap_or_default(), length)))
         };
-        (0..receives.len()).map(step).collect()
+        let steps = (0..receives.len()).map(step).collect();
+        kept.for_each(free_vec);
+        steps
     }
 
-    /// Returns all transfers.
-    fn ends<'a>(
-        &'a self,
-        input: &'a Region<T>,
-        partial: &'a Region<T>,
-        result: &'a Region<T>,
-        steps: &'a [Option<Region<T>>],
-    ) -> Ends<'a> {
-        let Flow { receives, sends } = &self.flow;
-        let memory = |memory| match memory {
-            Memory::Input => (input, &self.input_blocks),
-            Memory::Partial => (partial, &self.result_blocks),
-            Memory::Result => (result, &self.result_blocks),
+    /// Returns the place of blocks in a memory of the call.
+    fn place<'a>(
+        &self,
+        memories: &'a Memories<T>,
+        blocks: &[Range<usize>],
+        of: Memory,
+    ) -> Place<'a, T> {
+        let (region, all) = match of {
+            Memory::Input => (&memories.input, &self.input_blocks),
+            Memory::Partial => (&memories.sums, &self.result_blocks),
+            Memory::Result => (&memories.result, &self.result_blocks),
         };
-        let place = |of: &[Range<usize>], it| {
-            let (region, blocks) = memory(it);
-            Place { region, sections: sections(of, blocks) }
-        };
-        let mut ends: Ends<'a> = Vec::new();
+        Place { region, sections: sections(blocks, all) }
+    }
+
+    /// Lets all transfers to this rank land.
+    fn expect(&self, memories: &Memories<T>) -> Landings {
+        let (receives, steps) = (&self.flow.receives, &memories.steps);
+        let mut landings = Landings::new();
         for (index, receive) in receives.iter().enumerate() {
-            let number = receives[..index].iter().filter(|it| it.from == receive.from).count();
             let into = match &steps[index] {
                 Some(step) => Place { region: step, sections: whole(step) },
-                None => place(&receive.blocks, receive.into),
+                None => self.place(memories, &receive.blocks, receive.into),
             };
             let combine = receive.combine.map(|side| {
                 let earlier = (0..index).rev().find(|it| overlap(&receives[*it], receive));
                 let own = match earlier.map(|earlier| (&steps[earlier], &receives[earlier])) {
                     Some((Some(step), _)) => Place { region: step, sections: whole(step) },
-                    Some((None, earlier)) => place(&receive.blocks, earlier.into),
-                    None => place(&receive.blocks, Memory::Input),
+                    Some((None, earlier)) => self.place(memories, &receive.blocks, earlier.into),
+                    None => self.place(memories, &receive.blocks, Memory::Input),
                 };
                 (side, own)
             });
-            ends.push(Box::pin(self.receive(receive.from, number, into, combine)));
+            let of_rank = landings.entry(receive.from).or_default();
+            of_rank.push(self.expect_one(receive.from, of_rank.len(), into, combine.as_ref()));
+        }
+        landings
+    }
+
+    fn expect_one(
+        &self,
+        from: usize,
+        number: usize,
+        Place { region, sections }: Place<'_, T>,
+        combine: Option<&(Side, Place<'_, T>)>,
+    ) -> RegionLanding {
+        let (peer, name) = (&self.peers[&from], self.name_of(from, self.rank));
+        let due = Due { from, call: self.call, number: number as u32 };
+        let combine = combine.zip(self.op.clone()).map(|((side, own), op)| {
+            let own = Operand { region: own.region, sections: &own.sections };
+            (own, combining(op, *side))
+        });
+        let runtime = self.cluster.node().runtime();
+        region.expect((&self.lines, due), (peer, &name), &sections, combine, runtime)
+    }
+
+    /// Returns all transfers.
+    fn ends<'a>(&'a self, memories: &'a Memories<T>, landings: Landings) -> Ends<'a> {
+        let sends = &self.flow.sends;
+        let mut ends: Ends<'a> = Vec::new();
+        for (from, landings) in landings {
+            ends.push(Box::pin(self.receive(from, landings)));
         }
         for (index, send) in sends.iter().enumerate() {
             let number = sends[..index].iter().filter(|it| it.to == send.to).count();
-            ends.push(Box::pin(self.send(send.to, number, place(&send.blocks, send.of))));
+            let place = self.place(memories, &send.blocks, send.of);
+            ends.push(Box::pin(self.send(send.to, number, place)));
         }
         ends
     }
@@ -296,10 +381,15 @@ impl<T: Element> Transfers<T> {
         number: usize,
         Place { region, sections }: Place<'_, T>,
     ) -> Result<(), GroupError> {
-        let (peer, name) = (self.peer(to).await?, self.name_of(self.rank, to, number));
-        let node = self.cluster.node();
-        let target = Target { node, peer: &peer, channel: &name };
-        let sent = region.send_to(target, &sections, Increment::default(), true).await;
+        // Without its sender the call is over.
+        let ready = self.ready[&to].clone().wait_for(|is_ready| *is_ready).await.is_ok();
+        if !ready {
+            return Err(GroupError::Closed);
+        }
+        let (peer, name) = (&self.peers[&to], self.name_of(self.rank, to));
+        let target = Target { node: self.cluster.node(), peer, channel: &name };
+        let which = (self.call, number as u32);
+        let sent = region.send_on(&self.lines, target, to, which, &sections).await;
         let fault = |error: DeltaSendError| match error {
             // The other rank is there.
             DeltaSendError::NoRoom { .. } => {
@@ -310,22 +400,12 @@ impl<T: Element> Transfers<T> {
         sent.map_err(fault)?.finish().await.map_err(fault)
     }
 
+    /// Waits for the transfers of a rank, and accepts the lines that it opens meanwhile.
     async fn receive(
         &self,
         from: usize,
-        number: usize,
-        into: Place<'_, T>,
-        combine: Option<(Side, Place<'_, T>)>,
+        mut landings: Vec<RegionLanding>,
     ) -> Result<(), GroupError> {
-        let (peer, name) = (self.peer(from).await?, self.name_of(from, self.rank, number));
-        let (node, Place { region, sections }) = (self.cluster.node(), into);
-        let landing = match (combine, self.op.clone()) {
-            (Some((side, own)), Some(op)) => {
-                let own = Operand { region: own.region, sections: &own.sections };
-                region.combine_with(node, &peer, &name, &sections, own, combining(op, side)).await
-            }
-            _ => region.land(node, &peer, &name, &sections).await,
-        };
         let fault = |error: DeltaRecvError| match error {
             // Nobody is lost: the operator panicked. Else the other operand does not come, from a rank of
             // which its own transfer says more.
@@ -334,16 +414,26 @@ impl<T: Element> Transfers<T> {
             }
             error => GroupError::Lost { rank: from, loss: error.into() },
         };
-        landing.map_err(fault)?.finish().await.map_err(fault)
+        let landed = landings.iter_mut().map(|landing| -> End<'_> {
+            Box::pin(async move { landing.finish().await.map_err(fault) })
+        });
+        let mut landed = pin!(try_all(landed.collect()));
+        let (node, peer, name) =
+            (self.cluster.node(), &self.peers[&from], self.name_of(from, self.rank));
+        loop {
+            tokio::select! {
+                biased;
+                outcome = &mut landed => return outcome,
+                accepted = accept_line(node, peer, &name, from, &self.lines.expected) => {
+                    accepted.map_err(fault)?;
+                }
+            }
+        }
     }
 
-    async fn peer(&self, rank: usize) -> Result<chunkcomm::Peer, GroupError> {
-        let peer = self.cluster.peer_of(self.members[rank]).await;
-        peer.map_err(|loss| GroupError::Lost { rank, loss })
-    }
-
-    fn name_of(&self, from: usize, to: usize, number: usize) -> String {
-        format!("{}/{from}-{to}/{number}", self.name)
+    /// Returns the name of the lines from one rank to another.
+    fn name_of(&self, from: usize, to: usize) -> String {
+        format!("{}/{from}-{to}", self.name)
     }
 }
 
@@ -381,20 +471,15 @@ pub fn sections(blocks: &[Range<usize>], of: &[Range<usize>]) -> Vec<Range<usize
     sections
 }
 
-/// Returns memory of this many elements: `buffer` where it has the room, else such of which the system has
-/// touched nothing yet.
-async fn of_length<T: Element>(mut buffer: Vec<T>, length: usize) -> Vec<T> {
-    if buffer.capacity() < length {
+/// Returns memory of this many elements: `buffer` where it has the room and lacks at most a slice of them, else such
+/// of which the system has touched nothing yet.
+fn of_length<T: Element>(mut buffer: Vec<T>, length: usize) -> Vec<T> {
+    let lacks = length.saturating_sub(buffer.len());
+    if buffer.capacity() < length || lacks > memory::elements_of_slice::<T>() {
         free_vec(buffer);
         return bytemuck::zeroed_vec(length);
     }
-    buffer.truncate(length);
-    let mut slices = Slices::default();
-    while buffer.len() < length {
-        let more = (length - buffer.len()).min(memory::elements_of_slice::<T>());
-        buffer.resize(buffer.len() + more, T::zeroed());
-        slices.worked(more * size_of::<T>()).await;
-    }
+    buffer.resize(length, T::zeroed());
     buffer
 }
 

@@ -35,6 +35,8 @@ pub(crate) struct Whole<T: Element> {
     pub(crate) steps: Vec<Step>,
     at: usize,
     progress: Progress,
+    /// Whether what is said ahead was said.
+    has_sent_ahead: bool,
     slices: Slices,
     /// Rank in the group of each rank of the schedule; `None` where they are the same.
     pub(crate) map: Option<Arc<[usize]>>,
@@ -54,8 +56,9 @@ pub(crate) struct Whole<T: Element> {
     pub(crate) flowing: Option<Flowing<T>>,
     /// Whether the data flow: the result is then no copy of the input.
     pub(crate) flows: bool,
-    /// Memory of sums in a flow.
+    /// Memory of sums in a flow, and of what is combined further there.
     partial: Vec<T>,
+    steps_of_flow: Vec<Vec<T>>,
     /// Combined data of an exclusive scan, which are sent in the place of the result.
     pub(crate) running: Option<Vec<T>>,
     /// Elements with which the result begins.
@@ -110,6 +113,7 @@ impl<T: Element> Default for Whole<T> {
             steps: Vec::new(),
             at: 0,
             progress: Progress::default(),
+            has_sent_ahead: false,
             slices: Slices::default(),
             map: None,
             input: Vec::new(),
@@ -122,6 +126,7 @@ impl<T: Element> Default for Whole<T> {
             flowing: None,
             flows: false,
             partial: Vec::new(),
+            steps_of_flow: Vec::new(),
             running: None,
             begins: None,
             own: None,
@@ -149,6 +154,7 @@ impl<T: Element> Whole<T> {
         self.counts.clear();
         (self.at, self.progress, self.flows, self.has_result) =
             (0, Progress::default(), false, false);
+        self.has_sent_ahead = false;
         (self.lengths, self.later, self.flowing) = (None, None, None);
         (self.map, self.op, self.begins) = (None, None, None);
         (self.own, self.keeps) = (None, None);
@@ -272,6 +278,24 @@ impl<T: Element> Whole<T> {
         io.send(to, &head, bytemuck::cast_slice(&body));
         self.progress.sent = true;
         Poll::Ready(())
+    }
+
+    /// Says the lengths of all blocks of the input at once, with the small blocks: they wait for nothing that comes.
+    fn send_ahead(&mut self, io: &mut Io<'_, '_>) {
+        if self.lengths.is_none() || mem::replace(&mut self.has_sent_ahead, true) {
+            return;
+        }
+        for at in 0..self.steps.len() {
+            if let Some(send) = self.steps[at].send.clone().filter(|send| self.is_ahead(send)) {
+                let _ = self.poll_send(&send, io);
+            }
+        }
+        self.progress = Progress::default();
+    }
+
+    /// Whether the send of a step is among those that are said ahead.
+    fn is_ahead(&self, send: &SendStep) -> bool {
+        self.lengths.is_some() && send.of == Of::Input
     }
 
     /// Takes in what has come of a step; ready when that is all.
@@ -406,6 +430,7 @@ impl<T: Element> Drop for Whole<T> {
             .into_iter()
             .for_each(free_vec);
         free_vec(running);
+        mem::take(&mut self.steps_of_flow).into_iter().for_each(free_vec);
     }
 }
 
@@ -490,13 +515,14 @@ impl<T: Element> Whole<T> {
     }
 
     fn poll_flow(&mut self, io: &mut Io<'_, '_>) -> Poll<Result<(), GroupError>> {
-        let Whole { flowing, map, input, result, partial, .. } = self;
+        let Whole { flowing, map, input, result, partial, steps_of_flow, .. } = self;
         let Some(running) = flowing else { return Poll::Ready(Ok(())) };
         let rank_of = |rank: usize| map.as_ref().map_or(rank, |map| map[rank]);
         let buffers = || Buffers {
             input: mem::take(input),
             result: mem::take(result),
             partial: mem::take(partial),
+            steps: mem::take(steps_of_flow),
         };
         match running.poll(rank_of, io, buffers) {
             Poll::Pending => Poll::Pending,
@@ -518,7 +544,9 @@ impl<T: Element> Whole<T> {
     }
 
     fn take_back(&mut self, buffers: Buffers<T>) {
-        (self.input, self.result, self.partial) = (buffers.input, buffers.result, buffers.partial);
+        let Buffers { input, result, partial, steps } = buffers;
+        (self.input, self.result, self.partial, self.steps_of_flow) =
+            (input, result, partial, steps);
     }
 
     /// Copies the kept block of the result apart; ready when all of it is there.
@@ -542,9 +570,12 @@ impl<T: Element> Run for Whole<T> {
             return Poll::Ready(Err(GroupError::Input { why }));
         }
         ready!(self.poll_begin(io.context));
+        self.send_ahead(io);
         while let Some(step) = self.steps.get(self.at).cloned() {
             let sent = match &step.send {
-                Some(send) if !self.progress.sent => self.poll_send(send, io),
+                Some(send) if !self.progress.sent && !self.is_ahead(send) => {
+                    self.poll_send(send, io)
+                }
                 _ => Poll::Ready(()),
             };
             if let Some(receive) = &step.receive {
@@ -593,10 +624,17 @@ impl<T: Element> Run for Whole<T> {
         self.progress.said > 0 && !self.progress.sent
     }
 
-    fn strip(&mut self) -> Option<usize> {
+    fn strip(&mut self, bytes_max: usize) -> Option<usize> {
         self.reset();
-        let kept = [&self.result, &self.partial, &self.incoming];
-        Some(kept.iter().map(|it| it.capacity() * size_of::<T>()).sum())
+        let bytes = |it: &Vec<T>| it.capacity() * size_of::<T>();
+        let kept: usize = [&self.result, &self.partial, &self.incoming].map(bytes).iter().sum();
+        // These are the first to go.
+        let steps: usize = self.steps_of_flow.iter().map(bytes).sum();
+        if kept.saturating_add(steps) <= bytes_max {
+            return Some(kept + steps);
+        }
+        self.steps_of_flow.drain(..).for_each(free_vec);
+        Some(kept)
     }
 
     fn as_any(&mut self) -> &mut dyn Any {

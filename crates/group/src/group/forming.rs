@@ -65,7 +65,7 @@ impl Layer for GroupLayer {
 
     const NAME: &'static str = "chunkcomm.group";
 
-    const VERSIONS: (u16, u16) = (1, 1);
+    const VERSIONS: (u16, u16) = (2, 2);
 
     /// The channels of groups have names of the program's kind.
     const NAMES: &'static [&'static str] = &[];

@@ -9,6 +9,7 @@ use chunkcomm_cluster::cluster::NodeId;
 use super::inbox::Inbox;
 use super::links::Links;
 use crate::proto::talk::{Kind, Word};
+use crate::region::Lines;
 
 /// Most bytes of a step's data in one word: 256 KiB.
 const PIECE_BYTES_MAX: usize = 256 * 1024;
@@ -132,6 +133,11 @@ impl Io<'_, '_> {
 
     pub(crate) fn members(&self) -> &Arc<[NodeId]> {
         self.links.members()
+    }
+
+    /// The lines to the other ranks.
+    pub(crate) fn lines(&self) -> &Arc<Lines> {
+        &self.links.lines
     }
 
     /// The group's name in those of channels.

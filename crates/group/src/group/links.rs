@@ -20,6 +20,7 @@ use super::io::Heard;
 use super::shared::Shared;
 use super::source::Source;
 use crate::proto::talk::{Kind, Word};
+use crate::region::Lines;
 
 type Boxed<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
@@ -72,6 +73,8 @@ pub(crate) struct Links {
     pub(crate) rank: usize,
     /// The group's name in those of channels.
     pub(crate) name: Arc<str>,
+    /// The lines of large calls, beside the channels of words.
+    pub(super) lines: Arc<Lines>,
     outgoing: Vec<Outgoing>,
     accepting: Option<Boxed<Result<(Peer, BytesReceiver), AcceptError>>>,
     incoming: Vec<Incoming>,
@@ -108,6 +111,7 @@ impl Links {
             roster,
             rank,
             name,
+            lines: Arc::default(),
             outgoing,
             accepting: None,
             incoming: Vec::new(),

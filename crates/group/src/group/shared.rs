@@ -35,9 +35,9 @@ pub trait Run: Any + Send {
         false
     }
 
-    /// Drops everything of its call but memory for a later one, and returns the bytes of that; none where
-    /// no later call may use it.
-    fn strip(&mut self) -> Option<usize> {
+    /// Drops everything of its call but memory for a later one, at most `bytes_max` where it can choose, and returns
+    /// the bytes of that; none where no later call may use it.
+    fn strip(&mut self, _bytes_max: usize) -> Option<usize> {
         None
     }
 
@@ -249,9 +249,11 @@ impl Shared {
 
     /// Keeps the memory of a run for a later call. The rest is the program's, and drops outside the lock.
     pub(crate) fn keep(&self, mut run: Box<dyn Run>) {
-        let Some(bytes) = run.strip() else { return };
+        let kept = |state: &State| state.spare.iter().map(|(bytes, _)| *bytes).sum::<usize>();
+        let bytes_max = SPARE_BYTES_MAX.saturating_sub(kept(&self.state()));
+        let Some(bytes) = run.strip(bytes_max) else { return };
         let mut state = self.state();
-        let kept: usize = state.spare.iter().map(|(bytes, _)| bytes).sum();
+        let kept = kept(&state);
         if state.spare.len() < SPARE_COUNT_MAX && kept.saturating_add(bytes) <= SPARE_BYTES_MAX {
             state.spare.push((bytes, run));
         } else {
@@ -404,7 +406,7 @@ mod tests {
             None
         }
 
-        fn strip(&mut self) -> Option<usize> {
+        fn strip(&mut self, _: usize) -> Option<usize> {
             Some(self.0)
         }
 

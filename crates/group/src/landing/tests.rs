@@ -11,7 +11,7 @@ fn lander(len: usize) -> (Box<Lander<u16>>, Ends) {
     let owner = share(vec![0; len]);
     owner.share().land();
     let back = Arc::new(WayBack::gone());
-    let interest = Arc::new(Interest(back.clone()));
+    let interest = Arc::new(Interest::new(back.clone()));
     let origin = Origin { peer: "far".to_owned(), channel: "data".to_owned() };
     let (share, sections) = (owner.share().clone(), Sections::whole(2 * len));
     let base = Arc::new(Base { share, sections, back, origin, ending: Ending::Memory });
@@ -223,7 +223,7 @@ struct Two {
 fn two_landers() -> Two {
     let owner = share(vec![0; 8]);
     let back = Arc::new(WayBack::gone());
-    let interest = Arc::new(Interest(back.clone()));
+    let interest = Arc::new(Interest::new(back.clone()));
     let lander = |sections: &[Range<usize>]| {
         let (fate, outcome) = watch::channel(None);
         let origin = Origin { peer: "far".to_owned(), channel: "data".to_owned() };

@@ -10,6 +10,7 @@ pub(crate) mod extents;
 pub(crate) mod fault;
 pub(crate) mod frame;
 pub(crate) mod increment;
+pub(crate) mod line;
 pub(crate) mod meter;
 pub(crate) mod opening;
 pub(crate) mod ranges;

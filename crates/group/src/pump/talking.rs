@@ -30,7 +30,13 @@ impl<T: Pod> Pump<T> {
     }
 
     pub(super) async fn send_header(&mut self, header: Header) -> Result<(), SendError> {
-        self.channel.send_slice(&header.encode()).await?;
+        match self.head {
+            Some(head) => {
+                self.channel.send_slice(&[head.encode(), header.encode()].concat()).await?;
+                self.head = None;
+            }
+            None => self.channel.send_slice(&header.encode()).await?,
+        }
         self.messages += 1;
         Ok(())
     }
@@ -117,8 +123,7 @@ impl<T: Pod> Pump<T> {
         };
         let dropped = || Loss::new(LossKind::Left, "the sender was dropped before it was finished");
         let loss = broken.clone().map_or_else(dropped, Loss::from).to_bytes();
-        let header = Header::Broken { bytes: loss.len() };
-        self.channel.send_slice(&header.encode()).await?;
+        self.send_header(Header::Broken { bytes: loss.len() }).await?;
         self.channel.send_slice_now(&loss).await?;
         let (peer, channel) = (self.peer.clone(), self.name.clone());
         Ok(match broken {

@@ -1,7 +1,10 @@
 //! Costs of a small call of a group that is warm: allocations, messages, openings; turns of others beside many.
 
+use std::time::Duration;
+
 use chunkcomm_cluster::Cluster;
-use chunkcomm_group::{Group, Op};
+use chunkcomm_group::{Group, Op, Parts};
+use chunkcomm_testkit::limited;
 
 use crate::clusters::{end_all, join_all};
 use crate::memory::turns_of;
@@ -106,4 +109,75 @@ async fn others_run_between_many_calls() {
         drop(groups);
         end_all(&clusters).await;
     }
+}
+
+/// One exchange of blocks that flow, of 32 KiB.
+async fn exchange_all(groups: &mut [Group]) {
+    const LENGTH: usize = 4096;
+    let size = groups.len();
+    let parts = || Parts::even(vec![7_u64; size * LENGTH], size);
+    let calls: Vec<_> = groups.iter_mut().map(|group| group.all_to_all(parts())).collect();
+    for call in calls {
+        assert!(call.await.unwrap().result.data == vec![7; size * LENGTH]);
+    }
+}
+
+/// One exchange of blocks that travel with their lengths.
+async fn small_exchange(groups: &mut [Group]) {
+    let size = groups.len();
+    let parts = || Parts::even(vec![7_u64; size], size);
+    let calls: Vec<_> = groups.iter_mut().map(|group| group.all_to_all(parts())).collect();
+    for call in calls {
+        assert!(call.await.unwrap().result.data == vec![7; size]);
+    }
+}
+
+/// Waits for credit of all nodes.
+async fn credit_waits(clusters: &[Cluster]) -> u64 {
+    let mut waits = 0;
+    for cluster in clusters {
+        for rank in (0..cluster.size()).filter(|rank| *rank != cluster.rank()) {
+            waits += cluster.peer(rank).await.unwrap().stats().credit_waits;
+        }
+    }
+    waits
+}
+
+/// Transfers of a call take the lines of the last one, which are opened once and have a large window.
+#[tokio::test]
+async fn large_calls_of_a_warm_group_open_nothing_and_wait_for_no_credit() {
+    let _alone = ALONE.lock().await;
+    let clusters = join_all(3).await;
+    let mut groups = Vec::new();
+    for cluster in &clusters {
+        groups.push(Group::world(cluster).await.unwrap());
+    }
+    // All have their channels of words.
+    small_exchange(&mut groups).await;
+    let words = open_channels(&clusters).await;
+    for _ in 0..10 {
+        exchange_all(&mut groups).await;
+    }
+    let (open, waits) = (open_channels(&clusters).await, credit_waits(&clusters).await);
+    for _ in 0..20 {
+        exchange_all(&mut groups).await;
+    }
+    assert_eq!(open_channels(&clusters).await, open);
+    let waits = credit_waits(&clusters).await - waits;
+    assert!(waits < 10, "{waits} waits for credit in 120 transfers");
+    assert!(open > words, "lines stay: {words} channels before, {open} now");
+    // At rest they end.
+    limited(async {
+        while open_channels(&clusters).await > words {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    })
+    .await;
+    exchange_all(&mut groups).await;
+    drop(groups);
+    end_all(&clusters).await;
+}
+
+async fn open_channels(clusters: &[Cluster]) -> usize {
+    sent_and_open(clusters).await.iter().map(|(_, open)| open).sum()
 }

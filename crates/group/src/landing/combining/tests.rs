@@ -49,7 +49,7 @@ impl World {
             out.share().land();
         }
         let back = Arc::new(WayBack::gone());
-        let interest = Arc::new(Interest(back.clone()));
+        let interest = Arc::new(Interest::new(back.clone()));
         let origin = Origin { peer: "far".to_owned(), channel: "data".to_owned() };
         let (share, sections) = (out.share().clone(), out_sections.clone());
         let base = Arc::new(Base { share, sections, back, origin, ending });
