@@ -31,7 +31,7 @@ const CRATES: &[Floors] = &[
         krate: "chunkcomm",
         floors: &[
             &["proto", "address", "portable", "descriptors"],
-            &["credential", "explain", "stats", "error"],
+            &["credential", "explain", "report", "stats", "error"],
             &["transport", "log"],
             &["driver"],
             &["channel", "node"],
@@ -57,6 +57,18 @@ const CRATES: &[Floors] = &[
             &["lan", "system", "watchdog"],
             &["programs", "worlds"],
             &["repeat"],
+        ],
+    },
+    Floors {
+        krate: "page",
+        floors: &[
+            &["error", "guard", "state"],
+            &["gather", "metrics"],
+            &["log"],
+            &["members"],
+            &["hub"],
+            &["events", "server"],
+            &["page"],
         ],
     },
     Floors {
@@ -94,6 +106,7 @@ const CRATES: &[Floors] = &[
         floors: &[
             &["proto", "name", "settings"],
             &[
+                "board",
                 "compute",
                 "context",
                 "error",
