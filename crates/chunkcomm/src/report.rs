@@ -37,7 +37,7 @@ pub const SPANS_MAX: usize = 4096;
 /// Most bytes of a text: 200.
 pub const TEXT_BYTES_MAX: usize = 200;
 
-/// What the layers of a node do, at one moment. Made by [`Node::report`](crate::Node::report).
+/// The work of the layers of a node at one moment. Made by [`Node::report`](crate::Node::report).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Report {
@@ -97,7 +97,7 @@ pub struct Table {
     pub left_out: u64,
 }
 
-/// What ran when, until now.
+/// Spans of work by lane, until now.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Timeline {

@@ -1,4 +1,4 @@
-//! What happens to the members, as it happens: the changes of the cluster, or of the node's links.
+//! The events of members as they happen: changes of the cluster, or of the links of the node.
 
 use crate::gather::cut;
 use crate::hub::Hub;

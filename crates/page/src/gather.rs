@@ -6,7 +6,7 @@ use crate::state::{
 use chunkcomm::Node;
 use chunkcomm::explain::{Explanation, LinkReport, Way};
 use chunkcomm::stats::FlushReason;
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::time::{Duration, Instant};
 
 /// Name of the watch by which members show themselves.
@@ -18,7 +18,10 @@ pub(crate) const WAITS_MAX: usize = 64;
 /// Most bytes of a text that a peer may have chosen.
 const TEXT_BYTES_MAX: usize = 300;
 
-/// How much of a node is gathered.
+/// Time over which rates are taken: 1 s.
+const RATED_FOR: Duration = Duration::from_secs(1);
+
+/// Limits of what is gathered from a node.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Extent {
     pub(crate) links_max: usize,
@@ -39,13 +42,13 @@ pub(crate) const THERE: Extent =
 pub(crate) struct Gatherer {
     extent: Extent,
     gathered: u64,
-    /// Counts of each peer at the last gathering.
-    before: Option<(Instant, HashMap<String, Counts>)>,
+    /// Counts of each peer at the gatherings of the last second, and at the one before.
+    before: VecDeque<(Instant, HashMap<String, Counts>)>,
 }
 
 impl Gatherer {
     pub(crate) fn new(extent: Extent) -> Gatherer {
-        Gatherer { extent, gathered: 0, before: None }
+        Gatherer { extent, gathered: 0, before: VecDeque::new() }
     }
 
     /// Gathers the state of the node.
@@ -84,15 +87,18 @@ impl Gatherer {
     }
 
     fn rate(&mut self, links: &mut [LinkState], now: Instant) {
-        if let Some((at, before)) = &self.before {
+        while self.before.get(1).is_some_and(|(at, _)| now.duration_since(*at) >= RATED_FOR) {
+            self.before.pop_front();
+        }
+        if let Some((at, before)) = self.before.front() {
             let seconds = now.duration_since(*at).as_secs_f64().max(1e-3);
             for link in links.iter_mut() {
-                link.rates =
-                    before.get(&link.peer).map(|before| rates(&link.counts, before, seconds));
+                let before = before.get(&link.peer);
+                link.rates = before.map(|before| rates(&link.counts, before, seconds));
             }
         }
         let counts = links.iter().map(|link| (link.peer.clone(), link.counts)).collect();
-        self.before = Some((now, counts));
+        self.before.push_back((now, counts));
     }
 }
 

@@ -1,4 +1,4 @@
-//! Who may ask: the token of the run, by cookie, bearer or address, from the page's own origin.
+//! The check of requests: the token of the run, by cookie, bearer or address, from the origin of the page.
 //!
 //! | a request | is |
 //! |---|---|

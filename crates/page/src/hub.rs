@@ -1,4 +1,4 @@
-//! What is shown, and for how many. The page's thread gathers into it while there are viewers.
+//! The newest state, and the number of viewers. The thread of the page gathers while there are viewers.
 
 use crate::gather::{Gatherer, HERE};
 use crate::guard::Guard;

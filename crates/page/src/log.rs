@@ -1,4 +1,4 @@
-//! What happened to the members: the last events, with their times.
+//! The last events of the members, with their times.
 
 use crate::gather::cut;
 use crate::state::EventState;

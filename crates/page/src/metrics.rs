@@ -27,7 +27,7 @@ pub(crate) fn text<'a>(nodes: impl Iterator<Item = (&'a str, &'a NodeState)> + C
     for (name, count) in COUNTS {
         let _ = writeln!(text, "# TYPE {name} counter");
         for (node, state) in nodes.clone() {
-            for (peer, sum) in summed(state, |counts| count(counts)) {
+            for (peer, sum) in summed(state, count) {
                 let _ = writeln!(
                     text,
                     "{name}{{node=\"{}\",peer=\"{}\"}} {sum}",

@@ -1,4 +1,4 @@
-//! What a browser gets: the page, its states, and the counters for Prometheus.
+//! Answers to a browser: the page, its states, and the counters for Prometheus.
 
 use crate::guard::{Refused, value};
 use crate::hub::{EVERY, Everything, Hub};
@@ -75,7 +75,7 @@ async fn answer(State(hub): State<Arc<Hub>>, request: Request) -> Response {
             "/page.css" => with_type("text/css; charset=utf-8", CSS, None),
             "/page.js" => with_type("text/javascript; charset=utf-8", JS, None),
             "/state.json" => state(&hub, query).await,
-            "/events" => events(hub, query),
+            "/events" => events(&hub, query),
             "/metrics" => counters(&hub).await,
             _ => (StatusCode::NOT_FOUND, "there is nothing here\n").into_response(),
         },
@@ -175,8 +175,8 @@ struct Viewing {
     seat: Seat,
 }
 
-fn events(hub: Arc<Hub>, query: Option<&str>) -> Response {
-    let Some(seat) = Seat::take(&hub) else { return no_seat() };
+fn events(hub: &Arc<Hub>, query: Option<&str>) -> Response {
+    let Some(seat) = Seat::take(hub) else { return no_seat() };
     let mut newest = hub.subscribe();
     // The first state is one that is gathered from now on, or the last of all.
     let is_over = newest.borrow_and_update().ended;

@@ -39,7 +39,7 @@ pub(crate) struct LinkState {
     pub(crate) counts: Counts,
     /// Counts of each flush reason.
     pub(crate) flushes: Vec<(String, u64)>,
-    /// Rates since the last gathering.
+    /// Rates over the last second.
     pub(crate) rates: Option<Rates>,
 }
 

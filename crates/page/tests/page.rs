@@ -3,6 +3,9 @@
 //!
 //! `CHUNKCOMM_PAGE_DEMO=SECONDS cargo test -p chunkcomm-page --test page` keeps a farm running, to look at.
 
+mod browser;
+
+use browser::Browser;
 use chunkcomm::{Node, channel};
 use chunkcomm_cluster::{Function, Registry};
 use chunkcomm_farm::{Farm, serve_if_started};
@@ -10,8 +13,7 @@ use chunkcomm_page::{Page, PageError};
 use std::error::Error;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::path::PathBuf;
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::time::{Duration, Instant};
 use tokio::runtime::Runtime;
 
@@ -39,6 +41,7 @@ fn main() -> Outcome {
         ("names_never_become_markup", markup),
         ("a_stopped_viewer_costs_nothing", stopped_viewer),
         ("an_open_page_keeps_its_last_state", end),
+        ("members_are_chosen_by_the_keyboard", keyboard),
         ("a_thousand_members_stay_legible", thousand),
     ] {
         test(&runtime).map_err(|error| format!("{name}: {error}"))?;
@@ -208,116 +211,91 @@ async fn peers(to: &Node, count: usize, name: &str) -> Result<Vec<Node>, Box<dyn
     Ok(nodes)
 }
 
-/// Chromium, with a profile of its own; `None` where it is missing.
-struct Browser {
-    program: PathBuf,
-    profile: PathBuf,
-}
-
-impl Browser {
-    fn find() -> Option<Browser> {
-        let paths = std::env::var_os("PATH")?;
-        let found =
-            std::env::split_paths(&paths).map(|it| it.join("chromium")).find(|it| it.is_file());
-        let Some(program) = found else {
-            println!("skipped what needs a browser: chromium is not installed");
-            return None;
-        };
-        let unique = format!("chunkcomm-page-{}-{:?}", std::process::id(), Instant::now());
-        let unique: String =
-            unique.chars().filter(|c| c.is_ascii_alphanumeric() || *c == '-').collect();
-        Some(Browser { program, profile: std::env::temp_dir().join(unique) })
-    }
-
-    fn command(&self, size: &str) -> Command {
-        let mut command = Command::new(&self.program);
-        command.args([
-            "--headless",
-            "--no-sandbox",
-            "--disable-gpu",
-            "--disable-quic",
-            "--no-first-run",
-        ]);
-        command.args([
-            "--disable-background-networking",
-            "--disable-component-update",
-            "--disable-sync",
-        ]);
-        command.arg(format!("--user-data-dir={}", self.profile.display()));
-        command.arg(format!("--window-size={size}")).stderr(Stdio::null());
-        command
-    }
-
-    /// Returns the document as the script has made it after this time.
-    fn dom(&self, url: &str, size: &str, time: Duration) -> Result<String, Box<dyn Error>> {
-        let mut command = self.command(size);
-        // Real time: the states come as they are gathered.
-        command.arg(format!("--timeout={}", time.as_millis())).args(["--dump-dom", url]);
-        Ok(String::from_utf8_lossy(&command.output()?.stdout).into_owned())
-    }
-}
-
-impl Drop for Browser {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.profile);
-    }
-}
-
 fn markup(runtime: &Runtime) -> Outcome {
-    let Some(browser) = Browser::find() else { return Ok(()) };
     let (node, _page, url) = page(runtime)?;
-    let name = "<script>document.title='taken'</script><img src=x onerror=alert(1)>";
+    let Some(mut browser) = Browser::open(&url, 1000, 800)? else { return Ok(()) };
     let peer = runtime.block_on(async {
+        let name = "<script>a()</script><img src=x>";
         let peer = Node::builder().name(name).quiet().build().await?;
         let to = peer.connect(&node.addresses()[0]).await?;
-        let sender = peer.open::<u64>(&to, channel("<b>channel</b>")).await?;
+        let mut sender = peer.open::<u64>(&to, channel("<b>channel</b>")).await?;
+        sender.send(&1).await?;
         Ok::<_, Box<dyn Error>>((peer, sender))
     })?;
-    let dom = browser.dom(&url, "1000,800", Duration::from_secs(3))?;
-    expect(dom.contains("data-live=\"live\""), &format!("the page is not live: {dom}"))?;
-    expect(dom.contains("&lt;script&gt;document.title"), "the name is not shown")?;
-    expect(
-        !dom.contains("<script>document") && !dom.contains("<img") && !dom.contains("<b>"),
-        "markup",
+    browser.until("document.body.dataset.live === 'live'")?;
+    browser.until(
+        "document.getElementById('links').innerText.includes('<script>a()</script><img src=x>')",
     )?;
+    let made = "document.querySelectorAll('img, b, main script').length";
+    expect(browser.value(made)? == 0, "a name has become markup")?;
+    // The token stays in the cookie alone, which no script reads.
+    expect(browser.value("location.search + document.cookie")? == "", "the token is in reach")?;
     drop(peer);
     Ok(())
 }
 
 fn end(runtime: &Runtime) -> Outcome {
-    let Some(browser) = Browser::find() else { return Ok(()) };
     let (node, page, url) = page(runtime)?;
     let peers = runtime.block_on(peers(&node, 3, "peer"))?;
-    let ending = std::thread::spawn(move || {
-        let begun = Instant::now();
-        while page.stats().sent < 3 && begun.elapsed() < Duration::from_secs(15) {
-            std::thread::sleep(Duration::from_millis(20));
-        }
-        let begun = Instant::now();
-        drop(page);
-        begun.elapsed()
-    });
-    let dom = browser.dom(&url, "1000,800", Duration::from_secs(5))?;
-    let took = ending.join().map_err(|_| "it panicked")?;
-    expect(took < Duration::from_secs(1), "the end waited for the browser")?;
-    expect(dom.contains("data-live=\"ended\""), &format!("it does not say ended: {dom}"))?;
-    expect(dom.contains("peer-0002"), "the last state is gone")?;
+    let Some(mut browser) = Browser::open(&url, 1000, 800)? else { return Ok(()) };
+    browser.until("document.getElementById('grid').innerText.includes('peer-0002')")?;
+    let begun = Instant::now();
+    drop(page);
+    expect(begun.elapsed() < Duration::from_millis(100), "the end waits for the browser")?;
+    browser.until("document.body.dataset.live === 'ended'")?;
+    let shown = browser.value("document.getElementById('grid').innerText")?;
+    expect(shown.as_str().is_some_and(|it| it.contains("peer-0002")), "the last state is gone")?;
+    let told = browser.value("document.getElementById('live-text').textContent")?;
+    expect(told.as_str().is_some_and(|it| it.starts_with("ended at ")), &told.to_string())?;
+    drop(peers);
+    Ok(())
+}
+
+/// Another member is chosen by the keyboard alone.
+fn keyboard(runtime: &Runtime) -> Outcome {
+    let (node, _page, url) = page(runtime)?;
+    let peers = runtime.block_on(peers(&node, 5, "peer"))?;
+    let Some(mut browser) = Browser::open(&url, 1000, 800)? else { return Ok(()) };
+    browser.until("document.querySelectorAll('.tile').length === 6")?;
+    browser.value("document.querySelector('.tile[tabindex=\"0\"]').focus()")?;
+    let press = "document.activeElement.dispatchEvent(new KeyboardEvent('keydown', {key: 'End', bubbles: true}))";
+    browser.value(press)?;
+    browser.until("document.activeElement.textContent.includes('peer-0004')")?;
+    // The next states leave the focus where it is.
+    std::thread::sleep(Duration::from_millis(700));
+    browser.until("document.activeElement.textContent.includes('peer-0004')")?;
     drop(peers);
     Ok(())
 }
 
 fn thousand(runtime: &Runtime) -> Outcome {
-    let Some(browser) = Browser::find() else { return Ok(()) };
     let (node, _page, url) = page(runtime)?;
     let peers = runtime.block_on(peers(&node, 999, "member"))?;
-    for size in ["400,800", "1600,1000"] {
-        let dom = browser.dom(&url, size, Duration::from_secs(6))?;
-        let tiles = dom.matches("class=\"tile\"").count();
-        expect(tiles == 1000, &format!("{tiles} tiles at {size}"))?;
-        expect(dom.contains("1,000 here") && dom.contains("member-0998"), "members are missing")?;
+    for (width, height) in [(400, 800), (1600, 1000)] {
+        let Some(mut browser) = Browser::open(&url, width, height)? else { return Ok(()) };
+        browser.until("document.querySelectorAll('.tile').length === 1000")?;
+        save(&mut browser, &format!("thousand-{width}"), (width, height), false)?;
+        let scrolls = "(() => { const grid = document.getElementById('grid'); grid.scrollTop = 1e6; \
+                       return grid.scrollTop > 0 && grid.scrollHeight > grid.clientHeight; })()";
+        expect(browser.value(scrolls)? == true, "the grid does not scroll")?;
+        let fits = "document.documentElement.scrollWidth <= innerWidth";
+        expect(browser.value(fits)? == true, &format!("it is wider than {width} pixels"))?;
+        let legible =
+            "[...document.querySelectorAll('.tile .name')].every((it) => it.clientWidth > 60)";
+        expect(
+            browser.value(legible)? == true,
+            &format!("the names have no room at {width} pixels"),
+        )?;
     }
     drop(peers);
     Ok(())
+}
+
+/// Writes a picture where `CHUNKCOMM_PAGE_PICTURES` names a folder, as base64.
+fn save(browser: &mut Browser, name: &str, (width, height): (u32, u32), is_dark: bool) -> Outcome {
+    let Some(folder) = std::env::var_os("CHUNKCOMM_PAGE_PICTURES") else { return Ok(()) };
+    let picture = browser.picture(width, height, is_dark)?;
+    Ok(std::fs::write(std::path::Path::new(&folder).join(format!("{name}.base64")), picture)?)
 }
 
 /// A farm of four workers, of which one is killed: the page shows both within a second.
@@ -326,37 +304,38 @@ async fn farm_with_a_death(registry: Registry, nap: Nap) -> Outcome {
     let page = Page::serve(farm.node(), loopback())?;
     let url = page.url().ok_or("no address")?;
     let pid = farm.workers()[2].pid.ok_or("no process")?;
-    let (host, token) = parts(&url)?;
-    let looking = std::thread::spawn(move || -> Result<Option<String>, String> {
-        let said = |error: Box<dyn Error>| error.to_string();
-        let lines = format!("GET /state.json?token={token} HTTP/1.1\r\nHost: {host}");
-        let look = || ask(&host, &lines).map_err(said).map(|it| it.1);
-        until("the run is not shown", || look().is_ok_and(|it| it.contains("\"works\"")))
-            .map_err(said)?;
-        let before = look()?;
-        if !before.contains("{\"name\":\"deaths\",\"value\":{\"Count\":0}}") {
-            return Err(format!("a death before the kill: {before}"));
-        }
-        kill_process(pid);
-        let killed = Instant::now();
-        until("the death is not shown", || {
-            look().is_ok_and(|it| it.contains("{\"name\":\"deaths\",\"value\":{\"Count\":1}}"))
-        })
-        .map_err(said)?;
-        if killed.elapsed() > Duration::from_secs(1) {
-            return Err(format!("it was shown after {:?}", killed.elapsed()));
-        }
-        let Some(browser) = Browser::find() else { return Ok(None) };
-        browser.dom(&url, "1600,1000", Duration::from_secs(3)).map(Some).map_err(said)
-    });
-    farm.run(&nap, vec![100_u64; 400]).await?;
-    let dom =
-        tokio::task::spawn_blocking(move || looking.join()).await?.map_err(|_| "it panicked")??;
-    if let Some(dom) = dom {
-        let lost = dom.matches("<td class=\"s-gone text\"").count() + dom.matches("s-gone").count();
-        expect(lost > 0 && dom.contains("<canvas"), "the death is not on the page")?;
-    }
+    let looking = std::thread::spawn(move || look(&url, pid).map_err(|error| error.to_string()));
+    farm.run(&nap, vec![100_u64; 500]).await?;
+    tokio::task::spawn_blocking(move || looking.join()).await?.map_err(|_| "it panicked")??;
     drop(page);
     farm.finish(Duration::from_secs(5)).await?;
+    Ok(())
+}
+
+fn look(url: &str, pid: u32) -> Outcome {
+    let Some(mut browser) = Browser::open(url, 1600, 1000)? else { return Ok(()) };
+    let workers = "[...document.querySelectorAll('#sections tbody tr')]";
+    browser.until(&format!(
+        "{workers}.filter((it) => it.innerText.includes('works')).length === {WORKERS}"
+    ))?;
+    kill_process(pid);
+    let killed = Instant::now();
+    browser.until(&format!(
+        "{workers}.some((it) => it.innerText.includes('process {pid})') && it.innerText.includes('SIGKILL'))"
+    ))?;
+    let deaths = "[...document.querySelectorAll('#sections dl div')].some((it) => /^deaths\\s+1$/.test(it.innerText.trim()))";
+    browser.until(deaths)?;
+    let took = killed.elapsed();
+    println!("the death was on the page after {took:?}");
+    expect(took < Duration::from_secs(1), "a death is shown after more than a second")?;
+    browser.until("document.querySelector('canvas').width > 100")?;
+    std::thread::sleep(Duration::from_secs(2));
+    for (name, size, is_dark) in [
+        ("light", (1600, 1300), false),
+        ("dark", (1600, 1300), true),
+        ("narrow", (400, 1600), false),
+    ] {
+        save(&mut browser, name, size, is_dark)?;
+    }
     Ok(())
 }

@@ -83,7 +83,8 @@ function show(element, cell) {
     if (state) element.classList.add(state);
     element.dataset.state = state;
   }
-  return kind === "Text" || kind === "State" ? "text" : "number";
+  element.classList.toggle("nothing", kind === "Nothing");
+  return kind === "Nothing" ? "" : kind === "Text" || kind === "State" ? "text" : "number";
 }
 
 /** Fills a table; `rows` have cells, and perhaps a class as `mark`. */
@@ -92,19 +93,23 @@ function fill(table, columns, rows) {
   const head = child(child(table, 0, "thead"), 0, "tr"), body = child(table, 1, "tbody");
   columns.forEach((name, at) => { const th = child(head, at, "th"); th.scope = "col"; setText(th, name); });
   keep(head, columns.length);
+  const kinds = columns.map(() => "");
   rows.forEach((row, at) => {
     const tr = child(body, at, "tr");
     const mark = row.mark || "";
     if (tr.className !== mark) tr.className = mark;
     row.forEach((cell, column) => {
-      const td = child(tr, column, "td"), kind = show(td, cell);
-      td.classList.toggle("text", kind === "text");
-      td.classList.toggle("number", kind === "number");
-      if (at === 0) head.children[column].classList.toggle("number", kind === "number");
+      kinds[column] = show(child(tr, column, "td"), cell) || kinds[column];
     });
     keep(tr, row.length);
   });
   keep(body, rows.length);
+  for (const tr of [head, ...body.children]) {
+    kinds.forEach((kind, column) => {
+      tr.children[column].classList.toggle("text", kind === "text");
+      tr.children[column].classList.toggle("number", kind === "number");
+    });
+  }
 }
 
 function facts(dl, list) {
@@ -135,7 +140,10 @@ function panel(id, columns, rows, note) {
 const nameOf = (shown, key) => (shown.members.find((it) => it.key === key) || { name: key }).name;
 
 function members(shown) {
-  const grid = $("grid"), wanted = $("filter").value.toLowerCase(), list = shown.members;
+  const grid = $("grid"), wanted = $("filter").value.toLowerCase();
+  const [own, ...others] = shown.members;
+  const byName = (a, b) => a.name.localeCompare(b.name, "en", { numeric: true });
+  const list = shown.is_cluster ? shown.members : own ? [own, ...others.sort(byName)] : [];
   grid.classList.toggle("many", list.length > 48);
   const old = new Map([...grid.children].map((tile) => [tile.dataset.key, tile]));
   let previous = null;

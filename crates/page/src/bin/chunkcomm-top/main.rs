@@ -34,7 +34,7 @@ fn main() -> ExitCode {
             return screen::show(&client);
         }
         let text = tables::text(&client.state()?);
-        Ok(std::io::stdout().write_all(text.as_bytes())?)
+        std::io::stdout().write_all(text.as_bytes())
     });
     match done {
         Ok(()) => ExitCode::SUCCESS,
