@@ -200,7 +200,7 @@ function members(shown) {
 }
 
 function links(node) {
-  const columns = ["peer", "state", "heard", "round trip", "sends", "receives", "out", "in", "messages/packet",
+  const columns = ["peer", "state", "heard", "round trip", "sends", "receives", "bytes out/s", "bytes in/s", "messages/packet",
     "flushes", "credit waits", "resent", "kept", "waits for"];
   const rows = [...node.links].sort((a, b) => a.is_well - b.is_well || a.peer.localeCompare(b.peer, "en", { numeric: true }));
   panel("links", columns, rows.map((link) => {
@@ -378,8 +378,8 @@ function render(shown) {
   const here = shown.members.filter((it) => it.standing === "here").length;
   document.title = (shown.ended ? "ended · " : "") + (shown.title || "chunkcomm") + " · " + here + " members";
   const sum = (part) => shown.members.reduce((all, it) => all + (it.reports ? it[part] || 0 : 0), 0);
-  const gone = shown.members.filter((it) => it.standing === "gone").length;
-  facts($("totals"), [["members", count(here)], ["gone", gone ? state("Gone", number(gone)) : count(0)],
+  const gone = shown.members.filter((it) => it.standing === "gone" || it.standing === "cut_off").length;
+  facts($("totals"), [["members", count(here)], ["cut off or gone", gone ? state("Gone", number(gone)) : count(0)],
     ["messages", { Rate: sum("messages") }], ["bytes", text(bytes(sum("bytes")) + "/s")],
     ["for", micros(1000 * Math.max(0, shown.at_ms - shown.started_ms))]]);
   waits(shown);
