@@ -155,7 +155,7 @@ fn imports_run_downwards_in_every_crate() {
 }
 
 /// Most names that a reader of the docs of `chunkcomm` meets at its root.
-const ROOT_NAMES_MAX: usize = 48;
+const ROOT_NAMES_MAX: usize = 49;
 
 /// Most names that the author of a layer meets in `chunkcomm::layer`.
 const LAYER_NAMES_MAX: usize = 35;
