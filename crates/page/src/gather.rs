@@ -209,11 +209,15 @@ fn waits(explanation: &Explanation) -> Vec<WaitState> {
         });
         of_link.chain(of_channels)
     });
-    let others = explanation.waits.iter().filter(|wait| !wait.what.contains(WATCH)).map(|wait| {
-        WaitState { what: cut(&wait.what), for_us: Some(micros(wait.since)), is_cycle: false }
+    let others = explanation.waits.iter().map(|wait| WaitState {
+        what: cut(&wait.what),
+        for_us: Some(micros(wait.since)),
+        is_cycle: false,
     });
-    let mut waits: Vec<_> = cycles.chain(others).chain(links).collect();
-    // The others stand for what they wait for; the longest first.
+    let all = cycles.chain(others).chain(links);
+    // Without those of the page itself.
+    let mut waits: Vec<_> = all.filter(|wait| !wait.what.contains(WATCH)).collect();
+    // The longest first.
     waits.sort_by_key(|wait| std::cmp::Reverse((wait.is_cycle, wait.for_us)));
     waits.truncate(WAITS_MAX);
     waits
