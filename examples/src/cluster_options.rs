@@ -15,6 +15,7 @@ use clap::Args;
 
 use crate::command_line::{numbers, write_out};
 use crate::lan::{LanOptions, Refused};
+use crate::page;
 
 const NODES_MAX: u64 = 4096;
 
@@ -40,6 +41,11 @@ pub struct ClusterOptions {
     /// started on each host, and how to copy the program there
     #[arg(long, help_heading = GROUP)]
     pub explain_launch: bool,
+
+    /// Serve a live page of the run, at 127.0.0.1:0 or this address of loopback; needs the feature `page`
+    #[arg(long, value_name = "ADDRESS", help_heading = GROUP, num_args = 0..=1, require_equals = true)]
+    #[arg(default_missing_value = "127.0.0.1:0")]
+    pub(crate) page: Option<String>,
 
     #[command(flatten)]
     pub(crate) lan: LanOptions,
@@ -119,6 +125,7 @@ impl ClusterOptions {
             let cluster = Cluster::join(config).await?;
             #[cfg(unix)]
             cluster.node().explain_on_sigusr1()?;
+            page::show(cluster.node())?;
             Ok(Some(cluster))
         })
     }

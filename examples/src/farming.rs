@@ -10,12 +10,13 @@ use std::time::Duration;
 use chunkcomm::host;
 use chunkcomm_cluster::cluster::Death;
 use chunkcomm_cluster::{Cluster, Registry};
-use chunkcomm_farm::{Farm, StartError, serve_in};
+use chunkcomm_farm::{Farm, serve_in};
 use clap::CommandFactory;
 use clap::error::ErrorKind;
 
 use crate::cluster_options::{ClusterOptions, end_led, end_served, first_death};
 use crate::farm_options::FarmOptions;
+use crate::page;
 use crate::picture::check_output;
 use crate::program::timed_on_a_thread;
 use crate::progress::Bar;
@@ -88,18 +89,22 @@ async fn work_in_cluster(
 /// Starts the farm of these options, or of the cluster's nodes.
 ///
 /// # Errors
-/// See [`FarmBuilder::start`](chunkcomm_farm::FarmBuilder::start).
+/// See [`FarmBuilder::start`](chunkcomm_farm::FarmBuilder::start). The page that is asked for cannot be served.
 pub async fn start(
     options: &FarmOptions,
     registry: Registry,
     cluster: Option<&Cluster>,
-) -> Result<Farm, StartError> {
+) -> Result<Farm, Failure> {
     let farm = options.apply(Farm::builder(registry));
     #[cfg(unix)]
     let farm = farm.explain_on_sigusr1();
     match cluster {
-        None => farm.start().await,
-        Some(cluster) => farm.start_in(cluster).await,
+        None => {
+            let farm = farm.start().await?;
+            page::show(farm.node())?;
+            Ok(farm)
+        }
+        Some(cluster) => Ok(farm.start_in(cluster).await?),
     }
 }
 

@@ -11,6 +11,7 @@ pub mod farming;
 pub mod give_way;
 pub mod groups;
 mod lan;
+mod page;
 pub mod picture;
 pub mod program;
 pub mod progress;

@@ -15,6 +15,7 @@ use tokio::sync::oneshot;
 
 use crate::cluster_options::ClusterOptions;
 use crate::lan::{self, Refused};
+use crate::page;
 
 /// Exit status of a wrong command line.
 const STATUS_USAGE: u8 = 2;
@@ -55,11 +56,13 @@ where
 }
 
 fn run_on_lan(name: &str, options: &ClusterOptions, program: Program<'_>) -> ExitCode {
-    let done = match (options.check_lan(), options.lan.spec()) {
+    let checked = options.check_lan().and_then(|()| page::want(options));
+    let done = match (checked, options.lan.spec()) {
         (Err(refused), _) => Err(refused.into()),
         (Ok(()), None) => run(Builder::new_current_thread(), program()),
         (Ok(()), Some(spec)) => lan::run(name, spec, options, program),
     };
+    page::end();
     done.unwrap_or_else(|error| failed(name, &*error))
 }
 

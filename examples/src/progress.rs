@@ -167,7 +167,7 @@ mod tests {
             drop(bar);
             let lines = lines.lock().unwrap();
             let longest = lines.iter().map(|line| line.chars().count()).max().unwrap();
-            assert_eq!(longest, columns.into(), "{lines:?}");
+            assert_eq!(longest, usize::from(columns), "{lines:?}");
             let full = "█".repeat(14) + &" 600/600 tasks"[..usize::from(columns.min(28)) - 14];
             assert!(lines.iter().any(|line| line.starts_with(&full)), "{columns}: {lines:?}");
             assert!(lines.iter().any(|line| line.starts_with("███████░░░░░░░ seq")), "{columns}");

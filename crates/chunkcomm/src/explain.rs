@@ -3,6 +3,7 @@
 
 use crate::error::Quoted;
 use crate::proto::plain::Plain;
+use crate::stats::PeerStats;
 use std::fmt;
 use std::time::Duration;
 
@@ -36,6 +37,18 @@ pub struct WaitReport {
     pub since: Duration,
 }
 
+/// A warning to people about a node of this process. Made by [`Node::warnings`](crate::Node::warnings).
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Warning {
+    /// Name of the node, or of the part of the program.
+    pub node: String,
+    /// The warning, at most 1,000 bytes, in one line.
+    pub text: String,
+    /// Time since then.
+    pub age: Duration,
+}
+
 /// A link, at one moment.
 #[derive(Debug, Clone, Default)]
 #[non_exhaustive]
@@ -65,6 +78,10 @@ pub struct LinkReport {
     pub waits_for: Option<String>,
     /// The last trouble with the link's connection.
     pub trouble: Option<String>,
+    /// Counts of the session.
+    pub stats: PeerStats,
+    /// Shortest round trip of a packet and its acknowledgement of late; measured where bulk is on its way.
+    pub round_trip: Option<Duration>,
     /// The channels that send to the peer.
     pub sending: Vec<SendingReport>,
     /// The channels that receive from the peer.

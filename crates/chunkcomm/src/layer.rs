@@ -18,7 +18,8 @@
 //! | is started when the program first uses it | [`Layer::of`] |
 //! | agrees with its peer on a version of its words | [`Layer::VERSIONS`], [`Layer::version`] |
 //! | takes channels with reserved names | [`Layer::NAMES`], [`Hooks::opened`], [`Expected`] |
-//! | adds lines to the node's report | [`Hooks::explain`], [`Wait`] |
+//! | adds lines to the node's explanation | [`Hooks::explain`], [`Wait`] |
+//! | adds typed values to the node's report | [`Hooks::report`], [`Reports`], [`add_reports`] |
 //! | judges which losses the node reports | [`Hooks::reports_loss`] |
 //! | warns people, where no call can return an error | [`warn`] |
 //! | stages its last messages before the links close | [`Owed`] |
@@ -55,7 +56,7 @@ pub use crate::driver::staging::Staged;
 pub use crate::driver::taking::{Next, RxEnd as RawReceiver};
 pub use crate::driver::waking::share_last_woken;
 pub use crate::node::fingerprint::Fingerprint;
-pub use crate::node::layers::{Answer, Hooks, Layer, Site, WeakNode};
+pub use crate::node::layers::{Answer, Hooks, Layer, Reports, Site, WeakNode, add_reports};
 pub use crate::node::owed::Owed;
 pub use crate::node::waits::Wait;
 pub use crate::node::warnings::warn;

@@ -70,7 +70,7 @@
 //! | send to many | [`feed`](mod@feed), [`watch`], [`channel::send_to_all`] |
 //! | deliver across restarts | [`Redelivery`], [`Fsync`] |
 //! | decide when packets leave | [`Policy`] |
-//! | see what goes on | [`stats`], [`stats::FlushReason`], [`explain`], [`LinkEvents`], [`LinkEvent`] |
+//! | see what goes on | [`stats`], [`stats::FlushReason`], [`explain`], [`report`], [`LinkEvents`], [`LinkEvent`] |
 //! | handle errors | [`SendError`], [`RecvError`] and their like, [`error`], [`with_causes`] |
 //! | run in a simulation unchanged | [`host`] |
 //! | write futures and helpers of your own | [`channel`](mod@channel), [`codec`] |
@@ -121,6 +121,7 @@ mod node;
 mod portable;
 #[doc(hidden)]
 pub mod proto;
+pub mod report;
 #[cfg(feature = "settings")]
 pub mod settings;
 pub mod stats;

@@ -19,6 +19,7 @@
 //! | was never assigned | the worker is cut off ([`Refused::Worker`]) |
 //! | failed | its error goes on in the place of a result; with `stops` it ends the run |
 
+use std::collections::VecDeque;
 use std::time::Duration;
 
 use chunkcomm::host::Instant;
@@ -32,7 +33,7 @@ use crate::proto::once::Table;
 use crate::proto::order::InOrder;
 use crate::proto::pace::{Grain, Growth, Pace};
 use crate::proto::progress::Underway;
-use crate::proto::timeline::Recorder;
+use crate::proto::timeline::{Recorder, TaskSpan};
 use crate::proto::waiting::Waiting;
 use crate::proto::wire::{self, Answer, Fractions, Item, Terms};
 use crate::settings::{Ways, nanos};
@@ -341,6 +342,24 @@ impl<'a, O: Output, S: Sink<O>> Account<'a, O, S> {
                 self.sink.note_progress(task, thousandths);
             }
         }
+    }
+
+    /// Returns the latest spans of the timeline, which are kept from now on.
+    pub(crate) fn look(&mut self) -> &VecDeque<TaskSpan> {
+        self.recorder.get_or_insert_with(|| Box::new(Recorder::new(0))).look()
+    }
+
+    /// Keeps the latest spans of the timeline no more.
+    pub(crate) fn look_away(&mut self) {
+        self.recorder = self.recorder.take().filter(|recorder| recorder.keeps());
+        if let Some(recorder) = &mut self.recorder {
+            recorder.look_away();
+        }
+    }
+
+    /// Returns the function's name.
+    pub(crate) fn function(&self) -> &str {
+        &self.function
     }
 
     /// Adds an answer to the timeline, if one is kept.

@@ -43,7 +43,7 @@ pub struct Farm {
     registry: Arc<Registry>,
     journal: Option<Journal>,
     /// The farmer's node; last, so that the channels are dropped before it.
-    _node: Node,
+    node: Node,
 }
 
 impl std::fmt::Debug for Farm {
@@ -64,14 +64,21 @@ impl Farm {
         let mut reception =
             Reception::open(node.clone(), crew.farm(), registry.signatures(), ways.terms);
         let links = reception.meet_all(&mut crew, ways.start).await?;
-        let workers = Workers::new(links, crew, reception);
-        Ok(Farm { workers, ways, run: 0, registry, journal, _node: node })
+        let workers = Workers::new(&node, links, crew, reception);
+        Ok(Farm { workers, ways, run: 0, registry, journal, node })
     }
 
     /// Returns the names of the workers by index, lost ones included.
     #[must_use]
     pub fn workers(&self) -> &[WorkerName] {
         self.workers.crew.names()
+    }
+
+    /// Returns the farmer's node. Its [report](Node::report) has a section of the farm: tasks, workers, and what ran
+    /// where in the last minute. The run gathers for it from the first report on, until none was made for 3 s.
+    #[must_use]
+    pub fn node(&self) -> &Node {
+        &self.node
     }
 
     /// Makes a value that many tasks read; each worker gets it once.

@@ -152,6 +152,7 @@
 #![doc(test(attr(deny(unused_assignments, unused_imports, unused_must_use, unused_mut))))]
 
 mod account;
+mod board;
 mod builder;
 mod chosen;
 mod compute;

@@ -19,14 +19,17 @@
 //! ```
 
 use std::future::poll_fn;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
-use chunkcomm::SendError;
+use chunkcomm::layer::add_reports;
 use chunkcomm::stats::PeerStats;
+use chunkcomm::{Node, SendError};
 
 use crate::account::{Account, Plan, Refused};
+use crate::board::Board;
 use crate::crew::Crew;
 use crate::error::{RunError, WorkerEnd};
 use crate::handshake::{Met, Reception};
@@ -38,7 +41,7 @@ use crate::proto::ledger::Ledger;
 use crate::proto::wire::{self, Part};
 use crate::settings::nanos;
 use crate::shared::Sharing;
-use crate::stats::{Progress, RunStats};
+use crate::stats::{Progress, RunStats, Timeline};
 use crate::tasks::{Input, Output, Sink, Source};
 
 use self::lookout::Lookout;
@@ -74,12 +77,16 @@ pub(crate) struct Workers {
     pub(crate) choice: Option<Choice>,
     /// Gets the progress of runs.
     pub(crate) watch: Option<Watch>,
+    /// The run as the node's report shows it.
+    pub(crate) board: Arc<Board>,
 }
 
 impl Workers {
-    pub(crate) fn new(links: Vec<Link>, crew: Crew, reception: Reception) -> Workers {
+    pub(crate) fn new(node: &Node, links: Vec<Link>, crew: Crew, reception: Reception) -> Workers {
         let (sharing, lost, choice, watch) = (Sharing::default(), None, None, None);
-        Workers { links, crew, reception, sharing, lost, unfinished: false, choice, watch }
+        let board = Arc::new(Board::new(crew.farm()));
+        add_reports(node, &board);
+        Workers { links, crew, reception, sharing, lost, unfinished: false, choice, watch, board }
     }
 
     /// Whether this worker gets tasks of the run.
@@ -214,9 +221,14 @@ impl<'a, O: Output, T: Source<Task: Input>, S: Sink<O>> Run<'a, O, T, S> {
             workers,
             recalled: self.account.recalled,
             mishaps,
-            timeline: self.account.recorder.as_ref().map(|recorder| recorder.timeline.clone()),
+            timeline: self.timeline(),
             traffic: self.workers.traffic().since(&self.before),
         }
+    }
+
+    fn timeline(&self) -> Option<Timeline> {
+        let recorder = self.account.recorder.as_ref().filter(|recorder| recorder.keeps());
+        recorder.map(|recorder| recorder.timeline.clone())
     }
 
     pub(crate) fn progress(&self) -> Progress {
@@ -328,6 +340,7 @@ impl<'a, O: Output, T: Source<Task: Input>, S: Sink<O>> Run<'a, O, T, S> {
             }
             self.workers.unfinished = false;
             self.show_now();
+            self.post(true);
             return Poll::Ready(Ok(()));
         }
         self.keep_journal(context)?;
@@ -522,5 +535,6 @@ mod ends;
 mod giving;
 mod home;
 mod lookout;
+mod posting;
 mod telling;
 mod timer;

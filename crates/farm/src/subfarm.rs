@@ -74,7 +74,7 @@ impl Subfarm {
         let reducers = functions.iter().map(|it| Reducer::of(&it.name, registry)).collect();
         crew.hire_thread(Farmer::Here(node.clone()), threads).map_err(thread_error)?;
         let reception = Reception::open(node.clone(), farm, functions, terms);
-        let workers = Workers::new(Vec::new(), crew, reception);
+        let workers = Workers::new(node, Vec::new(), crew, reception);
         let (waiting, told) = (VecDeque::new(), (0, 0));
         let mut farm = Subfarm { upper, ways, workers, waiting, told, reducers };
         while farm.workers.links.len() <= below as usize {

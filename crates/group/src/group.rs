@@ -28,6 +28,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use chunkcomm::layer::{Reports, add_reports};
+use chunkcomm::report::{Cell, Report, Section, State, Table};
 use chunkcomm::{Peer, host};
 use chunkcomm_cluster::Cluster;
 use chunkcomm_cluster::cluster::NodeId;
@@ -85,12 +87,55 @@ pub struct Group {
     pub(crate) chosen: Option<(Choice, Algorithm)>,
 }
 
-/// Closes the group when it is held no more.
-struct Held(Arc<Shared>);
+/// Closes the group when it is held no more, and reports its calls until then.
+struct Held {
+    core: Arc<Core>,
+    shared: Arc<Shared>,
+}
 
 impl Drop for Held {
     fn drop(&mut self) {
-        self.0.tell(|state| state.closed = true);
+        self.shared.tell(|state| state.closed = true);
+    }
+}
+
+impl Held {
+    /// Returns the calls under way, and the ranks that they wait for.
+    fn explain(&self) -> GroupReport {
+        let state = self.shared.state();
+        let calls = state.lines.iter().map(|(number, line)| WaitingCall {
+            number,
+            call: talk::text(&line.statement),
+            waits_for: line.waits_for,
+        });
+        let (rank, size) = (self.core.rank, self.core.members.len());
+        GroupReport { rank, size, calls: calls.collect() }
+    }
+}
+
+impl Reports for Held {
+    fn report(&self, report: &mut Report) {
+        let GroupReport { rank, size, calls } = self.explain();
+        let made = self.shared.state().made;
+        let state = match calls.iter().find_map(|call| call.waits_for) {
+            Some(rank) => Cell::state(State::Waits, &format!("waits for rank {rank} of the group")),
+            None if calls.is_empty() => Cell::state(State::Idle, "no call waits"),
+            None => Cell::state(State::Busy, "calls under way"),
+        };
+        let mut table = Table::new("calls for 100 ms or more", &["call", "what", "waits for"]);
+        for WaitingCall { number, call, waits_for } in calls {
+            let whom = waits_for.map_or(Cell::Nothing, |rank| {
+                let member = self.core.members[rank].rank;
+                Cell::text(&format!("rank {rank} of the group, rank {member} of the cluster"))
+            });
+            table.row([Cell::Count(number), Cell::text(&call), whom]);
+        }
+        let section = Section::new("group", &format!("{:016x}", self.core.id))
+            .fact("state", state)
+            .fact("rank", Cell::Count(rank as u64))
+            .fact("ranks", Cell::Count(size as u64))
+            .fact("calls made", Cell::Count(made));
+        report.add(if table.rows.is_empty() { section } else { section.table(table) });
     }
 }
 
@@ -131,10 +176,12 @@ impl Group {
         let engine = Engine::new(Arc::clone(&shared), links);
         host::spawn_on(runtime, shared.stand(host::here(engine.run())));
         let world = World::new(&hosts);
-        let core = Core { cluster: cluster.clone(), members, rank, hosts, world, id };
+        let core = Arc::new(Core { cluster: cluster.clone(), members, rank, hosts, world, id });
+        let held = Arc::new(Held { core: Arc::clone(&core), shared: Arc::clone(&shared) });
+        add_reports(cluster.node(), &held);
         Group {
-            core: Arc::new(core),
-            held: Arc::new(Held(Arc::clone(&shared))),
+            core,
+            held,
             shared,
             algorithm: Algorithm::Auto,
             reproducible: false,
@@ -240,13 +287,7 @@ impl Group {
     /// Returns the calls under way, and the ranks that they wait for.
     #[must_use]
     pub fn explain(&self) -> GroupReport {
-        let state = self.shared.state();
-        let calls = state.lines.iter().map(|(number, line)| WaitingCall {
-            number,
-            call: talk::text(&line.statement),
-            waits_for: line.waits_for,
-        });
-        GroupReport { rank: self.rank(), size: self.size(), calls: calls.collect() }
+        self.held.explain()
     }
 }
 

@@ -363,6 +363,12 @@ impl Link {
         may
     }
 
+    /// Returns the shortest round trip of late, if one was measured.
+    #[must_use]
+    pub fn round_trip(&self) -> Option<Duration> {
+        self.pace.round_trip()
+    }
+
     /// Returns the bytes that are kept until they are acknowledged.
     #[must_use]
     pub fn kept_bytes(&self) -> usize {

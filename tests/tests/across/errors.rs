@@ -5,6 +5,7 @@ mod chunkcomm;
 mod cluster;
 mod farm;
 mod group;
+mod page;
 mod pipeline;
 mod proto;
 mod simulation;
@@ -32,6 +33,7 @@ const FOLDERS: &[(&str, usize)] = &[
     ("chunkcomm", 100),
     ("cluster", 70),
     ("farm", 15),
+    ("page", 9),
     ("pages", 3),
     ("group", 45),
     ("pipeline", 9),
@@ -68,6 +70,8 @@ async fn the_texts_of_all_errors_are_those_of_the_file() {
     array::all(&mut texts);
     texts.part("simulation");
     simulation::all(&mut texts);
+    texts.part("page");
+    page::all(&mut texts);
     let mut count = 0;
     for (folder, count_min) in FOLDERS {
         for source in sources(&format!("{folder}/src"), *count_min) {

@@ -31,6 +31,9 @@ fn every_watcher_ends_with_the_last_value() {
     on_both(|| async {
         let server = server(Node::builder(), tcp()).await;
         let sender = server.publish("value", 0_u64).unwrap();
+        let mut watched = Box::pin(sender.watched());
+        let before = tokio::time::timeout(Duration::from_millis(20), &mut watched).await;
+        assert!(before.is_err(), "nobody watches");
         let mut watching = Vec::new();
         for at in 0..3 {
             let client = Node::builder().build().await.unwrap();
@@ -44,6 +47,8 @@ fn every_watcher_ends_with_the_last_value() {
                 (at, seen)
             }));
         }
+        limited(watched).await;
+        limited(sender.watched()).await;
         until(|| sender.receiver_count() == 3).await;
         for value in 1..=20_000 {
             assert_eq!(sender.send_replace(value).unwrap(), value - 1);

@@ -164,7 +164,7 @@ impl<T: Element> Array<T> {
 }
 
 /// Agrees with all ranks of the pair on a transfer, unless one names a fault.
-pub(super) async fn open<T: Element, R>(
+pub(super) async fn open<T: Element, R: Send + Sync + 'static>(
     (group, pair, settings): (&Group, &mut Pair, Transfer),
     layout: &Layout,
     side: Side,

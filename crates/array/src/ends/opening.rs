@@ -5,6 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use chunkcomm::host::{self, Instant};
+use chunkcomm::layer::{Reports, add_reports};
+use chunkcomm::report::Report;
 use chunkcomm::{BytesReceiver, BytesSender, Loss, Node, Peer, channel};
 use chunkcomm_cluster::Cluster;
 use chunkcomm_cluster::cluster::NodeId;
@@ -28,7 +30,22 @@ pub(crate) struct End<R> {
     pub(crate) slab_rows: usize,
     pub(crate) settings: Transfer,
     pub(crate) node: Node,
+    shown: Arc<Shown<R>>,
+}
+
+/// An end as the node's report shows it.
+struct Shown<R> {
     report: ArrayReport,
+    shared: Arc<Shared<R>>,
+}
+
+impl<R: Send + Sync> Reports for Shown<R> {
+    fn report(&self, report: &mut Report) {
+        let state = self.shared.state();
+        let landed = state.tasks.iter().map(|task| task.landed).min().unwrap_or_default();
+        let round = state.rounds.back().map_or(landed, |(number, _)| *number);
+        report.add(self.report.at(round, &state.tasks).section());
+    }
 }
 
 /// Rows of a rank's storage: the indices of the dimension that is slowest in memory.
@@ -178,7 +195,10 @@ impl<R> End<R> {
         (layout, fault): (&Layout, Option<String>),
         side: Side,
         settings: Transfer,
-    ) -> Result<(End<R>, Vec<(Way, Link)>), ArrayError> {
+    ) -> Result<(End<R>, Vec<(Way, Link)>), ArrayError>
+    where
+        R: Send + Sync + 'static,
+    {
         let (times, began) = (Times::default(), Instant::now());
         let (rank, size) = (pair.rank(), pair.size());
         let statement = Statement::of::<T>(layout);
@@ -199,9 +219,13 @@ impl<R> End<R> {
             side == Side::Receiver && agreed.from.memory().last() != agreed.to.memory().last();
         add(&times.schedule, began.elapsed());
         let element_bytes = size_of::<T>();
+        let shared = Arc::new(Shared::new(ways.len(), times));
+        let report = ArrayReport::new((side, rank, size), element_bytes, &ways);
+        let shown = Arc::new(Shown { report, shared: Arc::clone(&shared) });
+        add_reports(ranks.cluster.node(), &shown);
         let end = End {
-            report: ArrayReport::new((side, rank, size), element_bytes, &ways),
-            shared: Arc::new(Shared::new(ways.len(), times)),
+            shown,
+            shared,
             rows,
             slab_rows: settings.rows_of_slab(rows.length * element_bytes, is_across),
             settings,
@@ -234,7 +258,7 @@ impl<R> End<R> {
 
     /// Returns who exchanges what in a round, and who is waited for.
     pub(crate) fn explain(&self, round: u32) -> ArrayReport {
-        self.report.at(round, &self.shared.state().tasks)
+        self.shown.report.at(round, &self.shared.state().tasks)
     }
 
     /// Waits as the program does in a round: counts the time, and reports a long wait to the people who run the node.

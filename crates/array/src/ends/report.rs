@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use chunkcomm::report::{Cell, Section, State, Table};
 use chunkcomm_group::{Op, Pair};
 
 use super::error::ArrayError;
@@ -70,6 +71,34 @@ impl ArrayReport {
             peer.has_landed = task.landed >= round;
         }
         report
+    }
+
+    /// Returns the section of the node's report.
+    pub(super) fn section(&self) -> Section {
+        let ArrayReport { side, rank, size, round, peers } = self;
+        let waits = self.waits_for().count();
+        let state = match waits {
+            0 => Cell::state(State::Idle, "all has landed"),
+            _ => Cell::state(State::Busy, &format!("{waits} ranks have not all of round {round}")),
+        };
+        let mut table = Table::new("peers", &["rank", "round", "bytes", "messages"]);
+        for peer in peers {
+            let landed = match peer.has_landed {
+                true => Cell::state(State::Idle, "landed"),
+                false => Cell::state(State::Waits, "under way"),
+            };
+            let (bytes, messages) = (peer.bytes as u64, peer.messages as u64);
+            table.row([
+                Cell::Count(peer.rank as u64),
+                landed,
+                Cell::Bytes(bytes),
+                Cell::Count(messages),
+            ]);
+        }
+        Section::new("array", &format!("{side} group, rank {rank} of {size}"))
+            .fact("state", state)
+            .fact("round", Cell::Count(u64::from(*round)))
+            .table(table)
     }
 
     /// Returns the ranks of the other group that this round waits for.

@@ -31,6 +31,8 @@ impl Driver {
             kept_bytes: link.kept_bytes(),
             waits_for: self.waits_for(),
             trouble: shared.trouble(),
+            stats: shared.stats(),
+            round_trip: link.round_trip(),
             sending: self.channels.sending(link, now),
             receiving: self.channels.receiving(),
         }

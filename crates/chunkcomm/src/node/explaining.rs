@@ -5,6 +5,7 @@ use crate::driver::clock;
 use crate::driver::tasks;
 use crate::driver::wakers::locked;
 use crate::explain::{Explanation, LinkReport};
+use crate::report::Report;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
@@ -45,6 +46,7 @@ impl Node {
                 state: "its driver does not run: is the runtime blocked?".to_owned(),
                 trouble: link.trouble(),
                 way: link.way(),
+                stats: link.stats(),
                 ..LinkReport::default()
             };
             links.push(report.await.flatten().unwrap_or_else(stuck));
@@ -53,6 +55,13 @@ impl Node {
         let cycles = locked(&self.shared.board).cycles(clock::now());
         let (waits, layers) = (self.waits().report(), self.layers().explain());
         Explanation { node, links, cycles, refusals: self.refusals(), waits, layers }
+    }
+
+    /// Returns what the layers of the node do, as typed values: calls, groups, arrays, farms. Bounded by the constants
+    /// of [`crate::report`]. Things that gather nothing until they are asked may be in it from the next call on.
+    #[must_use]
+    pub fn report(&self) -> Report {
+        self.layers().report()
     }
 
     /// Prints the report of [`Node::explain`] to standard error whenever the process

@@ -7,6 +7,7 @@ use crate::driver::mail::Link;
 use crate::driver::wakers::locked;
 use crate::error::NodeError;
 use crate::proto::hello::{LAYERS_MAX, LayerRange, layer_hash};
+use crate::report::Report;
 use std::any::{Any, TypeId};
 use std::fmt;
 use std::ops::RangeInclusive;
@@ -110,8 +111,27 @@ pub trait Hooks: Send + Sync + 'static {
         Vec::new()
     }
 
+    /// Adds sections to the node's [report](Node::report).
+    fn report(&self, report: &mut Report) {
+        let _ = report;
+    }
+
     /// Ends the waits of the layer: the runtime that drove the node is gone.
     fn runtime_gone(&self) {}
+}
+
+/// A thing of a layer that comes and goes, and fills the node's [report](Node::report) while it is there.
+pub trait Reports: Send + Sync {
+    /// Adds sections to the report. Must not wait.
+    fn report(&self, report: &mut Report);
+}
+
+/// Lets a thing fill the node's [report](Node::report) as long as it lives. It is not kept alive.
+pub fn add_reports<R: Reports + 'static>(node: &Node, what: &Arc<R>) {
+    let what: Arc<dyn Reports> = Arc::clone(what) as _;
+    let mut reporting = locked(&node.layers().reporting);
+    reporting.retain(|it| it.strong_count() > 0);
+    reporting.push(Arc::downgrade(&what));
 }
 
 /// A layer's answer to a channel that a peer opened.
@@ -269,6 +289,7 @@ pub(crate) struct Layers {
     name: String,
     runtime: Handle,
     started: Mutex<Vec<Installed>>,
+    reporting: Mutex<Vec<Weak<dyn Reports>>>,
 }
 
 impl Layers {
@@ -280,7 +301,8 @@ impl Layers {
         runtime: Handle,
         own: &Handle,
     ) -> Layers {
-        let layers = Layers { node, name, runtime, started: Mutex::default() };
+        let (started, reporting) = (Mutex::default(), Mutex::default());
+        let layers = Layers { node, name, runtime, started, reporting };
         for layer in &settings.0 {
             let settings: &(dyn Any + Send + Sync) = &*layer.settings;
             let started = (layer.start)(settings, layers.site(own.clone()));
@@ -337,6 +359,16 @@ impl Layers {
 
     pub(crate) fn explain(&self) -> Vec<String> {
         self.all().iter().flat_map(|layer| layer.explain()).collect()
+    }
+
+    /// Makes the node's report.
+    pub(crate) fn report(&self) -> Report {
+        let mut report = Report::default();
+        self.all().iter().for_each(|layer| layer.report(&mut report));
+        // Not under the lock: dropping the last reference may run destructors.
+        let reporting: Vec<_> = locked(&self.reporting).iter().filter_map(Weak::upgrade).collect();
+        reporting.iter().for_each(|it| it.report(&mut report));
+        report
     }
 
     pub(crate) fn runtime_gone(&self) {

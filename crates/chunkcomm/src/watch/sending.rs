@@ -19,7 +19,7 @@ use std::ops::Deref;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 
 /// Longest time for which the end of a watch waits for one watcher to learn of it.
 const END_WITHIN: Duration = Duration::from_secs(10);
@@ -38,11 +38,14 @@ pub struct WatchSender<T> {
     slot: watch::Sender<Slot<T>>,
     /// Given up after the value has ended, so that the name is free at once.
     claim: Arc<Claim>,
+    /// Notified when a watcher has come.
+    came: Arc<Notify>,
 }
 
 impl<T> Clone for WatchSender<T> {
     fn clone(&self) -> WatchSender<T> {
-        WatchSender { slot: self.slot.clone(), claim: Arc::clone(&self.claim) }
+        let (claim, came) = (Arc::clone(&self.claim), Arc::clone(&self.came));
+        WatchSender { slot: self.slot.clone(), claim, came }
     }
 }
 
@@ -85,6 +88,24 @@ impl<T> WatchSender<T> {
     pub fn receiver_count(&self) -> usize {
         // One is of the task that accepts them.
         self.slot.receiver_count().saturating_sub(1)
+    }
+
+    /// Waits until there is a watcher; returns at once if there is one. A value that is costly to make is not made
+    /// before.
+    ///
+    /// # Cancel safety
+    ///
+    /// Safe.
+    pub async fn watched(&self) {
+        loop {
+            let came = self.came.notified();
+            let mut came = std::pin::pin!(came);
+            came.as_mut().enable();
+            if self.receiver_count() > 0 {
+                return;
+            }
+            came.await;
+        }
     }
 }
 
@@ -156,9 +177,10 @@ impl Node {
         }
         let (slot, changes) = watch::channel(Slot { number: 0, value, word: word(0, &encoded) });
         let (node, name) = (Arc::downgrade(&self.shared), options.name.clone());
-        let publisher = Publishing { node: self.clone(), options };
+        let came = Arc::new(Notify::new());
+        let publisher = Publishing { node: self.clone(), options, came: Arc::clone(&came) };
         tasks::spawn_on(self.runtime(), publisher.serve(changes));
-        Ok(WatchSender { slot, claim: Arc::new(Claim { node, name }) })
+        Ok(WatchSender { slot, claim: Arc::new(Claim { node, name }), came })
     }
 }
 
@@ -180,6 +202,7 @@ impl Drop for Claim {
 struct Publishing {
     node: Node,
     options: ChannelOptions,
+    came: Arc<Notify>,
 }
 
 impl Publishing {
@@ -207,6 +230,7 @@ impl Publishing {
                     };
                     let (words, _) = duplex.split();
                     tasks::spawn_on(self.node.runtime(), watcher.serve(words, changes.clone()));
+                    self.came.notify_waiters();
                 }
                 // The watcher was told.
                 Err(AcceptError::Mismatch { .. }) => {}

@@ -1,6 +1,6 @@
 //! [`Service`]: answers requests under a name.
 
-use super::callers::Callers;
+use super::callers::{self, Callers};
 use super::connection::serve;
 use super::error::{ServeError, ServiceCloseError};
 use super::form::Form;
@@ -59,6 +59,12 @@ trait Served: Send + Sync {
     fn close(&self);
     fn is_over(&self) -> bool;
     fn over(&self) -> &Notify;
+}
+
+impl<Req: Send + 'static, H: Handler<Req>> callers::Served for Shared<Req, H> {
+    fn report(&self) -> (String, ServiceStats) {
+        (self.name.to_string(), self.stats())
+    }
 }
 
 impl<Req: Send + 'static, H: Handler<Req>> Served for Shared<Req, H> {
@@ -204,7 +210,7 @@ where
     }
     let form = form(schema.as_deref()).map_err(ServeError::Type)?;
     // From now on the node has the layer that holds the requests.
-    let _callers = Callers::of(node);
+    let callers = Callers::of(node);
     let Some(expected) = Expected::begin(node, duplex(name)) else {
         return Err(ServeError::Taken { name: name.to_owned() });
     };
@@ -222,6 +228,8 @@ where
         launching: Mutex::default(),
         over: Notify::new(),
     });
+    let served: Arc<dyn callers::Served> = Arc::clone(&shared) as _;
+    callers.add_service(Arc::downgrade(&served));
     let (stop, stopped) = watch::channel(false);
     let accepting = accept_all(Arc::clone(&shared), Arc::clone(&expected), stopped);
     let accepting = host::spawn_on(&shared.runtime, accepting);

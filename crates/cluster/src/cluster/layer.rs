@@ -38,6 +38,12 @@ pub(super) fn cluster_of(node: &Node) -> Option<super::Cluster> {
     cluster?.upgrade()
 }
 
+/// As [`cluster_of`]; starts no layer.
+pub(super) fn started_cluster_of(node: &Node) -> Option<super::Cluster> {
+    let cluster = locked(&ClusterLayer::started(node)?.0).clone();
+    cluster?.upgrade()
+}
+
 /// Notes that the node is a member of this cluster.
 pub(super) fn set_cluster(node: &Node, cluster: WeakCluster) {
     *locked(&ClusterLayer::of(node).0) = Some(cluster);

@@ -154,6 +154,12 @@ impl Cluster {
         joining::join(config).await
     }
 
+    /// Returns the cluster that a node is a member of, unless it has ended there. Counts as a clone.
+    #[must_use]
+    pub fn of(node: &Node) -> Option<Cluster> {
+        layer::started_cluster_of(node)
+    }
+
     /// Returns this node's index, from 0.
     #[must_use]
     pub fn rank(&self) -> u32 {

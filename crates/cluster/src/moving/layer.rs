@@ -7,6 +7,7 @@ use crate::registry::Registry;
 use crate::report::MovingReport;
 use chunkcomm::Node;
 use chunkcomm::layer::{Answer, Hooks, Layer, Opened, Site};
+use chunkcomm::report::{Cell, Report, Section};
 use std::sync::Arc;
 
 /// The layer of one node.
@@ -63,6 +64,25 @@ impl Hooks for MovingLayer {
 
     fn explain(&self) -> Vec<String> {
         self.0.report().line().into_iter().collect()
+    }
+
+    fn report(&self, report: &mut Report) {
+        let moving = self.0.report();
+        if moving == MovingReport::default() {
+            return;
+        }
+        let facts = [
+            ("ends that wait for their far end", moving.ends_waiting),
+            ("ends sent and not heard of", moving.ends_sent),
+            ("processes here", moving.processes_running),
+            ("processes elsewhere", moving.processes_asked),
+        ];
+        let section = facts
+            .into_iter()
+            .fold(Section::new("ends and processes", ""), |section, (name, count)| {
+                section.fact(name, Cell::Count(count as u64))
+            });
+        report.add(section);
     }
 
     fn runtime_gone(&self) {

@@ -4,6 +4,7 @@
 //! when. So its span ends when the answer came. Spans of a worker that overlap belong to different
 //! threads.
 
+use std::collections::VecDeque;
 use std::time::Duration;
 
 /// Tasks whose results came in one answer.
@@ -36,18 +37,38 @@ pub struct Timeline {
     pub spans_dropped: u64,
 }
 
+/// Number of the latest spans that are kept for a viewer.
+const LATEST_COUNT_MAX: usize = 16 << 10;
+
 /// A timeline in the making.
 #[derive(Clone, Debug)]
 pub(crate) struct Recorder {
     pub(crate) timeline: Timeline,
     spans_max: usize,
+    /// The latest spans, while somebody looks at them.
+    latest: Option<VecDeque<TaskSpan>>,
     /// Time until which each thread of each worker is taken.
     taken_ns: Vec<Vec<u64>>,
 }
 
 impl Recorder {
     pub(crate) fn new(spans_max: usize) -> Recorder {
-        Recorder { timeline: Timeline::default(), spans_max, taken_ns: Vec::new() }
+        Recorder { timeline: Timeline::default(), spans_max, latest: None, taken_ns: Vec::new() }
+    }
+
+    /// Whether the timeline is kept for the program.
+    pub(crate) fn keeps(&self) -> bool {
+        self.spans_max > 0
+    }
+
+    /// Keeps the latest spans from now on; returns them.
+    pub(crate) fn look(&mut self) -> &VecDeque<TaskSpan> {
+        self.latest.get_or_insert_default()
+    }
+
+    /// Keeps the latest spans no more.
+    pub(crate) fn look_away(&mut self) {
+        self.latest = None;
     }
 
     /// Adds an answer of a worker that has this number of threads.
@@ -58,8 +79,9 @@ impl Recorder {
         busy_ns: u64,
         now_ns: u64,
     ) {
-        if self.timeline.spans.len() >= self.spans_max {
-            self.timeline.spans_dropped += 1;
+        let is_full = self.timeline.spans.len() >= self.spans_max;
+        self.timeline.spans_dropped += u64::from(is_full);
+        if is_full && self.latest.is_none() {
             return;
         }
         if self.taken_ns.len() <= worker {
@@ -83,7 +105,16 @@ impl Recorder {
         *until_ns = now_ns;
         let [begin, end] = [begin_ns, now_ns].map(Duration::from_nanos);
         let thread = thread as u32;
-        self.timeline.spans.push(TaskSpan { worker, thread, begin, end, first, tasks });
+        let span = TaskSpan { worker, thread, begin, end, first, tasks };
+        if !is_full {
+            self.timeline.spans.push(span);
+        }
+        if let Some(latest) = &mut self.latest {
+            if latest.len() >= LATEST_COUNT_MAX {
+                latest.pop_front();
+            }
+            latest.push_back(span);
+        }
     }
 }
 
@@ -115,6 +146,21 @@ mod tests {
         recorder.add((0, 1), (1, 1), 40, 60);
         recorder.add((0, 1), (2, 1), 40, 60);
         assert_eq!(spans(&recorder), [(0, 0, 10, 50), (0, 0, 50, 60), (0, 0, 60, 60)]);
+    }
+
+    #[test]
+    fn the_latest_spans_are_kept_while_somebody_looks() {
+        let mut recorder = Recorder::new(1);
+        recorder.add((0, 1), (0, 1), 1, 1);
+        assert!(recorder.look().is_empty());
+        let last = LATEST_COUNT_MAX as u64 + 2;
+        (1..=last).for_each(|at| recorder.add((0, 1), (at, 1), 1, at + 1));
+        assert_eq!(recorder.look().len(), LATEST_COUNT_MAX);
+        assert_eq!(recorder.look().back().map(|span| span.first), Some(last));
+        assert_eq!((recorder.timeline.spans.len(), recorder.timeline.spans_dropped), (1, last));
+        recorder.look_away();
+        recorder.add((0, 1), (9, 1), 1, last + 2);
+        assert!(recorder.look().is_empty());
     }
 
     #[test]

@@ -83,6 +83,11 @@ impl Lookout {
         (watched, alive)
     }
 
+    /// Whether the worker has tasks, and does not answer.
+    pub(super) fn is_silent(&self, worker: usize) -> bool {
+        self.workers.get(worker).is_some_and(|it| it.as_ref().is_some_and(|it| it.told.is_some()))
+    }
+
     /// Ends the watch over a worker that has no tasks, or is lost.
     fn forget(&mut self, worker: usize) {
         if let Some(watched) = self.workers.get_mut(worker) {

@@ -15,11 +15,12 @@ const SHOWN_EVERY: Duration = Duration::from_millis(100);
 impl<O: Output, T: Source<Task: Input>, S: Sink<O>> Run<'_, O, T, S> {
     /// Calls the closure that watches the run, if there is one and its time has come.
     pub(super) fn show(&mut self, context: &mut Context<'_>) {
-        if self.workers.watch.is_none() {
+        if self.workers.watch.is_none() && !self.workers.board.is_looked_at() {
             return;
         }
         while self.show_wait.as_mut().is_none_or(|wait| wait.is_over(SHOWN_EVERY, context)) {
             self.show_now();
+            self.post(false);
             self.show_wait.get_or_insert_default();
         }
     }

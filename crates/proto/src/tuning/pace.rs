@@ -149,6 +149,13 @@ impl Pace {
         self.bounds[self.sharing as usize]
     }
 
+    /// Returns the shortest round trip of the last window with one.
+    #[must_use]
+    pub fn round_trip(&self) -> Option<Duration> {
+        let [before, now] = self.round_trip;
+        now.or(before)
+    }
+
     /// Sets how the channels share the link.
     #[inline]
     pub fn set_sharing(&mut self, sharing: Sharing) {

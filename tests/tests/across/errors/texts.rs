@@ -1,5 +1,6 @@
 //! The texts of errors, as they stand in a file.
 
+use chunkcomm::error::WatchError;
 use chunkcomm::proto::codec::{DecodeError, EncodeError};
 use chunkcomm::proto::credential::SeedTextError;
 use chunkcomm::{AcceptError, ConnectError, LinkError, NodeError, OpenError, with_causes};
@@ -107,6 +108,7 @@ fn type_of(error: &(dyn Error + 'static)) -> &'static str {
         ArrayError,
         NameError,
         WorldError,
+        WatchError,
     );
     panic!("a source of another type: {error}")
 }
