@@ -185,9 +185,9 @@ fn a_sender_that_dies_is_a_lost_link_and_leaves_no_part_of_a_message() {
                 if at == 5 + round {
                     assert!(matches!(state(&node).await, OneCopy::Reads { bytes } if bytes > 0));
                     child.kill().unwrap();
-                    child.wait().unwrap();
                 }
             };
+            child.wait().unwrap();
             assert!(matches!(end, Err(RecvError::Lost { .. })), "{end:?}");
         }
     });

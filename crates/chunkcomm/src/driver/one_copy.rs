@@ -20,7 +20,7 @@
 //!   connection. So the word, read behind the fragment, proves that the fragment was whole. It proves as well that
 //!   the process is still the one that connected: not another one of its number, nor another program in it. One call
 //!   reads from one address space.
-//! - What left so counts as written when it is acknowledged, and what was written behind it no earlier.
+//! - A fragment that left so counts as written when it is acknowledged, and anything written behind it no earlier.
 //! - Where the system forbids the reading, or a page cannot be read, the connection is given up, and the session
 //!   goes on without any of this, over the next one.
 
@@ -47,7 +47,7 @@ pub(crate) struct OneCopy {
     refused: Option<String>,
     /// Bytes read so far.
     bytes: u64,
-    /// What was written, and the packet that the peer has to read from memory before it counts as that.
+    /// Messages that were written, each with the packet that the peer has to read before they count as that.
     held: VecDeque<(u64, Carried)>,
 }
 
@@ -261,11 +261,11 @@ mod tests {
     use std::collections::VecDeque;
     use std::sync::Mutex;
 
-    /// What a reading of planted memory does.
+    /// The outcome of a reading of planted memory.
     enum Planted {
         /// Finds this word.
         Word([u8; WORD_BYTES]),
-        /// Reads only so many bytes.
+        /// Reads only this number of bytes.
         Short(usize),
         /// Fails with the system's number.
         Fails(i32),

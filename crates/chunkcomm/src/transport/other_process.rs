@@ -1,7 +1,7 @@
 //! Reading the memory of the process at the other end of a Unix socket (`process_vm_readv`), where the system
 //! allows it: mostly to a process of the same user. Here is the `unsafe` of it.
 //!
-//! What is read is written by this call alone, into slices that the caller holds, and addresses of the other
+//! Bytes are written by this call alone, into slices that the caller holds, and addresses of the other
 //! process are numbers to this one: a wrong one is an error of the system (`EFAULT`).
 
 #![allow(unsafe_code)]
@@ -48,7 +48,7 @@ impl PeerMemory for Process {
             let at = usize::try_from(at).unwrap_or(usize::MAX);
             libc::iovec { iov_base: std::ptr::without_provenance_mut(at), iov_len }
         });
-        // SAFETY: the system writes only to `ours`: two slices, initialised, which nobody else has. What it reads is
+        // SAFETY: the system writes only to `ours`: two slices, initialised, which nobody else has. The bytes it reads are
         // named by numbers, in whatever process: it copies bytes, and makes no reference.
         let read = unsafe {
             let (ours_len, theirs_len) =

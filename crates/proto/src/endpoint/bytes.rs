@@ -69,7 +69,7 @@ impl Endpoint {
                     (self.writing.number, self.writing.again) = (number, again);
                     let packet = &self.writing.packet;
                     if packet.is_fragment && self.peer_reads && !again {
-                        let bytes = packet.tail.as_ref().map_or(0, |tail| tail.len());
+                        let bytes = packet.tail.as_ref().map_or(0, bytes::Bytes::len);
                         if bytes >= ELSEWHERE_BYTES_MIN {
                             self.writing.put_address_in();
                             self.left = number;

@@ -362,7 +362,7 @@ fn a_session_that_keeps_nothing_leaves_nothing_behind() {
     one.link = {
         let mut config = config();
         config.session = false;
-        crate::link::Link::new(&config)
+        Link::new(&config)
     };
     one.link.say_memory(1 << 40, 5);
     one.handle(Item::Reads, NOW).unwrap();

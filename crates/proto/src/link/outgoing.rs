@@ -253,7 +253,7 @@ impl Link {
         let ack_now = ack_now || (sequenced && self.wants_ack(bytes));
         // Memory that the peer reads is let go when it has; whoever lent it may wait for that.
         let ends = filled.is_fragment && filled.messages > 0 && self.pace.reads();
-        let tail = packet.tail.as_ref().map_or(0, |tail| tail.len());
+        let tail = packet.tail.as_ref().map_or(0, bytes::Bytes::len);
         let ack_now = ack_now || ends && tail >= ELSEWHERE_BYTES_MIN;
         let in_flight = self.session.kept_bytes();
         let number = if sequenced { self.number(filled.entries, bytes) } else { 0 };
