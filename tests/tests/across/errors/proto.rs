@@ -35,6 +35,8 @@ pub(super) fn all(texts: &mut Texts) {
         ProtocolError::BadStream,
         ProtocolError::BadFragment,
         ProtocolError::OtherPacket { sequence: 5 },
+        ProtocolError::ElsewhereAgain { sequence: 5 },
+        ProtocolError::Elsewhere,
         ProtocolError::OverWindow { received: 9, granted: 8 },
         ProtocolError::TooManyOpens,
         ProtocolError::MessageTooLarge { bytes: 9, bytes_max: 8 },
