@@ -109,7 +109,7 @@ fn packets_that_lie_about_their_lengths() {
 #[test]
 fn records_that_are_none() {
     on_both(|| async {
-        for kind in [0, 15, 0xFF] {
+        for kind in [0, 17, 0xFF] {
             let error = of_packet(|body| {
                 body.bye();
                 body[0] = kind;
