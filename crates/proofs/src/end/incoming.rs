@@ -36,7 +36,7 @@ impl End {
     /// Takes the first `bytes` of a fragment from where they are: all messages are slices of the pattern.
     pub(in super::super) fn read_memory(&mut self, part: Elsewhere, bytes: usize, now: Time) {
         let Elsewhere { channel, address, .. } = part;
-        let start = address.wrapping_sub(pattern().as_ptr().addr() as u64) as usize;
+        let start = usize::try_from(address).unwrap_or(usize::MAX);
         let Some(found) = pattern().get(start..).and_then(|rest| rest.get(..bytes)) else {
             return self.fail(|| format!("a fragment of channel {channel} is not in memory"));
         };

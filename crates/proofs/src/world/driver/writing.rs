@@ -1,13 +1,27 @@
 //! The writing half of a turn: packets from the endpoint to the network.
 
 use super::Turn;
+use crate::pattern;
 use crate::plan::Wrong;
 use crate::world::{Event, World};
 use crate::writing::{next_output, write_packet};
 use chunkcomm_proto::endpoint::Output;
 use chunkcomm_proto::limits::FRAGMENT_BYTES_MAX;
-use chunkcomm_proto::packet::{FRAGMENT_HEAD_BYTES, HEADER_BYTES};
+use chunkcomm_proto::packet::{
+    ADDRESS_BYTES, FLAG_ELSEWHERE, FRAGMENT_HEAD_BYTES, HEADER_BYTES, Packet,
+};
 use std::time::Duration;
+
+/// Puts the place in the pattern for the address of a fragment, which differs from process to process.
+fn address_in_pattern(packet: &mut Packet) {
+    if packet.head.get(4).is_none_or(|flags| flags & FLAG_ELSEWHERE == 0) {
+        return;
+    }
+    if let Some(address) = packet.head.last_chunk_mut::<ADDRESS_BYTES>() {
+        let place = u64::from_le_bytes(*address).wrapping_sub(pattern().as_ptr().addr() as u64);
+        *address = place.to_le_bytes();
+    }
+}
 
 impl World<'_> {
     pub(super) fn write(&mut self, id: usize) -> Turn {
@@ -77,6 +91,7 @@ impl World<'_> {
         let bytes = end.endpoint.packet_bytes();
         end.check_kept(bytes.max(FRAGMENT_HEAD_BYTES + FRAGMENT_BYTES_MAX));
         let (packet, number, again) = end.endpoint.packet_mut();
+        address_in_pattern(packet);
         let field = |at: usize| packet.head[at..at + 8].try_into().map_or(0, u64::from_le_bytes);
         let (sequence, ack) = (field(8), field(16));
         if sequence != number || packet.head.len() < HEADER_BYTES {
