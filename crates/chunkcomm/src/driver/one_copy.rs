@@ -117,6 +117,13 @@ impl OneCopy {
     /// Reports what counts as written since the last acknowledgement.
     #[inline]
     pub(super) fn report(&mut self, senders: &mut TxSlots, link: &Link) {
+        if !self.held.is_empty() {
+            self.report_held(senders, link);
+        }
+    }
+
+    #[cold]
+    fn report_held(&mut self, senders: &mut TxSlots, link: &Link) {
         let [_, acknowledged, _] = link.numbers();
         while let Some((left, carried)) = self.held.front().copied() {
             if left > acknowledged {

@@ -152,6 +152,9 @@ impl Endpoint {
     #[must_use]
     #[inline]
     pub fn left_in_memory(&self) -> u64 {
+        if self.left == 0 {
+            return 0;
+        }
         let [_, acknowledged, _] = self.link.numbers();
         if self.left > acknowledged { self.left } else { 0 }
     }
