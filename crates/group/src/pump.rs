@@ -199,6 +199,7 @@ fn run_on<T: Pod, K: Send + 'static>(
         first: round,
         landed: 0,
         ready: 1,
+        last: None,
         head,
     };
     let flow = manner.flow;
@@ -209,11 +210,15 @@ fn run_on<T: Pod, K: Send + 'static>(
             Source::Commits | Source::Landing => pump.run(&fate).await,
             Source::Region => pump.run_followed(&fate).await,
         };
-        let Pump { channel, messages, replies, carrier, .. } = pump;
+        let Pump { channel, messages, replies, carrier, last, .. } = pump;
         drop(carrier);
         match home.filter(|_| outcome.is_ok()) {
             Some(Home { idle, to }) => idle.give(to, Line { channel, replies, messages }, &runtime),
             None => drop((channel, replies)),
+        }
+        // A line is home before the caller hears, who may need one at once.
+        if let Some((landed, is_over)) = last {
+            fate.send_modify(|fate| (fate.landed, fate.is_over) = (landed, is_over));
         }
         drop(keep);
         if let Err(error) = outcome {
@@ -247,6 +252,8 @@ struct Pump<T: Pod> {
     /// Rounds of this transfer, counted from 1, that have landed and for which there is a buffer.
     landed: u32,
     ready: u32,
+    /// The buffer's round that was the last, once it has landed, and whether it was cut.
+    last: Option<(u32, bool)>,
     /// The word in front of a transfer of a line, which leaves with its first header.
     head: Option<Head>,
 }
@@ -332,10 +339,11 @@ impl<T: Pod> Pump<T> {
             }
             self.until(|pump, _| pump.landed >= round).await?;
             self.carrier.rest();
-            fate.send_modify(|fate| (fate.landed, fate.is_over) = (of_buffer, is_cut));
             if is_cut || self.source == Source::Region {
+                self.last = Some((of_buffer, is_cut));
                 return Ok(());
             }
+            fate.send_modify(|fate| (fate.landed, fate.is_over) = (of_buffer, false));
             self.until(|_, state| state.round > of_buffer || state.closing).await?;
             if self.carrier.share().state().round == of_buffer {
                 return Ok(());

@@ -4,6 +4,7 @@ use crate::virtual_cluster::{join, on_each, switched};
 use chunkcomm::host;
 use chunkcomm_cluster::Cluster;
 use chunkcomm_group::{Algorithm, Group, GroupError, Op, Parts};
+use chunkcomm_proto::describe::fnv1a;
 use chunkcomm_simulation::{Arrival, Delivery, HostId, LinkSpec, run};
 use chunkcomm_testkit::cancelled;
 use std::time::Duration;
@@ -160,6 +161,69 @@ fn a_rank_that_has_dropped_its_group_is_gone_to_those_that_wait_for_it() {
             let text = error.to_string();
             assert!(text.contains("rank 2") && text.contains("gone"), "{rank}: {text}");
             assert!(cluster.ended().is_none());
+        });
+    }
+}
+
+/// The word in which a rank of another release says who it is.
+#[test]
+fn a_rank_that_speaks_another_version_is_refused_by_name_of_both() {
+    on_each(1, 2, &[], |rank, cluster| async move {
+        if rank == 0 {
+            let mut group = world(&cluster).await;
+            let error = group.barrier().await.unwrap_err();
+            let text = error.to_string();
+            assert!(
+                text.contains("rank 1") && text.contains("version 1, those of this node 2"),
+                "{text}"
+            );
+            return;
+        }
+        let founders = cluster.founders();
+        let incarnations = founders.iter().flat_map(|it| it.incarnation.to_le_bytes());
+        let group = fnv1a(&b"world 0".iter().copied().chain(incarnations).collect::<Vec<u8>>());
+        let root = cluster.peer_of(founders[0]).await.unwrap();
+        let name = format!("chunkcomm-group.{group:016x}/0");
+        let mut words = cluster.node().open_bytes(&root, name.as_str()).await.unwrap();
+        // Its kind, its rank, no statement, the version.
+        let (mut hello, rank) = (vec![0], 1_u64);
+        hello.extend(rank.to_le_bytes());
+        hello.extend(0_u16.to_le_bytes());
+        hello.extend(1_u64.to_le_bytes());
+        words.send_slice(&hello).await.unwrap();
+        host::sleep(Duration::from_secs(5)).await;
+    });
+}
+
+/// What it sent has landed at the root, and waits there for the data of another rank.
+#[test]
+fn a_rank_whose_data_have_come_may_leave_while_another_is_late() {
+    for (late, warm) in [(1, false), (2, false), (1, true), (2, true)] {
+        let (network, hosts) = switched(late as u64, 3, LinkSpec::default());
+        run(network, async |simulation| {
+            let members = simulation.launch(&hosts, move |rank| async move {
+                let cluster = join().await;
+                let mut group = world(&cluster).await;
+                group.set_algorithm(Algorithm::Binomial);
+                if warm {
+                    group.reduce(0, vec![1_u64; LARGE], Op::sum()).await.unwrap();
+                    group.barrier().await.unwrap();
+                }
+                if rank == late {
+                    host::sleep(Duration::from_secs(5)).await;
+                }
+                let sums = group.reduce(0, vec![rank as u64; LARGE], Op::sum()).await;
+                let sums = sums.unwrap_or_else(|error| panic!("rank {rank}, late {late}: {error}"));
+                drop(group);
+                if rank == 0 {
+                    assert!(sums == vec![3; LARGE]);
+                } else {
+                    cluster.leave(SOON).await.unwrap();
+                }
+            });
+            for member in members {
+                member.await.unwrap();
+            }
         });
     }
 }

@@ -232,7 +232,7 @@ impl BytesReceiver {
     /// Receives the next message and returns what `look` makes of it; `None` at the end of the stream.
     ///
     /// A large message comes into `buffer` as by [`recv_into`](Self::recv_into). `look` sees another where it lies,
-    /// and the buffer stays as it is.
+    /// and the buffer stays as it is. After the end and an error the buffer is empty.
     ///
     /// # Errors
     ///
@@ -240,7 +240,7 @@ impl BytesReceiver {
     ///
     /// # Cancel safety
     ///
-    /// As `recv_into`.
+    /// As `recv_into`; the buffer is empty then.
     pub async fn recv_into_with<R>(
         &mut self,
         buffer: &mut Vec<u8>,

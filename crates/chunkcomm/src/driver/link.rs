@@ -74,7 +74,7 @@ pub(crate) struct Driver {
     pub(super) watch: Watch,
     pub(super) alarm: Alarm,
     pub(super) taken: Taken,
-    one_thread: bool,
+    pub(super) one_thread: bool,
     pub(super) recheck: Option<Time>,
     pub(super) over: bool,
     /// Span of the session's events.

@@ -277,7 +277,8 @@ impl<T: Element> Transfers<T> {
         };
         let Memories { input, sums, result, steps, spare } = memories;
         let mut kept = Vec::new();
-        for step in steps.into_iter().flatten() {
+        // After an error a peer that is cut off may still have a part of one: nobody waits for that.
+        for step in steps.into_iter().flatten().filter(|_| outcome.is_ok()) {
             kept.push(step.into_buffer().await);
         }
         let (input, sums) = (input.into_buffer().await, sums.into_buffer().await);
@@ -400,7 +401,8 @@ impl<T: Element> Transfers<T> {
         sent.map_err(fault)?.finish().await.map_err(fault)
     }
 
-    /// Waits for the transfers of a rank, and accepts the lines that it opens meanwhile.
+    /// Waits for the transfers of a rank, and accepts the lines that it opens until all have begun: a rank whose data
+    /// have come may leave, while they wait here for another operand.
     async fn receive(
         &self,
         from: usize,
@@ -420,15 +422,22 @@ impl<T: Element> Transfers<T> {
         let mut landed = pin!(try_all(landed.collect()));
         let (node, peer, name) =
             (self.cluster.node(), &self.peers[&from], self.name_of(from, self.rank));
-        loop {
+        let expected = &self.lines.expected;
+        while expected.awaits(from, self.call) {
             tokio::select! {
                 biased;
                 outcome = &mut landed => return outcome,
-                accepted = accept_line(node, peer, &name, from, &self.lines.expected) => {
-                    accepted.map_err(fault)?;
+                accepted = accept_line(node, peer, &name, from, expected) => {
+                    // The last of them may have begun on another line meanwhile.
+                    if let Err(error) = accepted
+                        && expected.awaits(from, self.call)
+                    {
+                        return Err(fault(error));
+                    }
                 }
             }
         }
+        landed.await
     }
 
     /// Returns the name of the lines from one rank to another.

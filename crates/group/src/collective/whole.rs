@@ -605,7 +605,8 @@ impl<T: Element> Run for Whole<T> {
         }
         let Step { send, receive } = self.steps.get(self.at)?;
         let from = receive.as_ref().filter(|_| !self.progress.came).map(|it| it.from);
-        let to = send.as_ref().filter(|_| !self.progress.sent).map(|it| it.to);
+        let to =
+            send.as_ref().filter(|it| !self.progress.sent && !self.is_ahead(it)).map(|it| it.to);
         from.or(to).map(|rank| self.rank(rank))
     }
 

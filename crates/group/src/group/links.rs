@@ -9,7 +9,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use bytes::Bytes;
-use chunkcomm::layer::{Owed, Written};
+use chunkcomm::layer::{Layer, Owed, Written};
 use chunkcomm::{AcceptError, BytesReceiver, BytesSender, Loss, LossKind, Node, Peer};
 use chunkcomm_cluster::Cluster;
 use chunkcomm_cluster::cluster::{NodeId, WeakCluster};
@@ -275,10 +275,7 @@ impl Links {
                 Poll::Ready(Ok(Some(()))) => match self.hear(index, bytes) {
                     Ok(Some(heard)) => return Poll::Ready(heard),
                     Ok(None) => {}
-                    Err(()) => {
-                        let loss = Loss::new(LossKind::Refused, "it does not speak as a rank");
-                        self.end(index, loss);
-                    }
+                    Err(loss) => self.end(index, loss),
                 },
                 Poll::Ready(Ok(None)) => {
                     let loss = Loss::new(LossKind::Left, "it has dropped the group");
@@ -309,9 +306,10 @@ impl Links {
         }
     }
 
-    /// Reads a word; none where it only says who speaks. An error is a word that no rank says.
-    fn hear(&mut self, index: usize, bytes: Vec<u8>) -> Result<Option<Heard>, ()> {
-        let (word, payload_at) = Word::decode(&bytes).ok_or(())?;
+    /// Reads a word; none where it only says who speaks. An error is a word that no rank of this version says.
+    fn hear(&mut self, index: usize, bytes: Vec<u8>) -> Result<Option<Heard>, Loss> {
+        let none = || Loss::new(LossKind::Refused, "it does not speak as a rank");
+        let (word, payload_at) = Word::decode(&bytes).ok_or_else(none)?;
         let incoming = &mut self.incoming[index];
         let Some(from) = incoming.from else {
             let rank = usize::try_from(word.call).ok().filter(|_| word.kind == Kind::Hello);
@@ -319,11 +317,16 @@ impl Links {
                 let member = self.roster.seats().get(*rank);
                 member.is_some_and(|it| it.incarnation == incoming.peer.incarnation())
             };
-            let rank = rank.filter(is_it).filter(|rank| !self.has_come[*rank]).ok_or(())?;
+            let rank = rank.filter(is_it).filter(|rank| !self.has_come[*rank]).ok_or_else(none)?;
             self.has_come[rank] = true;
             self.roster.note_channel(rank);
             self.rest.note();
             incoming.from = Some(rank);
+            let (theirs, ours) = (word.left, GroupLayer::VERSIONS.1);
+            if theirs != u64::from(ours) {
+                let why = format!("its groups speak version {theirs}, those of this node {ours}");
+                return Err(Loss::new(LossKind::Refused, why));
+            }
             return Ok(None);
         };
         let (kind, call, left) = (word.kind, word.call, word.left);
@@ -520,7 +523,8 @@ fn open(
         let peer = cluster.peer_of(member).await?;
         let mut sender = cluster.node().open_bytes(&peer, name.as_str()).await?;
         let mut hello = Vec::new();
-        Word { kind: Kind::Hello, call: rank as u64, left: 0, statement: &[] }.encode(&mut hello);
+        let left = u64::from(GroupLayer::VERSIONS.1);
+        Word { kind: Kind::Hello, call: rank as u64, left, statement: &[] }.encode(&mut hello);
         sender.send_slice(&hello).await?;
         Ok(sender)
     })

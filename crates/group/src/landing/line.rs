@@ -54,6 +54,12 @@ impl Expected {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Whether a transfer of the rank in this call has not begun.
+    pub(crate) fn awaits(&self, from: usize, call: u64) -> bool {
+        let all = Due { from, call, number: 0 }..=Due { from, call, number: u32::MAX };
+        self.all().range(all).next().is_some()
+    }
+
     fn take(&self, due: &Due) -> Option<Awaited> {
         self.all().remove(due)
     }

@@ -65,13 +65,23 @@ impl WayBack {
 
     /// Says that all bytes of `round` have landed, or that there is a buffer for it.
     pub(crate) fn say_round(&self, landed: bool, round: u32) {
-        self.say(&encode_round(landed, round));
+        let has_left = self.has_left();
+        // From its hearing on, the sender may use the line for another transfer.
         self.has_landed.fetch_or(landed, Ordering::AcqRel);
+        if !has_left {
+            self.put(&encode_round(landed, round));
+        }
     }
 
     /// Sends `message`, without waiting and, where the channel has room, without an allocation.
     pub(crate) fn say(&self, message: &[u8]) {
-        let Some(sender) = self.sender.get().filter(|_| !self.has_left()) else { return };
+        if !self.has_left() {
+            self.put(message);
+        }
+    }
+
+    fn put(&self, message: &[u8]) {
+        let Some(sender) = self.sender.get() else { return };
         let mut sender = sender.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(sender) = sender.as_mut() else { return };
         let sent = pin!(sender.send_slice_now(message))

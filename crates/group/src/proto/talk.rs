@@ -245,7 +245,7 @@ pub(crate) fn texts(statements: &[Vec<u8>; 2]) -> [String; 2] {
 /// Kind of a word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// The first word of a channel: `call` is the sender's rank.
+    /// The first word of a channel: `call` is the sender's rank, `left` the version of its words.
     Hello,
     /// Data of a step; `left` bytes of the same step follow in further words.
     Data,

@@ -140,11 +140,14 @@ fn arrive(node: &mut Node, bytes: Vec<u8>) {
 
 #[tokio::test]
 async fn bytes_in_the_peers_memory_are_fetched_though_nothing_wakes_for_them() {
-    let (mut node, packet) = reader_of([1; 16]);
-    arrive(&mut node, packet);
-    node.settle();
-    assert!(!node.driver.reader.fetches());
-    assert_eq!(node.driver.endpoint.link.numbers()[2], 1, "the packet came as a whole");
+    for one_thread in [true, false] {
+        let (mut node, packet) = reader_of([1; 16]);
+        node.driver.one_thread = one_thread;
+        arrive(&mut node, packet);
+        node.settle();
+        assert!(!node.driver.reader.fetches());
+        assert_eq!(node.driver.endpoint.link.numbers()[2], 1, "the packet came as a whole");
+    }
 }
 
 #[tokio::test]
