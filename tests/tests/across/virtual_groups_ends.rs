@@ -1,11 +1,12 @@
 //! Groups beside each other, calls that differ, groups and calls that are dropped.
 
 use crate::virtual_cluster::{join, on_each, switched};
+use crate::virtual_faults::cut_or_part;
 use chunkcomm::host;
 use chunkcomm_cluster::Cluster;
 use chunkcomm_group::{Algorithm, Group, GroupError, Op, Parts};
 use chunkcomm_proto::describe::fnv1a;
-use chunkcomm_simulation::{Arrival, Delivery, HostId, LinkSpec, run};
+use chunkcomm_simulation::{Arrival, Delivery, HostId, LinkSpec, Random, each_seed, run};
 use chunkcomm_testkit::cancelled;
 use std::time::Duration;
 
@@ -329,4 +330,40 @@ fn a_broadcast_to_four_hosts_of_four_ranks_crosses_hosts_three_times() {
         let expected = 3 * BYTES..3 * BYTES + BYTES / 2;
         assert!(expected.contains(&crossed), "{algorithm}: {crossed} bytes between hosts");
     }
+}
+
+/// Two of them are under way at once, of which some ranks drop the first, while links break.
+#[test]
+fn large_calls_go_on_over_lines_that_break_and_beside_each_other() {
+    each_seed(0..6, |seed| {
+        let (network, hosts) = switched(seed, 4, LinkSpec::default());
+        run(network, async |simulation| {
+            let members = simulation.launch(&hosts, |rank| async move {
+                let cluster = join().await;
+                let mut group = world(&cluster).await;
+                for turn in 0..16_u64 {
+                    let mine = vec![turn + rank as u64; LARGE + turn as usize];
+                    let sums = group.all_reduce(mine.clone(), Op::sum());
+                    let largest = group.all_reduce(mine, Op::max());
+                    if (turn as usize + rank) % 5 == 0 {
+                        assert!(cancelled(2, sums).await.is_none_or(|it| it.is_ok()));
+                    } else {
+                        let sums = sums.await.unwrap();
+                        assert!(sums.iter().all(|it| *it == 4 * turn + 6), "turn {turn} at {rank}");
+                    }
+                    let largest = largest.await.unwrap();
+                    assert!(largest.iter().all(|it| *it == turn + 3), "turn {turn} at {rank}");
+                }
+                cluster.end(SOON).await.unwrap();
+            });
+            let mut random = Random::new(seed);
+            for _ in 0..20 {
+                simulation.sleep(Duration::from_millis(random.below(40))).await;
+                cut_or_part(&simulation, &hosts, &mut random).await;
+            }
+            for member in members {
+                member.await.unwrap();
+            }
+        });
+    });
 }
