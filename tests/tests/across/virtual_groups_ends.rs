@@ -166,7 +166,7 @@ fn a_rank_that_has_dropped_its_group_is_gone_to_those_that_wait_for_it() {
     }
 }
 
-/// The word in which a rank of another release says who it is.
+/// Its first word is as of another release.
 #[test]
 fn a_rank_that_speaks_another_version_is_refused_by_name_of_both() {
     on_each(1, 2, &[], |rank, cluster| async move {
@@ -196,7 +196,7 @@ fn a_rank_that_speaks_another_version_is_refused_by_name_of_both() {
     });
 }
 
-/// What it sent has landed at the root, and waits there for the data of another rank.
+/// Its data have landed at the root, and wait there for those of another rank.
 #[test]
 fn a_rank_whose_data_have_come_may_leave_while_another_is_late() {
     for (late, warm) in [(1, false), (2, false), (1, true), (2, true)] {

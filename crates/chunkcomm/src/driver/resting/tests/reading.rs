@@ -5,6 +5,7 @@ use crate::driver::one_copy::OneCopy;
 use crate::driver::staging::Staged;
 use crate::driver::taking::{Found, Next};
 use crate::error::LinkCause;
+use crate::proto::error::ProtocolError;
 use crate::proto::packet::{
     ADDRESS_BYTES, AppendRecords, ChannelKind, FLAG_ELSEWHERE, Header, Lane,
 };
@@ -164,4 +165,16 @@ async fn behind_memory_that_the_peer_let_go_of_its_last_word_is_heard_and_nothin
     let ended = node.driver.channels.shared.ended().unwrap();
     assert!(matches!(ended.cause(), LinkCause::Forgotten), "{ended}");
     assert_eq!(node.driver.endpoint.link.numbers()[2], 0, "the packet did not come");
+}
+
+#[tokio::test]
+async fn a_peer_that_was_not_told_of_reading_leaves_nothing_in_its_memory() {
+    let (mut node, packet) = reader_of([1; 16]);
+    node.driver.one_copy = OneCopy::new(true);
+    arrive(&mut node, packet);
+    let mut context = Context::from_waker(Waker::noop());
+    let polled = (0..100).find(|_| Pin::new(&mut node.driver).poll(&mut context).is_ready());
+    assert!(polled.is_some(), "the session ends");
+    let ended = node.driver.channels.shared.ended().unwrap();
+    assert!(matches!(ended.cause(), LinkCause::Protocol(ProtocolError::Elsewhere)), "{ended}");
 }
