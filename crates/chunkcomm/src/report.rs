@@ -34,8 +34,21 @@ pub const ROWS_MAX: usize = 1024;
 /// Most spans of a timeline: 4,096.
 pub const SPANS_MAX: usize = 4096;
 
+/// Most lines of a lane of a timeline: 1,024.
+pub const LINES_MAX: u32 = 1024;
+
 /// Most bytes of a text: 200.
 pub const TEXT_BYTES_MAX: usize = 200;
+
+/// Most bytes of a report of a peer, whose limits above multiply: 64 KiB. Texts count with their bytes, and each section,
+/// fact, table, column, row, cell and lane with 16 more, each span with its size in memory.
+pub const REPORT_BYTES_MAX: usize = 64 << 10;
+
+/// Highest rate a second that is taken for one: 10^18.
+pub const RATE_MAX: f64 = 1e18;
+
+/// Bytes of a thing beside its texts.
+const THING_BYTES: usize = 16;
 
 /// The work of the layers of a node at one moment. Made by [`Node::report`](crate::Node::report).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -141,7 +154,7 @@ pub enum Cell {
     Count(u64),
     /// A number of bytes.
     Bytes(u64),
-    /// A number of things a second.
+    /// A number of things a second, from 0 to [`RATE_MAX`]; any other becomes [`Cell::Nothing`].
     Rate(f64),
     /// A duration in microseconds.
     Micros(u64),
@@ -173,13 +186,49 @@ impl Report {
         push(&mut self.sections, section, SECTIONS_MAX, &mut self.left_out);
     }
 
-    /// Cuts a report of a peer to the limits.
+    /// Cuts a report of a peer to the limits, all of it to [`REPORT_BYTES_MAX`]. The sections and facts have the first
+    /// claim to the room, then tables, then the latest spans. What is left out is counted.
     #[must_use]
     pub fn bounded(self) -> Report {
+        let mut room = Room(REPORT_BYTES_MAX);
         let mut report =
             Report { version: self.version, left_out: self.left_out, ..Report::default() };
-        self.sections.into_iter().for_each(|section| report.add(section.bounded()));
+        let (mut tables, mut timelines) = (Vec::new(), Vec::new());
+        for section in self.sections {
+            let mut kept = Section::new(&section.kind, &section.name);
+            if report.sections.len() >= SECTIONS_MAX || !room.takes([&kept.kind, &kept.name]) {
+                add_one(&mut report.left_out);
+                continue;
+            }
+            kept.left_out = section.left_out;
+            section.facts.into_iter().for_each(|fact| kept.bounded_fact(fact, &mut room));
+            report.sections.push(kept);
+            tables.push(section.tables);
+            timelines.push(section.timeline);
+        }
+        for (kept, tables) in report.sections.iter_mut().zip(tables) {
+            tables.into_iter().for_each(|table| kept.bounded_table(table, &mut room));
+        }
+        for (kept, timeline) in report.sections.iter_mut().zip(timelines) {
+            kept.timeline = timeline.map(|timeline| timeline.bounded(&mut room));
+        }
         report
+    }
+}
+
+/// Bytes that are left for a report.
+struct Room(usize);
+
+impl Room {
+    /// Takes a thing with these texts, if there is room.
+    fn takes<'a>(&mut self, texts: impl IntoIterator<Item = &'a String>) -> bool {
+        self.takes_bytes(texts.into_iter().fold(THING_BYTES, |bytes, text| bytes + text.len()))
+    }
+
+    fn takes_bytes(&mut self, bytes: usize) -> bool {
+        let left = self.0.checked_sub(bytes);
+        self.0 = left.unwrap_or(self.0);
+        left.is_some()
     }
 }
 
@@ -212,16 +261,23 @@ impl Section {
         self
     }
 
-    fn bounded(self) -> Section {
-        let mut section = Section::new(&self.kind, &self.name);
-        section.left_out = self.left_out;
-        for Fact { name, value } in self.facts {
-            section = section.fact(&name, value);
+    fn bounded_fact(&mut self, Fact { name, value }: Fact, room: &mut Room) {
+        let fact = Fact { name: shortened(name), value: value.bounded() };
+        if self.facts.len() < PARTS_MAX
+            && room.takes([&fact.name].into_iter().chain(fact.value.words()))
+        {
+            self.facts.push(fact);
+        } else {
+            add_one(&mut self.left_out);
         }
-        for table in self.tables {
-            section = section.table(table.bounded());
+    }
+
+    fn bounded_table(&mut self, table: Table, room: &mut Room) {
+        let has_place = self.tables.len() < PARTS_MAX;
+        match has_place.then(|| table.bounded(room)).flatten() {
+            Some(table) => self.tables.push(table),
+            None => add_one(&mut self.left_out),
         }
-        Section { timeline: self.timeline.map(Timeline::bounded), ..section }
     }
 }
 
@@ -237,20 +293,40 @@ impl Table {
     /// the columns are dropped.
     pub fn row(&mut self, cells: impl IntoIterator<Item = Cell>) {
         if self.rows.len() >= ROWS_MAX {
-            self.left_out += 1;
-            return;
+            return add_one(&mut self.left_out);
         }
-        let mut row: Vec<Cell> =
-            cells.into_iter().take(self.columns.len()).map(Cell::bounded).collect();
-        row.resize(self.columns.len(), Cell::Nothing);
+        let row = self.of_columns(cells);
         self.rows.push(row);
     }
 
-    fn bounded(self) -> Table {
+    /// Makes a row with a cell for each column.
+    fn of_columns(&self, cells: impl IntoIterator<Item = Cell>) -> Vec<Cell> {
+        let cells = cells.into_iter().take(self.columns.len()).map(Cell::bounded);
+        let mut row: Vec<Cell> = cells.collect();
+        row.resize(self.columns.len(), Cell::Nothing);
+        row
+    }
+
+    /// Cuts a table; `None` if not even its head has room.
+    fn bounded(self, room: &mut Room) -> Option<Table> {
         let columns: Vec<&str> = self.columns.iter().map(String::as_str).collect();
         let mut table = Table { left_out: self.left_out, ..Table::new(&self.name, &columns) };
-        self.rows.into_iter().for_each(|row| table.row(row));
-        table
+        let names = table.columns.iter().map(|name| THING_BYTES + name.len()).sum::<usize>();
+        if !room.takes_bytes(THING_BYTES + table.name.len() + names) {
+            return None;
+        }
+        for row in self.rows {
+            let row = table.of_columns(row);
+            let bytes = row.iter().fold(THING_BYTES, |bytes, cell| {
+                bytes + THING_BYTES + cell.words().map_or(0, String::len)
+            });
+            if table.rows.len() < ROWS_MAX && room.takes_bytes(bytes) {
+                table.rows.push(row);
+            } else {
+                add_one(&mut table.left_out);
+            }
+        }
+        Some(table)
     }
 }
 
@@ -274,21 +350,38 @@ impl Timeline {
         first: u64,
         count: u64,
     ) {
-        if lane as usize >= self.lanes.len() {
-            self.left_out += 1;
-            return;
+        if lane as usize >= self.lanes.len() || line >= LINES_MAX {
+            return add_one(&mut self.left_out);
         }
         let end_us = end_us.max(begin_us);
         let span = Span { lane, line, begin_us, end_us, first, count };
         push(&mut self.spans, span, SPANS_MAX, &mut self.left_out);
     }
 
-    fn bounded(self) -> Timeline {
-        let left_out = self.left_out;
-        let mut timeline = Timeline::new(self.lanes, self.now_us);
-        timeline.left_out += left_out;
-        for Span { lane, line, begin_us, end_us, first, count } in self.spans {
+    fn bounded(self, room: &mut Room) -> Timeline {
+        let Timeline { lanes, mut spans, now_us, left_out } = self;
+        let mut timeline = Timeline { now_us, left_out, ..Timeline::default() };
+        for lane in lanes {
+            let lane = shortened(lane);
+            if timeline.lanes.len() < ROWS_MAX && room.takes([&lane]) {
+                timeline.lanes.push(lane);
+            } else {
+                add_one(&mut timeline.left_out);
+            }
+        }
+        // The latest have the first claim.
+        spans.sort_unstable_by_key(|span| std::cmp::Reverse(span.end_us));
+        for Span { lane, line, begin_us, end_us, first, count } in spans {
+            let kept = timeline.spans.len();
+            // In memory a span is as large as that.
+            if room.0 < size_of::<Span>() {
+                add_one(&mut timeline.left_out);
+                continue;
+            }
             timeline.span((lane, line), (begin_us, end_us), first, count);
+            if timeline.spans.len() > kept {
+                room.takes_bytes(size_of::<Span>());
+            }
         }
         timeline
     }
@@ -307,11 +400,19 @@ impl Cell {
         Cell::State(state, short(name))
     }
 
+    /// Returns its text, if it has one.
+    fn words(&self) -> Option<&String> {
+        match self {
+            Cell::Text(text) | Cell::State(_, text) => Some(text),
+            _ => None,
+        }
+    }
+
     fn bounded(self) -> Cell {
         match self {
             Cell::Text(text) => Cell::Text(shortened(text)),
             Cell::State(state, name) => Cell::State(state, shortened(name)),
-            Cell::Rate(rate) if !rate.is_finite() => Cell::Nothing,
+            Cell::Rate(rate) if !(0.0..=RATE_MAX).contains(&rate) => Cell::Nothing,
             Cell::Share(share) if !share.is_finite() => Cell::Nothing,
             Cell::Share(share) => Cell::Share(share.clamp(0.0, 1.0)),
             other => other,
@@ -323,8 +424,13 @@ fn push<T>(into: &mut Vec<T>, what: T, count_max: usize, left_out: &mut u64) {
     if into.len() < count_max {
         into.push(what);
     } else {
-        *left_out += 1;
+        add_one(left_out);
     }
+}
+
+/// Counts one thing more; a peer may have counted before.
+fn add_one(count: &mut u64) {
+    *count = count.saturating_add(1);
 }
 
 fn short(text: &str) -> String {
@@ -378,16 +484,65 @@ mod tests {
         let mut sections = vec![Section::default(); SECTIONS_MAX + 1];
         sections[0] =
             Section { tables, facts: vec![fact], timeline: Some(timeline), ..Section::default() };
-        let report = Report { version: 7, sections, left_out: 2 }.bounded();
-        assert_eq!((report.version, report.sections.len(), report.left_out), (7, SECTIONS_MAX, 3));
+        let report = Report { version: 7, sections, left_out: u64::MAX }.bounded();
+        assert_eq!((report.version, report.sections.len()), (7, SECTIONS_MAX));
+        assert_eq!(report.left_out, u64::MAX);
         let section = &report.sections[0];
-        assert_eq!((section.tables.len(), section.left_out), (PARTS_MAX, 1));
+        assert_eq!(section.tables.len() as u64 + section.left_out, PARTS_MAX as u64 + 1);
         assert_eq!(section.facts[0].value, Cell::Nothing);
         assert!(section.facts[0].name.len() <= TEXT_BYTES_MAX);
         let table = &section.tables[0];
-        assert_eq!((table.columns.len(), table.rows.len()), (COLUMNS_MAX, ROWS_MAX));
-        assert_eq!((table.rows[0].len(), table.left_out), (COLUMNS_MAX, 1));
+        assert_eq!((table.columns.len(), table.rows[0].len()), (COLUMNS_MAX, COLUMNS_MAX));
+        assert_eq!(table.rows.len() as u64 + table.left_out, ROWS_MAX as u64 + 1);
         let timeline = section.timeline.as_ref().unwrap();
-        assert_eq!((timeline.lanes.len(), timeline.left_out), (ROWS_MAX, 2));
+        assert_eq!(timeline.lanes.len() as u64 + timeline.left_out, ROWS_MAX as u64 + 2);
+    }
+
+    /// Each limit is kept, and together they would be hundreds of MiB.
+    #[test]
+    fn the_limits_do_not_multiply() {
+        let mut table = Table::new("t", &["c"; COLUMNS_MAX]);
+        for _ in 0..ROWS_MAX {
+            table.row(vec![Cell::text(&"x".repeat(TEXT_BYTES_MAX)); COLUMNS_MAX]);
+        }
+        let section = Section::new("thing", "").fact("first", Cell::Count(1)).table(table);
+        let report = Report { sections: vec![section; SECTIONS_MAX], ..Report::default() };
+        let report = report.bounded();
+        let is_named = |section: &Section| {
+            section.facts == [Fact { name: "first".into(), value: Cell::Count(1) }]
+        };
+        assert!(report.sections.len() == SECTIONS_MAX && report.sections.iter().all(is_named));
+        let bytes = format!("{report:?}").len();
+        assert!((REPORT_BYTES_MAX / 2..3 * REPORT_BYTES_MAX).contains(&bytes), "{bytes}");
+        let table = &report.sections[0].tables[0];
+        assert_eq!(table.rows.len() as u64 + table.left_out, ROWS_MAX as u64);
+        let last = report.sections.last().unwrap();
+        assert_eq!((last.tables.len(), last.left_out), (0, 1));
+    }
+
+    #[test]
+    fn the_latest_spans_stay_where_there_is_no_room_for_all() {
+        let mut timeline = Timeline::new(["lane".to_owned()], 9);
+        (0..SPANS_MAX as u64).for_each(|at| timeline.span((0, 0), (at, at + 1), at, 1));
+        timeline.span((0, LINES_MAX), (0, 1), 0, 1);
+        let report =
+            Report { sections: vec![Section::default().timeline(timeline)], ..Report::default() };
+        let report = report.bounded();
+        let timeline = report.sections[0].timeline.as_ref().unwrap();
+        assert_eq!(timeline.spans.len() as u64 + timeline.left_out, SPANS_MAX as u64 + 1);
+        let spans = timeline.spans.iter().map(|span| span.first);
+        let first = SPANS_MAX as u64 - timeline.spans.len() as u64;
+        assert!(first > 0 && spans.rev().eq(first..SPANS_MAX as u64), "{first}");
+    }
+
+    #[test]
+    fn what_is_no_rate_is_nothing() {
+        let rates = [f64::NAN, f64::INFINITY, -1.0, f64::MAX];
+        for value in rates.map(Cell::Rate).into_iter().chain([Cell::Share(f64::NAN)]) {
+            let section =
+                Section { facts: vec![Fact { name: String::new(), value }], ..Section::default() };
+            let report = Report { sections: vec![section], ..Report::default() }.bounded();
+            assert_eq!(report.sections[0].facts[0].value, Cell::Nothing);
+        }
     }
 }
