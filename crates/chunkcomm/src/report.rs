@@ -187,7 +187,7 @@ impl Report {
     }
 
     /// Cuts a report of a peer to the limits, all of it to [`REPORT_BYTES_MAX`]. The sections and facts have the first
-    /// claim to the room, then tables, then the latest spans. What is left out is counted.
+    /// claim to the room, then tables, then the latest spans. The rest is counted.
     #[must_use]
     pub fn bounded(self) -> Report {
         let mut room = Room(REPORT_BYTES_MAX);

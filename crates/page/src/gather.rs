@@ -5,6 +5,7 @@ use crate::state::{
 };
 use chunkcomm::Node;
 use chunkcomm::explain::{Explanation, LinkReport, Way};
+use chunkcomm::report::RATE_MAX;
 use chunkcomm::stats::FlushReason;
 use std::collections::{HashMap, VecDeque};
 use std::time::{Duration, Instant};
@@ -17,6 +18,9 @@ pub(crate) const WAITS_MAX: usize = 64;
 
 /// Most bytes of a text that a peer may have chosen.
 const TEXT_BYTES_MAX: usize = 300;
+
+/// Most bytes of the name of a flush reason that a peer has chosen.
+const REASON_BYTES_MAX: usize = 32;
 
 /// Time over which rates are taken: 1 s.
 const RATED_FOR: Duration = Duration::from_secs(1);
@@ -232,12 +236,30 @@ fn warnings(node: &Node) -> Vec<WarningState> {
     node.warnings().into_iter().map(warning).collect()
 }
 
+impl Rates {
+    /// Whether all of them are rates: a peer may have sent any number, and no JSON has them all.
+    fn are_some(&self) -> bool {
+        let Rates {
+            messages_sent,
+            messages_received,
+            bytes_sent,
+            bytes_received,
+            messages_per_packet,
+        } = self;
+        [messages_sent, messages_received, bytes_sent, bytes_received, messages_per_packet]
+            .into_iter()
+            .all(|rate| (0.0..=RATE_MAX).contains(rate))
+    }
+}
+
 impl NodeState {
     /// Cuts the state of a peer to the limits.
     pub(crate) fn bounded(mut self) -> NodeState {
         let Extent { links_max, channels_max, explain_bytes_max } = THERE;
-        self.links_left_out += cut_to(&mut self.links, links_max);
-        self.channels_left_out += cut_to(&mut self.channels, channels_max);
+        let left_out = cut_to(&mut self.links, links_max);
+        self.links_left_out = self.links_left_out.saturating_add(left_out);
+        let left_out = cut_to(&mut self.channels, channels_max);
+        self.channels_left_out = self.channels_left_out.saturating_add(left_out);
         cut_to(&mut self.waits, WAITS_MAX);
         cut_to(&mut self.warnings, WAITS_MAX);
         cut_to(&mut self.refusals, WAITS_MAX);
@@ -246,7 +268,10 @@ impl NodeState {
         self.node = cut(&self.node);
         for link in &mut self.links {
             cut_to(&mut link.flushes, FlushReason::ALL.len());
-            link.flushes.iter_mut().for_each(|(name, _)| *name = cut(name));
+            link.flushes
+                .iter_mut()
+                .for_each(|(name, _)| *name = cut_at(name, REASON_BYTES_MAX).to_owned());
+            link.rates = link.rates.filter(Rates::are_some);
             for text in [&mut link.peer, &mut link.state, &mut link.way] {
                 *text = cut(text);
             }
@@ -327,5 +352,43 @@ mod tests {
         assert!(state.links[0].peer.len() <= TEXT_BYTES_MAX);
         assert_eq!((state.waits.len(), state.waits[0].what.len()), (WAITS_MAX, TEXT_BYTES_MAX));
         assert!(state.explain.len() <= THERE.explain_bytes_max);
+    }
+
+    #[test]
+    fn rates_of_a_peer_that_are_none_are_not_shown() {
+        let good = Rates { messages_sent: 1.0, ..Rates::default() };
+        for (bad, is_shown) in [
+            (1.0, true),
+            (0.0, true),
+            (f64::NAN, false),
+            (-1.0, false),
+            (f64::INFINITY, false),
+            (f64::MAX, false),
+        ] {
+            let link = LinkState {
+                rates: Some(Rates { bytes_received: bad, ..good }),
+                ..LinkState::default()
+            };
+            let state =
+                NodeState { links: vec![link], links_left_out: u64::MAX, ..NodeState::default() };
+            assert_eq!(state.bounded().links[0].rates.is_some(), is_shown, "{bad}");
+        }
+    }
+
+    /// Counts of a peer may be any: those that are left out here come on top.
+    #[test]
+    fn counts_of_a_peer_do_not_overflow() {
+        let links = vec![LinkState::default(); THERE.links_max + 1];
+        let channels = vec![ChannelState::default(); THERE.channels_max + 1];
+        let most = u64::MAX;
+        let state = NodeState {
+            links,
+            channels,
+            links_left_out: most,
+            channels_left_out: most,
+            ..NodeState::default()
+        };
+        let state = state.bounded();
+        assert_eq!((state.links_left_out, state.channels_left_out), (u64::MAX, u64::MAX));
     }
 }

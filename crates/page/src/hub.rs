@@ -5,8 +5,13 @@ use crate::guard::Guard;
 use crate::log::{Log, locked, now_ms};
 use crate::members::{Members, Others};
 use crate::state::{EventState, MemberState, NodeDetail, NodeState, Shown, Standing, VERSION};
+use axum::body::Bytes;
 use chunkcomm::layer::WeakNode;
+use chunkcomm::report::Section;
 use chunkcomm_cluster::Cluster;
+use serde::Serialize;
+use std::collections::HashMap;
+use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -23,6 +28,17 @@ const WARNINGS_MAX: usize = 100;
 
 /// Most sections that are shown of all nodes together.
 const SECTIONS_MAX: usize = 64;
+
+/// Most bytes of the sections of all nodes together, as JSON: 1 MiB. Those of other nodes are
+/// [bounded](chunkcomm::report::REPORT_BYTES_MAX) before.
+const SECTIONS_BYTES_MAX: usize = 1 << 20;
+
+/// Most states of one moment that are kept as JSON: one for each node that viewers have selected.
+const EVENTS_MAX: usize = crate::server::VIEWERS_MAX;
+
+/// Texts before the JSON of an event, and behind it.
+pub(crate) const EVENT_HEAD: &str = "data: ";
+pub(crate) const EVENT_FOOT: &str = "\n\n";
 
 /// Counts of a page so far.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -64,7 +80,9 @@ pub(crate) struct Everything {
     members_left_out: u64,
     events: Vec<EventState>,
     /// The nodes that have reported: this one first.
-    pub(crate) nodes: Vec<(String, Arc<NodeState>, Instant)>,
+    pub(crate) nodes: Vec<Node>,
+    /// Events for viewers, by the key of the selected node: each is made once, and shared.
+    made: Mutex<HashMap<String, Bytes>>,
 }
 
 impl Everything {
@@ -120,6 +138,7 @@ impl Hub {
                 members_left_out: last.members_left_out,
                 events: locked(&self.log).newest(),
                 nodes: last.nodes.clone(),
+                made: Mutex::default(),
             });
         });
     }
@@ -167,19 +186,31 @@ impl Hub {
                 members_left_out: left_out,
                 events: locked(&self.log).newest(),
                 nodes,
+                made: Mutex::default(),
             });
         });
         true
     }
 
-    /// Returns everything as JSON, with the details of the node of this key; by default of this one.
-    pub(crate) fn json(&self, everything: &Everything, selected: Option<&str>) -> String {
-        let Everything { nodes, here, .. } = everything;
-        let found = selected.and_then(|key| nodes.iter().find(|(it, ..)| it == key));
+    /// Returns everything as an event, with the details of the node of this key; by default of this one.
+    pub(crate) fn event(&self, everything: &Everything, selected: Option<&str>) -> Bytes {
         let is_known = |key: &&str| everything.members.iter().any(|member| member.key == **key);
         // A member that has not reported yet stays selected.
-        let key = selected.filter(is_known).unwrap_or(here);
-        let chosen = found.or_else(|| nodes.iter().find(|(it, ..)| it == key));
+        let key = selected.filter(is_known).unwrap_or(&everything.here);
+        if let Some(made) = locked(&everything.made).get(key) {
+            return made.clone();
+        }
+        let event = Bytes::from(self.json(everything, key));
+        let mut made = locked(&everything.made);
+        if made.len() < EVENTS_MAX {
+            made.insert(key.to_owned(), event.clone());
+        }
+        event
+    }
+
+    fn json(&self, everything: &Everything, key: &str) -> String {
+        let Everything { nodes, here, .. } = everything;
+        let chosen = nodes.iter().find(|(it, ..)| it == key);
         let mut waits: Vec<_> = nodes
             .iter()
             .flat_map(|(key, it, _)| it.waits.iter().map(|it| (key.as_str(), it)))
@@ -192,14 +223,8 @@ impl Hub {
             .collect();
         warnings.sort_by_key(|(_, warning)| warning.age_us);
         warnings.truncate(WARNINGS_MAX);
-        let first = chosen.filter(|_| selected.is_some()).into_iter();
-        let rest = nodes.iter().filter(|(it, ..)| it != key || selected.is_none());
-        let sections = first.chain(rest);
-        let mut sections: Vec<_> = sections
-            .flat_map(|(key, it, _)| it.report.sections.iter().map(|it| (key.as_str(), it)))
-            .collect();
-        let reports = nodes.iter().map(|(_, it, _)| it.report.left_out).sum::<u64>();
-        let sections_left_out = reports + crate::gather::cut_to(&mut sections, SECTIONS_MAX);
+        let rest = nodes.iter().filter(|(it, ..)| it != key);
+        let (sections, sections_left_out) = sections(chosen.into_iter().chain(rest));
         let shown = Shown {
             version: VERSION,
             title: &self.title,
@@ -228,6 +253,101 @@ impl Hub {
                 explain: &it.explain,
             }),
         };
-        serde_json::to_string(&shown).expect("its maps have texts as keys")
+        let json = serde_json::to_string(&shown).expect("its maps have texts as keys");
+        [EVENT_HEAD, &json, EVENT_FOOT].concat()
+    }
+}
+
+type Node = (String, Arc<NodeState>, Instant);
+
+/// Returns the sections of nodes as far as there is room, and the number of the others.
+fn sections<'a>(nodes: impl Iterator<Item = &'a Node>) -> (Vec<(&'a str, &'a Section)>, u64) {
+    let (mut shown, mut left_out, mut room) = (Vec::new(), 0_u64, SECTIONS_BYTES_MAX);
+    for (key, state, _) in nodes {
+        left_out = left_out.saturating_add(state.report.left_out);
+        for section in &state.report.sections {
+            let has_place = shown.len() < SECTIONS_MAX;
+            match has_place.then(|| room.checked_sub(json_bytes(section))).flatten() {
+                Some(rest) => {
+                    room = rest;
+                    shown.push((key.as_str(), section));
+                }
+                None => left_out = left_out.saturating_add(1),
+            }
+        }
+    }
+    (shown, left_out)
+}
+
+/// Returns the length of a thing as JSON.
+fn json_bytes(of: &impl Serialize) -> usize {
+    struct Counter(usize);
+    impl io::Write for Counter {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0 += bytes.len();
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+    let mut counter = Counter(0);
+    serde_json::to_writer(&mut counter, of).expect("its maps have texts as keys");
+    counter.0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use chunkcomm::Node as Program;
+    use chunkcomm::report::{Cell, Report, Table};
+
+    /// A hub of a program that has ended; members have reported these states.
+    async fn hub(states: Vec<NodeState>) -> (Hub, Everything) {
+        let node = Program::builder().quiet().build().await.unwrap();
+        let hub = Hub::new(node.downgrade(), Guard::new("127.0.0.1:80".parse().unwrap()).unwrap());
+        let key = |at| format!("rank {at}");
+        let members =
+            (0..states.len()).map(|at| MemberState { key: key(at), ..MemberState::default() });
+        let members = members.collect();
+        let nodes = states.into_iter().enumerate();
+        let nodes = nodes.map(|(at, state)| (key(at), Arc::new(state), Instant::now())).collect();
+        (hub, Everything { here: key(0), members, nodes, ..Everything::default() })
+    }
+
+    #[tokio::test]
+    async fn viewers_share_what_is_made_once() {
+        let (hub, everything) = hub(vec![NodeState::default(), NodeState::default()]).await;
+        let first = hub.event(&everything, None);
+        for same in [None, Some("rank 0"), Some("nobody")] {
+            assert_eq!(hub.event(&everything, same).as_ptr(), first.as_ptr(), "{same:?}");
+        }
+        let other = hub.event(&everything, Some("rank 1"));
+        assert!(String::from_utf8_lossy(&other).contains(r#""selected":"rank 1""#));
+        assert_eq!(hub.event(&everything, Some("rank 1")).as_ptr(), other.as_ptr());
+        assert_eq!(locked(&everything.made).len(), 2);
+    }
+
+    /// Members that send as much as a report takes.
+    #[tokio::test]
+    async fn the_states_of_many_members_are_bounded() {
+        let mut table = Table::new("rows", &["c"; 16]);
+        (0..200).for_each(|_| table.row(vec![Cell::text(&"x".repeat(200)); 16]));
+        let section = Section::new("thing", "").table(table);
+        let mut report = Report::default();
+        (0..8).for_each(|_| report.add(section.clone()));
+        report.left_out = u64::MAX;
+        let state = NodeState { report, ..NodeState::default() };
+        // That of this node, and those of others.
+        let (hub, everything) = hub(vec![state.clone(), state.bounded()]).await;
+        let event = hub.event(&everything, None);
+        assert!(event.len() < 2 * SECTIONS_BYTES_MAX, "{}", event.len());
+        assert!(
+            String::from_utf8_lossy(&event)
+                .contains(&format!("\"sections_left_out\":{}", u64::MAX))
+        );
+        let event = hub.event(&everything, Some("rank 1"));
+        assert!(String::from_utf8_lossy(&event).contains(r#"["rank 1",{"kind":"thing""#));
     }
 }

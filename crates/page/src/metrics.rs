@@ -42,7 +42,7 @@ pub(crate) fn text<'a>(nodes: impl Iterator<Item = (&'a str, &'a NodeState)> + C
         let mut flushes = std::collections::BTreeMap::<_, u64>::new();
         for link in &state.links {
             for (reason, count) in &link.flushes {
-                *flushes.entry((&link.peer, reason)).or_default() += count;
+                add(flushes.entry((&link.peer, reason)).or_default(), *count);
             }
         }
         for ((peer, reason), count) in flushes {
@@ -59,9 +59,14 @@ pub(crate) fn text<'a>(nodes: impl Iterator<Item = (&'a str, &'a NodeState)> + C
 fn summed(state: &NodeState, count: impl Fn(&Counts) -> u64) -> Vec<(&str, u64)> {
     let mut sums = std::collections::BTreeMap::<_, u64>::new();
     for link in &state.links {
-        *sums.entry(link.peer.as_str()).or_default() += count(&link.counts);
+        add(sums.entry(link.peer.as_str()).or_default(), count(&link.counts));
     }
     sums.into_iter().collect()
+}
+
+/// Adds to a sum of counts that peers may have chosen.
+fn add(sum: &mut u64, count: u64) {
+    *sum = sum.saturating_add(count);
 }
 
 /// Escapes a text for the value of a label.
@@ -89,5 +94,18 @@ mod tests {
         let line = r#"chunkcomm_flushes_total{node="here",peer="a\"} 7\n\\",reason="idle"} 4"#;
         assert!(text.lines().any(|it| it == line), "{text}");
         assert_eq!(text.lines().count(), 2 * COUNTS.len() + 2);
+    }
+
+    #[test]
+    fn sums_of_peers_do_not_overflow() {
+        let link = LinkState {
+            counts: Counts { reads: u64::MAX, ..Counts::default() },
+            flushes: vec![("idle".to_owned(), u64::MAX)],
+            ..LinkState::default()
+        };
+        let state = NodeState { links: vec![link.clone(), link], ..NodeState::default() };
+        let text = text([("here", &state)].into_iter());
+        let sums = text.lines().filter(|it| it.ends_with(&u64::MAX.to_string())).count();
+        assert_eq!(sums, 2, "{text}");
     }
 }
