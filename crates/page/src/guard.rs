@@ -1,14 +1,18 @@
-//! The check of requests: the token of the run, by cookie, bearer or address, from the origin of the page.
+//! The check of requests: those that a page of another site makes are refused, and states need the token of the run.
 //!
 //! | a request | is |
 //! |---|---|
-//! | with another `Host` than the page's addresses | refused: its name may have been bound to this machine by a stranger |
+//! | with another `Host` than a name of loopback | refused: a stranger may have bound the name to this machine |
 //! | with another `Origin` | refused: a page of another site makes it |
-//! | without the token | refused |
+//! | with `Sec-Fetch-Site` of another origin | refused, unless somebody follows a link to the page |
+//! | for what the program does, without the token | refused |
+//!
+//! The token comes as a bearer alone. A cookie would be sent to every port of the host, and so to servers of other users;
+//! the part of an address behind `#` is sent to nobody.
 
 use axum::http::{HeaderMap, HeaderValue, Method, header};
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 /// Bytes of a token: 16, as hexadecimal digits.
 const TOKEN_BYTES: usize = 16;
@@ -17,9 +21,8 @@ const TOKEN_BYTES: usize = 16;
 #[derive(Debug, Clone)]
 pub(crate) struct Guard {
     token: String,
-    /// Values of `Host` that are the page's.
+    /// Values of `Host` that are the page's, with any port: `ssh -L` may have given it another one.
     hosts: Vec<String>,
-    cookie: String,
 }
 
 /// Why a request is refused.
@@ -53,22 +56,24 @@ impl Guard {
         let mut bytes = [0; TOKEN_BYTES];
         getrandom::fill(&mut bytes).map_err(io::Error::other)?;
         let token = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
-        let port = address.port();
-        let hosts = vec![address.to_string(), format!("localhost:{port}")];
-        // Cookies of a host are those of all its ports.
-        Ok(Guard { token, hosts, cookie: format!("chunkcomm-page-{port}") })
+        let own = match address.ip() {
+            IpAddr::V4(own) => own.to_string(),
+            IpAddr::V6(own) => format!("[{own}]"),
+        };
+        let hosts = vec![own, "localhost".to_owned(), "127.0.0.1".to_owned(), "[::1]".to_owned()];
+        Ok(Guard { token, hosts })
     }
 
     pub(crate) fn token(&self) -> &str {
         &self.token
     }
 
-    /// Checks a request, whose address has this query.
-    pub(crate) fn check(
+    /// Checks where a request comes from.
+    pub(crate) fn check_origin(
         &self,
         method: &Method,
         headers: &HeaderMap,
-        query: Option<&str>,
+        path: &str,
     ) -> Result<(), Refused> {
         if method != Method::GET {
             return Err(Refused::Method);
@@ -76,41 +81,41 @@ impl Guard {
         let mut hosts = headers.get_all(header::HOST).iter();
         let host =
             hosts.next().and_then(|host| host.to_str().ok()).filter(|_| hosts.next().is_none());
-        let host = host.filter(|host| self.hosts.iter().any(|it| it.eq_ignore_ascii_case(host)));
+        let host = host.filter(|host| self.hosts.iter().any(|own| is_host(host, own)));
         let host = host.ok_or(Refused::Host)?;
         let is_own =
             |origin: &HeaderValue| origin.as_bytes() == format!("http://{host}").as_bytes();
-        if !headers.get_all(header::ORIGIN).iter().all(is_own) {
-            return Err(Refused::Origin);
-        }
-        let given =
-            self.of_cookies(headers).into_iter().chain(of_bearer(headers)).chain(of_query(query));
-        if given.into_iter().any(|given| same(given.as_bytes(), self.token.as_bytes())) {
+        let all = |name: &str, is_fine: &dyn Fn(&HeaderValue) -> bool| {
+            headers.get_all(name).iter().all(is_fine)
+        };
+        let follows_link = path == "/"
+            && all("sec-fetch-mode", &|mode| mode == "navigate")
+            && all("sec-fetch-dest", &|what| what == "document");
+        let is_same = |site: &HeaderValue| site == "same-origin" || site == "none" || follows_link;
+        if all("origin", &is_own) && all("sec-fetch-site", &is_same) {
             Ok(())
         } else {
-            Err(Refused::Token)
+            Err(Refused::Origin)
         }
     }
 
-    /// Returns the cookie that keeps the token, for whom the request was not refused.
-    pub(crate) fn cookie(&self) -> String {
-        format!("{}={}; HttpOnly; SameSite=Strict; Path=/", self.cookie, self.token)
-    }
-
-    fn of_cookies<'a>(&self, headers: &'a HeaderMap) -> Vec<&'a str> {
-        let lines = headers.get_all(header::COOKIE).iter().filter_map(|it| it.to_str().ok());
-        let cookies =
-            lines.flat_map(|line| line.split(';')).filter_map(|it| it.trim().split_once('='));
-        cookies.filter(|(name, _)| *name == self.cookie).map(|(_, token)| token).collect()
+    /// Checks the token of a request.
+    pub(crate) fn check_token(&self, headers: &HeaderMap) -> Result<(), Refused> {
+        let given = headers.get(header::AUTHORIZATION).and_then(|it| it.to_str().ok());
+        let given = given.and_then(|it| it.strip_prefix("Bearer ")).map(str::trim);
+        match given {
+            Some(given) if same(given.as_bytes(), self.token.as_bytes()) => Ok(()),
+            _ => Err(Refused::Token),
+        }
     }
 }
 
-fn of_bearer(headers: &HeaderMap) -> Option<&str> {
-    headers.get(header::AUTHORIZATION)?.to_str().ok()?.strip_prefix("Bearer ").map(str::trim)
-}
-
-fn of_query(query: Option<&str>) -> Option<&str> {
-    value(query, "token")
+/// Whether a value of `Host` is this name, with a port or without.
+fn is_host(given: &str, name: &str) -> bool {
+    let Some((head, port)) = given.split_at_checked(name.len()) else { return false };
+    let is_port = |port: &str| port.parse::<u16>().is_ok();
+    head.eq_ignore_ascii_case(name)
+        && (port.is_empty() || port.strip_prefix(':').is_some_and(is_port))
 }
 
 /// Returns the value of a name in a query, as it stands there.
@@ -127,6 +132,8 @@ fn same(one: &[u8], other: &[u8]) -> bool {
 mod tests {
     use super::*;
 
+    const HOST: (&str, &str) = ("host", "127.0.0.1:8080");
+
     fn guard() -> Guard {
         Guard::new("127.0.0.1:8080".parse().unwrap()).unwrap()
     }
@@ -140,53 +147,75 @@ mod tests {
     }
 
     #[test]
-    fn the_token_is_taken_from_cookie_bearer_and_address() {
+    fn the_token_comes_as_a_bearer() {
         let guard = guard();
-        let (token, host) = (guard.token().to_owned(), ("host", "127.0.0.1:8080"));
+        let token = guard.token().to_owned();
         assert_eq!(token.len(), 2 * TOKEN_BYTES);
-        let check =
-            |lines: &[_], query: Option<&str>| guard.check(&Method::GET, &headers(lines), query);
-        let cookie = format!("a=b; chunkcomm-page-8080={token}; c=d");
-        let bearer = format!("Bearer {token}");
-        assert_eq!(check(&[host, ("cookie", &cookie)], None), Ok(()));
-        assert_eq!(check(&[host, ("authorization", &bearer)], None), Ok(()));
-        assert_eq!(check(&[host], Some(&format!("node=a&token={token}"))), Ok(()));
-        assert_eq!(check(&[("host", "LOCALHOST:8080")], Some(&format!("token={token}"))), Ok(()));
-        let other = format!("chunkcomm-page-8081={token}");
-        let short = format!("token={}", &token[1..]);
-        for (lines, query) in [
-            (&[host][..], None),
-            (&[host, ("cookie", &other)], None),
-            (&[host, ("authorization", &token)], None),
-            (&[host], Some(&*short)),
-            (&[host], Some("token=")),
+        let check = |name: &'static str, value: &str| guard.check_token(&headers(&[(name, value)]));
+        assert_eq!(check("authorization", &format!("Bearer {token}")), Ok(()));
+        for (name, value) in [
+            ("host", "127.0.0.1:8080"),
+            ("cookie", &*format!("chunkcomm-page-8080={token}")),
+            ("authorization", &token),
+            ("authorization", &format!("Bearer {}", &token[1..])),
+            ("authorization", "Bearer "),
         ] {
-            assert_eq!(check(lines, query), Err(Refused::Token), "{lines:?} {query:?}");
+            assert_eq!(check(name, value), Err(Refused::Token), "{name}: {value}");
         }
-        assert!(guard.cookie().ends_with("; HttpOnly; SameSite=Strict; Path=/"));
     }
 
-    /// A stranger's name that leads to this machine, and a page of another site, with the right token.
     #[test]
-    fn a_rebound_name_and_another_site_are_refused() {
+    fn a_rebound_name_is_refused_and_another_port_of_a_tunnel_is_not() {
         let guard = guard();
-        let query = format!("token={}", guard.token());
-        let check = |lines: &[_]| guard.check(&Method::GET, &headers(lines), Some(&query));
-        let host = ("host", "127.0.0.1:8080");
-        for other in
-            ["evil.example:8080", "127.0.0.1", "127.0.0.1:8081", "", "127.0.0.1:8080.evil.example"]
+        let check = |lines: &[_]| guard.check_origin(&Method::GET, &headers(lines), "/");
+        for own in ["127.0.0.1:8080", "127.0.0.1", "127.0.0.1:9000", "LOCALHOST:9000", "[::1]:9000"]
         {
+            assert_eq!(check(&[("host", own)]), Ok(()), "{own}");
+        }
+        for other in [
+            "evil.example:8080",
+            "",
+            "127.0.0.1:8080.evil.example",
+            "127.0.0.1.evil.example",
+            "localhost:",
+            "127.0.0.1:80:80",
+            "127.0.0.2:8080",
+        ] {
             assert_eq!(check(&[("host", other)]), Err(Refused::Host), "{other}");
         }
         assert_eq!(check(&[]), Err(Refused::Host));
-        assert_eq!(check(&[host, host]), Err(Refused::Host));
-        assert_eq!(check(&[host, ("origin", "http://127.0.0.1:8080")]), Ok(()));
+        assert_eq!(check(&[HOST, HOST]), Err(Refused::Host));
+        let post = guard.check_origin(&Method::POST, &headers(&[HOST]), "/");
+        assert_eq!(post, Err(Refused::Method));
+    }
+
+    /// Also a page of another port of this machine, where the server is another user's.
+    #[test]
+    fn pages_of_other_sites_and_ports_are_refused() {
+        let guard = guard();
+        let check = |lines: &[_], path| guard.check_origin(&Method::GET, &headers(lines), path);
+        assert_eq!(check(&[HOST, ("origin", "http://127.0.0.1:8080")], "/events"), Ok(()));
         for origin in
             ["http://evil.example", "null", "https://127.0.0.1:8080", "http://127.0.0.1:8081"]
         {
-            assert_eq!(check(&[host, ("origin", origin)]), Err(Refused::Origin), "{origin}");
+            assert_eq!(check(&[HOST, ("origin", origin)], "/"), Err(Refused::Origin), "{origin}");
         }
-        let post = guard.check(&Method::POST, &headers(&[host]), Some(&query));
-        assert_eq!(post, Err(Refused::Method));
+        for site in ["same-origin", "none"] {
+            assert_eq!(check(&[HOST, ("sec-fetch-site", site)], "/events"), Ok(()), "{site}");
+        }
+        for site in ["same-site", "cross-site", "anything"] {
+            let of = |mode, what| {
+                [HOST, ("sec-fetch-site", site), ("sec-fetch-mode", mode), ("sec-fetch-dest", what)]
+            };
+            assert_eq!(check(&of("navigate", "document"), "/"), Ok(()), "{site}");
+            for (lines, path) in [
+                (of("navigate", "document"), "/state.json"),
+                (of("navigate", "iframe"), "/"),
+                (of("no-cors", "script"), "/page.js"),
+                (of("cors", "empty"), "/"),
+            ] {
+                assert_eq!(check(&lines, path), Err(Refused::Origin), "{lines:?} {path}");
+            }
+        }
     }
 }

@@ -25,15 +25,17 @@
 //!
 //! # Who may look
 //!
-//! Everybody who has the address that the page prints: it has a token that was made for this run. The browser keeps it
-//! in a cookie (`HttpOnly`, `SameSite=Strict`). A request without the token is refused, and so is one with another
-//! `Host` or `Origin` than the page's: a page of another site, or a name that somebody has bound to this machine. A page
-//! listens on loopback alone: from another machine it is reached by `ssh -L`. Texts of peers never become markup.
+//! Everybody who has the address that the page prints: behind its `#` is a token that was made for this run. The page
+//! keeps it for its tab, takes it out of the address, and sends it as a bearer; a cookie would be sent to all ports of the
+//! machine. States without the token are refused, and so is each request with another `Host` or origin than the page's:
+//! a page of another site or port, or a name that somebody has bound to this machine. A page listens on loopback alone:
+//! from another machine it is reached by `ssh -L`. Texts of peers never become markup, and what a peer reports is bounded.
 //!
 //! # Cost
 //!
 //! A thread that waits. While somebody looks it gathers five times a second, in a cluster once a second at each other
-//! member. A slow browser skips states; at most [`VIEWERS_MAX`] look at a time.
+//! member. A slow browser skips states, one that takes nothing for 30 s is gone, and a hidden tab does not look. At most
+//! [`VIEWERS_MAX`] look at a time.
 //!
 //! # Prometheus
 //!
@@ -49,6 +51,8 @@
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
+#[cfg(feature = "serve")]
+mod door;
 #[cfg(feature = "serve")]
 mod error;
 #[cfg(feature = "serve")]

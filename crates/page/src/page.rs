@@ -26,7 +26,7 @@ pub const PAGE_VARIABLE: &str = "CHUNKCOMM_PAGE";
 const REPORTED_EVERY: Duration = Duration::from_secs(1);
 
 /// Time in which viewers get the last state when the page ends. The program does not wait for it.
-const LAST: Duration = Duration::from_millis(300);
+const LAST: Duration = Duration::from_secs(2);
 
 /// A page that is served, or a node that the page of another member shows. It ends when this is dropped; what browsers
 /// show last stays there.
@@ -115,11 +115,11 @@ impl Page {
         Ok(Page { hub: None, address: None, _stop: None, joined })
     }
 
-    /// Returns the address to open in a browser, with the token; `None` if no page is served here.
+    /// Returns the address to open in a browser, with the token behind `#`, which browsers send to nobody; `None` if no page is served here.
     #[must_use]
     pub fn url(&self) -> Option<String> {
         let (hub, address) = (self.hub.as_ref()?, self.address?);
-        Some(format!("http://{address}/?token={}", hub.guard.token()))
+        Some(format!("http://{address}/#{}", hub.guard.token()))
     }
 
     /// Returns the counts of the page.
@@ -145,7 +145,7 @@ async fn report(node: WeakNode, publisher: WatchSender<NodeState>) {
             let state = gatherer.gather(&node).await;
             drop(node);
             // It is bounded, and has texts and numbers alone.
-            let _ = publisher.send_replace(state);
+            let _ = publisher.send_replace(state.bounded());
             tokio::time::sleep(REPORTED_EVERY).await;
         }
     }

@@ -1,36 +1,32 @@
 //! Answers to a browser: the page, its states, and the counters for Prometheus.
 
+use crate::door::{Door, Pass};
 use crate::guard::{Refused, value};
-use crate::hub::{EVERY, Everything, Hub};
+use crate::hub::{EVENT_FOOT, EVENT_HEAD, EVERY, Everything, Hub};
 use crate::metrics;
 use axum::body::{Body, Bytes};
-use axum::extract::{Request, State};
+use axum::extract::{ConnectInfo, Request, State};
+use axum::http::request::Parts;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
-use axum::serve::Listener;
 use axum::{Router, serve as serve_http};
 use futures_util::stream::unfold;
 use std::convert::Infallible;
-use std::io;
-use std::net::SocketAddr;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::task::{Context, Poll};
 use std::time::Duration;
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::net::TcpListener;
+use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until, timeout};
 
 /// Most viewers at a time; further ones are refused.
 pub const VIEWERS_MAX: usize = 32;
 
-/// Most connections at a time; further ones wait.
-const CONNECTIONS_MAX: usize = 128;
-
 /// Longest time for which a single state is waited for.
 const STATE_WITHIN: Duration = Duration::from_secs(3);
+
+/// Time without a state after which a viewer gets an empty line, which shows both sides that the other is there.
+const SIGN_EVERY: Duration = Duration::from_secs(5);
 
 /// Bytes of a state from which on a viewer gets one a second.
 const LARGE_BYTES: usize = 128 << 10;
@@ -46,9 +42,9 @@ const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; c
 /// Serves until this is dropped.
 pub(crate) async fn serve(listener: std::net::TcpListener, hub: &Arc<Hub>) {
     let Ok(listener) = TcpListener::from_std(listener) else { return };
-    let listener = Bounded { listener, room: Arc::new(Semaphore::new(CONNECTIONS_MAX)) };
     let router = Router::new().fallback(answer).with_state(Arc::clone(hub));
-    let _ = serve_http(listener, router).await;
+    let service = router.into_make_service_with_connect_info::<Pass>();
+    let _ = serve_http(Door::new(listener), service).await;
 }
 
 /// Waits until each viewer has been handed the last state.
@@ -58,28 +54,21 @@ pub(crate) async fn last_word(hub: &Hub) {
     tokio::time::sleep(Duration::from_millis(20)).await;
 }
 
-async fn answer(State(hub): State<Arc<Hub>>, request: Request) -> Response {
-    let query = request.uri().query();
-    let checked = hub.guard.check(request.method(), request.headers(), query);
-    let mut response = match checked {
-        Err(refused) => {
+async fn answer(
+    State(hub): State<Arc<Hub>>,
+    ConnectInfo(pass): ConnectInfo<Pass>,
+    request: Request,
+) -> Response {
+    let mut response =
+        answer_to(&hub, &pass, &request.into_parts().0).await.unwrap_or_else(|refused| {
             let status = match refused {
                 Refused::Method => StatusCode::METHOD_NOT_ALLOWED,
                 Refused::Host => StatusCode::MISDIRECTED_REQUEST,
-                Refused::Origin | Refused::Token => StatusCode::FORBIDDEN,
+                Refused::Origin => StatusCode::FORBIDDEN,
+                Refused::Token => StatusCode::UNAUTHORIZED,
             };
             (status, refused.text()).into_response()
-        }
-        Ok(()) => match request.uri().path() {
-            "/" => with_type("text/html; charset=utf-8", HTML, Some(hub.guard.cookie())),
-            "/page.css" => with_type("text/css; charset=utf-8", CSS, None),
-            "/page.js" => with_type("text/javascript; charset=utf-8", JS, None),
-            "/state.json" => state(&hub, query).await,
-            "/events" => events(&hub, query),
-            "/metrics" => counters(&hub).await,
-            _ => (StatusCode::NOT_FOUND, "there is nothing here\n").into_response(),
-        },
-    };
+        });
     for (name, value) in [
         (header::CONTENT_SECURITY_POLICY, POLICY),
         (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
@@ -93,12 +82,30 @@ async fn answer(State(hub): State<Arc<Hub>>, request: Request) -> Response {
     response
 }
 
-fn with_type(kind: &'static str, body: &'static str, cookie: Option<String>) -> Response {
-    let mut response = ([(header::CONTENT_TYPE, kind)], body).into_response();
-    if let Some(cookie) = cookie.and_then(|it| HeaderValue::from_str(&it).ok()) {
-        response.headers_mut().insert(header::SET_COOKIE, cookie);
+async fn answer_to(hub: &Arc<Hub>, pass: &Pass, request: &Parts) -> Result<Response, Refused> {
+    let (path, query) = (request.uri.path(), request.uri.query());
+    hub.guard.check_origin(&request.method, &request.headers, path)?;
+    // The page itself is no secret.
+    let files = [
+        ("/", "text/html; charset=utf-8", HTML),
+        ("/page.css", "text/css; charset=utf-8", CSS),
+        ("/page.js", "text/javascript; charset=utf-8", JS),
+    ];
+    if let Some((_, kind, text)) = files.into_iter().find(|(name, ..)| *name == path) {
+        return Ok(with_type(kind, Bytes::from_static(text.as_bytes())));
     }
-    response
+    hub.guard.check_token(&request.headers)?;
+    pass.show();
+    Ok(match path {
+        "/state.json" => state(hub, query).await,
+        "/events" => events(hub, query),
+        "/metrics" => counters(hub).await,
+        _ => (StatusCode::NOT_FOUND, "there is nothing here\n").into_response(),
+    })
+}
+
+fn with_type(kind: &'static str, body: Bytes) -> Response {
+    ([(header::CONTENT_TYPE, kind)], body).into_response()
 }
 
 /// Place of a viewer.
@@ -126,39 +133,39 @@ fn no_seat() -> Response {
     (StatusCode::SERVICE_UNAVAILABLE, text).into_response()
 }
 
-/// Waits for a state that is gathered from now on; in a cluster also for the reports of others, a short while.
+/// Waits for a state that is gathered from now on, or is the last; in a cluster also for the reports of others, a short
+/// while.
 async fn gathered(hub: &Arc<Hub>) -> Option<Arc<Everything>> {
     let mut newest = hub.subscribe();
-    newest.mark_unchanged();
-    let is_alone = {
-        let _ = timeout(STATE_WITHIN, newest.changed()).await;
-        newest.borrow().is_whole()
-    };
-    if !is_alone {
-        let _ = timeout(STATE_WITHIN, newest.wait_for(|it| it.is_whole())).await;
-    }
+    let before = newest.borrow().number;
+    let is_new = |it: &Arc<Everything>| it.ended || it.number > before;
+    timeout(STATE_WITHIN, newest.wait_for(is_new)).await.ok()?.ok()?;
+    let is_whole = |it: &Arc<Everything>| it.ended || it.is_whole();
+    let _ = timeout(STATE_WITHIN, newest.wait_for(is_whole)).await;
     let newest = Arc::clone(&newest.borrow());
-    (newest.number > 0).then_some(newest)
+    Some(newest)
 }
 
 async fn state(hub: &Arc<Hub>, query: Option<&str>) -> Response {
     let Some(_seat) = Seat::take(hub) else { return no_seat() };
-    let Some(everything) = gathered(hub).await else { return ended() };
+    let Some(everything) = gathered(hub).await else { return no_answer() };
     hub.sent.fetch_add(1, Ordering::Relaxed);
-    let json = hub.json(&everything, selected(query).as_deref());
-    ([(header::CONTENT_TYPE, "application/json")], json).into_response()
+    let event = hub.event(&everything, selected(query).as_deref());
+    with_type("application/json", event.slice(EVENT_HEAD.len()..event.len() - EVENT_FOOT.len()))
 }
 
-fn ended() -> Response {
-    (StatusCode::SERVICE_UNAVAILABLE, "the node has ended\n").into_response()
+fn no_answer() -> Response {
+    let seconds = STATE_WITHIN.as_secs();
+    let text = format!("the node has not answered for {seconds} s: ask again\n");
+    (StatusCode::SERVICE_UNAVAILABLE, text).into_response()
 }
 
 async fn counters(hub: &Arc<Hub>) -> Response {
     let Some(_seat) = Seat::take(hub) else { return no_seat() };
-    let Some(everything) = gathered(hub).await else { return ended() };
+    let Some(everything) = gathered(hub).await else { return no_answer() };
     let nodes = everything.nodes.iter().map(|(key, state, _)| (key.as_str(), &**state));
     let text = metrics::text(nodes);
-    ([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text).into_response()
+    with_type("text/plain; version=0.0.4; charset=utf-8", text.into())
 }
 
 /// Returns the key of the node whose details are asked for: letters, digits, and + for a space.
@@ -198,71 +205,17 @@ impl Viewing {
             return None;
         }
         sleep_until(self.next).await;
-        self.newest.changed().await.ok()?;
+        let Ok(changed) = timeout(SIGN_EVERY, self.newest.changed()).await else {
+            return Some(Bytes::from_static(b": nothing new\n\n"));
+        };
+        changed.ok()?;
         let everything = Arc::clone(&self.newest.borrow_and_update());
         self.is_over = everything.ended;
-        let json = self.seat.0.json(&everything, self.selected.as_deref());
-        let every = if json.len() > LARGE_BYTES { Duration::from_secs(1) } else { EVERY };
+        let event = self.seat.0.event(&everything, self.selected.as_deref());
+        let every = if event.len() > LARGE_BYTES { Duration::from_secs(1) } else { EVERY };
         // The gatherings have that rhythm; a state that comes a little early is not left out.
         self.next = Instant::now() + every - EVERY / 4;
         self.seat.0.sent.fetch_add(1, Ordering::Relaxed);
-        Some(Bytes::from(format!("data: {json}\n\n")))
-    }
-}
-
-/// A listener whose connections are counted.
-struct Bounded {
-    listener: TcpListener,
-    room: Arc<Semaphore>,
-}
-
-impl Listener for Bounded {
-    type Io = Counted;
-    type Addr = SocketAddr;
-
-    async fn accept(&mut self) -> (Counted, SocketAddr) {
-        let permit = Arc::clone(&self.room).acquire_owned().await;
-        let permit = permit.expect("it is never closed");
-        let (stream, address) = Listener::accept(&mut self.listener).await;
-        let _ = stream.set_nodelay(true);
-        (Counted { stream, _permit: permit }, address)
-    }
-
-    fn local_addr(&self) -> io::Result<SocketAddr> {
-        self.listener.local_addr()
-    }
-}
-
-/// A connection that is counted.
-struct Counted {
-    stream: TcpStream,
-    _permit: OwnedSemaphorePermit,
-}
-
-impl AsyncRead for Counted {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        into: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_read(context, into)
-    }
-}
-
-impl AsyncWrite for Counted {
-    fn poll_write(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        bytes: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write(context, bytes)
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(context)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(context)
+        Some(event)
     }
 }

@@ -2,16 +2,33 @@
 "use strict";
 
 const $ = (id) => document.getElementById(id);
-let selected = "", source = null, last = null, lastAt = 0;
+const TOKEN = "chunkcomm-page-token";
+let selected = "", token = "", last = null, lastAt = 0, broken = 0;
 
-// The cookie has the token from now on: it need not stay in the address and the history.
-if (location.search) history.replaceState(null, "", location.pathname + location.hash);
+/** Takes the token out of the address, so that it stays out of the history; the tab keeps it. */
+function takeToken() {
+  const given = /^#([0-9a-f]{32})$/.exec(location.hash);
+  if (given) {
+    token = given[1];
+    try { sessionStorage.setItem(TOKEN, token); } catch { /* It lasts as long as the page. */ }
+    history.replaceState(null, "", location.pathname);
+  } else if (!token) {
+    try { token = sessionStorage.getItem(TOKEN) || ""; } catch { /* There is none. */ }
+  }
+  return given !== null;
+}
+
+/** Draws a part; what is wrong with it leaves the others as they are. */
+function guarded(draw) {
+  try { draw(); return true; } catch (error) { broken += 1; console.error(error); return false; }
+}
 
 // ---- numbers ----
 
-const number = (n) => Math.round(n).toLocaleString("en-GB");
+const number = (n) => (Number.isFinite(n) ? Math.round(n).toLocaleString("en-GB") : "–");
 
 function scaled(n, step, units) {
+  if (!Number.isFinite(n)) return "–";
   let at = 0;
   while (Math.abs(n) >= step && at < units.length - 1) { n /= step; at += 1; }
   const digits = n >= 100 || (at === 0 && Number.isInteger(n)) ? 0 : n >= 10 ? 1 : 2;
@@ -137,12 +154,36 @@ function panel(id, columns, rows, note) {
 
 // ---- panels ----
 
-const nameOf = (shown, key) => (shown.members.find((it) => it.key === key) || { name: key }).name;
+let names = new Map();
+const nameOf = (key) => names.get(key) || key;
+const order = new Intl.Collator("en", { numeric: true }).compare;
+
+function drawTile(tile, member, shown, wanted) {
+  tile.dataset.standing = member.standing;
+  tile.dataset.reports = member.reports;
+  tile.setAttribute("aria-selected", member.key === shown.selected);
+  const [name, more, speed] = tile.children;
+  setText(name, member.name + (member.key === shown.here ? " (this page)" : ""));
+  const where = [member.host, member.pid ? "process " + member.pid : ""].filter(Boolean).join(" · ");
+  setText(more, where);
+  const words = { here: "", cut_off: "cut off", left: "left", gone: "gone" }[member.standing];
+  let line = words;
+  if (words && member.since_ms) line += " at " + clock(member.since_ms);
+  if (!words) {
+    line = member.messages === null ? "no report" : rate(member.messages).replace("/s", " msg/s") + " · " + bytes(member.bytes) + "/s";
+    if (member.waits) line = "◐ " + member.waits + (member.waits > 1 ? " waits · " : " wait · ") + line;
+    if (member.age_ms > 5000) line = "▲ silent for " + time(1000 * member.age_ms);
+  }
+  speed.classList.toggle("badge", member.waits > 0 || member.age_ms > 5000);
+  setText(speed, line);
+  tile.title = [member.name, where, line, member.why].filter(Boolean).join("\n");
+  tile.hidden = wanted !== "" && !tile.title.toLowerCase().includes(wanted);
+}
 
 function members(shown) {
   const grid = $("grid"), wanted = $("filter").value.toLowerCase();
   const [own, ...others] = shown.members;
-  const byName = (a, b) => a.name.localeCompare(b.name, "en", { numeric: true });
+  const byName = (a, b) => order(a.name, b.name);
   const list = shown.is_cluster ? shown.members : own ? [own, ...others.sort(byName)] : [];
   grid.classList.toggle("many", list.length > 48);
   const old = new Map([...grid.children].map((tile) => [tile.dataset.key, tile]));
@@ -166,25 +207,7 @@ function members(shown) {
     const place = previous ? previous.nextSibling : grid.firstChild;
     if (tile !== place) grid.insertBefore(tile, place);
     previous = tile;
-    tile.dataset.standing = member.standing;
-    tile.dataset.reports = member.reports;
-    tile.setAttribute("aria-selected", member.key === shown.selected);
-    const [name, more, speed] = tile.children;
-    setText(name, member.name + (member.key === shown.here ? " (this page)" : ""));
-    const where = [member.host, member.pid ? "process " + member.pid : ""].filter(Boolean).join(" · ");
-    setText(more, where);
-    const words = { here: "", cut_off: "cut off", left: "left", gone: "gone" }[member.standing];
-    let line = words;
-    if (words && member.since_ms) line += " at " + clock(member.since_ms);
-    if (!words) {
-      line = member.messages === null ? "no report" : rate(member.messages).replace("/s", " msg/s") + " · " + bytes(member.bytes) + "/s";
-      if (member.waits) line = "◐ " + member.waits + (member.waits > 1 ? " waits · " : " wait · ") + line;
-      if (member.age_ms > 5000) line = "▲ silent for " + time(1000 * member.age_ms);
-    }
-    speed.classList.toggle("badge", member.waits > 0 || member.age_ms > 5000);
-    setText(speed, line);
-    tile.title = [member.name, where, line, member.why].filter(Boolean).join("\n");
-    tile.hidden = wanted !== "" && !tile.title.toLowerCase().includes(wanted);
+    guarded(() => drawTile(tile, member, shown, wanted));
   }
   old.forEach((tile) => tile.remove());
   const inGrid = grid.contains(document.activeElement);
@@ -202,7 +225,7 @@ function members(shown) {
 function links(node) {
   const columns = ["peer", "state", "heard", "round trip", "sends", "receives", "bytes out/s", "bytes in/s", "messages/packet",
     "flushes", "credit waits", "resent", "kept", "waits for"];
-  const rows = [...node.links].sort((a, b) => a.is_well - b.is_well || a.peer.localeCompare(b.peer, "en", { numeric: true }));
+  const rows = [...node.links].sort((a, b) => a.is_well - b.is_well || order(a.peer, b.peer));
   panel("links", columns, rows.map((link) => {
     const r = link.rates, all = link.flushes.reduce((sum, it) => sum + it[1], 0);
     const flushes = link.flushes.filter((it) => it[1]).sort((a, b) => b[1] - a[1]).slice(0, 3)
@@ -239,12 +262,12 @@ function log(shown) {
   panel("events", ["at", "what", "who", ""], shown.events.map((it) =>
     [text(clock(it.at_ms)), state(states[it.kind] || "Idle", it.kind), text(it.who), text(it.text)]));
   panel("warnings", ["for", "at", "node", "warning"], shown.warnings.map(([key, it]) =>
-    [micros(it.age_us), text(nameOf(shown, key)), text(it.node), text(it.text)]));
+    [micros(it.age_us), text(nameOf(key)), text(it.node), text(it.text)]));
 }
 
 function waits(shown) {
   panel("waits", ["node", "waits for", "for"], shown.waits.map(([key, it]) => {
-    const row = [text(nameOf(shown, key)), it.is_cycle ? state("Trouble", it.what) : text(it.what), micros(it.for_us)];
+    const row = [text(nameOf(key)), it.is_cycle ? state("Trouble", it.what) : text(it.what), micros(it.for_us)];
     row.mark = it.is_cycle ? "bad" : it.for_us > 2e6 ? "waiting" : "";
     return row;
   }));
@@ -252,46 +275,51 @@ function waits(shown) {
 
 // ---- sections of the report: facts, tables, a timeline ----
 
+function drawSection(box, key, section, shown) {
+  box.className = section.timeline ? "panel has-timeline" : "panel";
+  const head = child(box, 0, "h2");
+  setText(child(head, 0, "span"), section.kind + (section.name ? " " + section.name : ""));
+  const where = child(head, 1, "span");
+  where.className = "of-kind";
+  setText(where, shown.members.length > 1 ? "at " + nameOf(key) : "");
+  const list = child(box, 1, "dl");
+  list.className = "facts";
+  facts(list, section.facts.filter((it) => it.value !== "Nothing").map((it) => [it.name, it.value]));
+  let next = 2;
+  if (section.timeline) {
+    const holder = child(box, next, "div");
+    next += 1;
+    timeline(holder, section.timeline);
+  }
+  for (const table of section.tables) {
+    setText(child(box, next, "h3"), table.name + (table.left_out ? ", " + number(table.left_out) + " more rows are not shown" : ""));
+    const scroll = child(box, next + 1, "div");
+    if (!scroll.classList.contains("scroll")) {
+      scroll.textContent = "";
+      scroll.className = "scroll";
+      scroll.tabIndex = 0;
+      scroll.setAttribute("role", "region");
+    }
+    scroll.setAttribute("aria-label", table.name);
+    const rows = table.rows.map((row) => {
+      const cells = [...row], gone = row.some((it) => it.State && (it.State[0] === "Gone" || it.State[0] === "Trouble"));
+      cells.mark = gone ? "bad" : "";
+      return cells;
+    });
+    fill(child(scroll, 0, "table"), table.columns, rows);
+    next += 2;
+  }
+  keep(box, next);
+}
+
 function sections(shown) {
   const root = $("sections");
   shown.sections.forEach(([key, section], at) => {
     const box = child(root, at, "section");
-    box.className = section.timeline ? "panel has-timeline" : "panel";
-    const head = child(box, 0, "h2");
-    setText(child(head, 0, "span"), section.kind + (section.name ? " " + section.name : ""));
-    const where = child(head, 1, "span");
-    where.className = "of-kind";
-    setText(where, shown.members.length > 1 ? "at " + nameOf(shown, key) : "");
-    const list = child(box, 1, "dl");
-    list.className = "facts";
-    facts(list, section.facts.filter((it) => it.value !== "Nothing").map((it) => [it.name, it.value]));
-    let next = 2;
-    if (section.timeline) {
-      const holder = child(box, next, "div");
-      next += 1;
-      timeline(holder, section.timeline);
-    }
-    for (const table of section.tables) {
-      setText(child(box, next, "h3"), table.name + (table.left_out ? ", " + number(table.left_out) + " more rows are not shown" : ""));
-      const scroll = child(box, next + 1, "div");
-      if (!scroll.classList.contains("scroll")) {
-        scroll.textContent = "";
-        scroll.className = "scroll";
-        scroll.tabIndex = 0;
-        scroll.setAttribute("role", "region");
-      }
-      scroll.setAttribute("aria-label", table.name);
-      const rows = table.rows.map((row) => {
-        const cells = [...row], gone = row.some((it) => it.State && (it.State[0] === "Gone" || it.State[0] === "Trouble"));
-        cells.mark = gone ? "bad" : "";
-        return cells;
-      });
-      fill(child(scroll, 0, "table"), table.columns, rows);
-      next += 2;
-    }
-    keep(box, next);
+    if (!guarded(() => drawSection(box, key, section, shown))) box.textContent = "This part of the report cannot be shown.";
   });
   keep(root, shown.sections.length);
+  setText($("sections-left-out"), leftOut(shown.sections_left_out, "parts of reports"));
 }
 
 const dark = matchMedia("(prefers-color-scheme: dark)");
@@ -374,6 +402,16 @@ function timeline(holder, it) {
 
 function render(shown) {
   last = shown;
+  broken = 0;
+  names = new Map(shown.members.map((it) => [it.key, it.name]));
+  const node = shown.node || { node: "", links: [], channels: [], explain: "", refusals: [], links_left_out: 0, channels_left_out: 0 };
+  for (const draw of [head, waits, sections, members, log]) guarded(() => draw(shown));
+  for (const draw of [links, channels]) guarded(() => draw(node));
+  for (const element of document.getElementsByClassName("of-node")) setText(element, nameOf(shown.selected));
+  setText($("explain-text"), node.explain || "This member has not reported.");
+}
+
+function head(shown) {
   setText($("title"), shown.title || "chunkcomm");
   const here = shown.members.filter((it) => it.standing === "here").length;
   document.title = (shown.ended ? "ended · " : "") + (shown.title || "chunkcomm") + " · " + here + " members";
@@ -382,21 +420,20 @@ function render(shown) {
   facts($("totals"), [["members", count(here)], ["cut off or gone", gone ? state("Gone", number(gone)) : count(0)],
     ["messages", { Rate: sum("messages") }], ["bytes", text(bytes(sum("bytes")) + "/s")],
     ["for", micros(1000 * Math.max(0, shown.at_ms - shown.started_ms))]]);
-  waits(shown);
-  sections(shown);
-  members(shown);
-  const node = shown.node || { node: "", links: [], channels: [], explain: "", refusals: [], links_left_out: 0, channels_left_out: 0 };
-  for (const element of document.getElementsByClassName("of-node")) setText(element, nameOf(shown, shown.selected));
-  links(node);
-  channels(node);
-  log(shown);
-  const pre = $("explain-text");
-  setText(pre, node.explain || "This member has not reported.");
 }
+
+// ---- the stream of states ----
 
 function live(kind, words) {
   document.body.dataset.live = kind;
   setText($("live-text"), words);
+}
+
+function take(shown) {
+  lastAt = Date.now();
+  render(shown);
+  if (shown.ended) live("ended", "ended at " + clock(shown.at_ms) + "; this is the last state");
+  else live("live", broken ? "live; some of it cannot be shown" : "live");
 }
 
 function select(key) {
@@ -404,35 +441,73 @@ function select(key) {
   connect();
 }
 
-function connect() {
-  if (source) source.close();
-  if (last && last.ended) return;
-  source = new EventSource("/events" + (selected ? "?node=" + encodeURIComponent(selected) : ""));
-  const mine = source;
-  source.onmessage = (event) => {
-    const shown = JSON.parse(event.data);
-    lastAt = Date.now();
-    render(shown);
-    if (shown.ended) {
-      mine.close();
-      live("ended", "ended at " + clock(shown.at_ms) + "; this is the last state");
-    } else {
-      live("live", "live");
+const SILENCE_MAX_MS = 20000, WAIT_MIN_MS = 500, WAIT_MAX_MS = 10000;
+let stream = null, timer = 0, wait = WAIT_MIN_MS;
+
+/** Reads states until the stream ends. Of those that came together the newest is shown. */
+async function follow(mine) {
+  let alarm = setTimeout(() => mine.abort(), SILENCE_MAX_MS);
+  try {
+    const path = "/events" + (selected ? "?node=" + encodeURIComponent(selected) : "");
+    const headers = { Authorization: "Bearer " + token };
+    const response = await fetch(path, { headers, signal: mine.signal, credentials: "omit", redirect: "error" });
+    if (!response.ok) return { status: response.status, text: (await response.text()).trim() };
+    const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
+    for (let rest = "";;) {
+      const { value, done } = await reader.read();
+      if (done || mine !== stream) return null;
+      clearTimeout(alarm);
+      alarm = setTimeout(() => mine.abort(), SILENCE_MAX_MS);
+      const events = (rest + value).split("\n\n");
+      rest = events.pop();
+      const newest = events.filter((it) => it.startsWith("data: ")).pop();
+      if (!newest) continue;
+      wait = WAIT_MIN_MS;
+      take(JSON.parse(newest.slice(6)));
+      if (last.ended) return null;
     }
-  };
-  source.onerror = () => {
-    if (document.body.dataset.live === "ended" || mine !== source) return;
-    const at = lastAt ? " This is the state of " + clock(lastAt) + "." : "";
-    if (mine.readyState === EventSource.CLOSED) {
-      live(lastAt ? "ended" : "lost", (lastAt ? "ended: this address has another run, or none." : "refused: open the address that the program printed.") + at);
-      setTimeout(() => { if (mine === source) connect(); }, 5000);
+  } finally {
+    clearTimeout(alarm);
+    mine.abort();
+  }
+}
+
+function connect() {
+  clearTimeout(timer);
+  if (stream) stream.abort();
+  stream = null;
+  if (last && last.ended) return;
+  const at = lastAt ? " This is the state of " + clock(lastAt) + "." : "";
+  if (!token) return live("lost", "open the address that the program printed, with all that stands behind #");
+  // A hidden page does not look.
+  if (document.hidden) return live("waiting", "paused while it is hidden." + at);
+  const mine = stream = new AbortController();
+  follow(mine).catch((error) => { console.warn(error); return null; }).then((refused) => {
+    if (mine !== stream) return;
+    stream = null;
+    if (last && last.ended) return;
+    if (refused && refused.status === 401) {
+      // Another run never takes this token.
+      return live(lastAt ? "ended" : "lost", (lastAt ? "ended; this address has another run." : refused.text + ".") + at);
+    }
+    if (refused) {
+      live("lost", refused.text + "; trying again." + at);
     } else {
       live(lastAt ? "ended" : "lost", (lastAt ? "ended, or out of reach; trying again." : "out of reach; trying again.") + at);
     }
-  };
+    timer = setTimeout(connect, wait);
+    wait = Math.min(2 * wait, WAIT_MAX_MS);
+  });
 }
 
-$("filter").addEventListener("input", () => { if (last) members(last); });
+document.addEventListener("visibilitychange", connect);
+// Somebody has opened the address of another run in this tab.
+addEventListener("hashchange", () => {
+  if (!takeToken()) return;
+  [last, lastAt, selected] = [null, 0, ""];
+  connect();
+});
+$("filter").addEventListener("input", () => { if (last) guarded(() => members(last)); });
 $("grid").addEventListener("keydown", (event) => {
   const tiles = [...$("grid").children].filter((tile) => !tile.hidden), at = tiles.indexOf(document.activeElement);
   if (at < 0) return;
@@ -445,4 +520,5 @@ $("grid").addEventListener("keydown", (event) => {
   next.focus();
 });
 addEventListener("resize", () => { if (last) render(last); });
+takeToken();
 connect();

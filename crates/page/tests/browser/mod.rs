@@ -10,69 +10,101 @@ use std::time::{Duration, Instant};
 
 type Failure = Box<dyn Error>;
 
-/// Time in which the browser is to start, and to answer.
+/// Time in which the browser is to answer, and an expression to become true.
 const WITHIN: Duration = Duration::from_secs(30);
 
-/// A page in a browser that ends with it.
+/// Time in which the browser is to start: the machine may have other work.
+const STARTS_WITHIN: Duration = Duration::from_secs(60);
+
+/// A browser with one tab, which ends with it.
 pub(crate) struct Browser {
     process: Child,
-    profile: PathBuf,
     socket: TcpStream,
     asked: u64,
+    /// After the process.
+    _profile: Profile,
+}
+
+/// The browser's folder, which is removed with it.
+struct Profile(PathBuf);
+
+impl Drop for Profile {
+    fn drop(&mut self) {
+        // Processes of the browser that are ending may still write there.
+        for _ in 0..40 {
+            if std::fs::remove_dir_all(&self.0).is_ok() || !self.0.exists() {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        println!("{} could not be removed", self.0.display());
+    }
+}
+
+/// Returns the program, where it is installed.
+pub(crate) fn program() -> Option<PathBuf> {
+    let paths = std::env::var_os("PATH").unwrap_or_default();
+    let mut programs = std::env::split_paths(&paths).map(|it| it.join("chromium"));
+    programs.find(|it| it.is_file())
 }
 
 impl Browser {
-    /// Opens an address in a window of this size; `None`, with a printed reason, where Chromium is missing.
-    pub(crate) fn open(url: &str, width: u32, height: u32) -> Result<Option<Browser>, Failure> {
-        let paths = std::env::var_os("PATH").unwrap_or_default();
-        let mut programs = std::env::split_paths(&paths).map(|it| it.join("chromium"));
-        let Some(program) = programs.find(|it| it.is_file()) else {
-            println!("skipped what needs a browser: chromium is not installed");
-            return Ok(None);
-        };
+    /// Starts the browser. It needs neither a display nor the rights of its sandbox.
+    pub(crate) fn start(program: &Path) -> Result<Browser, Failure> {
         let mut unique = [0; 8];
         getrandom::fill(&mut unique).map_err(io::Error::other)?;
         let name = format!("chunkcomm-page-{:016x}", u64::from_le_bytes(unique));
-        let profile = std::env::temp_dir().join(name);
-        let process = Command::new(program)
+        let profile = Profile(std::env::temp_dir().join(name));
+        std::fs::create_dir(&profile.0)?;
+        let mut process = Command::new(program)
             .args([
                 "--headless",
                 "--no-sandbox",
                 "--disable-gpu",
                 "--disable-quic",
                 "--no-first-run",
-            ])
-            .args([
                 "--disable-background-networking",
                 "--disable-component-update",
                 "--disable-sync",
+                "--disable-breakpad",
+                "--disable-dev-shm-usage",
+                "--remote-debugging-port=0",
             ])
-            .arg("--remote-debugging-port=0")
-            .arg(format!("--user-data-dir={}", profile.display()))
-            .arg(format!("--window-size={width},{height}"))
-            .arg(url)
+            .arg(format!("--user-data-dir={}", profile.0.display()))
+            .arg("about:blank")
+            .env("HOME", &profile.0)
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .spawn()?;
         let begun = Instant::now();
-        let mut process = Some(process);
         loop {
-            match connect(&profile) {
-                Ok(socket) => {
-                    let process = process.take().ok_or("it is started once")?;
-                    return Ok(Some(Browser { process, profile, socket, asked: 0 }));
-                }
-                Err(error) if begun.elapsed() > WITHIN => {
-                    if let Some(mut process) = process {
-                        let _ = process.kill();
-                        let _ = process.wait();
-                    }
+            match connect(&profile.0) {
+                Ok(socket) => return Ok(Browser { process, socket, asked: 0, _profile: profile }),
+                Err(error) if begun.elapsed() > STARTS_WITHIN => {
+                    let _ = process.kill();
+                    let _ = process.wait();
                     return Err(format!("chromium does not answer: {error}").into());
                 }
                 Err(_) => std::thread::sleep(Duration::from_millis(50)),
             }
         }
+    }
+
+    /// Opens an address in a window of this size.
+    pub(crate) fn open(&mut self, url: &str, (width, height): (u32, u32)) -> Result<(), Failure> {
+        self.resize(width, height)?;
+        let answer = self.call("Page.navigate", &json!({ "url": url }))?;
+        match answer["errorText"].as_str() {
+            Some(error) => Err(error.into()),
+            None => self.until("typeof connect === 'function'"),
+        }
+    }
+
+    pub(crate) fn resize(&mut self, width: u32, height: u32) -> Result<(), Failure> {
+        let size =
+            json!({ "width": width, "height": height, "deviceScaleFactor": 1, "mobile": false });
+        self.call("Emulation.setDeviceMetricsOverride", &size).map(drop)
     }
 
     /// Returns the value of an expression in the page.
@@ -107,9 +139,7 @@ impl Browser {
         height: u32,
         is_dark: bool,
     ) -> Result<String, Failure> {
-        let size =
-            json!({ "width": width, "height": height, "deviceScaleFactor": 1, "mobile": false });
-        self.call("Emulation.setDeviceMetricsOverride", &size)?;
+        self.resize(width, height)?;
         let scheme = if is_dark { "dark" } else { "light" };
         let media = json!({ "features": [{ "name": "prefers-color-scheme", "value": scheme }] });
         self.call("Emulation.setEmulatedMedia", &media)?;
@@ -171,7 +201,6 @@ impl Drop for Browser {
         let _ = self.call("Browser.close", &json!({}));
         let _ = self.process.kill();
         let _ = self.process.wait();
-        let _ = std::fs::remove_dir_all(&self.profile);
     }
 }
 

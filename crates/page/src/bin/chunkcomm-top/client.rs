@@ -11,6 +11,9 @@ const STATE_BYTES_MAX: u64 = 64 << 20;
 /// Longest time without a byte from the page.
 const SILENCE_MAX: Duration = Duration::from_secs(10);
 
+/// How an address looks.
+const LIKE: &str = "http://127.0.0.1:8080/#...";
+
 /// A page: its socket's address and its token.
 #[derive(Debug, Clone)]
 pub(crate) struct Client {
@@ -21,19 +24,31 @@ pub(crate) struct Client {
 /// States as they come.
 pub(crate) struct States(BufReader<TcpStream>);
 
+/// Splits an address into that of the socket, and the token behind it.
+pub(crate) fn parts(address: &str) -> (&str, Option<&str>) {
+    let rest = address.strip_prefix("http://").unwrap_or(address);
+    let (host, token) =
+        rest.split_once('#').map_or((rest, None), |(host, token)| (host, Some(token)));
+    (host.trim_end_matches('/'), token)
+}
+
 fn wrong(text: impl Into<String>) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, text.into())
 }
 
 impl Client {
-    /// Takes the address that a program printed.
-    pub(crate) fn new(address: &str) -> io::Result<Client> {
-        let rest = address.strip_prefix("http://").unwrap_or(address);
-        let parts = rest.split_once("/?token=").or_else(|| rest.split_once("?token="));
-        let is_plain = |text: &str| text.chars().all(|c| c.is_ascii_graphic());
-        let (host, token) = parts.filter(|(host, token)| is_plain(host) && is_plain(token)).ok_or_else(|| {
-            wrong(format!("{address:?} is not the address of a page: it is like http://127.0.0.1:8080/?token=..."))
-        })?;
+    /// Takes the address that a program printed; the token may have come apart from it.
+    pub(crate) fn new(address: &str, token: Option<&str>) -> io::Result<Client> {
+        let (host, behind) = parts(address);
+        let token = token.map(|token| parts(token).1.unwrap_or(token)).or(behind);
+        let is_plain = |text: &str| !text.is_empty() && text.chars().all(|c| c.is_ascii_graphic());
+        let Some(token) = token.filter(|token| is_plain(token) && is_plain(host)) else {
+            // Without the token.
+            let text = format!(
+                "{host:?} is not the address of a page, or has no token: it is like {LIKE}"
+            );
+            return Err(wrong(text));
+        };
         Ok(Client { host: host.to_owned(), token: token.to_owned() })
     }
 
@@ -99,12 +114,19 @@ mod tests {
 
     #[test]
     fn an_address_has_a_token() {
-        for good in ["http://127.0.0.1:80/?token=ab", "127.0.0.1:80?token=ab"] {
-            let client = Client::new(good).unwrap();
-            assert_eq!((client.host.as_str(), client.token.as_str()), ("127.0.0.1:80", "ab"));
+        let given = |address: &str, token| {
+            Client::new(address, token).map(|it| (it.host, it.token)).map_err(|it| it.to_string())
+        };
+        let expected = Ok(("127.0.0.1:80".to_owned(), "ab".to_owned()));
+        for good in ["http://127.0.0.1:80/#ab", "127.0.0.1:80#ab"] {
+            assert_eq!(given(good, None), expected);
         }
-        for bad in ["http://127.0.0.1:80/", "", "127.0.0.1:80/?token=a\r\nb"] {
-            assert!(Client::new(bad).is_err(), "{bad:?}");
+        for apart in ["ab", "http://127.0.0.1:80/#ab"] {
+            assert_eq!(given("http://127.0.0.1:80/", Some(apart)), expected);
+        }
+        for bad in ["http://127.0.0.1:80/", "", "#ab", "127.0.0.1:80/#", "127.0.0.1:80/#a\r\nb"] {
+            let error = given(bad, None).unwrap_err();
+            assert!(error.contains("is not the address") && !error.contains("ab"), "{error}");
         }
     }
 }
