@@ -19,7 +19,6 @@
 //! | was never assigned | the worker is cut off ([`Refused::Worker`]) |
 //! | failed | its error goes on in the place of a result; with `stops` it ends the run |
 
-use std::collections::VecDeque;
 use std::time::Duration;
 
 use chunkcomm::host::Instant;
@@ -33,7 +32,7 @@ use crate::proto::once::Table;
 use crate::proto::order::InOrder;
 use crate::proto::pace::{Grain, Growth, Pace};
 use crate::proto::progress::Underway;
-use crate::proto::timeline::{Recorder, TaskSpan};
+use crate::proto::timeline::{Latest, Recorder};
 use crate::proto::waiting::Waiting;
 use crate::proto::wire::{self, Answer, Fractions, Item, Terms};
 use crate::settings::{Ways, nanos};
@@ -345,8 +344,9 @@ impl<'a, O: Output, S: Sink<O>> Account<'a, O, S> {
     }
 
     /// Returns the latest spans of the timeline, which are kept from now on.
-    pub(crate) fn look(&mut self) -> &VecDeque<TaskSpan> {
-        self.recorder.get_or_insert_with(|| Box::new(Recorder::new(0))).look()
+    pub(crate) fn look(&mut self) -> &Latest {
+        let now = self.started.elapsed();
+        self.recorder.get_or_insert_with(|| Box::new(Recorder::new(0))).look(now)
     }
 
     /// Keeps the latest spans of the timeline no more.

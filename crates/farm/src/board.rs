@@ -31,6 +31,8 @@ pub(crate) struct Board {
 #[derive(Default)]
 struct Posted {
     looked: Option<Instant>,
+    /// The first look after a time without one: older sections say nothing about the run.
+    began: Option<Instant>,
     section: Option<(Section, Instant)>,
     /// Whether the run of the section is over.
     is_over: bool,
@@ -80,6 +82,9 @@ impl Board {
 
     fn report_at(&self, now: Instant, report: &mut Report) {
         let mut state = self.state();
+        if state.looked.is_none_or(|looked| now - looked >= LOOKED_FOR) {
+            state.began = Some(now);
+        }
         state.looked = Some(now);
         self.is_looked_at.store(true, Ordering::Relaxed);
         let Some((section, posted)) = &state.section else {
@@ -87,7 +92,8 @@ impl Board {
             report.add(self.section().fact("state", none));
             return;
         };
-        let (mut section, age) = (section.clone(), now - *posted);
+        let since = state.began.map_or(*posted, |began| began.max(*posted));
+        let (mut section, age) = (section.clone(), now - since);
         if age >= STANDS_AFTER && !state.is_over {
             let stands = "the run has ended early, or its program does not poll it";
             section = section.fact("stands", Cell::state(State::Trouble, stands));
@@ -127,15 +133,21 @@ mod tests {
 
     #[test]
     fn a_run_that_is_not_polled_stands() {
-        let board = Board::new("a");
-        let facts = |is_over, age| {
+        for is_over in [false, true] {
+            let (board, now) = (Board::new("a"), Instant::now());
+            let facts = |after: Duration| {
+                let mut report = Report::default();
+                board.report_at(now + after, &mut report);
+                report.sections[0].facts.len()
+            };
+            facts(Duration::ZERO);
             board.post(board.section(), is_over);
-            let mut report = Report::default();
-            board.report_at(Instant::now() + age, &mut report);
-            report.sections[0].facts.len()
-        };
-        assert_eq!(facts(false, STANDS_AFTER), 2);
-        assert_eq!(facts(true, STANDS_AFTER), 0);
-        assert_eq!(facts(false, STANDS_AFTER / 2), 0);
+            assert_eq!(facts(STANDS_AFTER / 2), 0);
+            assert_eq!(facts(STANDS_AFTER + Duration::from_secs(1)), if is_over { 0 } else { 2 });
+            // A viewer that comes back later finds the old section, and waits for a new one as long again.
+            let back = 9 * STANDS_AFTER;
+            assert_eq!([facts(back), facts(back + STANDS_AFTER / 2)], [0, 0]);
+            assert_eq!(facts(back + STANDS_AFTER), if is_over { 0 } else { 2 });
+        }
     }
 }

@@ -40,13 +40,21 @@ pub struct Timeline {
 /// Number of the latest spans that are kept for a viewer.
 const LATEST_COUNT_MAX: usize = 16 << 10;
 
+/// The latest spans.
+#[derive(Clone, Debug)]
+pub(crate) struct Latest {
+    /// Time since which they are kept.
+    pub(crate) since: Duration,
+    pub(crate) spans: VecDeque<TaskSpan>,
+}
+
 /// A timeline in the making.
 #[derive(Clone, Debug)]
 pub(crate) struct Recorder {
     pub(crate) timeline: Timeline,
     spans_max: usize,
     /// The latest spans, while somebody looks at them.
-    latest: Option<VecDeque<TaskSpan>>,
+    latest: Option<Latest>,
     /// Time until which each thread of each worker is taken.
     taken_ns: Vec<Vec<u64>>,
 }
@@ -62,8 +70,8 @@ impl Recorder {
     }
 
     /// Keeps the latest spans from now on; returns them.
-    pub(crate) fn look(&mut self) -> &VecDeque<TaskSpan> {
-        self.latest.get_or_insert_default()
+    pub(crate) fn look(&mut self, now: Duration) -> &Latest {
+        self.latest.get_or_insert_with(|| Latest { since: now, spans: VecDeque::new() })
     }
 
     /// Keeps the latest spans no more.
@@ -109,7 +117,7 @@ impl Recorder {
         if !is_full {
             self.timeline.spans.push(span);
         }
-        if let Some(latest) = &mut self.latest {
+        if let Some(Latest { spans: latest, .. }) = &mut self.latest {
             if latest.len() >= LATEST_COUNT_MAX {
                 latest.pop_front();
             }
@@ -152,15 +160,18 @@ mod tests {
     fn the_latest_spans_are_kept_while_somebody_looks() {
         let mut recorder = Recorder::new(1);
         recorder.add((0, 1), (0, 1), 1, 1);
-        assert!(recorder.look().is_empty());
+        let at = Duration::from_nanos;
+        assert!(recorder.look(at(1)).spans.is_empty());
         let last = LATEST_COUNT_MAX as u64 + 2;
         (1..=last).for_each(|at| recorder.add((0, 1), (at, 1), 1, at + 1));
-        assert_eq!(recorder.look().len(), LATEST_COUNT_MAX);
-        assert_eq!(recorder.look().back().map(|span| span.first), Some(last));
+        let latest = recorder.look(at(last));
+        assert_eq!((latest.since, latest.spans.len()), (at(1), LATEST_COUNT_MAX));
+        assert_eq!(latest.spans.back().map(|span| span.first), Some(last));
         assert_eq!((recorder.timeline.spans.len(), recorder.timeline.spans_dropped), (1, last));
         recorder.look_away();
         recorder.add((0, 1), (9, 1), 1, last + 2);
-        assert!(recorder.look().is_empty());
+        let latest = recorder.look(at(last + 3));
+        assert!(latest.spans.is_empty() && latest.since == at(last + 3));
     }
 
     #[test]

@@ -112,7 +112,9 @@ impl<O: Output, T: Source<Task: Input>, S: Sink<O>> Run<'_, O, T, S> {
         let mut timeline = Timeline::new(names, now.as_micros() as u64);
         let mut lines = Lines::default();
         let latest = self.account.look();
-        latest.iter().filter(|span| span.end >= since).for_each(|span| lines.add(span));
+        // Nothing is known of the time before somebody looked.
+        let known = latest.since.max(since);
+        latest.spans.iter().filter(|span| span.end >= since).for_each(|span| lines.add(span));
         for span in lines.joined {
             let at = (span.begin.as_micros() as u64, span.end.as_micros() as u64);
             timeline.span((span.worker as u32, span.thread), at, span.first, span.tasks.into());
@@ -121,7 +123,7 @@ impl<O: Output, T: Source<Task: Input>, S: Sink<O>> Run<'_, O, T, S> {
             let held = self.account.ledger.held(worker);
             if stats.lost.is_none() && held > 0 {
                 let last = lines.last.get(worker).into_iter().flatten().filter_map(|it| it.1);
-                let begin = last.max().unwrap_or(since);
+                let begin = last.max().unwrap_or(known);
                 let at = (begin.as_micros() as u64, now.as_micros() as u64);
                 timeline.span((worker as u32, 0), at, 0, 0);
             }
