@@ -14,11 +14,12 @@ use std::error::Error;
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::process::Command;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 use tokio::net::TcpSocket;
-use tokio::runtime::Runtime;
+use tokio::runtime::{Builder, Runtime};
+use tokio::sync::oneshot;
 
 type Outcome = Result<(), Box<dyn Error>>;
 
@@ -47,6 +48,7 @@ fn main() -> Outcome {
         ("nothing_is_gathered_while_nobody_looks", idle),
         ("a_stopped_viewer_costs_nothing", stopped_viewer),
         ("a_watched_page_does_not_keep_the_node", node_ends),
+        ("a_blocked_program_is_shown_as_that", blocked),
     ] {
         told(name, test(&runtime))?;
     }
@@ -226,6 +228,39 @@ fn node_ends(runtime: &Runtime) -> Outcome {
     until("the page keeps the node", || weak.upgrade().is_none())?;
     let (status, text) = ask(&host, &get("/state.json", &host, &token))?;
     expect(status == 200 && text.contains("\"ended\":true"), &text)
+}
+
+/// A node on a runtime whose only thread does something else: all of its links do not answer.
+fn blocked(runtime: &Runtime) -> Outcome {
+    let own = Builder::new_current_thread().enable_all().build()?;
+    let listening = async {
+        Node::builder()
+            .name("here")
+            .listen("127.0.0.1:0".parse()?)
+            .build()
+            .await
+            .map_err(Box::<dyn Error>::from)
+    };
+    let node = own.block_on(listening)?;
+    let (stop, stopped) = mpsc::channel::<()>();
+    let page = Page::serve(&node, loopback())?;
+    let url = page.url().ok_or("no address")?;
+    let (host, token) = parts(&url)?;
+    let (goes_on, turn) = oneshot::channel::<()>();
+    let running = std::thread::spawn(move || {
+        let _ = own.block_on(turn);
+        // Blocked until the test ends.
+        let _ = stopped.recv();
+    });
+    let peers = runtime.block_on(peers(&node, 5, "peer"))?;
+    let _ = goes_on.send(());
+    std::thread::sleep(Duration::from_millis(100));
+    let (status, text) = ask(&host, &get("/state.json", &host, &token))?;
+    drop(stop);
+    running.join().map_err(|_| "it panicked")?;
+    drop(peers);
+    let stuck = text.matches("\"state\":\"its driver does not run").count();
+    expect(status == 200 && stuck == 5, &text)
 }
 
 fn until(what: &str, mut holds: impl FnMut() -> bool) -> Outcome {

@@ -2,17 +2,68 @@
 
 use super::Node;
 use crate::driver::clock;
+use crate::driver::mail::LinkShared;
 use crate::driver::tasks;
 use crate::driver::wakers::locked;
 use crate::explain::{Explanation, LinkReport};
 use crate::report::Report;
+use std::future::poll_fn;
 use std::io;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::runtime::Handle;
 
 /// Time in which a running driver answers: 1 s.
 const EXPLAIN_DEADLINE: Duration = Duration::from_secs(1);
+
+type Answer = Option<LinkReport>;
+
+/// Asks the drivers of all links before it waits for one, so that those that do not run share the time; these have no
+/// answer.
+async fn answers(timer: &Handle, links: &[Arc<LinkShared>]) -> Vec<Answer> {
+    let mut asked: Vec<_> = links.iter().map(|link| (Box::pin(link.explain()), None)).collect();
+    look_at_all(&mut asked).await;
+    let mut answered = 0;
+    let all = poll_fn(|context| {
+        while let Some(next) = asked.get_mut(answered) {
+            if !look(next, context) {
+                return Poll::Pending;
+            }
+            answered += 1;
+        }
+        Poll::Ready(())
+    });
+    if clock::within(timer, EXPLAIN_DEADLINE, all).await.is_none() {
+        look_at_all(&mut asked).await;
+    }
+    asked.into_iter().map(|(_, answer)| answer.flatten()).collect()
+}
+
+/// An answer that is awaited, or has come.
+type Asked<F> = (Pin<Box<F>>, Option<Answer>);
+
+async fn look_at_all<F: Future<Output = Answer>>(asked: &mut [Asked<F>]) {
+    poll_fn(|context| {
+        for one in &mut *asked {
+            look(one, context);
+        }
+        Poll::Ready(())
+    })
+    .await;
+}
+
+/// Returns whether the answer has come.
+fn look<F: Future<Output = Answer>>(asked: &mut Asked<F>, context: &mut Context<'_>) -> bool {
+    let (awaited, answer) = asked;
+    if answer.is_none()
+        && let Poll::Ready(come) = awaited.as_mut().poll(context)
+    {
+        *answer = Some(come);
+    }
+    answer.is_some()
+}
 
 impl Node {
     /// Returns a report for people: the work and the waits of every link and channel of the node.
@@ -36,11 +87,12 @@ impl Node {
     ///
     /// Safe.
     pub async fn explain(&self) -> Explanation {
-        let mut links = Vec::new();
+        let all = self.shared.table.links();
         // The node's own runtime may be the one that is blocked.
         let timer = Handle::try_current().unwrap_or_else(|_| self.shared.runtime.clone());
-        for link in self.shared.table.links() {
-            let report = clock::within(&timer, EXPLAIN_DEADLINE, link.explain());
+        let answers = answers(&timer, &all).await;
+        let mut links = Vec::new();
+        for (link, answer) in all.iter().zip(answers) {
             let stuck = || LinkReport {
                 peer: link.peer.name.clone(),
                 state: "its driver does not run: is the runtime blocked?".to_owned(),
@@ -49,7 +101,7 @@ impl Node {
                 stats: link.stats(),
                 ..LinkReport::default()
             };
-            links.push(report.await.flatten().unwrap_or_else(stuck));
+            links.push(answer.unwrap_or_else(stuck));
         }
         let node = self.name().to_owned();
         let cycles = locked(&self.shared.board).cycles(clock::now());
