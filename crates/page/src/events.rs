@@ -37,6 +37,7 @@ impl Hub {
                 Change::ManagerLost => ("gone", 0, "the manager is gone".to_owned()),
                 Change::ManagerBack => ("back", 0, "the manager is back".to_owned()),
                 Change::Missed(count) => {
+                    locked(&self.members).missed();
                     locked(&self.log).note("note", "", &format!("{count} changes are not shown"));
                     continue;
                 }
@@ -90,6 +91,7 @@ impl Hub {
                     ("gone", peer, error.to_string())
                 }
                 LinkEvent::Missed { events } => {
+                    locked(&self.members).missed();
                     locked(&self.log).note("note", "", &format!("{events} events are not shown"));
                     continue;
                 }

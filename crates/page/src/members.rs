@@ -3,10 +3,10 @@
 use crate::gather::{WATCH, cut};
 use crate::log::{locked, now_ms};
 use crate::state::{MemberState, NodeState, Standing};
-use chunkcomm::Node;
+use chunkcomm::{Node, channel};
 use chunkcomm_cluster::Cluster;
 use chunkcomm_cluster::cluster::{Member, NodeId, WeakCluster};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use tokio::task::AbortHandle;
@@ -20,8 +20,8 @@ const GONE_MAX: usize = 256;
 /// Time before a member that cannot be watched is tried again.
 const AGAIN: Duration = Duration::from_secs(2);
 
-/// Longest time to reach a member: a handle of the cluster is held meanwhile.
-const REACH: Duration = Duration::from_secs(5);
+/// Longest time to reach a member: handles of the cluster and its node are held meanwhile.
+const REACH: Duration = Duration::from_secs(2);
 
 /// The members by their keys: the rank in a cluster, else the incarnation of a peer.
 #[derive(Debug, Default)]
@@ -30,6 +30,8 @@ pub(crate) struct Members {
     others: BTreeMap<Key, MemberState>,
     /// Keys of members that are gone, the oldest first.
     gone: Vec<Key>,
+    /// Whether events have been missed, so that some may have left unseen.
+    is_unsure: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -67,7 +69,12 @@ impl Members {
             });
             return;
         };
-        for member in cluster.members() {
+        let members = cluster.members();
+        if std::mem::take(&mut self.is_unsure) {
+            let there: HashSet<_> = members.iter().map(|it| Key::Rank(it.id.rank)).collect();
+            self.keep_here(|key, _| there.contains(&key));
+        }
+        for member in members {
             if member.id == cluster.id() {
                 let mut here = of_member(&member);
                 here.reports = true;
@@ -100,14 +107,32 @@ impl Members {
         }
     }
 
+    /// Notes that events have been missed.
+    pub(crate) fn missed(&mut self) {
+        self.is_unsure = true;
+    }
+
+    /// Notes that those are gone of which this does not hold.
+    fn keep_here(&mut self, is_there: impl Fn(Key, &MemberState) -> bool) {
+        let left = self
+            .others
+            .iter()
+            .filter(|(key, it)| it.standing == Standing::Here && !is_there(**key, it));
+        let left: Vec<_> = left.map(|(key, _)| *key).collect();
+        left.into_iter().for_each(|key| self.stands(key, Standing::Left, "its end was not seen"));
+    }
+
     pub(crate) fn find(&self, incarnation: u128) -> Option<Key> {
         let is_it = |key: &&Key| matches!(key, Key::Peer(_, it) if *it == incarnation);
         self.others.keys().rev().find(is_it).copied()
     }
 
     /// Returns the members to be shown, and the number of those without room.
-    pub(crate) fn shown(&self, here: &NodeState, reported: &Others) -> (Vec<MemberState>, u64) {
+    pub(crate) fn shown(&mut self, here: &NodeState, reported: &Others) -> (Vec<MemberState>, u64) {
         let links: HashMap<&str, _> = here.links.iter().map(|it| (it.peer.as_str(), it)).collect();
+        if here.links_left_out == 0 && std::mem::take(&mut self.is_unsure) {
+            self.keep_here(|_, member| links.contains_key(member.name.as_str()));
+        }
         let mut shown = Vec::new();
         shown.extend(self.here.clone().map(|member| of_report(member, here, Duration::ZERO)));
         let states = locked(&reported.states);
@@ -170,8 +195,9 @@ impl Others {
     /// Watches the present members of the cluster, and no others.
     pub(crate) fn follow(&mut self, cluster: Option<&Cluster>) {
         let members = cluster.map(Cluster::members).unwrap_or_default();
+        let there: HashSet<_> = members.iter().map(|member| member.id).collect();
         self.watching.retain(|id, task| {
-            let is_there = members.iter().any(|member| member.id == *id);
+            let is_there = there.contains(id);
             if !is_there {
                 task.abort();
                 locked(&self.states).remove(&Key::Rank(id.rank));
@@ -204,7 +230,7 @@ async fn watch(cluster: WeakCluster, id: NodeId, states: States) {
         let node = joined.node().clone();
         drop(joined);
         if let Ok(Ok(peer)) = reached
-            && let Ok(mut seen) = node.watch::<NodeState>(WATCH, &peer).await
+            && let Ok(mut seen) = node.watch::<NodeState>(channel(WATCH).within(REACH), &peer).await
         {
             drop((node, peer));
             loop {
@@ -219,5 +245,28 @@ async fn watch(cluster: WeakCluster, id: NodeId, states: States) {
             }
         }
         tokio::time::sleep(AGAIN).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_left_unseen_is_not_here() {
+        let mut members = Members::default();
+        for (at, name) in ["stays", "leaves"].into_iter().enumerate() {
+            let member = MemberState { name: name.to_owned(), ..MemberState::default() };
+            members.came(Key::Peer(at as u64, 7), member);
+        }
+        let link = crate::state::LinkState { peer: "stays".to_owned(), ..Default::default() };
+        let state = NodeState { links: vec![link], ..NodeState::default() };
+        let standings = |members: &mut Members| {
+            let shown = members.shown(&state, &Others::default()).0;
+            shown.into_iter().map(|it| it.standing).collect::<Vec<_>>()
+        };
+        assert_eq!(standings(&mut members), [Standing::Here, Standing::Here]);
+        members.missed();
+        assert_eq!(standings(&mut members), [Standing::Here, Standing::Left]);
     }
 }

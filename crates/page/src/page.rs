@@ -57,7 +57,8 @@ impl Drop for Joined {
 
 impl Page {
     /// Serves a page about this node at an address of loopback; port 0 takes a free one. In a cluster it shows the
-    /// members that [join](Page::join), too. It does not keep the node.
+    /// members that [join](Page::join), too. It does not keep the node; while it shows other members, their channels do, until
+    /// the node is closed or nobody looks.
     ///
     /// The page has a thread of its own, so that it shows a program whose runtime is blocked.
     ///
