@@ -345,7 +345,7 @@ fn large_calls_go_on_over_lines_that_break_and_beside_each_other() {
                     let mine = vec![turn + rank as u64; LARGE + turn as usize];
                     let sums = group.all_reduce(mine.clone(), Op::sum());
                     let largest = group.all_reduce(mine, Op::max());
-                    if (turn as usize + rank) % 5 == 0 {
+                    if (turn as usize + rank).is_multiple_of(5) {
                         assert!(cancelled(2, sums).await.is_none_or(|it| it.is_ok()));
                     } else {
                         let sums = sums.await.unwrap();
