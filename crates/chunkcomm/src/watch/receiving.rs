@@ -73,8 +73,8 @@ pub struct WatchReceiver<T> {
     slot: watch::Receiver<Slot<T>>,
     /// Number of values that had come when the newest one was seen.
     seen: u64,
-    /// Keeps the node alive, unless the receiver was let go of it.
-    node: Option<Node>,
+    /// Keeps the node alive.
+    node: Node,
 }
 
 impl<T> Clone for WatchReceiver<T> {
@@ -90,12 +90,6 @@ impl<T> fmt::Debug for WatchReceiver<T> {
 }
 
 impl<T> WatchReceiver<T> {
-    /// Keeps the node no longer: it ends with its other handles. No value need come after that.
-    #[must_use]
-    pub fn without_node(self) -> WatchReceiver<T> {
-        WatchReceiver { node: None, ..self }
-    }
-
     /// Returns the newest value that came, and does not mark it as seen. While it is borrowed, no newer one
     /// can come: keep it for a short time, and not over an `await`.
     pub fn borrow(&self) -> Seen<'_, T> {
@@ -217,7 +211,7 @@ impl Node {
         let Publisher(whom) = publisher.into();
         let following = Following { whom, options, slot, seed: u64::from_le_bytes(seed) };
         tasks::spawn_on(self.runtime(), following.follow(Arc::downgrade(&self.shared)));
-        let mut receiver = WatchReceiver { slot: newest, seen: 0, node: Some(self.clone()) };
+        let mut receiver = WatchReceiver { slot: newest, seen: 0, node: self.clone() };
         let first = receiver.changed();
         match within {
             None => first.await?,
@@ -269,8 +263,7 @@ where
 
     /// Takes values over one session; returns the reason if there will be no more.
     async fn take(&self, node: &Weak<NodeShared>) -> Option<WatchError> {
-        let Some(shared) = node.upgrade() else { return Some(WatchError::Closed) };
-        let node = Node { shared };
+        let node = Node { shared: node.upgrade()? };
         if node.table().is_closed() {
             return Some(WatchError::Closed);
         }
@@ -295,30 +288,5 @@ where
                 Err(_) => return None,
             }
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[tokio::test]
-    async fn a_receiver_may_let_go_of_its_node() {
-        let publisher =
-            Node::builder().listen("127.0.0.1:0".parse().unwrap()).build().await.unwrap();
-        let _value = publisher.publish("value", 7_u32).unwrap();
-        let node = Node::builder().quiet().build().await.unwrap();
-        let peer = node.connect(&publisher.addresses()[0]).await.unwrap();
-        let mut seen = node.watch::<u32>("value", &peer).await.unwrap().without_node();
-        assert_eq!(*seen.borrow_and_update(), 7);
-        let weak = node.downgrade();
-        drop((node, peer));
-        for _ in 0..250 {
-            if weak.upgrade().is_none() {
-                return;
-            }
-            tokio::time::sleep(std::time::Duration::from_millis(20)).await;
-        }
-        panic!("the receiver keeps the node");
     }
 }
