@@ -33,8 +33,11 @@ const SECTIONS_MAX: usize = 64;
 /// [bounded](chunkcomm::report::REPORT_BYTES_MAX) before.
 const SECTIONS_BYTES_MAX: usize = 1 << 20;
 
+/// Most viewers at a time; further ones are refused.
+pub const VIEWERS_MAX: usize = 32;
+
 /// Most states of one moment that are kept as JSON: one for each node that viewers have selected.
-const EVENTS_MAX: usize = crate::server::VIEWERS_MAX;
+const EVENTS_MAX: usize = VIEWERS_MAX;
 
 /// Texts before the JSON of an event, and behind it.
 pub(crate) const EVENT_HEAD: &str = "data: ";

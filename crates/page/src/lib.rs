@@ -79,8 +79,6 @@ mod state;
 #[cfg(feature = "serve")]
 pub use error::PageError;
 #[cfg(feature = "serve")]
-pub use hub::PageStats;
+pub use hub::{PageStats, VIEWERS_MAX};
 #[cfg(feature = "serve")]
 pub use page::{PAGE_VARIABLE, Page, from_env};
-#[cfg(feature = "serve")]
-pub use server::VIEWERS_MAX;

@@ -2,7 +2,7 @@
 
 use crate::door::{Door, Pass};
 use crate::guard::{Refused, value};
-use crate::hub::{EVENT_FOOT, EVENT_HEAD, EVERY, Everything, Hub};
+use crate::hub::{EVENT_FOOT, EVENT_HEAD, EVERY, Everything, Hub, VIEWERS_MAX};
 use crate::metrics;
 use axum::body::{Body, Bytes};
 use axum::extract::{ConnectInfo, Request, State};
@@ -18,9 +18,6 @@ use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until, timeout};
-
-/// Most viewers at a time; further ones are refused.
-pub const VIEWERS_MAX: usize = 32;
 
 /// Longest time for which a single state is waited for.
 const STATE_WITHIN: Duration = Duration::from_secs(3);

@@ -65,7 +65,7 @@ const CRATES: &[Floors] = &[
             &["error", "guard", "state"],
             &["gather", "metrics"],
             &["log"],
-            &["members"],
+            &["door", "members"],
             &["hub"],
             &["events", "server"],
             &["page"],
