@@ -80,7 +80,10 @@ async fn end(node: &Node, collector: &Peer, service: &Service) -> Result<u64, Fa
     channel.close(END_DEADLINE).await?;
     let written = async {
         let (_, mut collected) = node.accept::<u64>(COLLECTED).await?;
-        Ok::<_, Failure>(collected.recv().await?)
+        let written = collected.recv().await?;
+        // Its end, too: until then the collector closes the channel, which needs its receiver.
+        let _ = collected.recv().await;
+        Ok::<_, Failure>(written)
     };
     let written = async {
         tokio::select! {
